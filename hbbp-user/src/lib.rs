@@ -1,0 +1,1 @@
+//! hbbp-sys: from perf events to an instruction mix.

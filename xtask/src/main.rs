@@ -1,0 +1,2 @@
+//! `cargo xtask`: the one build script of the project.
+fn main() {}
