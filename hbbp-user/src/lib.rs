@@ -8,5 +8,6 @@
 //! The modules stand in the order of that flow, and imports go one way; `cargo xtask tidy` checks it.
 
 pub mod addr;
+pub mod collect;
 pub mod record;
 pub mod snapshot;
