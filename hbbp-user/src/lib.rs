@@ -9,4 +9,5 @@
 
 pub mod addr;
 pub mod record;
+pub mod resolve;
 pub mod snapshot;
