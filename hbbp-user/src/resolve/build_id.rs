@@ -9,13 +9,19 @@ const MAX_BUILD_ID: usize = 20;
 
 /// Reads the build id of the running kernel from /sys/kernel/notes; empty where there is none.
 pub fn read_kernel_build_id() -> Vec<u8> {
-    fs::read("/sys/kernel/notes").ok().and_then(|n| parse_build_id(&n)).unwrap_or_default()
+    fs::read("/sys/kernel/notes")
+        .ok()
+        .and_then(|n| parse_build_id(&n))
+        .unwrap_or_default()
 }
 
 /// Reads the build id of a loaded module from /sys/module; empty where there is none.
 pub fn read_module_build_id(module: &str) -> Vec<u8> {
     let path = format!("/sys/module/{module}/notes/.note.gnu.build-id");
-    fs::read(path).ok().and_then(|n| parse_build_id(&n)).unwrap_or_default()
+    fs::read(path)
+        .ok()
+        .and_then(|n| parse_build_id(&n))
+        .unwrap_or_default()
 }
 
 /// Finds the GNU build id in a run of ELF notes with 4-byte alignment (little endian).
@@ -80,7 +86,11 @@ mod tests {
         assert_eq!(parse_build_id(&notes), None);
         assert_eq!(parse_build_id(&[]), None);
         assert_eq!(parse_build_id(&note(b"GNU\0", 3, &[1; 20])[..30]), None);
-        assert_eq!(parse_build_id(&note(b"GNU\0", 3, &[7; 64])), Some(vec![7; 20]), "cut to what records hold");
+        assert_eq!(
+            parse_build_id(&note(b"GNU\0", 3, &[7; 64])),
+            Some(vec![7; 20]),
+            "cut to what records hold"
+        );
     }
 
     #[test]

@@ -86,7 +86,10 @@ pub fn read_kallsyms() -> io::Result<Kallsyms> {
 
 /// Interprets the text of /proc/kallsyms; lines that it cannot understand are skipped.
 pub fn parse_kallsyms(text: &[u8]) -> Kallsyms {
-    let mut table = Kallsyms { tags: vec![String::new()], ..Kallsyms::default() };
+    let mut table = Kallsyms {
+        tags: vec![String::new()],
+        ..Kallsyms::default()
+    };
     // Symbols of data are no functions, but a function ends where they start.
     let mut lines: Vec<Line<'_>> = Vec::with_capacity(text.len() / 40);
     let mut n_lines = 0_u64;
@@ -117,12 +120,20 @@ fn parse_line(line: &[u8]) -> Option<Line<'_>> {
     // Some kernels print a size before the type; a type is one letter and always stands before a name.
     let fourth = words.next();
     let (size, kind, name, tag) = match fourth {
-        Some(name) if !name.starts_with('[') => (u64::from_str_radix(second, 16).ok(), third, name, words.next()),
+        Some(name) if !name.starts_with('[') => {
+            (u64::from_str_radix(second, 16).ok(), third, name, words.next())
+        }
         tag => (None, second, third, tag),
     };
     let &[kind] = kind.as_bytes() else { return None };
     let tag = tag.and_then(|t| t.strip_prefix('[')?.strip_suffix(']'));
-    kind.is_ascii_alphabetic().then_some(Line { address, size, kind, name, tag })
+    kind.is_ascii_alphabetic().then_some(Line {
+        address,
+        size,
+        kind,
+        name,
+        tag,
+    })
 }
 
 impl Line<'_> {
@@ -135,10 +146,19 @@ impl Line<'_> {
     fn rank(&self) -> (bool, bool, usize, bool, usize, Reverse<&str>) {
         let plain = self.name.trim_start_matches('_');
         let mark = matches!(self.name, "_text" | "_stext" | "_etext" | "_end")
-            || ["_text_start", "_text_end", "_begin"].iter().any(|s| self.name.ends_with(s));
+            || ["_text_start", "_text_end", "_begin"]
+                .iter()
+                .any(|s| self.name.ends_with(s));
         let local = !self.kind.is_ascii_uppercase();
         let underscores = self.name.len() - plain.len();
-        (mark, local, underscores, self.name.contains('.'), self.name.len(), Reverse(self.name))
+        (
+            mark,
+            local,
+            underscores,
+            self.name.contains('.'),
+            self.name.len(),
+            Reverse(self.name),
+        )
     }
 }
 
@@ -170,7 +190,9 @@ impl Kallsyms {
             let n_same = rest.iter().take_while(|l| l.address == first.address).count();
             let (same, behind) = rest.split_at(n_same);
             rest = behind;
-            let Some(best) = same.iter().filter(|l| l.is_text()).min_by_key(|l| l.rank()) else { continue };
+            let Some(best) = same.iter().filter(|l| l.is_text()).min_by_key(|l| l.rank()) else {
+                continue;
+            };
             let next = behind.first();
             let given = same.iter().filter_map(|l| l.size).max().filter(|s| 0 < *s);
             let len = given.unwrap_or_else(|| guessed_len(best, next));
@@ -179,7 +201,8 @@ impl Kallsyms {
     }
 
     fn push(&mut self, line: &Line<'_>, len: u64) {
-        let (Ok(name_at), Ok(name_len)) = (u32::try_from(self.names.len()), u16::try_from(line.name.len())) else {
+        let (Ok(name_at), Ok(name_len)) = (u32::try_from(self.names.len()), u16::try_from(line.name.len()))
+        else {
             return;
         };
         let tag = match line.tag {
@@ -194,7 +217,13 @@ impl Kallsyms {
             },
         };
         self.names.push_str(line.name);
-        self.entries.push(Entry { start: line.address, len, name_at, name_len, tag });
+        self.entries.push(Entry {
+            start: line.address,
+            len,
+            name_at,
+            name_len,
+            tag,
+        });
     }
 
     /// The function that contains `at`.
@@ -211,16 +240,25 @@ impl Kallsyms {
 
     /// The address of the function `name` of the kernel image.
     pub fn address_of(&self, name: &str) -> Option<Va> {
-        self.iter().find(|s| s.tag.is_none() && s.name == name).map(|s| s.start)
+        self.iter()
+            .find(|s| s.tag.is_none() && s.name == name)
+            .map(|s| s.start)
     }
 
     fn symbol(&self, entry: &Entry) -> KernelSymbol<'_> {
         let start = entry.name_at as usize;
-        let tag = self.tags.get(usize::from(entry.tag)).map(String::as_str).filter(|t| !t.is_empty());
+        let tag = self
+            .tags
+            .get(usize::from(entry.tag))
+            .map(String::as_str)
+            .filter(|t| !t.is_empty());
         KernelSymbol {
             start: Va(entry.start),
             len: entry.len,
-            name: self.names.get(start..start + usize::from(entry.name_len)).unwrap_or(""),
+            name: self
+                .names
+                .get(start..start + usize::from(entry.name_len))
+                .unwrap_or(""),
             tag,
         }
     }
@@ -264,12 +302,24 @@ ffffffffc0400000 t bpf_prog_6deef7357e7b4530\t[bpf]
     fn names_lengths_and_tags() {
         let table = parse_kallsyms(TABLE.as_bytes());
         let at = |va| table.at(Va(va)).map(|s| (s.start.0, s.len, s.name, s.tag));
-        assert_eq!(at(0xffff_ffff_8100_0010), Some((0xffff_ffff_8100_0000, 0x40, "srso_alias_untrain_ret", None)));
-        assert_eq!(at(0xffff_ffff_8100_0041), Some((0xffff_ffff_8100_0040, 0xc0, "local_one", None)));
+        assert_eq!(
+            at(0xffff_ffff_8100_0010),
+            Some((0xffff_ffff_8100_0000, 0x40, "srso_alias_untrain_ret", None))
+        );
+        assert_eq!(
+            at(0xffff_ffff_8100_0041),
+            Some((0xffff_ffff_8100_0040, 0xc0, "local_one", None))
+        );
         assert_eq!(at(0xffff_ffff_8200_0000), None, "data is no function");
-        assert_eq!(at(0xffff_ffff_c030_0080), Some((0xffff_ffff_c030_0080, 0xf80, "nf_other", Some("nf_tables"))));
+        assert_eq!(
+            at(0xffff_ffff_c030_0080),
+            Some((0xffff_ffff_c030_0080, 0xf80, "nf_other", Some("nf_tables")))
+        );
         assert_eq!(at(0xffff_ffff_c030_1080), None);
-        assert_eq!(at(0xffff_ffff_c020_1ff0).map(|s| s.3), Some(Some("__builtin__ftrace")));
+        assert_eq!(
+            at(0xffff_ffff_c020_1ff0).map(|s| s.3),
+            Some(Some("__builtin__ftrace"))
+        );
         assert_eq!(at(0xffff_ffff_c040_0000).map(|s| s.3), Some(Some("bpf")));
         let range = Some((Va(0xffff_ffff_8100_0000), Va(0xffff_ffff_8300_0000)));
         assert_eq!(table.image.range(), range);
@@ -280,7 +330,10 @@ ffffffffc0400000 t bpf_prog_6deef7357e7b4530\t[bpf]
     fn sizes_are_taken_where_they_are_given() {
         let table = parse_kallsyms(b"ffffffff8b013d20 409 t pt_buffer_setup_aux [pt]\n");
         let symbol = table.at(Va(0xffff_ffff_8b01_3d20)).expect("one symbol");
-        assert_eq!((symbol.len, symbol.name, symbol.tag), (0x409, "pt_buffer_setup_aux", Some("pt")));
+        assert_eq!(
+            (symbol.len, symbol.name, symbol.tag),
+            (0x409, "pt_buffer_setup_aux", Some("pt"))
+        );
     }
 
     #[test]
@@ -301,7 +354,16 @@ ffffffffc0400000 t bpf_prog_6deef7357e7b4530\t[bpf]
 
     #[test]
     fn garbage_is_skipped() {
-        for garbage in [&b"\xff\xfe\x00"[..], b"zz T x", b"1", b"1 T", b"1 TT name", b"1 2 3 4 5 6", b"\n\n", b"1 T \xff"] {
+        for garbage in [
+            &b"\xff\xfe\x00"[..],
+            b"zz T x",
+            b"1",
+            b"1 T",
+            b"1 TT name",
+            b"1 2 3 4 5 6",
+            b"\n\n",
+            b"1 T \xff",
+        ] {
             assert_eq!(parse_kallsyms(garbage).iter().count(), 0, "{garbage:?}");
         }
         let top = parse_kallsyms(b"ffffffffffffffff T last\nffffffffffffffff t alias\n");

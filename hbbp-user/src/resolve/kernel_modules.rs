@@ -20,12 +20,17 @@ pub struct LoadedModule {
 
 /// Reads /proc/modules; empty where the kernel has no modules.
 pub fn read_modules() -> Vec<LoadedModule> {
-    fs::read("/proc/modules").map(|text| parse_modules(&text)).unwrap_or_default()
+    fs::read("/proc/modules")
+        .map(|text| parse_modules(&text))
+        .unwrap_or_default()
 }
 
 /// Interprets the text of /proc/modules: `name size users by state address [taints]`.
 pub fn parse_modules(text: &[u8]) -> Vec<LoadedModule> {
-    String::from_utf8_lossy(text).lines().filter_map(parse_line).collect()
+    String::from_utf8_lossy(text)
+        .lines()
+        .filter_map(parse_line)
+        .collect()
 }
 
 fn parse_line(line: &str) -> Option<LoadedModule> {
@@ -34,7 +39,11 @@ fn parse_line(line: &str) -> Option<LoadedModule> {
     let len = words.next()?.parse().ok()?;
     let address = words.nth(3)?.strip_prefix("0x")?;
     let start = u64::from_str_radix(address, 16).ok()?;
-    Some(LoadedModule { name, start: (0 < start).then_some(Va(start)), len })
+    Some(LoadedModule {
+        name,
+        start: (0 < start).then_some(Va(start)),
+        len,
+    })
 }
 
 #[cfg(test)]
@@ -48,7 +57,18 @@ mod tests {
         let modules = parse_modules(text);
         let start = Some(Va(0xffff_ffff_c0a3_1000));
         assert_eq!(modules.len(), 2);
-        assert_eq!(modules[0], LoadedModule { name: "nf_tables".to_owned(), start, len: 372_736 });
-        assert_eq!((modules[1].start, modules[1].len), (None, 45056), "hidden by kptr_restrict");
+        assert_eq!(
+            modules[0],
+            LoadedModule {
+                name: "nf_tables".to_owned(),
+                start,
+                len: 372_736
+            }
+        );
+        assert_eq!(
+            (modules[1].start, modules[1].len),
+            (None, 45056),
+            "hidden by kptr_restrict"
+        );
     }
 }
