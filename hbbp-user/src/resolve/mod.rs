@@ -4,6 +4,8 @@ pub mod elf;
 pub mod functions;
 pub mod kallsyms;
 pub mod kernel_modules;
+pub mod mapped_file;
 pub mod proc_scan;
 pub mod process;
 pub mod source;
+pub mod text;
