@@ -7,9 +7,11 @@
 //! Logic of the programs that does not need the kernel is a plain function here, with unit tests on the host.
 #![no_std]
 
+pub mod branch;
 pub mod key;
 pub mod stat;
 
+pub use branch::BranchEntry;
 pub use key::{CountKey, EventTag, Tally, is_kernel};
 pub use stat::EventStats;
 
