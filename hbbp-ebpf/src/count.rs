@@ -15,22 +15,10 @@ const EEXIST: i32 = -17;
 #[inline(always)]
 pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
     if is_kernel(address) && SPLIT_KERNEL.load() == 0 {
-        return CountKey {
-            address,
-            tgid: 0,
-            exec_id: 0,
-            event,
-            length: 0,
-        };
+        return CountKey { address, tgid: 0, exec_id: 0, event, length: 0 };
     }
     let tgid = (aya_ebpf::helpers::bpf_get_current_pid_tgid() >> 32) as u32;
-    CountKey {
-        address,
-        tgid,
-        exec_id: exec_id(),
-        event,
-        length: 0,
-    }
+    CountKey { address, tgid, exec_id: exec_id(), event, length: 0 }
 }
 
 /// The low half of `current->self_exec_id`, 0 where the kernel does not tell its place.
@@ -49,23 +37,13 @@ fn exec_id() -> u32 {
 /// Counts one sample of `weight` units under `key`.
 #[inline(always)]
 pub(crate) fn add(key: &CountKey, weight: u64) -> Outcome {
-    let Some(bank) = BANK.get(0) else {
-        return Outcome::NoBank;
-    };
+    let Some(bank) = BANK.get(0) else { return Outcome::NoBank };
     if add_to_present(bank, key, weight) {
         return Outcome::Counted;
     }
     // SAFETY: the helper takes no arguments and is safe in NMI context.
     let first_time = unsafe { bpf_ktime_get_ns() };
-    match bank.insert(
-        key,
-        Tally {
-            hits: 1,
-            weight,
-            first_time,
-        },
-        BPF_NOEXIST.into(),
-    ) {
+    match bank.insert(key, Tally { hits: 1, weight, first_time }, BPF_NOEXIST.into()) {
         Ok(()) => Outcome::Counted,
         // Another CPU was faster.
         Err(EEXIST) if add_to_present(bank, key, weight) => Outcome::Counted,
@@ -75,9 +53,7 @@ pub(crate) fn add(key: &CountKey, weight: u64) -> Outcome {
 
 #[inline(always)]
 fn add_to_present(bank: &Bank, key: &CountKey, weight: u64) -> bool {
-    let Some(tally) = bank.get_ptr_mut(key) else {
-        return false;
-    };
+    let Some(tally) = bank.get_ptr_mut(key) else { return false };
     // SAFETY: the value lives as long as the program runs, since entries of a bank in use are never deleted, and all
     // writers add atomically. The results stay unused: LLVM may not fetch the old value of a relaxed addition.
     unsafe {

@@ -46,11 +46,7 @@ impl EventTag {
     /// The tag of a sample of event number `event` with the sampled `eflags`.
     #[inline(always)]
     pub const fn new(event: u32, eflags: u64) -> Self {
-        if eflags & EFLAGS_EXACT == 0 {
-            Self(event)
-        } else {
-            Self(event | Self::EXACT)
-        }
+        if eflags & EFLAGS_EXACT == 0 { Self(event) } else { Self(event | Self::EXACT) }
     }
 
     /// The number of the event.
