@@ -10,4 +10,5 @@
 pub mod addr;
 pub mod collect;
 pub mod record;
+pub mod resolve;
 pub mod snapshot;
