@@ -8,5 +8,7 @@
 //! The modules stand in the order of that flow, and imports go one way; `cargo xtask tidy` checks it.
 
 pub mod addr;
+pub mod estimate;
+pub mod mix;
 pub mod record;
 pub mod snapshot;
