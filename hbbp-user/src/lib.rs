@@ -9,6 +9,7 @@
 
 pub mod addr;
 pub mod estimate;
+pub mod locate;
 pub mod mix;
 pub mod record;
 pub mod snapshot;
