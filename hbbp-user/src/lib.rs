@@ -23,5 +23,3 @@ pub mod blocks;
 pub mod estimate;
 
 pub mod mix;
-
-pub mod cmd;
