@@ -141,7 +141,7 @@ fn live_text_shows_what_the_kernel_patches() {
     let mut collector = Collector::open(&plan(Scope::System)).unwrap();
     let window = collector.text_window().unwrap();
     let symbols = hbbp_user::resolve::kallsyms::read_kallsyms().unwrap();
-    let (start, end) = (symbols.address_of("_stext").unwrap(), symbols.address_of("_etext").unwrap());
+    let (start, end) = (symbols.image.stext.unwrap(), symbols.image.etext.unwrap());
     let read = |window: &hbbp_user::collect::text::TextWindow| {
         let mut text = vec![0; usize::try_from(end.since(start).unwrap()).unwrap()];
         let began = Instant::now();

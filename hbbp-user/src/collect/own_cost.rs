@@ -1,6 +1,6 @@
 //! What the tool itself costs: CPU time and memory of its user side, and the idle time of the CPUs it watched.
 
-use procfs::{Current as _, CurrentSI as _, KernelStats};
+use procfs::{CurrentSI as _, KernelStats};
 
 /// CPU time of this process so far in ns, user and system.
 pub fn read_own_cpu() -> u64 {
