@@ -11,7 +11,7 @@ pub mod branch;
 pub mod key;
 pub mod stat;
 
-pub use branch::BranchEntry;
+pub use branch::{BranchEntry, Step, Stream, Walk};
 pub use key::{CountKey, EventTag, Tally, is_kernel};
 pub use stat::EventStats;
 

@@ -272,7 +272,7 @@ fn kernel_text(object: Option<&mut Object>) -> Finding {
         return ok("kernel-text", "live, through /proc/kcore");
     }
     let symbols = resolve::kallsyms::read_kallsyms();
-    let start = symbols.ok().and_then(|symbols| symbols.address_of("_stext")).unwrap_or(Va(0));
+    let start = symbols.ok().and_then(|symbols| symbols.image.stext).unwrap_or(Va(0));
     let window = object.and_then(|object| TextWindow::open(object).ok());
     if window.is_some_and(|window| window.read(start, &mut [0; 16])) {
         return ok("kernel-text", "live, copied by a BPF program (no /proc/kcore here)");
@@ -287,7 +287,7 @@ fn kernel_text(object: Option<&mut Object>) -> Finding {
 
 fn kernel_symbols() -> Finding {
     match resolve::kallsyms::read_kallsyms() {
-        Ok(symbols) if !symbols.hidden() => ok("kernel-symbols", "/proc/kallsyms has addresses"),
+        Ok(symbols) if !symbols.hidden => ok("kernel-symbols", "/proc/kallsyms has addresses"),
         _ => missing(
             "kernel-symbols",
             "/proc/kallsyms shows no addresses",
