@@ -136,9 +136,14 @@ impl ModuleText {
         );
     }
 
-    /// Reads all stretches again; where the text differs it is a new generation, valid from `interval` on.
+    /// Reads all stretches again; where the text differs it is a new generation, valid from the interval on that
+    /// `since` gives for the stretch.
     /// Returns the number of stretches that differ. What can no longer be read stays as it was.
-    pub fn reread(&mut self, interval: u32, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> u64 {
+    pub fn reread(
+        &mut self,
+        since: &dyn Fn(Range<ImageAddr>) -> u32,
+        read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool,
+    ) -> u64 {
         let mut n_changed = 0;
         for (start, stretch) in &mut self.stretches {
             let Some((_, old)) = stretch.generations.last() else {
@@ -149,10 +154,16 @@ impl ModuleText {
             };
             if new != *old {
                 n_changed += 1;
-                stretch.generations.push((interval, new));
+                let extent = ImageAddr(*start)..ImageAddr(*start + stretch.len);
+                stretch.generations.push((since(extent), new));
             }
         }
         n_changed
+    }
+
+    /// Whether no address of this module was hit.
+    pub fn is_empty(&self) -> bool {
+        self.stretches.is_empty()
     }
 
     /// Hands the text over to `text`, sorted by (start, since), and returns the symbols, sorted by start.
@@ -170,8 +181,7 @@ impl ModuleText {
         self.symbols.into_values().collect()
     }
 
-    /// Addresses at which the text between the ends of a stream must be asked for, from first to last.
-    /// `next` gives the first address behind what is known at an address.
+    /// The first address behind the stretch that holds `at`: where the rest of a stream must be asked for.
     pub fn behind(&self, at: ImageAddr) -> Option<ImageAddr> {
         let (start, stretch) = self.stretches.range(..=at.0).next_back()?;
         (at.0 - start < stretch.len).then_some(ImageAddr(start + stretch.len))
@@ -286,14 +296,18 @@ mod tests {
     fn patched_text_is_a_new_generation_of_the_same_extent() {
         let mut text = ModuleText::default();
         text.cover(ImageAddr(0x1200), ALL, symbol(0x1200, 5), &mut memory);
-        assert_eq!(text.reread(1, &mut memory), 0);
+        assert_eq!(text.reread(&|_| 1, &mut memory), 0);
         let mut patched = |_: ImageAddr, bytes: &mut [u8]| {
             bytes.copy_from_slice(&[0xe9, 1, 2, 3, 4]);
             true
         };
-        assert_eq!(text.reread(2, &mut patched), 1);
-        assert_eq!(text.reread(3, &mut |_, _| false), 0, "gone text stays as it was");
-        assert_eq!(text.reread(4, &mut memory), 1, "and back again");
+        assert_eq!(text.reread(&|_| 2, &mut patched), 1);
+        assert_eq!(
+            text.reread(&|_| 3, &mut |_, _| false),
+            0,
+            "gone text stays as it was"
+        );
+        assert_eq!(text.reread(&|_| 4, &mut memory), 1, "and back again");
         let mut out = Vec::new();
         text.emit(ModuleIdx(0), &mut out);
         let since: Vec<_> = out.iter().map(|t| (t.since, t.bytes[0])).collect();
