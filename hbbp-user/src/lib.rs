@@ -12,6 +12,8 @@ pub mod record;
 
 pub mod collect;
 
+pub mod import;
+
 pub mod resolve;
 
 pub mod snapshot;

@@ -59,6 +59,14 @@ losses! {
         "samples were refused by the map of counts for another reason";
     NoBank, "sample.no_bank", Sample,
         "samples found no bank to be counted in";
+    RecorderLost, "sample.recorder_lost", Sample,
+        "samples were lost by their recorder, which could not write as fast as they came";
+    SampleUnread, "sample.unread", Sample,
+        "samples of the recording are damaged or belong to no known event";
+    StackEmpty, "sample.stack_empty", Sample,
+        "samples of branch stacks held fewer than two sound entries, so no stream";
+    WrongPath, "entry.wrong_path", Entry,
+        "entries of branch stacks are branches that the processor took back (a wrong path), so they are left out";
     SidebandLost, "record.sideband_lost", Record,
         "records about processes and mappings were overwritten before they were read";
     SidebandUnread, "record.sideband_unread", Record,
