@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hbbp_user::addr::{Ring, Va};
 use hbbp_user::collect::event::Choice;
-use hbbp_user::collect::object::KernelCounts;
+use hbbp_user::collect::object::{Constants, KernelCounts, Object};
 use hbbp_user::collect::{Collector, Plan, Scope};
 use hbbp_user::record::Record;
 
@@ -183,4 +183,15 @@ fn run_count(name: &str) -> u64 {
     let programs = aya::programs::loaded_programs().filter_map(Result::ok);
     let named = programs.filter(|program| program.name_as_str() == Some(name));
     named.max_by_key(|program| program.loaded_at()).unwrap().run_count()
+}
+
+#[test]
+fn the_kernel_takes_every_program() {
+    let Some(_kernel) = kernel() else { return };
+    let mut object = Object::load(Constants::default()).unwrap();
+    for event in 0..hbbp_ebpf::MAX_EVENTS {
+        object.on_ip(event).unwrap();
+        object.on_branch(event).unwrap();
+    }
+    object.read_text().unwrap();
 }
