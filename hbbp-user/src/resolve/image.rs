@@ -131,8 +131,14 @@ impl Image {
         self.text.behind(at)
     }
 
-    /// Sees to it that the text around `at` is kept; `mapped` are the addresses of the mapping that was hit.
-    pub fn cover(&mut self, at: ImageAddr, mapped: Range<ImageAddr>, memory: &mut ProcessMemory) -> Covered {
+    /// Sees to it that the text around `at` is kept; `mapped` are the addresses of the mapping that was hit,
+    /// and `memory` is given where an owner of memory still runs the program that was hit.
+    pub fn cover(
+        &mut self,
+        at: ImageAddr,
+        mapped: Range<ImageAddr>,
+        memory: Option<&mut ProcessMemory>,
+    ) -> Covered {
         match &mut self.content {
             Content::Elf(elf) => {
                 let function = elf.read_function_at(at);
@@ -153,10 +159,15 @@ impl Image {
                 .cover(at, mapped, None, &mut |at, bytes| source.read_into(at.0, bytes)),
             Content::Memory(owner) => {
                 let tgid = owner.tgid;
-                let function = memory.read_function_at(tgid, at);
-                self.text.cover(at, mapped, function, &mut |at, bytes| {
-                    memory.read(tgid, Va(at.0), bytes)
-                })
+                match memory {
+                    Some(memory) => {
+                        let function = memory.read_function_at(tgid, at);
+                        self.text.cover(at, mapped, function, &mut |at, bytes| {
+                            memory.read(tgid, Va(at.0), bytes)
+                        })
+                    }
+                    None => self.text.cover(at, mapped, None, &mut |_, _| false),
+                }
             }
         }
     }

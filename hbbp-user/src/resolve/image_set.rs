@@ -121,7 +121,7 @@ impl ImageSet {
         mapper: Mapper,
         mapping: &ImageMapping,
         file: &MappedFile,
-        memory: &mut ProcessMemory,
+        memory: Option<&mut ProcessMemory>,
     ) -> (ImageIdx, ImageAddr) {
         if file.path == VDSO
             && let Some(idx) = self.vdso(mapper, mapping, memory)
@@ -167,17 +167,23 @@ impl ImageSet {
         &mut self,
         mapper: Mapper,
         mapping: &ImageMapping,
-        memory: &mut ProcessMemory,
+        memory: Option<&mut ProcessMemory>,
     ) -> Option<ImageIdx> {
         if let Some(idx) = self.vdso.get(&mapper.bits) {
             return Some(*idx);
         }
-        let (tgid, start, len) = if mapper.bits == 32 {
-            (mapper.tgid, mapping.start, mapping.end.since(mapping.start)?)
+        let mut own_memory = ProcessMemory::default();
+        let (tgid, start, len, memory) = if mapper.bits == 32 {
+            (
+                mapper.tgid,
+                mapping.start,
+                mapping.end.since(mapping.start)?,
+                memory?,
+            )
         } else {
             let own = read_process(std::process::id())?;
             let vdso = own.mappings.into_iter().find(|m| m.path == VDSO)?;
-            (own.tgid, vdso.start, vdso.len)
+            (own.tgid, vdso.start, vdso.len, &mut own_memory)
         };
         let mut bytes = vec![0; usize::try_from(len.min(MAX_VDSO)).ok()?];
         let read = memory.read(tgid, start, &mut bytes);
@@ -193,7 +199,7 @@ impl ImageSet {
     }
 
     /// Sees to it that the text around `at` is kept, where `mapped` is what its mapping shows of the image.
-    /// `is_live` tells whether an owner of memory still runs the program that was hit.
+    /// `memory` is given where the owner of memory still runs the program that was hit.
     /// Returns the first address behind what is kept there.
     pub fn cover(
         &mut self,
@@ -205,8 +211,7 @@ impl ImageSet {
     ) -> Option<ImageAddr> {
         let image = self.images.get_mut(&idx)?;
         if image.known(at).is_none() {
-            let mut gone = ProcessMemory::default();
-            let covered = image.cover(at, mapped, memory.unwrap_or(&mut gone));
+            let covered = image.cover(at, mapped, memory);
             if covered == Covered::UnreadableNow && !image.counted {
                 image.counted = true;
                 losses.add(image.loss(), 1);

@@ -8,10 +8,10 @@ use crate::record::Record;
 use crate::snapshot::{KernelTextSource, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind, Text};
 
 use super::build_id::{read_kernel_build_id, read_module_build_id};
-use super::kallsyms::{HIDDEN, read_kallsyms};
+use super::kallsyms::{HIDDEN, Kallsyms, read_kallsyms};
 use super::kernel::{KernelMap, KernelModuleIdx, Region};
 use super::kernel_modules::read_modules;
-use super::kernel_text::KernelText;
+use super::kernel_text::{KernelText, ReadKernel, open_kernel_text};
 use super::text::{Covered, ModuleText};
 
 /// A program that comes is copied at once, as it may be gone at the next drain; longer ones wait for a hit.
@@ -27,6 +27,28 @@ pub struct KernelSpace {
     hit: BTreeMap<(Va, u64), Region>,
     /// When and where text was patched since the last drain.
     pokes: Vec<(u64, Va)>,
+}
+
+/// Opens the best reader of live kernel text and reads what the kernel says of itself.
+/// `probe` is the collector's reader, for machines without /proc/kcore; `release` is that of the running kernel.
+/// Also returns sentences about what had to be done without.
+pub fn open_kernel_space(probe: Option<Box<ReadKernel>>, release: &str) -> (KernelSpace, Vec<String>) {
+    let mut notes = Vec::new();
+    let symbols = read_kallsyms().unwrap_or_else(|error| {
+        notes.push(format!(
+            "/proc/kallsyms cannot be read, so kernel functions have no names: {error}"
+        ));
+        Kallsyms::default()
+    });
+    let (reader, why) = open_kernel_text(probe, release, &symbols.image);
+    notes.extend(why);
+    let image = match &reader {
+        KernelText::Kcore(kcore) => kcore.image(),
+        _ => None,
+    };
+    let mut map = KernelMap::default();
+    map.update(symbols, &read_modules(), image, 0);
+    (KernelSpace::new(reader, map), notes)
 }
 
 impl KernelSpace {

@@ -76,7 +76,7 @@ impl Resolver {
             match &timed.record {
                 Record::Lost(n) => self.losses.add(Loss::SidebandLost, *n),
                 Record::Ksymbol { .. } | Record::TextPoke { .. } => {
-                    self.kernel.apply(timed.time, &timed.record)
+                    self.kernel.apply(timed.time, &timed.record);
                 }
                 _ => self.user.take(timed),
             }

@@ -113,11 +113,7 @@ impl UserSpace {
             let mapped_len = mapping.end.since(mapping.start)?;
             let mapped = hit.image_start..hit.image_start.checked_add(mapped_len)?;
             let image_at = hit.image_start.checked_add(at.since(mapping.start)?)?;
-            let is_live = self
-                .index
-                .live(task.tgid)
-                .is_some_and(|live| live.generation == image.generation);
-            let memory = is_live.then_some(&mut self.memory);
+            let memory = is_live(&self.index, task.tgid, image.generation).then_some(&mut self.memory);
             let behind = self.images.cover(hit.image, image_at, mapped, memory, losses)?;
             mapping.start.checked_add(behind.since(hit.image_start)?)
         });
@@ -189,7 +185,8 @@ impl UserSpace {
             bits: self.index.bits(image),
         };
         let file = self.index.file(mapping.file)?;
-        let (image, image_start) = self.images.place(mapper, mapping, file, &mut self.memory);
+        let memory = is_live(&self.index, mapper.tgid, mapper.generation).then_some(&mut self.memory);
+        let (image, image_start) = self.images.place(mapper, mapping, file, memory);
         let hit = HitMapping {
             end: mapping.end,
             image,
@@ -202,10 +199,9 @@ impl UserSpace {
     /// Reads memory that was hit before once more, at the end of the interval `idx`.
     pub fn reread(&mut self, idx: u32, losses: &mut Losses) {
         let index = &self.index;
-        let is_live = |tgid, generation| index.live(tgid).is_some_and(|live| live.generation == generation);
         let n_changed = self.images.reread(
             idx,
-            |owner| is_live(owner.tgid, owner.generation),
+            |owner| is_live(index, owner.tgid, owner.generation),
             &mut self.memory,
         );
         losses.add(Loss::TextUncertain, n_changed);
@@ -249,6 +245,11 @@ impl HitProcess {
             mappings: self.mappings.into_iter().filter_map(mapping).collect(),
         }
     }
+}
+
+/// Whether a process still runs the program that it ran, as far as the records tell.
+fn is_live(index: &ProcessIndex, tgid: u32, generation: Generation) -> bool {
+    index.live(tgid).is_some_and(|live| live.generation == generation)
 }
 
 /// The process at an index that counts the kernel as the first one.
