@@ -154,9 +154,12 @@ impl Image {
                 };
                 self.text.cover(at, bounds.unwrap_or(mapped), function, &mut read)
             }
-            Content::Flat(source) => self
-                .text
-                .cover(at, mapped, None, &mut |at, bytes| source.read_into(at.0, bytes)),
+            Content::Flat(source) => {
+                // A mapping is whole pages long, the file may end before.
+                let filled = mapped.start..mapped.end.min(ImageAddr(source.len()));
+                self.text
+                    .cover(at, filled, None, &mut |at, bytes| source.read_into(at.0, bytes))
+            }
             Content::Memory(owner) => {
                 let tgid = owner.tgid;
                 match memory {
