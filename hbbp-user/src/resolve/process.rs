@@ -151,6 +151,17 @@ impl ProcessIndex {
             .filter(|image| image.ended.is_none())
     }
 
+    /// Width in bits of the code of an image: the kernel maps its code page below 4 GiB into 32-bit programs only.
+    pub fn bits(&self, image: &ProcessImage) -> u32 {
+        let vdso = |m: &&ImageMapping| self.file(m.file).is_some_and(|f| f.path == "[vdso]");
+        let is_low = image
+            .mappings
+            .iter()
+            .find(vdso)
+            .is_some_and(|m| m.end.0 <= 1 << 32);
+        if is_low { 32 } else { 64 }
+    }
+
     /// Number of process images held.
     pub fn n_images(&self) -> usize {
         self.processes.values().map(Vec::len).sum()
@@ -229,10 +240,7 @@ impl ProcessIndex {
         let Some(end) = mmap.start.checked_add(mmap.len).filter(|_| 0 < mmap.len) else {
             return;
         };
-        let file = self.intern(MappedFile {
-            path: mmap.path.clone(),
-            identity: mmap.identity.clone(),
-        });
+        let file = self.intern(mmap);
         let mapping = ImageMapping {
             start: mmap.start,
             end,
@@ -250,7 +258,12 @@ impl ProcessIndex {
         }
     }
 
-    fn intern(&mut self, file: MappedFile) -> FileIdx {
+    /// The index of the file that a mapping names.
+    pub fn intern(&mut self, mmap: &Mmap) -> FileIdx {
+        let file = MappedFile {
+            path: mmap.path.clone(),
+            identity: mmap.identity.clone(),
+        };
         match self.file_idx.get(&file) {
             Some(idx) => *idx,
             None => {
