@@ -173,7 +173,7 @@ impl Perf {
         match usize::try_from(got) {
             Ok(got) if got == bytes => {
                 let [count, enabled, running] = words;
-                Ok(Counter { cpu: self.cpu, count, enabled, running, runs: None })
+                Ok(Counter { cpu: self.cpu, count, enabled, running, ..Counter::default() })
             }
             Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(_) => Err(io::Error::last_os_error()),

@@ -22,6 +22,9 @@ pub struct TextWindow {
     window: NonNull<u8>,
 }
 
+// SAFETY: the window is memory of the whole process, not of a thread, and its owner alone reads it.
+unsafe impl Send for TextWindow {}
+
 impl TextWindow {
     /// Loads the program and maps its window.
     pub fn open(object: &mut Object) -> anyhow::Result<Self> {
