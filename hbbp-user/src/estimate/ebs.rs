@@ -49,7 +49,6 @@ pub(super) fn sampled(snapshot: &Snapshot, located: &Located, map: &BlockMap, ro
 }
 
 fn counted(block: BlockId, ip: &LocatedIp) -> Counted {
-    #[expect(clippy::cast_precision_loss, reason = "counts of samples stay far below 2^53")]
     let (hits, weight) = (ip.hits as f64, ip.weight as f64);
     Counted {
         block,

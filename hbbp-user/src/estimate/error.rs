@@ -26,7 +26,6 @@ pub fn clustered(hits: f64, count: f64, design_effect: f64) -> f64 {
 
 /// Streams in one stack, on average: streams over stacks, where each stack has one oldest entry.
 /// Without branch counts the samples of the events stand for the stacks.
-#[expect(clippy::cast_precision_loss, reason = "counts of samples stay far below 2^53")]
 pub(super) fn streams_per_stack(
     streams: &[Stream],
     located: &Located,
@@ -55,7 +54,6 @@ pub(super) fn streams_per_stack(
 }
 
 /// Samples of the events that serve as EBS, wherever they fell.
-#[expect(clippy::cast_precision_loss, reason = "counts of samples stay far below 2^53")]
 pub(super) fn samples(snapshot: &Snapshot, roles: &Roles) -> f64 {
     let ips = snapshot.intervals.iter().flat_map(|i| &i.ips);
     ips.filter(|c| roles.ebs.contains(&c.event))

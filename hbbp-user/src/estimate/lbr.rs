@@ -87,7 +87,6 @@ pub(super) fn counts(map: &BlockMap, passes: &[Passes]) -> Vec<Counted> {
                 break;
             }
             let share = f64::from(to - from) / f64::from(range.end - range.start);
-            #[expect(clippy::cast_precision_loss, reason = "counts of streams stay far below 2^53")]
             let hits = pass.hits as f64 * share;
             let block_id = BlockId {
                 text: pass.text,

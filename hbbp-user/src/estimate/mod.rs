@@ -119,6 +119,8 @@ pub struct BlockCounts {
     pub parts: Vec<Part>,
     /// Streams in one branch stack, on average.
     pub streams_per_stack: f64,
+    /// Branch stacks that the streams came from.
+    pub stacks: f64,
     /// Samples of the EBS events in the run, those without a block included.
     pub samples: f64,
     /// What became of the samples and streams.
@@ -161,11 +163,14 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         discarded: judged.discarded,
     };
     let samples = error::samples(snapshot, &roles);
+    let streams: f64 = judged.streams.iter().map(|s| s.hits as f64).sum();
+    let stacks = streams / streams_per_stack;
     BlockCounts {
         roles,
         blocks,
         parts,
         streams_per_stack,
+        stacks,
         samples,
         outcome,
     }
@@ -196,6 +201,16 @@ fn ring(snapshot: &Snapshot, map: &BlockMap, text: TextIdx) -> Ring {
         Ring::Kernel
     } else {
         Ring::User
+    }
+}
+
+impl BlockCounts {
+    /// How many hits of a source tell as much as one that is independent of all others.
+    pub const fn design_effect(&self, source: Source) -> f64 {
+        match source {
+            Source::Ebs => 1.0,
+            Source::Lbr => self.streams_per_stack,
+        }
     }
 }
 

@@ -97,6 +97,7 @@ impl Judged {
 }
 
 /// A straight line of instructions.
+#[derive(Clone, Copy)]
 struct Line {
     first: u32,
     end: u32,
