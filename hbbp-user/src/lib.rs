@@ -8,8 +8,13 @@
 //! The modules stand in the order of that flow, and imports go one way; `cargo xtask tidy` checks it.
 
 pub mod addr;
-pub mod estimate;
-pub mod locate;
-pub mod mix;
 pub mod record;
 pub mod snapshot;
+
+pub mod locate;
+
+pub mod blocks;
+
+pub mod estimate;
+
+pub mod mix;
