@@ -6,13 +6,21 @@
 )]
 
 mod build;
+mod ci;
 mod command;
+mod run;
+mod setup;
+mod system;
+mod test;
 mod toolchain;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+
+use setup::{Install, Needs};
 
 /// Set up, build, run and test hbbp-sys.
 #[derive(Debug, Parser)]
@@ -24,16 +32,36 @@ use clap::{Parser, Subcommand};
 struct Args {
     #[command(subcommand)]
     task: Task,
+
+    /// Install nothing: print what would be installed, and stop if the task cannot do without it.
+    #[arg(long, global = true)]
+    no_install: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    /// Install what building and testing need.
+    Setup,
     /// Build target/release/hbbp-sys.
     Build,
+    /// Build hbbp-sys and run it as root.
+    Run {
+        /// Arguments of hbbp-sys.
+        #[arg(last = true)]
+        args: Vec<OsString>,
+    },
+    /// Run all tests; as root, also those that sample this machine's kernel.
+    Test {
+        /// Arguments of `cargo test`.
+        #[arg(last = true)]
+        args: Vec<OsString>,
+    },
+    /// Do all that must pass before a change is accepted: formatting, lints, tidy rules, tests.
+    Ci,
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    match run(Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(err) => {
             eprintln!("error: {err:#}");
@@ -42,9 +70,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> Result<()> {
-    match &args.task {
-        Task::Build => build::build(),
+fn run(args: Args) -> Result<()> {
+    let install = if args.no_install {
+        Install::Print
+    } else {
+        Install::Do
+    };
+    match args.task {
+        Task::Setup => setup::setup(Needs::Test, install),
+        Task::Build => build::build(install),
+        Task::Run { args } => run::run(&args, install),
+        Task::Test { args } => test::test(&args, install),
+        Task::Ci => ci::ci(install),
     }
 }
 
