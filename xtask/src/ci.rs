@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::command;
 use crate::setup::{self, Install, Needs};
-use crate::test;
+use crate::{test, tidy};
 
 /// Formatting, lints with warnings as errors, our own rules, and all tests; stops at the first that fails.
 pub(crate) fn ci(install: Install) -> Result<()> {
@@ -26,6 +26,7 @@ pub(crate) fn ci(install: Install) -> Result<()> {
         ];
         command::run(command::cargo().args(lints))
     })?;
+    step("tidy", tidy::tidy)?;
     step("tests", || test::test(&[] as &[OsString], install))
 }
 

@@ -12,6 +12,7 @@ mod run;
 mod setup;
 mod system;
 mod test;
+mod tidy;
 mod toolchain;
 
 use std::ffi::OsString;
@@ -56,6 +57,8 @@ enum Task {
         #[arg(last = true)]
         args: Vec<OsString>,
     },
+    /// Check our own rules: import order, sizes, names, docs.
+    Tidy,
     /// Do all that must pass before a change is accepted: formatting, lints, tidy rules, tests.
     Ci,
 }
@@ -81,6 +84,7 @@ fn run(args: Args) -> Result<()> {
         Task::Build => build::build(install),
         Task::Run { args } => run::run(&args, install),
         Task::Test { args } => test::test(&args, install),
+        Task::Tidy => tidy::tidy(),
         Task::Ci => ci::ci(install),
     }
 }
