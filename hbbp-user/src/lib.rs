@@ -1,1 +1,13 @@
-//! hbbp-sys: from perf events to an instruction mix.
+//! hbbp-sys: from perf events to an instruction mix of kernel and user code.
+//!
+//! ```text
+//! perf events -> eBPF maps -> drain -> resolve -> SNAPSHOT -> locate -> blocks -> estimate -> mix -> report
+//!             (touches the kernel and the disk: may fail)    |     (pure: same snapshot, same answer)
+//! ```
+//!
+//! The modules stand in the order of that flow, and imports go one way; `cargo xtask tidy` checks it.
+
+pub mod addr;
+pub mod collect;
+pub mod record;
+pub mod snapshot;

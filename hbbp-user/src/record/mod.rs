@@ -1,0 +1,113 @@
+//! What the kernel tells about processes, mappings and its own text while it runs, as typed records.
+//!
+//! Live they come from the sideband ring of each CPU, offline from a perf.data file; both mean the same.
+//! Times are ns of the clock that the recording used, CLOCK_MONOTONIC for a live run.
+//! The layouts are those of `include/uapi/linux/perf_event.h`.
+
+mod parse;
+
+pub use parse::{Malformed, parse_record};
+
+use crate::addr::{FileOff, Va};
+
+/// A record with the time at which the kernel wrote it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Timed {
+    /// Time in ns.
+    pub time: u64,
+    /// What happened.
+    pub record: Record,
+}
+
+/// Something that happened to a process or to kernel text.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Record {
+    /// An executable mapping came to be (PERF_RECORD_MMAP, PERF_RECORD_MMAP2).
+    Mmap(Mmap),
+    /// A task has a new name; with `exec` it also runs a new program (PERF_RECORD_COMM).
+    Comm {
+        /// Thread group id.
+        pid: u32,
+        /// Thread id.
+        tid: u32,
+        /// The name.
+        comm: String,
+        /// Whether the name comes from an exec.
+        exec: bool,
+    },
+    /// A task was created; a new process where `pid` and `parent_pid` differ (PERF_RECORD_FORK).
+    Fork {
+        /// Thread group id of the child.
+        pid: u32,
+        /// Thread id of the child.
+        tid: u32,
+        /// Thread group id of the parent.
+        parent_pid: u32,
+    },
+    /// A task ended; the process has ended with the last of its tasks (PERF_RECORD_EXIT).
+    Exit {
+        /// Thread group id.
+        pid: u32,
+        /// Thread id.
+        tid: u32,
+    },
+    /// Kernel text outside the image came or went: BPF programs, trampolines (PERF_RECORD_KSYMBOL).
+    Ksymbol {
+        /// First address.
+        start: Va,
+        /// Length in bytes.
+        len: u32,
+        /// The kernel's name for it.
+        name: String,
+        /// Whether it is BPF code rather than other out-of-line code.
+        bpf: bool,
+        /// Whether it went rather than came.
+        gone: bool,
+    },
+    /// Kernel text was patched (PERF_RECORD_TEXT_POKE).
+    TextPoke {
+        /// First patched address.
+        start: Va,
+        /// Bytes before.
+        old: Vec<u8>,
+        /// Bytes after.
+        new: Vec<u8>,
+    },
+    /// So many records were overwritten before they were read (PERF_RECORD_LOST).
+    Lost(u64),
+}
+
+/// An executable mapping of a file or of anonymous memory into a process.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Mmap {
+    /// Thread group id; `u32::MAX` where the kernel speaks of itself.
+    pub pid: u32,
+    /// First address.
+    pub start: Va,
+    /// Length in bytes.
+    pub len: u64,
+    /// Offset of the first byte in the file.
+    pub offset: FileOff,
+    /// What identifies the file.
+    pub identity: FileIdentity,
+    /// Path as the process saw it, or the kernel's name: `[vdso]`, `//anon`, `/memfd:x (deleted)`.
+    pub path: String,
+}
+
+/// What identifies a mapped file beyond its path.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum FileIdentity {
+    /// The record says nothing.
+    Unknown,
+    /// Device and inode as the mapping states them.
+    Inode {
+        /// Major number of the device.
+        major: u32,
+        /// Minor number of the device.
+        minor: u32,
+        /// Inode number.
+        inode: u64,
+    },
+    /// GNU build id, at most 20 bytes.
+    BuildId(Vec<u8>),
+}

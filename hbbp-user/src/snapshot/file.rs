@@ -1,0 +1,1 @@
+//! The snapshot file: a container of sections, each compressed and checksummed.

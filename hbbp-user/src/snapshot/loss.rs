@@ -1,0 +1,136 @@
+//! Every way that something is lost or refused before it is counted, each with its name, unit and sentence.
+//!
+//! What cannot be resolved later, from counts that were kept, is a matter of [`crate::locate`]; samples that the kernel
+//! skipped without a trace are the difference between [`super::Event::due`] and [`super::Event::runs`].
+
+use std::collections::BTreeMap;
+
+/// What one count of a loss is.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum LossUnit {
+    /// A sample of an event: it is missing in the mix.
+    Sample,
+    /// An entry of a branch stack.
+    Entry,
+    /// A stream between two entries of a branch stack.
+    Stream,
+    /// A record about processes, mappings or kernel text.
+    Record,
+    /// A mapping or text region whose text could not be read: its samples stay unresolved.
+    Region,
+}
+
+macro_rules! losses {
+    ($($variant:ident, $id:literal, $unit:ident, $sentence:literal;)*) => {
+        /// A way to lose something.
+        #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+        pub enum Loss {
+            $(#[doc = $sentence] $variant,)*
+        }
+
+        impl Loss {
+            /// All of them, in the order of the report.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Stable name, used in the snapshot file and in JSON.
+            pub const fn id(self) -> &'static str {
+                match self { $(Self::$variant => $id),* }
+            }
+
+            /// What one count of it is.
+            pub const fn unit(self) -> LossUnit {
+                match self { $(Self::$variant => LossUnit::$unit),* }
+            }
+
+            /// What happened, to be read after the count.
+            pub const fn sentence(self) -> &'static str {
+                match self { $(Self::$variant => $sentence),* }
+            }
+        }
+    };
+}
+
+losses! {
+    CountsFull, "sample.counts_full", Sample,
+        "samples found the map of counts full: raise --map-entries or lower the sampling rate";
+    CountsBusy, "sample.counts_busy", Sample,
+        "samples met a locked bucket of the map of counts";
+    CountsRefused, "sample.counts_refused", Sample,
+        "samples were refused by the map of counts for another reason";
+    NoBank, "sample.no_bank", Sample,
+        "samples found no bank to be counted in";
+    SidebandLost, "record.sideband_lost", Record,
+        "records about processes and mappings were overwritten before they were read";
+    SidebandUnread, "record.sideband_unread", Record,
+        "records about processes and mappings could not be understood";
+    ProcessGone, "region.process_gone", Region,
+        "mappings belong to a process that was gone before its executable memory or file could be read";
+    FileMissing, "region.file_missing", Region,
+        "mapped files could not be found";
+    FileRefused, "region.file_refused", Region,
+        "mapped files were refused: not a regular file, or no permission";
+    FileChanged, "region.file_changed", Region,
+        "mapped files are not the ones that ran: build id, device or inode differ";
+    FileUnreadable, "region.file_unreadable", Region,
+        "mapped files could not be understood as ELF";
+    TextUnreadable, "region.text_unreadable", Region,
+        "stretches of kernel text could not be read";
+    TextUncertain, "region.text_uncertain", Region,
+        "stretches of text changed between two readings: samples of that interval were read with the older bytes";
+}
+
+/// How much was lost, by the stable name of the loss. Names of other versions of the tool are kept as they are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Losses(pub BTreeMap<String, u64>);
+
+impl Losses {
+    /// Counts `n` more of a loss.
+    pub fn add(&mut self, loss: Loss, n: u64) {
+        if 0 < n {
+            let count = self.0.entry(loss.id().to_owned()).or_default();
+            *count = count.saturating_add(n);
+        }
+    }
+
+    /// How often it happened.
+    pub fn get(&self, loss: Loss) -> u64 {
+        self.0.get(loss.id()).copied().unwrap_or(0)
+    }
+
+    /// The sum of all losses of one unit that this version knows.
+    pub fn total(&self, unit: LossUnit) -> u64 {
+        Loss::ALL.iter().filter(|l| l.unit() == unit).map(|l| self.get(*l)).sum()
+    }
+
+    /// The losses that are not zero: stable name, count, and the sentence where this version knows it.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64, Option<Loss>)> {
+        self.0.iter().filter(|(_, n)| 0 < **n).map(|(id, n)| {
+            let known = Loss::ALL.iter().copied().find(|l| l.id() == id);
+            (id.as_str(), *n, known)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_start_with_their_unit() {
+        let mut seen = std::collections::BTreeSet::new();
+        for loss in Loss::ALL {
+            assert!(seen.insert(loss.id()), "{} stands twice", loss.id());
+            let unit = format!("{:?}.", loss.unit()).to_lowercase();
+            assert!(loss.id().starts_with(&unit), "{}", loss.id());
+        }
+    }
+
+    #[test]
+    fn unknown_names_survive() {
+        let mut losses = Losses::default();
+        losses.add(Loss::CountsFull, 2);
+        losses.0.insert("sample.of_the_future".to_owned(), 3);
+        assert_eq!(losses.total(LossUnit::Sample), 2);
+        assert_eq!(losses.iter().count(), 2);
+    }
+}

@@ -1,0 +1,273 @@
+//! The snapshot: everything that one run measured, and everything that is needed to read it later.
+//!
+//! It is the seam of the program.
+//! What touches the kernel or the disk ends here, and what comes after is a pure function of it.
+//! The text that was hit is part of it, because live kernel text and the text of dead processes cannot be read again.
+//! A saved snapshot (see [`file`]) is the profile, the input of `report`, the fixture of the tests and the bug report.
+//!
+//! The vectors refer to each other by index; [`Snapshot::check`] says whether all of them hold.
+
+pub mod file;
+pub mod loss;
+pub mod run;
+mod wire;
+
+use std::fmt;
+
+use crate::addr::{ImageAddr, Va};
+pub use loss::{Loss, Losses};
+pub use run::{Event, EventUnit, KernelTextSource, Period, Run};
+
+/// Index of a [`Module`] in [`Snapshot::modules`].
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ModuleIdx(pub u32);
+
+/// Index of a [`Process`] in [`Snapshot::processes`].
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ProcessIdx(pub u32);
+
+/// Index of an [`Event`] in [`Run::events`].
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct EventIdx(pub u32);
+
+impl ProcessIdx {
+    /// The kernel stands first: its mappings are the kernel's text regions, and kernel samples that are not split
+    /// by process belong to it.
+    pub const KERNEL: Self = Self(0);
+}
+
+/// One measured run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// Host, events, periods, times and counts of the run.
+    pub run: Run,
+    /// What text can belong to: the kernel, its modules, ELF files, anonymous executable memory.
+    pub modules: Vec<Module>,
+    /// Process images; entry 0 is the kernel.
+    pub processes: Vec<Process>,
+    /// Text that was hit, sorted by (module, start, since).
+    pub text: Vec<Text>,
+    /// What was counted, one entry for each drain, in the order of time.
+    pub intervals: Vec<Interval>,
+    /// What was lost or refused before it could be counted.
+    pub losses: Losses,
+}
+
+/// Something that text belongs to: the paper's "binary module".
+#[derive(Clone, Debug, PartialEq)]
+pub struct Module {
+    /// Path of a file, or the kernel's name for it: `[kernel]`, `[vdso]`, `nf_tables`, `[anon]`.
+    pub name: String,
+    /// What sort of thing it is.
+    pub kind: ModuleKind,
+    /// GNU build id, empty where there is none.
+    pub build_id: Vec<u8>,
+    /// Functions whose text was hit, sorted by start.
+    pub symbols: Vec<Symbol>,
+}
+
+/// The sort of a [`Module`].
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum ModuleKind {
+    /// The kernel image.
+    Kernel,
+    /// A loaded kernel module.
+    KernelModule,
+    /// Code that the kernel's BPF compiler wrote.
+    Bpf,
+    /// Other kernel text without a file: ftrace and kprobe trampolines, thunks.
+    Trampoline,
+    /// A 64-bit ELF file mapped into a process.
+    Elf64,
+    /// A 32-bit ELF file mapped into a process; its text is decoded as 32-bit code.
+    Elf32,
+    /// The kernel's code page in each process.
+    Vdso,
+    /// Executable memory without a file: the output of a compiler at run time.
+    Anonymous,
+}
+
+/// A named range of text.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Symbol {
+    /// First byte.
+    pub start: ImageAddr,
+    /// Length in bytes; 0 where only the start is known.
+    pub len: u64,
+    /// Name as found, mangled names included.
+    pub name: String,
+}
+
+/// A process image: one program in one process. An exec in the same process is another image.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Process {
+    /// Thread group id in the initial pid namespace; 0 for the kernel.
+    pub tgid: u32,
+    /// `self_exec_id` of the kernel's task: it grows at each exec.
+    pub exec_id: u32,
+    /// Command name, the last one seen.
+    pub comm: String,
+    /// Executable mappings, sorted by (start, from).
+    pub mappings: Vec<Mapping>,
+}
+
+/// An executable mapping of a process, or a text region of the kernel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Mapping {
+    /// First mapped address.
+    pub start: Va,
+    /// First address behind it.
+    pub end: Va,
+    /// What is mapped.
+    pub module: ModuleIdx,
+    /// Address in the module of the byte at `start`.
+    pub image_start: ImageAddr,
+    /// Time of the mapping in ns of CLOCK_MONOTONIC; 0 where it was there before the run.
+    /// A later mapping hides an earlier one where they overlap.
+    pub from: u64,
+}
+
+/// A stretch of text that was hit, with the bytes that ran.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Text {
+    /// The module it belongs to.
+    pub module: ModuleIdx,
+    /// Address of the first byte.
+    pub start: ImageAddr,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Index of the first interval in which these bytes are valid.
+    /// Text that was patched during the run stands here once for each generation, with the same extent.
+    pub since: u32,
+}
+
+/// What was counted between two drains.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Interval {
+    /// Start in ns of CLOCK_MONOTONIC.
+    pub start: u64,
+    /// End in ns of CLOCK_MONOTONIC.
+    pub end: u64,
+    /// Samples of an instruction pointer.
+    pub ips: Vec<IpCount>,
+    /// Streams between two neighbouring entries of a branch stack.
+    pub streams: Vec<StreamCount>,
+    /// How often each branch was seen in a branch stack, and how often in its oldest slot.
+    pub branches: Vec<BranchCount>,
+}
+
+/// How often an eventing IP was sampled.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct IpCount {
+    /// The event that sampled it.
+    pub event: EventIdx,
+    /// The process image that ran; the kernel where kernel samples are not split by process.
+    pub process: ProcessIdx,
+    /// The sampled address.
+    pub ip: Va,
+    /// Whether the processor vouches for the address (`PERF_EFLAGS_EXACT`).
+    pub exact: bool,
+    /// Samples.
+    pub hits: u64,
+    /// Sum of the periods of these samples, in units of the event.
+    pub weight: u64,
+}
+
+/// How often a stream was seen: straight-line execution from a branch target to the next taken branch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StreamCount {
+    /// The event whose samples carried the branch stacks.
+    pub event: EventIdx,
+    /// The process image that ran.
+    pub process: ProcessIdx,
+    /// Target of the older branch: the first instruction of the stream.
+    pub start: Va,
+    /// Source of the younger branch: the address of the stream's last instruction.
+    pub end: Va,
+    /// Occurrences.
+    pub hits: u64,
+    /// Sum of period / (N-1) over the stacks of N entries that held it (paper section III.B), in units of the event.
+    pub weight: f64,
+    /// Sum of the cycles that the hardware gave for the younger branch; 0 where it gives none.
+    pub cycles: u64,
+}
+
+/// How often a taken branch was seen in branch stacks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BranchCount {
+    /// The event whose samples carried the branch stacks.
+    pub event: EventIdx,
+    /// The process image that ran.
+    pub process: ProcessIdx,
+    /// Address of the branch instruction.
+    pub from: Va,
+    /// Its target.
+    pub to: Va,
+    /// Occurrences in any slot.
+    pub hits: u64,
+    /// Occurrences in the oldest slot, where no stream can end (the paper's `entry[0]`, section III.C).
+    pub oldest: u64,
+    /// Occurrences that the hardware flagged as mispredicted.
+    pub mispredicted: u64,
+}
+
+impl ModuleKind {
+    /// Whether its text belongs to ring 0.
+    pub const fn is_kernel(self) -> bool {
+        matches!(self, Self::Kernel | Self::KernelModule | Self::Bpf | Self::Trampoline)
+    }
+
+    /// Operand and address size in bits to decode its text with.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::Elf32 => 32,
+            _ => 64,
+        }
+    }
+}
+
+/// An index of a snapshot that points nowhere, or an order that does not hold.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Inconsistent(pub &'static str);
+
+impl fmt::Display for Inconsistent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the snapshot contradicts itself: {}", self.0)
+    }
+}
+
+impl std::error::Error for Inconsistent {}
+
+impl Snapshot {
+    /// Whether every index points into its vector and every order holds, so that the pure half need not ask.
+    pub fn check(&self) -> Result<(), Inconsistent> {
+        let holds = |ok: bool, what| if ok { Ok(()) } else { Err(Inconsistent(what)) };
+        let module = |idx: ModuleIdx| (idx.0 as usize) < self.modules.len();
+        holds(!self.processes.is_empty(), "no process image, not even the kernel")?;
+        for process in &self.processes {
+            let by_start = process.mappings.is_sorted_by_key(|m| (m.start, m.from));
+            holds(by_start, "mappings of a process image are out of order")?;
+            let inside = process.mappings.iter().all(|m| module(m.module) && m.start < m.end);
+            holds(inside, "a mapping is empty or belongs to no module")?;
+        }
+        for module in &self.modules {
+            holds(module.symbols.is_sorted_by_key(|s| s.start), "symbols are out of order")?;
+        }
+        let by_place = self.text.is_sorted_by_key(|t| (t.module, t.start, t.since));
+        holds(by_place, "text is out of order")?;
+        for text in &self.text {
+            let fits = u64::try_from(text.bytes.len()).is_ok_and(|len| text.start.checked_add(len).is_some());
+            holds(module(text.module) && fits, "text belongs to no module or passes the end of memory")?;
+        }
+        for interval in &self.intervals {
+            let known = |event: EventIdx, process: ProcessIdx| {
+                (event.0 as usize) < self.run.events.len() && (process.0 as usize) < self.processes.len()
+            };
+            let ips = interval.ips.iter().all(|c| known(c.event, c.process));
+            let streams = interval.streams.iter().all(|c| known(c.event, c.process));
+            let branches = interval.branches.iter().all(|c| known(c.event, c.process));
+            holds(ips && streams && branches, "a count names an event or a process image that is not there")?;
+        }
+        Ok(())
+    }
+}

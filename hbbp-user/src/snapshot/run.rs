@@ -1,0 +1,146 @@
+//! The facts of a run: where, when, with which events and periods, and what the kernel counted.
+
+/// The facts of one run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Run {
+    /// Version of hbbp-sys that measured.
+    pub tool_version: String,
+    /// Host name.
+    pub host: String,
+    /// CPU model name as the processor gives it.
+    pub cpu_model: String,
+    /// Kernel release (`uname -r`).
+    pub kernel_release: String,
+    /// Build id of the kernel, empty where it is unknown.
+    pub kernel_build_id: Vec<u8>,
+    /// Number of CPUs online.
+    pub n_cpus: u32,
+    /// Start of the run in ns since 1970.
+    pub started: u64,
+    /// Length of the run in ns.
+    pub duration: u64,
+    /// What was measured, in words: "the whole system", "process 4711", "the command `make`".
+    pub scope: String,
+    /// The events, in the order of the ladder.
+    pub events: Vec<Event>,
+    /// Where the kernel's text came from.
+    pub kernel_text: KernelTextSource,
+    /// Sentences about this run that its reader must know, such as why there are no branch stacks.
+    pub notes: Vec<String>,
+    /// CPU time that the tool itself used, in ns.
+    pub own_cpu: u64,
+    /// Peak resident memory of the tool itself, in bytes.
+    pub own_memory: u64,
+}
+
+/// A sampled event.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Event {
+    /// Name, such as `cpu-clock` or `INST_RETIRED.PREC_DIST`.
+    pub name: String,
+    /// What one unit of its count is.
+    pub unit: EventUnit,
+    /// Whether its samples carry branch stacks.
+    pub branch_stack: bool,
+    /// `precise_ip` as it was granted.
+    pub precise: u8,
+    /// How often it was to be sampled.
+    pub period: Period,
+    /// Samples that reached the collector: runs of its program in the kernel, over all counters.
+    pub runs: u64,
+    /// What the kernel counted, one entry for each counter that was opened.
+    pub counters: Vec<Counter>,
+}
+
+/// What an event counts.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum EventUnit {
+    /// Nanoseconds of a clock: samples are weighted by time.
+    #[default]
+    Nanoseconds,
+    /// Core cycles: samples are weighted by time.
+    Cycles,
+    /// Retired instructions: samples are executions.
+    Instructions,
+    /// Retired taken branches: the branch stacks of the samples are executions.
+    TakenBranches,
+    /// Dispatched micro-operations (AMD IBS): samples weigh an instruction by its operations.
+    MicroOps,
+    /// Something else, named by the event.
+    Other,
+}
+
+/// How often an event is sampled.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Period {
+    /// Every so many units of the event.
+    Fixed(u64),
+    /// So many samples a second; the kernel chooses the period.
+    Frequency(u64),
+}
+
+impl Default for Period {
+    fn default() -> Self {
+        Self::Fixed(1)
+    }
+}
+
+/// One opened counter of an event.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counter {
+    /// The CPU it counted on; `None` where it followed a task.
+    pub cpu: Option<u32>,
+    /// Units counted.
+    pub count: u64,
+    /// Time the counter was enabled, in ns.
+    pub enabled: u64,
+    /// Time it really counted, in ns; less than `enabled` means that it shared the hardware.
+    pub running: u64,
+    /// Samples of this counter that reached the collector; `None` where they are known only for the whole event.
+    pub runs: Option<u64>,
+}
+
+/// Where the kernel's text was read.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum KernelTextSource {
+    /// Nowhere: kernel samples are counted but have no instructions.
+    #[default]
+    None,
+    /// The live text, through /proc/kcore.
+    Kcore,
+    /// The live text, copied by a BPF program.
+    Probe,
+    /// A static image; what the kernel patched since is not in it.
+    Vmlinux(String),
+}
+
+impl EventUnit {
+    /// Whether a sample says that an instruction was executed, rather than that time passed at it.
+    pub const fn counts_executions(self) -> bool {
+        matches!(self, Self::Instructions | Self::TakenBranches)
+    }
+}
+
+impl Event {
+    /// Samples that the kernel should have taken: the sum over the counters of count / period, each rounded down.
+    /// `None` where the kernel chose the period.
+    pub fn due(&self) -> Option<u64> {
+        match self.period {
+            Period::Fixed(period) => Some(self.counters.iter().map(|c| c.count / period.max(1)).sum()),
+            Period::Frequency(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn due_samples_round_down_for_each_counter() {
+        let counter = |count| Counter { count, ..Counter::default() };
+        let event = Event { period: Period::Fixed(10), counters: vec![counter(19), counter(10)], ..Event::default() };
+        assert_eq!(event.due(), Some(2));
+        assert_eq!(Event { period: Period::Frequency(99), ..event }.due(), None);
+    }
+}

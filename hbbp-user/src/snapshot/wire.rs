@@ -1,0 +1,1 @@
+//! The messages inside the sections of a snapshot file.
