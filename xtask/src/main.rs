@@ -7,6 +7,7 @@
 
 mod build;
 mod ci;
+mod clean_room;
 mod command;
 mod run;
 mod setup;
@@ -61,6 +62,8 @@ enum Task {
     Tidy,
     /// Do all that must pass before a change is accepted: formatting, lints, tidy rules, tests.
     Ci,
+    /// Prove the README's commands on a fresh Debian 12 made by debootstrap, and time them.
+    CleanRoom,
 }
 
 fn main() -> ExitCode {
@@ -86,6 +89,7 @@ fn run(args: Args) -> Result<()> {
         Task::Test { args } => test::test(&args, install),
         Task::Tidy => tidy::tidy(),
         Task::Ci => ci::ci(install),
+        Task::CleanRoom => clean_room::clean_room(),
     }
 }
 
