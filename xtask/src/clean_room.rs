@@ -6,7 +6,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
@@ -101,8 +101,17 @@ fn enter(root: &Path, line: &str) -> Result<()> {
     let kept = ["TERM", "http_proxy", "https_proxy", "no_proxy"];
     unshare.envs(std::env::vars_os().filter(|(name, _)| kept.iter().any(|it| name == it)));
     let path = format!("{HOME}/.cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    command::run(unshare.env("HOME", HOME).env("PATH", path))
-        .with_context(|| format!("failed to run `{line}`"))
+    let status = unshare
+        .env("HOME", HOME)
+        .env("PATH", path)
+        .status()
+        .context("failed to start unshare")?;
+    ensure!(
+        status.success(),
+        "failed to run `{line}` in {}: {status}",
+        root.display()
+    );
+    Ok(())
 }
 
 fn copy_network(root: &Path) -> Result<()> {

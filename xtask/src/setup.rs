@@ -59,11 +59,11 @@ pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
 
     let sudo = if system::is_root() { "" } else { "sudo " };
     match install {
-        Install::Do => println!("hbbp-sys needs what is not on this machine; it is installed by"),
-        Install::Print => println!("hbbp-sys needs what is not on this machine; it would be installed by"),
+        Install::Do => eprintln!("hbbp-sys needs what is not on this machine; it is installed by"),
+        Install::Print => eprintln!("hbbp-sys needs what is not on this machine; it would be installed by"),
     }
     for line in &lines {
-        println!("    {}{}", if line.needs_root { sudo } else { "" }, line.text);
+        eprintln!("    {}{}", if line.needs_root { sudo } else { "" }, line.text);
     }
     ensure!(
         install == Install::Do,
@@ -78,7 +78,9 @@ pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
         "only root can install packages: run the commands above, then try again"
     );
     for line in &lines {
-        command::run(Command::new("sh").args(["-c", &line.text]))?;
+        // The output of `cargo xtask run` is the program's alone.
+        let to_stderr = format!("{{ {}; }} >&2", line.text);
+        command::run(Command::new("sh").args(["-c", &to_stderr]))?;
     }
     ensure!(
         Toolchain::find().is_some(),
