@@ -45,9 +45,10 @@ const NETWORK: [&str; 5] = [
 ];
 
 /// The names under which rustup stands in for the programs of a toolchain.
-const PROXIES: [&str; 6] = [
+const PROXIES: [&str; 7] = [
     "cargo",
     "rustc",
+    "rustdoc",
     "cargo-fmt",
     "rustfmt",
     "cargo-clippy",
@@ -60,10 +61,13 @@ pub(crate) fn clean_room() -> Result<()> {
     let root = command::workspace().join("target/clean-room");
     remove(&root)?;
     println!("making a {SUITE} system in {}", root.display());
+    let mut debootstrap = Command::new("debootstrap");
+    // Its errors go elsewhere than its hundreds of lines of progress.
     command::run(
-        Command::new("debootstrap")
+        debootstrap
             .args(["--variant=minbase", SUITE])
-            .arg(&root),
+            .arg(&root)
+            .stdout(Stdio::null()),
     )
     .context("failed to make a system (Debian's package debootstrap does it)")?;
     copy_network(&root)?;
