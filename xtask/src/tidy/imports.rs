@@ -43,17 +43,9 @@ pub(crate) fn check(source: &Source) -> Vec<Finding> {
     else {
         return Vec::new();
     };
-    let (module, depth) = match file.split_once('/') {
-        Some((folder, rest)) => (
-            folder,
-            if rest == "mod" {
-                1
-            } else {
-                1 + rest.split('/').count()
-            },
-        ),
-        None => (file, 1),
-    };
+    let file = file.strip_suffix("/mod").unwrap_or(file);
+    let module = file.split('/').next().unwrap_or(file);
+    let depth = file.split('/').count();
     // The root of the library lists the modules and uses none.
     if module == "lib" {
         return Vec::new();
