@@ -31,7 +31,11 @@ pub enum Ring {
 impl Va {
     /// The ring by the upper half of the canonical address space (SDM vol. 1, 3.3.7.1).
     pub const fn ring(self) -> Ring {
-        if hbbp_ebpf::is_kernel(self.0) { Ring::Kernel } else { Ring::User }
+        if hbbp_ebpf::is_kernel(self.0) {
+            Ring::Kernel
+        } else {
+            Ring::User
+        }
     }
 
     /// The address `bytes` further on, or `None` past the end of the address space.

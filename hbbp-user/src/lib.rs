@@ -8,6 +8,18 @@
 //! The modules stand in the order of that flow, and imports go one way; `cargo xtask tidy` checks it.
 
 pub mod addr;
-pub mod collect;
 pub mod record;
+
+pub mod collect;
+
+pub mod resolve;
+
 pub mod snapshot;
+
+pub mod locate;
+
+pub mod blocks;
+
+pub mod estimate;
+
+pub mod mix;

@@ -8,6 +8,7 @@ pub mod bpf;
 pub mod drain;
 pub mod event;
 pub mod object;
+pub mod own_cost;
 pub mod perf;
 pub mod sideband;
 pub mod task_layout;
