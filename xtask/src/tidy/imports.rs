@@ -13,12 +13,10 @@ const WORLD: [&str; 2] = ["collect", "resolve"];
 
 /// What those may use of the line, and the only ones there that may use them.
 const SEEN_BY_WORLD: [&str; 3] = ["addr", "record", "snapshot"];
-const USERS_OF_WORLD: [&str; 1] = ["cmd"];
+const USERS_OF_WORLD: [&str; 2] = ["cmd", "cli"];
 
 /// The modules whose answer depends on nothing but their arguments, and what they may not mention for that.
-const PURE: [&str; 8] = [
-    "addr", "record", "locate", "blocks", "estimate", "mix", "report", "cli",
-];
+const PURE: [&str; 7] = ["addr", "record", "locate", "blocks", "estimate", "mix", "report"];
 const IMPURE: [&str; 6] = ["std::fs", "std::process", "std::env", "libc", "aya", "procfs"];
 
 /// The modules that may print.
