@@ -9,5 +9,17 @@
 
 pub mod addr;
 pub mod record;
+
+pub mod collect;
+
 pub mod resolve;
+
 pub mod snapshot;
+
+pub mod locate;
+
+pub mod blocks;
+
+pub mod estimate;
+
+pub mod mix;

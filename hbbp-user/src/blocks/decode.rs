@@ -1,0 +1,451 @@
+//! Bytes of text to instructions: where each begins, how long it is, and how it passes control on.
+//!
+//! The text is swept from its start, and the sweep is corrected where it would pass over an address that is known to
+//! begin an instruction, because a symbol stands there or because the processor reported it.
+//! Bytes that are no instruction are kept as fillers, so that the instructions cover their text without a gap.
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind};
+
+use crate::addr::ImageAddr;
+
+/// The longest x86 instruction in bytes (SDM vol. 2, 2.3.11).
+const LONGEST: usize = 15;
+
+/// Bytes after which a sweep from a wrong start has fallen in step with the true instructions.
+/// x86 code resynchronises within a few instructions, since most encodings are two to five bytes long.
+const IN_STEP: u32 = 256;
+
+/// How an instruction passes control on.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Flow {
+    /// To the next instruction.
+    Next,
+    /// To the next instruction, after waiting for an interrupt or a write (HLT, MWAIT, MONITOR).
+    Idle,
+    /// To its target or to the next instruction (Jcc, LOOP, JRCXZ, XBEGIN, XABORT).
+    Conditional,
+    /// To its target.
+    Jump,
+    /// To a target that is computed.
+    IndirectJump,
+    /// To its target; the next instruction is the return address.
+    Call,
+    /// To the next instruction, whose address it pushes: not recorded as a branch (kernel-facts 3b).
+    CallNext,
+    /// To a target that is computed; the next instruction is the return address.
+    IndirectCall,
+    /// To the caller.
+    Return,
+    /// To code that was interrupted or that called the system (IRET, SYSRET, SYSEXIT, RSM).
+    InterruptReturn,
+    /// To the system or the hypervisor, which comes back to the next instruction (SYSCALL, INT n, VMCALL).
+    SystemCall,
+    /// Nowhere: it raises an exception (UD2).
+    Trap,
+    /// These bytes are no instruction.
+    Invalid,
+}
+
+/// Index of a [`Form`] in [`super::BlockMap::forms`].
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct FormIdx(pub u16);
+
+/// An instruction in a stretch of text.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Instruction {
+    /// Offset in bytes from the start of the text.
+    pub offset: u32,
+    /// What it is.
+    pub form: FormIdx,
+    /// Length in bytes; of a filler, at most 255 of its bytes.
+    pub len: u8,
+    /// How it passes control on.
+    pub flow: Flow,
+}
+
+/// Instructions that are the same in all that a mix tells apart: opcode, operand sizes, prefixes, and whether an
+/// operand is in memory. They differ in registers, addresses and immediate values.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Form {
+    example: [u8; LONGEST],
+    len: u8,
+    bits: u32,
+}
+
+/// All forms that were met, and where to find them.
+#[derive(Debug, Default)]
+pub(super) struct Forms {
+    forms: Vec<Form>,
+    by_key: Vec<Option<FormIdx>>,
+}
+
+/// A stretch of text, decoded.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    /// The instructions, in the order of their addresses and without gaps.
+    pub(super) instructions: Vec<Instruction>,
+    /// Addresses inside an instruction that begin it without some of its prefixes, with the instruction's index.
+    pub(super) aliases: Vec<(u32, u32)>,
+    /// Targets of direct branches.
+    pub(super) targets: Vec<ImageAddr>,
+}
+
+impl Flow {
+    /// Whether a basic block ends with it. Calls end a block, as Pin and SDE have it (the paper's reference).
+    pub const fn ends_block(self) -> bool {
+        !matches!(self, Self::Next | Self::Idle)
+    }
+
+    /// Whether the processor can record it as the source of a taken branch.
+    pub const fn is_branch(self) -> bool {
+        !matches!(
+            self,
+            Self::Next | Self::Idle | Self::CallNext | Self::Trap | Self::Invalid
+        )
+    }
+
+    /// Whether the next instruction cannot run right after it, so that no stream passes it.
+    /// A system call can be passed: the branches in the kernel are missing in a stack of user branches.
+    pub const fn stops_stream(self) -> bool {
+        match self {
+            Self::Next | Self::Idle | Self::Conditional | Self::CallNext | Self::SystemCall => false,
+            Self::Jump | Self::IndirectJump | Self::Call | Self::IndirectCall => true,
+            Self::Return | Self::InterruptReturn | Self::Trap | Self::Invalid => true,
+        }
+    }
+}
+
+impl Form {
+    /// The bytes of the first instruction of this form.
+    pub fn example(&self) -> &[u8] {
+        self.example.get(..usize::from(self.len)).unwrap_or(&[])
+    }
+
+    /// Operand and address size in bits that the text was decoded with.
+    pub const fn bits(&self) -> u32 {
+        self.bits
+    }
+}
+
+impl Forms {
+    pub(super) fn into_boxed(self) -> Box<[Form]> {
+        self.forms.into()
+    }
+
+    /// The form of an instruction; `None` only for more forms than an index can hold, which the decoder does not have.
+    fn intern(&mut self, instruction: &Decoded, bytes: &[u8], bits: u32) -> Option<FormIdx> {
+        let in_memory = instruction.op_kinds().any(|kind| kind == OpKind::Memory);
+        let repeats = instruction.has_rep_prefix() || instruction.has_repne_prefix();
+        let flags = [in_memory, instruction.has_lock_prefix(), repeats, bits == 64];
+        let key = flags.iter().fold(instruction.code() as usize, |key, flag| {
+            key << 1 | usize::from(*flag)
+        });
+        if self.by_key.len() <= key {
+            self.by_key.resize(key + 1, None);
+        }
+        let slot = self.by_key.get_mut(key)?;
+        if slot.is_none() {
+            let idx = FormIdx(u16::try_from(self.forms.len()).ok()?);
+            let mut form = Form {
+                example: [0; LONGEST],
+                len: 0,
+                bits,
+            };
+            for (to, from) in form.example.iter_mut().zip(bytes) {
+                *to = *from;
+                form.len += 1;
+            }
+            self.forms.push(form);
+            *slot = Some(idx);
+        }
+        *slot
+    }
+}
+
+/// Decodes `bytes`, which stand at `start` in their module, as code of `bits` bits.
+///
+/// `known` are the offsets that are known to begin an instruction, sorted.
+/// Where two of them contradict each other, the first wins and the second lies inside its instruction.
+pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], forms: &mut Forms) -> Sweep {
+    let mut sweep = Sweep {
+        instructions: Vec::with_capacity(bytes.len() / 4),
+        ..Sweep::default()
+    };
+    let end = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let Ok(decoder) = Decoder::try_with_ip(bits, bytes, start.0, DecoderOptions::NONE) else {
+        sweep.fill(0, end);
+        return sweep;
+    };
+    let mut cursor = Cursor {
+        decoder,
+        start,
+        decoded: Decoded::new(),
+    };
+    let mut offset = cursor.first_boundary(known);
+    sweep.fill(0, offset);
+    let mut known = known;
+    while offset < end {
+        let is_known = known.first() == Some(&offset);
+        known = after(known, offset);
+        let resume = match cursor.decode(offset) {
+            Some(len) => {
+                let next = offset + u32::from(len);
+                let inside = known.get(..known.partition_point(|k| *k < next)).unwrap_or(&[]);
+                let wrong = if inside.is_empty() {
+                    None
+                } else {
+                    sweep.alias(inside, next, &mut cursor)
+                };
+                match wrong {
+                    Some(boundary) if !is_known => Err(boundary),
+                    _ => Ok((len, next)),
+                }
+            }
+            None => Err(offset + 1),
+        };
+        offset = match resume {
+            Ok((len, next)) => {
+                let at = usize::try_from(offset).ok().and_then(|at| bytes.get(at..));
+                let form =
+                    at.and_then(|rest| forms.intern(&cursor.decoded, rest.get(..usize::from(len))?, bits));
+                let flow = flow(&cursor.decoded);
+                match form {
+                    Some(form) => sweep.instructions.push(Instruction {
+                        offset,
+                        form,
+                        len,
+                        flow,
+                    }),
+                    None => sweep.fill(offset, next),
+                }
+                sweep.targets.extend(target(&cursor.decoded));
+                next
+            }
+            Err(boundary) => {
+                sweep.fill(offset, boundary);
+                boundary
+            }
+        };
+    }
+    sweep
+}
+
+/// The part of a sorted list that is larger than `offset`, which moves by little from call to call.
+fn after(known: &[u32], offset: u32) -> &[u32] {
+    let passed = known.iter().take_while(|k| **k <= offset).count();
+    known.get(passed..).unwrap_or(&[])
+}
+
+impl Sweep {
+    /// Covers the bytes from `from` to `to` with fillers.
+    fn fill(&mut self, from: u32, to: u32) {
+        let mut offset = from;
+        while offset < to {
+            let len = u8::try_from(to - offset).unwrap_or(u8::MAX);
+            self.instructions.push(Instruction {
+                offset,
+                form: FormIdx(0),
+                len,
+                flow: Flow::Invalid,
+            });
+            offset += u32::from(len);
+        }
+    }
+
+    /// Notes those of the known boundaries `inside` the current instruction, which ends at `next`, that skip only
+    /// prefixes of it: code that jumps behind a LOCK prefix on a machine with one CPU. Returns the first that does not.
+    fn alias(&mut self, inside: &[u32], next: u32, cursor: &mut Cursor<'_>) -> Option<u32> {
+        let idx = u32::try_from(self.instructions.len()).ok()?;
+        let whole = cursor.decoded;
+        let mut wrong = None;
+        for &k in inside {
+            let ends_alike = cursor.decode(k).is_some_and(|len| k + u32::from(len) == next);
+            if ends_alike && cursor.decoded.code() == whole.code() {
+                self.aliases.push((k, idx));
+            } else {
+                wrong = wrong.or(Some(k));
+            }
+        }
+        cursor.decoded = whole;
+        wrong
+    }
+}
+
+/// A decoder over one stretch of text, with the instruction that it decoded last.
+struct Cursor<'a> {
+    decoder: Decoder<'a>,
+    start: ImageAddr,
+    decoded: Decoded,
+}
+
+impl Cursor<'_> {
+    /// Decodes the instruction at `offset`; its length, or `None` where there is none.
+    fn decode(&mut self, offset: u32) -> Option<u8> {
+        self.decoder.set_position(usize::try_from(offset).ok()?).ok()?;
+        self.decoder.set_ip(self.start.0.wrapping_add(u64::from(offset)));
+        self.decoder.decode_out(&mut self.decoded);
+        if self.decoded.is_invalid() {
+            None
+        } else {
+            u8::try_from(self.decoded.len()).ok()
+        }
+    }
+
+    /// The first offset from which a sweep meets the first known boundary. Text can begin inside an instruction.
+    fn first_boundary(&mut self, known: &[u32]) -> u32 {
+        let Some(&goal) = known.first().filter(|goal| **goal < IN_STEP) else {
+            return 0;
+        };
+        (0..LONGEST)
+            .map_while(|o| u32::try_from(o).ok())
+            .find(|o| self.meets(*o, goal))
+            .unwrap_or(0)
+    }
+
+    fn meets(&mut self, from: u32, goal: u32) -> bool {
+        let mut offset = from;
+        while offset < goal {
+            match self.decode(offset) {
+                Some(len) => offset += u32::from(len),
+                None => return false,
+            }
+        }
+        offset == goal
+    }
+}
+
+/// The target of a direct near branch.
+fn target(instruction: &Decoded) -> Option<ImageAddr> {
+    match instruction.op_kinds().next() {
+        Some(OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64) => {
+            Some(ImageAddr(instruction.near_branch_target()))
+        }
+        _ => None,
+    }
+}
+
+fn flow(instruction: &Decoded) -> Flow {
+    match instruction.flow_control() {
+        FlowControl::Next => match instruction.mnemonic() {
+            Mnemonic::Hlt | Mnemonic::Mwait | Mnemonic::Mwaitx | Mnemonic::Monitor | Mnemonic::Monitorx => {
+                Flow::Idle
+            }
+            _ => Flow::Next,
+        },
+        FlowControl::UnconditionalBranch => Flow::Jump,
+        FlowControl::IndirectBranch => Flow::IndirectJump,
+        FlowControl::ConditionalBranch => Flow::Conditional,
+        FlowControl::Return => match instruction.mnemonic() {
+            Mnemonic::Ret | Mnemonic::Retf => Flow::Return,
+            _ => Flow::InterruptReturn,
+        },
+        FlowControl::Call => match target(instruction) {
+            Some(target) if target.0 == instruction.next_ip() => Flow::CallNext,
+            Some(_) => Flow::Call,
+            // CALL FAR ptr16:16/32 is the one call here that is no call of the system.
+            None if instruction.mnemonic() == Mnemonic::Call => Flow::Call,
+            None => Flow::SystemCall,
+        },
+        FlowControl::IndirectCall => Flow::IndirectCall,
+        FlowControl::Interrupt => Flow::SystemCall,
+        // XEND ends a transaction without a jump; XBEGIN and XABORT may go to the fallback.
+        FlowControl::XbeginXabortXend if instruction.code() == Code::Xend => Flow::Next,
+        FlowControl::XbeginXabortXend => Flow::Conditional,
+        FlowControl::Exception => Flow::Trap,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn swept(bytes: &[u8], known: &[u32]) -> Vec<(u32, u8, Flow)> {
+        let sweep = sweep(bytes, 64, ImageAddr(0x1000), known, &mut Forms::default());
+        sweep
+            .instructions
+            .iter()
+            .map(|i| (i.offset, i.len, i.flow))
+            .collect()
+    }
+
+    #[test]
+    fn flow_follows_the_opcode() {
+        let cases: [(&[u8], Flow); 14] = [
+            (&[0x90], Flow::Next),
+            (&[0xf3, 0xa4], Flow::Next),
+            (&[0xf4], Flow::Idle),
+            (&[0x0f, 0x01, 0xc9], Flow::Idle),
+            (&[0x74, 0x10], Flow::Conditional),
+            (&[0xe2, 0x10], Flow::Conditional),
+            (&[0xeb, 0x10], Flow::Jump),
+            (&[0xff, 0xe0], Flow::IndirectJump),
+            (&[0xe8, 0, 1, 0, 0], Flow::Call),
+            (&[0xe8, 0, 0, 0, 0], Flow::CallNext),
+            (&[0xff, 0xd0], Flow::IndirectCall),
+            (&[0xc3], Flow::Return),
+            (&[0x48, 0xcf], Flow::InterruptReturn),
+            (&[0x0f, 0x05], Flow::SystemCall),
+        ];
+        for (bytes, flow) in cases {
+            let len = u8::try_from(bytes.len()).unwrap();
+            assert_eq!(swept(bytes, &[]), [(0, len, flow)], "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn observed_addresses_correct_the_sweep() {
+        // A stray 0xe8 before `nop; ret` swallows both unless the address of `nop` is known.
+        let bytes = [0xe8, 0x90, 0xc3, 0, 0, 0];
+        assert_eq!(swept(&bytes, &[])[0], (0, 5, Flow::Call));
+        let corrected = swept(&bytes, &[1]);
+        assert_eq!(
+            corrected[..3],
+            [(0, 1, Flow::Invalid), (1, 1, Flow::Next), (2, 1, Flow::Return)]
+        );
+        assert_eq!(swept(&bytes, &[0, 1])[0], (0, 5, Flow::Call));
+    }
+
+    #[test]
+    fn a_jump_behind_the_lock_prefix_names_the_same_instruction() {
+        // lock cmpxchg [rdi], esi
+        let bytes = [0xf0, 0x0f, 0xb1, 0x37, 0xc3];
+        let sweep = sweep(&bytes, 64, ImageAddr(0), &[0, 1], &mut Forms::default());
+        assert_eq!(sweep.instructions.len(), 2);
+        assert_eq!(sweep.aliases, [(1, 0)]);
+    }
+
+    #[test]
+    fn text_that_begins_inside_an_instruction_falls_in_step() {
+        // The text was cut in the immediate value of an instruction: its last two bytes read like `mov rax, imm64`.
+        let bytes = [0x48, 0xb8, 0x90, 0x90, 0xc3];
+        assert_eq!(
+            swept(&bytes, &[2])[..2],
+            [(0, 2, Flow::Invalid), (2, 1, Flow::Next)]
+        );
+    }
+
+    #[test]
+    fn text_of_32_bits_is_decoded_as_such() {
+        // 0x40 is INC EAX in 32-bit code and a REX prefix in 64-bit code.
+        let sweep = sweep(&[0x40, 0x90], 32, ImageAddr(0), &[], &mut Forms::default());
+        assert_eq!(sweep.instructions.len(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn instructions_cover_any_bytes_without_a_gap(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            known in prop::collection::btree_set(0u32..200, 0..8),
+        ) {
+            let known: Vec<u32> = known.into_iter().filter(|k| (*k as usize) < bytes.len()).collect();
+            let mut next = 0;
+            for (offset, len, _) in swept(&bytes, &known) {
+                prop_assert_eq!(offset, next);
+                prop_assert!(0 < len);
+                next += u32::from(len);
+            }
+            prop_assert_eq!(next as usize, bytes.len());
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Basic blocks of the text that ran: paper section III.A, "the enclosing basic block".
+//!
+//! A block has one entry at its first instruction and one exit at its last.
+//! A REP-prefixed string instruction is one instruction, whatever its count.
+//! The map is built once and read by binary search; addresses go in, indices of instructions and blocks come out.
+
+mod decode;
+mod split;
+
+use std::ops::Range;
+
+use crate::addr::ImageAddr;
+use crate::locate::{Located, Place, TextIdx, Unresolved};
+use crate::snapshot::{ModuleIdx, Snapshot, Text};
+pub use decode::{Flow, Form, FormIdx, Instruction};
+
+/// The blocks of all text of a snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct BlockMap {
+    /// One entry for each [`Text`] of the snapshot, in its order.
+    pub texts: Box<[TextBlocks]>,
+    /// The instruction forms that occur.
+    pub forms: Box<[Form]>,
+}
+
+/// The blocks of one stretch of text.
+#[derive(Clone, Debug)]
+pub struct TextBlocks {
+    /// The module of the text.
+    pub module: ModuleIdx,
+    /// Address of its first byte.
+    pub start: ImageAddr,
+    /// Sorted by offset; they cover the text without a gap.
+    instructions: Box<[Instruction]>,
+    /// Offsets behind prefixes of an instruction, with its index; sorted.
+    aliases: Box<[(u32, u32)]>,
+    /// Indices of the first instruction of each block; sorted.
+    firsts: Box<[u32]>,
+    /// Indices of the instructions that no stream passes; sorted.
+    stops: Box<[u32]>,
+}
+
+/// A block of the map.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct BlockId {
+    /// The stretch of text.
+    pub text: TextIdx,
+    /// Index in that text, by rising address.
+    pub block: u32,
+}
+
+/// Decodes all text and splits it into blocks.
+pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
+    let mut forms = decode::Forms::default();
+    let mut targets: Vec<(ModuleIdx, ImageAddr)> = Vec::new();
+    let observed = observed(located);
+    let mut texts: Vec<TextBlocks> = Vec::with_capacity(snapshot.text.len());
+    for (text, n) in snapshot.text.iter().zip(0u32..) {
+        let mut known: Vec<u32> = symbol_starts(snapshot, text).collect();
+        let seen = within(&observed, |p| p.text, TextIdx(n)).iter();
+        known.extend(seen.filter_map(|p| offset(text, p.addr)));
+        known.sort_unstable();
+        known.dedup();
+        let bits = snapshot
+            .modules
+            .get(text.module.0 as usize)
+            .map_or(64, |m| m.kind.bits());
+        let sweep = decode::sweep(&text.bytes, bits, text.start, &known, &mut forms);
+        targets.extend(sweep.targets.iter().map(|t| (text.module, *t)));
+        texts.push(TextBlocks::unsplit(text, sweep));
+    }
+    targets.sort_unstable();
+    targets.dedup();
+
+    let arrivals = split::arrivals(located, |place| flow_at(&texts, place));
+    for ((blocks, text), n) in texts.iter_mut().zip(&snapshot.text).zip(0u32..) {
+        let targets = within(&targets, |(module, _)| *module, text.module).iter();
+        let targets = targets.filter_map(|(_, target)| offset(text, *target));
+        let arrivals = within(&arrivals, |p| p.text, TextIdx(n)).iter();
+        let arrivals = arrivals.filter_map(|p| offset(text, p.addr));
+        let leaders = symbol_starts(snapshot, text).chain(targets).chain(arrivals);
+        blocks.firsts = split::firsts(&blocks.instructions, leaders);
+    }
+    BlockMap {
+        texts: texts.into(),
+        forms: forms.into_boxed(),
+    }
+}
+
+/// Every address that the processor reported, sorted: each begins an instruction.
+fn observed(located: &Located) -> Vec<Place> {
+    let ips = located.ips.iter().map(|c| c.place);
+    let starts = located.streams.iter().map(|c| c.start);
+    let ends = located.streams.iter().map(|c| Place {
+        text: c.start.text,
+        addr: c.end,
+    });
+    let sources = located.branches.iter().map(|c| c.from);
+    let targets = located.branches.iter().filter_map(|c| c.to);
+    let mut observed: Vec<Place> = ips
+        .chain(starts)
+        .chain(ends)
+        .chain(sources)
+        .chain(targets)
+        .collect();
+    observed.sort_unstable();
+    observed.dedup();
+    observed
+}
+
+/// The part of a list, sorted by `key`, that has this key.
+fn within<T, K: Ord + Copy>(sorted: &[T], key: impl Fn(&T) -> K, wanted: K) -> &[T] {
+    let from = sorted.partition_point(|item| key(item) < wanted);
+    let to = sorted.partition_point(|item| key(item) <= wanted);
+    sorted.get(from..to).unwrap_or(&[])
+}
+
+/// Offset of an address in a text, if it lies there.
+fn offset(text: &Text, addr: ImageAddr) -> Option<u32> {
+    let offset = addr.since(text.start)?;
+    let inside = usize::try_from(offset).is_ok_and(|offset| offset < text.bytes.len());
+    u32::try_from(offset).ok().filter(|_| inside)
+}
+
+fn symbol_starts<'a>(snapshot: &'a Snapshot, text: &'a Text) -> impl Iterator<Item = u32> + 'a {
+    let symbols = snapshot
+        .modules
+        .get(text.module.0 as usize)
+        .map_or(&[][..], |m| &m.symbols);
+    let first = symbols.partition_point(|s| s.start < text.start);
+    let symbols = symbols.get(first..).unwrap_or(&[]).iter();
+    symbols.map_while(|s| offset(text, s.start))
+}
+
+fn flow_at(texts: &[TextBlocks], place: Place) -> Option<Flow> {
+    let text = texts.get(place.text.0 as usize)?;
+    let found = text.find(place.addr).ok()?;
+    text.instructions.get(found as usize).map(|i| i.flow)
+}
+
+impl BlockMap {
+    /// The blocks of one stretch of text.
+    pub fn text(&self, idx: TextIdx) -> Option<&TextBlocks> {
+        self.texts.get(idx.0 as usize)
+    }
+
+    /// The instructions of a block; none for a block that is not there.
+    pub fn instructions(&self, id: BlockId) -> &[Instruction] {
+        let text = self.text(id.text);
+        text.map_or(&[], |text| text.instructions(text.block(id.block)))
+    }
+}
+
+impl TextBlocks {
+    fn unsplit(text: &Text, sweep: decode::Sweep) -> Self {
+        let stops = sweep
+            .instructions
+            .iter()
+            .zip(0u32..)
+            .filter(|(i, _)| i.flow.stops_stream());
+        Self {
+            module: text.module,
+            start: text.start,
+            stops: stops.map(|(_, n)| n).collect(),
+            aliases: sweep.aliases.into(),
+            instructions: sweep.instructions.into(),
+            firsts: Box::default(),
+        }
+    }
+
+    /// Index of the instruction that begins at `addr`.
+    pub fn find(&self, addr: ImageAddr) -> Result<u32, Unresolved> {
+        let offset = addr
+            .since(self.start)
+            .and_then(|offset| u32::try_from(offset).ok());
+        let offset = offset.ok_or(Unresolved::NotOnInstruction)?;
+        let behind = self.instructions.partition_point(|i| i.offset <= offset);
+        let at = behind.checked_sub(1).ok_or(Unresolved::NotOnInstruction)?;
+        let found = self.instructions.get(at).ok_or(Unresolved::NotOnInstruction)?;
+        if found.flow == Flow::Invalid {
+            return Err(Unresolved::Undecodable);
+        }
+        if found.offset == offset {
+            return u32::try_from(at).map_err(|_| Unresolved::NotOnInstruction);
+        }
+        match self.aliases.binary_search_by_key(&offset, |(alias, _)| *alias) {
+            Ok(i) => self
+                .aliases
+                .get(i)
+                .map(|(_, idx)| *idx)
+                .ok_or(Unresolved::NotOnInstruction),
+            Err(_) => Err(Unresolved::NotOnInstruction),
+        }
+    }
+
+    /// Index of the block that holds an instruction.
+    pub fn block_of(&self, instruction: u32) -> u32 {
+        let behind = self.firsts.partition_point(|first| *first <= instruction);
+        u32::try_from(behind.saturating_sub(1)).unwrap_or(u32::MAX)
+    }
+
+    /// The instruction indices of a block; empty for a block that is not there.
+    pub fn block(&self, block: u32) -> Range<u32> {
+        let n = u32::try_from(self.instructions.len()).unwrap_or(u32::MAX);
+        let bound = |i: usize| self.firsts.get(i).copied().unwrap_or(n);
+        bound(block as usize)..bound((block as usize).saturating_add(1))
+    }
+
+    /// Number of blocks.
+    pub fn n_blocks(&self) -> usize {
+        self.firsts.len()
+    }
+
+    /// The instructions with these indices.
+    pub fn instructions(&self, range: Range<u32>) -> &[Instruction] {
+        self.instructions
+            .get(range.start as usize..range.end as usize)
+            .unwrap_or(&[])
+    }
+
+    /// The instruction with this index.
+    pub fn instruction(&self, idx: u32) -> Option<Instruction> {
+        self.instructions.get(idx as usize).copied()
+    }
+
+    /// Index of the first instruction from `idx` on that no stream passes; the number of instructions if there is none.
+    pub fn next_stop(&self, idx: u32) -> u32 {
+        let n = u32::try_from(self.instructions.len()).unwrap_or(u32::MAX);
+        let at = self.stops.partition_point(|stop| *stop < idx);
+        self.stops.get(at).copied().unwrap_or(n)
+    }
+
+    /// Address of an instruction in the module.
+    pub fn addr(&self, instruction: Instruction) -> ImageAddr {
+        ImageAddr(self.start.0.saturating_add(u64::from(instruction.offset)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locate::LocatedIp;
+    use crate::snapshot::{EventIdx, Module, ModuleKind, ProcessIdx, Symbol};
+
+    /// Two functions of one module in two texts; the first calls into the middle of the second.
+    fn snapshot() -> Snapshot {
+        let symbol = |start| Symbol {
+            start: ImageAddr(start),
+            len: 0,
+            name: String::new(),
+        };
+        let module = Module {
+            name: "a".to_owned(),
+            kind: ModuleKind::Elf64,
+            build_id: Vec::new(),
+            symbols: vec![symbol(0x1000), symbol(0x2000), symbol(0x2004)],
+        };
+        let text = |start, bytes: &[u8]| Text {
+            module: ModuleIdx(0),
+            start: ImageAddr(start),
+            bytes: bytes.to_vec(),
+            since: 0,
+        };
+        // 1000: push rbp; call 2002; pop rbp; ret         2000: nop; nop; nop; ret; nop; ret
+        let calls = text(0x1000, &[0x55, 0xe8, 0xfc, 0x0f, 0, 0, 0x5d, 0xc3]);
+        let called = text(0x2000, &[0x90, 0x90, 0x90, 0xc3, 0x90, 0xc3]);
+        Snapshot {
+            modules: vec![module],
+            text: vec![calls, called],
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn leaders_come_from_flow_symbols_and_branches_of_other_text() {
+        let map = blocks(&snapshot(), &Located::default());
+        let lens = |t: &TextBlocks| {
+            (0u32..9)
+                .map(|b| t.block(b).len())
+                .filter(|n| *n != 0)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            map.texts.iter().map(lens).collect::<Vec<_>>(),
+            [vec![2, 2], vec![2, 2, 2]]
+        );
+        let called = map.text(TextIdx(1)).unwrap();
+        assert_eq!(called.find(ImageAddr(0x2003)).map(|i| called.block_of(i)), Ok(1));
+        assert_eq!(called.next_stop(0), 3);
+        assert_eq!(
+            map.instructions(BlockId {
+                text: TextIdx(1),
+                block: 1
+            })
+            .len(),
+            2
+        );
+    }
+
+    #[test]
+    fn addresses_that_begin_no_instruction_are_told_apart() {
+        let mut snapshot = snapshot();
+        let at = |addr| LocatedIp {
+            place: Place {
+                text: TextIdx(0),
+                addr: ImageAddr(addr),
+            },
+            event: EventIdx(0),
+            process: ProcessIdx(0),
+            hits: 1,
+            weight: 1,
+        };
+        snapshot.text[0].bytes[0] = 0x06; // PUSH ES is no instruction of 64-bit code.
+        let map = blocks(
+            &snapshot,
+            &Located {
+                ips: vec![at(0x1001)],
+                ..Located::default()
+            },
+        );
+        let text = map.text(TextIdx(0)).unwrap();
+        assert_eq!(text.find(ImageAddr(0x1000)), Err(Unresolved::Undecodable));
+        assert_eq!(text.find(ImageAddr(0x1001)), Ok(1));
+        assert_eq!(text.find(ImageAddr(0x1002)), Err(Unresolved::NotOnInstruction));
+    }
+}

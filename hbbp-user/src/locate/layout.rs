@@ -1,0 +1,157 @@
+//! Which mapping of a process image covers an address, where later mappings hide earlier ones.
+//!
+//! ```text
+//! from 0   [ libold ------------------- ]
+//! from 7              [ libnew -- ]
+//! layout   [ libold - ][ libnew -- ][ - ]
+//! ```
+//!
+//! The kernel reports no munmap, so overlaps are all that tells of it (kernel-facts 4).
+
+use std::collections::BTreeSet;
+
+use crate::addr::{ImageAddr, Va};
+use crate::snapshot::{Interval, Mapping, ModuleIdx};
+
+/// The mappings of one process image that are visible in one interval, as disjoint stretches sorted by address.
+#[derive(Debug, Default)]
+pub(super) struct Layout {
+    n_visible: usize,
+    stretches: Box<[Stretch]>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Stretch {
+    start: Va,
+    end: Va,
+    mapping: Mapping,
+}
+
+/// Whether a mapping was there at any time of an interval. Time 0 means before the run, whatever the clock says.
+fn visible(mapping: &Mapping, interval: &Interval) -> bool {
+    mapping.from == 0 || mapping.from < interval.end
+}
+
+impl Layout {
+    /// The layout of `mappings` in `interval`.
+    pub(super) fn new(mappings: &[Mapping], interval: &Interval) -> Self {
+        let seen: Vec<&Mapping> = mappings.iter().filter(|m| visible(m, interval)).collect();
+        Self {
+            n_visible: seen.len(),
+            stretches: stretches(&seen),
+        }
+    }
+
+    /// Whether it holds for another interval too: visibility is a threshold in time, so the same number of visible
+    /// mappings means the same mappings.
+    pub(super) fn holds_in(&self, mappings: &[Mapping], interval: &Interval) -> bool {
+        self.n_visible == mappings.iter().filter(|m| visible(m, interval)).count()
+    }
+
+    /// Module and address in it of `va`.
+    pub(super) fn find(&self, va: Va) -> Option<(ModuleIdx, ImageAddr)> {
+        let behind = self.stretches.partition_point(|s| s.start <= va);
+        let stretch = self.stretches.get(behind.checked_sub(1)?)?;
+        if stretch.end <= va {
+            return None;
+        }
+        let image = stretch
+            .mapping
+            .image_start
+            .checked_add(va.since(stretch.mapping.start)?)?;
+        Some((stretch.mapping.module, image))
+    }
+}
+
+/// Sweeps over all bounds of the mappings; between two of them the latest of the open mappings is on top.
+fn stretches(mappings: &[&Mapping]) -> Box<[Stretch]> {
+    let starts = mappings.iter().enumerate().map(|(i, m)| (m.start, true, i));
+    let ends = mappings.iter().enumerate().map(|(i, m)| (m.end, false, i));
+    let mut bounds: Vec<(Va, bool, usize)> = starts.chain(ends).collect();
+    bounds.sort_unstable();
+
+    let mut open: BTreeSet<(u64, usize)> = BTreeSet::new();
+    let mut stretches: Vec<Stretch> = Vec::with_capacity(mappings.len());
+    let mut reached = Va(0);
+    for (bound, opens, i) in bounds {
+        let Some(mapping) = mappings.get(i) else { continue };
+        let top = open.last().and_then(|(_, top)| mappings.get(*top));
+        if let Some(&&mapping) = top.filter(|_| reached < bound) {
+            match stretches
+                .last_mut()
+                .filter(|last| last.end == reached && last.mapping == mapping)
+            {
+                Some(last) => last.end = bound,
+                None => stretches.push(Stretch {
+                    start: reached,
+                    end: bound,
+                    mapping,
+                }),
+            }
+        }
+        reached = bound;
+        if opens {
+            open.insert((mapping.from, i));
+        } else {
+            open.remove(&(mapping.from, i));
+        }
+    }
+    stretches.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn mapping(start: u64, end: u64, module: u32, from: u64) -> Mapping {
+        let module = ModuleIdx(module);
+        Mapping {
+            start: Va(start),
+            end: Va(end),
+            module,
+            image_start: ImageAddr(0x1000),
+            from,
+        }
+    }
+
+    fn until(end: u64) -> Interval {
+        Interval {
+            end,
+            ..Interval::default()
+        }
+    }
+
+    #[test]
+    fn later_mappings_hide_earlier_ones_once_they_are_there() {
+        let mappings = [mapping(10, 50, 0, 0), mapping(20, 30, 1, 7)];
+        let before = Layout::new(&mappings, &until(7));
+        let after = Layout::new(&mappings, &until(8));
+        assert_eq!(before.find(Va(25)), Some((ModuleIdx(0), ImageAddr(0x100f))));
+        assert_eq!(after.find(Va(25)), Some((ModuleIdx(1), ImageAddr(0x1005))));
+        assert_eq!(after.find(Va(30)), Some((ModuleIdx(0), ImageAddr(0x1014))));
+        assert_eq!(after.find(Va(50)), None);
+        assert!(!before.holds_in(&mappings, &until(8)) && before.holds_in(&mappings, &until(3)));
+    }
+
+    proptest! {
+        #[test]
+        fn the_sweep_finds_what_a_search_finds(
+            drawn in prop::collection::vec((0u64..40, 1u64..20, 0u64..5), 0..12),
+            va in 0u64..64,
+        ) {
+            let mappings: Vec<Mapping> = drawn
+                .iter()
+                .zip(0u32..)
+                .map(|(&(start, len, from), module)| mapping(start, start + len, module, from))
+                .collect();
+            let on_top = mappings
+                .iter()
+                .filter(|m| m.from < 3 && m.start.0 <= va && va < m.end.0)
+                .max_by_key(|m| (m.from, m.module))
+                .map(|m| m.module);
+            let found = Layout::new(&mappings, &until(3)).find(Va(va)).map(|(module, _)| module);
+            prop_assert_eq!(found, on_top);
+        }
+    }
+}

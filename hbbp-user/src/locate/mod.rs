@@ -1,0 +1,474 @@
+//! Where each count belongs: from an address as executed to the stretch of text whose bytes ran.
+//!
+//! A kernel address is looked up in the mappings of process 0, a user address in those of its process image.
+//! Within one interval the mapping that came last counts for the whole interval: the counts carry no times.
+//! Of text that was patched during the run, the generation that is valid in the interval of the count is taken.
+//! Equal counts of several intervals are summed, so that later stages see each place once for each event and process.
+
+mod layout;
+mod reason;
+
+use crate::addr::{ImageAddr, Ring, Va};
+use crate::snapshot::{BranchCount, EventIdx, IpCount, ModuleIdx, ProcessIdx, Snapshot, StreamCount, Text};
+use layout::Layout;
+pub use reason::{Discard, PerRing, Tally, Unresolved};
+
+/// Index of a [`Text`] in [`Snapshot::text`].
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TextIdx(pub u32);
+
+/// An address in one stretch of text.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Place {
+    /// The stretch of text.
+    pub text: TextIdx,
+    /// The address, inside the stretch.
+    pub addr: ImageAddr,
+}
+
+/// Samples of an eventing IP at one place.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LocatedIp {
+    /// Where.
+    pub place: Place,
+    /// The event that sampled it.
+    pub event: EventIdx,
+    /// The process image that ran.
+    pub process: ProcessIdx,
+    /// Samples.
+    pub hits: u64,
+    /// Sum of the periods of these samples, in units of the event.
+    pub weight: u64,
+}
+
+/// Occurrences of a stream whose both ends lie in one stretch of text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LocatedStream {
+    /// Its first instruction.
+    pub start: Place,
+    /// Its last instruction, in the same text.
+    pub end: ImageAddr,
+    /// The event whose samples carried the branch stacks.
+    pub event: EventIdx,
+    /// The process image that ran.
+    pub process: ProcessIdx,
+    /// Occurrences.
+    pub hits: u64,
+    /// Sum of period / (N-1) over the stacks of N entries that held it, in units of the event.
+    pub weight: f64,
+}
+
+/// Occurrences of a taken branch in branch stacks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LocatedBranch {
+    /// The branch instruction.
+    pub from: Place,
+    /// Its target, where that lies in text of the snapshot.
+    pub to: Option<Place>,
+    /// The event whose samples carried the branch stacks.
+    pub event: EventIdx,
+    /// Occurrences in any slot.
+    pub hits: u64,
+    /// Occurrences in the oldest slot.
+    pub oldest: u64,
+}
+
+/// All counts of a snapshot, by place.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Located {
+    /// Samples, sorted by (place, event, process), each combination once.
+    pub ips: Vec<LocatedIp>,
+    /// Streams, sorted by (start, end, event, process), each combination once.
+    pub streams: Vec<LocatedStream>,
+    /// Branches, sorted by (from, to, event), each combination once.
+    pub branches: Vec<LocatedBranch>,
+    /// Samples that have no place; with `ips` they add up to the samples of the snapshot.
+    pub unresolved: Tally<Unresolved>,
+    /// Streams that have no place; with `streams` they add up to the streams of the snapshot.
+    pub discarded: Tally<Discard>,
+    /// Branches whose source has no place; with `branches` they add up to the branches of the snapshot.
+    pub lost_branches: Tally<Unresolved>,
+}
+
+/// Finds the place of every count.
+pub fn locate(snapshot: &Snapshot) -> Located {
+    let mut atlas = Atlas::new(snapshot);
+    let mut located = Located::default();
+    for (interval, n) in snapshot.intervals.iter().zip(0u32..) {
+        atlas.turn_to(n);
+        for count in &interval.ips {
+            match atlas.place(count.process, count.ip) {
+                Ok(place) => located.ips.push(located_ip(place, count)),
+                Err(why) => located
+                    .unresolved
+                    .add(count.event, why, count.ip.ring(), count.hits),
+            }
+        }
+        for count in &interval.streams {
+            match atlas.span(count) {
+                Ok((start, end)) => located.streams.push(located_stream(start, end, count)),
+                Err(why) => located
+                    .discarded
+                    .add(count.event, why, count.start.ring(), count.hits),
+            }
+        }
+        for count in &interval.branches {
+            match atlas.place(count.process, count.from) {
+                Ok(from) => {
+                    let to = atlas.place(count.process, count.to).ok();
+                    located.branches.push(located_branch(from, to, count));
+                }
+                Err(why) => located
+                    .lost_branches
+                    .add(count.event, why, count.from.ring(), count.hits),
+            }
+        }
+    }
+    located.sum_equal_places();
+    located
+}
+
+fn located_ip(place: Place, count: &IpCount) -> LocatedIp {
+    LocatedIp {
+        place,
+        event: count.event,
+        process: count.process,
+        hits: count.hits,
+        weight: count.weight,
+    }
+}
+
+fn located_stream(start: Place, end: ImageAddr, count: &StreamCount) -> LocatedStream {
+    let StreamCount {
+        event,
+        process,
+        hits,
+        weight,
+        ..
+    } = *count;
+    LocatedStream {
+        start,
+        end,
+        event,
+        process,
+        hits,
+        weight,
+    }
+}
+
+fn located_branch(from: Place, to: Option<Place>, count: &BranchCount) -> LocatedBranch {
+    LocatedBranch {
+        from,
+        to,
+        event: count.event,
+        hits: count.hits,
+        oldest: count.oldest,
+    }
+}
+
+impl Located {
+    /// The sorts are stable, so that sums of fractions are made in the order of the snapshot.
+    fn sum_equal_places(&mut self) {
+        let ip = |c: &LocatedIp| (c.place, c.event, c.process);
+        self.ips.sort_by_key(ip);
+        self.ips.dedup_by(|next, kept| {
+            let equal = ip(next) == ip(kept);
+            if equal {
+                kept.hits = kept.hits.saturating_add(next.hits);
+                kept.weight = kept.weight.saturating_add(next.weight);
+            }
+            equal
+        });
+        let stream = |c: &LocatedStream| (c.start, c.end, c.event, c.process);
+        self.streams.sort_by_key(stream);
+        self.streams.dedup_by(|next, kept| {
+            let equal = stream(next) == stream(kept);
+            if equal {
+                kept.hits = kept.hits.saturating_add(next.hits);
+                kept.weight += next.weight;
+            }
+            equal
+        });
+        let branch = |c: &LocatedBranch| (c.from, c.to, c.event);
+        self.branches.sort_by_key(branch);
+        self.branches.dedup_by(|next, kept| {
+            let equal = branch(next) == branch(kept);
+            if equal {
+                kept.hits = kept.hits.saturating_add(next.hits);
+                kept.oldest = kept.oldest.saturating_add(next.oldest);
+            }
+            equal
+        });
+    }
+}
+
+/// The mappings and the text of a snapshot, opened at one interval.
+struct Atlas<'a> {
+    snapshot: &'a Snapshot,
+    interval: u32,
+    /// For each process image the layout that was used last, and the interval it was checked for.
+    layouts: Vec<Option<(u32, Layout)>>,
+}
+
+impl<'a> Atlas<'a> {
+    fn new(snapshot: &'a Snapshot) -> Self {
+        let layouts = snapshot.processes.iter().map(|_| None).collect();
+        Self {
+            snapshot,
+            interval: 0,
+            layouts,
+        }
+    }
+
+    fn turn_to(&mut self, interval: u32) {
+        self.interval = interval;
+    }
+
+    fn place(&mut self, process: ProcessIdx, va: Va) -> Result<Place, Unresolved> {
+        let ring = va.ring();
+        let owner = match ring {
+            Ring::Kernel => ProcessIdx::KERNEL,
+            Ring::User => process,
+        };
+        let (module, addr) = self.image_addr(owner, va).ok_or(Unresolved::NoMapping)?;
+        // A mapping of one ring's module into the other's addresses is not one that can have run.
+        let kind = self
+            .snapshot
+            .modules
+            .get(module.0 as usize)
+            .ok_or(Unresolved::NoMapping)?
+            .kind;
+        if kind.is_kernel() != (ring == Ring::Kernel) {
+            return Err(Unresolved::NoMapping);
+        }
+        let text = self.text(module, addr).ok_or(Unresolved::NoText)?;
+        Ok(Place { text, addr })
+    }
+
+    fn image_addr(&mut self, process: ProcessIdx, va: Va) -> Option<(ModuleIdx, ImageAddr)> {
+        let mappings = &self.snapshot.processes.get(process.0 as usize)?.mappings;
+        let interval = self.snapshot.intervals.get(self.interval as usize)?;
+        let slot = self.layouts.get_mut(process.0 as usize)?;
+        let layout = match slot.take() {
+            Some((checked, layout)) if checked == self.interval => layout,
+            Some((_, layout)) if layout.holds_in(mappings, interval) => layout,
+            _ => Layout::new(mappings, interval),
+        };
+        slot.insert((self.interval, layout)).1.find(va)
+    }
+
+    /// The generations of one stretch stand side by side, sorted by `since`.
+    fn text(&self, module: ModuleIdx, addr: ImageAddr) -> Option<TextIdx> {
+        let text = &self.snapshot.text;
+        let before = |bound: usize| bound.checked_sub(1).and_then(|i| Some((i, text.get(i)?)));
+        let (_, stretch) = before(text.partition_point(|t| (t.module, t.start) <= (module, addr)))?;
+        let generation = (module, stretch.start, self.interval);
+        let (i, text) = before(text.partition_point(|t| (t.module, t.start, t.since) <= generation))?;
+        let here = text.module == module && text.start == stretch.start && covers(text, addr);
+        if here {
+            u32::try_from(i).ok().map(TextIdx)
+        } else {
+            None
+        }
+    }
+
+    fn span(&mut self, count: &StreamCount) -> Result<(Place, ImageAddr), Discard> {
+        if count.start.ring() != count.end.ring() {
+            return Err(Discard::CrossesRings);
+        }
+        if count.end < count.start {
+            return Err(Discard::Backwards);
+        }
+        let start = self.place(count.process, count.start).map_err(discard)?;
+        let end = self.place(count.process, count.end).map_err(discard)?;
+        if start.text == end.text && start.addr <= end.addr {
+            Ok((start, end.addr))
+        } else {
+            Err(Discard::CrossesText)
+        }
+    }
+}
+
+fn covers(text: &Text, addr: ImageAddr) -> bool {
+    let offset = addr
+        .since(text.start)
+        .and_then(|offset| usize::try_from(offset).ok());
+    offset.is_some_and(|offset| offset < text.bytes.len())
+}
+
+const fn discard(why: Unresolved) -> Discard {
+    match why {
+        Unresolved::NoMapping => Discard::NoMapping,
+        Unresolved::NoText => Discard::NoText,
+        Unresolved::NotOnInstruction => Discard::NotOnInstruction,
+        Unresolved::Undecodable | Unresolved::Halted => Discard::Undecodable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Interval, Mapping, Module, ModuleKind, Process};
+    use proptest::prelude::*;
+
+    const KERNEL: u64 = 0xffff_ffff_8100_0000;
+
+    fn module(name: &str, kind: ModuleKind) -> Module {
+        Module {
+            name: name.to_owned(),
+            kind,
+            build_id: Vec::new(),
+            symbols: Vec::new(),
+        }
+    }
+
+    fn mapping(start: u64, len: u64, module: u32, image_start: u64) -> Mapping {
+        let image_start = ImageAddr(image_start);
+        Mapping {
+            start: Va(start),
+            end: Va(start + len),
+            module: ModuleIdx(module),
+            image_start,
+            from: 0,
+        }
+    }
+
+    fn text(module: u32, start: u64, len: usize, since: u32) -> Text {
+        Text {
+            module: ModuleIdx(module),
+            start: ImageAddr(start),
+            bytes: vec![0x90; len],
+            since,
+        }
+    }
+
+    /// The kernel with 64 bytes of text that was patched in interval 1, and a program with a page of which the first
+    /// 16 bytes are known.
+    fn snapshot() -> Snapshot {
+        let process = |mappings| Process {
+            mappings,
+            ..Process::default()
+        };
+        Snapshot {
+            modules: vec![
+                module("[kernel]", ModuleKind::Kernel),
+                module("/bin/a", ModuleKind::Elf64),
+            ],
+            processes: vec![
+                process(vec![mapping(KERNEL, 0x1000, 0, KERNEL)]),
+                process(vec![mapping(0x40_0000, 0x1000, 1, 0x1000)]),
+            ],
+            text: vec![
+                text(0, KERNEL, 64, 0),
+                text(0, KERNEL, 64, 1),
+                text(1, 0x1000, 16, 0),
+            ],
+            ..Snapshot::default()
+        }
+    }
+
+    fn ip(process: u32, ip: u64, hits: u64) -> IpCount {
+        let (event, process, ip) = (EventIdx(0), ProcessIdx(process), Va(ip));
+        IpCount {
+            event,
+            process,
+            ip,
+            exact: true,
+            hits,
+            weight: hits * 10,
+        }
+    }
+
+    fn stream(start: u64, end: u64) -> StreamCount {
+        let (event, process) = (EventIdx(0), ProcessIdx(1));
+        StreamCount {
+            event,
+            process,
+            start: Va(start),
+            end: Va(end),
+            hits: 1,
+            weight: 0.5,
+            cycles: 0,
+        }
+    }
+
+    #[test]
+    fn the_generation_of_the_interval_is_taken_and_equal_places_are_summed() {
+        let mut snapshot = snapshot();
+        for _ in 0..3 {
+            let ips = vec![ip(1, KERNEL + 3, 2), ip(1, 0x40_0004, 1)];
+            snapshot.intervals.push(Interval {
+                ips,
+                ..Interval::default()
+            });
+        }
+        let located = locate(&snapshot);
+        let found: Vec<_> = located
+            .ips
+            .iter()
+            .map(|c| (c.place.text.0, c.place.addr.0, c.hits, c.weight))
+            .collect();
+        assert_eq!(
+            found,
+            [(0, KERNEL + 3, 2, 20), (1, KERNEL + 3, 4, 40), (2, 0x1004, 3, 30)]
+        );
+    }
+
+    #[test]
+    fn each_stream_that_has_no_place_says_why() {
+        let mut snapshot = snapshot();
+        let cases = [
+            (stream(0x40_0000, 0x40_0008), None),
+            (stream(0x40_0008, 0x40_0000), Some(Discard::Backwards)),
+            (stream(0x40_0000, KERNEL), Some(Discard::CrossesRings)),
+            (stream(0x30_0000, 0x40_0000), Some(Discard::NoMapping)),
+            (stream(0x40_0000, 0x40_0010), Some(Discard::NoText)),
+        ];
+        for (stream, why) in cases {
+            snapshot.intervals = vec![Interval {
+                streams: vec![stream],
+                ..Interval::default()
+            }];
+            let located = locate(&snapshot);
+            assert_eq!(located.streams.len(), usize::from(why.is_none()));
+            let reasons: Vec<Discard> = located.discarded.0.keys().map(|(_, reason)| *reason).collect();
+            assert_eq!(reasons, Vec::from_iter(why));
+        }
+    }
+
+    #[test]
+    fn a_user_mapping_of_kernel_text_is_no_mapping() {
+        let mut snapshot = snapshot();
+        snapshot.processes[1].mappings = vec![mapping(0x40_0000, 0x1000, 0, KERNEL)];
+        snapshot.intervals = vec![Interval {
+            ips: vec![ip(1, 0x40_0000, 1)],
+            ..Interval::default()
+        }];
+        assert_eq!(
+            locate(&snapshot).unresolved.get(Unresolved::NoMapping),
+            PerRing { kernel: 0, user: 1 }
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn sums_close_in_each_ring(
+            drawn in prop::collection::vec((0u32..2, any::<bool>(), 0u64..0x1100, 1u64..9), 0..40),
+        ) {
+            let mut snapshot = snapshot();
+            let ips: Vec<IpCount> = drawn
+                .iter()
+                .map(|&(process, kernel, at, hits)| ip(process, at + if kernel { KERNEL } else { 0x40_0000 }, hits))
+                .collect();
+            let mut counted = PerRing::default();
+            ips.iter().for_each(|c| counted.add(c.ip.ring(), c.hits));
+            snapshot.intervals = vec![Interval { ips, ..Interval::default() }];
+            let located = locate(&snapshot);
+            let mut sum = located.unresolved.of_event(EventIdx(0));
+            for c in &located.ips {
+                sum.add(if c.place.text.0 < 2 { Ring::Kernel } else { Ring::User }, c.hits);
+            }
+            prop_assert_eq!(sum, counted);
+        }
+    }
+}

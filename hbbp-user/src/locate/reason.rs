@@ -1,0 +1,176 @@
+//! Every way that a count which was kept cannot be used, each with its name and sentence.
+//!
+//! What was lost before it was counted stands in [`crate::snapshot::loss`].
+//! The enums are filled in two places: [`super::locate`] knows mappings and text, and [`crate::estimate`] knows the
+//! instructions.
+//! A tally over them closes: what was used and what is tallied add up to what the snapshot holds.
+
+use std::collections::BTreeMap;
+
+use crate::addr::Ring;
+use crate::snapshot::EventIdx;
+
+macro_rules! reasons {
+    ($(#[$about:meta])* $name:ident { $($variant:ident, $id:literal, $sentence:literal;)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        pub enum $name {
+            $(#[doc = $sentence] $variant,)*
+        }
+
+        impl $name {
+            /// All of them, in the order of the report.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Stable name, used in JSON and in exports.
+            pub const fn id(self) -> &'static str {
+                match self { $(Self::$variant => $id),* }
+            }
+
+            /// What happened, to be read after the count.
+            pub const fn sentence(self) -> &'static str {
+                match self { $(Self::$variant => $sentence),* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a sampled address is not in the mix.
+    Unresolved {
+        NoMapping, "ip.no_mapping",
+            "samples hit an address where no executable mapping is known";
+        NoText, "ip.no_text",
+            "samples hit a mapping whose text is not in the snapshot";
+        NotOnInstruction, "ip.not_on_instruction",
+            "samples hit the middle of an instruction: the text is not the one that ran";
+        Undecodable, "ip.undecodable",
+            "samples hit bytes that are no instruction";
+        Halted, "ip.halted",
+            "samples found their CPU halted, waiting for an interrupt: nothing was executed";
+    }
+}
+
+reasons! {
+    /// Why a stream of a branch stack is not in the estimate.
+    Discard {
+        CrossesRings, "stream.crosses_rings",
+            "streams begin in one ring and end in the other: a branch between them is missing in the stack";
+        Backwards, "stream.backwards",
+            "streams end before they begin: a repeated or missing entry in the stack";
+        NoMapping, "stream.no_mapping",
+            "streams have an end where no executable mapping is known";
+        NoText, "stream.no_text",
+            "streams have an end whose text is not in the snapshot";
+        CrossesText, "stream.crosses_text",
+            "streams begin in one stretch of text and end in another: a branch between them is missing in the stack";
+        NotOnInstruction, "stream.not_on_instruction",
+            "streams have an end in the middle of an instruction";
+        Undecodable, "stream.undecodable",
+            "streams pass bytes that are no instruction";
+        PassesBranch, "stream.passes_branch",
+            "streams pass a jump, call or return that is always taken: a branch is missing in the stack";
+    }
+}
+
+/// Counts of the two rings.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct PerRing {
+    /// Ring 0.
+    pub kernel: u64,
+    /// Ring 3.
+    pub user: u64,
+}
+
+/// How often each reason was met, by event and ring.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Tally<R: Ord>(pub BTreeMap<(EventIdx, R), PerRing>);
+
+impl<R: Ord> Default for Tally<R> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl PerRing {
+    /// Counts `n` more in one ring.
+    pub fn add(&mut self, ring: Ring, n: u64) {
+        let count = match ring {
+            Ring::Kernel => &mut self.kernel,
+            Ring::User => &mut self.user,
+        };
+        *count = count.saturating_add(n);
+    }
+
+    /// Both rings together.
+    pub const fn total(self) -> u64 {
+        self.kernel.saturating_add(self.user)
+    }
+}
+
+impl<R: Ord + Copy> Tally<R> {
+    /// Counts `n` more.
+    pub fn add(&mut self, event: EventIdx, reason: R, ring: Ring, n: u64) {
+        self.0.entry((event, reason)).or_default().add(ring, n);
+    }
+
+    /// Adds another tally of the same reasons.
+    pub fn merge(&mut self, other: &Self) {
+        for (&(event, reason), &counts) in &other.0 {
+            self.add(event, reason, Ring::Kernel, counts.kernel);
+            self.add(event, reason, Ring::User, counts.user);
+        }
+    }
+
+    /// Counts of one reason over all events.
+    pub fn get(&self, reason: R) -> PerRing {
+        self.sum(|_, r| r == reason)
+    }
+
+    /// Counts of all reasons of one event.
+    pub fn of_event(&self, event: EventIdx) -> PerRing {
+        self.sum(|e, _| e == event)
+    }
+
+    fn sum(&self, wanted: impl Fn(EventIdx, R) -> bool) -> PerRing {
+        let mut sum = PerRing::default();
+        for (_, counts) in self
+            .0
+            .iter()
+            .filter(|((event, reason), _)| wanted(*event, *reason))
+        {
+            sum.add(Ring::Kernel, counts.kernel);
+            sum.add(Ring::User, counts.user);
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        let ids = Unresolved::ALL
+            .iter()
+            .map(|r| r.id())
+            .chain(Discard::ALL.iter().map(|r| r.id()));
+        let mut seen = std::collections::BTreeSet::new();
+        for id in ids {
+            assert!(seen.insert(id), "{id} stands twice");
+        }
+    }
+
+    #[test]
+    fn tallies_add_up_by_event_and_by_reason() {
+        let mut tally = Tally::default();
+        tally.add(EventIdx(0), Unresolved::NoText, Ring::Kernel, 2);
+        tally.add(EventIdx(1), Unresolved::NoText, Ring::User, 3);
+        tally.add(EventIdx(1), Unresolved::NoMapping, Ring::User, 4);
+        let copy = tally.clone();
+        tally.merge(&copy);
+        assert_eq!(tally.get(Unresolved::NoText), PerRing { kernel: 4, user: 6 });
+        assert_eq!(tally.of_event(EventIdx(1)).total(), 14);
+    }
+}

@@ -1,0 +1,118 @@
+//! The instruction mix: executions of blocks, pivoted by what their instructions are and where they stand.
+//!
+//! Paper sections I and V.B: an instruction mix follows from block execution counts and the text of the blocks.
+
+mod analysis;
+mod apportion;
+mod category;
+mod class;
+mod dimension;
+mod error;
+mod pivot;
+
+pub use crate::estimate::{Source, Unit};
+use crate::locate::PerRing;
+pub use analysis::{Analysis, SourceShare, analyse};
+pub use apportion::apportion;
+pub use category::Category;
+pub use class::{Class, Latency, Lock, Memory, Packing};
+pub use dimension::{Dimension, UnknownDimension};
+
+/// One figure of a mix, in the unit of [`Mix::unit`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// The estimate.
+    pub amount: f64,
+    /// Its standard error, in the same unit; `None` where there is no amount to have one.
+    pub std_error: Option<f64>,
+}
+
+/// One line of a mix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// One value for each dimension of [`Mix::by`].
+    pub key: Vec<String>,
+    /// What ring 0 executed.
+    pub kernel: Cell,
+    /// What ring 3 executed.
+    pub user: Cell,
+}
+
+/// An instruction mix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mix {
+    /// The dimensions of the keys.
+    pub by: Vec<Dimension>,
+    /// What the amounts are.
+    pub unit: Unit,
+    /// The lines, by falling total, then by key.
+    pub rows: Vec<Row>,
+    /// The sum over all lines, ring 0.
+    pub kernel: Cell,
+    /// The sum over all lines, ring 3.
+    pub user: Cell,
+}
+
+impl Cell {
+    /// Sum of two figures whose errors are independent.
+    ///
+    /// Samples of kernel and user code share one total, so that their errors rather cancel than add:
+    /// the error of the sum is never larger than given here.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let std_error = match (self.std_error, other.std_error) {
+            (Some(a), Some(b)) => Some(a.hypot(b)),
+            (a, b) => a.or(b),
+        };
+        Self {
+            amount: self.amount + other.amount,
+            std_error,
+        }
+    }
+}
+
+impl Row {
+    /// Both rings together.
+    pub fn total(&self) -> Cell {
+        self.kernel.plus(self.user)
+    }
+}
+
+impl Mix {
+    /// Both rings together.
+    pub fn total(&self) -> Cell {
+        self.kernel.plus(self.user)
+    }
+
+    /// Each row's share of the samples as whole numbers, in the order of the rows: in each ring they add up exactly to
+    /// the samples of the mix. Only for figures that are samples; executions have no whole number to add up to.
+    pub fn whole_samples(&self) -> Option<Vec<PerRing>> {
+        match self.unit {
+            Unit::Executions => None,
+            Unit::TimeWeightedSamples | Unit::EventWeightedSamples => {
+                let column = |cell: fn(&Row) -> f64, total: f64| {
+                    apportion(&self.rows.iter().map(cell).collect::<Vec<f64>>(), whole(total))
+                };
+                let kernel = column(|row| row.kernel.amount, self.kernel.amount);
+                let user = column(|row| row.user.amount, self.user.amount);
+                Some(
+                    kernel
+                        .into_iter()
+                        .zip(user)
+                        .map(|(kernel, user)| PerRing { kernel, user })
+                        .collect(),
+                )
+            }
+        }
+    }
+}
+
+/// A sum of samples that were spread over instructions, back to the whole number that it was.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number of samples, from 0 to 2^53"
+)]
+const fn whole(samples: f64) -> u64 {
+    samples.round() as u64
+}
