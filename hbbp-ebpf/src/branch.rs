@@ -43,6 +43,24 @@ impl BranchEntry {
         self.flags >> 4 & 0xffff
     }
 
+    /// Whether it is a zero entry: the stack was not full, and nothing older follows.
+    #[inline(always)]
+    pub const fn is_empty(&self) -> bool {
+        self.from == 0 && self.to == 0
+    }
+
+    /// Whether it was fetched and then thrown away.
+    #[inline(always)]
+    pub const fn is_wrong_path(&self) -> bool {
+        self.speculation() == SPEC_WRONG_PATH
+    }
+
+    /// Whether it is the same branch to the same target.
+    #[inline(always)]
+    pub const fn is_same(&self, other: &Self) -> bool {
+        self.from == other.from && self.to == other.to
+    }
+
     /// Speculation outcome: 0 unknown, 1 on a wrong path, 2 not speculative, 3 speculative on the correct path.
     #[inline(always)]
     pub const fn speculation(&self) -> u64 {
@@ -86,10 +104,10 @@ impl Walk {
     /// Takes the next older entry.
     #[inline(always)]
     pub const fn step(&mut self, entry: BranchEntry) -> Step {
-        if entry.from == 0 && entry.to == 0 {
+        if entry.is_empty() {
             return Step::End;
         }
-        if entry.speculation() == SPEC_WRONG_PATH {
+        if entry.is_wrong_path() {
             return Step::WrongPath;
         }
         let younger = self.oldest;

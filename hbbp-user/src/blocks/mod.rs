@@ -109,7 +109,7 @@ fn observed(located: &Located) -> Vec<Place> {
 }
 
 /// The part of a list, sorted by `key`, that has this key.
-fn within<T, K: Ord>(sorted: &[T], key: impl Fn(&T) -> K, wanted: K) -> &[T] {
+fn within<T, K: Ord + Copy>(sorted: &[T], key: impl Fn(&T) -> K, wanted: K) -> &[T] {
     let from = sorted.partition_point(|item| key(item) < wanted);
     let to = sorted.partition_point(|item| key(item) <= wanted);
     sorted.get(from..to).unwrap_or(&[])

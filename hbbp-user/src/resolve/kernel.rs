@@ -176,6 +176,20 @@ impl KernelMap {
         self.modules.get(idx)
     }
 
+    /// Whether a region that is there now holds `at` and has a name of its own.
+    pub fn knows(&self, at: Va) -> bool {
+        let before = self.regions.range(..=(at, u64::MAX)).rev().take(MAX_OVERLAP);
+        let own_name = |r: &Region| self.module(r.module).is_some_and(|m| !m.name.ends_with(" area]"));
+        before
+            .map(|(_, region)| region)
+            .any(|r| at < r.end && own_name(r))
+    }
+
+    /// Whether some region belongs to a module.
+    pub fn holds(&self, module: KernelModuleIdx) -> bool {
+        self.regions.values().any(|r| r.module == module)
+    }
+
     /// Whether `at` lies where modules and BPF programs are loaded.
     pub fn in_module_area(at: Va) -> bool {
         TEXT_AREA <= at.0 && at.0 < MODULE_AREA_END

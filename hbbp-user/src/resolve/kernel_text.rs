@@ -5,8 +5,10 @@ use std::fmt;
 use crate::addr::Va;
 use crate::snapshot::KernelTextSource;
 
-use super::kcore::Kcore;
-use super::vmlinux::Vmlinux;
+use super::build_id::read_kernel_build_id;
+use super::kallsyms::ImageMarks;
+use super::kcore::{Kcore, open_kcore};
+use super::vmlinux::{Vmlinux, open_vmlinux};
 
 /// Fills a buffer with kernel memory from an address on; `false` where it cannot.
 pub type ReadKernel = dyn FnMut(Va, &mut [u8]) -> bool + Send;
@@ -23,6 +25,38 @@ pub enum KernelText {
     Probe(Box<ReadKernel>),
     /// The static image.
     Vmlinux(Vmlinux),
+}
+
+/// Opens the best reader there is: /proc/kcore, else the probe of the collector, else a vmlinux of this `release`
+/// that runs at `marks`.
+/// Where live text cannot be read, a sentence says why and what to do.
+pub fn open_kernel_text(
+    probe: Option<Box<ReadKernel>>,
+    release: &str,
+    marks: &ImageMarks,
+) -> (KernelText, Option<String>) {
+    let why = match open_kcore() {
+        Ok(kcore) => return (KernelText::Kcore(kcore), None),
+        Err(error) => error,
+    };
+    if let Some(probe) = probe {
+        return (KernelText::Probe(probe), None);
+    }
+    let no_live = format!("live kernel text cannot be read (/proc/kcore: {why}; no BPF program may copy it)");
+    match open_vmlinux(release, &read_kernel_build_id(), marks) {
+        Some(vmlinux) => {
+            let path = vmlinux.path.display();
+            let note = format!("{no_live}: {path} was used, which lacks what the kernel patched into itself");
+            (KernelText::Vmlinux(vmlinux), Some(note))
+        }
+        None => {
+            let note = format!(
+                "{no_live}, and no vmlinux of {release} was found: kernel samples have no instructions; \
+                 run as root without lockdown=confidentiality, or install the debug image of this kernel"
+            );
+            (KernelText::None, Some(note))
+        }
+    }
 }
 
 impl KernelText {

@@ -96,6 +96,12 @@ pub fn open_own(path: &Path) -> Result<OpenedFile, Refusal> {
     open_checked(&found, &FileIdentity::Unknown)
 }
 
+/// Opens a file by its path below the root of a process; regular files only.
+pub fn open_below_process(tgid: u32, path: &str) -> Result<OpenedFile, Refusal> {
+    let found = open_below(&open_root(&format!("/proc/{tgid}/root"))?, path)?;
+    open_checked(&found, &FileIdentity::Unknown)
+}
+
 /// The file as the mapping itself holds it; needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
 fn open_range(mmap: &Mmap) -> Result<OwnedFd, Errno> {
     let end = mmap.start.checked_add(mmap.len).ok_or(Errno::INVAL)?;
