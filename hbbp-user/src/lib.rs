@@ -9,6 +9,11 @@
 
 pub mod addr;
 pub mod record;
+
+pub mod collect;
+
+pub mod resolve;
+
 pub mod snapshot;
 
 pub mod locate;

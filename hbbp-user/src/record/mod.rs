@@ -4,6 +4,10 @@
 //! Times are ns of the clock that the recording used, CLOCK_MONOTONIC for a live run.
 //! The layouts are those of `include/uapi/linux/perf_event.h`.
 
+mod parse;
+
+pub use parse::{Malformed, parse_record};
+
 use crate::addr::{FileOff, Va};
 
 /// A record with the time at which the kernel wrote it.

@@ -1,0 +1,109 @@
+//! Key and value of the map of counts.
+
+/// What is counted: an address, or a stream that starts there, under an event, in a process image.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct CountKey {
+    /// Eventing IP of a sample.
+    pub address: u64,
+    /// Thread group id in the initial pid namespace; 0 where kernel addresses are counted once for the system.
+    pub tgid: u32,
+    /// Low half of the task's `self_exec_id`, which grows at each exec (`fs/exec.c`); 0 as above.
+    pub exec_id: u32,
+    /// The event, and what is known of the sample.
+    pub event: EventTag,
+    /// Length in bytes of the stream that starts at `address`; 0 for an instruction pointer.
+    pub length: u32,
+}
+
+/// Which event sampled, what is counted, and whether the processor vouches for the address.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct EventTag(pub u32);
+
+/// How often something was counted.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Tally {
+    /// Samples.
+    pub hits: u64,
+    /// Sum of the periods of these samples, in units of the event; for streams of period / (N-1) over the stacks of
+    /// N entries that held them (paper section III.B), in 1 / [`WEIGHT_ONE`] of a unit.
+    pub weight: u64,
+    /// Time of the first one in ns of CLOCK_MONOTONIC: it tells which program the process ran then.
+    pub first_time: u64,
+}
+
+/// One unit of an event in the weight of a stream: fine enough for a relative error of 1e-4 at a period of 1000, and
+/// small enough for 2^56 units in a run.
+pub const WEIGHT_ONE: u64 = 1 << 8;
+
+const _: () = assert!(size_of::<CountKey>() == 24 && align_of::<CountKey>() == 8);
+const _: () = assert!(size_of::<Tally>() == 24 && align_of::<Tally>() == 8);
+
+/// `PERF_EFLAGS_EXACT`: the kernel sets this bit of the sampled flags where the address is that of the instruction
+/// which caused the event (`arch/x86/include/asm/perf_event.h`).
+const EFLAGS_EXACT: u64 = 1 << 3;
+
+impl EventTag {
+    const EXACT: u32 = 1 << 31;
+    const OLDEST: u32 = 1 << 30;
+
+    /// The tag of a sample of event number `event` with the sampled `eflags`.
+    #[inline(always)]
+    pub const fn new(event: u32, eflags: u64) -> Self {
+        if eflags & EFLAGS_EXACT == 0 { Self(event) } else { Self(event | Self::EXACT) }
+    }
+
+    /// The tag of a stream, or of a branch in any but the oldest slot.
+    pub const fn stream(event: u32) -> Self {
+        Self(event)
+    }
+
+    /// The tag of a branch in the oldest slot of a stack, where it ends no stream: the paper's `entry[0]`.
+    pub const fn oldest(event: u32) -> Self {
+        Self(event | Self::OLDEST)
+    }
+
+    /// The number of the event.
+    pub const fn event(self) -> u32 {
+        self.0 & !(Self::EXACT | Self::OLDEST)
+    }
+
+    /// Whether it counts a branch in the oldest slot.
+    pub const fn is_oldest(self) -> bool {
+        self.0 & Self::OLDEST != 0
+    }
+
+    /// Whether the processor vouches for the address.
+    pub const fn exact(self) -> bool {
+        self.0 & Self::EXACT != 0
+    }
+}
+
+/// Whether an address belongs to ring 0: the upper half of the canonical address space (SDM vol. 1, 3.3.7.1).
+#[inline(always)]
+pub const fn is_kernel(address: u64) -> bool {
+    address >> 63 == 1
+}
+
+#[cfg(feature = "user")]
+mod pod {
+    // SAFETY: repr(C), no padding (asserted above), any bit pattern is a value.
+    unsafe impl aya::Pod for super::CountKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Tally {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_keeps_event_and_exactness_apart() {
+        let exact = EventTag::new(3, 0x246 | EFLAGS_EXACT);
+        let inexact = EventTag::new(3, 0x246);
+        assert_eq!((exact.event(), exact.exact()), (3, true));
+        assert_eq!((inexact.event(), inexact.exact()), (3, false));
+    }
+}

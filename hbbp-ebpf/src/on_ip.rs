@@ -1,0 +1,51 @@
+//! Programs on an event without a branch stack: count the eventing IP of each sample.
+//!
+//! There is one program for each event number, so that the number is a constant of the program rather than a value
+//! that has to be looked up for each sample.
+
+use aya_ebpf::macros::perf_event;
+use aya_ebpf::programs::PerfEventContext;
+use hbbp_ebpf::EventTag;
+
+use crate::count;
+use crate::maps::EVENT_STATS;
+
+/// Counts one sample. The return value 0 keeps the sample out of any perf ring buffer.
+#[inline(always)]
+fn on_ip<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {
+    // SAFETY: the kernel hands a valid context to the program; the verifier checks each access.
+    let (ip, eflags, period) = unsafe {
+        let data = ctx.ctx;
+        (
+            (&raw const (*data).regs.rip).read_volatile(),
+            (&raw const (*data).regs.eflags).read_volatile(),
+            (&raw const (*data).sample_period).read_volatile(),
+        )
+    };
+    let outcome = count::add(&count::key(ip, EventTag::new(EVENT, eflags)), period);
+    if let Some(stats) = EVENT_STATS.get_ptr_mut(EVENT) {
+        // SAFETY: the slot belongs to this CPU, and the kernel does not nest programs on perf events.
+        unsafe { (*stats).count(outcome) };
+    }
+    0
+}
+
+#[perf_event]
+fn on_ip_0(ctx: PerfEventContext) -> u32 {
+    on_ip::<0>(&ctx)
+}
+
+#[perf_event]
+fn on_ip_1(ctx: PerfEventContext) -> u32 {
+    on_ip::<1>(&ctx)
+}
+
+#[perf_event]
+fn on_ip_2(ctx: PerfEventContext) -> u32 {
+    on_ip::<2>(&ctx)
+}
+
+#[perf_event]
+fn on_ip_3(ctx: PerfEventContext) -> u32 {
+    on_ip::<3>(&ctx)
+}

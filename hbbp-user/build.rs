@@ -1,0 +1,119 @@
+//! Builds the eBPF object from the source in `hbbp-ebpf` and leaves it as `OUT_DIR/hbbp` to be embedded.
+//!
+//! It calls cargo itself and not through aya-build: that one can neither use a compiler besides rustup's
+//! without a warning at every build, nor keep cargo's progress out of our warnings.
+
+#[path = "../xtask/src/toolchain.rs"]
+mod toolchain;
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use toolchain::{DEBIAN_CARGO, DEBIAN_RUSTC, LLVM_MAJOR, TARGET, Toolchain};
+
+/// The binary target of the package `hbbp-ebpf`.
+const OBJECT: &str = "hbbp";
+
+/// Flags of the object, separated as in CARGO_ENCODED_RUSTFLAGS: the layout of the registers that aya-ebpf
+/// shall assume, and BTF, which the linker makes from full debug information.
+const FLAGS: [&str; 3] = [
+    "--cfg=bpf_target_arch=\"x86_64\"",
+    "-Cdebuginfo=2",
+    "-Clink-arg=--btf",
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    for path in [
+        "build.rs",
+        "../xtask/src/toolchain.rs",
+        "../hbbp-ebpf",
+        "../Cargo.toml",
+        "../Cargo.lock",
+    ] {
+        println!("cargo::rerun-if-changed={path}");
+    }
+    for name in ["CARGO_HOME", "RUSTUP_HOME"] {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
+    let toolchain = Toolchain::find().ok_or_else(|| {
+        format!(
+            "found no compiler that can build the eBPF object: neither a rustup nightly with rust-src nor Debian's \
+             rustc-web, cargo-web and libstd-rust-web-dev-bpf, on LLVM {LLVM_MAJOR} at most; `cargo xtask setup` installs what is missing"
+        )
+    })?;
+    let linker = toolchain::find_linker().ok_or("found no bpf-linker; `cargo xtask setup` installs it")?;
+
+    let out_dir = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo did not set OUT_DIR")?);
+    // A folder of its own, because the cargo that called us holds the lock of the outer one.
+    let target_dir = out_dir.join("target");
+    let mut cargo = cargo_build(&toolchain);
+    cargo
+        .args([
+            "--quiet",
+            "--release",
+            "--locked",
+            "--package",
+            "hbbp-ebpf",
+            "--bin",
+            OBJECT,
+        ])
+        .arg("--target-dir")
+        .arg(&target_dir)
+        .env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f"))
+        .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", linker);
+    let output = cargo
+        .output()
+        .map_err(|err| format!("failed to start {cargo:?}: {err}"))?;
+    let messages = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(
+            format!("failed to build the eBPF object with {toolchain}: {cargo:?}\n{messages}").into(),
+        );
+    }
+    for line in messages.lines() {
+        println!("cargo::warning={line}");
+    }
+
+    let object = target_dir.join(TARGET).join("release").join(OBJECT);
+    let copy = out_dir.join(OBJECT);
+    fs::copy(&object, &copy)
+        .map_err(|err| format!("failed to copy {} to {}: {err}", object.display(), copy.display()))?;
+    Ok(())
+}
+
+/// `cargo build` by this compiler for the object, with nothing inherited from the cargo that called us.
+fn cargo_build(toolchain: &Toolchain) -> Command {
+    let mut cargo = match toolchain {
+        Toolchain::Nightly(name) => {
+            let mut rustup = Command::new("rustup");
+            rustup.args(["run", name, "cargo", "build", "-Z", "build-std=core"]);
+            rustup
+        }
+        Toolchain::Debian => {
+            let mut cargo = Command::new(DEBIAN_CARGO);
+            cargo.arg("build");
+            cargo
+        }
+    };
+    // Cargo and clippy point these at the compiler of the host.
+    for name in [
+        "CARGO",
+        "RUSTC",
+        "RUSTDOC",
+        "RUSTC_WRAPPER",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "RUSTFLAGS",
+    ] {
+        cargo.env_remove(name);
+    }
+    if matches!(toolchain, Toolchain::Debian) {
+        // A compiler named in full keeps rustup out of it, wherever its proxies stand in PATH.
+        // A stable compiler takes unstable features only when it is told to.
+        cargo.env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1");
+    }
+    cargo.args(["--target", TARGET]);
+    cargo
+}

@@ -1,0 +1,105 @@
+//! The command to measure: started, but held before its exec until the events are open.
+
+use std::ffi::OsString;
+use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus};
+use std::thread::JoinHandle;
+
+use anyhow::{Context as _, anyhow};
+
+/// A command that waits for its exec.
+#[derive(Debug)]
+pub struct Held {
+    name: String,
+    pid: u32,
+    go: PipeWriter,
+    starting: JoinHandle<io::Result<Child>>,
+}
+
+impl Held {
+    /// Forks the command and holds it. The standard library returns from `spawn` only after the exec, so that is
+    /// another thread's business.
+    pub fn fork(command: &[OsString]) -> anyhow::Result<Self> {
+        let (program, args) = command.split_first().ok_or_else(|| anyhow!("no command to run"))?;
+        let (mut pid_reader, pid_writer) = io::pipe().context("failed to make a pipe")?;
+        let (go_reader, go) = io::pipe().context("failed to make a pipe")?;
+        let mut command = Command::new(program);
+        command.args(args);
+        let hold = hold(pid_writer, go_reader, go.as_raw_fd());
+        // SAFETY: between fork and exec the closure only reads, writes and closes pipes and asks for its own pid,
+        // which are safe after a fork (signal-safety(7)).
+        unsafe { command.pre_exec(hold) };
+        let starting = std::thread::spawn(move || command.spawn());
+        let name = program.to_string_lossy().into_owned();
+        let mut pid = [0; 4];
+        if pid_reader.read_exact(&mut pid).is_err() {
+            // There was no fork, and the thread knows why.
+            return Err(started(starting).err().unwrap_or_else(|| anyhow!("it said nothing")))
+                .with_context(|| format!("failed to start {name}"));
+        }
+        Ok(Self { name, pid: u32::from_ne_bytes(pid), go, starting })
+    }
+
+    /// Process id of the command.
+    pub const fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Name of the program.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Lets the command go on to its exec.
+    pub fn release(mut self) -> anyhow::Result<Child> {
+        let name = self.name;
+        self.go.write_all(&[1]).with_context(|| format!("failed to start {name}"))?;
+        started(self.starting).with_context(|| format!("failed to start {name}"))
+    }
+}
+
+fn started(starting: JoinHandle<io::Result<Child>>) -> anyhow::Result<Child> {
+    Ok(starting.join().map_err(|_| anyhow!("the thread that starts it failed"))??)
+}
+
+fn hold(mut pid: PipeWriter, mut go: PipeReader, parents_end: RawFd) -> impl FnMut() -> io::Result<()> {
+    move || {
+        // SAFETY: this is the child's copy of a descriptor that only the parent uses. It must go: the parent's end
+        // closes without a byte when the parent fails, and then the command must not run.
+        unsafe { libc::close(parents_end) };
+        pid.write_all(&std::process::id().to_ne_bytes())?;
+        go.read_exact(&mut [0])
+    }
+}
+
+/// The exit code to pass on: the command's own, or 128 and the number of the signal that ended it, as shells do.
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| Some(128 + status.signal()?));
+    code.and_then(|code| u8::try_from(code & 0xff).ok()).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(command: &[&str]) -> anyhow::Result<u8> {
+        let command: Vec<OsString> = command.iter().map(OsString::from).collect();
+        let held = Held::fork(&command)?;
+        assert_ne!(held.pid(), 0);
+        Ok(exit_code(held.release()?.wait()?))
+    }
+
+    #[test]
+    fn exit_codes_are_passed_on() {
+        assert_eq!(run(&["sh", "-c", "exit 7"]).unwrap(), 7);
+        assert_eq!(run(&["sh", "-c", "kill -9 $$"]).unwrap(), 137);
+    }
+
+    #[test]
+    fn a_command_that_is_not_there_is_named() {
+        let error = format!("{:#}", run(&["/no/such/program"]).unwrap_err());
+        assert!(error.contains("/no/such/program"), "{error}");
+    }
+}

@@ -1,0 +1,84 @@
+//! The eBPF object: loaded and verified, its constants set, its programs and maps handed out.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use anyhow::{Context as _, anyhow};
+use aya::maps::Map;
+use aya::programs::{PerfEvent, Program, RawTracePoint};
+use aya::{Ebpf, EbpfLoader};
+use hbbp_ebpf::name;
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/hbbp"));
+
+/// The object in the kernel. Maps and programs live as long as this or what was taken from it.
+#[derive(Debug)]
+pub struct Object {
+    ebpf: Ebpf,
+}
+
+/// What the loader decides about the programs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Constants {
+    /// Offset of `self_exec_id` in the kernel's `task_struct`; `None` where it is not known.
+    pub exec_id_offset: Option<u32>,
+    /// Which kernel addresses share a count.
+    pub kernel: KernelCounts,
+}
+
+/// How kernel addresses are counted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum KernelCounts {
+    /// Once for the whole system: few entries, no reading of the task.
+    #[default]
+    Together,
+    /// For each process image that entered the kernel.
+    ByProcess,
+}
+
+impl Object {
+    /// Loads the maps of the object; its programs are verified when they are asked for.
+    pub fn load(constants: Constants) -> anyhow::Result<Self> {
+        let exec_id_offset = u64::from(constants.exec_id_offset.unwrap_or(0));
+        let split_kernel = u32::from(constants.kernel == KernelCounts::ByProcess);
+        let ebpf = EbpfLoader::new()
+            .override_global(name::EXEC_ID_OFFSET, &exec_id_offset, true)
+            .override_global(name::SPLIT_KERNEL, &split_kernel, true)
+            .load(OBJECT)
+            .context("failed to load the eBPF object; `hbbp-sys check` says what this machine lacks")?;
+        Ok(Self { ebpf })
+    }
+
+    /// The program for samples without a branch stack of the event with the given number.
+    pub fn on_ip(&mut self, event: usize) -> anyhow::Result<OwnedFd> {
+        let name = name::ON_IP.get(event).ok_or_else(|| anyhow!("more events than the object has programs"))?;
+        self.perf_event(name)
+    }
+
+    /// The program for samples with a branch stack of the event with the given number.
+    pub fn on_branch(&mut self, event: usize) -> anyhow::Result<OwnedFd> {
+        let name = name::ON_BRANCH.get(event).ok_or_else(|| anyhow!("more events than the object has programs"))?;
+        self.perf_event(name)
+    }
+
+    /// The program that copies kernel text.
+    pub fn read_text(&mut self) -> anyhow::Result<OwnedFd> {
+        let program: &mut RawTracePoint = self.program(name::READ_TEXT)?.try_into()?;
+        program.load().context("the kernel refused the program that reads its text")?;
+        Ok(program.fd()?.as_fd().try_clone_to_owned()?)
+    }
+
+    /// A map of the object, which then belongs to the caller.
+    pub fn take_map(&mut self, name: &str) -> anyhow::Result<Map> {
+        self.ebpf.take_map(name).ok_or_else(|| anyhow!("no map {name} in the object"))
+    }
+
+    fn perf_event(&mut self, name: &str) -> anyhow::Result<OwnedFd> {
+        let program: &mut PerfEvent = self.program(name)?.try_into()?;
+        program.load().with_context(|| format!("the kernel refused the program {name}"))?;
+        Ok(program.fd()?.as_fd().try_clone_to_owned()?)
+    }
+
+    fn program(&mut self, name: &str) -> anyhow::Result<&mut Program> {
+        self.ebpf.program_mut(name).ok_or_else(|| anyhow!("no program {name} in the object"))
+    }
+}

@@ -1,0 +1,250 @@
+//! perf events: opening, attaching a program, enabling, reading the count.
+//!
+//! aya opens events itself but cannot ask for a precise address or a branch stack, nor take over an event that
+//! somebody else has opened; so the events are opened here and the program is attached by ioctl, and aya only loads it.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use perf_event_open_sys::{bindings, ioctls};
+
+use crate::snapshot::run::{Counter, Period};
+
+/// What to sample, as the kernel wants it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// `perf_event_attr.type`.
+    pub kind: u32,
+    /// `perf_event_attr.config`.
+    pub config: u64,
+    /// When to take a sample.
+    pub period: Period,
+    /// `precise_ip`.
+    pub precise: u8,
+    /// Leave guests of this host out; events of IBS refuse it.
+    pub exclude_guest: bool,
+    /// Keep the event on its counter or fail, rather than share it. Software events have no counter to share.
+    pub pinned: bool,
+}
+
+/// Where to sample.
+#[derive(Debug)]
+pub enum Target<'a> {
+    /// All tasks of one CPU.
+    Cpu(u32),
+    /// One task and all that it will create, on any CPU.
+    Task(u32),
+    /// One task and all that it will create, from its next exec on.
+    TaskFromExec(u32),
+    /// All tasks of a cgroup on one CPU.
+    Cgroup(BorrowedFd<'a>, u32),
+}
+
+/// An opened event; closing it detaches its program.
+#[derive(Debug)]
+pub struct Perf {
+    fd: OwnedFd,
+    cpu: Option<u32>,
+}
+
+impl Perf {
+    /// Opens an event, disabled.
+    ///
+    /// `wakeup_events` is 1: with 0 the Intel driver may buffer precise samples, and while it drains that buffer it
+    /// shows only the last one to a program (arch/x86/events/intel/ds.c).
+    /// The sample type is empty, since a program needs none of the fields and each costs time.
+    pub fn open(request: &Request, target: &Target<'_>) -> io::Result<Self> {
+        let mut attr = bindings::perf_event_attr {
+            type_: request.kind,
+            size: size_of::<bindings::perf_event_attr>() as u32,
+            config: request.config,
+            read_format: u64::from(
+                bindings::PERF_FORMAT_TOTAL_TIME_ENABLED | bindings::PERF_FORMAT_TOTAL_TIME_RUNNING,
+            ),
+            ..Default::default()
+        };
+        match request.period {
+            Period::Fixed(period) => attr.__bindgen_anon_1.sample_period = period,
+            Period::Frequency(hertz) => {
+                attr.__bindgen_anon_1.sample_freq = hertz;
+                attr.set_freq(1);
+            }
+        }
+        attr.__bindgen_anon_2.wakeup_events = 1;
+        attr.set_disabled(1);
+        attr.set_precise_ip(request.precise.into());
+        attr.set_exclude_guest(request.exclude_guest.into());
+        let (pid, cpu, flags) = match *target {
+            Target::Cpu(cpu) => (-1, Some(cpu), 0),
+            Target::Task(tid) | Target::TaskFromExec(tid) => {
+                attr.set_inherit(1);
+                (tid.cast_signed(), None, 0)
+            }
+            Target::Cgroup(cgroup, cpu) => (cgroup.as_raw_fd(), Some(cpu), bindings::PERF_FLAG_PID_CGROUP),
+        };
+        if matches!(target, Target::TaskFromExec(_)) {
+            attr.set_enable_on_exec(1);
+        }
+        // The kernel pins events of CPUs only; those of tasks come and go with them.
+        attr.set_pinned((request.pinned && cpu.is_some()).into());
+        open(&mut attr, pid, cpu, flags.into())
+    }
+
+    /// Opens the sideband event of a CPU: no samples, only records about tasks, mappings and kernel text, with times
+    /// of CLOCK_MONOTONIC, the clock of `bpf_ktime_get_ns`.
+    /// Kernels that do not know a kind of record get the event without it; the returned list names what is missing.
+    pub fn open_sideband(cpu: u32) -> io::Result<(Self, Vec<&'static str>)> {
+        let mut attr = bindings::perf_event_attr {
+            type_: bindings::PERF_TYPE_SOFTWARE,
+            size: size_of::<bindings::perf_event_attr>() as u32,
+            config: u64::from(bindings::PERF_COUNT_SW_DUMMY),
+            sample_type: u64::from(bindings::PERF_SAMPLE_TIME),
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Default::default()
+        };
+        attr.__bindgen_anon_1.sample_period = 1;
+        attr.__bindgen_anon_2.wakeup_watermark = (SIDEBAND_BYTES / 4) as u32;
+        attr.set_watermark(1);
+        attr.set_disabled(1);
+        attr.set_mmap(1);
+        attr.set_mmap2(1);
+        attr.set_comm(1);
+        attr.set_comm_exec(1);
+        attr.set_task(1);
+        attr.set_sample_id_all(1);
+        attr.set_use_clockid(1);
+        attr.set_ksymbol(1);
+        attr.set_bpf_event(1);
+        attr.set_text_poke(1);
+        attr.set_build_id(1);
+        // From the newest kind of record to the oldest: each kernel knows all up to some point.
+        type Drop = fn(&mut bindings::perf_event_attr);
+        let newest_first: [(&'static str, Drop); 3] = [
+            ("build ids of mappings (Linux 5.12)", |attr| attr.set_build_id(0)),
+            ("patches of kernel text (Linux 5.9)", |attr| attr.set_text_poke(0)),
+            ("BPF programs and trampolines (Linux 5.1)", |attr| {
+                attr.set_ksymbol(0);
+                attr.set_bpf_event(0);
+            }),
+        ];
+        let mut missing = Vec::new();
+        let mut newest_first = newest_first.into_iter();
+        loop {
+            match open(&mut attr, -1, Some(cpu), 0) {
+                Ok(perf) => return Ok((perf, missing)),
+                Err(error) => {
+                    let refused = matches!(error.raw_os_error(), Some(libc::EINVAL | libc::E2BIG));
+                    let next = newest_first.next().filter(|_| refused);
+                    let Some((what, drop)) = next else { return Err(error) };
+                    missing.push(what);
+                    drop(&mut attr);
+                    attr.size = size_of::<bindings::perf_event_attr>() as u32;
+                }
+            }
+        }
+    }
+
+    /// Attaches a loaded program of type perf_event.
+    pub fn attach(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        // SAFETY: both descriptors are open; the kernel checks the type of the program.
+        check(unsafe { ioctls::SET_BPF(self.fd.as_raw_fd(), program.as_raw_fd() as u32) })
+    }
+
+    /// Starts counting.
+    pub fn enable(&self) -> io::Result<()> {
+        // SAFETY: the descriptor is an open perf event.
+        check(unsafe { ioctls::ENABLE(self.fd.as_raw_fd(), 0) })
+    }
+
+    /// Stops counting.
+    pub fn disable(&self) -> io::Result<()> {
+        // SAFETY: the descriptor is an open perf event.
+        check(unsafe { ioctls::DISABLE(self.fd.as_raw_fd(), 0) })
+    }
+
+    /// What the event has counted so far. An error of kind `UnexpectedEof` says that it lost its place on the
+    /// hardware although it was pinned.
+    pub fn read(&self) -> io::Result<Counter> {
+        let mut words = [0u64; 3];
+        let bytes = words.len() * size_of::<u64>();
+        // SAFETY: the buffer holds as many bytes as the call may write.
+        let got = unsafe { libc::read(self.fd.as_raw_fd(), words.as_mut_ptr().cast(), bytes) };
+        match usize::try_from(got) {
+            Ok(got) if got == bytes => {
+                let [count, enabled, running] = words;
+                Ok(Counter { cpu: self.cpu, count, enabled, running, runs: None })
+            }
+            Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(_) => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The CPU of the event, where it is bound to one.
+    pub const fn cpu(&self) -> Option<u32> {
+        self.cpu
+    }
+}
+
+impl AsRawFd for Perf {
+    fn as_raw_fd(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+}
+
+/// Bytes of each CPU's sideband ring. 200 programs a second leave about 2 kB each, 400 kB between two readings
+/// that are a second late.
+pub const SIDEBAND_BYTES: usize = 512 << 10;
+
+fn open(attr: &mut bindings::perf_event_attr, pid: i32, cpu: Option<u32>, flags: u64) -> io::Result<Perf> {
+    let cpu_arg = cpu.map_or(-1, u32::cast_signed);
+    let flags = flags | u64::from(bindings::PERF_FLAG_FD_CLOEXEC);
+    // SAFETY: the attribute is initialised and states its size.
+    let fd = unsafe { perf_event_open_sys::perf_event_open(attr, pid, cpu_arg, -1, flags) };
+    check(fd.min(0))?;
+    // SAFETY: the call returned a new descriptor that nobody else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    Ok(Perf { fd, cpu })
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The numbers of the CPUs that are online.
+pub fn read_online_cpus() -> io::Result<Vec<u32>> {
+    let text = std::fs::read_to_string(Path::new("/sys/devices/system/cpu/online"))?;
+    parse_cpu_list(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a list of CPUs is malformed"))
+}
+
+/// Interprets a list of CPUs such as `0-3,8,10-11`.
+pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
+    /// More than any kernel supports (`NR_CPUS`), so that a malformed range cannot fill the memory.
+    const MAX_CPUS: u32 = 1 << 16;
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',').filter(|p| !p.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if last < first || MAX_CPUS <= last {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(parse_cpu_list("0-2,8\n"), Some(vec![0, 1, 2, 8]));
+        assert_eq!(parse_cpu_list(""), Some(vec![]));
+        assert_eq!(parse_cpu_list("3-1"), None);
+        assert_eq!(parse_cpu_list("0-4294967295"), None);
+        assert_eq!(parse_cpu_list("x"), None);
+    }
+}

@@ -1,0 +1,167 @@
+//! The sideband: one ring for each CPU in which the kernel writes what happens to processes, mappings and its text.
+//!
+//! The ring is the protocol of `include/uapi/linux/perf_event.h`, struct `perf_event_mmap_page`: the kernel advances
+//! `data_head`, the reader `data_tail`, and a record may wrap around the end of the data area.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use perf_event_open_sys::bindings::perf_event_mmap_page;
+
+use super::perf::{Perf, SIDEBAND_BYTES};
+use crate::record::{Record, Timed, parse_record};
+
+const PAGE: usize = 4096;
+const HEADER: usize = 8;
+/// With `sample_id_all` and a sample type of TIME alone, each record ends with its time.
+const TRAILER: usize = 8;
+
+/// The sideband rings of all CPUs.
+#[derive(Debug)]
+pub struct Sideband {
+    rings: Vec<Ring>,
+    missing: Vec<&'static str>,
+}
+
+/// What one reading of all rings gave.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// The records in the order of time.
+    pub records: Vec<Timed>,
+    /// Records that could not be understood.
+    pub unread: u64,
+}
+
+impl Sideband {
+    /// Opens and starts the rings of the given CPUs.
+    pub fn open(cpus: &[u32]) -> io::Result<Self> {
+        let mut missing = Vec::new();
+        let mut rings = Vec::with_capacity(cpus.len());
+        for cpu in cpus {
+            let (perf, without) = Perf::open_sideband(*cpu)?;
+            missing = without;
+            rings.push(Ring::new(perf)?);
+        }
+        for ring in &rings {
+            ring.perf.enable()?;
+        }
+        Ok(Self { rings, missing })
+    }
+
+    /// The kinds of record that this kernel does not write.
+    pub fn missing(&self) -> &[&'static str] {
+        &self.missing
+    }
+
+    /// Reads all that the rings hold now.
+    pub fn read(&mut self) -> Reading {
+        let mut reading = Reading::default();
+        for ring in &mut self.rings {
+            ring.read(&mut reading);
+        }
+        reading.records.sort_by_key(|r| r.time);
+        reading
+    }
+}
+
+/// The ring of one CPU.
+#[derive(Debug)]
+struct Ring {
+    perf: Perf,
+    base: NonNull<u8>,
+    /// The record that is being read, copied out of the ring.
+    record: Vec<u8>,
+}
+
+impl Ring {
+    fn new(perf: Perf) -> io::Result<Self> {
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let len = PAGE + SIDEBAND_BYTES;
+        // SAFETY: a new shared mapping of the event's ring; nothing else uses the address range.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, libc::MAP_SHARED, perf.as_raw_fd(), 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("a ring was mapped at address 0"))?;
+        Ok(Self { perf, base, record: Vec::new() })
+    }
+
+    fn position(&self, field: usize) -> &AtomicU64 {
+        // SAFETY: `field` is the offset of an aligned u64 in the control page, which is mapped as long as `self` lives
+        // and which both sides access atomically.
+        unsafe { &*self.base.as_ptr().add(field).cast::<AtomicU64>() }
+    }
+
+    fn read(&mut self, reading: &mut Reading) {
+        let head = self.position(std::mem::offset_of!(perf_event_mmap_page, data_head)).load(Ordering::Acquire);
+        let tail_field = std::mem::offset_of!(perf_event_mmap_page, data_tail);
+        let mut tail = self.position(tail_field).load(Ordering::Relaxed);
+        while tail < head {
+            let mut header = [0; HEADER];
+            self.copy(tail, &mut header);
+            let [k0, k1, k2, k3, m0, m1, s0, s1] = header;
+            let size = usize::from(u16::from_le_bytes([s0, s1]));
+            if size < HEADER {
+                // The kernel never writes this; without a size there is no way to find the next record.
+                reading.unread += 1;
+                tail = head;
+                break;
+            }
+            let mut record = std::mem::take(&mut self.record);
+            record.resize(size - HEADER, 0);
+            self.copy(tail + HEADER as u64, &mut record);
+            match timed(u32::from_le_bytes([k0, k1, k2, k3]), u16::from_le_bytes([m0, m1]), &record) {
+                Ok(Some(timed)) => reading.records.push(timed),
+                Ok(None) => {}
+                Err(_) => reading.unread += 1,
+            }
+            self.record = record;
+            tail += size as u64;
+        }
+        self.position(tail_field).store(tail, Ordering::Release);
+    }
+
+    /// Copies bytes of the data area, from a position that only grows, around its end.
+    fn copy(&self, position: u64, out: &mut [u8]) {
+        for (position, byte) in (position..).zip(out) {
+            let offset = PAGE + (position % SIDEBAND_BYTES as u64) as usize;
+            // SAFETY: the offset lies inside the mapping; the kernel does not write between tail and head.
+            *byte = unsafe { self.base.as_ptr().add(offset).read() };
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made in `new` with this length, and nothing borrows from it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), PAGE + SIDEBAND_BYTES) };
+    }
+}
+
+fn timed(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Timed>, crate::record::Malformed> {
+    let split = body.len().checked_sub(TRAILER).and_then(|at| body.split_at_checked(at));
+    let (body, trailer) = split.ok_or(crate::record::Malformed)?;
+    let time = u64::from_le_bytes(trailer.try_into().map_err(|_| crate::record::Malformed)?);
+    let record: Option<Record> = parse_record(kind, misc, body)?;
+    Ok(record.map(|record| Timed { time, record }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_of_a_record_is_its_time() {
+        let mut body = Vec::new();
+        for field in [5u32, 4, 5, 4] {
+            body.extend(field.to_le_bytes());
+        }
+        body.extend(99u64.to_le_bytes());
+        body.extend(1234u64.to_le_bytes());
+        let timed = timed(7, 0, &body).unwrap().unwrap();
+        assert_eq!(timed, Timed { time: 1234, record: Record::Fork { pid: 5, tid: 5, parent_pid: 4 } });
+        assert!(super::timed(7, 0, &body[..7]).is_err());
+    }
+}

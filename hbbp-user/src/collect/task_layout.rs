@@ -1,0 +1,22 @@
+//! Where the kernel keeps a task's `self_exec_id`, from the BTF that describes its types.
+//!
+//! Rust objects carry no relocations for kernel structures, so the offset is read here and handed to the programs as
+//! a constant.
+
+use btf_rs::{Btf, Type};
+
+/// Offset in bytes of `self_exec_id` in `struct task_struct`, or the reason why it is not known.
+pub fn read_exec_id_offset() -> Result<u32, String> {
+    let path = "/sys/kernel/btf/vmlinux";
+    let btf = Btf::from_file(path).map_err(|error| format!("{path} cannot be read: {error}"))?;
+    let types = btf.resolve_types_by_name("task_struct").map_err(|error| error.to_string())?;
+    for found in types {
+        let Type::Struct(task) = found else { continue };
+        for member in &task.members {
+            if btf.resolve_name(member).is_ok_and(|name| name == "self_exec_id") {
+                return Ok(member.bit_offset() / 8);
+            }
+        }
+    }
+    Err(format!("{path} does not describe task_struct.self_exec_id"))
+}

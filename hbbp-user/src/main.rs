@@ -1,0 +1,2 @@
+//! hbbp-sys.
+fn main() {}

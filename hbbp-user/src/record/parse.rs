@@ -1,0 +1,208 @@
+//! Record bodies as bytes, turned into typed records.
+//!
+//! The same layouts come from the live sideband ring and from perf.data files, where they may be hostile: any length
+//! that does not hold is an error, never a panic.
+//! (The crate linux-perf-event-reader asserts on the length of a build id, and leaves KSYMBOL and TEXT_POKE unparsed.)
+//! Layouts: `enum perf_event_type` in `include/uapi/linux/perf_event.h`.
+
+use std::fmt;
+
+use super::{FileIdentity, Mmap, Record};
+use crate::addr::{FileOff, Va};
+
+/// A record that ends too early or says something impossible.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Malformed;
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a record is cut off or contradicts itself")
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+const MMAP: u32 = 1;
+const LOST: u32 = 2;
+const COMM: u32 = 3;
+const EXIT: u32 = 4;
+const FORK: u32 = 7;
+const MMAP2: u32 = 10;
+const LOST_SAMPLES: u32 = 13;
+const KSYMBOL: u32 = 17;
+const TEXT_POKE: u32 = 20;
+
+/// `PERF_RECORD_MISC_MMAP_DATA` and `PERF_RECORD_MISC_COMM_EXEC` share a bit, which the record type tells apart.
+const MISC_MMAP_DATA: u16 = 1 << 13;
+const MISC_COMM_EXEC: u16 = 1 << 13;
+const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
+const PROT_EXEC: u32 = 4;
+const KSYMBOL_TYPE_BPF: u16 = 1;
+const KSYMBOL_UNREGISTER: u16 = 1;
+/// `BUILD_ID_SIZE_MAX` in `include/linux/buildid.h`.
+const BUILD_ID_MAX: usize = 20;
+
+/// Interprets the body of a record of the given type, without its header.
+/// `None` for types that say nothing about processes or kernel text, and for mappings of data.
+pub fn parse_record(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Record>, Malformed> {
+    let mut body = Body(body);
+    let record = match kind {
+        MMAP if misc & MISC_MMAP_DATA != 0 => return Ok(None),
+        MMAP => {
+            let (pid, start, len, offset) = extent(&mut body)?;
+            Record::Mmap(Mmap { pid, start, len, offset, identity: FileIdentity::Unknown, path: body.string() })
+        }
+        MMAP2 => {
+            let (pid, start, len, offset) = extent(&mut body)?;
+            let identity = identity(&mut body, misc)?;
+            let prot = body.u32()?;
+            let _flags = body.u32()?;
+            if prot & PROT_EXEC == 0 {
+                return Ok(None);
+            }
+            Record::Mmap(Mmap { pid, start, len, offset, identity, path: body.string() })
+        }
+        COMM => {
+            let (pid, tid) = (body.u32()?, body.u32()?);
+            Record::Comm { pid, tid, comm: body.string(), exec: misc & MISC_COMM_EXEC != 0 }
+        }
+        FORK | EXIT => {
+            let (pid, parent_pid, tid, _parent_tid) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
+            match kind {
+                FORK => Record::Fork { pid, tid, parent_pid },
+                _ => Record::Exit { pid, tid },
+            }
+        }
+        KSYMBOL => {
+            let (start, len, kind, flags) = (Va(body.u64()?), body.u32()?, body.u16()?, body.u16()?);
+            let name = body.string();
+            Record::Ksymbol { start, len, name, bpf: kind == KSYMBOL_TYPE_BPF, gone: flags & KSYMBOL_UNREGISTER != 0 }
+        }
+        TEXT_POKE => {
+            let (start, old_len, new_len) = (Va(body.u64()?), body.u16()?, body.u16()?);
+            let old = body.take(old_len.into())?.to_vec();
+            let new = body.take(new_len.into())?.to_vec();
+            Record::TextPoke { start, old, new }
+        }
+        LOST => {
+            let _id = body.u64()?;
+            Record::Lost(body.u64()?)
+        }
+        LOST_SAMPLES => Record::Lost(body.u64()?),
+        _ => return Ok(None),
+    };
+    Ok(Some(record))
+}
+
+fn extent(body: &mut Body<'_>) -> Result<(u32, Va, u64, FileOff), Malformed> {
+    let (pid, _tid) = (body.u32()?, body.u32()?);
+    let (start, len, offset) = (Va(body.u64()?), body.u64()?, FileOff(body.u64()?));
+    start.checked_add(len).ok_or(Malformed)?;
+    Ok((pid, start, len, offset))
+}
+
+fn identity(body: &mut Body<'_>, misc: u16) -> Result<FileIdentity, Malformed> {
+    if misc & MISC_MMAP_BUILD_ID == 0 {
+        let (major, minor) = (body.u32()?, body.u32()?);
+        let (inode, _generation) = (body.u64()?, body.u64()?);
+        return Ok(match inode {
+            0 => FileIdentity::Unknown,
+            inode => FileIdentity::Inode { major, minor, inode },
+        });
+    }
+    let size = usize::from(body.u32()? as u8);
+    let id = body.take(BUILD_ID_MAX)?;
+    Ok(FileIdentity::BuildId(id.get(..size).ok_or(Malformed)?.to_vec()))
+}
+
+/// The rest of a record body.
+struct Body<'a>(&'a [u8]);
+
+impl<'a> Body<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let (head, rest) = self.0.split_at_checked(len).ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        self.take(N)?.try_into().map_err(|_| Malformed)
+    }
+
+    fn u16(&mut self) -> Result<u16, Malformed> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, Malformed> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// The bytes up to the first zero, or all of them; bytes that are not UTF-8 are replaced.
+    fn string(&self) -> String {
+        let end = self.0.iter().position(|b| *b == 0).unwrap_or(self.0.len());
+        String::from_utf8_lossy(self.0.get(..end).unwrap_or(self.0)).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mmap2(misc_id: &[u8; 24], prot: u32) -> Vec<u8> {
+        let mut body = Vec::new();
+        body.extend(7u32.to_le_bytes());
+        body.extend(8u32.to_le_bytes());
+        for field in [0x40_0000u64, 0x1000, 0x2000] {
+            body.extend(field.to_le_bytes());
+        }
+        body.extend(misc_id);
+        body.extend(prot.to_le_bytes());
+        body.extend(2u32.to_le_bytes());
+        body.extend(b"/bin/true\0\0\0\0\0\0\0");
+        body
+    }
+
+    #[test]
+    fn mmap2_with_a_build_id() {
+        let mut id = [0xab; 24];
+        id[0] = 16;
+        let record = parse_record(MMAP2, MISC_MMAP_BUILD_ID, &mmap2(&id, 5)).unwrap();
+        let Some(Record::Mmap(mmap)) = record else { panic!("{record:?}") };
+        assert_eq!((mmap.pid, mmap.start, mmap.len, mmap.offset), (7, Va(0x40_0000), 0x1000, FileOff(0x2000)));
+        assert_eq!(mmap.identity, FileIdentity::BuildId(vec![0xab; 16]));
+        assert_eq!(mmap.path, "/bin/true");
+    }
+
+    #[test]
+    fn a_build_id_of_impossible_length_is_refused() {
+        let mut id = [0xab; 24];
+        id[0] = 21;
+        assert_eq!(parse_record(MMAP2, MISC_MMAP_BUILD_ID, &mmap2(&id, 5)), Err(Malformed));
+    }
+
+    #[test]
+    fn mappings_of_data_are_left_out() {
+        assert_eq!(parse_record(MMAP2, 0, &mmap2(&[0; 24], 1)), Ok(None));
+        assert_eq!(parse_record(MMAP, MISC_MMAP_DATA, &[]), Ok(None));
+    }
+
+    #[test]
+    fn text_poke_holds_both_versions() {
+        let mut body = 0xffff_ffff_8100_0000u64.to_le_bytes().to_vec();
+        body.extend([2, 0, 2, 0, 0x66, 0x90, 0xeb, 0x05]);
+        let record = parse_record(TEXT_POKE, 0, &body).unwrap();
+        let start = Va(0xffff_ffff_8100_0000);
+        assert_eq!(record, Some(Record::TextPoke { start, old: vec![0x66, 0x90], new: vec![0xeb, 5] }));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn garbage_never_panics(kind in 0u32..24, misc: u16, body: Vec<u8>) {
+            let _ = parse_record(kind, misc, &body);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The frame of a snapshot file: a version, then sections, each with its name, its checksum and its compression.
+//!
+//! ```text
+//! file    := "HBBPSNAP" major:u16 minor:u16 section* end          all numbers are little-endian
+//! section := name[8] encoding:u32 stored:u64 raw:u64 crc:u32 check:u32 bytes[stored]
+//! ```
+//!
+//! `name` is ASCII, filled up with zero bytes; `stored` and `raw` are the lengths in the file and decompressed;
+//! `crc` is the CRC-32 (IEEE) of the stored bytes, and `check` that of the header before it.
+//! `encoding` is 0 for bytes as they are and 1 for one zstd frame.
+//! `end` is a section without bytes, so that a file which was cut off between two sections is noticed.
+//!
+//! What a section declares is believed only within limits: a hostile file must not make a reader allocate more than
+//! a fixed multiple of the file's own length.
+
+use std::io;
+
+use super::Error;
+
+/// The first bytes of every snapshot file.
+pub(super) const MAGIC: [u8; 8] = *b"HBBPSNAP";
+
+/// Raised where an older reader would get the meaning wrong; such a reader refuses the file.
+pub(super) const MAJOR: u16 = 1;
+
+/// Raised where sections or fields are added that an older reader may skip.
+const MINOR: u16 = 0;
+
+/// Length of the header of a section in bytes.
+const HEADER: usize = 8 + 4 + 8 + 8 + 4 + 4;
+
+/// A section may decompress to at most this multiple of its stored length (plus [`FREE_EXPANSION`]): about five times
+/// what zstd reaches on counts. What compresses better still is stored as it is.
+const MAX_EXPANSION: u64 = 256;
+
+/// A section of up to this many bytes may compress as well as it can.
+const FREE_EXPANSION: u64 = 1 << 16;
+
+/// zstd's own default: higher levels cost seconds at the end of a run and save a tenth.
+const LEVEL: i32 = 3;
+
+/// The sections that this version knows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Section {
+    Run,
+    Modules,
+    Symbols,
+    Processes,
+    Text,
+    Counts,
+    Losses,
+    End,
+}
+
+impl Section {
+    const ALL: [Self; 8] = [
+        Self::Run,
+        Self::Modules,
+        Self::Symbols,
+        Self::Processes,
+        Self::Text,
+        Self::Counts,
+        Self::Losses,
+        Self::End,
+    ];
+
+    /// The name in the file and in errors: at most 8 bytes.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Modules => "modules",
+            Self::Symbols => "symbols",
+            Self::Processes => "process",
+            Self::Text => "text",
+            Self::Counts => "counts",
+            Self::Losses => "losses",
+            Self::End => "end",
+        }
+    }
+
+    /// Most bytes that the section may decompress to.
+    /// A minute of a whole system needs less than a hundredth of it; sections of many small messages, which grow
+    /// when they are decoded, get less than those in columns.
+    const fn max_raw(self) -> u64 {
+        match self {
+            Self::Run | Self::Modules | Self::Losses => 16 << 20,
+            Self::Symbols | Self::Processes | Self::Text | Self::Counts => 256 << 20,
+            Self::End => 0,
+        }
+    }
+}
+
+/// Begins a file.
+pub(super) fn begin() -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.extend(MAJOR.to_le_bytes());
+    out.extend(MINOR.to_le_bytes());
+    out
+}
+
+/// Adds a section with the message `raw`.
+pub(super) fn push(out: &mut Vec<u8>, section: Section, raw: &[u8]) -> Result<(), Error> {
+    let too_large = || Error::TooLarge {
+        section: section.name(),
+    };
+    let raw_len = u64::try_from(raw.len()).map_err(|_| too_large())?;
+    if section.max_raw() < raw_len {
+        return Err(too_large());
+    }
+    let packed = zstd::bulk::compress(raw, LEVEL).map_err(|source| Error::Compress {
+        section: section.name(),
+        source,
+    })?;
+    let packed_len = u64::try_from(packed.len()).map_err(|_| too_large())?;
+    let pays = packed_len < raw_len && raw_len <= most_expanded(packed_len);
+    let (encoding, stored, stored_len) = if pays {
+        (1_u32, &*packed, packed_len)
+    } else {
+        (0, raw, raw_len)
+    };
+    let mut header = Vec::with_capacity(HEADER);
+    header.extend(padded(section.name()));
+    header.extend(encoding.to_le_bytes());
+    header.extend(stored_len.to_le_bytes());
+    header.extend(raw_len.to_le_bytes());
+    header.extend(crc32fast::hash(stored).to_le_bytes());
+    let check = crc32fast::hash(&header);
+    out.extend(header);
+    out.extend(check.to_le_bytes());
+    out.extend(stored);
+    Ok(())
+}
+
+/// A section as it stands in the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored<'a> {
+    /// Which one, or `None` where this version does not know it.
+    pub(super) section: Option<Section>,
+    encoding: u32,
+    raw_len: u64,
+    crc: u32,
+    bytes: &'a [u8],
+}
+
+/// Why the content of one section cannot be had, while its frame is intact.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unreadable {
+    #[error("its checksum does not match")]
+    Checksum,
+    #[error("its encoding {0} is unknown: a newer version of hbbp-sys wrote it")]
+    Encoding(u32),
+    #[error("it claims to hold {0} bytes, which is more than any recording needs")]
+    Claim(u64),
+    #[error("it does not decompress to the length that it states ({0})")]
+    Decompress(io::Error),
+}
+
+impl Stored<'_> {
+    /// The message in the section.
+    pub(super) fn open(&self, section: Section) -> Result<Vec<u8>, Unreadable> {
+        if crc32fast::hash(self.bytes) != self.crc {
+            return Err(Unreadable::Checksum);
+        }
+        let stored_len = u64::try_from(self.bytes.len()).unwrap_or(u64::MAX);
+        let most = section.max_raw().min(most_expanded(stored_len));
+        let raw_len = usize::try_from(self.raw_len).unwrap_or(usize::MAX);
+        if most < self.raw_len {
+            return Err(Unreadable::Claim(self.raw_len));
+        }
+        match self.encoding {
+            0 if stored_len == self.raw_len => Ok(self.bytes.to_vec()),
+            0 => Err(Unreadable::Claim(self.raw_len)),
+            1 => {
+                let raw = zstd::bulk::decompress(self.bytes, raw_len).map_err(Unreadable::Decompress)?;
+                let exact = raw.len() == raw_len;
+                if exact {
+                    Ok(raw)
+                } else {
+                    Err(Unreadable::Decompress(io::ErrorKind::UnexpectedEof.into()))
+                }
+            }
+            other => Err(Unreadable::Encoding(other)),
+        }
+    }
+}
+
+/// Splits a file into its sections, the end left out; fails where the frame itself is damaged or cut off.
+pub(super) fn sections(file: &[u8]) -> Result<Vec<Stored<'_>>, Error> {
+    let rest = file.strip_prefix(&MAGIC).ok_or(Error::NotASnapshot)?;
+    let cut_off = |place: String| Error::Truncated { place };
+    let (version, mut rest) = rest
+        .split_first_chunk::<4>()
+        .ok_or_else(|| cut_off("in its first bytes".to_owned()))?;
+    let [major_low, major_high, _, _] = *version;
+    let major = u16::from_le_bytes([major_low, major_high]);
+    if major != MAJOR {
+        return Err(Error::Version {
+            found: major,
+            known: MAJOR,
+        });
+    }
+    let mut sections = Vec::new();
+    let mut before = "the header".to_owned();
+    loop {
+        let (header, bytes) = rest
+            .split_at_checked(HEADER)
+            .ok_or_else(|| cut_off(format!("behind {before}")))?;
+        let header = Header::parse(header).ok_or_else(|| Error::Frame {
+            before: before.clone(),
+        })?;
+        let name = format!("the section `{}`", header.name.escape_ascii());
+        let stored_len = usize::try_from(header.stored_len).unwrap_or(usize::MAX);
+        let (bytes, behind) = bytes
+            .split_at_checked(stored_len)
+            .ok_or_else(|| cut_off(format!("in {name}")))?;
+        let section = Section::ALL
+            .into_iter()
+            .find(|s| s.name().as_bytes() == header.name);
+        if section == Some(Section::End) {
+            return if behind.is_empty() {
+                Ok(sections)
+            } else {
+                Err(Error::Trailing {
+                    n_bytes: behind.len(),
+                })
+            };
+        }
+        sections.push(Stored {
+            section,
+            encoding: header.encoding,
+            raw_len: header.raw_len,
+            crc: header.crc,
+            bytes,
+        });
+        before = name;
+        rest = behind;
+    }
+}
+
+/// The header of a section.
+struct Header<'a> {
+    name: &'a [u8],
+    encoding: u32,
+    stored_len: u64,
+    raw_len: u64,
+    crc: u32,
+}
+
+impl<'a> Header<'a> {
+    /// The header in `bytes`, or `None` where its own checksum does not hold.
+    fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (checked, check) = bytes.split_last_chunk::<4>()?;
+        if crc32fast::hash(checked) != u32::from_le_bytes(*check) {
+            return None;
+        }
+        let (name, rest) = checked.split_first_chunk::<8>()?;
+        let (encoding, rest) = rest.split_first_chunk::<4>()?;
+        let (stored_len, rest) = rest.split_first_chunk::<8>()?;
+        let (raw_len, rest) = rest.split_first_chunk::<8>()?;
+        let (crc, _) = rest.split_first_chunk::<4>()?;
+        let name_len = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+        Some(Self {
+            name: name.get(..name_len)?,
+            encoding: u32::from_le_bytes(*encoding),
+            stored_len: u64::from_le_bytes(*stored_len),
+            raw_len: u64::from_le_bytes(*raw_len),
+            crc: u32::from_le_bytes(*crc),
+        })
+    }
+}
+
+/// The name of a section as it stands in the file.
+fn padded(name: &str) -> [u8; 8] {
+    let mut padded = [0; 8];
+    padded
+        .iter_mut()
+        .zip(name.bytes())
+        .for_each(|(to, from)| *to = from);
+    padded
+}
+
+/// Most bytes that so many stored ones may stand for.
+const fn most_expanded(stored_len: u64) -> u64 {
+    stored_len
+        .saturating_mul(MAX_EXPANSION)
+        .saturating_add(FREE_EXPANSION)
+}

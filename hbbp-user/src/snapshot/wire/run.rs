@@ -1,0 +1,239 @@
+//! The sections `run` and `losses`: facts of the run, its events and their counters, and what was lost.
+
+use std::collections::BTreeMap;
+
+use super::Malformed;
+use crate::snapshot::Losses;
+use crate::snapshot::run::{Counter, Event, EventUnit, KernelTextSource, Period, Run};
+
+/// The section `run`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in crate::snapshot) struct RunSection {
+    #[prost(string, tag = "1")]
+    tool_version: String,
+    #[prost(string, tag = "2")]
+    host: String,
+    #[prost(string, tag = "3")]
+    cpu_model: String,
+    #[prost(string, tag = "4")]
+    kernel_release: String,
+    #[prost(bytes = "vec", tag = "5")]
+    kernel_build_id: Vec<u8>,
+    #[prost(uint32, tag = "6")]
+    n_cpus: u32,
+    #[prost(uint64, tag = "7")]
+    started: u64,
+    #[prost(uint64, tag = "8")]
+    duration: u64,
+    #[prost(string, tag = "9")]
+    scope: String,
+    #[prost(message, repeated, tag = "10")]
+    events: Vec<EventMessage>,
+    /// 0 nowhere, 1 /proc/kcore, 2 copied by a BPF program, 3 a static image.
+    #[prost(uint32, tag = "11")]
+    kernel_text: u32,
+    /// Path of the static image.
+    #[prost(string, tag = "12")]
+    kernel_text_path: String,
+    #[prost(string, repeated, tag = "13")]
+    notes: Vec<String>,
+    #[prost(uint64, tag = "14")]
+    own_cpu: u64,
+    #[prost(uint64, tag = "15")]
+    own_memory: u64,
+}
+
+/// One event of the run.
+#[derive(Clone, PartialEq, prost::Message)]
+struct EventMessage {
+    #[prost(string, tag = "1")]
+    name: String,
+    /// Place in [`UNITS`]; a unit of a newer version reads as "other".
+    #[prost(uint32, tag = "2")]
+    unit: u32,
+    #[prost(bool, tag = "3")]
+    branch_stack: bool,
+    #[prost(uint32, tag = "4")]
+    precise: u32,
+    /// Exactly one of the two periods is there.
+    #[prost(uint64, optional, tag = "5")]
+    fixed_period: Option<u64>,
+    #[prost(uint64, optional, tag = "6")]
+    frequency: Option<u64>,
+    #[prost(uint64, tag = "7")]
+    runs: u64,
+    #[prost(message, repeated, tag = "8")]
+    counters: Vec<CounterMessage>,
+}
+
+/// One counter of an event.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct CounterMessage {
+    #[prost(uint32, optional, tag = "1")]
+    cpu: Option<u32>,
+    #[prost(uint64, tag = "2")]
+    count: u64,
+    #[prost(uint64, tag = "3")]
+    enabled: u64,
+    #[prost(uint64, tag = "4")]
+    running: u64,
+    #[prost(uint64, optional, tag = "5")]
+    runs: Option<u64>,
+}
+
+/// The section `losses`: counts by the stable name of the loss.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in crate::snapshot) struct LossesSection {
+    #[prost(btree_map = "string, uint64", tag = "1")]
+    counts: BTreeMap<String, u64>,
+}
+
+/// The numbers of the units: new ones go to the end.
+const UNITS: [EventUnit; 6] = [
+    EventUnit::Other,
+    EventUnit::Nanoseconds,
+    EventUnit::Cycles,
+    EventUnit::Instructions,
+    EventUnit::TakenBranches,
+    EventUnit::MicroOps,
+];
+
+impl From<&Run> for RunSection {
+    fn from(run: &Run) -> Self {
+        let (kernel_text, kernel_text_path) = match &run.kernel_text {
+            KernelTextSource::None => (0, String::new()),
+            KernelTextSource::Kcore => (1, String::new()),
+            KernelTextSource::Probe => (2, String::new()),
+            KernelTextSource::Vmlinux(path) => (3, path.clone()),
+        };
+        Self {
+            tool_version: run.tool_version.clone(),
+            host: run.host.clone(),
+            cpu_model: run.cpu_model.clone(),
+            kernel_release: run.kernel_release.clone(),
+            kernel_build_id: run.kernel_build_id.clone(),
+            n_cpus: run.n_cpus,
+            started: run.started,
+            duration: run.duration,
+            scope: run.scope.clone(),
+            events: run.events.iter().map(EventMessage::from).collect(),
+            kernel_text,
+            kernel_text_path,
+            notes: run.notes.clone(),
+            own_cpu: run.own_cpu,
+            own_memory: run.own_memory,
+        }
+    }
+}
+
+impl TryFrom<RunSection> for Run {
+    type Error = Malformed;
+
+    fn try_from(section: RunSection) -> Result<Self, Malformed> {
+        let kernel_text = match section.kernel_text {
+            0 => KernelTextSource::None,
+            1 => KernelTextSource::Kcore,
+            2 => KernelTextSource::Probe,
+            3 => KernelTextSource::Vmlinux(section.kernel_text_path),
+            other => return Err(Malformed::Value("the source of kernel text", other.into())),
+        };
+        Ok(Self {
+            tool_version: section.tool_version,
+            host: section.host,
+            cpu_model: section.cpu_model,
+            kernel_release: section.kernel_release,
+            kernel_build_id: section.kernel_build_id,
+            n_cpus: section.n_cpus,
+            started: section.started,
+            duration: section.duration,
+            scope: section.scope,
+            events: section
+                .events
+                .into_iter()
+                .map(Event::try_from)
+                .collect::<Result<_, _>>()?,
+            kernel_text,
+            notes: section.notes,
+            own_cpu: section.own_cpu,
+            own_memory: section.own_memory,
+        })
+    }
+}
+
+impl From<&Event> for EventMessage {
+    fn from(event: &Event) -> Self {
+        let (fixed_period, frequency) = match event.period {
+            Period::Fixed(period) => (Some(period), None),
+            Period::Frequency(frequency) => (None, Some(frequency)),
+        };
+        let unit = (0_u32..)
+            .zip(UNITS)
+            .find(|(_, unit)| *unit == event.unit)
+            .map_or(0, |(number, _)| number);
+        let counters = event.counters.iter().map(|c| CounterMessage {
+            cpu: c.cpu,
+            count: c.count,
+            enabled: c.enabled,
+            running: c.running,
+            runs: c.runs,
+        });
+        Self {
+            name: event.name.clone(),
+            unit,
+            branch_stack: event.branch_stack,
+            precise: event.precise.into(),
+            fixed_period,
+            frequency,
+            runs: event.runs,
+            counters: counters.collect(),
+        }
+    }
+}
+
+impl TryFrom<EventMessage> for Event {
+    type Error = Malformed;
+
+    fn try_from(message: EventMessage) -> Result<Self, Malformed> {
+        let period = match (message.fixed_period, message.frequency) {
+            (Some(period), None) => Period::Fixed(period),
+            (None, Some(frequency)) => Period::Frequency(frequency),
+            (None, None) => return Err(Malformed::Value("the number of periods of an event", 0)),
+            (Some(_), Some(_)) => return Err(Malformed::Value("the number of periods of an event", 2)),
+        };
+        let unit = usize::try_from(message.unit)
+            .ok()
+            .and_then(|number| UNITS.get(number).copied());
+        let precise = u8::try_from(message.precise)
+            .map_err(|_| Malformed::Value("precise_ip of an event", message.precise.into()))?;
+        let counters = message.counters.into_iter().map(|c| Counter {
+            cpu: c.cpu,
+            count: c.count,
+            enabled: c.enabled,
+            running: c.running,
+            runs: c.runs,
+        });
+        Ok(Self {
+            name: message.name,
+            unit: unit.unwrap_or(EventUnit::Other),
+            branch_stack: message.branch_stack,
+            precise,
+            period,
+            runs: message.runs,
+            counters: counters.collect(),
+        })
+    }
+}
+
+impl From<&Losses> for LossesSection {
+    fn from(losses: &Losses) -> Self {
+        Self {
+            counts: losses.0.clone(),
+        }
+    }
+}
+
+impl From<LossesSection> for Losses {
+    fn from(section: LossesSection) -> Self {
+        Self(section.counts)
+    }
+}

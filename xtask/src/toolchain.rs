@@ -1,0 +1,142 @@
+//! Which compiler and which linker build the eBPF object: the one place that decides.
+//!
+//! xtask asks it what is missing before it builds, and `hbbp-user/build.rs` includes this file to build the
+//! object, so that plain `cargo build` picks what `cargo xtask build` picks. It uses the standard library
+//! alone, because a build script should not pull in dependencies for that.
+//!
+//! The stable toolchain cannot do it: there is no `core` for bpfel-unknown-none in it, and aya-ebpf asks for
+//! an unstable feature. In order of preference:
+//! 1. rustup's nightly with its `rust-src` component, which compiles `core` itself (`-Z build-std=core`);
+//! 2. Debian's own `rustc-web` and `cargo-web` with `libstd-rust-web-dev-bpf`, which has `core` prebuilt.
+
+use std::env;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The target of the object: eBPF bytecode for a little-endian machine.
+pub(crate) const TARGET: &str = "bpfel-unknown-none";
+
+/// The newest LLVM whose bitcode our bpf-linker reads; a compiler built on a newer one cannot be linked.
+pub(crate) const LLVM_MAJOR: u32 = 22;
+
+/// The oldest compiler (1.x) that the workspace accepts: `rust-version` in the top-level Cargo.toml.
+const RUST_MINOR: u32 = 95;
+
+/// The compiler and the build tool of Debian, by full names: in PATH, rustup's come first.
+pub(crate) const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
+pub(crate) const DEBIAN_CARGO: &str = "/usr/bin/cargo";
+
+/// A compiler that can build the object.
+#[derive(Debug)]
+pub(crate) enum Toolchain {
+    /// A rustup nightly with rust-src, by its full name.
+    Nightly(String),
+    /// Debian's compiler, which rustup knows nothing about.
+    Debian,
+}
+
+impl Toolchain {
+    /// The best compiler of this machine, if there is one.
+    pub(crate) fn find() -> Option<Self> {
+        nightly_with_source()
+            .map(Self::Nightly)
+            .or_else(|| debian_with_core().then_some(Self::Debian))
+    }
+}
+
+impl fmt::Display for Toolchain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nightly(name) => write!(f, "rustup's {name} with rust-src"),
+            Self::Debian => write!(f, "Debian's {DEBIAN_RUSTC} with its core for {TARGET}"),
+        }
+    }
+}
+
+/// The linker that the target asks for: where `cargo install` puts it, else the first in PATH.
+pub(crate) fn find_linker() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = cargo_bin().into_iter().chain(env::split_paths(&path));
+    folders
+        .map(|folder| folder.join("bpf-linker"))
+        .find(|linker| linker.is_file())
+}
+
+/// The folder of the programs that cargo installs.
+fn cargo_bin() -> Option<PathBuf> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    home.or_else(|| Some(env::home_dir()?.join(".cargo")))
+        .map(|home| home.join("bin"))
+}
+
+fn nightly_with_source() -> Option<String> {
+    let list = stdout_of(Command::new("rustup").args(["toolchain", "list", "--quiet"]))?;
+    let mut nightlies = list.lines().filter_map(|line| line.split_whitespace().next());
+    nightlies
+        .find(|name| {
+            let rustc =
+                |args: &[&str]| stdout_of(Command::new("rustup").args(["run", name, "rustc"]).args(args));
+            let has_source = rustc(&["--print", "sysroot"]).is_some_and(|sysroot| {
+                Path::new(sysroot.trim())
+                    .join("lib/rustlib/src/rust/library/core")
+                    .is_dir()
+            });
+            name.starts_with("nightly")
+                && has_source
+                && rustc(&["-vV"]).is_some_and(|version| is_usable(&version))
+        })
+        .map(str::to_owned)
+}
+
+fn debian_with_core() -> bool {
+    let libdir = ["--print", "target-libdir", "--target", TARGET];
+    let has_core = stdout_of(Command::new(DEBIAN_RUSTC).args(libdir))
+        .is_some_and(|libdir| Path::new(libdir.trim()).is_dir());
+    let version = stdout_of(Command::new(DEBIAN_RUSTC).arg("-vV"));
+    has_core && Path::new(DEBIAN_CARGO).is_file() && version.is_some_and(|version| is_usable(&version))
+}
+
+/// Whether a compiler of this `rustc -vV` is new enough for the workspace and old enough for the linker.
+fn is_usable(version: &str) -> bool {
+    let field = |name: &str| {
+        version
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().split('.').nth(1))
+    };
+    let llvm = version
+        .lines()
+        .find_map(|line| line.strip_prefix("LLVM version:")?.trim().split('.').next());
+    let rust_minor = field("release:").and_then(|minor| minor.parse::<u32>().ok());
+    let llvm_major = llvm.and_then(|major| major.parse::<u32>().ok());
+    rust_minor.is_some_and(|minor| RUST_MINOR <= minor) && llvm_major.is_some_and(|major| major <= LLVM_MAJOR)
+}
+
+fn stdout_of(command: &mut Command) -> Option<String> {
+    let output = command.stderr(Stdio::null()).output().ok()?;
+    if !output.status.success() {
+        return None;
+    }
+    String::from_utf8(output.stdout).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_usable;
+
+    #[track_caller]
+    fn check(release: &str, llvm: &str, expected: bool) {
+        let version = format!("rustc {release}\nbinary: rustc\nrelease: {release}\nLLVM version: {llvm}\n");
+        assert_eq!(is_usable(&version), expected, "{version}");
+    }
+
+    #[test]
+    fn a_compiler_must_fit_the_workspace_and_the_linker() {
+        check("1.96.0", "22.1.8", true);
+        check("1.97.0-nightly", "22.1.4", true);
+        check("1.95.0", "21.1.8", true);
+        check("1.94.1", "21.1.8", false);
+        check("1.99.0-nightly", "23.1.0", false);
+        check("", "", false);
+    }
+}
