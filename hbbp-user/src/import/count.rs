@@ -4,7 +4,7 @@
 //! memory follows the number of distinct ones.
 
 use hashbrown::HashMap;
-use hbbp_ebpf::{Step, Walk};
+use hbbp_ebpf::branch::{Step, Walk};
 
 use super::sample::{Sample, entries};
 use crate::addr::{Ring, Va};

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use hbbp_ebpf::BranchEntry;
+use hbbp_ebpf::branch::BranchEntry;
 
 /// `branch_type_name` in `tools/perf/util/branch.c`, by the number of the type.
 const TYPES: [&str; 13] = [

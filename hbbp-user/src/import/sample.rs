@@ -3,7 +3,7 @@
 //! Field order: `PERF_RECORD_SAMPLE` in `include/uapi/linux/perf_event.h`. The crate linux-perf-event-reader passes
 //! over branch stacks, and takes counter values of groups for single ones.
 
-use hbbp_ebpf::BranchEntry;
+use hbbp_ebpf::branch::BranchEntry;
 
 use super::attr::{Attr, BRANCH_HW_INDEX, sample_type};
 use super::bytes::Bytes;

@@ -167,16 +167,27 @@ impl ModuleText {
     }
 
     /// Hands the text over to `text`, sorted by (start, since), and returns the symbols, sorted by start.
+    /// Stretches that touch and never changed become one, since a stream may run from one into the next: kernel entry
+    /// code has labels inside that pass for functions.
     pub fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Vec<Symbol> {
+        let mut joins: Option<ImageAddr> = None;
         for (start, stretch) in self.stretches {
             let start = ImageAddr(start);
-            let generations = stretch.generations.into_iter();
-            text.extend(generations.map(|(since, bytes)| Text {
-                module,
-                start,
-                bytes,
-                since,
-            }));
+            let end = start.checked_add(stretch.len);
+            let constant = stretch.generations.len() == 1;
+            let before = text.last_mut().filter(|_| constant && joins == Some(start));
+            if let (Some(before), Some((_, bytes))) = (before, stretch.generations.first()) {
+                before.bytes.extend_from_slice(bytes);
+            } else {
+                let generations = stretch.generations.into_iter();
+                text.extend(generations.map(|(since, bytes)| Text {
+                    module,
+                    start,
+                    bytes,
+                    since,
+                }));
+            }
+            joins = end.filter(|_| constant);
         }
         self.symbols.into_values().collect()
     }
