@@ -68,6 +68,7 @@ fn plan(scope: Scope) -> Plan {
         choice: Choice::default(),
         kernel: KernelCounts::Together,
         map_entries: None,
+        switch: None,
     }
 }
 

@@ -97,8 +97,8 @@ impl Counter {
             let found = tables.add_stack(owner, sample, period);
             self.losses
                 .add(Loss::WrongPath, found.n_wrong_path.saturating_mul(sample.times));
-            if found.n_sound < 2 {
-                self.losses.add(Loss::StackEmpty, sample.times);
+            if found.n_sound == 0 {
+                self.losses.add(Loss::NoStack, sample.times);
             }
         }
     }
@@ -364,7 +364,7 @@ mod tests {
             &[(3, 9, wrong), (5, 6, 0), (2, 3, 0)],
         ]);
         assert_eq!(
-            (losses.get(Loss::StackEmpty), losses.get(Loss::WrongPath)),
+            (losses.get(Loss::NoStack), losses.get(Loss::WrongPath)),
             (3, 2)
         );
         assert_eq!((counts.streams.len(), counts.branches.len()), (1, 3));

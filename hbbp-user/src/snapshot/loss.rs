@@ -63,10 +63,22 @@ losses! {
         "samples were lost by their recorder, which could not write as fast as they came";
     SampleUnread, "sample.unread", Sample,
         "samples of the recording are damaged or belong to no known event";
-    StackEmpty, "sample.stack_empty", Sample,
-        "samples of branch stacks held fewer than two sound entries, so no stream";
+    NoStack, "sample.no_stack", Sample,
+        "samples came without a branch stack, or with an empty one";
     WrongPath, "entry.wrong_path", Entry,
-        "entries of branch stacks are branches that the processor took back (a wrong path), so they are left out";
+        "branch entries were fetched on a wrong path and never executed";
+    Duplicated, "stream.duplicated", Stream,
+        "streams were made of a repeated newest entry (Skylake)";
+    Backward, "stream.backward", Stream,
+        "streams end before they start";
+    Crossing, "stream.crossing", Stream,
+        "streams lead from one ring to the other: an entry between them is missing";
+    Long, "stream.long", Stream,
+        "streams are too long to be straight-line code: an entry between them is missing";
+    Switched, "stream.switched", Stream,
+        "user streams are older than a context switch, so they belong to another process";
+    StreamsRefused, "stream.refused", Stream,
+        "streams and oldest branches were refused by the map of counts: raise --map-entries";
     SidebandLost, "record.sideband_lost", Record,
         "records about processes and mappings were overwritten before they were read";
     SidebandUnread, "record.sideband_unread", Record,
