@@ -171,7 +171,7 @@ const IBS_COUNTS_OPS: u64 = 1 << 19;
 const MODIFIERS: u64 = 1 << 18 | 1 << 23 | 0xff << 24;
 
 /// Events of Intel's performance monitoring by umask and code (intel/perfmon; kernel-facts 3a).
-fn intel_unit(config: u64) -> EventUnit {
+pub(super) fn intel_unit(config: u64) -> EventUnit {
     if config & MODIFIERS != 0 {
         return EventUnit::Other;
     }

@@ -10,6 +10,7 @@ mod bytes;
 pub mod count;
 mod entry_text;
 mod error;
+pub mod events;
 mod header;
 mod lines;
 pub mod perf_data;
@@ -25,7 +26,7 @@ pub use error::ImportError;
 pub use header::{FileBuildId, Header, RecordedEvent};
 pub use sample::{Sample, entries};
 pub use script_record::parse_build_id;
-pub use text_modules::{ROOM, TextModules};
+pub use text_modules::{FIRST as TEXT_BASE, ROOM, TextModules};
 
 /// What sort of recording a file is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

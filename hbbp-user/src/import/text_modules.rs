@@ -7,7 +7,7 @@ use super::entry_text::TextAddress;
 use crate::addr::Va;
 
 /// First range: half of the canonical user half is beyond what Linux gives to programs with four levels of tables.
-const FIRST: u64 = 1 << 55;
+pub const FIRST: Va = Va(1 << 55);
 /// 64 GiB for each file.
 pub const ROOM: u64 = 1 << 36;
 /// More files than any text names.
@@ -52,7 +52,7 @@ impl TextModules {
 }
 
 fn base(idx: usize) -> Va {
-    Va(FIRST + ROOM * u64::try_from(idx).unwrap_or(0))
+    Va(FIRST.0 + ROOM * u64::try_from(idx).unwrap_or(0))
 }
 
 #[cfg(test)]
