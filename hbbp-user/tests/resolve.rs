@@ -3,6 +3,12 @@
 //!
 //! Each program prints the address of its function `spin` and then waits, so that a sample there can be made up.
 
+#![expect(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "helpers of a test may end it, and say why they skip something"
+)]
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -26,6 +26,7 @@ pub mod mapped_file;
 pub mod perf_map;
 pub mod proc_scan;
 pub mod process;
+pub mod process_image;
 pub mod process_memory;
 pub mod raw;
 pub mod source;
