@@ -34,22 +34,33 @@ impl Banks {
     pub fn create(object: &mut Object, entries: u32) -> anyhow::Result<Self> {
         let mut shown = ArrayOfMaps::try_from(object.take_map(name::BANK)?)?;
         let bank = || {
-            Bank::create(entries, 0)
-                .with_context(|| format!("failed to create a bank of {entries} counts; try a smaller --map-entries"))
+            Bank::create(entries, 0).with_context(|| {
+                format!("failed to create a bank of {entries} counts; try a smaller --map-entries")
+            })
         };
         let (counting, spare) = (bank()?, bank()?);
-        shown.set(0, &counting, 0).context("failed to show the bank of counts to the programs")?;
-        Ok(Self { shown, counting, spare })
+        shown
+            .set(0, &counting, 0)
+            .context("failed to show the bank of counts to the programs")?;
+        Ok(Self {
+            shown,
+            counting,
+            spare,
+        })
     }
 
     /// Lets the programs count in the other bank from now on, and takes out what the last one holds.
     pub fn drain(&mut self) -> anyhow::Result<Vec<(CountKey, Tally)>> {
-        self.shown.set(0, &self.spare, 0).context("failed to change the bank of counts")?;
+        self.shown
+            .set(0, &self.spare, 0)
+            .context("failed to change the bank of counts")?;
         mem::swap(&mut self.counting, &mut self.spare);
         let mut entries = Vec::new();
         let _pinned = Pinned::here();
-        bpf::take_entries(self.spare.map().fd().as_fd(), BATCH, |key, tally| entries.push((key, tally)))
-            .context("failed to read the counts from the kernel")?;
+        bpf::take_entries(self.spare.map().fd().as_fd(), BATCH, |key, tally| {
+            entries.push((key, tally))
+        })
+        .context("failed to read the counts from the kernel")?;
         Ok(entries)
     }
 }
@@ -67,7 +78,9 @@ impl Pinned {
             return Self(None);
         }
         // SAFETY: no arguments.
-        let Ok(cpu) = usize::try_from(unsafe { libc::sched_getcpu() }) else { return Self(None) };
+        let Ok(cpu) = usize::try_from(unsafe { libc::sched_getcpu() }) else {
+            return Self(None);
+        };
         if libc::CPU_SETSIZE.cast_unsigned() as usize <= cpu {
             return Self(None);
         }

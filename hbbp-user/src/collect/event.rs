@@ -54,9 +54,15 @@ pub const NAMES: [&str; 4] = ["instructions", "cycles", "cpu-clock", "task-clock
 pub fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
     let sources = match &choice.event {
         Some(event) => named(event)?,
-        None => ladder().into_iter().find(|rung| rung.iter().all(opens)).unwrap_or_else(|| vec![clock()]),
+        None => ladder()
+            .into_iter()
+            .find(|rung| rung.iter().all(opens))
+            .unwrap_or_else(|| vec![clock()]),
     };
-    Ok(sources.into_iter().map(|source| with_period(source, choice.period)).collect())
+    Ok(sources
+        .into_iter()
+        .map(|source| with_period(source, choice.period))
+        .collect())
 }
 
 /// The rungs, best first; a rung is one event on each PMU of a hybrid processor.
@@ -100,7 +106,9 @@ pub struct Pmu {
 
 /// Reads the PMUs that count instructions of a core: those with an event `instructions` in sysfs.
 pub fn read_core_pmus(devices: &Path) -> Vec<Pmu> {
-    let Ok(entries) = std::fs::read_dir(devices) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(devices) else {
+        return Vec::new();
+    };
     let mut folders: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     folders.sort();
     let mut pmus: Vec<Pmu> = folders.iter().filter_map(|folder| read_pmu(folder)).collect();
@@ -114,9 +122,15 @@ fn read_pmu(folder: &Path) -> Option<Pmu> {
     Some(Pmu {
         name: folder.file_name()?.to_str()?.to_owned(),
         kind: read("type")?.trim().parse().ok()?,
-        max_precise: read("caps/max_precise").and_then(|text| text.trim().parse().ok()).unwrap_or(0),
-        branches: read("caps/branches").and_then(|text| text.trim().parse().ok()).unwrap_or(0),
-        cpus: read("cpus").and_then(|text| parse_cpu_list(&text)).unwrap_or_default(),
+        max_precise: read("caps/max_precise")
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(0),
+        branches: read("caps/branches")
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(0),
+        cpus: read("cpus")
+            .and_then(|text| parse_cpu_list(&text))
+            .unwrap_or_default(),
     })
 }
 
@@ -126,7 +140,11 @@ fn hardware(pmu: &Pmu, event: &str, config: u32, unit: EventUnit, period: u64) -
     let generic = pmu.name == "cpu";
     let kind = if generic { 0 } else { u64::from(pmu.kind) << 32 };
     Source {
-        name: if generic { event.to_owned() } else { format!("{}/{event}/", pmu.name) },
+        name: if generic {
+            event.to_owned()
+        } else {
+            format!("{}/{event}/", pmu.name)
+        },
         unit,
         request: Request {
             kind: bindings::PERF_TYPE_HARDWARE,
@@ -142,11 +160,23 @@ fn hardware(pmu: &Pmu, event: &str, config: u32, unit: EventUnit, period: u64) -
 
 fn instructions(pmu: &Pmu) -> Source {
     let config = bindings::PERF_COUNT_HW_INSTRUCTIONS;
-    hardware(pmu, "instructions", config, EventUnit::Instructions, INSTRUCTIONS_PERIOD)
+    hardware(
+        pmu,
+        "instructions",
+        config,
+        EventUnit::Instructions,
+        INSTRUCTIONS_PERIOD,
+    )
 }
 
 fn cycles(pmu: &Pmu) -> Source {
-    hardware(pmu, "cycles", bindings::PERF_COUNT_HW_CPU_CYCLES, EventUnit::Cycles, CYCLES_PERIOD)
+    hardware(
+        pmu,
+        "cycles",
+        bindings::PERF_COUNT_HW_CPU_CYCLES,
+        EventUnit::Cycles,
+        CYCLES_PERIOD,
+    )
 }
 
 fn software(name: &str, config: u32) -> Source {
@@ -175,14 +205,19 @@ fn named(event: &str) -> anyhow::Result<Vec<Source>> {
         "cpu-clock" => return Ok(vec![clock()]),
         "task-clock" => return Ok(vec![software("task-clock", bindings::PERF_COUNT_SW_TASK_CLOCK)]),
         "instructions" | "cycles" if pmus.is_empty() => {
-            bail!("this machine shows no hardware counters, so there is no event {event}; try `--event cpu-clock`")
+            bail!(
+                "this machine shows no hardware counters, so there is no event {event}; try `--event cpu-clock`"
+            )
         }
         "instructions" => return Ok(pmus.iter().map(instructions).collect()),
         "cycles" => return Ok(pmus.iter().map(cycles).collect()),
         _ => {}
     }
     let Some((pmu, terms)) = event.strip_suffix('/').and_then(|event| event.split_once('/')) else {
-        bail!("no event {event}; known are {} and PMU/config=0x..,name=../", NAMES.join(", "));
+        bail!(
+            "no event {event}; known are {} and PMU/config=0x..,name=../",
+            NAMES.join(", ")
+        );
     };
     Ok(vec![raw(pmu, terms)?])
 }
@@ -199,7 +234,10 @@ fn raw(pmu: &str, terms: &str) -> anyhow::Result<Source> {
         name: format!("{pmu}/{terms}/"),
         unit: EventUnit::Other,
         request: Request {
-            kind: kind.trim().parse().with_context(|| format!("the PMU {pmu} has no type"))?,
+            kind: kind
+                .trim()
+                .parse()
+                .with_context(|| format!("the PMU {pmu} has no type"))?,
             config: 0,
             period: Period::Fixed(INSTRUCTIONS_PERIOD),
             precise: 0,
@@ -262,16 +300,46 @@ mod tests {
     fn a_hybrid_processor_has_one_pmu_for_each_kind_of_core() {
         let devices = tempfile::tempdir().unwrap();
         let path = devices.path();
-        fake_pmu(path, "cpu_core", &[("type", "4\n"), ("cpus", "0-3\n"), ("events/instructions", "event=0xc0\n")]);
-        fake_pmu(path, "cpu_atom", &[("type", "10\n"), ("cpus", "4-7\n"), ("events/instructions", "event=0xc0\n")]);
-        fake_pmu(path, "cpu_core", &[("caps/branches", "32\n"), ("caps/max_precise", "3\n")]);
-        fake_pmu(path, "uncore_imc", &[("type", "20\n"), ("events/data_reads", "event=1\n")]);
+        fake_pmu(
+            path,
+            "cpu_core",
+            &[
+                ("type", "4\n"),
+                ("cpus", "0-3\n"),
+                ("events/instructions", "event=0xc0\n"),
+            ],
+        );
+        fake_pmu(
+            path,
+            "cpu_atom",
+            &[
+                ("type", "10\n"),
+                ("cpus", "4-7\n"),
+                ("events/instructions", "event=0xc0\n"),
+            ],
+        );
+        fake_pmu(
+            path,
+            "cpu_core",
+            &[("caps/branches", "32\n"), ("caps/max_precise", "3\n")],
+        );
+        fake_pmu(
+            path,
+            "uncore_imc",
+            &[("type", "20\n"), ("events/data_reads", "event=1\n")],
+        );
         let pmus = read_core_pmus(path);
         let names: Vec<_> = pmus.iter().map(|pmu| pmu.name.as_str()).collect();
         assert_eq!(names, ["cpu_atom", "cpu_core"]);
-        assert_eq!((pmus[1].max_precise, pmus[1].branches, pmus[1].cpus.len()), (3, 32, 4));
+        assert_eq!(
+            (pmus[1].max_precise, pmus[1].branches, pmus[1].cpus.len()),
+            (3, 32, 4)
+        );
         let source = instructions(&pmus[0]);
-        assert_eq!((source.name.as_str(), source.request.config), ("cpu_atom/instructions/", (10 << 32) | 1));
+        assert_eq!(
+            (source.name.as_str(), source.request.config),
+            ("cpu_atom/instructions/", (10 << 32) | 1)
+        );
     }
 
     #[test]

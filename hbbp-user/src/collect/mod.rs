@@ -96,9 +96,16 @@ impl Collector {
         let online = perf::read_online_cpus().context("failed to list the CPUs")?;
         let mut notes = Vec::new();
         let exec_id_offset = task_layout::read_exec_id_offset()
-            .map_err(|reason| notes.push(format!("an exec within a process is not told apart by count: {reason}")))
+            .map_err(|reason| {
+                notes.push(format!(
+                    "an exec within a process is not told apart by count: {reason}"
+                ))
+            })
             .ok();
-        let mut object = Object::load(Constants { exec_id_offset, kernel: plan.kernel })?;
+        let mut object = Object::load(Constants {
+            exec_id_offset,
+            kernel: plan.kernel,
+        })?;
         let n_cpus = u32::try_from(online.len()).unwrap_or(u32::MAX);
         let (least, most) = ENTRIES_RANGE;
         let by_cpus = n_cpus.saturating_mul(ENTRIES_PER_CPU).clamp(least, most);
@@ -120,12 +127,26 @@ impl Collector {
             let program = object.on_ip(number)?;
             let counters = open_counters(&source, &plan.scope, &online)?;
             for counter in &counters {
-                counter.attach(program.as_fd()).context("failed to attach the program to a perf event")?;
+                counter
+                    .attach(program.as_fd())
+                    .context("failed to attach the program to a perf event")?;
             }
-            events.push(Sampled { source, _program: program, counters });
+            events.push(Sampled {
+                source,
+                _program: program,
+                counters,
+            });
         }
         let starts_by_exec = matches!(plan.scope, Scope::Command(_));
-        Ok(Self { object, banks, stats, events, sideband, notes, starts_by_exec })
+        Ok(Self {
+            object,
+            banks,
+            stats,
+            events,
+            sideband,
+            notes,
+            starts_by_exec,
+        })
     }
 
     /// A reader of live kernel text, for machines without /proc/kcore.
@@ -166,8 +187,14 @@ impl Collector {
         }
         let mut totals = Totals::default();
         for (number, sampled) in self.events.iter().enumerate() {
-            let by_cpu = self.stats.get(&u32::try_from(number)?, 0).context("failed to read the counters")?;
-            let stats = by_cpu.iter().copied().fold(EventStats::default(), EventStats::plus);
+            let by_cpu = self
+                .stats
+                .get(&u32::try_from(number)?, 0)
+                .context("failed to read the counters")?;
+            let stats = by_cpu
+                .iter()
+                .copied()
+                .fold(EventStats::default(), EventStats::plus);
             totals.losses.add(Loss::CountsFull, stats.full);
             totals.losses.add(Loss::CountsBusy, stats.busy);
             totals.losses.add(Loss::CountsRefused, stats.refused);
@@ -194,15 +221,22 @@ impl Collector {
 
 fn read_counter(perf: &Perf, source: &Source) -> anyhow::Result<Counter> {
     perf.read().with_context(|| {
-        let place = perf.cpu().map_or_else(|| "a task".to_owned(), |cpu| format!("CPU {cpu}"));
-        format!("the event {} lost its counter on {place}: another user of the PMU holds it", source.name)
+        let place = perf
+            .cpu()
+            .map_or_else(|| "a task".to_owned(), |cpu| format!("CPU {cpu}"));
+        format!(
+            "the event {} lost its counter on {place}: another user of the PMU holds it",
+            source.name
+        )
     })
 }
 
 fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::Result<Vec<Perf>> {
     let refused = |place: String| {
         let name = &source.name;
-        move || format!("the kernel refused the event {name} on {place}; `hbbp-sys check` says what it allows")
+        move || {
+            format!("the kernel refused the event {name} on {place}; `hbbp-sys check` says what it allows")
+        }
     };
     let has_event = |cpu: &u32| source.cpus.is_empty() || source.cpus.contains(cpu);
     let on_cpus = |cpus: &[u32]| -> anyhow::Result<Vec<Perf>> {
@@ -221,14 +255,19 @@ fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::Resu
         }
         Scope::Process(pid) => read_tasks(*pid)?
             .into_iter()
-            .map(|tid| Perf::open(&source.request, &Target::Task(tid)).with_context(refused(format!("task {tid}"))))
+            .map(|tid| {
+                Perf::open(&source.request, &Target::Task(tid)).with_context(refused(format!("task {tid}")))
+            })
             .collect(),
         Scope::Command(pid) => {
             let target = Target::TaskFromExec(*pid);
-            Ok(vec![Perf::open(&source.request, &target).with_context(refused("the command".to_owned()))?])
+            Ok(vec![
+                Perf::open(&source.request, &target).with_context(refused("the command".to_owned()))?,
+            ])
         }
         Scope::Cgroup(path) => {
-            let folder = File::open(path).with_context(|| format!("failed to open the cgroup {}", path.display()))?;
+            let folder =
+                File::open(path).with_context(|| format!("failed to open the cgroup {}", path.display()))?;
             let open = |cpu: &u32| {
                 Perf::open(&source.request, &Target::Cgroup(folder.as_fd(), *cpu))
                     .with_context(refused(format!("the cgroup {}", path.display())))

@@ -50,35 +50,47 @@ impl Object {
 
     /// The program for samples without a branch stack of the event with the given number.
     pub fn on_ip(&mut self, event: usize) -> anyhow::Result<OwnedFd> {
-        let name = name::ON_IP.get(event).ok_or_else(|| anyhow!("more events than the object has programs"))?;
+        let name = name::ON_IP
+            .get(event)
+            .ok_or_else(|| anyhow!("more events than the object has programs"))?;
         self.perf_event(name)
     }
 
     /// The program for samples with a branch stack of the event with the given number.
     pub fn on_branch(&mut self, event: usize) -> anyhow::Result<OwnedFd> {
-        let name = name::ON_BRANCH.get(event).ok_or_else(|| anyhow!("more events than the object has programs"))?;
+        let name = name::ON_BRANCH
+            .get(event)
+            .ok_or_else(|| anyhow!("more events than the object has programs"))?;
         self.perf_event(name)
     }
 
     /// The program that copies kernel text.
     pub fn read_text(&mut self) -> anyhow::Result<OwnedFd> {
         let program: &mut RawTracePoint = self.program(name::READ_TEXT)?.try_into()?;
-        program.load().context("the kernel refused the program that reads its text")?;
+        program
+            .load()
+            .context("the kernel refused the program that reads its text")?;
         Ok(program.fd()?.as_fd().try_clone_to_owned()?)
     }
 
     /// A map of the object, which then belongs to the caller.
     pub fn take_map(&mut self, name: &str) -> anyhow::Result<Map> {
-        self.ebpf.take_map(name).ok_or_else(|| anyhow!("no map {name} in the object"))
+        self.ebpf
+            .take_map(name)
+            .ok_or_else(|| anyhow!("no map {name} in the object"))
     }
 
     fn perf_event(&mut self, name: &str) -> anyhow::Result<OwnedFd> {
         let program: &mut PerfEvent = self.program(name)?.try_into()?;
-        program.load().with_context(|| format!("the kernel refused the program {name}"))?;
+        program
+            .load()
+            .with_context(|| format!("the kernel refused the program {name}"))?;
         Ok(program.fd()?.as_fd().try_clone_to_owned()?)
     }
 
     fn program(&mut self, name: &str) -> anyhow::Result<&mut Program> {
-        self.ebpf.program_mut(name).ok_or_else(|| anyhow!("no program {name} in the object"))
+        self.ebpf
+            .program_mut(name)
+            .ok_or_else(|| anyhow!("no program {name} in the object"))
     }
 }

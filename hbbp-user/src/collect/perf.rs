@@ -136,7 +136,9 @@ impl Perf {
                 Err(error) => {
                     let refused = matches!(error.raw_os_error(), Some(libc::EINVAL | libc::E2BIG));
                     let next = newest_first.next().filter(|_| refused);
-                    let Some((what, drop)) = next else { return Err(error) };
+                    let Some((what, drop)) = next else {
+                        return Err(error);
+                    };
                     missing.push(what);
                     drop(&mut attr);
                     attr.size = size_of::<bindings::perf_event_attr>() as u32;
@@ -173,7 +175,13 @@ impl Perf {
         match usize::try_from(got) {
             Ok(got) if got == bytes => {
                 let [count, enabled, running] = words;
-                Ok(Counter { cpu: self.cpu, count, enabled, running, ..Counter::default() })
+                Ok(Counter {
+                    cpu: self.cpu,
+                    count,
+                    enabled,
+                    running,
+                    ..Counter::default()
+                })
             }
             Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(_) => Err(io::Error::last_os_error()),
@@ -208,13 +216,18 @@ fn open(attr: &mut bindings::perf_event_attr, pid: i32, cpu: Option<u32>, flags:
 }
 
 fn check(result: i32) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// The numbers of the CPUs that are online.
 pub fn read_online_cpus() -> io::Result<Vec<u32>> {
     let text = std::fs::read_to_string(Path::new("/sys/devices/system/cpu/online"))?;
-    parse_cpu_list(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a list of CPUs is malformed"))
+    parse_cpu_list(&text)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a list of CPUs is malformed"))
 }
 
 /// Interprets a list of CPUs such as `0-3,8,10-11`.

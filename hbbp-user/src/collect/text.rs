@@ -36,13 +36,25 @@ impl TextWindow {
         };
         // SAFETY: a new mapping of a map that was made mappable and is TEXT_WINDOW bytes large.
         let window = unsafe {
-            libc::mmap(std::ptr::null_mut(), TEXT_WINDOW, libc::PROT_READ, libc::MAP_SHARED, fd, 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                TEXT_WINDOW,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            )
         };
         if window == libc::MAP_FAILED {
             return Err(io::Error::last_os_error()).context("failed to map the window for kernel text");
         }
-        let window = NonNull::new(window.cast()).context("the window for kernel text was mapped at address 0")?;
-        Ok(Self { program, _map: map, window })
+        let window =
+            NonNull::new(window.cast()).context("the window for kernel text was mapped at address 0")?;
+        Ok(Self {
+            program,
+            _map: map,
+            window,
+        })
     }
 
     /// Reads live kernel memory. False where any byte of it cannot be read; `out` then holds nothing of use.
@@ -50,13 +62,22 @@ impl TextWindow {
         let mut at = start;
         for chunk in out.chunks_mut(TEXT_WINDOW) {
             let len = chunk.len();
-            if !matches!(bpf::run_raw_tracepoint(self.program.as_fd(), &[at.0, len as u64]), Ok(0)) {
+            if !matches!(
+                bpf::run_raw_tracepoint(self.program.as_fd(), &[at.0, len as u64]),
+                Ok(0)
+            ) {
                 return false;
             }
             // SAFETY: the window is mapped for TEXT_WINDOW bytes, no less than `len`; only the program writes to it,
             // and it has just returned.
-            unsafe { self.window.as_ptr().copy_to_nonoverlapping(chunk.as_mut_ptr(), len) };
-            let Some(next) = at.checked_add(len as u64) else { return false };
+            unsafe {
+                self.window
+                    .as_ptr()
+                    .copy_to_nonoverlapping(chunk.as_mut_ptr(), len)
+            };
+            let Some(next) = at.checked_add(len as u64) else {
+                return false;
+            };
             at = next;
         }
         true
