@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::command;
 use crate::system::{self, System};
@@ -57,26 +57,27 @@ pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
         return Ok(());
     }
 
-    let sudo = if system::is_root() { "" } else { "sudo " };
-    match install {
-        Install::Do => eprintln!("hbbp-sys needs what is not on this machine; it is installed by"),
-        Install::Print => eprintln!("hbbp-sys needs what is not on this machine; it would be installed by"),
-    }
+    let obstacle = if install == Install::Print {
+        Some("nothing was installed, as asked by --no-install")
+    } else if !system.has_apt() {
+        Some("this is neither Debian nor Ubuntu: run the commands above, then try again")
+    } else if !system::is_root() {
+        Some("only root can install packages: run the commands above, then try again")
+    } else {
+        None
+    };
+    let (verb, sudo) = match obstacle {
+        None => ("is now installed", ""),
+        Some(_) if system::is_root() => ("can be installed", ""),
+        Some(_) => ("can be installed", "sudo "),
+    };
+    eprintln!("hbbp-sys needs what is not on this machine; it {verb} by");
     for line in &lines {
         eprintln!("    {}{}", if line.needs_root { sudo } else { "" }, line.text);
     }
-    ensure!(
-        install == Install::Do,
-        "nothing was installed, as asked by --no-install"
-    );
-    ensure!(
-        system.has_apt(),
-        "this is neither Debian nor Ubuntu: run the commands above, then try again"
-    );
-    ensure!(
-        system::is_root(),
-        "only root can install packages: run the commands above, then try again"
-    );
+    if let Some(obstacle) = obstacle {
+        bail!(obstacle);
+    }
     for line in &lines {
         // The output of `cargo xtask run` is the program's alone.
         let to_stderr = format!("{{ {}; }} >&2", line.text);

@@ -23,6 +23,12 @@ pub struct Constants {
     pub exec_id_offset: Option<u32>,
     /// Which kernel addresses share a count.
     pub kernel: KernelCounts,
+    /// Start and length of the kernel's `__switch_to_asm`; zero where they are not known.
+    pub switch: (u64, u64),
+    /// The processor repeats the newest entry of a stack now and then.
+    pub duplicated_heads: bool,
+    /// Stacks may hold entries that were never executed.
+    pub wrong_paths: bool,
 }
 
 /// How kernel addresses are counted.
@@ -40,7 +46,14 @@ impl Object {
     pub fn load(constants: Constants) -> anyhow::Result<Self> {
         let exec_id_offset = u64::from(constants.exec_id_offset.unwrap_or(0));
         let split_kernel = u32::from(constants.kernel == KernelCounts::ByProcess);
+        let duplicated_heads = u32::from(constants.duplicated_heads);
+        let wrong_paths = u32::from(constants.wrong_paths);
+        let (switch_start, switch_len) = constants.switch;
         let ebpf = EbpfLoader::new()
+            .override_global(name::SWITCH_START, &switch_start, true)
+            .override_global(name::SWITCH_LEN, &switch_len, true)
+            .override_global(name::DUPLICATED_HEADS, &duplicated_heads, true)
+            .override_global(name::WRONG_PATHS, &wrong_paths, true)
             .override_global(name::EXEC_ID_OFFSET, &exec_id_offset, true)
             .override_global(name::SPLIT_KERNEL, &split_kernel, true)
             .load(OBJECT)

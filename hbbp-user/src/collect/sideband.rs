@@ -103,9 +103,10 @@ impl Ring {
     }
 
     fn position(&self, field: usize) -> &AtomicU64 {
-        // SAFETY: `field` is the offset of an aligned u64 in the control page, which is mapped as long as `self` lives
-        // and which both sides access atomically.
-        unsafe { &*self.base.as_ptr().add(field).cast::<AtomicU64>() }
+        // SAFETY: the field lies in the control page, which is mapped.
+        let field = unsafe { self.base.add(field) }.cast::<AtomicU64>();
+        // SAFETY: an aligned u64, mapped as long as `self` lives, which both sides access atomically.
+        unsafe { field.as_ref() }
     }
 
     fn read(&mut self, reading: &mut Reading) {
@@ -145,11 +146,18 @@ impl Ring {
 
     /// Copies bytes of the data area, from a position that only grows, around its end.
     fn copy(&self, position: u64, out: &mut [u8]) {
-        for (position, byte) in (position..).zip(out) {
-            let offset = PAGE + (position % SIDEBAND_BYTES as u64) as usize;
-            // SAFETY: the offset lies inside the mapping; the kernel does not write between tail and head.
-            *byte = unsafe { self.base.as_ptr().add(offset).read() };
-        }
+        let start = (position % SIDEBAND_BYTES as u64) as usize;
+        let (before_end, after_end) = out.split_at_mut(out.len().min(SIDEBAND_BYTES - start));
+        self.copy_flat(start, before_end);
+        self.copy_flat(0, after_end);
+    }
+
+    fn copy_flat(&self, start: usize, out: &mut [u8]) {
+        let out_start = NonNull::from(&mut *out).cast();
+        // SAFETY: the caller keeps start + length within the data area, which is mapped behind the control page.
+        let start = unsafe { self.base.add(PAGE + start) };
+        // SAFETY: as above; the kernel does not write between tail and head.
+        unsafe { start.copy_to_nonoverlapping(out_start, out.len()) };
     }
 }
 

@@ -68,13 +68,10 @@ impl TextWindow {
             ) {
                 return false;
             }
+            let out = NonNull::from(&mut *chunk).cast();
             // SAFETY: the window is mapped for TEXT_WINDOW bytes, no less than `len`; only the program writes to it,
             // and it has just returned.
-            unsafe {
-                self.window
-                    .as_ptr()
-                    .copy_to_nonoverlapping(chunk.as_mut_ptr(), len)
-            };
+            unsafe { self.window.copy_to_nonoverlapping(out, len) };
             let Some(next) = at.checked_add(len as u64) else {
                 return false;
             };

@@ -117,6 +117,8 @@ pub struct BlockCounts {
     pub blocks: Vec<BlockCount>,
     /// Their counts by process image, sorted by (block, process).
     pub parts: Vec<Part>,
+    /// The streams that were used, sorted by (text, process); [`passes`] makes counts of instructions of them.
+    pub streams: Vec<Stream>,
     /// Streams in one branch stack, on average.
     pub streams_per_stack: f64,
     /// Branch stacks that the streams came from.
@@ -163,14 +165,14 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         discarded: judged.discarded,
     };
     let samples = error::samples(snapshot, &roles);
-    let streams: f64 = judged.streams.iter().map(|s| s.hits as f64).sum();
-    let stacks = streams / streams_per_stack;
+    let n_streams: f64 = judged.streams.iter().map(|s| s.hits as f64).sum();
     BlockCounts {
         roles,
         blocks,
         parts,
+        stacks: n_streams / streams_per_stack,
+        streams: judged.streams,
         streams_per_stack,
-        stacks,
         samples,
         outcome,
     }

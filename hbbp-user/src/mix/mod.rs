@@ -6,6 +6,8 @@ mod analysis;
 mod apportion;
 mod category;
 mod class;
+#[cfg(test)]
+mod cost;
 mod dimension;
 mod error;
 mod pivot;
