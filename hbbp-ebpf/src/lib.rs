@@ -7,32 +7,53 @@
 //! Logic of the programs that does not need the kernel is a plain function here, with unit tests on the host.
 #![no_std]
 
+pub mod branch;
+pub mod combine;
 pub mod key;
+pub mod refusal;
 pub mod stat;
 
 pub use key::{CountKey, EventTag, Tally, is_kernel};
-pub use stat::EventStats;
+pub use stat::{EventStats, StackStats};
 
 /// Names by which user space finds what the object defines. The kernel keeps 15 characters of a program's or map's.
 pub mod name {
     /// Program on the event with tag `n`: counts the instruction pointer of the sample.
     pub const ON_IP: [&str; super::MAX_EVENTS] = ["on_ip_0", "on_ip_1", "on_ip_2", "on_ip_3"];
+    /// Program on the event with tag `n`: counts the streams of the sample's branch stack.
+    pub const ON_BRANCH: [&str; super::MAX_EVENTS] =
+        ["on_branch_0", "on_branch_1", "on_branch_2", "on_branch_3"];
     /// Raw tracepoint program, run by hand: copies kernel text to user space.
     pub const READ_TEXT: &str = "read_text";
     /// Array of one map: the bank that is counted in now.
     pub const BANK: &str = "BANK";
     /// One [`super::EventStats`] for each event and CPU.
     pub const EVENT_STATS: &str = "EVENT_STATS";
+    /// One [`super::StackStats`] for each event and CPU.
+    pub const STACK_STATS: &str = "STACK_STATS";
+    /// Array of one map: the combining tables in use, one [`super::combine::CombineTable`] for each CPU.
+    pub const COMBINE: &str = "COMBINE";
     /// One window of [`super::TEXT_WINDOW`] bytes, mapped by user space.
     pub const TEXT: &str = "TEXT";
     /// `u64`: offset of `self_exec_id` in the kernel's `task_struct`, 0 where it is not known.
     pub const EXEC_ID_OFFSET: &str = "EXEC_ID_OFFSET";
     /// `u32`: 1 where kernel addresses are counted for each process image, 0 where once for the system.
     pub const SPLIT_KERNEL: &str = "SPLIT_KERNEL";
+    /// `u64`: address of the kernel's `__switch_to_asm`, 0 where it is not known.
+    pub const SWITCH_START: &str = "SWITCH_START";
+    /// `u64`: its length in bytes.
+    pub const SWITCH_LEN: &str = "SWITCH_LEN";
+    /// `u32`: 1 where the processor repeats the newest entry of a stack now and then (Skylake).
+    pub const DUPLICATED_HEADS: &str = "DUPLICATED_HEADS";
+    /// `u32`: 1 where a stack may hold entries that were never executed (AMD).
+    pub const WRONG_PATHS: &str = "WRONG_PATHS";
 }
 
 /// How many events one run samples at the most: two, on two kinds of core.
 pub const MAX_EVENTS: usize = 4;
+
+/// Entries of the deepest branch stack of any processor so far.
+pub const MAX_DEPTH: usize = 32;
 
 /// Bytes of kernel text that one run of the text program copies.
 pub const TEXT_WINDOW: usize = 1 << 20;

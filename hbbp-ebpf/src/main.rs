@@ -10,9 +10,13 @@ mod count;
 #[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]
+mod on_branch;
+#[cfg(target_arch = "bpf")]
 mod on_ip;
 #[cfg(target_arch = "bpf")]
 mod read_text;
+#[cfg(target_arch = "bpf")]
+mod work;
 
 /// The kernel reads this section: helpers that read kernel memory are for GPL-compatible programs.
 #[cfg(target_arch = "bpf")]

@@ -1,10 +1,13 @@
 //! The maps and the constants that the loader fills in.
 
 use aya_ebpf::Global;
-use aya_ebpf::bindings::BPF_F_MMAPABLE;
+use aya_ebpf::bindings::{BPF_F_INNER_MAP, BPF_F_MMAPABLE};
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray};
 use aya_ebpf::macros::btf_map;
-use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, TEXT_WINDOW, Tally};
+use hbbp_ebpf::combine::CombineTable;
+use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, StackStats, TEXT_WINDOW, Tally};
+
+use crate::work::Work;
 
 /// A bank of counts. User space makes two with room for a drain interval each and shows one of them in [`BANK`];
 /// the capacity here is that of the template only.
@@ -21,6 +24,21 @@ pub(crate) static BANK: ArrayOfMaps<Bank, 1> = ArrayOfMaps::new();
 #[btf_map]
 pub(crate) static EVENT_STATS: PerCpuArray<EventStats, MAX_EVENTS> = PerCpuArray::new();
 
+/// What became of the entries of the branch stacks, on each CPU.
+#[btf_map]
+pub(crate) static STACK_STATS: PerCpuArray<StackStats, MAX_EVENTS> = PerCpuArray::new();
+
+/// What a branch program works on.
+#[btf_map]
+pub(crate) static WORK: PerCpuArray<Work, 1> = PerCpuArray::new();
+
+/// The combining tables of one bank, by CPU number; user space maps them to read them without a syscall.
+pub(crate) type CombineTables = Array<CombineTable, 1, { (BPF_F_MMAPABLE | BPF_F_INNER_MAP) as usize }>;
+
+/// The combining tables in use.
+#[btf_map]
+pub(crate) static COMBINE: ArrayOfMaps<CombineTables, 1> = ArrayOfMaps::new();
+
 /// The window through which kernel text reaches user space.
 #[btf_map]
 pub(crate) static TEXT: Array<[u8; TEXT_WINDOW], 1, { BPF_F_MMAPABLE as usize }> = Array::new();
@@ -32,3 +50,19 @@ pub(crate) static EXEC_ID_OFFSET: Global<u64> = Global::new(0);
 /// See [`hbbp_ebpf::name::SPLIT_KERNEL`].
 #[unsafe(no_mangle)]
 pub(crate) static SPLIT_KERNEL: Global<u32> = Global::new(0);
+
+/// See [`hbbp_ebpf::name::SWITCH_START`].
+#[unsafe(no_mangle)]
+pub(crate) static SWITCH_START: Global<u64> = Global::new(0);
+
+/// See [`hbbp_ebpf::name::SWITCH_LEN`].
+#[unsafe(no_mangle)]
+pub(crate) static SWITCH_LEN: Global<u64> = Global::new(0);
+
+/// See [`hbbp_ebpf::name::DUPLICATED_HEADS`].
+#[unsafe(no_mangle)]
+pub(crate) static DUPLICATED_HEADS: Global<u32> = Global::new(0);
+
+/// See [`hbbp_ebpf::name::WRONG_PATHS`].
+#[unsafe(no_mangle)]
+pub(crate) static WRONG_PATHS: Global<u32> = Global::new(0);

@@ -1,5 +1,7 @@
 //! What the programs count about themselves: every sample that reached them, and how it ended.
 
+use crate::refusal::Refusal;
+
 /// Counters of one event on one CPU. They close: `runs` is the sum of all others.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -16,9 +18,75 @@ pub struct EventStats {
     pub refused: u64,
     /// Samples that found no bank.
     pub no_bank: u64,
+    /// Samples of an event with branch stacks that came without one, or with an empty one.
+    pub no_stack: u64,
 }
 
-const _: () = assert!(size_of::<EventStats>() == 48);
+const _: () = assert!(size_of::<EventStats>() == 56);
+
+/// What became of the entries of an event's branch stacks on one CPU. Two sums close:
+/// `entries` = `wrong_path` + sound ones, and sound ones - `stacks` = `streams` + all refusals of streams.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct StackStats {
+    /// Stacks with at least one sound entry.
+    pub stacks: u64,
+    /// Entries that were not zero.
+    pub entries: u64,
+    /// Entries that the processor marks as never executed (AMD).
+    pub wrong_path: u64,
+    /// Streams that were counted.
+    pub streams: u64,
+    /// Streams made of a repeated newest entry (Skylake).
+    pub duplicated: u64,
+    /// Streams that end before they start.
+    pub backward: u64,
+    /// Streams between the rings.
+    pub crossing: u64,
+    /// Streams longer than [`crate::refusal::MAX_STREAM`].
+    pub long: u64,
+    /// User streams older than a context switch: they belong to another process.
+    pub switched: u64,
+    /// Streams and oldest branches that the bank refused.
+    pub refused: u64,
+}
+
+const _: () = assert!(size_of::<StackStats>() == 80);
+
+impl StackStats {
+    /// Counts a refused stream.
+    #[inline(always)]
+    pub const fn refuse(&mut self, refusal: Refusal) {
+        match refusal {
+            Refusal::Crossing => self.crossing += 1,
+            Refusal::Backward => self.backward += 1,
+            Refusal::Long => self.long += 1,
+            Refusal::Switched => self.switched += 1,
+        }
+    }
+
+    /// The sum of two.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            stacks: self.stacks + other.stacks,
+            entries: self.entries + other.entries,
+            wrong_path: self.wrong_path + other.wrong_path,
+            streams: self.streams + other.streams,
+            duplicated: self.duplicated + other.duplicated,
+            backward: self.backward + other.backward,
+            crossing: self.crossing + other.crossing,
+            long: self.long + other.long,
+            switched: self.switched + other.switched,
+            refused: self.refused + other.refused,
+        }
+    }
+
+    /// Streams that were discarded, for whatever reason.
+    pub const fn discarded(&self) -> u64 {
+        self.duplicated + self.backward + self.crossing + self.long + self.switched
+    }
+}
 
 /// The end of a sample, as the map's answer tells it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,6 +101,8 @@ pub enum Outcome {
     Refused,
     /// There was no bank.
     NoBank,
+    /// There was no branch stack.
+    NoStack,
 }
 
 impl Outcome {
@@ -58,6 +128,7 @@ impl EventStats {
             Outcome::Busy => self.busy += 1,
             Outcome::Refused => self.refused += 1,
             Outcome::NoBank => self.no_bank += 1,
+            Outcome::NoStack => self.no_stack += 1,
         }
     }
 
@@ -71,18 +142,23 @@ impl EventStats {
             busy: self.busy + other.busy,
             refused: self.refused + other.refused,
             no_bank: self.no_bank + other.no_bank,
+            no_stack: self.no_stack + other.no_stack,
         }
     }
 
     /// Samples that reached the program and were not counted.
     pub const fn lost(&self) -> u64 {
-        self.full + self.busy + self.refused + self.no_bank
+        self.full + self.busy + self.refused + self.no_bank + self.no_stack
     }
 }
 
 #[cfg(feature = "user")]
-// SAFETY: repr(C), only u64 fields, any bit pattern is a value.
-unsafe impl aya::Pod for EventStats {}
+mod pod {
+    // SAFETY: repr(C), only u64 fields, any bit pattern is a value.
+    unsafe impl aya::Pod for super::EventStats {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::StackStats {}
+}
 
 #[cfg(test)]
 mod tests {
@@ -91,12 +167,20 @@ mod tests {
     #[test]
     fn runs_is_the_sum_of_all_ends() {
         let mut stats = EventStats::default();
-        for outcome in [Outcome::Counted, Outcome::NoBank, Outcome::of_errno(-7), Outcome::of_errno(-16)] {
+        for outcome in [
+            Outcome::Counted,
+            Outcome::NoBank,
+            Outcome::of_errno(-7),
+            Outcome::of_errno(-16),
+        ] {
             stats.count(outcome);
         }
         stats.count(Outcome::of_errno(-22));
         assert_eq!(stats.runs, stats.counted + stats.lost());
-        assert_eq!((stats.full, stats.busy, stats.refused, stats.no_bank), (1, 1, 1, 1));
+        assert_eq!(
+            (stats.full, stats.busy, stats.refused, stats.no_bank),
+            (1, 1, 1, 1)
+        );
         assert_eq!(stats.plus(stats).runs, 10);
     }
 }

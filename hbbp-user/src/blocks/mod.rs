@@ -57,8 +57,7 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
     let mut texts: Vec<TextBlocks> = Vec::with_capacity(snapshot.text.len());
     for (text, n) in snapshot.text.iter().zip(0u32..) {
         let mut known: Vec<u32> = symbol_starts(snapshot, text).collect();
-        let seen = within(&observed, |p| p.text, TextIdx(n)).iter();
-        known.extend(seen.filter_map(|p| offset(text, p.addr)));
+        known.extend(offsets(&observed, text, TextIdx(n)));
         known.sort_unstable();
         known.dedup();
         let bits = snapshot
@@ -74,10 +73,15 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
 
     let arrivals = split::arrivals(located, |place| flow_at(&texts, place));
     for ((blocks, text), n) in texts.iter_mut().zip(&snapshot.text).zip(0u32..) {
-        let targets = within(&targets, |(module, _)| *module, text.module).iter();
-        let targets = targets.filter_map(|(_, target)| offset(text, *target));
-        let arrivals = within(&arrivals, |p| p.text, TextIdx(n)).iter();
-        let arrivals = arrivals.filter_map(|p| offset(text, p.addr));
+        let targets = from(&targets, (text.module, text.start));
+        let targets = targets.iter().map_while(|(module, target)| {
+            if *module == text.module {
+                offset(text, *target)
+            } else {
+                None
+            }
+        });
+        let arrivals = offsets(&arrivals, text, TextIdx(n));
         let leaders = symbol_starts(snapshot, text).chain(targets).chain(arrivals);
         blocks.firsts = split::firsts(&blocks.instructions, leaders);
     }
@@ -108,11 +112,30 @@ fn observed(located: &Located) -> Vec<Place> {
     observed
 }
 
-/// The part of a list, sorted by `key`, that has this key.
-fn within<T, K: Ord>(sorted: &[T], key: impl Fn(&T) -> K, wanted: K) -> &[T] {
-    let from = sorted.partition_point(|item| key(item) < wanted);
-    let to = sorted.partition_point(|item| key(item) <= wanted);
-    sorted.get(from..to).unwrap_or(&[])
+/// The part of a sorted list from `bound` on.
+fn from<T: Ord + Copy>(sorted: &[T], bound: T) -> &[T] {
+    sorted
+        .get(sorted.partition_point(|item| *item < bound)..)
+        .unwrap_or(&[])
+}
+
+/// The offsets of those of the places, which are sorted, that lie in a text.
+fn offsets<'a>(places: &'a [Place], text: &'a Text, idx: TextIdx) -> impl Iterator<Item = u32> + 'a {
+    let places = from(
+        places,
+        Place {
+            text: idx,
+            addr: text.start,
+        },
+    )
+    .iter();
+    places.map_while(move |place| {
+        if place.text == idx {
+            offset(text, place.addr)
+        } else {
+            None
+        }
+    })
 }
 
 /// Offset of an address in a text, if it lies there.

@@ -9,7 +9,9 @@ use btf_rs::{Btf, Type};
 pub fn read_exec_id_offset() -> Result<u32, String> {
     let path = "/sys/kernel/btf/vmlinux";
     let btf = Btf::from_file(path).map_err(|error| format!("{path} cannot be read: {error}"))?;
-    let types = btf.resolve_types_by_name("task_struct").map_err(|error| error.to_string())?;
+    let types = btf
+        .resolve_types_by_name("task_struct")
+        .map_err(|error| error.to_string())?;
     for found in types {
         let Type::Struct(task) = found else { continue };
         for member in &task.members {

@@ -1,4 +1,29 @@
 //! Estimates of how often each basic block ran (paper sections III and IV).
+//!
+//! Two sources count the same blocks: eventing IPs ([`ebs`](self)) and streams of branch stacks (`lbr`), and a rule
+//! chooses between them for each block (`hybrid`).
+//! Each figure comes with its standard error and says what it is: executions, or samples of a clock.
+
+mod bias;
+mod ebs;
+pub mod error;
+mod hybrid;
+mod join;
+mod lbr;
+mod roles;
+pub mod rule;
+mod stream;
+
+use crate::addr::Ring;
+use crate::blocks::{BlockId, BlockMap};
+use crate::locate::{Discard, Located, Tally, TextIdx, Unresolved};
+use crate::snapshot::{ProcessIdx, Snapshot};
+pub use bias::Occurrences;
+pub use hybrid::Reason;
+pub use lbr::{Passes, passes};
+pub use roles::{Roles, roles};
+pub use rule::Rule;
+pub use stream::Stream;
 
 /// What the figures of an estimate are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -7,8 +32,8 @@ pub enum Unit {
     Executions,
     /// Samples of a clock or of cycles: they say where time passed, not what was executed.
     TimeWeightedSamples,
-    /// Samples of an event that counts neither executions nor time, such as micro-operations:
-    /// they weigh an instruction by what it has of the event.
+    /// Samples of an event that counts neither executions nor time, such as micro-operations, or streams of branch
+    /// stacks that another event than taken branches triggered: they weigh an instruction by that event.
     EventWeightedSamples,
 }
 
@@ -19,6 +44,191 @@ pub enum Source {
     Ebs,
     /// Streams between the entries of branch stacks (paper section III.B).
     Lbr,
+}
+
+/// One source's figure for a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figure {
+    /// Samples in the block, or streams that passed it; a stream that passed half of it counts one half.
+    pub hits: f64,
+    /// How often the block ran, in the unit of the estimate: the amount of each of its instructions.
+    pub count: f64,
+    /// Standard error of `count`.
+    pub std_error: f64,
+}
+
+/// The result for one block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockCount {
+    /// The block.
+    pub block: BlockId,
+    /// Its ring.
+    pub ring: Ring,
+    /// Its length in instructions.
+    pub instructions: u32,
+    /// By eventing IPs; `None` where this ring has none.
+    pub ebs: Option<Figure>,
+    /// By streams; `None` where this ring has none.
+    pub lbr: Option<Figure>,
+    /// How often the branch that ends it was recorded; `None` where it was not.
+    pub branch: Option<Occurrences>,
+    /// Whether that branch sits in the oldest slot out of proportion, so that `lbr` is suspect.
+    pub biased: bool,
+    /// Which of the two counts.
+    pub source: Source,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// The part of one process image in the count of a block, from the block's source.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// Index in [`BlockCounts::blocks`].
+    pub block: usize,
+    /// The process image.
+    pub process: ProcessIdx,
+    /// As [`Figure::hits`].
+    pub hits: f64,
+    /// As [`Figure::count`].
+    pub count: f64,
+}
+
+/// What became of every sample and stream that was located, over all events, also those that the estimate does not use.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Samples on an instruction.
+    pub resolved: Tally<()>,
+    /// Samples that are set aside.
+    pub unresolved: Tally<Unresolved>,
+    /// Streams that can have been executed.
+    pub accepted: Tally<()>,
+    /// Those of them that an interrupt or exception ended.
+    pub interrupted: Tally<()>,
+    /// Streams that are set aside.
+    pub discarded: Tally<Discard>,
+}
+
+/// How often each block ran.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockCounts {
+    /// The events that were used, and the unit of all figures.
+    pub roles: Roles,
+    /// Every block that a source saw, sorted by block.
+    pub blocks: Vec<BlockCount>,
+    /// Their counts by process image, sorted by (block, process).
+    pub parts: Vec<Part>,
+    /// The streams that were used, sorted by (text, process); [`passes`] makes counts of instructions of them.
+    pub streams: Vec<Stream>,
+    /// Streams in one branch stack, on average.
+    pub streams_per_stack: f64,
+    /// Branch stacks that the streams came from.
+    pub stacks: f64,
+    /// Samples of the EBS events in the run, those without a block included.
+    pub samples: f64,
+    /// What became of the samples and streams.
+    pub outcome: Outcome,
+}
+
+/// Counts of one source in one block by one process image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Counted {
+    block: BlockId,
+    process: ProcessIdx,
+    hits: f64,
+    /// In units of the event.
+    weight: f64,
+}
+
+/// Estimates how often each block ran.
+pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &Rule) -> BlockCounts {
+    let roles = roles(snapshot);
+    let sampled = ebs::sampled(snapshot, located, map, &roles);
+    let judged = stream::judged(snapshot, located, map, &roles);
+    let passed = lbr::counts(map, &passes(&judged.streams));
+    let streams_per_stack = error::streams_per_stack(&judged.streams, located, &roles, &snapshot.run.events);
+    let scale = join::Scale {
+        unit: roles.unit,
+        streams_per_stack,
+    };
+    let seen = join::Seen {
+        ebs: &sampled.counts,
+        lbr: &passed,
+        branches: &bias::occurrences(located, map, &roles.lbr),
+        due_share: bias::due_share(located, &roles.lbr),
+    };
+    let (blocks, parts) = join::join(snapshot, map, rule, scale, &seen);
+    let outcome = Outcome {
+        resolved: sampled.resolved,
+        unresolved: sampled.unresolved,
+        accepted: judged.accepted,
+        interrupted: judged.interrupted,
+        discarded: judged.discarded,
+    };
+    let samples = error::samples(snapshot, &roles);
+    let n_streams: f64 = judged.streams.iter().map(|s| s.hits as f64).sum();
+    BlockCounts {
+        roles,
+        blocks,
+        parts,
+        stacks: n_streams / streams_per_stack,
+        streams: judged.streams,
+        streams_per_stack,
+        samples,
+        outcome,
+    }
+}
+
+/// Sums counts of the same block and process; the result is sorted by (block, process).
+/// The sort is stable, so that sums of fractions are always made in the same order.
+fn summed(mut counts: Vec<Counted>) -> Vec<Counted> {
+    let key = |c: &Counted| (c.block, c.process);
+    counts.sort_by_key(key);
+    counts.dedup_by(|next, kept| {
+        let equal = key(next) == key(kept);
+        if equal {
+            kept.hits += next.hits;
+            kept.weight += next.weight;
+        }
+        equal
+    });
+    counts
+}
+
+/// The ring of a stretch of text, by its module.
+fn ring(snapshot: &Snapshot, map: &BlockMap, text: TextIdx) -> Ring {
+    let module = map
+        .text(text)
+        .and_then(|t| snapshot.modules.get(t.module.0 as usize));
+    if module.is_some_and(|m| m.kind.is_kernel()) {
+        Ring::Kernel
+    } else {
+        Ring::User
+    }
+}
+
+impl BlockCounts {
+    /// How many hits of a source tell as much as one that is independent of all others.
+    pub const fn design_effect(&self, source: Source) -> f64 {
+        match source {
+            Source::Ebs => 1.0,
+            Source::Lbr => self.streams_per_stack,
+        }
+    }
+}
+
+impl BlockCount {
+    /// The figure of the chosen source.
+    pub fn chosen(&self) -> Figure {
+        self.of(self.source).unwrap_or_default()
+    }
+
+    /// The figure of one source, where it has data of the ring.
+    pub const fn of(&self, source: Source) -> Option<Figure> {
+        match source {
+            Source::Ebs => self.ebs,
+            Source::Lbr => self.lbr,
+        }
+    }
 }
 
 impl Unit {

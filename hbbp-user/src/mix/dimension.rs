@@ -50,6 +50,17 @@ dimensions! {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UnknownDimension(pub String);
 
+impl Dimension {
+    /// Whether it follows from the instruction alone, wherever it stands and whoever runs it.
+    pub const fn is_static(self) -> bool {
+        match self {
+            Self::Mnemonic | Self::Extension | Self::Category | Self::Packing | Self::Width => true,
+            Self::Memory | Self::ControlFlow | Self::Lock | Self::Latency => true,
+            Self::Ring | Self::Module | Self::Function | Self::Process | Self::Source | Self::Block => false,
+        }
+    }
+}
+
 impl fmt::Display for Dimension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

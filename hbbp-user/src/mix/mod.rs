@@ -2,9 +2,22 @@
 //!
 //! Paper sections I and V.B: an instruction mix follows from block execution counts and the text of the blocks.
 
-pub mod dimension;
+mod analysis;
+mod apportion;
+mod category;
+mod class;
+#[cfg(test)]
+mod cost;
+mod dimension;
+mod error;
+mod pivot;
 
-pub use crate::estimate::Unit;
+pub use crate::estimate::{Source, Unit};
+use crate::locate::PerRing;
+pub use analysis::{Analysis, SourceShare, analyse};
+pub use apportion::apportion;
+pub use category::Category;
+pub use class::{Class, Latency, Lock, Memory, Packing};
 pub use dimension::{Dimension, UnknownDimension};
 
 /// One figure of a mix, in the unit of [`Mix::unit`].
@@ -72,4 +85,36 @@ impl Mix {
     pub fn total(&self) -> Cell {
         self.kernel.plus(self.user)
     }
+
+    /// Each row's share of the samples as whole numbers, in the order of the rows: in each ring they add up exactly to
+    /// the samples of the mix. Only for figures that are samples; executions have no whole number to add up to.
+    pub fn whole_samples(&self) -> Option<Vec<PerRing>> {
+        match self.unit {
+            Unit::Executions => None,
+            Unit::TimeWeightedSamples | Unit::EventWeightedSamples => {
+                let column = |cell: fn(&Row) -> f64, total: f64| {
+                    apportion(&self.rows.iter().map(cell).collect::<Vec<f64>>(), whole(total))
+                };
+                let kernel = column(|row| row.kernel.amount, self.kernel.amount);
+                let user = column(|row| row.user.amount, self.user.amount);
+                Some(
+                    kernel
+                        .into_iter()
+                        .zip(user)
+                        .map(|(kernel, user)| PerRing { kernel, user })
+                        .collect(),
+                )
+            }
+        }
+    }
+}
+
+/// A sum of samples that were spread over instructions, back to the whole number that it was.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number of samples, from 0 to 2^53"
+)]
+const fn whole(samples: f64) -> u64 {
+    samples.round() as u64
 }

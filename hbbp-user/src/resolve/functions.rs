@@ -140,10 +140,10 @@ impl Functions {
             let Some(strings) = strings else { continue };
             match file.layout.class {
                 ElfClass::X86_64 => {
-                    self.add_table::<Sym64<LittleEndian>>(file.source, table, strings, name_at)
+                    self.add_table::<Sym64<LittleEndian>>(file.source, table, strings, name_at);
                 }
                 ElfClass::X86 | ElfClass::X32 => {
-                    self.add_table::<Sym32<LittleEndian>>(file.source, table, strings, name_at)
+                    self.add_table::<Sym32<LittleEndian>>(file.source, table, strings, name_at);
                 }
             }
         }

@@ -1,9 +1,202 @@
-//! Resolve.
+//! From raw counts and records to a [`Snapshot`]: modules, processes, mappings, symbols and the text that ran.
+//!
+//! The kernel shows addresses; here they get their process image, their module and their bytes, while these can still
+//! be read.
+//! Functions that interpret bytes (`parse_..`) are pure; those that read the machine are thin and start with `read_`
+//! or `open_`.
+//!
+//! ```text
+//! kallsyms, modules, KSYMBOL -> kernel (map)   --+                    proc_scan, records -> process (index) --+
+//! kcore | probe | vmlinux    -> kernel_text    --+-> kernel_space     mapped_file, elf, functions -> image  --+-> user_space
+//!                                                +---------- text (stretches and their generations) ---------+
+//! ```
+
 pub mod build_id;
 pub mod elf;
 pub mod functions;
+pub mod image;
+pub mod image_set;
 pub mod kallsyms;
+pub mod kcore;
+pub mod kernel;
 pub mod kernel_modules;
+pub mod kernel_space;
+pub mod kernel_text;
+pub mod mapped_file;
+pub mod perf_map;
 pub mod proc_scan;
 pub mod process;
+pub mod process_image;
+pub mod process_memory;
+pub mod raw;
 pub mod source;
+pub mod text;
+pub mod user_space;
+pub mod vmlinux;
+
+use crate::addr::{Ring, Va};
+use crate::record::{Record, Timed};
+use crate::snapshot::{Interval, Loss, Losses, Process, ProcessIdx, Run, Snapshot};
+
+use kernel_space::KernelSpace;
+use proc_scan::Scanned;
+use raw::{Raw, RawInterval, TaskKey};
+use text::is_stream;
+use user_space::UserSpace;
+
+/// Turns what one run counted into a snapshot, drain by drain.
+///
+/// Records are given as they come ([`Self::apply`]), counts after each drain ([`Self::interval`]), and
+/// [`Self::finish`] puts all together.
+/// Nothing of it fails: what cannot be read or found is counted as a loss.
+#[derive(Debug)]
+pub struct Resolver {
+    kernel: KernelSpace,
+    user: UserSpace,
+    intervals: Vec<Interval>,
+    losses: Losses,
+}
+
+impl Resolver {
+    /// Starts with ring 0 and with the processes that were there before the run.
+    /// The recording of records must have begun before these were read, so that nothing falls between.
+    pub fn new(kernel: KernelSpace, processes: &[Scanned]) -> Self {
+        let mut user = UserSpace::default();
+        user.scanned(processes);
+        Self {
+            kernel,
+            user,
+            intervals: Vec::new(),
+            losses: Losses::default(),
+        }
+    }
+
+    /// Takes over records as they come, in any order; the files of new mappings are opened now.
+    pub fn apply(&mut self, records: impl IntoIterator<Item = Timed>) {
+        for timed in records {
+            match &timed.record {
+                Record::Lost(n) => self.losses.add(Loss::SidebandLost, *n),
+                Record::Ksymbol { .. } | Record::TextPoke { .. } => {
+                    self.kernel.apply(timed.time, &timed.record);
+                }
+                _ => self.user.take(timed),
+            }
+        }
+    }
+
+    /// Takes over the counts of one drain. All records up to its end should have been applied.
+    pub fn interval(&mut self, raw: RawInterval) {
+        let idx = u32::try_from(self.intervals.len()).unwrap_or(u32::MAX);
+        self.user.catch_up(raw.end);
+        self.kernel.reread(idx, &(raw.start..raw.end), &mut self.losses);
+        self.user.reread(idx, &mut self.losses);
+        let kernel_ips = raw
+            .ips
+            .iter()
+            .map(|r| r.count.ip)
+            .filter(|ip| ip.ring() == Ring::Kernel);
+        let kernel_ends = raw
+            .streams
+            .iter()
+            .map(|r| r.count.start)
+            .filter(|at| at.ring() == Ring::Kernel);
+        if self.kernel.lacks(kernel_ips.chain(kernel_ends)) {
+            self.kernel.read_again(raw.start);
+        }
+        let mut interval = Interval {
+            start: raw.start,
+            end: raw.end,
+            ..Interval::default()
+        };
+        for Raw {
+            task,
+            first_time,
+            mut count,
+        } in raw.ips
+        {
+            count.process = self.hit(task, first_time, count.ip).0;
+            interval.ips.push(count);
+        }
+        for Raw {
+            task,
+            first_time,
+            mut count,
+        } in raw.streams
+        {
+            count.process = self.stream(task, first_time, count.start, count.end);
+            interval.streams.push(count);
+        }
+        for Raw {
+            task,
+            first_time,
+            mut count,
+        } in raw.branches
+        {
+            count.process = self.hit(task, first_time, count.from).0;
+            self.hit(task, first_time, count.to);
+            interval.branches.push(count);
+        }
+        self.user.forget_before(raw.end);
+        self.kernel.forget_before(raw.end);
+        self.intervals.push(interval);
+    }
+
+    /// Puts the snapshot together; `run` are the facts of the run, to which the source of kernel text is added.
+    pub fn finish(mut self, mut run: Run) -> Snapshot {
+        run.kernel_text = self.kernel.source();
+        run.notes.extend(self.kernel.note().map(str::to_owned));
+        let (mut modules, mut text) = (Vec::new(), Vec::new());
+        let mappings = self.kernel.emit(&mut modules, &mut text);
+        let mut processes = vec![Process {
+            comm: kernel::KERNEL.to_owned(),
+            mappings,
+            ..Process::default()
+        }];
+        processes.extend(self.user.emit(&mut modules, &mut text));
+        for interval in &mut self.intervals {
+            interval
+                .ips
+                .sort_unstable_by_key(|c| (c.event, c.process, c.ip, c.exact));
+        }
+        Snapshot {
+            run,
+            modules,
+            processes,
+            text,
+            intervals: self.intervals,
+            losses: self.losses,
+        }
+    }
+
+    /// Resolves one address: the process image that ran, and the first address behind the text that is kept there.
+    fn hit(&mut self, task: TaskKey, time: u64, at: Va) -> (ProcessIdx, Option<Va>) {
+        match at.ring() {
+            Ring::Kernel => {
+                let behind = self.kernel.hit(at, time, &mut self.losses);
+                let process = if task.tgid == 0 {
+                    ProcessIdx::KERNEL
+                } else {
+                    self.user.process_at(task, time)
+                };
+                (process, behind)
+            }
+            Ring::User => {
+                let hit = self.user.hit(task, time, at, &mut self.losses);
+                (hit.process, hit.behind)
+            }
+        }
+    }
+
+    /// Resolves a stream: all text from its start to the instruction at its end.
+    fn stream(&mut self, task: TaskKey, time: u64, start: Va, end: Va) -> ProcessIdx {
+        let (process, mut behind) = self.hit(task, time, start);
+        if is_stream(start.0, end.0) {
+            let mut at = start;
+            while let Some(next) = behind.filter(|next| at < *next && *next <= end) {
+                at = next;
+                behind = self.hit(task, time, at).1;
+            }
+        }
+        process
+    }
+}

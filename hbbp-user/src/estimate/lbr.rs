@@ -1,0 +1,172 @@
+//! Last branch records: paper section III.B.
+//!
+//! Every instruction between the ends of a stream ran once for each of its occurrences, with the weight
+//! period / (N-1) of the stack that it was seen in.
+//! The streams are summed as a difference array that holds only the places where the sum changes:
+//!
+//! ```text
+//! streams      [==========)           weight 2
+//!                    [=========)      weight 1
+//! differences  +2    +1   -2   -1
+//! passes       [ 2  )[ 3 )[ 1 )
+//! ```
+//!
+//! A block's count is the mean over its instructions, so that a stream that an interrupt cut counts for the part that ran.
+
+use super::{Counted, Stream};
+use crate::blocks::{BlockId, BlockMap};
+use crate::locate::TextIdx;
+use crate::snapshot::ProcessIdx;
+
+/// Neighbouring instructions that streams passed equally often.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Passes {
+    /// Their text.
+    pub text: TextIdx,
+    /// The process image that ran.
+    pub process: ProcessIdx,
+    /// Index of the first instruction.
+    pub first: u32,
+    /// Index behind the last instruction.
+    pub end: u32,
+    /// How many streams passed.
+    pub hits: u64,
+    /// The sum of their weights: estimated executions of each of the instructions.
+    pub weight: f64,
+}
+
+/// Sums streams, sorted by (text, process), to passes, sorted by (text, process, first); they do not overlap.
+pub fn passes(streams: &[Stream]) -> Vec<Passes> {
+    let mut passes = Vec::new();
+    for group in streams.chunk_by(|a, b| (a.text, a.process) == (b.text, b.process)) {
+        let starts = group.iter().map(|s| (s.first, i128::from(s.hits), s.weight));
+        let ends = group.iter().map(|s| (s.end, -i128::from(s.hits), -s.weight));
+        let mut differences: Vec<(u32, i128, f64)> = starts.chain(ends).collect();
+        differences.sort_by_key(|(at, ..)| *at);
+
+        let (mut hits, mut weight) = (0i128, 0f64);
+        let mut from = 0u32;
+        for change in differences.chunk_by(|a, b| a.0 == b.0) {
+            let Some(&(at, ..)) = change.first() else { continue };
+            if let (Some(stream), Ok(passed)) = (group.first(), u64::try_from(hits))
+                && 0 < passed
+            {
+                let &Stream { text, process, .. } = stream;
+                passes.push(Passes {
+                    text,
+                    process,
+                    first: from,
+                    end: at,
+                    hits: passed,
+                    weight,
+                });
+            }
+            hits += change.iter().map(|(_, hits, _)| hits).sum::<i128>();
+            weight += change.iter().map(|(.., weight)| weight).sum::<f64>();
+            // The hits are exact: where no stream passes, what is left of the weight is rounding.
+            if hits == 0 {
+                weight = 0.0;
+            }
+            from = at;
+        }
+    }
+    passes
+}
+
+/// The blocks that were passed, sorted by (block, process); hits and weight are means over their instructions.
+pub(super) fn counts(map: &BlockMap, passes: &[Passes]) -> Vec<Counted> {
+    let mut counts = Vec::new();
+    for pass in passes {
+        let Some(text) = map.text(pass.text) else { continue };
+        let mut block = text.block_of(pass.first);
+        let mut from = pass.first;
+        while from < pass.end {
+            let range = text.block(block);
+            let to = range.end.min(pass.end);
+            if to <= from {
+                break;
+            }
+            let share = f64::from(to - from) / f64::from(range.end - range.start);
+            let hits = pass.hits as f64 * share;
+            let block_id = BlockId {
+                text: pass.text,
+                block,
+            };
+            counts.push(Counted {
+                block: block_id,
+                process: pass.process,
+                hits,
+                weight: pass.weight * share,
+            });
+            from = to;
+            block += 1;
+        }
+    }
+    super::summed(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn stream(first: u32, end: u32, hits: u64, weight: f64) -> Stream {
+        Stream {
+            text: TextIdx(0),
+            process: ProcessIdx(0),
+            first,
+            end,
+            hits,
+            weight,
+        }
+    }
+
+    #[test]
+    fn the_picture_above() {
+        let passes = passes(&[stream(0, 11, 4, 2.0), stream(6, 16, 2, 1.0)]);
+        let flat: Vec<_> = passes
+            .iter()
+            .map(|p| (p.first, p.end, p.hits, p.weight))
+            .collect();
+        assert_eq!(flat, [(0, 6, 4, 2.0), (6, 11, 6, 3.0), (11, 16, 2, 1.0)]);
+    }
+
+    #[test]
+    fn an_empty_stream_passes_nothing() {
+        assert_eq!(passes(&[stream(3, 3, 1, 1.0)]), []);
+    }
+
+    #[test]
+    fn rounding_does_not_outlive_the_streams() {
+        let passes = passes(&[stream(0, 2, 1, 0.1), stream(1, 3, 1, 0.2), stream(5, 6, 1, 0.3)]);
+        assert_eq!(passes.last().map(|p| p.weight), Some(0.3));
+    }
+
+    proptest! {
+        #[test]
+        fn differences_sum_to_what_counting_each_instruction_gives(
+            drawn in prop::collection::vec((0u32..40, 0u32..12, 1u64..5), 0..30),
+        ) {
+            let streams: Vec<Stream> =
+                drawn.iter().map(|&(first, len, hits)| stream(first, first + len, hits, hits as f64 / 31.0)).collect();
+            let mut naive = [(0u64, 0f64); 64];
+            for s in &streams {
+                for i in s.first..s.end {
+                    naive[i as usize].0 += s.hits;
+                    naive[i as usize].1 += s.weight;
+                }
+            }
+            let mut summed = [(0u64, 0f64); 64];
+            for p in passes(&streams) {
+                for i in p.first..p.end {
+                    prop_assert_eq!(summed[i as usize], (0, 0.0), "passes overlap");
+                    summed[i as usize] = (p.hits, p.weight);
+                }
+            }
+            for (a, b) in naive.iter().zip(&summed) {
+                prop_assert_eq!(a.0, b.0);
+                prop_assert!((a.1 - b.1).abs() < 1e-9);
+            }
+        }
+    }
+}

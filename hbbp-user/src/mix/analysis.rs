@@ -1,0 +1,356 @@
+//! From a snapshot to everything that a report shows, in one pure step.
+
+use super::pivot::pivot;
+use super::{Dimension, Mix};
+use crate::addr::Ring;
+use crate::blocks::{BlockMap, blocks};
+use crate::estimate::{BlockCounts, Rule, Source, estimate};
+use crate::locate::{Discard, PerRing, Tally, Unresolved, locate};
+use crate::snapshot::Snapshot;
+
+/// What a snapshot says.
+///
+/// For each event, the samples of the snapshot are `resolved` plus `unresolved`, and its streams are `accepted` plus
+/// `discarded`, in each ring, exactly.
+#[derive(Clone, Debug)]
+pub struct Analysis {
+    /// The instruction mix.
+    pub mix: Mix,
+    /// Samples on an instruction, by event. Those of the events of `counts.roles.ebs` are the samples of the mix.
+    pub resolved: Tally<()>,
+    /// Samples that are in no mix, by event and reason.
+    pub unresolved: Tally<Unresolved>,
+    /// Streams that can have been executed, by event.
+    pub accepted: Tally<()>,
+    /// Those of them that an interrupt or exception ended; the instruction at their end did not run.
+    pub interrupted: Tally<()>,
+    /// Streams that are set aside, by event and reason.
+    pub discarded: Tally<Discard>,
+    /// What each source contributes to the mix, for those that contribute.
+    pub sources: Vec<SourceShare>,
+    /// The blocks of the text that ran.
+    pub map: BlockMap,
+    /// How often each block ran, by which source and why.
+    pub counts: BlockCounts,
+}
+
+/// What one source contributes to a mix.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SourceShare {
+    /// The source.
+    pub source: Source,
+    /// Blocks whose figure it gives.
+    pub blocks: u64,
+    /// Instructions of ring 0, in the unit of the mix.
+    pub kernel: f64,
+    /// Instructions of ring 3, in the unit of the mix.
+    pub user: f64,
+}
+
+/// Computes the mix of a snapshot, broken down by the given dimensions, with the given rule for blocks that both
+/// sources have seen.
+///
+/// The snapshot must hold together ([`Snapshot::check`]); what contradicts itself is counted as unresolved.
+pub fn analyse(snapshot: &Snapshot, by: &[Dimension], rule: &Rule) -> Analysis {
+    let located = locate(snapshot);
+    let map = blocks(snapshot, &located);
+    let counts = estimate(snapshot, &located, &map, rule);
+    let mix = pivot(snapshot, &map, &counts, by);
+    let mut unresolved = located.unresolved;
+    unresolved.merge(&counts.outcome.unresolved);
+    let mut discarded = located.discarded;
+    discarded.merge(&counts.outcome.discarded);
+    Analysis {
+        mix,
+        resolved: counts.outcome.resolved.clone(),
+        unresolved,
+        accepted: counts.outcome.accepted.clone(),
+        interrupted: counts.outcome.interrupted.clone(),
+        discarded,
+        sources: shares(&counts),
+        map,
+        counts,
+    }
+}
+
+fn shares(counts: &BlockCounts) -> Vec<SourceShare> {
+    let share = |source| {
+        let mut share = SourceShare {
+            source,
+            blocks: 0,
+            kernel: 0.0,
+            user: 0.0,
+        };
+        for block in counts.blocks.iter().filter(|b| b.source == source) {
+            let amount = block.chosen().count * f64::from(block.instructions);
+            if 0.0 < amount {
+                share.blocks += 1;
+            }
+            match block.ring {
+                Ring::Kernel => share.kernel += amount,
+                Ring::User => share.user += amount,
+            }
+        }
+        share
+    };
+    [Source::Ebs, Source::Lbr]
+        .into_iter()
+        .map(share)
+        .filter(|share| 0 < share.blocks)
+        .collect()
+}
+
+impl Analysis {
+    /// Samples of the events that the mix is made of, wherever they fell: those in the mix and those set aside.
+    pub fn samples(&self) -> PerRing {
+        let mut samples = PerRing::default();
+        for event in &self.counts.roles.ebs {
+            for part in [self.resolved.of_event(*event), self.unresolved.of_event(*event)] {
+                samples.add(Ring::Kernel, part.kernel);
+                samples.add(Ring::User, part.user);
+            }
+        }
+        samples
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::{ImageAddr, Va};
+    use crate::estimate::{Unit, rule::PAPER};
+    use crate::snapshot::{
+        BranchCount, Event, EventIdx, EventUnit, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind,
+        Process, ProcessIdx, StreamCount, Symbol, Text,
+    };
+    use proptest::prelude::*;
+
+    const KERNEL: u64 = 0xffff_ffff_8100_0000;
+    const USER: u64 = 0x40_0000;
+
+    /// `idle` in the kernel and `f` in a program; one CPU, the given events.
+    fn snapshot(events: Vec<Event>) -> Snapshot {
+        let module = |name: &str, kind, symbol: &str, start| Module {
+            name: name.to_owned(),
+            kind,
+            build_id: Vec::new(),
+            symbols: vec![Symbol {
+                start: ImageAddr(start),
+                len: 16,
+                name: symbol.to_owned(),
+            }],
+        };
+        let mapping = |start, module| Mapping {
+            start: Va(start),
+            end: Va(start + 0x1000),
+            module: ModuleIdx(module),
+            image_start: ImageAddr(start),
+            from: 0,
+        };
+        let text = |module, start, bytes: &[u8]| Text {
+            module: ModuleIdx(module),
+            start: ImageAddr(start),
+            bytes: bytes.to_vec(),
+            since: 0,
+        };
+        // idle: sti; hlt; cli; ret        f: add rax, rcx; add rax, rdx; xor ecx, ecx; jne f; ret
+        let idle = [0xfb, 0xf4, 0xfa, 0xc3];
+        let f = [
+            0x48, 0x01, 0xc8, 0x48, 0x01, 0xd0, 0x31, 0xc9, 0x75, 0xf6, 0xc3, 0xff,
+        ];
+        let program = Process {
+            tgid: 7,
+            comm: "f".to_owned(),
+            mappings: vec![mapping(USER, 1)],
+            exec_id: 0,
+        };
+        let mut snapshot = Snapshot {
+            modules: vec![
+                module("[kernel]", ModuleKind::Kernel, "idle", KERNEL),
+                module("/bin/f", ModuleKind::Elf64, "f", USER),
+            ],
+            processes: vec![
+                Process {
+                    mappings: vec![mapping(KERNEL, 0)],
+                    ..Process::default()
+                },
+                program,
+            ],
+            text: vec![text(0, KERNEL, &idle), text(1, USER, &f)],
+            ..Snapshot::default()
+        };
+        snapshot.run.events = events;
+        snapshot
+    }
+
+    fn event(unit: EventUnit) -> Event {
+        Event {
+            unit,
+            ..Event::default()
+        }
+    }
+
+    fn ip(event: u32, ip: u64, hits: u64, period: u64) -> IpCount {
+        let process = ProcessIdx(u32::from(ip < KERNEL));
+        IpCount {
+            event: EventIdx(event),
+            process,
+            ip: Va(ip),
+            exact: true,
+            hits,
+            weight: hits * period,
+        }
+    }
+
+    fn amounts(mix: &Mix) -> Vec<(String, f64, f64)> {
+        mix.rows
+            .iter()
+            .map(|r| (r.key.join(" "), r.kernel.amount, r.user.amount))
+            .collect()
+    }
+
+    #[test]
+    fn executions_are_samples_times_period_over_length() {
+        let mut snapshot = snapshot(vec![
+            event(EventUnit::Nanoseconds),
+            event(EventUnit::Instructions),
+        ]);
+        let ips = vec![
+            ip(1, USER, 3, 1000),
+            ip(1, USER + 6, 5, 1000),
+            ip(1, KERNEL + 2, 2, 1000),
+            ip(0, USER, 9, 1),
+        ];
+        snapshot.intervals = vec![Interval {
+            ips,
+            ..Interval::default()
+        }];
+        let analysis = analyse(&snapshot, &[Dimension::Mnemonic], &PAPER.parse().unwrap());
+        assert_eq!(analysis.mix.unit, Unit::Executions);
+        let expected = [("ADD", 0.0, 4000.0), ("JNE", 0.0, 2000.0), ("XOR", 0.0, 2000.0)];
+        let kernel = [
+            ("CLI", 500.0, 0.0),
+            ("HLT", 500.0, 0.0),
+            ("RET", 500.0, 0.0),
+            ("STI", 500.0, 0.0),
+        ];
+        let expected: Vec<_> = expected
+            .iter()
+            .chain(&kernel)
+            .map(|(k, a, b)| (String::from(*k), *a, *b))
+            .collect();
+        assert_eq!(amounts(&analysis.mix), expected);
+        // Eight of ten samples: sqrt(8 - 64/10) of them, 1000 each, and half of each is an ADD.
+        let error = analysis.mix.rows[0].user.std_error.unwrap();
+        assert!(
+            (error - 1000.0 * (8.0f64 / 4.0 - 16.0 / 10.0).sqrt()).abs() < 1e-9,
+            "{error}"
+        );
+        assert_eq!(analysis.samples(), PerRing { kernel: 2, user: 8 });
+    }
+
+    #[test]
+    fn a_halted_cpu_executes_nothing() {
+        let mut snapshot = snapshot(vec![event(EventUnit::Nanoseconds)]);
+        let ips = vec![ip(0, KERNEL + 2, 90, 1), ip(0, KERNEL, 2, 1), ip(0, USER, 8, 1)];
+        snapshot.intervals = vec![Interval {
+            ips,
+            ..Interval::default()
+        }];
+        let analysis = analyse(
+            &snapshot,
+            &[Dimension::Module, Dimension::Function],
+            &PAPER.parse().unwrap(),
+        );
+        assert_eq!(analysis.mix.unit, Unit::TimeWeightedSamples);
+        assert_eq!(
+            analysis.unresolved.get(Unresolved::Halted),
+            PerRing { kernel: 90, user: 0 }
+        );
+        assert_eq!(
+            amounts(&analysis.mix),
+            [
+                ("/bin/f f".to_owned(), 0.0, 8.0),
+                ("[kernel] idle".to_owned(), 2.0, 0.0)
+            ]
+        );
+    }
+
+    #[test]
+    fn short_blocks_come_from_streams_and_bad_streams_are_set_aside() {
+        let mut snapshot = snapshot(vec![
+            event(EventUnit::Instructions),
+            event(EventUnit::TakenBranches),
+        ]);
+        let stream = |start, end, hits: u64| StreamCount {
+            event: EventIdx(1),
+            process: ProcessIdx(1),
+            start: Va(start),
+            end: Va(end),
+            hits,
+            weight: hits as f64 * 100.0 / 3.0,
+            cycles: 0,
+        };
+        let branch = |oldest| BranchCount {
+            event: EventIdx(1),
+            process: ProcessIdx(1),
+            from: Va(USER + 8),
+            to: Va(USER),
+            hits: 400,
+            oldest,
+            mispredicted: 0,
+        };
+        snapshot.intervals = vec![Interval {
+            ips: vec![ip(0, USER, 7, 1000)],
+            // The loop, the loop up to an interrupt before the XOR, and a stream past the RET.
+            streams: vec![
+                stream(USER, USER + 8, 300),
+                stream(USER, USER + 6, 30),
+                stream(USER, USER + 11, 5),
+            ],
+            branches: vec![branch(100)],
+            ..Interval::default()
+        }];
+        let analysis = analyse(
+            &snapshot,
+            &[Dimension::Source, Dimension::Mnemonic],
+            &PAPER.parse().unwrap(),
+        );
+        assert_eq!(
+            analysis.discarded.get(Discard::Undecodable),
+            PerRing { kernel: 0, user: 5 }
+        );
+        assert_eq!(analysis.interrupted.of_event(EventIdx(1)).total(), 30);
+        let block = analysis.counts.blocks[0];
+        // Half of the block's four instructions ran 30 times more.
+        assert_eq!(block.lbr.unwrap().hits, 315.0);
+        assert!((block.lbr.unwrap().count - 10_500.0).abs() < 1e-6);
+        assert_eq!(block.ebs.unwrap().count, 1750.0);
+        assert_eq!(block.source, Source::Lbr);
+        assert_eq!(analysis.mix.rows[0].key, ["LBR", "ADD"]);
+        assert!((analysis.mix.rows[0].user.amount - 21_000.0).abs() < 1e-6);
+        assert_eq!(analysis.sources.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn every_sample_is_in_a_row_or_in_a_tally(
+            drawn in prop::collection::vec((any::<bool>(), 0u64..20, 1u64..1000), 1..40),
+        ) {
+            let mut snapshot = snapshot(vec![event(EventUnit::Nanoseconds)]);
+            let at = |kernel, offset| offset + if kernel { KERNEL } else { USER };
+            let ips: Vec<IpCount> = drawn.iter().map(|&(k, offset, hits)| ip(0, at(k, offset), hits, 1)).collect();
+            let mut counted = PerRing::default();
+            ips.iter().for_each(|c| counted.add(c.ip.ring(), c.hits));
+            snapshot.intervals = vec![Interval { ips, ..Interval::default() }];
+            let analysis = analyse(&snapshot, &[Dimension::Mnemonic], &PAPER.parse().unwrap());
+            let mut sum = analysis.unresolved.of_event(EventIdx(0));
+            for row in analysis.mix.whole_samples().unwrap() {
+                sum.add(Ring::Kernel, row.kernel);
+                sum.add(Ring::User, row.user);
+            }
+            prop_assert_eq!(sum, counted);
+            prop_assert_eq!(analysis.samples(), counted);
+        }
+    }
+}

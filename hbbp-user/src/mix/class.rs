@@ -1,0 +1,461 @@
+//! Static properties of an instruction form (paper section V.B): "the instruction class, ISA, family and category,
+//! types, numbers, sizes and attributes of operands", memory access, packing, and the long-latency group.
+//!
+//! Mnemonics are those of the Intel manuals in upper case, one for each instruction: of synonyms the one that the SDM
+//! lists first for the condition (JE, not JZ), with operand sizes where the manual has them (MOVSB, CMPXCHG16B), without
+//! prefixes.
+//! Everything is computed once for each form, not for each instruction.
+
+use iced_x86::{
+    Code, CpuidFeature, Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory, Mnemonic,
+    OpAccess, OpKind, Register,
+};
+
+use super::category::{Category, Legacy, category, strip_encoding};
+use super::dimension::Dimension;
+use crate::blocks::{Flow, Form};
+
+/// The static properties of an instruction form.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Class {
+    /// Mnemonic.
+    pub mnemonic: String,
+    /// Instruction set extension.
+    pub extension: String,
+    /// What it does.
+    pub category: Category,
+    /// How a vector instruction treats the elements.
+    pub packing: Packing,
+    /// Width in bits of the widest explicit data operand, registers and memory; 0 without one or for control transfers.
+    pub width: usize,
+    /// What it does with memory; the stack is memory, as Pin has it (`INS_IsMemoryRead`).
+    pub memory: Memory,
+    /// How it passes control on.
+    pub flow: Flow,
+    /// Whether it locks its memory operand.
+    pub lock: Lock,
+    /// Whether its latency is long.
+    pub latency: Latency,
+}
+
+/// How an instruction treats the elements of its vector operands.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Packing {
+    /// It has no vector operand.
+    None,
+    /// It works on one element.
+    Scalar,
+    /// It works on all elements.
+    Packed,
+}
+
+/// What an instruction does with memory.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Memory {
+    /// Nothing; also for LEA, NOP and prefetches, which only compute an address.
+    None,
+    /// It reads.
+    Read,
+    /// It writes.
+    Write,
+    /// It reads and writes.
+    ReadWrite,
+}
+
+/// Whether an instruction locks its memory operand (SDM vol. 3, 9.1.2).
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Lock {
+    /// No.
+    None,
+    /// By the LOCK prefix.
+    Prefixed,
+    /// By nature: XCHG with memory.
+    Implied,
+}
+
+/// Whether an instruction is one of the long-latency group.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Latency {
+    /// No.
+    Short,
+    /// Yes.
+    Long,
+}
+
+/// Mnemonics of long latency: paper section V.B names DIV, SQRT and `XCHG R,M` as the example of the group; the rest
+/// has a latency of about ten cycles or more in Agner Fog's instruction tables on every Intel core since Sandy Bridge
+/// and every AMD core since Zen. Locked instructions belong to it as well, by their prefix.
+/// Beginnings; VEX and EVEX forms are compared without their V.
+const LONG_LATENCY: &[&str] = &[
+    "DIV",
+    "IDIV",
+    "SQRT",
+    "FDIV",
+    "FIDIV",
+    "FSQRT",
+    "FPREM",
+    "FSIN",
+    "FCOS",
+    "FPTAN",
+    "FPATAN",
+    "F2XM1",
+    "FYL2X",
+    "FSCALE",
+    "FXTRACT",
+    "FBLD",
+    "FBSTP",
+    "GATHER",
+    "PGATHER",
+    "SCATTER",
+    "PSCATTER",
+    "CMPXCHG8B",
+    "CMPXCHG16B",
+    "CPUID",
+    "RDTSC",
+    "RDPMC",
+    "RDRAND",
+    "RDSEED",
+    "RDMSR",
+    "WRMSR",
+    "XSAVE",
+    "XRSTOR",
+    "FXSAVE",
+    "FXRSTOR",
+    "MFENCE",
+    "PAUSE",
+    "INVLPG",
+    "INVPCID",
+    "WBINVD",
+    "WBNOINVD",
+];
+
+impl Class {
+    /// The class of a form that passes control on by `flow`. `None` for bytes that are no instruction.
+    pub(super) fn of(form: &Form, flow: Flow) -> Option<Self> {
+        let mut decoder = Decoder::try_new(form.bits(), form.example(), DecoderOptions::NONE).ok()?;
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            return None;
+        }
+        let code = instruction.code();
+        let legacy = if code.encoding() == EncodingKind::Legacy {
+            Legacy::Yes
+        } else {
+            Legacy::No
+        };
+        let mnemonic = format!("{:?}", instruction.mnemonic()).to_uppercase();
+        let coding = strip_encoding(&mnemonic, legacy);
+        let lock = lock(&instruction);
+        let long = lock != Lock::None || LONG_LATENCY.iter().any(|long| coding.starts_with(long));
+        Some(Self {
+            extension: extension(code),
+            category: by_flow(flow).unwrap_or_else(|| kind(&instruction, coding)),
+            packing: packing(&instruction, coding),
+            width: if flow.ends_block() { 0 } else { width(&instruction) },
+            memory: memory(&instruction),
+            flow,
+            lock,
+            latency: if long { Latency::Long } else { Latency::Short },
+            mnemonic,
+        })
+    }
+
+    /// The value of a dimension that is a static property; `None` for the others.
+    pub(super) fn value(&self, dimension: Dimension) -> Option<String> {
+        let value = match dimension {
+            Dimension::Mnemonic => self.mnemonic.clone(),
+            Dimension::Extension => self.extension.clone(),
+            Dimension::Category => self.category.name().to_owned(),
+            Dimension::Packing => match self.packing {
+                Packing::None => "none",
+                Packing::Scalar => "scalar",
+                Packing::Packed => "packed",
+            }
+            .to_owned(),
+            Dimension::Width => self.width.to_string(),
+            Dimension::Memory => match self.memory {
+                Memory::None => "none",
+                Memory::Read => "read",
+                Memory::Write => "write",
+                Memory::ReadWrite => "read-write",
+            }
+            .to_owned(),
+            Dimension::ControlFlow => flow_name(self.flow).to_owned(),
+            Dimension::Lock => match self.lock {
+                Lock::None => "none",
+                Lock::Prefixed => "prefixed",
+                Lock::Implied => "implied",
+            }
+            .to_owned(),
+            Dimension::Latency => match self.latency {
+                Latency::Short => "short",
+                Latency::Long => "long",
+            }
+            .to_owned(),
+            _ => return None,
+        };
+        Some(value)
+    }
+}
+
+const fn flow_name(flow: Flow) -> &'static str {
+    match flow {
+        Flow::Next => "next",
+        Flow::Idle => "idle",
+        Flow::Conditional => "conditional branch",
+        Flow::Jump => "jump",
+        Flow::IndirectJump => "indirect jump",
+        Flow::Call | Flow::CallNext => "call",
+        Flow::IndirectCall => "indirect call",
+        Flow::Return => "return",
+        Flow::InterruptReturn => "interrupt return",
+        Flow::SystemCall => "system call",
+        Flow::Trap => "trap",
+        Flow::Invalid => "invalid",
+    }
+}
+
+const fn by_flow(flow: Flow) -> Option<Category> {
+    match flow {
+        Flow::Conditional => Some(Category::ConditionalBranch),
+        Flow::Jump | Flow::IndirectJump => Some(Category::Jump),
+        Flow::Call | Flow::CallNext | Flow::IndirectCall => Some(Category::Call),
+        Flow::Return | Flow::InterruptReturn => Some(Category::Return),
+        Flow::SystemCall => Some(Category::SystemCall),
+        Flow::Trap => Some(Category::Trap),
+        Flow::Next | Flow::Idle | Flow::Invalid => None,
+    }
+}
+
+/// MOVSD and CMPSD name both a string instruction and one of SSE2; the operands tell.
+fn kind(instruction: &Instruction, coding: &str) -> Category {
+    match instruction.mnemonic() {
+        Mnemonic::Movsd | Mnemonic::Cmpsd if !has_vector(instruction) => Category::String,
+        _ => category(coding),
+    }
+}
+
+/// The extension that a CPUID bit announces. What every x86-64 processor has is BASE, x87 is X87.
+fn extension(code: Code) -> String {
+    let features = code.cpuid_features();
+    let special = |feature: &&CpuidFeature| !is_base(**feature) && **feature != CpuidFeature::AVX512VL;
+    // Of several the last is the most special one; AVX and AVX512F then only name the encoding.
+    let named = |feature: &&CpuidFeature| {
+        special(feature) && !matches!(**feature, CpuidFeature::AVX | CpuidFeature::AVX512F)
+    };
+    let is_x87 = features.iter().any(|f| format!("{f:?}").starts_with("FPU"));
+    match features
+        .iter()
+        .rev()
+        .find(named)
+        .or_else(|| features.iter().rev().find(special))
+    {
+        _ if is_x87 => "X87".to_owned(),
+        None => "BASE".to_owned(),
+        Some(CpuidFeature::HLE_or_RTM) => "RTM".to_owned(),
+        Some(feature) => format!("{feature:?}").replace("SSE4_", "SSE4.").to_uppercase(),
+    }
+}
+
+fn is_base(feature: CpuidFeature) -> bool {
+    use CpuidFeature as F;
+    let name = format!("{feature:?}");
+    let old = name.starts_with("INTEL") && name != "INTEL8086_ONLY";
+    let base = matches!(
+        feature,
+        F::X64
+            | F::CMOV
+            | F::CPUID
+            | F::CX8
+            | F::MSR
+            | F::MULTIBYTENOP
+            | F::PAUSE
+            | F::RDPMC
+            | F::SEP
+            | F::SYSCALL
+            | F::TSC
+    );
+    old || base
+}
+
+fn has_vector(instruction: &Instruction) -> bool {
+    registers(instruction).any(|r| r.is_vector_register() || r.is_mm())
+}
+
+/// The registers that are operands by themselves, not parts of an address.
+fn registers(instruction: &Instruction) -> impl Iterator<Item = Register> {
+    (0..instruction.op_count())
+        .filter(|&operand| instruction.op_kind(operand) == OpKind::Register)
+        .map(|operand| instruction.op_register(operand))
+}
+
+/// Scalar floating point ends in SS, SD or SH, or converts from or to one value; whole registers and integer vectors,
+/// whose names begin with P, are packed. Moves of a single element between register files are scalar.
+fn packing(instruction: &Instruction, coding: &str) -> Packing {
+    if !has_vector(instruction) {
+        return Packing::None;
+    }
+    let begins = |with: &[&str]| with.iter().any(|beginning| coding.starts_with(beginning));
+    let element = ["MOVD", "MOVQ", "MOVW"].contains(&coding) || begins(&["PINSR", "PEXTR", "EXTRACTPS"]);
+    let ends = ["SS", "SD", "SH"].iter().any(|end| coding.ends_with(end)) && !begins(&["P", "BROADCAST"]);
+    let converts = ["SS2", "SD2", "SH2"].iter().any(|part| coding.contains(part)) && begins(&["CVT"]);
+    if element || ends || converts {
+        Packing::Scalar
+    } else {
+        Packing::Packed
+    }
+}
+
+fn width(instruction: &Instruction) -> usize {
+    let registers = registers(instruction).map(|r| r.size() * 8).max();
+    let memory = instruction.memory_size().size() * 8;
+    registers.unwrap_or(0).max(memory)
+}
+
+fn memory(instruction: &Instruction) -> Memory {
+    let mut factory = InstructionInfoFactory::new();
+    let used = factory.info(instruction).used_memory();
+    let any = |wanted: &[OpAccess]| used.iter().any(|memory| wanted.contains(&memory.access()));
+    let reads = any(&[
+        OpAccess::Read,
+        OpAccess::CondRead,
+        OpAccess::ReadWrite,
+        OpAccess::ReadCondWrite,
+    ]);
+    let writes = any(&[
+        OpAccess::Write,
+        OpAccess::CondWrite,
+        OpAccess::ReadWrite,
+        OpAccess::ReadCondWrite,
+    ]);
+    match (reads, writes) {
+        (false, false) => Memory::None,
+        (true, false) => Memory::Read,
+        (false, true) => Memory::Write,
+        (true, true) => Memory::ReadWrite,
+    }
+}
+
+fn lock(instruction: &Instruction) -> Lock {
+    let in_memory = instruction.op_kinds().any(|kind| kind == OpKind::Memory);
+    match instruction.mnemonic() {
+        _ if instruction.has_lock_prefix() => Lock::Prefixed,
+        Mnemonic::Xchg if in_memory => Lock::Implied,
+        _ => Lock::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::ImageAddr;
+    use crate::blocks::blocks;
+    use crate::locate::Located;
+    use crate::snapshot::{Module, ModuleIdx, ModuleKind, Snapshot, Text};
+
+    fn class(bytes: &[u8]) -> Class {
+        let name = String::new();
+        let module = Module {
+            name,
+            kind: ModuleKind::Elf64,
+            build_id: Vec::new(),
+            symbols: Vec::new(),
+        };
+        let text = Text {
+            module: ModuleIdx(0),
+            start: ImageAddr(0),
+            bytes: bytes.to_vec(),
+            since: 0,
+        };
+        let snapshot = Snapshot {
+            modules: vec![module],
+            text: vec![text],
+            ..Snapshot::default()
+        };
+        let map = blocks(&snapshot, &Located::default());
+        let first = map.texts[0].instruction(0).unwrap();
+        Class::of(&map.forms[usize::from(first.form.0)], first.flow).unwrap()
+    }
+
+    #[test]
+    fn each_property_follows_the_instruction() {
+        let cases: [(&[u8], &str); 17] = [
+            (
+                &[0x48, 0x89, 0xe5],
+                "MOV BASE data transfer/none/64/none/next/none/short",
+            ),
+            (&[0x55], "PUSH BASE stack/none/64/write/next/none/short"),
+            (
+                &[0xf3, 0xa4],
+                "MOVSB BASE string/none/8/read-write/next/none/short",
+            ),
+            (&[0xa5], "MOVSD BASE string/none/32/read-write/next/none/short"),
+            (
+                &[0xf2, 0x0f, 0x10, 0x07],
+                "MOVSD SSE2 data transfer/scalar/128/read/next/none/short",
+            ),
+            (
+                &[0xf0, 0x48, 0x0f, 0xb1, 0x37],
+                "CMPXCHG BASE exchange/none/64/read-write/next/prefixed/long",
+            ),
+            (
+                &[0x87, 0x07],
+                "XCHG BASE exchange/none/32/read-write/next/implied/long",
+            ),
+            (&[0x87, 0xc8], "XCHG BASE exchange/none/32/none/next/none/short"),
+            (
+                &[0x48, 0xf7, 0xf1],
+                "DIV BASE arithmetic/none/64/none/next/none/long",
+            ),
+            (
+                &[0x0f, 0x51, 0xc1],
+                "SQRTPS SSE arithmetic/packed/128/none/next/none/long",
+            ),
+            (
+                &[0xc5, 0xf5, 0xfe, 0xc2],
+                "VPADDD AVX2 arithmetic/packed/256/none/next/none/short",
+            ),
+            (
+                &[0x62, 0xf1, 0x7c, 0x48, 0x58, 0xc1],
+                "VADDPS AVX512F arithmetic/packed/512/none/next/none/short",
+            ),
+            (&[0xd9, 0xfe], "FSIN X87 arithmetic/none/0/none/next/none/long"),
+            (&[0xe8, 0, 1, 0, 0], "CALL BASE call/none/0/write/call/none/short"),
+            (&[0xc3], "RET BASE return/none/0/read/return/none/short"),
+            (&[0x0f, 0x1f, 0x00], "NOP BASE nop/none/32/none/next/none/short"),
+            (
+                &[0xc4, 0xe2, 0xf3, 0xf6, 0xc2],
+                "MULX BMI2 arithmetic/none/64/none/next/none/short",
+            ),
+        ];
+        for (bytes, expected) in cases {
+            let class = class(bytes);
+            let values: Vec<String> = Dimension::ALL.iter().filter_map(|d| class.value(*d)).collect();
+            let (names, properties) = values.split_at(2);
+            assert_eq!(
+                format!("{} {}", names.join(" "), properties.join("/")),
+                expected,
+                "{bytes:x?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_instruction_of_the_decoder_has_a_category() {
+        let without: Vec<String> = Code::values()
+            .filter(|code| code.flow_control() == iced_x86::FlowControl::Next)
+            .filter(|code| {
+                let legacy = if code.encoding() == EncodingKind::Legacy {
+                    Legacy::Yes
+                } else {
+                    Legacy::No
+                };
+                let mnemonic = format!("{:?}", code.mnemonic()).to_uppercase();
+                category(strip_encoding(&mnemonic, legacy)) == Category::Other
+            })
+            .map(|code| format!("{:?}", code.mnemonic()))
+            .filter(|name| name != "Undoc" && name != "Zero_bytes")
+            .collect();
+        assert!(without.is_empty(), "{without:?}");
+    }
+}

@@ -1,0 +1,424 @@
+//! The map of ring 0: the kernel image, its modules, BPF programs, trampolines, and what has no name.
+//!
+//! It is made from the kernel's symbols and its list of modules, and follows the records of text that comes and goes.
+//! Kernel text is known only as it runs, so its addresses in the snapshot are those that were executed.
+//! A region belongs to a module; each BPF program is a module of its own, because its memory is used again by others.
+
+use std::collections::BTreeMap;
+
+use crate::addr::{ImageAddr, Va};
+use crate::snapshot::{ModuleKind, Symbol};
+
+use super::kallsyms::{Kallsyms, KernelSymbol};
+use super::kcore::TEXT_AREA;
+use super::kernel_modules::LoadedModule;
+
+/// Name of the kernel image.
+pub const KERNEL: &str = "[kernel]";
+
+const PAGE: u64 = 4096;
+/// Modules are loaded behind the image area, which is 1 GiB long or 512 MiB (without KASLR).
+const MODULE_AREA_END: u64 = 0xffff_ffff_ff00_0000;
+/// Symbols of one module that lie farther apart belong to two regions.
+const MAX_GAP: u64 = 1 << 20;
+/// Regions that may overlap one address: parts of modules and freed programs.
+const MAX_OVERLAP: usize = 64;
+
+/// Index of a module of this map.
+pub type KernelModuleIdx = usize;
+
+/// A module of ring 0.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KernelModule {
+    /// Its name: `[kernel]`, that of a kernel module, of a BPF program, of an area.
+    pub name: String,
+    /// Its sort.
+    pub kind: ModuleKind,
+}
+
+/// A region of kernel text.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Region {
+    /// First address.
+    pub start: Va,
+    /// First address behind it.
+    pub end: Va,
+    /// What it belongs to.
+    pub module: KernelModuleIdx,
+    /// When it came, in ns; 0 where it was there before the run.
+    pub from: u64,
+    /// When it went, in ns; `u64::MAX` where it did not.
+    pub until: u64,
+}
+
+/// The map of ring 0.
+#[derive(Debug, Default)]
+pub struct KernelMap {
+    symbols: Kallsyms,
+    modules: Vec<KernelModule>,
+    /// By (start, order of arrival).
+    regions: BTreeMap<(Va, u64), Region>,
+    n_regions: u64,
+}
+
+impl KernelMap {
+    /// Takes over symbols and modules as they are at `time` (0: since before the run); regions that are known stay.
+    /// `image` is where the kernel image lies, for a kernel that hides its symbols.
+    pub fn update(&mut self, symbols: Kallsyms, loaded: &[LoadedModule], image: Option<(Va, Va)>, time: u64) {
+        if let Some((start, end)) = symbols.image.range().or(image) {
+            self.add_named(KERNEL, ModuleKind::Kernel, start..end, time);
+        } else if self.regions.is_empty() {
+            // Nothing is known but the area that the image must lie in.
+            self.add_named(
+                KERNEL,
+                ModuleKind::Kernel,
+                Va(TEXT_AREA)..Va(TEXT_AREA + (1 << 30)),
+                time,
+            );
+        }
+        let runs = tagged_runs(&symbols);
+        for module in loaded {
+            let has_symbols = runs.iter().any(|(tag, _)| *tag == module.name);
+            let end = module.start.and_then(|start| start.checked_add(module.len));
+            if let (Some(start), Some(end), false) = (module.start, end, has_symbols) {
+                self.add_named(&module.name, ModuleKind::KernelModule, start..end, time);
+            }
+        }
+        for (tag, run) in &runs {
+            self.add_named(tag, ModuleKind::KernelModule, run.clone(), time);
+        }
+        for symbol in symbols.iter() {
+            if let Some((name, kind)) = named_by_symbol(&symbol) {
+                let end = Va(symbol.start.0.saturating_add(symbol.len));
+                self.add_named(&name, kind, symbol.start..end, time);
+            }
+        }
+        self.symbols = symbols;
+    }
+
+    /// Text came: a BPF program, or other code that the kernel wrote.
+    pub fn came(&mut self, start: Va, len: u32, name: &str, bpf: bool, time: u64) {
+        let end = start.checked_add(u64::from(len)).filter(|end| start < *end);
+        let kind = if bpf && name.starts_with("bpf_prog_") {
+            ModuleKind::Bpf
+        } else {
+            ModuleKind::Trampoline
+        };
+        if let Some(end) = end {
+            self.add_named(name, kind, start..end, time);
+        }
+    }
+
+    /// Text went.
+    pub fn went(&mut self, start: Va, name: &str, time: u64) {
+        let modules = &self.modules;
+        let named = |module: KernelModuleIdx| modules.get(module).is_some_and(|m| m.name == name);
+        let at_start = self
+            .regions
+            .range_mut((start, 0)..=(start, u64::MAX))
+            .map(|(_, region)| region);
+        for region in at_start.filter(|r| r.until == u64::MAX && named(r.module)) {
+            region.until = time;
+        }
+    }
+
+    /// The region that held `at` at `time`. Every kernel address has one: what is unknown is named by its area.
+    pub fn region_at(&mut self, at: Va, time: u64) -> Region {
+        let holding = || {
+            let before = self.regions.range(..=(at, u64::MAX)).rev().take(MAX_OVERLAP);
+            before.map(|(_, region)| *region).filter(|r| at < r.end)
+        };
+        let at_its_time = holding().find(|r| r.from <= time && time < r.until);
+        if let Some(region) = at_its_time.or_else(|| holding().next()) {
+            return region;
+        }
+        let name = area(at);
+        let start = Va(at.0 / PAGE * PAGE);
+        let end = Va(start.0.saturating_add(PAGE));
+        let module = self.modules.iter().position(|m| m.name == name);
+        let module = module.unwrap_or_else(|| self.add_module(name, ModuleKind::Trampoline));
+        self.add_region(Region {
+            start,
+            end,
+            module,
+            from: 0,
+            until: u64::MAX,
+        })
+    }
+
+    /// The function that contains `at`, inside its region.
+    pub fn function_at(&self, at: Va, region: &Region) -> Option<Symbol> {
+        let module = self.module(region.module)?;
+        // Text that came during the run is known by its record alone, and is one function.
+        let is_one = matches!(module.kind, ModuleKind::Bpf)
+            || 0 < region.from && module.kind == ModuleKind::Trampoline;
+        if is_one {
+            let len = region.end.since(region.start)?;
+            return Some(Symbol {
+                start: ImageAddr(region.start.0),
+                len,
+                name: module.name.clone(),
+            });
+        }
+        let symbol = self.symbols.at(at)?;
+        let start = symbol.start.max(region.start);
+        let end = Va(symbol.start.0.saturating_add(symbol.len)).min(region.end);
+        let len = end.since(start)?;
+        Some(Symbol {
+            start: ImageAddr(start.0),
+            len,
+            name: symbol.name.to_owned(),
+        })
+    }
+
+    /// A module of this map.
+    pub fn module(&self, idx: KernelModuleIdx) -> Option<&KernelModule> {
+        self.modules.get(idx)
+    }
+
+    /// Whether a region that is there now holds `at` and has a name of its own.
+    pub fn knows(&self, at: Va) -> bool {
+        let before = self.regions.range(..=(at, u64::MAX)).rev().take(MAX_OVERLAP);
+        let own_name = |r: &Region| self.module(r.module).is_some_and(|m| !m.name.ends_with(" area]"));
+        before
+            .map(|(_, region)| region)
+            .any(|r| at < r.end && own_name(r))
+    }
+
+    /// Whether some region belongs to a module.
+    pub fn holds(&self, module: KernelModuleIdx) -> bool {
+        self.regions.values().any(|r| r.module == module)
+    }
+
+    /// Whether `at` lies where modules and BPF programs are loaded.
+    pub fn in_module_area(at: Va) -> bool {
+        TEXT_AREA <= at.0 && at.0 < MODULE_AREA_END
+    }
+
+    /// Whether the kernel hides its symbols.
+    pub fn is_hidden(&self) -> bool {
+        self.symbols.hidden
+    }
+
+    /// Forgets the regions that went before `time`, except those in use.
+    pub fn forget_before(&mut self, time: u64, in_use: impl Fn(KernelModuleIdx) -> bool) {
+        self.regions.retain(|_, r| time <= r.until || in_use(r.module));
+    }
+
+    /// Adds a region unless it is there already.
+    fn add_named(&mut self, name: &str, kind: ModuleKind, range: std::ops::Range<Va>, from: u64) {
+        let (start, end) = (range.start, range.end);
+        let at_start = || {
+            self.regions
+                .range((start, 0)..=(start, u64::MAX))
+                .map(|(_, region)| region)
+        };
+        let same = |r: &&Region| r.until == u64::MAX && self.module(r.module).is_some_and(|m| m.name == name);
+        if at_start().any(|r| same(&r)) || end <= start {
+            return;
+        }
+        // Parts of a kernel module share it; memory of BPF programs is used again, under whatever name.
+        let shared = matches!(kind, ModuleKind::Kernel | ModuleKind::KernelModule) || name.starts_with('[');
+        let known = shared
+            .then(|| self.modules.iter().position(|m| m.name == name && m.kind == kind))
+            .flatten();
+        let module = known.unwrap_or_else(|| self.add_module(name, kind));
+        self.add_region(Region {
+            start,
+            end,
+            module,
+            from,
+            until: u64::MAX,
+        });
+    }
+
+    fn add_module(&mut self, name: &str, kind: ModuleKind) -> KernelModuleIdx {
+        self.modules.push(KernelModule {
+            name: name.to_owned(),
+            kind,
+        });
+        self.modules.len() - 1
+    }
+
+    fn add_region(&mut self, region: Region) -> Region {
+        self.n_regions += 1;
+        self.regions.insert((region.start, self.n_regions), region);
+        region
+    }
+}
+
+/// The regions of kernel modules: runs of neighbouring symbols with one tag.
+fn tagged_runs(symbols: &Kallsyms) -> Vec<(String, std::ops::Range<Va>)> {
+    let mut runs: Vec<(String, std::ops::Range<Va>)> = Vec::new();
+    for symbol in symbols.iter() {
+        let Some(tag) = symbol.tag.filter(|_| named_by_symbol(&symbol).is_none()) else {
+            continue;
+        };
+        let end = Va(symbol.start.0.saturating_add(symbol.len));
+        match runs.last_mut() {
+            Some((last, run)) if last == tag && symbol.start.0 - run.end.0.min(symbol.start.0) < MAX_GAP => {
+                run.end = run.end.max(end);
+            }
+            _ => runs.push((tag.to_owned(), symbol.start..end)),
+        }
+    }
+    runs
+}
+
+/// The module of a symbol that is one by itself: a BPF program, a trampoline, a page of kprobes.
+fn named_by_symbol(symbol: &KernelSymbol<'_>) -> Option<(String, ModuleKind)> {
+    match symbol.tag? {
+        "bpf" if symbol.name.starts_with("bpf_prog_") => Some((symbol.name.to_owned(), ModuleKind::Bpf)),
+        "bpf" => Some((symbol.name.to_owned(), ModuleKind::Trampoline)),
+        tag => tag
+            .strip_prefix("__builtin__")
+            .map(|what| (format!("[{what}]"), ModuleKind::Trampoline)),
+    }
+}
+
+/// The name of the area that a kernel address without a symbol lies in (Documentation/arch/x86/x86_64/mm.rst).
+fn area(at: Va) -> &'static str {
+    match at.0 {
+        0xffff_ffff_ff60_0000..0xffff_ffff_ff60_1000 => "[vsyscall]",
+        0xffff_fe00_0000_0000..0xffff_ff00_0000_0000 => "[cpu entry area]",
+        0xffff_ffff_8000_0000..MODULE_AREA_END => "[module area]",
+        0xffff_c900_0000_0000..0xffff_e900_0000_0000 => "[vmalloc area]",
+        0xffa0_0000_0000_0000..0xffd2_0000_0000_0000 => "[vmalloc area]",
+        _ => "[kernel memory]",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resolve::kallsyms::parse_kallsyms;
+    use crate::resolve::kernel_modules::parse_modules;
+
+    const TABLE: &[u8] = b"\
+ffffffff81000000 T _text
+ffffffff81000000 T startup_64
+ffffffff81000200 T do_idle
+ffffffff81001000 T _etext
+ffffffff82000000 B _end
+ffffffffc0201000 t ftrace_trampoline\t[__builtin__ftrace]
+ffffffffc0300000 t nf_hook\t[nf_tables]
+ffffffffc0300080 t nf_other\t[nf_tables]
+ffffffffc0310000 t ext4_read\t[ext4]
+ffffffffc0400000 t bpf_prog_6deef7357e7b4530\t[bpf]
+ffffffffc0400040 t bpf_trampoline_6442494\t[bpf]
+";
+
+    fn map() -> KernelMap {
+        let mut map = KernelMap::default();
+        let modules = parse_modules(
+            b"zram 8192 0 - Live 0xffffffffc0500000\nnf_tables 4096 0 - Live 0xffffffffc0300000\n",
+        );
+        map.update(parse_kallsyms(TABLE), &modules, None, 0);
+        map
+    }
+
+    fn named(map: &mut KernelMap, at: u64, time: u64) -> (String, ModuleKind, Option<String>) {
+        let region = map.region_at(Va(at), time);
+        let module = map.module(region.module).expect("a module").clone();
+        (
+            module.name,
+            module.kind,
+            map.function_at(Va(at), &region).map(|s| s.name),
+        )
+    }
+
+    #[test]
+    fn every_sort_of_text_has_its_module() {
+        let mut map = map();
+        let mut at = |address: u64| {
+            let (name, kind, function) = named(&mut map, address, 5);
+            (name, kind, function.unwrap_or_default())
+        };
+        let row = |name: &str, kind, function: &str| (name.to_owned(), kind, function.to_owned());
+        assert_eq!(
+            at(0xffff_ffff_8100_0210),
+            row("[kernel]", ModuleKind::Kernel, "do_idle")
+        );
+        assert_eq!(at(0xffff_ffff_8180_0000), row("[kernel]", ModuleKind::Kernel, ""));
+        assert_eq!(
+            at(0xffff_ffff_c030_0085),
+            row("nf_tables", ModuleKind::KernelModule, "nf_other")
+        );
+        assert_eq!(
+            at(0xffff_ffff_c031_0000),
+            row("ext4", ModuleKind::KernelModule, "ext4_read")
+        );
+        assert_eq!(
+            at(0xffff_ffff_c050_1fff),
+            row("zram", ModuleKind::KernelModule, "")
+        );
+        let program = "bpf_prog_6deef7357e7b4530";
+        assert_eq!(at(0xffff_ffff_c040_0000), row(program, ModuleKind::Bpf, program));
+        let trampoline = "bpf_trampoline_6442494";
+        assert_eq!(
+            at(0xffff_ffff_c040_0041),
+            row(trampoline, ModuleKind::Trampoline, trampoline)
+        );
+        assert_eq!(
+            at(0xffff_ffff_c020_1010),
+            row("[ftrace]", ModuleKind::Trampoline, "ftrace_trampoline")
+        );
+        assert_eq!(
+            at(0xffff_ffff_ff60_0400),
+            row("[vsyscall]", ModuleKind::Trampoline, "")
+        );
+        assert_eq!(
+            at(0xffff_fe00_0000_1000),
+            row("[cpu entry area]", ModuleKind::Trampoline, "")
+        );
+        assert_eq!(
+            at(0xffff_ffff_c060_0000),
+            row("[module area]", ModuleKind::Trampoline, "")
+        );
+        assert_eq!(at(u64::MAX), row("[kernel memory]", ModuleKind::Trampoline, ""));
+    }
+
+    #[test]
+    fn memory_of_programs_is_used_again() {
+        let mut map = map();
+        let at = 0xffff_ffff_c070_0000;
+        map.came(Va(at), 0x40, "bpf_prog_1_first", true, 10);
+        map.went(Va(at), "bpf_prog_1_first", 20);
+        map.came(Va(at), 0x80, "bpf_prog_2_second", true, 30);
+        assert_eq!(named(&mut map, at + 8, 15).0, "bpf_prog_1_first");
+        assert_eq!(
+            named(&mut map, at + 8, 35).2.as_deref(),
+            Some("bpf_prog_2_second")
+        );
+        assert_eq!(
+            named(&mut map, at + 0x48, 15).0,
+            "bpf_prog_2_second",
+            "better than no name"
+        );
+        map.forget_before(40, |_| false);
+        assert_eq!(named(&mut map, at + 8, 15).0, "bpf_prog_2_second");
+    }
+
+    #[test]
+    fn what_is_known_is_not_added_again() {
+        let mut map = map();
+        let n_before = (map.regions.len(), map.modules.len());
+        map.update(parse_kallsyms(TABLE), &[], None, 50);
+        map.came(
+            Va(0xffff_ffff_c040_0000),
+            0x40,
+            "bpf_prog_6deef7357e7b4530",
+            true,
+            60,
+        );
+        assert_eq!((map.regions.len(), map.modules.len()), n_before);
+    }
+
+    #[test]
+    fn a_kernel_that_hides_its_symbols_still_has_an_image() {
+        let mut map = KernelMap::default();
+        map.update(parse_kallsyms(b"0000000000000000 T _text\n"), &[], None, 0);
+        assert!(map.is_hidden());
+        assert_eq!(named(&mut map, 0xffff_ffff_a000_0000, 0).0, "[kernel]");
+    }
+}

@@ -1,0 +1,71 @@
+//! Executable memory without a file, copied from live processes through /proc/PID/mem.
+//!
+//! A copy is a plain read: the process is not stopped, and what it has not touched reads as an error or as zeros.
+//! Such memory is named, if at all, by the compiler that wrote it ([`super::perf_map`]).
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use crate::addr::{ImageAddr, Va};
+use crate::snapshot::Symbol;
+
+use super::perf_map::PerfMap;
+
+/// Processes whose memory is open at one time.
+const MAX_OPEN: usize = 64;
+
+/// The memory of live processes, opened on demand and closed after each drain.
+#[derive(Debug, Default)]
+pub struct ProcessMemory {
+    open: HashMap<u32, Option<File>>,
+    names: HashMap<u32, PerfMap>,
+}
+
+impl ProcessMemory {
+    /// Fills `bytes` with the memory of process `tgid` from `at` on; `false` where it is gone, unreadable or refused.
+    pub fn read(&mut self, tgid: u32, at: Va, bytes: &mut [u8]) -> bool {
+        if MAX_OPEN <= self.open.len() && !self.open.contains_key(&tgid) {
+            self.open.clear();
+        }
+        let file = self
+            .open
+            .entry(tgid)
+            .or_insert_with(|| File::open(format!("/proc/{tgid}/mem")).ok());
+        file.as_ref()
+            .is_some_and(|file| file.read_exact_at(bytes, at.0).is_ok())
+    }
+
+    /// The function of process `tgid` that contains `at`, where its compiler names it.
+    pub fn read_function_at(&mut self, tgid: u32, at: ImageAddr) -> Option<Symbol> {
+        self.names
+            .entry(tgid)
+            .or_insert_with(|| PerfMap::read(tgid))
+            .function_at(at)
+    }
+
+    /// Closes all of it: process ids may be used again until the next drain.
+    pub fn close(&mut self) {
+        self.open.clear();
+        self.names.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_memory() {
+        let text = *b"some bytes on the stack";
+        let mut copy = [0; 23];
+        let mut memory = ProcessMemory::default();
+        let at = Va(u64::try_from(text.as_ptr().addr()).expect("64 bits"));
+        assert!(memory.read(std::process::id(), at, &mut copy));
+        assert_eq!(copy, text);
+        assert!(!memory.read(std::process::id(), Va(16), &mut copy));
+        assert!(!memory.read(u32::MAX, at, &mut copy));
+        memory.close();
+        assert!(memory.open.is_empty());
+    }
+}

@@ -1,0 +1,337 @@
+//! Which stretches of a module's text go into the snapshot, and what stood there at which time.
+//!
+//! An address that was hit calls for its whole function, because blocks are found by decoding from a known start;
+//! where no function is known, or a giant one, a window around the address has to do.
+//! Stretches of one module never overlap, and a stretch keeps its extent for the whole run: text that is read again
+//! and differs becomes a new generation of the same stretch.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::addr::ImageAddr;
+use crate::snapshot::{ModuleIdx, Symbol, Text};
+
+/// A function longer than this is taken in windows: the longest hand-written interpreters have about 60 KiB.
+const MAX_FUNCTION: u64 = 128 << 10;
+/// How much is taken on either side of an address without a function.
+const WINDOW: u64 = 1 << 10;
+/// Where a stretch cannot be read as a whole, its pages are read one by one.
+const PAGE: u64 = 4096;
+/// A stream that is longer is no straight line of code.
+const MAX_STREAM: u64 = 64 << 10;
+
+/// The text of one module, as far as it was hit.
+#[derive(Debug, Default)]
+pub struct ModuleText {
+    stretches: BTreeMap<u64, Stretch>,
+    symbols: BTreeMap<u64, Symbol>,
+}
+
+#[derive(Debug)]
+struct Stretch {
+    len: u64,
+    /// What stood there, and since which interval; none where it could not be read.
+    generations: Vec<(u32, Vec<u8>)>,
+}
+
+/// What became of an address that was hit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Covered {
+    /// Its text is there.
+    Yes,
+    /// Its text was asked for now, for the first time, and cannot be read.
+    UnreadableNow,
+    /// It is known that its text cannot be read.
+    Unreadable,
+}
+
+impl ModuleText {
+    /// Whether the address was asked for already, and with which outcome.
+    pub fn known(&self, at: ImageAddr) -> Option<Covered> {
+        let (start, stretch) = self.stretches.range(..=at.0).next_back()?;
+        let inside = at.0 - start < stretch.len;
+        inside.then_some(if stretch.generations.is_empty() {
+            Covered::Unreadable
+        } else {
+            Covered::Yes
+        })
+    }
+
+    /// Sees to it that the text around `at` is there.
+    /// `bounds` is the region that holds it, `function` what is known to contain it;
+    /// `read` fills a buffer with the text from an address on and says whether it could.
+    pub fn cover(
+        &mut self,
+        at: ImageAddr,
+        bounds: Range<ImageAddr>,
+        function: Option<Symbol>,
+        read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool,
+    ) -> Covered {
+        if let Some(known) = self.known(at) {
+            return known;
+        }
+        let range = self.extent(at.0, bounds.start.0..bounds.end.0, function.as_ref());
+        if let Some(symbol) = function {
+            self.symbols.entry(symbol.start.0).or_insert(symbol);
+        }
+        self.add(range, read);
+        match self.known(at) {
+            Some(Covered::Yes) => Covered::Yes,
+            _ => Covered::UnreadableNow,
+        }
+    }
+
+    /// The extent of a new stretch around `at`: inside the bounds, between its neighbours.
+    fn extent(&self, at: u64, bounds: Range<u64>, function: Option<&Symbol>) -> Range<u64> {
+        let mut wanted = match function {
+            Some(symbol) => symbol.start.0..symbol.start.0.saturating_add(symbol.len),
+            None => bounds.clone(),
+        };
+        let longest = if function.is_some() {
+            MAX_FUNCTION
+        } else {
+            2 * WINDOW
+        };
+        if longest < wanted.end - wanted.start {
+            wanted = wanted.start.max(at.saturating_sub(WINDOW))..wanted.end.min(at.saturating_add(WINDOW));
+        }
+        let before = self
+            .stretches
+            .range(..=at)
+            .next_back()
+            .map_or(0, |(start, s)| start + s.len);
+        let behind = self
+            .stretches
+            .range(at..)
+            .next()
+            .map_or(u64::MAX, |(start, _)| *start);
+        let start = wanted.start.max(bounds.start).max(before).min(at);
+        let end = wanted.end.min(bounds.end).min(behind).max(at.saturating_add(1));
+        start..end
+    }
+
+    fn add(&mut self, range: Range<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) {
+        match read_range(&range, read) {
+            Some(bytes) => self.insert(range, vec![(0, bytes)]),
+            None if range.start / PAGE == (range.end - 1) / PAGE => self.insert(range, Vec::new()),
+            None => {
+                let mut start = range.start;
+                while start < range.end {
+                    let end = range.end.min((start / PAGE + 1).saturating_mul(PAGE));
+                    let bytes = read_range(&(start..end), read);
+                    self.insert(start..end, bytes.into_iter().map(|b| (0, b)).collect());
+                    start = end;
+                }
+            }
+        }
+    }
+
+    fn insert(&mut self, range: Range<u64>, generations: Vec<(u32, Vec<u8>)>) {
+        self.stretches.insert(
+            range.start,
+            Stretch {
+                len: range.end - range.start,
+                generations,
+            },
+        );
+    }
+
+    /// Reads all stretches again; where the text differs it is a new generation, valid from the interval on that
+    /// `since` gives for the stretch.
+    /// Returns the number of stretches that differ. What can no longer be read stays as it was.
+    pub fn reread(
+        &mut self,
+        since: &dyn Fn(Range<ImageAddr>) -> u32,
+        read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool,
+    ) -> u64 {
+        let mut n_changed = 0;
+        for (start, stretch) in &mut self.stretches {
+            let Some((_, old)) = stretch.generations.last() else {
+                continue;
+            };
+            let Some(new) = read_range(&(*start..*start + stretch.len), read) else {
+                continue;
+            };
+            if new != *old {
+                n_changed += 1;
+                let extent = ImageAddr(*start)..ImageAddr(*start + stretch.len);
+                stretch.generations.push((since(extent), new));
+            }
+        }
+        n_changed
+    }
+
+    /// Whether no address of this module was hit.
+    pub fn is_empty(&self) -> bool {
+        self.stretches.is_empty()
+    }
+
+    /// Hands the text over to `text`, sorted by (start, since), and returns the symbols, sorted by start.
+    pub fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Vec<Symbol> {
+        for (start, stretch) in self.stretches {
+            let start = ImageAddr(start);
+            let generations = stretch.generations.into_iter();
+            text.extend(generations.map(|(since, bytes)| Text {
+                module,
+                start,
+                bytes,
+                since,
+            }));
+        }
+        self.symbols.into_values().collect()
+    }
+
+    /// The first address behind the stretch that holds `at`: where the rest of a stream must be asked for.
+    pub fn behind(&self, at: ImageAddr) -> Option<ImageAddr> {
+        let (start, stretch) = self.stretches.range(..=at.0).next_back()?;
+        (at.0 - start < stretch.len).then_some(ImageAddr(start + stretch.len))
+    }
+}
+
+/// Whether a stream can be a straight line of code; both ends are inclusive.
+pub fn is_stream(start: u64, end: u64) -> bool {
+    start <= end && end - start < MAX_STREAM
+}
+
+/// Reads a stretch. Holes of the kernel's memory read as zeros, and code never is all zero.
+fn read_range(range: &Range<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
+    let done = read(ImageAddr(range.start), &mut bytes);
+    (done && bytes.iter().any(|b| *b != 0)).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn symbol(start: u64, len: u64) -> Option<Symbol> {
+        Some(Symbol {
+            start: ImageAddr(start),
+            len,
+            name: format!("f{start:x}"),
+        })
+    }
+
+    fn memory(at: ImageAddr, bytes: &mut [u8]) -> bool {
+        // 0x3000..0x4000 is a hole, as the kernel shows it; 0x5000.. faults.
+        for (byte, address) in bytes.iter_mut().zip(at.0..) {
+            *byte = if (0x3000..0x4000).contains(&address) {
+                0
+            } else {
+                0x90
+            };
+        }
+        at.0 + u64::try_from(bytes.len()).expect("short") <= 0x5000
+    }
+
+    const ALL: Range<ImageAddr> = ImageAddr(0x1000)..ImageAddr(0x10_0000);
+
+    #[test]
+    fn a_function_is_read_once_and_whole() {
+        let mut text = ModuleText::default();
+        assert_eq!(
+            text.cover(ImageAddr(0x1234), ALL, symbol(0x1200, 0x80), &mut memory),
+            Covered::Yes
+        );
+        assert_eq!(
+            text.cover(ImageAddr(0x127f), ALL, None, &mut |_, _| false),
+            Covered::Yes
+        );
+        let mut out = Vec::new();
+        let symbols = text.emit(ModuleIdx(3), &mut out);
+        assert_eq!(
+            (symbols.len(), out.len(), out[0].start, out[0].bytes.len()),
+            (1, 1, ImageAddr(0x1200), 0x80)
+        );
+    }
+
+    #[test]
+    fn windows_keep_off_their_neighbours_and_bounds() {
+        let mut text = ModuleText::default();
+        text.cover(ImageAddr(0x1810), ALL, symbol(0x1800, 0x20), &mut memory);
+        assert_eq!(
+            text.cover(ImageAddr(0x1700), ALL, None, &mut memory),
+            Covered::Yes
+        );
+        assert_eq!(
+            text.cover(ImageAddr(0x1830), ALL, None, &mut memory),
+            Covered::Yes
+        );
+        let mut out = Vec::new();
+        text.emit(ModuleIdx(0), &mut out);
+        let extents: Vec<_> = out
+            .iter()
+            .map(|t| (t.start.0, t.start.0 + t.bytes.len() as u64))
+            .collect();
+        assert_eq!(extents, [(0x1300, 0x1800), (0x1800, 0x1820), (0x1820, 0x1c30)]);
+    }
+
+    #[test]
+    fn holes_and_faults_cost_only_their_own_pages() {
+        let mut text = ModuleText::default();
+        let function = || symbol(0x2f00, 0x2400);
+        assert_eq!(
+            text.cover(ImageAddr(0x4800), ALL, function(), &mut memory),
+            Covered::Yes
+        );
+        assert_eq!(
+            text.cover(ImageAddr(0x2f00), ALL, function(), &mut memory),
+            Covered::Yes
+        );
+        assert_eq!(
+            text.cover(ImageAddr(0x3004), ALL, function(), &mut memory),
+            Covered::Unreadable
+        );
+        assert_eq!(
+            text.cover(ImageAddr(0x5004), ALL, function(), &mut memory),
+            Covered::Unreadable
+        );
+        assert_eq!(
+            text.cover(ImageAddr(0x9000), ALL, symbol(0x9000, 8), &mut memory),
+            Covered::UnreadableNow
+        );
+    }
+
+    #[test]
+    fn patched_text_is_a_new_generation_of_the_same_extent() {
+        let mut text = ModuleText::default();
+        text.cover(ImageAddr(0x1200), ALL, symbol(0x1200, 5), &mut memory);
+        assert_eq!(text.reread(&|_| 1, &mut memory), 0);
+        let mut patched = |_: ImageAddr, bytes: &mut [u8]| {
+            bytes.copy_from_slice(&[0xe9, 1, 2, 3, 4]);
+            true
+        };
+        assert_eq!(text.reread(&|_| 2, &mut patched), 1);
+        assert_eq!(
+            text.reread(&|_| 3, &mut |_, _| false),
+            0,
+            "gone text stays as it was"
+        );
+        assert_eq!(text.reread(&|_| 4, &mut memory), 1, "and back again");
+        let mut out = Vec::new();
+        text.emit(ModuleIdx(0), &mut out);
+        let since: Vec<_> = out.iter().map(|t| (t.since, t.bytes[0])).collect();
+        assert_eq!(since, [(0, 0x90), (2, 0xe9), (4, 0x90)]);
+    }
+
+    #[test]
+    fn odd_extents() {
+        let mut text = ModuleText::default();
+        let top = ImageAddr(u64::MAX - 1);
+        let bounds = ImageAddr(u64::MAX - 0x10)..ImageAddr(u64::MAX);
+        assert_eq!(
+            text.cover(top, bounds, symbol(u64::MAX - 8, 100), &mut |_, b| {
+                b.fill(1);
+                true
+            }),
+            Covered::Yes
+        );
+        let beside = text.cover(ImageAddr(0x2000), ALL, symbol(0x1f00, 0x10), &mut memory);
+        assert_eq!(
+            beside,
+            Covered::Yes,
+            "a function that does not hold the address still gives it a byte"
+        );
+        assert!(is_stream(1, 1) && !is_stream(2, 1) && !is_stream(0, MAX_STREAM));
+    }
+}

@@ -1,0 +1,259 @@
+//! Ring 3 of a run: which program of which process was hit where, and the text that ran there.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::addr::{ImageAddr, Va};
+use crate::record::{Record, Timed};
+use crate::snapshot::{Loss, Losses, Mapping, Module, ModuleIdx, Process, ProcessIdx, Text};
+
+use super::image_set::{ImageIdx, ImageSet, Mapper, is_file};
+use super::proc_scan::{Scanned, read_process};
+use super::process::ProcessIndex;
+use super::process_image::{Generation, ImageMapping, ProcessImage};
+use super::process_memory::ProcessMemory;
+use super::raw::TaskKey;
+
+/// Records wait for those of other CPUs, which may come later and be older; beyond this number the oldest are taken.
+const MAX_PENDING: usize = 1 << 16;
+/// No CPU's records come later than this, in ns: its ring is read at least as often.
+const LATEST: u64 = 2_000_000_000;
+/// Processes whose /proc entry is read once more in one interval, for addresses that no record explains.
+const MAX_RESCANNED: usize = 256;
+
+/// Ring 3 of a run.
+#[derive(Debug, Default)]
+pub struct UserSpace {
+    index: ProcessIndex,
+    pending: Vec<Timed>,
+    images: ImageSet,
+    memory: ProcessMemory,
+    processes: Vec<HitProcess>,
+    process_idx: HashMap<(Option<Generation>, TaskKey), ProcessIdx>,
+    rescanned: HashSet<u32>,
+}
+
+/// A process image that has counts.
+#[derive(Debug)]
+struct HitProcess {
+    task: TaskKey,
+    comm: Arc<str>,
+    /// Mappings that were hit, by (start, from).
+    mappings: BTreeMap<(Va, u64), HitMapping>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct HitMapping {
+    end: Va,
+    image: ImageIdx,
+    image_start: ImageAddr,
+}
+
+/// What a hit led to.
+#[derive(Clone, Copy, Debug)]
+pub struct Hit {
+    /// The process image that ran.
+    pub process: ProcessIdx,
+    /// The first address behind the text that is kept there; `None` where there is none.
+    pub behind: Option<Va>,
+}
+
+impl UserSpace {
+    /// Takes over the processes that were there before the run, and opens their files.
+    pub fn scanned(&mut self, processes: &[Scanned]) {
+        for process in processes {
+            self.index.scanned(process, 0);
+            for mmap in &process.mappings {
+                self.open_early(&Timed {
+                    time: 0,
+                    record: Record::Mmap(mmap.clone()),
+                });
+            }
+        }
+    }
+
+    /// Takes a record as it comes, in any order, and opens the file of a new mapping while its process lives.
+    pub fn take(&mut self, timed: Timed) {
+        self.open_early(&timed);
+        self.pending.push(timed);
+        if MAX_PENDING <= self.pending.len() {
+            let newest = self.pending.iter().map(|t| t.time).max().unwrap_or(0);
+            self.catch_up(newest.saturating_sub(LATEST));
+        }
+    }
+
+    /// Applies the records up to `time`, in the order of time.
+    pub fn catch_up(&mut self, time: u64) {
+        self.pending.sort_by_key(|t| t.time);
+        let n_due = self.pending.partition_point(|t| t.time <= time);
+        for timed in self.pending.drain(..n_due) {
+            self.index.apply(&timed);
+        }
+    }
+
+    fn open_early(&mut self, timed: &Timed) {
+        if let Record::Mmap(mmap) = &timed.record
+            && is_file(&mmap.path)
+        {
+            let file = self.index.intern(mmap);
+            // Where it fails, the reason is counted when the mapping is hit.
+            let _ = self.images.open(file, mmap);
+        }
+    }
+
+    /// Sees to it that the text around `at`, which `task` ran at `time`, is kept.
+    pub fn hit(&mut self, task: TaskKey, time: u64, at: Va, losses: &mut Losses) -> Hit {
+        let mut found = self.look_up(task, time, at);
+        if found.1.is_none() && self.rescan(task.tgid, time) {
+            found = self.look_up(task, time, at);
+        }
+        let (image, mapping) = found;
+        let process = self.process(task, image.as_ref());
+        let behind = image.zip(mapping).and_then(|(image, mapping)| {
+            let hit = self.place(process, task, &image, &mapping)?;
+            let mapped_len = mapping.end.since(mapping.start)?;
+            let mapped = hit.image_start..hit.image_start.checked_add(mapped_len)?;
+            let image_at = hit.image_start.checked_add(at.since(mapping.start)?)?;
+            let memory = is_live(&self.index, task.tgid, image.generation).then_some(&mut self.memory);
+            let behind = self.images.cover(hit.image, image_at, mapped, memory, losses)?;
+            mapping.start.checked_add(behind.since(hit.image_start)?)
+        });
+        Hit { process, behind }
+    }
+
+    /// The process image that `task` ran at `time`, for counts whose address is no text of its own.
+    pub fn process_at(&mut self, task: TaskKey, time: u64) -> ProcessIdx {
+        let image = self.index.image_at(task.tgid, time).cloned();
+        self.process(task, image.as_ref())
+    }
+
+    fn look_up(&self, task: TaskKey, time: u64, at: Va) -> (Option<ProcessImage>, Option<ImageMapping>) {
+        let image = self.index.image_at(task.tgid, time);
+        let mapping = image.and_then(|image| image.mapping_at(at, time)).copied();
+        (image.cloned(), mapping)
+    }
+
+    /// Reads a live process once more, once in an interval: records may have been lost, and some changes have none.
+    fn rescan(&mut self, tgid: u32, time: u64) -> bool {
+        if MAX_RESCANNED <= self.rescanned.len() || !self.rescanned.insert(tgid) {
+            return false;
+        }
+        let scanned = read_process(tgid);
+        if let Some(scanned) = &scanned {
+            self.index.scanned(scanned, time);
+        }
+        scanned.is_some()
+    }
+
+    fn process(&mut self, task: TaskKey, image: Option<&ProcessImage>) -> ProcessIdx {
+        let key = (image.map(|i| i.generation), task);
+        let idx = match self.process_idx.get(&key) {
+            Some(idx) => *idx,
+            None => {
+                let comm = Arc::default();
+                self.processes.push(HitProcess {
+                    task,
+                    comm,
+                    mappings: BTreeMap::new(),
+                });
+                // The kernel stands before all of them.
+                let idx = ProcessIdx(u32::try_from(self.processes.len()).unwrap_or(u32::MAX));
+                self.process_idx.insert(key, idx);
+                idx
+            }
+        };
+        if let (Some(image), Some(process)) = (image, hit_process(&mut self.processes, idx)) {
+            process.comm = image.comm.clone();
+        }
+        idx
+    }
+
+    fn place(
+        &mut self,
+        idx: ProcessIdx,
+        task: TaskKey,
+        image: &ProcessImage,
+        mapping: &ImageMapping,
+    ) -> Option<HitMapping> {
+        let process = hit_process(&mut self.processes, idx)?;
+        let key = (mapping.start, mapping.from);
+        if let Some(known) = process.mappings.get(&key) {
+            return Some(*known);
+        }
+        let mapper = Mapper {
+            tgid: task.tgid,
+            generation: image.generation,
+            bits: self.index.bits(image),
+        };
+        let file = self.index.file(mapping.file)?;
+        let memory = is_live(&self.index, mapper.tgid, mapper.generation).then_some(&mut self.memory);
+        let (image, image_start) = self.images.place(mapper, mapping, file, memory);
+        let hit = HitMapping {
+            end: mapping.end,
+            image,
+            image_start,
+        };
+        process.mappings.insert(key, hit);
+        Some(hit)
+    }
+
+    /// Reads memory that was hit before once more, at the end of the interval `idx`.
+    pub fn reread(&mut self, idx: u32, losses: &mut Losses) {
+        let index = &self.index;
+        let n_changed = self.images.reread(
+            idx,
+            |owner| is_live(index, owner.tgid, owner.generation),
+            &mut self.memory,
+        );
+        losses.add(Loss::TextUncertain, n_changed);
+    }
+
+    /// Ends an interval: what ended before `time` has had its last sample.
+    pub fn forget_before(&mut self, time: u64) {
+        self.index.forget_before(time);
+        self.memory.close();
+        self.rescanned.clear();
+    }
+
+    /// Hands over the images that were hit and their text, and returns the processes without the kernel.
+    pub fn emit(self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> Vec<Process> {
+        let mappings = self.processes.iter().flat_map(|p| p.mappings.values());
+        let mut hit: Vec<ImageIdx> = mappings.map(|m| m.image).collect();
+        hit.sort_unstable();
+        hit.dedup();
+        let became = self.images.emit(modules, text, &hit);
+        let processes = self.processes.into_iter();
+        processes.map(|process| process.emit(&became)).collect()
+    }
+}
+
+impl HitProcess {
+    fn emit(self, became: &HashMap<ImageIdx, ModuleIdx>) -> Process {
+        let mapping = |((start, from), hit): ((Va, u64), HitMapping)| {
+            let module = *became.get(&hit.image)?;
+            Some(Mapping {
+                start,
+                end: hit.end,
+                module,
+                image_start: hit.image_start,
+                from,
+            })
+        };
+        Process {
+            tgid: self.task.tgid,
+            exec_id: self.task.exec_id,
+            comm: self.comm.as_ref().to_owned(),
+            mappings: self.mappings.into_iter().filter_map(mapping).collect(),
+        }
+    }
+}
+
+/// Whether a process still runs the program that it ran, as far as the records tell.
+fn is_live(index: &ProcessIndex, tgid: u32, generation: Generation) -> bool {
+    index.live(tgid).is_some_and(|live| live.generation == generation)
+}
+
+/// The process at an index that counts the kernel as the first one.
+fn hit_process(processes: &mut [HitProcess], idx: ProcessIdx) -> Option<&mut HitProcess> {
+    processes.get_mut((idx.0 as usize).checked_sub(1)?)
+}
