@@ -28,6 +28,8 @@ pub mod mix;
 
 pub mod report;
 
+pub mod export;
+
 pub mod cmd;
 
 pub mod cli;

@@ -5,7 +5,7 @@ use std::io;
 /// Bytes that end too early or contradict themselves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("it is cut off or contradicts itself")]
-pub struct Damaged;
+pub(super) struct Damaged;
 
 /// Why a recording is refused.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +51,9 @@ pub enum ImportError {
     /// No event, or none that says anything about executions.
     #[error("it holds no samples with addresses or branch stacks: record with -b, or an instructions event")]
     Empty,
+    /// No branch stacks, where they are what is wanted.
+    #[error("none of its samples has a branch stack: record with -b (or -j any)")]
+    NoStacks,
     /// A header that contradicts the file.
     #[error("its {0} is damaged: it is cut off or contradicts itself")]
     Header(&'static str),

@@ -131,11 +131,6 @@ impl<R: Read> Records<R> {
         }))
     }
 
-    /// Byte of the file that is read next.
-    pub(super) fn offset(&self) -> u64 {
-        self.input.offset()
-    }
-
     /// Whether the file ends inside a record, as it does when its recorder was killed.
     pub(super) fn cut_off(&self) -> bool {
         self.input.dry

@@ -11,18 +11,18 @@ use crate::resolve::recorded::kernel::KernelPlace;
 
 /// A recording, open at its start.
 #[derive(Debug)]
-pub(super) struct Input {
-    pub(super) file: File,
+pub(in crate::cmd) struct Input {
+    pub(in crate::cmd) file: File,
     /// Length in bytes.
-    pub(super) len: u64,
-    pub(super) format: Format,
+    pub(in crate::cmd) len: u64,
+    pub(in crate::cmd) format: Format,
     /// Where the kernel's text is: as the user says, else as perf put it beside the recording.
-    pub(super) kernel: KernelPlace,
+    pub(in crate::cmd) kernel: KernelPlace,
 }
 
 /// Opens a recording. Standard input (`-`) and pipes are copied to a file without a name first, as a recording is read
 /// twice.
-pub(super) fn open_input(path: &Path, kernel: &KernelPlace) -> anyhow::Result<Input> {
+pub(in crate::cmd) fn open_input(path: &Path, kernel: &KernelPlace) -> anyhow::Result<Input> {
     let mut kernel = kernel.clone();
     let mut file = if path == Path::new("-") {
         put_aside(&mut io::stdin().lock())?

@@ -1,11 +1,12 @@
 //! `hbbp-sys import`: from a recording of another tool to a snapshot; wires the readers of recordings to the resolver.
 
-mod input;
+pub(super) mod input;
 mod kernel_hits;
 
 use std::collections::HashMap;
-use std::io::{BufReader, Seek as _};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{BufReader, Read as _, Seek as _};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
@@ -17,14 +18,14 @@ use crate::import::count::{Counter, Owner, Use};
 use crate::import::events::{Choice, choose, describe_by_name};
 use crate::import::perf_data::{PerfData, Sideband};
 use crate::import::preaggregated::read_preaggregated;
-use crate::import::{Format, ROOM, Sample, TEXT_BASE, TextModules, parse_build_id};
+use crate::import::{Format, ROOM, START, Sample, TEXT_BASE, TextModules, format_of, parse_build_id};
 use crate::record::Timed;
 use crate::resolve::kernel_space::KernelSpace;
 use crate::resolve::recorded::kernel::{KernelPlace, open_recorded_kernel};
 use crate::resolve::recorded::{NamedFile, Places, RecordedSpace};
 use crate::snapshot::run::Period;
 use crate::snapshot::{
-    Event, EventIdx, Loss, Losses, Module, ModuleKind, Process, ProcessIdx, Run, Snapshot,
+    Event, EventIdx, Loss, Losses, Module, ModuleKind, Process, Run, Snapshot, file,
 };
 
 /// What to import.
@@ -38,6 +39,31 @@ pub struct ImportOptions {
     pub kernel: KernelPlace,
     /// Only this process.
     pub pid: Option<u32>,
+}
+
+/// Reads a profile, or imports a recording.
+pub fn read_profile(options: &ImportOptions) -> anyhow::Result<Snapshot> {
+    if is_recording(&options.file) {
+        import(options)
+    } else {
+        file::read(&options.file)
+    }
+}
+
+/// Whether a file is a recording, by its start. What cannot be read is left to the reader of profiles to complain of,
+/// and standard input is a profile.
+fn is_recording(path: &Path) -> bool {
+    let read_start = || {
+        let mut start = Vec::new();
+        let file = File::open(path)
+            .ok()
+            .filter(|file| file.metadata().is_ok_and(|data| data.is_file()))?;
+        file.take(u64::try_from(START).ok()?)
+            .read_to_end(&mut start)
+            .ok()?;
+        format_of(&start)
+    };
+    path.is_dir() || read_start().is_some()
 }
 
 /// Reads a recording.
