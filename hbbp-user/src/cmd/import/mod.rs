@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufReader, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use self::input::{Input, open_input};
 use super::progress::Progress;
@@ -24,9 +24,7 @@ use crate::resolve::kernel_space::KernelSpace;
 use crate::resolve::recorded::kernel::{KernelPlace, open_recorded_kernel};
 use crate::resolve::recorded::{NamedFile, Places, RecordedSpace};
 use crate::snapshot::run::Period;
-use crate::snapshot::{
-    Event, EventIdx, Loss, Losses, Module, ModuleKind, Process, Run, Snapshot, file,
-};
+use crate::snapshot::{Event, EventIdx, Loss, Losses, Module, ModuleKind, Process, Run, Snapshot, file};
 
 /// What to import.
 #[derive(Clone, Debug, Default)]
@@ -127,7 +125,7 @@ fn import_perf_data(input: &mut Input, options: &ImportOptions) -> anyhow::Resul
     counter.losses.add(Loss::RecorderLost, sideband.lost);
     counter.losses.add(Loss::SidebandUnread, sideband.unread);
     counter.losses.add(Loss::SampleUnread, sideband.unread_samples);
-    Ok(import.finish(counter, &bounds, run))
+    import.finish(counter, &bounds, run)
 }
 
 fn import_script(input: &mut Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
@@ -155,7 +153,7 @@ fn import_script(input: &mut Input, options: &ImportOptions) -> anyhow::Result<S
             import.count(&mut counter, event, &sample, false);
         },
     )?;
-    Ok(import.finish(counter, &bounds, Run::default()))
+    import.finish(counter, &bounds, Run::default())
 }
 
 fn import_preaggregated(input: &mut Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
@@ -183,7 +181,7 @@ fn import_preaggregated(input: &mut Input, options: &ImportOptions) -> anyhow::R
         pid: None,
         chosen,
     };
-    Ok(import.finish(counter, &[(0, 1)], Run::default()))
+    import.finish(counter, &[(0, 1)], Run::default())
 }
 
 fn open_kernel(place: &KernelPlace, records: &[Timed], build_id: &[u8]) -> anyhow::Result<KernelSpace> {
@@ -295,7 +293,12 @@ impl Import {
     }
 
     /// Puts the snapshot together.
-    fn finish(mut self, mut counter: Counter, bounds: &[(u64, u64)], mut run: Run) -> Snapshot {
+    fn finish(
+        mut self,
+        mut counter: Counter,
+        bounds: &[(u64, u64)],
+        mut run: Run,
+    ) -> anyhow::Result<Snapshot> {
         let mut losses = std::mem::replace(&mut counter.losses, Losses::default());
         let intervals = counter.into_intervals(bounds);
         let mut files = Vec::new();
@@ -304,6 +307,11 @@ impl Import {
             files.extend(self.user.resolve(interval, &mut losses));
         }
         files.dedup();
+        if let Some(why) = self.user.refused() {
+            bail!("{why}");
+        }
+        let unused = |path: &PathBuf| format!("{}: nothing of that name or build id was hit", path.display());
+        files.extend(self.user.unused().map(unused));
         run.notes.extend(self.chosen.notes);
         run.notes.extend(files);
         run.events = self.chosen.events;
@@ -322,14 +330,14 @@ impl Import {
             ..Process::default()
         }];
         processes.extend(self.user.emit(&mut modules, &mut text));
-        Snapshot {
+        Ok(Snapshot {
             run,
             modules,
             processes,
             text,
             intervals,
             losses,
-        }
+        })
     }
 }
 

@@ -53,6 +53,8 @@ pub(super) struct NotFound {
     pub(super) loss: Loss,
     /// What to tell the user.
     pub(super) note: Option<String>,
+    /// The file that the user named for it, and that is another one.
+    pub(super) named: Option<PathBuf>,
 }
 
 /// Whether two build ids are one: older versions of perf write short ones with zeros up to 20 bytes.
@@ -75,11 +77,17 @@ pub(super) fn find(places: &Places, file: &MappedFile, build_id: &[u8]) -> Resul
     let mut worst = NotFound {
         loss: Loss::FileMissing,
         note: None,
+        named: None,
     };
     for candidate in by_name {
         match open_checked(candidate, build_id, places.mismatch) {
             Ok(found) => return Ok(found),
-            Err(refused) => worst = refused,
+            Err(refused) => {
+                worst = NotFound {
+                    named: Some(candidate.clone()),
+                    ..refused
+                }
+            }
         }
     }
     for candidate in by_id {
@@ -97,7 +105,12 @@ pub(super) fn find(places: &Places, file: &MappedFile, build_id: &[u8]) -> Resul
         match open_checked(&candidate, build_id, places.mismatch) {
             Ok(found) => return Ok(found),
             Err(refused) if refused.loss == Loss::FileMissing => {}
-            Err(refused) => worst = refused,
+            Err(refused) => {
+                worst = NotFound {
+                    named: worst.named.take(),
+                    ..refused
+                }
+            }
         }
     }
     Err(worst)
@@ -137,11 +150,13 @@ fn open_checked(path: &Path, build_id: &[u8], mismatch: Mismatch) -> Result<Foun
     let refused = |loss, why: String| NotFound {
         loss,
         note: Some(format!("{shown} was not used: {why}")),
+        named: None,
     };
     let OpenedFile { source, .. } = open_own(path).map_err(|refusal| match refusal {
         Refusal::Missing => NotFound {
             loss: Loss::FileMissing,
             note: None,
+            named: None,
         },
         Refusal::Refused | Refusal::Changed => refused(
             refusal.loss(),

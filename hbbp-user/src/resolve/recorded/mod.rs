@@ -17,9 +17,7 @@ use crate::record::{FileIdentity, Record, Timed};
 use crate::resolve::build_id::hex;
 use crate::resolve::process::ProcessIndex;
 use crate::resolve::process_image::{FileIdx, ImageMapping, MappedFile, ProcessImage};
-use crate::snapshot::{
-    Interval, Losses, Mapping, Module, ModuleIdx, ModuleKind, Process, ProcessIdx, Text,
-};
+use crate::snapshot::{Interval, Losses, Mapping, Module, ModuleIdx, ModuleKind, Process, ProcessIdx, Text};
 
 use file::{Found, find};
 pub use file::{Mismatch, Places, same_build_id};
@@ -56,6 +54,8 @@ pub struct RecordedSpace {
     images: Vec<RecordedImage>,
     by_file: HashMap<FileIdx, usize>,
     named: Vec<NamedFile>,
+    /// Files that the user named and that are others than those that ran, with the reasons.
+    refused: Vec<(PathBuf, String)>,
 }
 
 /// A process image that has counts; the kernel stands before all of them in the snapshot.
@@ -96,6 +96,7 @@ impl RecordedSpace {
             images: Vec::new(),
             by_file: HashMap::new(),
             named: Vec::new(),
+            refused: Vec::new(),
         };
         for timed in records {
             space.note_cut(timed);
@@ -217,6 +218,29 @@ impl RecordedSpace {
         notes
     }
 
+    /// Why the first file that the user named is not used for anything, if there is one that was refused.
+    pub fn refused(&self) -> Option<&str> {
+        let is_used = |path: &PathBuf| {
+            let found = self.images.iter().filter_map(|image| image.found.as_ref());
+            found.map(|(found, _)| found).any(|found| found == path)
+        };
+        self.refused
+            .iter()
+            .find(|(path, _)| !is_used(path))
+            .map(|(_, why)| why.as_str())
+    }
+
+    /// Files that the user named and that nothing asked for.
+    pub fn unused(&self) -> impl Iterator<Item = &PathBuf> {
+        let found = |path: &PathBuf| {
+            self.images
+                .iter()
+                .filter_map(|image| image.found.as_ref())
+                .any(|(f, _)| f == path)
+        };
+        self.places.binaries.iter().filter(move |path| !found(path))
+    }
+
     /// The image that an address belongs to, and its address there.
     fn place(
         &mut self,
@@ -329,6 +353,9 @@ impl RecordedSpace {
             }
             Err(not_found) => {
                 losses.add(not_found.loss, 1);
+                if let (Some(named), Some(note)) = (not_found.named, &not_found.note) {
+                    self.refused.push((named, note.clone()));
+                }
                 notes.extend(not_found.note);
                 None
             }

@@ -196,7 +196,10 @@ mod tests {
         file.want_stream(ImageAddr(0x1010), ImageAddr(0x4000));
         file.want_stream(ImageAddr(0x8000), ImageAddr(0x7000));
         file.want(ImageAddr(0x9000));
-        assert_eq!(stretches(file), [(0x1000, 0x3400), (0x6c00, 0x800), (0x7c00, 0x800)]);
+        assert_eq!(
+            stretches(file),
+            [(0x1000, 0x3400), (0x6c00, 0x800), (0x7c00, 0x800)]
+        );
     }
 
     #[test]
