@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::accounting::Accounting;
 use super::body::{Amount, Body, Figure, Figures};
-use super::number::{grouped, harmless, percent, scaled};
+use super::number::{grouped, harmless, percent, scaled, several};
 use super::page::Page;
 use super::table::{Line, Table};
 use super::{Report, header};
@@ -16,7 +16,7 @@ pub(super) fn write(report: &Report<'_>, width: usize, out: &mut dyn Write) -> i
     let page = &mut Page { width, out };
     page.entry("hbbp-sys ", &run.tool_version)?;
     for (label, sentence) in header::facts(run, report.sources, &report.accounting) {
-        page.entry(&format!("  {label:<11}  "), &sentence)?;
+        page.entry(&format!("  {label:<12}  "), &sentence)?;
     }
     if !report.warnings.is_empty() {
         page.heading("Mind:")?;
@@ -40,7 +40,7 @@ fn mix(body: &Body, page: &mut Page<'_>) -> io::Result<()> {
     let by: Vec<&str> = body.by.iter().map(|dimension| dimension.name()).collect();
     let title = format!(
         "Instruction mix by {}, in {}; % of each column",
-        by.join(" and "),
+        by.join(", "),
         body.unit.noun()
     );
     page.line("")?;
@@ -140,11 +140,8 @@ fn table(body: &Body, detail: &Detail) -> Table {
         Line::Row(names, numbers(&row.figures))
     });
     let more = body.more.as_ref().map(|more| {
-        let rows = if more.n_rows == 1 { "row" } else { "rows" };
-        Line::Row(
-            across(format!("({} more {rows})", more.n_rows)),
-            numbers(&more.figures),
-        )
+        let title = format!("({})", several(more.n_rows, "more row"));
+        Line::Row(across(title), numbers(&more.figures))
     });
     let total = [
         Line::Rule,
