@@ -26,7 +26,6 @@ pub mod mix;
 
 pub mod report;
 
-/// Until the verbs of the collector compile again, the one that reports.
-pub mod cmd {
-    pub mod report;
-}
+pub mod cmd;
+
+pub mod cli;

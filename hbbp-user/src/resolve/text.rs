@@ -167,8 +167,19 @@ impl ModuleText {
     }
 
     /// Hands the text over to `text`, sorted by (start, since), and returns the symbols, sorted by start.
+    /// Stretches that touch become one, where the same generations are known of both: code may run from one
+    /// function into the next.
     pub fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Vec<Symbol> {
+        let mut joined: Vec<(u64, Stretch)> = Vec::new();
         for (start, stretch) in self.stretches {
+            match joined.last_mut() {
+                Some((first, last)) if *first + last.len == start && last.same_generations(&stretch) => {
+                    last.append(stretch);
+                }
+                _ => joined.push((start, stretch)),
+            }
+        }
+        for (start, stretch) in joined {
             let start = ImageAddr(start);
             let generations = stretch.generations.into_iter();
             text.extend(generations.map(|(since, bytes)| Text {
@@ -185,6 +196,27 @@ impl ModuleText {
     pub fn behind(&self, at: ImageAddr) -> Option<ImageAddr> {
         let (start, stretch) = self.stretches.range(..=at.0).next_back()?;
         (at.0 - start < stretch.len).then_some(ImageAddr(start + stretch.len))
+    }
+}
+
+impl Stretch {
+    fn same_generations(&self, other: &Self) -> bool {
+        let since = |stretch: &Self| {
+            stretch
+                .generations
+                .iter()
+                .map(|(since, _)| *since)
+                .collect::<Vec<_>>()
+        };
+        since(self) == since(other)
+    }
+
+    /// Appends a stretch that starts where this one ends and has the same generations.
+    fn append(&mut self, next: Self) {
+        self.len += next.len;
+        for ((_, bytes), (_, more)) in self.generations.iter_mut().zip(next.generations) {
+            bytes.extend(more);
+        }
     }
 }
 
@@ -263,7 +295,7 @@ mod tests {
             .iter()
             .map(|t| (t.start.0, t.start.0 + t.bytes.len() as u64))
             .collect();
-        assert_eq!(extents, [(0x1300, 0x1800), (0x1800, 0x1820), (0x1820, 0x1c30)]);
+        assert_eq!(extents, [(0x1300, 0x1c30)], "they touch, so they are one");
     }
 
     #[test]
@@ -312,6 +344,31 @@ mod tests {
         text.emit(ModuleIdx(0), &mut out);
         let since: Vec<_> = out.iter().map(|t| (t.since, t.bytes[0])).collect();
         assert_eq!(since, [(0, 0x90), (2, 0xe9), (4, 0x90)]);
+    }
+
+    #[test]
+    fn patched_text_stands_apart_from_its_neighbours() {
+        let mut text = ModuleText::default();
+        for start in [0x1200, 0x1210, 0x1220, 0x1240] {
+            text.cover(ImageAddr(start), ALL, symbol(start, 0x10), &mut memory);
+        }
+        let mut patched = |at: ImageAddr, bytes: &mut [u8]| {
+            bytes.fill(if at.0 == 0x1220 { 0xcc } else { 0x90 });
+            true
+        };
+        text.reread(&|_| 1, &mut patched);
+        let mut out = Vec::new();
+        text.emit(ModuleIdx(0), &mut out);
+        let found: Vec<_> = out.iter().map(|t| (t.start.0, t.bytes.len(), t.since)).collect();
+        assert_eq!(
+            found,
+            [
+                (0x1200, 0x20, 0),
+                (0x1220, 0x10, 0),
+                (0x1220, 0x10, 1),
+                (0x1240, 0x10, 0)
+            ]
+        );
     }
 
     #[test]
