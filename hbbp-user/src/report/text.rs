@@ -9,6 +9,7 @@ use super::page::Page;
 use super::table::{Line, Table};
 use super::{Report, header};
 use crate::locate::PerRing;
+use crate::mix::Dimension;
 
 /// Writes the report in lines of at most `width` columns.
 pub(super) fn write(report: &Report<'_>, width: usize, out: &mut dyn Write) -> io::Result<()> {
@@ -136,8 +137,12 @@ fn table(body: &Body, detail: &Detail) -> Table {
             .collect()
     };
     let rows = body.rows.iter().map(|row| {
-        let names = row.key.iter().map(|name| harmless(name)).collect();
-        Line::Row(names, numbers(&row.figures))
+        let names = body
+            .by
+            .iter()
+            .zip(&row.key)
+            .map(|(dimension, value)| name(*dimension, value));
+        Line::Row(names.collect(), numbers(&row.figures))
     });
     let more = body.more.as_ref().map(|more| {
         let title = format!("({})", several(more.n_rows, "more row"));
@@ -158,6 +163,15 @@ fn table(body: &Body, detail: &Detail) -> Table {
             .flat_map(|(name, parts)| parts.iter().map(|part| title(name, part)))
             .collect(),
         lines: rows.chain(more).chain(total).collect(),
+    }
+}
+
+/// A value of a dimension as people read it: names of Rust functions as they stand in the source.
+/// JSON and CSV keep the names of the symbol tables, which other tools can look up.
+fn name(dimension: Dimension, value: &str) -> String {
+    match (dimension, rustc_demangle::try_demangle(value)) {
+        (Dimension::Function, Ok(function)) => harmless(&format!("{function:#}")),
+        _ => harmless(value),
     }
 }
 
