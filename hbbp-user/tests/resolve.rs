@@ -381,7 +381,7 @@ fn this_kernel() {
         println!("skipped: kernel symbols are hidden");
         return;
     }
-    let idle = symbols.address_of("do_idle").expect("every kernel idles");
+    let idle = symbols.named("do_idle").expect("every kernel idles").start;
     let mut map = KernelMap::default();
     map.update(symbols, &[], None, 0);
     // A kernel that patches itself between two drains.
