@@ -81,6 +81,9 @@ struct RecordArgs {
     /// Take a sample every so many units of the event (for a clock: nanoseconds).
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     period: Option<u64>,
+    /// Take a sample with a branch stack every so many taken branches.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    branch_period: Option<u64>,
     /// Take so many samples a second on each CPU; the kernel then chooses the period.
     #[arg(short = 'F', long, value_name = "HERTZ", conflicts_with = "period",
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -179,7 +182,7 @@ impl RecordArgs {
         Ok(RecordOptions {
             target,
             duration: self.duration,
-            choice: Choice { event: self.event, period },
+            choice: Choice { event: self.event, period, branch_period: self.branch_period, duration: self.duration },
             kernel: if self.split_kernel { KernelCounts::ByProcess } else { KernelCounts::Together },
             map_entries: self.map_entries,
         })

@@ -81,20 +81,17 @@ fn cargo_bin() -> Option<PathBuf> {
 
 fn nightly_with_source() -> Option<String> {
     let list = stdout_of(Command::new("rustup").args(["toolchain", "list", "--quiet"]))?;
-    let mut nightlies = list.lines().filter_map(|line| line.split_whitespace().next());
-    nightlies
-        .find(|name| {
-            let rustc =
-                |args: &[&str]| stdout_of(Command::new("rustup").args(["run", name, "rustc"]).args(args));
-            let has_source = rustc(&["--print", "sysroot"]).is_some_and(|sysroot| {
-                Path::new(sysroot.trim())
-                    .join("lib/rustlib/src/rust/library/core")
-                    .is_dir()
-            });
-            name.starts_with("nightly")
-                && has_source
-                && rustc(&["-vV"]).is_some_and(|version| is_usable(&version))
-        })
+    let names = list.lines().filter_map(|line| line.split_whitespace().next());
+    let is_fit = |name: &&str| {
+        let rustc = |args: &[&str]| stdout_of(Command::new("rustup").args(["run", name, "rustc"]).args(args));
+        let sysroot = rustc(&["--print", "sysroot"]).unwrap_or_default();
+        // Cargo builds `core` with the versions that this file pins.
+        let source = Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/Cargo.lock");
+        source.is_file() && rustc(&["-vV"]).is_some_and(|version| is_usable(&version))
+    };
+    names
+        .filter(|name| name.starts_with("nightly"))
+        .find(is_fit)
         .map(str::to_owned)
 }
 

@@ -92,6 +92,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         choice: options.choice.clone(),
         kernel: options.kernel,
         map_entries: options.map_entries,
+        switch: None,
     };
     let mut collector = Collector::open(&plan)?;
     let mut run = facts(scope_words);

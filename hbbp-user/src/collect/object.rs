@@ -50,6 +50,8 @@ impl Object {
         let wrong_paths = u32::from(constants.wrong_paths);
         let (switch_start, switch_len) = constants.switch;
         let ebpf = EbpfLoader::new()
+            // The object has no relocations for kernel types, so the kernel's BTF need not be read.
+            .btf(None)
             .override_global(name::SWITCH_START, &switch_start, true)
             .override_global(name::SWITCH_LEN, &switch_len, true)
             .override_global(name::DUPLICATED_HEADS, &duplicated_heads, true)

@@ -5,8 +5,13 @@
 //! more than one. In terms of survey sampling a stack is a cluster of m = N-1 streams, and the variance of a count is
 //! that of m independent streams times the design effect 1 + (m-1) rho (Kish, Survey Sampling, 1965, section 5.4),
 //! where rho is how alike the streams of one stack are.
+//! How alike they are is seen from stacks drawn anew ([`super::Stacks`]): a count that is x in one stack has over n stacks
+//! the relative variance Var(x) / Mean(x)^2 / n.
+//! Where too few of the drawn stacks show the count, rho is taken as 1, which is never too small an error.
 
-use super::{Roles, Stream};
+use std::collections::HashMap;
+
+use super::{BlockCount, Roles, Stacks, Stream};
 use crate::locate::Located;
 use crate::snapshot::{Event, EventIdx, Snapshot};
 
@@ -22,6 +27,32 @@ pub fn independent(hits: f64, count: f64) -> f64 {
 /// Standard error of a count from streams, of which `design_effect` together tell as much as one.
 pub fn clustered(hits: f64, count: f64, design_effect: f64) -> f64 {
     independent(hits, count) * design_effect.max(1.0).sqrt()
+}
+
+/// Drawn stacks that must show a count before their variance is believed; 16 give its root to about a fifth.
+const ENOUGH_STACKS: u32 = 16;
+
+/// How much something differs from drawn stack to drawn stack.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spread {
+    sum: f64,
+    squares: f64,
+    shown: u32,
+}
+
+impl Spread {
+    /// Adds what one stack shows of it, which is not zero.
+    pub fn add(&mut self, amount: f64) {
+        self.sum += amount;
+        self.squares += amount * amount;
+        self.shown = self.shown.saturating_add(1);
+    }
+
+    /// Variance over square of the mean, for one stack out of `n_drawn`; `None` where too few show it to tell.
+    pub fn relative_variance(&self, n_drawn: f64) -> Option<f64> {
+        let enough = ENOUGH_STACKS <= self.shown && 0.0 < self.sum;
+        enough.then(|| (self.squares * n_drawn / (self.sum * self.sum) - 1.0).max(0.0))
+    }
 }
 
 /// Streams in one stack, on average: streams over stacks, where each stack has one oldest entry.
@@ -50,6 +81,29 @@ pub(super) fn streams_per_stack(
         (hits / stacks).clamp(1.0, DEEPEST)
     } else {
         DEEPEST
+    }
+}
+
+/// Replaces the errors of LBR counts by what the drawn stacks show, for blocks that enough of them show.
+pub(super) fn refine(blocks: &mut [BlockCount], resampled: &Stacks, n_stacks: f64) {
+    let mut spreads = vec![Spread::default(); blocks.len()];
+    let mut in_stack: HashMap<usize, f64> = HashMap::new();
+    for stack in &resampled.stacks {
+        in_stack.clear();
+        for ran in stack {
+            *in_stack.entry(ran.block).or_default() += ran.times;
+        }
+        for (block, times) in &in_stack {
+            if let Some(spread) = spreads.get_mut(*block) {
+                spread.add(*times);
+            }
+        }
+    }
+    let n_drawn = resampled.stacks.len() as f64;
+    for (block, spread) in blocks.iter_mut().zip(&spreads) {
+        if let (Some(figure), Some(variance)) = (block.lbr.as_mut(), spread.relative_variance(n_drawn)) {
+            figure.std_error = figure.count * (variance / n_stacks.max(1.0)).sqrt();
+        }
     }
 }
 

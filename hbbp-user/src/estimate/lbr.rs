@@ -13,6 +13,8 @@
 //!
 //! A block's count is the mean over its instructions, so that a stream that an interrupt cut counts for the part that ran.
 
+use std::ops::Range;
+
 use super::{Counted, Stream};
 use crate::blocks::{BlockId, BlockMap};
 use crate::locate::TextIdx;
@@ -77,32 +79,40 @@ pub fn passes(streams: &[Stream]) -> Vec<Passes> {
 pub(super) fn counts(map: &BlockMap, passes: &[Passes]) -> Vec<Counted> {
     let mut counts = Vec::new();
     for pass in passes {
-        let Some(text) = map.text(pass.text) else { continue };
-        let mut block = text.block_of(pass.first);
-        let mut from = pass.first;
-        while from < pass.end {
-            let range = text.block(block);
-            let to = range.end.min(pass.end);
-            if to <= from {
-                break;
-            }
-            let share = f64::from(to - from) / f64::from(range.end - range.start);
-            let hits = pass.hits as f64 * share;
-            let block_id = BlockId {
-                text: pass.text,
-                block,
-            };
+        for (block, share) in shares(map, pass.text, pass.first..pass.end) {
+            let (hits, weight) = (pass.hits as f64 * share, pass.weight * share);
             counts.push(Counted {
-                block: block_id,
+                block,
                 process: pass.process,
                 hits,
-                weight: pass.weight * share,
+                weight,
             });
-            from = to;
-            block += 1;
         }
     }
     super::summed(counts)
+}
+
+/// The blocks of a range of instructions, each with the share of its instructions that lies in the range.
+pub(super) fn shares(
+    map: &BlockMap,
+    text: TextIdx,
+    range: Range<u32>,
+) -> impl Iterator<Item = (BlockId, f64)> {
+    let blocks = map.text(text);
+    let mut from = range.start;
+    let mut block = blocks.map_or(0, |blocks| blocks.block_of(from));
+    std::iter::from_fn(move || {
+        let whole = blocks?.block(block);
+        let to = whole.end.min(range.end);
+        if to <= from {
+            return None;
+        }
+        let share = f64::from(to - from) / f64::from(whole.end - whole.start);
+        let id = BlockId { text, block };
+        from = to;
+        block += 1;
+        Some((id, share))
+    })
 }
 
 #[cfg(test)]
@@ -116,6 +126,7 @@ mod tests {
             process: ProcessIdx(0),
             first,
             end,
+            source: end,
             hits,
             weight,
         }

@@ -10,6 +10,7 @@ pub mod error;
 mod hybrid;
 mod join;
 mod lbr;
+mod resample;
 mod roles;
 pub mod rule;
 mod stream;
@@ -21,6 +22,7 @@ use crate::snapshot::{ProcessIdx, Snapshot};
 pub use bias::Occurrences;
 pub use hybrid::Reason;
 pub use lbr::{Passes, passes};
+pub use resample::{Ran, Stacks};
 pub use roles::{Roles, roles};
 pub use rule::Rule;
 pub use stream::Stream;
@@ -122,7 +124,9 @@ pub struct BlockCounts {
     /// Streams in one branch stack, on average.
     pub streams_per_stack: f64,
     /// Branch stacks that the streams came from.
-    pub stacks: f64,
+    pub n_stacks: f64,
+    /// Stacks drawn anew, for the errors of what is computed from the streams.
+    pub resampled: Stacks,
     /// Samples of the EBS events in the run, those without a block included.
     pub samples: f64,
     /// What became of the samples and streams.
@@ -156,7 +160,12 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         branches: &bias::occurrences(located, map, &roles.lbr),
         due_share: bias::due_share(located, &roles.lbr),
     };
-    let (blocks, parts) = join::join(snapshot, map, rule, scale, &seen);
+    let (mut blocks, parts) = join::join(snapshot, map, rule, scale, &seen);
+    let index = |block: BlockId| blocks.binary_search_by_key(&block, |b| b.block).ok();
+    let resampled = resample::resample(&judged.streams, located, map, &roles, streams_per_stack, index);
+    let n_streams: f64 = judged.streams.iter().map(|s| s.hits as f64).sum();
+    let n_stacks = n_streams / streams_per_stack;
+    error::refine(&mut blocks, &resampled, n_stacks);
     let outcome = Outcome {
         resolved: sampled.resolved,
         unresolved: sampled.unresolved,
@@ -165,14 +174,14 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         discarded: judged.discarded,
     };
     let samples = error::samples(snapshot, &roles);
-    let n_streams: f64 = judged.streams.iter().map(|s| s.hits as f64).sum();
     BlockCounts {
         roles,
         blocks,
         parts,
-        stacks: n_streams / streams_per_stack,
         streams: judged.streams,
         streams_per_stack,
+        n_stacks,
+        resampled,
         samples,
         outcome,
     }

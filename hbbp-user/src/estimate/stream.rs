@@ -28,6 +28,9 @@ pub struct Stream {
     pub first: u32,
     /// Index behind the last instruction; `first` where an interrupt struck at once.
     pub end: u32,
+    /// Index of the instruction that was recorded as the source of the next branch: the last one, or the one behind it
+    /// where an interrupt ended the stream.
+    pub source: u32,
     /// Occurrences.
     pub hits: u64,
     /// Sum of period / (N-1) over the stacks of N entries that held it.
@@ -72,7 +75,7 @@ pub(super) fn judged(snapshot: &Snapshot, located: &Located, map: &BlockMap, rol
 impl Judged {
     fn accept(&mut self, stream: &LocatedStream, line: Line, ring: Ring, roles: &Roles) {
         self.accepted.add(stream.event, (), ring, stream.hits);
-        if line.interrupted {
+        if line.end == line.source {
             self.interrupted.add(stream.event, (), ring, stream.hits);
         }
         if roles.lbr.contains(&stream.event) {
@@ -83,12 +86,13 @@ impl Judged {
                 weight,
                 ..
             } = stream;
-            let Line { first, end, .. } = line;
+            let Line { first, end, source } = line;
             self.streams.push(Stream {
                 text: start.text,
                 process,
                 first,
                 end,
+                source,
                 hits,
                 weight,
             });
@@ -101,7 +105,7 @@ impl Judged {
 struct Line {
     first: u32,
     end: u32,
-    interrupted: bool,
+    source: u32,
 }
 
 fn line(text: &TextBlocks, stream: &LocatedStream) -> Result<Line, Discard> {
@@ -124,7 +128,7 @@ fn line(text: &TextBlocks, stream: &LocatedStream) -> Result<Line, Discard> {
     Ok(Line {
         first,
         end,
-        interrupted,
+        source: last,
     })
 }
 

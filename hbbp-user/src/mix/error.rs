@@ -8,16 +8,19 @@
 //! Var(row) = sum of m^2 / h  -  (sum of m)^2 / n
 //! ```
 //!
-//! For the streams of branch stacks h is what of them is independent, hits / design effect, and n the number of stacks.
+//! For counts from branch stacks the variance is the one between stacks drawn anew, over the number of stacks.
+//! Where too few of these show the row, the formula above holds with the number of stacks for n, and for h what is left
+//! of the streams if all streams of a stack were the same.
 
 use super::Cell;
-use crate::estimate::{BlockCounts, Part, Source};
+use crate::estimate::{BlockCounts, Part, Source, error::Spread};
 
 /// A sum of amounts from both sources.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
     ebs: Moments,
     lbr: Moments,
+    spread: Spread,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,10 +43,22 @@ impl Sum {
         }
     }
 
+    /// Adds what one of the drawn stacks shows of the part from branch stacks, in instructions.
+    pub(super) fn add_stack(&mut self, instructions: f64) {
+        self.spread.add(instructions);
+    }
+
     /// The sum, in the unit of the counts.
     pub(super) fn cell(&self, counts: &BlockCounts) -> Cell {
         let amount = self.ebs.sum + self.lbr.sum;
-        let variance = self.ebs.variance(counts.samples) + self.lbr.variance(counts.stacks);
+        let between_stacks = self
+            .spread
+            .relative_variance(counts.resampled.stacks.len() as f64);
+        let of_stacks = match between_stacks {
+            Some(relative) => self.lbr.sum * self.lbr.sum * relative / counts.n_stacks.max(1.0),
+            None => self.lbr.variance(counts.n_stacks),
+        };
+        let variance = self.ebs.variance(counts.samples) + of_stacks;
         let std_error = (0.0 < amount).then(|| variance.sqrt());
         Cell { amount, std_error }
     }

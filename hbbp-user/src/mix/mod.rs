@@ -10,6 +10,7 @@ mod class;
 mod cost;
 mod dimension;
 mod error;
+mod keys;
 mod pivot;
 
 pub use crate::estimate::{Source, Unit};

@@ -19,14 +19,13 @@ const SKIPPED: [&str; 2] = [".git", "target"];
 /// A rule about one file.
 type Rule = fn(&Source) -> Vec<Finding>;
 
-const RULES: [Rule; 7] = [
+const RULES: [Rule; 6] = [
     text::module_doc,
     text::size,
     text::blanks,
     text::name,
     text::foreign,
     text::safety,
-    imports::check,
 ];
 
 /// Prints what is untidy in the workspace, and fails if that is more than warnings.
@@ -105,13 +104,18 @@ impl fmt::Display for Finding {
 }
 
 fn findings(sources: &[Source], root: &Path) -> Vec<Finding> {
-    let of_source = |source| {
-        RULES
-            .iter()
-            .flat_map(move |rule| rule(source))
-            .chain(docs::check(source, root))
-    };
-    sources.iter().flat_map(of_source).collect()
+    let test_only = |source: &Source| rust::test_only_files(&source.path, &source.text);
+    let test_only: Vec<String> = sources.iter().flat_map(test_only).collect();
+    let mut findings = Vec::new();
+    for source in sources {
+        findings.extend(RULES.iter().flat_map(|rule| rule(source)));
+        findings.extend(docs::check(source, root));
+        // Tests use whatever they need.
+        if !test_only.contains(&source.path) {
+            findings.extend(imports::check(source));
+        }
+    }
+    findings
 }
 
 /// The text files of the workspace, in the order of their paths.

@@ -23,7 +23,7 @@ pub(crate) fn mentions(text: &str) -> Vec<Mention> {
     mentions
 }
 
-/// The text with comments and literals replaced by blanks; lines and columns stay.
+/// The text with comments replaced by blanks and literals by quotes; lines and columns stay.
 pub(crate) fn code(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -36,11 +36,31 @@ pub(crate) fn code(text: &str) -> String {
         if is_code {
             code.push_str(piece);
         } else {
-            code.extend(piece.chars().map(|it| if it == '\n' { '\n' } else { ' ' }));
+            let filler = if piece.starts_with('/') { ' ' } else { '"' };
+            code.extend(piece.chars().map(|it| if it == '\n' { '\n' } else { filler }));
         }
         rest = after;
     }
     code
+}
+
+/// The files of the modules that exist only in tests, from the file that declares them.
+pub(crate) fn test_only_files(path: &str, text: &str) -> Vec<String> {
+    let Some(stem) = path.strip_suffix(".rs") else {
+        return Vec::new();
+    };
+    let folder = match stem.rsplit_once('/') {
+        Some((folder, "mod" | "lib" | "main")) => folder,
+        _ => stem,
+    };
+    let code = code(text);
+    let declared = code.split("#[cfg(test)]").skip(1).filter_map(|after| {
+        let name = after.trim_start().strip_prefix("mod ")?.split(';').next()?;
+        name.chars()
+            .all(|it| it.is_alphanumeric() || it == '_')
+            .then_some(name)
+    });
+    declared.map(|name| format!("{folder}/{name}.rs")).collect()
 }
 
 /// The code before its module of tests, which may use whatever it needs.
@@ -180,7 +200,7 @@ fn tree(tokens: &[Token<'_>], mut at: usize, prefix: &str, mentions: &mut Vec<Me
 
 #[cfg(test)]
 mod tests {
-    use super::{code, mentions};
+    use super::{code, mentions, test_only_files};
 
     #[track_caller]
     fn check(text: &str, expected: &[(usize, &str)]) {
@@ -220,6 +240,13 @@ mod tests {
 
     #[test]
     fn blanks_keep_their_place() {
-        assert_eq!(code("a // b\n\"é\" c"), "a     \n    c");
+        assert_eq!(code("a // b\n\"é\" c"), "a     \n\"\"\" c");
+    }
+
+    #[test]
+    fn a_module_may_exist_in_tests_only() {
+        let text = "mod a;\n#[cfg(test)]\nmod b;\n#[cfg(test)]\nmod tests {\n}\n";
+        assert_eq!(test_only_files("x/src/mix/mod.rs", text), ["x/src/mix/b.rs"]);
+        assert_eq!(test_only_files("x/src/mix.rs", text), ["x/src/mix/b.rs"]);
     }
 }

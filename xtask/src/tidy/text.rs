@@ -54,9 +54,20 @@ pub(crate) fn blanks(source: &Source) -> Vec<Finding> {
     if source.is_any_of(&AS_IT_IS) {
         return Vec::new();
     }
+    // A line may end inside a literal.
+    let code = if source.is_rust() {
+        code(&source.text)
+    } else {
+        String::new()
+    };
+    let is_literal = |line: usize| {
+        code.split('\n')
+            .nth(line - 1)
+            .is_some_and(|code| code.ends_with('"'))
+    };
     let mut findings = Vec::new();
     for (line, text) in (1..).zip(source.text.split('\n')) {
-        if text.ends_with([' ', '\t', '\r']) {
+        if text.ends_with([' ', '\t', '\r']) && !is_literal(line) {
             findings.push(source.finding(line, "blanks at the end of the line".to_owned()));
         }
     }

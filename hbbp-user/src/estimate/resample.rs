@@ -1,0 +1,196 @@
+//! Branch stacks drawn anew from what was recorded, to see how much the streams of one stack have in common.
+//!
+//! A snapshot holds how often each stream and each branch was seen, not which of them shared a stack.
+//! But it holds how they follow each other: a stream ends at a branch, the branch goes to one of its recorded targets,
+//! and there the next stream begins. Walks on this chain are stacks as the hardware could have recorded them, and how
+//! much a count differs from walk to walk is how much it differs from stack to stack: a parametric bootstrap
+//! (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 6.5), with a Markov chain as the model.
+//!
+//! The chain knows neither the process nor how often a loop has been around; both matter little within one stack.
+
+use super::{Roles, Stream, lbr};
+use crate::blocks::{BlockId, BlockMap};
+use crate::locate::{Located, Place, TextIdx};
+use crate::snapshot::ProcessIdx;
+
+/// Stacks to draw. A variance from n stacks that show the count is known to sqrt(2/n); 8192 leave 1 % of it for a count
+/// that every stack shows, and 10 % for one that one stack in 40 shows.
+const N_STACKS: usize = 8192;
+
+/// Stacks drawn from the chain of recorded streams.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stacks {
+    /// What ran in each stack: blocks with process image and number of runs, a part of a block being a part of a run.
+    pub stacks: Vec<Vec<Ran>>,
+}
+
+/// What ran in one stack of one block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ran {
+    /// Index in [`super::BlockCounts::blocks`].
+    pub block: usize,
+    /// The process image that ran.
+    pub process: ProcessIdx,
+    /// How often it ran.
+    pub times: f64,
+}
+
+/// An instruction: its text and its index there.
+type Spot = (TextIdx, u32);
+
+/// Draws stacks of `depth` streams. None where no branch counts say how the streams follow each other.
+pub(super) fn resample(
+    streams: &[Stream],
+    located: &Located,
+    map: &BlockMap,
+    roles: &Roles,
+    depth: f64,
+    index: impl Fn(BlockId) -> Option<usize>,
+) -> Stacks {
+    let branches = located.branches.iter().filter(|b| roles.lbr.contains(&b.event));
+    let targets = branches.filter_map(|b| Some((spot(map, b.from)?, spot(map, b.to?)?, b.hits)));
+    let chain = Chain {
+        streams,
+        starts: Choices::new(
+            streams
+                .iter()
+                .zip(0usize..)
+                .map(|(s, n)| ((s.text, s.first), n, s.hits)),
+        ),
+        targets: Choices::new(targets),
+    };
+    if chain.targets.is_empty() || chain.starts.is_empty() {
+        return Stacks::default();
+    }
+    let blocks = |stream: &Stream| {
+        let shares = lbr::shares(map, stream.text, stream.first..stream.end);
+        let ran = |(block, times)| {
+            Some(Ran {
+                block: index(block)?,
+                process: stream.process,
+                times,
+            })
+        };
+        shares.filter_map(ran).collect::<Vec<Ran>>()
+    };
+    let mut ran: Vec<Option<Vec<Ran>>> = vec![None; streams.len()];
+    let mut random = SplitMix(0);
+    let mut stacks = Vec::with_capacity(N_STACKS);
+    for n in 0..N_STACKS {
+        // The first streams are spread evenly over all, which leaves less to chance than drawing them.
+        let first = (n as f64 + 0.5) / N_STACKS as f64;
+        let mut stack: Vec<Ran> = Vec::new();
+        for stream in chain.walk(first, depth, &mut random) {
+            if let (Some(ran), Some(stream)) = (ran.get_mut(stream), streams.get(stream)) {
+                stack.extend(ran.get_or_insert_with(|| blocks(stream)).iter());
+            }
+        }
+        stacks.push(stack);
+    }
+    Stacks { stacks }
+}
+
+/// How streams follow each other.
+struct Chain<'a> {
+    streams: &'a [Stream],
+    /// The streams, by where they begin.
+    starts: Choices<usize>,
+    /// The targets of branches, by the branch.
+    targets: Choices<Spot>,
+}
+
+impl Chain<'_> {
+    /// The streams of one stack, as indices, from the oldest on; the first one by its share of all streams.
+    fn walk(&self, first: f64, depth: f64, random: &mut SplitMix) -> Vec<usize> {
+        let mut walked = Vec::new();
+        let mut next = self.starts.nth_share(first);
+        while (walked.len() as f64) < depth {
+            // Where the walk leaves what was recorded, the stack goes on somewhere else.
+            let Some(stream) = next.or_else(|| self.starts.nth_share(random.fraction())) else {
+                break;
+            };
+            walked.push(stream);
+            next = self.streams.get(stream).and_then(|stream| {
+                let target = self
+                    .targets
+                    .draw((stream.text, stream.source), random.fraction())?;
+                self.starts.draw(target, random.fraction())
+            });
+        }
+        walked
+    }
+}
+
+fn spot(map: &BlockMap, place: Place) -> Option<Spot> {
+    Some((place.text, map.text(place.text)?.find(place.addr).ok()?))
+}
+
+/// What can come next at each spot, and how often it did.
+struct Choices<T> {
+    /// Sorted by spot.
+    choices: Vec<(Spot, T)>,
+    /// Occurrences of all choices before this one, and at the end of all.
+    before: Vec<f64>,
+}
+
+impl<T: Copy + Ord> Choices<T> {
+    fn new(counts: impl Iterator<Item = (Spot, T, u64)>) -> Self {
+        let mut counts: Vec<(Spot, T, u64)> = counts.filter(|(.., hits)| 0 < *hits).collect();
+        counts.sort_unstable_by_key(|(spot, next, _)| (*spot, *next));
+        let mut sum = 0.0;
+        let mut before = vec![sum];
+        for (.., hits) in &counts {
+            sum += *hits as f64;
+            before.push(sum);
+        }
+        Self {
+            choices: counts.into_iter().map(|(spot, next, _)| (spot, next)).collect(),
+            before,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.choices.is_empty()
+    }
+
+    /// The choice at a fraction, from 0 to 1, of all occurrences.
+    fn nth_share(&self, fraction: f64) -> Option<T> {
+        self.within(0, self.choices.len(), fraction)
+    }
+
+    /// The choice at a fraction, from 0 to 1, of all occurrences at one spot.
+    fn draw(&self, spot: Spot, fraction: f64) -> Option<T> {
+        let from = self.choices.partition_point(|(s, _)| *s < spot);
+        let here = self.choices.get(from..)?.partition_point(|(s, _)| *s == spot);
+        if here == 0 {
+            None
+        } else {
+            self.within(from, from + here, fraction)
+        }
+    }
+
+    fn within(&self, from: usize, to: usize, fraction: f64) -> Option<T> {
+        let (low, high) = (self.before.get(from)?, self.before.get(to)?);
+        let wanted = low + fraction * (high - low);
+        let behind = self
+            .before
+            .get(from..to)?
+            .partition_point(|before| *before <= wanted);
+        let (_, next) = self.choices.get(from + behind.saturating_sub(1))?;
+        Some(*next)
+    }
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014): numbers that are random enough and the same on every machine.
+struct SplitMix(u64);
+
+impl SplitMix {
+    /// A number from 0 to below 1.
+    fn fraction(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) as f64 / 18_446_744_073_709_551_616.0
+    }
+}

@@ -1,0 +1,178 @@
+//! The keys of a mix: which row an instruction of a block belongs to.
+//!
+//! A key has two halves: what follows from the instruction's form, computed once for each form, and what follows from
+//! where the block stands and who ran it, computed once for each block and process image.
+//! Both are numbers until the rows are complete.
+
+use std::collections::HashMap;
+
+use super::class::Class;
+use super::dimension::Dimension;
+use crate::addr::ImageAddr;
+use crate::blocks::{BlockId, BlockMap, FormIdx, Instruction};
+use crate::estimate::BlockCount;
+use crate::snapshot::{Module, ProcessIdx, Snapshot};
+
+/// Number of a row, in the order of first use.
+pub(super) type RowIdx = usize;
+
+/// All keys that were met.
+pub(super) struct Keys<'a> {
+    snapshot: &'a Snapshot,
+    map: &'a BlockMap,
+    by: &'a [Dimension],
+    forms: Labels,
+    places: Labels,
+    /// The label of each form, once it is known.
+    of_form: HashMap<FormIdx, u32>,
+    rows: HashMap<(u32, u32), RowIdx>,
+    /// The halves of the key of each row: place, form.
+    halves: Vec<(u32, u32)>,
+    /// The rows of the last question; parts come sorted by block.
+    last: Option<(BlockId, ProcessIdx)>,
+    answer: Vec<(RowIdx, f64)>,
+}
+
+/// Numbers for lists of strings.
+#[derive(Default)]
+struct Labels {
+    numbers: HashMap<Vec<String>, u32>,
+    labels: Vec<Vec<String>>,
+}
+
+impl Labels {
+    fn number(&mut self, label: Vec<String>) -> u32 {
+        let next = u32::try_from(self.labels.len()).unwrap_or(u32::MAX);
+        *self.numbers.entry(label).or_insert_with_key(|label| {
+            self.labels.push(label.clone());
+            next
+        })
+    }
+
+    fn values(&self, number: u32) -> impl Iterator<Item = String> {
+        self.labels.get(number as usize).into_iter().flatten().cloned()
+    }
+}
+
+impl<'a> Keys<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, map: &'a BlockMap, by: &'a [Dimension]) -> Self {
+        Self {
+            snapshot,
+            map,
+            by,
+            forms: Labels::default(),
+            places: Labels::default(),
+            of_form: HashMap::new(),
+            rows: HashMap::new(),
+            halves: Vec::new(),
+            last: None,
+            answer: Vec::new(),
+        }
+    }
+
+    /// The rows that a block belongs to when `process` runs it, with the number of its instructions in each.
+    pub(super) fn rows_of(&mut self, block: &BlockCount, process: ProcessIdx) -> &[(RowIdx, f64)] {
+        // Without the process in the key, the parts of one block have the same rows.
+        let process = if self.by.contains(&Dimension::Process) {
+            process
+        } else {
+            ProcessIdx::KERNEL
+        };
+        if self.last != Some((block.block, process)) {
+            self.last = Some((block.block, process));
+            self.answer = self.find(block, process);
+        }
+        &self.answer
+    }
+
+    fn find(&mut self, block: &BlockCount, process: ProcessIdx) -> Vec<(RowIdx, f64)> {
+        let dimensions = self.by.iter().filter(|d| !d.is_static());
+        let place = dimensions.map(|d| self.describe(*d, block, process)).collect();
+        let place = self.places.number(place);
+        let mut found: Vec<(RowIdx, f64)> = Vec::new();
+        for instruction in self.map.instructions(block.block) {
+            let form = self.form(*instruction);
+            let row = *self.rows.entry((place, form)).or_insert_with(|| {
+                self.halves.push((place, form));
+                self.halves.len() - 1
+            });
+            found.push((row, 1.0));
+        }
+        found.sort_unstable_by_key(|(row, _)| *row);
+        found.dedup_by(|next, kept| {
+            let equal = next.0 == kept.0;
+            if equal {
+                kept.1 += next.1;
+            }
+            equal
+        });
+        found
+    }
+
+    fn form(&mut self, instruction: Instruction) -> u32 {
+        let Self {
+            map,
+            by,
+            forms,
+            of_form,
+            ..
+        } = self;
+        *of_form.entry(instruction.form).or_insert_with(|| {
+            let form = map.forms.get(usize::from(instruction.form.0));
+            let class = form.and_then(|form| Class::of(form, instruction.flow));
+            let value = |d: &Dimension| {
+                class
+                    .as_ref()
+                    .and_then(|class| class.value(*d))
+                    .unwrap_or_default()
+            };
+            forms.number(by.iter().filter(|d| d.is_static()).map(value).collect())
+        })
+    }
+
+    fn describe(&self, dimension: Dimension, block: &BlockCount, process: ProcessIdx) -> String {
+        let text = self.map.text(block.block.text);
+        let module = text.and_then(|text| self.snapshot.modules.get(text.module.0 as usize));
+        let name = module.map_or("", |m| m.name.as_str());
+        let first = self.map.instructions(block.block).first();
+        let start = text
+            .zip(first)
+            .map(|(text, first)| text.addr(*first))
+            .unwrap_or_default();
+        match dimension {
+            Dimension::Ring => block.ring.to_string(),
+            Dimension::Module => name.to_owned(),
+            Dimension::Function => module
+                .and_then(|m| function(m, start))
+                .unwrap_or_else(|| format!("[{name}]")),
+            Dimension::Process => self.process(process),
+            Dimension::Source => block.source.name().to_owned(),
+            Dimension::Block => format!("{name}+{start}"),
+            _ => String::new(),
+        }
+    }
+
+    fn process(&self, idx: ProcessIdx) -> String {
+        match self.snapshot.processes.get(idx.0 as usize) {
+            _ if idx == ProcessIdx::KERNEL => "[kernel]".to_owned(),
+            Some(process) => format!("{} ({})", process.comm, process.tgid),
+            None => String::new(),
+        }
+    }
+
+    /// The key of a row: one value for each dimension of the mix.
+    pub(super) fn values(&self, row: RowIdx) -> Vec<String> {
+        let (place, form) = self.halves.get(row).copied().unwrap_or_default();
+        let (mut place, mut form) = (self.places.values(place), self.forms.values(form));
+        let value = |d: &Dimension| if d.is_static() { form.next() } else { place.next() };
+        self.by.iter().map(value).map(Option::unwrap_or_default).collect()
+    }
+}
+
+/// The function that covers an address. A symbol without a length reaches to the next one.
+fn function(module: &Module, addr: ImageAddr) -> Option<String> {
+    let behind = module.symbols.partition_point(|s| s.start <= addr);
+    let symbol = module.symbols.get(behind.checked_sub(1)?)?;
+    let inside = symbol.len == 0 || addr.since(symbol.start)? < symbol.len;
+    inside.then(|| symbol.name.clone())
+}
