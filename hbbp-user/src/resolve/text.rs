@@ -11,9 +11,11 @@ use std::ops::Range;
 use crate::addr::ImageAddr;
 use crate::snapshot::{ModuleIdx, Symbol, Text};
 
-/// A function longer than this is taken in windows: the longest hand-written interpreters have about 60 KiB.
-const MAX_FUNCTION: u64 = 128 << 10;
-/// How much is taken on either side of an address without a function.
+/// A function longer than this is taken in windows: a compiler with giant functions left 26 MB of text in ten seconds
+/// when whole functions of up to 128 KiB were taken, most of which never ran.
+const MAX_FUNCTION: u64 = 16 << 10;
+/// How much is taken on either side of an address without a function, or in a giant one: decoding falls into step
+/// with the instructions after a few of them, and few basic blocks are longer than 100.
 const WINDOW: u64 = 1 << 10;
 /// Where a stretch cannot be read as a whole, its pages are read one by one.
 const PAGE: u64 = 4096;
