@@ -25,23 +25,35 @@ const FLAGS: [&str; 3] = [
     "-Clink-arg=--btf",
 ];
 
-fn main() -> Result<(), Box<dyn Error>> {
-    for path in [
-        "build.rs",
-        "../xtask/src/toolchain.rs",
-        "../hbbp-ebpf",
-        "../Cargo.toml",
-        "../Cargo.lock",
-    ] {
+/// What decides about the object besides the source that cargo watches anyway.
+const INPUTS: [&str; 5] = [
+    "build.rs",
+    "../xtask/src/toolchain.rs",
+    "../hbbp-ebpf",
+    "../Cargo.toml",
+    "../Cargo.lock",
+];
+
+fn main() {
+    for path in INPUTS {
         println!("cargo::rerun-if-changed={path}");
     }
     for name in ["CARGO_HOME", "RUSTUP_HOME"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
+    if let Err(err) = build_object() {
+        for line in err.to_string().lines() {
+            println!("cargo::error={line}");
+        }
+    }
+}
+
+fn build_object() -> Result<(), Box<dyn Error>> {
     let toolchain = Toolchain::find().ok_or_else(|| {
         format!(
-            "found no compiler that can build the eBPF object: neither a rustup nightly with rust-src nor Debian's \
-             rustc-web, cargo-web and libstd-rust-web-dev-bpf, on LLVM {LLVM_MAJOR} at most; `cargo xtask setup` installs what is missing"
+            "found no compiler that can build the eBPF object: neither a rustup nightly with rust-src, \
+             nor Debian's rustc-web, cargo-web and libstd-rust-web-dev-bpf, on LLVM {LLVM_MAJOR} at most; \
+             `cargo xtask setup` installs what is missing"
         )
     })?;
     let linker = toolchain::find_linker().ok_or("found no bpf-linker; `cargo xtask setup` installs it")?;

@@ -72,11 +72,19 @@ mod tests {
     use super::*;
 
     fn key(address: u64, length: u32) -> CountKey {
-        CountKey { address, length, ..CountKey::default() }
+        CountKey {
+            address,
+            length,
+            ..CountKey::default()
+        }
     }
 
     fn tally(hits: u64) -> Tally {
-        Tally { hits, weight: hits * 10, first_time: 7 }
+        Tally {
+            hits,
+            weight: hits * 10,
+            first_time: 7,
+        }
     }
 
     #[test]

@@ -23,13 +23,20 @@ impl Image {
     #[inline(always)]
     pub(crate) fn of_current() -> Self {
         let tgid = (aya_ebpf::helpers::bpf_get_current_pid_tgid() >> 32) as u32;
-        Self { tgid, exec_id: exec_id() }
+        Self {
+            tgid,
+            exec_id: exec_id(),
+        }
     }
 
     /// Thread group and exec id that an address is counted under.
     #[inline(always)]
     pub(crate) fn at(&self, address: u64) -> (u32, u32) {
-        if is_together(address) { (0, 0) } else { (self.tgid, self.exec_id) }
+        if is_together(address) {
+            (0, 0)
+        } else {
+            (self.tgid, self.exec_id)
+        }
     }
 }
 
@@ -37,10 +44,22 @@ impl Image {
 #[inline(always)]
 pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
     if is_together(address) {
-        return CountKey { address, tgid: 0, exec_id: 0, event, length: 0 };
+        return CountKey {
+            address,
+            tgid: 0,
+            exec_id: 0,
+            event,
+            length: 0,
+        };
     }
     let image = Image::of_current();
-    CountKey { address, tgid: image.tgid, exec_id: image.exec_id, event, length: 0 }
+    CountKey {
+        address,
+        tgid: image.tgid,
+        exec_id: image.exec_id,
+        event,
+        length: 0,
+    }
 }
 
 /// Whether the address is counted once for the whole system.
@@ -65,19 +84,31 @@ fn exec_id() -> u32 {
 /// Counts one sample of `weight` units under `key`.
 #[inline(always)]
 pub(crate) fn add(key: &CountKey, weight: u64) -> Outcome {
-    let Some(bank) = BANK.get(0) else { return Outcome::NoBank };
+    let Some(bank) = BANK.get(0) else {
+        return Outcome::NoBank;
+    };
     if add_to_present(bank, key, 1, weight) {
         return Outcome::Counted;
     }
     // SAFETY: the helper takes no arguments and is safe in NMI context.
     let first_time = unsafe { bpf_ktime_get_ns() };
-    insert(bank, key, Tally { hits: 1, weight, first_time })
+    insert(
+        bank,
+        key,
+        Tally {
+            hits: 1,
+            weight,
+            first_time,
+        },
+    )
 }
 
 /// Counts what was combined before.
 #[inline(always)]
 pub(crate) fn add_tally(key: &CountKey, tally: Tally) -> Outcome {
-    let Some(bank) = BANK.get(0) else { return Outcome::NoBank };
+    let Some(bank) = BANK.get(0) else {
+        return Outcome::NoBank;
+    };
     if add_to_present(bank, key, tally.hits, tally.weight) {
         return Outcome::Counted;
     }
@@ -96,7 +127,9 @@ fn insert(bank: &Bank, key: &CountKey, tally: Tally) -> Outcome {
 
 #[inline(always)]
 fn add_to_present(bank: &Bank, key: &CountKey, hits: u64, weight: u64) -> bool {
-    let Some(tally) = bank.get_ptr_mut(key) else { return false };
+    let Some(tally) = bank.get_ptr_mut(key) else {
+        return false;
+    };
     // SAFETY: the value lives as long as the program runs, since entries of a bank in use are never deleted, and all
     // writers add atomically. The results stay unused: LLVM may not fetch the old value of a relaxed addition.
     unsafe {

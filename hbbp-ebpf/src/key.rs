@@ -52,7 +52,11 @@ impl EventTag {
     /// The tag of a sample of event number `event` with the sampled `eflags`.
     #[inline(always)]
     pub const fn new(event: u32, eflags: u64) -> Self {
-        if eflags & EFLAGS_EXACT == 0 { Self(event) } else { Self(event | Self::EXACT) }
+        if eflags & EFLAGS_EXACT == 0 {
+            Self(event)
+        } else {
+            Self(event | Self::EXACT)
+        }
     }
 
     /// The tag of a stream, or of a branch in any but the oldest slot.

@@ -21,7 +21,8 @@ pub mod name {
     /// Program on the event with tag `n`: counts the instruction pointer of the sample.
     pub const ON_IP: [&str; super::MAX_EVENTS] = ["on_ip_0", "on_ip_1", "on_ip_2", "on_ip_3"];
     /// Program on the event with tag `n`: counts the streams of the sample's branch stack.
-    pub const ON_BRANCH: [&str; super::MAX_EVENTS] = ["on_branch_0", "on_branch_1", "on_branch_2", "on_branch_3"];
+    pub const ON_BRANCH: [&str; super::MAX_EVENTS] =
+        ["on_branch_0", "on_branch_1", "on_branch_2", "on_branch_3"];
     /// Raw tracepoint program, run by hand: copies kernel text to user space.
     pub const READ_TEXT: &str = "read_text";
     /// Array of one map: the bank that is counted in now.

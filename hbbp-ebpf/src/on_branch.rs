@@ -42,25 +42,43 @@ fn count_stack<const EVENT: u32>(ctx: &PerfEventContext) -> Outcome {
     let buffer = work.stack.as_mut_ptr();
     // SAFETY: the buffer is as large as stated.
     let bytes = unsafe {
-        bpf_read_branch_records(ctx.as_ptr().cast(), buffer.cast(), size_of_val(&work.stack) as u32, 0)
+        bpf_read_branch_records(
+            ctx.as_ptr().cast(),
+            buffer.cast(),
+            size_of_val(&work.stack) as u32,
+            0,
+        )
     };
     if bytes < ENTRY as i64 {
         return Outcome::NoStack;
     }
     let depth = bytes as u32 / ENTRY;
-    let depth = if WRONG_PATHS.load() == 0 { depth } else { without_wrong_paths(work, stats, depth) };
+    let depth = if WRONG_PATHS.load() == 0 {
+        depth
+    } else {
+        without_wrong_paths(work, stats, depth)
+    };
     let n = not_empty(work, depth);
     if n == 0 {
         return Outcome::NoStack;
     }
-    let Some(table) = COMBINE.get_value_ptr_mut(0, &cpu()) else { return Outcome::NoBank };
+    let Some(table) = COMBINE.get_value_ptr_mut(0, &cpu()) else {
+        return Outcome::NoBank;
+    };
     // SAFETY: the kernel hands a valid context to the program; the verifier checks the access.
     let period = unsafe { (&raw const (*ctx.ctx).sample_period).read_volatile() };
     // SAFETY: the table belongs to this CPU, as above.
     let table = unsafe { &mut *table };
     stats.stacks += 1;
     stats.entries += u64::from(n);
-    let mut sink = Sink { table, work, stats, image: Image::of_current(), event: EVENT, weight: weight(period, n) };
+    let mut sink = Sink {
+        table,
+        work,
+        stats,
+        image: Image::of_current(),
+        event: EVENT,
+        weight: weight(period, n),
+    };
     sink.streams(n);
     sink.oldest(n);
     Outcome::Counted
@@ -72,7 +90,11 @@ const ENTRY: u32 = size_of::<BranchEntry>() as u32;
 /// What one stream of a stack of `n` entries weighs: period / (n-1).
 #[inline(always)]
 fn weight(period: u64, n: u32) -> u64 {
-    if n < 2 { 0 } else { period * WEIGHT_ONE / u64::from(n - 1) }
+    if n < 2 {
+        0
+    } else {
+        period * WEIGHT_ONE / u64::from(n - 1)
+    }
 }
 
 /// Closes the gaps of entries that were never executed; their neighbours are neighbours of each other.
@@ -166,7 +188,13 @@ impl Sink<'_> {
         self.stats.streams += n;
         let (tgid, exec_id) = self.image.at(start);
         let event = EventTag::stream(self.event);
-        let key = CountKey { address: start, tgid, exec_id, event, length: (end - start) as u32 };
+        let key = CountKey {
+            address: start,
+            tgid,
+            exec_id,
+            event,
+            length: (end - start) as u32,
+        };
         self.put(&key, n, n * self.weight);
     }
 
@@ -176,13 +204,21 @@ impl Sink<'_> {
         // The mask says to the verifier what `n` says to the reader.
         let address = self.work.stack[(n as usize - 1) & (MAX_DEPTH - 1)].from;
         let (tgid, exec_id) = self.image.at(address);
-        let key = CountKey { address, tgid, exec_id, event: EventTag::oldest(self.event), length: 0 };
+        let key = CountKey {
+            address,
+            tgid,
+            exec_id,
+            event: EventTag::oldest(self.event),
+            length: 0,
+        };
         self.put(&key, 1, 0);
     }
 
     #[inline(always)]
     fn put(&mut self, key: &CountKey, hits: u64, weight: u64) {
-        let Some(slot) = self.table.slots.get_mut(slot_of(key)) else { return };
+        let Some(slot) = self.table.slots.get_mut(slot_of(key)) else {
+            return;
+        };
         if slot.holds(key) {
             slot.tally.hits += hits;
             slot.tally.weight += weight;
@@ -192,7 +228,14 @@ impl Sink<'_> {
             // SAFETY: the helper takes no arguments and is safe in NMI context.
             self.work.time.set(unsafe { bpf_ktime_get_ns() });
         }
-        let evicted = slot.replace(key, Tally { hits, weight, first_time: self.work.time.get() });
+        let evicted = slot.replace(
+            key,
+            Tally {
+                hits,
+                weight,
+                first_time: self.work.time.get(),
+            },
+        );
         if evicted.tally.hits != 0 && count::add_tally(&evicted.key, evicted.tally) != Outcome::Counted {
             self.stats.refused += evicted.tally.hits;
         }

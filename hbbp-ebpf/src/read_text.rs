@@ -22,7 +22,9 @@ extern "C" fn read_text(ctx: *mut c_void) -> i32 {
     if len == 0 || (TEXT_WINDOW as u64) < len {
         return 1;
     }
-    let Some(window) = TEXT.get_ptr_mut(0) else { return 1 };
+    let Some(window) = TEXT.get_ptr_mut(0) else {
+        return 1;
+    };
     // SAFETY: the window holds TEXT_WINDOW bytes and the helper checks the address it reads.
     let failed = unsafe { bpf_probe_read_kernel(window.cast(), len as u32, address as *const _) };
     if failed == 0 { 0 } else { 2 }

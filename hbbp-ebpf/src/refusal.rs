@@ -44,8 +44,16 @@ mod tests {
     #[test]
     fn each_reason() {
         assert_eq!(refusal(0x1000, 0x1010, false), None);
-        assert_eq!(refusal(0x1000, 0x1000, false), None, "one branch alone is a stream");
-        assert_eq!(refusal(KERNEL, KERNEL + 5, true), None, "the kernel is the same for all");
+        assert_eq!(
+            refusal(0x1000, 0x1000, false),
+            None,
+            "one branch alone is a stream"
+        );
+        assert_eq!(
+            refusal(KERNEL, KERNEL + 5, true),
+            None,
+            "the kernel is the same for all"
+        );
         assert_eq!(refusal(0x1000, 0x1010, true), Some(Refusal::Switched));
         assert_eq!(refusal(0x1010, 0x1000, false), Some(Refusal::Backward));
         assert_eq!(refusal(0x1000, KERNEL, false), Some(Refusal::Crossing));

@@ -167,12 +167,20 @@ mod tests {
     #[test]
     fn runs_is_the_sum_of_all_ends() {
         let mut stats = EventStats::default();
-        for outcome in [Outcome::Counted, Outcome::NoBank, Outcome::of_errno(-7), Outcome::of_errno(-16)] {
+        for outcome in [
+            Outcome::Counted,
+            Outcome::NoBank,
+            Outcome::of_errno(-7),
+            Outcome::of_errno(-16),
+        ] {
             stats.count(outcome);
         }
         stats.count(Outcome::of_errno(-22));
         assert_eq!(stats.runs, stats.counted + stats.lost());
-        assert_eq!((stats.full, stats.busy, stats.refused, stats.no_bank), (1, 1, 1, 1));
+        assert_eq!(
+            (stats.full, stats.busy, stats.refused, stats.no_bank),
+            (1, 1, 1, 1)
+        );
         assert_eq!(stats.plus(stats).runs, 10);
     }
 }

@@ -2,20 +2,21 @@
 //!
 //! Nothing below this file knows clap. Parsing cannot touch the system; turning what was said into options may fail.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::cmd::record::{KernelTextChoice, Length, RecordOptions};
-use crate::cmd::report::{Format, ReportOptions};
+use crate::cmd::record::{RecordOptions, Target};
+use crate::cmd::report::ReportOptions;
 use crate::cmd::{Job, check};
 use crate::collect::event::Choice;
 use crate::collect::object::KernelCounts;
 use crate::collect::perf::parse_cpu_list;
-use crate::collect::{Plan, Scope};
 use crate::mix::Dimension;
+use crate::report::Format;
 use crate::snapshot::run::Period;
 
 /// Measures which instructions run, in the kernel and in user code, on the whole system, and prints the mix.
@@ -80,6 +81,9 @@ struct RecordArgs {
     /// Take a sample every so many units of the event (for a clock: nanoseconds).
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     period: Option<u64>,
+    /// Take a sample with a branch stack every so many taken branches.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    branch_period: Option<u64>,
     /// Take so many samples a second on each CPU; the kernel then chooses the period.
     #[arg(short = 'F', long, value_name = "HERTZ", conflicts_with = "period",
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -102,15 +106,9 @@ struct RecordArgs {
     /// Room for distinct addresses between two drains; the default follows the number of CPUs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=(1 << 24)))]
     map_entries: Option<u32>,
-    /// Where to read the kernel's text: auto, kcore, probe, none, or the path of a vmlinux.
-    #[arg(long, value_name = "SOURCE", default_value = "auto")]
-    kernel_text: String,
-    /// Read kernel text once, at the end, instead of after each drain.
-    #[arg(long)]
-    text_once: bool,
     /// Command to run and measure.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pid", "cpu", "cgroup"])]
-    command: Vec<std::ffi::OsString>,
+    command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
@@ -119,28 +117,175 @@ struct ReportArgs {
     /// What the rows are, such as mnemonic, module, function, process, extension, category.
     #[arg(short, long, value_name = "DIMENSION", value_delimiter = ',', default_value = "mnemonic")]
     by: Vec<Dimension>,
-    /// Print at most so many rows; the sum of the others follows.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 40)]
-    top: usize,
-    /// How to print it.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    /// Print at most so many rows, or `all`; the sum of the others follows.
+    #[arg(short = 'n', long, value_name = "N", default_value = "40", value_parser = parse_top)]
+    top: Top,
+    /// How to print it: text, json or csv.
+    #[arg(long, default_value = "text")]
     format: Format,
     /// Exit with 3 where the quality of the measurement misses its limits.
     #[arg(long)]
     strict: bool,
 }
 
+/// How many rows to print.
+#[derive(Clone, Copy, Debug)]
+struct Top(Option<usize>);
+
 impl Cli {
+    /// Whether a measurement that misses a limit of quality is to fail.
+    pub const fn is_strict(&self) -> bool {
+        match &self.command {
+            Some(Command::Report { report, .. }) => report.strict,
+            _ => self.report.strict,
+        }
+    }
+
     /// What was said, as a job.
     pub fn into_job(self) -> anyhow::Result<Job> {
         match self.command {
-            None => Ok(Job::Direct(self.record.options(&self.report)?, self.report.options(), self.output)),
-            Some(Command::Record { record, output }) => Ok(Job::Record(record.options(&ReportArgs::none())?, output)),
-            Some(Command::Report { file, report }) => Ok(Job::Report(file, report.options())),
+            None => {
+                let by_process = self.report.by.contains(&Dimension::Process);
+                let mut record = self.record.into_options()?;
+                if by_process {
+                    record.kernel = KernelCounts::ByProcess;
+                }
+                Ok(Job::Direct(record, self.report.into_options(), self.output))
+            }
+            Some(Command::Record { record, output }) => Ok(Job::Record(record.into_options()?, output)),
+            Some(Command::Report { file, report }) => Ok(Job::Report(file, report.into_options())),
             Some(Command::Check { format }) => Ok(Job::Check(match format {
                 CheckFormat::Text => check::Format::Text,
                 CheckFormat::Json => check::Format::Json,
             })),
         }
+    }
+}
+
+impl RecordArgs {
+    fn into_options(self) -> anyhow::Result<RecordOptions> {
+        let period = match (self.period, self.frequency) {
+            (Some(period), _) => Some(Period::Fixed(period)),
+            (None, hertz) => hertz.map(Period::Frequency),
+        };
+        let target = match (self.pid, &self.cpu, self.cgroup) {
+            (Some(pid), ..) => Target::Process(pid),
+            (_, Some(list), _) => match parse_cpu_list(list) {
+                Some(cpus) if !cpus.is_empty() => Target::Cpus(cpus),
+                _ => bail!("--cpu takes a list such as 0-3,8, not {list}"),
+            },
+            (_, _, Some(path)) => Target::Cgroup(cgroup_folder(&path)),
+            _ if self.command.is_empty() => Target::System,
+            _ if self.all => Target::SystemDuring(self.command),
+            _ => Target::Command(self.command),
+        };
+        Ok(RecordOptions {
+            target,
+            duration: self.duration,
+            choice: Choice { event: self.event, period, branch_period: self.branch_period, duration: self.duration },
+            kernel: if self.split_kernel { KernelCounts::ByProcess } else { KernelCounts::Together },
+            map_entries: self.map_entries,
+        })
+    }
+}
+
+impl ReportArgs {
+    fn into_options(self) -> ReportOptions {
+        let width = terminal_width();
+        let plain = ReportOptions::default();
+        ReportOptions { by: self.by, top: self.top.0, format: self.format, width: width.unwrap_or(plain.width) }
+    }
+}
+
+/// Columns of the terminal on standard output; `None` where it is none.
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (0 < size.ws_col).then_some(usize::from(size.ws_col))
+}
+
+/// A cgroup by the path that `/proc/PID/cgroup` shows, or by its folder.
+fn cgroup_folder(path: &Path) -> PathBuf {
+    const MOUNT: &str = "/sys/fs/cgroup";
+    if path.starts_with(MOUNT) {
+        return path.to_owned();
+    }
+    Path::new(MOUNT).join(path.strip_prefix("/").unwrap_or(path))
+}
+
+fn parse_top(text: &str) -> Result<Top, String> {
+    match text {
+        "all" => Ok(Top(None)),
+        _ => text.parse().map(|n| Top(Some(n))).map_err(|_| "a number of rows, or `all`".to_owned()),
+    }
+}
+
+/// Seconds, or a number with one of the units ms, s, m, h.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "a time such as 10, 500ms, 90s, 5m or 1h".to_owned();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let seconds_per_unit = match text.get(digits.len()..) {
+        Some("" | "s") => 1.0,
+        Some("ms") => 1e-3,
+        Some("m") => 60.0,
+        Some("h") => 3600.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = digits.parse().map_err(|_| wrong())?;
+    let duration = Duration::try_from_secs_f64(number * seconds_per_unit).map_err(|_| wrong())?;
+    if duration.is_zero() { Err(wrong()) } else { Ok(duration) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
+        for wrong in ["", "0", "-1", "s", "10 parsecs", "1e400", "nan"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    fn job(args: &[&str]) -> anyhow::Result<Job> {
+        Cli::try_parse_from([&["hbbp-sys"], args].concat())?.into_job()
+    }
+
+    #[test]
+    fn a_command_is_measured_alone_unless_all_is_asked_for() {
+        let Ok(Job::Direct(options, ..)) = job(&["--", "ls", "-l"]) else { panic!() };
+        assert_eq!(options.target, Target::Command(vec!["ls".into(), "-l".into()]));
+        let Ok(Job::Direct(options, ..)) = job(&["--all", "--", "ls"]) else { panic!() };
+        assert_eq!(options.target, Target::SystemDuring(vec!["ls".into()]));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        assert!(job(&["--pid", "1", "--cpu", "0"]).is_err());
+        assert!(job(&["--period", "7", "--frequency", "7"]).is_err());
+        assert!(job(&["--cpu", "none"]).is_err());
+        assert!(job(&["--by", "colour"]).is_err());
+        assert!(job(&["--duration", "10", "report", "x"]).is_err());
+    }
+
+    #[test]
+    fn a_mix_by_process_keeps_the_kernel_apart_too() {
+        let Ok(Job::Direct(options, ..)) = job(&["--by", "process,mnemonic"]) else { panic!() };
+        assert_eq!(options.kernel, KernelCounts::ByProcess);
+    }
+
+    #[test]
+    fn cgroups_may_be_named_as_proc_names_them() {
+        assert_eq!(cgroup_folder(Path::new("/a.slice/b")), Path::new("/sys/fs/cgroup/a.slice/b"));
+        assert_eq!(cgroup_folder(Path::new("/sys/fs/cgroup/c")), Path::new("/sys/fs/cgroup/c"));
     }
 }

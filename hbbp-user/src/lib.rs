@@ -23,3 +23,9 @@ pub mod blocks;
 pub mod estimate;
 
 pub mod mix;
+
+pub mod report;
+
+pub mod cmd;
+
+pub mod cli;

@@ -3,6 +3,12 @@
 //!
 //! Each program prints the address of its function `spin` and then waits, so that a sample there can be made up.
 
+#![expect(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "helpers of a test may end it, and say why they skip something"
+)]
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -23,6 +29,20 @@ const PROGRAM: &str = r#"
 #include <unistd.h>
 __attribute__((noinline)) int spin(int n) { int s = 0; for (int i = 0; i < n; i++) s += i * n; return s; }
 int main(int argc, char **argv) { printf("%lx\n", (unsigned long)spin); fflush(stdout); pause(); return spin(argc); }
+"#;
+
+/// The same for 32-bit code on machines without a 32-bit C library: system calls by hand.
+const NARROW: &str = r#"
+static int call(int n, int a, const void *b, int c) {
+  int r; __asm__ volatile("int $0x80" : "=a"(r) : "a"(n), "b"(a), "c"(b), "d"(c) : "memory"); return r;
+}
+__attribute__((noinline)) int spin(int n) { int s = 0; for (int i = 0; i < n; i++) s += i * n; return s; }
+void _start(void) {
+  char out[9]; unsigned at = (unsigned)spin;
+  for (int i = 7; 0 <= i; i--, at >>= 4) out[i] = "0123456789abcdef"[at & 15];
+  out[8] = '\n';
+  call(4, 1, out, 9); call(29, 0, 0, 0); call(1, spin(at), 0, 0);
+}
 "#;
 
 /// Maps its own code twice: as a file in memory and as memory without a file. Prints both addresses.
@@ -46,6 +66,7 @@ int main(void) {
 
 struct Running {
     child: Child,
+    folder: PathBuf,
     addresses: Vec<u64>,
 }
 
@@ -61,7 +82,12 @@ impl Running {
         let parse =
             |line: std::io::Result<String>| u64::from_str_radix(&line.expect("a line"), 16).expect("hex");
         let addresses = lines.map(parse).collect();
-        Self { child, addresses }
+        let folder = program.parent().expect("a folder of its own").to_owned();
+        Self {
+            child,
+            folder,
+            addresses,
+        }
     }
 
     fn scanned(&self) -> Scanned {
@@ -78,6 +104,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -96,10 +123,12 @@ fn compile(name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
     match made {
         Ok(made) if made.status.success() => Some(output),
         Ok(made) => {
+            std::fs::remove_dir_all(dir).expect("clean up");
             println!("skipped {name}: {}", String::from_utf8_lossy(&made.stderr));
             None
         }
         Err(error) => {
+            std::fs::remove_dir_all(dir).expect("clean up");
             println!("skipped {name}: no C compiler: {error}");
             None
         }
@@ -170,10 +199,15 @@ fn every_sort_of_program() {
         ("fixed", &["-no-pie"], ModuleKind::Elf64),
         ("static", &["-static"], ModuleKind::Elf64),
         ("stripped", &["-s"], ModuleKind::Elf64),
-        ("narrow", &["-m32"], ModuleKind::Elf32),
+        (
+            "bare",
+            &["-m32", "-nostdlib", "-static", "-ffreestanding"],
+            ModuleKind::Elf32,
+        ),
     ];
     for (name, flags, kind) in sorts {
-        let Some(program) = compile(name, PROGRAM, flags) else {
+        let source = if name == "bare" { NARROW } else { PROGRAM };
+        let Some(program) = compile(name, source, flags) else {
             continue;
         };
         let running = Running::start(&program, 1);
@@ -375,7 +409,7 @@ fn this_kernel() {
         println!("skipped: kernel symbols are hidden");
         return;
     }
-    let idle = symbols.address_of("do_idle").expect("every kernel idles");
+    let idle = symbols.named("do_idle").expect("every kernel idles").start;
     let mut map = KernelMap::default();
     map.update(symbols, &[], None, 0);
     // A kernel that patches itself between two drains.

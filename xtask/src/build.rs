@@ -1,17 +1,12 @@
 //! `cargo xtask build`: leaves `target/release/hbbp-sys`, with the eBPF object in it.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 
 use crate::command;
-use crate::toolchain::{LLVM_MAJOR, TARGET, Toolchain, find_linker};
+use crate::setup::{self, Install, Needs};
 
-/// Builds the program, once the compiler and the linker of its eBPF object are there.
-pub(crate) fn build() -> Result<()> {
-    let toolchain = Toolchain::find().with_context(|| format!("found no compiler for {TARGET}"))?;
-    ensure!(
-        find_linker().is_some(),
-        "found no bpf-linker (on LLVM {LLVM_MAJOR}) for {TARGET}"
-    );
-    println!("building the eBPF object with {toolchain}");
+/// Sets up what is missing and builds the program.
+pub(crate) fn build(install: Install) -> Result<()> {
+    setup::setup(Needs::Build, install)?;
     command::run(command::cargo().args(["build", "--release", "--package", "hbbp-user"]))
 }

@@ -6,13 +6,23 @@
 )]
 
 mod build;
+mod ci;
+mod clean_room;
 mod command;
+mod run;
+mod setup;
+mod system;
+mod test;
+mod tidy;
 mod toolchain;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+
+use setup::{Install, Needs};
 
 /// Set up, build, run and test hbbp-sys.
 #[derive(Debug, Parser)]
@@ -24,16 +34,40 @@ use clap::{Parser, Subcommand};
 struct Args {
     #[command(subcommand)]
     task: Task,
+
+    /// Install nothing: print what would be installed, and stop if the task cannot do without it.
+    #[arg(long, global = true)]
+    no_install: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    /// Install what building and testing need.
+    Setup,
     /// Build target/release/hbbp-sys.
     Build,
+    /// Build hbbp-sys and run it as root.
+    Run {
+        /// Arguments of hbbp-sys.
+        #[arg(last = true)]
+        args: Vec<OsString>,
+    },
+    /// Run all tests; as root, also those that sample this machine's kernel.
+    Test {
+        /// Arguments of `cargo test`.
+        #[arg(last = true)]
+        args: Vec<OsString>,
+    },
+    /// Check our own rules: import order, sizes, names, docs.
+    Tidy,
+    /// Do all that must pass before a change is accepted: formatting, lints, tidy rules, tests.
+    Ci,
+    /// Prove the README's commands on a fresh Debian 12 made by debootstrap, and time them.
+    CleanRoom,
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    match run(Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(err) => {
             eprintln!("error: {err:#}");
@@ -42,9 +76,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> Result<()> {
-    match &args.task {
-        Task::Build => build::build(),
+fn run(args: Args) -> Result<()> {
+    let install = if args.no_install {
+        Install::Print
+    } else {
+        Install::Do
+    };
+    match args.task {
+        Task::Setup => setup::setup(Needs::Test, install),
+        Task::Build => build::build(install),
+        Task::Run { args } => run::run(&args, install),
+        Task::Test { args } => test::test(&args, install),
+        Task::Tidy => tidy::tidy(),
+        Task::Ci => ci::ci(install),
+        Task::CleanRoom => clean_room::clean_room(),
     }
 }
 

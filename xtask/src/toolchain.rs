@@ -20,8 +20,11 @@ pub(crate) const TARGET: &str = "bpfel-unknown-none";
 /// The newest LLVM whose bitcode our bpf-linker reads; a compiler built on a newer one cannot be linked.
 pub(crate) const LLVM_MAJOR: u32 = 22;
 
-/// The oldest compiler (1.x) that the workspace accepts: `rust-version` in the top-level Cargo.toml.
-const RUST_MINOR: u32 = 95;
+/// The oldest bpf-linker that will do, and the one that set-up installs.
+pub(crate) const LINKER_VERSION: &str = "0.13.0";
+
+/// The oldest compiler that the workspace accepts: `rust-version` in the top-level Cargo.toml.
+const RUST_VERSION: &str = "1.95";
 
 /// The compiler and the build tool of Debian, by full names: in PATH, rustup's come first.
 pub(crate) const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
@@ -54,13 +57,19 @@ impl fmt::Display for Toolchain {
     }
 }
 
-/// The linker that the target asks for: where `cargo install` puts it, else the first in PATH.
+/// The linker that the target asks for, if it is new enough: where cargo installs it, else in PATH.
 pub(crate) fn find_linker() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = cargo_bin().into_iter().chain(env::split_paths(&path));
+    let is_new_enough = |linker: &PathBuf| {
+        let version = stdout_of(Command::new(linker).arg("--version"));
+        version.is_some_and(|version| {
+            number(LINKER_VERSION) <= number(version.trim_start_matches("bpf-linker "))
+        })
+    };
     folders
         .map(|folder| folder.join("bpf-linker"))
-        .find(|linker| linker.is_file())
+        .find(is_new_enough)
 }
 
 /// The folder of the programs that cargo installs.
@@ -72,20 +81,17 @@ fn cargo_bin() -> Option<PathBuf> {
 
 fn nightly_with_source() -> Option<String> {
     let list = stdout_of(Command::new("rustup").args(["toolchain", "list", "--quiet"]))?;
-    let mut nightlies = list.lines().filter_map(|line| line.split_whitespace().next());
-    nightlies
-        .find(|name| {
-            let rustc =
-                |args: &[&str]| stdout_of(Command::new("rustup").args(["run", name, "rustc"]).args(args));
-            let has_source = rustc(&["--print", "sysroot"]).is_some_and(|sysroot| {
-                Path::new(sysroot.trim())
-                    .join("lib/rustlib/src/rust/library/core")
-                    .is_dir()
-            });
-            name.starts_with("nightly")
-                && has_source
-                && rustc(&["-vV"]).is_some_and(|version| is_usable(&version))
-        })
+    let names = list.lines().filter_map(|line| line.split_whitespace().next());
+    let is_fit = |name: &&str| {
+        let rustc = |args: &[&str]| stdout_of(Command::new("rustup").args(["run", name, "rustc"]).args(args));
+        let sysroot = rustc(&["--print", "sysroot"]).unwrap_or_default();
+        // Cargo builds `core` with the versions that this file pins.
+        let source = Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/Cargo.lock");
+        source.is_file() && rustc(&["-vV"]).is_some_and(|version| is_usable(&version))
+    };
+    names
+        .filter(|name| name.starts_with("nightly"))
+        .find(is_fit)
         .map(str::to_owned)
 }
 
@@ -102,14 +108,21 @@ fn is_usable(version: &str) -> bool {
     let field = |name: &str| {
         version
             .lines()
-            .find_map(|line| line.strip_prefix(name)?.trim().split('.').nth(1))
+            .find_map(|line| line.strip_prefix(name))
+            .map(number)
     };
-    let llvm = version
-        .lines()
-        .find_map(|line| line.strip_prefix("LLVM version:")?.trim().split('.').next());
-    let rust_minor = field("release:").and_then(|minor| minor.parse::<u32>().ok());
-    let llvm_major = llvm.and_then(|major| major.parse::<u32>().ok());
-    rust_minor.is_some_and(|minor| RUST_MINOR <= minor) && llvm_major.is_some_and(|major| major <= LLVM_MAJOR)
+    let is_new_enough = field("release:").is_some_and(|rust| number(RUST_VERSION) <= rust);
+    is_new_enough
+        && field("LLVM version:").is_some_and(|llvm| llvm.first().is_some_and(|major| *major <= LLVM_MAJOR))
+}
+
+/// The parts of a version number, in an order that compares; what is no number ends it.
+fn number(version: &str) -> Vec<u32> {
+    version
+        .trim()
+        .split(['.', '-'])
+        .map_while(|part| part.parse().ok())
+        .collect()
 }
 
 fn stdout_of(command: &mut Command) -> Option<String> {
@@ -122,7 +135,7 @@ fn stdout_of(command: &mut Command) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_usable;
+    use super::{is_usable, number};
 
     #[track_caller]
     fn check(release: &str, llvm: &str, expected: bool) {
@@ -138,5 +151,12 @@ mod tests {
         check("1.94.1", "21.1.8", false);
         check("1.99.0-nightly", "23.1.0", false);
         check("", "", false);
+    }
+
+    #[test]
+    fn versions_compare_by_number() {
+        assert!(number("0.13.0") <= number("0.13.0\n"));
+        assert!(number("0.9.15") < number("0.13.0"));
+        assert!(number("nonsense") < number("0.13.0"));
     }
 }

@@ -7,9 +7,10 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::addr::Va;
-use crate::collect::event::{self, Pmu, Source};
+use crate::collect::event::{self, Rung, Source};
 use crate::collect::object::{Constants, Object};
 use crate::collect::sideband::Sideband;
+use crate::collect::pmu::{DEVICES, Pmu, read_pmus};
 use crate::collect::{perf, task_layout, text::TextWindow};
 use crate::resolve;
 
@@ -90,7 +91,7 @@ fn text(findings: &Findings) -> String {
 }
 
 fn look() -> Findings {
-    let pmus = event::read_core_pmus(Path::new("/sys/bus/event_source/devices"));
+    let pmus = read_pmus(Path::new(DEVICES));
     let mut findings = vec![privileges(), paranoia(), sideband(), btf()];
     let mut object = match Object::load(Constants::default()).and_then(|mut object| object.on_ip(0).map(|_| object)) {
         Ok(object) => {
@@ -104,9 +105,7 @@ fn look() -> Findings {
     };
     findings.push(counters(&pmus));
     findings.push(branches(&pmus));
-    for rung in event::ladder() {
-        findings.extend(rung.iter().map(opened));
-    }
+    findings.extend(event::ladder().iter().map(step));
     findings.push(watchdog(&pmus));
     findings.push(kernel_text(object.as_mut()));
     findings.push(kernel_symbols());
@@ -116,13 +115,12 @@ fn look() -> Findings {
 }
 
 fn describe(sources: &[Source]) -> String {
-    let names: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
     let weighs = if sources.iter().all(|source| source.unit.counts_executions()) {
         "estimated executions"
     } else {
         "time-weighted samples, not executions"
     };
-    format!("{} ({weighs})", names.join(", "))
+    format!("{} ({weighs})", names(sources))
 }
 
 fn ok(id: &'static str, found: impl Into<String>) -> Finding {
@@ -242,16 +240,24 @@ fn branches(pmus: &[Pmu]) -> Finding {
     )
 }
 
-fn opened(source: &Source) -> Finding {
-    let describe = |said: &str| format!("{} {said}", source.name);
-    match event::try_open(source) {
-        Ok(()) => ok("event", describe("can be sampled")),
-        Err(error) => missing(
-            "event",
-            describe(&format!("is refused: {error}")),
-            "EACCES: run as root; EBUSY: another user holds the counter; ENOENT, EOPNOTSUPP: not on this machine",
+fn step(rung: &Rung) -> Finding {
+    match &rung.sources {
+        Ok(sources) => ok("ladder", format!("{}: {}", rung.what, names(sources))),
+        Err(reason) => missing(
+            "ladder",
+            format!("{}: {reason}", rung.what),
+            "permission denied: run as root; busy: another user holds the counter; not found: not on this machine",
         ),
     }
+}
+
+fn names(sources: &[Source]) -> String {
+    let level = |source: &Source| match source.request.precise {
+        0 => String::new(),
+        precise => format!(" (precise {precise})"),
+    };
+    let names: Vec<_> = sources.iter().map(|source| format!("{}{}", source.name, level(source))).collect();
+    names.join(", ")
 }
 
 fn watchdog(pmus: &[Pmu]) -> Finding {

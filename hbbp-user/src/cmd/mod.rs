@@ -3,3 +3,76 @@
 pub mod check;
 pub mod child;
 pub mod interrupt;
+pub mod progress;
+pub mod record;
+pub mod report;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use crate::snapshot::file;
+use record::{Command, RecordOptions};
+use report::{Quality, ReportOptions};
+
+/// What the program is asked to do.
+#[derive(Debug)]
+pub enum Job {
+    /// Record, report at once, and save the profile where a path is given.
+    Direct(RecordOptions, ReportOptions, Option<PathBuf>),
+    /// Record and save the profile.
+    Record(RecordOptions, PathBuf),
+    /// Report on a saved profile.
+    Report(PathBuf, ReportOptions),
+    /// Say what this machine offers.
+    Check(check::Format),
+}
+
+/// How a job ended.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// Exit code of the command that was measured.
+    pub command: Option<u8>,
+    /// How good the measurement is.
+    pub quality: Quality,
+}
+
+/// Does the job; what it prints goes to `out`.
+pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
+    match job {
+        Job::Direct(record, report, output) => {
+            let recorded = record::record(record)?;
+            if let Some(path) = output {
+                file::write_atomic(path, &recorded.snapshot)?;
+            }
+            let quality = report::print(&recorded.snapshot, report, out)?;
+            Ok(Done { command: exit(recorded.command)?, quality })
+        }
+        Job::Record(record, path) => {
+            let recorded = record::record(record)?;
+            file::write_atomic(path, &recorded.snapshot)?;
+            Ok(Done { command: exit(recorded.command)?, quality: Quality::default() })
+        }
+        Job::Report(path, report) => Ok(Done { command: None, quality: report::run(path, report, out)? }),
+        Job::Check(format) => {
+            match check::check(*format, out) {
+                Err(error) if is_closed_pipe(&error) => {}
+                checked => checked?,
+            }
+            Ok(Done::default())
+        }
+    }
+}
+
+/// Waits for a command that outlives its measurement, since its exit code is to be passed on.
+fn exit(command: Option<Command>) -> anyhow::Result<Option<u8>> {
+    Ok(match command {
+        None => None,
+        Some(Command::Ended(code)) => Some(code),
+        Some(Command::Running(mut child)) => Some(child::exit_code(child.wait()?)),
+    })
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io = |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    error.chain().any(|cause| io(cause) == Some(io::ErrorKind::BrokenPipe))
+}

@@ -57,7 +57,11 @@ pub fn take_entries<K: Pod + Default, V: Pod + Default>(
     let mut started = false;
     loop {
         let mut attr = BatchAttr {
-            in_batch: if started { (&raw const position).addr() as u64 } else { 0 },
+            in_batch: if started {
+                (&raw const position).addr() as u64
+            } else {
+                0
+            },
             out_batch: (&raw mut position).addr() as u64,
             keys: keys.as_mut_ptr().addr() as u64,
             values: values.as_mut_ptr().addr() as u64,
@@ -114,5 +118,9 @@ pub fn run_raw_tracepoint(program: BorrowedFd<'_>, args: &[u64]) -> io::Result<u
 unsafe fn bpf<A>(command: libc::c_long, attr: &mut A) -> io::Result<libc::c_long> {
     // SAFETY: the attribute is a live value of the stated size; the caller vouches for what it points to.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<A>()) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }

@@ -12,6 +12,7 @@ use aya::maps::{ArrayOfMaps, HashMap, IterableMap as _, MapData};
 use hbbp_ebpf::{CountKey, Tally, name};
 
 use super::bpf;
+use super::combine::Combiner;
 use super::object::Object;
 
 type Bank = HashMap<MapData, CountKey, Tally>;
@@ -19,14 +20,14 @@ type Bank = HashMap<MapData, CountKey, Tally>;
 /// Entries asked for in one syscall. Large enough for few syscalls, small enough for 200 kB of buffers.
 const BATCH: usize = 4096;
 
-/// The two banks.
-#[derive(Debug)]
+/// The two banks, and the combining tables in front of them where there are branch stacks.
 pub struct Banks {
     shown: ArrayOfMaps<MapData, Bank>,
     /// The bank that the programs count in.
     counting: Bank,
     /// The empty one.
     spare: Bank,
+    combiner: Option<Combiner>,
 }
 
 impl Banks {
@@ -39,19 +40,49 @@ impl Banks {
         };
         let (counting, spare) = (bank()?, bank()?);
         shown.set(0, &counting, 0).context("failed to show the bank of counts to the programs")?;
-        Ok(Self { shown, counting, spare })
+        Ok(Self { shown, counting, spare, combiner: None })
     }
 
-    /// Lets the programs count in the other bank from now on, and takes out what the last one holds.
+    /// Puts combining tables in front of the banks, which programs on branch stacks need.
+    pub fn combine(&mut self, object: &mut Object) -> anyhow::Result<()> {
+        self.combiner = Some(Combiner::create(object)?);
+        Ok(())
+    }
+
+    /// Lets the programs count elsewhere from now on, and takes out what was counted.
     pub fn drain(&mut self) -> anyhow::Result<Vec<(CountKey, Tally)>> {
+        // The tables go first: what they send to a bank until then still reaches this one.
+        if let Some(combiner) = &mut self.combiner {
+            combiner.flip()?;
+        }
         self.shown.set(0, &self.spare, 0).context("failed to change the bank of counts")?;
         mem::swap(&mut self.counting, &mut self.spare);
         let mut entries = Vec::new();
-        let _pinned = Pinned::here();
-        bpf::take_entries(self.spare.map().fd().as_fd(), BATCH, |key, tally| entries.push((key, tally)))
-            .context("failed to read the counts from the kernel")?;
+        {
+            let _pinned = Pinned::here();
+            bpf::take_entries(self.spare.map().fd().as_fd(), BATCH, |key, tally| entries.push((key, tally)))
+                .context("failed to read the counts from the kernel")?;
+        }
+        if let Some(combiner) = &mut self.combiner {
+            combiner.take(|key, tally| entries.push((key, tally)));
+            merge_equal(&mut entries);
+        }
         Ok(entries)
     }
+}
+
+/// The tables of several CPUs and the bank may hold the same key.
+fn merge_equal(entries: &mut Vec<(CountKey, Tally)>) {
+    entries.sort_unstable_by_key(|(key, _)| (key.address, key.length, key.event.0, key.tgid, key.exec_id));
+    entries.dedup_by(|(key, tally), (kept, sum)| {
+        let equal = key == kept;
+        if equal {
+            sum.hits += tally.hits;
+            sum.weight += tally.weight;
+            sum.first_time = sum.first_time.min(tally.first_time);
+        }
+        equal
+    });
 }
 
 /// The calling thread on the CPU that it runs on, until this is dropped.
@@ -67,7 +98,9 @@ impl Pinned {
             return Self(None);
         }
         // SAFETY: no arguments.
-        let Ok(cpu) = usize::try_from(unsafe { libc::sched_getcpu() }) else { return Self(None) };
+        let Ok(cpu) = usize::try_from(unsafe { libc::sched_getcpu() }) else {
+            return Self(None);
+        };
         if libc::CPU_SETSIZE.cast_unsigned() as usize <= cpu {
             return Self(None);
         }
@@ -85,5 +118,21 @@ impl Drop for Pinned {
             // SAFETY: the set is as large as stated. A failure leaves the thread where it is, which does no harm.
             unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), before) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_keys_become_one_and_nothing_is_lost() {
+        let entry = |address, hits, first_time| {
+            let key = CountKey { address, ..CountKey::default() };
+            (key, Tally { hits, weight: 2 * hits, first_time })
+        };
+        let mut entries = vec![entry(7, 1, 30), entry(5, 2, 10), entry(7, 4, 20)];
+        merge_equal(&mut entries);
+        assert_eq!(entries, [entry(5, 2, 10), entry(7, 5, 20)]);
     }
 }

@@ -1,19 +1,21 @@
-//! Which event a machine offers for the job, best first, and what a user may ask for instead.
+//! Which events a run samples: the best rung of the ladder that the kernel opens, or what the user asks for.
 //!
-//! The ladder of design: hardware events where a PMU is there, else the clock.
-//! PMUs are found by their folders in sysfs, whatever their names, so that a hybrid processor with one PMU for each
-//! kind of core, and a PMU that a driver has added, need no case of their own.
+//! The ladder: branch stacks beside retired instructions; instructions alone; core cycles; the clock.
+//! Each rung has its events once for each PMU of the machine.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use perf_event_open_sys::bindings;
 
-use super::perf::{Perf, Request, Target, parse_cpu_list};
+use super::perf::{Perf, Request, Stack, Target, parse_cpu_list};
+use super::pmu::{DEVICES, Pmu, read_pmus};
+use super::uarch::{self, Core, Encoding};
 use crate::snapshot::run::{EventUnit, Period};
 
-/// An event that this machine can sample.
+/// An event to sample.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Name for the report.
@@ -26,127 +28,157 @@ pub struct Source {
     pub cpus: Vec<u32>,
 }
 
-/// Default period of the clock: about a thousand samples a second on each CPU, and a prime number of ns, so that the
-/// samples do not keep step with anything that happens every millisecond.
-const CLOCK_PERIOD_NS: u64 = 1_000_003;
-
-/// Default period of retired instructions for runs of seconds (paper section V.A, Table 4).
-const INSTRUCTIONS_PERIOD: u64 = 1_000_037;
-
-/// Default period of core cycles: about a thousand samples a second at 3 GHz, prime.
-const CYCLES_PERIOD: u64 = 3_000_017;
-
-const SYSFS: &str = "/sys/bus/event_source/devices";
-
 /// What a user may say about events.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     /// `--event`: a name of [`NAMES`], or `PMU/config=0x..,name=../`.
     pub event: Option<String>,
-    /// `--period` or `--frequency`.
+    /// `--period` or `--frequency`, for the event that samples instruction pointers.
     pub period: Option<Period>,
+    /// `--branch-period`, for the event that samples branch stacks.
+    pub branch_period: Option<u64>,
+    /// How long the run is expected to last.
+    pub duration: Option<Duration>,
 }
 
 /// The names that `--event` knows beside `PMU/../`.
-pub const NAMES: [&str; 4] = ["instructions", "cycles", "cpu-clock", "task-clock"];
+pub const NAMES: [&str; 5] = ["branches", "instructions", "cycles", "cpu-clock", "task-clock"];
 
-/// The events to sample: what the user chose, or the best rung of the ladder that the kernel opens.
+/// A step of the ladder: its events, or the one that the kernel refuses.
+#[derive(Debug)]
+pub struct Rung {
+    /// What it is, in words.
+    pub what: &'static str,
+    /// The events with the precise level that the kernel grants, or the reason why there is none.
+    pub sources: Result<Vec<Source>, String>,
+}
+
+/// The events to sample.
 pub fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
-    let sources = match &choice.event {
+    let mut sources = match &choice.event {
         Some(event) => named(event)?,
-        None => ladder().into_iter().find(|rung| rung.iter().all(opens)).unwrap_or_else(|| vec![clock()]),
+        None => best()?,
     };
-    Ok(sources.into_iter().map(|source| with_period(source, choice.period)).collect())
-}
-
-/// The rungs, best first; a rung is one event on each PMU of a hybrid processor.
-pub fn ladder() -> Vec<Vec<Source>> {
-    let pmus = read_core_pmus(Path::new(SYSFS));
-    let rung = |build: fn(&Pmu) -> Source| pmus.iter().map(build).collect::<Vec<_>>();
-    let mut rungs = Vec::new();
-    if !pmus.is_empty() {
-        rungs.push(rung(instructions));
-        rungs.push(rung(cycles));
+    for source in &mut sources {
+        source.request.period = period(source, choice);
     }
-    rungs.push(vec![clock()]);
-    rungs
+    Ok(sources)
 }
 
-/// Whether the kernel opens the event here and now, on the first CPU that has it.
-pub fn opens(source: &Source) -> bool {
-    try_open(source).is_ok()
+fn best() -> anyhow::Result<Vec<Source>> {
+    let mut refused = String::new();
+    for rung in ladder() {
+        match rung.sources {
+            Ok(sources) => return Ok(sources),
+            Err(reason) => refused = reason,
+        }
+    }
+    bail!("the kernel opens no event for sampling: {refused}; `hbbp-sys check` says what to do")
 }
 
-/// Opens the event on the first CPU that has it, and closes it again.
-pub fn try_open(source: &Source) -> io::Result<()> {
+/// The rungs of this machine, best first; each was tried just now.
+pub fn ladder() -> Vec<Rung> {
+    let pmus = read_pmus(Path::new(DEVICES));
+    vec![
+        Rung { what: "branch stacks and instructions", sources: on_each(&pmus, with_branches) },
+        Rung { what: "instructions", sources: on_each(&pmus, |pmu| Ok(vec![instructions(pmu)?])) },
+        Rung { what: "cycles", sources: on_each(&pmus, |pmu| Ok(vec![settle(cycles(pmu))?])) },
+        Rung { what: "the clock", sources: settle(clock()).map(|clock| vec![clock]) },
+    ]
+}
+
+fn on_each(pmus: &[Pmu], events: fn(&Pmu) -> Result<Vec<Source>, String>) -> Result<Vec<Source>, String> {
+    if pmus.is_empty() {
+        return Err("this machine shows no hardware counters".to_owned());
+    }
+    let sources: Result<Vec<Vec<Source>>, String> = pmus.iter().map(events).collect();
+    Ok(sources?.concat())
+}
+
+/// What the branch records of this machine are known for: repeated newest entries, entries of wrong paths.
+pub fn quirks() -> (bool, bool) {
+    let cores: Vec<Core> = read_pmus(Path::new(DEVICES)).iter().filter_map(core_of).collect();
+    (cores.iter().any(|core| core.duplicated_heads), cores.iter().any(|core| core.wrong_paths))
+}
+
+fn core_of(pmu: &Pmu) -> Option<Core> {
+    // A driver that names its taken branches knows best.
+    let known = uarch::read_cpu().and_then(|cpu| uarch::core(cpu, &pmu.name));
+    known.filter(|_| pmu.taken.is_none() && pmu.name.starts_with("cpu"))
+}
+
+fn with_branches(pmu: &Pmu) -> Result<Vec<Source>, String> {
+    if pmu.branches == 0 {
+        return Err(format!("the PMU {} has no branch records", pmu.name));
+    }
+    let core = core_of(pmu);
+    let taken = pmu.taken().or_else(|| core?.taken);
+    let taken = taken.ok_or_else(|| format!("no event of the PMU {} counts all taken branches", pmu.name))?;
+    let stack = match core {
+        Some(core) if core.bare_entries => Stack::Bare,
+        _ => Stack::Full,
+    };
+    let mut branches = hardware(pmu, &taken, EventUnit::TakenBranches);
+    branches.request.stack = Some(stack);
+    Ok(vec![instructions(pmu)?, settle(branches)?])
+}
+
+fn instructions(pmu: &Pmu) -> Result<Source, String> {
+    let own = [pmu.instructions()];
+    let core = core_of(pmu);
+    let encodings = core.as_ref().map_or(&own[..], |core| core.instructions);
+    let mut refused = String::new();
+    for encoding in encodings {
+        match settle(hardware(pmu, encoding, EventUnit::Instructions)) {
+            Ok(source) => return Ok(source),
+            Err(reason) => refused = reason,
+        }
+    }
+    Err(refused)
+}
+
+/// The source with the highest precise level that the kernel grants, at most the one it asks for.
+fn settle(mut source: Source) -> Result<Source, String> {
+    loop {
+        let error = match try_open(&source) {
+            Ok(()) => return Ok(source),
+            Err(error) => error,
+        };
+        if source.request.precise == 0 {
+            return Err(format!("{} is refused: {error}", source.name));
+        }
+        source.request.precise -= 1;
+    }
+}
+
+fn try_open(source: &Source) -> io::Result<()> {
     let cpu = source.cpus.first().copied().unwrap_or(0);
     Perf::open(&source.request, &Target::Cpu(cpu)).map(drop)
 }
 
-/// A PMU that counts core events.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Pmu {
-    /// Name of its folder, such as `cpu`, `cpu_core`, `cpu_atom`.
-    pub name: String,
-    /// `perf_event_attr.type` of its events.
-    pub kind: u32,
-    /// Highest `precise_ip` that it grants.
-    pub max_precise: u8,
-    /// Depth of its branch stack; 0 where it has none.
-    pub branches: u32,
-    /// The CPUs it is on; all where empty.
-    pub cpus: Vec<u32>,
-}
-
-/// Reads the PMUs that count instructions of a core: those with an event `instructions` in sysfs.
-pub fn read_core_pmus(devices: &Path) -> Vec<Pmu> {
-    let Ok(entries) = std::fs::read_dir(devices) else { return Vec::new() };
-    let mut folders: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    folders.sort();
-    let mut pmus: Vec<Pmu> = folders.iter().filter_map(|folder| read_pmu(folder)).collect();
-    pmus.sort_by_key(|pmu| pmu.name.clone());
-    pmus
-}
-
-fn read_pmu(folder: &Path) -> Option<Pmu> {
-    let read = |file: &str| std::fs::read_to_string(folder.join(file)).ok();
-    read("events/instructions")?;
-    Some(Pmu {
-        name: folder.file_name()?.to_str()?.to_owned(),
-        kind: read("type")?.trim().parse().ok()?,
-        max_precise: read("caps/max_precise").and_then(|text| text.trim().parse().ok()).unwrap_or(0),
-        branches: read("caps/branches").and_then(|text| text.trim().parse().ok()).unwrap_or(0),
-        cpus: read("cpus").and_then(|text| parse_cpu_list(&text)).unwrap_or_default(),
-    })
-}
-
-fn hardware(pmu: &Pmu, event: &str, config: u32, unit: EventUnit, period: u64) -> Source {
-    // The generic events of the first PMU need no type of their own; others carry theirs in the upper half
-    // (PERF_PMU_TYPE_SHIFT, include/uapi/linux/perf_event.h, Linux 5.13).
-    let generic = pmu.name == "cpu";
-    let kind = if generic { 0 } else { u64::from(pmu.kind) << 32 };
+fn hardware(pmu: &Pmu, encoding: &Encoding, unit: EventUnit) -> Source {
     Source {
-        name: if generic { event.to_owned() } else { format!("{}/{event}/", pmu.name) },
+        name: format!("{}/{}/", pmu.name, encoding.name),
         unit,
         request: Request {
-            kind: bindings::PERF_TYPE_HARDWARE,
-            config: u64::from(config) | kind,
-            period: Period::Fixed(period),
-            precise: 0,
+            kind: pmu.kind,
+            config: encoding.config,
+            period: Period::default(),
+            precise: encoding.precise.min(pmu.max_precise),
             exclude_guest: true,
             pinned: true,
+            stack: None,
         },
         cpus: pmu.cpus.clone(),
     }
 }
 
-fn instructions(pmu: &Pmu) -> Source {
-    let config = bindings::PERF_COUNT_HW_INSTRUCTIONS;
-    hardware(pmu, "instructions", config, EventUnit::Instructions, INSTRUCTIONS_PERIOD)
-}
-
 fn cycles(pmu: &Pmu) -> Source {
-    hardware(pmu, "cycles", bindings::PERF_COUNT_HW_CPU_CYCLES, EventUnit::Cycles, CYCLES_PERIOD)
+    // A generic event on this PMU: its type stands in the upper half (PERF_PMU_TYPE_SHIFT, Linux 5.13).
+    let config = u64::from(bindings::PERF_COUNT_HW_CPU_CYCLES) | u64::from(pmu.kind) << 32;
+    let mut source = hardware(pmu, &Encoding { config, precise: 0, name: "cycles" }, EventUnit::Cycles);
+    source.request.kind = bindings::PERF_TYPE_HARDWARE;
+    source
 }
 
 fn software(name: &str, config: u32) -> Source {
@@ -156,10 +188,11 @@ fn software(name: &str, config: u32) -> Source {
         request: Request {
             kind: bindings::PERF_TYPE_SOFTWARE,
             config: config.into(),
-            period: Period::Fixed(CLOCK_PERIOD_NS),
+            period: Period::default(),
             precise: 0,
             exclude_guest: true,
             pinned: false,
+            stack: None,
         },
         cpus: Vec::new(),
     }
@@ -169,62 +202,90 @@ fn clock() -> Source {
     software("cpu-clock", bindings::PERF_COUNT_SW_CPU_CLOCK)
 }
 
-fn named(event: &str) -> anyhow::Result<Vec<Source>> {
-    let pmus = read_core_pmus(Path::new(SYSFS));
-    match event {
-        "cpu-clock" => return Ok(vec![clock()]),
-        "task-clock" => return Ok(vec![software("task-clock", bindings::PERF_COUNT_SW_TASK_CLOCK)]),
-        "instructions" | "cycles" if pmus.is_empty() => {
-            bail!("this machine shows no hardware counters, so there is no event {event}; try `--event cpu-clock`")
-        }
-        "instructions" => return Ok(pmus.iter().map(instructions).collect()),
-        "cycles" => return Ok(pmus.iter().map(cycles).collect()),
-        _ => {}
+/// The period of a source: what the user said, else the default of its unit.
+fn period(source: &Source, choice: &Choice) -> Period {
+    /// About a thousand samples a second on each CPU, and a prime number of ns, so that the samples do not keep step
+    /// with anything that happens every millisecond.
+    const CLOCK: u64 = 1_000_003;
+    /// As many at 3 GHz, prime.
+    const CYCLES: u64 = 3_000_017;
+    let by_duration = PERIODS.iter().find(|(until, ..)| choice.duration.is_some_and(|d| d < *until));
+    let (_, instructions, branches) = by_duration.unwrap_or(&LONG);
+    if source.request.stack.is_some() {
+        return Period::Fixed(choice.branch_period.unwrap_or(*branches));
     }
-    let Some((pmu, terms)) = event.strip_suffix('/').and_then(|event| event.split_once('/')) else {
-        bail!("no event {event}; known are {} and PMU/config=0x..,name=../", NAMES.join(", "));
-    };
-    Ok(vec![raw(pmu, terms)?])
+    choice.period.unwrap_or(Period::Fixed(match source.unit {
+        EventUnit::Nanoseconds => CLOCK,
+        EventUnit::Cycles => CYCLES,
+        _ => *instructions,
+    }))
 }
 
-/// An event of a PMU by its numbers: `config`, `precise`, `unit` (instructions, cycles, other) and a `name`.
+/// Periods of instructions and taken branches by the length of the run (paper section V.A, Table 4).
+const PERIODS: [(Duration, u64, u64); 2] = [
+    (Duration::from_secs(60), 1_000_037, 100_003),
+    (Duration::from_secs(180), 10_000_019, 1_000_037),
+];
+/// For runs of many minutes, and for those of unknown length.
+const LONG: (Duration, u64, u64) = (Duration::MAX, 100_000_007, 10_000_019);
+
+fn named(event: &str) -> anyhow::Result<Vec<Source>> {
+    let what = match event {
+        "cpu-clock" => return Ok(vec![clock()]),
+        "task-clock" => return Ok(vec![software("task-clock", bindings::PERF_COUNT_SW_TASK_CLOCK)]),
+        "branches" => "branch stacks and instructions",
+        "instructions" | "cycles" => event,
+        _ => match event.strip_suffix('/').and_then(|event| event.split_once('/')) {
+            Some((pmu, terms)) => return Ok(vec![raw(pmu, terms)?]),
+            None => bail!("no event {event}; known are {} and PMU/config=0x..,name=../", NAMES.join(", ")),
+        },
+    };
+    let rung = ladder().into_iter().find(|rung| rung.what == what);
+    match rung.map(|rung| rung.sources) {
+        Some(Ok(sources)) => Ok(sources),
+        Some(Err(reason)) => bail!("no event {event} here: {reason}; try `--event cpu-clock`"),
+        None => bail!("no event {event}"),
+    }
+}
+
+/// An event of a PMU by its numbers: `config`, `precise`, `unit` (instructions, branches, cycles, other), `name`.
+/// Taken branches come with their branch stacks.
 fn raw(pmu: &str, terms: &str) -> anyhow::Result<Source> {
     if pmu.is_empty() || pmu.contains(['/', '.']) {
         bail!("{pmu:?} is no name of a PMU");
     }
-    let folder = Path::new(SYSFS).join(pmu);
+    let folder = Path::new(DEVICES).join(pmu);
     let kind = std::fs::read_to_string(folder.join("type"))
         .with_context(|| format!("no PMU {pmu}; `hbbp-sys check` lists what is there"))?;
+    let cpus = std::fs::read_to_string(folder.join("cpus"));
     let mut source = Source {
         name: format!("{pmu}/{terms}/"),
         unit: EventUnit::Other,
         request: Request {
             kind: kind.trim().parse().with_context(|| format!("the PMU {pmu} has no type"))?,
             config: 0,
-            period: Period::Fixed(INSTRUCTIONS_PERIOD),
+            period: Period::default(),
             precise: 0,
             exclude_guest: false,
             pinned: true,
+            stack: None,
         },
-        cpus: std::fs::read_to_string(folder.join("cpus"))
-            .ok()
-            .and_then(|text| parse_cpu_list(&text))
-            .unwrap_or_default(),
+        cpus: cpus.ok().and_then(|text| parse_cpu_list(&text)).unwrap_or_default(),
     };
     for term in terms.split(',').filter(|term| !term.is_empty()) {
         let (key, value) = term.split_once('=').unwrap_or((term, "1"));
-        match key {
-            "config" => source.request.config = number(value)?,
-            "precise" => source.request.precise = u8::try_from(number(value)?).unwrap_or(u8::MAX),
-            "name" => source.name = value.to_owned(),
-            "unit" => {
-                source.unit = match value {
-                    "instructions" => EventUnit::Instructions,
-                    "cycles" => EventUnit::Cycles,
-                    "other" => EventUnit::Other,
-                    _ => bail!("the unit of an event is instructions, cycles or other, not {value}"),
-                }
+        match (key, value) {
+            ("config", _) => source.request.config = number(value)?,
+            ("precise", _) => source.request.precise = u8::try_from(number(value)?).unwrap_or(u8::MAX),
+            ("name", _) => source.name = value.to_owned(),
+            ("unit", "instructions") => source.unit = EventUnit::Instructions,
+            ("unit", "cycles") => source.unit = EventUnit::Cycles,
+            ("unit", "other") => source.unit = EventUnit::Other,
+            ("unit", "branches") => {
+                source.unit = EventUnit::TakenBranches;
+                source.request.stack = Some(Stack::Full);
             }
+            ("unit", _) => bail!("the unit of an event is instructions, branches, cycles or other, not {value}"),
             _ => bail!("{key} is no term of an event; known are config, precise, unit and name"),
         }
     }
@@ -239,39 +300,37 @@ fn number(text: &str) -> anyhow::Result<u64> {
     parsed.with_context(|| format!("{text} is not a number"))
 }
 
-fn with_period(mut source: Source, period: Option<Period>) -> Source {
-    if let Some(period) = period {
-        source.request.period = period;
-    }
-    source
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn fake_pmu(devices: &Path, name: &str, files: &[(&str, &str)]) {
-        for (file, text) in files {
-            let path = devices.join(name).join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
+    #[test]
+    fn the_ladder_ends_at_the_clock_and_names_what_it_lacks() {
+        let ladder = ladder();
+        assert_eq!(ladder.len(), 4);
+        for rung in &ladder {
+            let reason = rung.sources.as_ref().err();
+            assert!(reason.is_none_or(|reason| !reason.is_empty()), "{rung:?}");
         }
     }
 
     #[test]
-    fn a_hybrid_processor_has_one_pmu_for_each_kind_of_core() {
-        let devices = tempfile::tempdir().unwrap();
-        let path = devices.path();
-        fake_pmu(path, "cpu_core", &[("type", "4\n"), ("cpus", "0-3\n"), ("events/instructions", "event=0xc0\n")]);
-        fake_pmu(path, "cpu_atom", &[("type", "10\n"), ("cpus", "4-7\n"), ("events/instructions", "event=0xc0\n")]);
-        fake_pmu(path, "cpu_core", &[("caps/branches", "32\n"), ("caps/max_precise", "3\n")]);
-        fake_pmu(path, "uncore_imc", &[("type", "20\n"), ("events/data_reads", "event=1\n")]);
-        let pmus = read_core_pmus(path);
-        let names: Vec<_> = pmus.iter().map(|pmu| pmu.name.as_str()).collect();
-        assert_eq!(names, ["cpu_atom", "cpu_core"]);
-        assert_eq!((pmus[1].max_precise, pmus[1].branches, pmus[1].cpus.len()), (3, 32, 4));
-        let source = instructions(&pmus[0]);
-        assert_eq!((source.name.as_str(), source.request.config), ("cpu_atom/instructions/", (10 << 32) | 1));
+    fn periods_follow_the_papers_table() {
+        let source = |unit, stack| Source {
+            unit,
+            request: Request { stack, ..clock().request },
+            ..clock()
+        };
+        let lasting = |seconds| Choice { duration: Some(Duration::from_secs(seconds)), ..Choice::default() };
+        let branches = source(EventUnit::TakenBranches, Some(Stack::Full));
+        let instructions = source(EventUnit::Instructions, None);
+        assert_eq!(period(&branches, &lasting(10)), Period::Fixed(100_003));
+        assert_eq!(period(&instructions, &lasting(10)), Period::Fixed(1_000_037));
+        assert_eq!(period(&instructions, &lasting(90)), Period::Fixed(10_000_019));
+        assert_eq!(period(&branches, &Choice::default()), Period::Fixed(10_000_019));
+        let said = Choice { period: Some(Period::Fixed(7)), branch_period: Some(11), ..Choice::default() };
+        assert_eq!(period(&instructions, &said), Period::Fixed(7));
+        assert_eq!(period(&branches, &said), Period::Fixed(11));
     }
 
     #[test]

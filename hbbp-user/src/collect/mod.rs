@@ -5,29 +5,33 @@
 //! [`Collector::records`] often and [`Collector::drain`] rarely, and [`Collector::stop`] once.
 
 pub mod bpf;
+pub mod combine;
 pub mod drain;
 pub mod event;
 pub mod object;
 pub mod own_cost;
 pub mod perf;
+pub mod pmu;
+pub mod scope;
 pub mod sideband;
 pub mod task_layout;
 pub mod text;
+pub mod uarch;
 
-use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
+use aya::Pod;
 use aya::maps::{MapData, PerCpuArray};
-use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, Tally, name};
+use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, StackStats, Tally, name};
 
 use crate::snapshot::run::{Counter, Event};
 use crate::snapshot::{Loss, Losses};
 use drain::Banks;
 use event::{Choice, Source};
 use object::{Constants, KernelCounts, Object};
-use perf::{Perf, Target};
+use perf::Perf;
+pub use scope::Scope;
 use sideband::{Reading, Sideband};
 
 /// What to collect.
@@ -41,28 +45,17 @@ pub struct Plan {
     pub kernel: KernelCounts,
     /// Room of a bank in counts; `None` for a size by the number of CPUs.
     pub map_entries: Option<u32>,
-}
-
-/// Whose samples to take.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Scope {
-    /// Everything that runs.
-    System,
-    /// Everything that runs on these CPUs.
-    Cpus(Vec<u32>),
-    /// One process and what it creates.
-    Process(u32),
-    /// One process and what it creates, from its next exec on.
-    Command(u32),
-    /// A cgroup, by its folder.
-    Cgroup(PathBuf),
+    /// Start and length of the kernel's `__switch_to_asm`, where they are known: user entries of a branch stack that
+    /// are older than a context switch belong to another process.
+    pub switch: Option<(u64, u64)>,
 }
 
 /// A running collection.
 pub struct Collector {
     object: Object,
     banks: Banks,
-    stats: PerCpuArray<MapData, EventStats>,
+    event_stats: PerCpuArray<MapData, EventStats>,
+    stack_stats: PerCpuArray<MapData, StackStats>,
     events: Vec<Sampled>,
     sideband: Sideband,
     notes: Vec<String>,
@@ -81,7 +74,7 @@ struct Sampled {
 pub struct Totals {
     /// The events with what the kernel counted.
     pub events: Vec<Event>,
-    /// Samples that reached a program and could not be counted.
+    /// What reached a program and could not be counted.
     pub losses: Losses,
 }
 
@@ -95,16 +88,13 @@ impl Collector {
     pub fn open(plan: &Plan) -> anyhow::Result<Self> {
         let online = perf::read_online_cpus().context("failed to list the CPUs")?;
         let mut notes = Vec::new();
-        let exec_id_offset = task_layout::read_exec_id_offset()
-            .map_err(|reason| notes.push(format!("an exec within a process is not told apart by count: {reason}")))
-            .ok();
-        let mut object = Object::load(Constants { exec_id_offset, kernel: plan.kernel })?;
+        let mut object = Object::load(constants(plan, &mut notes))?;
         let n_cpus = u32::try_from(online.len()).unwrap_or(u32::MAX);
         let (least, most) = ENTRIES_RANGE;
         let by_cpus = n_cpus.saturating_mul(ENTRIES_PER_CPU).clamp(least, most);
-        let banks = Banks::create(&mut object, plan.map_entries.unwrap_or(by_cpus))?;
-        let stats = PerCpuArray::try_from(object.take_map(name::EVENT_STATS)?)?;
-
+        let mut banks = Banks::create(&mut object, plan.map_entries.unwrap_or(by_cpus))?;
+        let event_stats = PerCpuArray::try_from(object.take_map(name::EVENT_STATS)?)?;
+        let stack_stats = PerCpuArray::try_from(object.take_map(name::STACK_STATS)?)?;
         let sideband = Sideband::open(&online).context(
             "failed to open the events that tell about processes; the tool needs root, or CAP_PERFMON and \
              CAP_BPF with kernel.perf_event_paranoid at most 1",
@@ -112,20 +102,29 @@ impl Collector {
         for what in sideband.missing() {
             notes.push(format!("this kernel does not tell about {what}"));
         }
+        let sources = event::choose(&plan.choice)?;
+        if sources.iter().any(|source| source.request.stack.is_some()) {
+            banks.combine(&mut object)?;
+        }
         let mut events = Vec::new();
-        for (number, source) in event::choose(&plan.choice)?.into_iter().enumerate() {
+        for (number, source) in sources.into_iter().enumerate() {
             if MAX_EVENTS <= number {
                 bail!("more than {MAX_EVENTS} events in one run");
             }
-            let program = object.on_ip(number)?;
-            let counters = open_counters(&source, &plan.scope, &online)?;
+            let program = match source.request.stack {
+                Some(_) => object.on_branch(number)?,
+                None => object.on_ip(number)?,
+            };
+            let counters = scope::open_counters(&source, &plan.scope, &online)?;
             for counter in &counters {
-                counter.attach(program.as_fd()).context("failed to attach the program to a perf event")?;
+                counter
+                    .attach(program.as_fd())
+                    .context("failed to attach the program to a perf event")?;
             }
             events.push(Sampled { source, _program: program, counters });
         }
         let starts_by_exec = matches!(plan.scope, Scope::Command(_));
-        Ok(Self { object, banks, stats, events, sideband, notes, starts_by_exec })
+        Ok(Self { object, banks, event_stats, stack_stats, events, sideband, notes, starts_by_exec })
     }
 
     /// A reader of live kernel text, for machines without /proc/kcore.
@@ -159,6 +158,15 @@ impl Collector {
         self.banks.drain()
     }
 
+    /// Whether samples arrive whose branch stacks are all empty, as on some virtual machines.
+    pub fn lacks_stacks(&self) -> anyhow::Result<bool> {
+        let mut stats = EventStats::default();
+        for (number, _) in self.events.iter().enumerate().filter(|(_, event)| event.source.request.stack.is_some()) {
+            stats = sum(&read_by_cpu(&self.event_stats, number)?, stats, EventStats::plus);
+        }
+        Ok(0 < stats.runs && stats.runs == stats.no_stack)
+    }
+
     /// Stops sampling. The last bank must be drained after this.
     pub fn stop(&mut self) -> anyhow::Result<Totals> {
         for counter in self.events.iter().flat_map(|event| &event.counters) {
@@ -166,12 +174,10 @@ impl Collector {
         }
         let mut totals = Totals::default();
         for (number, sampled) in self.events.iter().enumerate() {
-            let by_cpu = self.stats.get(&u32::try_from(number)?, 0).context("failed to read the counters")?;
-            let stats = by_cpu.iter().copied().fold(EventStats::default(), EventStats::plus);
-            totals.losses.add(Loss::CountsFull, stats.full);
-            totals.losses.add(Loss::CountsBusy, stats.busy);
-            totals.losses.add(Loss::CountsRefused, stats.refused);
-            totals.losses.add(Loss::NoBank, stats.no_bank);
+            let by_cpu = read_by_cpu(&self.event_stats, number)?;
+            let stats = sum(&by_cpu, EventStats::default(), EventStats::plus);
+            let stacks = sum(&read_by_cpu(&self.stack_stats, number)?, StackStats::default(), StackStats::plus);
+            add_losses(&mut totals.losses, &stats, &stacks);
             let counters = sampled.counters.iter().map(|perf| {
                 let mut counter = read_counter(perf, &sampled.source)?;
                 let cpu = perf.cpu().and_then(|cpu| by_cpu.get(cpu as usize));
@@ -181,7 +187,7 @@ impl Collector {
             totals.events.push(Event {
                 name: sampled.source.name.clone(),
                 unit: sampled.source.unit,
-                branch_stack: false,
+                branch_stack: sampled.source.request.stack.is_some(),
                 precise: sampled.source.request.precise,
                 period: sampled.source.request.period,
                 runs: stats.runs,
@@ -192,56 +198,52 @@ impl Collector {
     }
 }
 
+/// What the programs must know of this machine; what it does not tell becomes a note.
+fn constants(plan: &Plan, notes: &mut Vec<String>) -> Constants {
+    let exec_id_offset = match task_layout::read_exec_id_offset() {
+        Ok(offset) => Some(offset),
+        Err(reason) => {
+            notes.push(format!("programs that one process runs after another share counts: {reason}"));
+            None
+        }
+    };
+    let (duplicated_heads, wrong_paths) = event::quirks();
+    let switch = plan.switch.unwrap_or_default();
+    Constants { exec_id_offset, kernel: plan.kernel, switch, duplicated_heads, wrong_paths }
+}
+
+fn read_by_cpu<S: Pod>(map: &PerCpuArray<MapData, S>, event: usize) -> anyhow::Result<Vec<S>> {
+    let by_cpu = map.get(&u32::try_from(event)?, 0).context("failed to read the counters of the programs")?;
+    Ok(by_cpu.iter().copied().collect())
+}
+
+fn sum<S: Copy>(by_cpu: &[S], start: S, plus: fn(S, S) -> S) -> S {
+    by_cpu.iter().copied().fold(start, plus)
+}
+
+fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &StackStats) {
+    let counted = [
+        (Loss::CountsFull, samples.full),
+        (Loss::CountsBusy, samples.busy),
+        (Loss::CountsRefused, samples.refused),
+        (Loss::NoBank, samples.no_bank),
+        (Loss::NoStack, samples.no_stack),
+        (Loss::WrongPath, stacks.wrong_path),
+        (Loss::Duplicated, stacks.duplicated),
+        (Loss::Backward, stacks.backward),
+        (Loss::Crossing, stacks.crossing),
+        (Loss::Long, stacks.long),
+        (Loss::Switched, stacks.switched),
+        (Loss::StreamsRefused, stacks.refused),
+    ];
+    for (loss, n) in counted {
+        losses.add(loss, n);
+    }
+}
+
 fn read_counter(perf: &Perf, source: &Source) -> anyhow::Result<Counter> {
     perf.read().with_context(|| {
         let place = perf.cpu().map_or_else(|| "a task".to_owned(), |cpu| format!("CPU {cpu}"));
         format!("the event {} lost its counter on {place}: another user of the PMU holds it", source.name)
     })
-}
-
-fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::Result<Vec<Perf>> {
-    let refused = |place: String| {
-        let name = &source.name;
-        move || format!("the kernel refused the event {name} on {place}; `hbbp-sys check` says what it allows")
-    };
-    let has_event = |cpu: &u32| source.cpus.is_empty() || source.cpus.contains(cpu);
-    let on_cpus = |cpus: &[u32]| -> anyhow::Result<Vec<Perf>> {
-        let open = |cpu: &u32| {
-            Perf::open(&source.request, &Target::Cpu(*cpu)).with_context(refused(format!("CPU {cpu}")))
-        };
-        cpus.iter().filter(|cpu| has_event(cpu)).map(open).collect()
-    };
-    match scope {
-        Scope::System => on_cpus(online),
-        Scope::Cpus(cpus) => {
-            if let Some(cpu) = cpus.iter().find(|cpu| !online.contains(cpu)) {
-                bail!("CPU {cpu} is not online; online are {online:?}");
-            }
-            on_cpus(cpus)
-        }
-        Scope::Process(pid) => read_tasks(*pid)?
-            .into_iter()
-            .map(|tid| Perf::open(&source.request, &Target::Task(tid)).with_context(refused(format!("task {tid}"))))
-            .collect(),
-        Scope::Command(pid) => {
-            let target = Target::TaskFromExec(*pid);
-            Ok(vec![Perf::open(&source.request, &target).with_context(refused("the command".to_owned()))?])
-        }
-        Scope::Cgroup(path) => {
-            let folder = File::open(path).with_context(|| format!("failed to open the cgroup {}", path.display()))?;
-            let open = |cpu: &u32| {
-                Perf::open(&source.request, &Target::Cgroup(folder.as_fd(), *cpu))
-                    .with_context(refused(format!("the cgroup {}", path.display())))
-            };
-            online.iter().filter(|cpu| has_event(cpu)).map(open).collect()
-        }
-    }
-}
-
-/// The tasks of a process. Those it creates later are followed by the kernel.
-fn read_tasks(pid: u32) -> anyhow::Result<Vec<u32>> {
-    let folder = format!("/proc/{pid}/task");
-    let entries = std::fs::read_dir(&folder).map_err(|_| anyhow!("there is no process {pid}"))?;
-    let tasks = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    Ok(tasks.collect())
 }

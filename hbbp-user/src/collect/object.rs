@@ -23,6 +23,12 @@ pub struct Constants {
     pub exec_id_offset: Option<u32>,
     /// Which kernel addresses share a count.
     pub kernel: KernelCounts,
+    /// Start and length of the kernel's `__switch_to_asm`; zero where they are not known.
+    pub switch: (u64, u64),
+    /// The processor repeats the newest entry of a stack now and then.
+    pub duplicated_heads: bool,
+    /// Stacks may hold entries that were never executed.
+    pub wrong_paths: bool,
 }
 
 /// How kernel addresses are counted.
@@ -40,7 +46,16 @@ impl Object {
     pub fn load(constants: Constants) -> anyhow::Result<Self> {
         let exec_id_offset = u64::from(constants.exec_id_offset.unwrap_or(0));
         let split_kernel = u32::from(constants.kernel == KernelCounts::ByProcess);
+        let duplicated_heads = u32::from(constants.duplicated_heads);
+        let wrong_paths = u32::from(constants.wrong_paths);
+        let (switch_start, switch_len) = constants.switch;
         let ebpf = EbpfLoader::new()
+            // The object has no relocations for kernel types, so the kernel's BTF need not be read.
+            .btf(None)
+            .override_global(name::SWITCH_START, &switch_start, true)
+            .override_global(name::SWITCH_LEN, &switch_len, true)
+            .override_global(name::DUPLICATED_HEADS, &duplicated_heads, true)
+            .override_global(name::WRONG_PATHS, &wrong_paths, true)
             .override_global(name::EXEC_ID_OFFSET, &exec_id_offset, true)
             .override_global(name::SPLIT_KERNEL, &split_kernel, true)
             .load(OBJECT)
@@ -50,35 +65,47 @@ impl Object {
 
     /// The program for samples without a branch stack of the event with the given number.
     pub fn on_ip(&mut self, event: usize) -> anyhow::Result<OwnedFd> {
-        let name = name::ON_IP.get(event).ok_or_else(|| anyhow!("more events than the object has programs"))?;
+        let name = name::ON_IP
+            .get(event)
+            .ok_or_else(|| anyhow!("more events than the object has programs"))?;
         self.perf_event(name)
     }
 
     /// The program for samples with a branch stack of the event with the given number.
     pub fn on_branch(&mut self, event: usize) -> anyhow::Result<OwnedFd> {
-        let name = name::ON_BRANCH.get(event).ok_or_else(|| anyhow!("more events than the object has programs"))?;
+        let name = name::ON_BRANCH
+            .get(event)
+            .ok_or_else(|| anyhow!("more events than the object has programs"))?;
         self.perf_event(name)
     }
 
     /// The program that copies kernel text.
     pub fn read_text(&mut self) -> anyhow::Result<OwnedFd> {
         let program: &mut RawTracePoint = self.program(name::READ_TEXT)?.try_into()?;
-        program.load().context("the kernel refused the program that reads its text")?;
+        program
+            .load()
+            .context("the kernel refused the program that reads its text")?;
         Ok(program.fd()?.as_fd().try_clone_to_owned()?)
     }
 
     /// A map of the object, which then belongs to the caller.
     pub fn take_map(&mut self, name: &str) -> anyhow::Result<Map> {
-        self.ebpf.take_map(name).ok_or_else(|| anyhow!("no map {name} in the object"))
+        self.ebpf
+            .take_map(name)
+            .ok_or_else(|| anyhow!("no map {name} in the object"))
     }
 
     fn perf_event(&mut self, name: &str) -> anyhow::Result<OwnedFd> {
         let program: &mut PerfEvent = self.program(name)?.try_into()?;
-        program.load().with_context(|| format!("the kernel refused the program {name}"))?;
+        program
+            .load()
+            .with_context(|| format!("the kernel refused the program {name}"))?;
         Ok(program.fd()?.as_fd().try_clone_to_owned()?)
     }
 
     fn program(&mut self, name: &str) -> anyhow::Result<&mut Program> {
-        self.ebpf.program_mut(name).ok_or_else(|| anyhow!("no program {name} in the object"))
+        self.ebpf
+            .program_mut(name)
+            .ok_or_else(|| anyhow!("no program {name} in the object"))
     }
 }

@@ -20,13 +20,22 @@ pub fn read_own_cpu() -> u64 {
 /// Peak resident memory of this process in bytes.
 pub fn read_own_memory() -> u64 {
     let status = procfs::process::Process::myself().and_then(|process| process.status());
-    status.ok().and_then(|status| status.vmhwm).map_or(0, |kilobytes| kilobytes * 1024)
+    status
+        .ok()
+        .and_then(|status| status.vmhwm)
+        .map_or(0, |kilobytes| kilobytes * 1024)
 }
 
 /// Idle time of each CPU since boot in ns, by CPU number, in steps of the kernel's clock tick (10 ms).
 /// Empty where the kernel does not tell.
 pub fn read_idle_times() -> Vec<u64> {
-    let Ok(stats) = KernelStats::current() else { return Vec::new() };
-    let idle = stats.cpu_time.iter().map(|cpu| cpu.idle_duration() + cpu.iowait_duration().unwrap_or_default());
-    idle.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)).collect()
+    let Ok(stats) = KernelStats::current() else {
+        return Vec::new();
+    };
+    let idle = stats
+        .cpu_time
+        .iter()
+        .map(|cpu| cpu.idle_duration() + cpu.iowait_duration().unwrap_or_default());
+    idle.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+        .collect()
 }

@@ -26,6 +26,32 @@ pub struct Request {
     pub exclude_guest: bool,
     /// Keep the event on its counter or fail, rather than share it. Software events have no counter to share.
     pub pinned: bool,
+    /// Which branch stack its samples carry.
+    pub stack: Option<Stack>,
+}
+
+/// What the entries of a branch stack tell. All taken branches of both rings are asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stack {
+    /// Source, target and whatever the processor adds.
+    Full,
+    /// Source and target alone, which spares some kernels reading a register for each entry; AMD's driver refuses it.
+    Bare,
+}
+
+impl Stack {
+    /// `perf_event_attr.branch_sample_type`. Types are not asked for: on Intel's legacy branch records the kernel
+    /// would decode every branch for them, and drop what it cannot decode without a mark.
+    const fn branch_sample_type(self) -> u64 {
+        let all = bindings::PERF_SAMPLE_BRANCH_ANY
+            | bindings::PERF_SAMPLE_BRANCH_USER
+            | bindings::PERF_SAMPLE_BRANCH_KERNEL;
+        let bare = bindings::PERF_SAMPLE_BRANCH_NO_FLAGS | bindings::PERF_SAMPLE_BRANCH_NO_CYCLES;
+        match self {
+            Self::Full => all as u64,
+            Self::Bare => (all | bare) as u64,
+        }
+    }
 }
 
 /// Where to sample.
@@ -75,6 +101,10 @@ impl Perf {
         attr.set_disabled(1);
         attr.set_precise_ip(request.precise.into());
         attr.set_exclude_guest(request.exclude_guest.into());
+        if let Some(stack) = request.stack {
+            attr.sample_type = u64::from(bindings::PERF_SAMPLE_BRANCH_STACK);
+            attr.branch_sample_type = stack.branch_sample_type();
+        }
         let (pid, cpu, flags) = match *target {
             Target::Cpu(cpu) => (-1, Some(cpu), 0),
             Target::Task(tid) | Target::TaskFromExec(tid) => {
@@ -136,7 +166,9 @@ impl Perf {
                 Err(error) => {
                     let refused = matches!(error.raw_os_error(), Some(libc::EINVAL | libc::E2BIG));
                     let next = newest_first.next().filter(|_| refused);
-                    let Some((what, drop)) = next else { return Err(error) };
+                    let Some((what, drop)) = next else {
+                        return Err(error);
+                    };
                     missing.push(what);
                     drop(&mut attr);
                     attr.size = size_of::<bindings::perf_event_attr>() as u32;
@@ -148,7 +180,7 @@ impl Perf {
     /// Attaches a loaded program of type perf_event.
     pub fn attach(&self, program: BorrowedFd<'_>) -> io::Result<()> {
         // SAFETY: both descriptors are open; the kernel checks the type of the program.
-        check(unsafe { ioctls::SET_BPF(self.fd.as_raw_fd(), program.as_raw_fd() as u32) })
+        check(unsafe { ioctls::SET_BPF(self.fd.as_raw_fd(), program.as_raw_fd().cast_unsigned()) })
     }
 
     /// Starts counting.
@@ -173,7 +205,13 @@ impl Perf {
         match usize::try_from(got) {
             Ok(got) if got == bytes => {
                 let [count, enabled, running] = words;
-                Ok(Counter { cpu: self.cpu, count, enabled, running, runs: None })
+                Ok(Counter {
+                    cpu: self.cpu,
+                    count,
+                    enabled,
+                    running,
+                    ..Counter::default()
+                })
             }
             Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(_) => Err(io::Error::last_os_error()),
@@ -208,13 +246,18 @@ fn open(attr: &mut bindings::perf_event_attr, pid: i32, cpu: Option<u32>, flags:
 }
 
 fn check(result: i32) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// The numbers of the CPUs that are online.
 pub fn read_online_cpus() -> io::Result<Vec<u32>> {
     let text = std::fs::read_to_string(Path::new("/sys/devices/system/cpu/online"))?;
-    parse_cpu_list(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a list of CPUs is malformed"))
+    parse_cpu_list(&text)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a list of CPUs is malformed"))
 }
 
 /// Interprets a list of CPUs such as `0-3,8,10-11`.

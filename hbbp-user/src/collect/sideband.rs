@@ -80,22 +80,39 @@ impl Ring {
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let len = PAGE + SIDEBAND_BYTES;
         // SAFETY: a new shared mapping of the event's ring; nothing else uses the address range.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, libc::MAP_SHARED, perf.as_raw_fd(), 0) };
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                prot,
+                libc::MAP_SHARED,
+                perf.as_raw_fd(),
+                0,
+            )
+        };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("a ring was mapped at address 0"))?;
-        Ok(Self { perf, base, record: Vec::new() })
+        let base =
+            NonNull::new(base.cast()).ok_or_else(|| io::Error::other("a ring was mapped at address 0"))?;
+        Ok(Self {
+            perf,
+            base,
+            record: Vec::new(),
+        })
     }
 
     fn position(&self, field: usize) -> &AtomicU64 {
-        // SAFETY: `field` is the offset of an aligned u64 in the control page, which is mapped as long as `self` lives
-        // and which both sides access atomically.
-        unsafe { &*self.base.as_ptr().add(field).cast::<AtomicU64>() }
+        // SAFETY: the field lies in the control page, which is mapped.
+        let field = unsafe { self.base.add(field) }.cast::<AtomicU64>();
+        // SAFETY: an aligned u64, mapped as long as `self` lives, which both sides access atomically.
+        unsafe { field.as_ref() }
     }
 
     fn read(&mut self, reading: &mut Reading) {
-        let head = self.position(std::mem::offset_of!(perf_event_mmap_page, data_head)).load(Ordering::Acquire);
+        let head = self
+            .position(std::mem::offset_of!(perf_event_mmap_page, data_head))
+            .load(Ordering::Acquire);
         let tail_field = std::mem::offset_of!(perf_event_mmap_page, data_tail);
         let mut tail = self.position(tail_field).load(Ordering::Relaxed);
         while tail < head {
@@ -112,7 +129,11 @@ impl Ring {
             let mut record = std::mem::take(&mut self.record);
             record.resize(size - HEADER, 0);
             self.copy(tail + HEADER as u64, &mut record);
-            match timed(u32::from_le_bytes([k0, k1, k2, k3]), u16::from_le_bytes([m0, m1]), &record) {
+            match timed(
+                u32::from_le_bytes([k0, k1, k2, k3]),
+                u16::from_le_bytes([m0, m1]),
+                &record,
+            ) {
                 Ok(Some(timed)) => reading.records.push(timed),
                 Ok(None) => {}
                 Err(_) => reading.unread += 1,
@@ -125,11 +146,18 @@ impl Ring {
 
     /// Copies bytes of the data area, from a position that only grows, around its end.
     fn copy(&self, position: u64, out: &mut [u8]) {
-        for (position, byte) in (position..).zip(out) {
-            let offset = PAGE + (position % SIDEBAND_BYTES as u64) as usize;
-            // SAFETY: the offset lies inside the mapping; the kernel does not write between tail and head.
-            *byte = unsafe { self.base.as_ptr().add(offset).read() };
-        }
+        let start = (position % SIDEBAND_BYTES as u64) as usize;
+        let (before_end, after_end) = out.split_at_mut(out.len().min(SIDEBAND_BYTES - start));
+        self.copy_flat(start, before_end);
+        self.copy_flat(0, after_end);
+    }
+
+    fn copy_flat(&self, start: usize, out: &mut [u8]) {
+        let out_start = NonNull::from(&mut *out).cast();
+        // SAFETY: the caller keeps start + length within the data area, which is mapped behind the control page.
+        let start = unsafe { self.base.add(PAGE + start) };
+        // SAFETY: as above; the kernel does not write between tail and head.
+        unsafe { start.copy_to_nonoverlapping(out_start, out.len()) };
     }
 }
 
@@ -141,7 +169,10 @@ impl Drop for Ring {
 }
 
 fn timed(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Timed>, crate::record::Malformed> {
-    let split = body.len().checked_sub(TRAILER).and_then(|at| body.split_at_checked(at));
+    let split = body
+        .len()
+        .checked_sub(TRAILER)
+        .and_then(|at| body.split_at_checked(at));
     let (body, trailer) = split.ok_or(crate::record::Malformed)?;
     let time = u64::from_le_bytes(trailer.try_into().map_err(|_| crate::record::Malformed)?);
     let record: Option<Record> = parse_record(kind, misc, body)?;
@@ -161,7 +192,17 @@ mod tests {
         body.extend(99u64.to_le_bytes());
         body.extend(1234u64.to_le_bytes());
         let timed = timed(7, 0, &body).unwrap().unwrap();
-        assert_eq!(timed, Timed { time: 1234, record: Record::Fork { pid: 5, tid: 5, parent_pid: 4 } });
+        assert_eq!(
+            timed,
+            Timed {
+                time: 1234,
+                record: Record::Fork {
+                    pid: 5,
+                    tid: 5,
+                    parent_pid: 4
+                }
+            }
+        );
         assert!(super::timed(7, 0, &body[..7]).is_err());
     }
 }

@@ -3,13 +3,17 @@
 //! Rust objects carry no relocations for kernel structures, so the offset is read here and handed to the programs as
 //! a constant.
 
-use btf_rs::{Btf, Type};
+use btf_rs::{Backend, Btf, Type};
 
 /// Offset in bytes of `self_exec_id` in `struct task_struct`, or the reason why it is not known.
 pub fn read_exec_id_offset() -> Result<u32, String> {
     let path = "/sys/kernel/btf/vmlinux";
-    let btf = Btf::from_file(path).map_err(|error| format!("{path} cannot be read: {error}"))?;
-    let types = btf.resolve_types_by_name("task_struct").map_err(|error| error.to_string())?;
+    // Mapping it (Linux 6.16) spares parsing 100,000 types to find one.
+    let btf = Btf::from_file_with_backend(path, Backend::Mmap).or_else(|_| Btf::from_bytes(&std::fs::read(path)?));
+    let btf = btf.map_err(|error| format!("{path} cannot be read: {error}"))?;
+    let types = btf
+        .resolve_types_by_name("task_struct")
+        .map_err(|error| error.to_string())?;
     for found in types {
         let Type::Struct(task) = found else { continue };
         for member in &task.members {

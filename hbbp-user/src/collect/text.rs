@@ -22,6 +22,9 @@ pub struct TextWindow {
     window: NonNull<u8>,
 }
 
+// SAFETY: the window is memory of the whole process, not of a thread, and its owner alone reads it.
+unsafe impl Send for TextWindow {}
+
 impl TextWindow {
     /// Loads the program and maps its window.
     pub fn open(object: &mut Object) -> anyhow::Result<Self> {
@@ -33,13 +36,25 @@ impl TextWindow {
         };
         // SAFETY: a new mapping of a map that was made mappable and is TEXT_WINDOW bytes large.
         let window = unsafe {
-            libc::mmap(std::ptr::null_mut(), TEXT_WINDOW, libc::PROT_READ, libc::MAP_SHARED, fd, 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                TEXT_WINDOW,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            )
         };
         if window == libc::MAP_FAILED {
             return Err(io::Error::last_os_error()).context("failed to map the window for kernel text");
         }
-        let window = NonNull::new(window.cast()).context("the window for kernel text was mapped at address 0")?;
-        Ok(Self { program, _map: map, window })
+        let window =
+            NonNull::new(window.cast()).context("the window for kernel text was mapped at address 0")?;
+        Ok(Self {
+            program,
+            _map: map,
+            window,
+        })
     }
 
     /// Reads live kernel memory. False where any byte of it cannot be read; `out` then holds nothing of use.
@@ -47,13 +62,19 @@ impl TextWindow {
         let mut at = start;
         for chunk in out.chunks_mut(TEXT_WINDOW) {
             let len = chunk.len();
-            if !matches!(bpf::run_raw_tracepoint(self.program.as_fd(), &[at.0, len as u64]), Ok(0)) {
+            if !matches!(
+                bpf::run_raw_tracepoint(self.program.as_fd(), &[at.0, len as u64]),
+                Ok(0)
+            ) {
                 return false;
             }
+            let out = NonNull::from(&mut *chunk).cast();
             // SAFETY: the window is mapped for TEXT_WINDOW bytes, no less than `len`; only the program writes to it,
             // and it has just returned.
-            unsafe { self.window.as_ptr().copy_to_nonoverlapping(chunk.as_mut_ptr(), len) };
-            let Some(next) = at.checked_add(len as u64) else { return false };
+            unsafe { self.window.copy_to_nonoverlapping(out, len) };
+            let Some(next) = at.checked_add(len as u64) else {
+                return false;
+            };
             at = next;
         }
         true

@@ -47,7 +47,7 @@ mod tests {
         assert_eq!(apportion(&[1.4, 1.4, 2.2], 5), [2, 1, 2]);
         assert_eq!(apportion(&[1.0, 0.0, 1.0], 3), [2, 0, 1]);
         assert_eq!(apportion(&[0.0], 7), [0]);
-        assert_eq!(apportion(&[], 7), []);
+        assert_eq!(apportion(&[], 7), Vec::<u64>::new());
     }
 
     proptest! {

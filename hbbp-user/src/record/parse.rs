@@ -50,7 +50,14 @@ pub fn parse_record(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Record>,
         MMAP if misc & MISC_MMAP_DATA != 0 => return Ok(None),
         MMAP => {
             let (pid, start, len, offset) = extent(&mut body)?;
-            Record::Mmap(Mmap { pid, start, len, offset, identity: FileIdentity::Unknown, path: body.string() })
+            Record::Mmap(Mmap {
+                pid,
+                start,
+                len,
+                offset,
+                identity: FileIdentity::Unknown,
+                path: body.string(),
+            })
         }
         MMAP2 => {
             let (pid, start, len, offset) = extent(&mut body)?;
@@ -60,11 +67,23 @@ pub fn parse_record(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Record>,
             if prot & PROT_EXEC == 0 {
                 return Ok(None);
             }
-            Record::Mmap(Mmap { pid, start, len, offset, identity, path: body.string() })
+            Record::Mmap(Mmap {
+                pid,
+                start,
+                len,
+                offset,
+                identity,
+                path: body.string(),
+            })
         }
         COMM => {
             let (pid, tid) = (body.u32()?, body.u32()?);
-            Record::Comm { pid, tid, comm: body.string(), exec: misc & MISC_COMM_EXEC != 0 }
+            Record::Comm {
+                pid,
+                tid,
+                comm: body.string(),
+                exec: misc & MISC_COMM_EXEC != 0,
+            }
         }
         FORK | EXIT => {
             let (pid, parent_pid, tid, _parent_tid) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
@@ -76,7 +95,13 @@ pub fn parse_record(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Record>,
         KSYMBOL => {
             let (start, len, kind, flags) = (Va(body.u64()?), body.u32()?, body.u16()?, body.u16()?);
             let name = body.string();
-            Record::Ksymbol { start, len, name, bpf: kind == KSYMBOL_TYPE_BPF, gone: flags & KSYMBOL_UNREGISTER != 0 }
+            Record::Ksymbol {
+                start,
+                len,
+                name,
+                bpf: kind == KSYMBOL_TYPE_BPF,
+                gone: flags & KSYMBOL_UNREGISTER != 0,
+            }
         }
         TEXT_POKE => {
             let (start, old_len, new_len) = (Va(body.u64()?), body.u16()?, body.u16()?);
@@ -171,8 +196,13 @@ mod tests {
         let mut id = [0xab; 24];
         id[0] = 16;
         let record = parse_record(MMAP2, MISC_MMAP_BUILD_ID, &mmap2(&id, 5)).unwrap();
-        let Some(Record::Mmap(mmap)) = record else { panic!("{record:?}") };
-        assert_eq!((mmap.pid, mmap.start, mmap.len, mmap.offset), (7, Va(0x40_0000), 0x1000, FileOff(0x2000)));
+        let Some(Record::Mmap(mmap)) = record else {
+            panic!("{record:?}")
+        };
+        assert_eq!(
+            (mmap.pid, mmap.start, mmap.len, mmap.offset),
+            (7, Va(0x40_0000), 0x1000, FileOff(0x2000))
+        );
         assert_eq!(mmap.identity, FileIdentity::BuildId(vec![0xab; 16]));
         assert_eq!(mmap.path, "/bin/true");
     }
@@ -181,7 +211,10 @@ mod tests {
     fn a_build_id_of_impossible_length_is_refused() {
         let mut id = [0xab; 24];
         id[0] = 21;
-        assert_eq!(parse_record(MMAP2, MISC_MMAP_BUILD_ID, &mmap2(&id, 5)), Err(Malformed));
+        assert_eq!(
+            parse_record(MMAP2, MISC_MMAP_BUILD_ID, &mmap2(&id, 5)),
+            Err(Malformed)
+        );
     }
 
     #[test]
@@ -196,7 +229,14 @@ mod tests {
         body.extend([2, 0, 2, 0, 0x66, 0x90, 0xeb, 0x05]);
         let record = parse_record(TEXT_POKE, 0, &body).unwrap();
         let start = Va(0xffff_ffff_8100_0000);
-        assert_eq!(record, Some(Record::TextPoke { start, old: vec![0x66, 0x90], new: vec![0xeb, 5] }));
+        assert_eq!(
+            record,
+            Some(Record::TextPoke {
+                start,
+                old: vec![0x66, 0x90],
+                new: vec![0xeb, 5]
+            })
+        );
     }
 
     proptest::proptest! {

@@ -8,7 +8,7 @@ use crate::snapshot::{Loss, Module, ModuleIdx, ModuleKind, Symbol, Text};
 use super::elf::{ElfClass, ElfError, ElfLayout, read_layout};
 use super::functions::{Functions, SymbolFile, read_functions};
 use super::mapped_file::open_own;
-use super::process::Generation;
+use super::process_image::Generation;
 use super::process_memory::ProcessMemory;
 use super::source::ByteSource;
 use super::text::{Covered, ModuleText};

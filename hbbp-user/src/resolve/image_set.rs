@@ -15,7 +15,7 @@ use crate::snapshot::{Loss, Losses, Module, ModuleIdx, ModuleKind, Text};
 use super::image::{Content, Image, Owner};
 use super::mapped_file::{open_mapped, plain_path};
 use super::proc_scan::{ANONYMOUS, read_process};
-use super::process::{FileIdx, Generation, ImageMapping, MappedFile};
+use super::process_image::{FileIdx, Generation, ImageMapping, MappedFile};
 use super::process_memory::ProcessMemory;
 use super::source::ByteSource;
 use super::text::Covered;

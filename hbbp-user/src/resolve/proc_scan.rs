@@ -104,7 +104,7 @@ mod tests {
 55c3b61c1000-55c3b61c3000 r--p 00000000 fe:00 247030                     /usr/bin/cat
 55c3b61c3000-55c3b61c8000 r-xp 00002000 fe:00 247030                     /usr/bin/cat
 55c3ce444000-55c3ce465000 rw-p 00000000 00:00 0                          [heap]
-7f0000000000-7f0000001000 rwxp 00000000 00:00 0 
+7f0000000000-7f0000001000 rwxp 00000000 00:00 0\x20
 7f0000002000-7f0000003000 r-xs 00001000 00:01 1025                       /memfd:a b (deleted)
 7fedae20c000-7fedae20e000 r-xp 00000000 00:00 0                          [vdso]
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]

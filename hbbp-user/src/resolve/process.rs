@@ -11,62 +11,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::addr::{FileOff, Va};
-use crate::record::{FileIdentity, Mmap, Record, Timed};
+use crate::record::{Mmap, Record, Timed};
 
 use super::proc_scan::Scanned;
-
-/// A compiler at run time may map without end; the oldest hidden mappings beyond this number are forgotten.
-const MAX_MAPPINGS: usize = 8192;
-
-/// A generation of a process: one program in one process. Unique over the whole run.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Generation(pub u64);
-
-/// Index of a [`MappedFile`] in the index that gave it.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct FileIdx(pub u32);
-
-/// What a mapping says of its file.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct MappedFile {
-    /// Path as the process saw it, or the kernel's name for memory without a file.
-    pub path: String,
-    /// Device and inode, or build id.
-    pub identity: FileIdentity,
-}
-
-/// A mapping of a process image.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ImageMapping {
-    /// First address.
-    pub start: Va,
-    /// First address behind it.
-    pub end: Va,
-    /// Offset in the file of the byte at `start`.
-    pub offset: FileOff,
-    /// What is mapped.
-    pub file: FileIdx,
-    /// Time of the mapping in ns; 0 where it was there before the run.
-    pub from: u64,
-}
-
-/// One program in one process.
-#[derive(Clone, Debug)]
-pub struct ProcessImage {
-    /// Its name in this index.
-    pub generation: Generation,
-    /// Command name, the last one seen.
-    pub comm: Arc<str>,
-    /// Since when, in ns.
-    from: u64,
-    /// Tasks that are alive.
-    n_threads: u32,
-    /// When its last task ended.
-    ended: Option<u64>,
-    /// Sorted by (start, from).
-    mappings: Arc<Vec<ImageMapping>>,
-}
+use super::process_image::{FileIdx, Generation, ImageMapping, MappedFile, ProcessImage};
 
 /// All process images that may still have samples.
 #[derive(Debug, Default)]
@@ -76,58 +24,6 @@ pub struct ProcessIndex {
     files: Vec<MappedFile>,
     file_idx: HashMap<MappedFile, FileIdx>,
     n_generations: u64,
-}
-
-impl ProcessImage {
-    /// The mapping that the address `at` belonged to at `time`: the last one made, as it hides those before it.
-    pub fn mapping_at(&self, at: Va, time: u64) -> Option<&ImageMapping> {
-        let n_before = self.mappings.partition_point(|m| m.start <= at);
-        let holding = self
-            .mappings
-            .iter()
-            .take(n_before)
-            .filter(|m| at < m.end && m.from <= time);
-        holding.max_by_key(|m| m.from)
-    }
-
-    /// Its mappings, sorted by (start, from).
-    pub fn mappings(&self) -> &[ImageMapping] {
-        &self.mappings
-    }
-
-    fn add(&mut self, new: ImageMapping) {
-        let same = |m: &ImageMapping| {
-            m.start == new.start && m.end == new.end && m.offset == new.offset && m.file == new.file
-        };
-        if self.mapping_at(new.start, new.from).is_some_and(same) {
-            return;
-        }
-        let mappings = Arc::make_mut(&mut self.mappings);
-        if MAX_MAPPINGS <= mappings.len() {
-            forget_hidden(mappings);
-        }
-        let at = mappings.partition_point(|m| (m.start, m.from) <= (new.start, new.from));
-        mappings.insert(at, new);
-    }
-}
-
-/// Drops the mappings that later ones hide wholly, and the older half where that is not enough.
-fn forget_hidden(mappings: &mut Vec<ImageMapping>) {
-    let mut newest: Vec<ImageMapping> = Vec::new();
-    // Of the mappings with one start the last stands last; hiding by a neighbour with another start is rare.
-    for mapping in mappings.iter() {
-        match newest.last_mut() {
-            Some(last) if last.start == mapping.start && last.end <= mapping.end => *last = *mapping,
-            _ => newest.push(*mapping),
-        }
-    }
-    if MAX_MAPPINGS / 2 < newest.len() {
-        let mut times: Vec<u64> = newest.iter().map(|m| m.from).collect();
-        let (_, median, _) = times.select_nth_unstable(newest.len() / 2);
-        newest.retain(|m| *median <= m.from || m.from == 0);
-        newest.truncate(MAX_MAPPINGS - 1);
-    }
-    *mappings = newest;
 }
 
 impl ProcessIndex {
@@ -155,7 +51,7 @@ impl ProcessIndex {
     pub fn bits(&self, image: &ProcessImage) -> u32 {
         let vdso = |m: &&ImageMapping| self.file(m.file).is_some_and(|f| f.path == "[vdso]");
         let is_low = image
-            .mappings
+            .mappings()
             .iter()
             .find(vdso)
             .is_some_and(|m| m.end.0 <= 1 << 32);
@@ -173,7 +69,7 @@ impl ProcessIndex {
         let tgid = scanned.tgid;
         if self.live(tgid).is_none() {
             let comm = Arc::from(scanned.comm.as_str());
-            let image = self.new_image(comm, time, scanned.n_threads, Arc::default());
+            let image = ProcessImage::new(self.next_generation(), comm, time, scanned.n_threads);
             self.insert(tgid, image);
         }
         for mapping in &scanned.mappings {
@@ -193,11 +89,11 @@ impl ProcessIndex {
                 }
             }
             Record::Fork { pid, parent_pid, .. } => {
-                let parent = self.image_at(*parent_pid, time);
-                let (comm, mappings) = parent
-                    .map(|p| (p.comm.clone(), p.mappings.clone()))
-                    .unwrap_or_default();
-                let image = self.new_image(comm, time, 1, mappings);
+                let generation = self.next_generation();
+                let image = match self.image_at(*parent_pid, time) {
+                    Some(parent) => parent.child(generation, time),
+                    None => ProcessImage::new(generation, Arc::default(), time, 1),
+                };
                 self.insert(*pid, image);
             }
             Record::Exit { pid, .. } => {
@@ -227,7 +123,7 @@ impl ProcessIndex {
         let image = self.image_at_mut(pid, time);
         if exec {
             // The mappings of the new program come after this record, and its other threads have ended.
-            let image = self.new_image(Arc::from(comm), time, 1, Arc::default());
+            let image = ProcessImage::new(self.next_generation(), Arc::from(comm), time, 1);
             self.insert(pid, image);
         } else if let Some(image) = image
             && pid == tid
@@ -250,7 +146,7 @@ impl ProcessIndex {
         };
         if self.image_at(mmap.pid, time).is_none() {
             // Its fork was lost, or happened before the records began.
-            let image = self.new_image(Arc::default(), 0, 1, Arc::default());
+            let image = ProcessImage::new(self.next_generation(), Arc::default(), 0, 1);
             self.insert(mmap.pid, image);
         }
         if let Some(image) = self.image_at_mut(mmap.pid, time) {
@@ -275,22 +171,9 @@ impl ProcessIndex {
         }
     }
 
-    fn new_image(
-        &mut self,
-        comm: Arc<str>,
-        from: u64,
-        n_threads: u32,
-        mappings: Arc<Vec<ImageMapping>>,
-    ) -> ProcessImage {
+    fn next_generation(&mut self) -> Generation {
         self.n_generations += 1;
-        ProcessImage {
-            generation: Generation(self.n_generations),
-            comm,
-            from,
-            n_threads,
-            ended: None,
-            mappings,
-        }
+        Generation(self.n_generations)
     }
 
     fn insert(&mut self, tgid: u32, image: ProcessImage) {
@@ -303,5 +186,200 @@ impl ProcessIndex {
         let images = self.processes.get_mut(&tgid)?;
         let n_begun = images.partition_point(|image| image.from <= time);
         images.get_mut(n_begun.saturating_sub(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::{FileOff, Va};
+    use crate::record::FileIdentity;
+
+    fn map(pid: u32, start: u64, len: u64, path: &str) -> Record {
+        let (start, offset, path) = (Va(start), FileOff(0), path.to_owned());
+        Record::Mmap(Mmap {
+            pid,
+            start,
+            len,
+            offset,
+            identity: FileIdentity::Unknown,
+            path,
+        })
+    }
+
+    fn exec(pid: u32, comm: &str) -> Record {
+        Record::Comm {
+            pid,
+            tid: pid,
+            comm: comm.to_owned(),
+            exec: true,
+        }
+    }
+
+    fn fork(pid: u32, parent_pid: u32) -> Record {
+        Record::Fork {
+            pid,
+            tid: pid,
+            parent_pid,
+        }
+    }
+
+    fn index(records: Vec<(u64, Record)>) -> ProcessIndex {
+        let mut index = ProcessIndex::default();
+        for (time, record) in records {
+            index.apply(&Timed { time, record });
+        }
+        index
+    }
+
+    fn at(index: &ProcessIndex, pid: u32, time: u64, address: u64) -> Option<(&str, &str)> {
+        let image = index.image_at(pid, time)?;
+        let mapping = image.mapping_at(Va(address), time)?;
+        Some((&image.comm, index.file(mapping.file)?.path.as_str()))
+    }
+
+    fn shell() -> Scanned {
+        let Record::Mmap(mmap) = map(1, 0x1000, 0x1000, "/bin/sh") else {
+            unreachable!()
+        };
+        Scanned {
+            tgid: 1,
+            comm: "sh".to_owned(),
+            n_threads: 1,
+            mappings: vec![mmap],
+        }
+    }
+
+    #[test]
+    fn children_inherit_and_exec_starts_anew() {
+        let mut index = ProcessIndex::default();
+        index.scanned(&shell(), 0);
+        let records = [
+            (10, fork(2, 1)),
+            (20, exec(2, "cc1")),
+            (21, map(2, 0x1000, 0x4000, "/bin/cc1")),
+        ];
+        for (time, record) in records {
+            index.apply(&Timed { time, record });
+        }
+        assert_eq!(
+            at(&index, 2, 15, 0x1800),
+            Some(("sh", "/bin/sh")),
+            "before the exec"
+        );
+        assert_eq!(at(&index, 2, 25, 0x1800), Some(("cc1", "/bin/cc1")));
+        assert_eq!(at(&index, 1, 25, 0x1800), Some(("sh", "/bin/sh")));
+        assert_eq!(at(&index, 2, 25, 0x5000), None);
+        let generations = [15, 25].map(|time| index.image_at(2, time).expect("known").generation);
+        assert_ne!(generations[0], generations[1]);
+    }
+
+    #[test]
+    fn later_mappings_hide_earlier_ones_from_their_time_on() {
+        let records = vec![
+            (10, map(5, 0x1000, 0x3000, "/a")),
+            (20, map(5, 0x2000, 0x1000, "/b")),
+        ];
+        let index = index(records);
+        assert_eq!(at(&index, 5, 15, 0x2800).map(|m| m.1), Some("/a"));
+        assert_eq!(at(&index, 5, 25, 0x2800).map(|m| m.1), Some("/b"));
+        assert_eq!(
+            at(&index, 5, 25, 0x3000).map(|m| m.1),
+            Some("/a"),
+            "the rest of it still shows"
+        );
+    }
+
+    #[test]
+    fn a_process_id_is_used_again() {
+        let exit = |pid, tid| Record::Exit { pid, tid };
+        let first = vec![
+            (10, fork(7, 1)),
+            (11, exec(7, "one")),
+            (12, map(7, 0x1000, 16, "/one")),
+            (20, exit(7, 7)),
+        ];
+        let second = vec![
+            (30, fork(7, 1)),
+            (31, exec(7, "two")),
+            (32, map(7, 0x1000, 16, "/two")),
+        ];
+        let mut index = index(first.into_iter().chain(second).collect());
+        assert_eq!(at(&index, 7, 15, 0x1000), Some(("one", "/one")));
+        assert_eq!(at(&index, 7, 40, 0x1000), Some(("two", "/two")));
+        index.forget_before(25);
+        assert_eq!(index.n_images(), 2, "the fork and the exec of the second one");
+        index.forget_before(100);
+        assert_eq!(index.n_images(), 1);
+    }
+
+    #[test]
+    fn threads_are_no_processes() {
+        let thread = |tid| Record::Fork {
+            pid: 8,
+            tid,
+            parent_pid: 8,
+        };
+        let name = Record::Comm {
+            pid: 8,
+            tid: 9,
+            comm: "worker".to_owned(),
+            exec: false,
+        };
+        let exit = |tid| Record::Exit { pid: 8, tid };
+        let records = vec![
+            (1, fork(8, 1)),
+            (2, exec(8, "main")),
+            (3, thread(9)),
+            (4, name),
+            (5, exit(8)),
+        ];
+        let mut index = index(records);
+        assert_eq!(index.image_at(8, 9).map(|i| i.comm.as_ref()), Some("main"));
+        assert!(index.live(8).is_some(), "its leader ended, but a thread runs on");
+        index.apply(&Timed {
+            time: 6,
+            record: exit(9),
+        });
+        assert!(index.live(8).is_none());
+    }
+
+    #[test]
+    fn what_is_scanned_again_adds_what_is_missing() {
+        let mut index = ProcessIndex::default();
+        index.scanned(&shell(), 0);
+        index.scanned(&shell(), 50);
+        assert_eq!(index.image_at(1, 60).map(|i| i.mappings().len()), Some(1));
+        let mut grown = shell();
+        grown.mappings.extend(shell().mappings.into_iter().map(|m| Mmap {
+            start: Va(0x9000),
+            ..m
+        }));
+        index.scanned(&grown, 70);
+        assert_eq!(index.image_at(1, 80).map(|i| i.mappings().len()), Some(2));
+        assert_eq!(at(&index, 1, 60, 0x9000), None);
+    }
+
+    /// A build: 200 processes a second for two minutes, drained every ten seconds.
+    #[test]
+    fn memory_follows_the_live_processes() {
+        let begin = std::time::Instant::now();
+        let mut index = ProcessIndex::default();
+        index.scanned(&shell(), 0);
+        for n in 0..24_000_u32 {
+            let (pid, time) = (100 + n % 30_000, 5_000_000 * u64::from(n) + 1);
+            let mut records = vec![fork(pid, 1), exec(pid, "cc1")];
+            records.extend((0..8).map(|lib| map(pid, 0x10_0000 * lib, 0x8000, &format!("/lib/{lib}.so"))));
+            records.push(Record::Exit { pid, tid: pid });
+            for record in records {
+                index.apply(&Timed { time, record });
+            }
+            if n % 2000 == 1999 {
+                assert!(index.n_images() <= 2 * 2000 + 1);
+                index.forget_before(time + 1);
+                assert_eq!(index.n_images(), 1, "the shell");
+            }
+        }
+        println!("264 000 records took {:?}", begin.elapsed());
     }
 }

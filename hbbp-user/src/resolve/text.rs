@@ -70,6 +70,18 @@ impl ModuleText {
         if let Some(known) = self.known(at) {
             return known;
         }
+        if !bounds.contains(&at) {
+            // The file ends before its mapping, or its headers lie.
+            let end = at.0.saturating_add(1);
+            if at.0 < end {
+                self.insert(at.0..end, Vec::new());
+            }
+            return Covered::UnreadableNow;
+        }
+        let function = function.filter(|symbol| {
+            at.since(symbol.start)
+                .is_some_and(|from_start| from_start < symbol.len)
+        });
         let range = self.extent(at.0, bounds.start.0..bounds.end.0, function.as_ref());
         if let Some(symbol) = function {
             self.symbols.entry(symbol.start.0).or_insert(symbol);
@@ -83,14 +95,12 @@ impl ModuleText {
 
     /// The extent of a new stretch around `at`: inside the bounds, between its neighbours.
     fn extent(&self, at: u64, bounds: Range<u64>, function: Option<&Symbol>) -> Range<u64> {
-        let mut wanted = match function {
-            Some(symbol) => symbol.start.0..symbol.start.0.saturating_add(symbol.len),
-            None => bounds.clone(),
-        };
-        let longest = if function.is_some() {
-            MAX_FUNCTION
-        } else {
-            2 * WINDOW
+        let (mut wanted, longest) = match function {
+            Some(symbol) => (
+                symbol.start.0..symbol.start.0.saturating_add(symbol.len),
+                MAX_FUNCTION,
+            ),
+            None => (bounds.clone(), 2 * WINDOW),
         };
         if longest < wanted.end - wanted.start {
             wanted = wanted.start.max(at.saturating_sub(WINDOW))..wanted.end.min(at.saturating_add(WINDOW));
@@ -167,8 +177,19 @@ impl ModuleText {
     }
 
     /// Hands the text over to `text`, sorted by (start, since), and returns the symbols, sorted by start.
+    /// Stretches that touch become one, where the same generations are known of both: code may run from one
+    /// function into the next.
     pub fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Vec<Symbol> {
+        let mut joined: Vec<(u64, Stretch)> = Vec::new();
         for (start, stretch) in self.stretches {
+            match joined.last_mut() {
+                Some((first, last)) if *first + last.len == start && last.same_generations(&stretch) => {
+                    last.append(stretch);
+                }
+                _ => joined.push((start, stretch)),
+            }
+        }
+        for (start, stretch) in joined {
             let start = ImageAddr(start);
             let generations = stretch.generations.into_iter();
             text.extend(generations.map(|(since, bytes)| Text {
@@ -185,6 +206,27 @@ impl ModuleText {
     pub fn behind(&self, at: ImageAddr) -> Option<ImageAddr> {
         let (start, stretch) = self.stretches.range(..=at.0).next_back()?;
         (at.0 - start < stretch.len).then_some(ImageAddr(start + stretch.len))
+    }
+}
+
+impl Stretch {
+    fn same_generations(&self, other: &Self) -> bool {
+        let since = |stretch: &Self| {
+            stretch
+                .generations
+                .iter()
+                .map(|(since, _)| *since)
+                .collect::<Vec<_>>()
+        };
+        since(self) == since(other)
+    }
+
+    /// Appends a stretch that starts where this one ends and has the same generations.
+    fn append(&mut self, next: Self) {
+        self.len += next.len;
+        for ((_, bytes), (_, more)) in self.generations.iter_mut().zip(next.generations) {
+            bytes.extend(more);
+        }
     }
 }
 
@@ -263,7 +305,7 @@ mod tests {
             .iter()
             .map(|t| (t.start.0, t.start.0 + t.bytes.len() as u64))
             .collect();
-        assert_eq!(extents, [(0x1300, 0x1800), (0x1800, 0x1820), (0x1820, 0x1c30)]);
+        assert_eq!(extents, [(0x1300, 0x1c30)], "they touch, so they are one");
     }
 
     #[test]
@@ -315,6 +357,31 @@ mod tests {
     }
 
     #[test]
+    fn patched_text_stands_apart_from_its_neighbours() {
+        let mut text = ModuleText::default();
+        for start in [0x1200, 0x1210, 0x1220, 0x1240] {
+            text.cover(ImageAddr(start), ALL, symbol(start, 0x10), &mut memory);
+        }
+        let mut patched = |at: ImageAddr, bytes: &mut [u8]| {
+            bytes.fill(if at.0 == 0x1220 { 0xcc } else { 0x90 });
+            true
+        };
+        text.reread(&|_| 1, &mut patched);
+        let mut out = Vec::new();
+        text.emit(ModuleIdx(0), &mut out);
+        let found: Vec<_> = out.iter().map(|t| (t.start.0, t.bytes.len(), t.since)).collect();
+        assert_eq!(
+            found,
+            [
+                (0x1200, 0x20, 0),
+                (0x1220, 0x10, 0),
+                (0x1220, 0x10, 1),
+                (0x1240, 0x10, 0)
+            ]
+        );
+    }
+
+    #[test]
     fn odd_extents() {
         let mut text = ModuleText::default();
         let top = ImageAddr(u64::MAX - 1);
@@ -330,8 +397,15 @@ mod tests {
         assert_eq!(
             beside,
             Covered::Yes,
-            "a function that does not hold the address still gives it a byte"
+            "a function that does not hold the address counts for nothing"
         );
+        let outside = ImageAddr(u64::MAX)..ImageAddr(5);
+        for at in [0, 7, u64::MAX] {
+            assert_eq!(
+                text.cover(ImageAddr(at), outside.clone(), None, &mut memory),
+                Covered::UnreadableNow
+            );
+        }
         assert!(is_stream(1, 1) && !is_stream(2, 1) && !is_stream(0, MAX_STREAM));
     }
 }

@@ -9,7 +9,8 @@ use crate::snapshot::{Loss, Losses, Mapping, Module, ModuleIdx, Process, Process
 
 use super::image_set::{ImageIdx, ImageSet, Mapper, is_file};
 use super::proc_scan::{Scanned, read_process};
-use super::process::{Generation, ImageMapping, ProcessImage, ProcessIndex};
+use super::process::ProcessIndex;
+use super::process_image::{Generation, ImageMapping, ProcessImage};
 use super::process_memory::ProcessMemory;
 use super::raw::TaskKey;
 

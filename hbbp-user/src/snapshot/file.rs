@@ -22,7 +22,7 @@ mod disk;
 use prost::Message;
 
 use super::{Inconsistent, Interval, Losses, Module, Process, Run, Snapshot, Text, wire};
-use container::{Section, Stored, Unreadable};
+use container::{Section, Stored, Unreadable, Writer};
 pub use disk::{read, write_atomic};
 use wire::{
     CountsSection, LossesSection, ModulesSection, ProcessesSection, RunSection, SymbolsSection, TextSection,
@@ -84,8 +84,8 @@ pub enum Error {
     /// What was read or is to be written does not fit together.
     #[error(transparent)]
     Inconsistent(#[from] Inconsistent),
-    /// A section is larger than a reader accepts.
-    #[error("the section `{section}` is too large for a snapshot file")]
+    /// The sections up to this one are larger than a reader accepts.
+    #[error("the snapshot is larger than any recording needs, as far as its section `{section}`")]
     TooLarge {
         /// Name of the section.
         section: &'static str,
@@ -104,8 +104,8 @@ pub enum Error {
 pub fn encode(snapshot: &Snapshot) -> Result<Vec<u8>, Error> {
     snapshot.check()?;
     let modules = snapshot.modules.as_slice();
-    let mut out = container::begin();
-    let mut push = |section, raw: Vec<u8>| container::push(&mut out, section, &raw);
+    let mut file = Writer::new();
+    let mut push = |section, raw: Vec<u8>| file.push(section, &raw);
     push(Section::Run, RunSection::from(&snapshot.run).encode_to_vec())?;
     push(Section::Modules, ModulesSection::from(modules).encode_to_vec())?;
     push(Section::Symbols, SymbolsSection::from(modules).encode_to_vec())?;
@@ -124,8 +124,7 @@ pub fn encode(snapshot: &Snapshot) -> Result<Vec<u8>, Error> {
         Section::Losses,
         LossesSection::from(&snapshot.losses).encode_to_vec(),
     )?;
-    push(Section::End, Vec::new())?;
-    Ok(out)
+    file.finish()
 }
 
 /// The snapshot in the bytes of a file.
@@ -139,12 +138,7 @@ pub fn parse(file: &[u8]) -> Result<Snapshot, Error> {
     let processes = Vec::<Process>::try_from(essential::<ProcessesSection>(&sections, Section::Processes)?)
         .map_err(|why| damaged(Section::Processes, &why.into()))?;
     let intervals = all(&sections, Section::Counts)
-        .map(|stored| {
-            Ok(Interval::try_from(message::<CountsSection>(
-                stored,
-                Section::Counts,
-            )?)?)
-        })
+        .map(|stored| Ok(Interval::try_from(message::<CountsSection>(stored)?)?))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|why| damaged(Section::Counts, &why))?;
 
@@ -204,8 +198,8 @@ fn all<'a>(sections: &'a [Stored<'a>], section: Section) -> impl Iterator<Item =
 }
 
 /// The message in a section.
-fn message<M: Message + Default>(stored: &Stored<'_>, section: Section) -> Result<M, Fault> {
-    let raw = stored.open(section)?;
+fn message<M: Message + Default>(stored: &Stored<'_>) -> Result<M, Fault> {
+    let raw = stored.open()?;
     Ok(M::decode(raw.as_slice()).map_err(wire::Malformed::from)?)
 }
 
@@ -213,7 +207,7 @@ fn message<M: Message + Default>(stored: &Stored<'_>, section: Section) -> Resul
 fn optional<M: Message + Default>(sections: &[Stored<'_>], section: Section) -> Result<M, Fault> {
     let mut named = all(sections, section);
     match (named.next(), named.next()) {
-        (Some(stored), None) => message(stored, section),
+        (Some(stored), None) => message(stored),
         _ => Err(Fault::Count(all(sections, section).count())),
     }
 }

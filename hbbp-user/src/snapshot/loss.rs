@@ -59,6 +59,22 @@ losses! {
         "samples were refused by the map of counts for another reason";
     NoBank, "sample.no_bank", Sample,
         "samples found no bank to be counted in";
+    NoStack, "sample.no_stack", Sample,
+        "samples came without a branch stack, or with an empty one";
+    WrongPath, "entry.wrong_path", Entry,
+        "branch entries were fetched on a wrong path and never executed";
+    Duplicated, "stream.duplicated", Stream,
+        "streams were made of a repeated newest entry (Skylake)";
+    Backward, "stream.backward", Stream,
+        "streams end before they start";
+    Crossing, "stream.crossing", Stream,
+        "streams lead from one ring to the other: an entry between them is missing";
+    Long, "stream.long", Stream,
+        "streams are too long to be straight-line code: an entry between them is missing";
+    Switched, "stream.switched", Stream,
+        "user streams are older than a context switch, so they belong to another process";
+    StreamsRefused, "stream.refused", Stream,
+        "streams and oldest branches were refused by the map of counts: raise --map-entries";
     SidebandLost, "record.sideband_lost", Record,
         "records about processes and mappings were overwritten before they were read";
     SidebandUnread, "record.sideband_unread", Record,
@@ -76,7 +92,7 @@ losses! {
     TextUnreadable, "region.text_unreadable", Region,
         "stretches of kernel text could not be read";
     TextUncertain, "region.text_uncertain", Region,
-        "stretches of text changed between two readings: samples of that interval were read with the older bytes";
+        "stretches of text changed between two readings: samples of that interval may have run the other bytes";
 }
 
 /// How much was lost, by the stable name of the loss. Names of other versions of the tool are kept as they are.

@@ -98,6 +98,9 @@ pub struct Counter {
     pub running: u64,
     /// Samples of this counter that reached the collector; `None` where they are known only for the whole event.
     pub runs: Option<u64>,
+    /// Time in ns that its CPU was idle, in steps of the kernel's clock tick; `None` where that is unknown.
+    /// The timer of a clock event may not fire while its CPU is idle, and then no sample is due.
+    pub idle: Option<u64>,
 }
 
 /// Where the kernel's text was read.

@@ -184,3 +184,14 @@ fn columns_that_do_not_fit_are_malformed() {
     let note = read.unwrap().run.notes.concat();
     assert!(note.contains("the columns of text differ in length"), "{note}");
 }
+
+/// Many sections, each within its own limit, are not read either.
+#[test]
+fn claimed_sizes_are_not_believed_in_sum() {
+    let bomb = zstd::bulk::compress(&[0; 65_000], 3).unwrap();
+    let error = read_changed(|s| {
+        let counts = place(s, "counts");
+        s[counts] = section("counts", 1, 65_000, &bomb).repeat(5_000);
+    });
+    assert!(error.unwrap_err().contains("larger than any recording needs"));
+}

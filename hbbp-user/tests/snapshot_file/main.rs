@@ -4,6 +4,7 @@
 
 mod damage;
 mod disk;
+#[path = "../fixtures/strategy.rs"]
 mod strategy;
 
 use proptest::prelude::*;

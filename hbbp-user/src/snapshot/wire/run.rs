@@ -79,6 +79,8 @@ struct CounterMessage {
     running: u64,
     #[prost(uint64, optional, tag = "5")]
     runs: Option<u64>,
+    #[prost(uint64, optional, tag = "6")]
+    idle: Option<u64>,
 }
 
 /// The section `losses`: counts by the stable name of the loss.
@@ -176,6 +178,7 @@ impl From<&Event> for EventMessage {
             enabled: c.enabled,
             running: c.running,
             runs: c.runs,
+            idle: c.idle,
         });
         Self {
             name: event.name.clone(),
@@ -211,6 +214,7 @@ impl TryFrom<EventMessage> for Event {
             enabled: c.enabled,
             running: c.running,
             runs: c.runs,
+            idle: c.idle,
         });
         Ok(Self {
             name: message.name,

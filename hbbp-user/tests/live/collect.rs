@@ -1,9 +1,6 @@
-//! Collection on the kernel of this machine: programs are accepted, samples arrive, and every sum closes.
-//!
-//! These tests need root and a kernel with BPF; elsewhere they say that they skip, and under CI that is a failure.
+//! Collection: the kernel takes the programs, samples arrive, and every sum closes.
 
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use hbbp_user::addr::{Ring, Va};
@@ -12,43 +9,17 @@ use hbbp_user::collect::object::{Constants, KernelCounts, Object};
 use hbbp_user::collect::{Collector, Plan, Scope};
 use hbbp_user::record::Record;
 
-/// Kernel state is shared by all tests of this file.
-static KERNEL: Mutex<()> = Mutex::new(());
-
-fn kernel() -> Option<MutexGuard<'static, ()>> {
-    let root = std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
-    if root {
-        return Some(KERNEL.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-    }
-    assert!(std::env::var_os("CI").is_none(), "live tests need root, and CI must not skip them");
-    println!("skipped: live tests need root");
-    None
-}
-
-/// A child that is killed when the test ends, whatever its end.
-struct Load(Child);
-
-impl Load {
-    fn spin() -> Self {
-        Self(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
-    }
-
-    fn syscalls() -> Self {
-        let mut dd = Command::new("dd");
-        dd.args(["if=/dev/urandom", "of=/dev/null", "bs=4k"]).stderr(Stdio::null());
-        Self(dd.spawn().unwrap())
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use super::load::Load;
+use super::{BpfStats, kernel};
 
 fn plan(scope: Scope) -> Plan {
-    Plan { scope, choice: Choice::default(), kernel: KernelCounts::Together, map_entries: None }
+    Plan {
+        scope,
+        choice: Choice::default(),
+        kernel: KernelCounts::Together,
+        map_entries: None,
+        switch: None,
+    }
 }
 
 #[test]
@@ -69,30 +40,72 @@ fn samples_are_counted_and_the_sums_close() {
     let hits: u64 = entries.iter().map(|(_, tally)| tally.hits).sum();
     let event = &totals.events[0];
     let lost = totals.losses.total(hbbp_user::snapshot::loss::LossUnit::Sample);
-    assert_eq!(hits + lost, event.runs, "counted and lost samples make up the runs");
-    assert_eq!(event.counters.iter().map(|c| c.runs.unwrap()).sum::<u64>(), event.runs, "CPUs make up the event");
-    assert_eq!(run_count("on_ip_0"), event.runs, "the kernel counted as many runs of the program");
+    assert_eq!(
+        hits + lost,
+        event.runs,
+        "counted and lost samples make up the runs"
+    );
+    assert_eq!(
+        event.counters.iter().map(|c| c.runs.unwrap()).sum::<u64>(),
+        event.runs,
+        "CPUs make up the event"
+    );
+    assert_eq!(
+        run_count("on_ip_0"),
+        event.runs,
+        "the kernel counted as many runs of the program"
+    );
     let due = event.due().unwrap();
-    assert!(event.runs <= due + event.counters.len() as u64, "{} runs of {due} that were due", event.runs);
-    let rings = |ring| entries.iter().filter(|(key, _)| Va(key.address).ring() == ring).count();
-    assert!(0 < rings(Ring::Kernel) && 0 < rings(Ring::User), "both rings were seen");
-    assert!(entries.iter().all(|(key, _)| Va(key.address).ring() == Ring::User || key.tgid == 0));
-    assert!(entries.iter().all(|(_, tally)| 0 < tally.first_time && tally.hits <= tally.weight));
+    assert!(
+        event.runs <= due + event.counters.len() as u64,
+        "{} runs of {due} that were due",
+        event.runs
+    );
+    let rings = |ring| {
+        entries
+            .iter()
+            .filter(|(key, _)| Va(key.address).ring() == ring)
+            .count()
+    };
+    assert!(
+        0 < rings(Ring::Kernel) && 0 < rings(Ring::User),
+        "both rings were seen"
+    );
+    assert!(
+        entries
+            .iter()
+            .all(|(key, _)| Va(key.address).ring() == Ring::User || key.tgid == 0)
+    );
+    assert!(
+        entries
+            .iter()
+            .all(|(_, tally)| 0 < tally.first_time && tally.hits <= tally.weight)
+    );
 }
 
 #[test]
 fn kernel_samples_can_be_kept_apart_by_process() {
     let Some(_kernel) = kernel() else { return };
     let load = Load::syscalls();
-    let split = Plan { kernel: KernelCounts::ByProcess, ..plan(Scope::Process(load.0.id())) };
+    let split = Plan {
+        kernel: KernelCounts::ByProcess,
+        ..plan(Scope::Process(load.0.id()))
+    };
     let mut collector = Collector::open(&split).unwrap();
     collector.enable().unwrap();
     std::thread::sleep(Duration::from_secs(1));
     collector.stop().unwrap();
     let entries = collector.drain().unwrap();
     assert!(!entries.is_empty());
-    assert!(entries.iter().all(|(key, _)| key.tgid == load.0.id()), "only the process was sampled");
-    assert!(entries.iter().any(|(key, _)| Va(key.address).ring() == Ring::Kernel));
+    assert!(
+        entries.iter().all(|(key, _)| key.tgid == load.0.id()),
+        "only the process was sampled"
+    );
+    assert!(
+        entries
+            .iter()
+            .any(|(key, _)| Va(key.address).ring() == Ring::Kernel)
+    );
 }
 
 #[test]
@@ -101,22 +114,28 @@ fn an_exec_is_another_image_of_the_same_process() {
     let spin = "exec 3<>/dev/null; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
     let mut collector = Collector::open(&plan(Scope::System)).unwrap();
     collector.enable().unwrap();
-    let child = Command::new("bash").args(["-c", &format!("{spin}; exec bash -c '{spin}'")]).spawn();
+    let child = Command::new("bash")
+        .args(["-c", &format!("{spin}; exec bash -c '{spin}'")])
+        .spawn();
     let mut child = child.unwrap();
     let pid = child.id();
     child.wait().unwrap();
     let entries = collector.drain().unwrap();
-    let mut images: Vec<u32> =
-        entries.iter().filter(|(key, _)| key.tgid == pid).map(|(key, _)| key.exec_id).collect();
+    let mut images: Vec<u32> = entries
+        .iter()
+        .filter(|(key, _)| key.tgid == pid)
+        .map(|(key, _)| key.exec_id)
+        .collect();
     images.sort_unstable();
     images.dedup();
     // The fork of this test's own image may be sampled before the first exec.
     assert!(images.len() == 2 || images.len() == 3, "{images:?}");
     let reading = collector.records();
     assert_eq!(reading.unread, 0);
-    let execs = reading.records.iter().filter(|timed| {
-        matches!(&timed.record, Record::Comm { pid: who, exec: true, .. } if *who == pid)
-    });
+    let execs = reading
+        .records
+        .iter()
+        .filter(|timed| matches!(&timed.record, Record::Comm { pid: who, exec: true, .. } if *who == pid));
     assert_eq!(execs.count(), 2, "the sideband tells of both execs");
 }
 
@@ -124,7 +143,11 @@ fn an_exec_is_another_image_of_the_same_process() {
 fn a_full_bank_is_counted_not_hidden() {
     let Some(_kernel) = kernel() else { return };
     let _load = [Load::syscalls(), Load::syscalls()];
-    let mut collector = Collector::open(&Plan { map_entries: Some(64), ..plan(Scope::System) }).unwrap();
+    let mut collector = Collector::open(&Plan {
+        map_entries: Some(64),
+        ..plan(Scope::System)
+    })
+    .unwrap();
     collector.enable().unwrap();
     std::thread::sleep(Duration::from_secs(2));
     let totals = collector.stop().unwrap();
@@ -132,7 +155,10 @@ fn a_full_bank_is_counted_not_hidden() {
     let hits: u64 = entries.iter().map(|(_, tally)| tally.hits).sum();
     let full = totals.losses.get(hbbp_user::snapshot::Loss::CountsFull);
     assert!(0 < full, "64 entries cannot hold the kernel's code");
-    assert_eq!(hits + totals.losses.total(hbbp_user::snapshot::loss::LossUnit::Sample), totals.events[0].runs);
+    assert_eq!(
+        hits + totals.losses.total(hbbp_user::snapshot::loss::LossUnit::Sample),
+        totals.events[0].runs
+    );
 }
 
 #[test]
@@ -155,34 +181,24 @@ fn live_text_shows_what_the_kernel_patches() {
     let _on = BpfStats::set("1");
     let after = read(&window);
     let differ = before.iter().zip(&after).filter(|(a, b)| a != b).count();
-    assert!(0 < differ && differ < 10_000, "{differ} bytes differ after a static key was switched");
-    assert!(!window.read(Va(0x1000), &mut [0; 8]), "user addresses are refused");
-}
-
-/// `kernel.bpf_stats_enabled`, put back when dropped.
-struct BpfStats(String);
-
-impl BpfStats {
-    const PATH: &str = "/proc/sys/kernel/bpf_stats_enabled";
-
-    fn set(value: &str) -> Self {
-        let before = std::fs::read_to_string(Self::PATH).unwrap();
-        std::fs::write(Self::PATH, value).unwrap();
-        Self(before)
-    }
-}
-
-impl Drop for BpfStats {
-    fn drop(&mut self) {
-        let _ = std::fs::write(Self::PATH, &self.0);
-    }
+    assert!(
+        0 < differ && differ < 10_000,
+        "{differ} bytes differ after a static key was switched"
+    );
+    assert!(
+        !window.read(Va(0x1000), &mut [0; 8]),
+        "user addresses are refused"
+    );
 }
 
 /// How often the kernel ran the newest program of that name, by its own statistics.
 fn run_count(name: &str) -> u64 {
     let programs = aya::programs::loaded_programs().filter_map(Result::ok);
     let named = programs.filter(|program| program.name_as_str() == Some(name));
-    named.max_by_key(|program| program.loaded_at()).unwrap().run_count()
+    named
+        .max_by_key(|program| program.loaded_at())
+        .unwrap()
+        .run_count()
 }
 
 #[test]

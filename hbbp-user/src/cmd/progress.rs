@@ -1,0 +1,36 @@
+//! The progress bar of a measurement, on a terminal only.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar that goes away when it is dropped.
+#[derive(Debug)]
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    /// A bar for a measurement of that length, or a clock where it has no end. Where standard error is no terminal,
+    /// nothing is drawn.
+    pub fn start(duration: Option<Duration>) -> Self {
+        let millis = duration.map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+        let (bar, template) = match millis {
+            Some(millis) => (ProgressBar::new(millis), "measuring {bar:40} {elapsed} (Ctrl-C ends early)"),
+            None => (ProgressBar::no_length(), "measuring {spinner} {elapsed} (Ctrl-C ends)"),
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+
+    /// So much time is over.
+    pub fn at(&self, elapsed: Duration) {
+        self.0.set_position(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,279 @@
+//! `hbbp-sys record`: from options to a snapshot; wires the collector to the resolver.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use hbbp_ebpf::{CountKey, Tally};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use super::child::{Held, exit_code};
+use super::interrupt::Interrupt;
+use super::progress::Progress;
+use crate::addr::Va;
+use crate::collect::event::Choice;
+use crate::collect::object::KernelCounts;
+use crate::collect::own_cost::{read_idle_times, read_own_cpu, read_own_memory};
+use crate::collect::{Collector, Plan, Scope};
+use crate::resolve::Resolver;
+use crate::resolve::build_id::read_kernel_build_id;
+use crate::resolve::kernel_space::open_kernel_space;
+use crate::resolve::kernel_text::ReadKernel;
+use crate::resolve::proc_scan::read_processes;
+use crate::resolve::raw::{Raw, RawInterval, TaskKey};
+use crate::snapshot::{EventIdx, IpCount, Loss, ProcessIdx, Run, Snapshot};
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// Whose samples.
+    pub target: Target,
+    /// How long; `None` until a signal, or until the command ends.
+    pub duration: Option<Duration>,
+    /// Which events, how often.
+    pub choice: Choice,
+    /// Whether kernel addresses are kept apart by process.
+    pub kernel: KernelCounts,
+    /// Room of a bank in counts.
+    pub map_entries: Option<u32>,
+}
+
+/// Whose samples to record.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Target {
+    /// Everything that runs.
+    System,
+    /// Everything that runs on these CPUs.
+    Cpus(Vec<u32>),
+    /// One process and what it creates.
+    Process(u32),
+    /// A cgroup, by its folder.
+    Cgroup(PathBuf),
+    /// A command and what it creates.
+    Command(Vec<OsString>),
+    /// Everything that runs while a command does.
+    SystemDuring(Vec<OsString>),
+}
+
+/// A finished recording.
+#[derive(Debug)]
+pub struct Recorded {
+    /// What was measured.
+    pub snapshot: Snapshot,
+    /// The command, where it still runs or has ended already.
+    pub command: Option<Command>,
+}
+
+/// The command of a recording.
+#[derive(Debug)]
+pub enum Command {
+    /// The time was over before it.
+    Running(Child),
+    /// It ended with this exit code.
+    Ended(u8),
+}
+
+/// Time between two drains. Rare, because each costs samples on the CPU that drains; often enough to notice a patch of
+/// kernel text soon where the kernel does not tell.
+const DRAIN_EVERY: Duration = Duration::from_secs(2);
+
+/// Time between two readings of the sideband. The files of a process can be opened through it only while it lives.
+const SIDEBAND_EVERY: Duration = Duration::from_millis(20);
+
+/// Records until the time is over, the command ends or a signal comes.
+pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
+    let interrupt = Interrupt::listen()?;
+    let (scope, held) = prepare(&options.target)?;
+    let scope_words = describe(&options.target, held.as_ref());
+    let plan = Plan {
+        scope,
+        choice: options.choice.clone(),
+        kernel: options.kernel,
+        map_entries: options.map_entries,
+        switch: None,
+    };
+    let mut collector = Collector::open(&plan)?;
+    let mut run = facts(scope_words);
+    run.notes.extend(collector.notes().iter().cloned());
+
+    let window = collector.text_window();
+    let probe = window.ok().map(|window| Box::new(move |at, out: &mut [u8]| window.read(at, out)) as Box<ReadKernel>);
+    let (kernel, notes) = open_kernel_space(probe, &run.kernel_release);
+    run.notes.extend(notes);
+    let resolver = Resolver::new(kernel, &read_processes());
+
+    let mut session = Session { collector, resolver, began: now(), unread: 0 };
+    let idle_before = read_idle_times();
+    session.collector.enable()?;
+    let started = now();
+    session.began = started;
+    let child = held.map(Held::release).transpose()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let command = runtime.block_on(measure(&mut session, options.duration, child, interrupt))?;
+
+    let totals = session.collector.stop()?;
+    run.duration = now().saturating_sub(started);
+    session.drain()?;
+    run.events = totals.events;
+    add_idle_times(&mut run, &idle_before, &read_idle_times());
+    // The last that can be measured before the snapshot is closed.
+    run.own_cpu = read_own_cpu();
+    run.own_memory = read_own_memory();
+    let unread = session.unread;
+    let mut snapshot = session.resolver.finish(run);
+    for (loss, n) in totals.losses.iter().filter_map(|(_, n, loss)| Some((loss?, n))) {
+        snapshot.losses.add(loss, n);
+    }
+    snapshot.losses.add(Loss::SidebandUnread, unread);
+    snapshot.run.own_cpu = read_own_cpu();
+    snapshot.run.own_memory = read_own_memory();
+    Ok(Recorded { snapshot, command })
+}
+
+fn prepare(target: &Target) -> anyhow::Result<(Scope, Option<Held>)> {
+    Ok(match target {
+        Target::System => (Scope::System, None),
+        Target::Cpus(cpus) => (Scope::Cpus(cpus.clone()), None),
+        Target::Process(pid) => (Scope::Process(*pid), None),
+        Target::Cgroup(path) => (Scope::Cgroup(path.clone()), None),
+        Target::Command(command) => {
+            let held = Held::fork(command)?;
+            (Scope::Command(held.pid()), Some(held))
+        }
+        Target::SystemDuring(command) => (Scope::System, Some(Held::fork(command)?)),
+    })
+}
+
+fn describe(target: &Target, held: Option<&Held>) -> String {
+    let command = held.map_or("", Held::name);
+    match target {
+        Target::System => "the whole system".to_owned(),
+        Target::Cpus(cpus) => {
+            let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+            format!("CPU {}", cpus.join(", "))
+        }
+        Target::Process(pid) => format!("process {pid} and what it creates"),
+        Target::Cgroup(path) => format!("the cgroup {}", path.display()),
+        Target::Command(_) => format!("the command {command} and what it creates"),
+        Target::SystemDuring(_) => format!("the whole system while the command {command} runs"),
+    }
+}
+
+/// A running measurement: the two halves that meet here, and what the resolver is owed.
+struct Session {
+    collector: Collector,
+    resolver: Resolver,
+    /// Start of the current interval.
+    began: u64,
+    /// Records that could not be understood.
+    unread: u64,
+}
+
+impl Session {
+    fn read_sideband(&mut self) {
+        let reading = self.collector.records();
+        self.unread += reading.unread;
+        self.resolver.apply(reading.records);
+    }
+
+    fn drain(&mut self) -> anyhow::Result<()> {
+        let entries = self.collector.drain()?;
+        let end = now();
+        self.read_sideband();
+        self.resolver.interval(raw_interval(self.began, end, &entries));
+        self.began = end;
+        Ok(())
+    }
+}
+
+async fn measure(
+    session: &mut Session,
+    duration: Option<Duration>,
+    mut child: Option<Child>,
+    mut interrupt: Interrupt,
+) -> anyhow::Result<Option<Command>> {
+    let start = Instant::now();
+    let mut drains = interval_at(start + DRAIN_EVERY, DRAIN_EVERY);
+    let mut sideband = interval_at(start + SIDEBAND_EVERY, SIDEBAND_EVERY);
+    // A delay is made up by itself: the next drain takes more.
+    drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    sideband.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let end = tokio::time::sleep(duration.unwrap_or(Duration::MAX));
+    tokio::pin!(end);
+    let progress = Progress::start(duration);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut end, if duration.is_some() => break,
+            () = interrupt.wait() => break,
+            _ = drains.tick() => session.drain()?,
+            _ = sideband.tick() => {
+                session.read_sideband();
+                progress.at(start.elapsed());
+                if let Some(status) = ended(child.as_mut())? {
+                    return Ok(Some(Command::Ended(exit_code(status))));
+                }
+            }
+        }
+    }
+    Ok(child.map(Command::Running))
+}
+
+fn ended(child: Option<&mut Child>) -> anyhow::Result<Option<ExitStatus>> {
+    let status = child.map(Child::try_wait).transpose().context("failed to wait for the command")?;
+    Ok(status.flatten())
+}
+
+/// The counts of one drain, as the resolver takes them.
+fn raw_interval(start: u64, end: u64, entries: &[(CountKey, Tally)]) -> RawInterval {
+    let ips = entries.iter().map(|(key, tally)| Raw {
+        task: TaskKey { tgid: key.tgid, exec_id: key.exec_id },
+        first_time: tally.first_time,
+        count: IpCount {
+            event: EventIdx(key.event.event()),
+            process: ProcessIdx::KERNEL,
+            ip: Va(key.address),
+            exact: key.event.exact(),
+            hits: tally.hits,
+            weight: tally.weight,
+        },
+    });
+    RawInterval { start, end, ips: ips.collect(), ..RawInterval::default() }
+}
+
+/// What is known of the run before it begins.
+fn facts(scope: String) -> Run {
+    let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+    let cpus = read("/proc/cpuinfo");
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Run {
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: read("/proc/sys/kernel/hostname"),
+        cpu_model: model.map(|(_, model)| model.trim().to_owned()).unwrap_or_default(),
+        kernel_release: read("/proc/sys/kernel/osrelease"),
+        kernel_build_id: read_kernel_build_id(),
+        n_cpus: super::check::read_n_cpus(),
+        started: u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX),
+        scope,
+        ..Run::default()
+    }
+}
+
+fn add_idle_times(run: &mut Run, before: &[u64], after: &[u64]) {
+    for counter in run.events.iter_mut().flat_map(|event| &mut event.counters) {
+        let Some(cpu) = counter.cpu.map(|cpu| cpu as usize) else { continue };
+        if let (Some(before), Some(after)) = (before.get(cpu), after.get(cpu)) {
+            counter.idle = Some(after.saturating_sub(*before));
+        }
+    }
+}
+
+/// Now in ns of CLOCK_MONOTONIC.
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let part = |value: i64| u64::try_from(value).unwrap_or(0);
+    part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
+}

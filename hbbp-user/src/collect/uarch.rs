@@ -1,0 +1,201 @@
+//! Which events stand for "instructions retired" and "taken branches" on which processor, as data.
+//!
+//! A PMU of a driver that this table does not know may name them itself in its `events` folder.
+//! Encodings (umask << 8 | event) and constraints: Intel's perfmon event lists and
+//! arch/x86/events/intel/{core,ds}.c, arch/x86/events/amd/core.c of Linux 6.1 to 7.2.
+
+/// A processor by its CPUID signature, as /proc/cpuinfo shows it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Cpu {
+    /// Who made it.
+    pub vendor: Vendor,
+    /// Display family.
+    pub family: u32,
+    /// Display model.
+    pub model: u32,
+}
+
+/// Who made a processor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Vendor {
+    /// GenuineIntel.
+    Intel,
+    /// AuthenticAMD, and HygonGenuine, which is Zen 1.
+    Amd,
+    /// Anybody else.
+    Other,
+}
+
+/// An encoding with the highest `precise_ip` that makes sense for it; lower ones are tried after it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Encoding {
+    /// `perf_event_attr.config`.
+    pub config: u64,
+    /// `precise_ip`.
+    pub precise: u8,
+    /// The vendor's name.
+    pub name: &'static str,
+}
+
+/// The events of one kind of core and what its branch records are known for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Core {
+    /// Encodings of retired instructions, best first.
+    pub instructions: &'static [Encoding],
+    /// Taken branches; `None` where no event counts all of them.
+    pub taken: Option<Encoding>,
+    /// The newest entry is repeated now and then.
+    pub duplicated_heads: bool,
+    /// Stacks may hold entries that were never executed.
+    pub wrong_paths: bool,
+    /// The kernel takes `NO_FLAGS | NO_CYCLES`, which spare it reading a register for each entry.
+    pub bare_entries: bool,
+}
+
+const fn event(config: u64, precise: u8, name: &'static str) -> Encoding {
+    Encoding { config, precise, name }
+}
+
+const PREC_DIST: Encoding = event(0x01c0, 2, "INST_RETIRED.PREC_DIST");
+const PREC_DIST_3: Encoding = event(0x01c0, 3, "INST_RETIRED.PREC_DIST");
+/// From Ice Lake on the kernel sends this encoding at level 3 to fixed counter 0, which is the precisely distributed
+/// one. The encoding of its own (0x0100) meets an empty constraint there at level 3.
+const FIXED: Encoding = event(0x00c0, 3, "INST_RETIRED.PREC_DIST (fixed counter 0)");
+const FIXED_OWN: Encoding = event(0x0100, 2, "INST_RETIRED.PREC_DIST (fixed counter 0)");
+const ANY_P: Encoding = event(0x00c0, 0, "INST_RETIRED.ANY_P");
+const NEAR_TAKEN: &str = "BR_INST_RETIRED.NEAR_TAKEN";
+
+const INTEL: Core = Core {
+    instructions: &[PREC_DIST, ANY_P],
+    // Not precise before Ice Lake: the stack is read in the interrupt anyway, and two precise events that fire
+    // together would be dropped both (intel_pmu_drain_pebs_nhm).
+    taken: Some(event(0x20c4, 0, NEAR_TAKEN)),
+    duplicated_heads: false,
+    wrong_paths: false,
+    bare_entries: true,
+};
+
+const SKYLAKE: Core = Core { instructions: &[PREC_DIST_3, ANY_P], duplicated_heads: true, ..INTEL };
+/// A precise event carries its branch stack in the record, exactly as it was.
+const ICE_LAKE: Core =
+    Core { instructions: &[FIXED, FIXED_OWN, ANY_P], taken: Some(event(0x20c4, 2, NEAR_TAKEN)), ..INTEL };
+const GOLDEN_COVE: Core = Core { taken: Some(event(0x20c4, 3, NEAR_TAKEN)), ..ICE_LAKE };
+const COUGAR_COVE: Core = Core { taken: Some(event(0xfbc4, 3, NEAR_TAKEN)), ..GOLDEN_COVE };
+const GRACEMONT: Core =
+    Core { instructions: &[FIXED, ANY_P], taken: Some(event(0xc0c4, 3, NEAR_TAKEN)), ..INTEL };
+const DARKMONT: Core = Core { taken: Some(event(0xfbc4, 3, NEAR_TAKEN)), ..GRACEMONT };
+const GOLDMONT_PLUS: Core =
+    Core { instructions: &[FIXED, ANY_P], taken: Some(event(0x80c4, 2, "BR_INST_RETIRED.ALL_TAKEN_BRANCHES")), ..INTEL };
+const NO_TAKEN_EVENT: Core = Core { instructions: &[FIXED, ANY_P], taken: None, ..INTEL };
+const ZEN: Core = Core {
+    instructions: &[event(0x00c0, 0, "ex_ret_instr")],
+    taken: None,
+    duplicated_heads: false,
+    wrong_paths: true,
+    bare_entries: false,
+};
+/// Zen 3 has branch sampling (BRS) on this event alone; Zen 4 and later have LbrExtV2 on any.
+const ZEN_3: Core = Core { taken: Some(event(0x00c4, 0, "ex_ret_brn_tkn")), ..ZEN };
+
+/// The kind of core behind the PMU of that name; `None` for a processor that the table does not know.
+pub fn core(cpu: Cpu, pmu: &str) -> Option<Core> {
+    match (cpu.vendor, cpu.family) {
+        (Vendor::Intel, 6) if pmu == "cpu_atom" || pmu == "cpu_lowpower" => Some(efficient_core(cpu.model)),
+        (Vendor::Intel, 6) => intel(cpu.model),
+        // Nova Lake.
+        (Vendor::Intel, 18) => Some(COUGAR_COVE),
+        (Vendor::Amd, 0x19 | 0x1a) => Some(ZEN_3),
+        (Vendor::Amd, 0x17) => Some(ZEN),
+        _ => None,
+    }
+}
+
+fn efficient_core(model: u32) -> Core {
+    match model {
+        0xcc | 0xd5 | 0xe5 => DARKMONT,
+        _ => GRACEMONT,
+    }
+}
+
+fn intel(model: u32) -> Option<Core> {
+    Some(match model {
+        // Ivy Bridge, Haswell, Broadwell.
+        0x3a | 0x3e | 0x3c | 0x45 | 0x46 | 0x3f | 0x3d | 0x47 | 0x4f | 0x56 => INTEL,
+        // Skylake, Cascade Lake, Cooper Lake, Kaby Lake, Coffee Lake, Comet Lake.
+        0x4e | 0x5e | 0x8e | 0x9e | 0xa5 | 0xa6 | 0x55 => SKYLAKE,
+        // Ice Lake, Tiger Lake, Rocket Lake.
+        0x7d | 0x7e | 0x6a | 0x6c | 0x8c | 0x8d | 0xa7 => ICE_LAKE,
+        // Sapphire, Emerald and Granite Rapids; the large cores of Alder, Raptor, Meteor, Lunar and Arrow Lake.
+        0x8f | 0xcf | 0xad | 0xae | 0x97 | 0x9a | 0xb7 | 0xba | 0xbf | 0xaa | 0xac | 0xb5 | 0xbd | 0xc5 | 0xc6 => {
+            GOLDEN_COVE
+        }
+        // The large cores of Panther Lake.
+        0xcc | 0xd5 | 0xe5 => COUGAR_COVE,
+        // Sierra Forest, Grand Ridge, Alder Lake-N.
+        0xaf | 0xb6 | 0xbe => GRACEMONT,
+        // Clearwater Forest.
+        0xdd => DARKMONT,
+        0x7a => GOLDMONT_PLUS,
+        // Tremont and Knights Landing count taken branches only by kind.
+        0x86 | 0x96 | 0x9c | 0x57 | 0x85 => NO_TAKEN_EVENT,
+        _ => return None,
+    })
+}
+
+/// Reads which processor this is.
+pub fn read_cpu() -> Option<Cpu> {
+    parse_cpu(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
+}
+
+fn parse_cpu(info: &str) -> Option<Cpu> {
+    let field = |name: &str| {
+        let values = info.lines().filter_map(|line| line.split_once(':'));
+        values.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim()).next()
+    };
+    let vendor = match field("vendor_id")? {
+        "GenuineIntel" => Vendor::Intel,
+        "AuthenticAMD" | "HygonGenuine" => Vendor::Amd,
+        _ => Vendor::Other,
+    };
+    Some(Cpu { vendor, family: field("cpu family")?.parse().ok()?, model: field("model")?.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn intel_model(model: u32) -> Cpu {
+        Cpu { vendor: Vendor::Intel, family: 6, model }
+    }
+
+    #[test]
+    fn a_hybrid_processor_has_two_kinds_of_core() {
+        let panther_lake = intel_model(0xcc);
+        assert_eq!(core(panther_lake, "cpu_core"), Some(COUGAR_COVE));
+        assert_eq!(core(panther_lake, "cpu_atom"), Some(DARKMONT));
+        assert_eq!(core(intel_model(0x97), "cpu_atom"), Some(GRACEMONT));
+        assert_eq!(core(intel_model(0x97), "cpu_core"), Some(GOLDEN_COVE));
+    }
+
+    #[test]
+    fn the_papers_processor_uses_the_papers_events() {
+        let ivy_town = core(intel_model(0x3e), "cpu").unwrap();
+        assert_eq!((ivy_town.instructions[0].config, ivy_town.taken.unwrap().config), (0x01c0, 0x20c4));
+    }
+
+    #[test]
+    fn only_skylake_repeats_heads_and_only_amd_records_wrong_paths() {
+        assert!(core(intel_model(0x55), "cpu").unwrap().duplicated_heads);
+        assert!(!core(intel_model(0x8f), "cpu").unwrap().duplicated_heads);
+        let zen_4 = Cpu { vendor: Vendor::Amd, family: 0x19, model: 0x11 };
+        let zen_4 = core(zen_4, "cpu").unwrap();
+        assert!(zen_4.wrong_paths && !zen_4.bare_entries);
+    }
+
+    #[test]
+    fn cpuinfo() {
+        let info = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nmodel name\t: x\n";
+        assert_eq!(parse_cpu(info), Some(intel_model(85)));
+        assert_eq!(parse_cpu("vendor_id : x\n"), None);
+    }
+}

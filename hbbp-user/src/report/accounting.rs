@@ -1,0 +1,228 @@
+//! Where every sample went: from those that were due down to those in the mix, so that nothing is dropped silently.
+//!
+//! ```text
+//!     due  =  reached  +  skipped by the kernel  +  not taken on an idle CPU
+//! reached  =  refused by the maps  +  counted
+//! counted  =  unresolved, by reason  +  of events that the mix does not use  +  in the mix
+//! ```
+//!
+//! The counters and the samples are not read in one instant, so a few more samples than due may have been reached;
+//! they are shown too.
+//! Whatever else does not add up is a mistake of ours, and is shown as such.
+
+use super::completeness;
+use crate::addr::Ring;
+use crate::locate::{PerRing, Tally, Unresolved};
+use crate::mix::Analysis;
+use crate::snapshot::loss::LossUnit;
+use crate::snapshot::{Event, EventIdx, Loss, Snapshot};
+
+/// The way of all samples of a run, over all of its events.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Accounting {
+    /// Samples that the counters say were due; `None` where the kernel chose a period.
+    pub(super) due: Option<u64>,
+    /// Samples that were due while their CPU was idle, where the timer of a clock stands still.
+    pub(super) idle: u64,
+    /// Other samples that were due and never reached the collector.
+    pub(super) skipped: u64,
+    /// Samples that reached the collector beyond those due.
+    pub(super) beyond: u64,
+    /// Samples that reached the collector.
+    pub(super) reached: u64,
+    /// Samples that the maps did not take, by reason.
+    pub(super) refused: Vec<(Loss, u64)>,
+    /// Samples of events that only deliver branch stacks: their streams are counted instead.
+    pub(super) stacks: u64,
+    /// Samples in the snapshot.
+    pub(super) counted: PerRing,
+    /// Samples that cannot be given an instruction that was executed, by reason.
+    pub(super) unresolved: Vec<(Unresolved, PerRing)>,
+    /// Samples on an instruction, of events that the mix does not use.
+    pub(super) other_events: PerRing,
+    /// Samples that the mix is made of.
+    pub(super) in_mix: PerRing,
+    /// Samples that reached the collector, but are neither counted nor refused (or, below zero, the other way round).
+    pub(super) unexplained: i128,
+}
+
+impl Accounting {
+    /// Follows the samples of a snapshot to their place in an analysis of it.
+    pub(super) fn new(snapshot: &Snapshot, analysis: &Analysis) -> Self {
+        Self::follow(
+            snapshot,
+            &analysis.counts.roles.ebs,
+            &analysis.resolved,
+            &analysis.unresolved,
+        )
+    }
+
+    /// Follows the samples of a snapshot to what became of them; the mix is made of those of the events `ebs`.
+    fn follow(
+        snapshot: &Snapshot,
+        ebs: &[EventIdx],
+        resolved: &Tally<()>,
+        unresolved: &Tally<Unresolved>,
+    ) -> Self {
+        let events = &snapshot.run.events;
+        let due: Option<Vec<u64>> = events.iter().map(Event::due).collect();
+        let runs_and_due = || {
+            events
+                .iter()
+                .map(|event| event.runs)
+                .zip(due.iter().flatten().copied())
+        };
+        let stacks = events.iter().zip(0_u32..).filter(|(event, idx)| {
+            let counts = snapshot.intervals.iter().flat_map(|interval| &interval.ips);
+            event.branch_stack
+                && !counts
+                    .map(|count| count.event)
+                    .any(|event| event == EventIdx(*idx))
+        });
+        let stacks = total(stacks.map(|(event, _)| event.runs));
+        let losses = Loss::ALL.iter().filter(|loss| loss.unit() == LossUnit::Sample);
+        let refused = losses
+            .map(|loss| (*loss, snapshot.losses.get(*loss)))
+            .filter(|(_, n)| 0 < *n);
+        let refused: Vec<_> = refused.collect();
+        let unresolved = Unresolved::ALL
+            .iter()
+            .map(|reason| (*reason, unresolved.get(*reason)));
+        let unresolved: Vec<_> = unresolved.filter(|(_, n)| 0 < n.total()).collect();
+        let in_mix = sum(ebs.iter().map(|event| resolved.of_event(*event)));
+        let resolved = resolved.get(());
+        let other_events = PerRing {
+            kernel: resolved.kernel.saturating_sub(in_mix.kernel),
+            user: resolved.user.saturating_sub(in_mix.user),
+        };
+        let counted = sum(unresolved.iter().map(|(_, n)| *n).chain([resolved]));
+        let reached = total(events.iter().map(|event| event.runs));
+        let explained = total(refused.iter().map(|(_, n)| *n).chain([stacks, counted.total()]));
+        let missing = total(runs_and_due().map(|(runs, due)| due.saturating_sub(runs)));
+        let idle = total(events.iter().map(completeness::idle)).min(missing);
+        Self {
+            idle,
+            skipped: missing - idle,
+            beyond: total(runs_and_due().map(|(runs, due)| runs.saturating_sub(due))),
+            due: due.as_ref().map(|due| total(due.iter().copied())),
+            reached,
+            refused,
+            stacks,
+            counted,
+            unresolved,
+            other_events,
+            in_mix,
+            unexplained: i128::from(reached) - i128::from(explained),
+        }
+    }
+
+    /// Samples on an instruction, whether the mix uses them or not.
+    pub(super) fn resolved(&self) -> PerRing {
+        sum([self.in_mix, self.other_events].into_iter())
+    }
+
+    /// Samples that could be asked for their instruction: all that were counted, but for those of a halted CPU,
+    /// where nothing was executed and nothing went wrong.
+    pub(super) fn asked(&self) -> PerRing {
+        let halted = self
+            .unresolved
+            .iter()
+            .filter(|(reason, _)| *reason == Unresolved::Halted);
+        let halted = sum(halted.map(|(_, n)| *n));
+        PerRing {
+            kernel: self.counted.kernel.saturating_sub(halted.kernel),
+            user: self.counted.user.saturating_sub(halted.user),
+        }
+    }
+}
+
+/// The sum in each ring.
+fn sum(counts: impl Iterator<Item = PerRing>) -> PerRing {
+    let mut sum = PerRing::default();
+    for n in counts {
+        sum.add(Ring::Kernel, n.kernel);
+        sum.add(Ring::User, n.user);
+    }
+    sum
+}
+
+/// The sum; a hostile file may hold numbers whose sum fits nowhere.
+fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::Va;
+    use crate::snapshot::run::Counter;
+    use crate::snapshot::{Interval, IpCount, Period, ProcessIdx};
+
+    #[test]
+    fn every_sample_has_its_place() {
+        let counter = |count| Counter {
+            count,
+            ..Counter::default()
+        };
+        let event = Event {
+            period: Period::Fixed(10),
+            runs: 96,
+            counters: vec![counter(1_009)],
+            ..Event::default()
+        };
+        let stacks = Event {
+            branch_stack: true,
+            runs: 12,
+            counters: vec![counter(100)],
+            ..event.clone()
+        };
+        let cycles = Event {
+            runs: 5,
+            counters: vec![counter(50)],
+            ..event.clone()
+        };
+        let ip = |event, hits| {
+            let (event, process) = (EventIdx(event), ProcessIdx(0));
+            IpCount {
+                event,
+                process,
+                ip: Va(1),
+                exact: false,
+                hits,
+                weight: 0,
+            }
+        };
+        let mut snapshot = Snapshot::default();
+        snapshot.run.events = vec![event, stacks, cycles];
+        snapshot.losses.add(Loss::CountsFull, 6);
+        snapshot.intervals = vec![Interval {
+            ips: vec![ip(0, 90), ip(2, 5)],
+            ..Interval::default()
+        }];
+        let (mut resolved, mut unresolved) = (Tally::default(), Tally::default());
+        unresolved.add(EventIdx(0), Unresolved::NoText, Ring::User, 8);
+        unresolved.add(EventIdx(0), Unresolved::Halted, Ring::Kernel, 30);
+        resolved.add(EventIdx(0), (), Ring::Kernel, 10);
+        resolved.add(EventIdx(0), (), Ring::User, 42);
+        resolved.add(EventIdx(2), (), Ring::User, 5);
+        let ebs = [EventIdx(0)];
+
+        let all = Accounting::follow(&snapshot, &ebs, &resolved, &unresolved);
+        assert_eq!(
+            (all.due, all.skipped, all.beyond, all.reached),
+            (Some(115), 4, 2, 113)
+        );
+        assert_eq!((all.stacks, all.counted), (12, PerRing { kernel: 40, user: 55 }));
+        assert_eq!(all.in_mix, PerRing { kernel: 10, user: 42 });
+        assert_eq!(all.other_events, PerRing { kernel: 0, user: 5 });
+        assert_eq!(
+            (all.resolved(), all.asked()),
+            (PerRing { kernel: 10, user: 47 }, PerRing { kernel: 10, user: 55 })
+        );
+        assert_eq!(all.unexplained, 0);
+
+        snapshot.run.events[0].period = Period::Frequency(99);
+        let all = Accounting::follow(&snapshot, &ebs, &resolved, &unresolved);
+        assert_eq!((all.due, all.skipped, all.beyond), (None, 0, 0));
+    }
+}

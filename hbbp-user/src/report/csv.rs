@@ -1,0 +1,89 @@
+//! The mix as comma-separated values (RFC 4180, with line feeds), one line of titles first.
+//!
+//! It holds the table alone: header, warnings and accounting are in the text and in the JSON report.
+//! Lines cut off by `--top` stand in one line at the end, so that the columns add up to the same sums.
+
+use std::io::{self, Write};
+
+use super::body::{Amount, Body, Figures};
+use super::number::several;
+
+/// Writes the mix.
+pub(super) fn write(body: &Body, out: &mut dyn Write) -> io::Result<()> {
+    const FIGURES: [&str; 9] = [
+        "kernel",
+        "kernel_std_error",
+        "kernel_share",
+        "user",
+        "user_std_error",
+        "user_share",
+        "total",
+        "total_std_error",
+        "total_share",
+    ];
+
+    let keys = body.by.iter().map(|dimension| dimension.name().to_owned());
+    line(
+        out,
+        keys.chain(FIGURES.map(str::to_owned)).chain(["unit".to_owned()]),
+    )?;
+    let unit = || [body.unit.id().to_owned()];
+    for row in &body.rows {
+        line(
+            out,
+            row.key
+                .iter()
+                .map(|value| quoted(value))
+                .chain(values(&row.figures))
+                .chain(unit()),
+        )?;
+    }
+    if let Some(more) = &body.more {
+        let title = format!("({})", several(more.n_rows, "more row"));
+        let keys = std::iter::once(title)
+            .chain(std::iter::repeat(String::new()))
+            .take(body.by.len());
+        line(out, keys.chain(values(&more.figures)).chain(unit()))?;
+    }
+    Ok(())
+}
+
+fn line(out: &mut dyn Write, values: impl Iterator<Item = String>) -> io::Result<()> {
+    writeln!(out, "{}", values.collect::<Vec<_>>().join(","))
+}
+
+fn values(figures: &Figures) -> impl Iterator<Item = String> {
+    [figures.kernel, figures.user, figures.total]
+        .into_iter()
+        .flat_map(|figure| {
+            let amount = match figure.amount {
+                Amount::Samples(n) => n.to_string(),
+                Amount::Estimate(n) => n.to_string(),
+            };
+            let std_error = figure
+                .std_error
+                .map(|error| error.to_string())
+                .unwrap_or_default();
+            [amount, std_error, figure.share.to_string()]
+        })
+}
+
+/// A value in quotes where it needs them.
+fn quoted(value: &str) -> String {
+    if value.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", value.replace('"', "\"\""))
+    } else {
+        value.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_separates_is_quoted() {
+        assert_eq!(quoted("MOV"), "MOV");
+        assert_eq!(quoted("f(a, \"b\")"), "\"f(a, \"\"b\"\")\"");
+    }
+}

@@ -1,0 +1,295 @@
+//! The report as JSON, format `hbbp-sys.mix/1`.
+//!
+//! The structures of this file are the format: their fields come in this order, under these names.
+//! A field may be added within version 1; nothing is renamed, removed or given another meaning without a new version.
+//! Times are in ns, shares from 0 to 1, `null` means "not known" or "there is none".
+//! Sums close: the `rows` and `more` of a mix in samples add up to `accounting.in_mix`, and each line of
+//! `accounting` is what its documentation says.
+
+mod accounting;
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::Report;
+use super::body::{Body, Figures};
+use super::completeness;
+use super::header::hex;
+use crate::mix::SourceShare;
+use crate::snapshot::loss::LossUnit;
+use crate::snapshot::{Event, EventUnit, KernelTextSource, Losses, Period, Run};
+use accounting::{AccountingJson, StreamsJson};
+
+/// Writes the report, and a line end behind it.
+pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let document = Document::new(report);
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}
+
+/// The whole document.
+#[derive(Serialize)]
+struct Document<'a> {
+    /// Name and version of this format.
+    format: &'static str,
+    run: RunJson<'a>,
+    events: Vec<EventJson<'a>>,
+    /// Every doubt about the measurement, the gravest first.
+    warnings: Vec<WarningJson>,
+    /// What was lost, if not zero.
+    losses: Vec<LossJson<'a>>,
+    /// What each source of the figures of blocks contributes to the mix.
+    sources: Vec<SourceJson>,
+    accounting: AccountingJson,
+    /// The way of the streams of branch stacks; null where there are none.
+    streams: Option<StreamsJson>,
+    mix: MixJson<'a>,
+}
+
+/// Facts of the run.
+#[derive(Serialize)]
+struct RunJson<'a> {
+    tool_version: &'a str,
+    scope: &'a str,
+    host: &'a str,
+    kernel_release: &'a str,
+    /// Hexadecimal, empty where it is not known.
+    kernel_build_id: String,
+    cpu_model: &'a str,
+    n_cpus: u32,
+    /// ns since 1970.
+    started: u64,
+    duration: u64,
+    kernel_text: KernelTextJson<'a>,
+    own_cpu: u64,
+    /// Bytes.
+    own_memory: u64,
+}
+
+/// Source of the kernel's text: `none`, `kcore`, `probe` or `vmlinux`; only the last has a path.
+#[derive(Serialize)]
+struct KernelTextJson<'a> {
+    source: &'static str,
+    path: Option<&'a str>,
+}
+
+/// An event of the run.
+#[derive(Serialize)]
+struct EventJson<'a> {
+    name: &'a str,
+    /// `ns`, `cycles`, `instructions`, `taken_branches`, `micro_ops` or `other`.
+    unit: &'static str,
+    precise: u8,
+    branch_stack: bool,
+    /// Units from sample to sample; null where the kernel chose it.
+    period: Option<u64>,
+    /// Samples a second that were asked for; null where the period is fixed.
+    frequency: Option<u64>,
+    /// Samples that were due; null where the kernel chose the period.
+    due: Option<u64>,
+    /// Samples that reached the collector.
+    runs: u64,
+    /// Due samples that were not taken while their CPU was idle.
+    idle: u64,
+    /// `runs / (due - idle)`.
+    completeness: Option<f64>,
+    /// The CPU with the lowest completeness, where it can be told.
+    worst_cpu: Option<WorstCpuJson>,
+    /// Share of the time in which the event really counted.
+    time_counted: f64,
+}
+
+#[derive(Serialize)]
+struct WorstCpuJson {
+    cpu: u32,
+    completeness: f64,
+}
+
+#[derive(Serialize)]
+struct WarningJson {
+    /// Stable name.
+    id: &'static str,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct LossJson<'a> {
+    /// Stable name.
+    id: &'a str,
+    count: u64,
+    /// What one count is: `sample`, `entry`, `stream`, `record` or `region`; null for a loss of a newer version.
+    unit: Option<&'static str>,
+    text: Option<&'static str>,
+}
+
+/// A source of the figures of blocks: `EBS` or `LBR`.
+#[derive(Serialize)]
+struct SourceJson {
+    source: &'static str,
+    blocks: u64,
+    /// Instructions by ring, in the unit of the mix.
+    kernel: f64,
+    user: f64,
+}
+
+/// The table.
+#[derive(Serialize)]
+struct MixJson<'a> {
+    /// Names of the dimensions.
+    by: Vec<&'static str>,
+    /// `executions`, `time_weighted_samples` or `event_weighted_samples`.
+    unit: &'static str,
+    /// By falling total.
+    rows: Vec<RowJson<'a>>,
+    /// The rows behind `--top`, as one; null where there are none.
+    more: Option<MoreJson<'a>>,
+    total: &'a Figures,
+}
+
+#[derive(Serialize)]
+struct RowJson<'a> {
+    /// One value for each dimension.
+    key: &'a [String],
+    #[serde(flatten)]
+    figures: &'a Figures,
+}
+
+#[derive(Serialize)]
+struct MoreJson<'a> {
+    n_rows: u64,
+    #[serde(flatten)]
+    figures: &'a Figures,
+}
+
+impl<'a> Document<'a> {
+    fn new(report: &'a Report<'a>) -> Self {
+        let warnings = report.warnings.iter();
+        Self {
+            format: "hbbp-sys.mix/1",
+            run: RunJson::new(&report.snapshot.run),
+            events: report.snapshot.run.events.iter().map(EventJson::new).collect(),
+            warnings: warnings
+                .map(|w| WarningJson {
+                    id: w.id(),
+                    text: w.to_string(),
+                })
+                .collect(),
+            losses: losses(&report.snapshot.losses),
+            sources: report.sources.iter().map(SourceJson::new).collect(),
+            accounting: AccountingJson::new(report),
+            streams: Some(&report.streams)
+                .filter(|streams| 0 < streams.counted)
+                .map(StreamsJson::new),
+            mix: MixJson::new(&report.body),
+        }
+    }
+}
+
+impl<'a> RunJson<'a> {
+    fn new(run: &'a Run) -> Self {
+        let (source, path) = match &run.kernel_text {
+            KernelTextSource::None => ("none", None),
+            KernelTextSource::Kcore => ("kcore", None),
+            KernelTextSource::Probe => ("probe", None),
+            KernelTextSource::Vmlinux(path) => ("vmlinux", Some(path.as_str())),
+        };
+        Self {
+            tool_version: &run.tool_version,
+            scope: &run.scope,
+            host: &run.host,
+            kernel_release: &run.kernel_release,
+            kernel_build_id: hex(&run.kernel_build_id),
+            cpu_model: &run.cpu_model,
+            n_cpus: run.n_cpus,
+            started: run.started,
+            duration: run.duration,
+            kernel_text: KernelTextJson { source, path },
+            own_cpu: run.own_cpu,
+            own_memory: run.own_memory,
+        }
+    }
+}
+
+impl<'a> EventJson<'a> {
+    fn new(event: &'a Event) -> Self {
+        let (period, frequency) = match event.period {
+            Period::Fixed(period) => (Some(period), None),
+            Period::Frequency(frequency) => (None, Some(frequency)),
+        };
+        let worst_cpu = completeness::worst_cpu(event);
+        Self {
+            name: &event.name,
+            unit: match event.unit {
+                EventUnit::Nanoseconds => "ns",
+                EventUnit::Cycles => "cycles",
+                EventUnit::Instructions => "instructions",
+                EventUnit::TakenBranches => "taken_branches",
+                EventUnit::MicroOps => "micro_ops",
+                EventUnit::Other => "other",
+            },
+            precise: event.precise,
+            branch_stack: event.branch_stack,
+            period,
+            frequency,
+            due: event.due(),
+            runs: event.runs,
+            idle: completeness::idle(event),
+            completeness: completeness::overall(event),
+            worst_cpu: worst_cpu.map(|worst| WorstCpuJson {
+                cpu: worst.cpu,
+                completeness: worst.share,
+            }),
+            time_counted: completeness::time_counted(event),
+        }
+    }
+}
+
+fn losses(losses: &Losses) -> Vec<LossJson<'_>> {
+    let unit = |unit| match unit {
+        LossUnit::Sample => "sample",
+        LossUnit::Entry => "entry",
+        LossUnit::Stream => "stream",
+        LossUnit::Record => "record",
+        LossUnit::Region => "region",
+    };
+    let losses = losses.iter().map(|(id, count, known)| LossJson {
+        id,
+        count,
+        unit: known.map(|loss| unit(loss.unit())),
+        text: known.map(|loss| loss.sentence()),
+    });
+    losses.collect()
+}
+
+impl SourceJson {
+    fn new(share: &SourceShare) -> Self {
+        Self {
+            source: share.source.name(),
+            blocks: share.blocks,
+            kernel: share.kernel,
+            user: share.user,
+        }
+    }
+}
+
+impl<'a> MixJson<'a> {
+    fn new(body: &'a Body) -> Self {
+        let rows = body.rows.iter();
+        Self {
+            by: body.by.iter().map(|dimension| dimension.name()).collect(),
+            unit: body.unit.id(),
+            rows: rows
+                .map(|row| RowJson {
+                    key: &row.key,
+                    figures: &row.figures,
+                })
+                .collect(),
+            more: body.more.as_ref().map(|more| MoreJson {
+                n_rows: more.n_rows,
+                figures: &more.figures,
+            }),
+            total: &body.total,
+        }
+    }
+}

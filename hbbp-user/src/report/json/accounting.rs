@@ -1,0 +1,122 @@
+//! The accounting of samples and streams in the JSON report: each sum can be checked by its reader.
+
+use serde::Serialize;
+
+use crate::locate::PerRing;
+use crate::report::{Report, Streams};
+
+/// Where the samples went, over all events.
+#[derive(Serialize)]
+pub(super) struct AccountingJson {
+    /// Null where the kernel chose a period; else `due + beyond = idle + skipped + reached`.
+    due: Option<u64>,
+    /// Due on CPUs that were idle, where the timer of a clock stands still.
+    idle: u64,
+    skipped: u64,
+    beyond: u64,
+    /// The sum of `refused`, `stacks_only`, `unexplained` and `counted`.
+    reached: u64,
+    refused: Vec<RefusedJson>,
+    stacks_only: u64,
+    /// Zero, or hbbp-sys has a mistake.
+    unexplained: i64,
+    /// The sum of `unresolved`, `other_events` and `in_mix`, in each ring.
+    counted: RingsJson,
+    unresolved: Vec<ReasonJson>,
+    /// Samples on an instruction, of events that the mix does not use.
+    other_events: RingsJson,
+    in_mix: RingsJson,
+}
+
+#[derive(Serialize)]
+struct RefusedJson {
+    id: &'static str,
+    count: u64,
+}
+
+/// A count by ring, with a reason.
+#[derive(Serialize)]
+struct ReasonJson {
+    id: &'static str,
+    kernel: u64,
+    user: u64,
+    text: &'static str,
+}
+
+#[derive(Serialize)]
+struct RingsJson {
+    kernel: u64,
+    user: u64,
+}
+
+/// Where the streams went: `counted` is the sum of `discarded` and `accepted`.
+#[derive(Serialize)]
+pub(super) struct StreamsJson {
+    counted: u64,
+    discarded: Vec<ReasonJson>,
+    accepted: u64,
+    /// Those of the accepted that an interrupt or exception ended.
+    interrupted: u64,
+}
+
+impl AccountingJson {
+    pub(super) fn new(report: &Report<'_>) -> Self {
+        let all = &report.accounting;
+        let unresolved = all.unresolved.iter();
+        Self {
+            due: all.due,
+            idle: all.idle,
+            skipped: all.skipped,
+            beyond: all.beyond,
+            reached: all.reached,
+            refused: all
+                .refused
+                .iter()
+                .map(|(loss, n)| RefusedJson {
+                    id: loss.id(),
+                    count: *n,
+                })
+                .collect(),
+            stacks_only: all.stacks,
+            unexplained: i64::try_from(all.unexplained).unwrap_or(i64::MAX),
+            counted: RingsJson::from(all.counted),
+            unresolved: unresolved
+                .map(|(why, n)| reason(why.id(), why.sentence(), *n))
+                .collect(),
+            other_events: RingsJson::from(all.other_events),
+            in_mix: RingsJson::from(all.in_mix),
+        }
+    }
+}
+
+impl StreamsJson {
+    pub(super) fn new(streams: &Streams) -> Self {
+        let discarded = streams.discarded.iter();
+        Self {
+            counted: streams.counted,
+            discarded: discarded
+                .map(|(why, n)| reason(why.id(), why.sentence(), *n))
+                .collect(),
+            accepted: streams.accepted,
+            interrupted: streams.interrupted,
+        }
+    }
+}
+
+impl From<PerRing> for RingsJson {
+    fn from(n: PerRing) -> Self {
+        Self {
+            kernel: n.kernel,
+            user: n.user,
+        }
+    }
+}
+
+fn reason(id: &'static str, text: &'static str, n: PerRing) -> ReasonJson {
+    ReasonJson {
+        id,
+        kernel: n.kernel,
+        user: n.user,
+        text,
+    }
+}

@@ -1,0 +1,148 @@
+//! The limits below which a measurement is not good enough to be used unread: what `--strict` asks for.
+//!
+//! | limit                                              | value  |
+//! |----------------------------------------------------|--------|
+//! | due samples that reach the collector, each event   | 95 %   |
+//! | samples that reached it and were counted           | 99 %   |
+//! | counted kernel samples that stand on an instruction | 99.5 % |
+//! | counted user samples that stand on an instruction   | 98 %   |
+//!
+//! Where there is nothing to compare with, such as kernel samples of a user program, the limit holds.
+
+use std::fmt;
+
+use super::accounting::Accounting;
+use super::completeness;
+use super::number::percent;
+use crate::addr::Ring;
+use crate::mix::Analysis;
+use crate::snapshot::Snapshot;
+
+/// A perf program is skipped while another one runs, which happens in places that are then missing in the mix: with
+/// a twentieth missing, a small line of the mix may be wrong by its whole size.
+const COMPLETENESS: f64 = 0.95;
+
+/// Samples that a full map refuses are those of rare places, again a bias.
+const COUNTED: f64 = 0.99;
+
+/// What the project demands of itself (issue 2, "It must show", 2).
+const RESOLVED_KERNEL: f64 = 0.995;
+
+/// As [`RESOLVED_KERNEL`]; user text belongs to processes that may be gone before it can be read.
+const RESOLVED_USER: f64 = 0.98;
+
+/// A limit that a measurement missed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Miss {
+    /// Too many due samples of an event never reached the collector.
+    Completeness {
+        /// Name of the event.
+        event: String,
+        /// Share of the due samples that reached it.
+        share: f64,
+    },
+    /// Too many samples were refused by the maps.
+    Counted {
+        /// Share of the samples that were counted.
+        share: f64,
+    },
+    /// Too many samples of a ring have no instruction.
+    Resolved {
+        /// The ring.
+        ring: Ring,
+        /// Share of its samples that have one.
+        share: f64,
+    },
+    /// Not one sample is in the mix.
+    NoSamples,
+}
+
+/// The limits that a measurement missed, the gravest kind first; none is good.
+pub fn quality(analysis: &Analysis, snapshot: &Snapshot) -> Vec<Miss> {
+    misses(analysis, snapshot, &Accounting::new(snapshot, analysis))
+}
+
+/// As [`quality`], for samples that are accounted for already.
+pub(super) fn misses(analysis: &Analysis, snapshot: &Snapshot, accounting: &Accounting) -> Vec<Miss> {
+    let below = |limit: f64| move |share: &f64| *share < limit;
+    let mut misses = Vec::new();
+    if analysis.mix.rows.is_empty() {
+        misses.push(Miss::NoSamples);
+    }
+    for event in &snapshot.run.events {
+        if let Some(share) = completeness::overall(event).filter(below(COMPLETENESS)) {
+            misses.push(Miss::Completeness {
+                event: event.name.clone(),
+                share,
+            });
+        }
+    }
+    let refused = accounting
+        .refused
+        .iter()
+        .fold(0_u64, |sum, (_, n)| sum.saturating_add(*n));
+    let counted = completeness::share(accounting.reached.saturating_sub(refused), accounting.reached);
+    if let Some(share) = counted.filter(below(COUNTED)) {
+        misses.push(Miss::Counted { share });
+    }
+    let (resolved, asked) = (accounting.resolved(), accounting.asked());
+    let kernel = completeness::share(resolved.kernel, asked.kernel).filter(below(RESOLVED_KERNEL));
+    let user = completeness::share(resolved.user, asked.user).filter(below(RESOLVED_USER));
+    misses.extend(kernel.map(|share| Miss::Resolved {
+        ring: Ring::Kernel,
+        share,
+    }));
+    misses.extend(user.map(|share| Miss::Resolved {
+        ring: Ring::User,
+        share,
+    }));
+    misses
+}
+
+impl Miss {
+    /// Stable name, used in JSON.
+    pub const fn id(&self) -> &'static str {
+        match self {
+            Self::Completeness { .. } => "quality.completeness",
+            Self::Counted { .. } => "quality.counted",
+            Self::Resolved {
+                ring: Ring::Kernel, ..
+            } => "quality.resolved_kernel",
+            Self::Resolved { ring: Ring::User, .. } => "quality.resolved_user",
+            Self::NoSamples => "quality.no_samples",
+        }
+    }
+}
+
+impl fmt::Display for Miss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Completeness { event, share } => write!(
+                f,
+                "only {} % of the due samples of {event} reached the collector (limit {} %): \
+                 what runs while other BPF programs do is missing",
+                percent(*share),
+                percent(COMPLETENESS)
+            ),
+            Self::Counted { share } => write!(
+                f,
+                "only {} % of the samples that reached the collector were counted (limit {} %): \
+                 rare places are missing",
+                percent(*share),
+                percent(COUNTED)
+            ),
+            Self::Resolved { ring, share } => {
+                let limit = match ring {
+                    Ring::Kernel => RESOLVED_KERNEL,
+                    Ring::User => RESOLVED_USER,
+                };
+                let (share, limit) = (percent(*share), percent(limit));
+                write!(
+                    f,
+                    "only {share} % of the {ring} samples stand on a known instruction (limit {limit} %)"
+                )
+            }
+            Self::NoSamples => f.write_str("no sample is in the mix"),
+        }
+    }
+}

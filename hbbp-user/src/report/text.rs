@@ -1,0 +1,331 @@
+//! The report as text for a terminal: header, warnings, table, accounting; no line is longer than asked.
+
+use std::io::{self, Write};
+
+use super::accounting::Accounting;
+use super::body::{Amount, Body, Figure, Figures};
+use super::number::{grouped, harmless, percent, scaled, several};
+use super::page::Page;
+use super::table::{Line, Table};
+use super::{Report, header};
+use crate::locate::PerRing;
+use crate::mix::Dimension;
+
+/// Writes the report in lines of at most `width` columns.
+pub(super) fn write(report: &Report<'_>, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    let run = &report.snapshot.run;
+    let page = &mut Page { width, out };
+    page.entry("hbbp-sys ", &run.tool_version)?;
+    for (label, sentence) in header::facts(run, report.sources, &report.accounting) {
+        page.entry(&format!("  {label:<12}  "), &sentence)?;
+    }
+    if !report.warnings.is_empty() {
+        page.heading("Mind:")?;
+        for warning in &report.warnings {
+            page.entry("  - ", &warning.to_string())?;
+        }
+    }
+    mix(&report.body, page)?;
+    page.heading("Where the samples went:")?;
+    sums(&samples(&report.accounting), page)?;
+    let streams = streams(report);
+    if !streams.is_empty() {
+        page.heading("Where the streams of the branch stacks went:")?;
+        sums(&streams, page)?;
+    }
+    Ok(())
+}
+
+/// The table of the mix, with as many columns of numbers as the page is wide enough for.
+fn mix(body: &Body, page: &mut Page<'_>) -> io::Result<()> {
+    let by: Vec<&str> = body.by.iter().map(|dimension| dimension.name()).collect();
+    let title = format!(
+        "Instruction mix by {}, in {}; % of each column",
+        by.join(", "),
+        body.unit.noun()
+    );
+    page.line("")?;
+    page.entry("", &title)?;
+    let mut tables = DETAILS
+        .iter()
+        .filter(|detail| body.has_errors() || !detail.total.contains(&Part::Error));
+    let fitting = tables
+        .clone()
+        .map(|detail| table(body, detail))
+        .find(|table| table.fits(page.width));
+    let narrowest = || {
+        tables
+            .next_back()
+            .map(|detail| table(body, detail))
+            .unwrap_or_default()
+    };
+    let table = fitting.unwrap_or_else(narrowest);
+    for line in table.render(page.width) {
+        page.line(&line)?;
+    }
+    Ok(())
+}
+
+/// A column of numbers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Part {
+    Amount,
+    Error,
+    Share,
+}
+
+/// Which columns of numbers are shown.
+struct Detail {
+    /// Those of each ring.
+    ring: &'static [Part],
+    /// Those of both rings together.
+    total: &'static [Part],
+}
+
+/// From all columns to the fewest.
+const DETAILS: [Detail; 5] = [
+    Detail {
+        ring: &[Part::Amount, Part::Error, Part::Share],
+        total: &[Part::Amount, Part::Error, Part::Share],
+    },
+    Detail {
+        ring: &[Part::Amount, Part::Share],
+        total: &[Part::Amount, Part::Error, Part::Share],
+    },
+    Detail {
+        ring: &[Part::Amount, Part::Share],
+        total: &[Part::Amount, Part::Share],
+    },
+    Detail {
+        ring: &[Part::Amount],
+        total: &[Part::Amount, Part::Share],
+    },
+    Detail {
+        ring: &[Part::Amount],
+        total: &[Part::Amount],
+    },
+];
+
+/// The mix with some of its columns.
+fn table(body: &Body, detail: &Detail) -> Table {
+    let groups = [
+        ("kernel", detail.ring),
+        ("user", detail.ring),
+        ("total", detail.total),
+    ];
+    let title = |name: &str, part: &Part| match part {
+        Part::Amount => name.to_owned(),
+        Part::Error => "±".to_owned(),
+        Part::Share => "%".to_owned(),
+    };
+    let numbers = |figures: &Figures| {
+        let columns = [
+            (figures.kernel, detail.ring),
+            (figures.user, detail.ring),
+            (figures.total, detail.total),
+        ];
+        columns
+            .iter()
+            .flat_map(|(figure, parts)| parts.iter().map(|part| number(figure, *part)))
+            .collect()
+    };
+    let n_names = body.by.len();
+    let across = |name: String| {
+        std::iter::once(name)
+            .chain(std::iter::repeat(String::new()))
+            .take(n_names)
+            .collect()
+    };
+    let rows = body.rows.iter().map(|row| {
+        let names = body
+            .by
+            .iter()
+            .zip(&row.key)
+            .map(|(dimension, value)| name(*dimension, value));
+        Line::Row(names.collect(), numbers(&row.figures))
+    });
+    let more = body.more.as_ref().map(|more| {
+        let title = format!("({})", several(more.n_rows, "more row"));
+        Line::Row(across(title), numbers(&more.figures))
+    });
+    let total = [
+        Line::Rule,
+        Line::Row(across("total".to_owned()), numbers(&body.total)),
+    ];
+    Table {
+        names: body
+            .by
+            .iter()
+            .map(|dimension| dimension.name().to_owned())
+            .collect(),
+        numbers: groups
+            .iter()
+            .flat_map(|(name, parts)| parts.iter().map(|part| title(name, part)))
+            .collect(),
+        lines: rows.chain(more).chain(total).collect(),
+    }
+}
+
+/// A value of a dimension as people read it: names of Rust functions as they stand in the source.
+/// JSON and CSV keep the names of the symbol tables, which other tools can look up.
+fn name(dimension: Dimension, value: &str) -> String {
+    match (dimension, rustc_demangle::try_demangle(value)) {
+        (Dimension::Function, Ok(function)) => harmless(&format!("{function:#}")),
+        _ => harmless(value),
+    }
+}
+
+/// One part of a figure as text.
+fn number(figure: &Figure, part: Part) -> String {
+    match (part, figure.amount, figure.std_error) {
+        (Part::Share, ..) => percent(figure.share),
+        (Part::Amount, Amount::Samples(n), _) => grouped(n),
+        (Part::Amount, Amount::Estimate(n), _) => scaled(n, 4),
+        (Part::Error, _, None) => String::new(),
+        (Part::Error, Amount::Samples(_), Some(error)) => format!("±{error:.0}"),
+        (Part::Error, Amount::Estimate(_), Some(error)) => format!("±{}", scaled(error, 2)),
+    }
+}
+
+/// One line of a sum: what happens to the sum, a count, and what it is.
+struct Step(Sign, i128, String);
+
+/// What a line does to the sum of those above it.
+#[derive(Clone, Copy)]
+enum Sign {
+    Begin,
+    Plus,
+    Minus,
+    Equals,
+}
+
+/// The way of the samples, as a sum that the reader can check.
+fn samples(all: &Accounting) -> Vec<Step> {
+    let mut steps = Vec::new();
+    match all.due {
+        Some(due) => {
+            steps.push(step(
+                Sign::Begin,
+                due,
+                "due: the counts of the counters divided by the period",
+            ));
+            if 0 < all.idle {
+                steps.push(step(
+                    Sign::Minus,
+                    all.idle,
+                    "not taken: the timer of an idle CPU stands still",
+                ));
+            }
+            steps.push(step(
+                Sign::Minus,
+                all.skipped,
+                "skipped by the kernel, as it does while other BPF programs run",
+            ));
+            if 0 < all.beyond {
+                steps.push(step(
+                    Sign::Plus,
+                    all.beyond,
+                    "taken while the counters were being read",
+                ));
+            }
+            steps.push(step(Sign::Equals, all.reached, "reached the collector"));
+        }
+        None => steps.push(step(
+            Sign::Begin,
+            all.reached,
+            "reached the collector; how many were due is not known",
+        )),
+    }
+    steps.extend(
+        all.refused
+            .iter()
+            .map(|(loss, n)| step(Sign::Minus, *n, loss.sentence())),
+    );
+    if 0 < all.stacks {
+        steps.push(step(
+            Sign::Minus,
+            all.stacks,
+            "samples served for their branch stacks only",
+        ));
+    }
+    if all.unexplained != 0 {
+        steps.push(Step(
+            Sign::Minus,
+            all.unexplained,
+            "samples left no trace".to_owned(),
+        ));
+    }
+    steps.push(step(
+        Sign::Equals,
+        all.counted.total(),
+        &format!("counted: {}", by_ring(all.counted)),
+    ));
+    let unresolved = all.unresolved.iter().map(|(reason, n)| {
+        step(
+            Sign::Minus,
+            n.total(),
+            &format!("{} ({})", reason.sentence(), by_ring(*n)),
+        )
+    });
+    steps.extend(unresolved);
+    steps.push(step(
+        Sign::Equals,
+        all.in_mix.total(),
+        &format!("in the mix: {}", by_ring(all.in_mix)),
+    ));
+    steps
+}
+
+/// The way of the streams; nothing where there are none.
+fn streams(report: &Report<'_>) -> Vec<Step> {
+    let streams = &report.streams;
+    if streams.counted == 0 {
+        return Vec::new();
+    }
+    let mut steps = vec![step(Sign::Begin, streams.counted, "counted")];
+    let discarded = streams.discarded.iter().map(|(reason, n)| {
+        step(
+            Sign::Minus,
+            n.total(),
+            &format!("{} ({})", reason.sentence(), by_ring(*n)),
+        )
+    });
+    steps.extend(discarded);
+    let ended = format!(
+        "in the estimate; an interrupt or exception ended {} of them",
+        grouped(streams.interrupted)
+    );
+    steps.push(step(Sign::Equals, streams.accepted, &ended));
+    steps
+}
+
+/// Writes a sum, the numbers one below the other.
+fn sums(steps: &[Step], page: &mut Page<'_>) -> io::Result<()> {
+    let number = |n: i128| match u64::try_from(n) {
+        Ok(n) => grouped(n),
+        Err(_) => n.to_string(),
+    };
+    let widest = steps
+        .iter()
+        .map(|Step(_, n, _)| number(*n).len())
+        .max()
+        .unwrap_or(0);
+    for Step(sign, n, what) in steps {
+        let sign = match sign {
+            Sign::Begin => ' ',
+            Sign::Plus => '+',
+            Sign::Minus => '-',
+            Sign::Equals => '=',
+        };
+        page.entry(&format!("  {sign} {:>widest$}  ", number(*n)), what)?;
+    }
+    Ok(())
+}
+
+fn step(sign: Sign, n: u64, what: &str) -> Step {
+    Step(sign, n.into(), what.to_owned())
+}
+
+fn by_ring(n: PerRing) -> String {
+    format!("kernel {}, user {}", grouped(n.kernel), grouped(n.user))
+}

@@ -1,0 +1,39 @@
+//! `cargo xtask ci`: all that must pass before a change is accepted.
+
+use std::ffi::OsString;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::command;
+use crate::setup::{self, Install, Needs};
+use crate::{test, tidy};
+
+/// Formatting, lints with warnings as errors, our own rules, and all tests; stops at the first that fails.
+pub(crate) fn ci(install: Install) -> Result<()> {
+    step("set-up", || setup::setup(Needs::Test, install))?;
+    step("formatting", || {
+        command::run(command::cargo().args(["fmt", "--all", "--check"]))
+    })?;
+    step("lints", || {
+        let lints = [
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "--deny",
+            "warnings",
+        ];
+        command::run(command::cargo().args(lints))
+    })?;
+    step("tidy", tidy::tidy)?;
+    step("tests", || test::test(&[] as &[OsString], install))
+}
+
+fn step(name: &str, task: impl FnOnce() -> Result<()>) -> Result<()> {
+    println!("== {name}");
+    let start = Instant::now();
+    task()?;
+    println!("== {name}: passed in {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}

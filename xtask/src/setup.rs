@@ -1,0 +1,281 @@
+//! `cargo xtask setup`: finds out what building and testing lack on this machine, says it, and installs it.
+//!
+//! What is missing becomes a list of shell lines; the same lines are printed and run, so that what it says is
+//! what it does, and what somebody without root can do by hand.
+
+use std::fs;
+use std::io;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::command;
+use crate::system::{self, System};
+use crate::toolchain::{self, LINKER_VERSION, LLVM_MAJOR, TARGET, Toolchain};
+
+/// Debian's compiler for the eBPF object.
+const DEBIAN_COMPILER: [&str; 3] = ["rustc-web", "cargo-web", "libstd-rust-web-dev-bpf"];
+
+/// The nightly compiler for the eBPF object elsewhere: one whose LLVM our linker reads.
+const NIGHTLY: &str = "nightly-2026-05-20";
+
+/// What the tests of hbbp-user compile their workloads with.
+const USER_TEST_PACKAGES: [&str; 2] = ["gcc", "libc6-dev"];
+
+/// What the tests of the kernel half need: one Debian package a line.
+const KERNEL_TEST_PACKAGES: &str = "kernel-tests/packages.txt";
+
+/// What a machine must be ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    Build,
+    /// Building and testing.
+    Test,
+}
+
+/// What to do about what is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Install {
+    Do,
+    Print,
+}
+
+/// Makes this machine ready, or stops with the commands that would.
+pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
+    let system = System::read();
+    let missing = Missing {
+        compiler: Toolchain::find().is_none(),
+        linker: toolchain::find_linker().is_none(),
+        test_packages: if needs == Needs::Test {
+            test_packages()?
+        } else {
+            Vec::new()
+        },
+    };
+    let lines = missing.lines(system, system::missing_packages);
+    if lines.is_empty() {
+        return Ok(());
+    }
+
+    let obstacle = if install == Install::Print {
+        Some("nothing was installed, as asked by --no-install")
+    } else if !system.has_apt() {
+        Some("this is neither Debian nor Ubuntu: run the commands above, then try again")
+    } else if !system::is_root() {
+        Some("only root can install packages: run the commands above, then try again")
+    } else {
+        None
+    };
+    let (verb, sudo) = match obstacle {
+        None => ("is now installed", ""),
+        Some(_) if system::is_root() => ("can be installed", ""),
+        Some(_) => ("can be installed", "sudo "),
+    };
+    eprintln!("hbbp-sys needs what is not on this machine; it {verb} by");
+    for line in &lines {
+        eprintln!("    {}{}", if line.needs_root { sudo } else { "" }, line.text);
+    }
+    if let Some(obstacle) = obstacle {
+        bail!(obstacle);
+    }
+    for line in &lines {
+        // The output of `cargo xtask run` is the program's alone.
+        let to_stderr = format!("{{ {}; }} >&2", line.text);
+        command::run(Command::new("sh").args(["-c", &to_stderr]))?;
+    }
+    ensure!(
+        Toolchain::find().is_some(),
+        "found no compiler for {TARGET} on LLVM {LLVM_MAJOR} even after set-up"
+    );
+    ensure!(
+        toolchain::find_linker().is_some(),
+        "found no bpf-linker {LINKER_VERSION} even after set-up"
+    );
+    Ok(())
+}
+
+/// What this machine lacks. Packages of Debian's name the tests' needs on every system.
+#[derive(Debug, Default)]
+struct Missing {
+    compiler: bool,
+    linker: bool,
+    test_packages: Vec<String>,
+}
+
+/// A shell line that installs something.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    text: String,
+    needs_root: bool,
+}
+
+impl Missing {
+    /// The lines that install it on this system; `absent` picks the Debian packages that are not there.
+    fn lines(&self, system: System, absent: impl Fn(Vec<String>) -> Vec<String>) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let mut add = |needs_root, text: String| lines.push(Line { text, needs_root });
+        if system.has_apt() {
+            let packages = absent(self.debian_packages(system));
+            if !packages.is_empty() {
+                add(true, "apt-get update -qq".to_owned());
+                let install =
+                    "DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends";
+                add(true, format!("{install} {}", packages.join(" ")));
+            }
+        } else if let (true, Some(install)) = (self.linker, llvm_install(system)) {
+            add(true, install.to_owned());
+        }
+        if self.compiler && system != System::Debian {
+            add(
+                false,
+                format!("rustup toolchain install {NIGHTLY} --profile minimal --component rust-src"),
+            );
+        }
+        if self.linker {
+            let llvm = if system.has_apt() {
+                format!("/usr/lib/llvm-{LLVM_MAJOR}")
+            } else {
+                "$(llvm-config --prefix)".to_owned()
+            };
+            add(
+                false,
+                format!(
+                    "PATH={llvm}/bin:$PATH LLVM_SYS_{LLVM_MAJOR}1_PREFIX={llvm} cargo install --quiet --locked --force \
+                     --version {LINKER_VERSION} --no-default-features --features llvm-{LLVM_MAJOR} bpf-linker"
+                ),
+            );
+        }
+        lines
+    }
+
+    fn debian_packages(&self, system: System) -> Vec<String> {
+        let mut packages = Vec::new();
+        if self.compiler && system == System::Debian {
+            packages.extend(DEBIAN_COMPILER.map(str::to_owned));
+        }
+        if self.linker {
+            packages.push(format!("llvm-{LLVM_MAJOR}-dev"));
+        }
+        packages.extend(self.test_packages.iter().cloned());
+        packages
+    }
+}
+
+/// How LLVM, a C compiler and rustup's needs are installed elsewhere, as far as we know.
+fn llvm_install(system: System) -> Option<&'static str> {
+    match system {
+        System::Fedora => Some("dnf install gcc llvm-devel"),
+        System::Arch => Some("pacman -S --needed gcc llvm"),
+        System::Suse => Some("zypper install gcc llvm22-devel"),
+        System::Debian | System::Ubuntu | System::Other => None,
+    }
+}
+
+/// The Debian packages that all tests together need.
+fn test_packages() -> Result<Vec<String>> {
+    let path = command::workspace().join(KERNEL_TEST_PACKAGES);
+    let list = match fs::read_to_string(&path) {
+        Ok(list) => list,
+        Err(err) if err.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(err) => return Err(err).with_context(|| format!("failed to read {}", path.display())),
+    };
+    Ok(USER_TEST_PACKAGES
+        .into_iter()
+        .chain(parse_packages(&list))
+        .map(str::to_owned)
+        .collect())
+}
+
+/// The names in a list of packages: one a line, `#` begins a comment.
+fn parse_packages(list: &str) -> impl Iterator<Item = &str> {
+    list.lines()
+        .filter_map(|line| line.split('#').next())
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, Missing, parse_packages};
+    use crate::system::System;
+
+    const ALL: fn() -> Missing = || Missing {
+        compiler: true,
+        linker: true,
+        test_packages: vec!["gcc".to_owned(), "qemu-system-x86".to_owned()],
+    };
+
+    #[track_caller]
+    fn check(missing: &Missing, system: System, present: &[&str], expected: &[&str]) {
+        let absent = |names: Vec<String>| {
+            names
+                .into_iter()
+                .filter(|name| !present.contains(&name.as_str()))
+                .collect()
+        };
+        let shown = |line: Line| format!("{} {}", if line.needs_root { '#' } else { '$' }, line.text);
+        let lines: Vec<String> = missing.lines(system, absent).into_iter().map(shown).collect();
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_ready_machine_installs_nothing() {
+        check(&Missing::default(), System::Debian, &[], &[]);
+        let tested = Missing {
+            test_packages: vec!["gcc".to_owned()],
+            ..Missing::default()
+        };
+        check(&tested, System::Debian, &["gcc"], &[]);
+        check(&tested, System::Arch, &[], &[]);
+    }
+
+    #[test]
+    fn debian_brings_its_own_compiler() {
+        check(
+            &ALL(),
+            System::Debian,
+            &["gcc"],
+            &[
+                "# apt-get update -qq",
+                "# DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends rustc-web cargo-web \
+                 libstd-rust-web-dev-bpf llvm-22-dev qemu-system-x86",
+                "$ PATH=/usr/lib/llvm-22/bin:$PATH LLVM_SYS_221_PREFIX=/usr/lib/llvm-22 cargo install --quiet --locked --force \
+                 --version 0.13.0 --no-default-features --features llvm-22 bpf-linker",
+            ],
+        );
+    }
+
+    #[test]
+    fn elsewhere_a_nightly_compiles() {
+        let compiler = Missing {
+            compiler: true,
+            ..Missing::default()
+        };
+        let rustup = "$ rustup toolchain install nightly-2026-05-20 --profile minimal --component rust-src";
+        check(&compiler, System::Ubuntu, &[], &[rustup]);
+        check(&compiler, System::Other, &[], &[rustup]);
+        let linker = Missing {
+            linker: true,
+            ..Missing::default()
+        };
+        check(
+            &linker,
+            System::Arch,
+            &[],
+            &[
+                "# pacman -S --needed gcc llvm",
+                "$ PATH=$(llvm-config --prefix)/bin:$PATH LLVM_SYS_221_PREFIX=$(llvm-config --prefix) cargo install --quiet \
+                 --locked --force --version 0.13.0 --no-default-features --features llvm-22 bpf-linker",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_list_of_packages_may_be_commented() {
+        let list = "# why\ngcc\n\n  qemu-system-x86  # a virtual machine\n";
+        assert_eq!(
+            parse_packages(list).collect::<Vec<_>>(),
+            ["gcc", "qemu-system-x86"]
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! `cargo xtask tidy`: our own rules, which neither the compiler nor clippy knows.
+
+mod docs;
+mod imports;
+mod rust;
+mod text;
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::command;
+
+/// What holds nothing of ours; .git is a file where there are several work trees.
+const SKIPPED: [&str; 2] = [".git", "target"];
+
+/// A rule about one file.
+type Rule = fn(&Source) -> Vec<Finding>;
+
+const RULES: [Rule; 6] = [
+    text::module_doc,
+    text::size,
+    text::blanks,
+    text::name,
+    text::foreign,
+    text::safety,
+];
+
+/// Prints what is untidy in the workspace, and fails if that is more than warnings.
+pub(crate) fn tidy() -> Result<()> {
+    let root = command::workspace();
+    let sources = read_sources(&root)?;
+    let findings = findings(&sources, &root);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    let n_errors = findings
+        .iter()
+        .filter(|it| it.severity == Severity::Error)
+        .count();
+    ensure!(n_errors == 0, "found {n_errors} untidy places");
+    println!("tidy: {} files", sources.len());
+    Ok(())
+}
+
+/// A text file of the workspace.
+pub(crate) struct Source {
+    /// From the top of the workspace.
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+/// Something untidy.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    path: String,
+    line: usize,
+    severity: Severity,
+    message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Severity {
+    Warning,
+    Error,
+}
+
+impl Source {
+    fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+
+    fn is_any_of(&self, parts: &[&str]) -> bool {
+        parts.iter().any(|part| self.path.contains(part))
+    }
+
+    fn finding(&self, line: usize, message: String) -> Finding {
+        Finding {
+            path: self.path.clone(),
+            line,
+            severity: Severity::Error,
+            message,
+        }
+    }
+
+    fn warning(&self, line: usize, message: String) -> Finding {
+        Finding {
+            severity: Severity::Warning,
+            ..self.finding(line, message)
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Warning => "warning: ",
+            Severity::Error => "",
+        };
+        write!(f, "{}:{}: {severity}{}", self.path, self.line, self.message)
+    }
+}
+
+fn findings(sources: &[Source], root: &Path) -> Vec<Finding> {
+    let test_only = |source: &Source| rust::test_only_files(&source.path, &source.text);
+    let test_only: Vec<String> = sources.iter().flat_map(test_only).collect();
+    let mut findings = Vec::new();
+    for source in sources {
+        findings.extend(RULES.iter().flat_map(|rule| rule(source)));
+        findings.extend(docs::check(source, root));
+        // Tests use whatever they need.
+        if !test_only.contains(&source.path) {
+            findings.extend(imports::check(source));
+        }
+    }
+    findings
+}
+
+/// The text files of the workspace, in the order of their paths.
+///
+/// They come from the folder and not from git, which a machine that only builds may lack.
+fn read_sources(root: &Path) -> Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let entries =
+            fs::read_dir(&folder).with_context(|| format!("failed to list {}", folder.display()))?;
+        for entry in entries {
+            let entry = entry.with_context(|| format!("failed to list {}", folder.display()))?;
+            let path = entry.path();
+            let kind = entry
+                .file_type()
+                .with_context(|| format!("failed to look at {}", path.display()))?;
+            if SKIPPED.iter().any(|name| entry.file_name() == *name) {
+                continue;
+            }
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() {
+                let bytes = fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
+                let path = path
+                    .strip_prefix(root)
+                    .unwrap_or(&path)
+                    .to_string_lossy()
+                    .into_owned();
+                // What is no text has no lines to be tidy.
+                sources.extend(String::from_utf8(bytes).ok().map(|text| Source { path, text }));
+            }
+        }
+    }
+    sources.sort_by(|left, right| left.path.cmp(&right.path));
+    Ok(sources)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Finding, Source};
+
+    /// What one rule says of one file, without its path.
+    #[track_caller]
+    pub(super) fn check_rule(
+        rule: impl Fn(&Source) -> Vec<Finding>,
+        path: &str,
+        text: &str,
+        expected: &[&str],
+    ) {
+        let source = Source {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        };
+        let found: Vec<String> = rule(&source).iter().map(Finding::to_string).collect();
+        let expected: Vec<String> = expected.iter().map(|it| format!("{path}:{it}")).collect();
+        assert_eq!(found, expected);
+    }
+}
