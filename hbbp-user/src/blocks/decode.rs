@@ -28,7 +28,7 @@ pub enum Flow {
     IndirectJump,
     /// To its target; the next instruction is the return address.
     Call,
-    /// To the next instruction, whose address it pushes: not recorded as a branch (kernel-facts 3b).
+    /// To the next instruction, whose address it pushes: a branch that some processors do not record (kernel-facts 3b).
     CallNext,
     /// To a target that is computed; the next instruction is the return address.
     IndirectCall,
@@ -76,10 +76,7 @@ impl Flow {
 
     /// Whether the processor can record it as the source of a taken branch.
     pub const fn is_branch(self) -> bool {
-        !matches!(
-            self,
-            Self::Next | Self::Idle | Self::CallNext | Self::Trap | Self::Invalid
-        )
+        !matches!(self, Self::Next | Self::Idle | Self::Trap | Self::Invalid)
     }
 
     /// Whether the next instruction cannot run right after it, so that no stream passes it.

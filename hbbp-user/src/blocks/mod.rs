@@ -75,7 +75,7 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
 
     let arrivals = split::arrivals(located, |place| flow_at(&texts, place));
     for ((blocks, text), n) in texts.iter_mut().zip(&snapshot.text).zip(0u32..) {
-        let targets = from(&targets, (text.module, text.start));
+        let targets = at_or_after(&targets, (text.module, text.start));
         let targets = targets.iter().map_while(|(module, target)| {
             if *module == text.module {
                 offset(text, *target)
@@ -115,7 +115,7 @@ fn observed(located: &Located) -> Vec<Place> {
 }
 
 /// The part of a sorted list from `bound` on.
-fn from<T: Ord + Copy>(sorted: &[T], bound: T) -> &[T] {
+fn at_or_after<T: Ord + Copy>(sorted: &[T], bound: T) -> &[T] {
     sorted
         .get(sorted.partition_point(|item| *item < bound)..)
         .unwrap_or(&[])
@@ -123,7 +123,7 @@ fn from<T: Ord + Copy>(sorted: &[T], bound: T) -> &[T] {
 
 /// The offsets of those of the places, which are sorted, that lie in a text.
 fn offsets<'a>(places: &'a [Place], text: &'a Text, idx: TextIdx) -> impl Iterator<Item = u32> + 'a {
-    let places = from(
+    let places = at_or_after(
         places,
         Place {
             text: idx,
