@@ -5,6 +5,7 @@
 //! The map is built once and read by binary search; addresses go in, indices of instructions and blocks come out.
 
 mod decode;
+mod form;
 mod split;
 
 use std::ops::Range;
@@ -12,7 +13,8 @@ use std::ops::Range;
 use crate::addr::ImageAddr;
 use crate::locate::{Located, Place, TextIdx, Unresolved};
 use crate::snapshot::{ModuleIdx, Snapshot, Text};
-pub use decode::{Flow, Form, FormIdx, Instruction};
+pub use decode::{Flow, Instruction};
+pub use form::{Form, FormIdx};
 
 /// The blocks of all text of a snapshot.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +53,7 @@ pub struct BlockId {
 
 /// Decodes all text and splits it into blocks.
 pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
-    let mut forms = decode::Forms::default();
+    let mut forms = form::Forms::default();
     let mut targets: Vec<(ModuleIdx, ImageAddr)> = Vec::new();
     let observed = observed(located);
     let mut texts: Vec<TextBlocks> = Vec::with_capacity(snapshot.text.len());

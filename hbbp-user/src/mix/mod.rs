@@ -10,6 +10,7 @@ mod class;
 mod cost;
 mod dimension;
 mod error;
+mod extension;
 mod keys;
 mod pivot;
 
