@@ -15,7 +15,10 @@ pub(crate) struct Load(pub(crate) Child);
 impl Load {
     pub(crate) fn shell(script: &str) -> Self {
         let mut shell = Command::new("sh");
-        shell.args(["-c", script]).stdout(Stdio::null()).stderr(Stdio::null());
+        shell
+            .args(["-c", script])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         Self(shell.spawn().unwrap())
     }
 
@@ -67,7 +70,10 @@ impl Datagrams {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(socket.local_addr().unwrap()).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-        let program = ClassicProgram { len: 1, instructions: &raw const KEEP };
+        let program = ClassicProgram {
+            len: 1,
+            instructions: &raw const KEEP,
+        };
         // SAFETY: the option takes a program of the stated length, which lives through the call.
         let attached = unsafe {
             libc::setsockopt(
@@ -90,7 +96,10 @@ impl Datagrams {
                 }
             })
         };
-        Self { ended, thread: Some(thread) }
+        Self {
+            ended,
+            thread: Some(thread),
+        }
     }
 }
 

@@ -1,7 +1,11 @@
 //! Tests on the kernel of this machine, as root: collection, the whole program, and how it fails.
 //!
 //! They share the kernel, so one runs at a time. Without root they say that they skip, and under CI that is a failure.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and talk like tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests fail and talk like tests"
+)]
 
 mod collect;
 mod failures;
@@ -23,7 +27,10 @@ fn kernel() -> Option<MutexGuard<'static, ()>> {
     if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
         return Some(KERNEL.lock().unwrap_or_else(PoisonError::into_inner));
     }
-    assert!(std::env::var_os("CI").is_none(), "live tests need root, and CI must not skip them");
+    assert!(
+        std::env::var_os("CI").is_none(),
+        "live tests need root, and CI must not skip them"
+    );
     println!("skipped: live tests need root");
     None
 }
@@ -61,7 +68,10 @@ fn number(value: &Value) -> u64 {
 /// Samples of a ring that are in the mix, and all that were counted in it.
 fn resolved(report: &Value, ring: &str) -> (u64, u64) {
     let accounting = &report["accounting"];
-    (number(&accounting["in_mix"][ring]), number(&accounting["counted"][ring]))
+    (
+        number(&accounting["in_mix"][ring]),
+        number(&accounting["counted"][ring]),
+    )
 }
 
 /// `kernel.bpf_stats_enabled`, put back when dropped. It is a static key: writing it patches kernel text.

@@ -26,7 +26,13 @@ fn compile(folder: &Path) -> Vec<PathBuf> {
             2 * number + 1
         );
         std::fs::write(&source, text).unwrap();
-        let built = Command::new("cc").arg("-O1").arg(&source).arg("-o").arg(&program).status().unwrap();
+        let built = Command::new("cc")
+            .arg("-O1")
+            .arg(&source)
+            .arg("-o")
+            .arg(&program)
+            .status()
+            .unwrap();
         assert!(built.success());
         program
     };
@@ -49,7 +55,11 @@ fn two_hundred_processes_a_second_are_resolved() {
                 if ended.load(Ordering::Relaxed) {
                     break;
                 }
-                children.push(Command::new(&programs[number as usize % PROGRAMS]).spawn().unwrap());
+                children.push(
+                    Command::new(&programs[number as usize % PROGRAMS])
+                        .spawn()
+                        .unwrap(),
+                );
                 started.fetch_add(1, Ordering::Relaxed);
                 children.retain_mut(|child| child.try_wait().unwrap().is_none());
                 std::thread::sleep((Duration::from_millis(5) * number).saturating_sub(began.elapsed()));
@@ -66,9 +76,18 @@ fn two_hundred_processes_a_second_are_resolved() {
     spawner.join().unwrap();
     let (in_mix, counted) = resolved(&report, "user");
     println!("{rate:.0} processes a second; {in_mix} of {counted} user samples resolved");
-    assert!(150.0 < rate, "the machine is too busy for this test: {rate} processes a second");
-    assert!(0.98 * counted as f64 <= in_mix as f64, "{in_mix} of {counted}: {}", report["accounting"]);
+    assert!(
+        150.0 < rate,
+        "the machine is too busy for this test: {rate} processes a second"
+    );
+    assert!(
+        0.98 * counted as f64 <= in_mix as f64,
+        "{in_mix} of {counted}: {}",
+        report["accounting"]
+    );
     let rows = report["mix"]["rows"].as_array().unwrap();
-    let named = rows.iter().filter(|row| row["key"][0].as_str().unwrap().contains("short"));
+    let named = rows
+        .iter()
+        .filter(|row| row["key"][0].as_str().unwrap().contains("short"));
     assert!(PROGRAMS / 2 < named.count(), "the programs are named: {rows:#?}");
 }

@@ -17,35 +17,70 @@ fn ten_seconds_under_load_close_every_sum() {
     let (wall, cpu) = (began.elapsed().as_secs_f64(), children_cpu() - cpu_before);
 
     let accounting = &report["accounting"];
-    let sum = |list: &serde_json::Value| list.as_array().unwrap().iter().map(|loss| number(&loss["count"])).sum::<u64>();
+    let sum = |list: &serde_json::Value| {
+        list.as_array()
+            .unwrap()
+            .iter()
+            .map(|loss| number(&loss["count"]))
+            .sum::<u64>()
+    };
     let both = |value: &serde_json::Value| number(&value["kernel"]) + number(&value["user"]);
     let rows = report["mix"]["rows"].as_array().unwrap();
     let in_rows = |ring: &str| rows.iter().map(|row| number(&row[ring]["amount"])).sum::<u64>();
     assert_eq!(in_rows("kernel"), number(&accounting["in_mix"]["kernel"]));
     assert_eq!(in_rows("user"), number(&accounting["in_mix"]["user"]));
-    let unresolved: u64 = accounting["unresolved"].as_array().unwrap().iter().map(both).sum();
-    assert_eq!(in_rows("kernel") + in_rows("user") + unresolved, both(&accounting["counted"]));
+    let unresolved: u64 = accounting["unresolved"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(both)
+        .sum();
+    assert_eq!(
+        in_rows("kernel") + in_rows("user") + unresolved,
+        both(&accounting["counted"])
+    );
     let reached = number(&accounting["reached"]);
-    assert_eq!(both(&accounting["counted"]) + sum(&accounting["refused"]), reached);
+    assert_eq!(
+        both(&accounting["counted"]) + sum(&accounting["refused"]),
+        reached
+    );
     let missing = number(&accounting["skipped"]) + number(&accounting["idle"]);
-    assert_eq!(reached + missing, number(&accounting["due"]) + number(&accounting["beyond"]));
+    assert_eq!(
+        reached + missing,
+        number(&accounting["due"]) + number(&accounting["beyond"])
+    );
     assert_eq!(number(&accounting["unexplained"]), 0);
 
     for (ring, limit) in [("kernel", 0.995), ("user", 0.98)] {
         let (in_mix, counted) = resolved(&report, ring);
         let share = in_mix as f64 / counted as f64;
-        println!("{ring}: {in_mix} of {counted} samples land on a decoded instruction, {:.3} %", 100.0 * share);
+        println!(
+            "{ring}: {in_mix} of {counted} samples land on a decoded instruction, {:.3} %",
+            100.0 * share
+        );
         assert!(limit <= share, "{ring}: {share}");
         assert!(1000 < counted, "{ring} was under load: {counted}");
     }
     let measured = number(&report["run"]["duration"]) as f64 / 1e9;
     let n_cpus = number(&report["run"]["n_cpus"]) as f64;
     let memory = number(&report["run"]["own_memory"]) >> 20;
-    println!("start and report took {:.2} s beside the {measured:.2} s of measuring", wall - measured);
-    println!("own CPU {:.2} % of the machine, peak memory {memory} MiB", 100.0 * cpu / (wall * n_cpus));
-    assert!(wall - measured < 2.0, "start and report take less than a second each");
+    println!(
+        "start and report took {:.2} s beside the {measured:.2} s of measuring",
+        wall - measured
+    );
+    println!(
+        "own CPU {:.2} % of the machine, peak memory {memory} MiB",
+        100.0 * cpu / (wall * n_cpus)
+    );
+    assert!(
+        wall - measured < 2.0,
+        "start and report take less than a second each"
+    );
     assert!(memory < 150, "{memory} MiB");
-    assert!(cpu / (wall * n_cpus) < 0.01, "{cpu} s of {n_cpus} CPUs in {wall} s");
+    assert!(
+        cpu / (wall * n_cpus) < 0.01,
+        "{cpu} s of {n_cpus} CPUs in {wall} s"
+    );
 }
 
 /// CPU time in seconds of the children that have ended.
@@ -53,7 +88,10 @@ fn children_cpu() -> f64 {
     // SAFETY: rusage is plain numbers, and all zeroes is a value of it.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the struct is valid for writing.
-    assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) }, 0);
+    assert_eq!(
+        unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) },
+        0
+    );
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
@@ -66,7 +104,12 @@ fn a_saved_profile_gives_the_report_of_the_direct_run() {
     let file = folder.path().join("run.hbbp");
     let file = file.to_str().unwrap();
     for format in ["text", "json", "csv"] {
-        for by in ["mnemonic", "module,function", "process,category", "extension,packing,width"] {
+        for by in [
+            "mnemonic",
+            "module,function",
+            "process,category",
+            "extension,packing,width",
+        ] {
             let options = ["--format", format, "--by", by, "--top", "25"];
             let direct = run(&[&["--duration", "500ms", "-o", file][..], &options].concat());
             assert!(direct.status.success(), "{direct:?}");
@@ -87,7 +130,16 @@ fn a_scope_keeps_everything_else_out() {
     let spin = Load::spin();
     let _other = Load::syscalls();
     let pid = spin.0.id().to_string();
-    let report = report(&["--duration", "1", "--pid", &pid, "--by", "process", "--top", "all"]);
+    let report = report(&[
+        "--duration",
+        "1",
+        "--pid",
+        &pid,
+        "--by",
+        "process",
+        "--top",
+        "all",
+    ]);
     let rows = report["mix"]["rows"].as_array().unwrap();
     assert!(!rows.is_empty());
     for row in rows {
@@ -101,7 +153,10 @@ fn one_cpu_alone_has_its_samples() {
     let _loads = [Load::spin(), Load::spin(), Load::spin(), Load::spin()];
     let report = report(&["--duration", "1", "--cpu", "0"]);
     let due = number(&report["accounting"]["due"]);
-    assert!(900 < due && due < 1100, "a thousand samples a second on one CPU: {due}");
+    assert!(
+        900 < due && due < 1100,
+        "a thousand samples a second on one CPU: {due}"
+    );
 }
 
 #[test]

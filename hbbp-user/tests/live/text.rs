@@ -45,10 +45,18 @@ fn two_runs_around_a_switched_key_differ_at_the_patched_sites() {
         .filter(|(_, old, new)| old != new)
         .collect();
     println!("{} of {} bytes differ: {differ:x?}", differ.len(), before.len());
-    assert!(!differ.is_empty(), "the filter of the socket is hot, and the key stands in its path");
+    assert!(
+        !differ.is_empty(),
+        "the filter of the socket is hot, and the key stands in its path"
+    );
     // A static key is a jump of 2 or 5 bytes or a NOP of that length (arch/x86/kernel/jump_label.c).
     let first_bytes = [(0x0f, 0xe9), (0x66, 0xeb), (0xe9, 0x0f), (0xeb, 0x66)];
-    assert!(differ.iter().any(|(_, old, new)| first_bytes.contains(&(*old, *new))), "{differ:x?}");
+    assert!(
+        differ
+            .iter()
+            .any(|(_, old, new)| first_bytes.contains(&(*old, *new))),
+        "{differ:x?}"
+    );
 }
 
 #[test]
@@ -59,8 +67,9 @@ fn a_run_across_the_switch_keeps_both_sides() {
     let path = path.to_str().unwrap();
     let _datagrams = Datagrams::start();
     let _off = BpfStats::set("0");
-    let mut recorder =
-        program(&["record", "--duration", "7", "--period", "200003", "-o", path]).spawn().unwrap();
+    let mut recorder = program(&["record", "--duration", "7", "--period", "200003", "-o", path])
+        .spawn()
+        .unwrap();
     std::thread::sleep(std::time::Duration::from_millis(4500));
     let _on = BpfStats::set("1");
     assert!(recorder.wait().unwrap().success());
