@@ -197,9 +197,10 @@ fn privileges() -> Finding {
         );
     };
     let has = |number: u32| granted >> number & 1 == 1;
+    let covered = |number: u32| has(number) || (matches!(number, 38 | 39) && has(CAP_SYS_ADMIN));
     let lacking: Vec<String> = CAPABILITIES
         .iter()
-        .filter(|(number, ..)| !has(*number) && !(matches!(number, 38 | 39) && has(CAP_SYS_ADMIN)))
+        .filter(|(number, ..)| !covered(*number))
         .map(|(_, name, purpose)| format!("{name} {purpose}"))
         .collect();
     if lacking.is_empty() {
@@ -302,11 +303,18 @@ fn branches(pmus: &[Pmu]) -> Finding {
 fn step(rung: &Rung) -> Finding {
     match &rung.sources {
         Ok(sources) => ok("ladder", format!("{}: {}", rung.what, names(sources))),
-        Err(reason) => missing(
-            "ladder",
-            format!("{}: {reason}", rung.what),
-            "permission denied: run as root; busy: another user holds the counter; not found: not on this machine",
-        ),
+        Err(reason) => missing("ladder", format!("{}: {reason}", rung.what), advice(reason)),
+    }
+}
+
+/// What to do about the kernel's answer.
+fn advice(reason: &str) -> &'static str {
+    if reason.contains("Permission denied") || reason.contains("not permitted") {
+        "run as root, or grant CAP_PERFMON"
+    } else if reason.contains("busy") {
+        "another user holds the counters: end it, or sysctl kernel.nmi_watchdog=0"
+    } else {
+        "the next rung serves instead"
     }
 }
 

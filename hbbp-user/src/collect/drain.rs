@@ -71,7 +71,7 @@ impl Banks {
         {
             let _pinned = Pinned::here();
             bpf::take_entries(self.spare.map().fd().as_fd(), BATCH, |key, tally| {
-                entries.push((key, tally))
+                entries.push((key, tally));
             })
             .context("failed to read the counts from the kernel")?;
         }
