@@ -160,7 +160,7 @@ impl Functions {
             match file.layout.class {
                 ElfClass::X86_64 => self.add_table::<Sym64<LittleEndian>>(file.source, table, names),
                 ElfClass::X86 | ElfClass::X32 => {
-                    self.add_table::<Sym32<LittleEndian>>(file.source, table, names)
+                    self.add_table::<Sym32<LittleEndian>>(file.source, table, names);
                 }
             }
         }
