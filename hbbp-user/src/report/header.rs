@@ -123,7 +123,7 @@ fn own_cost_in_words(run: &Run) -> String {
         None => String::new(),
     };
     let (cpu, memory) = (seconds(run.own_cpu, 3), bytes(run.own_memory));
-    format!("{cpu} s of CPU time{of_machine}, {memory} of memory at the peak")
+    format!("{cpu} s of CPU time while measuring{of_machine}, {memory} of memory")
 }
 
 /// Bytes as hexadecimal digits.
