@@ -26,7 +26,12 @@ use recording::{ExportArgs, InputArgs};
 ///
 /// Without a subcommand it records and reports at once: `sudo hbbp-sys --duration 10`.
 #[derive(Debug, Parser)]
-#[command(name = "hbbp-sys", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "hbbp-sys",
+    version,
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -130,7 +135,13 @@ struct RecordArgs {
 #[command(next_help_heading = "Report")]
 struct ReportArgs {
     /// What the rows are, such as mnemonic, module, function, process, extension, category.
-    #[arg(short, long, value_name = "DIMENSION", value_delimiter = ',', default_value = "mnemonic")]
+    #[arg(
+        short,
+        long,
+        value_name = "DIMENSION",
+        value_delimiter = ',',
+        default_value = "mnemonic"
+    )]
     by: Vec<Dimension>,
     /// Print at most so many rows, or `all`; the sum of the others follows.
     #[arg(short = 'n', long, value_name = "N", default_value = "40", value_parser = parse_top)]
@@ -199,8 +210,17 @@ impl RecordArgs {
         Ok(RecordOptions {
             target,
             duration: self.duration,
-            choice: Choice { event: self.event, period, branch_period: self.branch_period, duration: self.duration },
-            kernel: if self.split_kernel { KernelCounts::ByProcess } else { KernelCounts::Together },
+            choice: Choice {
+                event: self.event,
+                period,
+                branch_period: self.branch_period,
+                duration: self.duration,
+            },
+            kernel: if self.split_kernel {
+                KernelCounts::ByProcess
+            } else {
+                KernelCounts::Together
+            },
             map_entries: self.map_entries,
         })
     }
@@ -210,7 +230,12 @@ impl ReportArgs {
     fn into_options(self) -> ReportOptions {
         let width = terminal_width();
         let plain = ReportOptions::default();
-        ReportOptions { by: self.by, top: self.top.0, format: self.format, width: width.unwrap_or(plain.width) }
+        ReportOptions {
+            by: self.by,
+            top: self.top.0,
+            format: self.format,
+            width: width.unwrap_or(plain.width),
+        }
     }
 }
 
@@ -232,7 +257,10 @@ fn cgroup_folder(path: &Path) -> PathBuf {
 fn parse_top(text: &str) -> Result<Top, String> {
     match text {
         "all" => Ok(Top(None)),
-        _ => text.parse().map(|n| Top(Some(n))).map_err(|_| "a number of rows, or `all`".to_owned()),
+        _ => text
+            .parse()
+            .map(|n| Top(Some(n)))
+            .map_err(|_| "a number of rows, or `all`".to_owned()),
     }
 }
 
@@ -249,7 +277,11 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     };
     let number: f64 = digits.parse().map_err(|_| wrong())?;
     let duration = Duration::try_from_secs_f64(number * seconds_per_unit).map_err(|_| wrong())?;
-    if duration.is_zero() { Err(wrong()) } else { Ok(duration) }
+    if duration.is_zero() {
+        Err(wrong())
+    } else {
+        Ok(duration)
+    }
 }
 
 #[cfg(test)]
@@ -279,9 +311,13 @@ mod tests {
 
     #[test]
     fn a_command_is_measured_alone_unless_all_is_asked_for() {
-        let Ok(Job::Direct(options, ..)) = job(&["--", "ls", "-l"]) else { panic!() };
+        let Ok(Job::Direct(options, ..)) = job(&["--", "ls", "-l"]) else {
+            panic!()
+        };
         assert_eq!(options.target, Target::Command(vec!["ls".into(), "-l".into()]));
-        let Ok(Job::Direct(options, ..)) = job(&["--all", "--", "ls"]) else { panic!() };
+        let Ok(Job::Direct(options, ..)) = job(&["--all", "--", "ls"]) else {
+            panic!()
+        };
         assert_eq!(options.target, Target::SystemDuring(vec!["ls".into()]));
     }
 
@@ -296,13 +332,21 @@ mod tests {
 
     #[test]
     fn a_mix_by_process_keeps_the_kernel_apart_too() {
-        let Ok(Job::Direct(options, ..)) = job(&["--by", "process,mnemonic"]) else { panic!() };
+        let Ok(Job::Direct(options, ..)) = job(&["--by", "process,mnemonic"]) else {
+            panic!()
+        };
         assert_eq!(options.kernel, KernelCounts::ByProcess);
     }
 
     #[test]
     fn cgroups_may_be_named_as_proc_names_them() {
-        assert_eq!(cgroup_folder(Path::new("/a.slice/b")), Path::new("/sys/fs/cgroup/a.slice/b"));
-        assert_eq!(cgroup_folder(Path::new("/sys/fs/cgroup/c")), Path::new("/sys/fs/cgroup/c"));
+        assert_eq!(
+            cgroup_folder(Path::new("/a.slice/b")),
+            Path::new("/sys/fs/cgroup/a.slice/b")
+        );
+        assert_eq!(
+            cgroup_folder(Path::new("/sys/fs/cgroup/c")),
+            Path::new("/sys/fs/cgroup/c")
+        );
     }
 }

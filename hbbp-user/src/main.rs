@@ -12,7 +12,10 @@ const QUALITY_MISSED: u8 = 3;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let strict = cli.is_strict();
-    match cli.into_job().and_then(|job| cmd::run(&job, &mut std::io::stdout())) {
+    match cli
+        .into_job()
+        .and_then(|job| cmd::run(&job, &mut std::io::stdout()))
+    {
         Ok(done) => exit_code(&done, strict),
         Err(error) => {
             complain(&error);

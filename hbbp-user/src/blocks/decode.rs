@@ -6,10 +6,8 @@
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind};
 
+use super::form::{FormIdx, Forms, LONGEST};
 use crate::addr::ImageAddr;
-
-/// The longest x86 instruction in bytes (SDM vol. 2, 2.3.11).
-const LONGEST: usize = 15;
 
 /// Bytes after which a sweep from a wrong start has fallen in step with the true instructions.
 /// x86 code resynchronises within a few instructions, since most encodings are two to five bytes long.
@@ -30,7 +28,7 @@ pub enum Flow {
     IndirectJump,
     /// To its target; the next instruction is the return address.
     Call,
-    /// To the next instruction, whose address it pushes: not recorded as a branch (kernel-facts 3b).
+    /// To the next instruction, whose address it pushes: a branch that some processors do not record (kernel-facts 3b).
     CallNext,
     /// To a target that is computed; the next instruction is the return address.
     IndirectCall,
@@ -46,10 +44,6 @@ pub enum Flow {
     Invalid,
 }
 
-/// Index of a [`Form`] in [`super::BlockMap::forms`].
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct FormIdx(pub u16);
-
 /// An instruction in a stretch of text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Instruction {
@@ -61,22 +55,6 @@ pub struct Instruction {
     pub len: u8,
     /// How it passes control on.
     pub flow: Flow,
-}
-
-/// Instructions that are the same in all that a mix tells apart: opcode, operand sizes, prefixes, and whether an
-/// operand is in memory. They differ in registers, addresses and immediate values.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Form {
-    example: [u8; LONGEST],
-    len: u8,
-    bits: u32,
-}
-
-/// All forms that were met, and where to find them.
-#[derive(Debug, Default)]
-pub(super) struct Forms {
-    forms: Vec<Form>,
-    by_key: Vec<Option<FormIdx>>,
 }
 
 /// A stretch of text, decoded.
@@ -98,10 +76,7 @@ impl Flow {
 
     /// Whether the processor can record it as the source of a taken branch.
     pub const fn is_branch(self) -> bool {
-        !matches!(
-            self,
-            Self::Next | Self::Idle | Self::CallNext | Self::Trap | Self::Invalid
-        )
+        !matches!(self, Self::Next | Self::Idle | Self::Trap | Self::Invalid)
     }
 
     /// Whether the next instruction cannot run right after it, so that no stream passes it.
@@ -112,53 +87,6 @@ impl Flow {
             Self::Jump | Self::IndirectJump | Self::Call | Self::IndirectCall => true,
             Self::Return | Self::InterruptReturn | Self::Trap | Self::Invalid => true,
         }
-    }
-}
-
-impl Form {
-    /// The bytes of the first instruction of this form.
-    pub fn example(&self) -> &[u8] {
-        self.example.get(..usize::from(self.len)).unwrap_or(&[])
-    }
-
-    /// Operand and address size in bits that the text was decoded with.
-    pub const fn bits(&self) -> u32 {
-        self.bits
-    }
-}
-
-impl Forms {
-    pub(super) fn into_boxed(self) -> Box<[Form]> {
-        self.forms.into()
-    }
-
-    /// The form of an instruction; `None` only for more forms than an index can hold, which the decoder does not have.
-    fn intern(&mut self, instruction: &Decoded, bytes: &[u8], bits: u32) -> Option<FormIdx> {
-        let in_memory = instruction.op_kinds().any(|kind| kind == OpKind::Memory);
-        let repeats = instruction.has_rep_prefix() || instruction.has_repne_prefix();
-        let flags = [in_memory, instruction.has_lock_prefix(), repeats, bits == 64];
-        let key = flags.iter().fold(instruction.code() as usize, |key, flag| {
-            key << 1 | usize::from(*flag)
-        });
-        if self.by_key.len() <= key {
-            self.by_key.resize(key + 1, None);
-        }
-        let slot = self.by_key.get_mut(key)?;
-        if slot.is_none() {
-            let idx = FormIdx(u16::try_from(self.forms.len()).ok()?);
-            let mut form = Form {
-                example: [0; LONGEST],
-                len: 0,
-                bits,
-            };
-            for (to, from) in form.example.iter_mut().zip(bytes) {
-                *to = *from;
-                form.len += 1;
-            }
-            self.forms.push(form);
-            *slot = Some(idx);
-        }
-        *slot
     }
 }
 

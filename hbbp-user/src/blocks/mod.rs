@@ -5,6 +5,7 @@
 //! The map is built once and read by binary search; addresses go in, indices of instructions and blocks come out.
 
 mod decode;
+mod form;
 mod split;
 
 use std::ops::Range;
@@ -12,7 +13,8 @@ use std::ops::Range;
 use crate::addr::ImageAddr;
 use crate::locate::{Located, Place, TextIdx, Unresolved};
 use crate::snapshot::{ModuleIdx, Snapshot, Text};
-pub use decode::{Flow, Form, FormIdx, Instruction};
+pub use decode::{Flow, Instruction};
+pub use form::{Form, FormIdx};
 
 /// The blocks of all text of a snapshot.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +53,7 @@ pub struct BlockId {
 
 /// Decodes all text and splits it into blocks.
 pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
-    let mut forms = decode::Forms::default();
+    let mut forms = form::Forms::default();
     let mut targets: Vec<(ModuleIdx, ImageAddr)> = Vec::new();
     let observed = observed(located);
     let mut texts: Vec<TextBlocks> = Vec::with_capacity(snapshot.text.len());
@@ -73,7 +75,7 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
 
     let arrivals = split::arrivals(located, |place| flow_at(&texts, place));
     for ((blocks, text), n) in texts.iter_mut().zip(&snapshot.text).zip(0u32..) {
-        let targets = from(&targets, (text.module, text.start));
+        let targets = at_or_after(&targets, (text.module, text.start));
         let targets = targets.iter().map_while(|(module, target)| {
             if *module == text.module {
                 offset(text, *target)
@@ -113,7 +115,7 @@ fn observed(located: &Located) -> Vec<Place> {
 }
 
 /// The part of a sorted list from `bound` on.
-fn from<T: Ord + Copy>(sorted: &[T], bound: T) -> &[T] {
+fn at_or_after<T: Ord + Copy>(sorted: &[T], bound: T) -> &[T] {
     sorted
         .get(sorted.partition_point(|item| *item < bound)..)
         .unwrap_or(&[])
@@ -121,7 +123,7 @@ fn from<T: Ord + Copy>(sorted: &[T], bound: T) -> &[T] {
 
 /// The offsets of those of the places, which are sorted, that lie in a text.
 fn offsets<'a>(places: &'a [Place], text: &'a Text, idx: TextIdx) -> impl Iterator<Item = u32> + 'a {
-    let places = from(
+    let places = at_or_after(
         places,
         Place {
             text: idx,

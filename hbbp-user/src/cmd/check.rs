@@ -9,8 +9,8 @@ use serde::Serialize;
 use crate::addr::Va;
 use crate::collect::event::{self, Rung, Source};
 use crate::collect::object::{Constants, Object};
-use crate::collect::sideband::Sideband;
 use crate::collect::pmu::{DEVICES, Pmu, read_pmus};
+use crate::collect::sideband::Sideband;
 use crate::collect::{perf, task_layout, text::TextWindow};
 use crate::resolve;
 
@@ -93,16 +93,21 @@ fn text(findings: &Findings) -> String {
 fn look() -> Findings {
     let pmus = read_pmus(Path::new(DEVICES));
     let mut findings = vec![privileges(), paranoia(), sideband(), btf()];
-    let mut object = match Object::load(Constants::default()).and_then(|mut object| object.on_ip(0).map(|_| object)) {
-        Ok(object) => {
-            findings.push(ok("bpf", "the kernel takes the programs"));
-            Some(object)
-        }
-        Err(error) => {
-            findings.push(missing("bpf", format!("{error:#}"), "run as root, or grant CAP_BPF and CAP_PERFMON"));
-            None
-        }
-    };
+    let mut object =
+        match Object::load(Constants::default()).and_then(|mut object| object.on_ip(0).map(|_| object)) {
+            Ok(object) => {
+                findings.push(ok("bpf", "the kernel takes the programs"));
+                Some(object)
+            }
+            Err(error) => {
+                findings.push(missing(
+                    "bpf",
+                    format!("{error:#}"),
+                    "run as root, or grant CAP_BPF and CAP_PERFMON",
+                ));
+                None
+            }
+        };
     findings.push(counters(&pmus));
     findings.push(branches(&pmus));
     findings.extend(event::ladder().iter().map(step));
@@ -110,8 +115,15 @@ fn look() -> Findings {
     findings.push(kernel_text(object.as_mut()));
     findings.push(kernel_symbols());
     let best = event::choose(&event::Choice::default());
-    let best = best.map_or_else(|error| format!("nothing: {error:#}"), |sources| describe(&sources));
-    Findings { format: "hbbp-sys.check/1", best, findings }
+    let best = best.map_or_else(
+        |error| format!("nothing: {error:#}"),
+        |sources| describe(&sources),
+    );
+    Findings {
+        format: "hbbp-sys.check/1",
+        best,
+        findings,
+    }
 }
 
 fn describe(sources: &[Source]) -> String {
@@ -124,25 +136,52 @@ fn describe(sources: &[Source]) -> String {
 }
 
 fn ok(id: &'static str, found: impl Into<String>) -> Finding {
-    Finding { id, status: Status::Ok, found: found.into(), advice: String::new() }
+    Finding {
+        id,
+        status: Status::Ok,
+        found: found.into(),
+        advice: String::new(),
+    }
 }
 
 fn missing(id: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding { id, status: Status::Missing, found: found.into(), advice: advice.into() }
+    Finding {
+        id,
+        status: Status::Missing,
+        found: found.into(),
+        advice: advice.into(),
+    }
 }
 
 fn limited(id: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding { id, status: Status::Limited, found: found.into(), advice: advice.into() }
+    Finding {
+        id,
+        status: Status::Limited,
+        found: found.into(),
+        advice: advice.into(),
+    }
 }
 
 /// Capabilities by number (`include/uapi/linux/capability.h`) and what each is for here.
 const CAPABILITIES: [(u32, &str, &str); 6] = [
-    (38, "CAP_PERFMON", "to open perf events and read kernel text through BPF"),
+    (
+        38,
+        "CAP_PERFMON",
+        "to open perf events and read kernel text through BPF",
+    ),
     (39, "CAP_BPF", "to load the programs"),
     (17, "CAP_SYS_RAWIO", "to read /proc/kcore"),
     (34, "CAP_SYSLOG", "to see the addresses of kernel symbols"),
-    (19, "CAP_SYS_PTRACE", "to read the files and memory of other processes"),
-    (2, "CAP_DAC_READ_SEARCH", "to read files that only their owners may read"),
+    (
+        19,
+        "CAP_SYS_PTRACE",
+        "to read the files and memory of other processes",
+    ),
+    (
+        2,
+        "CAP_DAC_READ_SEARCH",
+        "to read files that only their owners may read",
+    ),
 ];
 
 /// `CAP_SYS_ADMIN` stands for the first two on kernels before 5.8 and on all later ones.
@@ -151,18 +190,27 @@ const CAP_SYS_ADMIN: u32 = 21;
 fn privileges() -> Finding {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let Some(granted) = parse_effective(&status) else {
-        return missing("privileges", "/proc/self/status does not tell the capabilities", "mount /proc");
+        return missing(
+            "privileges",
+            "/proc/self/status does not tell the capabilities",
+            "mount /proc",
+        );
     };
     let has = |number: u32| granted >> number & 1 == 1;
+    let covered = |number: u32| has(number) || (matches!(number, 38 | 39) && has(CAP_SYS_ADMIN));
     let lacking: Vec<String> = CAPABILITIES
         .iter()
-        .filter(|(number, ..)| !has(*number) && !(matches!(number, 38 | 39) && has(CAP_SYS_ADMIN)))
+        .filter(|(number, ..)| !covered(*number))
         .map(|(_, name, purpose)| format!("{name} {purpose}"))
         .collect();
     if lacking.is_empty() {
         return ok("privileges", "all capabilities that the tool uses");
     }
-    missing("privileges", format!("lacks {}", lacking.join(", ")), "run as root (sudo)")
+    missing(
+        "privileges",
+        format!("lacks {}", lacking.join(", ")),
+        "run as root (sudo)",
+    )
 }
 
 fn parse_effective(status: &str) -> Option<u64> {
@@ -178,7 +226,10 @@ fn paranoia() -> Finding {
             "this kernel has no perf events",
             "boot a kernel with CONFIG_PERF_EVENTS; nothing can be sampled here",
         ),
-        Ok(level) => ok("perf", format!("kernel.perf_event_paranoid is {level} (no limit for root)")),
+        Ok(level) => ok(
+            "perf",
+            format!("kernel.perf_event_paranoid is {level} (no limit for root)"),
+        ),
     }
 }
 
@@ -196,7 +247,10 @@ fn sideband() -> Finding {
 
 fn btf() -> Finding {
     match task_layout::read_exec_id_offset() {
-        Ok(offset) => ok("btf", format!("the kernel describes its types (self_exec_id at {offset})")),
+        Ok(offset) => ok(
+            "btf",
+            format!("the kernel describes its types (self_exec_id at {offset})"),
+        ),
         Err(reason) => limited(
             "btf",
             reason,
@@ -207,7 +261,10 @@ fn btf() -> Finding {
 
 fn counters(pmus: &[Pmu]) -> Finding {
     if !pmus.is_empty() {
-        let names: Vec<_> = pmus.iter().map(|pmu| format!("{} (precise {})", pmu.name, pmu.max_precise)).collect();
+        let names: Vec<_> = pmus
+            .iter()
+            .map(|pmu| format!("{} (precise {})", pmu.name, pmu.max_precise))
+            .collect();
         return ok("counters", format!("hardware counters: {}", names.join(", ")));
     }
     let (found, advice) = if in_virtual_machine() {
@@ -216,7 +273,10 @@ fn counters(pmus: &[Pmu]) -> Finding {
             "ask the host for a virtual PMU (QEMU: -cpu host,pmu=on), or measure on the host",
         )
     } else {
-        ("no hardware counters", "another driver may hold them, or the kernel does not know this processor")
+        (
+            "no hardware counters",
+            "another driver may hold them, or the kernel does not know this processor",
+        )
     };
     missing("counters", found, advice)
 }
@@ -243,11 +303,18 @@ fn branches(pmus: &[Pmu]) -> Finding {
 fn step(rung: &Rung) -> Finding {
     match &rung.sources {
         Ok(sources) => ok("ladder", format!("{}: {}", rung.what, names(sources))),
-        Err(reason) => missing(
-            "ladder",
-            format!("{}: {reason}", rung.what),
-            "permission denied: run as root; busy: another user holds the counter; not found: not on this machine",
-        ),
+        Err(reason) => missing("ladder", format!("{}: {reason}", rung.what), advice(reason)),
+    }
+}
+
+/// What to do about the kernel's answer.
+fn advice(reason: &str) -> &'static str {
+    if reason.contains("Permission denied") || reason.contains("not permitted") {
+        "run as root, or grant CAP_PERFMON"
+    } else if reason.contains("busy") {
+        "another user holds the counters: end it, or sysctl kernel.nmi_watchdog=0"
+    } else {
+        "the next rung serves instead"
     }
 }
 
@@ -256,7 +323,10 @@ fn names(sources: &[Source]) -> String {
         0 => String::new(),
         precise => format!(" (precise {precise})"),
     };
-    let names: Vec<_> = sources.iter().map(|source| format!("{}{}", source.name, level(source))).collect();
+    let names: Vec<_> = sources
+        .iter()
+        .map(|source| format!("{}{}", source.name, level(source)))
+        .collect();
     names.join(", ")
 }
 
@@ -278,10 +348,16 @@ fn kernel_text(object: Option<&mut Object>) -> Finding {
         return ok("kernel-text", "live, through /proc/kcore");
     }
     let symbols = resolve::kallsyms::read_kallsyms();
-    let start = symbols.ok().and_then(|symbols| symbols.image.stext).unwrap_or(Va(0));
+    let start = symbols
+        .ok()
+        .and_then(|symbols| symbols.image.stext)
+        .unwrap_or(Va(0));
     let window = object.and_then(|object| TextWindow::open(object).ok());
     if window.is_some_and(|window| window.read(start, &mut [0; 16])) {
-        return ok("kernel-text", "live, copied by a BPF program (no /proc/kcore here)");
+        return ok(
+            "kernel-text",
+            "live, copied by a BPF program (no /proc/kcore here)",
+        );
     }
     let advice = if lockdown.contains("[confidentiality]") {
         "kernel lockdown is `confidentiality`; only a static vmlinux can be used: --kernel-text PATH"
@@ -304,7 +380,10 @@ fn kernel_symbols() -> Finding {
 
 /// The number of CPUs online, for the header of a report.
 pub fn read_n_cpus() -> u32 {
-    perf::read_online_cpus().ok().and_then(|cpus| u32::try_from(cpus.len()).ok()).unwrap_or(1)
+    perf::read_online_cpus()
+        .ok()
+        .and_then(|cpus| u32::try_from(cpus.len()).ok())
+        .unwrap_or(1)
 }
 
 #[cfg(test)]
@@ -313,7 +392,10 @@ mod tests {
 
     #[test]
     fn effective_capabilities_are_hexadecimal() {
-        assert_eq!(parse_effective("Name:\tx\nCapEff:\t000001ffffffffff\n"), Some(0x1ff_ffff_ffff));
+        assert_eq!(
+            parse_effective("Name:\tx\nCapEff:\t000001ffffffffff\n"),
+            Some(0x1ff_ffff_ffff)
+        );
         assert_eq!(parse_effective("Name:\tx\n"), None);
     }
 
@@ -321,7 +403,10 @@ mod tests {
     fn every_missing_thing_comes_with_advice() {
         let findings = look();
         for finding in &findings.findings {
-            assert!(finding.status == Status::Ok || !finding.advice.is_empty(), "{finding:?}");
+            assert!(
+                finding.status == Status::Ok || !finding.advice.is_empty(),
+                "{finding:?}"
+            );
         }
         let text = text(&findings);
         assert!(text.contains("A run samples: "), "{text}");

@@ -22,7 +22,9 @@ impl Held {
     /// Forks the command and holds it. The standard library returns from `spawn` only after the exec, so that is
     /// another thread's business.
     pub fn fork(command: &[OsString]) -> anyhow::Result<Self> {
-        let (program, args) = command.split_first().ok_or_else(|| anyhow!("no command to run"))?;
+        let (program, args) = command
+            .split_first()
+            .ok_or_else(|| anyhow!("no command to run"))?;
         let (mut pid_reader, pid_writer) = io::pipe().context("failed to make a pipe")?;
         let (go_reader, go) = io::pipe().context("failed to make a pipe")?;
         let mut command = Command::new(program);
@@ -36,10 +38,17 @@ impl Held {
         let mut pid = [0; 4];
         if pid_reader.read_exact(&mut pid).is_err() {
             // There was no fork, and the thread knows why.
-            return Err(started(starting).err().unwrap_or_else(|| anyhow!("it said nothing")))
-                .with_context(|| format!("failed to start {name}"));
+            return Err(started(starting)
+                .err()
+                .unwrap_or_else(|| anyhow!("it said nothing")))
+            .with_context(|| format!("failed to start {name}"));
         }
-        Ok(Self { name, pid: u32::from_ne_bytes(pid), go, starting })
+        Ok(Self {
+            name,
+            pid: u32::from_ne_bytes(pid),
+            go,
+            starting,
+        })
     }
 
     /// Process id of the command.
@@ -55,13 +64,17 @@ impl Held {
     /// Lets the command go on to its exec.
     pub fn release(mut self) -> anyhow::Result<Child> {
         let name = self.name;
-        self.go.write_all(&[1]).with_context(|| format!("failed to start {name}"))?;
+        self.go
+            .write_all(&[1])
+            .with_context(|| format!("failed to start {name}"))?;
         started(self.starting).with_context(|| format!("failed to start {name}"))
     }
 }
 
 fn started(starting: JoinHandle<io::Result<Child>>) -> anyhow::Result<Child> {
-    Ok(starting.join().map_err(|_| anyhow!("the thread that starts it failed"))??)
+    Ok(starting
+        .join()
+        .map_err(|_| anyhow!("the thread that starts it failed"))??)
 }
 
 fn hold(mut pid: PipeWriter, mut go: PipeReader, parents_end: RawFd) -> impl FnMut() -> io::Result<()> {

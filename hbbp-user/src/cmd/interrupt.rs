@@ -17,7 +17,9 @@ impl Interrupt {
     /// Listens from now on, in a thread of its own, so that the second signal is heard whatever else is going on.
     pub fn listen() -> anyhow::Result<Self> {
         let (sender, receiver) = watch::channel(false);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()?;
         let (mut interrupt, mut terminate) = {
             let _context = runtime.enter();
             let listen = |kind| signal(kind).context("failed to listen for signals");
@@ -50,7 +52,10 @@ impl Interrupt {
     }
 }
 
-#[expect(clippy::exit, reason = "a second signal must end the program whatever it is doing; files are written atomically")]
+#[expect(
+    clippy::exit,
+    reason = "a second signal must end the program whatever it is doing; files are written atomically"
+)]
 fn abort() -> ! {
     std::process::exit(ABORTED)
 }

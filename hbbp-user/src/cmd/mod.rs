@@ -53,12 +53,18 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
                 file::write_atomic(path, &recorded.snapshot)?;
             }
             let quality = report::print(&recorded.snapshot, report, out)?;
-            Ok(Done { command: exit(recorded.command)?, quality })
+            Ok(Done {
+                command: exit(recorded.command)?,
+                quality,
+            })
         }
         Job::Record(record, path) => {
             let recorded = record::record(record)?;
             file::write_atomic(path, &recorded.snapshot)?;
-            Ok(Done { command: exit(recorded.command)?, quality: Quality::default() })
+            Ok(Done {
+                command: exit(recorded.command)?,
+                quality: Quality::default(),
+            })
         }
         Job::Report(input, report) => {
             let quality = report::print(&import::read_profile(input)?, report, out)?;
@@ -92,6 +98,9 @@ fn exit(command: Option<Command>) -> anyhow::Result<Option<u8>> {
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let io = |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<io::Error>().map(io::Error::kind);
-    error.chain().any(|cause| io(cause) == Some(io::ErrorKind::BrokenPipe))
+    let io =
+        |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    error
+        .chain()
+        .any(|cause| io(cause) == Some(io::ErrorKind::BrokenPipe))
 }

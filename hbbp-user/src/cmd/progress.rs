@@ -14,8 +14,14 @@ impl Progress {
     pub fn start(duration: Option<Duration>) -> Self {
         let millis = duration.map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
         let (bar, template) = match millis {
-            Some(millis) => (ProgressBar::new(millis), "measuring {bar:40} {elapsed} (Ctrl-C ends early)"),
-            None => (ProgressBar::no_length(), "measuring {spinner} {elapsed} (Ctrl-C ends)"),
+            Some(millis) => (
+                ProgressBar::new(millis),
+                "measuring {bar:40} {elapsed} (Ctrl-C ends early)",
+            ),
+            None => (
+                ProgressBar::no_length(),
+                "measuring {spinner} {elapsed} (Ctrl-C ends)",
+            ),
         };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
@@ -39,7 +45,8 @@ impl Progress {
 
     /// So much time is over.
     pub fn at(&self, elapsed: Duration) {
-        self.0.set_position(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
+        self.0
+            .set_position(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
     }
 }
 

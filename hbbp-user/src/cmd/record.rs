@@ -80,7 +80,7 @@ pub enum Command {
 const DRAIN_EVERY: Duration = Duration::from_secs(2);
 
 /// Time between two readings of the sideband. The files of a process can be opened through it only while it lives.
-const SIDEBAND_EVERY: Duration = Duration::from_millis(20);
+const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
 
 /// Records until the time is over, the command ends or a signal comes.
 pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
@@ -99,18 +99,27 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     run.notes.extend(collector.notes().iter().cloned());
 
     let window = collector.text_window();
-    let probe = window.ok().map(|window| Box::new(move |at, out: &mut [u8]| window.read(at, out)) as Box<ReadKernel>);
+    let probe = window
+        .ok()
+        .map(|window| Box::new(move |at, out: &mut [u8]| window.read(at, out)) as Box<ReadKernel>);
     let (kernel, notes) = open_kernel_space(probe, &run.kernel_release);
     run.notes.extend(notes);
     let resolver = Resolver::new(kernel, &read_processes());
 
-    let mut session = Session { collector, resolver, began: now(), unread: 0 };
-    let idle_before = read_idle_times();
+    let mut session = Session {
+        collector,
+        resolver,
+        began: now(),
+        unread: 0,
+    };
+    let (idle_before, own_before) = (read_idle_times(), read_own_cpu());
     session.collector.enable()?;
     let started = now();
     session.began = started;
     let child = held.map(Held::release).transpose()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let command = runtime.block_on(measure(&mut session, options.duration, child, interrupt))?;
 
     let totals = session.collector.stop()?;
@@ -118,16 +127,13 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     session.drain()?;
     run.events = totals.events;
     add_idle_times(&mut run, &idle_before, &read_idle_times());
-    // The last that can be measured before the snapshot is closed.
-    run.own_cpu = read_own_cpu();
-    run.own_memory = read_own_memory();
+    run.own_cpu = read_own_cpu().saturating_sub(own_before);
     let unread = session.unread;
     let mut snapshot = session.resolver.finish(run);
     for (loss, n) in totals.losses.iter().filter_map(|(_, n, loss)| Some((loss?, n))) {
         snapshot.losses.add(loss, n);
     }
     snapshot.losses.add(Loss::SidebandUnread, unread);
-    snapshot.run.own_cpu = read_own_cpu();
     snapshot.run.own_memory = read_own_memory();
     Ok(Recorded { snapshot, command })
 }
@@ -222,14 +228,20 @@ async fn measure(
 }
 
 fn ended(child: Option<&mut Child>) -> anyhow::Result<Option<ExitStatus>> {
-    let status = child.map(Child::try_wait).transpose().context("failed to wait for the command")?;
+    let status = child
+        .map(Child::try_wait)
+        .transpose()
+        .context("failed to wait for the command")?;
     Ok(status.flatten())
 }
 
 /// The counts of one drain, as the resolver takes them.
 fn raw_interval(start: u64, end: u64, entries: &[(CountKey, Tally)]) -> RawInterval {
     let ips = entries.iter().map(|(key, tally)| Raw {
-        task: TaskKey { tgid: key.tgid, exec_id: key.exec_id },
+        task: TaskKey {
+            tgid: key.tgid,
+            exec_id: key.exec_id,
+        },
         first_time: tally.first_time,
         count: IpCount {
             event: EventIdx(key.event.event()),
@@ -240,19 +252,34 @@ fn raw_interval(start: u64, end: u64, entries: &[(CountKey, Tally)]) -> RawInter
             weight: tally.weight,
         },
     });
-    RawInterval { start, end, ips: ips.collect(), ..RawInterval::default() }
+    RawInterval {
+        start,
+        end,
+        ips: ips.collect(),
+        ..RawInterval::default()
+    }
 }
 
 /// What is known of the run before it begins.
 fn facts(scope: String) -> Run {
-    let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+    let read = |path: &str| {
+        std::fs::read_to_string(path)
+            .map(|text| text.trim().to_owned())
+            .unwrap_or_default()
+    };
     let cpus = read("/proc/cpuinfo");
-    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let model = cpus
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let since_epoch = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     Run {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         host: read("/proc/sys/kernel/hostname"),
-        cpu_model: model.map(|(_, model)| model.trim().to_owned()).unwrap_or_default(),
+        cpu_model: model
+            .map(|(_, model)| model.trim().to_owned())
+            .unwrap_or_default(),
         kernel_release: read("/proc/sys/kernel/osrelease"),
         kernel_build_id: read_kernel_build_id(),
         n_cpus: super::check::read_n_cpus(),
@@ -264,7 +291,9 @@ fn facts(scope: String) -> Run {
 
 fn add_idle_times(run: &mut Run, before: &[u64], after: &[u64]) {
     for counter in run.events.iter_mut().flat_map(|event| &mut event.counters) {
-        let Some(cpu) = counter.cpu.map(|cpu| cpu as usize) else { continue };
+        let Some(cpu) = counter.cpu.map(|cpu| cpu as usize) else {
+            continue;
+        };
         if let (Some(before), Some(after)) = (before.get(cpu), after.get(cpu)) {
             counter.idle = Some(after.saturating_sub(*before));
         }

@@ -28,15 +28,24 @@ impl Combiner {
     /// Creates both sets and shows one of them to the programs.
     pub fn create(object: &mut Object) -> anyhow::Result<Self> {
         let mut shown = ArrayOfMaps::try_from(object.take_map(name::COMBINE)?)?;
-        let n_cpus = aya::util::nr_cpus().map_err(|(path, error)| anyhow::anyhow!("failed to read {path}: {error}"))?;
+        let n_cpus = aya::util::nr_cpus()
+            .map_err(|(path, error)| anyhow::anyhow!("failed to read {path}: {error}"))?;
         let (combining, spare) = (Tables::create(n_cpus)?, Tables::create(n_cpus)?);
-        shown.set(0, &combining.map, 0).context("failed to show the combining tables to the programs")?;
-        Ok(Self { shown, combining, spare })
+        shown
+            .set(0, &combining.map, 0)
+            .context("failed to show the combining tables to the programs")?;
+        Ok(Self {
+            shown,
+            combining,
+            spare,
+        })
     }
 
     /// Lets the programs combine in the other set from now on. The update returns when no program uses the last one.
     pub fn flip(&mut self) -> anyhow::Result<()> {
-        self.shown.set(0, &self.spare.map, 0).context("failed to change the combining tables")?;
+        self.shown
+            .set(0, &self.spare.map, 0)
+            .context("failed to change the combining tables")?;
         mem::swap(&mut self.combining, &mut self.spare);
         Ok(())
     }
@@ -61,7 +70,8 @@ struct Tables {
 
 impl Tables {
     fn create(n_cpus: usize) -> anyhow::Result<Self> {
-        let map = Array::create(u32::try_from(n_cpus)?, FLAGS).context("failed to create the combining tables")?;
+        let map =
+            Array::create(u32::try_from(n_cpus)?, FLAGS).context("failed to create the combining tables")?;
         let fd = map.map().fd().as_fd().as_raw_fd();
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let len = n_cpus * size_of::<CombineTable>();

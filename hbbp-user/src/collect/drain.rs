@@ -35,12 +35,20 @@ impl Banks {
     pub fn create(object: &mut Object, entries: u32) -> anyhow::Result<Self> {
         let mut shown = ArrayOfMaps::try_from(object.take_map(name::BANK)?)?;
         let bank = || {
-            Bank::create(entries, 0)
-                .with_context(|| format!("failed to create a bank of {entries} counts; try a smaller --map-entries"))
+            Bank::create(entries, 0).with_context(|| {
+                format!("failed to create a bank of {entries} counts; try a smaller --map-entries")
+            })
         };
         let (counting, spare) = (bank()?, bank()?);
-        shown.set(0, &counting, 0).context("failed to show the bank of counts to the programs")?;
-        Ok(Self { shown, counting, spare, combiner: None })
+        shown
+            .set(0, &counting, 0)
+            .context("failed to show the bank of counts to the programs")?;
+        Ok(Self {
+            shown,
+            counting,
+            spare,
+            combiner: None,
+        })
     }
 
     /// Puts combining tables in front of the banks, which programs on branch stacks need.
@@ -55,13 +63,17 @@ impl Banks {
         if let Some(combiner) = &mut self.combiner {
             combiner.flip()?;
         }
-        self.shown.set(0, &self.spare, 0).context("failed to change the bank of counts")?;
+        self.shown
+            .set(0, &self.spare, 0)
+            .context("failed to change the bank of counts")?;
         mem::swap(&mut self.counting, &mut self.spare);
         let mut entries = Vec::new();
         {
             let _pinned = Pinned::here();
-            bpf::take_entries(self.spare.map().fd().as_fd(), BATCH, |key, tally| entries.push((key, tally)))
-                .context("failed to read the counts from the kernel")?;
+            bpf::take_entries(self.spare.map().fd().as_fd(), BATCH, |key, tally| {
+                entries.push((key, tally));
+            })
+            .context("failed to read the counts from the kernel")?;
         }
         if let Some(combiner) = &mut self.combiner {
             combiner.take(|key, tally| entries.push((key, tally)));
@@ -128,8 +140,18 @@ mod tests {
     #[test]
     fn equal_keys_become_one_and_nothing_is_lost() {
         let entry = |address, hits, first_time| {
-            let key = CountKey { address, ..CountKey::default() };
-            (key, Tally { hits, weight: 2 * hits, first_time })
+            let key = CountKey {
+                address,
+                ..CountKey::default()
+            };
+            (
+                key,
+                Tally {
+                    hits,
+                    weight: 2 * hits,
+                    first_time,
+                },
+            )
         };
         let mut entries = vec![entry(7, 1, 30), entry(5, 2, 10), entry(7, 4, 20)];
         merge_equal(&mut entries);

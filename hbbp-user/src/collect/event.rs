@@ -80,10 +80,22 @@ fn best() -> anyhow::Result<Vec<Source>> {
 pub fn ladder() -> Vec<Rung> {
     let pmus = read_pmus(Path::new(DEVICES));
     vec![
-        Rung { what: "branch stacks and instructions", sources: on_each(&pmus, with_branches) },
-        Rung { what: "instructions", sources: on_each(&pmus, |pmu| Ok(vec![instructions(pmu)?])) },
-        Rung { what: "cycles", sources: on_each(&pmus, |pmu| Ok(vec![settle(cycles(pmu))?])) },
-        Rung { what: "the clock", sources: settle(clock()).map(|clock| vec![clock]) },
+        Rung {
+            what: "branch stacks and instructions",
+            sources: on_each(&pmus, with_branches),
+        },
+        Rung {
+            what: "instructions",
+            sources: on_each(&pmus, |pmu| Ok(vec![instructions(pmu)?])),
+        },
+        Rung {
+            what: "cycles",
+            sources: on_each(&pmus, |pmu| Ok(vec![settle(cycles(pmu))?])),
+        },
+        Rung {
+            what: "the clock",
+            sources: settle(clock()).map(|clock| vec![clock]),
+        },
     ]
 }
 
@@ -98,7 +110,10 @@ fn on_each(pmus: &[Pmu], events: fn(&Pmu) -> Result<Vec<Source>, String>) -> Res
 /// What the branch records of this machine are known for: repeated newest entries, entries of wrong paths.
 pub fn quirks() -> (bool, bool) {
     let cores: Vec<Core> = read_pmus(Path::new(DEVICES)).iter().filter_map(core_of).collect();
-    (cores.iter().any(|core| core.duplicated_heads), cores.iter().any(|core| core.wrong_paths))
+    (
+        cores.iter().any(|core| core.duplicated_heads),
+        cores.iter().any(|core| core.wrong_paths),
+    )
 }
 
 fn core_of(pmu: &Pmu) -> Option<Core> {
@@ -176,7 +191,15 @@ fn hardware(pmu: &Pmu, encoding: &Encoding, unit: EventUnit) -> Source {
 fn cycles(pmu: &Pmu) -> Source {
     // A generic event on this PMU: its type stands in the upper half (PERF_PMU_TYPE_SHIFT, Linux 5.13).
     let config = u64::from(bindings::PERF_COUNT_HW_CPU_CYCLES) | u64::from(pmu.kind) << 32;
-    let mut source = hardware(pmu, &Encoding { config, precise: 0, name: "cycles" }, EventUnit::Cycles);
+    let mut source = hardware(
+        pmu,
+        &Encoding {
+            config,
+            precise: 0,
+            name: "cycles",
+        },
+        EventUnit::Cycles,
+    );
     source.request.kind = bindings::PERF_TYPE_HARDWARE;
     source
 }
@@ -209,7 +232,9 @@ fn period(source: &Source, choice: &Choice) -> Period {
     const CLOCK: u64 = 1_000_003;
     /// As many at 3 GHz, prime.
     const CYCLES: u64 = 3_000_017;
-    let by_duration = PERIODS.iter().find(|(until, ..)| choice.duration.is_some_and(|d| d < *until));
+    let by_duration = PERIODS
+        .iter()
+        .find(|(until, ..)| choice.duration.is_some_and(|d| d < *until));
     let (_, instructions, branches) = by_duration.unwrap_or(&LONG);
     if source.request.stack.is_some() {
         return Period::Fixed(choice.branch_period.unwrap_or(*branches));
@@ -237,7 +262,10 @@ fn named(event: &str) -> anyhow::Result<Vec<Source>> {
         "instructions" | "cycles" => event,
         _ => match event.strip_suffix('/').and_then(|event| event.split_once('/')) {
             Some((pmu, terms)) => return Ok(vec![raw(pmu, terms)?]),
-            None => bail!("no event {event}; known are {} and PMU/config=0x..,name=../", NAMES.join(", ")),
+            None => bail!(
+                "no event {event}; known are {} and PMU/config=0x..,name=../",
+                NAMES.join(", ")
+            ),
         },
     };
     let rung = ladder().into_iter().find(|rung| rung.what == what);
@@ -262,7 +290,10 @@ fn raw(pmu: &str, terms: &str) -> anyhow::Result<Source> {
         name: format!("{pmu}/{terms}/"),
         unit: EventUnit::Other,
         request: Request {
-            kind: kind.trim().parse().with_context(|| format!("the PMU {pmu} has no type"))?,
+            kind: kind
+                .trim()
+                .parse()
+                .with_context(|| format!("the PMU {pmu} has no type"))?,
             config: 0,
             period: Period::default(),
             precise: 0,
@@ -270,7 +301,10 @@ fn raw(pmu: &str, terms: &str) -> anyhow::Result<Source> {
             pinned: true,
             stack: None,
         },
-        cpus: cpus.ok().and_then(|text| parse_cpu_list(&text)).unwrap_or_default(),
+        cpus: cpus
+            .ok()
+            .and_then(|text| parse_cpu_list(&text))
+            .unwrap_or_default(),
     };
     for term in terms.split(',').filter(|term| !term.is_empty()) {
         let (key, value) = term.split_once('=').unwrap_or((term, "1"));
@@ -285,7 +319,9 @@ fn raw(pmu: &str, terms: &str) -> anyhow::Result<Source> {
                 source.unit = EventUnit::TakenBranches;
                 source.request.stack = Some(Stack::Full);
             }
-            ("unit", _) => bail!("the unit of an event is instructions, branches, cycles or other, not {value}"),
+            ("unit", _) => {
+                bail!("the unit of an event is instructions, branches, cycles or other, not {value}")
+            }
             _ => bail!("{key} is no term of an event; known are config, precise, unit and name"),
         }
     }
@@ -318,17 +354,27 @@ mod tests {
     fn periods_follow_the_papers_table() {
         let source = |unit, stack| Source {
             unit,
-            request: Request { stack, ..clock().request },
+            request: Request {
+                stack,
+                ..clock().request
+            },
             ..clock()
         };
-        let lasting = |seconds| Choice { duration: Some(Duration::from_secs(seconds)), ..Choice::default() };
+        let lasting = |seconds| Choice {
+            duration: Some(Duration::from_secs(seconds)),
+            ..Choice::default()
+        };
         let branches = source(EventUnit::TakenBranches, Some(Stack::Full));
         let instructions = source(EventUnit::Instructions, None);
         assert_eq!(period(&branches, &lasting(10)), Period::Fixed(100_003));
         assert_eq!(period(&instructions, &lasting(10)), Period::Fixed(1_000_037));
         assert_eq!(period(&instructions, &lasting(90)), Period::Fixed(10_000_019));
         assert_eq!(period(&branches, &Choice::default()), Period::Fixed(10_000_019));
-        let said = Choice { period: Some(Period::Fixed(7)), branch_period: Some(11), ..Choice::default() };
+        let said = Choice {
+            period: Some(Period::Fixed(7)),
+            branch_period: Some(11),
+            ..Choice::default()
+        };
         assert_eq!(period(&instructions, &said), Period::Fixed(7));
         assert_eq!(period(&branches, &said), Period::Fixed(11));
     }

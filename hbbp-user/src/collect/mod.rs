@@ -121,10 +121,23 @@ impl Collector {
                     .attach(program.as_fd())
                     .context("failed to attach the program to a perf event")?;
             }
-            events.push(Sampled { source, _program: program, counters });
+            events.push(Sampled {
+                source,
+                _program: program,
+                counters,
+            });
         }
         let starts_by_exec = matches!(plan.scope, Scope::Command(_));
-        Ok(Self { object, banks, event_stats, stack_stats, events, sideband, notes, starts_by_exec })
+        Ok(Self {
+            object,
+            banks,
+            event_stats,
+            stack_stats,
+            events,
+            sideband,
+            notes,
+            starts_by_exec,
+        })
     }
 
     /// A reader of live kernel text, for machines without /proc/kcore.
@@ -161,7 +174,12 @@ impl Collector {
     /// Whether samples arrive whose branch stacks are all empty, as on some virtual machines.
     pub fn lacks_stacks(&self) -> anyhow::Result<bool> {
         let mut stats = EventStats::default();
-        for (number, _) in self.events.iter().enumerate().filter(|(_, event)| event.source.request.stack.is_some()) {
+        for (number, _) in self
+            .events
+            .iter()
+            .enumerate()
+            .filter(|(_, event)| event.source.request.stack.is_some())
+        {
             stats = sum(&read_by_cpu(&self.event_stats, number)?, stats, EventStats::plus);
         }
         Ok(0 < stats.runs && stats.runs == stats.no_stack)
@@ -176,7 +194,11 @@ impl Collector {
         for (number, sampled) in self.events.iter().enumerate() {
             let by_cpu = read_by_cpu(&self.event_stats, number)?;
             let stats = sum(&by_cpu, EventStats::default(), EventStats::plus);
-            let stacks = sum(&read_by_cpu(&self.stack_stats, number)?, StackStats::default(), StackStats::plus);
+            let stacks = sum(
+                &read_by_cpu(&self.stack_stats, number)?,
+                StackStats::default(),
+                StackStats::plus,
+            );
             add_losses(&mut totals.losses, &stats, &stacks);
             let counters = sampled.counters.iter().map(|perf| {
                 let mut counter = read_counter(perf, &sampled.source)?;
@@ -203,17 +225,27 @@ fn constants(plan: &Plan, notes: &mut Vec<String>) -> Constants {
     let exec_id_offset = match task_layout::read_exec_id_offset() {
         Ok(offset) => Some(offset),
         Err(reason) => {
-            notes.push(format!("programs that one process runs after another share counts: {reason}"));
+            notes.push(format!(
+                "programs that one process runs after another share counts: {reason}"
+            ));
             None
         }
     };
     let (duplicated_heads, wrong_paths) = event::quirks();
     let switch = plan.switch.unwrap_or_default();
-    Constants { exec_id_offset, kernel: plan.kernel, switch, duplicated_heads, wrong_paths }
+    Constants {
+        exec_id_offset,
+        kernel: plan.kernel,
+        switch,
+        duplicated_heads,
+        wrong_paths,
+    }
 }
 
 fn read_by_cpu<S: Pod>(map: &PerCpuArray<MapData, S>, event: usize) -> anyhow::Result<Vec<S>> {
-    let by_cpu = map.get(&u32::try_from(event)?, 0).context("failed to read the counters of the programs")?;
+    let by_cpu = map
+        .get(&u32::try_from(event)?, 0)
+        .context("failed to read the counters of the programs")?;
     Ok(by_cpu.iter().copied().collect())
 }
 
@@ -243,7 +275,12 @@ fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &StackStats) {
 
 fn read_counter(perf: &Perf, source: &Source) -> anyhow::Result<Counter> {
     perf.read().with_context(|| {
-        let place = perf.cpu().map_or_else(|| "a task".to_owned(), |cpu| format!("CPU {cpu}"));
-        format!("the event {} lost its counter on {place}: another user of the PMU holds it", source.name)
+        let place = perf
+            .cpu()
+            .map_or_else(|| "a task".to_owned(), |cpu| format!("CPU {cpu}"));
+        format!(
+            "the event {} lost its counter on {place}: another user of the PMU holds it",
+            source.name
+        )
     })
 }

@@ -32,7 +32,9 @@ pub struct Pmu {
 
 /// Reads the PMUs below `devices` that have an event `instructions`, by name.
 pub fn read_pmus(devices: &Path) -> Vec<Pmu> {
-    let Ok(entries) = std::fs::read_dir(devices) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(devices) else {
+        return Vec::new();
+    };
     let mut folders: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     folders.sort();
     folders.iter().filter_map(|folder| read_pmu(folder)).collect()
@@ -46,7 +48,9 @@ fn read_pmu(folder: &Path) -> Option<Pmu> {
         kind: read("type")?.trim().parse().ok()?,
         max_precise: u8::try_from(number("caps/max_precise")).unwrap_or(0),
         branches: number("caps/branches"),
-        cpus: read("cpus").and_then(|text| parse_cpu_list(&text)).unwrap_or_default(),
+        cpus: read("cpus")
+            .and_then(|text| parse_cpu_list(&text))
+            .unwrap_or_default(),
         instructions: parse_terms(&read("events/instructions")?)?,
         taken: read("events/branches_taken").and_then(|terms| parse_terms(&terms)),
     })
@@ -57,7 +61,9 @@ fn read_pmu(folder: &Path) -> Option<Pmu> {
 fn parse_terms(terms: &str) -> Option<u64> {
     terms.trim().split(',').try_fold(0, |config, term| {
         let (name, value) = term.split_once('=')?;
-        let value = u64::from_str_radix(value.trim_start_matches("0x"), 16).ok().filter(|value| *value < 0x100)?;
+        let value = u64::from_str_radix(value.trim_start_matches("0x"), 16)
+            .ok()
+            .filter(|value| *value < 0x100)?;
         match name {
             "event" => Some(config | value),
             "umask" => Some(config | value << 8),
@@ -69,12 +75,20 @@ fn parse_terms(terms: &str) -> Option<u64> {
 impl Pmu {
     /// Its own encoding of retired instructions.
     pub const fn instructions(&self) -> Encoding {
-        Encoding { config: self.instructions, precise: self.max_precise, name: "instructions" }
+        Encoding {
+            config: self.instructions,
+            precise: self.max_precise,
+            name: "instructions",
+        }
     }
 
     /// Its own encoding of taken branches.
     pub fn taken(&self) -> Option<Encoding> {
-        Some(Encoding { config: self.taken?, precise: self.max_precise, name: "branches_taken" })
+        Some(Encoding {
+            config: self.taken?,
+            precise: self.max_precise,
+            name: "branches_taken",
+        })
     }
 }
 
@@ -96,13 +110,24 @@ mod tests {
         let path = devices.path();
         let event = ("events/instructions", "event=0xc0\n");
         fake_pmu(path, "cpu_core", &[("type", "4\n"), ("cpus", "0-3\n"), event]);
-        fake_pmu(path, "cpu_core", &[("caps/branches", "32\n"), ("caps/max_precise", "3\n")]);
+        fake_pmu(
+            path,
+            "cpu_core",
+            &[("caps/branches", "32\n"), ("caps/max_precise", "3\n")],
+        );
         fake_pmu(path, "cpu_atom", &[("type", "10\n"), ("cpus", "4-7\n"), event]);
-        fake_pmu(path, "uncore_imc", &[("type", "20\n"), ("events/data_reads", "event=1\n")]);
+        fake_pmu(
+            path,
+            "uncore_imc",
+            &[("type", "20\n"), ("events/data_reads", "event=1\n")],
+        );
         let pmus = read_pmus(path);
         let names: Vec<_> = pmus.iter().map(|pmu| pmu.name.as_str()).collect();
         assert_eq!(names, ["cpu_atom", "cpu_core"]);
-        assert_eq!((pmus[1].max_precise, pmus[1].branches, pmus[1].cpus.len()), (3, 32, 4));
+        assert_eq!(
+            (pmus[1].max_precise, pmus[1].branches, pmus[1].cpus.len()),
+            (3, 32, 4)
+        );
         assert_eq!((pmus[0].kind, pmus[0].taken()), (10, None));
     }
 

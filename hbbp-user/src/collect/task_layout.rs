@@ -9,7 +9,8 @@ use btf_rs::{Backend, Btf, Type};
 pub fn read_exec_id_offset() -> Result<u32, String> {
     let path = "/sys/kernel/btf/vmlinux";
     // Mapping it (Linux 6.16) spares parsing 100,000 types to find one.
-    let btf = Btf::from_file_with_backend(path, Backend::Mmap).or_else(|_| Btf::from_bytes(&std::fs::read(path)?));
+    let btf =
+        Btf::from_file_with_backend(path, Backend::Mmap).or_else(|_| Btf::from_bytes(&std::fs::read(path)?));
     let btf = btf.map_err(|error| format!("{path} cannot be read: {error}"))?;
     let types = btf
         .resolve_types_by_name("task_struct")

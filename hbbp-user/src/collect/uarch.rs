@@ -53,7 +53,11 @@ pub struct Core {
 }
 
 const fn event(config: u64, precise: u8, name: &'static str) -> Encoding {
-    Encoding { config, precise, name }
+    Encoding {
+        config,
+        precise,
+        name,
+    }
 }
 
 const PREC_DIST: Encoding = event(0x01c0, 2, "INST_RETIRED.PREC_DIST");
@@ -75,18 +79,44 @@ const INTEL: Core = Core {
     bare_entries: true,
 };
 
-const SKYLAKE: Core = Core { instructions: &[PREC_DIST_3, ANY_P], duplicated_heads: true, ..INTEL };
+const SKYLAKE: Core = Core {
+    instructions: &[PREC_DIST_3, ANY_P],
+    duplicated_heads: true,
+    ..INTEL
+};
 /// A precise event carries its branch stack in the record, exactly as it was.
-const ICE_LAKE: Core =
-    Core { instructions: &[FIXED, FIXED_OWN, ANY_P], taken: Some(event(0x20c4, 2, NEAR_TAKEN)), ..INTEL };
-const GOLDEN_COVE: Core = Core { taken: Some(event(0x20c4, 3, NEAR_TAKEN)), ..ICE_LAKE };
-const COUGAR_COVE: Core = Core { taken: Some(event(0xfbc4, 3, NEAR_TAKEN)), ..GOLDEN_COVE };
-const GRACEMONT: Core =
-    Core { instructions: &[FIXED, ANY_P], taken: Some(event(0xc0c4, 3, NEAR_TAKEN)), ..INTEL };
-const DARKMONT: Core = Core { taken: Some(event(0xfbc4, 3, NEAR_TAKEN)), ..GRACEMONT };
-const GOLDMONT_PLUS: Core =
-    Core { instructions: &[FIXED, ANY_P], taken: Some(event(0x80c4, 2, "BR_INST_RETIRED.ALL_TAKEN_BRANCHES")), ..INTEL };
-const NO_TAKEN_EVENT: Core = Core { instructions: &[FIXED, ANY_P], taken: None, ..INTEL };
+const ICE_LAKE: Core = Core {
+    instructions: &[FIXED, FIXED_OWN, ANY_P],
+    taken: Some(event(0x20c4, 2, NEAR_TAKEN)),
+    ..INTEL
+};
+const GOLDEN_COVE: Core = Core {
+    taken: Some(event(0x20c4, 3, NEAR_TAKEN)),
+    ..ICE_LAKE
+};
+const COUGAR_COVE: Core = Core {
+    taken: Some(event(0xfbc4, 3, NEAR_TAKEN)),
+    ..GOLDEN_COVE
+};
+const GRACEMONT: Core = Core {
+    instructions: &[FIXED, ANY_P],
+    taken: Some(event(0xc0c4, 3, NEAR_TAKEN)),
+    ..INTEL
+};
+const DARKMONT: Core = Core {
+    taken: Some(event(0xfbc4, 3, NEAR_TAKEN)),
+    ..GRACEMONT
+};
+const GOLDMONT_PLUS: Core = Core {
+    instructions: &[FIXED, ANY_P],
+    taken: Some(event(0x80c4, 2, "BR_INST_RETIRED.ALL_TAKEN_BRANCHES")),
+    ..INTEL
+};
+const NO_TAKEN_EVENT: Core = Core {
+    instructions: &[FIXED, ANY_P],
+    taken: None,
+    ..INTEL
+};
 const ZEN: Core = Core {
     instructions: &[event(0x00c0, 0, "ex_ret_instr")],
     taken: None,
@@ -95,7 +125,10 @@ const ZEN: Core = Core {
     bare_entries: false,
 };
 /// Zen 3 has branch sampling (BRS) on this event alone; Zen 4 and later have LbrExtV2 on any.
-const ZEN_3: Core = Core { taken: Some(event(0x00c4, 0, "ex_ret_brn_tkn")), ..ZEN };
+const ZEN_3: Core = Core {
+    taken: Some(event(0x00c4, 0, "ex_ret_brn_tkn")),
+    ..ZEN
+};
 
 /// The kind of core behind the PMU of that name; `None` for a processor that the table does not know.
 pub fn core(cpu: Cpu, pmu: &str) -> Option<Core> {
@@ -126,9 +159,8 @@ fn intel(model: u32) -> Option<Core> {
         // Ice Lake, Tiger Lake, Rocket Lake.
         0x7d | 0x7e | 0x6a | 0x6c | 0x8c | 0x8d | 0xa7 => ICE_LAKE,
         // Sapphire, Emerald and Granite Rapids; the large cores of Alder, Raptor, Meteor, Lunar and Arrow Lake.
-        0x8f | 0xcf | 0xad | 0xae | 0x97 | 0x9a | 0xb7 | 0xba | 0xbf | 0xaa | 0xac | 0xb5 | 0xbd | 0xc5 | 0xc6 => {
-            GOLDEN_COVE
-        }
+        0x8f | 0xcf | 0xad | 0xae | 0x97 | 0x9a | 0xb7 | 0xba | 0xbf | 0xaa | 0xac | 0xb5 | 0xbd | 0xc5
+        | 0xc6 => GOLDEN_COVE,
         // The large cores of Panther Lake.
         0xcc | 0xd5 | 0xe5 => COUGAR_COVE,
         // Sierra Forest, Grand Ridge, Alder Lake-N.
@@ -150,14 +182,21 @@ pub fn read_cpu() -> Option<Cpu> {
 fn parse_cpu(info: &str) -> Option<Cpu> {
     let field = |name: &str| {
         let values = info.lines().filter_map(|line| line.split_once(':'));
-        values.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim()).next()
+        values
+            .filter(|(key, _)| key.trim() == name)
+            .map(|(_, value)| value.trim())
+            .next()
     };
     let vendor = match field("vendor_id")? {
         "GenuineIntel" => Vendor::Intel,
         "AuthenticAMD" | "HygonGenuine" => Vendor::Amd,
         _ => Vendor::Other,
     };
-    Some(Cpu { vendor, family: field("cpu family")?.parse().ok()?, model: field("model")?.parse().ok()? })
+    Some(Cpu {
+        vendor,
+        family: field("cpu family")?.parse().ok()?,
+        model: field("model")?.parse().ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -165,7 +204,11 @@ mod tests {
     use super::*;
 
     fn intel_model(model: u32) -> Cpu {
-        Cpu { vendor: Vendor::Intel, family: 6, model }
+        Cpu {
+            vendor: Vendor::Intel,
+            family: 6,
+            model,
+        }
     }
 
     #[test]
@@ -180,21 +223,29 @@ mod tests {
     #[test]
     fn the_papers_processor_uses_the_papers_events() {
         let ivy_town = core(intel_model(0x3e), "cpu").unwrap();
-        assert_eq!((ivy_town.instructions[0].config, ivy_town.taken.unwrap().config), (0x01c0, 0x20c4));
+        assert_eq!(
+            (ivy_town.instructions[0].config, ivy_town.taken.unwrap().config),
+            (0x01c0, 0x20c4)
+        );
     }
 
     #[test]
     fn only_skylake_repeats_heads_and_only_amd_records_wrong_paths() {
         assert!(core(intel_model(0x55), "cpu").unwrap().duplicated_heads);
         assert!(!core(intel_model(0x8f), "cpu").unwrap().duplicated_heads);
-        let zen_4 = Cpu { vendor: Vendor::Amd, family: 0x19, model: 0x11 };
+        let zen_4 = Cpu {
+            vendor: Vendor::Amd,
+            family: 0x19,
+            model: 0x11,
+        };
         let zen_4 = core(zen_4, "cpu").unwrap();
         assert!(zen_4.wrong_paths && !zen_4.bare_entries);
     }
 
     #[test]
     fn cpuinfo() {
-        let info = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nmodel name\t: x\n";
+        let info =
+            "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nmodel name\t: x\n";
         assert_eq!(parse_cpu(info), Some(intel_model(85)));
         assert_eq!(parse_cpu("vendor_id : x\n"), None);
     }

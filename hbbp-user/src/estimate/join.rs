@@ -180,3 +180,96 @@ impl Supply {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Reason;
+    use crate::estimate::rule::PAPER;
+    use crate::locate::TextIdx;
+    use crate::snapshot::ProcessIdx;
+
+    /// A count in the n-th block of a text; without a map every block has one instruction and belongs to user code.
+    fn counted(block: u32, process: u32, hits: f64, period: f64) -> Counted {
+        let block = BlockId {
+            text: TextIdx(0),
+            block,
+        };
+        Counted {
+            block,
+            process: ProcessIdx(process),
+            hits,
+            weight: hits * period,
+        }
+    }
+
+    fn joined(unit: Unit, ebs: &[Counted], lbr: &[Counted]) -> (Vec<BlockCount>, Vec<Part>) {
+        let scale = Scale {
+            unit,
+            streams_per_stack: 4.0,
+        };
+        let seen = Seen {
+            ebs,
+            lbr,
+            branches: &[],
+            due_share: 0.0,
+        };
+        join(
+            &Snapshot::default(),
+            &BlockMap::default(),
+            &PAPER.parse().unwrap(),
+            scale,
+            &seen,
+        )
+    }
+
+    #[test]
+    fn every_block_that_one_source_saw_is_there_once() {
+        let ebs = [
+            counted(1, 1, 9.0, 100.0),
+            counted(1, 2, 7.0, 100.0),
+            counted(3, 1, 1.0, 100.0),
+        ];
+        let lbr = [counted(0, 1, 2.0, 8.0), counted(1, 2, 100.0, 8.0)];
+        let (blocks, parts) = joined(Unit::Executions, &ebs, &lbr);
+        let found: Vec<_> = blocks
+            .iter()
+            .map(|b| (b.block.block, b.source, b.chosen().count))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (0, Source::Lbr, 16.0),
+                (1, Source::Lbr, 800.0),
+                (3, Source::Ebs, 100.0)
+            ]
+        );
+        assert_eq!(
+            blocks[1].ebs.map(|f| (f.hits, f.count, f.std_error)),
+            Some((16.0, 1600.0, 400.0))
+        );
+        assert_eq!(
+            blocks[1].lbr.map(|f| f.std_error),
+            Some(800.0 / (100.0f64 / 4.0).sqrt())
+        );
+        assert_eq!(
+            blocks[2].reason,
+            Reason::OtherIsBlind,
+            "a sample stands for twelve streams that are not there"
+        );
+        for (n, block) in blocks.iter().enumerate() {
+            let sum: f64 = parts.iter().filter(|p| p.block == n).map(|p| p.count).sum();
+            assert_eq!(sum, block.chosen().count);
+        }
+    }
+
+    #[test]
+    fn samples_stay_samples() {
+        let (blocks, _) = joined(Unit::TimeWeightedSamples, &[counted(1, 1, 9.0, 100.0)], &[]);
+        assert_eq!(blocks[0].chosen().count, 9.0);
+        assert_eq!(
+            (blocks[0].source, blocks[0].reason, blocks[0].lbr),
+            (Source::Ebs, Reason::OnlySource, None)
+        );
+    }
+}

@@ -1,7 +1,7 @@
 //! Estimates of how often each basic block ran (paper sections III and IV).
 //!
-//! Two sources count the same blocks: eventing IPs ([`ebs`](self)) and streams of branch stacks (`lbr`), and a rule
-//! chooses between them for each block (`hybrid`).
+//! Two sources count the same blocks, eventing IPs (`ebs`) and streams of branch stacks (`stream`, `lbr`, `bias`), and a
+//! rule chooses between them for each block (`rule`, `hybrid`, `join`).
 //! Each figure comes with its standard error and says what it is: executions, or samples of a clock.
 
 mod bias;

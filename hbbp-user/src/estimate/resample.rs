@@ -13,9 +13,9 @@ use crate::blocks::{BlockId, BlockMap};
 use crate::locate::{Located, Place, TextIdx};
 use crate::snapshot::ProcessIdx;
 
-/// Stacks to draw. A variance from n stacks that show the count is known to sqrt(2/n); 8192 leave 1 % of it for a count
-/// that every stack shows, and 10 % for one that one stack in 40 shows.
-const N_STACKS: usize = 8192;
+/// Stacks to draw. A variance from n stacks that show the count is known to sqrt(2/n) of itself: 4096 leave 2 % for a
+/// count that every stack shows, and 14 % for one that one stack in 40 shows; its root is known twice as well.
+const N_STACKS: usize = 4096;
 
 /// Stacks drawn from the chain of recorded streams.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -192,5 +192,100 @@ impl SplitMix {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ (z >> 31)) as f64 / 18_446_744_073_709_551_616.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::error::Spread;
+    use proptest::prelude::*;
+
+    fn stream(first: u32, source: u32, hits: u64) -> Stream {
+        Stream {
+            text: TextIdx(0),
+            process: ProcessIdx(0),
+            first,
+            end: source + 1,
+            source,
+            hits,
+            weight: 1.0,
+        }
+    }
+
+    fn spot(instruction: u32) -> Spot {
+        (TextIdx(0), instruction)
+    }
+
+    /// Relative variance of how often stream 0 is in a stack of 31, for a chain with these branches.
+    fn variance(streams: &[Stream], branches: &[(u32, u32, u64)]) -> f64 {
+        let branches = branches
+            .iter()
+            .map(|&(from, to, hits)| (spot(from), spot(to), hits));
+        let chain = Chain {
+            streams,
+            starts: Choices::new(
+                streams
+                    .iter()
+                    .zip(0usize..)
+                    .map(|(s, n)| (spot(s.first), n, s.hits)),
+            ),
+            targets: Choices::new(branches),
+        };
+        let mut random = SplitMix(7);
+        let mut spread = Spread::default();
+        for n in 0..N_STACKS {
+            let stack = chain.walk((n as f64 + 0.5) / N_STACKS as f64, 31.0, &mut random);
+            assert_eq!(stack.len(), 31);
+            let times = stack.iter().filter(|stream| **stream == 0).count();
+            if 0 < times {
+                spread.add(times as f64);
+            }
+        }
+        spread.relative_variance(N_STACKS as f64).unwrap()
+    }
+
+    #[test]
+    fn what_follows_itself_fills_whole_stacks() {
+        // Two loops of one block each: half of the stacks show the first one 31 times, half not at all.
+        let streams = [stream(0, 4, 100), stream(10, 14, 100)];
+        let loops = variance(&streams, &[(4, 0, 100), (14, 10, 100)]);
+        assert!((loops - 1.0).abs() < 0.01, "{loops}");
+        // After each block either follows: the 31 streams of a stack are independent, and so Var = (1 - p) / (31 p).
+        let mixed = variance(&streams, &[(4, 0, 50), (4, 10, 50), (14, 0, 50), (14, 10, 50)]);
+        assert!((mixed - 1.0 / 31.0).abs() < 0.004, "{mixed}");
+        // They take turns: 15 or 16 of each are in every stack.
+        let turns = variance(&streams, &[(4, 10, 100), (14, 0, 100)]);
+        assert!(turns < 0.002, "{turns}");
+    }
+
+    #[test]
+    fn without_branches_nothing_is_drawn() {
+        let (map, roles) = (
+            BlockMap::default(),
+            crate::estimate::roles(&crate::snapshot::Snapshot::default()),
+        );
+        let located = Located::default();
+        assert_eq!(
+            resample(&[stream(0, 1, 1)], &located, &map, &roles, 31.0, |_| None),
+            Stacks::default()
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn choices_are_drawn_by_their_share(
+            hits in prop::collection::vec(1u64..50, 1..20),
+            fraction in 0.0f64..1.0,
+        ) {
+            let choices = Choices::new(hits.iter().zip(0u32..).map(|(hits, n)| (spot(n / 4), n, *hits)));
+            let drawn = choices.nth_share(fraction).unwrap() as usize;
+            let before: u64 = hits[..drawn].iter().sum();
+            let wanted = fraction * hits.iter().sum::<u64>() as f64;
+            prop_assert!(before as f64 <= wanted && wanted < (before + hits[drawn]) as f64 + 1e-9);
+            let here = choices.draw(spot(0), fraction).unwrap();
+            prop_assert!(here < 4);
+            prop_assert_eq!(choices.draw(spot(99), fraction), None);
+        }
     }
 }

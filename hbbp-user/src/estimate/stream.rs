@@ -142,3 +142,85 @@ const fn refused(why: Unresolved) -> Discard {
         _ => Discard::NotOnInstruction,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::ImageAddr;
+    use crate::blocks::blocks;
+    use crate::locate::Place;
+    use crate::snapshot::{EventIdx, Module, ModuleIdx, ModuleKind, Text};
+
+    /// What becomes of a stream between two offsets of this code.
+    fn judge(code: &[u8], start: u64, end: u64) -> Result<Line, Discard> {
+        let name = String::new();
+        let module = Module {
+            name,
+            kind: ModuleKind::Elf64,
+            build_id: Vec::new(),
+            symbols: Vec::new(),
+        };
+        let text = Text {
+            module: ModuleIdx(0),
+            start: ImageAddr(0),
+            bytes: code.to_vec(),
+            since: 0,
+        };
+        let snapshot = Snapshot {
+            modules: vec![module],
+            text: vec![text],
+            ..Snapshot::default()
+        };
+        let map = blocks(&snapshot, &Located::default());
+        let place = Place {
+            text: TextIdx(0),
+            addr: ImageAddr(start),
+        };
+        let (event, process) = (EventIdx(0), ProcessIdx(0));
+        let end = ImageAddr(end);
+        super::judge(
+            map.text(TextIdx(0)).unwrap(),
+            &LocatedStream {
+                start: place,
+                end,
+                event,
+                process,
+                hits: 1,
+                weight: 1.0,
+            },
+        )
+    }
+
+    #[test]
+    fn a_straight_line_to_a_branch_is_a_stream() {
+        // 0: nop; 1: je +0; 3: syscall; 5: call next; 10: jmp; 12: nop; 13: ud2; 15: ret; 16: (bad); 17: ret
+        let code = [
+            0x90, 0x74, 0x00, 0x0f, 0x05, 0xe8, 0, 0, 0, 0, 0xeb, 0x10, 0x90, 0x0f, 0x0b, 0xc3, 0x06, 0xc3,
+        ];
+        let covers = |start, end| judge(&code, start, end).map(|line| (line.first, line.end, line.source));
+        assert_eq!(covers(0, 1), Ok((0, 2, 1)));
+        assert_eq!(
+            covers(0, 10),
+            Ok((0, 5, 4)),
+            "past a branch not taken, a system call and a call of the next"
+        );
+        assert_eq!(covers(1, 1), Ok((1, 2, 1)), "one branch");
+        assert_eq!(
+            covers(0, 5),
+            Ok((0, 4, 3)),
+            "a call of the next that was recorded"
+        );
+        assert_eq!(covers(12, 12), Ok((5, 5, 5)), "an interrupt at once");
+        assert_eq!(
+            covers(12, 13),
+            Ok((5, 6, 6)),
+            "an exception at UD2, which did not run"
+        );
+        assert_eq!(covers(0, 15), Err(Discard::PassesBranch));
+        assert_eq!(covers(12, 15), Err(Discard::PassesBranch), "UD2 is not passed");
+        assert_eq!(covers(15, 15), Ok((7, 8, 7)));
+        assert_eq!(covers(2, 3), Err(Discard::NotOnInstruction));
+        assert_eq!(covers(17, 16), Err(Discard::Undecodable));
+        assert_eq!(covers(10, 1), Err(Discard::Backwards));
+    }
+}

@@ -35,7 +35,7 @@ fn raw(snapshot: &Snapshot) -> StreamLines {
             let ends = [count.start, count.end].map(|at| atlas.module_at(count.process, at));
             match ends {
                 _ if count.start.ring() != count.end.ring() => {
-                    lines.discard(Discard::CrossesRings.id(), count.hits)
+                    lines.discard(Discard::CrossesRings.id(), count.hits);
                 }
                 [Some((module, start)), Some((other, end))] if module == other && known.contains(&module) => {
                     add(&mut lines, module, (start, end), count.hits);

@@ -95,7 +95,7 @@ impl<F: Read + Seek> PerfData<F> {
                 },
                 THROTTLE => found.throttled += 1,
                 user_record::HEADER_BUILD_ID => {
-                    build_ids.extend(parse_build_id_record(record.misc, record.body))
+                    build_ids.extend(parse_build_id_record(record.misc, record.body));
                 }
                 kind => {
                     let time = events.time_of(&record);

@@ -26,6 +26,8 @@ pub struct Analysis {
     pub interrupted: Tally<()>,
     /// Streams that are set aside, by event and reason.
     pub discarded: Tally<Discard>,
+    /// Recorded branches whose source lies nowhere that is known, by event and reason: they cannot flag a bias.
+    pub lost_branches: Tally<Unresolved>,
     /// What each source contributes to the mix, for those that contribute.
     pub sources: Vec<SourceShare>,
     /// The blocks of the text that ran.
@@ -67,6 +69,7 @@ pub fn analyse(snapshot: &Snapshot, by: &[Dimension], rule: &Rule) -> Analysis {
         accepted: counts.outcome.accepted.clone(),
         interrupted: counts.outcome.interrupted.clone(),
         discarded,
+        lost_branches: located.lost_branches,
         sources: shares(&counts),
         map,
         counts,

@@ -7,12 +7,13 @@
 //! Everything is computed once for each form, not for each instruction.
 
 use iced_x86::{
-    Code, CpuidFeature, Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory, Mnemonic,
-    OpAccess, OpKind, Register,
+    Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+    Register,
 };
 
 use super::category::{Category, Legacy, category, strip_encoding};
 use super::dimension::Dimension;
+use super::extension::extension;
 use crate::blocks::{Flow, Form};
 
 /// The static properties of an instruction form.
@@ -235,49 +236,6 @@ fn kind(instruction: &Instruction, coding: &str) -> Category {
     }
 }
 
-/// The extension that a CPUID bit announces. What every x86-64 processor has is BASE, x87 is X87.
-fn extension(code: Code) -> String {
-    let features = code.cpuid_features();
-    let special = |feature: &&CpuidFeature| !is_base(**feature) && **feature != CpuidFeature::AVX512VL;
-    // Of several the last is the most special one; AVX and AVX512F then only name the encoding.
-    let named = |feature: &&CpuidFeature| {
-        special(feature) && !matches!(**feature, CpuidFeature::AVX | CpuidFeature::AVX512F)
-    };
-    let is_x87 = features.iter().any(|f| format!("{f:?}").starts_with("FPU"));
-    match features
-        .iter()
-        .rev()
-        .find(named)
-        .or_else(|| features.iter().rev().find(special))
-    {
-        _ if is_x87 => "X87".to_owned(),
-        None => "BASE".to_owned(),
-        Some(CpuidFeature::HLE_or_RTM) => "RTM".to_owned(),
-        Some(feature) => format!("{feature:?}").replace("SSE4_", "SSE4.").to_uppercase(),
-    }
-}
-
-fn is_base(feature: CpuidFeature) -> bool {
-    use CpuidFeature as F;
-    let name = format!("{feature:?}");
-    let old = name.starts_with("INTEL") && name != "INTEL8086_ONLY";
-    let base = matches!(
-        feature,
-        F::X64
-            | F::CMOV
-            | F::CPUID
-            | F::CX8
-            | F::MSR
-            | F::MULTIBYTENOP
-            | F::PAUSE
-            | F::RDPMC
-            | F::SEP
-            | F::SYSCALL
-            | F::TSC
-    );
-    old || base
-}
-
 fn has_vector(instruction: &Instruction) -> bool {
     registers(instruction).any(|r| r.is_vector_register() || r.is_mm())
 }
@@ -352,6 +310,7 @@ mod tests {
     use crate::blocks::blocks;
     use crate::locate::Located;
     use crate::snapshot::{Module, ModuleIdx, ModuleKind, Snapshot, Text};
+    use iced_x86::Code;
 
     fn class(bytes: &[u8]) -> Class {
         let name = String::new();

@@ -8,8 +8,8 @@ use crate::blocks::blocks;
 use crate::estimate::{estimate, rule::PAPER};
 use crate::locate::locate;
 use crate::snapshot::{
-    Event, EventIdx, EventUnit, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind, Process,
-    ProcessIdx, Snapshot, StreamCount, Symbol, Text,
+    BranchCount, Event, EventIdx, EventUnit, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind,
+    Process, ProcessIdx, Snapshot, StreamCount, Symbol, Text,
 };
 
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
@@ -60,6 +60,18 @@ fn snapshot(n_functions: u64, n_ips: u64) -> Snapshot {
             .take(n_ips as usize)
             .map(move |offset| start + offset)
     };
+    let branch = |(from, to)| {
+        let (event, from, to) = (EventIdx(1), Va(from), Va(to));
+        BranchCount {
+            event,
+            process,
+            from,
+            to,
+            hits: 2,
+            oldest: u64::from(from.0 % 1024 == 11),
+            mispredicted: 0,
+        }
+    };
     let symbol = |start| Symbol {
         start: ImageAddr(start),
         len: 64,
@@ -99,6 +111,10 @@ fn snapshot(n_functions: u64, n_ips: u64) -> Snapshot {
                 .flat_map(|s| [(s, s + 11), (s + 16, s + 31)])
                 .map(stream)
                 .collect(),
+            branches: starts()
+                .flat_map(|s| [(s + 11, s + 64), (s + 31, s - 48)])
+                .map(branch)
+                .collect(),
             ..Interval::default()
         }],
         ..Snapshot::default()
@@ -121,7 +137,13 @@ fn cost_of_an_analysis() {
         ("a usual run", 4096, 5),
     ] {
         let snapshot = snapshot(n_functions, n_ips);
-        let n_counts = snapshot.intervals[0].ips.len() + snapshot.intervals[0].streams.len();
+        let Interval {
+            ips,
+            streams,
+            branches,
+            ..
+        } = &snapshot.intervals[0];
+        let n_counts = ips.len() + streams.len() + branches.len();
         let begun = Instant::now();
         let located = locate(&snapshot);
         let after_locate = begun.elapsed();

@@ -2,6 +2,7 @@
 //!
 //! Paper sections I and V.B: an instruction mix follows from block execution counts and the text of the blocks.
 
+mod accuracy;
 mod analysis;
 mod apportion;
 mod category;
@@ -10,11 +11,13 @@ mod class;
 mod cost;
 mod dimension;
 mod error;
+mod extension;
 mod keys;
 mod pivot;
 
 pub use crate::estimate::{Source, Unit};
 use crate::locate::PerRing;
+pub use accuracy::{Accuracy, KeyError, block_error};
 pub use analysis::{Analysis, SourceShare, analyse};
 pub use apportion::apportion;
 pub use category::Category;

@@ -36,8 +36,8 @@ pub(super) struct BodyRow {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct More {
     /// Number of lines.
-    pub(super) n_rows: usize,
-    /// Their sum.
+    pub(super) n_rows: u64,
+    /// Their sum, without errors.
     pub(super) figures: Figures,
 }
 
@@ -71,14 +71,14 @@ pub(super) enum Amount {
 }
 
 /// One ring's part of a line: the estimate, and its whole samples where samples are the unit.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Part {
     cell: Cell,
     samples: Option<u64>,
 }
 
 /// Both rings' parts of a line.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Parts {
     kernel: Part,
     user: Part,
@@ -88,10 +88,10 @@ impl Body {
     /// The first `top` lines of a mix (all where there is no limit), and the sum of the others.
     pub(super) fn new(mix: &Mix, top: Option<usize>) -> Self {
         let rows = rows(mix);
-        let mut total = rows.iter().copied().reduce(Parts::plus).unwrap_or_default();
-        // The errors of the lines depend on each other, and the mix knows the error of their sum.
-        total.kernel.cell = mix.kernel;
-        total.user.cell = mix.user;
+        let sum = |rows: &[Parts]| rows.iter().copied().fold(Parts::nothing(mix.unit), Parts::plus);
+        let mut total = sum(&rows);
+        total.kernel.cell.std_error = mix.kernel.std_error;
+        total.user.cell.std_error = mix.user.std_error;
         let figures = |parts: Parts| Figures {
             kernel: figure(parts.kernel, total.kernel),
             user: figure(parts.user, total.user),
@@ -103,10 +103,10 @@ impl Body {
             key,
             figures: figures(*parts),
         });
-        let more = cut.iter().copied().reduce(Parts::plus);
-        let more = more.map(|sum| More {
-            n_rows: cut.len(),
-            figures: figures(sum),
+        let more = Some(cut).filter(|cut| !cut.is_empty());
+        let more = more.map(|cut| More {
+            n_rows: cut.len() as u64,
+            figures: figures(sum(cut).without_errors()),
         });
         Self {
             by: mix.by.clone(),
@@ -146,6 +146,11 @@ fn rows(mix: &Mix) -> Vec<Parts> {
     }
 }
 
+/// An error to four digits: an error is not known to more of them, and the last ones depend on the machine.
+fn significant(error: f64) -> f64 {
+    format!("{error:.3e}").parse().unwrap_or(error)
+}
+
 /// A figure with its share of the column.
 fn figure(part: Part, column: Part) -> Figure {
     let whole = column.amount().value();
@@ -156,7 +161,7 @@ fn figure(part: Part, column: Part) -> Figure {
     };
     Figure {
         amount: part.amount(),
-        std_error: part.cell.std_error,
+        std_error: part.cell.std_error.map(significant),
         share,
     }
 }
@@ -177,11 +182,34 @@ impl Part {
 }
 
 impl Parts {
+    /// Nothing of either ring, in whole samples where these are the unit.
+    fn nothing(unit: Unit) -> Self {
+        let samples = match unit {
+            Unit::Executions => None,
+            Unit::TimeWeightedSamples | Unit::EventWeightedSamples => Some(0),
+        };
+        let nothing = Part {
+            cell: Cell::default(),
+            samples,
+        };
+        Self {
+            kernel: nothing,
+            user: nothing,
+        }
+    }
+
     fn plus(self, other: Self) -> Self {
         Self {
             kernel: self.kernel.plus(other.kernel),
             user: self.user.plus(other.user),
         }
+    }
+
+    /// Lines share blocks, and the errors of lines that do are not independent: only the mix could tell that of their sum.
+    fn without_errors(mut self) -> Self {
+        self.kernel.cell.std_error = None;
+        self.user.cell.std_error = None;
+        self
     }
 
     fn both(self) -> Part {

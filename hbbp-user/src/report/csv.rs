@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 
 use super::body::{Amount, Body, Figures};
+use super::number::several;
 
 /// Writes the mix.
 pub(super) fn write(body: &Body, out: &mut dyn Write) -> io::Result<()> {
@@ -38,7 +39,7 @@ pub(super) fn write(body: &Body, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     if let Some(more) = &body.more {
-        let title = format!("({} more rows)", more.n_rows);
+        let title = format!("({})", several(more.n_rows, "more row"));
         let keys = std::iter::once(title)
             .chain(std::iter::repeat(String::new()))
             .take(body.by.len());

@@ -2,7 +2,7 @@
 
 use super::accounting::Accounting;
 use super::completeness::{self, share};
-use super::number::{bytes, grouped, percent, seconds};
+use super::number::{bytes, grouped, percent, seconds, several};
 use crate::mix::{Source, SourceShare};
 use crate::snapshot::{Event, EventUnit, KernelTextSource, Period, Run};
 
@@ -41,7 +41,7 @@ pub(super) fn facts(
     facts.extend(
         run.events
             .iter()
-            .map(|event| ("complete", completeness_in_words(event))),
+            .map(|event| ("completeness", completeness_in_words(event))),
     );
     facts.extend(sources_in_words(sources).map(|sources| ("blocks from", sources)));
     facts.push(("kernel text", kernel_text_in_words(&run.kernel_text)));
@@ -100,8 +100,8 @@ fn sources_in_words(sources: &[SourceShare]) -> Option<String> {
     let total: f64 = sources.iter().map(amount).sum();
     let stacks = sources.iter().any(|share| share.source == Source::Lbr);
     let in_words = |share: &SourceShare| {
-        let (blocks, share_of_all) = (grouped(share.blocks), percent(amount(share) / total));
-        format!("{} {share_of_all} % ({blocks} blocks)", share.source.name())
+        let (blocks, share_of_all) = (several(share.blocks, "block"), percent(amount(share) / total));
+        format!("{} {share_of_all} % ({blocks})", share.source.name())
     };
     Some(sources.iter().map(in_words).collect::<Vec<_>>().join(", ")).filter(|_| stacks && 0.0 < total)
 }
@@ -123,7 +123,7 @@ fn own_cost_in_words(run: &Run) -> String {
         None => String::new(),
     };
     let (cpu, memory) = (seconds(run.own_cpu, 3), bytes(run.own_memory));
-    format!("{cpu} s of CPU time{of_machine}, {memory} of memory at the peak")
+    format!("{cpu} s of CPU time while measuring{of_machine}, {memory} of memory")
 }
 
 /// Bytes as hexadecimal digits.

@@ -157,7 +157,7 @@ struct RowJson<'a> {
 
 #[derive(Serialize)]
 struct MoreJson<'a> {
-    n_rows: usize,
+    n_rows: u64,
     #[serde(flatten)]
     figures: &'a Figures,
 }

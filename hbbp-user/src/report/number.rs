@@ -15,11 +15,20 @@ pub(super) fn grouped(count: u64) -> String {
     grouped
 }
 
+/// A count of things: `1 block`, `1,234 blocks`.
+pub(super) fn several(count: u64, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", grouped(count))
+}
+
 /// An amount with so many significant digits and an SI prefix: `1.235 G`.
 /// Amounts below 1000 have two blanks in place of the prefix, so that a column of amounts stays aligned.
 pub(super) fn scaled(amount: f64, digits: usize) -> String {
     const PREFIXES: [char; 7] = [' ', 'k', 'M', 'G', 'T', 'P', 'E'];
 
+    if amount == 0.0 {
+        return "0  ".to_owned();
+    }
     let mut mantissa = amount;
     let mut prefixes = PREFIXES.into_iter().peekable();
     let mut prefix = ' ';
@@ -141,7 +150,7 @@ mod tests {
     #[test]
     fn amounts_keep_their_digits() {
         let shown = [
-            (0.0, "0.000  "),
+            (0.0, "0  "),
             (1.0, "1.000  "),
             (12.345, "12.35  "),
             (999.94, "999.9  "),

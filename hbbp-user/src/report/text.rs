@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use super::accounting::Accounting;
 use super::body::{Amount, Body, Figure, Figures};
-use super::number::{grouped, harmless, percent, scaled};
+use super::number::{grouped, harmless, percent, scaled, several};
 use super::page::Page;
 use super::table::{Line, Table};
 use super::{Report, header};
 use crate::locate::PerRing;
+use crate::mix::Dimension;
 
 /// Writes the report in lines of at most `width` columns.
 pub(super) fn write(report: &Report<'_>, width: usize, out: &mut dyn Write) -> io::Result<()> {
@@ -16,7 +17,7 @@ pub(super) fn write(report: &Report<'_>, width: usize, out: &mut dyn Write) -> i
     let page = &mut Page { width, out };
     page.entry("hbbp-sys ", &run.tool_version)?;
     for (label, sentence) in header::facts(run, report.sources, &report.accounting) {
-        page.entry(&format!("  {label:<11}  "), &sentence)?;
+        page.entry(&format!("  {label:<12}  "), &sentence)?;
     }
     if !report.warnings.is_empty() {
         page.heading("Mind:")?;
@@ -40,7 +41,7 @@ fn mix(body: &Body, page: &mut Page<'_>) -> io::Result<()> {
     let by: Vec<&str> = body.by.iter().map(|dimension| dimension.name()).collect();
     let title = format!(
         "Instruction mix by {}, in {}; % of each column",
-        by.join(" and "),
+        by.join(", "),
         body.unit.noun()
     );
     page.line("")?;
@@ -136,15 +137,16 @@ fn table(body: &Body, detail: &Detail) -> Table {
             .collect()
     };
     let rows = body.rows.iter().map(|row| {
-        let names = row.key.iter().map(|name| harmless(name)).collect();
-        Line::Row(names, numbers(&row.figures))
+        let names = body
+            .by
+            .iter()
+            .zip(&row.key)
+            .map(|(dimension, value)| name(*dimension, value));
+        Line::Row(names.collect(), numbers(&row.figures))
     });
     let more = body.more.as_ref().map(|more| {
-        let rows = if more.n_rows == 1 { "row" } else { "rows" };
-        Line::Row(
-            across(format!("({} more {rows})", more.n_rows)),
-            numbers(&more.figures),
-        )
+        let title = format!("({})", several(more.n_rows, "more row"));
+        Line::Row(across(title), numbers(&more.figures))
     });
     let total = [
         Line::Rule,
@@ -161,6 +163,15 @@ fn table(body: &Body, detail: &Detail) -> Table {
             .flat_map(|(name, parts)| parts.iter().map(|part| title(name, part)))
             .collect(),
         lines: rows.chain(more).chain(total).collect(),
+    }
+}
+
+/// A value of a dimension as people read it: names of Rust functions as they stand in the source.
+/// JSON and CSV keep the names of the symbol tables, which other tools can look up.
+fn name(dimension: Dimension, value: &str) -> String {
+    match (dimension, rustc_demangle::try_demangle(value)) {
+        (Dimension::Function, Ok(function)) => harmless(&format!("{function:#}")),
+        _ => harmless(value),
     }
 }
 

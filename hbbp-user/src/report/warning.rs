@@ -4,9 +4,9 @@ use std::fmt;
 
 use super::accounting::Accounting;
 use super::completeness::{self, OnCpu};
-use super::number::{grouped, percent};
+use super::number::{grouped, percent, several};
 use super::quality::{self, Miss};
-use crate::mix::{Analysis, Unit};
+use crate::mix::{Analysis, Source, Unit};
 use crate::snapshot::{EventUnit, KernelTextSource, Loss, Snapshot};
 
 /// With this many samples the standard error of a share of 10 % is one percentage point.
@@ -60,6 +60,11 @@ pub(super) enum Warning {
     StaticKernelText {
         /// The file.
         path: String,
+    },
+    /// Blocks have their figures from suspect branch stacks.
+    Biased {
+        /// Number of blocks.
+        n_blocks: u64,
     },
     /// There are too few samples for small shares.
     FewSamples {
@@ -130,6 +135,13 @@ pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Ac
             warnings.push(Warning::Imprecise { event: name() });
         }
     }
+    let blocks = analysis.counts.blocks.iter();
+    let n_blocks = blocks
+        .filter(|block| block.biased && block.source == Source::Lbr)
+        .count() as u64;
+    if 0 < n_blocks {
+        warnings.push(Warning::Biased { n_blocks });
+    }
     let n = accounting.in_mix.total();
     if 0 < n && n < ENOUGH_SAMPLES {
         warnings.push(Warning::FewSamples { n });
@@ -157,6 +169,7 @@ impl Warning {
             Self::UnknownPeriod { .. } => "event.unknown_period",
             Self::NoKernelText => "kernel_text.none",
             Self::StaticKernelText { .. } => "kernel_text.static",
+            Self::Biased { .. } => "blocks.biased",
             Self::FewSamples { .. } => "few_samples",
             Self::Unexplained { .. } => "unexplained",
             Self::Lost { .. } => "lost",
@@ -210,6 +223,12 @@ impl fmt::Display for Warning {
                 f,
                 "the kernel's text is that of the file {path}, not the live one: \
                  what the kernel patched since it was built is wrong"
+            ),
+            Self::Biased { n_blocks } => write!(
+                f,
+                "{} take their figures from branch stacks although the branch behind them stands in \
+                 the oldest slot too often: there are no samples to take instead",
+                several(*n_blocks, "block")
             ),
             Self::FewSamples { n } => {
                 write!(

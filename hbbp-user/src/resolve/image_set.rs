@@ -29,7 +29,7 @@ const MAX_VDSO: u64 = 64 << 10;
 pub struct ImageIdx(pub u32);
 
 /// Who maps something.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Mapper {
     /// Thread group id.
     pub tgid: u32,
@@ -37,6 +37,8 @@ pub struct Mapper {
     pub generation: Generation,
     /// Width of its code in bits.
     pub bits: u32,
+    /// The processes that led to it.
+    pub ancestors: Vec<u32>,
 }
 
 /// All images that were mapped.
@@ -76,17 +78,17 @@ impl Default for ImageSet {
 impl ImageSet {
     /// Opens the file of a mapping unless it is open; a file that was refused once is tried anew, as another process
     /// may have a better look at it.
-    pub fn open(&mut self, file: FileIdx, mmap: &Mmap) -> Result<ImageIdx, Loss> {
+    pub fn open(&mut self, file: FileIdx, mmap: &Mmap, relatives: &[u32]) -> Result<ImageIdx, Loss> {
         if let Some(Ok(idx)) = self.files.get(&file) {
             return Ok(*idx);
         }
-        let opened = self.open_new(mmap);
+        let opened = self.open_new(mmap, relatives);
         self.files.insert(file, opened);
         opened
     }
 
-    fn open_new(&mut self, mmap: &Mmap) -> Result<ImageIdx, Loss> {
-        let file = open_mapped(mmap).map_err(|refusal| refusal.loss())?;
+    fn open_new(&mut self, mmap: &Mmap, relatives: &[u32]) -> Result<ImageIdx, Loss> {
+        let file = open_mapped(mmap, relatives).map_err(|refusal| refusal.loss())?;
         if let Some(idx) = self.places.get(&file.place) {
             return Ok(*idx);
         }
@@ -118,7 +120,7 @@ impl ImageSet {
     /// The image of a mapping and the address in it of the first mapped byte.
     pub fn place(
         &mut self,
-        mapper: Mapper,
+        mapper: &Mapper,
         mapping: &ImageMapping,
         file: &MappedFile,
         memory: Option<&mut ProcessMemory>,
@@ -130,7 +132,11 @@ impl ImageSet {
         }
         let mut loss = Loss::ProcessGone;
         if is_file(&file.path) {
-            let opened = self.open(mapping.file, &mmap_of(mapper.tgid, mapping, file));
+            let opened = self.open(
+                mapping.file,
+                &mmap_of(mapper.tgid, mapping, file),
+                &mapper.ancestors,
+            );
             let image = opened.ok().and_then(|idx| Some((idx, self.images.get(&idx)?)));
             let start =
                 image.and_then(|(idx, image)| Some((idx, image.image_start(mapping.start, mapping.offset)?)));
@@ -165,7 +171,7 @@ impl ImageSet {
     /// The kernel's code page: that of our own process for 64-bit code, that of the process itself for 32-bit code.
     fn vdso(
         &mut self,
-        mapper: Mapper,
+        mapper: &Mapper,
         mapping: &ImageMapping,
         memory: Option<&mut ProcessMemory>,
     ) -> Option<ImageIdx> {

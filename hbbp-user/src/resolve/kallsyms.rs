@@ -249,11 +249,9 @@ impl Kallsyms {
         self.entries.iter().map(|e| self.symbol(e))
     }
 
-    /// The address of the function `name` of the kernel image.
-    pub fn address_of(&self, name: &str) -> Option<Va> {
-        self.iter()
-            .find(|s| s.tag.is_none() && s.name == name)
-            .map(|s| s.start)
+    /// The function `name` of the kernel image.
+    pub fn named(&self, name: &str) -> Option<KernelSymbol<'_>> {
+        self.iter().find(|s| s.tag.is_none() && s.name == name)
     }
 
     fn symbol(&self, entry: &Entry) -> KernelSymbol<'_> {

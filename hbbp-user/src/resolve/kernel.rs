@@ -96,14 +96,10 @@ impl KernelMap {
         self.symbols = symbols;
     }
 
-    /// Text came: a BPF program, or other code that the kernel wrote.
-    pub fn came(&mut self, start: Va, len: u32, name: &str, bpf: bool, time: u64) {
+    /// Text came that the kernel wrote: a BPF program or a trampoline.
+    pub fn came(&mut self, start: Va, len: u32, name: &str, time: u64) {
         let end = start.checked_add(u64::from(len)).filter(|end| start < *end);
-        let kind = if bpf && name.starts_with("bpf_prog_") {
-            ModuleKind::Bpf
-        } else {
-            ModuleKind::Trampoline
-        };
+        let kind = written_kind(name);
         if let Some(end) = end {
             self.add_named(name, kind, start..end, time);
         }
@@ -268,11 +264,19 @@ fn tagged_runs(symbols: &Kallsyms) -> Vec<(String, std::ops::Range<Va>)> {
 /// The module of a symbol that is one by itself: a BPF program, a trampoline, a page of kprobes.
 fn named_by_symbol(symbol: &KernelSymbol<'_>) -> Option<(String, ModuleKind)> {
     match symbol.tag? {
-        "bpf" if symbol.name.starts_with("bpf_prog_") => Some((symbol.name.to_owned(), ModuleKind::Bpf)),
-        "bpf" => Some((symbol.name.to_owned(), ModuleKind::Trampoline)),
+        "bpf" => Some((symbol.name.to_owned(), written_kind(symbol.name))),
         tag => tag
             .strip_prefix("__builtin__")
             .map(|what| (format!("[{what}]"), ModuleKind::Trampoline)),
+    }
+}
+
+/// The sort of text that the kernel wrote, by its name: programs, or the trampolines and dispatchers that call them.
+fn written_kind(name: &str) -> ModuleKind {
+    if name.starts_with("bpf_prog_") {
+        ModuleKind::Bpf
+    } else {
+        ModuleKind::Trampoline
     }
 }
 
@@ -382,9 +386,9 @@ ffffffffc0400040 t bpf_trampoline_6442494\t[bpf]
     fn memory_of_programs_is_used_again() {
         let mut map = map();
         let at = 0xffff_ffff_c070_0000;
-        map.came(Va(at), 0x40, "bpf_prog_1_first", true, 10);
+        map.came(Va(at), 0x40, "bpf_prog_1_first", 10);
         map.went(Va(at), "bpf_prog_1_first", 20);
-        map.came(Va(at), 0x80, "bpf_prog_2_second", true, 30);
+        map.came(Va(at), 0x80, "bpf_prog_2_second", 30);
         assert_eq!(named(&mut map, at + 8, 15).0, "bpf_prog_1_first");
         assert_eq!(
             named(&mut map, at + 8, 35).2.as_deref(),
@@ -404,13 +408,7 @@ ffffffffc0400040 t bpf_trampoline_6442494\t[bpf]
         let mut map = map();
         let n_before = (map.regions.len(), map.modules.len());
         map.update(parse_kallsyms(TABLE), &[], None, 50);
-        map.came(
-            Va(0xffff_ffff_c040_0000),
-            0x40,
-            "bpf_prog_6deef7357e7b4530",
-            true,
-            60,
-        );
+        map.came(Va(0xffff_ffff_c040_0000), 0x40, "bpf_prog_6deef7357e7b4530", 60);
         assert_eq!((map.regions.len(), map.modules.len()), n_before);
     }
 

@@ -86,10 +86,10 @@ impl KernelSpace {
                 start,
                 len,
                 name,
-                bpf,
                 gone: false,
+                ..
             } => {
-                self.map.came(*start, *len, name, *bpf, time);
+                self.map.came(*start, *len, name, time);
                 if *len <= MAX_EARLY && self.reader.is_live() {
                     let region = self.map.region_at(*start, time);
                     self.cover(*start, &region);

@@ -5,7 +5,8 @@
 //! /proc and tracefs are, and reading some of them has effects), must be the one that the mapping names, and only then
 //! is opened for reading, without ever waiting.
 //! It is looked for as the process sees it: by the mapping itself, which also finds deleted files, then by its path
-//! below the root of the process, then, for processes that are gone, by its path below our own root.
+//! below the root of the process, then, for processes that are gone, by its path below the roots of those that created
+//! it and below our own.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -69,17 +70,27 @@ pub fn plain_path(path: &str) -> &str {
 }
 
 /// Opens the file that `mmap` maps; the file is the one that ran, or there is a reason why not.
-pub fn open_mapped(mmap: &Mmap) -> Result<OpenedFile, Refusal> {
+/// Where the process is gone, the roots of `relatives`, which see the same files as a rule, are tried as well.
+pub fn open_mapped(mmap: &Mmap, relatives: &[u32]) -> Result<OpenedFile, Refusal> {
     let path = plain_path(&mmap.path);
-    let process_root = || open_root(&format!("/proc/{}/root", mmap.pid));
-    let looks: [&dyn Fn() -> Result<OwnedFd, Errno>; 3] = [
-        &|| open_range(mmap),
-        &|| open_below(&process_root()?, path),
-        &|| open_below(&open_root("/")?, path),
-    ];
+    let below_process = |tgid: u32| open_below(&open_root(&format!("/proc/{tgid}/root"))?, path);
+    let below_own = || open_below(&open_root("/")?, path);
+    // Without an identity to compare with, a file that others see at the same path may be another one.
+    let relatives = if mmap.identity == FileIdentity::Unknown {
+        &[]
+    } else {
+        relatives
+    };
+    let by_relatives = relatives.iter().map(|tgid| below_process(*tgid));
+    let by_range = std::iter::once_with(|| open_range(mmap));
+    let by_itself = std::iter::once_with(|| below_process(mmap.pid));
     let mut worst = Refusal::Missing;
-    for look in looks {
-        match look()
+    for found in by_range
+        .chain(by_itself)
+        .chain(by_relatives)
+        .chain(std::iter::once_with(below_own))
+    {
+        match found
             .map_err(Refusal::from)
             .and_then(|found| open_checked(&found, &mmap.identity))
         {
@@ -212,7 +223,7 @@ mod tests {
     #[test]
     fn own_program_and_library() {
         for name in ["hbbp_user", "libc.so"] {
-            let opened = open_mapped(&own_mapping(name)).expect("it is mapped, so it is there");
+            let opened = open_mapped(&own_mapping(name), &[]).expect("it is mapped, so it is there");
             assert!(read_layout(&opened.source).is_ok());
         }
     }
@@ -226,11 +237,11 @@ mod tests {
             minor: 77,
             inode: 1,
         };
-        assert_eq!(open_mapped(&mmap).err(), Some(Refusal::Changed));
+        assert_eq!(open_mapped(&mmap, &[]).err(), Some(Refusal::Changed));
         mmap.identity = FileIdentity::BuildId(vec![1; 20]);
-        assert_eq!(open_mapped(&mmap).err(), Some(Refusal::Changed));
+        assert_eq!(open_mapped(&mmap, &[]).err(), Some(Refusal::Changed));
         mmap.path = "/nowhere/at all".to_owned();
-        assert_eq!(open_mapped(&mmap).err(), Some(Refusal::Missing));
+        assert_eq!(open_mapped(&mmap, &[]).err(), Some(Refusal::Missing));
     }
 
     #[test]
@@ -248,18 +259,18 @@ mod tests {
         symlink(&fifo, dir.join("to-fifo")).expect("symlink");
         let begin = Instant::now();
         for name in ["fifo", "empty", "magic", "loop", "to-fifo", "."] {
-            let refused = open_mapped(&mapping_of(&dir.join(name))).err();
+            let refused = open_mapped(&mapping_of(&dir.join(name)), &[]).err();
             assert_eq!(refused, Some(Refusal::Refused), "{name}");
         }
         for path in ["/dev/zero", "/proc/kmsg", "/dev/ptmx", "/proc/self/mem"] {
             assert_eq!(
-                open_mapped(&mapping_of(Path::new(path))).err(),
+                open_mapped(&mapping_of(Path::new(path)), &[]).err(),
                 Some(Refusal::Refused),
                 "{path}"
             );
         }
         assert_eq!(
-            open_mapped(&mapping_of(Path::new("relative"))).err(),
+            open_mapped(&mapping_of(Path::new("relative")), &[]).err(),
             Some(Refusal::Missing)
         );
         assert!(begin.elapsed() < Duration::from_secs(1), "nothing may wait");

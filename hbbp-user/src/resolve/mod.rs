@@ -137,8 +137,9 @@ impl Resolver {
             self.hit(task, first_time, count.to);
             interval.branches.push(count);
         }
-        self.user.forget_before(raw.end);
-        self.kernel.forget_before(raw.end);
+        // Counting goes on while a drain is under way, so what ends within it may still have samples in the next.
+        self.user.forget_before(raw.start);
+        self.kernel.forget_before(raw.start);
         self.intervals.push(interval);
     }
 

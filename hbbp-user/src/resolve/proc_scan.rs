@@ -19,6 +19,8 @@ pub struct Scanned {
     pub tgid: u32,
     /// Command name.
     pub comm: String,
+    /// The process that created it; 0 where that is none, or outside of our pid namespace.
+    pub parent: u32,
     /// Number of its threads.
     pub n_threads: u32,
     /// Executable mappings; none for kernel threads.
@@ -41,6 +43,7 @@ pub fn read_process(tgid: u32) -> Option<Scanned> {
     Some(Scanned {
         tgid,
         comm: stat.comm,
+        parent: u32::try_from(stat.ppid).unwrap_or(0),
         n_threads: u32::try_from(stat.num_threads).unwrap_or(1),
         mappings: parse_maps(tgid, &maps),
     })

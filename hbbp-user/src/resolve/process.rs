@@ -16,6 +16,9 @@ use crate::record::{Mmap, Record, Timed};
 use super::proc_scan::Scanned;
 use super::process_image::{FileIdx, Generation, ImageMapping, MappedFile, ProcessImage};
 
+/// Ancestors that are asked for a file: a container is rarely deeper.
+const MAX_ANCESTORS: usize = 6;
+
 /// All process images that may still have samples.
 #[derive(Debug, Default)]
 pub struct ProcessIndex {
@@ -37,6 +40,18 @@ impl ProcessIndex {
         let images = self.processes.get(&tgid)?;
         let n_begun = images.partition_point(|image| image.from <= time);
         images.get(n_begun.saturating_sub(1))
+    }
+
+    /// The processes that led to this image, the nearest first: they nearly always see the same files.
+    pub fn ancestors(&self, image: &ProcessImage) -> Vec<u32> {
+        let parent_of = |tgid: &u32| {
+            self.live(*tgid)
+                .map(|image| image.parent)
+                .filter(|parent| 0 < *parent)
+        };
+        std::iter::successors(Some(image.parent).filter(|parent| 0 < *parent), parent_of)
+            .take(MAX_ANCESTORS)
+            .collect()
     }
 
     /// The image that process `tgid` runs now, as far as the records tell; `None` where it has ended.
@@ -69,7 +84,9 @@ impl ProcessIndex {
         let tgid = scanned.tgid;
         if self.live(tgid).is_none() {
             let comm = Arc::from(scanned.comm.as_str());
-            let image = ProcessImage::new(self.next_generation(), comm, time, scanned.n_threads);
+            let mut image = ProcessImage::new(self.next_generation(), comm, time);
+            image.parent = scanned.parent;
+            image.n_threads = scanned.n_threads;
             self.insert(tgid, image);
         }
         for mapping in &scanned.mappings {
@@ -91,8 +108,8 @@ impl ProcessIndex {
             Record::Fork { pid, parent_pid, .. } => {
                 let generation = self.next_generation();
                 let image = match self.image_at(*parent_pid, time) {
-                    Some(parent) => parent.child(generation, time),
-                    None => ProcessImage::new(generation, Arc::default(), time, 1),
+                    Some(parent) => parent.child(generation, *parent_pid, time),
+                    None => ProcessImage::new(generation, Arc::default(), time),
                 };
                 self.insert(*pid, image);
             }
@@ -123,7 +140,9 @@ impl ProcessIndex {
         let image = self.image_at_mut(pid, time);
         if exec {
             // The mappings of the new program come after this record, and its other threads have ended.
-            let image = ProcessImage::new(self.next_generation(), Arc::from(comm), time, 1);
+            let parent = image.map_or(0, |before| before.parent);
+            let mut image = ProcessImage::new(self.next_generation(), Arc::from(comm), time);
+            image.parent = parent;
             self.insert(pid, image);
         } else if let Some(image) = image
             && pid == tid
@@ -146,7 +165,7 @@ impl ProcessIndex {
         };
         if self.image_at(mmap.pid, time).is_none() {
             // Its fork was lost, or happened before the records began.
-            let image = ProcessImage::new(self.next_generation(), Arc::default(), 0, 1);
+            let image = ProcessImage::new(self.next_generation(), Arc::default(), 0);
             self.insert(mmap.pid, image);
         }
         if let Some(image) = self.image_at_mut(mmap.pid, time) {
@@ -245,6 +264,7 @@ mod tests {
         Scanned {
             tgid: 1,
             comm: "sh".to_owned(),
+            parent: 0,
             n_threads: 1,
             mappings: vec![mmap],
         }

@@ -49,6 +49,8 @@ pub struct ProcessImage {
     pub generation: Generation,
     /// Command name, the last one seen.
     pub comm: Arc<str>,
+    /// The process that created this one; 0 where that is unknown.
+    pub(super) parent: u32,
     /// Since when, in ns.
     pub(super) from: u64,
     /// Tasks that are alive.
@@ -63,22 +65,25 @@ pub struct ProcessImage {
 
 impl ProcessImage {
     /// A program that starts at the time `from`, with nothing mapped.
-    pub(super) fn new(generation: Generation, comm: Arc<str>, from: u64, n_threads: u32) -> Self {
+    pub(super) fn new(generation: Generation, comm: Arc<str>, from: u64) -> Self {
+        let mappings = Arc::default();
         Self {
             generation,
             comm,
+            parent: 0,
             from,
-            n_threads,
+            n_threads: 1,
             ended: None,
-            mappings: Arc::default(),
+            mappings,
             longest: 0,
         }
     }
 
     /// The program of a forked child: that of its parent, with what is mapped there until one of them changes it.
-    pub(super) fn child(&self, generation: Generation, from: u64) -> Self {
+    pub(super) fn child(&self, generation: Generation, parent: u32, from: u64) -> Self {
         Self {
             generation,
+            parent,
             from,
             n_threads: 1,
             ended: None,
@@ -148,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_compiler_that_maps_without_end_is_bounded() {
-        let mut image = ProcessImage::new(Generation(1), Arc::default(), 0, 1);
+        let mut image = ProcessImage::new(Generation(1), Arc::default(), 0);
         for n in 0..30_000_u64 {
             let start = Va(0x1000 * (n % 12_000));
             let mapping = ImageMapping {

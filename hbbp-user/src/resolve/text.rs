@@ -11,9 +11,11 @@ use std::ops::Range;
 use crate::addr::ImageAddr;
 use crate::snapshot::{ModuleIdx, Symbol, Text};
 
-/// A function longer than this is taken in windows: the longest hand-written interpreters have about 60 KiB.
-const MAX_FUNCTION: u64 = 128 << 10;
-/// How much is taken on either side of an address without a function.
+/// A function longer than this is taken in windows: a compiler with giant functions left 26 MB of text in ten seconds
+/// when whole functions of up to 128 KiB were taken, most of which never ran.
+const MAX_FUNCTION: u64 = 16 << 10;
+/// How much is taken on either side of an address without a function, or in a giant one: decoding falls into step
+/// with the instructions after a few of them, and few basic blocks are longer than 100.
 const WINDOW: u64 = 1 << 10;
 /// Where a stretch cannot be read as a whole, its pages are read one by one.
 const PAGE: u64 = 4096;
@@ -70,6 +72,18 @@ impl ModuleText {
         if let Some(known) = self.known(at) {
             return known;
         }
+        if !bounds.contains(&at) {
+            // The file ends before its mapping, or its headers lie.
+            let end = at.0.saturating_add(1);
+            if at.0 < end {
+                self.insert(at.0..end, Vec::new());
+            }
+            return Covered::UnreadableNow;
+        }
+        let function = function.filter(|symbol| {
+            at.since(symbol.start)
+                .is_some_and(|from_start| from_start < symbol.len)
+        });
         let range = self.extent(at.0, bounds.start.0..bounds.end.0, function.as_ref());
         if let Some(symbol) = function {
             self.symbols.entry(symbol.start.0).or_insert(symbol);
@@ -83,14 +97,12 @@ impl ModuleText {
 
     /// The extent of a new stretch around `at`: inside the bounds, between its neighbours.
     fn extent(&self, at: u64, bounds: Range<u64>, function: Option<&Symbol>) -> Range<u64> {
-        let mut wanted = match function {
-            Some(symbol) => symbol.start.0..symbol.start.0.saturating_add(symbol.len),
-            None => bounds.clone(),
-        };
-        let longest = if function.is_some() {
-            MAX_FUNCTION
-        } else {
-            2 * WINDOW
+        let (mut wanted, longest) = match function {
+            Some(symbol) => (
+                symbol.start.0..symbol.start.0.saturating_add(symbol.len),
+                MAX_FUNCTION,
+            ),
+            None => (bounds.clone(), 2 * WINDOW),
         };
         if longest < wanted.end - wanted.start {
             wanted = wanted.start.max(at.saturating_sub(WINDOW))..wanted.end.min(at.saturating_add(WINDOW));
@@ -387,8 +399,15 @@ mod tests {
         assert_eq!(
             beside,
             Covered::Yes,
-            "a function that does not hold the address still gives it a byte"
+            "a function that does not hold the address counts for nothing"
         );
+        let outside = ImageAddr(u64::MAX)..ImageAddr(5);
+        for at in [0, 7, u64::MAX] {
+            assert_eq!(
+                text.cover(ImageAddr(at), outside.clone(), None, &mut memory),
+                Covered::UnreadableNow
+            );
+        }
         assert!(is_stream(1, 1) && !is_stream(2, 1) && !is_stream(0, MAX_STREAM));
     }
 }

@@ -97,7 +97,7 @@ impl UserSpace {
         {
             let file = self.index.intern(mmap);
             // Where it fails, the reason is counted when the mapping is hit.
-            let _ = self.images.open(file, mmap);
+            let _ = self.images.open(file, mmap, &[]);
         }
     }
 
@@ -180,14 +180,17 @@ impl UserSpace {
         if let Some(known) = process.mappings.get(&key) {
             return Some(*known);
         }
+        let bits = self.index.bits(image);
+        let ancestors = self.index.ancestors(image);
         let mapper = Mapper {
             tgid: task.tgid,
             generation: image.generation,
-            bits: self.index.bits(image),
+            bits,
+            ancestors,
         };
         let file = self.index.file(mapping.file)?;
         let memory = is_live(&self.index, mapper.tgid, mapper.generation).then_some(&mut self.memory);
-        let (image, image_start) = self.images.place(mapper, mapping, file, memory);
+        let (image, image_start) = self.images.place(&mapper, mapping, file, memory);
         let hit = HitMapping {
             end: mapping.end,
             image,

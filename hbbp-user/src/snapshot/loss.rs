@@ -96,7 +96,7 @@ losses! {
     TextUnreadable, "region.text_unreadable", Region,
         "stretches of kernel text could not be read";
     TextUncertain, "region.text_uncertain", Region,
-        "stretches of text changed between two readings: samples of that interval were read with the older bytes";
+        "stretches of text changed between two readings: samples of that interval may have run the other bytes";
 }
 
 /// How much was lost, by the stable name of the loss. Names of other versions of the tool are kept as they are.

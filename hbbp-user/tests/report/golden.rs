@@ -46,6 +46,21 @@ fn text_by_mnemonic() {
 }
 
 #[test]
+fn text_and_json_of_branch_stacks() {
+    let sources = [Dimension::Source, Dimension::Mnemonic];
+    check(
+        "stacked-source.txt",
+        &program::stacked(),
+        &by(&sources, Format::Text),
+    );
+    check(
+        "stacked.json",
+        &program::stacked(),
+        &by(&[Dimension::Function], Format::Json),
+    );
+}
+
+#[test]
 fn text_by_place() {
     let options = by(&[Dimension::Module, Dimension::Function], Format::Text);
     check("clocked-function.txt", &program::clocked(), &options);

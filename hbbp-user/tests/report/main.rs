@@ -47,7 +47,12 @@ impl Write for Failing {
 
 #[test]
 fn a_saved_snapshot_gives_the_same_report() {
-    for snapshot in [program::clocked(), program::retired(), program::troubled()] {
+    for snapshot in [
+        program::clocked(),
+        program::retired(),
+        program::stacked(),
+        program::troubled(),
+    ] {
         let saved = file::parse(&file::encode(&snapshot).unwrap()).unwrap();
         for format in [Format::Text, Format::Json, Format::Csv] {
             let options = by(&[Dimension::Module, Dimension::Mnemonic], format);

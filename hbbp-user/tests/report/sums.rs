@@ -70,7 +70,12 @@ fn check(snapshot: &Snapshot, options: &ReportOptions) {
 
 #[test]
 fn the_fixtures_add_up() {
-    for snapshot in [program::clocked(), program::retired(), program::troubled()] {
+    for snapshot in [
+        program::clocked(),
+        program::retired(),
+        program::stacked(),
+        program::troubled(),
+    ] {
         for dimension in Dimension::ALL {
             for top in [None, Some(0), Some(1), Some(2)] {
                 check(

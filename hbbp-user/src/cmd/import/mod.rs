@@ -24,7 +24,7 @@ use crate::resolve::kernel_space::KernelSpace;
 use crate::resolve::recorded::kernel::{KernelPlace, open_recorded_kernel};
 use crate::resolve::recorded::{NamedFile, Places, RecordedSpace};
 use crate::snapshot::run::Period;
-use crate::snapshot::{Event, EventIdx, Loss, Losses, Module, ModuleKind, Process, Run, Snapshot, file};
+use crate::snapshot::{Event, EventIdx, Loss, Module, ModuleKind, Process, Run, Snapshot, file};
 
 /// What to import.
 #[derive(Clone, Debug, Default)]
@@ -299,7 +299,7 @@ impl Import {
         bounds: &[(u64, u64)],
         mut run: Run,
     ) -> anyhow::Result<Snapshot> {
-        let mut losses = std::mem::replace(&mut counter.losses, Losses::default());
+        let mut losses = std::mem::take(&mut counter.losses);
         let intervals = counter.into_intervals(bounds);
         let mut files = Vec::new();
         for interval in &intervals {

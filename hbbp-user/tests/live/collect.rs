@@ -1,14 +1,6 @@
-//! Collection on the kernel of this machine: programs are accepted, samples arrive, and every sum closes.
-//!
-//! These tests need root and a kernel with BPF; elsewhere they say that they skip, and under CI that is a failure.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "helpers of tests fail and talk like tests"
-)]
+//! Collection: the kernel takes the programs, samples arrive, and every sum closes.
 
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use hbbp_user::addr::{Ring, Va};
@@ -17,50 +9,8 @@ use hbbp_user::collect::object::{Constants, KernelCounts, Object};
 use hbbp_user::collect::{Collector, Plan, Scope};
 use hbbp_user::record::Record;
 
-/// Kernel state is shared by all tests of this file.
-static KERNEL: Mutex<()> = Mutex::new(());
-
-fn kernel() -> Option<MutexGuard<'static, ()>> {
-    let root =
-        std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
-    if root {
-        return Some(KERNEL.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-    }
-    assert!(
-        std::env::var_os("CI").is_none(),
-        "live tests need root, and CI must not skip them"
-    );
-    println!("skipped: live tests need root");
-    None
-}
-
-/// A child that is killed when the test ends, whatever its end.
-struct Load(Child);
-
-impl Load {
-    fn spin() -> Self {
-        Self(
-            Command::new("sh")
-                .args(["-c", "while :; do :; done"])
-                .spawn()
-                .unwrap(),
-        )
-    }
-
-    fn syscalls() -> Self {
-        let mut dd = Command::new("dd");
-        dd.args(["if=/dev/urandom", "of=/dev/null", "bs=4k"])
-            .stderr(Stdio::null());
-        Self(dd.spawn().unwrap())
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use super::load::Load;
+use super::{BpfStats, kernel};
 
 fn plan(scope: Scope) -> Plan {
     Plan {
@@ -239,25 +189,6 @@ fn live_text_shows_what_the_kernel_patches() {
         !window.read(Va(0x1000), &mut [0; 8]),
         "user addresses are refused"
     );
-}
-
-/// `kernel.bpf_stats_enabled`, put back when dropped.
-struct BpfStats(String);
-
-impl BpfStats {
-    const PATH: &str = "/proc/sys/kernel/bpf_stats_enabled";
-
-    fn set(value: &str) -> Self {
-        let before = std::fs::read_to_string(Self::PATH).unwrap();
-        std::fs::write(Self::PATH, value).unwrap();
-        Self(before)
-    }
-}
-
-impl Drop for BpfStats {
-    fn drop(&mut self) {
-        let _ = std::fs::write(Self::PATH, &self.0);
-    }
 }
 
 /// How often the kernel ran the newest program of that name, by its own statistics.

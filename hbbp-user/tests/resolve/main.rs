@@ -1,7 +1,7 @@
 //! The resolver on real processes of this machine: programs that are compiled here, run, and are looked at from
 //! outside, as the collector does.
 //!
-//! Each program prints the address of its function `spin` and then waits, so that a sample there can be made up.
+//! Each program prints the address of its code and then waits, so that a sample there can be made up.
 
 #![expect(
     clippy::expect_used,
@@ -9,9 +9,10 @@
     reason = "helpers of a test may end it, and say why they skip something"
 )]
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+mod hostile;
+mod program;
+
+use std::process::{Command, Stdio};
 
 use hbbp_user::addr::{FileOff, Va};
 use hbbp_user::record::{FileIdentity, Mmap, Record, Timed};
@@ -20,97 +21,10 @@ use hbbp_user::resolve::build_id::read_kernel_build_id;
 use hbbp_user::resolve::kernel::KernelMap;
 use hbbp_user::resolve::kernel_space::KernelSpace;
 use hbbp_user::resolve::kernel_text::KernelText;
-use hbbp_user::resolve::proc_scan::{Scanned, read_process};
 use hbbp_user::resolve::raw::{Raw, RawInterval, TaskKey};
 use hbbp_user::snapshot::{Event, EventIdx, IpCount, Loss, ModuleKind, ProcessIdx, Run, Snapshot, Text};
 
-const PROGRAM: &str = r#"
-#include <stdio.h>
-#include <unistd.h>
-__attribute__((noinline)) int spin(int n) { int s = 0; for (int i = 0; i < n; i++) s += i * n; return s; }
-int main(int argc, char **argv) { printf("%lx\n", (unsigned long)spin); fflush(stdout); pause(); return spin(argc); }
-"#;
-
-/// Maps its own code twice: as a file in memory and as memory without a file. Prints both addresses.
-const COMPILER: &str = r#"
-#define _GNU_SOURCE
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-#include <sys/mman.h>
-int main(void) {
-  unsigned char code[64]; memset(code, 0x90, 64); code[63] = 0xc3;
-  int fd = memfd_create("jit", 0);
-  if (write(fd, code, 64) != 64) return 1;
-  void *shared = mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
-  void *plain = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  memcpy(plain, code, 64);
-  printf("%lx\n%lx\n", (unsigned long)shared, (unsigned long)plain); fflush(stdout);
-  pause(); return 0;
-}
-"#;
-
-struct Running {
-    child: Child,
-    addresses: Vec<u64>,
-}
-
-impl Running {
-    fn start(program: &Path, n_addresses: usize) -> Self {
-        let mut child = Command::new(program)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("start");
-        let lines = BufReader::new(child.stdout.take().expect("piped"))
-            .lines()
-            .take(n_addresses);
-        let parse =
-            |line: std::io::Result<String>| u64::from_str_radix(&line.expect("a line"), 16).expect("hex");
-        let addresses = lines.map(parse).collect();
-        Self { child, addresses }
-    }
-
-    fn scanned(&self) -> Scanned {
-        read_process(self.child.id()).expect("it waits")
-    }
-
-    fn end(&mut self) {
-        self.child.kill().expect("kill");
-        self.child.wait().expect("wait");
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Compiles a program into a folder of its own; `None`, with the reason printed, where this machine cannot.
-fn compile(name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
-    let dir = std::env::temp_dir().join(format!("hbbp-resolve-{}-{name}", std::process::id()));
-    std::fs::create_dir_all(&dir).expect("scratch folder");
-    let (input, output) = (dir.join("program.c"), dir.join(name));
-    std::fs::write(&input, source).expect("write");
-    let made = Command::new("cc")
-        .args(["-O1", "-o"])
-        .arg(&output)
-        .arg(&input)
-        .args(flags)
-        .output();
-    match made {
-        Ok(made) if made.status.success() => Some(output),
-        Ok(made) => {
-            println!("skipped {name}: {}", String::from_utf8_lossy(&made.stderr));
-            None
-        }
-        Err(error) => {
-            println!("skipped {name}: no C compiler: {error}");
-            None
-        }
-    }
-}
+use program::{COMPILER, NARROW, PROGRAM, Running, compile};
 
 fn no_kernel() -> KernelSpace {
     KernelSpace::new(KernelText::None, KernelMap::default())
@@ -176,10 +90,15 @@ fn every_sort_of_program() {
         ("fixed", &["-no-pie"], ModuleKind::Elf64),
         ("static", &["-static"], ModuleKind::Elf64),
         ("stripped", &["-s"], ModuleKind::Elf64),
-        ("narrow", &["-m32"], ModuleKind::Elf32),
+        (
+            "bare",
+            &["-m32", "-nostdlib", "-static", "-ffreestanding"],
+            ModuleKind::Elf32,
+        ),
     ];
     for (name, flags, kind) in sorts {
-        let Some(program) = compile(name, PROGRAM, flags) else {
+        let source = if name == "bare" { NARROW } else { PROGRAM };
+        let Some(program) = compile(name, source, flags) else {
             continue;
         };
         let running = Running::start(&program, 1);
@@ -266,6 +185,62 @@ fn a_deleted_program_that_has_ended_was_opened_in_time() {
     let module = &snapshot.modules[text.module.0 as usize];
     assert_eq!(module.symbols[0].name, "spin");
     assert!(!module.name.contains("(deleted)"));
+}
+
+/// A process of a container lives too short for its file to be opened through it; its parent sees the same files.
+#[test]
+fn a_file_that_only_relatives_see() {
+    const GONE: u32 = 4_100_000;
+    let Some(program) = compile("contained", PROGRAM, &["-static"]) else {
+        return;
+    };
+    let folder = program.parent().expect("a folder of its own");
+    let mut parent = Command::new("chroot");
+    let parent = parent.arg(folder).arg("/contained").stdout(Stdio::piped());
+    let Some(parent) = Running::of_command(parent, folder, 1) else {
+        println!("skipped: chroot needs root");
+        return;
+    };
+    let (tgid, spin) = (parent.child.id(), parent.addresses[0]);
+    let scanned = parent.scanned();
+    let mut mmap = scanned
+        .mappings
+        .iter()
+        .find(|m| m.path.contains("contained"))
+        .expect("it runs")
+        .clone();
+    // The file was mapped by a child, which is gone, and looks like another one from where we are.
+    mmap.pid = GONE;
+    mmap.path = "/contained".to_owned();
+    let records = [
+        Record::Fork {
+            pid: GONE,
+            tid: GONE,
+            parent_pid: tgid,
+        },
+        Record::Comm {
+            pid: GONE,
+            tid: GONE,
+            comm: "gone".to_owned(),
+            exec: true,
+        },
+        Record::Mmap(mmap),
+    ];
+    let mut resolver = Resolver::new(no_kernel(), &[scanned]);
+    resolver.apply(
+        records
+            .into_iter()
+            .zip(10..)
+            .map(|(record, time)| Timed { time, record }),
+    );
+    resolver.interval(RawInterval {
+        start: 1,
+        end: 90,
+        ips: vec![ip(GONE, 40, spin)],
+        ..RawInterval::default()
+    });
+    let snapshot = snapshot(resolver);
+    assert!(text_at(&snapshot, 1, spin).is_some(), "{:?}", snapshot.losses);
 }
 
 #[test]
@@ -381,7 +356,7 @@ fn this_kernel() {
         println!("skipped: kernel symbols are hidden");
         return;
     }
-    let idle = symbols.address_of("do_idle").expect("every kernel idles");
+    let idle = symbols.named("do_idle").expect("every kernel idles").start;
     let mut map = KernelMap::default();
     map.update(symbols, &[], None, 0);
     // A kernel that patches itself between two drains.

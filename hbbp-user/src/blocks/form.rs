@@ -1,0 +1,73 @@
+//! Instruction forms: the thousands of instructions that a mix must classify, out of the millions that ran.
+
+use iced_x86::{Instruction as Decoded, OpKind};
+
+/// The longest x86 instruction in bytes (SDM vol. 2, 2.3.11).
+pub(super) const LONGEST: usize = 15;
+
+/// Index of a [`Form`] in [`super::BlockMap::forms`].
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct FormIdx(pub u16);
+
+/// Instructions that are the same in all that a mix tells apart: opcode, operand sizes, prefixes, and whether an
+/// operand is in memory. They differ in registers, addresses and immediate values.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Form {
+    example: [u8; LONGEST],
+    len: u8,
+    bits: u32,
+}
+
+/// All forms that were met, and where to find them.
+#[derive(Debug, Default)]
+pub(super) struct Forms {
+    forms: Vec<Form>,
+    by_key: Vec<Option<FormIdx>>,
+}
+
+impl Form {
+    /// The bytes of the first instruction of this form.
+    pub fn example(&self) -> &[u8] {
+        self.example.get(..usize::from(self.len)).unwrap_or(&[])
+    }
+
+    /// Operand and address size in bits that the text was decoded with.
+    pub const fn bits(&self) -> u32 {
+        self.bits
+    }
+}
+
+impl Forms {
+    pub(super) fn into_boxed(self) -> Box<[Form]> {
+        self.forms.into()
+    }
+
+    /// The form of an instruction; `None` only for more forms than an index can hold, which the decoder does not have.
+    pub(super) fn intern(&mut self, instruction: &Decoded, bytes: &[u8], bits: u32) -> Option<FormIdx> {
+        let in_memory = instruction.op_kinds().any(|kind| kind == OpKind::Memory);
+        let repeats = instruction.has_rep_prefix() || instruction.has_repne_prefix();
+        let flags = [in_memory, instruction.has_lock_prefix(), repeats, bits == 64];
+        let key = flags.iter().fold(instruction.code() as usize, |key, flag| {
+            key << 1 | usize::from(*flag)
+        });
+        if self.by_key.len() <= key {
+            self.by_key.resize(key + 1, None);
+        }
+        let slot = self.by_key.get_mut(key)?;
+        if slot.is_none() {
+            let idx = FormIdx(u16::try_from(self.forms.len()).ok()?);
+            let mut form = Form {
+                example: [0; LONGEST],
+                len: 0,
+                bits,
+            };
+            for (to, from) in form.example.iter_mut().zip(bytes) {
+                *to = *from;
+                form.len += 1;
+            }
+            self.forms.push(form);
+            *slot = Some(idx);
+        }
+        *slot
+    }
+}

@@ -1,0 +1,129 @@
+//! How the program fails: one clear sentence, the right exit code, and no half-written file.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use super::{kernel, program, run};
+
+#[track_caller]
+fn fails(output: &Output, code: i32, says: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    assert!(stderr.contains(says), "{stderr:?} does not say {says:?}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+}
+
+#[test]
+fn without_root_it_says_what_it_needs() {
+    let Some(_kernel) = kernel() else { return };
+    // The binary may lie where only root may look.
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("hbbp-sys");
+    std::fs::copy(env!("CARGO_BIN_EXE_hbbp-sys"), &copy).unwrap();
+    open_to_all(folder.path());
+    let nobody = |args: &[&str]| {
+        Command::new(&copy)
+            .args(args)
+            .uid(65534)
+            .gid(65534)
+            .output()
+            .unwrap()
+    };
+    fails(&nobody(&["--duration", "1"]), 1, "hbbp-sys");
+    let stderr = String::from_utf8(nobody(&["--duration", "1"]).stderr).unwrap();
+    assert!(
+        stderr.contains("root") || stderr.contains("hbbp-sys check"),
+        "{stderr}"
+    );
+    let check = nobody(&["check"]);
+    assert!(check.status.success(), "{check:?}");
+    assert!(String::from_utf8_lossy(&check.stdout).contains("run as root"));
+}
+
+fn open_to_all(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn wrong_targets_are_named() {
+    let Some(_kernel) = kernel() else { return };
+    fails(
+        &run(&["--duration", "1", "--pid", "4194303"]),
+        1,
+        "no process 4194303",
+    );
+    fails(&run(&["--duration", "1", "--cpu", "9999"]), 1, "9999");
+    fails(
+        &run(&["--duration", "1", "--cgroup", "/no/such/cgroup"]),
+        1,
+        "/no/such/cgroup",
+    );
+    fails(&run(&["--", "/no/such/program"]), 1, "/no/such/program");
+    fails(&run(&["--duration", "1", "--event", "flops"]), 1, "cpu-clock");
+    fails(
+        &run(&["--duration", "1", "--event", "nopmu/config=1/"]),
+        1,
+        "nopmu",
+    );
+}
+
+#[test]
+fn a_full_disk_leaves_the_old_file_alone() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let mount = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs", path])
+        .status();
+    if !mount.is_ok_and(|status| status.success()) {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "CI must be able to mount a tmpfs"
+        );
+        println!("skipped: a tmpfs cannot be mounted here");
+        return;
+    }
+    let file = folder.path().join("old.hbbp");
+    std::fs::write(&file, "old").unwrap();
+    let output = run(&["record", "--duration", "1", "-o", file.to_str().unwrap()]);
+    let (kept, n_files) = (
+        std::fs::read(&file).unwrap(),
+        std::fs::read_dir(folder.path()).unwrap().count(),
+    );
+    assert!(Command::new("umount").arg(path).status().unwrap().success());
+    fails(&output, 1, "No space left");
+    assert_eq!(kept, b"old", "the old file is whole");
+    assert_eq!(n_files, 1, "no half-written file stays");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let Some(_kernel) = kernel() else { return };
+    let mut child = program(&["--duration", "500ms", "--top", "all"]);
+    let mut child = child
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_second_signal_aborts() {
+    let Some(_kernel) = kernel() else { return };
+    let mut child = program(&["--duration", "60", "--", "sleep", "60"]);
+    let mut child = child.stdout(Stdio::null()).spawn().unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    for _ in 0..2 {
+        // SAFETY: a signal to a child that has not been waited for.
+        assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}

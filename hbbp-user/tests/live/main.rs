@@ -1,0 +1,94 @@
+//! Tests on the kernel of this machine, as root: collection, the whole program, and how it fails.
+//!
+//! They share the kernel, so one runs at a time. Without root they say that they skip, and under CI that is a failure.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests fail and talk like tests"
+)]
+
+mod collect;
+mod failures;
+mod load;
+mod processes;
+mod run;
+mod text;
+
+use std::os::unix::fs::MetadataExt as _;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+static KERNEL: Mutex<()> = Mutex::new(());
+
+/// The kernel for the test alone, or `None` where the test must skip.
+fn kernel() -> Option<MutexGuard<'static, ()>> {
+    if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+        return Some(KERNEL.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    assert!(
+        std::env::var_os("CI").is_none(),
+        "live tests need root, and CI must not skip them"
+    );
+    println!("skipped: live tests need root");
+    None
+}
+
+/// The program with these arguments.
+fn program(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hbbp-sys"));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// Runs the program to its end.
+fn run(args: &[&str]) -> Output {
+    program(args).output().unwrap()
+}
+
+/// Runs the program, which must succeed, and gives its JSON report.
+fn report(args: &[&str]) -> Value {
+    let output = run(&[&["--format", "json"], args].concat());
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The JSON report of a saved profile.
+fn report_of(path: &str) -> Value {
+    let output = run(&["report", path, "--format", "json"]);
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap()
+}
+
+/// Samples of a ring that are in the mix, and all that were counted in it.
+fn resolved(report: &Value, ring: &str) -> (u64, u64) {
+    let accounting = &report["accounting"];
+    (
+        number(&accounting["in_mix"][ring]),
+        number(&accounting["counted"][ring]),
+    )
+}
+
+/// `kernel.bpf_stats_enabled`, put back when dropped. It is a static key: writing it patches kernel text.
+struct BpfStats(String);
+
+impl BpfStats {
+    const PATH: &str = "/proc/sys/kernel/bpf_stats_enabled";
+
+    fn set(value: &str) -> Self {
+        let before = std::fs::read_to_string(Self::PATH).unwrap();
+        std::fs::write(Self::PATH, value).unwrap();
+        Self(before)
+    }
+}
+
+impl Drop for BpfStats {
+    fn drop(&mut self) {
+        let _ = std::fs::write(Self::PATH, &self.0);
+    }
+}

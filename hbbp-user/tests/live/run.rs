@@ -1,0 +1,178 @@
+//! The main job under load: the sums close, the samples are resolved, the report comes soon and costs little.
+
+use std::time::Instant;
+
+use super::load::{Datagrams, Load};
+use super::{kernel, number, report, resolved, run};
+
+#[test]
+fn ten_seconds_under_load_close_every_sum() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let _loads = [Load::syscalls(), Load::compiler(folder.path())];
+    let _datagrams = Datagrams::start();
+    let cpu_before = children_cpu();
+    let began = Instant::now();
+    let report = report(&["--duration", "10", "--top", "all"]);
+    let (wall, cpu) = (began.elapsed().as_secs_f64(), children_cpu() - cpu_before);
+
+    let accounting = &report["accounting"];
+    let sum = |list: &serde_json::Value| {
+        list.as_array()
+            .unwrap()
+            .iter()
+            .map(|loss| number(&loss["count"]))
+            .sum::<u64>()
+    };
+    let both = |value: &serde_json::Value| number(&value["kernel"]) + number(&value["user"]);
+    let rows = report["mix"]["rows"].as_array().unwrap();
+    let in_rows = |ring: &str| rows.iter().map(|row| number(&row[ring]["amount"])).sum::<u64>();
+    assert_eq!(in_rows("kernel"), number(&accounting["in_mix"]["kernel"]));
+    assert_eq!(in_rows("user"), number(&accounting["in_mix"]["user"]));
+    let unresolved: u64 = accounting["unresolved"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(both)
+        .sum();
+    assert_eq!(
+        in_rows("kernel") + in_rows("user") + unresolved,
+        both(&accounting["counted"])
+    );
+    let reached = number(&accounting["reached"]);
+    assert_eq!(
+        both(&accounting["counted"]) + sum(&accounting["refused"]),
+        reached
+    );
+    let missing = number(&accounting["skipped"]) + number(&accounting["idle"]);
+    assert_eq!(
+        reached + missing,
+        number(&accounting["due"]) + number(&accounting["beyond"])
+    );
+    assert_eq!(number(&accounting["unexplained"]), 0);
+
+    for (ring, limit) in [("kernel", 0.995), ("user", 0.98)] {
+        let (in_mix, counted) = resolved(&report, ring);
+        let share = in_mix as f64 / counted as f64;
+        println!(
+            "{ring}: {in_mix} of {counted} samples land on a decoded instruction, {:.3} %",
+            100.0 * share
+        );
+        assert!(limit <= share, "{ring}: {share}");
+        assert!(1000 < counted, "{ring} was under load: {counted}");
+    }
+    let measured = number(&report["run"]["duration"]) as f64 / 1e9;
+    let n_cpus = number(&report["run"]["n_cpus"]) as f64;
+    let memory = number(&report["run"]["own_memory"]) >> 20;
+    let own = number(&report["run"]["own_cpu"]) as f64 / 1e9 / (measured * n_cpus);
+    let whole = cpu / (wall * n_cpus);
+    println!("start and report took {:.2} s beside the {measured:.2} s of measuring", wall - measured);
+    println!("own CPU {:.2} % of the machine while measuring, {:.2} % with start and report", 100.0 * own, 100.0 * whole);
+    println!("peak memory {memory} MiB");
+    assert!(wall - measured < 2.0, "start and report take less than a second each");
+    assert!(memory < 150, "{memory} MiB");
+    assert!(own < 0.01, "{own}");
+}
+
+/// CPU time in seconds of the children that have ended.
+fn children_cpu() -> f64 {
+    // SAFETY: rusage is plain numbers, and all zeroes is a value of it.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the struct is valid for writing.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+    assert_eq!(result, 0);
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+#[test]
+fn a_saved_profile_gives_the_report_of_the_direct_run() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let _load = Load::syscalls();
+    let file = folder.path().join("run.hbbp");
+    let file = file.to_str().unwrap();
+    for format in ["text", "json", "csv"] {
+        for by in [
+            "mnemonic",
+            "module,function",
+            "process,category",
+            "extension,packing,width",
+        ] {
+            let options = ["--format", format, "--by", by, "--top", "25"];
+            let direct = run(&[&["--duration", "500ms", "-o", file][..], &options].concat());
+            assert!(direct.status.success(), "{direct:?}");
+            let saved = run(&[&["report", file][..], &options].concat());
+            assert!(saved.status.success(), "{saved:?}");
+            assert_eq!(
+                String::from_utf8(direct.stdout).unwrap(),
+                String::from_utf8(saved.stdout).unwrap(),
+                "{format} by {by}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_scope_keeps_everything_else_out() {
+    let Some(_kernel) = kernel() else { return };
+    let spin = Load::spin();
+    let _other = Load::syscalls();
+    let pid = spin.0.id().to_string();
+    let report = report(&[
+        "--duration",
+        "1",
+        "--pid",
+        &pid,
+        "--by",
+        "process",
+        "--top",
+        "all",
+    ]);
+    let rows = report["mix"]["rows"].as_array().unwrap();
+    assert!(!rows.is_empty());
+    for row in rows {
+        assert!(row["key"][0].as_str().unwrap().contains(&pid), "{row}");
+    }
+}
+
+#[test]
+fn one_cpu_alone_has_its_samples() {
+    let Some(_kernel) = kernel() else { return };
+    let _loads = [Load::spin(), Load::spin(), Load::spin(), Load::spin()];
+    let report = report(&["--duration", "1", "--cpu", "0"]);
+    let due = number(&report["accounting"]["due"]);
+    assert!(
+        900 < due && due < 1100,
+        "a thousand samples a second on one CPU: {due}"
+    );
+}
+
+#[test]
+fn a_command_is_followed_into_what_it_creates_and_its_exit_code_is_passed_on() {
+    let Some(_kernel) = kernel() else { return };
+    let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    let script = format!("sh -c '{spin}'; exit 7");
+    let output = run(&["--by", "process", "--format", "json", "--", "sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(100 < number(&report["accounting"]["counted"]["user"]), "{report}");
+}
+
+#[test]
+fn a_signal_ends_the_measurement_early_and_still_reports() {
+    let Some(_kernel) = kernel() else { return };
+    let mut child = super::program(&["--duration", "60", "--format", "json"]);
+    let child = child.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let pid = i32::try_from(child.id()).unwrap();
+    // SAFETY: a signal to a child that has not been waited for.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
+    let began = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(began.elapsed().as_secs_f64() < 5.0, "{:?}", began.elapsed());
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let seconds = number(&report["run"]["duration"]) / 1_000_000_000;
+    assert!(seconds < 10, "{seconds} s");
+}
