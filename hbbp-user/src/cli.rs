@@ -2,6 +2,8 @@
 //!
 //! Nothing below this file knows clap. Parsing cannot touch the system; turning what was said into options may fail.
 
+mod recording;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +20,7 @@ use crate::collect::perf::parse_cpu_list;
 use crate::mix::Dimension;
 use crate::report::Format;
 use crate::snapshot::run::Period;
+use recording::{ExportArgs, InputArgs};
 
 /// Measures which instructions run, in the kernel and in user code, on the whole system, and prints the mix.
 ///
@@ -51,13 +54,25 @@ enum Command {
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
-    /// Print the report of a saved profile: on any machine, without root.
+    /// Print the report of a saved profile: on any machine, without root. Recordings of perf are read as well.
     Report {
-        /// The profile.
-        file: PathBuf,
+        #[command(flatten)]
+        input: InputArgs,
         #[command(flatten)]
         report: ReportArgs,
     },
+    /// Make a profile of a recording of perf (perf.data, perf script's text with branch stacks) or of BOLT's
+    /// pre-aggregated text.
+    Import {
+        #[command(flatten)]
+        input: InputArgs,
+        /// Where to save the profile.
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// Print the counts of a profile or recording for scripts.
+    #[command(after_long_help = recording::EXPORT_HELP)]
+    Export(ExportArgs),
     /// Say what this machine offers for measuring, and what to do about what is missing.
     Check {
         /// How to print it.
@@ -164,7 +179,9 @@ impl Cli {
                 Ok(Job::Direct(record, self.report.into_options(), self.output))
             }
             Some(Command::Record { record, output }) => Ok(Job::Record(record.into_options()?, output)),
-            Some(Command::Report { file, report }) => Ok(Job::Report(file, report.into_options())),
+            Some(Command::Report { input, report }) => Ok(Job::Report(input.into_options(), report.into_options())),
+            Some(Command::Import { input, output }) => Ok(Job::Import(input.into_options(), output)),
+            Some(Command::Export(export)) => Ok(Job::Export(export.into_options()?)),
             Some(Command::Check { format }) => Ok(Job::Check(match format {
                 CheckFormat::Text => check::Format::Text,
                 CheckFormat::Json => check::Format::Json,

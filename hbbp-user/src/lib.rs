@@ -12,6 +12,8 @@ pub mod record;
 
 pub mod collect;
 
+pub mod import;
+
 pub mod resolve;
 
 pub mod snapshot;
@@ -25,6 +27,8 @@ pub mod estimate;
 pub mod mix;
 
 pub mod report;
+
+pub mod export;
 
 pub mod cmd;
 

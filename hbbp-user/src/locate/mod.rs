@@ -11,7 +11,7 @@ mod reason;
 
 use crate::addr::ImageAddr;
 use crate::snapshot::{BranchCount, EventIdx, IpCount, ProcessIdx, Snapshot, StreamCount};
-use atlas::Atlas;
+pub use atlas::Atlas;
 pub use reason::{Discard, PerRing, Tally, Unresolved};
 
 /// Index of a [`Text`] in [`Snapshot::text`].

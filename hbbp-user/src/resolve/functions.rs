@@ -102,6 +102,11 @@ impl Functions {
         self.ranges.is_empty()
     }
 
+    /// Where the functions start, in rising order; several may share a start.
+    pub fn starts(&self) -> impl Iterator<Item = ImageAddr> {
+        self.ranges.iter().map(|r| ImageAddr(r.start))
+    }
+
     /// The function that contains `at`; of several with one start, the name is chosen by a fixed rule.
     pub fn read_function_at(
         &self,

@@ -59,6 +59,10 @@ losses! {
         "samples were refused by the map of counts for another reason";
     NoBank, "sample.no_bank", Sample,
         "samples found no bank to be counted in";
+    RecorderLost, "sample.recorder_lost", Sample,
+        "samples were lost by their recorder, which could not write as fast as they came";
+    SampleUnread, "sample.unread", Sample,
+        "samples of the recording are damaged or belong to no known event";
     NoStack, "sample.no_stack", Sample,
         "samples came without a branch stack, or with an empty one";
     WrongPath, "entry.wrong_path", Entry,
@@ -115,11 +119,7 @@ impl Losses {
 
     /// The sum of all losses of one unit that this version knows.
     pub fn total(&self, unit: LossUnit) -> u64 {
-        Loss::ALL
-            .iter()
-            .filter(|l| l.unit() == unit)
-            .map(|l| self.get(*l))
-            .sum()
+        Loss::ALL.iter().filter(|l| l.unit() == unit).map(|l| self.get(*l)).sum()
     }
 
     /// The losses that are not zero: stable name, count, and the sentence where this version knows it.
