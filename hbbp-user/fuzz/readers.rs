@@ -2,8 +2,6 @@
 //!
 //! The fuzz targets and a test include this file.
 
-#![allow(dead_code, reason = "each fuzz target uses one of them")]
-
 use std::io::Cursor;
 
 use hbbp_user::import::brstack::{read_script_records, read_script_samples};

@@ -97,7 +97,8 @@ impl Counter {
             let found = tables.add_stack(owner, sample, period);
             self.losses
                 .add(Loss::WrongPath, found.n_wrong_path.saturating_mul(sample.times));
-            if found.n_sound == 0 {
+            // A sample whose address serves is not lost.
+            if found.n_sound == 0 && !wanted.ips {
                 self.losses.add(Loss::NoStack, sample.times);
             }
         }

@@ -59,10 +59,6 @@ losses! {
         "samples were refused by the map of counts for another reason";
     NoBank, "sample.no_bank", Sample,
         "samples found no bank to be counted in";
-    RecorderLost, "sample.recorder_lost", Sample,
-        "samples were lost by their recorder, which could not write as fast as they came";
-    SampleUnread, "sample.unread", Sample,
-        "samples of the recording are damaged or belong to no known event";
     NoStack, "sample.no_stack", Sample,
         "samples came without a branch stack, or with an empty one";
     WrongPath, "entry.wrong_path", Entry,
@@ -79,6 +75,10 @@ losses! {
         "user streams are older than a context switch, so they belong to another process";
     StreamsRefused, "stream.refused", Stream,
         "streams and oldest branches were refused by the map of counts: raise --map-entries";
+    RecorderLost, "record.recorder_lost", Record,
+        "records, most of them samples, were lost by their recorder, which could not write as fast as they came";
+    SampleUnread, "record.sample_unread", Record,
+        "samples of the recording are damaged or belong to no known event";
     SidebandLost, "record.sideband_lost", Record,
         "records about processes and mappings were overwritten before they were read";
     SidebandUnread, "record.sideband_unread", Record,

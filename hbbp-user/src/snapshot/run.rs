@@ -127,9 +127,10 @@ impl EventUnit {
 
 impl Event {
     /// Samples that the kernel should have taken: the sum over the counters of count / period, each rounded down.
-    /// `None` where the kernel chose the period.
+    /// `None` where the kernel chose the period, or where the counters are not known, as in recordings of other tools.
     pub fn due(&self) -> Option<u64> {
         match self.period {
+            _ if self.counters.is_empty() => None,
             Period::Fixed(period) => Some(self.counters.iter().map(|c| c.count / period.max(1)).sum()),
             Period::Frequency(_) => None,
         }

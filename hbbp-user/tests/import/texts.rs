@@ -100,7 +100,7 @@ fn wrong_lines_are_named() {
 fn a_large_static_program_with_many_counts_takes_no_time() {
     let folder = Folder::new();
     // 13 MB of loops of 26 bytes: nops and a jump back.
-    let mut block = vec![0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0].repeat(3);
+    let mut block = [0x0f_u8, 0x1f, 0x84, 0, 0, 0, 0, 0].repeat(3);
     block.extend([0xeb, 0xe6]);
     let code = block.repeat(500_000);
     let program = elf(&Program {
