@@ -179,7 +179,9 @@ impl Cli {
                 Ok(Job::Direct(record, self.report.into_options(), self.output))
             }
             Some(Command::Record { record, output }) => Ok(Job::Record(record.into_options()?, output)),
-            Some(Command::Report { input, report }) => Ok(Job::Report(input.into_options(), report.into_options())),
+            Some(Command::Report { input, report }) => {
+                Ok(Job::Report(input.into_options(), report.into_options()))
+            }
             Some(Command::Import { input, output }) => Ok(Job::Import(input.into_options(), output)),
             Some(Command::Export(export)) => Ok(Job::Export(export.into_options()?)),
             Some(Command::Check { format }) => Ok(Job::Check(match format {
@@ -245,13 +247,21 @@ fn terminal_width() -> Option<usize> {
     (0 < size.ws_col).then_some(usize::from(size.ws_col))
 }
 
-/// A cgroup by the path that `/proc/PID/cgroup` shows, or by its folder.
+/// A cgroup by the path that `/proc/PID/cgroup` shows, or by its folder. Hosts mount the hierarchy that perf events
+/// know in one of three places; where there is none of that name, the first is named in the error to come.
 fn cgroup_folder(path: &Path) -> PathBuf {
-    const MOUNT: &str = "/sys/fs/cgroup";
-    if path.starts_with(MOUNT) {
+    const MOUNTS: [&str; 3] = [
+        "/sys/fs/cgroup",
+        "/sys/fs/cgroup/unified",
+        "/sys/fs/cgroup/perf_event",
+    ];
+    if path.starts_with(MOUNTS[0]) {
         return path.to_owned();
     }
-    Path::new(MOUNT).join(path.strip_prefix("/").unwrap_or(path))
+    let below = path.strip_prefix("/").unwrap_or(path);
+    let mut places = MOUNTS.iter().map(|mount| Path::new(mount).join(below));
+    let found = places.find(|place| place.join("cgroup.procs").exists());
+    found.unwrap_or_else(|| Path::new(MOUNTS[0]).join(below))
 }
 
 fn parse_top(text: &str) -> Result<Top, String> {

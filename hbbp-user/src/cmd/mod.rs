@@ -68,7 +68,10 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
         }
         Job::Report(input, report) => {
             let quality = report::print(&import::read_profile(input)?, report, out)?;
-            Ok(Done { command: None, quality })
+            Ok(Done {
+                command: None,
+                quality,
+            })
         }
         Job::Import(input, path) => {
             file::write_atomic(path, &import::import(input)?)?;

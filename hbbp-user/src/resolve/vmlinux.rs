@@ -102,7 +102,10 @@ impl Vmlinux {
         let functions = read_functions(file, None);
         let mut text = String::new();
         let mut last = None;
-        for start in functions.starts().filter(|start| last.replace(*start) != Some(*start)) {
+        for start in functions
+            .starts()
+            .filter(|start| last.replace(*start) != Some(*start))
+        {
             if let Some(function) = functions.read_function_at(start, &self.source, None) {
                 let runs_at = function.start.0.wrapping_add(self.slide);
                 text.push_str(&format!("{runs_at:016x} t {}\n", function.name));

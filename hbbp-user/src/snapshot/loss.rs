@@ -121,7 +121,11 @@ impl Losses {
 
     /// The sum of all losses of one unit that this version knows.
     pub fn total(&self, unit: LossUnit) -> u64 {
-        Loss::ALL.iter().filter(|l| l.unit() == unit).map(|l| self.get(*l)).sum()
+        Loss::ALL
+            .iter()
+            .filter(|l| l.unit() == unit)
+            .map(|l| self.get(*l))
+            .sum()
     }
 
     /// The losses that are not zero: stable name, count, and the sentence where this version knows it.

@@ -214,7 +214,10 @@ pub struct BranchCount {
 impl ModuleKind {
     /// Whether its text belongs to ring 0.
     pub const fn is_kernel(self) -> bool {
-        matches!(self, Self::Kernel | Self::KernelModule | Self::Bpf | Self::Trampoline)
+        matches!(
+            self,
+            Self::Kernel | Self::KernelModule | Self::Bpf | Self::Trampoline
+        )
     }
 
     /// Operand and address size in bits to decode its text with.
@@ -243,21 +246,33 @@ impl Snapshot {
     pub fn check(&self) -> Result<(), Inconsistent> {
         let holds = |ok: bool, what| if ok { Ok(()) } else { Err(Inconsistent(what)) };
         let module = |idx: ModuleIdx| (idx.0 as usize) < self.modules.len();
-        holds(!self.processes.is_empty(), "no process image, not even the kernel")?;
+        holds(
+            !self.processes.is_empty(),
+            "no process image, not even the kernel",
+        )?;
         for process in &self.processes {
             let by_start = process.mappings.is_sorted_by_key(|m| (m.start, m.from));
             holds(by_start, "mappings of a process image are out of order")?;
-            let inside = process.mappings.iter().all(|m| module(m.module) && m.start < m.end);
+            let inside = process
+                .mappings
+                .iter()
+                .all(|m| module(m.module) && m.start < m.end);
             holds(inside, "a mapping is empty or belongs to no module")?;
         }
         for module in &self.modules {
-            holds(module.symbols.is_sorted_by_key(|s| s.start), "symbols are out of order")?;
+            holds(
+                module.symbols.is_sorted_by_key(|s| s.start),
+                "symbols are out of order",
+            )?;
         }
         let by_place = self.text.is_sorted_by_key(|t| (t.module, t.start, t.since));
         holds(by_place, "text is out of order")?;
         for text in &self.text {
             let fits = u64::try_from(text.bytes.len()).is_ok_and(|len| text.start.checked_add(len).is_some());
-            holds(module(text.module) && fits, "text belongs to no module or passes the end of memory")?;
+            holds(
+                module(text.module) && fits,
+                "text belongs to no module or passes the end of memory",
+            )?;
         }
         for interval in &self.intervals {
             let known = |event: EventIdx, process: ProcessIdx| {
@@ -266,7 +281,10 @@ impl Snapshot {
             let ips = interval.ips.iter().all(|c| known(c.event, c.process));
             let streams = interval.streams.iter().all(|c| known(c.event, c.process));
             let branches = interval.branches.iter().all(|c| known(c.event, c.process));
-            holds(ips && streams && branches, "a count names an event or a process image that is not there")?;
+            holds(
+                ips && streams && branches,
+                "a count names an event or a process image that is not there",
+            )?;
         }
         Ok(())
     }

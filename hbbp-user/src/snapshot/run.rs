@@ -143,9 +143,23 @@ mod tests {
 
     #[test]
     fn due_samples_round_down_for_each_counter() {
-        let counter = |count| Counter { count, ..Counter::default() };
-        let event = Event { period: Period::Fixed(10), counters: vec![counter(19), counter(10)], ..Event::default() };
+        let counter = |count| Counter {
+            count,
+            ..Counter::default()
+        };
+        let event = Event {
+            period: Period::Fixed(10),
+            counters: vec![counter(19), counter(10)],
+            ..Event::default()
+        };
         assert_eq!(event.due(), Some(2));
-        assert_eq!(Event { period: Period::Frequency(99), ..event }.due(), None);
+        assert_eq!(
+            Event {
+                period: Period::Frequency(99),
+                ..event
+            }
+            .due(),
+            None
+        );
     }
 }

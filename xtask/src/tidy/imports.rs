@@ -5,7 +5,8 @@ use super::{Finding, Source};
 
 /// The modules in the order of the flow: each may use only what stands before it.
 const LINE: [&str; 12] = [
-    "addr", "record", "snapshot", "locate", "blocks", "estimate", "mix", "report", "export", "cmd", "cli", "main",
+    "addr", "record", "snapshot", "locate", "blocks", "estimate", "mix", "report", "export", "cmd", "cli",
+    "main",
 ];
 
 /// The modules that touch the kernel and the disk. They stand beside the line, and not even know each other.
