@@ -11,3 +11,4 @@ pub mod personality;
 pub mod reference;
 pub mod trace;
 mod watchdog;
+pub mod witness;
