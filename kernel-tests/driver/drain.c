@@ -60,7 +60,8 @@ static int deliver(struct silicon_cpu *cpu, struct perf_event *event, const stru
 #endif
 	}
 	cpu->stats.delivered++;
-	if (record->pid != (u32)current->pid)
+	/* An event of one task says itself whose it is; it is taken off the CPU in the middle of a switch. */
+	if (!(event->attach_state & PERF_ATTACH_TASK) && record->pid != (u32)current->pid)
 		cpu->stats.strangers++;
 	return overflow(event, &data, regs);
 }
@@ -99,6 +100,7 @@ static int drain(unsigned int cmd, struct pt_regs *regs)
 	if (head == tail)
 		return NMI_DONE;
 	/* Ends at the head it found, or its own records would keep a short period going for ever. */
+	silicon_freeze();
 	cpu->draining = true;
 	cpu->regs = *regs;
 	cpu->stats.nmis++;
@@ -107,6 +109,7 @@ static int drain(unsigned int cmd, struct pt_regs *regs)
 		WRITE_ONCE(area->tail, tail + 1);
 	}
 	cpu->draining = false;
+	silicon_unfreeze();
 	return NMI_HANDLED;
 }
 

@@ -35,6 +35,7 @@ struct silicon_cpu {
 	u32 generation;
 	u32 sampling;		/* events with a period that are running */
 	u32 throttled;		/* bit per counter: the perf core asked for a pause */
+	u32 frozen;		/* depth of silicon_freeze() */
 	bool draining;
 };
 
@@ -47,6 +48,8 @@ struct silicon_header *silicon_header(void);
 struct silicon_cpu_area *silicon_area(int cpu);
 struct silicon_record *silicon_record(int cpu, u64 index);
 
+void silicon_freeze(void);
+void silicon_unfreeze(void);
 int silicon_pmu_register(const char *name, int type);
 void silicon_pmu_unregister(void);
 

@@ -72,6 +72,32 @@ static int silicon_event_init(struct perf_event *event)
 	return 0;
 }
 
+/*
+ * The machine's own work (its driver, the eBPF programs it calls) is not counted, as a real PMU stands
+ * still while its interrupt is handled. Where the reference follows the events, it stands still too.
+ */
+void silicon_freeze(void)
+{
+	struct silicon_cpu *cpu = this_cpu_ptr(&silicon_cpus);
+
+	if (cpu->frozen++)
+		return;
+	if (silicon_mark_events && cpu->sampling)
+		SILICON_STOP();
+	SILICON_FREEZE();
+}
+
+void silicon_unfreeze(void)
+{
+	struct silicon_cpu *cpu = this_cpu_ptr(&silicon_cpus);
+
+	if (--cpu->frozen)
+		return;
+	SILICON_UNFREEZE();
+	if (silicon_mark_events && cpu->sampling)
+		SILICON_START();
+}
+
 static void silicon_start(struct perf_event *event, int flags)
 {
 	struct silicon_cpu *cpu = this_cpu_ptr(&silicon_cpus);
@@ -96,7 +122,7 @@ static void silicon_start(struct perf_event *event, int flags)
 		area->branch_rings = silicon_branch_rings(event);
 	if (is_sampling_event(event) && cpu->sampling++ == 0) {
 		silicon_drain_timer(true);
-		if (silicon_mark_events)
+		if (silicon_mark_events && !cpu->frozen)
 			SILICON_START();
 	}
 	SILICON_CONFIG();

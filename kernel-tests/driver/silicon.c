@@ -60,8 +60,10 @@ static void tell_task(struct task_struct *task)
 static void on_switch(void *data, bool preempt, struct task_struct *prev, struct task_struct *next,
 		      unsigned int prev_state)
 {
+	silicon_freeze();
 	silicon_drain_request();
 	tell_task(next);
+	silicon_unfreeze();
 }
 
 static void on_this_cpu(void *unused)

@@ -178,6 +178,10 @@ pub enum Doorbell {
     Stop = 8,
     /// Write the reference file and forget its counts.
     Write = 9,
+    /// The counters of this CPU stand still; its branches are still recorded.
+    Freeze = 10,
+    /// The counters of this CPU go on.
+    Unfreeze = 11,
 }
 
 impl Doorbell {
@@ -194,6 +198,8 @@ impl Doorbell {
             7 => Some(Self::Start),
             8 => Some(Self::Stop),
             9 => Some(Self::Write),
+            10 => Some(Self::Freeze),
+            11 => Some(Self::Unfreeze),
             _ => None,
         }
     }

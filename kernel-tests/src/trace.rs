@@ -1,4 +1,4 @@
-//! The debug trace of the silicon: all branches that retired in the marked spans, and all samples.
+//! The debug trace of the silicon: all branches since the first marked span began, and all samples.
 //!
 //! Per CPU one file of [`Entry`] and one of [`Sample`], without a header, little-endian. A stack that the
 //! guest delivered is true when it is a run of consecutive entries; a sample's eventing IP is true when
@@ -25,8 +25,8 @@ pub fn sample_file(cpu: usize) -> String {
 pub struct Entry {
     /// Its number on the CPU, from 1.
     pub number: u64,
-    /// Instructions retired on the CPU in both rings, with this branch; 0 for the branches before the span.
-    pub retired: u64,
+    /// Instructions the CPU had executed with this branch; 0 for the branches before the span.
+    pub executed: u64,
     /// From where to where.
     pub branch: Branch,
 }
@@ -36,6 +36,8 @@ pub struct Entry {
 pub struct Sample {
     /// The counter's total at the overflow.
     pub at: u64,
+    /// Instructions the CPU had executed at the overflow.
+    pub executed: u64,
     /// Eventing IP of the record.
     pub ip: u64,
     /// Index of the counter.
@@ -51,17 +53,17 @@ impl Entry {
 
     /// As the file has it.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
-        words([self.number, self.retired, self.branch.from, self.branch.to])
+        words([self.number, self.executed, self.branch.from, self.branch.to])
     }
 }
 
 impl Sample {
-    const BYTES: usize = 32;
+    const BYTES: usize = 40;
 
     /// As the file has it.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let who = u64::from(self.counter) | u64::from(self.tgid) << 32;
-        words([self.at, self.ip, who, self.branches])
+        words([self.at, self.executed, self.ip, who, self.branches])
     }
 }
 
@@ -73,9 +75,9 @@ pub fn read_branches(path: &Path) -> Result<Vec<Entry>> {
     let words = read_words(path)?;
     Ok(words
         .iter()
-        .map(|[number, retired, from, to]| Entry {
+        .map(|[number, executed, from, to]| Entry {
             number: *number,
-            retired: *retired,
+            executed: *executed,
             branch: Branch { from: *from, to: *to },
         })
         .collect())
@@ -89,8 +91,9 @@ pub fn read_samples(path: &Path) -> Result<Vec<Sample>> {
     let words = read_words(path)?;
     Ok(words
         .iter()
-        .map(|[at, ip, who, branches]| Sample {
+        .map(|[at, executed, ip, who, branches]| Sample {
             at: *at,
+            executed: *executed,
             ip: *ip,
             counter: *who as u32,
             tgid: (*who >> 32) as u32,
@@ -99,23 +102,23 @@ pub fn read_samples(path: &Path) -> Result<Vec<Sample>> {
         .collect())
 }
 
-fn words(numbers: [u64; 4]) -> [u8; 32] {
-    let mut bytes = [0; 32];
+fn words<const N: usize, const BYTES: usize>(numbers: [u64; N]) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
     for (place, number) in bytes.chunks_exact_mut(8).zip(numbers) {
         place.copy_from_slice(&number.to_le_bytes());
     }
     bytes
 }
 
-fn read_words(path: &Path) -> Result<Vec<[u64; 4]>> {
+fn read_words<const N: usize>(path: &Path) -> Result<Vec<[u64; N]>> {
     let bytes = std::fs::read(path).with_context(|| format!("failed to read the trace {}", path.display()))?;
-    let entries = bytes.chunks_exact(32);
+    let entries = bytes.chunks_exact(N * 8);
     if !entries.remainder().is_empty() {
         bail!("the last entry of {} is cut: the disk was full or the run was killed", path.display());
     }
     Ok(entries
         .map(|entry| {
-            let mut numbers = [0; 4];
+            let mut numbers = [0; N];
             for (number, bytes) in numbers.iter_mut().zip(entry.chunks_exact(8)) {
                 *number = bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
             }

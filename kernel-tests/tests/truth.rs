@@ -25,7 +25,7 @@ fn truth(series: &str, cpus: u32, rings: &str) {
     }
     machine.files().copy("bin/busybox", "/bin/busybox".as_ref()).unwrap();
     let script = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); busybox cat /proc/self/stat > /dev/null; done";
-    let command = ["/bin/guest-witness", rings, "2", "10007", "1009", "/bin/busybox", "sh", "-c", script];
+    let command = ["/bin/guest-witness", rings, "2", "20011", "2003", "/bin/busybox", "sh", "-c", script];
     let outcome = machine.run(&command).unwrap();
     let out = outcome.stdout().unwrap();
     println!("{out} {} {:?}", outcome.took.as_secs_f32(), counters(&outcome));

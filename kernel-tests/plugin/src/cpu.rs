@@ -36,12 +36,18 @@ pub(crate) struct Cpu {
     pub(crate) until: i64,
     /// Near taken branches until the first counter may overflow.
     pub(crate) branches_until: i64,
+    /// There was a marked span already.
+    pub(crate) has_been_active: bool,
     /// 1 in a marked span, else 0.
     pub(crate) active: u64,
     /// Owner of the code of each ring.
     pub(crate) owner: [u32; 2],
-    /// Instructions retired in each ring.
+    /// Instructions retired in each ring while the counters ran.
     pub(crate) retired: [u64; 2],
+    /// Instructions retired in each ring while the counters stood still.
+    pub(crate) skipped: [u64; 2],
+    /// The counters stand still.
+    pub(crate) frozen: bool,
     /// Near taken branches from each ring.
     pub(crate) taken: [u64; 2],
     /// The same two in marked spans, up to the last start of one.
@@ -69,9 +75,9 @@ pub(crate) struct Cpu {
 /// Counts at the beginning of the marked span, and the sums of the spans before it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Span {
-    pub(crate) retired_at_start: [u64; 2],
+    pub(crate) executed_at_start: [u64; 2],
     pub(crate) taken_at_start: [u64; 2],
-    pub(crate) retired: [u64; 2],
+    pub(crate) executed: [u64; 2],
     pub(crate) taken: [u64; 2],
 }
 
@@ -83,9 +89,12 @@ impl Cpu {
             first: 0,
             until: if traced { 0 } else { i64::MAX },
             branches_until: i64::MAX,
+            has_been_active: false,
             active: 0,
             owner: [0, KERNEL],
             retired: [0; 2],
+            skipped: [0; 2],
+            frozen: false,
             taken: [0; 2],
             span: Span::default(),
             history: [Branch::default(); HISTORY],
@@ -155,13 +164,18 @@ impl Cpu {
         }
     }
 
+    /// Instructions retired in a ring since the machine was attached.
+    pub(crate) fn executed(&self, ring: usize) -> u64 {
+        self.retired[ring] + self.skipped[ring]
+    }
+
     /// The marked span ends: its totals are added up.
     pub(crate) fn close_span(&mut self) {
         if self.active == 0 {
             return;
         }
         for ring in 0..2 {
-            self.span.retired[ring] += self.retired[ring] - self.span.retired_at_start[ring];
+            self.span.executed[ring] += self.executed(ring) - self.span.executed_at_start[ring];
             self.span.taken[ring] += self.taken[ring] - self.span.taken_at_start[ring];
         }
         self.active = 0;
@@ -172,8 +186,9 @@ impl Cpu {
         if self.active == 1 {
             return;
         }
-        self.span.retired_at_start = self.retired;
+        self.span.executed_at_start = [self.executed(0), self.executed(1)];
         self.span.taken_at_start = self.taken;
         self.active = 1;
+        self.has_been_active = true;
     }
 }

@@ -220,6 +220,8 @@ extern "C" fn ring(cpu: c_uint, data: *mut c_void) {
         Doorbell::StopAll => (0..machine.cpus.len()).for_each(|cpu_idx| machine.close_span(cpu_idx)),
         Doorbell::Start => machine.open_span(cpu_idx),
         Doorbell::Stop => machine.close_span(cpu_idx),
+        Doorbell::Freeze => machine.freeze(cpu_idx, true),
+        Doorbell::Unfreeze => machine.freeze(cpu_idx, false),
         Doorbell::Write => {
             if let Err(error) = machine.write() {
                 complain(&format!("failed to write the reference: {error}"));

@@ -80,8 +80,10 @@ impl Machine {
         self.settle(cpu_idx);
         let cpu = &mut self.cpus[cpu_idx];
         if cpu.active == 0 {
+            if !cpu.has_been_active {
+                self.silicon.trace.preface(cpu_idx, cpu);
+            }
             cpu.open_span();
-            self.silicon.trace.preface(cpu_idx, cpu);
         }
     }
 
@@ -113,7 +115,7 @@ impl Machine {
             let active = cpu.active;
             cpu.close_span();
             for ring in 0..2 {
-                totals[0][ring] += cpu.span.retired[ring];
+                totals[0][ring] += cpu.span.executed[ring];
                 totals[1][ring] += cpu.span.taken[ring];
             }
             cpu.span = crate::cpu::Span::default();
@@ -129,6 +131,13 @@ impl Machine {
         };
         silicon.files_written += 1;
         silicon.accounts.write(&silicon.directory.join(name), silicon.blocks.all(), totals)
+    }
+
+    /// The counters of a CPU stop or go on.
+    pub(crate) fn freeze(&mut self, cpu_idx: usize, frozen: bool) {
+        let cpu = &mut self.cpus[cpu_idx];
+        cpu.frozen = frozen;
+        cpu.rearm();
     }
 
     /// Takes over the counters that the driver configured.

@@ -119,7 +119,9 @@ impl Silicon {
             let ip = block.address(index);
             let class = block.classes.get(index as usize).copied().unwrap_or(0);
             let cycles = self.personality.latency.get(usize::from(class)).copied().unwrap_or(1);
-            self.skid(cpu, cpu_idx, ip, cycles);
+            if !cpu.frozen {
+                self.skid(cpu, cpu_idx, ip, cycles);
+            }
             if index + 1 == end {
                 break;
             }
@@ -127,8 +129,12 @@ impl Silicon {
                 self.overflow(cpu, cpu_idx, overflow, ip, block.address(index + 1));
             }
         }
-        cpu.retired[ring] += u64::from(end - first);
-        cpu.taken[ring] += u64::from(near);
+        if cpu.frozen {
+            cpu.skipped[ring] += u64::from(end - first);
+        } else {
+            cpu.retired[ring] += u64::from(end - first);
+            cpu.taken[ring] += u64::from(near);
+        }
         if let Some(branch) = branch {
             self.branch(cpu, cpu_idx, branch);
         }

@@ -36,6 +36,8 @@ pub(crate) struct Skid {
     pub(crate) cycles: i64,
     /// What the total was at the overflow.
     pub(crate) at: u64,
+    /// Instructions the CPU had executed at the overflow.
+    pub(crate) executed: u64,
 }
 
 /// An overflow within a block.
@@ -44,6 +46,8 @@ pub(crate) struct Overflow {
     pub(crate) index: u32,
     pub(crate) counter: usize,
     pub(crate) at: u64,
+    /// Instructions the CPU had executed with this one.
+    pub(crate) executed: u64,
 }
 
 impl Cpu {
@@ -57,6 +61,10 @@ impl Cpu {
     /// or not; the counters are set to their next overflow. In the order of the instructions.
     pub(crate) fn overflows(&mut self, ring: usize, first: u32, end: u32, near: bool) -> Vec<Overflow> {
         let mut found = Vec::new();
+        if self.frozen {
+            return found;
+        }
+        let executed = self.executed(0) + self.executed(1);
         for counter in 0..COUNTERS {
             let Some(mut counting) = self.sampler.counters[counter] else { continue };
             if counting.period == 0 || counting.rings >> ring & 1 == 0 {
@@ -69,7 +77,8 @@ impl Cpu {
                     EVENT_TAKEN => end - 1,
                     _ => first + (counting.at - before) as u32 - 1,
                 };
-                found.push(Overflow { index, counter, at: counting.at });
+                let executed = executed + u64::from(index - first) + 1;
+                found.push(Overflow { index, counter, at: counting.at, executed });
                 counting.at += counting.period;
             }
             self.sampler.counters[counter] = Some(counting);
@@ -87,7 +96,8 @@ impl Cpu {
             let slot = if counting.event == EVENT_TAKEN { &mut branches_until } else { &mut until };
             *slot = (*slot).min(left.min(i64::MAX as u64) as i64);
         }
-        self.until = if self.skids.is_empty() && !self.traced { until } else { 0 };
+        let careful = !self.skids.is_empty() || self.traced || self.frozen;
+        self.until = if careful { 0 } else { until };
         self.branches_until = branches_until;
     }
 }
@@ -100,14 +110,19 @@ impl Silicon {
         let (least, most) = self.personality.skid[(counting.precise & 3) as usize];
         let cycles = least + self.random.below(most - least + 1);
         if 0 < cycles {
-            let (counter, generation, at) = (overflow.counter, counting.generation, overflow.at);
-            cpu.skids.push(Skid { counter, generation, cycles: i64::from(cycles), at });
+            cpu.skids.push(Skid {
+                counter: overflow.counter,
+                generation: counting.generation,
+                cycles: i64::from(cycles),
+                at: overflow.at,
+                executed: overflow.executed,
+            });
             return;
         }
         match counting.precise {
             // Precise level 1 has a constant skid of one instruction (perf_event_open(2)).
-            1 => self.sample(cpu, cpu_idx, overflow.counter, overflow.at, next, 0),
-            _ => self.sample(cpu, cpu_idx, overflow.counter, overflow.at, ip, FLAG_EXACT),
+            1 => self.sample(cpu, cpu_idx, overflow.counter, [overflow.at, overflow.executed], next, 0),
+            _ => self.sample(cpu, cpu_idx, overflow.counter, [overflow.at, overflow.executed], ip, FLAG_EXACT),
         }
     }
 
@@ -124,7 +139,7 @@ impl Silicon {
             }
             match cpu.sampler.counters[skid.counter] {
                 Some(counting) if counting.generation == skid.generation => {
-                    self.sample(cpu, cpu_idx, skid.counter, skid.at, ip, 0);
+                    self.sample(cpu, cpu_idx, skid.counter, [skid.at, skid.executed], ip, 0);
                 }
                 _ => self.shared.area(cpu_idx).lost_stopped += 1,
             }
@@ -133,8 +148,9 @@ impl Silicon {
         cpu.skids = under_way;
     }
 
-    /// Takes the sample: the record goes into the ring, or is counted as lost.
-    fn sample(&mut self, cpu: &mut Cpu, cpu_idx: usize, counter: usize, at: u64, ip: u64, flags: u32) {
+    /// Takes the sample: the record goes into the ring, or is counted as lost. `due` is the counter's total
+    /// and the executed instructions at the overflow, for the trace.
+    fn sample(&mut self, cpu: &mut Cpu, cpu_idx: usize, counter: usize, due: [u64; 2], ip: u64, flags: u32) {
         let Some(counting) = cpu.sampler.counters[counter] else { return };
         let slots = self.personality.ring_slots;
         let dropped = self.random.percent(self.personality.drop_percent);
@@ -164,7 +180,7 @@ impl Silicon {
             entries: [Branch::default(); MAX_DEPTH],
         };
         self.fill_stack(cpu, &mut record);
-        self.trace.sample(cpu_idx, &record, at);
+        self.trace.sample(cpu_idx, &record, due);
         self.shared.put(cpu_idx, record);
     }
 

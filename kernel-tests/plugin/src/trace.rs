@@ -38,11 +38,11 @@ impl Trace {
 
     /// A branch was taken; `cpu` has already recorded it.
     pub(crate) fn branch(&mut self, cpu_idx: usize, cpu: &Cpu, branch: Branch) {
-        if cpu.active == 1
+        if cpu.has_been_active
             && let Some(file) = self.branches.get_mut(cpu_idx)
         {
-            let retired = cpu.retired.iter().sum();
-            let entry = trace::Entry { number: cpu.branches, retired, branch };
+            let executed = cpu.executed(0) + cpu.executed(1);
+            let entry = trace::Entry { number: cpu.branches, executed, branch };
             // A trace that cannot be written ends short, which its reader notices.
             let _ = file.write_all(&entry.to_bytes());
         }
@@ -53,16 +53,17 @@ impl Trace {
         let Some(file) = self.branches.get_mut(cpu_idx) else { return };
         for number in cpu.branches.saturating_sub(HISTORY as u64)..cpu.branches {
             let branch = cpu.history[number as usize % HISTORY];
-            let entry = trace::Entry { number: number + 1, retired: 0, branch };
+            let entry = trace::Entry { number: number + 1, executed: 0, branch };
             let _ = file.write_all(&entry.to_bytes());
         }
     }
 
     /// A record was written.
-    pub(crate) fn sample(&mut self, cpu_idx: usize, record: &Record, at: u64) {
+    pub(crate) fn sample(&mut self, cpu_idx: usize, record: &Record, [at, executed]: [u64; 2]) {
         if let Some(file) = self.samples.get_mut(cpu_idx) {
             let sample = trace::Sample {
                 at,
+                executed,
                 ip: record.ip,
                 counter: record.counter,
                 tgid: record.tgid,
