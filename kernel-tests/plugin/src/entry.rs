@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use std::slice::from_raw_parts;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-use kernel_tests::layout::Doorbell;
+use kernel_tests::layout::{Doorbell, MAX_CPUS};
 
 use crate::api::{self, Id, Info, Insn, Tb};
 use crate::block::{Block, GATE};
@@ -153,14 +153,27 @@ extern "C" fn execute(cpu: c_uint, data: *mut c_void) {
     // SAFETY: the data registered in `translate`: a block that is never freed.
     let block: &'static Block = unsafe { &*data.cast::<Block>() };
     let machine = machine();
-    let cpu_idx = cpu as usize;
+    let cpu_idx = cpu as usize % MAX_CPUS;
+    if machine.running == cpu_idx {
+        let reached = machine.reached;
+        machine.reached = 0;
+        if machine.cpus[cpu_idx].step_fast(block, reached) {
+            return;
+        }
+        return step(machine, cpu_idx, block, reached);
+    }
     machine.switch_to(cpu_idx);
     let reached = machine.reached;
     machine.reached = 0;
-    let Some(cpu) = machine.cpus.get_mut(cpu_idx) else { return };
-    if !cpu.step_fast(block, reached) {
-        machine.silicon.step(cpu, cpu_idx, block, reached != 0);
-    }
+    step(machine, cpu_idx, block, reached);
+}
+
+/// Out of line, so that the fast path of [`execute`] saves no registers.
+#[cold]
+#[inline(never)]
+fn step(machine: &mut Machine, cpu_idx: usize, block: &'static Block, reached: u64) {
+    let Machine { cpus, silicon, .. } = machine;
+    silicon.step(&mut cpus[cpu_idx], cpu_idx, block, reached != 0);
 }
 
 /// The first store of a gate's block: below it lies the frame that the processor pushed.

@@ -36,7 +36,7 @@ pub(crate) struct Machine {
     pub(crate) reached: u64,
     /// The CPU that `reached` belongs to.
     pub(crate) running: usize,
-    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) cpus: [Cpu; MAX_CPUS],
     pub(crate) silicon: Silicon,
 }
 
@@ -61,12 +61,11 @@ impl Machine {
             directory: directory.to_owned(),
             files_written: 0,
         };
-        let cpus = (0..MAX_CPUS).map(|_| Cpu::new(traced)).collect();
+        let cpus = std::array::from_fn(|_| Cpu::new(traced));
         Ok(Self { reached: 0, running: 0, cpus, silicon })
     }
 
     /// Makes `cpu_idx` the running CPU.
-    #[inline(always)]
     pub(crate) fn switch_to(&mut self, cpu_idx: usize) {
         if self.running != cpu_idx {
             self.cpus[self.running].saved_reached = self.reached;
