@@ -26,7 +26,7 @@ MODULE_PARM_DESC(mark_events, "reference counts span the time in which a CPU has
 
 static struct pci_dev *device;
 static void *memory;
-static struct tracepoint *switch_point;
+static struct tracepoint *switch_point, *exec_point;
 
 struct silicon_header *silicon_header(void)
 {
@@ -66,15 +66,26 @@ static void on_switch(void *data, bool preempt, struct task_struct *prev, struct
 	silicon_unfreeze();
 }
 
+/* The task keeps its numbers and gets a new name. */
+static void on_exec(void *data, struct task_struct *task, pid_t old_pid, struct linux_binprm *binary)
+{
+	preempt_disable();
+	tell_task(task);
+	preempt_enable();
+}
+
 static void on_this_cpu(void *unused)
 {
+	silicon_area(smp_processor_id())->branch_rings = SILICON_RING_USER | SILICON_RING_KERNEL;
 	tell_task(current);
 }
 
-static void find_switch(struct tracepoint *point, void *data)
+static void find_point(struct tracepoint *point, void *data)
 {
 	if (!strcmp(point->name, "sched_switch"))
 		switch_point = point;
+	if (!strcmp(point->name, "sched_process_exec"))
+		exec_point = point;
 }
 
 static void tell_gates(void)
@@ -126,15 +137,20 @@ static int __init silicon_init(void)
 	error = silicon_drain_init();
 	if (error)
 		goto unmap;
-	for_each_kernel_tracepoint(find_switch, NULL);
-	error = switch_point ? tracepoint_probe_register(switch_point, on_switch, NULL) : -ENOENT;
+	for_each_kernel_tracepoint(find_point, NULL);
+	error = switch_point && exec_point ? tracepoint_probe_register(switch_point, on_switch, NULL) : -ENOENT;
 	if (error)
 		goto drain;
+	error = tracepoint_probe_register(exec_point, on_exec, NULL);
+	if (error)
+		goto probe;
 	on_each_cpu(on_this_cpu, NULL, 1);
 	error = silicon_pmu_register(name, strcmp(name, "cpu") ? -1 : PERF_TYPE_RAW);
 	if (error)
-		goto probe;
+		goto exec;
 	return 0;
+exec:
+	tracepoint_probe_unregister(exec_point, on_exec, NULL);
 probe:
 	tracepoint_probe_unregister(switch_point, on_switch, NULL);
 	tracepoint_synchronize_unregister();

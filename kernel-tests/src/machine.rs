@@ -13,7 +13,8 @@ use anyhow::{Context, Result, bail};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
 use crate::watchdog::{self, Verdict};
-use crate::{artifacts, guest, host, layout, reference::Reference};
+use crate::reference::{self, Reference};
+use crate::{artifacts, guest, host, layout};
 
 /// RAM of the guest in MiB: the root file system lives in it.
 const MEMORY: u64 = 2048;
@@ -228,7 +229,25 @@ impl Outcome {
     /// # Errors
     /// When the run wrote none.
     pub fn reference(&self) -> Result<Reference> {
-        Reference::read(&self.directory.path.join("reference"))
+        self.reference_of(0)
+    }
+
+    /// The `n`th reference that the guest had written, from 0.
+    ///
+    /// # Errors
+    /// When the run wrote fewer.
+    pub fn reference_of(&self, n: u32) -> Result<Reference> {
+        Reference::read(&self.directory.path.join(reference::file(n)))
+    }
+
+    /// The driver's and the silicon's own counters: how many records were written, delivered, lost.
+    ///
+    /// # Errors
+    /// When the guest left none: it had no driver.
+    pub fn counters(&self) -> Result<BTreeMap<String, u64>> {
+        let text = self.text("counters")?;
+        let lines = text.lines().filter_map(|line| line.split_once(' '));
+        lines.map(|(name, number)| Ok((name.to_owned(), number.parse()?))).collect()
     }
 
     /// Directory on the host with `reference`, later ones, and the trace if there is one.

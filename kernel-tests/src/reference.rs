@@ -32,6 +32,11 @@ use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 
 const MAGIC: &[u8; 8] = b"HBBPREF1";
 
+/// Name of the reference file that was the `n`th to be written, from 0.
+pub fn file(n: u32) -> String {
+    if n == 0 { "reference".to_owned() } else { format!("reference.{n}") }
+}
+
 /// Owner of all kernel code.
 pub const KERNEL: u32 = u32::MAX;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Code whose instructions are counted by hand. Each case marks its own span and prints how many
- * instructions of user code retire in it: `counted CASE`.
+ * Code whose instructions are counted by hand. Each case marks its own span, prints how many instructions
+ * of user code retire in it, and has the reference written.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -134,29 +134,34 @@ static unsigned long crossing(unsigned long n)
 	return 4 * n;
 }
 
-int main(int argc, char **argv)
-{
-	const char *name = argc == 2 ? argv[1] : "";
-	unsigned long expected;
+static unsigned long plain(void) { return loop(1000000); }
+static unsigned long interrupted(void) { return loop(100000000); }
+static unsigned long repeated(void) { return repeat(10000, 1000); }
+static unsigned long repeated_nothing(void) { return repeat(10000, 0); }
+static unsigned long repeated_faulting(void) { return repeat_faulting(1000); }
+static unsigned long faulting(void) { return faults(10000); }
+static unsigned long self_modifying(void) { return modified(3000); }
+static unsigned long page_crossing(void) { return crossing(100000); }
 
-	if (!strcmp(name, "loop"))
-		expected = loop(1000000);
-	else if (!strcmp(name, "interrupted"))
-		expected = loop(300000000);
-	else if (!strcmp(name, "repeat"))
-		expected = repeat(10000, 1000);
-	else if (!strcmp(name, "repeat-nothing"))
-		expected = repeat(10000, 0);
-	else if (!strcmp(name, "repeat-faulting"))
-		expected = repeat_faulting(1000);
-	else if (!strcmp(name, "faults"))
-		expected = faults(10000);
-	else if (!strcmp(name, "modified"))
-		expected = modified(3000);
-	else if (!strcmp(name, "crossing"))
-		expected = crossing(100000);
-	else
-		return 2;
-	printf("%lu\n", expected);
+static const struct {
+	const char *name;
+	unsigned long (*run)(void);
+} cases[] = {
+	{ "loop", plain },
+	{ "interrupted", interrupted },
+	{ "rep", repeated },
+	{ "rep-nothing", repeated_nothing },
+	{ "rep-faulting", repeated_faulting },
+	{ "faults", faulting },
+	{ "self-modifying", self_modifying },
+	{ "page-crossing", page_crossing },
+};
+
+int main(void)
+{
+	for (unsigned long i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		printf("%s %lu\n", cases[i].name, cases[i].run());
+		mark_write();
+	}
 	return 0;
 }

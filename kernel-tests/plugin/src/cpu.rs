@@ -138,13 +138,15 @@ impl Cpu {
         true
     }
 
-    /// Puts a taken branch into the stack.
+    /// Puts a taken branch into the stack, unless branches of its ring are filtered out. Returns whether it did.
     #[inline(always)]
-    pub(crate) fn record(&mut self, branch: Branch, ring: usize) {
-        if self.branch_rings >> ring & 1 == 1 {
+    pub(crate) fn record(&mut self, branch: Branch, ring: usize) -> bool {
+        let wanted = self.branch_rings >> ring & 1 == 1;
+        if wanted {
             self.history[self.branches as usize % HISTORY] = branch;
             self.branches += 1;
         }
+        wanted
     }
 
     /// Accounts executions of the instructions `first..end` of a block by its owner.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kernel_tests::layout::{Counter, MAX_CPUS};
 use kernel_tests::personality::Personality;
+use kernel_tests::reference;
 
 use crate::block::Blocks;
 use crate::count::Accounts;
@@ -124,10 +125,7 @@ impl Machine {
         }
         let silicon = &mut self.silicon;
         silicon.trace.flush();
-        let name = match silicon.files_written {
-            0 => "reference".to_owned(),
-            n => format!("reference.{n}"),
-        };
+        let name = reference::file(silicon.files_written);
         silicon.files_written += 1;
         silicon.accounts.write(&silicon.directory.join(name), silicon.blocks.all(), totals)
     }

@@ -148,7 +148,8 @@ impl Silicon {
     /// A branch of any kind is taken.
     pub(crate) fn branch(&mut self, cpu: &mut Cpu, cpu_idx: usize, branch: Branch) {
         let ring = (branch.from >> 63) as usize;
-        cpu.record(branch, ring);
-        self.trace.branch(cpu_idx, cpu, branch);
+        if cpu.record(branch, ring) {
+            self.trace.branch(cpu_idx, cpu, branch);
+        }
     }
 }
