@@ -160,11 +160,28 @@ static void silicon_stop(struct perf_event *event, int flags)
 		silicon_drain_request();
 }
 
+/* There is one branch stack: events that want different branches in it take turns, as on hardware. */
+static bool same_branches(struct silicon_cpu *cpu, struct perf_event *event)
+{
+	int slot;
+
+	for (slot = 0; slot < SILICON_COUNTERS; slot++) {
+		struct perf_event *other = cpu->events[slot];
+
+		if (other && has_branch_stack(other) && has_branch_stack(event) &&
+		    silicon_branch_rings(other) != silicon_branch_rings(event))
+			return false;
+	}
+	return true;
+}
+
 static int silicon_add(struct perf_event *event, int flags)
 {
 	struct silicon_cpu *cpu = this_cpu_ptr(&silicon_cpus);
 	int slot;
 
+	if (!same_branches(cpu, event))
+		return -EAGAIN;
 	for (slot = 0; slot < SILICON_COUNTERS; slot++)
 		if (!cpu->events[slot])
 			break;

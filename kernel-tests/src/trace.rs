@@ -1,4 +1,7 @@
-//! The debug trace of the silicon: all branches since the first marked span began, and all samples.
+//! The debug trace of the silicon: all branches of the marked spans, and all samples.
+//!
+//! A span begins with the branches before it that stacks may still show. Where the reference stands still
+//! because the driver works, the trace goes on.
 //!
 //! Per CPU one file of [`Entry`] and one of [`Sample`], without a header, little-endian. A stack that the
 //! guest delivered is true when it is a run of consecutive entries; a sample's eventing IP is true when

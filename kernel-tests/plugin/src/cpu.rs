@@ -36,8 +36,6 @@ pub(crate) struct Cpu {
     pub(crate) until: i64,
     /// Near taken branches until the first counter may overflow.
     pub(crate) branches_until: i64,
-    /// There was a marked span already.
-    pub(crate) has_been_active: bool,
     /// 1 in a marked span, else 0.
     pub(crate) active: u64,
     /// Owner of the code of each ring.
@@ -89,7 +87,6 @@ impl Cpu {
             first: 0,
             until: if traced { 0 } else { i64::MAX },
             branches_until: i64::MAX,
-            has_been_active: false,
             active: 0,
             owner: [0, KERNEL],
             retired: [0; 2],
@@ -191,6 +188,5 @@ impl Cpu {
         self.span.executed_at_start = [self.executed(0), self.executed(1)];
         self.span.taken_at_start = self.taken;
         self.active = 1;
-        self.has_been_active = true;
     }
 }

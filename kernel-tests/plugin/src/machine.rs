@@ -80,9 +80,7 @@ impl Machine {
         self.settle(cpu_idx);
         let cpu = &mut self.cpus[cpu_idx];
         if cpu.active == 0 {
-            if !cpu.has_been_active {
-                self.silicon.trace.preface(cpu_idx, cpu);
-            }
+            self.silicon.trace.preface(cpu_idx, cpu);
             cpu.open_span();
         }
     }

@@ -16,6 +16,8 @@ use crate::cpu::{Cpu, HISTORY};
 pub(crate) struct Trace {
     branches: Vec<BufWriter<File>>,
     samples: Vec<BufWriter<File>>,
+    /// CPUs that are in a marked span, or whose span stands still while the counters are frozen.
+    open: [bool; MAX_CPUS],
 }
 
 impl Trace {
@@ -32,15 +34,11 @@ impl Trace {
         Ok(opened)
     }
 
-    pub(crate) fn is_on(&self) -> bool {
-        !self.branches.is_empty()
-    }
-
     /// A branch was taken; `cpu` has already recorded it.
     pub(crate) fn branch(&mut self, cpu_idx: usize, cpu: &Cpu, branch: Branch) {
-        if cpu.has_been_active
-            && let Some(file) = self.branches.get_mut(cpu_idx)
-        {
+        let Some(file) = self.branches.get_mut(cpu_idx) else { return };
+        self.open[cpu_idx] = cpu.active == 1 || cpu.frozen && self.open[cpu_idx];
+        if self.open[cpu_idx] {
             let executed = cpu.executed(0) + cpu.executed(1);
             let entry = trace::Entry { number: cpu.branches, executed, branch };
             // A trace that cannot be written ends short, which its reader notices.
@@ -51,6 +49,9 @@ impl Trace {
     /// A marked span begins: the branches that stacks may still show go first.
     pub(crate) fn preface(&mut self, cpu_idx: usize, cpu: &Cpu) {
         let Some(file) = self.branches.get_mut(cpu_idx) else { return };
+        if std::mem::replace(&mut self.open[cpu_idx], true) {
+            return;
+        }
         for number in cpu.branches.saturating_sub(HISTORY as u64)..cpu.branches {
             let branch = cpu.history[number as usize % HISTORY];
             let entry = trace::Entry { number: number + 1, executed: 0, branch };

@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a skipped test says why, and figures are shown with --nocapture")]
 
 mod exact;
+mod perf;
 mod support;
 mod truth;
 mod watchdog;
