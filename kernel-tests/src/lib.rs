@@ -12,3 +12,4 @@ pub mod reference;
 pub mod trace;
 mod watchdog;
 pub mod witness;
+pub mod workload;

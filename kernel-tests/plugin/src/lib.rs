@@ -3,7 +3,7 @@
 //! It sees every block of guest code that is executed, in both rings, and does three things with it:
 //! it counts each block exactly ([`count`]), it keeps a branch stack and sampling counters per CPU as a
 //! performance monitoring unit does ([`cpu`], [`sample`]), and it writes a record at each overflow into
-//! memory that it shares with the driver in the guest ([`shared`]).
+//! memory that it shares with the driver in the guest ([`memory`]).
 //!
 //! The interface shows no registers. Where interrupted code goes on is read from the frame that the
 //! processor pushed: the gate's first store names the stack, and the guest's RAM is mapped here too
@@ -19,5 +19,5 @@ mod machine;
 mod random;
 mod retire;
 mod sample;
-mod shared;
+mod memory;
 mod trace;

@@ -12,7 +12,7 @@ use crate::count::Accounts;
 use crate::cpu::Cpu;
 use crate::random::Random;
 use crate::sample::Counting;
-use crate::shared::{Mapping, Shared};
+use crate::memory::{Mapping, Shared};
 use crate::trace::Trace;
 
 /// What the CPUs share.
