@@ -19,11 +19,8 @@ static BUILDING: Mutex<()> = Mutex::new(());
 /// When it does not build.
 pub fn plugin() -> Result<PathBuf> {
     let _one = BUILDING.lock();
-    let directory = host::work_directory()?.join("plugin");
-    let mut cargo = cargo();
-    cargo.args(["build", "--quiet", "--release", "--package", "kernel-tests-plugin"]);
-    host::run(cargo.arg("--target-dir").arg(&directory))?;
-    Ok(directory.join("release/libkernel_tests_plugin.so"))
+    host::run(cargo().args(["build", "--quiet", "--release", "--package", "kernel-tests-plugin"]))?;
+    Ok(host::target_directory().join("release/libkernel_tests_plugin.so"))
 }
 
 /// A statically linked program of the workspace for the guest, for example `hbbp-sys` of `hbbp-user`.
@@ -86,7 +83,7 @@ fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(host::workspace());
     // Set by the cargo that runs the tests; they would make this build a different one from theirs.
-    cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_TARGET_DIR");
+    cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     cargo
 }
 

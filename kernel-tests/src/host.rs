@@ -11,10 +11,14 @@ use anyhow::{Context, Result, bail};
 /// # Errors
 /// When it cannot be made.
 pub fn work_directory() -> Result<PathBuf> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
-    let directory = target.join("vm");
+    let directory = target_directory().join("vm");
     fs::create_dir_all(&directory).with_context(|| format!("failed to make {}", directory.display()))?;
     Ok(directory)
+}
+
+/// Cargo's target directory.
+pub fn target_directory() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
 }
 
 /// Root of the workspace.

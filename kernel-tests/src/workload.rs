@@ -57,7 +57,7 @@ pub const ALL: [Workload; 26] = [
     own("modules", "storms.c", "storms modules 40 /root/hello.ko"),
     own("forks", "storms.c", "storms forks 300"),
     own("page-faults", "storms.c", "storms page-faults 200"),
-    own("sort", "sort.c", "sort 200000"),
+    own("heapsort", "heapsort.c", "heapsort 200000"),
     host("gzip", "/usr/bin/gzip", "busybox seq 150000 | gzip -9 > /tmp/out"),
     host("xz", "/usr/bin/xz", "busybox seq 30000 | xz -2 > /tmp/out"),
     host("bzip2", "/usr/bin/bzip2", "busybox seq 60000 | bzip2 > /tmp/out"),

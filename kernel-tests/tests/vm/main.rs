@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking, as tests do")]
 #![expect(clippy::print_stdout, reason = "a skipped test says why, and figures are shown with --nocapture")]
 
+mod callgrind;
 mod exact;
 mod perf;
 mod support;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Sorting, searching and hashing of numbers from a fixed generator: `sort COUNT`. */
+/* Sorting, searching and hashing of numbers from a fixed generator: `heapsort COUNT`. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
