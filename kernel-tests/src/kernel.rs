@@ -20,7 +20,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The newest kernel of a series (`6.1`, `6.12`): unpacked before, or fetched with apt now.
+    /// The newest kernel of a series (`6.1`, `6.12`, or `7` for any 7.x): unpacked before, or fetched with apt now.
     ///
     /// # Errors
     /// When neither apt nor an earlier run has one; the message is the reason to print when skipping.

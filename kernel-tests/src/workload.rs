@@ -37,7 +37,7 @@ const fn host(name: &'static str, program: &'static str, command: &'static str) 
     Workload { name, source: Source::Host(program), command }
 }
 
-/// All of them. The first nine are small kernels of user code, then storms of kernel work, then programs.
+/// All of them. Paths are absolute where busybox has a program of the same name. The first nine are small kernels of user code, then storms of kernel work, then programs.
 pub const ALL: [Workload; 26] = [
     own("latency", "kernels.c", "kernels latency 10000000"),
     own("callchain", "kernels.c", "kernels callchain 2000000"),
@@ -58,13 +58,13 @@ pub const ALL: [Workload; 26] = [
     own("forks", "storms.c", "storms forks 300"),
     own("page-faults", "storms.c", "storms page-faults 200"),
     own("heapsort", "heapsort.c", "heapsort 200000"),
-    host("gzip", "/usr/bin/gzip", "busybox seq 150000 | gzip -9 > /tmp/out"),
-    host("xz", "/usr/bin/xz", "busybox seq 30000 | xz -2 > /tmp/out"),
-    host("bzip2", "/usr/bin/bzip2", "busybox seq 60000 | bzip2 > /tmp/out"),
+    host("gzip", "/usr/bin/gzip", "busybox seq 150000 | /usr/bin/gzip -9 > /tmp/out"),
+    host("xz", "/usr/bin/xz", "busybox seq 30000 | /usr/bin/xz -2 > /tmp/out"),
+    host("bzip2", "/usr/bin/bzip2", "busybox seq 60000 | /usr/bin/bzip2 > /tmp/out"),
     host("sqlite3", "/usr/bin/sqlite3", "sqlite3 :memory: \"$SQL\""),
     host("perl", "/usr/bin/perl", "perl -e 'for (1..200000) { $n{$_ % 997} .= chr(65 + $_ % 26) } print length $n{3}'"),
     host("openssl", "/usr/bin/openssl", "busybox seq 300000 | openssl enc -aes-128-cbc -k k -pbkdf2 | openssl dgst"),
-    host("gcc", "/usr/bin/gcc", "gcc -O2 -S -o /tmp/out.s /root/compiled.c"),
+    host("gcc", "/usr/bin/gcc", "gcc -O2 -ffreestanding -S -o /tmp/out.s /root/compiled.c"),
 ];
 
 /// The query of the workload `sqlite3`.

@@ -7,7 +7,9 @@
 
 mod callgrind;
 mod exact;
+mod faults;
 mod perf;
 mod support;
+mod suite;
 mod truth;
 mod watchdog;
