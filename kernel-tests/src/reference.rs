@@ -34,7 +34,11 @@ const MAGIC: &[u8; 8] = b"HBBPREF1";
 
 /// Name of the reference file that was the `n`th to be written, from 0.
 pub fn file(n: u32) -> String {
-    if n == 0 { "reference".to_owned() } else { format!("reference.{n}") }
+    if n == 0 {
+        "reference".to_owned()
+    } else {
+        format!("reference.{n}")
+    }
 }
 
 /// Owner of all kernel code.
@@ -74,7 +78,8 @@ impl Reference {
     /// # Errors
     /// When the file cannot be read, is not a reference file, or ends too early.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = fs::read(path).with_context(|| format!("failed to read the reference {}", path.display()))?;
+        let bytes =
+            fs::read(path).with_context(|| format!("failed to read the reference {}", path.display()))?;
         Self::parse(&bytes).with_context(|| format!("{} is not a whole reference file", path.display()))
     }
 
@@ -83,7 +88,9 @@ impl Reference {
     /// # Errors
     /// When the magic is missing or the bytes end too early.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        let mut rest = bytes.strip_prefix(MAGIC).context("the magic HBBPREF1 is missing")?;
+        let mut rest = bytes
+            .strip_prefix(MAGIC)
+            .context("the magic HBBPREF1 is missing")?;
         let n_processes = u32_of(&mut rest)?;
         let n_blocks = u32_of(&mut rest)?;
         let instructions = [u64_of(&mut rest)?, u64_of(&mut rest)?];
@@ -103,12 +110,23 @@ impl Reference {
             let executions = u64_of(&mut rest)?;
             let n_bytes = u32_of(&mut rest)? as usize;
             let bytes = take(&mut rest, n_bytes)?.to_vec();
-            blocks.push(Block { owner, n_instructions, start, executions, bytes });
+            blocks.push(Block {
+                owner,
+                n_instructions,
+                start,
+                executions,
+                bytes,
+            });
         }
         if !rest.is_empty() {
             bail!("{} bytes follow the last block", rest.len());
         }
-        Ok(Self { processes, instructions, taken, blocks })
+        Ok(Self {
+            processes,
+            instructions,
+            taken,
+            blocks,
+        })
     }
 
     /// The bytes of a file that [`Reference::parse`] reads back.
@@ -140,7 +158,11 @@ impl Reference {
 
     /// Thread groups with this name (a process keeps its thread group when it execs).
     pub fn tgids(&self, name: &str) -> Vec<u32> {
-        self.processes.iter().filter(|(_, n)| n.as_str() == name).map(|(tgid, _)| *tgid).collect()
+        self.processes
+            .iter()
+            .filter(|(_, n)| n.as_str() == name)
+            .map(|(tgid, _)| *tgid)
+            .collect()
     }
 
     /// The blocks of one owner.
@@ -150,7 +172,9 @@ impl Reference {
 
     /// Instructions that one owner retired, from its blocks.
     pub fn instructions_of(&self, owner: u32) -> u64 {
-        self.of(owner).map(|block| u64::from(block.n_instructions) * block.executions).sum()
+        self.of(owner)
+            .map(|block| u64::from(block.n_instructions) * block.executions)
+            .sum()
     }
 }
 
@@ -230,7 +254,13 @@ mod tests {
     fn the_mix_weighs_by_executions() {
         let reference = sample();
         let mix = mix(reference.of(7));
-        assert_eq!(mix, BTreeMap::from([("DEC".to_owned(), 10), ("JNE".to_owned(), 10)]));
-        assert_eq!(per_address(&reference.blocks), BTreeMap::from([(0x1000, 10), (0x1002, 10)]));
+        assert_eq!(
+            mix,
+            BTreeMap::from([("DEC".to_owned(), 10), ("JNE".to_owned(), 10)])
+        );
+        assert_eq!(
+            per_address(&reference.blocks),
+            BTreeMap::from([(0x1000, 10), (0x1002, 10)])
+        );
     }
 }

@@ -70,7 +70,10 @@ impl Seen {
         let entries = usize::try_from(result).unwrap_or(0) / Self::ENTRY;
         let entry = |index: usize| {
             let at = Self::HEADER + index * Self::ENTRY;
-            Branch { from: word(at), to: word(at + 8) }
+            Branch {
+                from: word(at),
+                to: word(at + 8),
+            }
         };
         Self {
             ip: word(0),
@@ -82,7 +85,9 @@ impl Seen {
             event: (word(32) >> 32) as u32,
             result,
             stack: (0..entries).map(entry).collect(),
-            details: (0..entries).map(|index| word(Self::HEADER + index * Self::ENTRY + 16)).collect(),
+            details: (0..entries)
+                .map(|index| word(Self::HEADER + index * Self::ENTRY + 16))
+                .collect(),
         }
     }
 }

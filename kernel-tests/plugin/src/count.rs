@@ -7,6 +7,7 @@ use std::path::Path;
 use kernel_tests::reference;
 
 use crate::block::Block;
+use crate::cpu::Span;
 
 /// Part of a block that ran, by owner: block (as address of its allocation), first instruction, end.
 type Part = (u32, usize, u32, u32);
@@ -24,14 +25,20 @@ impl Accounts {
     pub(crate) fn flush(&mut self, block: &'static Block) {
         let count = block.count.replace(0);
         if 0 < count {
-            self.whole.entry((block.owner.get(), identity(block))).or_insert((block, 0)).1 += count;
+            self.whole
+                .entry((block.owner.get(), identity(block)))
+                .or_insert((block, 0))
+                .1 += count;
         }
     }
 
     /// One execution of a part of a block.
     pub(crate) fn part(&mut self, owner: u32, block: &'static Block, first: u32, end: u32) {
         if first < end {
-            self.parts.entry((owner, identity(block), first, end)).or_insert((block, 0)).1 += 1;
+            self.parts
+                .entry((owner, identity(block), first, end))
+                .or_insert((block, 0))
+                .1 += 1;
         }
     }
 
@@ -39,7 +46,8 @@ impl Accounts {
     pub(crate) fn name(&mut self, tgid: u32, comm: &[u8]) {
         let comm = comm.split(|byte| *byte == 0).next().unwrap_or_default();
         if self.names.get(&tgid).is_none_or(|known| known.as_bytes() != comm) {
-            self.names.insert(tgid, String::from_utf8_lossy(comm).into_owned());
+            self.names
+                .insert(tgid, String::from_utf8_lossy(comm).into_owned());
         }
     }
 
@@ -51,13 +59,19 @@ impl Accounts {
         &mut self,
         path: &Path,
         blocks: impl Iterator<Item = &'static Block>,
-        totals: [[u64; 2]; 2],
+        totals: &Span,
     ) -> std::io::Result<()> {
         for block in blocks {
             self.flush(block);
         }
-        let whole = self.whole.drain().map(|((owner, _), (block, count))| (owner, block, 0, block.n, count));
-        let parts = self.parts.drain().map(|((owner, _, first, end), (block, n))| (owner, block, first, end, n));
+        let whole = self
+            .whole
+            .drain()
+            .map(|((owner, _), (block, count))| (owner, block, 0, block.n, count));
+        let parts = self
+            .parts
+            .drain()
+            .map(|((owner, _, first, end), (block, n))| (owner, block, first, end, n));
         let mut all: Vec<reference::Block> = whole
             .chain(parts)
             .map(|(owner, block, first, end, executions)| run(owner, block, first, end, executions))
@@ -74,8 +88,8 @@ impl Accounts {
         let processes = self.names.iter().filter(|(tgid, _)| owners.contains(tgid));
         let reference = reference::Reference {
             processes: processes.map(|(tgid, name)| (*tgid, name.clone())).collect(),
-            instructions: totals[0],
-            taken: totals[1],
+            instructions: totals.executed,
+            taken: totals.taken,
             blocks: all,
         };
         fs::write(path, reference.to_bytes())

@@ -79,6 +79,18 @@ pub(crate) struct Span {
     pub(crate) taken: [u64; 2],
 }
 
+impl Span {
+    /// Adds the sums of another CPU.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (sum, number) in self.executed.iter_mut().zip(other.executed) {
+            *sum += number;
+        }
+        for (sum, number) in self.taken.iter_mut().zip(other.taken) {
+            *sum += number;
+        }
+    }
+}
+
 impl Cpu {
     pub(crate) fn new(traced: bool) -> Self {
         Self {
@@ -101,7 +113,9 @@ impl Cpu {
             arrival: None,
             nested_gate: 0,
             saved_reached: 0,
-            sampler: Sampler { counters: [const { None }; COUNTERS] },
+            sampler: Sampler {
+                counters: [const { None }; COUNTERS],
+            },
             skids: Vec::new(),
         }
     }
@@ -122,7 +136,13 @@ impl Cpu {
             if block.flags & BRANCH == 0 {
                 return false;
             }
-            self.record(Branch { from: block.last, to: next.start }, ring);
+            self.record(
+                Branch {
+                    from: block.last,
+                    to: next.start,
+                },
+                ring,
+            );
             if block.flags & NEAR != 0 {
                 self.taken[ring] += 1;
                 self.branches_until -= 1;

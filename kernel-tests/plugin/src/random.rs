@@ -7,7 +7,9 @@ pub(crate) struct Random {
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 }
+        Self {
+            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+        }
     }
 
     /// A number below `bound`; 0 when `bound` is 0 or 1.
@@ -19,7 +21,7 @@ impl Random {
         self.state ^= self.state << 25;
         self.state ^= self.state >> 27;
         let scrambled = self.state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
-        (scrambled * u64::from(bound) >> 32) as u32
+        ((scrambled * u64::from(bound)) >> 32) as u32
     }
 
     /// True in so many of a hundred cases.
