@@ -39,7 +39,7 @@
 //!    ring. A timer and each task switch raise an NMI to their own CPU; its handler passes the records to
 //!    `perf_event_overflow`. The counters stand still in the driver's own code; `silicon/` beside the PMU's
 //!    `type` in sysfs tells what became of every record.
-//! 4. The [`reference`] counts between marks: while the command runs, while events sample, or where a
+//! 4. The [`mod@reference`] counts between marks: while the command runs, while events sample, or where a
 //!    program in the guest says so ([`machine::Marks`], [`mark`]).
 //!
 //! # What the silicon knows
@@ -47,7 +47,7 @@
 //!   code goes on is read from the frame that the processor pushed, so that a conditional branch before an
 //!   interrupt is known to be taken or not. Transitions that cannot be explained are counted (`anomalies`);
 //!   tests assert that there are none.
-//! - REP: one instruction, retired when control leaves it ([`reference`]).
+//! - REP: one instruction, retired when control leaves it ([`mod@reference`]).
 //! - An interrupt's entry in the stack comes from the instruction that it kept from running.
 //! - Faults of hardware are [`personality`] files, all off by default.
 //! - Each switch to a task is told by the driver, so user code is counted per process.
