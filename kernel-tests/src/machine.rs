@@ -33,8 +33,8 @@ pub enum Marks {
 pub enum Clock {
     /// The host's time.
     Host,
-    /// One nanosecond per instruction (`-icount shift=0,sleep=off`): runs repeat, and costs can be told in
-    /// instructions.
+    /// One nanosecond per instruction (`-icount shift=0,sleep=off`), with the same date and the same chance in
+    /// every run: runs repeat, and costs can be told in instructions.
     Instructions,
 }
 
@@ -250,7 +250,9 @@ impl Machine {
             "console=ttyS0 panic=-1 loglevel=5 nmi_watchdog=0 tsc=nowatchdog",
         ]);
         if self.clock == Clock::Instructions {
-            qemu.args(["-icount", "shift=0,sleep=off"]);
+            // Everything else that could differ between two runs: the date, and chance (RDRAND, KASLR).
+            qemu.args(["-icount", "shift=0,sleep=off", "-seed", "1"]);
+            qemu.args(["-rtc", "base=2026-01-01,clock=vm"]);
         }
         Ok(qemu)
     }
