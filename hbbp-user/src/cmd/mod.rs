@@ -3,6 +3,7 @@
 pub mod check;
 pub mod child;
 pub mod interrupt;
+mod interval;
 pub mod progress;
 pub mod record;
 pub mod report;
