@@ -19,7 +19,13 @@ static BUILDING: Mutex<()> = Mutex::new(());
 /// When it does not build.
 pub fn plugin() -> Result<PathBuf> {
     let _one = BUILDING.lock();
-    host::run(cargo().args(["build", "--quiet", "--release", "--package", "kernel-tests-plugin"]))?;
+    host::run(cargo().args([
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "kernel-tests-plugin",
+    ]))?;
     Ok(host::target_directory().join("release/libkernel_tests_plugin.so"))
 }
 
@@ -32,7 +38,17 @@ pub fn guest_program(package: &str, program: &str) -> Result<PathBuf> {
     let _one = BUILDING.lock();
     let directory = host::work_directory()?.join("guest");
     let mut cargo = cargo();
-    cargo.args(["build", "--quiet", "--release", "--package", package, "--bin", program, "--target", TARGET]);
+    cargo.args([
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        package,
+        "--bin",
+        program,
+        "--target",
+        TARGET,
+    ]);
     // The flag holds only for the target, not for build scripts, because a target is named.
     cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
     host::run(cargo.arg("--target-dir").arg(&directory))?;
@@ -45,14 +61,21 @@ pub fn guest_program(package: &str, program: &str) -> Result<PathBuf> {
 /// When it does not build; gcc-12 and make are needed.
 pub fn module(source: &str, name: &str, kernel: &Kernel) -> Result<PathBuf> {
     let _one = BUILDING.lock();
-    let directory = host::work_directory()?.join("modules").join(&kernel.release).join(name);
+    let directory = host::work_directory()?
+        .join("modules")
+        .join(&kernel.release)
+        .join(name);
     fs::create_dir_all(&directory)?;
     let from = package().join(source);
     for entry in fs::read_dir(&from).with_context(|| format!("failed to list {}", from.display()))? {
         copy_if_changed(&entry?.path(), &directory)?;
     }
     let mut make = Command::new("make");
-    make.arg("--silent").arg("-C").arg(kernel.headers()).arg("-f").arg(kernel.makefile());
+    make.arg("--silent")
+        .arg("-C")
+        .arg(kernel.headers())
+        .arg("-f")
+        .arg(kernel.makefile());
     host::run(make.arg(format!("M={}", directory.display())).arg("modules"))?;
     Ok(directory.join(format!("{name}.ko")))
 }
@@ -69,7 +92,10 @@ pub fn workload(source: &str) -> Result<PathBuf> {
     let program = directory.join(Path::new(source).file_stem().context("a workload has a name")?);
     let compiler = if source.ends_with(".cc") { "g++" } else { "gcc" };
     let mut compile = Command::new(compiler);
-    compile.args(["-O2", "-g", "-static", "-fno-stack-protector", "-pthread", "-o"]).arg(&program).arg(&from);
+    compile
+        .args(["-O2", "-g", "-static", "-fno-stack-protector", "-pthread", "-o"])
+        .arg(&program)
+        .arg(&from);
     host::run(&mut compile)?;
     Ok(program)
 }
@@ -83,7 +109,9 @@ fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(host::workspace());
     // Set by the cargo that runs the tests; they would make this build a different one from theirs.
-    cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    cargo
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
     cargo
 }
 

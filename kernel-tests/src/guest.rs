@@ -47,7 +47,9 @@ pub fn pack(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
 pub fn unpack(memory: &[u8]) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut rest = memory;
     let length = number(&mut rest, 8)? as usize;
-    rest = rest.get(..length).context("the guest's files are longer than the memory")?;
+    rest = rest
+        .get(..length)
+        .context("the guest's files are longer than the memory")?;
     let mut files = BTreeMap::new();
     while !rest.is_empty() {
         let name_length = number(&mut rest, 4)? as usize;
@@ -59,13 +61,18 @@ pub fn unpack(memory: &[u8]) -> Result<BTreeMap<String, Vec<u8>>> {
 }
 
 fn take<'a>(rest: &mut &'a [u8], n: usize) -> Result<&'a [u8]> {
-    let (head, tail) = rest.split_at_checked(n).context("the guest's files end too early")?;
+    let (head, tail) = rest
+        .split_at_checked(n)
+        .context("the guest's files end too early")?;
     *rest = tail;
     Ok(head)
 }
 
 fn number(rest: &mut &[u8], n: usize) -> Result<u64> {
-    Ok(take(rest, n)?.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+    Ok(take(rest, n)?
+        .iter()
+        .rev()
+        .fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
 }
 
 #[cfg(test)]

@@ -41,11 +41,18 @@ pub fn run(command: &mut Command) -> Result<()> {
 /// As [`run`].
 pub fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| format!("failed to start {name}: is it installed?"))?;
+    let output = command
+        .output()
+        .with_context(|| format!("failed to start {name}: is it installed?"))?;
     if !output.status.success() {
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{name} {} ended with {}:\n{}", words.join(" "), output.status, said.trim());
+        bail!(
+            "{name} {} ended with {}:\n{}",
+            words.join(" "),
+            output.status,
+            said.trim()
+        );
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

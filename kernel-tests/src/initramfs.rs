@@ -50,7 +50,8 @@ impl Initramfs {
     /// # Errors
     /// When the file cannot be read.
     pub fn copy(&mut self, path: &str, from: &Path) -> Result<()> {
-        let bytes = fs::read(from).with_context(|| format!("failed to read {} for the guest", from.display()))?;
+        let bytes =
+            fs::read(from).with_context(|| format!("failed to read {} for the guest", from.display()))?;
         self.file(path, &bytes);
         Ok(())
     }
@@ -61,10 +62,15 @@ impl Initramfs {
     /// When the program or one of its libraries cannot be read.
     pub fn program(&mut self, path: &Path) -> Result<()> {
         self.copy(&path.to_string_lossy(), path)?;
-        let output = Command::new("ldd").arg(path).output().context("failed to run ldd; install libc-bin")?;
+        let output = Command::new("ldd")
+            .arg(path)
+            .output()
+            .context("failed to run ldd; install libc-bin")?;
         // A static program makes ldd fail; it needs nothing.
         for line in String::from_utf8_lossy(&output.stdout).lines() {
-            let Some(library) = line.split_whitespace().find(|word| word.starts_with('/')) else { continue };
+            let Some(library) = line.split_whitespace().find(|word| word.starts_with('/')) else {
+                continue;
+            };
             self.copy(library, Path::new(library))?;
         }
         Ok(())
@@ -132,7 +138,10 @@ mod tests {
         archive.directory("proc");
         let path = std::env::temp_dir().join(format!("initramfs-{}", std::process::id()));
         archive.write(&path).unwrap();
-        let list = Command::new("cpio").arg("-t").stdin(fs::File::open(&path).unwrap()).output();
+        let list = Command::new("cpio")
+            .arg("-t")
+            .stdin(fs::File::open(&path).unwrap())
+            .output();
         fs::remove_file(&path).unwrap();
         let list = list.expect("cpio is one of the packages of kernel-tests");
         assert_eq!(String::from_utf8_lossy(&list.stdout), "a\na/b\na/b/hello\nproc\n");

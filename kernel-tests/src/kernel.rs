@@ -38,13 +38,17 @@ impl Kernel {
 
     /// Directory to run `make` in for a module of this kernel.
     pub fn headers(&self) -> PathBuf {
-        self.root.join("usr/src").join(format!("linux-headers-{}", self.release))
+        self.root
+            .join("usr/src")
+            .join(format!("linux-headers-{}", self.release))
     }
 
     /// The makefile of the common headers; the one in [`Kernel::headers`] names a path of an installed host.
     pub fn makefile(&self) -> PathBuf {
         let common = self.release.strip_suffix("-amd64").unwrap_or(&self.release);
-        self.root.join("usr/src").join(format!("linux-headers-{common}-common/Makefile"))
+        self.root
+            .join("usr/src")
+            .join(format!("linux-headers-{common}-common/Makefile"))
     }
 
     /// A module of the kernel's own package by its file name, for example `tun.ko`.
@@ -78,8 +82,18 @@ fn fetch(series: &str, root: &Path) -> Result<()> {
     fs::create_dir_all(&downloads)?;
     let headers = format!("linux-headers-{release}");
     let kbuild = kbuild_package(&headers)?;
-    let names = [format!("linux-image-{release}"), headers, format!("linux-headers-{common}-common"), kbuild];
-    host::run(Command::new("apt-get").arg("download").args(&names).current_dir(&downloads))?;
+    let names = [
+        format!("linux-image-{release}"),
+        headers,
+        format!("linux-headers-{common}-common"),
+        kbuild,
+    ];
+    host::run(
+        Command::new("apt-get")
+            .arg("download")
+            .args(&names)
+            .current_dir(&downloads),
+    )?;
     for entry in fs::read_dir(&downloads)? {
         host::run(Command::new("dpkg-deb").arg("-x").arg(entry?.path()).arg(root))?;
     }
@@ -96,7 +110,11 @@ fn newest(series: &str) -> Result<String> {
         .lines()
         .filter_map(|line| line.split_whitespace().next()?.strip_prefix("linux-image-"))
         .filter(|release| release.ends_with("-amd64"))
-        .filter(|release| !["cloud", "rt", "dbg"].iter().any(|flavour| release.contains(flavour)))
+        .filter(|release| {
+            !["cloud", "rt", "dbg"]
+                .iter()
+                .any(|flavour| release.contains(flavour))
+        })
         .collect();
     releases.sort_by_key(|release| numbers(release));
     match releases.last() {
@@ -107,13 +125,22 @@ fn newest(series: &str) -> Result<String> {
 
 fn kbuild_package(headers: &str) -> Result<String> {
     let depends = host::output(Command::new("apt-cache").args(["depends", headers]))?;
-    let package = depends.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
-    let package = package.filter(|name| name.starts_with("linux-kbuild-")).next_back();
-    Ok(package.with_context(|| format!("{headers} names no linux-kbuild package"))?.to_owned())
+    let package = depends
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "));
+    let package = package
+        .filter(|name| name.starts_with("linux-kbuild-"))
+        .next_back();
+    Ok(package
+        .with_context(|| format!("{headers} names no linux-kbuild package"))?
+        .to_owned())
 }
 
 fn numbers(release: &str) -> Vec<u64> {
-    release.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
+    release
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|part| part.parse().ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -122,7 +149,11 @@ mod tests {
 
     #[test]
     fn releases_are_ordered_by_their_numbers() {
-        let mut releases = ["6.12.101+deb12-amd64", "6.12.9+deb12-amd64", "6.12.117+deb12-amd64"];
+        let mut releases = [
+            "6.12.101+deb12-amd64",
+            "6.12.9+deb12-amd64",
+            "6.12.117+deb12-amd64",
+        ];
         releases.sort_by_key(|release| numbers(release));
         assert_eq!(releases[2], "6.12.117+deb12-amd64");
     }

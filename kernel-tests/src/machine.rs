@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
-use crate::watchdog::{self, Verdict};
 use crate::reference::{self, Reference};
+use crate::watchdog::{self, Verdict};
 use crate::{artifacts, guest, host, layout};
 
 /// RAM of the guest in MiB: the root file system lives in it.
@@ -144,7 +144,8 @@ impl Machine {
     pub fn module(&mut self, path: &Path) -> Result<()> {
         let name = path.file_name().context("a module has a name")?.to_string_lossy();
         self.modules += 1;
-        self.files.copy(&format!("{}/{:02}-{name}", guest::MODULES, self.modules), path)
+        self.files
+            .copy(&format!("{}/{:02}-{name}", guest::MODULES, self.modules), path)
     }
 
     /// Boots, runs the command in the guest, and brings everything back.
@@ -167,14 +168,31 @@ impl Machine {
         shared.read_to_end(&mut memory)?;
         let files = guest::unpack(&memory)?;
         fs::remove_file(path.join("ram"))?;
-        Ok(Outcome { exit_code, files, log, took, directory })
+        Ok(Outcome {
+            exit_code,
+            files,
+            log,
+            took,
+            directory,
+        })
     }
 
     fn furnish<S: AsRef<str>>(&mut self, command: &[S]) -> Result<()> {
-        for directory in ["proc", "sys", "dev", "tmp", "out", "run", "root", "bin", guest::MODULES] {
+        for directory in [
+            "proc",
+            "sys",
+            "dev",
+            "tmp",
+            "out",
+            "run",
+            "root",
+            "bin",
+            guest::MODULES,
+        ] {
             self.files.directory(directory);
         }
-        self.files.copy("init", &artifacts::guest_program("kernel-tests", "guest-init")?)?;
+        self.files
+            .copy("init", &artifacts::guest_program("kernel-tests", "guest-init")?)?;
         let words: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
         self.files.file(guest::COMMAND, words.join("\0").as_bytes());
         let marks = match self.marks {
@@ -199,19 +217,53 @@ impl Machine {
         let cpu = format!("max,la57=off,-smap,-erms,-fsrm{}", prefixed(&personality.cpu));
         let file = |name: &str| directory.join(name).display().to_string();
         let trace = if self.traced { ",trace=on" } else { "" };
-        let plugin = format!("{},dir={}{trace}", artifacts::plugin()?.display(), directory.display());
+        let plugin = format!(
+            "{},dir={}{trace}",
+            artifacts::plugin()?.display(),
+            directory.display()
+        );
         let memory = |id: &str, bytes: u64| {
-            format!("memory-backend-file,id={id},share=on,size={bytes},mem-path={}", file(id))
+            format!(
+                "memory-backend-file,id={id},share=on,size={bytes},mem-path={}",
+                file(id)
+            )
         };
         let mut qemu = Command::new("qemu-system-x86_64");
-        qemu.args(["-machine", "pc,memory-backend=ram", "-accel", "tcg,thread=single,tb-size=512"]);
-        qemu.args(["-nodefaults", "-display", "none", "-monitor", "none", "-serial", "stdio", "-no-reboot"]);
-        qemu.args(["-cpu", &cpu, "-m", &format!("{MEMORY}M"), "-smp", &self.cpus.to_string()]);
+        qemu.args([
+            "-machine",
+            "pc,memory-backend=ram",
+            "-accel",
+            "tcg,thread=single,tb-size=512",
+        ]);
+        qemu.args([
+            "-nodefaults",
+            "-display",
+            "none",
+            "-monitor",
+            "none",
+            "-serial",
+            "stdio",
+            "-no-reboot",
+        ]);
+        qemu.args([
+            "-cpu",
+            &cpu,
+            "-m",
+            &format!("{MEMORY}M"),
+            "-smp",
+            &self.cpus.to_string(),
+        ]);
         qemu.args(["-object", &memory("ram", MEMORY << 20)]);
         qemu.args(["-object", &memory("shared", layout::BYTES as u64)]);
         qemu.args(["-device", "ivshmem-plain,memdev=shared", "-plugin", &plugin]);
-        qemu.arg("-kernel").arg(&self.kernel.image).arg("-initrd").arg(directory.join("initramfs"));
-        qemu.args(["-append", "console=ttyS0 panic=-1 loglevel=5 nmi_watchdog=0 tsc=nowatchdog"]);
+        qemu.arg("-kernel")
+            .arg(&self.kernel.image)
+            .arg("-initrd")
+            .arg(directory.join("initramfs"));
+        qemu.args([
+            "-append",
+            "console=ttyS0 panic=-1 loglevel=5 nmi_watchdog=0 tsc=nowatchdog",
+        ]);
         if self.clock == Clock::Instructions {
             qemu.args(["-icount", "shift=0,sleep=off"]);
         }
@@ -220,7 +272,11 @@ impl Machine {
 }
 
 fn prefixed(cpu: &str) -> String {
-    if cpu.is_empty() { String::new() } else { format!(",{cpu}") }
+    if cpu.is_empty() {
+        String::new()
+    } else {
+        format!(",{cpu}")
+    }
 }
 
 impl Outcome {
@@ -237,7 +293,7 @@ impl Outcome {
     /// # Errors
     /// When the run wrote fewer.
     pub fn reference_of(&self, n: u32) -> Result<Reference> {
-        Reference::read(&self.directory.path.join(reference::file(n)))
+        reference::read(&self.directory.path.join(reference::file(n)))
     }
 
     /// The driver's and the silicon's own counters: how many records were written, delivered, lost.
@@ -247,7 +303,9 @@ impl Outcome {
     pub fn counters(&self) -> Result<BTreeMap<String, u64>> {
         let text = self.text("counters")?;
         let lines = text.lines().filter_map(|line| line.split_once(' '));
-        lines.map(|(name, number)| Ok((name.to_owned(), number.parse()?))).collect()
+        lines
+            .map(|(name, number)| Ok((name.to_owned(), number.parse()?)))
+            .collect()
     }
 
     /// Directory on the host with `reference`, later ones, and the trace if there is one.
@@ -260,7 +318,10 @@ impl Outcome {
     /// # Errors
     /// When the guest left no file of that name.
     pub fn text(&self, name: &str) -> Result<String> {
-        let bytes = self.files.get(name).with_context(|| format!("the guest left no file /out/{name}"))?;
+        let bytes = self
+            .files
+            .get(name)
+            .with_context(|| format!("the guest left no file /out/{name}"))?;
         Ok(String::from_utf8_lossy(bytes).into_owned())
     }
 
@@ -270,7 +331,9 @@ impl Outcome {
     /// When it did not end with exit code 0; the message holds its standard error.
     pub fn stdout(&self) -> Result<String> {
         if self.exit_code != 0 {
-            let said = self.text(guest::STDERR).unwrap_or_else(|_| watchdog::tail(&self.log));
+            let said = self
+                .text(guest::STDERR)
+                .unwrap_or_else(|_| watchdog::tail(&self.log));
             bail!("the command ended with {}:\n{said}", self.exit_code);
         }
         self.text(guest::STDOUT)
@@ -286,7 +349,11 @@ impl RunDirectory {
     fn new() -> Result<Self> {
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let memory = Path::new("/dev/shm");
-        let parent = if memory.is_dir() { memory.to_owned() } else { host::work_directory()? };
+        let parent = if memory.is_dir() {
+            memory.to_owned()
+        } else {
+            host::work_directory()?
+        };
         let number = RUNS.fetch_add(1, Relaxed);
         let path = parent.join(format!("hbbp-vm-{}-{number}", std::process::id()));
         fs::create_dir_all(&path).with_context(|| format!("failed to make {}", path.display()))?;

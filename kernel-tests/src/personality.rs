@@ -12,7 +12,9 @@ use anyhow::{Context, Result, bail};
 use crate::layout::MAX_DEPTH;
 
 /// Classes of instructions that differ in duration, in the order of [`Personality::latency`].
-pub const CLASSES: [&str; 8] = ["simple", "load", "store", "multiply", "divide", "float", "root", "slow"];
+pub const CLASSES: [&str; 8] = [
+    "simple", "load", "store", "multiply", "divide", "float", "root", "slow",
+];
 
 /// A processor's faults and figures.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,8 +99,9 @@ impl Personality {
             if line.is_empty() {
                 continue;
             }
-            let (key, value) =
-                line.split_once('=').with_context(|| format!("line {} is not 'key = value'", index + 1))?;
+            let (key, value) = line
+                .split_once('=')
+                .with_context(|| format!("line {} is not 'key = value'", index + 1))?;
             personality
                 .set(key.trim(), value.trim())
                 .with_context(|| format!("line {}: '{line}' is not understood", index + 1))?;
@@ -108,7 +111,10 @@ impl Personality {
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         if let Some(level) = key.strip_prefix("skid.") {
-            let slot = self.skid.get_mut(level.parse::<usize>()?).context("precise levels are 0 to 3")?;
+            let slot = self
+                .skid
+                .get_mut(level.parse::<usize>()?)
+                .context("precise levels are 0 to 3")?;
             let (least, most) = value.split_once(' ').unwrap_or((value, value));
             *slot = (least.trim().parse()?, most.trim().parse()?);
             if slot.1 < slot.0 {
@@ -160,7 +166,8 @@ mod tests {
 
     #[test]
     fn keys_are_read() {
-        let text = "depth = 16 # as Ivy Bridge\nskid.0 = 20 60\nlatency.divide = 30\nfault.zero_on_switch = true";
+        let text =
+            "depth = 16 # as Ivy Bridge\nskid.0 = 20 60\nlatency.divide = 30\nfault.zero_on_switch = true";
         let personality = Personality::parse(text).unwrap();
         assert_eq!(personality.depth, 16);
         assert_eq!(personality.skid[0], (20, 60));
@@ -170,7 +177,14 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        for text in ["depth = 33", "depth", "skid.4 = 1", "latency.magic = 3", "skid.1 = 9 3", "colour = blue"] {
+        for text in [
+            "depth = 33",
+            "depth",
+            "skid.4 = 1",
+            "latency.magic = 3",
+            "skid.1 = 9 3",
+            "colour = blue",
+        ] {
             assert!(Personality::parse(text).is_err(), "{text}");
         }
     }

@@ -114,16 +114,23 @@ fn words<const N: usize, const BYTES: usize>(numbers: [u64; N]) -> [u8; BYTES] {
 }
 
 fn read_words<const N: usize>(path: &Path) -> Result<Vec<[u64; N]>> {
-    let bytes = std::fs::read(path).with_context(|| format!("failed to read the trace {}", path.display()))?;
+    let bytes =
+        std::fs::read(path).with_context(|| format!("failed to read the trace {}", path.display()))?;
     let entries = bytes.chunks_exact(N * 8);
     if !entries.remainder().is_empty() {
-        bail!("the last entry of {} is cut: the disk was full or the run was killed", path.display());
+        bail!(
+            "the last entry of {} is cut: the disk was full or the run was killed",
+            path.display()
+        );
     }
     Ok(entries
         .map(|entry| {
             let mut numbers = [0; N];
             for (number, bytes) in numbers.iter_mut().zip(entry.chunks_exact(8)) {
-                *number = bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+                *number = bytes
+                    .iter()
+                    .rev()
+                    .fold(0, |sum, byte| sum << 8 | u64::from(*byte));
             }
             numbers
         })

@@ -49,9 +49,15 @@ impl Drop for Running {
 /// When the guest panics, stalls, hangs, ends without a verdict, or takes longer than `limit`.
 pub(crate) fn watch(command: &mut Command, limit: Duration) -> Result<Verdict> {
     let began = Instant::now();
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut running = Running(command.spawn().with_context(|| {
-        format!("failed to start {}: install qemu-system-x86", command.get_program().to_string_lossy())
+        format!(
+            "failed to start {}: install qemu-system-x86",
+            command.get_program().to_string_lossy()
+        )
     })?);
     let (lines, received) = mpsc::channel();
     let outputs: [Option<Box<dyn Read + Send>>; 2] = [
@@ -85,7 +91,11 @@ pub(crate) fn watch(command: &mut Command, limit: Duration) -> Result<Verdict> {
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
                 if fatal.is_none() && exit_code.is_none() {
-                    bail!("the guest gave no verdict within {} s{}", limit.as_secs(), tail(&log));
+                    bail!(
+                        "the guest gave no verdict within {} s{}",
+                        limit.as_secs(),
+                        tail(&log)
+                    );
                 }
                 break;
             }
@@ -94,7 +104,11 @@ pub(crate) fn watch(command: &mut Command, limit: Duration) -> Result<Verdict> {
     match (fatal, exit_code) {
         (Some(meaning), _) => bail!("{meaning}{}", tail(&log)),
         (None, None) => bail!("the guest ended without a verdict{}", tail(&log)),
-        (None, Some(exit_code)) => Ok(Verdict { exit_code, log, took: began.elapsed() }),
+        (None, Some(exit_code)) => Ok(Verdict {
+            exit_code,
+            log,
+            took: began.elapsed(),
+        }),
     }
 }
 
@@ -115,7 +129,10 @@ fn send_lines(stream: impl Read, lines: &mpsc::Sender<String>) {
 pub(crate) fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let from = lines.len().saturating_sub(SHOWN);
-    format!("; the end of its log:\n{}", lines.get(from..).unwrap_or_default().join("\n"))
+    format!(
+        "; the end of its log:\n{}",
+        lines.get(from..).unwrap_or_default().join("\n")
+    )
 }
 
 #[cfg(test)]
@@ -135,15 +152,25 @@ mod tests {
 
     #[test]
     fn no_verdict_is_an_error_with_the_log() {
-        let error = watched("echo only this", Duration::from_secs(20)).unwrap_err().to_string();
-        assert!(error.contains("without a verdict") && error.contains("only this"), "{error}");
+        let error = watched("echo only this", Duration::from_secs(20))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("without a verdict") && error.contains("only this"),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_hang_ends_at_the_limit() {
         let began = Instant::now();
-        let error = watched("echo started; exec sleep 60", Duration::from_millis(300)).unwrap_err().to_string();
-        assert!(error.contains("no verdict within") && error.contains("started"), "{error}");
+        let error = watched("echo started; exec sleep 60", Duration::from_millis(300))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("no verdict within") && error.contains("started"),
+            "{error}"
+        );
         assert!(began.elapsed() < Duration::from_secs(5));
     }
 

@@ -62,7 +62,10 @@ impl Seen {
         let entries = usize::try_from(result).unwrap_or(0) / Self::ENTRY;
         let entry = |index: usize| {
             let at = Self::HEADER + index * Self::ENTRY;
-            Branch { from: word(at), to: word(at + 8) }
+            Branch {
+                from: word(at),
+                to: word(at + 8),
+            }
         };
         Self {
             ip: word(0),

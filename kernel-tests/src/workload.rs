@@ -30,11 +30,19 @@ pub struct Workload {
 }
 
 const fn own(name: &'static str, file: &'static str, command: &'static str) -> Workload {
-    Workload { name, source: Source::Own(file), command }
+    Workload {
+        name,
+        source: Source::Own(file),
+        command,
+    }
 }
 
 const fn host(name: &'static str, program: &'static str, command: &'static str) -> Workload {
-    Workload { name, source: Source::Host(program), command }
+    Workload {
+        name,
+        source: Source::Host(program),
+        command,
+    }
 }
 
 /// All of them. The first nine are small kernels of user code, then storms of kernel work, then programs.
@@ -62,8 +70,16 @@ pub const ALL: [Workload; 26] = [
     host("xz", "/usr/bin/xz", "busybox seq 30000 | xz -2 > /tmp/out"),
     host("bzip2", "/usr/bin/bzip2", "busybox seq 60000 | bzip2 > /tmp/out"),
     host("sqlite3", "/usr/bin/sqlite3", "sqlite3 :memory: \"$SQL\""),
-    host("perl", "/usr/bin/perl", "perl -e 'for (1..200000) { $n{$_ % 997} .= chr(65 + $_ % 26) } print length $n{3}'"),
-    host("openssl", "/usr/bin/openssl", "busybox seq 300000 | openssl enc -aes-128-cbc -k k -pbkdf2 | openssl dgst"),
+    host(
+        "perl",
+        "/usr/bin/perl",
+        "perl -e 'for (1..200000) { $n{$_ % 997} .= chr(65 + $_ % 26) } print length $n{3}'",
+    ),
+    host(
+        "openssl",
+        "/usr/bin/openssl",
+        "busybox seq 300000 | openssl enc -aes-128-cbc -k k -pbkdf2 | openssl dgst",
+    ),
     host("gcc", "/usr/bin/gcc", "gcc -O2 -S -o /tmp/out.s /root/compiled.c"),
 ];
 
@@ -88,7 +104,10 @@ impl Workload {
         match self.source {
             Source::Own(file) => {
                 let program = artifacts::workload(file)?;
-                let name = program.file_name().context("a workload has a name")?.to_string_lossy();
+                let name = program
+                    .file_name()
+                    .context("a workload has a name")?
+                    .to_string_lossy();
                 machine.files().copy(&format!("bin/{name}"), &program)?;
             }
             Source::Host(program) => machine.files().program(Path::new(program))?,
@@ -96,7 +115,10 @@ impl Workload {
         match self.name {
             "hello-kernel" => machine.module(&artifacts::module("workloads/hello", "hello", kernel)?)?,
             "modules" => {
-                machine.files().copy("root/hello.ko", &artifacts::module("workloads/hello", "hello", kernel)?)?;
+                machine.files().copy(
+                    "root/hello.ko",
+                    &artifacts::module("workloads/hello", "hello", kernel)?,
+                )?;
             }
             "gcc" => {
                 let food = artifacts::package().join("workloads/compiled.c");
@@ -111,7 +133,12 @@ impl Workload {
     /// The words that run it in the guest.
     pub fn words(&self) -> [String; 4] {
         let script = self.command.replace("$SQL", SQL);
-        ["/bin/busybox".to_owned(), "sh".to_owned(), "-c".to_owned(), script]
+        [
+            "/bin/busybox".to_owned(),
+            "sh".to_owned(),
+            "-c".to_owned(),
+            script,
+        ]
     }
 }
 

@@ -90,14 +90,22 @@ pub(crate) fn vm(args: &Args) -> Result<()> {
         outcome.took.as_secs_f64(),
         args.out.display()
     );
-    ensure!(outcome.exit_code == 0, "the command failed in the guest\n{}", outcome.log);
+    ensure!(
+        outcome.exit_code == 0,
+        "the command failed in the guest\n{}",
+        outcome.log
+    );
     Ok(())
 }
 
 /// The text of a personality, by name or path.
 fn personality(name: &str) -> Result<String> {
     let named = artifacts::package().join("personalities").join(name);
-    let path = if named.exists() { named } else { PathBuf::from(name) };
+    let path = if named.exists() {
+        named
+    } else {
+        PathBuf::from(name)
+    };
     fs::read_to_string(&path).with_context(|| format!("there is no personality {name}"))
 }
 
@@ -127,7 +135,11 @@ fn furnish(machine: &mut Machine, kernel: &Kernel, args: &Args) -> Result<Vec<St
         return Ok(args.command.clone());
     }
     let in_guest = first == "hbbp-sys" || first.starts_with('/');
-    let shell = if in_guest { Vec::new() } else { vec!["/bin/busybox".to_owned()] };
+    let shell = if in_guest {
+        Vec::new()
+    } else {
+        vec!["/bin/busybox".to_owned()]
+    };
     Ok(shell.into_iter().chain(args.command.iter().cloned()).collect())
 }
 
@@ -143,11 +155,16 @@ fn keep(outcome: &Outcome, out: &Path) -> Result<String> {
         let entry = entry?;
         let name = entry.file_name();
         let kind = name.to_string_lossy();
-        if ["reference", "branches", "samples."].iter().any(|kept| kind.starts_with(kept)) {
+        if ["reference", "branches", "samples."]
+            .iter()
+            .any(|kept| kind.starts_with(kept))
+        {
             fs::copy(entry.path(), out.join(&name))?;
         }
     }
     let reference = outcome.reference()?;
     let [user, kernel] = reference.instructions;
-    Ok(format!("the reference ({user} instructions of user code, {kernel} of the kernel)"))
+    Ok(format!(
+        "the reference ({user} instructions of user code, {kernel} of the kernel)"
+    ))
 }

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod child;
+pub mod eval;
 pub mod interrupt;
 mod interval;
 pub mod progress;
@@ -24,6 +25,8 @@ pub enum Job {
     Record(RecordOptions, PathBuf),
     /// Report on a saved profile.
     Report(PathBuf, ReportOptions),
+    /// Hold a saved profile against exact counts.
+    Eval(eval::EvalOptions),
     /// Say what this machine offers.
     Check(check::Format),
 }
@@ -63,6 +66,13 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             command: None,
             quality: report::run(path, report, out)?,
         }),
+        Job::Eval(options) => {
+            match eval::eval(options, out) {
+                Err(error) if is_closed_pipe(&error) => {}
+                evaluated => evaluated?,
+            }
+            Ok(Done::default())
+        }
         Job::Check(format) => {
             match check::check(*format, out) {
                 Err(error) if is_closed_pipe(&error) => {}

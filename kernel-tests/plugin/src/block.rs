@@ -6,7 +6,9 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+};
 use kernel_tests::reference::KERNEL;
 
 /// The block ends with a branch.
@@ -57,7 +59,9 @@ pub(crate) struct Block {
 impl Block {
     /// Address of one instruction; of the end for an index past the last.
     pub(crate) fn address(&self, index: u32) -> u64 {
-        self.offsets.get(index as usize).map_or(self.fall, |offset| self.start + u64::from(*offset))
+        self.offsets
+            .get(index as usize)
+            .map_or(self.fall, |offset| self.start + u64::from(*offset))
     }
 
     /// Index of the instruction at this address.
@@ -75,12 +79,21 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     pub(crate) fn new() -> Self {
-        Self { known: HashMap::new(), info: InstructionInfoFactory::new() }
+        Self {
+            known: HashMap::new(),
+            info: InstructionInfoFactory::new(),
+        }
     }
 
     /// The block with these instructions (`lengths` in bytes each), made when it is new. `gate` is the
     /// number of the interrupt gate that begins here.
-    pub(crate) fn intern(&mut self, start: u64, bytes: Vec<u8>, lengths: &[u16], gate: Option<u8>) -> &'static Block {
+    pub(crate) fn intern(
+        &mut self,
+        start: u64,
+        bytes: Vec<u8>,
+        lengths: &[u16],
+        gate: Option<u8>,
+    ) -> &'static Block {
         if let Some(block) = self.known.get(&(start, bytes.clone())) {
             return block;
         }
@@ -132,13 +145,38 @@ impl Blocks {
     fn class(&mut self, instruction: &Instruction) -> u8 {
         use Mnemonic as M;
         match instruction.mnemonic() {
-            M::Div | M::Idiv | M::Divss | M::Divsd | M::Divps | M::Divpd | M::Vdivss | M::Vdivsd | M::Vdivps
-            | M::Vdivpd | M::Fdiv | M::Fdivp => 4,
+            M::Div
+            | M::Idiv
+            | M::Divss
+            | M::Divsd
+            | M::Divps
+            | M::Divpd
+            | M::Vdivss
+            | M::Vdivsd
+            | M::Vdivps
+            | M::Vdivpd
+            | M::Fdiv
+            | M::Fdivp => 4,
             M::Sqrtss | M::Sqrtsd | M::Sqrtps | M::Sqrtpd | M::Vsqrtss | M::Vsqrtsd | M::Fsqrt => 6,
             M::Mul | M::Imul | M::Mulx => 3,
-            M::Syscall | M::Sysretq | M::Iretq | M::Cpuid | M::Wrmsr | M::Rdmsr | M::Rdtsc | M::Rdtscp
-            | M::Invlpg | M::Wbinvd | M::Lfence | M::Mfence | M::Pause | M::Swapgs | M::Hlt | M::Xsave
-            | M::Xsaveopt | M::Xrstor => 7,
+            M::Syscall
+            | M::Sysretq
+            | M::Iretq
+            | M::Cpuid
+            | M::Wrmsr
+            | M::Rdmsr
+            | M::Rdtsc
+            | M::Rdtscp
+            | M::Invlpg
+            | M::Wbinvd
+            | M::Lfence
+            | M::Mfence
+            | M::Pause
+            | M::Swapgs
+            | M::Hlt
+            | M::Xsave
+            | M::Xsaveopt
+            | M::Xrstor => 7,
             _ if instruction.has_lock_prefix() => 7,
             _ if is_float(instruction) => 5,
             _ => self.memory_class(instruction),
@@ -150,7 +188,9 @@ impl Blocks {
         let mut class = 0;
         for memory in info.used_memory() {
             match memory.access() {
-                OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite => return 1,
+                OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite => {
+                    return 1;
+                }
                 OpAccess::Write | OpAccess::CondWrite => class = 2,
                 _ => {}
             }
@@ -194,6 +234,12 @@ fn is_far_return(instruction: &Instruction) -> bool {
     is_iret(instruction)
         || matches!(
             instruction.code(),
-            Code::Retfq | Code::Retfd | Code::Retfw | Code::Sysretq | Code::Sysretd | Code::Sysexitq | Code::Sysexitd
+            Code::Retfq
+                | Code::Retfd
+                | Code::Retfw
+                | Code::Sysretq
+                | Code::Sysretd
+                | Code::Sysexitq
+                | Code::Sysexitd
         )
 }

@@ -24,14 +24,20 @@ impl Accounts {
     pub(crate) fn flush(&mut self, block: &'static Block) {
         let count = block.count.replace(0);
         if 0 < count {
-            self.whole.entry((block.owner.get(), identity(block))).or_insert((block, 0)).1 += count;
+            self.whole
+                .entry((block.owner.get(), identity(block)))
+                .or_insert((block, 0))
+                .1 += count;
         }
     }
 
     /// One execution of a part of a block.
     pub(crate) fn part(&mut self, owner: u32, block: &'static Block, first: u32, end: u32) {
         if first < end {
-            self.parts.entry((owner, identity(block), first, end)).or_insert((block, 0)).1 += 1;
+            self.parts
+                .entry((owner, identity(block), first, end))
+                .or_insert((block, 0))
+                .1 += 1;
         }
     }
 
@@ -39,7 +45,8 @@ impl Accounts {
     pub(crate) fn name(&mut self, tgid: u32, comm: &[u8]) {
         let comm = comm.split(|byte| *byte == 0).next().unwrap_or_default();
         if self.names.get(&tgid).is_none_or(|known| known.as_bytes() != comm) {
-            self.names.insert(tgid, String::from_utf8_lossy(comm).into_owned());
+            self.names
+                .insert(tgid, String::from_utf8_lossy(comm).into_owned());
         }
     }
 
@@ -56,8 +63,14 @@ impl Accounts {
         for block in blocks {
             self.flush(block);
         }
-        let whole = self.whole.drain().map(|((owner, _), (block, count))| (owner, block, 0, block.n, count));
-        let parts = self.parts.drain().map(|((owner, _, first, end), (block, n))| (owner, block, first, end, n));
+        let whole = self
+            .whole
+            .drain()
+            .map(|((owner, _), (block, count))| (owner, block, 0, block.n, count));
+        let parts = self
+            .parts
+            .drain()
+            .map(|((owner, _, first, end), (block, n))| (owner, block, first, end, n));
         let mut all: Vec<reference::Block> = whole
             .chain(parts)
             .map(|(owner, block, first, end, executions)| run(owner, block, first, end, executions))

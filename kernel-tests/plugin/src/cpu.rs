@@ -101,7 +101,9 @@ impl Cpu {
             arrival: None,
             nested_gate: 0,
             saved_reached: 0,
-            sampler: Sampler { counters: [const { None }; COUNTERS] },
+            sampler: Sampler {
+                counters: [const { None }; COUNTERS],
+            },
             skids: Vec::new(),
         }
     }
@@ -122,7 +124,13 @@ impl Cpu {
             if block.flags & BRANCH == 0 {
                 return false;
             }
-            self.record(Branch { from: block.last, to: next.start }, ring);
+            self.record(
+                Branch {
+                    from: block.last,
+                    to: next.start,
+                },
+                ring,
+            );
             if block.flags & NEAR != 0 {
                 self.taken[ring] += 1;
                 self.branches_until -= 1;

@@ -31,7 +31,12 @@ struct Bell {
 /// # Safety
 /// Called by QEMU with valid pointers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qemu_plugin_install(id: Id, info: *const Info, argc: c_int, argv: *const *const c_char) -> c_int {
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: Id,
+    info: *const Info,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
     // SAFETY: QEMU passes a valid description for the time of the call.
     let info = unsafe { &*info };
     if !info.system_emulation {
@@ -41,7 +46,9 @@ pub unsafe extern "C" fn qemu_plugin_install(id: Id, info: *const Info, argc: c_
     // SAFETY: QEMU passes `argc` valid strings that live as long as the plugin.
     let words = unsafe { from_raw_parts(argv, n) };
     // SAFETY: each is a C string, as above.
-    let words = words.iter().map(|word| unsafe { CStr::from_ptr(*word) }.to_string_lossy().into_owned());
+    let words = words
+        .iter()
+        .map(|word| unsafe { CStr::from_ptr(*word) }.to_string_lossy().into_owned());
     let mut directory = PathBuf::new();
     let mut traced = false;
     for word in words {
@@ -61,7 +68,10 @@ pub unsafe extern "C" fn qemu_plugin_install(id: Id, info: *const Info, argc: c_
     0
 }
 
-#[expect(clippy::print_stderr, reason = "QEMU's standard error is where the harness looks for the reason")]
+#[expect(
+    clippy::print_stderr,
+    reason = "QEMU's standard error is where the harness looks for the reason"
+)]
 fn complain(message: &str) -> c_int {
     eprintln!("silicon: {message}");
     1
@@ -78,7 +88,14 @@ fn machine() -> &'static mut Machine {
 extern "C" fn translate_before_attach(_id: Id, tb: *mut Tb) {
     for insn in instructions(tb) {
         if Doorbell::of(bytes(insn)) == Some(Doorbell::Attach) {
-            hang_bell(insn, Bell { doorbell: Doorbell::Attach, block: None, index: 0 });
+            hang_bell(
+                insn,
+                Bell {
+                    doorbell: Doorbell::Attach,
+                    block: None,
+                    index: 0,
+                },
+            );
         }
     }
 }
@@ -112,12 +129,25 @@ extern "C" fn translate(_id: Id, tb: *mut Tb) {
         if let Some(doorbell) = Doorbell::of(bytes(*insn))
             && (block.ring == 1 || doorbell.is_mark())
         {
-            hang_bell(*insn, Bell { doorbell, block: Some(block), index: index as u32 });
+            hang_bell(
+                *insn,
+                Bell {
+                    doorbell,
+                    block: Some(block),
+                    index: index as u32,
+                },
+            );
         }
         if block.flags & GATE != 0 {
             // SAFETY: an instruction of the block being translated; no data is passed.
             unsafe {
-                api::qemu_plugin_register_vcpu_mem_cb(*insn, store_at_gate, api::NO_REGS, api::MEM_W, null_mut());
+                api::qemu_plugin_register_vcpu_mem_cb(
+                    *insn,
+                    store_at_gate,
+                    api::NO_REGS,
+                    api::MEM_W,
+                    null_mut(),
+                );
             }
         }
     }
@@ -132,7 +162,9 @@ fn instructions(tb: *mut Tb) -> Vec<*mut Insn> {
     // SAFETY: QEMU passes a valid block to the translation callback.
     let n = unsafe { api::qemu_plugin_tb_n_insns(tb) };
     // SAFETY: as above, with an index below the number of instructions.
-    (0..n).map(|index| unsafe { api::qemu_plugin_tb_get_insn(tb, index) }).collect()
+    (0..n)
+        .map(|index| unsafe { api::qemu_plugin_tb_get_insn(tb, index) })
+        .collect()
 }
 
 fn bytes<'a>(insn: *mut Insn) -> &'a [u8] {
@@ -179,8 +211,12 @@ fn step(machine: &mut Machine, cpu_idx: usize, block: &'static Block, reached: u
 /// The first store of a gate's block: below it lies the frame that the processor pushed.
 extern "C" fn store_at_gate(cpu: c_uint, info: u32, address: u64, _data: *mut c_void) {
     let machine = machine();
-    let Some(cpu_state) = machine.cpus.get_mut(cpu as usize) else { return };
-    let Some(arrival) = cpu_state.arrival.take() else { return };
+    let Some(cpu_state) = machine.cpus.get_mut(cpu as usize) else {
+        return;
+    };
+    let Some(arrival) = cpu_state.arrival.take() else {
+        return;
+    };
     // The store is a push, so the stack pointer was eight above; there lies the error code if the vector
     // has one (Intel SDM volume 3, table 6-1), and then the return address.
     let has_code = matches!(arrival.gate.vector, 8 | 10..=14 | 17 | 21 | 29 | 30);
@@ -221,7 +257,9 @@ extern "C" fn ring(cpu: c_uint, data: *mut c_void) {
     let end = bell.index + u32::from(starts);
     if let Some(cpu) = machine.cpus.get_mut(cpu_idx) {
         let first = cpu.first;
-        machine.silicon.retire(cpu, cpu_idx, block, first, end.max(first), None);
+        machine
+            .silicon
+            .retire(cpu, cpu_idx, block, first, end.max(first), None);
         cpu.first = end.max(first);
     }
     match bell.doorbell {

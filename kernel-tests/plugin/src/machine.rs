@@ -10,9 +10,9 @@ use kernel_tests::reference;
 use crate::block::Blocks;
 use crate::count::Accounts;
 use crate::cpu::Cpu;
+use crate::memory::{Mapping, Shared};
 use crate::random::Random;
 use crate::sample::Counting;
-use crate::memory::{Mapping, Shared};
 use crate::trace::Trace;
 
 /// What the CPUs share.
@@ -58,12 +58,21 @@ impl Machine {
             gates: HashMap::new(),
             blocks: Blocks::new(),
             accounts: Accounts::default(),
-            trace: if traced { Trace::open(directory)? } else { Trace::default() },
+            trace: if traced {
+                Trace::open(directory)?
+            } else {
+                Trace::default()
+            },
             directory: directory.to_owned(),
             files_written: 0,
         };
         let cpus = std::array::from_fn(|_| Cpu::new(traced));
-        Ok(Self { reached: 0, running: 0, cpus, silicon })
+        Ok(Self {
+            reached: 0,
+            running: 0,
+            cpus,
+            silicon,
+        })
     }
 
     /// Makes `cpu_idx` the running CPU.
@@ -101,7 +110,8 @@ impl Machine {
         if cpu.saved_reached != 0 && cpu.arrival.is_none() {
             let end = block.n - u32::from(block.flags & crate::block::REP != 0);
             let first = cpu.first;
-            self.silicon.retire(cpu, cpu_idx, block, first, end.max(first), None);
+            self.silicon
+                .retire(cpu, cpu_idx, block, first, end.max(first), None);
             cpu.first = end.max(first);
         }
     }
@@ -125,7 +135,9 @@ impl Machine {
         silicon.trace.flush();
         let name = reference::file(silicon.files_written);
         silicon.files_written += 1;
-        silicon.accounts.write(&silicon.directory.join(name), silicon.blocks.all(), totals)
+        silicon
+            .accounts
+            .write(&silicon.directory.join(name), silicon.blocks.all(), totals)
     }
 
     /// The counters of a CPU stop or go on.
@@ -144,9 +156,10 @@ impl Machine {
             cpu.sampler.counters[slot] = match cpu.sampler.counters[slot] {
                 _ if counter.event == 0 => None,
                 // Only the period of a running counter can change; it holds from the next overflow on.
-                Some(known) if known.generation == counter.generation => {
-                    Some(Counting { period: counter.period, ..known })
-                }
+                Some(known) if known.generation == counter.generation => Some(Counting {
+                    period: counter.period,
+                    ..known
+                }),
                 _ => Some(counting(cpu, counter)),
             };
         }

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::ptr::{null_mut, write_volatile};
 
 use kernel_tests::layout::{
-    BYTES, CPU_AREA, CPU_AREA_BYTES, CpuArea, Header, IDT, MAGIC, MAX_CPUS, RING_BYTES, RING_SLOTS, RINGS, Record,
+    BYTES, CPU_AREA, CPU_AREA_BYTES, CpuArea, Header, IDT, MAGIC, MAX_CPUS, RING_BYTES, RING_SLOTS, RINGS,
+    Record,
 };
 
 /// A file mapped for reading and writing, for as long as the process lives.
@@ -29,7 +30,10 @@ impl Mapping {
         if base == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error());
         }
-        Ok(Self { base: base.cast(), bytes })
+        Ok(Self {
+            base: base.cast(),
+            bytes,
+        })
     }
 
     /// The eight bytes at an offset; `None` outside the mapping.
@@ -87,7 +91,9 @@ impl Shared {
     }
 
     pub(crate) fn area(&mut self, cpu_idx: usize) -> &mut CpuArea {
-        let place = self.mapping.place::<CpuArea>(CPU_AREA + cpu_idx % MAX_CPUS * CPU_AREA_BYTES);
+        let place = self
+            .mapping
+            .place::<CpuArea>(CPU_AREA + cpu_idx % MAX_CPUS * CPU_AREA_BYTES);
         // SAFETY: the area lies within the mapping; only one virtual CPU runs at a time (thread=single), so
         // the guest does not write while the silicon holds this reference.
         unsafe { &mut *place }
@@ -95,7 +101,9 @@ impl Shared {
 
     /// Address of an interrupt gate, as the driver left it.
     pub(crate) fn gate(&self, vector: u8) -> u64 {
-        self.mapping.word((IDT + usize::from(vector) * 8) as u64).unwrap_or(0)
+        self.mapping
+            .word((IDT + usize::from(vector) * 8) as u64)
+            .unwrap_or(0)
     }
 
     /// Puts a record into the ring of a CPU and moves its head on.

@@ -23,14 +23,24 @@ impl Silicon {
         if let Some(arrival) = cpu.arrival.take() {
             // The gate's block left without a store that shows the frame.
             self.shared.anomaly();
-            self.arrive(cpu, cpu_idx, arrival, arrival.before.map_or(0, |block| block.fall));
+            self.arrive(
+                cpu,
+                cpu_idx,
+                arrival,
+                arrival.before.map_or(0, |block| block.fall),
+            );
         }
         let previous = cpu.previous.replace(next);
-        let back_to_gate = next.start == cpu.nested_gate && previous.is_some_and(|block| block.flags & IRET != 0);
+        let back_to_gate =
+            next.start == cpu.nested_gate && previous.is_some_and(|block| block.flags & IRET != 0);
         if back_to_gate {
             cpu.nested_gate = 0;
         } else if next.flags & GATE != 0 {
-            cpu.arrival = Some(Arrival { before: previous, reached, gate: next });
+            cpu.arrival = Some(Arrival {
+                before: previous,
+                reached,
+                gate: next,
+            });
             return;
         }
         if let Some(block) = previous {
@@ -47,10 +57,24 @@ impl Silicon {
             if self.gates.contains_key(&resume) && resume != gate.start {
                 // Interrupted before the first instruction of another gate, whose own frame is not known.
                 self.leave(cpu, cpu_idx, block, arrival.reached, block.fall, false);
-                self.branch(cpu, cpu_idx, Branch { from: block.fall, to: resume });
+                self.branch(
+                    cpu,
+                    cpu_idx,
+                    Branch {
+                        from: block.fall,
+                        to: resume,
+                    },
+                );
                 cpu.nested_gate = resume;
             } else {
-                self.leave(cpu, cpu_idx, block, arrival.reached, resume, is_fault(gate.vector));
+                self.leave(
+                    cpu,
+                    cpu_idx,
+                    block,
+                    arrival.reached,
+                    resume,
+                    is_fault(gate.vector),
+                );
             }
             let from = if software { block.last } else { resume };
             self.branch(cpu, cpu_idx, Branch { from, to: gate.start });
@@ -59,7 +83,15 @@ impl Silicon {
     }
 
     /// A block is left for the instruction at `next`.
-    fn leave(&mut self, cpu: &mut Cpu, cpu_idx: usize, block: &'static Block, reached: bool, next: u64, fault: bool) {
+    fn leave(
+        &mut self,
+        cpu: &mut Cpu,
+        cpu_idx: usize,
+        block: &'static Block,
+        reached: bool,
+        next: u64,
+        fault: bool,
+    ) {
         let Left { end, branch } = self.resolve(block, reached, next, fault);
         let first = cpu.first;
         cpu.first = 0;
@@ -68,7 +100,10 @@ impl Silicon {
 
     fn resolve(&mut self, block: &Block, reached: bool, next: u64, fault: bool) -> Left {
         let whole = block.n;
-        let branch = Some(Branch { from: block.last, to: next });
+        let branch = Some(Branch {
+            from: block.last,
+            to: next,
+        });
         if !reached {
             // An exception in the middle, or the emulator took the block up again from there.
             let end = block.index_of(next).unwrap_or_else(|| {
@@ -78,14 +113,29 @@ impl Silicon {
             return Left { end, branch: None };
         }
         let left = match block.flags & (REP | BRANCH | ALWAYS) {
-            flags if flags & REP != 0 => Left { end: if next == block.fall { whole } else { whole - 1 }, branch: None },
+            flags if flags & REP != 0 => Left {
+                end: if next == block.fall { whole } else { whole - 1 },
+                branch: None,
+            },
             flags if flags & BRANCH != 0 => match (fault && next == block.last, next == block.fall) {
-                (true, _) => Left { end: whole - 1, branch: None },
-                (_, true) if flags & ALWAYS == 0 => Left { end: whole, branch: None },
+                (true, _) => Left {
+                    end: whole - 1,
+                    branch: None,
+                },
+                (_, true) if flags & ALWAYS == 0 => Left {
+                    end: whole,
+                    branch: None,
+                },
                 _ => Left { end: whole, branch },
             },
-            _ if next == block.fall => Left { end: whole, branch: None },
-            _ if next == block.last => Left { end: whole - 1, branch: None },
+            _ if next == block.fall => Left {
+                end: whole,
+                branch: None,
+            },
+            _ if next == block.last => Left {
+                end: whole - 1,
+                branch: None,
+            },
             _ => {
                 self.shared.anomaly();
                 Left { end: whole, branch }
@@ -118,7 +168,12 @@ impl Silicon {
             }
             let ip = block.address(index);
             let class = block.classes.get(index as usize).copied().unwrap_or(0);
-            let cycles = self.personality.latency.get(usize::from(class)).copied().unwrap_or(1);
+            let cycles = self
+                .personality
+                .latency
+                .get(usize::from(class))
+                .copied()
+                .unwrap_or(1);
             if !cpu.frozen {
                 self.skid(cpu, cpu_idx, ip, cycles);
             }

@@ -1,6 +1,8 @@
 //! The sampling counters: when they overflow, where the sample lands, and the record it leaves.
 
-use kernel_tests::layout::{Branch, COUNTERS, EVENT_INSTRUCTIONS, EVENT_TAKEN, FLAG_EXACT, MAX_DEPTH, Record};
+use kernel_tests::layout::{
+    Branch, COUNTERS, EVENT_INSTRUCTIONS, EVENT_TAKEN, FLAG_EXACT, MAX_DEPTH, Record,
+};
 
 use crate::cpu::{Cpu, HISTORY};
 use crate::machine::Silicon;
@@ -53,8 +55,17 @@ pub(crate) struct Overflow {
 impl Cpu {
     /// The total that a counter counts.
     pub(crate) fn total(&self, event: u32, rings: u32) -> u64 {
-        let per_ring = if event == EVENT_INSTRUCTIONS { &self.retired } else { &self.taken };
-        per_ring.iter().enumerate().filter(|(ring, _)| rings >> ring & 1 == 1).map(|(_, n)| n).sum()
+        let per_ring = if event == EVENT_INSTRUCTIONS {
+            &self.retired
+        } else {
+            &self.taken
+        };
+        per_ring
+            .iter()
+            .enumerate()
+            .filter(|(ring, _)| rings >> ring & 1 == 1)
+            .map(|(_, n)| n)
+            .sum()
     }
 
     /// The overflows when instructions `first..end` of one ring retire, the last with a near taken branch
@@ -66,19 +77,30 @@ impl Cpu {
         }
         let executed = self.executed(0) + self.executed(1);
         for counter in 0..COUNTERS {
-            let Some(mut counting) = self.sampler.counters[counter] else { continue };
+            let Some(mut counting) = self.sampler.counters[counter] else {
+                continue;
+            };
             if counting.period == 0 || counting.rings >> ring & 1 == 0 {
                 continue;
             }
             let before = self.total(counting.event, counting.rings);
-            let events = if counting.event == EVENT_INSTRUCTIONS { u64::from(end - first) } else { u64::from(near) };
+            let events = if counting.event == EVENT_INSTRUCTIONS {
+                u64::from(end - first)
+            } else {
+                u64::from(near)
+            };
             while counting.at <= before + events {
                 let index = match counting.event {
                     EVENT_TAKEN => end - 1,
                     _ => first + (counting.at - before) as u32 - 1,
                 };
                 let executed = executed + u64::from(index - first) + 1;
-                found.push(Overflow { index, counter, at: counting.at, executed });
+                found.push(Overflow {
+                    index,
+                    counter,
+                    at: counting.at,
+                    executed,
+                });
                 counting.at += counting.period;
             }
             self.sampler.counters[counter] = Some(counting);
@@ -91,9 +113,21 @@ impl Cpu {
     pub(crate) fn rearm(&mut self) {
         let mut until = i64::MAX;
         let mut branches_until = i64::MAX;
-        for counting in self.sampler.counters.iter().flatten().filter(|counting| 0 < counting.period) {
-            let left = counting.at.saturating_sub(self.total(counting.event, counting.rings));
-            let slot = if counting.event == EVENT_TAKEN { &mut branches_until } else { &mut until };
+        for counting in self
+            .sampler
+            .counters
+            .iter()
+            .flatten()
+            .filter(|counting| 0 < counting.period)
+        {
+            let left = counting
+                .at
+                .saturating_sub(self.total(counting.event, counting.rings));
+            let slot = if counting.event == EVENT_TAKEN {
+                &mut branches_until
+            } else {
+                &mut until
+            };
             *slot = (*slot).min(left.min(i64::MAX as u64) as i64);
         }
         let careful = !self.skids.is_empty() || self.traced || self.frozen;
@@ -104,8 +138,17 @@ impl Cpu {
 
 impl Silicon {
     /// A counter overflowed at the instruction at `ip`, which retired; `next` is the instruction after it.
-    pub(crate) fn overflow(&mut self, cpu: &mut Cpu, cpu_idx: usize, overflow: &Overflow, ip: u64, next: u64) {
-        let Some(counting) = cpu.sampler.counters[overflow.counter] else { return };
+    pub(crate) fn overflow(
+        &mut self,
+        cpu: &mut Cpu,
+        cpu_idx: usize,
+        overflow: &Overflow,
+        ip: u64,
+        next: u64,
+    ) {
+        let Some(counting) = cpu.sampler.counters[overflow.counter] else {
+            return;
+        };
         self.shared.area(cpu_idx).overflows += 1;
         let (least, most) = self.personality.skid[(counting.precise & 3) as usize];
         let cycles = least + self.random.below(most - least + 1);
@@ -121,8 +164,22 @@ impl Silicon {
         }
         match counting.precise {
             // Precise level 1 has a constant skid of one instruction (perf_event_open(2)).
-            1 => self.sample(cpu, cpu_idx, overflow.counter, [overflow.at, overflow.executed], next, 0),
-            _ => self.sample(cpu, cpu_idx, overflow.counter, [overflow.at, overflow.executed], ip, FLAG_EXACT),
+            1 => self.sample(
+                cpu,
+                cpu_idx,
+                overflow.counter,
+                [overflow.at, overflow.executed],
+                next,
+                0,
+            ),
+            _ => self.sample(
+                cpu,
+                cpu_idx,
+                overflow.counter,
+                [overflow.at, overflow.executed],
+                ip,
+                FLAG_EXACT,
+            ),
         }
     }
 
@@ -151,7 +208,9 @@ impl Silicon {
     /// Takes the sample: the record goes into the ring, or is counted as lost. `due` is the counter's total
     /// and the executed instructions at the overflow, for the trace.
     fn sample(&mut self, cpu: &mut Cpu, cpu_idx: usize, counter: usize, due: [u64; 2], ip: u64, flags: u32) {
-        let Some(counting) = cpu.sampler.counters[counter] else { return };
+        let Some(counting) = cpu.sampler.counters[counter] else {
+            return;
+        };
         let slots = self.personality.ring_slots;
         let dropped = self.random.percent(self.personality.drop_percent);
         let area = self.shared.area(cpu_idx);
@@ -189,8 +248,10 @@ impl Silicon {
         let depth = self.personality.depth;
         let newest = cpu.branches - self.sticky_age(cpu, depth);
         let oldest = newest.saturating_sub(depth as u64).max(cpu.wiped.min(newest));
-        let mut entries: Vec<Branch> =
-            (oldest..newest).rev().map(|number| cpu.history[number as usize % HISTORY]).collect();
+        let mut entries: Vec<Branch> = (oldest..newest)
+            .rev()
+            .map(|number| cpu.history[number as usize % HISTORY])
+            .collect();
         if self.personality.filter_interrupts {
             entries.retain(|entry| !self.gates.contains_key(&entry.to));
         }
@@ -201,7 +262,10 @@ impl Silicon {
             let at = 1 + self.random.below(entries.len() as u32 - 2) as usize;
             // A branch that was predicted and not taken: it leaves where its successor in the stack
             // arrives, and goes to a place of another branch.
-            let wrong = Branch { from: entries[at].to, to: entries[at - 1].from };
+            let wrong = Branch {
+                from: entries[at].to,
+                to: entries[at - 1].from,
+            };
             entries.insert(at, wrong);
             record.wrong_path = 1 << at;
         }

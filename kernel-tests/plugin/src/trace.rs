@@ -28,19 +28,29 @@ impl Trace {
     pub(crate) fn open(directory: &Path) -> std::io::Result<Self> {
         let mut opened = Self::default();
         for cpu in 0..MAX_CPUS {
-            opened.branches.push(BufWriter::new(File::create(directory.join(trace::branch_file(cpu)))?));
-            opened.samples.push(BufWriter::new(File::create(directory.join(trace::sample_file(cpu)))?));
+            opened.branches.push(BufWriter::new(File::create(
+                directory.join(trace::branch_file(cpu)),
+            )?));
+            opened.samples.push(BufWriter::new(File::create(
+                directory.join(trace::sample_file(cpu)),
+            )?));
         }
         Ok(opened)
     }
 
     /// A branch was taken; `cpu` has already recorded it.
     pub(crate) fn branch(&mut self, cpu_idx: usize, cpu: &Cpu, branch: Branch) {
-        let Some(file) = self.branches.get_mut(cpu_idx) else { return };
+        let Some(file) = self.branches.get_mut(cpu_idx) else {
+            return;
+        };
         self.open[cpu_idx] = cpu.active == 1 || cpu.frozen && self.open[cpu_idx];
         if self.open[cpu_idx] {
             let executed = cpu.executed(0) + cpu.executed(1);
-            let entry = trace::Entry { number: cpu.branches, executed, branch };
+            let entry = trace::Entry {
+                number: cpu.branches,
+                executed,
+                branch,
+            };
             // A trace that cannot be written ends short, which its reader notices.
             let _ = file.write_all(&entry.to_bytes());
         }
@@ -48,13 +58,19 @@ impl Trace {
 
     /// A marked span begins: the branches that stacks may still show go first.
     pub(crate) fn preface(&mut self, cpu_idx: usize, cpu: &Cpu) {
-        let Some(file) = self.branches.get_mut(cpu_idx) else { return };
+        let Some(file) = self.branches.get_mut(cpu_idx) else {
+            return;
+        };
         if std::mem::replace(&mut self.open[cpu_idx], true) {
             return;
         }
         for number in cpu.branches.saturating_sub(HISTORY as u64)..cpu.branches {
             let branch = cpu.history[number as usize % HISTORY];
-            let entry = trace::Entry { number: number + 1, executed: 0, branch };
+            let entry = trace::Entry {
+                number: number + 1,
+                executed: 0,
+                branch,
+            };
             let _ = file.write_all(&entry.to_bytes());
         }
     }

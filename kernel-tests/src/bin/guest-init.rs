@@ -58,7 +58,9 @@ fn run() -> Result<i32> {
     if let Ok(parameters) = fs::read_to_string(guest::DRIVER_PARAMETERS) {
         load(Path::new(guest::DRIVER), &parameters)?;
     }
-    let mut modules: Vec<PathBuf> = fs::read_dir(guest::MODULES)?.map(|e| Ok(e?.path())).collect::<Result<_>>()?;
+    let mut modules: Vec<PathBuf> = fs::read_dir(guest::MODULES)?
+        .map(|e| Ok(e?.path()))
+        .collect::<Result<_>>()?;
     modules.sort();
     for module in modules {
         load(&module, "")?;
@@ -79,7 +81,9 @@ fn command() -> Result<i32> {
     let marks = fs::read_to_string(guest::MARKS)?;
     let mut command = Command::new(program);
     command.args(words).current_dir("/root");
-    command.env("PATH", "/bin:/usr/bin:/sbin:/usr/sbin:/usr/local/bin").env("HOME", "/root");
+    command
+        .env("PATH", "/bin:/usr/bin:/sbin:/usr/sbin:/usr/local/bin")
+        .env("HOME", "/root");
     command.stdout(File::create(Path::new(guest::OUT).join(guest::STDOUT))?);
     command.stderr(File::create(Path::new(guest::OUT).join(guest::STDERR))?);
     let during_command = marks == "command";
@@ -92,7 +96,9 @@ fn command() -> Result<i32> {
     }
     let status = status.with_context(|| format!("failed to start {program} in the guest"))?;
     // As a shell tells it: 128 and the signal.
-    Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+    Ok(status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
 }
 
 fn mount(kind: &str, at: &str) -> Result<()> {
@@ -137,7 +143,10 @@ fn raise_loopback() -> Result<()> {
     // SAFETY: a descriptor of our own; closed once.
     unsafe { libc::close(socket) };
     if failed {
-        bail!("failed to raise the loopback interface: {}", std::io::Error::last_os_error());
+        bail!(
+            "failed to raise the loopback interface: {}",
+            std::io::Error::last_os_error()
+        );
     }
     Ok(())
 }
@@ -152,7 +161,11 @@ fn copy_counters() -> Result<()> {
         let mut lines = String::new();
         for counter in fs::read_dir(counters)? {
             let counter = counter?;
-            lines += &format!("{} {}", counter.file_name().display(), fs::read_to_string(counter.path())?);
+            lines += &format!(
+                "{} {}",
+                counter.file_name().display(),
+                fs::read_to_string(counter.path())?
+            );
         }
         fs::write(Path::new(guest::OUT).join("counters"), lines)?;
     }
@@ -163,14 +176,20 @@ fn send_files() -> Result<()> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(guest::OUT)? {
         let entry = entry?;
-        files.insert(entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path())?);
+        files.insert(
+            entry.file_name().to_string_lossy().into_owned(),
+            fs::read(entry.path())?,
+        );
     }
     let packed = guest::pack(&files);
     let room = layout::BYTES - layout::OUT;
     if room < packed.len() {
         bail!("/out holds {} bytes, the shared memory {room}", packed.len());
     }
-    let bar = OpenOptions::new().read(true).write(true).open(device()?.join("resource2"))?;
+    let bar = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(device()?.join("resource2"))?;
     let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, bar.as_raw_fd());
     // SAFETY: a new shared mapping of the whole BAR, whose size is the layout's.
     let memory = unsafe { libc::mmap(null_mut(), layout::BYTES, protection, libc::MAP_SHARED, fd, 0) };
@@ -187,7 +206,8 @@ fn send_files() -> Result<()> {
 fn device() -> Result<PathBuf> {
     for entry in fs::read_dir("/sys/bus/pci/devices")? {
         let path = entry?.path();
-        let is = |file: &str, value: &str| fs::read_to_string(path.join(file)).is_ok_and(|v| v.trim() == value);
+        let is =
+            |file: &str, value: &str| fs::read_to_string(path.join(file)).is_ok_and(|v| v.trim() == value);
         if is("vendor", DEVICE.0) && is("device", DEVICE.1) {
             return Ok(path);
         }

@@ -53,7 +53,14 @@ fn main() -> Result<()> {
         (EVENT_INSTRUCTIONS, 0x00c0, instructions.parse()?),
         (EVENT_TAKEN, 0x20c4, taken.parse()?),
     ];
-    witness(&Options { exclude, precise: precise.parse()?, periods }, command)
+    witness(
+        &Options {
+            exclude,
+            precise: precise.parse()?,
+            periods,
+        },
+        command,
+    )
 }
 
 fn witness(options: &Options, command: &[String]) -> Result<()> {
@@ -72,7 +79,10 @@ fn witness(options: &Options, command: &[String]) -> Result<()> {
         ioctl(*fd, IOC_ENABLE, 0)?;
     }
     let (name, arguments) = command.split_first().context("there is no command to watch")?;
-    let status = Command::new(name).args(arguments).status().with_context(|| format!("failed to start {name}"))?;
+    let status = Command::new(name)
+        .args(arguments)
+        .status()
+        .with_context(|| format!("failed to start {name}"))?;
     for fd in &events {
         ioctl(*fd, IOC_DISABLE, 0)?;
     }
@@ -91,7 +101,11 @@ fn witness(options: &Options, command: &[String]) -> Result<()> {
 
 fn cpus() -> Result<i32> {
     let online = fs::read_to_string("/sys/devices/system/cpu/online")?;
-    let last = online.trim().rsplit(['-', ',']).next().context("no CPU is online")?;
+    let last = online
+        .trim()
+        .rsplit(['-', ','])
+        .next()
+        .context("no CPU is online")?;
     Ok(last.parse::<i32>()? + 1)
 }
 
@@ -164,7 +178,14 @@ fn program(log: RawFd, count: RawFd, event: u32) -> Vec<u64> {
 
 fn bpf(command: libc::c_long, attributes: &mut [u64; 16]) -> Result<RawFd> {
     // SAFETY: the attributes live through the call and are larger than the kernel reads of them.
-    let fd = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_mut_ptr(), size_of_val(attributes)) };
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            attributes.as_mut_ptr(),
+            size_of_val(attributes),
+        )
+    };
     if fd < 0 {
         return Err(std::io::Error::last_os_error()).context("bpf(2) failed");
     }
@@ -195,13 +216,16 @@ fn load(code: &[u64]) -> Result<RawFd> {
     attributes[2] = c"GPL".as_ptr() as u64;
     attributes[3] = 1 | (log.len() as u64) << 32;
     attributes[4] = log.as_mut_ptr() as u64;
-    bpf(PROG_LOAD, &mut attributes).with_context(|| String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned())
+    bpf(PROG_LOAD, &mut attributes)
+        .with_context(|| String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned())
 }
 
 fn open(options: &Options, cpu: i32, event: u32, config: u64, period: u64) -> Result<RawFd> {
     const SAMPLE_BRANCH_STACK: u64 = 1 << 11;
     const BRANCH_USER_KERNEL_ANY: [u64; 3] = [1, 1 << 1, 1 << 3];
-    let kind: u64 = fs::read_to_string("/sys/bus/event_source/devices/cpu/type")?.trim().parse()?;
+    let kind: u64 = fs::read_to_string("/sys/bus/event_source/devices/cpu/type")?
+        .trim()
+        .parse()?;
     let mut attributes = [0_u64; 16];
     attributes[0] = kind | 128 << 32;
     attributes[1] = config;
@@ -222,7 +246,8 @@ fn open(options: &Options, cpu: i32, event: u32, config: u64, period: u64) -> Re
     // SAFETY: the attributes are a perf_event_attr of the size they name; -1: every process of the CPU.
     let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), -1, cpu, -1, 0) };
     if fd < 0 {
-        return Err(std::io::Error::last_os_error()).context("perf_event_open(2) failed on the machine's PMU");
+        return Err(std::io::Error::last_os_error())
+            .context("perf_event_open(2) failed on the machine's PMU");
     }
     Ok(fd as RawFd)
 }

@@ -7,7 +7,9 @@ use kernel_tests::reference::KERNEL;
 /// Loops, REP with a count and without, faults in plain and in REP instructions, self-modifying code, code
 /// across a page end, and a loop long enough to be interrupted hundreds of times.
 fn counted_by_hand(series: &str, cpus: u32) {
-    let Some(machine) = crate::support::machine(series) else { return };
+    let Some(machine) = crate::support::machine(series) else {
+        return;
+    };
     let mut machine = machine.cpus(cpus).marks(Marks::Program);
     crate::support::add_workload(&mut machine, "counted.c");
     let outcome = machine.run(&["/bin/counted"]).unwrap();
@@ -18,7 +20,11 @@ fn counted_by_hand(series: &str, cpus: u32) {
         let reference = outcome.reference_of(n as u32).unwrap();
         let tgids = reference.tgids("counted");
         assert_eq!(tgids.len(), 1, "{name}: {:?}", reference.processes);
-        assert_eq!(reference.instructions_of(tgids[0]).to_string(), expected, "{name}");
+        assert_eq!(
+            reference.instructions_of(tgids[0]).to_string(),
+            expected,
+            "{name}"
+        );
     }
     assert_eq!(outcome.counters().unwrap()["anomalies"], 0);
 }
@@ -37,15 +43,27 @@ fn hand_counted_code_on_6_12_with_two_cpus() {
 #[test]
 fn blocks_add_up_to_the_instructions_retired() {
     for series in crate::support::SERIES {
-        let Some(machine) = crate::support::machine(series) else { return };
+        let Some(machine) = crate::support::machine(series) else {
+            return;
+        };
         let script = "for i in $(busybox seq 50); do busybox cat /proc/self/maps | busybox md5sum; done";
-        let outcome = machine.cpus(2).run(&["/bin/busybox", "sh", "-c", script]).unwrap();
+        let outcome = machine
+            .cpus(2)
+            .run(&["/bin/busybox", "sh", "-c", script])
+            .unwrap();
         outcome.stdout().unwrap();
         let reference = outcome.reference().unwrap();
         let kernel = reference.instructions_of(KERNEL);
-        let all: u64 = reference.blocks.iter().map(|b| u64::from(b.n_instructions) * b.executions).sum();
+        let all: u64 = reference
+            .blocks
+            .iter()
+            .map(|b| u64::from(b.n_instructions) * b.executions)
+            .sum();
         assert_eq!([all - kernel, kernel], reference.instructions, "{series}");
-        assert!(10_000_000 < kernel, "{series}: the kernel ran only {kernel} instructions");
+        assert!(
+            10_000_000 < kernel,
+            "{series}: the kernel ran only {kernel} instructions"
+        );
         assert_eq!(outcome.counters().unwrap()["anomalies"], 0);
     }
 }
@@ -65,6 +83,11 @@ fn two_runs_with_icount_agree() {
     println!("with -icount: {first:?} and {second:?} instructions in user code and kernel");
     for ring in 0..2 {
         let difference = first[ring].abs_diff(second[ring]) as f64 / first[ring] as f64;
-        assert!(difference < 0.001, "ring {ring}: {} and {} differ by {difference}", first[ring], second[ring]);
+        assert!(
+            difference < 0.001,
+            "ring {ring}: {} and {} differ by {difference}",
+            first[ring],
+            second[ring]
+        );
     }
 }

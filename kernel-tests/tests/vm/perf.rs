@@ -30,29 +30,48 @@ fn printed(line: &str) -> Option<Printed> {
     let hex = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
     let stack = words.map(|word| {
         let mut parts = word.split('/');
-        Some(Branch { from: hex(parts.next()?)?, to: hex(parts.next()?)? })
+        Some(Branch {
+            from: hex(parts.next()?)?,
+            to: hex(parts.next()?)?,
+        })
     });
-    Some(Printed { cpu, ip, stack: stack.collect::<Option<_>>()? })
+    Some(Printed {
+        cpu,
+        ip,
+        stack: stack.collect::<Option<_>>()?,
+    })
 }
 
 /// Looks each printed stack up in the trace of its CPU; returns how many there were.
 fn check(outcome: &Outcome, text: &str, cpus: usize) -> usize {
-    let samples: Vec<Printed> = text.lines().map(|line| printed(line).unwrap_or_else(|| panic!("{line}"))).collect();
+    let samples: Vec<Printed> = text
+        .lines()
+        .map(|line| printed(line).unwrap_or_else(|| panic!("{line}")))
+        .collect();
     for cpu in 0..cpus {
         let file = outcome.directory().join(trace::branch_file(cpu));
-        let branches: Vec<Branch> = trace::read_branches(&file).unwrap().iter().map(|e| e.branch).collect();
+        let branches: Vec<Branch> = trace::read_branches(&file)
+            .unwrap()
+            .iter()
+            .map(|e| e.branch)
+            .collect();
         let mut places: HashMap<Branch, Vec<usize>> = HashMap::new();
         for (place, branch) in branches.iter().enumerate() {
             places.entry(*branch).or_default().push(place);
         }
         for sample in samples.iter().filter(|sample| sample.cpu == cpu) {
             let newest = sample.stack.first().unwrap();
-            assert_eq!(newest.from, sample.ip, "the newest branch is the one that overflowed");
+            assert_eq!(
+                newest.from, sample.ip,
+                "the newest branch is the one that overflowed"
+            );
             let stands_at = |place: usize| {
                 let run = branches.get(..=place).unwrap().iter().rev();
                 sample.stack.iter().eq(run.take(sample.stack.len()))
             };
-            let found = places.get(newest).is_some_and(|places| places.iter().any(|place| stands_at(*place)));
+            let found = places
+                .get(newest)
+                .is_some_and(|places| places.iter().any(|place| stands_at(*place)));
             assert!(found, "CPU {cpu}: no such run of branches: {:x?}", sample.stack);
         }
     }
@@ -62,7 +81,9 @@ fn check(outcome: &Outcome, text: &str, cpus: usize) -> usize {
 #[test]
 fn perf_record_sees_the_same_stacks() {
     for series in support::SERIES {
-        let Some(machine) = support::machine(series) else { return };
+        let Some(machine) = support::machine(series) else {
+            return;
+        };
         let mut machine = machine.cpus(2).marks(Marks::Events).traced();
         machine.files().program(Path::new("/usr/bin/perf")).unwrap();
         let outcome = machine.run(&["/bin/busybox", "sh", "-c", SCRIPT]).unwrap();

@@ -14,11 +14,16 @@ pub(crate) const SERIES: [&str; 2] = ["6.1", "6.12"];
 pub(crate) fn machine(series: &str) -> Option<Machine> {
     let qemu = Command::new("qemu-system-x86_64").arg("--version").output();
     let reason = match (qemu, Kernel::get(series)) {
-        (Err(error), _) => format!("qemu-system-x86_64 cannot be run ({error}); 'cargo xtask setup' installs it"),
+        (Err(error), _) => {
+            format!("qemu-system-x86_64 cannot be run ({error}); 'cargo xtask setup' installs it")
+        }
         (_, Err(error)) => format!("{error:#}"),
         (Ok(_), Ok(kernel)) => {
             let mut machine = Machine::new(&kernel);
-            machine.files().copy("bin/busybox", "/bin/busybox".as_ref()).unwrap();
+            machine
+                .files()
+                .copy("bin/busybox", "/bin/busybox".as_ref())
+                .unwrap();
             return Some(machine);
         }
     };

@@ -35,7 +35,8 @@ impl Traced {
 
     /// The branch of this number.
     fn branch(&self, number: u64) -> Option<&Entry> {
-        self.branches.get(number.checked_sub(self.branches.first()?.number)? as usize)
+        self.branches
+            .get(number.checked_sub(self.branches.first()?.number)? as usize)
     }
 
     /// The instruction that was the `executed`th of the CPU: by walking from the branch before it.
@@ -75,7 +76,17 @@ fn witnessed(machine: Machine, rings: &str, load: &str) -> Outcome {
     // The span is the whole command, so that the reference has the bytes of all code in the trace.
     let mut machine = machine.marks(Marks::Command).traced();
     support::add_guest_program(&mut machine, "guest-witness");
-    let command = ["/bin/guest-witness", rings, "2", "10007", "1009", "/bin/busybox", "sh", "-c", load];
+    let command = [
+        "/bin/guest-witness",
+        rings,
+        "2",
+        "10007",
+        "1009",
+        "/bin/busybox",
+        "sh",
+        "-c",
+        load,
+    ];
     let outcome = machine.run(&command).unwrap();
     outcome.stdout().unwrap();
     outcome
@@ -86,8 +97,16 @@ fn witnessed(machine: Machine, rings: &str, load: &str) -> Outcome {
 fn check_counters(outcome: &Outcome) -> BTreeMap<String, u64> {
     let counters = outcome.counters().unwrap();
     let sum = |names: &[&str]| names.iter().map(|name| counters[*name]).sum::<u64>();
-    assert_eq!(sum(&["overflows"]), sum(&["written", "lost_full", "lost_dropped", "lost_stopped"]), "{counters:?}");
-    assert_eq!(sum(&["written"]), sum(&["delivered", "orphaned", "throttled"]), "{counters:?}");
+    assert_eq!(
+        sum(&["overflows"]),
+        sum(&["written", "lost_full", "lost_dropped", "lost_stopped"]),
+        "{counters:?}"
+    );
+    assert_eq!(
+        sum(&["written"]),
+        sum(&["delivered", "orphaned", "throttled"]),
+        "{counters:?}"
+    );
     assert_eq!(sum(&["strangers", "late", "anomalies"]), 0, "{counters:?}");
     counters
 }
@@ -103,11 +122,19 @@ fn check_samples(outcome: &Outcome, cpus: usize, rings: &str) -> usize {
         let mine: Vec<&Seen> = seen.iter().filter(|seen| seen.cpu as usize == cpu).collect();
         assert_eq!(mine.len(), traced.samples.len(), "samples of CPU {cpu}");
         for (sample, seen) in traced.samples.iter().zip(mine) {
-            assert_eq!((seen.ip, seen.tgid), (sample.ip, sample.tgid), "{sample:x?} {seen:x?}");
+            assert_eq!(
+                (seen.ip, seen.tgid),
+                (sample.ip, sample.tgid),
+                "{sample:x?} {seen:x?}"
+            );
             assert_eq!(seen.flags & EFLAGS_EXACT, EFLAGS_EXACT, "{seen:x?}");
             if rings == "both" {
                 let ip = traced.instruction(sample.executed, &code, sample.tgid);
-                assert_eq!(ip, Some(seen.ip), "the instruction of the overflow: {sample:x?} {seen:x?}");
+                assert_eq!(
+                    ip,
+                    Some(seen.ip),
+                    "the instruction of the overflow: {sample:x?} {seen:x?}"
+                );
             } else {
                 assert_eq!(seen.ip >> 63 == 1, rings == "kernel", "{seen:x?}");
             }
@@ -121,13 +148,21 @@ fn check_samples(outcome: &Outcome, cpus: usize, rings: &str) -> usize {
 /// A stack is a run of consecutive branches, and its newest branch is the one that overflowed.
 fn check_stack(traced: &Traced, sample: &Sample, seen: &Seen) {
     if seen.event == EVENT_INSTRUCTIONS {
-        assert_eq!(seen.result, -i64::from(libc::ENOENT), "the instruction event has no stack: {seen:x?}");
+        assert_eq!(
+            seen.result,
+            -i64::from(libc::ENOENT),
+            "the instruction event has no stack: {seen:x?}"
+        );
         return;
     }
     assert_eq!(seen.stack.len(), DEPTH.min(sample.branches as usize), "{seen:x?}");
     for (age, entry) in seen.stack.iter().enumerate() {
         let number = sample.branches - age as u64;
-        assert_eq!(traced.branch(number).map(|entry| entry.branch), Some(*entry), "entry {age} of {seen:x?}");
+        assert_eq!(
+            traced.branch(number).map(|entry| entry.branch),
+            Some(*entry),
+            "entry {age} of {seen:x?}"
+        );
     }
     assert_eq!(seen.stack[0].from, seen.ip, "{seen:x?}");
 }
@@ -135,18 +170,30 @@ fn check_stack(traced: &Traced, sample: &Sample, seen: &Seen) {
 /// Between two overflows of a counter lies exactly its period.
 fn check_periods(samples: &[Sample]) {
     for (counter, period) in [(0, 10007), (1, 1009)] {
-        let at: Vec<u64> = samples.iter().filter(|sample| sample.counter == counter).map(|s| s.at).collect();
-        assert!(at.windows(2).all(|pair| pair[1] - pair[0] == period), "counter {counter}");
+        let at: Vec<u64> = samples
+            .iter()
+            .filter(|sample| sample.counter == counter)
+            .map(|s| s.at)
+            .collect();
+        assert!(
+            at.windows(2).all(|pair| pair[1] - pair[0] == period),
+            "counter {counter}"
+        );
     }
 }
 
 fn records_are_true(series: &str, cpus: u32, rings: &str) {
-    let Some(machine) = support::machine(series) else { return };
+    let Some(machine) = support::machine(series) else {
+        return;
+    };
     let outcome = witnessed(machine.cpus(cpus), rings, LOAD);
     let counters = check_counters(&outcome);
     let n = check_samples(&outcome, cpus as usize, rings);
     assert_eq!(counters["delivered"], n as u64, "{counters:?}");
-    println!("{series}, {cpus} CPUs, {rings}: {n} samples, all true, in {:.0} s", outcome.took.as_secs_f64());
+    println!(
+        "{series}, {cpus} CPUs, {rings}: {n} samples, all true, in {:.0} s",
+        outcome.took.as_secs_f64()
+    );
     assert!(1000 < n, "only {n} samples");
 }
 

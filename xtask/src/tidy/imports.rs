@@ -4,8 +4,20 @@ use super::rust::{Mention, mentions};
 use super::{Finding, Source};
 
 /// The modules in the order of the flow: each may use only what stands before it.
-const LINE: [&str; 11] = [
-    "addr", "record", "snapshot", "locate", "blocks", "estimate", "mix", "report", "cmd", "cli", "main",
+const LINE: [&str; 13] = [
+    "addr",
+    "record",
+    "reference",
+    "snapshot",
+    "locate",
+    "blocks",
+    "estimate",
+    "mix",
+    "eval",
+    "report",
+    "cmd",
+    "cli",
+    "main",
 ];
 
 /// The modules that touch the kernel and the disk. They stand beside the line, and not even know each other.
@@ -16,7 +28,17 @@ const SEEN_BY_WORLD: [&str; 3] = ["addr", "record", "snapshot"];
 const USERS_OF_WORLD: [&str; 2] = ["cmd", "cli"];
 
 /// The modules whose answer depends on nothing but their arguments, and what they may not mention for that.
-const PURE: [&str; 7] = ["addr", "record", "locate", "blocks", "estimate", "mix", "report"];
+const PURE: [&str; 9] = [
+    "addr",
+    "record",
+    "reference",
+    "locate",
+    "blocks",
+    "estimate",
+    "mix",
+    "eval",
+    "report",
+];
 const IMPURE: [&str; 6] = ["std::fs", "std::process", "std::env", "libc", "aya", "procfs"];
 
 /// The modules that may print; `cli` only asks how wide the terminal is.
