@@ -38,7 +38,7 @@ impl Outcome {
     /// # Errors
     /// When the run wrote fewer.
     pub fn reference_of(&self, n: u32) -> Result<Reference> {
-        Reference::read(&self.directory.path.join(reference::file(n)))
+        reference::read(&self.directory.path.join(reference::file(n)))
     }
 
     /// The driver's and the silicon's own counters: how many records were written, delivered, lost.
