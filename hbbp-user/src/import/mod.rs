@@ -18,6 +18,7 @@ pub mod preaggregated;
 mod reader;
 mod sample;
 mod script_record;
+mod tables;
 mod text_modules;
 
 pub use attr::{Attr, Pmus};

@@ -374,3 +374,104 @@ fn processes_can_be_chosen() {
     assert!(streams(&["--pid", "6"]).contains("S 1005 1009 1"));
     assert!(streams(&["--pid", "5"]).contains("S 1005 1009 2"));
 }
+
+#[test]
+fn files_are_found_below_a_folder_of_files() {
+    let folder = Folder::new();
+    let bytes = elf(&Program {
+        code: LOOP,
+        offset: 0x1000,
+        address: 0x1000,
+        build_id: &[],
+    });
+    folder.write("root/bin/prog", bytes);
+    let path = folder.write("perf.data", recording().bytes());
+    let root = folder.path().join("root");
+    let streams = export(&path, &["--symfs", root.to_str().unwrap(), "--format", "streams"]);
+    assert_eq!(lines(&streams, "S ").len(), 5);
+}
+
+#[test]
+fn standard_input_and_pipes_are_read() {
+    let folder = Folder::new();
+    let program = program(&folder);
+    let path = folder.write("perf.data", recording().pipe());
+    let target = folder.path().join("x.hbbp");
+    let import = format!(
+        "{} import - --binary {program} -o {}",
+        env!("CARGO_BIN_EXE_hbbp-sys"),
+        target.display()
+    );
+    let run = |command: &str| {
+        std::process::Command::new("sh")
+            .args(["-c", command])
+            .status()
+            .unwrap()
+    };
+    assert!(run(&format!("cat {} | {import}", path.display())).success());
+    let from_input = export(&target, &["--format", "streams"]);
+    let fifo = folder.path().join("fifo");
+    assert!(
+        run(&format!(
+            "mkfifo {0} && cat {1} > {0} &",
+            fifo.display(),
+            path.display()
+        ))
+        .success()
+    );
+    while !fifo.exists() {
+        std::thread::yield_now();
+    }
+    let import = import.replace(" - ", &format!(" {} ", fifo.display()));
+    assert!(run(&import).success());
+    assert_eq!(export(&target, &["--format", "streams"]), from_input);
+    assert_eq!(lines(&from_input, "S ").len(), 5);
+}
+
+#[test]
+fn perf_of_2012_writes_neither_ids_nor_times_nor_branches() {
+    let folder = Folder::new();
+    let program = program(&folder);
+    let mut body = words(&[5 << 32 | 5, 0x55_0000_0000, 0x1000, 0x1000]);
+    body.extend(b"/bin/prog\0\0\0\0\0\0\0");
+    let mut file = File::new(vec![
+        record(1, 2, &body),
+        record(9, 2, &words(&[0x55_0000_0005, 5 << 32 | 5])),
+    ]);
+    file.attrs[0] = Attr {
+        kind: 0,
+        config: 1,
+        sample_type: 3,
+        branch_sample_type: 0,
+        size: 72,
+        id: 0,
+    };
+    let path = folder.write("perf.data", file.bytes());
+    let counts = export(
+        &path,
+        &["--binary", &program, "--format", "counts", "--source", "ebs"],
+    );
+    // The period of the event stands in for that of the sample: 1000 over a block of two.
+    assert_eq!(lines(&counts, "10"), ["1005 500", "1007 500"]);
+}
+
+#[test]
+fn what_the_recorder_lost_is_told() {
+    let folder = Folder::new();
+    let program = program(&folder);
+    let mut file = recording();
+    file.records.push(record(2, 0, &words(&[77, 4321, 0, 9, 77])));
+    file.records.push(record(5, 0, &words(&[9, 77, 77, 0, 9, 77])));
+    file.records.push(record(9, 2, &[0; 16]));
+    let path = folder.write("perf.data", file.bytes());
+    let report = crate::run::hbbp(&["report", path.to_str().unwrap(), "--binary", &program]).out;
+    assert!(
+        report.contains("4,321 records, most of them samples, were lost by their recorder"),
+        "{report}"
+    );
+    assert!(report.contains("stopped events 1 times"), "{report}");
+    assert!(
+        report.contains("1 samples of the recording are damaged"),
+        "{report}"
+    );
+}
