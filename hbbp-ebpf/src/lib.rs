@@ -34,12 +34,16 @@ pub mod name {
     pub const READ_TEXT: &str = "read_text";
     /// Array of one map: the bank that is counted in now.
     pub const BANK: &str = "BANK";
+    /// The two banks.
+    pub const BANKS: [&str; 2] = ["BANK_0", "BANK_1"];
     /// One [`super::EventStats`] for each event and CPU.
     pub const EVENT_STATS: &str = "EVENT_STATS";
     /// One [`super::StackStats`] for each event and CPU.
     pub const STACK_STATS: &str = "STACK_STATS";
     /// Array of one map: the combining tables in use, one [`super::combine::CombineTable`] for each CPU.
     pub const COMBINE: &str = "COMBINE";
+    /// The tables of the two banks.
+    pub const COMBINES: [&str; 2] = ["COMBINE_0", "COMBINE_1"];
     /// One window of [`super::TEXT_WINDOW`] bytes, mapped by user space.
     pub const TEXT: &str = "TEXT";
     /// `u64`: offset of `self_exec_id` in the kernel's `task_struct`, 0 where it is not known.
