@@ -1,4 +1,5 @@
 //! (to be written)
+pub mod accuracy;
 pub mod artifacts;
 pub mod guest;
 pub mod host;

@@ -49,13 +49,11 @@ pub(super) fn choose(rule: &Rule, case: &Case) -> (Source, Reason) {
     match (case.ebs, case.lbr) {
         (_, None) => (Source::Ebs, Reason::OnlySource),
         (None, _) => (Source::Lbr, Reason::OnlySource),
-        (Some(ebs), Some(lbr)) => {
-            match rule.choose(&case.features) {
-                (Source::Ebs, _) if is_blind(&ebs, &lbr, case.ebs_due) => (Source::Lbr, Reason::OtherIsBlind),
-                (Source::Lbr, _) if is_blind(&lbr, &ebs, case.lbr_due) => (Source::Ebs, Reason::OtherIsBlind),
-                (source, line) => (source, Reason::Rule(line)),
-            }
-        }
+        (Some(ebs), Some(lbr)) => match rule.choose(&case.features) {
+            (Source::Ebs, _) if is_blind(&ebs, &lbr, case.ebs_due) => (Source::Lbr, Reason::OtherIsBlind),
+            (Source::Lbr, _) if is_blind(&lbr, &ebs, case.lbr_due) => (Source::Ebs, Reason::OtherIsBlind),
+            (source, line) => (source, Reason::Rule(line)),
+        },
     }
 }
 
