@@ -19,10 +19,17 @@ pub use stat::{EventStats, StackStats};
 /// Names by which user space finds what the object defines. The kernel keeps 15 characters of a program's or map's.
 pub mod name {
     /// Program on the event with tag `n`: counts the instruction pointer of the sample.
-    pub const ON_IP: [&str; super::MAX_EVENTS] = ["on_ip_0", "on_ip_1", "on_ip_2", "on_ip_3"];
+    pub const ON_IP: [&str; super::MAX_EVENTS] =
+        ["on_ip_0", "on_ip_1", "on_ip_2", "on_ip_3", "on_ip_4", "on_ip_5"];
     /// Program on the event with tag `n`: counts the streams of the sample's branch stack.
-    pub const ON_BRANCH: [&str; super::MAX_EVENTS] =
-        ["on_branch_0", "on_branch_1", "on_branch_2", "on_branch_3"];
+    pub const ON_BRANCH: [&str; super::MAX_EVENTS] = [
+        "on_branch_0",
+        "on_branch_1",
+        "on_branch_2",
+        "on_branch_3",
+        "on_branch_4",
+        "on_branch_5",
+    ];
     /// Raw tracepoint program, run by hand: copies kernel text to user space.
     pub const READ_TEXT: &str = "read_text";
     /// Array of one map: the bank that is counted in now.
@@ -53,8 +60,8 @@ pub mod name {
     pub const WRONG_PATHS: &str = "WRONG_PATHS";
 }
 
-/// How many events one run samples at the most: two, on two kinds of core.
-pub const MAX_EVENTS: usize = 4;
+/// How many events one run samples at the most: two on each of three kinds of core (Arrow Lake-H).
+pub const MAX_EVENTS: usize = 6;
 
 /// Entries of the deepest branch stack of any processor so far.
 pub const MAX_DEPTH: usize = 32;

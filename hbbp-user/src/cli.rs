@@ -2,6 +2,8 @@
 //!
 //! Nothing below this file knows clap. Parsing cannot touch the system; turning what was said into options may fail.
 
+mod recording;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,6 +22,7 @@ use crate::eval::Level;
 use crate::mix::Dimension;
 use crate::report::Format;
 use crate::snapshot::run::Period;
+use recording::{ExportArgs, InputArgs};
 
 /// Measures which instructions run, in the kernel and in user code, on the whole system, and prints the mix.
 ///
@@ -53,13 +56,25 @@ enum Command {
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
-    /// Print the report of a saved profile: on any machine, without root.
+    /// Print the report of a saved profile: on any machine, without root. Recordings of perf are read as well.
     Report {
-        /// The profile.
-        file: PathBuf,
+        #[command(flatten)]
+        input: InputArgs,
         #[command(flatten)]
         report: ReportArgs,
     },
+    /// Make a profile of a recording of perf (perf.data, perf script's text with branch stacks) or of BOLT's
+    /// pre-aggregated text.
+    Import {
+        #[command(flatten)]
+        input: InputArgs,
+        /// Where to save the profile.
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// Print the counts of a profile or recording for scripts.
+    #[command(after_long_help = recording::EXPORT_HELP)]
+    Export(ExportArgs),
     /// Compare a saved profile with exact counts of the same span: the errors of EBS, LBR and the hybrid of both.
     Eval {
         /// The profile.
@@ -190,7 +205,11 @@ impl Cli {
                 Ok(Job::Direct(record, self.report.into_options(), self.output))
             }
             Some(Command::Record { record, output }) => Ok(Job::Record(record.into_options()?, output)),
-            Some(Command::Report { file, report }) => Ok(Job::Report(file, report.into_options())),
+            Some(Command::Report { input, report }) => {
+                Ok(Job::Report(input.into_options(), report.into_options()))
+            }
+            Some(Command::Import { input, output }) => Ok(Job::Import(input.into_options(), output)),
+            Some(Command::Export(export)) => Ok(Job::Export(export.into_options()?)),
             Some(Command::Eval {
                 file,
                 reference,
@@ -275,13 +294,21 @@ fn terminal_width() -> Option<usize> {
     (0 < size.ws_col).then_some(usize::from(size.ws_col))
 }
 
-/// A cgroup by the path that `/proc/PID/cgroup` shows, or by its folder.
+/// A cgroup by the path that `/proc/PID/cgroup` shows, or by its folder. Hosts mount the hierarchy that perf events
+/// know in one of three places; where there is none of that name, the first is named in the error to come.
 fn cgroup_folder(path: &Path) -> PathBuf {
-    const MOUNT: &str = "/sys/fs/cgroup";
-    if path.starts_with(MOUNT) {
+    const MOUNTS: [&str; 3] = [
+        "/sys/fs/cgroup",
+        "/sys/fs/cgroup/unified",
+        "/sys/fs/cgroup/perf_event",
+    ];
+    if path.starts_with(MOUNTS[0]) {
         return path.to_owned();
     }
-    Path::new(MOUNT).join(path.strip_prefix("/").unwrap_or(path))
+    let below = path.strip_prefix("/").unwrap_or(path);
+    let mut places = MOUNTS.iter().map(|mount| Path::new(mount).join(below));
+    let found = places.find(|place| place.join("cgroup.procs").exists());
+    found.unwrap_or_else(|| Path::new(MOUNTS[0]).join(below))
 }
 
 fn parse_top(text: &str) -> Result<Top, String> {

@@ -14,6 +14,8 @@ pub mod reference;
 
 pub mod collect;
 
+pub mod import;
+
 pub mod resolve;
 
 pub mod snapshot;
@@ -29,6 +31,8 @@ pub mod mix;
 pub mod eval;
 
 pub mod report;
+
+pub mod export;
 
 pub mod cmd;
 

@@ -14,7 +14,8 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::kernel::Kernel;
-use crate::machine::{Clock, Machine, Marks, Outcome};
+use crate::machine::{Clock, Machine, Marks};
+use crate::outcome::Outcome;
 use crate::workload::Workload;
 use crate::{artifacts, host};
 
@@ -58,8 +59,10 @@ impl Setup {
 
 /// A measurement, with everything that was left of it.
 pub struct Measured {
-    /// The errors, by group and mnemonic.
-    pub errors: Errors,
+    /// The errors of each ring.
+    pub rings: Errors,
+    /// The errors of each function.
+    pub functions: Errors,
     /// `hbbp-sys report --format json` of the profile.
     pub report: serde_json::Value,
     /// Counters of the driver and the silicon.
@@ -80,7 +83,7 @@ pub struct Errors {
     pub stacks: f64,
     /// Everything.
     pub whole: Group,
-    /// By ring, module and function.
+    /// The groups that were asked for.
     pub groups: Vec<Group>,
 }
 
@@ -175,14 +178,15 @@ pub fn measure_command(mut machine: Machine, command: &[&str], setup: &Setup) ->
         outcome.files.get("profile").context("hbbp-sys left no profile")?,
     )?;
     let reference = outcome.directory().join("reference");
-    let errors = said(
-        &program,
-        &["eval", "--by", "function", "--reference"],
-        &[&reference, &profile],
-    )?;
+    let errors = |by: &str| -> Result<Errors> {
+        let words = ["eval", "--by", by, "--reference"];
+        let text = said(&program, &words, &[&reference, &profile])?;
+        serde_json::from_str(&text).context("failed to understand what hbbp-sys eval says")
+    };
     let report = said(&program, &["report", "--top", "1"], &[&profile])?;
     Ok(Measured {
-        errors: serde_json::from_str(&errors).context("failed to understand what hbbp-sys eval says")?,
+        rings: errors("ring")?,
+        functions: errors("function")?,
         report: serde_json::from_str(&report).context("failed to understand what hbbp-sys report says")?,
         counters: outcome.counters()?,
         outcome,
@@ -224,19 +228,17 @@ impl Measured {
 }
 
 impl Errors {
-    /// The groups whose key ends with this name, such as a function.
+    /// The group whose key ends with this name: a ring, or a function.
     ///
     /// # Errors
     /// When there is not exactly one.
-    pub fn function(&self, name: &str) -> Result<&Group> {
+    pub fn named(&self, name: &str) -> Result<&Group> {
         let mut named = self
             .groups
             .iter()
             .filter(|group| group.key.last().is_some_and(|last| last == name));
-        let first = named
-            .next()
-            .with_context(|| format!("nothing ran in a function {name}"))?;
-        ensure!(named.next().is_none(), "several functions are called {name}");
+        let first = named.next().with_context(|| format!("nothing ran in {name}"))?;
+        ensure!(named.next().is_none(), "several groups are called {name}");
         Ok(first)
     }
 }

@@ -20,16 +20,15 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The newest kernel of a series (`6.1`, `6.12`): unpacked before, or fetched with apt now.
+    /// The newest kernel of a series (`6.1`, `6.12`, or `7` for any 7.x): unpacked before, or fetched with apt now.
     ///
     /// # Errors
     /// When neither apt nor an earlier run has one; the message is the reason to print when skipping.
     pub fn get(series: &str) -> Result<Self> {
         let root = host::work_directory()?.join("kernels").join(series);
         if !root.join("complete").exists() {
-            fetch(series, &root).with_context(|| {
-                format!("no kernel {series} to test on: 'apt-get update' first, or the distribution has none")
-            })?;
+            fetch(series, &root)
+                .with_context(|| format!("no kernel {series} to test on, and none from apt"))?;
         }
         let release = fs::read_to_string(root.join("complete"))?;
         let image = root.join("boot").join(format!("vmlinuz-{release}"));
@@ -75,7 +74,16 @@ fn find(directory: &Path, name: &str) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
+/// An old package list names versions that the archive no longer has; then the list is renewed once.
 fn fetch(series: &str, root: &Path) -> Result<()> {
+    if unpack(series, root).is_ok() {
+        return Ok(());
+    }
+    host::run(Command::new("apt-get").arg("update"))?;
+    unpack(series, root)
+}
+
+fn unpack(series: &str, root: &Path) -> Result<()> {
     let release = newest(series)?;
     let common = release.strip_suffix("-amd64").unwrap_or(&release);
     let downloads = root.join("packages");
@@ -125,12 +133,10 @@ fn newest(series: &str) -> Result<String> {
 
 fn kbuild_package(headers: &str) -> Result<String> {
     let depends = host::output(Command::new("apt-cache").args(["depends", headers]))?;
-    let package = depends
+    let mut packages = depends
         .lines()
         .filter_map(|line| line.trim().strip_prefix("Depends: "));
-    let package = package
-        .filter(|name| name.starts_with("linux-kbuild-"))
-        .next_back();
+    let package = packages.rfind(|name| name.starts_with("linux-kbuild-"));
     Ok(package
         .with_context(|| format!("{headers} names no linux-kbuild package"))?
         .to_owned())

@@ -1,20 +1,19 @@
-//! One run of the emulated machine: what is in it, how long it may take, what it left behind.
+//! One run of the emulated machine: what is in it, and how long it may take.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
-use crate::reference::{self, Reference};
+use crate::outcome::{Outcome, RunDirectory};
+use crate::personality::Personality;
 use crate::watchdog::{self, Verdict};
-use crate::{artifacts, guest, host, layout};
+use crate::{artifacts, guest, layout};
 
 /// RAM of the guest in MiB: the root file system lives in it.
 const MEMORY: u64 = 2048;
@@ -35,8 +34,8 @@ pub enum Marks {
 pub enum Clock {
     /// The host's time.
     Host,
-    /// One nanosecond per instruction (`-icount shift=0,sleep=off`): runs repeat, and costs can be told in
-    /// instructions.
+    /// One nanosecond per instruction (`-icount shift=0,sleep=off`), with the same date and the same chance in
+    /// every run: runs repeat, and costs can be told in instructions.
     Instructions,
 }
 
@@ -52,19 +51,6 @@ pub struct Machine {
     limit: Duration,
     files: Initramfs,
     modules: u32,
-}
-
-/// What a run left behind; its files on the host go when it is dropped.
-pub struct Outcome {
-    /// Exit code of the command.
-    pub exit_code: i32,
-    /// Files of the guest's `/out`, with `stdout` and `stderr`.
-    pub files: BTreeMap<String, Vec<u8>>,
-    /// The guest's console.
-    pub log: String,
-    /// Time from QEMU's start to its end.
-    pub took: Duration,
-    directory: RunDirectory,
 }
 
 impl Machine {
@@ -195,6 +181,10 @@ impl Machine {
             .copy("init", &artifacts::guest_program("kernel-tests", "guest-init")?)?;
         let words: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
         self.files.file(guest::COMMAND, words.join("\0").as_bytes());
+        let rate = Personality::parse(&self.personality)?.sample_rate;
+        if 0 < rate {
+            self.files.file(guest::SAMPLE_RATE, rate.to_string().as_bytes());
+        }
         let marks = match self.marks {
             Marks::Command => "command",
             Marks::Events => "events",
@@ -212,7 +202,7 @@ impl Machine {
     }
 
     fn qemu(&self, directory: &Path) -> Result<Command> {
-        let personality = crate::personality::Personality::parse(&self.personality)?;
+        let personality = Personality::parse(&self.personality)?;
         // Without SMAP, FSRM and ERMS: they cut blocks and copy byte by byte, which only costs time here.
         let cpu = format!("max,la57=off,-smap,-erms,-fsrm{}", prefixed(&personality.cpu));
         let file = |name: &str| directory.join(name).display().to_string();
@@ -228,7 +218,9 @@ impl Machine {
                 file(id)
             )
         };
-        let mut qemu = Command::new("qemu-system-x86_64");
+        // The emulator must not outlive a test that is killed.
+        let mut qemu = Command::new("setpriv");
+        qemu.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
         qemu.args([
             "-machine",
             "pc,memory-backend=ram",
@@ -265,7 +257,9 @@ impl Machine {
             "console=ttyS0 panic=-1 loglevel=5 nmi_watchdog=0 tsc=nowatchdog",
         ]);
         if self.clock == Clock::Instructions {
-            qemu.args(["-icount", "shift=0,sleep=off"]);
+            // Everything else that could differ between two runs: the date, and chance (RDRAND, KASLR).
+            qemu.args(["-icount", "shift=0,sleep=off", "-seed", "1"]);
+            qemu.args(["-rtc", "base=2026-01-01,clock=vm"]);
         }
         Ok(qemu)
     }
@@ -276,94 +270,5 @@ fn prefixed(cpu: &str) -> String {
         String::new()
     } else {
         format!(",{cpu}")
-    }
-}
-
-impl Outcome {
-    /// The reference of the marked spans.
-    ///
-    /// # Errors
-    /// When the run wrote none.
-    pub fn reference(&self) -> Result<Reference> {
-        self.reference_of(0)
-    }
-
-    /// The `n`th reference that the guest had written, from 0.
-    ///
-    /// # Errors
-    /// When the run wrote fewer.
-    pub fn reference_of(&self, n: u32) -> Result<Reference> {
-        reference::read(&self.directory.path.join(reference::file(n)))
-    }
-
-    /// The driver's and the silicon's own counters: how many records were written, delivered, lost.
-    ///
-    /// # Errors
-    /// When the guest left none: it had no driver.
-    pub fn counters(&self) -> Result<BTreeMap<String, u64>> {
-        let text = self.text("counters")?;
-        let lines = text.lines().filter_map(|line| line.split_once(' '));
-        lines
-            .map(|(name, number)| Ok((name.to_owned(), number.parse()?)))
-            .collect()
-    }
-
-    /// Directory on the host with `reference`, later ones, and the trace if there is one.
-    pub fn directory(&self) -> &Path {
-        &self.directory.path
-    }
-
-    /// A file of the guest's `/out` as text.
-    ///
-    /// # Errors
-    /// When the guest left no file of that name.
-    pub fn text(&self, name: &str) -> Result<String> {
-        let bytes = self
-            .files
-            .get(name)
-            .with_context(|| format!("the guest left no file /out/{name}"))?;
-        Ok(String::from_utf8_lossy(bytes).into_owned())
-    }
-
-    /// What the command printed, once it has succeeded.
-    ///
-    /// # Errors
-    /// When it did not end with exit code 0; the message holds its standard error.
-    pub fn stdout(&self) -> Result<String> {
-        if self.exit_code != 0 {
-            let said = self
-                .text(guest::STDERR)
-                .unwrap_or_else(|_| watchdog::tail(&self.log));
-            bail!("the command ended with {}:\n{said}", self.exit_code);
-        }
-        self.text(guest::STDOUT)
-    }
-}
-
-/// A directory in memory for the files that the guest's memory is made of.
-struct RunDirectory {
-    path: PathBuf,
-}
-
-impl RunDirectory {
-    fn new() -> Result<Self> {
-        static RUNS: AtomicU32 = AtomicU32::new(0);
-        let memory = Path::new("/dev/shm");
-        let parent = if memory.is_dir() {
-            memory.to_owned()
-        } else {
-            host::work_directory()?
-        };
-        let number = RUNS.fetch_add(1, Relaxed);
-        let path = parent.join(format!("hbbp-vm-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).with_context(|| format!("failed to make {}", path.display()))?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for RunDirectory {
-    fn drop(&mut self) {
-        // What cannot be removed is left to the host's own cleaning; there is nobody to tell here.
-        let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -28,6 +28,14 @@ pub struct Seen {
     pub result: i64,
     /// The entries it read, newest first.
     pub stack: Vec<Branch>,
+    /// The third word of each entry: `struct perf_branch_entry`'s bit fields.
+    pub details: Vec<u64>,
+}
+
+/// The `spec` field of an entry's details: 0 unknown, 1 `PERF_BR_SPEC_WRONG_PATH`.
+pub fn spec(details: u64) -> u64 {
+    // Behind mispred, predicted, in_tx, abort (1 bit each), cycles (16) and type (4).
+    details >> 24 & 3
 }
 
 /// `regs.flags` of a sample whose IP is exact (`PERF_EFLAGS_EXACT`).
@@ -77,6 +85,9 @@ impl Seen {
             event: (word(32) >> 32) as u32,
             result,
             stack: (0..entries).map(entry).collect(),
+            details: (0..entries)
+                .map(|index| word(Self::HEADER + index * Self::ENTRY + 16))
+                .collect(),
         }
     }
 }

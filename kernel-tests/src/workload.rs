@@ -45,7 +45,7 @@ const fn host(name: &'static str, program: &'static str, command: &'static str) 
     }
 }
 
-/// All of them. The first nine are small kernels of user code, then storms of kernel work, then programs.
+/// All of them. Paths are absolute where busybox has a program of the same name. The first nine are small kernels of user code, then storms of kernel work, then programs.
 pub const ALL: [Workload; 26] = [
     own("latency", "kernels.c", "kernels latency 10000000"),
     own("callchain", "kernels.c", "kernels callchain 2000000"),
@@ -62,13 +62,25 @@ pub const ALL: [Workload; 26] = [
     own("pipes", "storms.c", "storms pipes 10000"),
     own("loopback", "storms.c", "storms loopback 5000"),
     own("files", "storms.c", "storms files 5000"),
-    own("modules", "storms.c", "storms modules 40 /root/hello.ko"),
+    own("modules", "storms.c", "storms modules 40 /opt/hello.ko"),
     own("forks", "storms.c", "storms forks 300"),
     own("page-faults", "storms.c", "storms page-faults 200"),
     own("heapsort", "heapsort.c", "heapsort 200000"),
-    host("gzip", "/usr/bin/gzip", "busybox seq 150000 | gzip -9 > /tmp/out"),
-    host("xz", "/usr/bin/xz", "busybox seq 30000 | xz -2 > /tmp/out"),
-    host("bzip2", "/usr/bin/bzip2", "busybox seq 60000 | bzip2 > /tmp/out"),
+    host(
+        "gzip",
+        "/usr/bin/gzip",
+        "busybox seq 150000 | /usr/bin/gzip -9 > /tmp/out",
+    ),
+    host(
+        "xz",
+        "/usr/bin/xz",
+        "busybox seq 30000 | /usr/bin/xz -2 > /tmp/out",
+    ),
+    host(
+        "bzip2",
+        "/usr/bin/bzip2",
+        "busybox seq 60000 | /usr/bin/bzip2 > /tmp/out",
+    ),
     host("sqlite3", "/usr/bin/sqlite3", "sqlite3 :memory: \"$SQL\""),
     host(
         "perl",
@@ -80,7 +92,11 @@ pub const ALL: [Workload; 26] = [
         "/usr/bin/openssl",
         "busybox seq 300000 | openssl enc -aes-128-cbc -k k -pbkdf2 | openssl dgst",
     ),
-    host("gcc", "/usr/bin/gcc", "gcc -O2 -S -o /tmp/out.s /root/compiled.c"),
+    host(
+        "gcc",
+        "/usr/bin/gcc",
+        "gcc -O2 -ffreestanding -S -o /tmp/out.s /opt/compiled.c",
+    ),
 ];
 
 /// The query of the workload `sqlite3`.
@@ -116,13 +132,13 @@ impl Workload {
             "hello-kernel" => machine.module(&artifacts::module("workloads/hello", "hello", kernel)?)?,
             "modules" => {
                 machine.files().copy(
-                    "root/hello.ko",
+                    "opt/hello.ko",
                     &artifacts::module("workloads/hello", "hello", kernel)?,
                 )?;
             }
             "gcc" => {
                 let food = artifacts::package().join("workloads/compiled.c");
-                machine.files().copy("root/compiled.c", &food)?;
+                machine.files().copy("opt/compiled.c", &food)?;
                 machine.files().program(&compiler_proper()?)?;
             }
             _ => {}

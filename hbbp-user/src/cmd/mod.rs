@@ -3,6 +3,8 @@
 pub mod check;
 pub mod child;
 pub mod eval;
+pub mod export;
+pub mod import;
 pub mod interrupt;
 mod interval;
 pub mod progress;
@@ -13,6 +15,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use crate::snapshot::file;
+use export::ExportOptions;
+use import::ImportOptions;
 use record::{Command, RecordOptions};
 use report::{Quality, ReportOptions};
 
@@ -23,8 +27,12 @@ pub enum Job {
     Direct(RecordOptions, ReportOptions, Option<PathBuf>),
     /// Record and save the profile.
     Record(RecordOptions, PathBuf),
-    /// Report on a saved profile.
-    Report(PathBuf, ReportOptions),
+    /// Report on a saved profile, or on a recording of another tool.
+    Report(ImportOptions, ReportOptions),
+    /// Make a profile of a recording of another tool.
+    Import(ImportOptions, PathBuf),
+    /// Write lines for scripts.
+    Export(ExportOptions),
     /// Hold a saved profile against exact counts.
     Eval(eval::EvalOptions),
     /// Say what this machine offers.
@@ -62,10 +70,21 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
                 quality: Quality::default(),
             })
         }
-        Job::Report(path, report) => Ok(Done {
-            command: None,
-            quality: report::run(path, report, out)?,
-        }),
+        Job::Report(input, report) => {
+            let quality = report::print(&import::read_profile(input)?, report, out)?;
+            Ok(Done {
+                command: None,
+                quality,
+            })
+        }
+        Job::Import(input, path) => {
+            file::write_atomic(path, &import::import(input)?)?;
+            Ok(Done::default())
+        }
+        Job::Export(options) => {
+            export::run(options, out)?;
+            Ok(Done::default())
+        }
         Job::Eval(options) => {
             match eval::eval(options, out) {
                 Err(error) if is_closed_pipe(&error) => {}

@@ -1,4 +1,4 @@
-//! The progress bar of a measurement, on a terminal only.
+//! The progress bar of a measurement or of an import, on a terminal only.
 
 use std::time::Duration;
 
@@ -27,6 +27,20 @@ impl Progress {
             bar.set_style(style);
         }
         Self(bar)
+    }
+
+    /// A bar for reading so many bytes.
+    pub fn reading(bytes: u64) -> Self {
+        let bar = ProgressBar::new(bytes);
+        if let Ok(style) = ProgressStyle::with_template("reading {bar:40} {percent}% {elapsed}") {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+
+    /// So many bytes are read.
+    pub fn at_byte(&self, byte: u64) {
+        self.0.set_position(byte);
     }
 
     /// So much time is over.

@@ -79,7 +79,7 @@ pub enum Command {
 const DRAIN_EVERY: Duration = Duration::from_secs(2);
 
 /// Time between two readings of the sideband. The files of a process can be opened through it only while it lives.
-const SIDEBAND_EVERY: Duration = Duration::from_millis(20);
+const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
 
 /// Time between two looks at the branch stacks, until it is known whether they hold anything: within a second, empty
 /// ones are recognised.
@@ -120,7 +120,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         unread: 0,
         stacks: StacksSeen::NotYet,
     };
-    let idle_before = read_idle_times();
+    let (idle_before, own_before) = (read_idle_times(), read_own_cpu());
     session.collector.enable()?;
     let started = now();
     session.began = started;
@@ -139,16 +139,13 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         run.notes.push(EMPTY_STACKS.to_owned());
     }
     add_idle_times(&mut run, &idle_before, &read_idle_times());
-    // The last that can be measured before the snapshot is closed.
-    run.own_cpu = read_own_cpu();
-    run.own_memory = read_own_memory();
+    run.own_cpu = read_own_cpu().saturating_sub(own_before);
     let unread = session.unread;
     let mut snapshot = session.resolver.finish(run);
     for (loss, n) in totals.losses.iter().filter_map(|(_, n, loss)| Some((loss?, n))) {
         snapshot.losses.add(loss, n);
     }
     snapshot.losses.add(Loss::SidebandUnread, unread);
-    snapshot.run.own_cpu = read_own_cpu();
     snapshot.run.own_memory = read_own_memory();
     Ok(Recorded { snapshot, command })
 }

@@ -63,8 +63,11 @@ pub fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::
             let folder =
                 File::open(path).with_context(|| format!("failed to open the cgroup {}", path.display()))?;
             let open = |cpu: &u32| {
-                Perf::open(&source.request, &Target::Cgroup(folder.as_fd(), *cpu))
-                    .with_context(refused(format!("the cgroup {}", path.display())))
+                let target = Target::Cgroup(folder.as_fd(), *cpu);
+                Perf::open(&source.request, &target).map_err(|error| match error.raw_os_error() {
+                    Some(libc::EBADF) => anyhow!("{} is no cgroup that perf events know", path.display()),
+                    _ => anyhow!(error).context(refused(format!("the cgroup {}", path.display()))()),
+                })
             };
             online.iter().filter(|cpu| has_event(cpu)).map(open).collect()
         }

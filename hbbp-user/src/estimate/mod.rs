@@ -25,7 +25,7 @@ pub use lbr::{Passes, passes};
 pub use resample::{Ran, Stacks};
 pub use roles::{Roles, roles};
 pub use rule::Rule;
-pub use stream::Stream;
+pub use stream::{Line, Stream, judge};
 
 /// What the figures of an estimate are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

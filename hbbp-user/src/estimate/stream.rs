@@ -62,7 +62,7 @@ pub(super) fn judged(snapshot: &Snapshot, located: &Located, map: &BlockMap, rol
         let verdict = map
             .text(stream.start.text)
             .ok_or(Discard::NoText)
-            .and_then(|text| line(text, stream));
+            .and_then(|text| judge(text, stream));
         match verdict {
             Ok(line) => judged.accept(stream, line, ring, roles),
             Err(why) => judged.discarded.add(stream.event, why, ring, stream.hits),
@@ -100,15 +100,19 @@ impl Judged {
     }
 }
 
-/// A straight line of instructions.
-#[derive(Clone, Copy, Debug)]
-struct Line {
-    first: u32,
-    end: u32,
-    source: u32,
+/// A straight line of instructions; the fields are those of a [`Stream`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Line {
+    /// Index of the first instruction.
+    pub first: u32,
+    /// Index behind the last instruction.
+    pub end: u32,
+    /// Index of the instruction that was recorded as the source of the next branch.
+    pub source: u32,
 }
 
-fn line(text: &TextBlocks, stream: &LocatedStream) -> Result<Line, Discard> {
+/// The instructions of a stream in its text, if it can have been executed.
+pub fn judge(text: &TextBlocks, stream: &LocatedStream) -> Result<Line, Discard> {
     let first = text.find(stream.start.addr).map_err(refused)?;
     let last = text.find(stream.end).map_err(refused)?;
     if last < first {
@@ -174,7 +178,7 @@ mod tests {
         };
         let (event, process) = (EventIdx(0), ProcessIdx(0));
         let end = ImageAddr(end);
-        line(
+        super::judge(
             map.text(TextIdx(0)).unwrap(),
             &LocatedStream {
                 start: place,

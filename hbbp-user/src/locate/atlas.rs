@@ -7,7 +7,8 @@ use crate::addr::{ImageAddr, Ring, Va};
 use crate::snapshot::{ModuleIdx, ProcessIdx, Snapshot, StreamCount, Text};
 
 /// The mappings and the text of a snapshot, opened at one interval.
-pub(super) struct Atlas<'a> {
+#[derive(Debug)]
+pub struct Atlas<'a> {
     snapshot: &'a Snapshot,
     interval: u32,
     /// For each process image the layout that was used last, and the interval it was checked for.
@@ -15,7 +16,8 @@ pub(super) struct Atlas<'a> {
 }
 
 impl<'a> Atlas<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot) -> Self {
+    /// Opens it at the first interval.
+    pub fn new(snapshot: &'a Snapshot) -> Self {
         let layouts = snapshot.processes.iter().map(|_| None).collect();
         Self {
             snapshot,
@@ -25,28 +27,26 @@ impl<'a> Atlas<'a> {
     }
 
     /// Opens it at another interval.
-    pub(super) fn turn_to(&mut self, interval: u32) {
+    pub fn turn_to(&mut self, interval: u32) {
         self.interval = interval;
     }
 
-    /// The place of an address that ran in a process image.
-    pub(super) fn place(&mut self, process: ProcessIdx, va: Va) -> Result<Place, Unresolved> {
+    /// The module that an address of a process image belongs to, and the address there, with or without its text.
+    pub fn module_at(&mut self, process: ProcessIdx, va: Va) -> Option<(ModuleIdx, ImageAddr)> {
         let ring = va.ring();
         let owner = match ring {
             Ring::Kernel => ProcessIdx::KERNEL,
             Ring::User => process,
         };
-        let (module, addr) = self.image_addr(owner, va).ok_or(Unresolved::NoMapping)?;
+        let (module, addr) = self.image_addr(owner, va)?;
         // A mapping of one ring's module into the other's addresses is not one that can have run.
-        let kind = self
-            .snapshot
-            .modules
-            .get(module.0 as usize)
-            .ok_or(Unresolved::NoMapping)?
-            .kind;
-        if kind.is_kernel() != (ring == Ring::Kernel) {
-            return Err(Unresolved::NoMapping);
-        }
+        let kind = self.snapshot.modules.get(module.0 as usize)?.kind;
+        (kind.is_kernel() == (ring == Ring::Kernel)).then_some((module, addr))
+    }
+
+    /// The place of an address that ran in a process image.
+    pub(super) fn place(&mut self, process: ProcessIdx, va: Va) -> Result<Place, Unresolved> {
+        let (module, addr) = self.module_at(process, va).ok_or(Unresolved::NoMapping)?;
         let text = self.text(module, addr).ok_or(Unresolved::NoText)?;
         Ok(Place { text, addr })
     }

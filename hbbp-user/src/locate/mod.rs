@@ -12,7 +12,7 @@ mod sites;
 
 use crate::addr::ImageAddr;
 use crate::snapshot::{BranchCount, EventIdx, IpCount, ProcessIdx, Snapshot, StreamCount};
-use atlas::Atlas;
+pub use atlas::Atlas;
 pub use reason::{Discard, PerRing, Tally, Unresolved};
 pub use sites::{Site, agrees, sites};
 

@@ -79,7 +79,8 @@ impl Accounting {
                     .map(|count| count.event)
                     .any(|event| event == EventIdx(*idx))
         });
-        let stacks = total(stacks.map(|(event, _)| event.runs));
+        let no_stack = snapshot.losses.get(Loss::NoStack);
+        let stacks = total(stacks.map(|(event, _)| event.runs)).saturating_sub(no_stack);
         let losses = Loss::ALL.iter().filter(|loss| loss.unit() == LossUnit::Sample);
         let refused = losses
             .map(|loss| (*loss, snapshot.losses.get(*loss)))

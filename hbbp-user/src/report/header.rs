@@ -6,6 +6,16 @@ use super::number::{bytes, grouped, percent, seconds, several};
 use crate::mix::{Source, SourceShare};
 use crate::snapshot::{Event, EventUnit, KernelTextSource, Period, Run};
 
+/// What was measured and when; recordings of other tools do not tell the time of day, and texts none at all.
+fn measured(run: &Run) -> String {
+    let scope = &run.scope;
+    match (run.duration, run.started) {
+        (0, 0) => scope.clone(),
+        (duration, 0) => format!("{scope}, for {} s", seconds(duration, 3)),
+        (duration, started) => format!("{scope}, for {} s from {}", seconds(duration, 3), utc(started)),
+    }
+}
+
 /// The header: a label and a sentence for each line.
 pub(super) fn facts(
     run: &Run,
@@ -17,19 +27,19 @@ pub(super) fn facts(
         build_id => format!(", build id {}", hex(build_id)),
     };
     let mut facts = vec![
-        (
-            "measured",
-            format!(
-                "{}, for {} s from {}",
-                run.scope,
-                seconds(run.duration, 3),
-                utc(run.started)
-            ),
-        ),
+        ("measured", measured(run)),
         ("host", run.host.clone()),
         ("kernel", format!("{}{build_id}", run.kernel_release)),
-        ("CPU", format!("{}, {} online", run.cpu_model, run.n_cpus)),
+        (
+            "CPU",
+            match run.n_cpus {
+                0 => run.cpu_model.clone(),
+                n_cpus => format!("{}, {n_cpus} online", run.cpu_model),
+            },
+        ),
     ];
+    // Recordings of other tools do not tell all of it.
+    facts.retain(|(_, said)| !said.is_empty());
     facts.extend(run.events.iter().map(|event| ("event", event_in_words(event))));
     let counted = accounting.counted;
     let samples = format!(
@@ -123,7 +133,7 @@ fn own_cost_in_words(run: &Run) -> String {
         None => String::new(),
     };
     let (cpu, memory) = (seconds(run.own_cpu, 3), bytes(run.own_memory));
-    format!("{cpu} s of CPU time{of_machine}, {memory} of memory at the peak")
+    format!("{cpu} s of CPU time while measuring{of_machine}, {memory} of memory")
 }
 
 /// Bytes as hexadecimal digits.

@@ -28,25 +28,41 @@ const MAX_NESTED: usize = 64;
 pub struct Functions {
     /// Sorted by start; several may share one.
     ranges: Vec<FunctionRange>,
+    /// Where their names stand.
+    names: Vec<NameTable>,
 }
 
+/// There may be millions of them, so each is kept small.
 #[derive(Clone, Copy, Debug)]
 struct FunctionRange {
     start: u64,
-    len: u64,
-    name: NameAt,
+    /// Length in bytes; a function of 4 GiB is a lie.
+    len: u32,
+    /// Offset of its name in its table.
+    name: u32,
+    /// Which table; [`UNNAMED`] where only the start is known.
+    table: u8,
     global: bool,
 }
 
-/// Where a name stands.
+/// The table of functions that have no name.
+const UNNAMED: u8 = u8::MAX;
+
+/// A table of names.
 #[derive(Clone, Copy, Debug)]
-enum NameAt {
-    /// At this offset of the file itself.
-    Own(u64),
-    /// At this offset of its debug file.
-    Debug(u64),
-    /// Nowhere: only the start is known.
-    Unnamed,
+struct NameTable {
+    file: NameFile,
+    /// Its offset in the file.
+    offset: u64,
+}
+
+/// The file that holds a table of names.
+#[derive(Clone, Copy, Debug)]
+enum NameFile {
+    /// The file itself.
+    Own,
+    /// Its debug file.
+    Debug,
 }
 
 /// A file with symbols: its bytes and its layout.
@@ -61,13 +77,13 @@ pub struct SymbolFile<'a> {
 /// Reads the functions of `own`, with the help of its debug file where there is one.
 pub fn read_functions(own: SymbolFile<'_>, debug: Option<SymbolFile<'_>>) -> Functions {
     let mut functions = Functions::default();
-    functions.add_symbols(own, elf::SHT_SYMTAB, NameAt::Own);
+    functions.add_symbols(own, elf::SHT_SYMTAB, NameFile::Own);
     if functions.ranges.is_empty()
         && let Some(debug) = debug
     {
-        functions.add_symbols(debug, elf::SHT_SYMTAB, NameAt::Debug);
+        functions.add_symbols(debug, elf::SHT_SYMTAB, NameFile::Debug);
     }
-    functions.add_symbols(own, elf::SHT_DYNSYM, NameAt::Own);
+    functions.add_symbols(own, elf::SHT_DYNSYM, NameFile::Own);
     functions.add_linkage_tables(own);
     functions.add_starts(read_unwind_starts(own));
     let layout = own.layout;
@@ -86,6 +102,11 @@ impl Functions {
         self.ranges.is_empty()
     }
 
+    /// Where the functions start, in rising order; several may share a start.
+    pub fn starts(&self) -> impl Iterator<Item = ImageAddr> {
+        self.ranges.iter().map(|r| ImageAddr(r.start))
+    }
+
     /// The function that contains `at`; of several with one start, the name is chosen by a fixed rule.
     pub fn read_function_at(
         &self,
@@ -99,7 +120,7 @@ impl Functions {
             .iter()
             .rev()
             .take(MAX_NESTED)
-            .find(|r| at.0 - r.start < r.len)?;
+            .find(|r| at.0 - r.start < u64::from(r.len))?;
         let first = self.ranges.partition_point(|r| r.start < found.start);
         let aliases = self
             .ranges
@@ -108,10 +129,11 @@ impl Functions {
             .take_while(|r| r.start == found.start)
             .take(MAX_NESTED);
         let named = aliases.filter_map(|r| {
-            let name = match r.name {
-                NameAt::Own(offset) => own.read_name(offset),
-                NameAt::Debug(offset) => debug?.read_name(offset),
-                NameAt::Unnamed => None,
+            let table = self.names.get(usize::from(r.table))?;
+            let offset = table.offset.checked_add(u64::from(r.name))?;
+            let name = match table.file {
+                NameFile::Own => own.read_name(offset),
+                NameFile::Debug => debug?.read_name(offset),
             };
             Some((r.global, name.filter(|n| !n.is_empty())?))
         });
@@ -127,36 +149,42 @@ impl Functions {
         let name = best.map_or_else(|| format!("[{:#x}]", found.start), |(_, name)| name);
         Some(Symbol {
             start: ImageAddr(found.start),
-            len: found.len,
+            len: u64::from(found.len),
             name,
         })
     }
 
-    fn add_symbols(&mut self, file: SymbolFile<'_>, kind: u32, name_at: fn(u64) -> NameAt) {
+    fn add_symbols(&mut self, file: SymbolFile<'_>, kind: u32, names: NameFile) {
         for table in file.layout.sections.iter().filter(|s| s.kind == kind) {
             let strings = usize::try_from(table.link)
                 .ok()
                 .and_then(|idx| file.layout.sections.get(idx));
-            let Some(strings) = strings else { continue };
+            let Some(names) = strings.and_then(|strings| self.add_names(names, strings)) else {
+                continue;
+            };
             match file.layout.class {
-                ElfClass::X86_64 => {
-                    self.add_table::<Sym64<LittleEndian>>(file.source, table, strings, name_at);
-                }
+                ElfClass::X86_64 => self.add_table::<Sym64<LittleEndian>>(file.source, table, names),
                 ElfClass::X86 | ElfClass::X32 => {
-                    self.add_table::<Sym32<LittleEndian>>(file.source, table, strings, name_at);
+                    self.add_table::<Sym32<LittleEndian>>(file.source, table, names);
                 }
             }
         }
         self.ranges.sort_by_key(|r| r.start);
     }
 
-    fn add_table<S: Sym<Endian = LittleEndian>>(
-        &mut self,
-        source: &ByteSource,
-        table: &Section,
-        strings: &Section,
-        name_at: fn(u64) -> NameAt,
-    ) {
+    /// Notes a table of names and returns its number; `None` where there are more than any real file has.
+    fn add_names(&mut self, file: NameFile, strings: &Section) -> Option<u8> {
+        let number = u8::try_from(self.names.len())
+            .ok()
+            .filter(|number| *number < UNNAMED)?;
+        self.names.push(NameTable {
+            file,
+            offset: strings.offset.0,
+        });
+        Some(number)
+    }
+
+    fn add_table<S: Sym<Endian = LittleEndian>>(&mut self, source: &ByteSource, table: &Section, names: u8) {
         let entry = std::mem::size_of::<S>();
         let n_symbols = usize::try_from(table.len).unwrap_or(usize::MAX) / entry;
         let n_symbols = n_symbols.min(MAX_SYMBOLS.saturating_sub(self.ranges.len()));
@@ -169,32 +197,35 @@ impl Functions {
                 return;
             };
             self.ranges
-                .extend(piece.iter().filter_map(|s| function_range(s, strings, name_at)));
+                .extend(piece.iter().filter_map(|s| function_range(s, names)));
         }
     }
 
     /// Each section of a linkage table is one function that bears the name of the section.
     fn add_linkage_tables(&mut self, own: SymbolFile<'_>) {
+        let strings = own.layout.sections.iter().find(|s| s.holds_names);
+        let Some(table) = strings.and_then(|strings| self.add_names(NameFile::Own, strings)) else {
+            return;
+        };
         for section in own
             .layout
             .sections
             .iter()
             .filter(|s| s.kind == elf::SHT_PROGBITS && 0 < s.start.0)
         {
-            let is_linkage = own
+            if own
                 .layout
                 .section_name(own.source, section)
-                .is_some_and(|n| n.starts_with(".plt"));
-            let names = own.layout.sections.iter().find(|s| s.holds_names);
-            if let (true, Some(names)) = (is_linkage, names) {
-                let name = NameAt::Own(names.offset.0.saturating_add(u64::from(section.name)));
-                let range = FunctionRange {
-                    start: section.start.0,
-                    len: section.len,
-                    name,
+                .is_some_and(|n| n.starts_with(".plt"))
+            {
+                let (start, len) = (section.start.0, short(section.len));
+                self.ranges.push(FunctionRange {
+                    start,
+                    len,
+                    name: section.name,
+                    table,
                     global: true,
-                };
-                self.ranges.push(range);
+                });
             }
         }
         self.ranges.sort_by_key(|r| r.start);
@@ -207,14 +238,15 @@ impl Functions {
             let nearest = self.ranges.iter().take(n_before).rev().take(2);
             nearest
                 .into_iter()
-                .any(|r| r.start == start || start - r.start < r.len)
+                .any(|r| r.start == start || start - r.start < u64::from(r.len))
         };
         let new = starts.into_iter().filter(|start| !covered(*start));
         let new: Vec<_> = new
             .map(|start| FunctionRange {
                 start,
                 len: 0,
-                name: NameAt::Unnamed,
+                name: 0,
+                table: UNNAMED,
                 global: false,
             })
             .collect();
@@ -236,7 +268,7 @@ impl Functions {
                 let end = segment
                     .map_or(range.start, |s| s.start.0.saturating_add(s.len))
                     .min(behind);
-                range.len = end.saturating_sub(range.start);
+                range.len = short(end.saturating_sub(range.start));
             }
         }
         self.ranges.retain(|r| 0 < r.len);
@@ -244,23 +276,24 @@ impl Functions {
     }
 }
 
-fn function_range<S: Sym<Endian = LittleEndian>>(
-    symbol: &S,
-    strings: &Section,
-    name_at: fn(u64) -> NameAt,
-) -> Option<FunctionRange> {
+fn function_range<S: Sym<Endian = LittleEndian>>(symbol: &S, table: u8) -> Option<FunctionRange> {
     let le = LittleEndian;
     let is_function =
         matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC) && !symbol.is_undefined(le);
-    let name = strings.offset.0.checked_add(u64::from(symbol.st_name(le)))?;
+    let (start, len) = (symbol.st_value(le).into(), short(symbol.st_size(le).into()));
     let global = symbol.st_bind() != elf::STB_LOCAL;
     let range = FunctionRange {
-        start: symbol.st_value(le).into(),
-        len: symbol.st_size(le).into(),
-        name: name_at(name),
+        start,
+        len,
+        name: symbol.st_name(le),
+        table,
         global,
     };
-    (is_function && 0 < range.start).then_some(range)
+    (is_function && 0 < start).then_some(range)
+}
+
+fn short(len: u64) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
 }
 
 /// Reads the starts of functions from the binary search table in `.eh_frame_hdr`
@@ -298,11 +331,12 @@ mod tests {
     use super::*;
     use crate::resolve::elf::read_layout;
 
-    fn range(start: u64, len: u64) -> FunctionRange {
+    fn range(start: u64, len: u32) -> FunctionRange {
         FunctionRange {
             start,
             len,
-            name: NameAt::Unnamed,
+            name: 0,
+            table: UNNAMED,
             global: false,
         }
     }
@@ -318,6 +352,7 @@ mod tests {
     fn open_ends_reach_to_the_next_function() {
         let mut functions = Functions {
             ranges: vec![range(0x100, 0), range(0x100, 0), range(0x140, 0x10)],
+            names: Vec::new(),
         };
         functions.add_starts(vec![0x100, 0x144, 0x180]);
         functions.close_open_ends(|_| {

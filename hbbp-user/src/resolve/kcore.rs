@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use object::LittleEndian;
 use object::elf::{self, FileHeader64, ProgramHeader64};
@@ -41,15 +42,19 @@ pub struct CoreSegment {
 
 /// Opens /proc/kcore; needs CAP_SYS_RAWIO and a kernel that is not locked down to confidentiality.
 pub fn open_kcore() -> io::Result<Kcore> {
-    let file = File::open("/proc/kcore")?;
     // The size that stat shows is that of the address space; headers stand at the start.
-    let source = ByteSource::File(file, u64::MAX);
+    open_kcore_at(Path::new("/proc/kcore"))
+}
+
+/// Opens a copy of /proc/kcore, as perf makes one of its text.
+pub fn open_kcore_at(path: &Path) -> io::Result<Kcore> {
+    let source = ByteSource::File(File::open(path)?, u64::MAX);
     let segments = read_segments(&source).filter(|s| !s.is_empty());
     match (segments, source) {
         (Some(segments), ByteSource::File(file, _)) => Ok(Kcore { file, segments }),
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "/proc/kcore has no segment of kernel text",
+            format!("{} has no segment of kernel text", path.display()),
         )),
     }
 }

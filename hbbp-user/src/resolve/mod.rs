@@ -29,6 +29,7 @@ pub mod process;
 pub mod process_image;
 pub mod process_memory;
 pub mod raw;
+pub mod recorded;
 pub mod source;
 pub mod text;
 pub mod user_space;

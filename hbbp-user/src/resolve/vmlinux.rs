@@ -12,7 +12,8 @@ use crate::addr::{ImageAddr, Va};
 
 use super::build_id::hex;
 use super::elf::{ElfLayout, read_layout};
-use super::kallsyms::ImageMarks;
+use super::functions::{SymbolFile, read_functions};
+use super::kallsyms::{ImageMarks, Kallsyms, parse_kallsyms};
 use super::mapped_file::open_own;
 use super::source::ByteSource;
 
@@ -92,6 +93,27 @@ fn slide(layout: &ElfLayout, marks: &ImageMarks) -> Option<u64> {
 }
 
 impl Vmlinux {
+    /// The functions of the image at the addresses where they run, in the form of the kernel's own table.
+    pub fn read_symbols(&self) -> Kallsyms {
+        let file = SymbolFile {
+            source: &self.source,
+            layout: &self.layout,
+        };
+        let functions = read_functions(file, None);
+        let mut text = String::new();
+        let mut last = None;
+        for start in functions
+            .starts()
+            .filter(|start| last.replace(*start) != Some(*start))
+        {
+            if let Some(function) = functions.read_function_at(start, &self.source, None) {
+                let runs_at = function.start.0.wrapping_add(self.slide);
+                text.push_str(&format!("{runs_at:016x} t {}\n", function.name));
+            }
+        }
+        parse_kallsyms(text.as_bytes())
+    }
+
     /// Fills `bytes` with the text that was linked for the running address `at`.
     pub fn read(&self, at: Va, bytes: &mut [u8]) -> bool {
         let linked = ImageAddr(at.0.wrapping_sub(self.slide));

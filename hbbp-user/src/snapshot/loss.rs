@@ -63,6 +63,8 @@ losses! {
         "samples came without a branch stack, or with an empty one";
     WrongPath, "entry.wrong_path", Entry,
         "branch entries were fetched on a wrong path and never executed";
+    TooMany, "entry.too_many", Entry,
+        "branch entries were left out, as the recording holds more different ones than are kept";
     Duplicated, "stream.duplicated", Stream,
         "streams were made of a repeated newest entry (Skylake)";
     Backward, "stream.backward", Stream,
@@ -75,6 +77,10 @@ losses! {
         "user streams are older than a context switch, so they belong to another process";
     StreamsRefused, "stream.refused", Stream,
         "streams and oldest branches were refused by the map of counts: raise --map-entries";
+    RecorderLost, "record.recorder_lost", Record,
+        "records, most of them samples, were lost by their recorder, which could not write as fast as they came";
+    SampleUnread, "record.sample_unread", Record,
+        "samples of the recording are damaged or belong to no known event";
     SidebandLost, "record.sideband_lost", Record,
         "records about processes and mappings were overwritten before they were read";
     SidebandUnread, "record.sideband_unread", Record,

@@ -27,7 +27,8 @@ pub struct Run {
     pub kernel_text: KernelTextSource,
     /// Sentences about this run that its reader must know, such as why there are no branch stacks.
     pub notes: Vec<String>,
-    /// CPU time that the tool itself used, in ns.
+    /// CPU time that the tool's user side used from the first sample to the last drain, in ns. Its start and its
+    /// report come on top, but do not disturb what is measured.
     pub own_cpu: u64,
     /// Peak resident memory of the tool itself, in bytes.
     pub own_memory: u64,
@@ -126,9 +127,10 @@ impl EventUnit {
 
 impl Event {
     /// Samples that the kernel should have taken: the sum over the counters of count / period, each rounded down.
-    /// `None` where the kernel chose the period.
+    /// `None` where the kernel chose the period, or where the counters are not known, as in recordings of other tools.
     pub fn due(&self) -> Option<u64> {
         match self.period {
+            _ if self.counters.is_empty() => None,
             Period::Fixed(period) => Some(self.counters.iter().map(|c| c.count / period.max(1)).sum()),
             Period::Frequency(_) => None,
         }

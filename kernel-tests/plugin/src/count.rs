@@ -7,6 +7,7 @@ use std::path::Path;
 use kernel_tests::reference;
 
 use crate::block::Block;
+use crate::cpu::Span;
 
 /// Part of a block that ran, by owner: block (as address of its allocation), first instruction, end.
 type Part = (u32, usize, u32, u32);
@@ -58,7 +59,7 @@ impl Accounts {
         &mut self,
         path: &Path,
         blocks: impl Iterator<Item = &'static Block>,
-        totals: [[u64; 2]; 2],
+        totals: &Span,
     ) -> std::io::Result<()> {
         for block in blocks {
             self.flush(block);
@@ -87,8 +88,8 @@ impl Accounts {
         let processes = self.names.iter().filter(|(tgid, _)| owners.contains(tgid));
         let reference = reference::Reference {
             processes: processes.map(|(tgid, name)| (*tgid, name.clone())).collect(),
-            instructions: totals[0],
-            taken: totals[1],
+            instructions: totals.executed,
+            taken: totals.taken,
             blocks: all,
         };
         fs::write(path, reference.to_bytes())

@@ -79,6 +79,18 @@ pub(crate) struct Span {
     pub(crate) taken: [u64; 2],
 }
 
+impl Span {
+    /// Adds the sums of another CPU.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (sum, number) in self.executed.iter_mut().zip(other.executed) {
+            *sum += number;
+        }
+        for (sum, number) in self.taken.iter_mut().zip(other.taken) {
+            *sum += number;
+        }
+    }
+}
+
 impl Cpu {
     pub(crate) fn new(traced: bool) -> Self {
         Self {

@@ -14,6 +14,7 @@ use crate::machine::Machine;
 
 /// Version of QEMU's plugin interface that this plugin was written for.
 #[unsafe(no_mangle)]
+#[expect(unreachable_pub, reason = "QEMU looks the symbol up by its name")]
 pub static qemu_plugin_version: c_int = 1;
 
 static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(null_mut());
@@ -31,6 +32,7 @@ struct Bell {
 /// # Safety
 /// Called by QEMU with valid pointers.
 #[unsafe(no_mangle)]
+#[expect(unreachable_pub, reason = "QEMU looks the symbol up by its name")]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: Id,
     info: *const Info,
@@ -169,7 +171,9 @@ fn instructions(tb: *mut Tb) -> Vec<*mut Insn> {
 
 fn bytes<'a>(insn: *mut Insn) -> &'a [u8] {
     // SAFETY: the instruction is valid during the translation callback, where alone this is called.
-    let (data, n) = unsafe { (api::qemu_plugin_insn_data(insn), api::qemu_plugin_insn_size(insn)) };
+    let data = unsafe { api::qemu_plugin_insn_data(insn) };
+    // SAFETY: as above.
+    let n = unsafe { api::qemu_plugin_insn_size(insn) };
     // SAFETY: QEMU's copy of the instruction has that many bytes and lives as long.
     unsafe { from_raw_parts(data.cast(), n) }
 }

@@ -9,7 +9,7 @@ use kernel_tests::reference;
 
 use crate::block::Blocks;
 use crate::count::Accounts;
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, Span};
 use crate::memory::{Mapping, Shared};
 use crate::random::Random;
 use crate::sample::Counting;
@@ -118,15 +118,11 @@ impl Machine {
 
     /// Writes the reference of all spans so far, as `reference`, then `reference.1` and so on.
     pub(crate) fn write(&mut self) -> std::io::Result<()> {
-        let mut totals = [[0; 2]; 2];
+        let mut totals = Span::default();
         for cpu in &mut self.cpus {
             let active = cpu.active;
             cpu.close_span();
-            for ring in 0..2 {
-                totals[0][ring] += cpu.span.executed[ring];
-                totals[1][ring] += cpu.span.taken[ring];
-            }
-            cpu.span = crate::cpu::Span::default();
+            totals.add(&std::mem::take(&mut cpu.span));
             if active == 1 {
                 cpu.open_span();
             }
@@ -137,7 +133,7 @@ impl Machine {
         silicon.files_written += 1;
         silicon
             .accounts
-            .write(&silicon.directory.join(name), silicon.blocks.all(), totals)
+            .write(&silicon.directory.join(name), silicon.blocks.all(), &totals)
     }
 
     /// The counters of a CPU stop or go on.

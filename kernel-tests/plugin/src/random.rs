@@ -21,7 +21,7 @@ impl Random {
         self.state ^= self.state << 25;
         self.state ^= self.state >> 27;
         let scrambled = self.state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
-        (scrambled * u64::from(bound) >> 32) as u32
+        ((scrambled * u64::from(bound)) >> 32) as u32
     }
 
     /// True in so many of a hundred cases.

@@ -71,7 +71,7 @@ fn witness(options: &Options, command: &[String]) -> Result<()> {
         for (event, config, period) in options.periods.iter().filter(|(_, _, period)| 0 < *period) {
             let program = load(&program(log, count, *event))?;
             let fd = open(options, cpu, *event, *config, *period)?;
-            ioctl(fd, IOC_SET_BPF, program as u64)?;
+            ioctl(fd, IOC_SET_BPF, u64::from(program.cast_unsigned()))?;
             events.push(fd);
         }
     }

@@ -4,14 +4,16 @@
 use kernel_tests::machine::Marks;
 use kernel_tests::reference::KERNEL;
 
+use crate::support;
+
 /// Loops, REP with a count and without, faults in plain and in REP instructions, self-modifying code, code
 /// across a page end, and a loop long enough to be interrupted hundreds of times.
 fn counted_by_hand(series: &str, cpus: u32) {
-    let Some(machine) = crate::support::machine(series) else {
+    let Some(machine) = support::machine(series) else {
         return;
     };
     let mut machine = machine.cpus(cpus).marks(Marks::Program);
-    crate::support::add_workload(&mut machine, "counted.c");
+    support::add_workload(&mut machine, "counted.c");
     let outcome = machine.run(&["/bin/counted"]).unwrap();
     let cases = outcome.stdout().unwrap();
     assert_eq!(cases.lines().count(), 8);
@@ -42,8 +44,8 @@ fn hand_counted_code_on_6_12_with_two_cpus() {
 /// Fork, exec, exit and file system work: every instruction of both rings is in some block, on every CPU.
 #[test]
 fn blocks_add_up_to_the_instructions_retired() {
-    for series in crate::support::SERIES {
-        let Some(machine) = crate::support::machine(series) else {
+    for series in support::SERIES {
+        let Some(machine) = support::machine(series) else {
             return;
         };
         let script = "for i in $(busybox seq 50); do busybox cat /proc/self/maps | busybox md5sum; done";
@@ -72,11 +74,12 @@ fn blocks_add_up_to_the_instructions_retired() {
 #[test]
 fn two_runs_with_icount_agree() {
     let runs = [0, 1].map(|_| {
-        let machine = crate::support::machine("6.12")?;
+        let machine = support::machine("6.12")?;
         let script = "for i in $(busybox seq 100); do busybox cat /proc/self/maps; done | busybox md5sum";
         let machine = machine.clock(kernel_tests::machine::Clock::Instructions);
         let outcome = machine.run(&["/bin/busybox", "sh", "-c", script]).unwrap();
         outcome.stdout().unwrap();
+        assert_eq!(outcome.counters().unwrap()["anomalies"], 0);
         Some(outcome.reference().unwrap().instructions)
     });
     let [Some(first), Some(second)] = runs else { return };

@@ -14,7 +14,9 @@
 
 mod callgrind;
 mod exact;
+mod faults;
 mod perf;
+mod suite;
 mod support;
 mod truth;
 mod watchdog;

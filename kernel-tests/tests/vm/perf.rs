@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use kernel_tests::layout::Branch;
-use kernel_tests::machine::{Marks, Outcome};
+use kernel_tests::machine::Marks;
+use kernel_tests::outcome::Outcome;
 use kernel_tests::trace;
 
 use crate::support;

@@ -2,9 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use kernel_tests::artifacts;
+use kernel_tests::kernel::Kernel;
+
+use crate::support;
+
 /// Runs a shell command that must not give a verdict, and returns the error.
 fn refused(script: &str, limit: Duration) -> Option<String> {
-    let machine = crate::support::machine("6.12")?;
+    let mut machine = support::machine("6.12")?;
+    let hello = artifacts::module("workloads/hello", "hello", &Kernel::get("6.12").unwrap()).unwrap();
+    machine.files().copy("opt/hello.ko", &hello).unwrap();
     let began = Instant::now();
     let outcome = machine.limit(limit).run(&["/bin/busybox", "sh", "-c", script]);
     // Building and writing the files is not in the limit; half a minute is more than they take.
@@ -26,6 +33,17 @@ fn a_panic_ends_the_run() {
         error.contains("the guest's kernel") && error.contains("sysrq"),
         "{error}"
     );
+}
+
+#[test]
+fn a_stalled_cpu_ends_the_run() {
+    // A soft lockup is told after twice this threshold.
+    let script =
+        "echo 2 > /proc/sys/kernel/watchdog_thresh; busybox insmod /opt/hello.ko spin_seconds=100000";
+    let Some(error) = refused(script, Duration::from_secs(120)) else {
+        return;
+    };
+    assert!(error.contains("stuck") || error.contains("stalled"), "{error}");
 }
 
 #[test]

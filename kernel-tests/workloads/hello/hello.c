@@ -3,6 +3,7 @@
  * hello.ko: the prime search in the kernel. A read of /dev/hello searches once and returns the result as
  * eight bytes; the limit is a parameter. With spin_seconds it keeps its CPU at load, for the watchdog.
  */
+#include <linux/fs.h>
 #include <linux/jiffies.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>

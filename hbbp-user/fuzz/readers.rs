@@ -1,0 +1,75 @@
+//! What is fuzzed: each reader of bytes that strangers made, from the first byte to the end of its work.
+//!
+//! The fuzz targets and a test include this file.
+
+use std::io::Cursor;
+
+use hbbp_user::import::brstack::{read_script_records, read_script_samples};
+use hbbp_user::import::count::{Counter, Owner, Use};
+use hbbp_user::import::events::{choose, describe_by_name};
+use hbbp_user::import::perf_data::PerfData;
+use hbbp_user::import::preaggregated::read_preaggregated;
+use hbbp_user::import::{EntryText, ImportError, entries, format_of};
+use hbbp_user::snapshot::{EventIdx, ProcessIdx, file};
+
+const OWNER: Owner = Owner {
+    event: EventIdx(0),
+    process: ProcessIdx(1),
+    interval: 0,
+};
+const ALL: Use = Use {
+    ips: true,
+    stacks: true,
+};
+
+/// Reads the bytes as a perf.data file.
+pub(crate) fn read_perf_data(bytes: &[u8]) {
+    let _ = format_of(bytes);
+    let _ = try_perf_data(bytes);
+}
+
+fn try_perf_data(bytes: &[u8]) -> Result<(), ImportError> {
+    let mut data = PerfData::open(Cursor::new(bytes), u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
+    let sideband = data.read_sideband(&mut |_| {})?;
+    let events = data.header.describe(&sideband.n_samples)?;
+    let _ = choose(&events);
+    let mut counter = Counter::new(1);
+    data.read_samples(&mut |_| {}, &mut |_, sample, exact| {
+        counter.add(OWNER, &sample, sample.period.unwrap_or(1), exact, ALL);
+        for entry in entries(sample.stack) {
+            let _ = EntryText(entry).to_string();
+        }
+    })?;
+    let _ = counter.into_intervals(&[(0, 1)]);
+    Ok(())
+}
+
+/// Reads the bytes as the text of perf script.
+pub(crate) fn read_script(bytes: &[u8]) {
+    let _ = format_of(bytes);
+    let Ok(mut text) = read_script_records(bytes, &mut |_| {}) else {
+        return;
+    };
+    let events: Vec<_> = text.events.iter().map(|name| describe_by_name(name, 1)).collect();
+    let _ = choose(&events);
+    let mut counter = Counter::new(1);
+    let _ = read_script_samples(bytes, &mut text, &mut |_| {}, &mut |_, sample| {
+        counter.add(OWNER, &sample, sample.period.unwrap_or(1), false, ALL);
+    });
+    let _ = counter.into_intervals(&[(0, 1)]);
+}
+
+/// Reads the bytes as BOLT's pre-aggregated text.
+pub(crate) fn read_preaggregated_text(bytes: &[u8]) {
+    let mut counter = Counter::new(1);
+    let _ = read_preaggregated(bytes, &mut counter, OWNER, &mut |_| {});
+    let _ = counter.into_intervals(&[(0, 1)]);
+}
+
+/// Reads the bytes as a snapshot; what is accepted holds together and can be written again.
+pub(crate) fn read_snapshot(bytes: &[u8]) {
+    if let Ok(snapshot) = file::parse(bytes) {
+        assert!(snapshot.check().is_ok());
+        assert!(file::encode(&snapshot).is_ok());
+    }
+}

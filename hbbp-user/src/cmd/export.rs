@@ -1,0 +1,100 @@
+//! `hbbp-sys export`: from a profile or a recording to lines for scripts.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+
+use super::import::{ImportOptions, input::open_input, read_profile};
+use crate::estimate::Rule;
+use crate::estimate::rule::PAPER;
+use crate::export::Hygiene;
+use crate::export::branches::write_branches;
+use crate::export::counts::{CountSource, write_counts};
+use crate::export::streams::write_streams;
+use crate::import::perf_data::PerfData;
+use crate::import::{EntryText, Format, ImportError, entries};
+
+/// What to export.
+#[derive(Clone, Debug)]
+pub struct ExportOptions {
+    /// The profile or recording.
+    pub input: ImportOptions,
+    /// Which lines.
+    pub lines: ExportLines,
+}
+
+/// The kinds of lines.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ExportLines {
+    /// `S start end count`.
+    Streams(Hygiene),
+    /// `B from to count mispredicted`.
+    Branches,
+    /// `address executions`.
+    Counts(CountSource),
+    /// Every branch stack of a recording as `perf script -F ip,brstack` prints it.
+    Entries,
+}
+
+/// Exports. A reader that closes the pipe has seen enough, which is no error.
+pub fn run(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(out);
+    match write(options, &mut out).and_then(|()| Ok(out.flush()?)) {
+        Err(error) if is_closed_pipe(&error) => Ok(()),
+        written => written,
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    kind == Some(io::ErrorKind::BrokenPipe)
+}
+
+fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+    match options.lines {
+        ExportLines::Entries => write_entries(&options.input.file, options.input.pid, out)?,
+        ExportLines::Streams(hygiene) => write_streams(&read_profile(&options.input)?, hygiene, out)?,
+        ExportLines::Branches => write_branches(&read_profile(&options.input)?, out)?,
+        ExportLines::Counts(source) => {
+            let rule: Rule = PAPER.parse().context("failed to read the rule of the paper")?;
+            write_counts(&read_profile(&options.input)?, source, &rule, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Entries are not part of a snapshot, so they come from the recording itself.
+fn write_entries(path: &Path, pid: Option<u32>, out: &mut dyn Write) -> anyhow::Result<()> {
+    let shown = path.display();
+    let failed = || format!("failed to read {shown}");
+    let mut input = open_input(path, &Default::default()).with_context(failed)?;
+    if input.format != Format::PerfData {
+        bail!("{shown} is a text: its entries are what it consists of");
+    }
+    let mut data = PerfData::open(&mut input.file, input.len).with_context(failed)?;
+    data.read_sideband(&mut |_| {}).with_context(failed)?;
+    let mut written = Ok(());
+    let mut n_entries = 0_u64;
+    data.read_samples(&mut |_| {}, &mut |_, sample, _| {
+        let wanted = pid.is_none_or(|pid| pid == sample.tgid);
+        if written.is_ok() && wanted && !sample.stack.is_empty() {
+            n_entries += 1;
+            written = write_stack(sample.ip.map_or(0, |ip| ip.0), sample.stack, out);
+        }
+    })
+    .with_context(failed)?;
+    written?;
+    if n_entries == 0 {
+        return Err(ImportError::NoStacks).with_context(failed);
+    }
+    Ok(())
+}
+
+fn write_stack(ip: u64, stack: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "{ip:16x} ")?;
+    for entry in entries(stack) {
+        write!(out, " {} ", EntryText(entry))?;
+    }
+    writeln!(out)
+}

@@ -1,0 +1,169 @@
+//! `address executions`: how often each instruction ran.
+//!
+//! By branch stacks the number is that of the recorded streams that pass the instruction, exact and not scaled: for a
+//! constant period the estimated executions are one multiple of it for all instructions.
+//! By eventing IPs, and by both together, the number is the estimate.
+
+use std::io::{self, Write};
+
+use super::Lines;
+use crate::addr::ImageAddr;
+use crate::blocks::{BlockMap, blocks};
+use crate::estimate::{BlockCount, Rule, Source, Stream, estimate, judge, passes};
+use crate::locate::{Located, locate};
+use crate::snapshot::Snapshot;
+
+/// What counts the instructions.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum CountSource {
+    /// Recorded streams of all events.
+    #[default]
+    Lbr,
+    /// Estimated executions by eventing IPs.
+    Ebs,
+    /// Estimated executions, for each block by the source that the rule chooses.
+    Hybrid,
+}
+
+/// Writes the count of each instruction that has one; `rule` chooses between the sources.
+pub fn write_counts(
+    snapshot: &Snapshot,
+    source: CountSource,
+    rule: &Rule,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let located = locate(snapshot);
+    let map = blocks(snapshot, &located);
+    let lines = match source {
+        CountSource::Lbr => passed(&located, &map),
+        CountSource::Ebs => {
+            let ebs = |block: &BlockCount| block.of(Source::Ebs).map_or(0.0, |figure| figure.count);
+            estimated(snapshot, &located, &map, rule, ebs)
+        }
+        CountSource::Hybrid => estimated(snapshot, &located, &map, rule, |block| block.chosen().count),
+    };
+    lines.write(snapshot, out, |at, count, out| {
+        writeln!(out, "{:x} {count}", at.0)
+    })
+}
+
+type CountLines = Lines<ImageAddr, u64>;
+
+fn passed(located: &Located, map: &BlockMap) -> CountLines {
+    let mut lines = Lines::new();
+    let mut streams = Vec::new();
+    for located in &located.streams {
+        let Some(text) = map.text(located.start.text) else {
+            continue;
+        };
+        match judge(text, located) {
+            Ok(line) => streams.push(Stream {
+                text: located.start.text,
+                process: located.process,
+                first: line.first,
+                end: line.end,
+                source: line.source,
+                hits: located.hits,
+                weight: located.weight,
+            }),
+            Err(why) => lines.discard(why.id(), located.hits),
+        }
+    }
+    for ((_, why), counts) in &located.discarded.0 {
+        lines.discard(why.id(), counts.total());
+    }
+    streams.sort_by_key(|stream| (stream.text, stream.process));
+    for pass in passes(&streams) {
+        let Some(text) = map.text(pass.text) else {
+            continue;
+        };
+        for instruction in text.instructions(pass.first..pass.end) {
+            let count: &mut u64 = lines.entry(text.module, text.addr(*instruction));
+            *count = count.saturating_add(pass.hits);
+        }
+    }
+    lines
+}
+
+fn estimated(
+    snapshot: &Snapshot,
+    located: &Located,
+    map: &BlockMap,
+    rule: &Rule,
+    executions: impl Fn(&BlockCount) -> f64,
+) -> CountLines {
+    let mut lines = Lines::new();
+    let counts = estimate(snapshot, located, map, rule);
+    for block in &counts.blocks {
+        let rounded = executions(block).round();
+        let Some(text) = map.text(block.block.text).filter(|_| 0.0 < rounded) else {
+            continue;
+        };
+        // Estimates stay below 2^63: they are sums of periods.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is positive, and saturates"
+        )]
+        let rounded = rounded as u64;
+        for instruction in map.instructions(block.block) {
+            let count: &mut u64 = lines.entry(text.module, text.addr(*instruction));
+            *count = count.saturating_add(rounded);
+        }
+    }
+    let unresolved = located.unresolved.0.iter().chain(&counts.outcome.unresolved.0);
+    for ((_, why), n) in unresolved {
+        lines.discard(why.id(), n.total());
+    }
+    let discarded = located.discarded.0.iter().chain(&counts.outcome.discarded.0);
+    for ((_, why), n) in discarded {
+        lines.discard(why.id(), n.total());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::Va;
+    use crate::estimate::rule::PAPER;
+    use crate::export::tests::{snapshot, stream};
+    use crate::snapshot::{EventIdx, EventUnit, IpCount, ProcessIdx};
+
+    fn written(snapshot: &Snapshot, source: CountSource) -> String {
+        let mut out = Vec::new();
+        write_counts(snapshot, source, &PAPER.parse().unwrap(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn streams_count_each_instruction_that_they_pass() {
+        let streams = [
+            (0x1000, 0x1002, 3),
+            (0x1001, 0x1002, 2),
+            (0x1003, 0x1003, 1),
+            (0x1000, 0x1003, 9),
+        ];
+        let streams = streams.map(|(start, end, hits)| stream(Va(start), Va(end), hits));
+        let expected = "M /bin/a ab01\n1000 3\n1001 5\n1002 5\n1003 1\n# discarded stream.passes_branch 9\n";
+        assert_eq!(written(&snapshot(&streams, &[]), CountSource::Lbr), expected);
+    }
+
+    #[test]
+    fn samples_count_for_their_whole_block() {
+        let mut snapshot = snapshot(&[], &[]);
+        snapshot.run.events[0].unit = EventUnit::Instructions;
+        let ip = IpCount {
+            event: EventIdx(0),
+            process: ProcessIdx(1),
+            ip: Va(0x1001),
+            exact: true,
+            hits: 2,
+            weight: 600,
+        };
+        snapshot.intervals[0].ips.push(ip);
+        let expected = "M /bin/a ab01\n1000 200\n1001 200\n1002 200\n";
+        assert_eq!(written(&snapshot, CountSource::Ebs), expected);
+        assert_eq!(written(&snapshot, CountSource::Hybrid), expected);
+    }
+}

@@ -1,0 +1,188 @@
+//! Counts for scripts: streams, branches and instructions of each module, one line each.
+//!
+//! The forms are contracts: they stay as they are documented here and in the help.
+//!
+//! ```text
+//! M path buildid                        before the lines of each module; modules by path; - for no build id
+//! S start end count                     stream: addresses of its first and its last instruction
+//! B from to count mispredicted          branch; a target in another module is written buildid:address
+//! address executions                    instruction (no letter)
+//! # discarded REASON COUNT              at the end: what is in no line
+//! ```
+//!
+//! Addresses are those of the module's own file (ELF addresses; of the kernel those that were executed), in
+//! hexadecimal without 0x; numbers are decimal. Lines of a module are sorted by their addresses. Only modules whose
+//! text is in the snapshot have lines.
+
+pub mod branches;
+pub mod counts;
+pub mod streams;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+
+use crate::snapshot::{ModuleIdx, Snapshot};
+
+/// Whether streams are written as recorded, or as far as they can have been executed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Hygiene {
+    /// All that lie in one module.
+    Raw,
+    /// Only those that are a straight line of instructions to a branch at their end.
+    #[default]
+    Checked,
+}
+
+/// Lines by module, and what is in none of them.
+#[derive(Debug)]
+struct Lines<K, V> {
+    by_module: BTreeMap<ModuleIdx, BTreeMap<K, V>>,
+    discarded: BTreeMap<&'static str, u64>,
+}
+
+impl<K: Ord, V: Default> Lines<K, V> {
+    fn new() -> Self {
+        Self {
+            by_module: BTreeMap::new(),
+            discarded: BTreeMap::new(),
+        }
+    }
+
+    fn entry(&mut self, module: ModuleIdx, key: K) -> &mut V {
+        self.by_module.entry(module).or_default().entry(key).or_default()
+    }
+
+    fn discard(&mut self, reason: &'static str, n: u64) {
+        let count = self.discarded.entry(reason).or_default();
+        *count = count.saturating_add(n);
+    }
+
+    /// Writes all lines; `line` writes one.
+    fn write(
+        &self,
+        snapshot: &Snapshot,
+        out: &mut dyn Write,
+        line: impl Fn(&K, &V, &mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let name = |idx: &ModuleIdx| {
+            snapshot
+                .modules
+                .get(idx.0 as usize)
+                .map_or("", |module| &module.name)
+        };
+        let mut modules: Vec<_> = self.by_module.iter().collect();
+        modules.sort_by_key(|(idx, _)| (name(idx), **idx));
+        for (idx, lines) in modules {
+            writeln!(
+                out,
+                "M {} {}",
+                name(idx),
+                build_id(snapshot, *idx).unwrap_or_else(|| "-".to_owned())
+            )?;
+            for (key, value) in lines {
+                line(key, value, out)?;
+            }
+        }
+        for (reason, n) in self.discarded.iter().filter(|(_, n)| 0 < **n) {
+            writeln!(out, "# discarded {reason} {n}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The modules whose text is known; of others the addresses in their files are not known either.
+fn known_modules(snapshot: &Snapshot) -> BTreeSet<ModuleIdx> {
+    snapshot.text.iter().map(|text| text.module).collect()
+}
+
+/// The build id of a module in hexadecimal.
+fn build_id(snapshot: &Snapshot, module: ModuleIdx) -> Option<String> {
+    let module = snapshot
+        .modules
+        .get(module.0 as usize)
+        .filter(|module| !module.build_id.is_empty())?;
+    Some(module.build_id.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::addr::{ImageAddr, Va};
+    use crate::snapshot::{
+        BranchCount, Event, EventIdx, EventUnit, Interval, Mapping, Module, ModuleIdx, ModuleKind, Process,
+        ProcessIdx, Snapshot, StreamCount, Text,
+    };
+
+    pub(super) fn stream(start: Va, end: Va, hits: u64) -> StreamCount {
+        let (event, process) = (EventIdx(0), ProcessIdx(1));
+        StreamCount {
+            event,
+            process,
+            start,
+            end,
+            hits,
+            weight: hits as f64,
+            cycles: 0,
+        }
+    }
+
+    pub(super) fn branch(from: Va, to: Va, hits: u64, mispredicted: u64) -> BranchCount {
+        BranchCount {
+            event: EventIdx(0),
+            process: ProcessIdx(1),
+            from,
+            to,
+            hits,
+            oldest: 0,
+            mispredicted,
+        }
+    }
+
+    /// Two modules of four bytes, mapped where they were linked: two times NOP, two times RET.
+    pub(super) fn snapshot(streams: &[StreamCount], branches: &[BranchCount]) -> Snapshot {
+        let module = |name: &str, id: u8| Module {
+            name: name.to_owned(),
+            kind: ModuleKind::Elf64,
+            build_id: vec![0xab + 0x22 * (id - 1), id],
+            symbols: Vec::new(),
+        };
+        let text = |module, start| Text {
+            module: ModuleIdx(module),
+            start: ImageAddr(start),
+            bytes: vec![0x90, 0x90, 0xc3, 0xc3],
+            since: 0,
+        };
+        let mapping = |module, start| Mapping {
+            start: Va(start),
+            end: Va(start + 4),
+            module: ModuleIdx(module),
+            image_start: ImageAddr(start),
+            from: 0,
+        };
+        let mut snapshot = Snapshot {
+            modules: vec![module("/bin/a", 1), module("/lib/b.so", 2)],
+            processes: vec![
+                Process::default(),
+                Process {
+                    tgid: 7,
+                    mappings: vec![mapping(0, 0x1000), mapping(1, 0x2000)],
+                    ..Process::default()
+                },
+            ],
+            text: vec![text(0, 0x1000), text(1, 0x2000)],
+            intervals: vec![Interval {
+                start: 0,
+                end: 1,
+                streams: streams.to_vec(),
+                branches: branches.to_vec(),
+                ..Interval::default()
+            }],
+            ..Snapshot::default()
+        };
+        snapshot.run.events.push(Event {
+            unit: EventUnit::TakenBranches,
+            branch_stack: true,
+            ..Event::default()
+        });
+        snapshot
+    }
+}

@@ -1,0 +1,349 @@
+//! The text of `perf script -F ..,brstack`, in the forms that occur.
+//!
+//! A line that holds branch entries is a sample. What stands before them depends on the fields that were asked for:
+//! nothing, an address, a pid, both, or a whole head with command, pid, CPU, time, period and event. Where a call
+//! chain was asked for too, the head and the chain stand on lines before the entries. An unindented decimal number on
+//! a line of its own says how often the next sample occurred (llvm-profgen's aggregated form).
+//! Records about mappings and processes (`--show-mmap-events --show-task-events`) are understood; without them the
+//! addresses are taken for those of the program that is named with `--binary`.
+//! The order of the lines stands for the time.
+
+use std::io::BufRead;
+
+use super::entry_text::{TextAddress, looks_like_entry, parse_address, parse_entry};
+use super::error::ImportError;
+use super::lines::Lines;
+use super::sample::Sample;
+use super::script_record::parse_script_record;
+use super::text_modules::TextModules;
+use crate::addr::Va;
+use crate::record::Timed;
+
+/// More events than this are no events.
+const MAX_EVENTS: usize = 256;
+/// More entries than any processor records; perf and BOLT have the same limit.
+const MAX_ENTRIES: usize = 1024;
+
+/// What the first pass over a text finds.
+#[derive(Debug, Default)]
+pub struct ScriptText {
+    /// What happened to processes; the time is the number of the line.
+    pub records: Vec<Timed>,
+    /// Names of the events, in the order of their first samples; one empty name where the text gives none.
+    pub events: Vec<String>,
+    /// Samples by event.
+    pub n_samples: Vec<u64>,
+    /// Files that are named by their build ids.
+    pub modules: TextModules,
+    /// Number of lines.
+    pub n_lines: u64,
+}
+
+/// What was said on lines before the entries.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Head {
+    tgid: Option<u32>,
+    ip: Option<u64>,
+    period: Option<u64>,
+    event: String,
+    times: Option<u64>,
+}
+
+/// The first pass. `progress` is told how many bytes have been read.
+pub fn read_script_records(
+    input: impl BufRead,
+    progress: &mut dyn FnMut(u64),
+) -> Result<ScriptText, ImportError> {
+    let mut text = ScriptText::default();
+    let mut lines = Lines::new(input);
+    let mut head = Head::default();
+    let mut n_bytes = 0;
+    while let Some((line, number)) = lines.next()? {
+        text.n_lines = number;
+        n_bytes += line.len();
+        if let Some(record) = parse_script_record(line) {
+            text.records.push(Timed { time: number, record });
+            continue;
+        }
+        let is_sample = take_line(line, number, &mut head, |address| {
+            text.modules.place(address).is_some()
+        })?;
+        if is_sample {
+            let event = text.event_idx(&head.event, number)?;
+            text.n_samples
+                .get_mut(event)
+                .into_iter()
+                .for_each(|n| *n += head.times.unwrap_or(1));
+            head = Head::default();
+        }
+        if number % 1024 == 0 {
+            progress(u64::try_from(n_bytes).unwrap_or(u64::MAX));
+        }
+    }
+    Ok(text)
+}
+
+/// The second pass: hands over each sample with the index of its event.
+pub fn read_script_samples(
+    input: impl BufRead,
+    text: &mut ScriptText,
+    progress: &mut dyn FnMut(u64),
+    take: &mut dyn FnMut(usize, Sample<'_>),
+) -> Result<(), ImportError> {
+    let mut lines = Lines::new(input);
+    let mut head = Head::default();
+    let mut stack = Vec::new();
+    while let Some((line, number)) = lines.next()? {
+        if parse_script_record(line).is_some() {
+            continue;
+        }
+        if take_line(line, number, &mut head, |_| true)? {
+            stack.clear();
+            for entry in line
+                .split_ascii_whitespace()
+                .filter_map(parse_entry)
+                .take(MAX_ENTRIES)
+            {
+                let from = text.modules.place(entry.from).unwrap_or(Va(0));
+                let to = text.modules.place(entry.to).unwrap_or(Va(0));
+                stack.extend([from.0, to.0, entry.flags].into_iter().flat_map(u64::to_le_bytes));
+            }
+            let sample = Sample {
+                tgid: head.tgid.unwrap_or(0),
+                time: number,
+                ip: head.ip.map(Va),
+                period: head.period,
+                stack: &stack,
+                times: head.times.unwrap_or(1),
+            };
+            take(text.event_idx(&head.event, number)?, sample);
+            head = Head::default();
+        }
+        if number % 1024 == 0 {
+            progress(lines.n_bytes());
+        }
+    }
+    Ok(())
+}
+
+impl ScriptText {
+    fn event_idx(&mut self, name: &str, line: u64) -> Result<usize, ImportError> {
+        if let Some(idx) = self.events.iter().position(|event| event == name) {
+            return Ok(idx);
+        }
+        if MAX_EVENTS <= self.events.len() {
+            return Err(ImportError::Line {
+                line,
+                what: "there are more events than can be",
+            });
+        }
+        self.events.push(name.to_owned());
+        self.n_samples.push(0);
+        Ok(self.events.len() - 1)
+    }
+}
+
+/// Adds what the line says to the head, and says whether it holds the entries that belong to it.
+fn take_line(
+    line: &str,
+    number: u64,
+    head: &mut Head,
+    mut known: impl FnMut(TextAddress<'_>) -> bool,
+) -> Result<bool, ImportError> {
+    let wrong = |what| ImportError::Line { line: number, what };
+    let words = || line.split_ascii_whitespace();
+    let n_before = words().take_while(|word| !looks_like_entry(word)).count();
+    head.take_words(line, n_before);
+    let mut is_sample = false;
+    for word in words().skip(n_before) {
+        let Some(entry) = parse_entry(word) else {
+            if looks_like_entry(word) {
+                return Err(wrong(
+                    "its branches are names without addresses: use the field brstack, not brstacksym",
+                ));
+            }
+            continue;
+        };
+        is_sample = true;
+        if !(known(entry.from) && known(entry.to)) {
+            return Err(wrong("it names more files by build ids than can be"));
+        }
+    }
+    Ok(is_sample)
+}
+
+impl Head {
+    /// Takes the words before the entries of a line, or of a line without entries.
+    fn take_words(&mut self, line: &str, n_before: usize) {
+        let words = || line.split_ascii_whitespace().take(n_before);
+        if let Some(at) = words().position(is_time) {
+            *self = Self {
+                times: self.times,
+                ..Self::default()
+            };
+            // command (which may hold blanks), pid or pid/tid, [cpu], time
+            let before: Vec<&str> = words().take(at).collect();
+            self.tgid = before
+                .iter()
+                .rev()
+                .find(|word| !word.starts_with('['))
+                .and_then(|word| parse_pid(word));
+            let mut after = words().skip(at + 1).peekable();
+            self.period = after
+                .next_if(|word| is_decimal(word))
+                .and_then(|word| word.parse().ok());
+            if let Some(name) = after.next_if(|word| word.ends_with(':')) {
+                self.event = name.trim_end_matches(':').to_owned();
+            }
+            self.ip = after.next().and_then(parse_ip);
+            return;
+        }
+        let alone = words().count() == 1;
+        let has_entries = n_before < line.split_ascii_whitespace().count();
+        let indented = line.starts_with([' ', '\t']);
+        match (words().next(), words().nth(1)) {
+            (Some(number), None) if alone && !has_entries && !indented && is_decimal(number) => {
+                self.times = number.parse().ok().filter(|times| 0 < *times);
+            }
+            (Some(pid), Some(ip)) if has_entries => {
+                self.tgid = parse_pid(pid);
+                self.ip = parse_ip(ip);
+            }
+            // perf pads addresses to 16 digits and pids to 5, and no address in a program is so small.
+            (Some(pid), None) if has_entries && (pid.contains('/') || is_decimal(pid) && pid.len() < 6) => {
+                self.tgid = parse_pid(pid);
+            }
+            (Some(ip), None) if has_entries => self.ip = parse_ip(ip),
+            // The lines of a call chain; its first one is where the sample was.
+            (Some(ip), _) if indented && self.ip.is_none() => self.ip = parse_ip(ip),
+            _ => {}
+        }
+    }
+}
+
+fn is_decimal(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Seconds with a fraction and a colon.
+fn is_time(word: &str) -> bool {
+    let seconds = word.strip_suffix(':').and_then(|time| time.split_once('.'));
+    seconds.is_some_and(|(whole, fraction)| is_decimal(whole) && is_decimal(fraction))
+}
+
+fn parse_pid(word: &str) -> Option<u32> {
+    word.split('/').next()?.parse().ok()
+}
+
+fn parse_ip(word: &str) -> Option<u64> {
+    parse_address(word)
+        .filter(|ip| ip.build_id.is_none())
+        .map(|ip| ip.address)
+}
+
+/// Whether a text looks like this form: some line of its start holds an entry or a record.
+pub(super) fn is_script(start: &str) -> bool {
+    start.lines().any(|line| {
+        parse_script_record(line).is_some() || line.split_ascii_whitespace().any(looks_like_entry)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::sample::entries;
+
+    type Seen = (u32, Option<u64>, Option<u64>, u64, Vec<(u64, u64)>);
+
+    fn read(text: &str) -> (ScriptText, Vec<Seen>) {
+        let mut script = read_script_records(text.as_bytes(), &mut |_| {}).unwrap();
+        let mut seen = Vec::new();
+        read_script_samples(text.as_bytes(), &mut script, &mut |_| {}, &mut |_, s| {
+            let stack = entries(s.stack).map(|e| (e.from, e.to)).collect();
+            seen.push((s.tgid, s.ip.map(|ip| ip.0), s.period, s.times, stack));
+        })
+        .unwrap();
+        (script, seen)
+    }
+
+    #[test]
+    fn fields_before_the_entries() {
+        let entry = "0x401010/0x401000/P/-/-/0";
+        let stack = vec![(0x40_1010, 0x40_1000)];
+        for (before, tgid, ip, period) in [
+            ("", 0, None, None),
+            ("          401234 ", 0, Some(0x40_1234), None),
+            ("ffffffff81000000 ", 0, Some(0xffff_ffff_8100_0000), None),
+            (" 1234  ", 1234, None, None),
+            (" 1234/1235  ", 1234, None, None),
+            (" 1234  401234 ", 1234, Some(0x40_1234), None),
+            (
+                "a b  1234 [002] 17.5:  300 cycles:u:  401234 main+0x4 (/bin/a)",
+                1234,
+                Some(0x40_1234),
+                Some(300),
+            ),
+        ] {
+            let (_, seen) = read(&format!("{before} {entry}\n"));
+            assert_eq!(seen, [(tgid, ip, period, 1, stack.clone())], "{before}");
+        }
+    }
+
+    #[test]
+    fn call_chains_stand_between() {
+        let text = "prog 77 [000] 1.5: 1000 branches:u: \n\t  401234 f+0x4 (/bin/a)\n\t  401999 main (/bin/a)\n \
+                    0x10/0x20/P/-/-/0/  0x5/0x6/M/-/-/0/ \n\n3\n  401777\n 401888\n 0x1/0x2/P/-/-/0\n";
+        let (script, seen) = read(text);
+        assert_eq!(
+            seen[0],
+            (77, Some(0x40_1234), Some(1000), 1, vec![(0x10, 0x20), (0x5, 0x6)])
+        );
+        assert_eq!(seen[1], (0, Some(0x40_1777), None, 3, vec![(1, 2)]));
+        assert_eq!(
+            (script.events, script.n_samples),
+            (vec!["branches:u".to_owned(), String::new()], vec![1, 3])
+        );
+    }
+
+    #[test]
+    fn files_named_by_build_ids_have_places_of_their_own() {
+        let (script, seen) = read("ab01:0x10/cd02:0x20/P/-/-/0 ab01:0x30/0x40/P/-/-/0\n");
+        let base = |id| {
+            script
+                .modules
+                .bases()
+                .find(|(known, _)| *known == id)
+                .unwrap()
+                .1
+                .0
+        };
+        assert_eq!(
+            seen[0].4,
+            [
+                (base("ab01") + 0x10, base("cd02") + 0x20),
+                (base("ab01") + 0x30, 0x40)
+            ]
+        );
+    }
+
+    #[test]
+    fn names_without_addresses_are_refused() {
+        let text = " 0x1/0x2/P/-/-/0\n main+0x10/f+0x0/P/-/-/0/\n";
+        let error = read_script_records(text.as_bytes(), &mut |_| {})
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("line 2") && error.contains("brstacksym"),
+            "{error}"
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn garbage_never_panics(text in "([0-9a-fx:/ \\tPM.()\\[\\]-]{0,40}\n){0,6}") {
+            if let Ok(mut script) = read_script_records(text.as_bytes(), &mut |_| {}) {
+                let _ = read_script_samples(text.as_bytes(), &mut script, &mut |_| {}, &mut |_, _| {});
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A short run of the fuzz targets: each file of the corpus, and some hundred mutations of it.
+//!
+//! `HBBP_UPDATE=1` writes the first files of the corpus, from the made-up recordings of these tests; the others were
+//! found by the fuzzer.
+
+#[path = "../../fuzz/readers.rs"]
+mod readers;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::elf::{LOOP, Program, elf};
+use crate::perf_data::{Attr, File, comm, mmap2, stack, string, taken, turns};
+use crate::run::Folder;
+use hbbp_user::addr::Va;
+
+/// A target: its name and what it does with bytes.
+type Target = (&'static str, fn(&[u8]));
+
+const TARGETS: [Target; 4] = [
+    ("perf_data", readers::read_perf_data),
+    ("script", readers::read_script),
+    ("preaggregated", readers::read_preaggregated_text),
+    ("snapshot", readers::read_snapshot),
+];
+
+/// Mutations of each file.
+const N_MUTATIONS: u64 = 300;
+/// No input of this size may take longer, even in a build without optimisation on a busy machine.
+const LONGEST: Duration = Duration::from_secs(5);
+/// No run of the readers may need more memory, in KiB: the fuzzer's limit.
+const MOST_MEMORY: u64 = 512 << 10;
+
+fn corpus(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/corpus")
+        .join(target)
+}
+
+#[test]
+fn corpus_and_mutations_of_it() {
+    if std::env::var_os("HBBP_UPDATE").is_some() {
+        write_corpus();
+    }
+    for (name, read) in TARGETS {
+        let mut files: Vec<_> = std::fs::read_dir(corpus(name))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        files.sort();
+        assert!(!files.is_empty(), "{name} has a corpus");
+        for path in files {
+            let bytes = std::fs::read(&path).unwrap();
+            let begin = Instant::now();
+            read(&bytes);
+            for seed in 0..N_MUTATIONS {
+                read(&mutated(&bytes, seed));
+            }
+            assert!(
+                begin.elapsed() < LONGEST,
+                "{} took {:?}",
+                path.display(),
+                begin.elapsed()
+            );
+        }
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+    let peak: u64 = peak.unwrap().trim().parse().unwrap();
+    assert!(peak < MOST_MEMORY, "{peak} KiB");
+}
+
+/// Some bytes changed, cut out, repeated or cut off; the same for the same seed (xorshift, Marsaglia 2003).
+fn mutated(bytes: &[u8], seed: u64) -> Vec<u8> {
+    let mut state = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut below = |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state % u64::try_from(n.max(1)).unwrap()).unwrap()
+    };
+    let mut bytes = bytes.to_vec();
+    for _ in 0..=below(4) {
+        let at = below(bytes.len());
+        match below(6) {
+            0 => bytes.truncate(at),
+            1 => bytes.extend_from_within(at..),
+            2 => drop(bytes.drain(at..(at + below(16)).min(bytes.len()))),
+            3 => bytes.iter_mut().skip(at).take(8).for_each(|byte| *byte = 0xff),
+            4 => bytes.iter_mut().skip(at).take(8).for_each(|byte| *byte = 0),
+            _ => bytes
+                .iter_mut()
+                .skip(at)
+                .take(1)
+                .for_each(|byte| *byte ^= 1 << below(8)),
+        }
+    }
+    bytes
+}
+
+fn write_corpus() {
+    let write =
+        |target: &str, name: &str, bytes: &[u8]| std::fs::write(corpus(target).join(name), bytes).unwrap();
+    let base = 0x55_0000_0000;
+    let recording = || {
+        let mut file = File::new(vec![
+            comm(5, 1, "prog", 1 << 13),
+            mmap2(5, 2, (base, 0x1000), 0x1000, "/bin/prog"),
+            stack(5, 3, &turns(Va(base))),
+            stack(6, 4, &[(base, base, 1 << 24), (0, 0, 0)]),
+        ]);
+        file.attrs.push(Attr {
+            kind: 0,
+            config: 1,
+            id: 78,
+            ..taken()
+        });
+        file.features.push((8, string("a processor")));
+        file
+    };
+    write("perf_data", "file", &recording().bytes());
+    write("perf_data", "pipe", &recording().pipe());
+    write("perf_data", "compressed", &recording().compressed().bytes());
+    let script = "prog 5 1.1: PERF_RECORD_MMAP2 5/5: [0x5500000000(0x1000) @ 0x1000 <ab01>]: r-xp /bin/prog\n\
+                  prog 5 [000] 1.2:  100 cycles:u:\n\t 5500000007 main (/bin/prog)\n \
+                  0x5500000007/0x5500000005/P/-/-/3/COND/- ab01:10/ab01:20/M/X/A/0\n3\n 0x1(/a)/0x2(/a)/-/-/-/0\n";
+    write("script", "all", script.as_bytes());
+    let lines =
+        "E cycles\nT 1 2 3 4\nR 0 2 ffffffffffffffff 4\nB 1 ab01:2 3 4\nF 1 2 3\nf 1 2 3\nr X:1 2 3\nS 1 2\n";
+    write("preaggregated", "all", lines.as_bytes());
+    let folder = Folder::new();
+    let program = elf(&Program {
+        code: LOOP,
+        offset: 0x1000,
+        address: 0x1000,
+        build_id: &[1; 20],
+    });
+    let mut options = hbbp_user::cmd::import::ImportOptions {
+        file: folder.write("perf.data", recording().bytes()),
+        ..Default::default()
+    };
+    options.places.binaries.push(folder.write("prog", program));
+    let mut snapshot = hbbp_user::cmd::import::import(&options).unwrap();
+    // The folder has another name each time.
+    snapshot.run.scope = "a recording".to_owned();
+    write(
+        "snapshot",
+        "imported",
+        &hbbp_user::snapshot::file::encode(&snapshot).unwrap(),
+    );
+}

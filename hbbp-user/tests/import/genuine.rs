@@ -1,0 +1,142 @@
+//! Recordings of real processors with known answers. They lie beside the project, not in it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::run::{export, lines};
+
+/// The recordings; without them a test says so and ends, except in continuous integration, which must have them.
+#[expect(clippy::print_stderr, reason = "a skipped test says why")]
+fn recordings() -> Option<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/recordings");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    assert!(
+        std::env::var_os("CI").is_none(),
+        "continuous integration must have {}",
+        folder.display()
+    );
+    eprintln!("skipped: there are no genuine recordings in {}", folder.display());
+    None
+}
+
+#[test]
+fn westmere_gives_exactly_the_known_streams_branches_and_counts() {
+    let Some(folder) = recordings() else { return };
+    let known = std::fs::read_to_string(folder.join("test.lbr.plain.streams")).unwrap();
+    let recording = folder.join("test.lbr");
+    let binary = folder.join("test.binary");
+    let binary = ["--binary", binary.to_str().unwrap()];
+    for raw in [&[][..], &["--raw"]] {
+        let streams = export(&recording, &[&binary, &["--format", "streams"], raw].concat());
+        assert_eq!(lines(&streams, "S "), lines(&known, "S "));
+    }
+    let branches = export(&recording, &[&binary[..], &["--format", "branches"]].concat());
+    let inside: Vec<_> = lines(&branches, "B ")
+        .into_iter()
+        .filter(|line| !line.contains(" X:0 "))
+        .collect();
+    assert_eq!(inside, lines(&known, "B "));
+
+    let known = std::fs::read_to_string(folder.join("test.lbr.perf_insn_counts")).unwrap();
+    let known: Vec<_> = known
+        .lines()
+        .map(|line| line.splitn(3, ' ').take(2).collect::<Vec<_>>().join(" "))
+        .collect();
+    let counts = export(
+        &recording,
+        &[&binary[..], &["--format", "counts", "--source", "lbr"]].concat(),
+    );
+    let counts: Vec<_> = counts
+        .lines()
+        .filter(|line| !line.starts_with(['M', '#']))
+        .collect();
+    assert_eq!(counts, known);
+    assert_eq!(counts.len(), 1685);
+    let sum: u64 = counts
+        .iter()
+        .filter_map(|line| line.split(' ').nth(1)?.parse::<u64>().ok())
+        .sum();
+    assert_eq!(sum, 1_360_061);
+}
+
+#[test]
+fn tiger_lake_gives_one_stream_of_a_position_independent_program() {
+    let Some(folder) = recordings() else { return };
+    let folder = folder.join("gematria");
+    let binary = folder.join("simple_x86_elf_object");
+    let recording = folder.join("simple_x86_elf_object.perf.data");
+    let streams = export(
+        &recording,
+        &["--binary", binary.to_str().unwrap(), "--format", "streams"],
+    );
+    assert_eq!(lines(&streams, "S "), ["S 16cb 16d4 62"]);
+    assert_eq!(lines(&streams, "M ").len(), 1);
+    assert!(lines(&streams, "M ")[0].ends_with(" 8e55075c9a84f4bf"));
+}
+
+#[test]
+fn tiger_lake_keeps_the_cycles_of_its_stream() {
+    let Some(folder) = recordings() else { return };
+    let folder = folder.join("gematria");
+    let mut options = hbbp_user::cmd::import::ImportOptions {
+        file: folder.join("simple_x86_elf_object.perf.data"),
+        ..Default::default()
+    };
+    options.places.binaries.push(folder.join("simple_x86_elf_object"));
+    let snapshot = hbbp_user::cmd::import::import(&options).unwrap();
+    let ours = snapshot.intervals.iter().flat_map(|interval| &interval.streams);
+    let ours: Vec<_> = ours.filter(|stream| stream.start.0 & 0xfff == 0x6cb).collect();
+    assert_eq!(
+        ours.iter()
+            .map(|stream| (stream.hits, stream.cycles))
+            .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1)),
+        (62, 95)
+    );
+}
+
+#[test]
+fn each_entry_of_amd_lbrv2_is_as_in_its_dump() {
+    let Some(folder) = recordings() else { return };
+    let folder = folder.join("amd-lbrv2");
+    let entries = export(
+        &folder.join("perf.data.branch_stack_spec"),
+        &["--format", "entries"],
+    );
+    let entries: Vec<_> = entries
+        .split_ascii_whitespace()
+        .filter(|word| word.contains('/'))
+        .collect();
+    let dump = std::fs::read_to_string(folder.join("perf.data.branch_stack_spec.pb_text")).unwrap();
+    let known: Vec<_> = dump.split("branch_stack {").skip(1).map(dumped_entry).collect();
+    assert_eq!(known.len(), 128);
+    assert_eq!(entries, known);
+}
+
+/// An entry of the dump, as perf script would print it.
+fn dumped_entry(text: &str) -> String {
+    let text = text.split('}').next().unwrap();
+    let fields: BTreeMap<_, _> = text
+        .lines()
+        .filter_map(|line| line.trim().split_once(": "))
+        .collect();
+    let number = |name: &str| fields[name].parse::<u64>().unwrap();
+    let flag = |name: &str, set, clear| if fields[name] == "true" { set } else { clear };
+    let prediction = flag("mispredicted", 'M', flag("predicted", 'P', '-'));
+    assert_eq!(number("type"), 0);
+    let spec = [
+        "-",
+        "SPEC_WRONG_PATH",
+        "NON_SPEC_CORRECT_PATH",
+        "SPEC_CORRECT_PATH",
+    ][usize::try_from(number("spec")).unwrap()];
+    format!(
+        "{:#x}/{:#x}/{prediction}/{}/{}/{}/-/{spec}",
+        number("from_ip"),
+        number("to_ip"),
+        flag("in_transaction", 'X', '-'),
+        flag("abort", 'A', '-'),
+        number("cycles")
+    )
+}

@@ -1,0 +1,18 @@
+//! Recordings of other tools: genuine ones, those of the perf on this machine, and made-up ones for the rest.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests: what cannot be made fails the test"
+)]
+
+mod elf;
+mod fuzz;
+mod genuine;
+mod hygiene;
+mod kernel;
+mod perf_data;
+mod perf_tool;
+mod refused;
+mod run;
+mod speed;
+mod texts;

@@ -1,0 +1,86 @@
+//! Files of the perf on this machine: real ones, in all forms that it writes.
+
+use std::process::{Command, Stdio};
+
+use crate::run::{Folder, hbbp};
+
+/// Whether perf can sample here; without it a test says so and ends.
+#[expect(clippy::print_stderr, reason = "a skipped test says why")]
+fn perf_works() -> bool {
+    let mut perf = Command::new("perf");
+    perf.args(["record", "-q", "-e", "cpu-clock", "-o", "/dev/null", "true"]);
+    let works = perf
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !works {
+        eprintln!("skipped: perf is not installed or may not sample here");
+    }
+    works
+}
+
+/// The number of samples that a report of a recording accounts for.
+fn n_samples(path: &str) -> u64 {
+    let ran = hbbp(&["report", path, "--format", "json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let events = json["run"]["events"]
+        .as_array()
+        .or_else(|| json["events"].as_array())
+        .unwrap();
+    events
+        .iter()
+        .map(|event| {
+            event["runs"]
+                .as_u64()
+                .or_else(|| event["samples"].as_u64())
+                .unwrap()
+        })
+        .sum()
+}
+
+#[test]
+fn files_pipes_and_compressed_files_of_perf() {
+    if !perf_works() {
+        return;
+    }
+    let folder = Folder::new();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let record = |options: &[&str], out: &str| {
+        let mut perf = Command::new("perf");
+        perf.args(["record", "-q", "-e", "cpu-clock", "-c", "1000000"])
+            .args(options)
+            .args(["-o", out]);
+        perf.args([
+            "--",
+            "sh",
+            "-c",
+            "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done",
+        ]);
+        let ran = perf.output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        ran.stdout
+    };
+    let (plain, packed, pipe) = (path("plain.data"), path("packed.data"), path("pipe.data"));
+    record(&[], &plain);
+    record(&["-z"], &packed);
+    std::fs::write(&pipe, record(&[], "-")).unwrap();
+    for file in [plain, packed, pipe] {
+        let script = Command::new("perf")
+            .args(["script", "-F", "ip", "-i", &file])
+            .stderr(Stdio::null())
+            .output();
+        let known = u64::try_from(
+            script
+                .unwrap()
+                .stdout
+                .split(|b| *b == b'\n')
+                .filter(|line| !line.is_empty())
+                .count(),
+        );
+        let known = known.unwrap();
+        assert!(0 < known, "{file}");
+        assert_eq!(n_samples(&file), known, "{file}");
+    }
+}

@@ -1,0 +1,133 @@
+//! Texts that others made from recordings: those of perf script, and BOLT's.
+
+use std::time::{Duration, Instant};
+
+use crate::elf::{LOOP, Program, elf};
+use crate::run::{Folder, export, lines, refused};
+
+const ENTRIES: &str = "0x401007/0x401005/P/-/-/0 0x401007/0x401005/M/-/-/0";
+
+fn program(folder: &Folder) -> String {
+    let bytes = elf(&Program {
+        code: LOOP,
+        offset: 0x1000,
+        address: 0x40_1000,
+        build_id: &[0xab; 20],
+    });
+    folder.write("prog", bytes).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn addresses_of_the_program_itself() {
+    let folder = Folder::new();
+    let program = program(&folder);
+    let text = folder.write(
+        "brstack.txt",
+        format!("          401005  {ENTRIES}\n          401005  {ENTRIES}\n"),
+    );
+    let streams = export(&text, &["--binary", &program, "--format", "streams"]);
+    assert_eq!(lines(&streams, "S "), ["S 401005 401007 2"]);
+    let branches = export(&text, &["--binary", &program, "--format", "branches"]);
+    assert_eq!(lines(&branches, "B "), ["B 401007 401005 4 2"]);
+}
+
+#[test]
+fn mappings_between_the_samples_tell_where_programs_lie() {
+    let folder = Folder::new();
+    let program = program(&folder);
+    let text = folder.write(
+        "brstack.txt",
+        "prog 5 1.1: PERF_RECORD_MMAP2 5/5: [0x5500000000(0x1000) @ 0x1000 fe:00 7 0]: r-xp /bin/prog\n\
+         prog 6 1.2: PERF_RECORD_MMAP2 6/6: [0x6600000000(0x1000) @ 0x1000 fe:00 7 0]: r-xp /bin/prog\n\
+         5  0x5500000007/0x5500000005/P/-/-/0/ 0x5500000007/0x5500000005/P/-/-/0/\n\
+         6  0x6600000007/0x6600000005/P/-/-/0/ 0x6600000007/0x6600000005/P/-/-/0/\n\
+         6  0x5500000007/0x5500000005/P/-/-/0/ 0x5500000007/0x5500000005/P/-/-/0/\n",
+    );
+    let streams = export(&text, &["--binary", &program, "--format", "streams"]);
+    assert_eq!(lines(&streams, "S "), ["S 401005 401007 2"]);
+    assert_eq!(lines(&streams, "# "), ["# discarded stream.no_mapping 1"]);
+}
+
+#[test]
+fn build_ids_name_files() {
+    let folder = Folder::new();
+    let program = program(&folder);
+    let id = "ab".repeat(20);
+    let text = format!("{id}:0x401007/{id}:0x401005/P/-/-/0 {id}:0x401007/{id}:0x401005/P/-/-/0\n");
+    let streams = export(
+        &folder.write("a.txt", text),
+        &["--binary", &program, "--format", "streams"],
+    );
+    assert_eq!(lines(&streams, "S "), ["S 401005 401007 1"]);
+    let text = format!("F {id}:401005 {id}:401007 9\nB {id}:401007 {id}:401005 7 2\n");
+    let text = folder.write("b.txt", text);
+    let streams = export(&text, &["--binary", &program, "--format", "streams"]);
+    assert_eq!(lines(&streams, "S "), ["S 401005 401007 9"]);
+    let branches = export(&text, &["--binary", &program, "--format", "branches"]);
+    assert_eq!(lines(&branches, "B "), ["B 401007 401005 7 2"]);
+}
+
+#[test]
+fn entries_of_perf_data_are_read_back_from_their_text() {
+    use crate::perf_data::{File, stack, turns};
+    let folder = Folder::new();
+    let program = program(&folder);
+    let entries = turns(hbbp_user::addr::Va(0x40_1000));
+    let recording = folder.write("perf.data", File::new(vec![stack(5, 3, &entries)]).bytes());
+    let text = export(&recording, &["--format", "entries"]);
+    assert_eq!(text.split_whitespace().count(), 1 + entries.len());
+    let streams = export(
+        &folder.write("entries.txt", text),
+        &["--binary", &program, "--format", "streams"],
+    );
+    assert_eq!(lines(&streams, "S ").len(), 5);
+}
+
+#[test]
+fn wrong_lines_are_named() {
+    let folder = Folder::new();
+    assert!(refused(&folder.write("a.txt", "F 1 2 3\nF 1 2\n"), &[]).contains("line 2"));
+    assert!(
+        refused(
+            &folder.write("b.txt", "5 0x1/0x2/P/-/-/0\nx main+0x1/f/P/-/-/0\n"),
+            &[]
+        )
+        .contains("line 2")
+    );
+}
+
+#[test]
+fn a_large_static_program_with_many_counts_takes_no_time() {
+    let folder = Folder::new();
+    // 13 MB of loops of 26 bytes: nops and a jump back.
+    let mut block = [0x0f_u8, 0x1f, 0x84, 0, 0, 0, 0, 0].repeat(3);
+    block.extend([0xeb, 0xe6]);
+    let code = block.repeat(500_000);
+    let program = elf(&Program {
+        code: &code,
+        offset: 0x1000,
+        address: 0x40_1000,
+        build_id: &[],
+    });
+    let program = folder.write("openssl", program);
+    let starts = (0..16_486_u64).map(|n| 0x40_1000 + n * 26 * 30);
+    let text: String = starts
+        .map(|start| format!("F {start:x} {:x} 22080\n", start + 24))
+        .collect();
+    let text = folder.write("preaggregated.txt", text);
+    let begin = Instant::now();
+    let counts = export(
+        &text,
+        &["--binary", program.to_str().unwrap(), "--format", "counts"],
+    );
+    let took = begin.elapsed();
+    let numbers = counts
+        .lines()
+        .filter_map(|line| line.split_once(' ')?.1.parse::<u64>().ok());
+    assert_eq!(
+        (counts.lines().count(), numbers.sum::<u64>()),
+        (1 + 16_486 * 4, 16_486 * 4 * 22_080)
+    );
+    let limit = if cfg!(debug_assertions) { 20 } else { 2 };
+    assert!(took < Duration::from_secs(limit), "{took:?}");
+}
