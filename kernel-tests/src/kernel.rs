@@ -27,9 +27,8 @@ impl Kernel {
     pub fn get(series: &str) -> Result<Self> {
         let root = host::work_directory()?.join("kernels").join(series);
         if !root.join("complete").exists() {
-            fetch(series, &root).with_context(|| {
-                format!("no kernel {series} to test on: 'apt-get update' first, or the distribution has none")
-            })?;
+            fetch(series, &root)
+                .with_context(|| format!("no kernel {series} to test on, and none from apt"))?;
         }
         let release = fs::read_to_string(root.join("complete"))?;
         let image = root.join("boot").join(format!("vmlinuz-{release}"));
@@ -75,7 +74,16 @@ fn find(directory: &Path, name: &str) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
+/// An old package list names versions that the archive no longer has; then the list is renewed once.
 fn fetch(series: &str, root: &Path) -> Result<()> {
+    if unpack(series, root).is_ok() {
+        return Ok(());
+    }
+    host::run(Command::new("apt-get").arg("update"))?;
+    unpack(series, root)
+}
+
+fn unpack(series: &str, root: &Path) -> Result<()> {
     let release = newest(series)?;
     let common = release.strip_suffix("-amd64").unwrap_or(&release);
     let downloads = root.join("packages");

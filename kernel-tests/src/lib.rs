@@ -52,6 +52,7 @@
 //! - Faults of hardware are [`personality`] files, all off by default.
 //! - Each switch to a task is told by the driver, so user code is counted per process.
 
+pub mod accuracy;
 pub mod artifacts;
 pub mod guest;
 pub mod host;

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
 use crate::outcome::{Outcome, RunDirectory};
+use crate::personality::Personality;
 use crate::watchdog::{self, Verdict};
 use crate::{artifacts, guest, layout};
 
@@ -180,6 +181,10 @@ impl Machine {
             .copy("init", &artifacts::guest_program("kernel-tests", "guest-init")?)?;
         let words: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
         self.files.file(guest::COMMAND, words.join("\0").as_bytes());
+        let rate = Personality::parse(&self.personality)?.sample_rate;
+        if 0 < rate {
+            self.files.file(guest::SAMPLE_RATE, rate.to_string().as_bytes());
+        }
         let marks = match self.marks {
             Marks::Command => "command",
             Marks::Events => "events",
@@ -197,7 +202,7 @@ impl Machine {
     }
 
     fn qemu(&self, directory: &Path) -> Result<Command> {
-        let personality = crate::personality::Personality::parse(&self.personality)?;
+        let personality = Personality::parse(&self.personality)?;
         // Without SMAP, FSRM and ERMS: they cut blocks and copy byte by byte, which only costs time here.
         let cpu = format!("max,la57=off,-smap,-erms,-fsrm{}", prefixed(&personality.cpu));
         let file = |name: &str| directory.join(name).display().to_string();
@@ -213,7 +218,9 @@ impl Machine {
                 file(id)
             )
         };
-        let mut qemu = Command::new("qemu-system-x86_64");
+        // The emulator must not outlive a test that is killed.
+        let mut qemu = Command::new("setpriv");
+        qemu.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
         qemu.args([
             "-machine",
             "pc,memory-backend=ram",

@@ -99,6 +99,7 @@ impl RunDirectory {
         } else {
             host::work_directory()?
         };
+        remove_abandoned(&parent);
         let number = RUNS.fetch_add(1, Relaxed);
         let path = parent.join(format!("hbbp-vm-{}-{number}", std::process::id()));
         fs::create_dir_all(&path).with_context(|| format!("failed to make {}", path.display()))?;
@@ -110,5 +111,19 @@ impl Drop for RunDirectory {
     fn drop(&mut self) {
         // What cannot be removed is left to the host's own cleaning; there is nobody to tell here.
         let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes what runs left whose process was killed: their memory files would fill the host's memory.
+fn remove_abandoned(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("hbbp-vm-")?.split('-').next());
+        if owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists()) {
+            // Another run may have removed it first.
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }

@@ -5,6 +5,7 @@
     reason = "a terminal program tells what it does as it goes"
 )]
 
+mod accuracy;
 mod build;
 mod ci;
 mod clean_room;

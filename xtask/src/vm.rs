@@ -5,17 +5,22 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use kernel_tests::kernel::Kernel;
 use kernel_tests::machine::{Clock, Machine, Marks};
 use kernel_tests::outcome::Outcome;
 use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host};
 
+use crate::accuracy;
+
 /// What to boot and run. COMMAND is a program of the host (brought along with its libraries), `hbbp-sys`
 /// (built static), the name of a workload, or what the guest's busybox knows.
 #[derive(Debug, Parser)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    task: Option<Task>,
     /// Series of the kernel.
     #[arg(long, default_value = "6.12")]
     kernel: String,
@@ -51,6 +56,13 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
+/// What has a command of its own.
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Print how exact the estimates are: workloads, personalities and kernels, with the columns of the paper's Figure 2.
+    Accuracy(accuracy::Args),
+}
+
 /// When the reference counts.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Span {
@@ -64,6 +76,9 @@ enum Span {
 
 /// Boots, runs, prints what the command printed, and leaves its files.
 pub(crate) fn vm(args: &Args) -> Result<()> {
+    if let Some(Task::Accuracy(args)) = &args.task {
+        return accuracy::accuracy(args);
+    }
     let kernel = Kernel::get(&args.kernel)?;
     let mut machine = Machine::new(&kernel)
         .cpus(args.cpus)
@@ -100,7 +115,7 @@ pub(crate) fn vm(args: &Args) -> Result<()> {
 }
 
 /// The text of a personality, by name or path.
-fn personality(name: &str) -> Result<String> {
+pub(crate) fn personality(name: &str) -> Result<String> {
     let named = artifacts::package().join("personalities").join(name);
     let path = if named.exists() {
         named

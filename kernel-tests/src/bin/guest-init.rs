@@ -50,10 +50,7 @@ fn run() -> Result<i32> {
     mount("debugfs", "/sys/kernel/debug")?;
     mount("tracefs", "/sys/kernel/tracing")?;
     mount("cgroup2", "/sys/fs/cgroup")?;
-    // Samples come in bursts when a ring is drained; the kernel must not take that for an overload.
-    // In this order: once the first limit is off, the second cannot be written.
-    fs::write("/proc/sys/kernel/perf_event_max_sample_rate", "10000000")?;
-    fs::write("/proc/sys/kernel/perf_cpu_time_max_percent", "0")?;
+    limit_samples()?;
     raise_loopback()?;
     if let Ok(parameters) = fs::read_to_string(guest::DRIVER_PARAMETERS) {
         load(Path::new(guest::DRIVER), &parameters)?;
@@ -72,6 +69,22 @@ fn run() -> Result<i32> {
     }
     send_files()?;
     Ok(code)
+}
+
+/// Samples come in bursts when a ring is drained; the kernel must not take that for an overload, unless the
+/// personality wants it to.
+fn limit_samples() -> Result<()> {
+    const RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
+    const SHARE: &str = "/proc/sys/kernel/perf_cpu_time_max_percent";
+    match fs::read_to_string(guest::SAMPLE_RATE) {
+        Ok(rate) => fs::write(RATE, rate)?,
+        Err(_) => {
+            // In this order: once the second limit is off, the first cannot be written.
+            fs::write(RATE, "10000000")?;
+            fs::write(SHARE, "0")?;
+        }
+    }
+    Ok(())
 }
 
 fn command() -> Result<i32> {

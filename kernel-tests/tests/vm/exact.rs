@@ -79,6 +79,7 @@ fn two_runs_with_icount_agree() {
         let machine = machine.clock(kernel_tests::machine::Clock::Instructions);
         let outcome = machine.run(&["/bin/busybox", "sh", "-c", script]).unwrap();
         outcome.stdout().unwrap();
+        assert_eq!(outcome.counters().unwrap()["anomalies"], 0);
         Some(outcome.reference().unwrap().instructions)
     });
     let [Some(first), Some(second)] = runs else { return };

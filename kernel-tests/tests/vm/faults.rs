@@ -94,6 +94,15 @@ fn dropped_records_are_counted() {
 }
 
 #[test]
+fn throttled_records_are_counted() {
+    // 1000 samples a second are four in a tick of the guest's 250 Hz.
+    let Some(seen) = witnessed("fault.sample_rate = 1000", "2", LOAD) else {
+        return;
+    };
+    assert!(0 < seen.counters["throttled"], "{:?}", seen.counters);
+}
+
+#[test]
 fn the_newest_entry_comes_twice() {
     let Some(seen) = witnessed("fault.duplicate_percent = 30", "2", LOAD) else {
         return;
