@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use hbbp_ebpf::{CountKey, Tally};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::child::{Held, exit_code};
@@ -86,6 +87,8 @@ const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
 pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let interrupt = Interrupt::listen()?;
     let (scope, held) = prepare(&options.target)?;
+    // Not before: a command keeps the limit that it would have without us, and has been forked by now.
+    raise_file_limit();
     let scope_words = describe(&options.target, held.as_ref());
     let plan = Plan {
         scope,
@@ -126,7 +129,13 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     run.duration = now().saturating_sub(started);
     session.drain()?;
     run.events = totals.events;
-    add_idle_times(&mut run, &idle_before, &read_idle_times());
+    // Counters of tasks and cgroups stand still while nothing of these runs, so idle time has no part in them.
+    if matches!(
+        options.target,
+        Target::System | Target::Cpus(_) | Target::SystemDuring(_)
+    ) {
+        add_idle_times(&mut run, &idle_before, &read_idle_times());
+    }
     run.own_cpu = read_own_cpu().saturating_sub(own_before);
     let unread = session.unread;
     let mut snapshot = session.resolver.finish(run);
@@ -208,7 +217,8 @@ async fn measure(
     sideband.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let end = tokio::time::sleep(duration.unwrap_or(Duration::MAX));
     tokio::pin!(end);
-    let progress = Progress::start(duration);
+    // A command may use the same terminal.
+    let progress = child.is_none().then(|| Progress::start(duration));
     loop {
         tokio::select! {
             biased;
@@ -217,7 +227,9 @@ async fn measure(
             _ = drains.tick() => session.drain()?,
             _ = sideband.tick() => {
                 session.read_sideband();
-                progress.at(start.elapsed());
+                if let Some(progress) = &progress {
+                    progress.at(start.elapsed());
+                }
                 if let Some(status) = ended(child.as_mut())? {
                     return Ok(Some(Command::Ended(exit_code(status))));
                 }
@@ -258,6 +270,17 @@ fn raw_interval(start: u64, end: u64, entries: &[(CountKey, Tally)]) -> RawInter
         ips: ips.collect(),
         ..RawInterval::default()
     }
+}
+
+/// Lets this process open as many files as it ever may: each CPU takes one for each event and one more, and so does
+/// each file that runs. Where that fails, opening too many of them will say so.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let _ = setrlimit(Resource::Nofile, raised);
 }
 
 /// What is known of the run before it begins.

@@ -70,6 +70,30 @@ fn wrong_targets_are_named() {
 }
 
 #[test]
+fn what_makes_no_sense_is_a_usage_error() {
+    fails(&run(&["--cpu", "none"]), 2, "0-3,8");
+    fails(&run(&["--pid", "1", "--cpu", "0"]), 2, "cannot be used with");
+    let Some(_kernel) = kernel() else { return };
+    fails(
+        &run(&["--duration", "1", "--event", "cpu-clock", "--period", "100"]),
+        1,
+        "--period",
+    );
+    fails(
+        &run(&[
+            "--duration",
+            "1",
+            "--event",
+            "cpu-clock",
+            "--frequency",
+            "100000000",
+        ]),
+        1,
+        "perf_event_max_sample_rate",
+    );
+}
+
+#[test]
 fn a_full_disk_leaves_the_old_file_alone() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
