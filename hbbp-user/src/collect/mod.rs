@@ -11,6 +11,7 @@ pub mod event;
 pub mod object;
 pub mod own_cost;
 pub mod perf;
+pub mod pid_namespace;
 pub mod pmu;
 pub mod scope;
 pub mod sideband;
@@ -231,10 +232,19 @@ fn constants(plan: &Plan, notes: &mut Vec<String>) -> Constants {
             None
         }
     };
+    let pid_namespace = pid_namespace::read_pid_namespace();
+    if pid_namespace.is_some() {
+        notes.push(
+            "user code of processes outside of this container cannot be resolved: to measure it too, start the \
+             container with the pid namespace of its host (docker run --pid=host)"
+                .to_owned(),
+        );
+    }
     let (duplicated_heads, wrong_paths) = event::quirks();
     let switch = plan.switch.unwrap_or_default();
     Constants {
         exec_id_offset,
+        pid_namespace,
         kernel: plan.kernel,
         switch,
         duplicated_heads,

@@ -101,7 +101,8 @@ impl ProcessIndex {
     pub fn apply(&mut self, timed: &Timed) {
         let time = timed.time;
         match &timed.record {
-            Record::Mmap(mmap) if mmap.pid != u32::MAX => self.map(mmap, time),
+            // The kernel speaks of itself as the last process, and of those outside of our pid namespace as process 0.
+            Record::Mmap(mmap) if 0 < mmap.pid && mmap.pid < u32::MAX => self.map(mmap, time),
             Record::Comm { pid, tid, comm, exec } => self.comm(*pid, *tid, comm, *exec, time),
             Record::Fork { pid, parent_pid, .. } if pid == parent_pid => {
                 if let Some(image) = self.image_at_mut(*pid, time) {

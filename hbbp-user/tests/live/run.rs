@@ -170,6 +170,45 @@ fn short_processes_without_samples_are_not_laid_to_the_kernel() {
 }
 
 #[test]
+fn a_container_with_process_ids_of_its_own_resolves_its_user_code() {
+    let Some(_kernel) = kernel() else { return };
+    let unshare = |args: &[&str]| {
+        std::process::Command::new("unshare")
+            .args(["--pid", "--fork", "--mount-proc"])
+            .args(args)
+            .output()
+    };
+    if !unshare(&["true"]).is_ok_and(|output| output.status.success()) {
+        println!("skipped: no pid namespace can be made here");
+        return;
+    }
+    let _outside = Load::spin();
+    let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    let binary = env!("CARGO_BIN_EXE_hbbp-sys");
+    for scope in [&["--by", "process"][..], &["--all", "--by", "process"]] {
+        let args = [
+            &[binary, "--format", "json"][..],
+            scope,
+            &["--", "sh", "-c", spin],
+        ]
+        .concat();
+        let output = unshare(&args).unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let (in_mix, counted) = resolved(&report, "user");
+        let accounting = &report["accounting"];
+        assert!(50 < in_mix, "{accounting}");
+        if scope.len() == 2 {
+            assert!(0.98 * counted as f64 <= in_mix as f64, "{accounting}");
+        }
+        for row in report["mix"]["rows"].as_array().unwrap() {
+            let is_own = row["key"][0].as_str().unwrap().contains("sh");
+            assert!(is_own || number(&row["user"]["amount"]) < 20, "{row}");
+        }
+    }
+}
+
+#[test]
 fn the_tool_may_open_more_files_than_its_shell() {
     let Some(_kernel) = kernel() else { return };
     let binary = env!("CARGO_BIN_EXE_hbbp-sys");
