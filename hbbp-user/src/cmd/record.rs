@@ -1,5 +1,6 @@
 //! `hbbp-sys record`: from options to a snapshot; wires the collector to the resolver.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
@@ -129,6 +130,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     run.duration = now().saturating_sub(started);
     session.drain()?;
     run.events = totals.events;
+    run.notes.extend(totals.notes);
     // Counters of tasks and cgroups stand still while nothing of these runs, so idle time has no part in them.
     if matches!(
         options.target,
@@ -312,12 +314,12 @@ fn facts(scope: String) -> Run {
     }
 }
 
-fn add_idle_times(run: &mut Run, before: &[u64], after: &[u64]) {
+fn add_idle_times(run: &mut Run, before: &HashMap<u32, u64>, after: &HashMap<u32, u64>) {
     for counter in run.events.iter_mut().flat_map(|event| &mut event.counters) {
-        let Some(cpu) = counter.cpu.map(|cpu| cpu as usize) else {
+        let Some(cpu) = counter.cpu else {
             continue;
         };
-        if let (Some(before), Some(after)) = (before.get(cpu), after.get(cpu)) {
+        if let (Some(before), Some(after)) = (before.get(&cpu), after.get(&cpu)) {
             counter.idle = Some(after.saturating_sub(*before));
         }
     }

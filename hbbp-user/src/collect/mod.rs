@@ -19,6 +19,7 @@ pub mod task_layout;
 pub mod text;
 pub mod uarch;
 
+use std::io::ErrorKind;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use anyhow::{Context as _, bail};
@@ -26,7 +27,7 @@ use aya::Pod;
 use aya::maps::{MapData, PerCpuArray};
 use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, StackStats, Tally, name};
 
-use crate::snapshot::run::{Counter, Event};
+use crate::snapshot::run::Event;
 use crate::snapshot::{Loss, Losses};
 use drain::Banks;
 use event::{Choice, Source};
@@ -61,6 +62,8 @@ pub struct Collector {
     sideband: Sideband,
     notes: Vec<String>,
     starts_by_exec: bool,
+    /// The CPUs that were there at the start.
+    online: Vec<u32>,
 }
 
 /// An event with its counters and the program on them.
@@ -77,6 +80,8 @@ pub struct Totals {
     pub events: Vec<Event>,
     /// What reached a program and could not be counted.
     pub losses: Losses,
+    /// What else the reader of the report should know.
+    pub notes: Vec<String>,
 }
 
 /// Counts of a bank for each CPU: two drain intervals of a thousand samples a second, all at different addresses.
@@ -138,6 +143,7 @@ impl Collector {
             sideband,
             notes,
             starts_by_exec,
+            online,
         })
     }
 
@@ -158,6 +164,20 @@ impl Collector {
         }
         for counter in self.events.iter().flat_map(|event| &event.counters) {
             counter.enable().context("failed to start a perf event")?;
+        }
+        // An event that cannot have its counter is told at once, not at the end.
+        for sampled in &self.events {
+            for counter in &sampled.counters {
+                if counter
+                    .read()
+                    .is_err_and(|error| error.kind() == ErrorKind::UnexpectedEof)
+                {
+                    bail!(
+                        "{}; try `--event cpu-clock`",
+                        no_counter(counter, &sampled.source)
+                    );
+                }
+            }
         }
         Ok(())
     }
@@ -201,12 +221,21 @@ impl Collector {
                 StackStats::plus,
             );
             add_losses(&mut totals.losses, &stats, &stacks);
-            let counters = sampled.counters.iter().map(|perf| {
-                let mut counter = read_counter(perf, &sampled.source)?;
-                let cpu = perf.cpu().and_then(|cpu| by_cpu.get(cpu as usize));
-                counter.runs = cpu.map(|stats| stats.runs);
-                Ok(counter)
-            });
+            let mut counters = Vec::new();
+            for perf in &sampled.counters {
+                match perf.read() {
+                    Ok(mut counter) => {
+                        let cpu = perf.cpu().and_then(|cpu| by_cpu.get(cpu as usize));
+                        counter.runs = cpu.map(|stats| stats.runs);
+                        counters.push(counter);
+                    }
+                    // What it sampled until then is good; only how much was due is not known.
+                    Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                        totals.notes.push(no_counter(perf, &sampled.source));
+                    }
+                    Err(error) => return Err(error).context("failed to read a perf event"),
+                }
+            }
             totals.events.push(Event {
                 name: sampled.source.name.clone(),
                 unit: sampled.source.unit,
@@ -214,9 +243,12 @@ impl Collector {
                 precise: sampled.source.request.precise,
                 period: sampled.source.request.period,
                 runs: stats.runs,
-                counters: counters.collect::<anyhow::Result<_>>()?,
+                counters,
             });
         }
+        totals
+            .notes
+            .extend(hotplug(&self.online, &perf::read_online_cpus()?));
         Ok(totals)
     }
 }
@@ -283,14 +315,34 @@ fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &StackStats) {
     }
 }
 
-fn read_counter(perf: &Perf, source: &Source) -> anyhow::Result<Counter> {
-    perf.read().with_context(|| {
-        let place = perf
-            .cpu()
-            .map_or_else(|| "a task".to_owned(), |cpu| format!("CPU {cpu}"));
-        format!(
-            "the event {} lost its counter on {place}: another user of the PMU holds it",
-            source.name
-        )
-    })
+fn no_counter(perf: &Perf, source: &Source) -> String {
+    let place = perf
+        .cpu()
+        .map_or_else(|| "a task".to_owned(), |cpu| format!("CPU {cpu}"));
+    format!(
+        "the event {} lost its counter on {place}: another user of the PMU holds it",
+        source.name
+    )
+}
+
+/// What is to be said where CPUs came or went: an event that was opened on one ends with it for good.
+fn hotplug(before: &[u32], after: &[u32]) -> Vec<String> {
+    let came = after.iter().filter(|cpu| !before.contains(cpu));
+    let went = before.iter().filter(|cpu| !after.contains(cpu));
+    let came = came.map(|cpu| format!("CPU {cpu} came online during the run and was not measured"));
+    let went = went.map(|cpu| format!("CPU {cpu} went offline during the run and was measured until then"));
+    came.chain(went).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_that_come_and_go_are_named() {
+        assert!(hotplug(&[0, 1], &[0, 1]).is_empty());
+        let notes = hotplug(&[0, 1, 2], &[0, 2, 3]);
+        assert_eq!(notes.len(), 2);
+        assert!(notes[0].starts_with("CPU 3 came") && notes[1].starts_with("CPU 1 went"));
+    }
 }

@@ -123,6 +123,22 @@ fn a_full_disk_leaves_the_old_file_alone() {
 }
 
 #[test]
+fn a_profile_that_cannot_be_saved_is_known_at_once_or_costs_no_report() {
+    let Some(_kernel) = kernel() else { return };
+    let began = std::time::Instant::now();
+    fails(
+        &run(&["--duration", "60", "-o", "/no/such/dir/x"]),
+        1,
+        "/no/such/dir/x",
+    );
+    fails(&run(&["record", "--duration", "60", "-o", "/tmp"]), 1, "/tmp");
+    assert!(began.elapsed().as_secs() < 30, "nothing was measured");
+    let full = run(&["--duration", "200ms", "-o", "/dev/full"]);
+    fails(&full, 1, "No space left");
+    assert!(String::from_utf8_lossy(&full.stdout).contains("Where the samples went"));
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let Some(_kernel) = kernel() else { return };
     let mut child = program(&["--duration", "500ms", "--top", "all"]);
