@@ -19,20 +19,31 @@ pub use stat::{EventStats, StackStats};
 /// Names by which user space finds what the object defines. The kernel keeps 15 characters of a program's or map's.
 pub mod name {
     /// Program on the event with tag `n`: counts the instruction pointer of the sample.
-    pub const ON_IP: [&str; super::MAX_EVENTS] = ["on_ip_0", "on_ip_1", "on_ip_2", "on_ip_3"];
+    pub const ON_IP: [&str; super::MAX_EVENTS] =
+        ["on_ip_0", "on_ip_1", "on_ip_2", "on_ip_3", "on_ip_4", "on_ip_5"];
     /// Program on the event with tag `n`: counts the streams of the sample's branch stack.
-    pub const ON_BRANCH: [&str; super::MAX_EVENTS] =
-        ["on_branch_0", "on_branch_1", "on_branch_2", "on_branch_3"];
+    pub const ON_BRANCH: [&str; super::MAX_EVENTS] = [
+        "on_branch_0",
+        "on_branch_1",
+        "on_branch_2",
+        "on_branch_3",
+        "on_branch_4",
+        "on_branch_5",
+    ];
     /// Raw tracepoint program, run by hand: copies kernel text to user space.
     pub const READ_TEXT: &str = "read_text";
     /// Array of one map: the bank that is counted in now.
     pub const BANK: &str = "BANK";
+    /// The two banks.
+    pub const BANKS: [&str; 2] = ["BANK_0", "BANK_1"];
     /// One [`super::EventStats`] for each event and CPU.
     pub const EVENT_STATS: &str = "EVENT_STATS";
     /// One [`super::StackStats`] for each event and CPU.
     pub const STACK_STATS: &str = "STACK_STATS";
     /// Array of one map: the combining tables in use, one [`super::combine::CombineTable`] for each CPU.
     pub const COMBINE: &str = "COMBINE";
+    /// The tables of the two banks.
+    pub const COMBINES: [&str; 2] = ["COMBINE_0", "COMBINE_1"];
     /// One window of [`super::TEXT_WINDOW`] bytes, mapped by user space.
     pub const TEXT: &str = "TEXT";
     /// `u64`: offset of `self_exec_id` in the kernel's `task_struct`, 0 where it is not known.
@@ -53,8 +64,8 @@ pub mod name {
     pub const WRONG_PATHS: &str = "WRONG_PATHS";
 }
 
-/// How many events one run samples at the most: two, on two kinds of core.
-pub const MAX_EVENTS: usize = 4;
+/// How many events one run samples at the most: two on each of three kinds of core (Arrow Lake-H).
+pub const MAX_EVENTS: usize = 6;
 
 /// Entries of the deepest branch stack of any processor so far.
 pub const MAX_DEPTH: usize = 32;

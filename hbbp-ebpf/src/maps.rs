@@ -9,8 +9,8 @@ use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, StackStats, TEXT_WINDOW, Tally
 
 use crate::work::Work;
 
-/// A bank of counts. User space makes two with room for a drain interval each and shows one of them in [`BANK`];
-/// the capacity here is that of the template only.
+/// A bank of counts. There are two, of which user space shows one in [`BANK`]; the loader gives them room for a drain
+/// interval each, the capacity here is a placeholder.
 /// The banks are preallocated: insertion in NMI context then only takes an element from a free list, and kernels
 /// before 6.1 refuse anything else in programs on perf events (kernel/bpf/verifier.c).
 pub(crate) type Bank = HashMap<CountKey, Tally, 1>;
@@ -19,6 +19,15 @@ pub(crate) type Bank = HashMap<CountKey, Tally, 1>;
 /// `maybe_wait_bpf_programs`), so the old bank is quiescent when the update returns.
 #[btf_map]
 pub(crate) static BANK: ArrayOfMaps<Bank, 1> = ArrayOfMaps::new();
+
+/// The two banks. They stand here, and are not made by user space as it needs them, because Linux 6.1 takes as an inner
+/// map only one that has type information as the template has (kernel/bpf/map_in_map.c, `bpf_map_meta_equal`).
+#[btf_map]
+pub(crate) static BANK_0: Bank = Bank::new();
+
+/// See [`BANK_0`].
+#[btf_map]
+pub(crate) static BANK_1: Bank = Bank::new();
 
 /// How the samples of each event ended, on each CPU.
 #[btf_map]
@@ -38,6 +47,14 @@ pub(crate) type CombineTables = Array<CombineTable, 1, { (BPF_F_MMAPABLE | BPF_F
 /// The combining tables in use.
 #[btf_map]
 pub(crate) static COMBINE: ArrayOfMaps<CombineTables, 1> = ArrayOfMaps::new();
+
+/// The tables of the two banks; see [`BANK_0`].
+#[btf_map]
+pub(crate) static COMBINE_0: CombineTables = CombineTables::new();
+
+/// See [`COMBINE_0`].
+#[btf_map]
+pub(crate) static COMBINE_1: CombineTables = CombineTables::new();
 
 /// The window through which kernel text reaches user space.
 #[btf_map]

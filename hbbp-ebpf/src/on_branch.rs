@@ -248,22 +248,22 @@ fn cpu() -> u32 {
     unsafe { bpf_get_smp_processor_id() as u32 }
 }
 
-#[perf_event]
-fn on_branch_0(ctx: PerfEventContext) -> u32 {
-    on_branch::<0>(&ctx)
+macro_rules! programs {
+    ($($name:ident = $event:literal),*) => {
+        $(
+            #[perf_event]
+            fn $name(ctx: PerfEventContext) -> u32 {
+                on_branch::<$event>(&ctx)
+            }
+        )*
+    };
 }
 
-#[perf_event]
-fn on_branch_1(ctx: PerfEventContext) -> u32 {
-    on_branch::<1>(&ctx)
-}
-
-#[perf_event]
-fn on_branch_2(ctx: PerfEventContext) -> u32 {
-    on_branch::<2>(&ctx)
-}
-
-#[perf_event]
-fn on_branch_3(ctx: PerfEventContext) -> u32 {
-    on_branch::<3>(&ctx)
-}
+programs!(
+    on_branch_0 = 0,
+    on_branch_1 = 1,
+    on_branch_2 = 2,
+    on_branch_3 = 3,
+    on_branch_4 = 4,
+    on_branch_5 = 5
+);

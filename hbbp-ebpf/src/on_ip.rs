@@ -30,22 +30,22 @@ fn on_ip<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {
     0
 }
 
-#[perf_event]
-fn on_ip_0(ctx: PerfEventContext) -> u32 {
-    on_ip::<0>(&ctx)
+macro_rules! programs {
+    ($($name:ident = $event:literal),*) => {
+        $(
+            #[perf_event]
+            fn $name(ctx: PerfEventContext) -> u32 {
+                on_ip::<$event>(&ctx)
+            }
+        )*
+    };
 }
 
-#[perf_event]
-fn on_ip_1(ctx: PerfEventContext) -> u32 {
-    on_ip::<1>(&ctx)
-}
-
-#[perf_event]
-fn on_ip_2(ctx: PerfEventContext) -> u32 {
-    on_ip::<2>(&ctx)
-}
-
-#[perf_event]
-fn on_ip_3(ctx: PerfEventContext) -> u32 {
-    on_ip::<3>(&ctx)
-}
+programs!(
+    on_ip_0 = 0,
+    on_ip_1 = 1,
+    on_ip_2 = 2,
+    on_ip_3 = 3,
+    on_ip_4 = 4,
+    on_ip_5 = 5
+);

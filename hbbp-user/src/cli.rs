@@ -11,12 +11,14 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::cmd::eval::EvalOptions;
 use crate::cmd::record::{RecordOptions, Target};
 use crate::cmd::report::ReportOptions;
 use crate::cmd::{Job, check};
 use crate::collect::event::Choice;
 use crate::collect::object::KernelCounts;
 use crate::collect::perf::parse_cpu_list;
+use crate::eval::Level;
 use crate::mix::Dimension;
 use crate::report::Format;
 use crate::snapshot::run::Period;
@@ -73,12 +75,36 @@ enum Command {
     /// Print the counts of a profile or recording for scripts.
     #[command(after_long_help = recording::EXPORT_HELP)]
     Export(ExportArgs),
+    /// Compare a saved profile with exact counts of the same span: the errors of EBS, LBR and the hybrid of both.
+    Eval {
+        /// The profile.
+        file: PathBuf,
+        /// The exact counts, as the emulated machine writes them (`cargo xtask vm`).
+        #[arg(long, value_name = "FILE")]
+        reference: PathBuf,
+        /// What the groups are.
+        #[arg(short, long, value_enum, default_value_t = EvalLevel::Ring)]
+        by: EvalLevel,
+        /// Print at most so many groups and mnemonics, or `all`.
+        #[arg(short = 'n', long, value_name = "N", default_value = "20", value_parser = parse_top)]
+        top: Top,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
+        format: CheckFormat,
+    },
     /// Say what this machine offers for measuring, and what to do about what is missing.
     Check {
         /// How to print it.
         #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
         format: CheckFormat,
     },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum EvalLevel {
+    Ring,
+    Module,
+    Function,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -184,6 +210,27 @@ impl Cli {
             }
             Some(Command::Import { input, output }) => Ok(Job::Import(input.into_options(), output)),
             Some(Command::Export(export)) => Ok(Job::Export(export.into_options()?)),
+            Some(Command::Eval {
+                file,
+                reference,
+                by,
+                top,
+                format,
+            }) => Ok(Job::Eval(EvalOptions {
+                profile: file,
+                reference,
+                by: match by {
+                    EvalLevel::Ring => Level::Ring,
+                    EvalLevel::Module => Level::Module,
+                    EvalLevel::Function => Level::Function,
+                },
+                top: top.0,
+                format: match format {
+                    CheckFormat::Text => Format::Text,
+                    CheckFormat::Json => Format::Json,
+                },
+                width: terminal_width().unwrap_or(ReportOptions::default().width),
+            })),
             Some(Command::Check { format }) => Ok(Job::Check(match format {
                 CheckFormat::Text => check::Format::Text,
                 CheckFormat::Json => check::Format::Json,

@@ -10,6 +10,8 @@
 pub mod addr;
 pub mod record;
 
+pub mod reference;
+
 pub mod collect;
 
 pub mod import;
@@ -25,6 +27,8 @@ pub mod blocks;
 pub mod estimate;
 
 pub mod mix;
+
+pub mod eval;
 
 pub mod report;
 

@@ -5,6 +5,7 @@
     reason = "a terminal program tells what it does as it goes"
 )]
 
+mod accuracy;
 mod build;
 mod ci;
 mod clean_room;
@@ -15,6 +16,7 @@ mod system;
 mod test;
 mod tidy;
 mod toolchain;
+mod vm;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -62,6 +64,8 @@ enum Task {
     Tidy,
     /// Do all that must pass before a change is accepted: formatting, lints, tidy rules, tests.
     Ci,
+    /// Run a command on the emulated machine, with exact counts of what it executed.
+    Vm(vm::Args),
     /// Prove the README's commands on a fresh Debian 12 made by debootstrap, and time them.
     CleanRoom,
 }
@@ -89,6 +93,7 @@ fn run(args: Args) -> Result<()> {
         Task::Test { args } => test::test(&args, install),
         Task::Tidy => tidy::tidy(),
         Task::Ci => ci::ci(install),
+        Task::Vm(args) => vm::vm(&args),
         Task::CleanRoom => clean_room::clean_room(),
     }
 }

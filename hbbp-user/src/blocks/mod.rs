@@ -243,6 +243,11 @@ impl TextBlocks {
             .unwrap_or(&[])
     }
 
+    /// All instructions.
+    pub fn all_instructions(&self) -> &[Instruction] {
+        &self.instructions
+    }
+
     /// The instruction with this index.
     pub fn instruction(&self, idx: u32) -> Option<Instruction> {
         self.instructions.get(idx as usize).copied()

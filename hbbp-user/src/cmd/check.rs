@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::addr::Va;
 use crate::collect::event::{self, Rung, Source};
-use crate::collect::object::{Constants, Object};
+use crate::collect::object::{Constants, Object, Room};
 use crate::collect::pmu::{DEVICES, Pmu, read_pmus};
 use crate::collect::sideband::Sideband;
 use crate::collect::{perf, task_layout, text::TextWindow};
@@ -93,21 +93,22 @@ fn text(findings: &Findings) -> String {
 fn look() -> Findings {
     let pmus = read_pmus(Path::new(DEVICES));
     let mut findings = vec![privileges(), paranoia(), sideband(), btf()];
-    let mut object =
-        match Object::load(Constants::default()).and_then(|mut object| object.on_ip(0).map(|_| object)) {
-            Ok(object) => {
-                findings.push(ok("bpf", "the kernel takes the programs"));
-                Some(object)
-            }
-            Err(error) => {
-                findings.push(missing(
-                    "bpf",
-                    format!("{error:#}"),
-                    "run as root, or grant CAP_BPF and CAP_PERFMON",
-                ));
-                None
-            }
-        };
+    let mut object = match Object::load(Constants::default(), Room::default())
+        .and_then(|mut object| object.on_ip(0).map(|_| object))
+    {
+        Ok(object) => {
+            findings.push(ok("bpf", "the kernel takes the programs"));
+            Some(object)
+        }
+        Err(error) => {
+            findings.push(missing(
+                "bpf",
+                format!("{error:#}"),
+                "run as root, or grant CAP_BPF and CAP_PERFMON",
+            ));
+            None
+        }
+    };
     findings.push(counters(&pmus));
     findings.push(branches(&pmus));
     findings.extend(event::ladder().iter().map(step));

@@ -2,9 +2,11 @@
 
 pub mod check;
 pub mod child;
+pub mod eval;
 pub mod export;
 pub mod import;
 pub mod interrupt;
+mod interval;
 pub mod progress;
 pub mod record;
 pub mod report;
@@ -31,6 +33,8 @@ pub enum Job {
     Import(ImportOptions, PathBuf),
     /// Write lines for scripts.
     Export(ExportOptions),
+    /// Hold a saved profile against exact counts.
+    Eval(eval::EvalOptions),
     /// Say what this machine offers.
     Check(check::Format),
 }
@@ -83,6 +87,13 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
         }
         Job::Export(options) => {
             export::run(options, out)?;
+            Ok(Done::default())
+        }
+        Job::Eval(options) => {
+            match eval::eval(options, out) {
+                Err(error) if is_closed_pipe(&error) => {}
+                evaluated => evaluated?,
+            }
             Ok(Done::default())
         }
         Job::Check(format) => {

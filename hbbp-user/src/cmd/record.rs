@@ -7,25 +7,24 @@ use std::process::{Child, ExitStatus};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
-use hbbp_ebpf::{CountKey, Tally};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::child::{Held, exit_code};
 use super::interrupt::Interrupt;
+use super::interval::raw_interval;
 use super::progress::Progress;
-use crate::addr::Va;
 use crate::collect::event::Choice;
 use crate::collect::object::KernelCounts;
 use crate::collect::own_cost::{read_idle_times, read_own_cpu, read_own_memory};
-use crate::collect::{Collector, Plan, Scope};
+use crate::collect::{Collector, Plan, Scope, StacksSeen};
 use crate::resolve::Resolver;
 use crate::resolve::build_id::read_kernel_build_id;
+use crate::resolve::kallsyms::read_kallsyms;
 use crate::resolve::kernel_space::open_kernel_space;
 use crate::resolve::kernel_text::ReadKernel;
 use crate::resolve::proc_scan::read_processes;
-use crate::resolve::raw::{Raw, RawInterval, TaskKey};
-use crate::snapshot::{EventIdx, IpCount, Loss, ProcessIdx, Run, Snapshot};
+use crate::snapshot::{Loss, Run, Snapshot};
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -84,6 +83,14 @@ const DRAIN_EVERY: Duration = Duration::from_secs(2);
 /// Time between two readings of the sideband. The files of a process can be opened through it only while it lives.
 const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
 
+/// Time between two looks at the branch stacks, until it is known whether they hold anything: within a second, empty
+/// ones are recognised.
+const STACKS_EVERY: Duration = Duration::from_millis(250);
+
+/// Said where branch stacks come back empty.
+const EMPTY_STACKS: &str = "the branch stacks of this machine come back empty, as on some virtual machines: \
+                            the mix comes from sampled instructions alone";
+
 /// Records until the time is over, the command ends or a signal comes.
 pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let interrupt = Interrupt::listen()?;
@@ -96,7 +103,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         choice: options.choice.clone(),
         kernel: options.kernel,
         map_entries: options.map_entries,
-        switch: None,
+        switch: read_switch_range(),
     };
     let mut collector = Collector::open(&plan)?;
     let mut run = facts(scope_words);
@@ -115,6 +122,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         resolver,
         began: now(),
         unread: 0,
+        stacks: StacksSeen::NotYet,
     };
     let (idle_before, own_before) = (read_idle_times(), read_own_cpu());
     session.collector.enable()?;
@@ -126,11 +134,15 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         .build()?;
     let command = runtime.block_on(measure(&mut session, options.duration, child, interrupt))?;
 
+    session.look_at_stacks()?;
     let totals = session.collector.stop()?;
     run.duration = now().saturating_sub(started);
     session.drain()?;
     run.events = totals.events;
     run.notes.extend(totals.notes);
+    if session.stacks == StacksSeen::Empty {
+        run.notes.push(EMPTY_STACKS.to_owned());
+    }
     // Counters of tasks and cgroups stand still while nothing of these runs, so idle time has no part in them.
     if matches!(
         options.target,
@@ -186,6 +198,8 @@ struct Session {
     began: u64,
     /// Records that could not be understood.
     unread: u64,
+    /// What is known of the branch stacks.
+    stacks: StacksSeen,
 }
 
 impl Session {
@@ -199,8 +213,21 @@ impl Session {
         let entries = self.collector.drain()?;
         let end = now();
         self.read_sideband();
-        self.resolver.interval(raw_interval(self.began, end, &entries));
+        let has_stack = |event| self.collector.has_stack(event);
+        self.resolver
+            .interval(raw_interval(self.began..end, &entries, has_stack));
         self.began = end;
+        Ok(())
+    }
+
+    /// Looks whether the branch stacks hold anything, until that is known; empty ones are not asked for any more.
+    fn look_at_stacks(&mut self) -> anyhow::Result<()> {
+        if self.stacks == StacksSeen::NotYet {
+            self.stacks = self.collector.stacks_seen()?;
+            if self.stacks == StacksSeen::Empty {
+                self.collector.stop_stacks()?;
+            }
+        }
         Ok(())
     }
 }
@@ -214,6 +241,7 @@ async fn measure(
     let start = Instant::now();
     let mut drains = interval_at(start + DRAIN_EVERY, DRAIN_EVERY);
     let mut sideband = interval_at(start + SIDEBAND_EVERY, SIDEBAND_EVERY);
+    let mut stacks = interval_at(start + STACKS_EVERY, STACKS_EVERY);
     // A delay is made up by itself: the next drain takes more.
     drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
     sideband.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -227,6 +255,7 @@ async fn measure(
             () = &mut end, if duration.is_some() => break,
             () = interrupt.wait() => break,
             _ = drains.tick() => session.drain()?,
+            _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
             _ = sideband.tick() => {
                 session.read_sideband();
                 if let Some(progress) = &progress {
@@ -247,31 +276,6 @@ fn ended(child: Option<&mut Child>) -> anyhow::Result<Option<ExitStatus>> {
         .transpose()
         .context("failed to wait for the command")?;
     Ok(status.flatten())
-}
-
-/// The counts of one drain, as the resolver takes them.
-fn raw_interval(start: u64, end: u64, entries: &[(CountKey, Tally)]) -> RawInterval {
-    let ips = entries.iter().map(|(key, tally)| Raw {
-        task: TaskKey {
-            tgid: key.tgid,
-            exec_id: key.exec_id,
-        },
-        first_time: tally.first_time,
-        count: IpCount {
-            event: EventIdx(key.event.event()),
-            process: ProcessIdx::KERNEL,
-            ip: Va(key.address),
-            exact: key.event.exact(),
-            hits: tally.hits,
-            weight: tally.weight,
-        },
-    });
-    RawInterval {
-        start,
-        end,
-        ips: ips.collect(),
-        ..RawInterval::default()
-    }
 }
 
 /// Lets this process open as many files as it ever may: each CPU takes one for each event and one more, and so does
@@ -312,6 +316,14 @@ fn facts(scope: String) -> Run {
         scope,
         ..Run::default()
     }
+}
+
+/// Start and length of the function in which the kernel changes from one task to the next (arch/x86/entry/entry_64.S):
+/// a branch in it marks a context switch in a branch stack. `None` where the kernel hides its addresses.
+fn read_switch_range() -> Option<(u64, u64)> {
+    let symbols = read_kallsyms().ok()?;
+    let switch = symbols.named("__switch_to_asm")?;
+    Some((switch.start.0, switch.len))
 }
 
 fn add_idle_times(run: &mut Run, before: &HashMap<u32, u64>, after: &HashMap<u32, u64>) {

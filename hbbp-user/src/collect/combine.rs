@@ -12,9 +12,6 @@ use hbbp_ebpf::{CountKey, Tally, name};
 
 use super::object::Object;
 
-/// `BPF_F_MMAPABLE | BPF_F_INNER_MAP` (`include/uapi/linux/bpf.h`): the flags of the object's own definition.
-const FLAGS: u32 = 1 << 10 | 1 << 12;
-
 /// Two sets of tables, each with one table for each possible CPU.
 pub struct Combiner {
     shown: ArrayOfMaps<MapData, Array<MapData, CombineTable>>,
@@ -25,12 +22,12 @@ pub struct Combiner {
 }
 
 impl Combiner {
-    /// Creates both sets and shows one of them to the programs.
-    pub fn create(object: &mut Object) -> anyhow::Result<Self> {
+    /// Takes both sets of the object and shows one of them to the programs.
+    pub fn open(object: &mut Object) -> anyhow::Result<Self> {
         let mut shown = ArrayOfMaps::try_from(object.take_map(name::COMBINE)?)?;
-        let n_cpus = aya::util::nr_cpus()
-            .map_err(|(path, error)| anyhow::anyhow!("failed to read {path}: {error}"))?;
-        let (combining, spare) = (Tables::create(n_cpus)?, Tables::create(n_cpus)?);
+        let [combining, spare] = name::COMBINES;
+        let combining = Tables::open(object, combining)?;
+        let spare = Tables::open(object, spare)?;
         shown
             .set(0, &combining.map, 0)
             .context("failed to show the combining tables to the programs")?;
@@ -69,9 +66,9 @@ struct Tables {
 }
 
 impl Tables {
-    fn create(n_cpus: usize) -> anyhow::Result<Self> {
-        let map =
-            Array::create(u32::try_from(n_cpus)?, FLAGS).context("failed to create the combining tables")?;
+    fn open(object: &mut Object, name: &str) -> anyhow::Result<Self> {
+        let map: Array<MapData, CombineTable> = Array::try_from(object.take_map(name)?)?;
+        let n_cpus = usize::try_from(map.len())?;
         let fd = map.map().fd().as_fd().as_raw_fd();
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let len = n_cpus * size_of::<CombineTable>();

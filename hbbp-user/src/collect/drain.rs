@@ -31,15 +31,12 @@ pub struct Banks {
 }
 
 impl Banks {
-    /// Creates two banks of `entries` counts each and shows one of them to the programs.
-    pub fn create(object: &mut Object, entries: u32) -> anyhow::Result<Self> {
+    /// Takes the two banks of the object and shows one of them to the programs.
+    pub fn open(object: &mut Object) -> anyhow::Result<Self> {
         let mut shown = ArrayOfMaps::try_from(object.take_map(name::BANK)?)?;
-        let bank = || {
-            Bank::create(entries, 0).with_context(|| {
-                format!("failed to create a bank of {entries} counts; try a smaller --map-entries")
-            })
-        };
-        let (counting, spare) = (bank()?, bank()?);
+        let [counting, spare] = name::BANKS;
+        let counting = Bank::try_from(object.take_map(counting)?)?;
+        let spare = Bank::try_from(object.take_map(spare)?)?;
         shown
             .set(0, &counting, 0)
             .context("failed to show the bank of counts to the programs")?;
@@ -53,7 +50,7 @@ impl Banks {
 
     /// Puts combining tables in front of the banks, which programs on branch stacks need.
     pub fn combine(&mut self, object: &mut Object) -> anyhow::Result<()> {
-        self.combiner = Some(Combiner::create(object)?);
+        self.combiner = Some(Combiner::open(object)?);
         Ok(())
     }
 

@@ -31,7 +31,7 @@ use crate::snapshot::run::Event;
 use crate::snapshot::{Loss, Losses};
 use drain::Banks;
 use event::{Choice, Source};
-use object::{Constants, KernelCounts, Object};
+use object::{Constants, KernelCounts, Object, Room};
 use perf::Perf;
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
@@ -73,6 +73,17 @@ struct Sampled {
     counters: Vec<Perf>,
 }
 
+/// What the samples with branch stacks brought.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum StacksSeen {
+    /// No such sample has arrived yet, or none is asked for.
+    NotYet,
+    /// At least one held branches.
+    Filled,
+    /// All were empty, as on some virtual machines.
+    Empty,
+}
+
 /// What a collection knows of itself when it has stopped.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
@@ -94,11 +105,17 @@ impl Collector {
     pub fn open(plan: &Plan) -> anyhow::Result<Self> {
         let online = perf::read_online_cpus().context("failed to list the CPUs")?;
         let mut notes = Vec::new();
-        let mut object = Object::load(constants(plan, &mut notes))?;
         let n_cpus = u32::try_from(online.len()).unwrap_or(u32::MAX);
         let (least, most) = ENTRIES_RANGE;
         let by_cpus = n_cpus.saturating_mul(ENTRIES_PER_CPU).clamp(least, most);
-        let mut banks = Banks::create(&mut object, plan.map_entries.unwrap_or(by_cpus))?;
+        let possible = aya::util::nr_cpus()
+            .map_err(|(path, error)| anyhow::anyhow!("failed to read {path}: {error}"))?;
+        let room = Room {
+            counts: plan.map_entries.unwrap_or(by_cpus),
+            tables: u32::try_from(possible)?,
+        };
+        let mut object = Object::load(constants(plan, &mut notes), room)?;
+        let mut banks = Banks::open(&mut object)?;
         let event_stats = PerCpuArray::try_from(object.take_map(name::EVENT_STATS)?)?;
         let stack_stats = PerCpuArray::try_from(object.take_map(name::STACK_STATS)?)?;
         let sideband = Sideband::open(&online).context(
@@ -192,18 +209,42 @@ impl Collector {
         self.banks.drain()
     }
 
-    /// Whether samples arrive whose branch stacks are all empty, as on some virtual machines.
-    pub fn lacks_stacks(&self) -> anyhow::Result<bool> {
+    /// Whether the samples of the event with this number carry branch stacks.
+    pub fn has_stack(&self, number: u32) -> bool {
+        let event = usize::try_from(number)
+            .ok()
+            .and_then(|number| self.events.get(number));
+        event.is_some_and(|event| event.source.request.stack.is_some())
+    }
+
+    /// What the samples with branch stacks brought so far.
+    pub fn stacks_seen(&self) -> anyhow::Result<StacksSeen> {
         let mut stats = EventStats::default();
-        for (number, _) in self
+        let with_stacks = self
             .events
             .iter()
-            .enumerate()
-            .filter(|(_, event)| event.source.request.stack.is_some())
-        {
+            .zip(0u32..)
+            .filter(|(_, number)| self.has_stack(*number));
+        for (_, number) in with_stacks {
             stats = sum(&read_by_cpu(&self.event_stats, number)?, stats, EventStats::plus);
         }
-        Ok(0 < stats.runs && stats.runs == stats.no_stack)
+        Ok(match stats.runs {
+            0 => StacksSeen::NotYet,
+            runs if runs == stats.no_stack => StacksSeen::Empty,
+            _ => StacksSeen::Filled,
+        })
+    }
+
+    /// Stops the events with branch stacks for good; the others go on.
+    pub fn stop_stacks(&self) -> anyhow::Result<()> {
+        let with_stacks = self
+            .events
+            .iter()
+            .filter(|event| event.source.request.stack.is_some());
+        for counter in with_stacks.flat_map(|event| &event.counters) {
+            counter.disable().context("failed to stop a perf event")?;
+        }
+        Ok(())
     }
 
     /// Stops sampling. The last bank must be drained after this.
@@ -212,7 +253,7 @@ impl Collector {
             counter.disable().context("failed to stop a perf event")?;
         }
         let mut totals = Totals::default();
-        for (number, sampled) in self.events.iter().enumerate() {
+        for (sampled, number) in self.events.iter().zip(0u32..) {
             let by_cpu = read_by_cpu(&self.event_stats, number)?;
             let stats = sum(&by_cpu, EventStats::default(), EventStats::plus);
             let stacks = sum(
@@ -284,9 +325,9 @@ fn constants(plan: &Plan, notes: &mut Vec<String>) -> Constants {
     }
 }
 
-fn read_by_cpu<S: Pod>(map: &PerCpuArray<MapData, S>, event: usize) -> anyhow::Result<Vec<S>> {
+fn read_by_cpu<S: Pod>(map: &PerCpuArray<MapData, S>, event: u32) -> anyhow::Result<Vec<S>> {
     let by_cpu = map
-        .get(&u32::try_from(event)?, 0)
+        .get(&event, 0)
         .context("failed to read the counters of the programs")?;
     Ok(by_cpu.iter().copied().collect())
 }

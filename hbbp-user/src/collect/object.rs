@@ -35,6 +35,22 @@ pub struct Constants {
     pub wrong_paths: bool,
 }
 
+/// Room in the maps.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Counts in each bank.
+    pub counts: u32,
+    /// Combining tables in each set: one for each CPU that may come online.
+    pub tables: u32,
+}
+
+impl Default for Room {
+    /// The least: enough to see whether the kernel takes the object.
+    fn default() -> Self {
+        Self { counts: 1, tables: 1 }
+    }
+}
+
 /// How kernel addresses are counted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum KernelCounts {
@@ -47,7 +63,7 @@ pub enum KernelCounts {
 
 impl Object {
     /// Loads the maps of the object; its programs are verified when they are asked for.
-    pub fn load(constants: Constants) -> anyhow::Result<Self> {
+    pub fn load(constants: Constants, room: Room) -> anyhow::Result<Self> {
         let exec_id_offset = u64::from(constants.exec_id_offset.unwrap_or(0));
         let (namespace, device) = constants
             .pid_namespace
@@ -56,7 +72,12 @@ impl Object {
         let duplicated_heads = u32::from(constants.duplicated_heads);
         let wrong_paths = u32::from(constants.wrong_paths);
         let (switch_start, switch_len) = constants.switch;
-        let ebpf = EbpfLoader::new()
+        let mut loader = EbpfLoader::new();
+        for (bank, tables) in name::BANKS.into_iter().zip(name::COMBINES) {
+            loader.map_max_entries(bank, room.counts);
+            loader.map_max_entries(tables, room.tables);
+        }
+        let ebpf = loader
             // The object has no relocations for kernel types, so the kernel's BTF need not be read.
             .btf(None)
             .override_global(name::SWITCH_START, &switch_start, true)
@@ -68,7 +89,10 @@ impl Object {
             .override_global(name::PID_NAMESPACE_DEVICE, &device, true)
             .override_global(name::SPLIT_KERNEL, &split_kernel, true)
             .load(OBJECT)
-            .context("failed to load the eBPF object; `hbbp-sys check` says what this machine lacks")?;
+            .context(
+                "failed to load the eBPF object; `hbbp-sys check` says what this machine lacks, and a smaller \
+                 --map-entries needs less memory",
+            )?;
         Ok(Self { ebpf })
     }
 

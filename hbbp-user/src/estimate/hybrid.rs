@@ -5,6 +5,8 @@
 //! too rare to be seen often, each source sees some, and the sum of both is too much.
 //! So no samples are taken for what they are, unless the other source has seen the block so often that chance cannot
 //! explain them: then the chosen source is blind there.
+//! Chance is on both sides: one eventing IP in a block that hardly ever runs stands for dozens of streams that are not
+//! there. What the other source is sure of counts, not what it says.
 
 use super::rule::{Features, Rule};
 use super::{Figure, Source};
@@ -12,6 +14,10 @@ use super::{Figure, Source};
 /// Samples that a source should have of a block, by the count of the other, from which on having none is no chance.
 /// A Poisson count with this mean is zero once in 22 000 blocks.
 const BLIND: f64 = 10.0;
+
+/// Standard errors that are taken off the other source's count before it is believed: about one Poisson count in 40 is
+/// further above its mean than that.
+const SIGMAS: f64 = 2.0;
 
 /// Why a block's figure comes from its source.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -43,15 +49,18 @@ pub(super) fn choose(rule: &Rule, case: &Case) -> (Source, Reason) {
     match (case.ebs, case.lbr) {
         (_, None) => (Source::Ebs, Reason::OnlySource),
         (None, _) => (Source::Lbr, Reason::OnlySource),
-        (Some(ebs), Some(lbr)) => {
-            let blind = |hits: f64, due: f64| hits <= 0.0 && BLIND <= due;
-            match rule.choose(&case.features) {
-                (Source::Ebs, _) if blind(ebs.hits, case.ebs_due) => (Source::Lbr, Reason::OtherIsBlind),
-                (Source::Lbr, _) if blind(lbr.hits, case.lbr_due) => (Source::Ebs, Reason::OtherIsBlind),
-                (source, line) => (source, Reason::Rule(line)),
-            }
-        }
+        (Some(ebs), Some(lbr)) => match rule.choose(&case.features) {
+            (Source::Ebs, _) if is_blind(&ebs, &lbr, case.ebs_due) => (Source::Lbr, Reason::OtherIsBlind),
+            (Source::Lbr, _) if is_blind(&lbr, &ebs, case.lbr_due) => (Source::Ebs, Reason::OtherIsBlind),
+            (source, line) => (source, Reason::Rule(line)),
+        },
     }
+}
+
+/// Whether a source has nothing of a block of which `due` samples are due to it by the count of the other.
+fn is_blind(source: &Figure, other: &Figure, due: f64) -> bool {
+    let sure = other.count - SIGMAS * other.std_error;
+    source.hits <= 0.0 && 0.0 < sure && BLIND * other.count <= due * sure
 }
 
 impl Reason {
@@ -83,7 +92,7 @@ mod tests {
         Some(Figure {
             hits,
             count: hits,
-            std_error: 0.0,
+            std_error: hits.sqrt(),
         })
     }
 
@@ -119,16 +128,23 @@ mod tests {
             (Source::Lbr, Reason::OnlySource)
         );
         assert_eq!(
-            case(5.0, figure(2.0), figure(0.0), 0.0, 9.9),
-            (Source::Lbr, Reason::Rule(0))
+            case(5.0, figure(1.0), figure(0.0), 0.0, 1000.0),
+            (Source::Lbr, Reason::Rule(0)),
+            "a single sample is sure of nothing"
         );
         assert_eq!(
-            case(5.0, figure(2.0), figure(0.0), 0.0, 10.0),
+            case(5.0, figure(16.0), figure(0.0), 0.0, 19.9),
+            (Source::Lbr, Reason::Rule(0)),
+            "half of 16 is sure"
+        );
+        assert_eq!(
+            case(5.0, figure(16.0), figure(0.0), 0.0, 20.0),
             (Source::Ebs, Reason::OtherIsBlind)
         );
         assert_eq!(
-            case(50.0, figure(0.0), figure(9.0), 12.0, 0.0),
+            case(50.0, figure(0.0), figure(16.0), 20.0, 0.0),
             (Source::Lbr, Reason::OtherIsBlind)
         );
+        assert_eq!(case(50.0, figure(0.0), figure(0.0), 0.0, 0.0).0, Source::Ebs);
     }
 }

@@ -228,7 +228,8 @@ mod tests {
         let ebs = [
             counted(1, 1, 9.0, 100.0),
             counted(1, 2, 7.0, 100.0),
-            counted(3, 1, 1.0, 100.0),
+            counted(3, 1, 16.0, 100.0),
+            counted(4, 1, 1.0, 100.0),
         ];
         let lbr = [counted(0, 1, 2.0, 8.0), counted(1, 2, 100.0, 8.0)];
         let (blocks, parts) = joined(Unit::Executions, &ebs, &lbr);
@@ -241,7 +242,8 @@ mod tests {
             [
                 (0, Source::Lbr, 16.0),
                 (1, Source::Lbr, 800.0),
-                (3, Source::Ebs, 100.0)
+                (3, Source::Ebs, 1600.0),
+                (4, Source::Lbr, 0.0)
             ]
         );
         assert_eq!(
@@ -255,7 +257,7 @@ mod tests {
         assert_eq!(
             blocks[2].reason,
             Reason::OtherIsBlind,
-            "a sample stands for twelve streams that are not there"
+            "sixteen samples stand for two hundred streams that are not there"
         );
         for (n, block) in blocks.iter().enumerate() {
             let sum: f64 = parts.iter().filter(|p| p.block == n).map(|p| p.count).sum();

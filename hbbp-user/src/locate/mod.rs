@@ -8,11 +8,13 @@
 mod atlas;
 mod layout;
 mod reason;
+mod sites;
 
 use crate::addr::ImageAddr;
 use crate::snapshot::{BranchCount, EventIdx, IpCount, ProcessIdx, Snapshot, StreamCount};
 pub use atlas::Atlas;
 pub use reason::{Discard, PerRing, Tally, Unresolved};
+pub use sites::{Site, agrees, sites};
 
 /// Index of a [`Text`] in [`Snapshot::text`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::class::Class;
 use super::dimension::Dimension;
 use crate::addr::ImageAddr;
-use crate::blocks::{BlockId, BlockMap, FormIdx, Instruction};
+use crate::blocks::{BlockId, BlockMap, Flow, FormIdx, Instruction};
 use crate::estimate::BlockCount;
 use crate::snapshot::{Module, ProcessIdx, Snapshot};
 
@@ -169,8 +169,16 @@ impl<'a> Keys<'a> {
     }
 }
 
+/// The mnemonic of each form of a map, by its index; empty for bytes that are no instruction.
+pub fn mnemonics(map: &BlockMap) -> Vec<String> {
+    // How it passes control on has no part in the mnemonic.
+    let class = |form| Class::of(form, Flow::Next);
+    let mnemonic = |form| class(form).map(|class| class.mnemonic).unwrap_or_default();
+    map.forms.iter().map(mnemonic).collect()
+}
+
 /// The function that covers an address. A symbol without a length reaches to the next one.
-fn function(module: &Module, addr: ImageAddr) -> Option<String> {
+pub fn function(module: &Module, addr: ImageAddr) -> Option<String> {
     let behind = module.symbols.partition_point(|s| s.start <= addr);
     let symbol = module.symbols.get(behind.checked_sub(1)?)?;
     let inside = symbol.len == 0 || addr.since(symbol.start)? < symbol.len;

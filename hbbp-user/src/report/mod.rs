@@ -8,6 +8,7 @@ mod accounting;
 mod body;
 mod completeness;
 mod csv;
+mod errors;
 mod header;
 mod json;
 mod number;
@@ -25,6 +26,7 @@ use crate::mix::{Analysis, SourceShare};
 use crate::snapshot::Snapshot;
 use accounting::Accounting;
 use body::Body;
+pub use errors::Errors;
 pub use quality::{Miss, quality};
 use warning::{Warning, warnings};
 

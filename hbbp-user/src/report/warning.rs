@@ -7,7 +7,7 @@ use super::completeness::{self, OnCpu};
 use super::number::{grouped, percent, several};
 use super::quality::{self, Miss};
 use crate::mix::{Analysis, Source, Unit};
-use crate::snapshot::{EventUnit, KernelTextSource, Loss, Snapshot};
+use crate::snapshot::{EventUnit, KernelTextSource, Loss, Period, Snapshot};
 
 /// With this many samples the standard error of a share of 10 % is one percentage point.
 const ENOUGH_SAMPLES: u64 = 900;
@@ -125,7 +125,7 @@ pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Ac
         if share < 1.0 {
             warnings.push(Warning::Multiplexed { event: name(), share });
         }
-        if event.due().is_none() {
+        if matches!(event.period, Period::Frequency(_)) {
             warnings.push(Warning::UnknownPeriod { event: name() });
         }
         if let Some(worst) = completeness::worst_cpu(event).filter(|worst| worst.share < EVEN_CPU) {

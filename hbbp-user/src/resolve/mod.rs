@@ -134,7 +134,9 @@ impl Resolver {
         } in raw.branches
         {
             count.process = self.hit(task, first_time, count.from).0;
-            self.hit(task, first_time, count.to);
+            if count.to != Va(0) {
+                self.hit(task, first_time, count.to);
+            }
             interval.branches.push(count);
         }
         // Counting goes on while a drain is under way, so what ends within it may still have samples in the next.

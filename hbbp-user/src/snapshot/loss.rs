@@ -63,6 +63,8 @@ losses! {
         "samples came without a branch stack, or with an empty one";
     WrongPath, "entry.wrong_path", Entry,
         "branch entries were fetched on a wrong path and never executed";
+    TooMany, "entry.too_many", Entry,
+        "branch entries were left out, as the recording holds more different ones than are kept";
     Duplicated, "stream.duplicated", Stream,
         "streams were made of a repeated newest entry (Skylake)";
     Backward, "stream.backward", Stream,

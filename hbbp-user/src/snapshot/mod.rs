@@ -201,7 +201,7 @@ pub struct BranchCount {
     pub process: ProcessIdx,
     /// Address of the branch instruction.
     pub from: Va,
-    /// Its target.
+    /// Its target; 0 where only sources were counted.
     pub to: Va,
     /// Occurrences in any slot.
     pub hits: u64,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hbbp_user::addr::{Ring, Va};
 use hbbp_user::collect::event::Choice;
-use hbbp_user::collect::object::{Constants, KernelCounts, Object};
+use hbbp_user::collect::object::{Constants, KernelCounts, Object, Room};
 use hbbp_user::collect::{Collector, Plan, Scope};
 use hbbp_user::record::Record;
 
@@ -204,7 +204,7 @@ fn run_count(name: &str) -> u64 {
 #[test]
 fn the_kernel_takes_every_program() {
     let Some(_kernel) = kernel() else { return };
-    let mut object = Object::load(Constants::default()).unwrap();
+    let mut object = Object::load(Constants::default(), Room::default()).unwrap();
     for event in 0..hbbp_ebpf::MAX_EVENTS {
         object.on_ip(event).unwrap();
         object.on_branch(event).unwrap();

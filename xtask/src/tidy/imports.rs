@@ -4,8 +4,20 @@ use super::rust::{Mention, mentions};
 use super::{Finding, Source};
 
 /// The modules in the order of the flow: each may use only what stands before it.
-const LINE: [&str; 12] = [
-    "addr", "record", "snapshot", "locate", "blocks", "estimate", "mix", "report", "export", "cmd", "cli",
+const LINE: [&str; 14] = [
+    "addr",
+    "record",
+    "reference",
+    "snapshot",
+    "locate",
+    "blocks",
+    "estimate",
+    "mix",
+    "eval",
+    "report",
+    "export",
+    "cmd",
+    "cli",
     "main",
 ];
 
@@ -17,8 +29,18 @@ const SEEN_BY_WORLD: [&str; 3] = ["addr", "record", "snapshot"];
 const USERS_OF_WORLD: [&str; 2] = ["cmd", "cli"];
 
 /// The modules whose answer depends on nothing but their arguments, and what they may not mention for that.
-const PURE: [&str; 9] = [
-    "addr", "record", "import", "locate", "blocks", "estimate", "mix", "report", "export",
+const PURE: [&str; 11] = [
+    "addr",
+    "record",
+    "reference",
+    "import",
+    "locate",
+    "blocks",
+    "estimate",
+    "mix",
+    "eval",
+    "report",
+    "export",
 ];
 const IMPURE: [&str; 6] = ["std::fs", "std::process", "std::env", "libc", "aya", "procfs"];
 

@@ -1,0 +1,162 @@
+//! The counts of one drain, as the resolver takes them.
+//!
+//! One map holds three kinds of counts, told apart by their event and their tag: eventing IPs, streams of branch
+//! stacks, and branches in the oldest slot of a stack.
+//! A branch is in a stack as the end of a stream or in the oldest slot, never both, so that its occurrences in any slot
+//! are the sum of the two, and need no counts of their own in the kernel.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use hbbp_ebpf::key::WEIGHT_ONE;
+use hbbp_ebpf::{CountKey, Tally};
+
+use crate::addr::Va;
+use crate::resolve::raw::{Raw, RawInterval, TaskKey};
+use crate::snapshot::{BranchCount, EventIdx, IpCount, ProcessIdx, StreamCount};
+
+/// The counts of the interval `time`, in ns of CLOCK_MONOTONIC; `has_stack` says whether the samples of the event with
+/// a number carry branch stacks.
+pub(super) fn raw_interval(
+    time: Range<u64>,
+    entries: &[(CountKey, Tally)],
+    has_stack: impl Fn(u32) -> bool,
+) -> RawInterval {
+    let mut interval = RawInterval {
+        start: time.start,
+        end: time.end,
+        ..RawInterval::default()
+    };
+    let mut branches = Branches::default();
+    for (key, tally) in entries {
+        if !has_stack(key.event.event()) {
+            interval.ips.push(ip(key, tally));
+        } else if key.event.is_oldest() {
+            branches.add(key, tally, key.address, tally.hits);
+        } else {
+            let stream = stream(key, tally);
+            branches.add(key, tally, stream.count.end.0, 0);
+            interval.streams.push(stream);
+        }
+    }
+    interval.branches = branches.0.into_values().collect();
+    interval
+}
+
+fn task(key: &CountKey) -> TaskKey {
+    TaskKey {
+        tgid: key.tgid,
+        exec_id: key.exec_id,
+    }
+}
+
+fn ip(key: &CountKey, tally: &Tally) -> Raw<IpCount> {
+    Raw {
+        task: task(key),
+        first_time: tally.first_time,
+        count: IpCount {
+            event: EventIdx(key.event.event()),
+            process: ProcessIdx::KERNEL,
+            ip: Va(key.address),
+            exact: key.event.exact(),
+            hits: tally.hits,
+            weight: tally.weight,
+        },
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "weights of one interval stay far below 2^53, and what is beyond is a rounding error"
+)]
+fn stream(key: &CountKey, tally: &Tally) -> Raw<StreamCount> {
+    Raw {
+        task: task(key),
+        first_time: tally.first_time,
+        count: StreamCount {
+            event: EventIdx(key.event.event()),
+            process: ProcessIdx::KERNEL,
+            start: Va(key.address),
+            end: Va(key.address.wrapping_add(key.length.into())),
+            hits: tally.hits,
+            weight: tally.weight as f64 / WEIGHT_ONE as f64,
+            cycles: 0,
+        },
+    }
+}
+
+/// Branches by event, task and source, so that equal drains make equal snapshots.
+#[derive(Default)]
+struct Branches(BTreeMap<(u32, TaskKey, u64), Raw<BranchCount>>);
+
+impl Branches {
+    /// Adds the occurrences of one count, of which `oldest` were in the oldest slot.
+    fn add(&mut self, key: &CountKey, tally: &Tally, from: u64, oldest: u64) {
+        let (event, task) = (key.event.event(), task(key));
+        let branch = self.0.entry((event, task, from)).or_insert(Raw {
+            task,
+            first_time: tally.first_time,
+            count: BranchCount {
+                event: EventIdx(event),
+                process: ProcessIdx::KERNEL,
+                from: Va(from),
+                to: Va(0),
+                hits: 0,
+                oldest: 0,
+                mispredicted: 0,
+            },
+        });
+        branch.first_time = branch.first_time.min(tally.first_time);
+        branch.count.hits = branch.count.hits.saturating_add(tally.hits);
+        branch.count.oldest = branch.count.oldest.saturating_add(oldest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hbbp_ebpf::EventTag;
+
+    fn entry(event: EventTag, address: u64, length: u32, hits: u64) -> (CountKey, Tally) {
+        let key = CountKey {
+            address,
+            tgid: 7,
+            exec_id: 1,
+            event,
+            length,
+        };
+        let tally = Tally {
+            hits,
+            weight: hits * 3 * WEIGHT_ONE / 2,
+            first_time: 100 - hits,
+        };
+        (key, tally)
+    }
+
+    #[test]
+    fn counts_are_told_apart_by_event_and_tag() {
+        let entries = [
+            entry(EventTag::new(0, 8), 0x1000, 0, 2),
+            entry(EventTag::stream(1), 0x1000, 0x10, 30),
+            entry(EventTag::stream(1), 0x1010, 0, 4),
+            entry(EventTag::oldest(1), 0x1010, 0, 5),
+        ];
+        let interval = raw_interval(1..2, &entries, |event| event == 1);
+        assert_eq!((interval.start, interval.end), (1, 2));
+        assert_eq!(interval.ips.len(), 1);
+        assert!(interval.ips[0].count.exact);
+        let streams: Vec<_> = interval
+            .streams
+            .iter()
+            .map(|s| (s.count.start.0, s.count.end.0, s.count.hits, s.count.weight))
+            .collect();
+        assert_eq!(streams, [(0x1000, 0x1010, 30, 45.0), (0x1010, 0x1010, 4, 6.0)]);
+        let [branch] = interval.branches[..] else {
+            panic!("one branch: {:?}", interval.branches)
+        };
+        let TaskKey { tgid, exec_id } = branch.task;
+        assert_eq!((tgid, exec_id, branch.first_time), (7, 1, 70));
+        let count = branch.count;
+        assert_eq!((count.from.0, count.hits, count.oldest), (0x1010, 39, 5));
+    }
+}

@@ -1,0 +1,105 @@
+//! The errors of a group: of everything, of a ring, of a module, of a function.
+
+use std::collections::BTreeMap;
+
+use super::{Amounts, Evaluation, Method, Spot};
+use crate::mix::{Accuracy, block_error};
+
+/// How far instructions are kept apart.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Level {
+    /// Not at all.
+    Whole,
+    /// By ring.
+    Ring,
+    /// By ring and module.
+    Module,
+    /// By ring, module and function.
+    Function,
+}
+
+/// A group with the amounts of its mnemonics and blocks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    /// What tells it from the others, from the ring inwards: nothing, or up to three names.
+    pub key: Vec<String>,
+    /// Executed instructions by mnemonic.
+    pub mnemonics: BTreeMap<String, Amounts>,
+    /// Executed instructions by block.
+    blocks: Vec<Amounts>,
+}
+
+impl Evaluation {
+    /// The groups of a level, by falling reference, then by key.
+    pub fn groups(&self, level: Level) -> Vec<Group> {
+        let mut groups: BTreeMap<Vec<String>, Group> = BTreeMap::new();
+        let keys: Vec<Vec<String>> = self.spots.iter().map(|spot| level.key(spot)).collect();
+        let key = |spot: usize| keys.get(spot).cloned().unwrap_or_default();
+        for ((spot, mnemonic), amounts) in &self.mnemonics {
+            let group = groups.entry(key(*spot)).or_default();
+            group.mnemonics.entry(mnemonic.clone()).or_default().add(amounts);
+        }
+        for (spot, amounts) in &self.blocks {
+            groups.entry(key(*spot)).or_default().blocks.push(*amounts);
+        }
+        let mut groups: Vec<Group> = groups
+            .into_iter()
+            .map(|(key, group)| Group { key, ..group })
+            .collect();
+        // The sort is stable, and the groups come sorted by key.
+        groups.sort_by(|a, b| b.total().reference.total_cmp(&a.total().reference));
+        groups
+    }
+}
+
+impl Level {
+    fn key(self, spot: &Spot) -> Vec<String> {
+        let (ring, module, function) = (spot.ring.to_string(), spot.module.clone(), spot.function.clone());
+        match self {
+            Self::Whole => Vec::new(),
+            Self::Ring => vec![ring],
+            Self::Module => vec![ring, module],
+            Self::Function => vec![ring, module, function],
+        }
+    }
+
+    /// Titles of the names of its groups.
+    pub const fn titles(self) -> &'static [&'static str] {
+        match self {
+            Self::Whole => &[],
+            Self::Ring => &["ring"],
+            Self::Module => &["ring", "module"],
+            Self::Function => &["ring", "module", "function"],
+        }
+    }
+}
+
+impl Group {
+    /// All its instructions.
+    pub fn total(&self) -> Amounts {
+        let mut total = Amounts::default();
+        self.mnemonics.values().for_each(|amounts| total.add(amounts));
+        total
+    }
+
+    /// The average weighted error of a method, as a fraction; `None` where the reference has nothing.
+    pub fn average_weighted(&self, method: Method) -> Option<f64> {
+        let column = |of: &dyn Fn(&Amounts) -> f64| -> BTreeMap<String, f64> {
+            let column = self
+                .mnemonics
+                .iter()
+                .map(|(key, amounts)| (key.clone(), of(amounts)));
+            column.collect()
+        };
+        let reference = column(&|amounts| amounts.reference);
+        let measured = column(&|amounts| amounts.by(method));
+        Accuracy::of(&reference, &measured).average_weighted()
+    }
+
+    /// The accuracy error of the blocks by a method, as a fraction; `None` where the reference has nothing.
+    pub fn block_error(&self, method: Method) -> Option<f64> {
+        // The amounts are instructions already: each counts one.
+        let blocks = self.blocks.iter();
+        block_error(blocks.map(|amounts| (1, amounts.reference, amounts.by(method))))
+    }
+}

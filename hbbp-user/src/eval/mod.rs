@@ -1,0 +1,283 @@
+//! A measurement beside exact counts: the papers' errors of EBS, LBR and the hybrid of both.
+//!
+//! Both sides are reduced to amounts of executed instructions, by place (ring, module, function) and mnemonic for the
+//! paper's error (hbbp.txt, section VI.B), and by block for the accuracy error of base-of-trust.txt, section 3.3.
+//! Everything of the reference counts, also what the measurement never saw, and the other way round.
+
+mod group;
+mod truth;
+
+use std::collections::HashMap;
+
+use crate::addr::{ImageAddr, Ring};
+use crate::blocks::{BlockId, BlockMap, TextBlocks};
+use crate::estimate::{BlockCounts, Figure, Rule, Unit};
+use crate::locate::{Site, TextIdx};
+use crate::mix::{Analysis, analyse, function, mnemonics};
+use crate::reference::Reference;
+use crate::snapshot::{ModuleIdx, Snapshot};
+pub use group::{Group, Level};
+
+/// A way to estimate, as the columns of the paper's Figure 2 have them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Method {
+    /// Eventing IPs alone.
+    Ebs,
+    /// Streams of branch stacks alone.
+    Lbr,
+    /// For each block the source that the rule names.
+    Hybrid,
+}
+
+/// Executed instructions: exact, and by each method.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Amounts {
+    /// Exact.
+    pub reference: f64,
+    /// By [`Method::Ebs`].
+    pub ebs: f64,
+    /// By [`Method::Lbr`].
+    pub lbr: f64,
+    /// By [`Method::Hybrid`].
+    pub hybrid: f64,
+}
+
+/// Where instructions stand.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Spot {
+    /// Their ring.
+    pub ring: Ring,
+    /// Name of the module; [`UNKNOWN`] where the measurement does not know it.
+    pub module: String,
+    /// Name of the function; that of the module in brackets where no symbol covers it.
+    pub function: String,
+}
+
+/// Module of what ran where the measurement knows of no mapping.
+pub const UNKNOWN: &str = "[unknown]";
+
+/// A measurement beside its reference.
+#[derive(Clone, Debug, Default)]
+pub struct Evaluation {
+    spots: Vec<Spot>,
+    /// By spot and mnemonic.
+    mnemonics: HashMap<(usize, String), Amounts>,
+    /// By block, with its spot, in instructions.
+    blocks: Vec<(usize, Amounts)>,
+    /// Near taken branches of the reference: user code and kernel.
+    pub taken: f64,
+    /// Samples of instruction pointers, and stacks, that the estimates come from.
+    pub samples: f64,
+    /// As `samples`.
+    pub stacks: f64,
+}
+
+/// A measurement that cannot be held against a count of executions.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the profile holds {}, which cannot be compared with executions: record with the event instructions or branches", .0.noun())]
+pub struct NoExecutions(pub Unit);
+
+/// Holds a snapshot, whose hybrid follows `rule`, against the reference of the same span.
+pub fn evaluate(snapshot: &Snapshot, reference: &Reference, rule: &Rule) -> Result<Evaluation, NoExecutions> {
+    let analysis = analyse(snapshot, &[], rule);
+    let unit = analysis.counts.roles.unit;
+    if unit != Unit::Executions {
+        return Err(NoExecutions(unit));
+    }
+    let mut tally = Tally::new(snapshot, &analysis.map);
+    tally.add_measured(&analysis);
+    tally.add_reference(reference);
+    let [user, kernel] = reference.taken;
+    Ok(tally.close(&analysis.counts, amount(user) + amount(kernel)))
+}
+
+/// A count as an amount; beyond 2^53 it is rounded.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of branches and instructions of a run stay far below 2^53"
+)]
+pub(crate) fn amount(count: u64) -> f64 {
+    count as f64
+}
+
+/// What is summed up while both sides are read.
+struct Tally<'a> {
+    snapshot: &'a Snapshot,
+    map: &'a BlockMap,
+    mnemonics: Vec<String>,
+    spots: HashMap<Spot, usize>,
+    of_site: HashMap<(Ring, Option<Site>), usize>,
+    by_mnemonic: HashMap<(usize, String), Amounts>,
+    by_block: HashMap<BlockId, (usize, Amounts)>,
+    /// Instructions of the reference outside all blocks of the measurement.
+    elsewhere: HashMap<usize, f64>,
+}
+
+impl<'a> Tally<'a> {
+    fn new(snapshot: &'a Snapshot, map: &'a BlockMap) -> Self {
+        Self {
+            snapshot,
+            map,
+            mnemonics: mnemonics(map),
+            spots: HashMap::new(),
+            of_site: HashMap::new(),
+            by_mnemonic: HashMap::new(),
+            by_block: HashMap::new(),
+            elsewhere: HashMap::new(),
+        }
+    }
+
+    fn add_measured(&mut self, analysis: &Analysis) {
+        for block in &analysis.counts.blocks {
+            let count = |figure: Option<Figure>| figure.unwrap_or_default().count;
+            let one = Amounts {
+                reference: 0.0,
+                ebs: count(block.ebs),
+                lbr: count(block.lbr),
+                hybrid: block.chosen().count,
+            };
+            let Some(text) = self.map.text(block.block.text) else {
+                continue;
+            };
+            let instructions = self.map.instructions(block.block);
+            let Some(first) = instructions.first() else {
+                continue;
+            };
+            let site = Site {
+                module: text.module,
+                addr: text.addr(*first),
+            };
+            let spot = self.spot(block.ring, Some(site));
+            let id = self.block_at(site).unwrap_or(block.block);
+            for instruction in instructions {
+                let mnemonic = self.mnemonics.get(usize::from(instruction.form.0));
+                let key = (spot, mnemonic.cloned().unwrap_or_default());
+                self.by_mnemonic.entry(key).or_default().add(&one);
+                let (_, sum) = self
+                    .by_block
+                    .entry(id)
+                    .or_insert_with(|| (spot, Amounts::default()));
+                sum.add(&one);
+            }
+        }
+    }
+
+    fn add_reference(&mut self, reference: &Reference) {
+        for ran in truth::ran(self.snapshot, reference) {
+            let spot = self.spot(ran.ring, ran.site);
+            let one = Amounts {
+                reference: ran.executions,
+                ..Amounts::default()
+            };
+            self.by_mnemonic
+                .entry((spot, ran.mnemonic))
+                .or_default()
+                .add(&one);
+            match ran.site.and_then(|site| self.block_at(site)) {
+                Some(id) => {
+                    let (_, sum) = self
+                        .by_block
+                        .entry(id)
+                        .or_insert_with(|| (spot, Amounts::default()));
+                    sum.add(&one);
+                }
+                None => *self.elsewhere.entry(spot).or_default() += ran.executions,
+            }
+        }
+    }
+
+    fn spot(&mut self, ring: Ring, site: Option<Site>) -> usize {
+        if let Some(spot) = self.of_site.get(&(ring, site)) {
+            return *spot;
+        }
+        let module = site.and_then(|site| self.snapshot.modules.get(site.module.0 as usize));
+        let name = module.map_or(UNKNOWN, |module| module.name.as_str());
+        let function = module
+            .zip(site)
+            .and_then(|(module, site)| function(module, site.addr));
+        let spot = Spot {
+            ring,
+            module: name.to_owned(),
+            function: function.unwrap_or_else(|| format!("[{name}]")),
+        };
+        let next = self.spots.len();
+        let number = *self.spots.entry(spot).or_insert(next);
+        self.of_site.insert((ring, site), number);
+        number
+    }
+
+    /// The block at a site in the first generation of its text: the same one for all generations.
+    fn block_at(&self, site: Site) -> Option<BlockId> {
+        let (text, idx) = first_text(self.map, site.module, site.addr)?;
+        let instruction = text.find(site.addr).ok()?;
+        Some(BlockId {
+            text: idx,
+            block: text.block_of(instruction),
+        })
+    }
+
+    fn close(self, counts: &BlockCounts, taken: f64) -> Evaluation {
+        let mut spots: Vec<(Spot, usize)> = self.spots.into_iter().collect();
+        spots.sort_unstable_by_key(|(_, number)| *number);
+        let elsewhere = self.elsewhere.into_iter().map(|(spot, reference)| {
+            let amounts = Amounts {
+                reference,
+                ..Amounts::default()
+            };
+            (spot, amounts)
+        });
+        Evaluation {
+            spots: spots.into_iter().map(|(spot, _)| spot).collect(),
+            mnemonics: self.by_mnemonic,
+            blocks: self.by_block.into_values().chain(elsewhere).collect(),
+            taken,
+            samples: counts.samples,
+            stacks: counts.n_stacks,
+        }
+    }
+}
+
+/// The first text of a module that covers an address; texts stand sorted by module, start and generation.
+fn first_text(map: &BlockMap, module: ModuleIdx, addr: ImageAddr) -> Option<(&TextBlocks, TextIdx)> {
+    let behind = map
+        .texts
+        .partition_point(|text| (text.module, text.start) <= (module, addr));
+    let last = map.texts.get(behind.checked_sub(1)?)?;
+    let first = map
+        .texts
+        .partition_point(|text| (text.module, text.start) < (last.module, last.start));
+    let text = map.texts.get(first).filter(|text| text.module == module)?;
+    Some((text, TextIdx(u32::try_from(first).ok()?)))
+}
+
+impl Method {
+    /// All of them, in the order of tables.
+    pub const ALL: [Self; 3] = [Self::Hybrid, Self::Lbr, Self::Ebs];
+
+    /// Name of its column.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ebs => "EBS",
+            Self::Lbr => "LBR",
+            Self::Hybrid => "hybrid",
+        }
+    }
+}
+
+impl Amounts {
+    /// What a method measured.
+    pub const fn by(&self, method: Method) -> f64 {
+        match method {
+            Method::Ebs => self.ebs,
+            Method::Lbr => self.lbr,
+            Method::Hybrid => self.hybrid,
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.reference += other.reference;
+        self.ebs += other.ebs;
+        self.lbr += other.lbr;
+        self.hybrid += other.hybrid;
+    }
+}

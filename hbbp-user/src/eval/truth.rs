@@ -1,0 +1,171 @@
+//! The reference by instruction: what ran, where, how often.
+
+use std::collections::HashMap;
+
+use crate::addr::{ImageAddr, Ring, Va};
+use crate::blocks::blocks;
+use crate::locate::{Located, Site, agrees, sites};
+use crate::mix::mnemonics;
+use crate::reference::{Block, KERNEL, Reference};
+use crate::snapshot::{Module, ModuleIdx, ModuleKind, ProcessIdx, Snapshot, Text};
+
+use super::amount;
+
+/// An instruction of the reference.
+pub(super) struct Ran {
+    pub(super) ring: Ring,
+    /// Where it stands, if the measurement knows of a mapping there.
+    pub(super) site: Option<Site>,
+    pub(super) mnemonic: String,
+    pub(super) executions: f64,
+}
+
+/// All instructions of all blocks; one that several blocks cover comes several times.
+pub(super) fn ran(snapshot: &Snapshot, reference: &Reference) -> Vec<Ran> {
+    let text = texts(reference);
+    let map = blocks(&text, &Located::default());
+    let mnemonics = mnemonics(&map);
+    let sites = block_sites(snapshot, reference);
+    let mut all = Vec::new();
+    for ((block, text), site) in reference.blocks.iter().zip(&map.texts).zip(sites) {
+        for instruction in text.all_instructions() {
+            let addr = |site: Site| site.addr.checked_add(instruction.offset.into());
+            let site = site.and_then(|site| {
+                Some(Site {
+                    addr: addr(site)?,
+                    ..site
+                })
+            });
+            let mnemonic = mnemonics.get(usize::from(instruction.form.0));
+            all.push(Ran {
+                ring: Va(block.start).ring(),
+                site,
+                mnemonic: mnemonic.cloned().unwrap_or_default(),
+                executions: amount(block.executions),
+            });
+        }
+    }
+    all
+}
+
+/// The code of the reference as a snapshot of its own, one text for each block, to be decoded as all other text is.
+fn texts(reference: &Reference) -> Snapshot {
+    let module = Module {
+        name: String::new(),
+        kind: ModuleKind::Kernel,
+        build_id: Vec::new(),
+        symbols: Vec::new(),
+    };
+    let text = |block: &Block| Text {
+        module: ModuleIdx(0),
+        start: ImageAddr(block.start),
+        bytes: block.bytes.clone(),
+        since: 0,
+    };
+    Snapshot {
+        modules: vec![module],
+        text: reference.blocks.iter().map(text).collect(),
+        ..Snapshot::default()
+    }
+}
+
+/// Where each block begins. Of the programs that one process ran after another, the one that has its bytes.
+fn block_sites(snapshot: &Snapshot, reference: &Reference) -> Vec<Option<Site>> {
+    let mut of_owner: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (n, block) in reference.blocks.iter().enumerate() {
+        of_owner.entry(block.owner).or_default().push(n);
+    }
+    let mut found: Vec<Option<Site>> = vec![None; reference.blocks.len()];
+    for (owner, members) in of_owner {
+        let blocks: Vec<&Block> = members.iter().filter_map(|n| reference.blocks.get(*n)).collect();
+        let addresses: Vec<Va> = blocks.iter().map(|block| Va(block.start)).collect();
+        let mut sure = vec![false; blocks.len()];
+        for process in images(snapshot, owner) {
+            let candidates = sites(snapshot, process, &addresses);
+            for (((n, block), site), sure) in members.iter().zip(&blocks).zip(candidates).zip(&mut sure) {
+                let Some(site) = site.filter(|_| !*sure) else {
+                    continue;
+                };
+                *sure = agrees(snapshot, site, &block.bytes);
+                if let Some(slot) = found.get_mut(*n).filter(|slot| *sure || slot.is_none()) {
+                    *slot = Some(site);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The process images of an owner.
+fn images(snapshot: &Snapshot, owner: u32) -> Vec<ProcessIdx> {
+    if owner == KERNEL {
+        return vec![ProcessIdx::KERNEL];
+    }
+    let numbered = snapshot.processes.iter().zip((0u32..).map(ProcessIdx)).skip(1);
+    let of_owner = numbered.filter(|(process, _)| process.tgid == owner);
+    of_owner.map(|(_, idx)| idx).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Interval, Mapping, Process};
+
+    #[test]
+    fn of_two_programs_at_one_address_the_one_with_the_bytes_is_meant() {
+        let image = |module| Process {
+            tgid: 7,
+            mappings: vec![Mapping {
+                start: Va(0x1000),
+                end: Va(0x2000),
+                module: ModuleIdx(module),
+                image_start: ImageAddr(0x1000),
+                from: 0,
+            }],
+            ..Process::default()
+        };
+        let text = |module, bytes: &[u8]| Text {
+            module: ModuleIdx(module),
+            start: ImageAddr(0x1000),
+            bytes: bytes.to_vec(),
+            since: 0,
+        };
+        // dec ecx; jne -4
+        let code = vec![0xff, 0xc9, 0x75, 0xfc];
+        let snapshot = Snapshot {
+            processes: vec![Process::default(), image(0), image(1)],
+            text: vec![text(0, &[0x90; 4]), text(1, &code)],
+            intervals: vec![Interval::default()],
+            ..Snapshot::default()
+        };
+        let block = |owner, start| Block {
+            owner,
+            n_instructions: 2,
+            start,
+            executions: 5,
+            bytes: code.clone(),
+        };
+        let reference = Reference {
+            blocks: vec![block(7, 0x1000), block(9, 0x1000)],
+            ..Reference::default()
+        };
+        let ran = ran(&snapshot, &reference);
+        let found: Vec<_> = ran
+            .iter()
+            .map(|ran| {
+                (
+                    ran.mnemonic.as_str(),
+                    ran.site.map(|s| (s.module.0, s.addr.0)),
+                    ran.executions,
+                )
+            })
+            .collect();
+        let expected = [
+            ("DEC", Some((1, 0x1000)), 5.0),
+            ("JNE", Some((1, 0x1002)), 5.0),
+            ("DEC", None, 5.0),
+            ("JNE", None, 5.0),
+        ];
+        assert_eq!(found, expected);
+    }
+}

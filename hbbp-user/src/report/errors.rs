@@ -1,0 +1,241 @@
+//! The errors of a measurement against exact counts, as text or as JSON of the format `hbbp-sys.eval/1`.
+//!
+//! Errors are fractions of the reference, in text as percent; a group that the reference does not have has none.
+//! In JSON a field may be added within version 1; nothing is renamed, removed or given another meaning.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::Format;
+use super::number::{percent, scaled};
+use super::page::Page;
+use super::table::{Line, Table};
+use crate::eval::{Amounts, Evaluation, Group, Level, Method};
+
+/// The errors of all groups of a level.
+#[derive(Debug)]
+pub struct Errors<'a> {
+    evaluation: &'a Evaluation,
+    level: Level,
+    whole: Group,
+    groups: Vec<Group>,
+    top: Option<usize>,
+}
+
+/// Digits of amounts in text.
+const DIGITS: usize = 4;
+
+impl<'a> Errors<'a> {
+    /// The errors of an evaluation, with at most `top` groups and mnemonics in text.
+    pub fn new(evaluation: &'a Evaluation, level: Level, top: Option<usize>) -> Self {
+        let whole = evaluation.groups(Level::Whole).into_iter().next();
+        Self {
+            evaluation,
+            level,
+            whole: whole.unwrap_or_default(),
+            groups: evaluation.groups(level),
+            top,
+        }
+    }
+
+    /// Writes them; the lines of text have at most `width` columns. There is no CSV of them: it gets the text.
+    pub fn write(&self, format: Format, width: usize, out: &mut dyn Write) -> io::Result<()> {
+        match format {
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut *out, &Document::new(self))?;
+                writeln!(out)
+            }
+            Format::Text | Format::Csv => self.text(&mut Page { width, out }),
+        }
+    }
+
+    fn text(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Evaluation {
+            taken,
+            samples,
+            stacks,
+            ..
+        } = self.evaluation;
+        let total = self.whole.total().reference;
+        let (total, taken) = (scaled(total, DIGITS), scaled(*taken, DIGITS));
+        page.entry(
+            "reference  ",
+            &format!("{total} instructions, {taken} taken branches"),
+        )?;
+        let (samples, stacks) = (scaled(*samples, DIGITS), scaled(*stacks, DIGITS));
+        page.entry(
+            "measured   ",
+            &format!("{samples} samples of instructions, {stacks} branch stacks"),
+        )?;
+        page.heading(
+            "Average weighted error over mnemonics, and accuracy error over blocks; % of the reference",
+        )?;
+        self.print(page, &self.group_table())?;
+        page.heading("Executions by mnemonic, and their errors in %")?;
+        self.print(page, &self.mnemonic_table())
+    }
+
+    fn print(&self, page: &mut Page<'_>, table: &Table) -> io::Result<()> {
+        let width = page.width;
+        table.render(width).iter().try_for_each(|line| page.line(line))
+    }
+
+    fn shown<T>(&self, rows: &[T]) -> usize {
+        self.top.map_or(rows.len(), |top| top.min(rows.len()))
+    }
+
+    fn group_table(&self) -> Table {
+        let titles = self.level.titles().iter().map(|title| (*title).to_owned());
+        let methods = Method::ALL.map(Method::name).map(str::to_owned);
+        let blocks = Method::ALL.map(|method| format!("{}, blocks", method.name()));
+        let numbers = |group: &Group| {
+            let errors = Method::ALL.map(|method| error(group.average_weighted(method)));
+            let blocks = Method::ALL.map(|method| error(group.block_error(method)));
+            let reference = scaled(group.total().reference, DIGITS);
+            [vec![reference], errors.to_vec(), blocks.to_vec()].concat()
+        };
+        let mut whole = vec![String::new(); self.level.titles().len()];
+        if let Some(first) = whole.first_mut() {
+            "all".clone_into(first);
+        }
+        let shown = self.groups.iter().take(self.shown(&self.groups));
+        let rows = shown.map(|group| Line::Row(group.key.clone(), numbers(group)));
+        let total = [Line::Rule, Line::Row(whole, numbers(&self.whole))];
+        Table {
+            names: titles.collect(),
+            numbers: [vec!["instructions".to_owned()], methods.to_vec(), blocks.to_vec()].concat(),
+            lines: rows.chain(total).collect(),
+        }
+    }
+
+    fn mnemonic_table(&self) -> Table {
+        let mut rows: Vec<(&String, &Amounts)> = self.whole.mnemonics.iter().collect();
+        rows.sort_by(|a, b| b.1.reference.total_cmp(&a.1.reference));
+        rows.truncate(self.shown(&rows));
+        let numbers = |amounts: &Amounts| {
+            let measured = Method::ALL.map(|method| {
+                let deviation = (amounts.by(method) - amounts.reference).abs();
+                let error = (0.0 < amounts.reference).then(|| deviation / amounts.reference);
+                [scaled(amounts.by(method), DIGITS), self::error(error)]
+            });
+            [&[scaled(amounts.reference, DIGITS)][..], &measured.concat()].concat()
+        };
+        let titles = Method::ALL.map(|method| [method.name().to_owned(), "error".to_owned()]);
+        Table {
+            names: vec!["mnemonic".to_owned()],
+            numbers: [&["reference".to_owned()][..], &titles.concat()].concat(),
+            lines: rows
+                .into_iter()
+                .map(|(mnemonic, amounts)| Line::Row(vec![mnemonic.clone()], numbers(amounts)))
+                .collect(),
+        }
+    }
+}
+
+fn error(error: Option<f64>) -> String {
+    error.map_or_else(|| "-".to_owned(), percent)
+}
+
+/// The whole document.
+#[derive(Serialize)]
+struct Document {
+    /// Name and version of this format.
+    format: &'static str,
+    /// Near taken branches of the reference.
+    taken: f64,
+    /// Samples of instruction pointers that EBS had.
+    samples: f64,
+    /// Branch stacks that LBR had.
+    stacks: f64,
+    /// Everything.
+    whole: GroupJson,
+    /// The groups of the level that was asked for, by falling reference.
+    groups: Vec<GroupJson>,
+}
+
+#[derive(Serialize)]
+struct GroupJson {
+    /// Ring, module, function, as far as the level goes.
+    key: Vec<String>,
+    /// Executed instructions.
+    instructions: AmountsJson,
+    /// Average weighted error over mnemonics, as a fraction; null where the reference has nothing.
+    average_weighted_error: ErrorsJson,
+    /// Accuracy error over blocks, likewise.
+    block_error: ErrorsJson,
+    mnemonics: Vec<MnemonicJson>,
+}
+
+#[derive(Serialize)]
+struct ErrorsJson {
+    hybrid: Option<f64>,
+    lbr: Option<f64>,
+    ebs: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct AmountsJson {
+    reference: f64,
+    hybrid: f64,
+    lbr: f64,
+    ebs: f64,
+}
+
+#[derive(Serialize)]
+struct MnemonicJson {
+    mnemonic: String,
+    #[serde(flatten)]
+    executions: AmountsJson,
+}
+
+impl Document {
+    fn new(errors: &Errors<'_>) -> Self {
+        Self {
+            format: "hbbp-sys.eval/1",
+            taken: errors.evaluation.taken,
+            samples: errors.evaluation.samples,
+            stacks: errors.evaluation.stacks,
+            whole: GroupJson::new(&errors.whole),
+            groups: errors.groups.iter().map(GroupJson::new).collect(),
+        }
+    }
+}
+
+impl GroupJson {
+    fn new(group: &Group) -> Self {
+        let errors = |of: &dyn Fn(Method) -> Option<f64>| ErrorsJson {
+            hybrid: of(Method::Hybrid),
+            lbr: of(Method::Lbr),
+            ebs: of(Method::Ebs),
+        };
+        let mnemonics = group.mnemonics.iter().map(|(mnemonic, amounts)| MnemonicJson {
+            mnemonic: mnemonic.clone(),
+            executions: AmountsJson::new(amounts),
+        });
+        Self {
+            key: group.key.clone(),
+            instructions: AmountsJson::new(&group.total()),
+            average_weighted_error: errors(&|method| group.average_weighted(method)),
+            block_error: errors(&|method| group.block_error(method)),
+            mnemonics: mnemonics.collect(),
+        }
+    }
+}
+
+impl AmountsJson {
+    const fn new(amounts: &Amounts) -> Self {
+        let Amounts {
+            reference,
+            ebs,
+            lbr,
+            hybrid,
+        } = *amounts;
+        Self {
+            reference,
+            hybrid,
+            lbr,
+            ebs,
+        }
+    }
+}

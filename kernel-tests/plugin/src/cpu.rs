@@ -1,0 +1,212 @@
+//! One virtual CPU: what it retired, its branch stack, and the step from one block to the next.
+//!
+//! The fast path ([`Cpu::step_fast`]) is taken hundreds of millions of times a second; it knows only whole
+//! blocks in which no counter overflows. Everything else goes through [`crate::retire`].
+
+use kernel_tests::layout::{Branch, COUNTERS};
+use kernel_tests::reference::KERNEL;
+
+use crate::block::{ALWAYS, BRANCH, Block, NEAR, ODD};
+use crate::count::Accounts;
+use crate::sample::{Sampler, Skid};
+
+/// Branches that are remembered: twice the deepest stack, so that a stack can also begin further back.
+pub(crate) const HISTORY: usize = 64;
+
+/// An interrupt whose return address is not yet known.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrival {
+    /// The block that ran before the gate.
+    pub(crate) before: Option<&'static Block>,
+    /// Whether its last instruction was reached.
+    pub(crate) reached: bool,
+    /// The gate's block.
+    pub(crate) gate: &'static Block,
+}
+
+/// State of one CPU.
+pub(crate) struct Cpu {
+    /// The debug trace is on: every block takes the careful path.
+    pub(crate) traced: bool,
+    /// The block that is executing, or executed last.
+    pub(crate) previous: Option<&'static Block>,
+    /// First instruction of `previous` that is not yet accounted (after a mark in its middle).
+    pub(crate) first: u32,
+    /// Instructions until the first counter may overflow.
+    pub(crate) until: i64,
+    /// Near taken branches until the first counter may overflow.
+    pub(crate) branches_until: i64,
+    /// 1 in a marked span, else 0.
+    pub(crate) active: u64,
+    /// Owner of the code of each ring.
+    pub(crate) owner: [u32; 2],
+    /// Instructions retired in each ring while the counters ran.
+    pub(crate) retired: [u64; 2],
+    /// Instructions retired in each ring while the counters stood still.
+    pub(crate) skipped: [u64; 2],
+    /// The counters stand still.
+    pub(crate) frozen: bool,
+    /// Near taken branches from each ring.
+    pub(crate) taken: [u64; 2],
+    /// The same two in marked spans, up to the last start of one.
+    pub(crate) span: Span,
+    /// The last branches, at index `branches % HISTORY`.
+    pub(crate) history: [Branch; HISTORY],
+    /// Branches recorded.
+    pub(crate) branches: u64,
+    /// Branches before this one are not in the stack (wiped).
+    pub(crate) wiped: u64,
+    /// Rings whose branches are recorded.
+    pub(crate) branch_rings: u32,
+    /// An interrupt that is being taken.
+    pub(crate) arrival: Option<Arrival>,
+    /// A gate that was interrupted before its first instruction.
+    pub(crate) nested_gate: u64,
+    /// `Machine::reached` while another CPU runs.
+    pub(crate) saved_reached: u64,
+    /// The counters.
+    pub(crate) sampler: Sampler,
+    /// Samples under way.
+    pub(crate) skids: Vec<Skid>,
+}
+
+/// Counts at the beginning of the marked span, and the sums of the spans before it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Span {
+    pub(crate) executed_at_start: [u64; 2],
+    pub(crate) taken_at_start: [u64; 2],
+    pub(crate) executed: [u64; 2],
+    pub(crate) taken: [u64; 2],
+}
+
+impl Span {
+    /// Adds the sums of another CPU.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (sum, number) in self.executed.iter_mut().zip(other.executed) {
+            *sum += number;
+        }
+        for (sum, number) in self.taken.iter_mut().zip(other.taken) {
+            *sum += number;
+        }
+    }
+}
+
+impl Cpu {
+    pub(crate) fn new(traced: bool) -> Self {
+        Self {
+            traced,
+            previous: None,
+            first: 0,
+            until: if traced { 0 } else { i64::MAX },
+            branches_until: i64::MAX,
+            active: 0,
+            owner: [0, KERNEL],
+            retired: [0; 2],
+            skipped: [0; 2],
+            frozen: false,
+            taken: [0; 2],
+            span: Span::default(),
+            history: [Branch::default(); HISTORY],
+            branches: 0,
+            wiped: 0,
+            branch_rings: 3,
+            arrival: None,
+            nested_gate: 0,
+            saved_reached: 0,
+            sampler: Sampler {
+                counters: [const { None }; COUNTERS],
+            },
+            skids: Vec::new(),
+        }
+    }
+
+    /// Accounts `previous` when it ran whole, no counter overflows in it and nothing is odd about it or
+    /// about `next`. Returns whether it did.
+    #[inline(always)]
+    pub(crate) fn step_fast(&mut self, next: &'static Block, reached: u64) -> bool {
+        let Some(block) = self.previous else { return false };
+        let ring = (block.ring & 1) as usize;
+        let plain = (block.flags | next.flags) & ODD == 0;
+        let quiet = i64::from(block.n) < self.until && 1 < self.branches_until;
+        if !plain || reached != 1 || !quiet || self.first != 0 || block.owner.get() != self.owner[ring] {
+            return false;
+        }
+        let falls = next.start == block.fall && block.flags & ALWAYS == 0;
+        if !falls {
+            if block.flags & BRANCH == 0 {
+                return false;
+            }
+            self.record(
+                Branch {
+                    from: block.last,
+                    to: next.start,
+                },
+                ring,
+            );
+            if block.flags & NEAR != 0 {
+                self.taken[ring] += 1;
+                self.branches_until -= 1;
+            }
+        }
+        self.until -= i64::from(block.n);
+        self.retired[ring] += u64::from(block.n);
+        block.count.set(block.count.get() + self.active);
+        self.previous = Some(next);
+        true
+    }
+
+    /// Puts a taken branch into the stack, unless branches of its ring are filtered out. Returns whether it did.
+    #[inline(always)]
+    pub(crate) fn record(&mut self, branch: Branch, ring: usize) -> bool {
+        let wanted = self.branch_rings >> ring & 1 == 1;
+        if wanted {
+            self.history[self.branches as usize % HISTORY] = branch;
+            self.branches += 1;
+        }
+        wanted
+    }
+
+    /// Accounts executions of the instructions `first..end` of a block by its owner.
+    pub(crate) fn account(&mut self, accounts: &mut Accounts, block: &'static Block, first: u32, end: u32) {
+        let owner = self.owner[(block.ring & 1) as usize];
+        if block.owner.get() != owner {
+            accounts.flush(block);
+            block.owner.set(owner);
+        }
+        if self.active == 0 {
+            return;
+        }
+        if (first, end) == (0, block.n) {
+            block.count.set(block.count.get() + 1);
+        } else {
+            accounts.part(owner, block, first, end);
+        }
+    }
+
+    /// Instructions retired in a ring since the machine was attached.
+    pub(crate) fn executed(&self, ring: usize) -> u64 {
+        self.retired[ring] + self.skipped[ring]
+    }
+
+    /// The marked span ends: its totals are added up.
+    pub(crate) fn close_span(&mut self) {
+        if self.active == 0 {
+            return;
+        }
+        for ring in 0..2 {
+            self.span.executed[ring] += self.executed(ring) - self.span.executed_at_start[ring];
+            self.span.taken[ring] += self.taken[ring] - self.span.taken_at_start[ring];
+        }
+        self.active = 0;
+    }
+
+    /// A marked span begins.
+    pub(crate) fn open_span(&mut self) {
+        if self.active == 1 {
+            return;
+        }
+        self.span.executed_at_start = [self.executed(0), self.executed(1)];
+        self.span.taken_at_start = self.taken;
+        self.active = 1;
+    }
+}

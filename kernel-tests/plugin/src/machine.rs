@@ -1,0 +1,190 @@
+//! The machine: all CPUs and what they share.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use kernel_tests::layout::{Counter, MAX_CPUS};
+use kernel_tests::personality::Personality;
+use kernel_tests::reference;
+
+use crate::block::Blocks;
+use crate::count::Accounts;
+use crate::cpu::{Cpu, Span};
+use crate::memory::{Mapping, Shared};
+use crate::random::Random;
+use crate::sample::Counting;
+use crate::trace::Trace;
+
+/// What the CPUs share.
+pub(crate) struct Silicon {
+    pub(crate) personality: Personality,
+    pub(crate) shared: Shared,
+    /// The guest's RAM, by physical address.
+    pub(crate) ram: Mapping,
+    /// Interrupt gates: address of the first instruction to number.
+    pub(crate) gates: HashMap<u64, u8>,
+    pub(crate) blocks: Blocks,
+    pub(crate) accounts: Accounts,
+    pub(crate) random: Random,
+    pub(crate) trace: Trace,
+    directory: PathBuf,
+    files_written: u32,
+}
+
+/// Everything.
+pub(crate) struct Machine {
+    /// Counts up when a block's last instruction is reached; the emulator adds to it inline.
+    pub(crate) reached: u64,
+    /// The CPU that `reached` belongs to.
+    pub(crate) running: usize,
+    pub(crate) cpus: [Cpu; MAX_CPUS],
+    pub(crate) silicon: Silicon,
+}
+
+impl Machine {
+    /// A machine with the files that the harness made in `directory`: `shared`, `ram` and `personality`.
+    ///
+    /// # Errors
+    /// When one of them cannot be used.
+    pub(crate) fn new(directory: &Path, traced: bool) -> anyhow::Result<Self> {
+        let personality = Personality::read(&directory.join("personality"))?;
+        let depth = personality.depth as u32;
+        let shared = Shared::open(&directory.join("shared"), depth, personality.max_precise)?;
+        let silicon = Silicon {
+            random: Random::new(personality.seed),
+            personality,
+            shared,
+            ram: Mapping::open(&directory.join("ram"))?,
+            gates: HashMap::new(),
+            blocks: Blocks::new(),
+            accounts: Accounts::default(),
+            trace: if traced {
+                Trace::open(directory)?
+            } else {
+                Trace::default()
+            },
+            directory: directory.to_owned(),
+            files_written: 0,
+        };
+        let cpus = std::array::from_fn(|_| Cpu::new(traced));
+        Ok(Self {
+            reached: 0,
+            running: 0,
+            cpus,
+            silicon,
+        })
+    }
+
+    /// Makes `cpu_idx` the running CPU.
+    pub(crate) fn switch_to(&mut self, cpu_idx: usize) {
+        if self.running != cpu_idx {
+            self.cpus[self.running].saved_reached = self.reached;
+            self.reached = self.cpus[cpu_idx].saved_reached;
+            self.running = cpu_idx;
+        }
+    }
+
+    /// A marked span begins on a CPU; what it is in the middle of is accounted to the time before.
+    pub(crate) fn open_span(&mut self, cpu_idx: usize) {
+        self.settle(cpu_idx);
+        let cpu = &mut self.cpus[cpu_idx];
+        if cpu.active == 0 {
+            self.silicon.trace.preface(cpu_idx, cpu);
+            cpu.open_span();
+        }
+    }
+
+    /// A marked span ends on a CPU.
+    pub(crate) fn close_span(&mut self, cpu_idx: usize) {
+        self.settle(cpu_idx);
+        self.cpus[cpu_idx].close_span();
+    }
+
+    /// Retires the block that another CPU finished before it was interrupted by the emulator.
+    fn settle(&mut self, cpu_idx: usize) {
+        if cpu_idx == self.running {
+            return;
+        }
+        let cpu = &mut self.cpus[cpu_idx];
+        let Some(block) = cpu.previous else { return };
+        if cpu.saved_reached != 0 && cpu.arrival.is_none() {
+            let end = block.n - u32::from(block.flags & crate::block::REP != 0);
+            let first = cpu.first;
+            self.silicon
+                .retire(cpu, cpu_idx, block, first, end.max(first), None);
+            cpu.first = end.max(first);
+        }
+    }
+
+    /// Writes the reference of all spans so far, as `reference`, then `reference.1` and so on.
+    pub(crate) fn write(&mut self) -> std::io::Result<()> {
+        let mut totals = Span::default();
+        for cpu in &mut self.cpus {
+            let active = cpu.active;
+            cpu.close_span();
+            totals.add(&std::mem::take(&mut cpu.span));
+            if active == 1 {
+                cpu.open_span();
+            }
+        }
+        let silicon = &mut self.silicon;
+        silicon.trace.flush();
+        let name = reference::file(silicon.files_written);
+        silicon.files_written += 1;
+        silicon
+            .accounts
+            .write(&silicon.directory.join(name), silicon.blocks.all(), &totals)
+    }
+
+    /// The counters of a CPU stop or go on.
+    pub(crate) fn freeze(&mut self, cpu_idx: usize, frozen: bool) {
+        let cpu = &mut self.cpus[cpu_idx];
+        cpu.frozen = frozen;
+        cpu.rearm();
+    }
+
+    /// Takes over the counters that the driver configured.
+    pub(crate) fn configure(&mut self, cpu_idx: usize) {
+        let cpu = &mut self.cpus[cpu_idx];
+        let area = self.silicon.shared.area(cpu_idx);
+        cpu.branch_rings = area.branch_rings;
+        for (slot, counter) in area.counters.iter().enumerate() {
+            cpu.sampler.counters[slot] = match cpu.sampler.counters[slot] {
+                _ if counter.event == 0 => None,
+                // Only the period of a running counter can change; it holds from the next overflow on.
+                Some(known) if known.generation == counter.generation => Some(Counting {
+                    period: counter.period,
+                    ..known
+                }),
+                _ => Some(counting(cpu, counter)),
+            };
+        }
+        cpu.rearm();
+    }
+
+    /// Brings the counters' values in the CPU's area up to date.
+    pub(crate) fn read(&mut self, cpu_idx: usize) {
+        let cpu = &self.cpus[cpu_idx];
+        let area = self.silicon.shared.area(cpu_idx);
+        for (counting, counter) in cpu.sampler.counters.iter().zip(&mut area.counters) {
+            if let Some(counting) = counting {
+                let total = cpu.total(counting.event, counting.rings);
+                counter.value = total - counting.base;
+                counter.left = counting.at.saturating_sub(total);
+            }
+        }
+    }
+}
+
+fn counting(cpu: &Cpu, counter: &Counter) -> Counting {
+    let total = cpu.total(counter.event, counter.rings);
+    Counting {
+        event: counter.event,
+        rings: counter.rings,
+        period: counter.period,
+        precise: counter.precise,
+        generation: counter.generation,
+        base: total,
+        at: total + counter.left.max(1),
+    }
+}

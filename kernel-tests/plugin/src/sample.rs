@@ -1,0 +1,300 @@
+//! The sampling counters: when they overflow, where the sample lands, and the record it leaves.
+
+use kernel_tests::layout::{
+    Branch, COUNTERS, EVENT_INSTRUCTIONS, EVENT_TAKEN, FLAG_EXACT, MAX_DEPTH, Record,
+};
+
+use crate::cpu::{Cpu, HISTORY};
+use crate::machine::Silicon;
+
+/// One counter that is switched on.
+#[derive(Clone, Copy)]
+pub(crate) struct Counting {
+    /// `EVENT_INSTRUCTIONS` or `EVENT_TAKEN`.
+    pub(crate) event: u32,
+    /// Rings that count, as a bit mask.
+    pub(crate) rings: u32,
+    /// Events between overflows, 0 = none.
+    pub(crate) period: u64,
+    /// Requested precise level.
+    pub(crate) precise: u32,
+    /// Number of this configuration.
+    pub(crate) generation: u32,
+    /// Value of the rings' total when it was configured.
+    pub(crate) base: u64,
+    /// Value of the rings' total at the next overflow.
+    pub(crate) at: u64,
+}
+
+/// The counters of one CPU.
+pub(crate) struct Sampler {
+    pub(crate) counters: [Option<Counting>; COUNTERS],
+}
+
+/// A sample on its way: its counter overflowed and the processor needs some cycles to take it.
+pub(crate) struct Skid {
+    pub(crate) counter: usize,
+    pub(crate) generation: u32,
+    pub(crate) cycles: i64,
+    /// What the total was at the overflow.
+    pub(crate) at: u64,
+    /// Instructions the CPU had executed at the overflow.
+    pub(crate) executed: u64,
+}
+
+/// An overflow within a block.
+pub(crate) struct Overflow {
+    /// Index of the instruction.
+    pub(crate) index: u32,
+    pub(crate) counter: usize,
+    pub(crate) at: u64,
+    /// Instructions the CPU had executed with this one.
+    pub(crate) executed: u64,
+}
+
+impl Cpu {
+    /// The total that a counter counts.
+    pub(crate) fn total(&self, event: u32, rings: u32) -> u64 {
+        let per_ring = if event == EVENT_INSTRUCTIONS {
+            &self.retired
+        } else {
+            &self.taken
+        };
+        per_ring
+            .iter()
+            .enumerate()
+            .filter(|(ring, _)| rings >> ring & 1 == 1)
+            .map(|(_, n)| n)
+            .sum()
+    }
+
+    /// The overflows when instructions `first..end` of one ring retire, the last with a near taken branch
+    /// or not; the counters are set to their next overflow. In the order of the instructions.
+    pub(crate) fn overflows(&mut self, ring: usize, first: u32, end: u32, near: bool) -> Vec<Overflow> {
+        let mut found = Vec::new();
+        if self.frozen {
+            return found;
+        }
+        let executed = self.executed(0) + self.executed(1);
+        for counter in 0..COUNTERS {
+            let Some(mut counting) = self.sampler.counters[counter] else {
+                continue;
+            };
+            if counting.period == 0 || counting.rings >> ring & 1 == 0 {
+                continue;
+            }
+            let before = self.total(counting.event, counting.rings);
+            let events = if counting.event == EVENT_INSTRUCTIONS {
+                u64::from(end - first)
+            } else {
+                u64::from(near)
+            };
+            while counting.at <= before + events {
+                let index = match counting.event {
+                    EVENT_TAKEN => end - 1,
+                    _ => first + (counting.at - before) as u32 - 1,
+                };
+                let executed = executed + u64::from(index - first) + 1;
+                found.push(Overflow {
+                    index,
+                    counter,
+                    at: counting.at,
+                    executed,
+                });
+                counting.at += counting.period;
+            }
+            self.sampler.counters[counter] = Some(counting);
+        }
+        found.sort_by_key(|overflow| overflow.index);
+        found
+    }
+
+    /// Sets the countdowns of the fast path to the earliest overflow that can come.
+    pub(crate) fn rearm(&mut self) {
+        let mut until = i64::MAX;
+        let mut branches_until = i64::MAX;
+        for counting in self
+            .sampler
+            .counters
+            .iter()
+            .flatten()
+            .filter(|counting| 0 < counting.period)
+        {
+            let left = counting
+                .at
+                .saturating_sub(self.total(counting.event, counting.rings));
+            let slot = if counting.event == EVENT_TAKEN {
+                &mut branches_until
+            } else {
+                &mut until
+            };
+            *slot = (*slot).min(left.min(i64::MAX as u64) as i64);
+        }
+        let careful = !self.skids.is_empty() || self.traced || self.frozen;
+        self.until = if careful { 0 } else { until };
+        self.branches_until = branches_until;
+    }
+}
+
+impl Silicon {
+    /// A counter overflowed at the instruction at `ip`, which retired; `next` is the instruction after it.
+    pub(crate) fn overflow(
+        &mut self,
+        cpu: &mut Cpu,
+        cpu_idx: usize,
+        overflow: &Overflow,
+        ip: u64,
+        next: u64,
+    ) {
+        let Some(counting) = cpu.sampler.counters[overflow.counter] else {
+            return;
+        };
+        self.shared.area(cpu_idx).overflows += 1;
+        let (least, most) = self.personality.skid[(counting.precise & 3) as usize];
+        let cycles = least + self.random.below(most - least + 1);
+        if 0 < cycles {
+            cpu.skids.push(Skid {
+                counter: overflow.counter,
+                generation: counting.generation,
+                cycles: i64::from(cycles),
+                at: overflow.at,
+                executed: overflow.executed,
+            });
+            return;
+        }
+        match counting.precise {
+            // Precise level 1 has a constant skid of one instruction (perf_event_open(2)).
+            1 => self.sample(
+                cpu,
+                cpu_idx,
+                overflow.counter,
+                [overflow.at, overflow.executed],
+                next,
+                0,
+            ),
+            _ => self.sample(
+                cpu,
+                cpu_idx,
+                overflow.counter,
+                [overflow.at, overflow.executed],
+                ip,
+                FLAG_EXACT,
+            ),
+        }
+    }
+
+    /// `cycles` pass at the instruction at `ip`: samples whose time has come land on it.
+    pub(crate) fn skid(&mut self, cpu: &mut Cpu, cpu_idx: usize, ip: u64, cycles: u32) {
+        if cpu.skids.is_empty() {
+            return;
+        }
+        let mut under_way = std::mem::take(&mut cpu.skids);
+        under_way.retain_mut(|skid| {
+            skid.cycles -= i64::from(cycles);
+            if 0 < skid.cycles {
+                return true;
+            }
+            match cpu.sampler.counters[skid.counter] {
+                Some(counting) if counting.generation == skid.generation => {
+                    self.sample(cpu, cpu_idx, skid.counter, [skid.at, skid.executed], ip, 0);
+                }
+                _ => self.shared.area(cpu_idx).lost_stopped += 1,
+            }
+            false
+        });
+        cpu.skids = under_way;
+    }
+
+    /// Takes the sample: the record goes into the ring, or is counted as lost. `due` is the counter's total
+    /// and the executed instructions at the overflow, for the trace.
+    fn sample(&mut self, cpu: &mut Cpu, cpu_idx: usize, counter: usize, due: [u64; 2], ip: u64, flags: u32) {
+        let Some(counting) = cpu.sampler.counters[counter] else {
+            return;
+        };
+        let slots = self.personality.ring_slots;
+        let dropped = self.random.percent(self.personality.drop_percent);
+        let area = self.shared.area(cpu_idx);
+        if dropped {
+            area.lost_dropped += 1;
+            return;
+        }
+        // SAFETY: `tail` is a field of the shared area; the guest writes it, so it is read as volatile.
+        let tail = unsafe { std::ptr::read_volatile(&raw const area.tail) };
+        if slots <= area.head.wrapping_sub(tail) {
+            area.lost_full += 1;
+            return;
+        }
+        let mut record = Record {
+            seq: area.head,
+            ip,
+            counter: counter as u32,
+            generation: counting.generation,
+            tgid: area.tgid,
+            pid: area.pid,
+            period: counting.period,
+            branches: cpu.branches,
+            nr: 0,
+            flags,
+            wrong_path: 0,
+            entries: [Branch::default(); MAX_DEPTH],
+        };
+        self.fill_stack(cpu, &mut record);
+        self.trace.sample(cpu_idx, &record, due);
+        self.shared.put(cpu_idx, record);
+    }
+
+    /// The branch stack as this personality shows it.
+    fn fill_stack(&mut self, cpu: &Cpu, record: &mut Record) {
+        let depth = self.personality.depth;
+        let newest = cpu.branches - self.sticky_age(cpu, depth);
+        let oldest = newest.saturating_sub(depth as u64).max(cpu.wiped.min(newest));
+        let mut entries: Vec<Branch> = (oldest..newest)
+            .rev()
+            .map(|number| cpu.history[number as usize % HISTORY])
+            .collect();
+        if self.personality.filter_interrupts {
+            entries.retain(|entry| !self.gates.contains_key(&entry.to));
+        }
+        if self.random.percent(self.personality.duplicate_percent) && !entries.is_empty() {
+            entries.insert(0, entries[0]);
+        }
+        if self.random.percent(self.personality.wrong_path_percent) && 2 < entries.len() {
+            let at = 1 + self.random.below(entries.len() as u32 - 2) as usize;
+            // A branch that was predicted and not taken: it leaves where its successor in the stack
+            // arrives, and goes to a place of another branch.
+            let wrong = Branch {
+                from: entries[at].to,
+                to: entries[at - 1].from,
+            };
+            entries.insert(at, wrong);
+            record.wrong_path = 1 << at;
+        }
+        if self.personality.zero_on_switch {
+            entries.resize(depth, Branch::default());
+        }
+        entries.truncate(depth);
+        record.wrong_path &= (1u64 << entries.len()) - 1;
+        record.nr = entries.len() as u32;
+        record.entries[..entries.len()].copy_from_slice(&entries);
+    }
+
+    /// How many branches further back the stack begins, so that a sticky branch is its oldest entry.
+    fn sticky_age(&mut self, cpu: &Cpu, depth: usize) -> u64 {
+        if self.personality.sticky_one_in == 0 || !self.random.percent(self.personality.sticky_percent) {
+            return 0;
+        }
+        let known = (cpu.branches - cpu.wiped.min(cpu.branches)).min(HISTORY as u64);
+        (depth as u64 - 1..known.max(depth as u64 - 1))
+            .find(|age| {
+                let branch = cpu.history[(cpu.branches - 1 - age) as usize % HISTORY];
+                self.is_sticky(branch.from)
+            })
+            .map_or(0, |age| age + 1 - depth as u64)
+    }
+
+    /// Sticky branches are told by their place in the page, which neither KASLR nor a new mapping changes.
+    fn is_sticky(&self, from: u64) -> bool {
+        let mixed = ((from & 0xfff) ^ self.personality.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        mixed.is_multiple_of(u64::from(self.personality.sticky_one_in))
+    }
+}

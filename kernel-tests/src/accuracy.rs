@@ -1,0 +1,244 @@
+//! How exact `hbbp-sys` is: a workload measured on the emulated machine, and held against the exact counts.
+//!
+//! `hbbp-sys` runs in the guest and samples the whole system while the workload runs; the silicon counts in the same
+//! span. `hbbp-sys eval`, run on the host, compares the two.
+//! These are results on a model of a processor: they show how the estimators behave under that model.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::kernel::Kernel;
+use crate::machine::{Clock, Machine, Marks};
+use crate::outcome::Outcome;
+use crate::workload::Workload;
+use crate::{artifacts, host};
+
+/// What one measurement is made of.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Text of the personality.
+    pub personality: String,
+    /// Instructions from sample to sample.
+    pub period: u64,
+    /// Taken branches from stack to stack.
+    pub branch_period: u64,
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// The guest's clock.
+    pub clock: Clock,
+    /// Longest that the run may take.
+    pub limit: Duration,
+}
+
+/// The periods of the paper for runs of seconds (hbbp.txt, Table 4), divided by a hundred and made prime again: the
+/// workloads here run a hundredth of the instructions of a benchmark that runs for seconds, so that the number of
+/// samples is the paper's.
+pub const PERIODS: (u64, u64) = (10_007, 1_009);
+
+impl Setup {
+    /// A machine with this personality, one CPU, and the periods of [`PERIODS`].
+    pub fn new(personality: String) -> Self {
+        let (period, branch_period) = PERIODS;
+        let (cpus, clock) = (1, Clock::Host);
+        Self {
+            personality,
+            period,
+            branch_period,
+            cpus,
+            clock,
+            limit: Duration::from_secs(900),
+        }
+    }
+}
+
+/// A measurement, with everything that was left of it.
+pub struct Measured {
+    /// The errors of each ring.
+    pub rings: Errors,
+    /// The errors of each function.
+    pub functions: Errors,
+    /// `hbbp-sys report --format json` of the profile.
+    pub report: serde_json::Value,
+    /// Counters of the driver and the silicon.
+    pub counters: BTreeMap<String, u64>,
+    /// What the guest left.
+    pub outcome: Outcome,
+    profile: PathBuf,
+}
+
+/// What `hbbp-sys eval --format json` says (format `hbbp-sys.eval/1`).
+#[derive(Clone, Debug, Deserialize)]
+pub struct Errors {
+    /// Near taken branches of the reference.
+    pub taken: f64,
+    /// Samples of instruction pointers.
+    pub samples: f64,
+    /// Branch stacks.
+    pub stacks: f64,
+    /// Everything.
+    pub whole: Group,
+    /// The groups that were asked for.
+    pub groups: Vec<Group>,
+}
+
+/// The errors of one group.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Group {
+    /// Ring, module, function.
+    pub key: Vec<String>,
+    /// Executed instructions.
+    pub instructions: Amounts,
+    /// Average weighted error, as a fraction.
+    pub average_weighted_error: Fractions,
+    /// Accuracy error over blocks, as a fraction.
+    pub block_error: Fractions,
+    /// Executions by mnemonic.
+    pub mnemonics: Vec<Mnemonic>,
+}
+
+/// One error for each method, as a fraction; `None` where the reference has nothing.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Fractions {
+    /// The hybrid.
+    pub hybrid: Option<f64>,
+    /// Branch stacks alone.
+    pub lbr: Option<f64>,
+    /// Eventing IPs alone.
+    pub ebs: Option<f64>,
+}
+
+/// Exact and estimated executions.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Amounts {
+    /// Exact.
+    pub reference: f64,
+    /// By the hybrid.
+    pub hybrid: f64,
+    /// By branch stacks alone.
+    pub lbr: f64,
+    /// By eventing IPs alone.
+    pub ebs: f64,
+}
+
+/// Executions of a mnemonic.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Mnemonic {
+    /// Its name.
+    pub mnemonic: String,
+    /// Its executions.
+    #[serde(flatten)]
+    pub executions: Amounts,
+}
+
+/// Measures a workload on a kernel.
+///
+/// # Errors
+/// When something does not build, the guest does not end well, or the comparison fails.
+pub fn measure(workload: &Workload, kernel: &Kernel, setup: &Setup) -> Result<Measured> {
+    let mut machine = Machine::new(kernel)
+        .cpus(setup.cpus)
+        .clock(setup.clock)
+        .marks(Marks::Events)
+        .personality(&setup.personality)
+        .limit(setup.limit);
+    workload.furnish(&mut machine, kernel)?;
+    let words = workload.words();
+    measure_command(machine, &words.each_ref().map(String::as_str), setup)
+}
+
+/// Measures a command on a machine that has all it needs and counts while events sample.
+///
+/// # Errors
+/// As [`measure`].
+pub fn measure_command(mut machine: Machine, command: &[&str], setup: &Setup) -> Result<Measured> {
+    let program = artifacts::guest_program("hbbp-user", "hbbp-sys")?;
+    machine.files().copy("bin/hbbp-sys", &program)?;
+    let (period, branch_period) = (setup.period.to_string(), setup.branch_period.to_string());
+    let record = ["/bin/hbbp-sys", "record", "-o", "/out/profile", "--all"];
+    let periods = [
+        "--duration",
+        "1h",
+        "--period",
+        &period,
+        "--branch-period",
+        &branch_period,
+        "--",
+    ];
+    let outcome = machine.run(&[&record[..], &periods, command].concat())?;
+    outcome.stdout()?;
+    let profile = outcome.directory().join("profile");
+    fs::write(
+        &profile,
+        outcome.files.get("profile").context("hbbp-sys left no profile")?,
+    )?;
+    let reference = outcome.directory().join("reference");
+    let errors = |by: &str| -> Result<Errors> {
+        let words = ["eval", "--by", by, "--reference"];
+        let text = said(&program, &words, &[&reference, &profile])?;
+        serde_json::from_str(&text).context("failed to understand what hbbp-sys eval says")
+    };
+    let report = said(&program, &["report", "--top", "1"], &[&profile])?;
+    Ok(Measured {
+        rings: errors("ring")?,
+        functions: errors("function")?,
+        report: serde_json::from_str(&report).context("failed to understand what hbbp-sys report says")?,
+        counters: outcome.counters()?,
+        outcome,
+        profile,
+    })
+}
+
+/// What a verb of the program prints as JSON.
+fn said(program: &Path, words: &[&str], files: &[&Path]) -> Result<String> {
+    host::output(
+        Command::new(program)
+            .args(words)
+            .args(files)
+            .args(["--format", "json"]),
+    )
+}
+
+impl Measured {
+    /// Keeps profile and reference in a directory on the host.
+    ///
+    /// # Errors
+    /// When they cannot be copied there.
+    pub fn keep(&self, directory: &Path) -> Result<()> {
+        fs::create_dir_all(directory).with_context(|| format!("failed to make {}", directory.display()))?;
+        for file in [&self.profile, &self.outcome.directory().join("reference")] {
+            let name = file.file_name().context("a file has a name")?;
+            fs::copy(file, directory.join(name))?;
+        }
+        Ok(())
+    }
+
+    /// A number of the report, by its path such as `/accounting/due`; 0 where it is not there.
+    pub fn reported(&self, path: &str) -> u64 {
+        self.report
+            .pointer(path)
+            .and_then(serde_json::Value::as_u64)
+            .unwrap_or(0)
+    }
+}
+
+impl Errors {
+    /// The group whose key ends with this name: a ring, or a function.
+    ///
+    /// # Errors
+    /// When there is not exactly one.
+    pub fn named(&self, name: &str) -> Result<&Group> {
+        let mut named = self
+            .groups
+            .iter()
+            .filter(|group| group.key.last().is_some_and(|last| last == name));
+        let first = named.next().with_context(|| format!("nothing ran in {name}"))?;
+        ensure!(named.next().is_none(), "several groups are called {name}");
+        Ok(first)
+    }
+}

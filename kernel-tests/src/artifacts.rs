@@ -1,0 +1,126 @@
+//! What a run is built from: the plugin, the driver, PID 1 and the workloads. Built when asked for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use anyhow::{Context, Result};
+
+use crate::host;
+use crate::kernel::Kernel;
+
+/// One build at a time: tests of one binary run in parallel.
+static BUILDING: Mutex<()> = Mutex::new(());
+
+/// The TCG plugin, a shared object for QEMU.
+///
+/// # Errors
+/// When it does not build.
+pub fn plugin() -> Result<PathBuf> {
+    let _one = BUILDING.lock();
+    host::run(cargo().args([
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "kernel-tests-plugin",
+    ]))?;
+    Ok(host::target_directory().join("release/libkernel_tests_plugin.so"))
+}
+
+/// A statically linked program of the workspace for the guest, for example `hbbp-sys` of `hbbp-user`.
+///
+/// # Errors
+/// When it does not build.
+pub fn guest_program(package: &str, program: &str) -> Result<PathBuf> {
+    const TARGET: &str = "x86_64-unknown-linux-gnu";
+    let _one = BUILDING.lock();
+    let directory = host::work_directory()?.join("guest");
+    let mut cargo = cargo();
+    cargo.args([
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        package,
+        "--bin",
+        program,
+        "--target",
+        TARGET,
+    ]);
+    // The flag holds only for the target, not for build scripts, because a target is named.
+    cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    host::run(cargo.arg("--target-dir").arg(&directory))?;
+    Ok(directory.join(TARGET).join("release").join(program))
+}
+
+/// A kernel module of this package (`driver` or a directory of `workloads`), built for a kernel.
+///
+/// # Errors
+/// When it does not build; gcc-12 and make are needed.
+pub fn module(source: &str, name: &str, kernel: &Kernel) -> Result<PathBuf> {
+    let _one = BUILDING.lock();
+    let directory = host::work_directory()?
+        .join("modules")
+        .join(&kernel.release)
+        .join(name);
+    fs::create_dir_all(&directory)?;
+    let from = package().join(source);
+    for entry in fs::read_dir(&from).with_context(|| format!("failed to list {}", from.display()))? {
+        copy_if_changed(&entry?.path(), &directory)?;
+    }
+    let mut make = Command::new("make");
+    make.arg("--silent")
+        .arg("-C")
+        .arg(kernel.headers())
+        .arg("-f")
+        .arg(kernel.makefile());
+    host::run(make.arg(format!("M={}", directory.display())).arg("modules"))?;
+    Ok(directory.join(format!("{name}.ko")))
+}
+
+/// A static user program from one source file of `workloads` (C, C++ or assembly).
+///
+/// # Errors
+/// When it does not build; gcc and g++ are needed.
+pub fn workload(source: &str) -> Result<PathBuf> {
+    let _one = BUILDING.lock();
+    let from = package().join("workloads").join(source);
+    let directory = host::work_directory()?.join("workloads");
+    fs::create_dir_all(&directory)?;
+    let program = directory.join(Path::new(source).file_stem().context("a workload has a name")?);
+    let compiler = if source.ends_with(".cc") { "g++" } else { "gcc" };
+    let mut compile = Command::new(compiler);
+    compile
+        .args(["-O2", "-g", "-static", "-fno-stack-protector", "-pthread", "-o"])
+        .arg(&program)
+        .arg(&from);
+    host::run(&mut compile)?;
+    Ok(program)
+}
+
+/// Directory of this package's sources.
+pub fn package() -> PathBuf {
+    host::workspace().join("kernel-tests")
+}
+
+fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(host::workspace());
+    // Set by the cargo that runs the tests; they would make this build a different one from theirs.
+    cargo
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+    cargo
+}
+
+/// An unchanged source keeps its time, so that make has nothing to do.
+fn copy_if_changed(from: &Path, directory: &Path) -> Result<()> {
+    let to = directory.join(from.file_name().context("a source has a name")?);
+    let bytes = fs::read(from)?;
+    if fs::read(&to).is_ok_and(|old| old == bytes) {
+        return Ok(());
+    }
+    fs::write(&to, bytes).with_context(|| format!("failed to write {}", to.display()))
+}

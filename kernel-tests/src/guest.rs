@@ -1,0 +1,92 @@
+//! What the harness and PID 1 of the guest agree on: file names, the verdict line, the files sent back.
+//!
+//! The files come back through the shared memory, from [`crate::layout::OUT`] on: a length in bytes
+//! (u64), then for each file the lengths of its name and of itself (u32, u64), its name and its bytes.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+
+/// The command, its words separated by zero bytes.
+pub const COMMAND: &str = "/etc/vm/command";
+/// When the reference counts: `command`, `events` or `never` ([`crate::machine::Marks`]).
+pub const MARKS: &str = "/etc/vm/marks";
+/// Parameters for the driver module; no driver is loaded when the file is missing.
+pub const DRIVER_PARAMETERS: &str = "/etc/vm/driver";
+/// Samples a second that the kernel lets through, when the personality limits them.
+pub const SAMPLE_RATE: &str = "/etc/vm/sample_rate";
+/// The driver module.
+pub const DRIVER: &str = "/lib/vm/hbbp_silicon.ko";
+/// Other modules are loaded from here in the order of their names.
+pub const MODULES: &str = "/lib/vm/modules";
+/// Every file here comes back to the host.
+pub const OUT: &str = "/out";
+/// What the command printed.
+pub const STDOUT: &str = "stdout";
+/// What the command complained.
+pub const STDERR: &str = "stderr";
+/// PID 1 ends its last line with this and the exit code of the command.
+pub const VERDICT: &str = "hbbp-vm: exit code ";
+
+/// The bytes to leave in the shared memory.
+pub fn pack(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (name, bytes) in files {
+        body.extend_from_slice(&(name.len() as u32).to_le_bytes());
+        body.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        body.extend_from_slice(name.as_bytes());
+        body.extend_from_slice(bytes);
+    }
+    let mut all = (body.len() as u64).to_le_bytes().to_vec();
+    all.extend_from_slice(&body);
+    all
+}
+
+/// The files that [`pack`] packed.
+///
+/// # Errors
+/// When the memory does not hold what it says.
+pub fn unpack(memory: &[u8]) -> Result<BTreeMap<String, Vec<u8>>> {
+    let mut rest = memory;
+    let length = number(&mut rest, 8)? as usize;
+    rest = rest
+        .get(..length)
+        .context("the guest's files are longer than the memory")?;
+    let mut files = BTreeMap::new();
+    while !rest.is_empty() {
+        let name_length = number(&mut rest, 4)? as usize;
+        let length = number(&mut rest, 8)? as usize;
+        let name = String::from_utf8_lossy(take(&mut rest, name_length)?).into_owned();
+        files.insert(name, take(&mut rest, length)?.to_vec());
+    }
+    Ok(files)
+}
+
+fn take<'a>(rest: &mut &'a [u8], n: usize) -> Result<&'a [u8]> {
+    let (head, tail) = rest
+        .split_at_checked(n)
+        .context("the guest's files end too early")?;
+    *rest = tail;
+    Ok(head)
+}
+
+fn number(rest: &mut &[u8], n: usize) -> Result<u64> {
+    Ok(take(rest, n)?
+        .iter()
+        .rev()
+        .fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_come_back() {
+        let files = BTreeMap::from([("a".to_owned(), vec![1, 2, 3]), ("empty".to_owned(), vec![])]);
+        let mut memory = pack(&files);
+        memory.extend_from_slice(&[0; 100]);
+        assert_eq!(unpack(&memory).unwrap(), files);
+        assert_eq!(unpack(&[0; 8]).unwrap(), BTreeMap::new());
+    }
+}

@@ -1,0 +1,166 @@
+//! Distribution kernels: found with apt, unpacked under `target/`, never installed on the host.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::host;
+
+/// A kernel that can be booted and that modules can be built for.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// As `uname -r` says, for example `6.1.0-56-amd64`.
+    pub release: String,
+    /// The boot image.
+    pub image: PathBuf,
+    /// The unpacked packages.
+    root: PathBuf,
+}
+
+impl Kernel {
+    /// The newest kernel of a series (`6.1`, `6.12`, or `7` for any 7.x): unpacked before, or fetched with apt now.
+    ///
+    /// # Errors
+    /// When neither apt nor an earlier run has one; the message is the reason to print when skipping.
+    pub fn get(series: &str) -> Result<Self> {
+        let root = host::work_directory()?.join("kernels").join(series);
+        if !root.join("complete").exists() {
+            fetch(series, &root)
+                .with_context(|| format!("no kernel {series} to test on, and none from apt"))?;
+        }
+        let release = fs::read_to_string(root.join("complete"))?;
+        let image = root.join("boot").join(format!("vmlinuz-{release}"));
+        Ok(Self { release, image, root })
+    }
+
+    /// Directory to run `make` in for a module of this kernel.
+    pub fn headers(&self) -> PathBuf {
+        self.root
+            .join("usr/src")
+            .join(format!("linux-headers-{}", self.release))
+    }
+
+    /// The makefile of the common headers; the one in [`Kernel::headers`] names a path of an installed host.
+    pub fn makefile(&self) -> PathBuf {
+        let common = self.release.strip_suffix("-amd64").unwrap_or(&self.release);
+        self.root
+            .join("usr/src")
+            .join(format!("linux-headers-{common}-common/Makefile"))
+    }
+
+    /// A module of the kernel's own package by its file name, for example `tun.ko`.
+    ///
+    /// # Errors
+    /// When the kernel has no such module.
+    pub fn module(&self, name: &str) -> Result<PathBuf> {
+        find(&self.root.join("lib/modules"), name)?
+            .with_context(|| format!("kernel {} has no module {name}", self.release))
+    }
+}
+
+fn find(directory: &Path, name: &str) -> Result<Option<PathBuf>> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() && !path.is_symlink() {
+            if let Some(found) = find(&path, name)? {
+                return Ok(Some(found));
+            }
+        } else if path.file_name().is_some_and(|file| file == name) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+/// An old package list names versions that the archive no longer has; then the list is renewed once.
+fn fetch(series: &str, root: &Path) -> Result<()> {
+    if unpack(series, root).is_ok() {
+        return Ok(());
+    }
+    host::run(Command::new("apt-get").arg("update"))?;
+    unpack(series, root)
+}
+
+fn unpack(series: &str, root: &Path) -> Result<()> {
+    let release = newest(series)?;
+    let common = release.strip_suffix("-amd64").unwrap_or(&release);
+    let downloads = root.join("packages");
+    fs::create_dir_all(&downloads)?;
+    let headers = format!("linux-headers-{release}");
+    let kbuild = kbuild_package(&headers)?;
+    let names = [
+        format!("linux-image-{release}"),
+        headers,
+        format!("linux-headers-{common}-common"),
+        kbuild,
+    ];
+    host::run(
+        Command::new("apt-get")
+            .arg("download")
+            .args(&names)
+            .current_dir(&downloads),
+    )?;
+    for entry in fs::read_dir(&downloads)? {
+        host::run(Command::new("dpkg-deb").arg("-x").arg(entry?.path()).arg(root))?;
+    }
+    fs::remove_dir_all(&downloads)?;
+    fs::write(root.join("complete"), release)?;
+    Ok(())
+}
+
+/// The newest release of a series, by apt's own order of versions.
+fn newest(series: &str) -> Result<String> {
+    let pattern = format!("^linux-image-{}[.]", series.replace('.', "[.]"));
+    let names = host::output(Command::new("apt-cache").args(["search", "--names-only", &pattern]))?;
+    let mut releases: Vec<&str> = names
+        .lines()
+        .filter_map(|line| line.split_whitespace().next()?.strip_prefix("linux-image-"))
+        .filter(|release| release.ends_with("-amd64"))
+        .filter(|release| {
+            !["cloud", "rt", "dbg"]
+                .iter()
+                .any(|flavour| release.contains(flavour))
+        })
+        .collect();
+    releases.sort_by_key(|release| numbers(release));
+    match releases.last() {
+        Some(release) => Ok((*release).to_owned()),
+        None => bail!("apt knows no package linux-image-{series}.*-amd64"),
+    }
+}
+
+fn kbuild_package(headers: &str) -> Result<String> {
+    let depends = host::output(Command::new("apt-cache").args(["depends", headers]))?;
+    let mut packages = depends
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "));
+    let package = packages.rfind(|name| name.starts_with("linux-kbuild-"));
+    Ok(package
+        .with_context(|| format!("{headers} names no linux-kbuild package"))?
+        .to_owned())
+}
+
+fn numbers(release: &str) -> Vec<u64> {
+    release
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|part| part.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_ordered_by_their_numbers() {
+        let mut releases = [
+            "6.12.101+deb12-amd64",
+            "6.12.9+deb12-amd64",
+            "6.12.117+deb12-amd64",
+        ];
+        releases.sort_by_key(|release| numbers(release));
+        assert_eq!(releases[2], "6.12.117+deb12-amd64");
+    }
+}

@@ -1,0 +1,274 @@
+//! One run of the emulated machine: what is in it, and how long it may take.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::initramfs::Initramfs;
+use crate::kernel::Kernel;
+use crate::outcome::{Outcome, RunDirectory};
+use crate::personality::Personality;
+use crate::watchdog::{self, Verdict};
+use crate::{artifacts, guest, layout};
+
+/// RAM of the guest in MiB: the root file system lives in it.
+const MEMORY: u64 = 2048;
+
+/// When the reference counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marks {
+    /// While the command runs, on every CPU.
+    Command,
+    /// On each CPU, while it has a running event that samples: reference and measurement span the same work.
+    Events,
+    /// When programs in the guest say so (`mark.rs`, `workloads/mark.h`).
+    Program,
+}
+
+/// The guest's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The host's time.
+    Host,
+    /// One nanosecond per instruction (`-icount shift=0,sleep=off`), with the same date and the same chance in
+    /// every run: runs repeat, and costs can be told in instructions.
+    Instructions,
+}
+
+/// A machine to be booted.
+pub struct Machine {
+    kernel: Kernel,
+    cpus: u32,
+    clock: Clock,
+    marks: Marks,
+    traced: bool,
+    personality: String,
+    driver_parameters: Option<String>,
+    limit: Duration,
+    files: Initramfs,
+    modules: u32,
+}
+
+impl Machine {
+    /// A machine with one CPU, the faultless personality, the host's clock, and five minutes to live.
+    pub fn new(kernel: &Kernel) -> Self {
+        Self {
+            kernel: kernel.clone(),
+            cpus: 1,
+            clock: Clock::Host,
+            marks: Marks::Command,
+            traced: false,
+            personality: String::new(),
+            driver_parameters: Some(String::new()),
+            limit: Duration::from_secs(300),
+            files: Initramfs::default(),
+            modules: 0,
+        }
+    }
+
+    /// Virtual CPUs, at most 8.
+    pub fn cpus(mut self, cpus: u32) -> Self {
+        self.cpus = cpus;
+        self
+    }
+
+    /// The guest's clock.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// When the reference counts.
+    pub fn marks(mut self, marks: Marks) -> Self {
+        self.marks = marks;
+        self
+    }
+
+    /// Keeps every branch and sample of the marked spans; slower by far ([`crate::trace`]).
+    pub fn traced(mut self) -> Self {
+        self.traced = true;
+        self
+    }
+
+    /// Text of a personality file ([`crate::personality`]).
+    pub fn personality(mut self, text: &str) -> Self {
+        text.clone_into(&mut self.personality);
+        self
+    }
+
+    /// Module parameters of the driver, for example `name=silicon drain_us=100`.
+    pub fn driver(mut self, parameters: &str) -> Self {
+        self.driver_parameters = Some(parameters.to_owned());
+        self
+    }
+
+    /// Boots without the driver: a machine without branch records, as most virtual machines are.
+    pub fn without_driver(mut self) -> Self {
+        self.driver_parameters = None;
+        self
+    }
+
+    /// Time from QEMU's start to the verdict.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// The guest's files, to add more.
+    pub fn files(&mut self) -> &mut Initramfs {
+        &mut self.files
+    }
+
+    /// A module that PID 1 loads before the command, after those added before it.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn module(&mut self, path: &Path) -> Result<()> {
+        let name = path.file_name().context("a module has a name")?.to_string_lossy();
+        self.modules += 1;
+        self.files
+            .copy(&format!("{}/{:02}-{name}", guest::MODULES, self.modules), path)
+    }
+
+    /// Boots, runs the command in the guest, and brings everything back.
+    ///
+    /// # Errors
+    /// When something is missing or does not build, and when the guest panics, stalls, hangs or ends
+    /// without a verdict; the message then holds the end of the guest's log.
+    pub fn run<S: AsRef<str>>(mut self, command: &[S]) -> Result<Outcome> {
+        let directory = RunDirectory::new()?;
+        let path = directory.path.as_path();
+        self.furnish(command)?;
+        fs::write(path.join("personality"), &self.personality)?;
+        File::create(path.join("shared"))?.set_len(layout::BYTES as u64)?;
+        File::create(path.join("ram"))?.set_len(MEMORY << 20)?;
+        std::mem::take(&mut self.files).write(&path.join("initramfs"))?;
+        let Verdict { exit_code, log, took } = watchdog::watch(&mut self.qemu(path)?, self.limit)?;
+        let mut shared = File::open(path.join("shared"))?;
+        shared.seek(SeekFrom::Start(layout::OUT as u64))?;
+        let mut memory = Vec::new();
+        shared.read_to_end(&mut memory)?;
+        let files = guest::unpack(&memory)?;
+        fs::remove_file(path.join("ram"))?;
+        Ok(Outcome {
+            exit_code,
+            files,
+            log,
+            took,
+            directory,
+        })
+    }
+
+    fn furnish<S: AsRef<str>>(&mut self, command: &[S]) -> Result<()> {
+        for directory in [
+            "proc",
+            "sys",
+            "dev",
+            "tmp",
+            "out",
+            "run",
+            "root",
+            "bin",
+            guest::MODULES,
+        ] {
+            self.files.directory(directory);
+        }
+        self.files
+            .copy("init", &artifacts::guest_program("kernel-tests", "guest-init")?)?;
+        let words: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
+        self.files.file(guest::COMMAND, words.join("\0").as_bytes());
+        let rate = Personality::parse(&self.personality)?.sample_rate;
+        if 0 < rate {
+            self.files.file(guest::SAMPLE_RATE, rate.to_string().as_bytes());
+        }
+        let marks = match self.marks {
+            Marks::Command => "command",
+            Marks::Events => "events",
+            Marks::Program => "program",
+        };
+        self.files.file(guest::MARKS, marks.as_bytes());
+        if let Some(parameters) = &self.driver_parameters {
+            let events = u32::from(self.marks == Marks::Events);
+            let parameters = format!("mark_events={events} {parameters}");
+            self.files.file(guest::DRIVER_PARAMETERS, parameters.as_bytes());
+            let driver = artifacts::module("driver", "hbbp_silicon", &self.kernel)?;
+            self.files.copy(guest::DRIVER, &driver)?;
+        }
+        Ok(())
+    }
+
+    fn qemu(&self, directory: &Path) -> Result<Command> {
+        let personality = Personality::parse(&self.personality)?;
+        // Without SMAP, FSRM and ERMS: they cut blocks and copy byte by byte, which only costs time here.
+        let cpu = format!("max,la57=off,-smap,-erms,-fsrm{}", prefixed(&personality.cpu));
+        let file = |name: &str| directory.join(name).display().to_string();
+        let trace = if self.traced { ",trace=on" } else { "" };
+        let plugin = format!(
+            "{},dir={}{trace}",
+            artifacts::plugin()?.display(),
+            directory.display()
+        );
+        let memory = |id: &str, bytes: u64| {
+            format!(
+                "memory-backend-file,id={id},share=on,size={bytes},mem-path={}",
+                file(id)
+            )
+        };
+        // The emulator must not outlive a test that is killed.
+        let mut qemu = Command::new("setpriv");
+        qemu.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
+        qemu.args([
+            "-machine",
+            "pc,memory-backend=ram",
+            "-accel",
+            "tcg,thread=single,tb-size=512",
+        ]);
+        qemu.args([
+            "-nodefaults",
+            "-display",
+            "none",
+            "-monitor",
+            "none",
+            "-serial",
+            "stdio",
+            "-no-reboot",
+        ]);
+        qemu.args([
+            "-cpu",
+            &cpu,
+            "-m",
+            &format!("{MEMORY}M"),
+            "-smp",
+            &self.cpus.to_string(),
+        ]);
+        qemu.args(["-object", &memory("ram", MEMORY << 20)]);
+        qemu.args(["-object", &memory("shared", layout::BYTES as u64)]);
+        qemu.args(["-device", "ivshmem-plain,memdev=shared", "-plugin", &plugin]);
+        qemu.arg("-kernel")
+            .arg(&self.kernel.image)
+            .arg("-initrd")
+            .arg(directory.join("initramfs"));
+        qemu.args([
+            "-append",
+            "console=ttyS0 panic=-1 loglevel=5 nmi_watchdog=0 tsc=nowatchdog",
+        ]);
+        if self.clock == Clock::Instructions {
+            // Everything else that could differ between two runs: the date, and chance (RDRAND, KASLR).
+            qemu.args(["-icount", "shift=0,sleep=off", "-seed", "1"]);
+            qemu.args(["-rtc", "base=2026-01-01,clock=vm"]);
+        }
+        Ok(qemu)
+    }
+}
+
+fn prefixed(cpu: &str) -> String {
+    if cpu.is_empty() {
+        String::new()
+    } else {
+        format!(",{cpu}")
+    }
+}

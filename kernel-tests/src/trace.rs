@@ -1,0 +1,138 @@
+//! The debug trace of the silicon: all branches of the marked spans, and all samples.
+//!
+//! A span begins with the branches before it that stacks may still show. Where the reference stands still
+//! because the driver works, the trace goes on.
+//!
+//! Per CPU one file of [`Entry`] and one of [`Sample`], without a header, little-endian. A stack that the
+//! guest delivered is true when it is a run of consecutive entries; a sample's eventing IP is true when
+//! it is the instruction that the trace shows at the sample's count.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::layout::Branch;
+
+/// Name of a CPU's file of branches.
+pub fn branch_file(cpu: usize) -> String {
+    format!("branches.{cpu}")
+}
+
+/// Name of a CPU's file of samples.
+pub fn sample_file(cpu: usize) -> String {
+    format!("samples.{cpu}")
+}
+
+/// A branch that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its number on the CPU, from 1.
+    pub number: u64,
+    /// Instructions the CPU had executed with this branch; 0 for the branches before the span.
+    pub executed: u64,
+    /// From where to where.
+    pub branch: Branch,
+}
+
+/// An overflow whose record was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The counter's total at the overflow.
+    pub at: u64,
+    /// Instructions the CPU had executed at the overflow.
+    pub executed: u64,
+    /// Eventing IP of the record.
+    pub ip: u64,
+    /// Index of the counter.
+    pub counter: u32,
+    /// Thread group at the overflow.
+    pub tgid: u32,
+    /// Number of the newest branch.
+    pub branches: u64,
+}
+
+impl Entry {
+    const BYTES: usize = 32;
+
+    /// As the file has it.
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        words([self.number, self.executed, self.branch.from, self.branch.to])
+    }
+}
+
+impl Sample {
+    const BYTES: usize = 40;
+
+    /// As the file has it.
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let who = u64::from(self.counter) | u64::from(self.tgid) << 32;
+        words([self.at, self.executed, self.ip, who, self.branches])
+    }
+}
+
+/// The branches of one CPU.
+///
+/// # Errors
+/// When the file cannot be read or its last entry is cut.
+pub fn read_branches(path: &Path) -> Result<Vec<Entry>> {
+    let words = read_words(path)?;
+    Ok(words
+        .iter()
+        .map(|[number, executed, from, to]| Entry {
+            number: *number,
+            executed: *executed,
+            branch: Branch { from: *from, to: *to },
+        })
+        .collect())
+}
+
+/// The samples of one CPU.
+///
+/// # Errors
+/// When the file cannot be read or its last entry is cut.
+pub fn read_samples(path: &Path) -> Result<Vec<Sample>> {
+    let words = read_words(path)?;
+    Ok(words
+        .iter()
+        .map(|[at, executed, ip, who, branches]| Sample {
+            at: *at,
+            executed: *executed,
+            ip: *ip,
+            counter: *who as u32,
+            tgid: (*who >> 32) as u32,
+            branches: *branches,
+        })
+        .collect())
+}
+
+fn words<const N: usize, const BYTES: usize>(numbers: [u64; N]) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    for (place, number) in bytes.chunks_exact_mut(8).zip(numbers) {
+        place.copy_from_slice(&number.to_le_bytes());
+    }
+    bytes
+}
+
+fn read_words<const N: usize>(path: &Path) -> Result<Vec<[u64; N]>> {
+    let bytes =
+        std::fs::read(path).with_context(|| format!("failed to read the trace {}", path.display()))?;
+    let entries = bytes.chunks_exact(N * 8);
+    if !entries.remainder().is_empty() {
+        bail!(
+            "the last entry of {} is cut: the disk was full or the run was killed",
+            path.display()
+        );
+    }
+    Ok(entries
+        .map(|entry| {
+            let mut numbers = [0; N];
+            for (number, bytes) in numbers.iter_mut().zip(entry.chunks_exact(8)) {
+                *number = bytes
+                    .iter()
+                    .rev()
+                    .fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+            }
+            numbers
+        })
+        .collect())
+}

@@ -1,0 +1,183 @@
+//! Watches a guest: its log is read as it comes, and a guest that cannot end well is ended.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::guest;
+
+/// Lines of a kernel after which no verdict can be trusted, and what they mean.
+const FATAL: [(&str, &str); 7] = [
+    ("Kernel panic", "the guest's kernel panicked"),
+    ("Oops: ", "the guest's kernel failed"),
+    ("BUG: ", "the guest's kernel failed"),
+    ("general protection fault", "the guest's kernel failed"),
+    ("soft lockup", "a CPU of the guest was stuck"),
+    ("self-detected stall", "a CPU of the guest stalled"),
+    ("blocked for more than", "a task of the guest hung"),
+];
+/// Lines of the log that an error shows.
+const SHOWN: usize = 60;
+/// Time a guest gets to say more after a fatal line, and to power off after its verdict.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// A run that came to its end.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) exit_code: i32,
+    pub(crate) log: String,
+    pub(crate) took: Duration,
+}
+
+/// Ends the process when it goes out of scope, whatever happened before.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself; then both say so and there is nothing left to do.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs the emulator until the guest's verdict.
+///
+/// # Errors
+/// When the guest panics, stalls, hangs, ends without a verdict, or takes longer than `limit`.
+pub(crate) fn watch(command: &mut Command, limit: Duration) -> Result<Verdict> {
+    let began = Instant::now();
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut running = Running(command.spawn().with_context(|| {
+        format!(
+            "failed to start {}: install qemu-system-x86",
+            command.get_program().to_string_lossy()
+        )
+    })?);
+    let (lines, received) = mpsc::channel();
+    let outputs: [Option<Box<dyn Read + Send>>; 2] = [
+        running.0.stdout.take().map(|stream| Box::new(stream) as _),
+        running.0.stderr.take().map(|stream| Box::new(stream) as _),
+    ];
+    for output in outputs.into_iter().flatten() {
+        let lines = lines.clone();
+        std::thread::spawn(move || send_lines(output, &lines));
+    }
+    drop(lines);
+    let mut log = String::new();
+    let mut exit_code = None;
+    let mut fatal = None;
+    let mut deadline = began + limit;
+    loop {
+        match received.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                log.push_str(&line);
+                log.push('\n');
+                if let Some((_, code)) = line.split_once(guest::VERDICT) {
+                    exit_code = code.trim().parse().ok();
+                    deadline = deadline.min(Instant::now() + GRACE);
+                }
+                let found = FATAL.iter().find(|(marker, _)| line.contains(marker));
+                if let (Some((_, meaning)), None) = (found, fatal) {
+                    fatal = Some(*meaning);
+                    deadline = deadline.min(Instant::now() + GRACE);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                if fatal.is_none() && exit_code.is_none() {
+                    bail!(
+                        "the guest gave no verdict within {} s{}",
+                        limit.as_secs(),
+                        tail(&log)
+                    );
+                }
+                break;
+            }
+        }
+    }
+    match (fatal, exit_code) {
+        (Some(meaning), _) => bail!("{meaning}{}", tail(&log)),
+        (None, None) => bail!("the guest ended without a verdict{}", tail(&log)),
+        (None, Some(exit_code)) => Ok(Verdict {
+            exit_code,
+            log,
+            took: began.elapsed(),
+        }),
+    }
+}
+
+fn send_lines(stream: impl Read, lines: &mpsc::Sender<String>) {
+    let mut reader = BufReader::new(stream);
+    let mut line = Vec::new();
+    while let Ok(1..) = reader.read_until(b'\n', &mut line) {
+        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+        line.clear();
+        // The watcher has left: nobody wants the rest.
+        if lines.send(text).is_err() {
+            return;
+        }
+    }
+}
+
+/// The end of the guest's log, to be shown behind an error.
+pub(crate) fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let from = lines.len().saturating_sub(SHOWN);
+    format!(
+        "; the end of its log:\n{}",
+        lines.get(from..).unwrap_or_default().join("\n")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched(script: &str, limit: Duration) -> Result<Verdict> {
+        watch(Command::new("sh").args(["-c", script]), limit)
+    }
+
+    #[test]
+    fn a_verdict_is_the_exit_code() {
+        let verdict = watched("echo boot; echo 'hbbp-vm: exit code 3'", Duration::from_secs(20)).unwrap();
+        assert_eq!(verdict.exit_code, 3);
+        assert!(verdict.log.starts_with("boot\n"));
+    }
+
+    #[test]
+    fn no_verdict_is_an_error_with_the_log() {
+        let error = watched("echo only this", Duration::from_secs(20))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("without a verdict") && error.contains("only this"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_hang_ends_at_the_limit() {
+        let began = Instant::now();
+        let error = watched("echo started; exec sleep 60", Duration::from_millis(300))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("no verdict within") && error.contains("started"),
+            "{error}"
+        );
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_panic_is_an_error_even_with_a_verdict() {
+        let script = "echo '[ 1.0] Kernel panic - not syncing'; echo 'hbbp-vm: exit code 0'";
+        let error = watched(script, Duration::from_secs(20)).unwrap_err().to_string();
+        assert!(error.starts_with("the guest's kernel panicked"), "{error}");
+    }
+}

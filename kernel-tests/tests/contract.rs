@@ -1,0 +1,96 @@
+//! The shared memory means the same to the driver (C) and to the silicon (Rust).
+
+use std::fs;
+use std::mem::offset_of;
+use std::process::Command;
+
+use kernel_tests::layout::{self, Counter, CpuArea, Doorbell, Header, Record};
+use kernel_tests::{artifacts, host};
+
+/// Prints the numbers of the C header that the Rust side states as constants, one a line.
+const PRINT: &str = r#"
+#include <stdio.h>
+#include <stddef.h>
+#include "silicon.h"
+#define SHOW(number) printf("%llu\n", (unsigned long long)(number))
+int main(void)
+{
+    SHOW(SILICON_MAGIC); SHOW(SILICON_BYTES); SHOW(SILICON_MAX_CPUS); SHOW(SILICON_MAX_DEPTH);
+    SHOW(SILICON_COUNTERS); SHOW(SILICON_IDT); SHOW(SILICON_CPU_AREA); SHOW(SILICON_CPU_AREA_BYTES);
+    SHOW(SILICON_RINGS); SHOW(SILICON_RING_BYTES); SHOW(SILICON_RING_SLOTS);
+    SHOW(SILICON_EVENT_INSTRUCTIONS); SHOW(SILICON_EVENT_TAKEN); SHOW(SILICON_FLAG_EXACT);
+    SHOW(sizeof(struct silicon_header)); SHOW(offsetof(struct silicon_header, anomalies));
+    SHOW(sizeof(struct silicon_counter)); SHOW(offsetof(struct silicon_counter, generation));
+    SHOW(sizeof(struct silicon_cpu_area)); SHOW(offsetof(struct silicon_cpu_area, overflows));
+    SHOW(sizeof(struct silicon_record)); SHOW(offsetof(struct silicon_record, wrong_path));
+    return 0;
+}
+"#;
+
+fn expected() -> Vec<u64> {
+    let offsets = [
+        layout::BYTES,
+        layout::MAX_CPUS,
+        layout::MAX_DEPTH,
+        layout::COUNTERS,
+        layout::IDT,
+        layout::CPU_AREA,
+        layout::CPU_AREA_BYTES,
+        layout::RINGS,
+        layout::RING_BYTES,
+        layout::RING_SLOTS,
+    ];
+    let events = [
+        layout::EVENT_INSTRUCTIONS,
+        layout::EVENT_TAKEN,
+        layout::FLAG_EXACT,
+    ];
+    let structs = [
+        size_of::<Header>(),
+        offset_of!(Header, anomalies),
+        size_of::<Counter>(),
+        offset_of!(Counter, generation),
+        size_of::<CpuArea>(),
+        offset_of!(CpuArea, overflows),
+        size_of::<Record>(),
+        offset_of!(Record, wrong_path),
+    ];
+    let numbers = offsets.iter().map(|n| *n as u64);
+    let events = events.iter().map(|n| u64::from(*n));
+    let structs = structs.iter().map(|n| *n as u64);
+    std::iter::once(layout::MAGIC)
+        .chain(numbers)
+        .chain(events)
+        .chain(structs)
+        .collect()
+}
+
+#[test]
+fn c_and_rust_agree() {
+    let directory = host::work_directory().unwrap().join("contract");
+    fs::create_dir_all(directory.join("linux")).unwrap();
+    let types = "#include <stdint.h>\ntypedef uint8_t u8;\ntypedef uint32_t u32;\ntypedef uint64_t u64;\n";
+    fs::write(directory.join("linux/types.h"), types).unwrap();
+    fs::write(directory.join("print.c"), PRINT).unwrap();
+    let program = directory.join("print");
+    let mut gcc = Command::new("gcc");
+    gcc.arg("-I")
+        .arg(&directory)
+        .arg("-I")
+        .arg(artifacts::package().join("driver"));
+    host::run(gcc.arg("-o").arg(&program).arg(directory.join("print.c"))).unwrap();
+    let printed = host::output(&mut Command::new(program)).unwrap();
+    let printed: Vec<u64> = printed.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(printed, expected());
+}
+
+#[test]
+fn doorbells_are_told_by_their_bytes() {
+    let bytes = |number: u8| [0x0f, 0x1f, 0x84, 0x00, number, 0x00, 0x42, 0x48];
+    assert_eq!(Doorbell::of(&bytes(1)), Some(Doorbell::Attach));
+    assert_eq!(Doorbell::of(&bytes(11)), Some(Doorbell::Unfreeze));
+    assert_eq!(Doorbell::of(&bytes(12)), None);
+    assert_eq!(Doorbell::of(&[0x90]), None);
+    // The longest no-op of compilers has the same form and no number.
+    assert_eq!(Doorbell::of(&[0x0f, 0x1f, 0x84, 0x00, 0, 0, 0, 0]), None);
+}

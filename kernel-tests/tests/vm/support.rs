@@ -1,0 +1,48 @@
+//! What the tests on the emulated machine share: machines to boot, and the reason when there are none.
+
+use std::process::Command;
+
+use kernel_tests::artifacts;
+use kernel_tests::kernel::Kernel;
+use kernel_tests::machine::Machine;
+
+/// The kernels every test of the machine runs on.
+pub(crate) const SERIES: [&str; 2] = ["6.1", "6.12"];
+
+/// A machine with this kernel and busybox; `None`, with the reason printed, where there cannot be one.
+/// In continuous integration that is a failure.
+pub(crate) fn machine(series: &str) -> Option<Machine> {
+    let qemu = Command::new("qemu-system-x86_64").arg("--version").output();
+    let reason = match (qemu, Kernel::get(series)) {
+        (Err(error), _) => {
+            format!("qemu-system-x86_64 cannot be run ({error}); 'cargo xtask setup' installs it")
+        }
+        (_, Err(error)) => format!("{error:#}"),
+        (Ok(_), Ok(kernel)) => {
+            let mut machine = Machine::new(&kernel);
+            machine
+                .files()
+                .copy("bin/busybox", "/bin/busybox".as_ref())
+                .unwrap();
+            return Some(machine);
+        }
+    };
+    if std::env::var_os("CI").is_some_and(|ci| ci == "true") {
+        panic!("in continuous integration nothing may be skipped: {reason}");
+    }
+    println!("skipped: {reason}");
+    None
+}
+
+/// Adds a workload as `/bin/NAME`.
+pub(crate) fn add_workload(machine: &mut Machine, source: &str) {
+    let program = artifacts::workload(source).unwrap();
+    let name = program.file_name().unwrap().to_string_lossy().into_owned();
+    machine.files().copy(&format!("bin/{name}"), &program).unwrap();
+}
+
+/// Adds a program of this package as `/bin/NAME`.
+pub(crate) fn add_guest_program(machine: &mut Machine, name: &str) {
+    let program = artifacts::guest_program("kernel-tests", name).unwrap();
+    machine.files().copy(&format!("bin/{name}"), &program).unwrap();
+}

@@ -1,0 +1,176 @@
+//! `cargo xtask vm accuracy`: how exact EBS, LBR and their hybrid are, over the workloads, on a model of a processor.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Parser;
+use kernel_tests::accuracy::{Errors, Fractions, Measured, Setup, measure};
+use kernel_tests::kernel::Kernel;
+use kernel_tests::workload::{ALL, Workload};
+
+use crate::vm::personality;
+
+/// What to measure. The table has the columns of the paper's Figure 2.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// Series of the kernels.
+    #[arg(long, value_delimiter = ',', default_value = "6.1,6.12")]
+    kernel: Vec<String>,
+    /// File of kernel-tests/personalities, or a path; several with commas between them.
+    #[arg(long, value_delimiter = ',', default_value = "ideal,ivb")]
+    personality: Vec<String>,
+    /// Workloads by name; all without it.
+    #[arg(long, value_delimiter = ',')]
+    workload: Vec<String>,
+    /// Take a sample every so many instructions.
+    #[arg(long, default_value_t = kernel_tests::accuracy::PERIODS.0)]
+    period: u64,
+    /// Take a branch stack every so many taken branches.
+    #[arg(long, default_value_t = kernel_tests::accuracy::PERIODS.1)]
+    branch_period: u64,
+    /// Print JSON: one object for each line of the table, each on a line of its own.
+    #[arg(long)]
+    json: bool,
+    /// Keep the profiles and references here.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+}
+
+/// Measures and prints, line by line as the runs end.
+pub(crate) fn accuracy(args: &Args) -> Result<()> {
+    let workloads = chosen(&args.workload)?;
+    let mut failed = Vec::new();
+    for series in &args.kernel {
+        let kernel = Kernel::get(series)?;
+        for name in &args.personality {
+            let mut setup = Setup::new(personality(name)?);
+            (setup.period, setup.branch_period) = (args.period, args.branch_period);
+            if !args.json {
+                println!(
+                    "kernel {series}, personality {name}: on a model of a processor, in % of the reference"
+                );
+                println!("{TITLES}");
+            }
+            let mut lines = Vec::new();
+            for workload in &workloads {
+                match measure(workload, &kernel, &setup) {
+                    Ok(measured) => {
+                        let place = format!("{series}-{name}-{}", workload.name);
+                        if let Some(directory) = &args.keep {
+                            measured.keep(&directory.join(&place))?;
+                        }
+                        print(args, series, name, workload.name, &measured)?;
+                        lines.push(measured.rings.whole.average_weighted_error);
+                    }
+                    Err(error) => {
+                        eprintln!("{:<14}failed: {error:#}", workload.name);
+                        failed.push(workload.name);
+                    }
+                }
+            }
+            if !args.json {
+                summary(&lines);
+            }
+        }
+    }
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        bail!("not measured: {}", failed.join(", "))
+    }
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Workload>> {
+    if names.is_empty() {
+        return Ok(ALL.iter().collect());
+    }
+    let named = names
+        .iter()
+        .map(|name| Workload::named(name).with_context(|| format!("there is no workload {name}")));
+    named.collect()
+}
+
+/// Instructions in millions, part of the kernel in %, samples; average weighted errors of the three methods and of the
+/// hybrid in each ring; accuracy errors over blocks.
+const TITLES: &str = "workload       M instr. %kernel   stacks  samples   hybrid      LBR      EBS   kernel     user \
+                      hybrid/b    LBR/b    EBS/b";
+
+fn print(args: &Args, series: &str, personality: &str, workload: &str, measured: &Measured) -> Result<()> {
+    let Errors {
+        whole,
+        stacks,
+        samples,
+        ..
+    } = &measured.rings;
+    let ring = |name: &str| measured.rings.named(name).ok();
+    let hybrid_of = |name: &str| ring(name).and_then(|group| group.average_weighted_error.hybrid);
+    let total = whole.instructions.reference;
+    let kernel = ring("kernel").map_or(0.0, |group| group.instructions.reference);
+    if args.json {
+        let line = serde_json::json!({
+            "kernel": series, "personality": personality, "workload": workload,
+            "period": args.period, "branch_period": args.branch_period,
+            "instructions": total, "kernel_instructions": kernel, "stacks": stacks, "samples": samples,
+            "average_weighted_error": columns(whole.average_weighted_error),
+            "block_error": columns(whole.block_error),
+            "kernel_hybrid_error": hybrid_of("kernel"), "user_hybrid_error": hybrid_of("user"),
+        });
+        println!("{line}");
+        return Ok(());
+    }
+    let errors = columns(whole.average_weighted_error).into_iter();
+    let errors = errors
+        .chain([hybrid_of("kernel"), hybrid_of("user")])
+        .chain(columns(whole.block_error));
+    let errors: Vec<String> = errors.map(percent).collect();
+    println!(
+        "{workload:<14} {:>8.1} {:>7.1} {stacks:>8.0} {samples:>8.0} {}",
+        total / 1e6,
+        100.0 * kernel / total.max(1.0),
+        errors.join(" ")
+    );
+    Ok(())
+}
+
+/// Mean and worst of each column, and how often the hybrid is at most 1.1 x the better of its sources.
+fn summary(lines: &[Fractions]) {
+    let column = |of: fn(&Fractions) -> Option<f64>| -> Vec<f64> { lines.iter().filter_map(of).collect() };
+    let columns = [
+        column(|line| line.hybrid),
+        column(|line| line.lbr),
+        column(|line| line.ebs),
+    ];
+    let mean = columns
+        .clone()
+        .map(|of| of.iter().sum::<f64>() / of.len().max(1) as f64);
+    let worst = columns.map(|of| of.into_iter().fold(0.0, f64::max));
+    let good = lines
+        .iter()
+        .filter(|line| match (line.hybrid, line.lbr, line.ebs) {
+            (Some(hybrid), Some(lbr), Some(ebs)) => hybrid <= 1.1 * lbr.min(ebs),
+            _ => false,
+        });
+    for (name, values) in [("mean", mean), ("worst", worst)] {
+        println!(
+            "{name:<14} {:>34} {}",
+            "",
+            values.map(Some).map(percent).join(" ")
+        );
+    }
+    println!(
+        "hybrid at most 1.1 x the better of LBR and EBS: {} of {}\n",
+        good.count(),
+        lines.len()
+    );
+}
+
+fn columns(errors: Fractions) -> [Option<f64>; 3] {
+    [errors.hybrid, errors.lbr, errors.ebs]
+}
+
+fn percent(fraction: Option<f64>) -> String {
+    fraction.map_or_else(
+        || format!("{:>8}", "-"),
+        |fraction| format!("{:>8.2}", 100.0 * fraction),
+    )
+}

@@ -1,0 +1,186 @@
+//! `cargo xtask vm`: runs a command on the emulated machine and brings back what it left.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Parser, Subcommand, ValueEnum};
+use kernel_tests::kernel::Kernel;
+use kernel_tests::machine::{Clock, Machine, Marks};
+use kernel_tests::outcome::Outcome;
+use kernel_tests::workload::Workload;
+use kernel_tests::{artifacts, host};
+
+use crate::accuracy;
+
+/// What to boot and run. COMMAND is a program of the host (brought along with its libraries), `hbbp-sys`
+/// (built static), the name of a workload, or what the guest's busybox knows.
+#[derive(Debug, Parser)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    task: Option<Task>,
+    /// Series of the kernel.
+    #[arg(long, default_value = "6.12")]
+    kernel: String,
+    /// Virtual CPUs, at most 8.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
+    cpus: u32,
+    /// File of kernel-tests/personalities, or a path: the hardware faults that the machine shows.
+    #[arg(long, default_value = "ideal")]
+    personality: String,
+    /// Guest time is a function of the instructions: runs repeat.
+    #[arg(long)]
+    icount: bool,
+    /// When the reference counts.
+    #[arg(long, value_enum, default_value_t = Span::Command)]
+    span: Span,
+    /// Keep every branch and sample (slow).
+    #[arg(long)]
+    trace: bool,
+    /// Workloads whose programs the command uses, by name.
+    #[arg(long)]
+    workload: Vec<String>,
+    /// More programs of the host to bring along, with their libraries.
+    #[arg(long)]
+    program: Vec<PathBuf>,
+    /// Most seconds that the run may take.
+    #[arg(long, default_value_t = 600)]
+    limit: u64,
+    /// Where the guest's files and the reference go.
+    #[arg(long, default_value = "target/vm/last")]
+    out: PathBuf,
+    /// What to run in the guest.
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+/// What has a command of its own.
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Print how exact the estimates are: workloads, personalities and kernels, with the columns of the paper's Figure 2.
+    Accuracy(accuracy::Args),
+}
+
+/// When the reference counts.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Span {
+    /// While the command runs.
+    Command,
+    /// While a CPU has a sampling event.
+    Events,
+    /// When a program in the guest says so.
+    Program,
+}
+
+/// Boots, runs, prints what the command printed, and leaves its files.
+pub(crate) fn vm(args: &Args) -> Result<()> {
+    if let Some(Task::Accuracy(args)) = &args.task {
+        return accuracy::accuracy(args);
+    }
+    let kernel = Kernel::get(&args.kernel)?;
+    let mut machine = Machine::new(&kernel)
+        .cpus(args.cpus)
+        .personality(&personality(&args.personality)?)
+        .limit(Duration::from_secs(args.limit))
+        .marks(match args.span {
+            Span::Command => Marks::Command,
+            Span::Events => Marks::Events,
+            Span::Program => Marks::Program,
+        });
+    if args.icount {
+        machine = machine.clock(Clock::Instructions);
+    }
+    if args.trace {
+        machine = machine.traced();
+    }
+    let command = furnish(&mut machine, &kernel, args)?;
+    let outcome = machine.run(&command)?;
+    let reference = keep(&outcome, &args.out)?;
+    print!("{}", outcome.text("stdout").unwrap_or_default());
+    eprint!("{}", outcome.text("stderr").unwrap_or_default());
+    eprintln!(
+        "exit code {} after {:.1} s; files and {reference} in {}",
+        outcome.exit_code,
+        outcome.took.as_secs_f64(),
+        args.out.display()
+    );
+    ensure!(
+        outcome.exit_code == 0,
+        "the command failed in the guest\n{}",
+        outcome.log
+    );
+    Ok(())
+}
+
+/// The text of a personality, by name or path.
+pub(crate) fn personality(name: &str) -> Result<String> {
+    let named = artifacts::package().join("personalities").join(name);
+    let path = if named.exists() {
+        named
+    } else {
+        PathBuf::from(name)
+    };
+    fs::read_to_string(&path).with_context(|| format!("there is no personality {name}"))
+}
+
+/// Puts in what the command needs, and says how it is called in the guest.
+fn furnish(machine: &mut Machine, kernel: &Kernel, args: &Args) -> Result<Vec<String>> {
+    machine.files().copy("bin/busybox", Path::new("/bin/busybox"))?;
+    for name in &args.workload {
+        let workload = Workload::named(name).with_context(|| format!("there is no workload {name}"))?;
+        workload.furnish(machine, kernel)?;
+    }
+    for program in &args.program {
+        machine.files().program(program)?;
+    }
+    if args.command.iter().any(|word| word.contains("hbbp-sys")) {
+        let program = artifacts::guest_program("hbbp-user", "hbbp-sys")?;
+        machine.files().copy("bin/hbbp-sys", &program)?;
+    }
+    let [first, rest @ ..] = args.command.as_slice() else {
+        return Ok(Vec::new());
+    };
+    if let (Some(workload), []) = (Workload::named(first), rest) {
+        workload.furnish(machine, kernel)?;
+        return Ok(workload.words().to_vec());
+    }
+    if Path::new(first).is_absolute() && Path::new(first).exists() {
+        machine.files().program(Path::new(first))?;
+        return Ok(args.command.clone());
+    }
+    let in_guest = first == "hbbp-sys" || first.starts_with('/');
+    let shell = if in_guest {
+        Vec::new()
+    } else {
+        vec!["/bin/busybox".to_owned()]
+    };
+    Ok(shell.into_iter().chain(args.command.iter().cloned()).collect())
+}
+
+/// Copies the guest's files and the reference; says what reference there is.
+fn keep(outcome: &Outcome, out: &Path) -> Result<String> {
+    let out = host::workspace().join(out);
+    fs::create_dir_all(&out).with_context(|| format!("failed to make {}", out.display()))?;
+    for (name, bytes) in &outcome.files {
+        fs::write(out.join(name), bytes)?;
+    }
+    fs::write(out.join("console"), &outcome.log)?;
+    for entry in fs::read_dir(outcome.directory())? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let kind = name.to_string_lossy();
+        if ["reference", "branches", "samples."]
+            .iter()
+            .any(|kept| kind.starts_with(kept))
+        {
+            fs::copy(entry.path(), out.join(&name))?;
+        }
+    }
+    let reference = outcome.reference()?;
+    let [user, kernel] = reference.instructions;
+    Ok(format!(
+        "the reference ({user} instructions of user code, {kernel} of the kernel)"
+    ))
+}
