@@ -76,7 +76,7 @@ struct Sampled {
 /// What the samples with branch stacks brought.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StacksSeen {
-    /// No such sample has arrived yet, or none is asked for.
+    /// Too few such samples have arrived to tell, or none is asked for.
     NotYet,
     /// At least one held branches.
     Filled,
@@ -228,11 +228,7 @@ impl Collector {
         for (_, number) in with_stacks {
             stats = sum(&read_by_cpu(&self.event_stats, number)?, stats, EventStats::plus);
         }
-        Ok(match stats.runs {
-            0 => StacksSeen::NotYet,
-            runs if runs == stats.no_stack => StacksSeen::Empty,
-            _ => StacksSeen::Filled,
-        })
+        Ok(seen(&stats))
     }
 
     /// Stops the events with branch stacks for good; the others go on.
@@ -336,6 +332,20 @@ fn sum<S: Copy>(by_cpu: &[S], start: S, plus: fn(S, S) -> S) -> S {
     by_cpu.iter().copied().fold(start, plus)
 }
 
+/// What the samples of events with branch stacks brought, by their counters.
+const fn seen(stats: &EventStats) -> StacksSeen {
+    /// A stack may be empty by chance, and what is done about empty ones is done for the rest of the run.
+    const ENOUGH: u64 = 16;
+
+    if stats.no_stack < stats.runs {
+        StacksSeen::Filled
+    } else if stats.runs < ENOUGH {
+        StacksSeen::NotYet
+    } else {
+        StacksSeen::Empty
+    }
+}
+
 fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &StackStats) {
     let counted = [
         (Loss::CountsFull, samples.full),
@@ -378,6 +388,19 @@ fn hotplug(before: &[u32], after: &[u32]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_few_empty_stacks_are_no_reason_to_give_up() {
+        let stats = |runs, no_stack| EventStats {
+            runs,
+            no_stack,
+            ..EventStats::default()
+        };
+        assert_eq!(seen(&stats(0, 0)), StacksSeen::NotYet);
+        assert_eq!(seen(&stats(3, 3)), StacksSeen::NotYet);
+        assert_eq!(seen(&stats(3, 2)), StacksSeen::Filled);
+        assert_eq!(seen(&stats(90, 90)), StacksSeen::Empty);
+    }
 
     #[test]
     fn cpus_that_come_and_go_are_named() {
