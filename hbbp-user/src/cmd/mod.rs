@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use crate::snapshot::file;
 use export::ExportOptions;
 use import::ImportOptions;
-use record::{Command, RecordOptions};
+use record::{Command, RecordOptions, Recorded};
 use report::{Quality, ReportOptions};
 
 /// What the program is asked to do.
@@ -61,7 +61,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             let quality = report::print(&recorded.snapshot, report, out)?;
             saved.transpose()?;
             Ok(Done {
-                command: exit(recorded.command)?,
+                command: exit(recorded)?,
                 quality,
             })
         }
@@ -70,7 +70,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             let recorded = record::record(record)?;
             file::write_atomic(path, &recorded.snapshot)?;
             Ok(Done {
-                command: exit(recorded.command)?,
+                command: exit(recorded)?,
                 quality: Quality::default(),
             })
         }
@@ -107,8 +107,9 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
 }
 
 /// Waits for a command that outlives its measurement, since its exit code is to be passed on.
-fn exit(command: Option<Command>) -> anyhow::Result<Option<u8>> {
-    Ok(match command {
+fn exit(recorded: Recorded) -> anyhow::Result<Option<u8>> {
+    drop(recorded.interrupt);
+    Ok(match recorded.command {
         None => None,
         Some(Command::Ended(code)) => Some(code),
         Some(Command::Running(mut child)) => Some(child::exit_code(child.wait()?)),

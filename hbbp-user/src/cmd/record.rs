@@ -65,6 +65,8 @@ pub struct Recorded {
     pub snapshot: Snapshot,
     /// The command, where it still runs or has ended already.
     pub command: Option<Command>,
+    /// As long as this is held, a first signal is taken as the wish to end the measurement, and later things go on.
+    pub interrupt: Interrupt,
 }
 
 /// The command of a recording.
@@ -93,7 +95,7 @@ const EMPTY_STACKS: &str = "the branch stacks of this machine come back empty, a
 
 /// Records until the time is over, the command ends or a signal comes.
 pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
-    let interrupt = Interrupt::listen()?;
+    let mut interrupt = Interrupt::listen()?;
     let (scope, held) = prepare(&options.target)?;
     // Not before: a command keeps the limit that it would have without us, and has been forked by now.
     raise_file_limit();
@@ -132,7 +134,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let command = runtime.block_on(measure(&mut session, options.duration, child, interrupt))?;
+    let command = runtime.block_on(measure(&mut session, options.duration, child, &mut interrupt))?;
 
     session.look_at_stacks()?;
     let totals = session.collector.stop()?;
@@ -158,7 +160,11 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     }
     snapshot.losses.add(Loss::SidebandUnread, unread);
     snapshot.run.own_memory = read_own_memory();
-    Ok(Recorded { snapshot, command })
+    Ok(Recorded {
+        snapshot,
+        command,
+        interrupt,
+    })
 }
 
 fn prepare(target: &Target) -> anyhow::Result<(Scope, Option<Held>)> {
@@ -236,7 +242,7 @@ async fn measure(
     session: &mut Session,
     duration: Option<Duration>,
     mut child: Option<Child>,
-    mut interrupt: Interrupt,
+    interrupt: &mut Interrupt,
 ) -> anyhow::Result<Option<Command>> {
     let start = Instant::now();
     let mut drains = interval_at(start + DRAIN_EVERY, DRAIN_EVERY);

@@ -154,6 +154,25 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
+fn a_signal_ends_the_wait_for_a_command_that_outlives_its_measurement() {
+    let Some(_kernel) = kernel() else { return };
+    let mut child = program(&["--duration", "300ms", "--", "sleep", "20"]);
+    let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
+    let mut report = String::new();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    while !report.contains("in the mix") {
+        assert!(0 < std::io::BufRead::read_line(&mut out, &mut report).unwrap());
+    }
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let pid = i32::try_from(child.id()).unwrap();
+    let began = std::time::Instant::now();
+    // SAFETY: a signal to a child that has not been waited for.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(began.elapsed().as_secs() < 10);
+}
+
+#[test]
 fn a_second_signal_aborts() {
     let Some(_kernel) = kernel() else { return };
     let mut child = program(&["--duration", "60", "--", "sleep", "60"]);
