@@ -52,17 +52,21 @@ pub struct Done {
 pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
     match job {
         Job::Direct(record, report, output) => {
+            output.as_deref().map(file::check_writable).transpose()?;
             let recorded = record::record(record)?;
-            if let Some(path) = output {
-                file::write_atomic(path, &recorded.snapshot)?;
-            }
+            let saved = output
+                .as_deref()
+                .map(|path| file::write_atomic(path, &recorded.snapshot));
+            // A disk that is full takes nothing away from the report.
             let quality = report::print(&recorded.snapshot, report, out)?;
+            saved.transpose()?;
             Ok(Done {
                 command: exit(recorded.command)?,
                 quality,
             })
         }
         Job::Record(record, path) => {
+            file::check_writable(path)?;
             let recorded = record::record(record)?;
             file::write_atomic(path, &recorded.snapshot)?;
             Ok(Done {

@@ -70,6 +70,30 @@ fn wrong_targets_are_named() {
 }
 
 #[test]
+fn what_makes_no_sense_is_a_usage_error() {
+    fails(&run(&["--cpu", "none"]), 2, "0-3,8");
+    fails(&run(&["--pid", "1", "--cpu", "0"]), 2, "cannot be used with");
+    let Some(_kernel) = kernel() else { return };
+    fails(
+        &run(&["--duration", "1", "--event", "cpu-clock", "--period", "100"]),
+        1,
+        "--period",
+    );
+    fails(
+        &run(&[
+            "--duration",
+            "1",
+            "--event",
+            "cpu-clock",
+            "--frequency",
+            "100000000",
+        ]),
+        1,
+        "perf_event_max_sample_rate",
+    );
+}
+
+#[test]
 fn a_full_disk_leaves_the_old_file_alone() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -96,6 +120,22 @@ fn a_full_disk_leaves_the_old_file_alone() {
     fails(&output, 1, "No space left");
     assert_eq!(kept, b"old", "the old file is whole");
     assert_eq!(n_files, 1, "no half-written file stays");
+}
+
+#[test]
+fn a_profile_that_cannot_be_saved_is_known_at_once_or_costs_no_report() {
+    let Some(_kernel) = kernel() else { return };
+    let began = std::time::Instant::now();
+    fails(
+        &run(&["--duration", "60", "-o", "/no/such/dir/x"]),
+        1,
+        "/no/such/dir/x",
+    );
+    fails(&run(&["record", "--duration", "60", "-o", "/tmp"]), 1, "/tmp");
+    assert!(began.elapsed().as_secs() < 30, "nothing was measured");
+    let full = run(&["--duration", "200ms", "-o", "/dev/full"]);
+    fails(&full, 1, "No space left");
+    assert!(String::from_utf8_lossy(&full.stdout).contains("Where the samples went"));
 }
 
 #[test]
