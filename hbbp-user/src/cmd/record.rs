@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, SystemTime};
 
@@ -17,6 +17,7 @@ use super::progress::Progress;
 use crate::collect::event::Choice;
 use crate::collect::object::KernelCounts;
 use crate::collect::own_cost::{read_idle_times, read_own_cpu, read_own_memory};
+use crate::collect::pmu::{DEVICES, read_pmus};
 use crate::collect::{Collector, Plan, Scope, StacksSeen};
 use crate::resolve::Resolver;
 use crate::resolve::build_id::read_kernel_build_id;
@@ -325,9 +326,11 @@ fn facts(scope: String) -> Run {
 }
 
 /// Start and length of the function in which the kernel changes from one task to the next (arch/x86/entry/entry_64.S):
-/// a branch in it marks a context switch in a branch stack. `None` where the kernel hides its addresses.
+/// a branch in it marks a context switch in a branch stack. `None` where the kernel hides its addresses, or where no
+/// PMU has branch records, so that reading all symbols would be for nothing.
 fn read_switch_range() -> Option<(u64, u64)> {
-    let symbols = read_kallsyms().ok()?;
+    let has_branches = read_pmus(Path::new(DEVICES)).iter().any(|pmu| 0 < pmu.branches);
+    let symbols = has_branches.then(read_kallsyms)?.ok()?;
     let switch = symbols.named("__switch_to_asm")?;
     Some((switch.start.0, switch.len))
 }
