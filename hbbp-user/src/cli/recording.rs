@@ -17,7 +17,7 @@ pub(super) const EXPORT_HELP: &str = "\
 Lines:
   M PATH BUILDID               before the lines of each module; - where there is no build id
   S START END COUNT            streams: both ends inclusive, the last instruction is a taken branch
-  B FROM TO COUNT MISPREDICTED branches; a target in another module is BUILDID:ADDRESS, X:0 where it is unknown
+  B FROM TO COUNT MISPREDICTED branches; a target in another module is BUILDID:ADDRESS
   ADDRESS EXECUTIONS           counts
   # discarded REASON COUNT     at the end: what is in no line
 Addresses are ELF addresses (of the kernel those that ran) in hexadecimal without 0x, counts are decimal. Modules are
@@ -67,7 +67,7 @@ pub(super) struct ExportArgs {
     #[arg(long)]
     raw: bool,
     /// What counts instructions. lbr: recorded streams that pass them, not scaled by the period. ebs, hybrid:
-    /// estimated executions.
+    /// estimated executions. Default: lbr where there are streams, else ebs.
     #[arg(long, value_enum)]
     source: Option<SourceArg>,
 }
@@ -133,11 +133,11 @@ impl ExportArgs {
             LinesArg::Streams if self.raw => ExportLines::Streams(Hygiene::Raw),
             LinesArg::Streams => ExportLines::Streams(Hygiene::Checked),
             LinesArg::Branches => ExportLines::Branches,
-            LinesArg::Counts => ExportLines::Counts(match self.source {
-                Some(SourceArg::Lbr) | None => CountSource::Lbr,
-                Some(SourceArg::Ebs) => CountSource::Ebs,
-                Some(SourceArg::Hybrid) => CountSource::Hybrid,
-            }),
+            LinesArg::Counts => ExportLines::Counts(self.source.map(|source| match source {
+                SourceArg::Lbr => CountSource::Lbr,
+                SourceArg::Ebs => CountSource::Ebs,
+                SourceArg::Hybrid => CountSource::Hybrid,
+            })),
             LinesArg::Entries => ExportLines::Entries,
         };
         Ok(ExportOptions {

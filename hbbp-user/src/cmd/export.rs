@@ -31,8 +31,8 @@ pub enum ExportLines {
     Streams(Hygiene),
     /// `B from to count mispredicted`.
     Branches,
-    /// `address executions`.
-    Counts(CountSource),
+    /// `address executions`; without a source by streams where there are any, else by samples.
+    Counts(Option<CountSource>),
     /// Every branch stack of a recording as `perf script -F ip,brstack` prints it.
     Entries,
 }
@@ -58,7 +58,17 @@ fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
         ExportLines::Branches => write_branches(&read_profile(&options.input)?, out)?,
         ExportLines::Counts(source) => {
             let rule: Rule = PAPER.parse().context("failed to read the rule of the paper")?;
-            write_counts(&read_profile(&options.input)?, source, &rule, out)?;
+            let snapshot = read_profile(&options.input)?;
+            let has_streams = snapshot
+                .intervals
+                .iter()
+                .any(|interval| !interval.streams.is_empty());
+            let best = if has_streams {
+                CountSource::Lbr
+            } else {
+                CountSource::Ebs
+            };
+            write_counts(&snapshot, source.unwrap_or(best), &rule, out)?;
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{Lines, build_id, known_modules};
 use crate::addr::ImageAddr;
-use crate::locate::{Atlas, Unresolved};
+use crate::locate::Atlas;
 use crate::snapshot::{ModuleIdx, Snapshot};
 
 /// Occurrences of a branch.
@@ -14,57 +14,49 @@ struct Occurrences {
     mispredicted: u64,
 }
 
-/// Where a branch leads.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Target {
-    /// To nowhere that is known.
-    Unknown,
-    /// To this module and address.
-    At(ImageAddr, ModuleIdx),
-}
-
 /// Writes the branches of all events whose source lies in a module.
 pub fn write_branches(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
-    let mut lines: Lines<(ImageAddr, Target, ModuleIdx), Occurrences> = Lines::new();
+    let mut lines: Lines<(ImageAddr, ImageAddr, ModuleIdx), Occurrences> = Lines::new();
     let known = known_modules(snapshot);
     let mut atlas = Atlas::new(snapshot);
     for (interval, n) in snapshot.intervals.iter().zip(0..) {
         atlas.turn_to(n);
         for count in &interval.branches {
-            let (module, from) = match atlas.module_at(count.process, count.from) {
-                Some(source) if known.contains(&source.0) => source,
-                source => {
-                    let why = if source.is_some() {
-                        Unresolved::NoText
-                    } else {
-                        Unresolved::NoMapping
-                    };
-                    lines.discard(why.id(), count.hits);
-                    continue;
+            let ends = [count.from, count.to].map(|at| atlas.module_at(count.process, at));
+            match ends {
+                [Some((module, from)), Some((other, to))]
+                    if known.contains(&module) && known.contains(&other) =>
+                {
+                    let sum = lines.entry(module, (from, to, other));
+                    sum.hits = sum.hits.saturating_add(count.hits);
+                    sum.mispredicted = sum.mispredicted.saturating_add(count.mispredicted);
                 }
-            };
-            let target = atlas
-                .module_at(count.process, count.to)
-                .filter(|(module, _)| known.contains(module));
-            let target = target.map_or(Target::Unknown, |(module, at)| Target::At(at, module));
-            let sum = lines.entry(module, (from, target, module));
-            sum.hits = sum.hits.saturating_add(count.hits);
-            sum.mispredicted = sum.mispredicted.saturating_add(count.mispredicted);
+                [Some((module, _)), _] if known.contains(&module) => {
+                    lines.discard(UNKNOWN_TARGET, count.hits)
+                }
+                _ => lines.discard(UNKNOWN_SOURCE, count.hits),
+            }
         }
     }
-    lines.write(snapshot, out, |(from, target, module), sum, out| {
-        let to = match target {
-            Target::At(at, other) if other == module => format!("{:x}", at.0),
-            Target::At(at, other) => match build_id(snapshot, *other) {
-                Some(build_id) => format!("{build_id}:{:x}", at.0),
-                None => format!("X:{:x}", at.0),
-            },
-            // As BOLT has it.
-            Target::Unknown => "X:0".to_owned(),
+    // A target in the same module stands as it is, one in another module with the name of that module.
+    lines.write(snapshot, out, |module, (from, to, other), sum, out| {
+        let prefix = match build_id(snapshot, *other) {
+            _ if module == *other => String::new(),
+            Some(build_id) => format!("{build_id}:"),
+            None => "X:".to_owned(),
         };
-        writeln!(out, "B {:x} {to} {} {}", from.0, sum.hits, sum.mispredicted)
+        writeln!(
+            out,
+            "B {:x} {prefix}{:x} {} {}",
+            from.0, to.0, sum.hits, sum.mispredicted
+        )
     })
 }
+
+/// The source lies in no module whose text is known.
+const UNKNOWN_SOURCE: &str = "branch.unknown_source";
+/// The target does.
+const UNKNOWN_TARGET: &str = "branch.unknown_target";
 
 #[cfg(test)]
 mod tests {
@@ -85,7 +77,8 @@ mod tests {
         write_branches(&tests::snapshot(&[], &branches), &mut out).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "M /bin/a ab01\nB 1002 1000 5 2\nB 1002 cd02:2000 3 0\nB 1003 X:0 1 1\n# discarded ip.no_mapping 4\n"
+            "M /bin/a ab01\nB 1002 1000 5 2\nB 1002 cd02:2000 3 0\n# discarded branch.unknown_source 4\n\
+             # discarded branch.unknown_target 1\n"
         );
     }
 }

@@ -42,7 +42,7 @@ pub fn write_counts(
         }
         CountSource::Hybrid => estimated(snapshot, &located, &map, rule, |block| block.chosen().count),
     };
-    lines.write(snapshot, out, |at, count, out| {
+    lines.write(snapshot, out, |_, at, count, out| {
         writeln!(out, "{:x} {count}", at.0)
     })
 }

@@ -5,7 +5,7 @@
 //! ```text
 //! M path buildid                        before the lines of each module; modules by path; - for no build id
 //! S start end count                     stream: addresses of its first and its last instruction
-//! B from to count mispredicted          branch; a target in another module is written buildid:address
+//! B from to count mispredicted          branch; in another module the target is buildid:address
 //! address executions                    instruction (no letter)
 //! # discarded REASON COUNT              at the end: what is in no line
 //! ```
@@ -62,7 +62,7 @@ impl<K: Ord, V: Default> Lines<K, V> {
         &self,
         snapshot: &Snapshot,
         out: &mut dyn Write,
-        line: impl Fn(&K, &V, &mut dyn Write) -> io::Result<()>,
+        line: impl Fn(ModuleIdx, &K, &V, &mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
         let name = |idx: &ModuleIdx| {
             snapshot
@@ -80,7 +80,7 @@ impl<K: Ord, V: Default> Lines<K, V> {
                 build_id(snapshot, *idx).unwrap_or_else(|| "-".to_owned())
             )?;
             for (key, value) in lines {
-                line(key, value, out)?;
+                line(*idx, key, value, out)?;
             }
         }
         for (reason, n) in self.discarded.iter().filter(|(_, n)| 0 < **n) {

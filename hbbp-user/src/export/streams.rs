@@ -18,7 +18,7 @@ pub fn write_streams(snapshot: &Snapshot, hygiene: Hygiene, out: &mut dyn Write)
             checked(&located, &blocks(snapshot, &located))
         }
     };
-    lines.write(snapshot, out, |(start, end), hits: &u64, out| {
+    lines.write(snapshot, out, |_, (start, end), hits: &u64, out| {
         writeln!(out, "S {:x} {:x} {hits}", start.0, end.0)
     })
 }

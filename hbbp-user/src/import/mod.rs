@@ -11,6 +11,7 @@ pub mod count;
 mod entry_text;
 mod error;
 pub mod events;
+mod features;
 mod header;
 mod lines;
 pub mod perf_data;
@@ -20,6 +21,7 @@ mod sample;
 mod script_record;
 mod tables;
 mod text_modules;
+mod unpacked;
 
 pub use attr::{Attr, Pmus};
 pub use entry_text::EntryText;

@@ -9,7 +9,8 @@ use std::io::{Read, Seek, SeekFrom};
 
 use super::attr::sample_type;
 use super::error::ImportError;
-use super::header::{Header, RecordsAt, parse_build_id_record, read_header};
+use super::features::parse_build_id_record;
+use super::header::{Header, RecordsAt, read_header};
 use super::reader::{RawRecord, Records, user_record};
 use super::sample::{Sample, id_in_sample, parse_sample, time_of_record};
 use crate::record::{Record, Timed, parse_record};

@@ -198,7 +198,7 @@ mod tests {
             own_memory: 1 << 24,
             ..Run::default()
         };
-        let shown = "0.020 s of CPU time (0.05 % of the machine), 16.0 MiB of memory at the peak";
+        let shown = "0.020 s of CPU time while measuring (0.05 % of the machine), 16.0 MiB of memory";
         assert_eq!(own_cost_in_words(&run), shown);
     }
 }

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::elf::{LOOP, Program, elf};
-use crate::perf_data::{Attr, File, comm, mmap2, stack, string, taken, turns};
 use crate::run::Folder;
+use crate::writer::{Attr, File, comm, mmap2, stack, string, taken, turns};
 use hbbp_user::addr::Va;
 
 /// A target: its name and what it does with bytes.

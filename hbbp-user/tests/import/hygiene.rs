@@ -3,8 +3,8 @@
 use hbbp_user::addr::Va;
 
 use crate::elf::{LOOP, Program, elf};
-use crate::perf_data::{File, mmap2, stack, turns};
 use crate::run::{Folder, export, lines};
+use crate::writer::{File, mmap2, stack, turns};
 
 /// Stacks of three processes; of each five stacks two repeat their newest entry, if that is asked for.
 fn recording(repeat_newest: impl Fn(usize) -> bool) -> File {

@@ -1,8 +1,8 @@
 //! Kernel stacks: their text comes from perf's copy of it.
 
 use crate::elf::{LOOP, Program, elf, kcore};
-use crate::perf_data::{File, mmap2, record, stack, string, turns, words};
 use crate::run::{Folder, export, hbbp, lines};
+use crate::writer::{File, mmap2, record, stack, string, turns, words};
 use hbbp_user::addr::Va;
 
 const TEXT: u64 = 0xffff_ffff_8100_0000;

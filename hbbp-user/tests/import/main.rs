@@ -16,3 +16,4 @@ mod refused;
 mod run;
 mod speed;
 mod texts;
+mod writer;

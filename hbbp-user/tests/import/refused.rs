@@ -3,8 +3,8 @@
 use hbbp_user::addr::Va;
 
 use crate::elf::{LOOP, Program, elf};
-use crate::perf_data::{File, mmap2, record, stack, string, taken, turns};
 use crate::run::{Folder, export, hbbp, lines, refused};
+use crate::writer::{File, mmap2, record, stack, string, taken, turns};
 
 const BASE: u64 = 0x55_0000_0000;
 

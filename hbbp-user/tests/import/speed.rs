@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use hbbp_user::addr::Va;
 
 use crate::elf::{LOOP, Program, elf};
-use crate::perf_data::{self, mmap2, stack, turns};
 use crate::run::{Folder, export, lines};
+use crate::writer::{self, mmap2, stack, turns};
 
 /// Size of the recording in bytes; a build without optimisation gets less.
 const SIZE: usize = if cfg!(debug_assertions) { 32 << 20 } else { 1 << 30 };
@@ -33,7 +33,7 @@ fn a_gigabyte_takes_seconds_and_little_memory() {
     let n = SIZE / samples.len();
     let path = folder.path().join("perf.data");
     // In pipe mode nothing says how long it is.
-    let start = perf_data::File::new(vec![mmap2(5, 2, (base, 0x1000), 0x1000, "/bin/prog")]).pipe();
+    let start = writer::File::new(vec![mmap2(5, 2, (base, 0x1000), 0x1000, "/bin/prog")]).pipe();
     let mut file = File::create(&path).unwrap();
     file.write_all(&start).unwrap();
     for _ in 0..n {

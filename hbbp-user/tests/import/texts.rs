@@ -69,7 +69,7 @@ fn build_ids_name_files() {
 
 #[test]
 fn entries_of_perf_data_are_read_back_from_their_text() {
-    use crate::perf_data::{File, stack, turns};
+    use crate::writer::{File, stack, turns};
     let folder = Folder::new();
     let program = program(&folder);
     let entries = turns(hbbp_user::addr::Va(0x40_1000));

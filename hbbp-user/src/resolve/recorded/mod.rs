@@ -4,6 +4,7 @@
 //! Counting asks whose a sample is ([`RecordedSpace::owner`]); when all is counted, each place that was hit is looked
 //! up in the mappings of its time, and its text is read.
 
+mod cuts;
 mod file;
 pub mod kernel;
 mod text;
@@ -19,12 +20,11 @@ use crate::resolve::process::ProcessIndex;
 use crate::resolve::process_image::{FileIdx, ImageMapping, MappedFile, ProcessImage};
 use crate::snapshot::{Interval, Losses, Mapping, Module, ModuleIdx, ModuleKind, Process, ProcessIdx, Text};
 
+use cuts::Cuts;
 use file::{Found, find};
 pub use file::{Mismatch, Places, same_build_id};
 use text::FileText;
 
-/// Intervals are cut where addresses get another meaning, but not more often than this.
-const MAX_CUTS: usize = 255;
 /// A stream that is longer is no straight line of code.
 const MAX_STREAM: u64 = 64 << 10;
 
@@ -48,7 +48,7 @@ pub struct RecordedSpace {
     build_ids: HashMap<String, Vec<u8>>,
     /// Processes with mappings, to whom samples without a pid may belong.
     tgids: Vec<u32>,
-    cuts: Vec<u64>,
+    cuts: Cuts,
     hit: Vec<HitProcess>,
     hit_idx: HashMap<(u32, u64), ProcessIdx>,
     images: Vec<RecordedImage>,
@@ -90,7 +90,7 @@ impl RecordedSpace {
             places,
             build_ids,
             tgids: Vec::new(),
-            cuts: Vec::new(),
+            cuts: Cuts::default(),
             hit: Vec::new(),
             hit_idx: HashMap::new(),
             images: Vec::new(),
@@ -99,7 +99,12 @@ impl RecordedSpace {
             refused: Vec::new(),
         };
         for timed in records {
-            space.note_cut(timed);
+            if let Record::Mmap(mmap) = &timed.record
+                && mmap.pid != u32::MAX
+            {
+                space.tgids.push(mmap.pid);
+                space.cuts.note(mmap, timed.time, &space.index);
+            }
             space.index.apply(timed);
         }
         space.tgids.sort_unstable();
@@ -113,48 +118,14 @@ impl RecordedSpace {
         self
     }
 
-    /// A mapping that takes the place of another file changes what its addresses mean.
-    fn note_cut(&mut self, timed: &Timed) {
-        let Record::Mmap(mmap) = &timed.record else {
-            return;
-        };
-        if mmap.pid == u32::MAX {
-            return;
-        }
-        if self.tgids.last() != Some(&mmap.pid) {
-            self.tgids.push(mmap.pid);
-        }
-        let image = self.index.image_at(mmap.pid, timed.time);
-        let last = Va(mmap.start.0.saturating_add(mmap.len.saturating_sub(1)));
-        let hidden = |at| image.and_then(|image| image.mapping_at(at, timed.time));
-        let means_other = |old: &ImageMapping| {
-            let delta = old.start.0.wrapping_sub(old.offset.0) != mmap.start.0.wrapping_sub(mmap.offset.0);
-            delta
-                || self
-                    .index
-                    .file(old.file)
-                    .is_some_and(|file| file.path != mmap.path)
-        };
-        let cut = [mmap.start, last].into_iter().filter_map(hidden).any(means_other);
-        if cut && 0 < timed.time && self.cuts.len() < MAX_CUTS && self.cuts.last() != Some(&timed.time) {
-            self.cuts.push(timed.time);
-        }
-    }
-
     /// Start and end of each interval, between `start` and `end`.
     pub fn bounds(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        let starts = std::iter::once(start).chain(self.cuts.iter().copied());
-        let ends = self
-            .cuts
-            .iter()
-            .copied()
-            .chain([end.saturating_add(1).max(start)]);
-        starts.zip(ends).collect()
+        self.cuts.bounds(start, end)
     }
 
     /// The process image that a sample belongs to, and its interval.
     pub fn owner(&mut self, tgid: u32, time: u64) -> (ProcessIdx, usize) {
-        let interval = self.cuts.partition_point(|cut| *cut <= time);
+        let interval = self.cuts.interval_at(time);
         let tgid = match (tgid, self.tgids.as_slice()) {
             (0, [only]) => *only,
             _ => tgid,
