@@ -34,9 +34,8 @@ fn measured_load(series: &str) -> Option<Measured> {
 /// The sum of the losses that are streams: refused in the kernel before they were counted.
 fn refused_streams(measured: &Measured) -> u64 {
     let losses = measured.report["losses"].as_array().unwrap();
-    let of_stream = |loss: &&serde_json::Value| {
-        loss["id"].as_str().is_some_and(|id| id.starts_with("stream."))
-    };
+    let of_stream =
+        |loss: &&serde_json::Value| loss["id"].as_str().is_some_and(|id| id.starts_with("stream."));
     losses
         .iter()
         .filter(of_stream)
@@ -53,7 +52,12 @@ fn nothing_is_lost_unseen(series: &str) {
         measured.reported("/accounting/reached"),
         measured.reported("/accounting/skipped"),
     );
-    assert_eq!(counters["delivered"], reached + skipped, "{counters:?} {:#}", measured.report);
+    assert_eq!(
+        counters["delivered"],
+        reached + skipped,
+        "{counters:?} {:#}",
+        measured.report
+    );
     assert_eq!(counters["overflows"], counters["delivered"], "{counters:?}");
 
     let stacks = measured.reported("/events/1/runs");
