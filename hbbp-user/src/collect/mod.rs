@@ -360,6 +360,7 @@ fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &StackStats) {
         (Loss::Long, stacks.long),
         (Loss::Switched, stacks.switched),
         (Loss::StreamsRefused, stacks.refused),
+        (Loss::OldestRefused, stacks.refused_oldest),
     ];
     for (loss, n) in counted {
         losses.add(loss, n);
