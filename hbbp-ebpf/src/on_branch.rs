@@ -236,7 +236,12 @@ impl Sink<'_> {
                 first_time: self.work.time.get(),
             },
         );
-        if evicted.tally.hits != 0 && count::add_tally(&evicted.key, evicted.tally) != Outcome::Counted {
+        if evicted.tally.hits == 0 || count::add_tally(&evicted.key, evicted.tally) == Outcome::Counted {
+            return;
+        }
+        if evicted.key.event.is_oldest() {
+            self.stats.refused_oldest += evicted.tally.hits;
+        } else {
             self.stats.refused += evicted.tally.hits;
         }
     }

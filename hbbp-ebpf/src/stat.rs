@@ -47,11 +47,13 @@ pub struct StackStats {
     pub long: u64,
     /// User streams older than a context switch: they belong to another process.
     pub switched: u64,
-    /// Streams and oldest branches that the bank refused.
+    /// Of the counted streams, those that the bank refused when they left the combining table.
     pub refused: u64,
+    /// Branches in the oldest slot that the bank refused likewise.
+    pub refused_oldest: u64,
 }
 
-const _: () = assert!(size_of::<StackStats>() == 80);
+const _: () = assert!(size_of::<StackStats>() == 88);
 
 impl StackStats {
     /// Counts a refused stream.
@@ -79,6 +81,7 @@ impl StackStats {
             long: self.long + other.long,
             switched: self.switched + other.switched,
             refused: self.refused + other.refused,
+            refused_oldest: self.refused_oldest + other.refused_oldest,
         }
     }
 

@@ -45,7 +45,9 @@ impl Setup {
     /// A machine with this personality, one CPU, and the periods of [`PERIODS`].
     pub fn new(personality: String) -> Self {
         let (period, branch_period) = PERIODS;
-        let (cpus, clock) = (1, Clock::Host);
+        // By the host's clock, a busy host makes the guest's timers late against its instructions, and the ring of the
+        // silicon overflows between two of them.
+        let (cpus, clock) = (1, Clock::Instructions);
         Self {
             personality,
             period,
@@ -67,6 +69,8 @@ pub struct Measured {
     pub report: serde_json::Value,
     /// Counters of the driver and the silicon.
     pub counters: BTreeMap<String, u64>,
+    /// The part of the due samples that reached the programs.
+    pub completeness: f64,
     /// What the guest left.
     pub outcome: Outcome,
     profile: PathBuf,
@@ -184,10 +188,15 @@ pub fn measure_command(mut machine: Machine, command: &[&str], setup: &Setup) ->
         serde_json::from_str(&text).context("failed to understand what hbbp-sys eval says")
     };
     let report = said(&program, &["report", "--top", "1"], &[&profile])?;
+    let report: serde_json::Value =
+        serde_json::from_str(&report).context("failed to understand what hbbp-sys report says")?;
+    let reported = |path: &str| report.pointer(path).and_then(serde_json::Value::as_f64);
+    let completeness = reported("/accounting/reached").zip(reported("/accounting/due"));
     Ok(Measured {
+        completeness: completeness.map_or(0.0, |(reached, due)| reached / due.max(1.0)),
         rings: errors("ring")?,
         functions: errors("function")?,
-        report: serde_json::from_str(&report).context("failed to understand what hbbp-sys report says")?,
+        report,
         counters: outcome.counters()?,
         outcome,
         profile,

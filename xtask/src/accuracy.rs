@@ -90,9 +90,9 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Workload>> {
     named.collect()
 }
 
-/// Instructions in millions, part of the kernel in %, samples; average weighted errors of the three methods and of the
+/// Instructions in millions, part of the kernel in %, samples and what part of those due they are; average weighted errors of the three methods and of the
 /// hybrid in each ring; accuracy errors over blocks.
-const TITLES: &str = "workload       M instr. %kernel   stacks  samples   hybrid      LBR      EBS   kernel     user \
+const TITLES: &str = "workload       M instr. %kernel   stacks  samples  %there   hybrid      LBR      EBS   kernel     user \
                       hybrid/b    LBR/b    EBS/b";
 
 fn print(args: &Args, series: &str, personality: &str, workload: &str, measured: &Measured) -> Result<()> {
@@ -110,7 +110,7 @@ fn print(args: &Args, series: &str, personality: &str, workload: &str, measured:
         let line = serde_json::json!({
             "kernel": series, "personality": personality, "workload": workload,
             "period": args.period, "branch_period": args.branch_period,
-            "instructions": total, "kernel_instructions": kernel, "stacks": stacks, "samples": samples,
+            "instructions": total, "kernel_instructions": kernel, "stacks": stacks, "samples": samples, "completeness": measured.completeness,
             "average_weighted_error": columns(whole.average_weighted_error),
             "block_error": columns(whole.block_error),
             "kernel_hybrid_error": hybrid_of("kernel"), "user_hybrid_error": hybrid_of("user"),
@@ -124,9 +124,10 @@ fn print(args: &Args, series: &str, personality: &str, workload: &str, measured:
         .chain(columns(whole.block_error));
     let errors: Vec<String> = errors.map(percent).collect();
     println!(
-        "{workload:<14} {:>8.1} {:>7.1} {stacks:>8.0} {samples:>8.0} {}",
+        "{workload:<14} {:>8.1} {:>7.1} {stacks:>8.0} {samples:>8.0} {:>7.2} {}",
         total / 1e6,
         100.0 * kernel / total.max(1.0),
+        100.0 * measured.completeness,
         errors.join(" ")
     );
     Ok(())
@@ -152,7 +153,7 @@ fn summary(lines: &[Fractions]) {
         });
     for (name, values) in [("mean", mean), ("worst", worst)] {
         println!(
-            "{name:<14} {:>34} {}",
+            "{name:<14} {:>42} {}",
             "",
             values.map(Some).map(percent).join(" ")
         );

@@ -76,7 +76,9 @@ losses! {
     Switched, "stream.switched", Stream,
         "user streams are older than a context switch, so they belong to another process";
     StreamsRefused, "stream.refused", Stream,
-        "streams and oldest branches were refused by the map of counts: raise --map-entries";
+        "streams were refused by the map of counts: raise --map-entries";
+    OldestRefused, "entry.oldest_refused", Entry,
+        "branches in the oldest slot were refused by the map of counts, so that a bias may go unseen: raise --map-entries";
     RecorderLost, "record.recorder_lost", Record,
         "records, most of them samples, were lost by their recorder, which could not write as fast as they came";
     SampleUnread, "record.sample_unread", Record,

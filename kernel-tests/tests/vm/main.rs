@@ -15,6 +15,7 @@
 mod callgrind;
 mod exact;
 mod faults;
+mod hybrid;
 mod perf;
 mod suite;
 mod support;

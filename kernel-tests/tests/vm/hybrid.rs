@@ -1,0 +1,112 @@
+//! hbbp-sys on branch stacks: nothing is lost unseen, and the hybrid is what the exact counts say.
+
+use std::fs;
+
+use kernel_tests::accuracy::{Measured, Setup, measure, measure_command};
+use kernel_tests::artifacts;
+use kernel_tests::kernel::Kernel;
+use kernel_tests::machine::Marks;
+use kernel_tests::workload::Workload;
+
+use crate::support;
+
+/// Forks, execs, pipes, sorting: kernel and user code, a minute at the most.
+const LOAD: &str = "heapsort 50000; busybox seq 3000 | busybox sort -r | busybox md5sum";
+
+fn personality(name: &str) -> String {
+    fs::read_to_string(artifacts::package().join("personalities").join(name)).unwrap()
+}
+
+/// Entries of a full stack of `ideal`.
+const DEPTH: u64 = 32;
+
+fn measured_load(series: &str) -> Option<Measured> {
+    let machine = support::machine(series)?;
+    let setup = Setup::new(personality("ideal"));
+    let mut machine = machine
+        .marks(Marks::Events)
+        .personality(&setup.personality)
+        .limit(setup.limit);
+    support::add_workload(&mut machine, "heapsort.c");
+    Some(measure_command(machine, &["/bin/busybox", "sh", "-c", LOAD], &setup).unwrap())
+}
+
+/// The sum of the losses that are streams: refused in the kernel before they were counted.
+fn refused_streams(measured: &Measured) -> u64 {
+    let losses = measured.report["losses"].as_array().unwrap();
+    let of_stream =
+        |loss: &&serde_json::Value| loss["id"].as_str().is_some_and(|id| id.starts_with("stream."));
+    losses
+        .iter()
+        .filter(of_stream)
+        .filter_map(|loss| loss["count"].as_u64())
+        .sum()
+}
+
+fn nothing_is_lost_unseen(series: &str) {
+    let Some(measured) = measured_load(series) else {
+        return;
+    };
+    let counters = &measured.counters;
+    let (reached, skipped) = (
+        measured.reported("/accounting/reached"),
+        measured.reported("/accounting/skipped"),
+    );
+    assert_eq!(
+        counters["delivered"],
+        reached + skipped,
+        "{counters:?} {:#}",
+        measured.report
+    );
+    assert_eq!(counters["overflows"], counters["delivered"], "{counters:?}");
+
+    let stacks = measured.reported("/events/1/runs");
+    let counted = measured.reported("/streams/counted");
+    let refused = refused_streams(&measured);
+    assert_eq!(
+        counted + refused,
+        stacks * (DEPTH - 1),
+        "streams of full stacks: {:#}",
+        measured.report
+    );
+    assert!(1000 < stacks, "{stacks}");
+
+    let sources: Vec<&str> = measured.report["sources"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|source| source["source"].as_str())
+        .collect();
+    assert_eq!(sources, ["EBS", "LBR"], "both sources serve");
+    let errors = measured.rings.whole.average_weighted_error;
+    println!("{series}: {stacks} stacks, {counted} streams, errors {errors:?}");
+    // Ten thousand stacks of a faultless processor; the issue's own bound is for a hundred times as many.
+    assert!(errors.hybrid.unwrap() < 0.01, "{errors:?}");
+}
+
+#[test]
+fn nothing_is_lost_unseen_on_6_1() {
+    nothing_is_lost_unseen("6.1");
+}
+
+#[test]
+fn nothing_is_lost_unseen_on_6_12() {
+    nothing_is_lost_unseen("6.12");
+}
+
+/// The paper's Table 7: the same code in a kernel module and in a program, by mnemonic, in both rings.
+#[test]
+fn the_same_code_has_the_same_mix_in_both_rings() {
+    for (workload, function) in [("hello-kernel", "hello_k"), ("hello-user", "hello_u")] {
+        if support::machine("6.12").is_none() {
+            return;
+        }
+        let kernel = Kernel::get("6.12").unwrap();
+        let setup = Setup::new(personality("ivb"));
+        let measured = measure(Workload::named(workload).unwrap(), &kernel, &setup).unwrap();
+        let group = measured.functions.named(function).unwrap();
+        let errors = group.average_weighted_error;
+        println!("{function}: {:?} {errors:?}", group.instructions);
+        assert!(errors.hybrid.unwrap() <= 0.01, "{function}: {group:#?}");
+    }
+}
