@@ -10,6 +10,7 @@ mod build;
 mod ci;
 mod clean_room;
 mod command;
+mod demo;
 mod run;
 mod setup;
 mod system;
@@ -66,6 +67,8 @@ enum Task {
     Ci,
     /// Run a command on the emulated machine, with exact counts of what it executed.
     Vm(Box<vm::Args>),
+    /// Measure a load of kernel and user code on the emulated machine, and print the mix beside the exact one.
+    Demo,
     /// Prove the README's commands on a fresh Debian 12 made by debootstrap, and time them.
     CleanRoom,
 }
@@ -94,6 +97,7 @@ fn run(args: Args) -> Result<()> {
         Task::Tidy => tidy::tidy(),
         Task::Ci => ci::ci(install),
         Task::Vm(args) => vm::vm(&args),
+        Task::Demo => demo::demo(),
         Task::CleanRoom => clean_room::clean_room(),
     }
 }

@@ -1,6 +1,7 @@
 //! hbbp-sys on branch stacks: nothing is lost unseen, and the hybrid is what the exact counts say.
 
 use std::fs;
+use std::time::Duration;
 
 use kernel_tests::accuracy::{Measured, Setup, measure, measure_command};
 use kernel_tests::artifacts;
@@ -24,6 +25,7 @@ fn measured_load(series: &str) -> Option<Measured> {
     let machine = support::machine(series)?;
     let setup = Setup::new(personality("ideal"));
     let mut machine = machine
+        .clock(setup.clock)
         .marks(Marks::Events)
         .personality(&setup.personality)
         .limit(setup.limit);
@@ -92,6 +94,28 @@ fn nothing_is_lost_unseen_on_6_1() {
 #[test]
 fn nothing_is_lost_unseen_on_6_12() {
     nothing_is_lost_unseen("6.12");
+}
+
+/// Most of the tools' machines: no branch records, no counters. The clock serves, and the report says what it is.
+#[test]
+fn without_branch_records_the_clock_serves() {
+    let Some(machine) = support::machine("6.12") else {
+        return;
+    };
+    let mut machine = machine.without_driver().limit(Duration::from_secs(600));
+    support::add_workload(&mut machine, "heapsort.c");
+    let program = artifacts::guest_program("hbbp-user", "hbbp-sys").unwrap();
+    machine.files().copy("bin/hbbp-sys", &program).unwrap();
+    let script = "hbbp-sys --format json --all -- heapsort 100000 && hbbp-sys check >&2";
+    let outcome = machine.run(&["/bin/busybox", "sh", "-c", script]).unwrap();
+    let said = outcome.stdout().unwrap();
+    // What the workload prints comes before the report.
+    let report: serde_json::Value =
+        serde_json::from_str(said.get(said.find('{').unwrap()..).unwrap()).unwrap();
+    assert_eq!(report["events"][0]["name"], "cpu-clock", "{report:#}");
+    assert_eq!(report["mix"]["unit"], "time_weighted_samples", "{report:#}");
+    let check = outcome.text("stderr").unwrap();
+    assert!(check.contains("hardware counters"), "{check}");
 }
 
 /// The paper's Table 7: the same code in a kernel module and in a program, by mnemonic, in both rings.
