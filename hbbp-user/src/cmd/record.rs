@@ -130,6 +130,8 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let (idle_before, own_before) = (read_idle_times(), read_own_cpu());
     session.collector.enable()?;
     let started = now();
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    run.started = u64::try_from(since_epoch.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
     session.began = started;
     let child = held.map(Held::release).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -307,9 +309,6 @@ fn facts(scope: String) -> Run {
     let model = cpus
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    let since_epoch = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
     Run {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         host: read("/proc/sys/kernel/hostname"),
@@ -319,7 +318,6 @@ fn facts(scope: String) -> Run {
         kernel_release: read("/proc/sys/kernel/osrelease"),
         kernel_build_id: read_kernel_build_id(),
         n_cpus: super::check::read_n_cpus(),
-        started: u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX),
         scope,
         ..Run::default()
     }
