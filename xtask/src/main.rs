@@ -66,7 +66,7 @@ enum Task {
     /// Do all that must pass before a change is accepted: formatting, lints, tidy rules, tests.
     Ci,
     /// Run a command on the emulated machine, with exact counts of what it executed.
-    Vm(vm::Args),
+    Vm(Box<vm::Args>),
     /// Measure a load of kernel and user code on the emulated machine, and print the mix beside the exact one.
     Demo,
     /// Prove the README's commands on a fresh Debian 12 made by debootstrap, and time them.
