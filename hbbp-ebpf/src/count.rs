@@ -2,12 +2,16 @@
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
-use aya_ebpf::bindings::BPF_NOEXIST;
-use aya_ebpf::helpers::{bpf_get_current_task, bpf_ktime_get_ns, bpf_probe_read_kernel};
+use aya_ebpf::bindings::{BPF_NOEXIST, bpf_pidns_info};
+use aya_ebpf::helpers::generated::bpf_get_ns_current_pid_tgid;
+use aya_ebpf::helpers::{
+    bpf_get_current_pid_tgid, bpf_get_current_task, bpf_ktime_get_ns, bpf_probe_read_kernel,
+};
+use hbbp_ebpf::key::OUTSIDE;
 use hbbp_ebpf::stat::Outcome;
 use hbbp_ebpf::{CountKey, EventTag, Tally, is_kernel};
 
-use crate::maps::{BANK, Bank, EXEC_ID_OFFSET, SPLIT_KERNEL};
+use crate::maps::{BANK, Bank, EXEC_ID_OFFSET, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SPLIT_KERNEL};
 
 const EEXIST: i32 = -17;
 
@@ -22,9 +26,8 @@ impl Image {
     /// Asks the kernel: two helper calls.
     #[inline(always)]
     pub(crate) fn of_current() -> Self {
-        let tgid = (aya_ebpf::helpers::bpf_get_current_pid_tgid() >> 32) as u32;
         Self {
-            tgid,
+            tgid: tgid(),
             exec_id: exec_id(),
         }
     }
@@ -66,6 +69,30 @@ pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
 #[inline(always)]
 fn is_together(address: u64) -> bool {
     is_kernel(address) && SPLIT_KERNEL.load() == 0
+}
+
+/// The thread group id of the current task as user space knows it.
+#[inline(always)]
+fn tgid() -> u32 {
+    let namespace = PID_NAMESPACE.load();
+    if namespace == 0 {
+        return (bpf_get_current_pid_tgid() >> 32) as u32;
+    }
+    let mut ids = bpf_pidns_info { pid: 0, tgid: 0 };
+    // SAFETY: the helper writes as many bytes as stated.
+    let failed = unsafe {
+        bpf_get_ns_current_pid_tgid(
+            PID_NAMESPACE_DEVICE.load(),
+            namespace,
+            &raw mut ids,
+            size_of_val(&ids) as u32,
+        )
+    };
+    if failed == 0 && ids.tgid != 0 {
+        ids.tgid
+    } else {
+        OUTSIDE
+    }
 }
 
 /// The low half of `current->self_exec_id`, 0 where the kernel does not tell its place.

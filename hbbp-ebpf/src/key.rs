@@ -6,7 +6,8 @@
 pub struct CountKey {
     /// Eventing IP of a sample.
     pub address: u64,
-    /// Thread group id in the initial pid namespace; 0 where kernel addresses are counted once for the system.
+    /// Thread group id in the pid namespace of user space, [`OUTSIDE`] where it has none there; 0 where kernel addresses
+    /// are counted once for the system.
     pub tgid: u32,
     /// Low half of the task's `self_exec_id`, which grows at each exec (`fs/exec.c`); 0 as above.
     pub exec_id: u32,
@@ -20,6 +21,9 @@ pub struct CountKey {
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct EventTag(pub u32);
+
+/// The thread group id of a process that is not in the pid namespace of user space. No process has it.
+pub const OUTSIDE: u32 = u32::MAX;
 
 /// How often something was counted.
 #[repr(C)]

@@ -48,6 +48,10 @@ pub mod name {
     pub const TEXT: &str = "TEXT";
     /// `u64`: offset of `self_exec_id` in the kernel's `task_struct`, 0 where it is not known.
     pub const EXEC_ID_OFFSET: &str = "EXEC_ID_OFFSET";
+    /// `u64`: inode of the pid namespace that user space lives in, 0 where that is the initial one.
+    pub const PID_NAMESPACE: &str = "PID_NAMESPACE";
+    /// `u64`: the device of that inode, as the kernel numbers it.
+    pub const PID_NAMESPACE_DEVICE: &str = "PID_NAMESPACE_DEVICE";
     /// `u32`: 1 where kernel addresses are counted for each process image, 0 where once for the system.
     pub const SPLIT_KERNEL: &str = "SPLIT_KERNEL";
     /// `u64`: address of the kernel's `__switch_to_asm`, 0 where it is not known.

@@ -64,6 +64,14 @@ pub(crate) static TEXT: Array<[u8; TEXT_WINDOW], 1, { BPF_F_MMAPABLE as usize }>
 #[unsafe(no_mangle)]
 pub(crate) static EXEC_ID_OFFSET: Global<u64> = Global::new(0);
 
+/// See [`hbbp_ebpf::name::PID_NAMESPACE`].
+#[unsafe(no_mangle)]
+pub(crate) static PID_NAMESPACE: Global<u64> = Global::new(0);
+
+/// See [`hbbp_ebpf::name::PID_NAMESPACE_DEVICE`].
+#[unsafe(no_mangle)]
+pub(crate) static PID_NAMESPACE_DEVICE: Global<u64> = Global::new(0);
+
 /// See [`hbbp_ebpf::name::SPLIT_KERNEL`].
 #[unsafe(no_mangle)]
 pub(crate) static SPLIT_KERNEL: Global<u32> = Global::new(0);

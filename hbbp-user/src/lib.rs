@@ -3,6 +3,7 @@
 //! ```text
 //! perf events -> eBPF maps -> drain -> resolve -> SNAPSHOT -> locate -> blocks -> estimate -> mix -> report
 //!             (touches the kernel and the disk: may fail)    |     (pure: same snapshot, same answer)
+//! recordings of other tools -> import -> resolve ------------+            (for scripts) estimate -> export
 //! ```
 //!
 //! The modules stand in the order of that flow, and imports go one way; `cargo xtask tidy` checks it.

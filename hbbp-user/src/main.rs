@@ -6,16 +6,23 @@ use clap::Parser as _;
 use hbbp_user::cli::Cli;
 use hbbp_user::cmd::{self, Done};
 
+/// What was said makes no sense; the parser of the command line ends with the same code.
+const USAGE: u8 = 2;
+
 /// The measurement was done but misses a stated limit of quality, and `--strict` asks to say so.
 const QUALITY_MISSED: u8 = 3;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let strict = cli.is_strict();
-    match cli
-        .into_job()
-        .and_then(|job| cmd::run(&job, &mut std::io::stdout()))
-    {
+    let job = match cli.into_job() {
+        Ok(job) => job,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(USAGE);
+        }
+    };
+    match cmd::run(&job, &mut std::io::stdout()) {
         Ok(done) => exit_code(&done, strict),
         Err(error) => {
             complain(&error);

@@ -15,14 +15,17 @@ use crate::resolve::recorded::{Mismatch, Places};
 /// The contract of the exported lines.
 pub(super) const EXPORT_HELP: &str = "\
 Lines:
-  M PATH BUILDID               before the lines of each module; - where there is no build id
-  S START END COUNT            streams: both ends inclusive, the last instruction is a taken branch
-  B FROM TO COUNT MISPREDICTED branches; a target in another module is BUILDID:ADDRESS
-  ADDRESS EXECUTIONS           counts
-  # discarded REASON COUNT     at the end: what is in no line
-Addresses are ELF addresses (of the kernel those that ran) in hexadecimal without 0x, counts are decimal. Modules are
-sorted by path, lines by address. Entries are lines of `perf script -F ip,brstack`, newest entry first:
-FROM/TO/M|P|-/X|-/A|-/CYCLES/TYPE/SPECULATION.";
+  M PATH BUILDID                before the lines of each module; - where there is no build id
+  S START END COUNT             streams: addresses of the first and the last instruction that ran
+  B FROM TO COUNT MISPREDICTED  branches; a target in another module is BUILDID:ADDRESS
+  ADDRESS EXECUTIONS            counts
+  # discarded REASON COUNT      at the end: what is in no line
+
+Addresses are ELF addresses (of the kernel those that ran) in hexadecimal without 0x, counts
+are decimal. Modules are sorted by path, lines by address.
+
+Entries are lines of `perf script -F ip,brstack`, newest entry first:
+  FROM/TO/M|P|-/X|-/A|-/CYCLES/TYPE/SPECULATION";
 
 /// A profile or a recording, and what is needed to understand a recording.
 #[derive(Debug, Args)]

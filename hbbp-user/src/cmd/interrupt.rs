@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM: the first ends the measurement, the second ends the program.
+//! Ctrl-C and SIGTERM: the first ends the measurement, the second ends the program. A first one that comes when the
+//! report is there already, and only the command is waited for, ends the program too.
 
 use std::thread;
 
@@ -32,11 +33,10 @@ impl Interrupt {
                         _ = interrupt.recv() => {}
                         _ = terminate.recv() => {}
                     }
-                    if 0 < received {
+                    // Without a receiver there is nothing left that could end in order.
+                    if 0 < received || sender.send(true).is_err() {
                         abort();
                     }
-                    // Nobody may listen any more, when the report is being printed; then the next signal counts.
-                    let _ = sender.send(true);
                 }
             });
         })?;

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use crate::snapshot::file;
 use export::ExportOptions;
 use import::ImportOptions;
-use record::{Command, RecordOptions};
+use record::{Command, RecordOptions, Recorded};
 use report::{Quality, ReportOptions};
 
 /// What the program is asked to do.
@@ -52,21 +52,25 @@ pub struct Done {
 pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
     match job {
         Job::Direct(record, report, output) => {
+            output.as_deref().map(file::check_writable).transpose()?;
             let recorded = record::record(record)?;
-            if let Some(path) = output {
-                file::write_atomic(path, &recorded.snapshot)?;
-            }
+            let saved = output
+                .as_deref()
+                .map(|path| file::write_atomic(path, &recorded.snapshot));
+            // A disk that is full takes nothing away from the report.
             let quality = report::print(&recorded.snapshot, report, out)?;
+            saved.transpose()?;
             Ok(Done {
-                command: exit(recorded.command)?,
+                command: exit(recorded)?,
                 quality,
             })
         }
         Job::Record(record, path) => {
+            file::check_writable(path)?;
             let recorded = record::record(record)?;
             file::write_atomic(path, &recorded.snapshot)?;
             Ok(Done {
-                command: exit(recorded.command)?,
+                command: exit(recorded)?,
                 quality: Quality::default(),
             })
         }
@@ -103,8 +107,9 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
 }
 
 /// Waits for a command that outlives its measurement, since its exit code is to be passed on.
-fn exit(command: Option<Command>) -> anyhow::Result<Option<u8>> {
-    Ok(match command {
+fn exit(recorded: Recorded) -> anyhow::Result<Option<u8>> {
+    drop(recorded.interrupt);
+    Ok(match recorded.command {
         None => None,
         Some(Command::Ended(code)) => Some(code),
         Some(Command::Running(mut child)) => Some(child::exit_code(child.wait()?)),

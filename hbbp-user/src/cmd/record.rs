@@ -1,11 +1,13 @@
 //! `hbbp-sys record`: from options to a snapshot; wires the collector to the resolver.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::child::{Held, exit_code};
@@ -15,6 +17,7 @@ use super::progress::Progress;
 use crate::collect::event::Choice;
 use crate::collect::object::KernelCounts;
 use crate::collect::own_cost::{read_idle_times, read_own_cpu, read_own_memory};
+use crate::collect::pmu::{DEVICES, read_pmus};
 use crate::collect::{Collector, Plan, Scope, StacksSeen};
 use crate::resolve::Resolver;
 use crate::resolve::build_id::read_kernel_build_id;
@@ -63,6 +66,8 @@ pub struct Recorded {
     pub snapshot: Snapshot,
     /// The command, where it still runs or has ended already.
     pub command: Option<Command>,
+    /// As long as this is held, a first signal is taken as the wish to end the measurement, and later things go on.
+    pub interrupt: Interrupt,
 }
 
 /// The command of a recording.
@@ -91,8 +96,10 @@ const EMPTY_STACKS: &str = "the branch stacks of this machine come back empty, a
 
 /// Records until the time is over, the command ends or a signal comes.
 pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
-    let interrupt = Interrupt::listen()?;
+    let mut interrupt = Interrupt::listen()?;
     let (scope, held) = prepare(&options.target)?;
+    // Not before: a command keeps the limit that it would have without us, and has been forked by now.
+    raise_file_limit();
     let scope_words = describe(&options.target, held.as_ref());
     let plan = Plan {
         scope,
@@ -128,17 +135,24 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let command = runtime.block_on(measure(&mut session, options.duration, child, interrupt))?;
+    let command = runtime.block_on(measure(&mut session, options.duration, child, &mut interrupt))?;
 
     session.look_at_stacks()?;
     let totals = session.collector.stop()?;
     run.duration = now().saturating_sub(started);
     session.drain()?;
     run.events = totals.events;
+    run.notes.extend(totals.notes);
     if session.stacks == StacksSeen::Empty {
         run.notes.push(EMPTY_STACKS.to_owned());
     }
-    add_idle_times(&mut run, &idle_before, &read_idle_times());
+    // Counters of tasks and cgroups stand still while nothing of these runs, so idle time has no part in them.
+    if matches!(
+        options.target,
+        Target::System | Target::Cpus(_) | Target::SystemDuring(_)
+    ) {
+        add_idle_times(&mut run, &idle_before, &read_idle_times());
+    }
     run.own_cpu = read_own_cpu().saturating_sub(own_before);
     let unread = session.unread;
     let mut snapshot = session.resolver.finish(run);
@@ -147,7 +161,11 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     }
     snapshot.losses.add(Loss::SidebandUnread, unread);
     snapshot.run.own_memory = read_own_memory();
-    Ok(Recorded { snapshot, command })
+    Ok(Recorded {
+        snapshot,
+        command,
+        interrupt,
+    })
 }
 
 fn prepare(target: &Target) -> anyhow::Result<(Scope, Option<Held>)> {
@@ -225,7 +243,7 @@ async fn measure(
     session: &mut Session,
     duration: Option<Duration>,
     mut child: Option<Child>,
-    mut interrupt: Interrupt,
+    interrupt: &mut Interrupt,
 ) -> anyhow::Result<Option<Command>> {
     let start = Instant::now();
     let mut drains = interval_at(start + DRAIN_EVERY, DRAIN_EVERY);
@@ -236,7 +254,8 @@ async fn measure(
     sideband.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let end = tokio::time::sleep(duration.unwrap_or(Duration::MAX));
     tokio::pin!(end);
-    let progress = Progress::start(duration);
+    // A command may use the same terminal.
+    let progress = child.is_none().then(|| Progress::start(duration));
     loop {
         tokio::select! {
             biased;
@@ -246,7 +265,9 @@ async fn measure(
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
             _ = sideband.tick() => {
                 session.read_sideband();
-                progress.at(start.elapsed());
+                if let Some(progress) = &progress {
+                    progress.at(start.elapsed());
+                }
                 if let Some(status) = ended(child.as_mut())? {
                     return Ok(Some(Command::Ended(exit_code(status))));
                 }
@@ -262,6 +283,17 @@ fn ended(child: Option<&mut Child>) -> anyhow::Result<Option<ExitStatus>> {
         .transpose()
         .context("failed to wait for the command")?;
     Ok(status.flatten())
+}
+
+/// Lets this process open as many files as it ever may: each CPU takes one for each event and one more, and so does
+/// each file that runs. Where that fails, opening too many of them will say so.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let _ = setrlimit(Resource::Nofile, raised);
 }
 
 /// What is known of the run before it begins.
@@ -294,19 +326,21 @@ fn facts(scope: String) -> Run {
 }
 
 /// Start and length of the function in which the kernel changes from one task to the next (arch/x86/entry/entry_64.S):
-/// a branch in it marks a context switch in a branch stack. `None` where the kernel hides its addresses.
+/// a branch in it marks a context switch in a branch stack. `None` where the kernel hides its addresses, or where no
+/// PMU has branch records, so that reading all symbols would be for nothing.
 fn read_switch_range() -> Option<(u64, u64)> {
-    let symbols = read_kallsyms().ok()?;
+    let has_branches = read_pmus(Path::new(DEVICES)).iter().any(|pmu| 0 < pmu.branches);
+    let symbols = has_branches.then(read_kallsyms)?.ok()?;
     let switch = symbols.named("__switch_to_asm")?;
     Some((switch.start.0, switch.len))
 }
 
-fn add_idle_times(run: &mut Run, before: &[u64], after: &[u64]) {
+fn add_idle_times(run: &mut Run, before: &HashMap<u32, u64>, after: &HashMap<u32, u64>) {
     for counter in run.events.iter_mut().flat_map(|event| &mut event.counters) {
-        let Some(cpu) = counter.cpu.map(|cpu| cpu as usize) else {
+        let Some(cpu) = counter.cpu else {
             continue;
         };
-        if let (Some(before), Some(after)) = (before.get(cpu), after.get(cpu)) {
+        if let (Some(before), Some(after)) = (before.get(&cpu), after.get(&cpu)) {
             counter.idle = Some(after.saturating_sub(*before));
         }
     }

@@ -1,7 +1,6 @@
-//! `hbbp-sys report`: from a snapshot to a report; a direct run ends in the same function.
+//! From a snapshot to a report: the same function for `hbbp-sys report` and for a direct run.
 
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
 
 use anyhow::Context;
 
@@ -9,7 +8,7 @@ use crate::estimate::Rule;
 use crate::estimate::rule::PAPER;
 use crate::mix::{Dimension, analyse};
 use crate::report::{Format, Miss, Report, quality};
-use crate::snapshot::{Snapshot, file};
+use crate::snapshot::Snapshot;
 
 /// What a report shows, and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,11 +42,6 @@ impl Default for ReportOptions {
 pub struct Quality {
     /// The stated limits that it missed.
     pub misses: Vec<Miss>,
-}
-
-/// Reports on a saved snapshot.
-pub fn run(path: &Path, options: &ReportOptions, out: &mut dyn Write) -> anyhow::Result<Quality> {
-    print(&file::read(path)?, options, out)
 }
 
 /// Reports on a snapshot. A reader that closes the pipe has seen enough, which is no error.

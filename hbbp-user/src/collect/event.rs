@@ -61,9 +61,20 @@ pub fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
     };
     for source in &mut sources {
         source.request.period = period(source, choice);
+        match (source.unit, source.request.period) {
+            (EventUnit::Nanoseconds, Period::Fixed(period)) if period < SHORTEST_CLOCK => bail!(
+                "the kernel samples a clock every {SHORTEST_CLOCK} ns at the most, not every {period} ns: take a \
+                 longer --period"
+            ),
+            _ => {}
+        }
     }
     Ok(sources)
 }
+
+/// Shorter periods of a clock are lengthened to this without a word (kernel/events/core.c,
+/// `perf_swevent_start_hrtimer`), and then the count divided by the period says nothing about the samples due.
+const SHORTEST_CLOCK: u64 = 10_000;
 
 fn best() -> anyhow::Result<Vec<Source>> {
     let mut refused = String::new();

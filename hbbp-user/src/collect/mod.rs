@@ -11,6 +11,7 @@ pub mod event;
 pub mod object;
 pub mod own_cost;
 pub mod perf;
+pub mod pid_namespace;
 pub mod pmu;
 pub mod scope;
 pub mod sideband;
@@ -18,6 +19,7 @@ pub mod task_layout;
 pub mod text;
 pub mod uarch;
 
+use std::io::ErrorKind;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use anyhow::{Context as _, bail};
@@ -25,7 +27,7 @@ use aya::Pod;
 use aya::maps::{MapData, PerCpuArray};
 use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, StackStats, Tally, name};
 
-use crate::snapshot::run::{Counter, Event};
+use crate::snapshot::run::Event;
 use crate::snapshot::{Loss, Losses};
 use drain::Banks;
 use event::{Choice, Source};
@@ -60,6 +62,8 @@ pub struct Collector {
     sideband: Sideband,
     notes: Vec<String>,
     starts_by_exec: bool,
+    /// The CPUs that were there at the start.
+    online: Vec<u32>,
 }
 
 /// An event with its counters and the program on them.
@@ -72,7 +76,7 @@ struct Sampled {
 /// What the samples with branch stacks brought.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StacksSeen {
-    /// No such sample has arrived yet, or none is asked for.
+    /// Too few such samples have arrived to tell, or none is asked for.
     NotYet,
     /// At least one held branches.
     Filled,
@@ -87,12 +91,15 @@ pub struct Totals {
     pub events: Vec<Event>,
     /// What reached a program and could not be counted.
     pub losses: Losses,
+    /// What else the reader of the report should know.
+    pub notes: Vec<String>,
 }
 
 /// Counts of a bank for each CPU: two drain intervals of a thousand samples a second, all at different addresses.
 const ENTRIES_PER_CPU: u32 = 8192;
-/// The smallest and the largest bank that is chosen by itself: 1.6 MB and 100 MB of kernel memory.
-const ENTRIES_RANGE: (u32, u32) = (1 << 14, 1 << 20);
+/// The smallest and the largest bank that is chosen by itself: 6.4 MB and 100 MB of kernel memory.
+/// A storm of short processes makes new streams all the time: 20 000 branch stacks of 300 forks filled 2^14 counts.
+const ENTRIES_RANGE: (u32, u32) = (1 << 16, 1 << 20);
 
 impl Collector {
     /// Loads the programs and opens the events, disabled; the sideband runs from here on.
@@ -154,6 +161,7 @@ impl Collector {
             sideband,
             notes,
             starts_by_exec,
+            online,
         })
     }
 
@@ -174,6 +182,20 @@ impl Collector {
         }
         for counter in self.events.iter().flat_map(|event| &event.counters) {
             counter.enable().context("failed to start a perf event")?;
+        }
+        // An event that cannot have its counter is told at once, not at the end.
+        for sampled in &self.events {
+            for counter in &sampled.counters {
+                if counter
+                    .read()
+                    .is_err_and(|error| error.kind() == ErrorKind::UnexpectedEof)
+                {
+                    bail!(
+                        "{}; try `--event cpu-clock`",
+                        no_counter(counter, &sampled.source)
+                    );
+                }
+            }
         }
         Ok(())
     }
@@ -207,11 +229,7 @@ impl Collector {
         for (_, number) in with_stacks {
             stats = sum(&read_by_cpu(&self.event_stats, number)?, stats, EventStats::plus);
         }
-        Ok(match stats.runs {
-            0 => StacksSeen::NotYet,
-            runs if runs == stats.no_stack => StacksSeen::Empty,
-            _ => StacksSeen::Filled,
-        })
+        Ok(seen(&stats))
     }
 
     /// Stops the events with branch stacks for good; the others go on.
@@ -241,12 +259,21 @@ impl Collector {
                 StackStats::plus,
             );
             add_losses(&mut totals.losses, &stats, &stacks);
-            let counters = sampled.counters.iter().map(|perf| {
-                let mut counter = read_counter(perf, &sampled.source)?;
-                let cpu = perf.cpu().and_then(|cpu| by_cpu.get(cpu as usize));
-                counter.runs = cpu.map(|stats| stats.runs);
-                Ok(counter)
-            });
+            let mut counters = Vec::new();
+            for perf in &sampled.counters {
+                match perf.read() {
+                    Ok(mut counter) => {
+                        let cpu = perf.cpu().and_then(|cpu| by_cpu.get(cpu as usize));
+                        counter.runs = cpu.map(|stats| stats.runs);
+                        counters.push(counter);
+                    }
+                    // What it sampled until then is good; only how much was due is not known.
+                    Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                        totals.notes.push(no_counter(perf, &sampled.source));
+                    }
+                    Err(error) => return Err(error).context("failed to read a perf event"),
+                }
+            }
             totals.events.push(Event {
                 name: sampled.source.name.clone(),
                 unit: sampled.source.unit,
@@ -254,9 +281,12 @@ impl Collector {
                 precise: sampled.source.request.precise,
                 period: sampled.source.request.period,
                 runs: stats.runs,
-                counters: counters.collect::<anyhow::Result<_>>()?,
+                counters,
             });
         }
+        totals
+            .notes
+            .extend(hotplug(&self.online, &perf::read_online_cpus()?));
         Ok(totals)
     }
 }
@@ -272,10 +302,19 @@ fn constants(plan: &Plan, notes: &mut Vec<String>) -> Constants {
             None
         }
     };
+    let pid_namespace = pid_namespace::read_pid_namespace();
+    if pid_namespace.is_some() {
+        notes.push(
+            "user code of processes outside of this container cannot be resolved: to measure it too, start the \
+             container with the pid namespace of its host (docker run --pid=host)"
+                .to_owned(),
+        );
+    }
     let (duplicated_heads, wrong_paths) = event::quirks();
     let switch = plan.switch.unwrap_or_default();
     Constants {
         exec_id_offset,
+        pid_namespace,
         kernel: plan.kernel,
         switch,
         duplicated_heads,
@@ -292,6 +331,20 @@ fn read_by_cpu<S: Pod>(map: &PerCpuArray<MapData, S>, event: u32) -> anyhow::Res
 
 fn sum<S: Copy>(by_cpu: &[S], start: S, plus: fn(S, S) -> S) -> S {
     by_cpu.iter().copied().fold(start, plus)
+}
+
+/// What the samples of events with branch stacks brought, by their counters.
+const fn seen(stats: &EventStats) -> StacksSeen {
+    /// A stack may be empty by chance, and what is done about empty ones is done for the rest of the run.
+    const ENOUGH: u64 = 16;
+
+    if stats.no_stack < stats.runs {
+        StacksSeen::Filled
+    } else if stats.runs < ENOUGH {
+        StacksSeen::NotYet
+    } else {
+        StacksSeen::Empty
+    }
 }
 
 fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &StackStats) {
@@ -315,14 +368,47 @@ fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &StackStats) {
     }
 }
 
-fn read_counter(perf: &Perf, source: &Source) -> anyhow::Result<Counter> {
-    perf.read().with_context(|| {
-        let place = perf
-            .cpu()
-            .map_or_else(|| "a task".to_owned(), |cpu| format!("CPU {cpu}"));
-        format!(
-            "the event {} lost its counter on {place}: another user of the PMU holds it",
-            source.name
-        )
-    })
+fn no_counter(perf: &Perf, source: &Source) -> String {
+    let place = perf
+        .cpu()
+        .map_or_else(|| "a task".to_owned(), |cpu| format!("CPU {cpu}"));
+    format!(
+        "the event {} lost its counter on {place}: another user of the PMU holds it",
+        source.name
+    )
+}
+
+/// What is to be said where CPUs came or went: an event that was opened on one ends with it for good.
+fn hotplug(before: &[u32], after: &[u32]) -> Vec<String> {
+    let came = after.iter().filter(|cpu| !before.contains(cpu));
+    let went = before.iter().filter(|cpu| !after.contains(cpu));
+    let came = came.map(|cpu| format!("CPU {cpu} came online during the run and was not measured"));
+    let went = went.map(|cpu| format!("CPU {cpu} went offline during the run and was measured until then"));
+    came.chain(went).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_empty_stacks_are_no_reason_to_give_up() {
+        let stats = |runs, no_stack| EventStats {
+            runs,
+            no_stack,
+            ..EventStats::default()
+        };
+        assert_eq!(seen(&stats(0, 0)), StacksSeen::NotYet);
+        assert_eq!(seen(&stats(3, 3)), StacksSeen::NotYet);
+        assert_eq!(seen(&stats(3, 2)), StacksSeen::Filled);
+        assert_eq!(seen(&stats(90, 90)), StacksSeen::Empty);
+    }
+
+    #[test]
+    fn cpus_that_come_and_go_are_named() {
+        assert!(hotplug(&[0, 1], &[0, 1]).is_empty());
+        let notes = hotplug(&[0, 1, 2], &[0, 2, 3]);
+        assert_eq!(notes.len(), 2);
+        assert!(notes[0].starts_with("CPU 3 came") && notes[1].starts_with("CPU 1 went"));
+    }
 }

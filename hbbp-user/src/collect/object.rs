@@ -8,6 +8,8 @@ use aya::programs::{PerfEvent, Program, RawTracePoint};
 use aya::{Ebpf, EbpfLoader};
 use hbbp_ebpf::name;
 
+use super::pid_namespace::PidNamespace;
+
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/hbbp"));
 
 /// The object in the kernel. Maps and programs live as long as this or what was taken from it.
@@ -21,6 +23,8 @@ pub struct Object {
 pub struct Constants {
     /// Offset of `self_exec_id` in the kernel's `task_struct`; `None` where it is not known.
     pub exec_id_offset: Option<u32>,
+    /// Our pid namespace; `None` where it is the initial one.
+    pub pid_namespace: Option<PidNamespace>,
     /// Which kernel addresses share a count.
     pub kernel: KernelCounts,
     /// Start and length of the kernel's `__switch_to_asm`; zero where they are not known.
@@ -61,6 +65,9 @@ impl Object {
     /// Loads the maps of the object; its programs are verified when they are asked for.
     pub fn load(constants: Constants, room: Room) -> anyhow::Result<Self> {
         let exec_id_offset = u64::from(constants.exec_id_offset.unwrap_or(0));
+        let (namespace, device) = constants
+            .pid_namespace
+            .map_or((0, 0), |own| (own.inode, own.device));
         let split_kernel = u32::from(constants.kernel == KernelCounts::ByProcess);
         let duplicated_heads = u32::from(constants.duplicated_heads);
         let wrong_paths = u32::from(constants.wrong_paths);
@@ -78,6 +85,8 @@ impl Object {
             .override_global(name::DUPLICATED_HEADS, &duplicated_heads, true)
             .override_global(name::WRONG_PATHS, &wrong_paths, true)
             .override_global(name::EXEC_ID_OFFSET, &exec_id_offset, true)
+            .override_global(name::PID_NAMESPACE, &namespace, true)
+            .override_global(name::PID_NAMESPACE_DEVICE, &device, true)
             .override_global(name::SPLIT_KERNEL, &split_kernel, true)
             .load(OBJECT)
             .context(

@@ -8,6 +8,7 @@ use anyhow::{Context as _, anyhow, bail};
 
 use super::event::Source;
 use super::perf::{Perf, Target};
+use crate::snapshot::run::Period;
 
 /// Whose samples to take.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -28,8 +29,14 @@ pub enum Scope {
 pub fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::Result<Vec<Perf>> {
     let refused = |place: String| {
         let name = &source.name;
+        let advice = match source.request.period {
+            Period::Frequency(_) => ", and kernel.perf_event_max_sample_rate bounds the --frequency",
+            Period::Fixed(_) => "",
+        };
         move || {
-            format!("the kernel refused the event {name} on {place}; `hbbp-sys check` says what it allows")
+            format!(
+                "the kernel refused the event {name} on {place}; `hbbp-sys check` says what it allows{advice}"
+            )
         }
     };
     let has_event = |cpu: &u32| source.cpus.is_empty() || source.cpus.contains(cpu);
@@ -47,12 +54,21 @@ pub fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::
             }
             on_cpus(cpus)
         }
-        Scope::Process(pid) => read_tasks(*pid)?
-            .into_iter()
-            .map(|tid| {
-                Perf::open(&source.request, &Target::Task(tid)).with_context(refused(format!("task {tid}")))
-            })
-            .collect(),
+        Scope::Process(pid) => {
+            let mut counters = Vec::new();
+            for tid in read_tasks(*pid)? {
+                match Perf::open(&source.request, &Target::Task(tid)) {
+                    Ok(counter) => counters.push(counter),
+                    // It has ended since the tasks were listed.
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                    Err(error) => return Err(error).with_context(refused(format!("task {tid}"))),
+                }
+            }
+            if counters.is_empty() {
+                bail!("process {pid} has ended");
+            }
+            Ok(counters)
+        }
         Scope::Command(pid) => {
             let target = Target::TaskFromExec(*pid);
             Ok(vec![

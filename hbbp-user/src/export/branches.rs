@@ -32,7 +32,7 @@ pub fn write_branches(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()
                     sum.mispredicted = sum.mispredicted.saturating_add(count.mispredicted);
                 }
                 [Some((module, _)), _] if known.contains(&module) => {
-                    lines.discard(UNKNOWN_TARGET, count.hits)
+                    lines.discard(UNKNOWN_TARGET, count.hits);
                 }
                 _ => lines.discard(UNKNOWN_SOURCE, count.hits),
             }

@@ -152,7 +152,14 @@ impl Attr {
     }
 
     /// A name where the recording gives none.
-    pub(super) fn name(&self) -> String {
+    pub(super) fn name(&self, pmus: &Pmus) -> String {
+        let pmu = pmus
+            .names
+            .iter()
+            .find(|(number, _)| *number == self.kind && RAW_PMU < self.kind);
+        if let Some((_, pmu)) = pmu {
+            return format!("{pmu}/{:#x}/", self.config);
+        }
         match (self.kind, self.config & 0xffff_ffff) {
             (HARDWARE, 0) => "cycles".to_owned(),
             (HARDWARE, 1) => "instructions".to_owned(),

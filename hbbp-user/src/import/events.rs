@@ -29,7 +29,7 @@ impl Header {
         let describe = |(recorded, runs): (&super::RecordedEvent, u64)| {
             let attr = &recorded.attr;
             let name = if recorded.name.is_empty() {
-                attr.name()
+                attr.name(&self.pmus)
             } else {
                 recorded.name.clone()
             };

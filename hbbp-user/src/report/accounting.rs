@@ -26,6 +26,8 @@ pub(super) struct Accounting {
     pub(super) idle: u64,
     /// Other samples that were due and never reached the collector.
     pub(super) skipped: u64,
+    /// Whether some of these belong to tasks that ended before their period was over.
+    pub(super) of_tasks: bool,
     /// Samples that reached the collector beyond those due.
     pub(super) beyond: u64,
     /// Samples that reached the collector.
@@ -104,6 +106,7 @@ impl Accounting {
         Self {
             idle,
             skipped: missing - idle,
+            of_tasks: events.iter().any(completeness::follows_tasks),
             beyond: total(runs_and_due().map(|(runs, due)| runs.saturating_sub(due))),
             due: due.as_ref().map(|due| total(due.iter().copied())),
             reached,

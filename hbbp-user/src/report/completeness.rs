@@ -2,7 +2,7 @@
 //!
 //! The kernel skips a perf program without a trace while another one runs on that CPU, so the only witness is the
 //! counter itself: its count divided by the period says how many samples were due.
-
+//!
 //! The timer of a clock event stands still while its CPU sleeps; such samples are due by the count, but say nothing
 //! about completeness, and are told apart.
 
@@ -74,6 +74,12 @@ pub(super) fn time_counted(event: &Event) -> f64 {
     } else {
         running as f64 / enabled as f64
     }
+}
+
+/// Whether its counters follow tasks. Each task then begins a period of its own, and what it has run of its last one is
+/// due by the sum of their counts, but has no sample.
+pub(super) fn follows_tasks(event: &Event) -> bool {
+    event.counters.iter().any(|counter| counter.cpu.is_none())
 }
 
 /// `part / whole`, or `None` where the whole is nothing.

@@ -40,6 +40,8 @@ pub enum Miss {
         event: String,
         /// Share of the due samples that reached it.
         share: f64,
+        /// Whether it followed tasks, of which short ones have no samples.
+        of_tasks: bool,
     },
     /// Too many samples were refused by the maps.
     Counted {
@@ -74,6 +76,7 @@ pub(super) fn misses(analysis: &Analysis, snapshot: &Snapshot, accounting: &Acco
             misses.push(Miss::Completeness {
                 event: event.name.clone(),
                 share,
+                of_tasks: completeness::follows_tasks(event),
             });
         }
     }
@@ -117,13 +120,24 @@ impl Miss {
 impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Completeness { event, share } => write!(
-                f,
-                "only {} % of the due samples of {event} reached the collector (limit {} %): \
-                 what runs while other BPF programs do is missing",
-                percent(*share),
-                percent(COMPLETENESS)
-            ),
+            Self::Completeness {
+                event,
+                share,
+                of_tasks,
+            } => {
+                let why = if *of_tasks {
+                    "threads and processes shorter than a period have no samples: take a shorter --period, or \
+                     measure the whole system (--all, where a command is given)"
+                } else {
+                    "what runs while other BPF programs do is missing"
+                };
+                write!(
+                    f,
+                    "only {} % of the due samples of {event} reached the collector (limit {} %): {why}",
+                    percent(*share),
+                    percent(COMPLETENESS)
+                )
+            }
             Self::Counted { share } => write!(
                 f,
                 "only {} % of the samples that reached the collector were counted (limit {} %): \

@@ -219,7 +219,11 @@ fn samples(all: &Accounting) -> Vec<Step> {
             steps.push(step(
                 Sign::Minus,
                 all.skipped,
-                "skipped by the kernel, as it does while other BPF programs run",
+                if all.of_tasks {
+                    "in periods that a thread did not end, or skipped while other BPF programs run"
+                } else {
+                    "skipped by the kernel, as it does while other BPF programs run"
+                },
             ));
             if 0 < all.beyond {
                 steps.push(step(

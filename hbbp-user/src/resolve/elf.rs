@@ -15,7 +15,8 @@ use crate::addr::{FileOff, ImageAddr};
 use super::build_id::parse_build_id;
 use super::source::ByteSource;
 
-const MAX_SEGMENTS: usize = 4096;
+/// Real files have about ten; each function that has only a start is looked for in all of them.
+const MAX_SEGMENTS: usize = 128;
 const MAX_SECTIONS: usize = 65536;
 const MAX_NOTES: u64 = 64 << 10;
 /// Pages of x86; mappings start and end on them, segments need not.

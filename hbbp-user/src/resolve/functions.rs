@@ -155,18 +155,20 @@ impl Functions {
     }
 
     fn add_symbols(&mut self, file: SymbolFile<'_>, kind: u32, names: NameFile) {
-        for table in file.layout.sections.iter().filter(|s| s.kind == kind) {
-            let strings = usize::try_from(table.link)
-                .ok()
-                .and_then(|idx| file.layout.sections.get(idx));
-            let Some(names) = strings.and_then(|strings| self.add_names(names, strings)) else {
-                continue;
-            };
-            match file.layout.class {
-                ElfClass::X86_64 => self.add_table::<Sym64<LittleEndian>>(file.source, table, names),
-                ElfClass::X86 | ElfClass::X32 => {
-                    self.add_table::<Sym32<LittleEndian>>(file.source, table, names);
-                }
+        // A file has one table of each kind at the most (ELF specification, `sh_type`).
+        let Some(table) = file.layout.sections.iter().find(|s| s.kind == kind) else {
+            return;
+        };
+        let strings = usize::try_from(table.link)
+            .ok()
+            .and_then(|idx| file.layout.sections.get(idx));
+        let Some(names) = strings.and_then(|strings| self.add_names(names, strings)) else {
+            return;
+        };
+        match file.layout.class {
+            ElfClass::X86_64 => self.add_table::<Sym64<LittleEndian>>(file.source, table, names),
+            ElfClass::X86 | ElfClass::X32 => {
+                self.add_table::<Sym32<LittleEndian>>(file.source, table, names);
             }
         }
         self.ranges.sort_by_key(|r| r.start);

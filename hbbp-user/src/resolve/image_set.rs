@@ -117,6 +117,11 @@ impl ImageSet {
         self.files.retain(|_, image| *image != Ok(idx));
     }
 
+    /// Forgets what became of the files that are not known any more; the images that were hit stay.
+    pub fn forget_files(&mut self, is_known: impl Fn(FileIdx) -> bool) {
+        self.files.retain(|file, _| is_known(*file));
+    }
+
     /// The image of a mapping and the address in it of the first mapped byte.
     pub fn place(
         &mut self,

@@ -3,9 +3,10 @@
 //! The file lies below the root of the process and is called after its id in its own pid namespace.
 //! Anyone may write to that folder, so the file must be a regular one of the same owner as the process.
 //! It only grows, so of two functions at one address the later one counts.
+//! A map may have a million lines of which a run hits a hundred, so names stay in the text until they are asked for.
 
-use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 
 use crate::addr::ImageAddr;
@@ -16,29 +17,47 @@ use super::source::ByteSource;
 
 /// Real ones have some MiB; names beyond that are left out.
 const MAX_LEN: u64 = 32 << 20;
+/// Functions beyond this number are left out, so that short lines cannot fill the memory.
+const MAX_FUNCTIONS: usize = 1 << 20;
 
 /// Functions of one process by their start.
 #[derive(Debug, Default)]
 pub struct PerfMap {
-    functions: BTreeMap<u64, (u64, String)>,
+    text: Vec<u8>,
+    /// Sorted by start, each start once.
+    functions: Vec<NamedRange>,
+}
+
+/// A function and the place of its name in the text.
+#[derive(Clone, Debug)]
+struct NamedRange {
+    start: u64,
+    len: u64,
+    name: Range<u32>,
 }
 
 impl PerfMap {
     /// Reads the map of a process; empty where there is none, or none that can be trusted.
     pub fn read(tgid: u32) -> Self {
-        read_trusted(tgid)
-            .map(|text| parse_perf_map(&text))
-            .unwrap_or_default()
+        read_trusted(tgid).map(parse_perf_map).unwrap_or_default()
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn size(&self) -> usize {
+        self.text.len() + self.functions.len() * size_of::<NamedRange>()
     }
 
     /// The function that contains `at`.
     pub fn function_at(&self, at: ImageAddr) -> Option<Symbol> {
-        let (start, (len, name)) = self.functions.range(..=at.0).next_back()?;
-        let inside = at.0 - start < *len;
-        inside.then(|| Symbol {
-            start: ImageAddr(*start),
-            len: *len,
-            name: name.clone(),
+        let n_before = self.functions.partition_point(|f| f.start <= at.0);
+        let function = self.functions.get(n_before.checked_sub(1)?)?;
+        let name = self
+            .text
+            .get(function.name.start as usize..function.name.end as usize)?;
+        (at.0 - function.start < function.len).then(|| Symbol {
+            start: ImageAddr(function.start),
+            len: function.len,
+            name: String::from_utf8_lossy(name).into_owned(),
         })
     }
 }
@@ -58,20 +77,44 @@ fn read_trusted(tgid: u32) -> Option<Vec<u8>> {
 }
 
 /// Interprets lines of `start length name`, both numbers in hexadecimal; others are skipped.
-pub fn parse_perf_map(text: &[u8]) -> PerfMap {
-    let mut map = PerfMap::default();
-    for line in String::from_utf8_lossy(text).lines() {
-        let mut words = line.splitn(3, ' ');
-        let mut number = || {
-            let word = words.next()?;
-            u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
-        };
-        let (start, len) = (number(), number());
-        if let (Some(start), Some(len), Some(name)) = (start, len.filter(|len| 0 < *len), words.next()) {
-            map.functions.insert(start, (len, name.trim().to_owned()));
+pub fn parse_perf_map(text: Vec<u8>) -> PerfMap {
+    let mut functions = Vec::new();
+    let mut line_at = 0;
+    for line in text.split(|b| *b == b'\n') {
+        functions.extend(parse_line(line, line_at));
+        line_at += line.len() + 1;
+        if MAX_FUNCTIONS <= functions.len() {
+            break;
         }
     }
-    map
+    // The sort is stable, so that of equal starts the last line stands last.
+    functions.sort_by_key(|f| f.start);
+    functions.dedup_by(|later, kept| {
+        let equal = later.start == kept.start;
+        if equal {
+            *kept = later.clone();
+        }
+        equal
+    });
+    PerfMap { text, functions }
+}
+
+/// A line that begins at `line_at` of the text.
+fn parse_line(line: &[u8], line_at: usize) -> Option<NamedRange> {
+    let mut words = line.splitn(3, |b| *b == b' ');
+    let mut number = || {
+        let word = str::from_utf8(words.next()?).ok()?;
+        u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
+    };
+    let (start, len) = (number()?, number()?);
+    let name = words.next().filter(|_| 0 < len)?;
+    let name_at = line_at + line.len() - name.len();
+    let name = name.trim_ascii_end();
+    Some(NamedRange {
+        start,
+        len,
+        name: u32::try_from(name_at).ok()?..u32::try_from(name_at + name.len()).ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -80,9 +123,8 @@ mod tests {
 
     #[test]
     fn later_lines_count() {
-        let map = parse_perf_map(
-            b"7f10 20 LazyCompile:~a b.js:1\n7f10 30 a, optimised\nbad\n7f80 0 empty\n0x8000 8 x\n",
-        );
+        let text = b"7f10 20 LazyCompile:~a b.js:1\n7f10 30 a, optimised\nbad\n7f80 0 empty\n0x8000 8 x\r\n";
+        let map = parse_perf_map(text.to_vec());
         let at = |at| map.function_at(ImageAddr(at)).map(|s| (s.start.0, s.len, s.name));
         assert_eq!(at(0x7f3f), Some((0x7f10, 0x30, "a, optimised".to_owned())));
         assert_eq!(at(0x7f40), None);

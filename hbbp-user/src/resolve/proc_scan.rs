@@ -5,7 +5,8 @@
 //! The text of `maps` is interpreted here and not by procfs, because that crate gives up a whole process over one
 //! path that is not UTF-8, and any user can make such a path.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 
 use procfs::process::Process;
 
@@ -39,7 +40,7 @@ pub fn read_processes() -> Vec<Scanned> {
 /// Reads one live process; `None` where it is gone or may not be read.
 pub fn read_process(tgid: u32) -> Option<Scanned> {
     let stat = Process::new(i32::try_from(tgid).ok()?).ok()?.stat().ok()?;
-    let maps = fs::read(format!("/proc/{tgid}/maps")).ok()?;
+    let maps = read_maps(File::open(format!("/proc/{tgid}/maps")).ok()?).ok()?;
     Some(Scanned {
         tgid,
         comm: stat.comm,
@@ -47,6 +48,19 @@ pub fn read_process(tgid: u32) -> Option<Scanned> {
         n_threads: u32::try_from(stat.num_threads).unwrap_or(1),
         mappings: parse_maps(tgid, &maps),
     })
+}
+
+/// Reads the text of /proc/PID/maps, at most so much of it that any real process is read whole: a hostile one can have
+/// 65,530 mappings with paths of 4 KiB. A line that is cut is left out.
+fn read_maps(maps: impl Read) -> io::Result<Vec<u8>> {
+    const MOST: u64 = 16 << 20;
+
+    let mut text = Vec::new();
+    let n_read = maps.take(MOST).read_to_end(&mut text)?;
+    if u64::try_from(n_read) == Ok(MOST) {
+        text.truncate(text.iter().rposition(|b| *b == b'\n').unwrap_or(0));
+    }
+    Ok(text)
 }
 
 /// Interprets the text of /proc/PID/maps and keeps the executable mappings; lines that make no sense are skipped.
@@ -158,6 +172,30 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         );
         let odd = parse_maps(1, b"1000-2000 r-xp 00000000 fe:00 5 /tmp/a\\012b\xff\n");
         assert_eq!(odd[0].path, "/tmp/a\nb\u{fffd}");
+    }
+
+    #[test]
+    fn a_giant_table_is_cut_behind_a_whole_line() {
+        let line = format!("1000-2000 r-xp 00000000 fe:00 5 /{}\n", "x".repeat(4000));
+        let mut reader = Repeated(line.as_bytes(), 0);
+        let text = read_maps(&mut reader).expect("no error");
+        assert!((15 << 20) < text.len() && text.len() < 16 << 20);
+        let maps = parse_maps(1, &text);
+        assert_eq!(maps.len(), (16 << 20) / line.len());
+        assert!(maps.iter().all(|m| m.path.len() == 4001));
+    }
+
+    /// A text that never ends.
+    struct Repeated<'a>(&'a [u8], usize);
+
+    impl Read for Repeated<'_> {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            for byte in &mut *out {
+                *byte = self.0[self.1 % self.0.len()];
+                self.1 += 1;
+            }
+            Ok(out.len())
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! Forked children share the mappings of their parent until one of them changes its own, and what has ended is
 //! dropped after each drain, so memory follows the number of live processes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::record::{Mmap, Record, Timed};
@@ -18,21 +18,24 @@ use super::process_image::{FileIdx, Generation, ImageMapping, MappedFile, Proces
 
 /// Ancestors that are asked for a file: a container is rarely deeper.
 const MAX_ANCESTORS: usize = 6;
+/// With more files than this, those that are no longer mapped are forgotten: a user can map new ones for ever.
+const MANY_FILES: usize = 1 << 14;
 
 /// All process images that may still have samples.
 #[derive(Debug, Default)]
 pub struct ProcessIndex {
     /// Generations of each tgid in the order of time.
     processes: HashMap<u32, Vec<ProcessImage>>,
-    files: Vec<MappedFile>,
+    files: HashMap<FileIdx, MappedFile>,
     file_idx: HashMap<MappedFile, FileIdx>,
+    n_files: u32,
     n_generations: u64,
 }
 
 impl ProcessIndex {
     /// What a mapping's file is called and known by.
     pub fn file(&self, idx: FileIdx) -> Option<&MappedFile> {
-        self.files.get(idx.0 as usize)
+        self.files.get(&idx)
     }
 
     /// The image that process `tgid` ran at `time`; where the time lies before all that is known, the first one.
@@ -98,7 +101,8 @@ impl ProcessIndex {
     pub fn apply(&mut self, timed: &Timed) {
         let time = timed.time;
         match &timed.record {
-            Record::Mmap(mmap) if mmap.pid != u32::MAX => self.map(mmap, time),
+            // The kernel speaks of itself as the last process, and of those outside of our pid namespace as process 0.
+            Record::Mmap(mmap) if 0 < mmap.pid && mmap.pid < u32::MAX => self.map(mmap, time),
             Record::Comm { pid, tid, comm, exec } => self.comm(*pid, *tid, comm, *exec, time),
             Record::Fork { pid, parent_pid, .. } if pid == parent_pid => {
                 if let Some(image) = self.image_at_mut(*pid, time) {
@@ -133,6 +137,21 @@ impl ProcessIndex {
             images.retain(|image| image.ended.is_none_or(|ended| time <= ended));
             !images.is_empty()
         });
+    }
+
+    /// Forgets the files that no image maps, where there are many; `awaited` are mappings that are yet to be applied.
+    /// Returns whether there were.
+    pub fn forget_files<'a>(&mut self, awaited: impl Iterator<Item = &'a Mmap>) -> bool {
+        if self.files.len() <= MANY_FILES {
+            return false;
+        }
+        let images = self.processes.values().flatten();
+        let mapped = images.flat_map(|image| image.mappings().iter().map(|mapping| mapping.file));
+        let mut used: HashSet<FileIdx> = mapped.collect();
+        used.extend(awaited.map(|mmap| self.intern(mmap)));
+        self.files.retain(|idx, _| used.contains(idx));
+        self.file_idx.retain(|_, idx| used.contains(idx));
+        true
     }
 
     /// A thread may rename itself; only the name of the leader is that of the process.
@@ -182,8 +201,9 @@ impl ProcessIndex {
         match self.file_idx.get(&file) {
             Some(idx) => *idx,
             None => {
-                let idx = FileIdx(u32::try_from(self.files.len()).unwrap_or(u32::MAX));
-                self.files.push(file.clone());
+                let idx = FileIdx(self.n_files);
+                self.n_files = self.n_files.saturating_add(1);
+                self.files.insert(idx, file.clone());
                 self.file_idx.insert(file, idx);
                 idx
             }
@@ -378,6 +398,34 @@ mod tests {
         index.scanned(&grown, 70);
         assert_eq!(index.image_at(1, 80).map(|i| i.mappings().len()), Some(2));
         assert_eq!(at(&index, 1, 60, 0x9000), None);
+    }
+
+    #[test]
+    fn files_that_nobody_maps_any_more_are_forgotten() {
+        let mut index = ProcessIndex::default();
+        let n_files = u64::try_from(MANY_FILES).expect("small") + 10;
+        for n in 0..n_files {
+            let record = map(9, 0x1000, 0x1000, &format!("/tmp/{n}"));
+            index.apply(&Timed { time: n + 1, record });
+            index.apply(&Timed {
+                time: n + 1,
+                record: exec(9, "next"),
+            });
+            index.forget_before(n + 1);
+        }
+        index.apply(&Timed {
+            time: n_files + 1,
+            record: map(9, 0x1000, 0x1000, "/bin/last"),
+        });
+        let Record::Mmap(awaited) = map(9, 0x9000, 0x1000, "/bin/next") else {
+            unreachable!()
+        };
+        let idx = index.intern(&awaited);
+        assert!(index.forget_files(std::iter::once(&awaited)));
+        assert!(!index.forget_files(std::iter::once(&awaited)), "few are left");
+        assert!(index.files.len() < 5, "{}", index.files.len());
+        assert_eq!(index.file(idx).map(|f| f.path.as_str()), Some("/bin/next"));
+        assert_eq!(at(&index, 9, n_files + 2, 0x1000), Some(("next", "/bin/last")));
     }
 
     /// A build: 200 processes a second for two minutes, drained every ten seconds.

@@ -14,12 +14,15 @@ use super::perf_map::PerfMap;
 
 /// Processes whose memory is open at one time.
 const MAX_OPEN: usize = 64;
+/// Bytes of names that are held at one time; processes beyond that have none until the next drain.
+const MAX_NAMES: usize = 64 << 20;
 
 /// The memory of live processes, opened on demand and closed after each drain.
 #[derive(Debug, Default)]
 pub struct ProcessMemory {
     open: HashMap<u32, Option<File>>,
     names: HashMap<u32, PerfMap>,
+    names_size: usize,
 }
 
 impl ProcessMemory {
@@ -38,16 +41,23 @@ impl ProcessMemory {
 
     /// The function of process `tgid` that contains `at`, where its compiler names it.
     pub fn read_function_at(&mut self, tgid: u32, at: ImageAddr) -> Option<Symbol> {
-        self.names
-            .entry(tgid)
-            .or_insert_with(|| PerfMap::read(tgid))
-            .function_at(at)
+        let names = self.names.entry(tgid).or_insert_with(|| {
+            let names = if self.names_size < MAX_NAMES {
+                PerfMap::read(tgid)
+            } else {
+                PerfMap::default()
+            };
+            self.names_size += names.size();
+            names
+        });
+        names.function_at(at)
     }
 
     /// Closes all of it: process ids may be used again until the next drain.
     pub fn close(&mut self) {
         self.open.clear();
         self.names.clear();
+        self.names_size = 0;
     }
 }
 

@@ -5,7 +5,8 @@ use crate::snapshot::{BranchCount, IpCount, StreamCount};
 /// What the kernel knows of the task that was hit.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TaskKey {
-    /// Thread group id in the initial pid namespace; 0 for counts of the kernel that are not split by process.
+    /// Thread group id in our pid namespace, `u32::MAX` outside of it; 0 for counts of the kernel that are not split by
+    /// process.
     pub tgid: u32,
     /// `self_exec_id` of the task, cut to 32 bits.
     pub exec_id: u32,

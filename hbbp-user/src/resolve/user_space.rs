@@ -214,6 +214,13 @@ impl UserSpace {
     /// Ends an interval: what ended before `time` has had its last sample.
     pub fn forget_before(&mut self, time: u64) {
         self.index.forget_before(time);
+        let awaited = self.pending.iter().filter_map(|timed| match &timed.record {
+            Record::Mmap(mmap) => Some(mmap),
+            _ => None,
+        });
+        if self.index.forget_files(awaited) {
+            self.images.forget_files(|file| self.index.file(file).is_some());
+        }
         self.memory.close();
         self.rescanned.clear();
     }

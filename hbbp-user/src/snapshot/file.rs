@@ -23,7 +23,7 @@ use prost::Message;
 
 use super::{Inconsistent, Interval, Losses, Module, Process, Run, Snapshot, Text, wire};
 use container::{Section, Stored, Unreadable, Writer};
-pub use disk::{read, write_atomic};
+pub use disk::{check_writable, read, write_atomic};
 use wire::{
     CountsSection, LossesSection, ModulesSection, ProcessesSection, RunSection, SymbolsSection, TextSection,
 };

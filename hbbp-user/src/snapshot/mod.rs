@@ -101,7 +101,7 @@ pub struct Symbol {
 /// A process image: one program in one process. An exec in the same process is another image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Process {
-    /// Thread group id in the initial pid namespace; 0 for the kernel.
+    /// Thread group id in the pid namespace of the tool; 0 for the kernel, `u32::MAX` for processes outside of it.
     pub tgid: u32,
     /// `self_exec_id` of the kernel's task: it grows at each exec.
     pub exec_id: u32,

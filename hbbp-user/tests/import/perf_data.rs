@@ -4,7 +4,7 @@ use hbbp_user::addr::Va;
 
 use crate::elf::{LOOP, Program, elf};
 use crate::run::{Folder, export, lines};
-use crate::writer::{ADDRESSES, Attr, File, comm, mmap2, record, stack, taken, turns, words};
+use crate::writer::{ADDRESSES, Attr, File, comm, mmap2, record, stack, string, taken, turns, words};
 
 fn recording() -> File {
     File::new(vec![
@@ -268,6 +268,37 @@ fn what_the_recorder_lost_is_told() {
     assert!(report.contains("stopped events 1 times"), "{report}");
     assert!(
         report.contains("1 samples of the recording are damaged"),
+        "{report}"
+    );
+}
+
+#[test]
+fn both_kinds_of_cores_of_a_hybrid_processor_count() {
+    let folder = Folder::new();
+    let program = program(&folder);
+    let mut file = recording();
+    let entries = turns(Va(0x55_0000_0000));
+    let mut on_atom = stack(5, 6, &entries);
+    on_atom[8..16].copy_from_slice(&78_u64.to_le_bytes());
+    file.records.push(on_atom);
+    file.attrs.push(Attr {
+        kind: 10,
+        config: 0xc0c4,
+        id: 78,
+        ..taken()
+    });
+    // Number of PMUs, then number and name of each.
+    let pmus = [(4_u32, "cpu_core"), (10, "cpu_atom")]
+        .map(|(number, name)| [&number.to_le_bytes(), &string(name)[..]].concat());
+    file.features
+        .push((16, [&2_u32.to_le_bytes(), &pmus.concat()[..]].concat()));
+    let path = folder.write("perf.data", file.bytes());
+    let streams = export(&path, &["--binary", &program, "--format", "streams"]);
+    assert!(streams.contains("S 1005 1009 3"), "{streams}");
+    let report = crate::run::hbbp(&["report", path.to_str().unwrap(), "--binary", &program]).out;
+    assert!(report.contains("in estimated executions"), "{report}");
+    assert!(
+        report.contains("r20c4, every") && report.contains("cpu_atom/0xc0c4/, every"),
         "{report}"
     );
 }

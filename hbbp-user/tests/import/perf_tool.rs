@@ -6,9 +6,11 @@ use crate::run::{Folder, hbbp};
 
 /// Whether perf can sample here; without it a test says so and ends.
 #[expect(clippy::print_stderr, reason = "a skipped test says why")]
-fn perf_works() -> bool {
+fn perf_works(folder: &Folder) -> bool {
     let mut perf = Command::new("perf");
-    perf.args(["record", "-q", "-e", "cpu-clock", "-o", "/dev/null", "true"]);
+    perf.args(["record", "-q", "-e", "cpu-clock", "-o"])
+        .arg(folder.path().join("try.data"))
+        .arg("true");
     let works = perf
         .stderr(Stdio::null())
         .stdout(Stdio::null())
@@ -42,10 +44,10 @@ fn n_samples(path: &str) -> u64 {
 
 #[test]
 fn files_pipes_and_compressed_files_of_perf() {
-    if !perf_works() {
+    let folder = Folder::new();
+    if !perf_works(&folder) {
         return;
     }
-    let folder = Folder::new();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let record = |options: &[&str], out: &str| {
         let mut perf = Command::new("perf");

@@ -70,6 +70,30 @@ fn wrong_targets_are_named() {
 }
 
 #[test]
+fn what_makes_no_sense_is_a_usage_error() {
+    fails(&run(&["--cpu", "none"]), 2, "0-3,8");
+    fails(&run(&["--pid", "1", "--cpu", "0"]), 2, "cannot be used with");
+    let Some(_kernel) = kernel() else { return };
+    fails(
+        &run(&["--duration", "1", "--event", "cpu-clock", "--period", "100"]),
+        1,
+        "--period",
+    );
+    fails(
+        &run(&[
+            "--duration",
+            "1",
+            "--event",
+            "cpu-clock",
+            "--frequency",
+            "100000000",
+        ]),
+        1,
+        "perf_event_max_sample_rate",
+    );
+}
+
+#[test]
 fn a_full_disk_leaves_the_old_file_alone() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -99,6 +123,22 @@ fn a_full_disk_leaves_the_old_file_alone() {
 }
 
 #[test]
+fn a_profile_that_cannot_be_saved_is_known_at_once_or_costs_no_report() {
+    let Some(_kernel) = kernel() else { return };
+    let began = std::time::Instant::now();
+    fails(
+        &run(&["--duration", "60", "-o", "/no/such/dir/x"]),
+        1,
+        "/no/such/dir/x",
+    );
+    fails(&run(&["record", "--duration", "60", "-o", "/tmp"]), 1, "/tmp");
+    assert!(began.elapsed().as_secs() < 30, "nothing was measured");
+    let full = run(&["--duration", "200ms", "-o", "/dev/full"]);
+    fails(&full, 1, "No space left");
+    assert!(String::from_utf8_lossy(&full.stdout).contains("Where the samples went"));
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let Some(_kernel) = kernel() else { return };
     let mut child = program(&["--duration", "500ms", "--top", "all"]);
@@ -111,6 +151,25 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_command_that_outlives_its_measurement() {
+    let Some(_kernel) = kernel() else { return };
+    let mut child = program(&["--duration", "300ms", "--", "sleep", "20"]);
+    let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
+    let mut report = String::new();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    while !report.contains("in the mix") {
+        assert!(0 < std::io::BufRead::read_line(&mut out, &mut report).unwrap());
+    }
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let pid = i32::try_from(child.id()).unwrap();
+    let began = std::time::Instant::now();
+    // SAFETY: a signal to a child that has not been waited for.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(began.elapsed().as_secs() < 10);
 }
 
 #[test]

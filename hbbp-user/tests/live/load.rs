@@ -30,6 +30,23 @@ impl Load {
         Self::shell("exec dd if=/dev/urandom of=/dev/null bs=4k")
     }
 
+    /// A process whose threads live for a moment.
+    pub(crate) fn threads(folder: &Path) -> Self {
+        let (source, program) = (folder.join("threads.c"), folder.join("threads"));
+        let text = "#include <pthread.h>\n\
+                    static void *work(void *n) { volatile long x = 0; for (long i = 0; i < 100000; i++) x += i; return n; }\n\
+                    int main(void) { pthread_t t[8]; for (;;) { \
+                    for (int i = 0; i < 8; i++) pthread_create(&t[i], 0, work, 0); \
+                    for (int i = 0; i < 8; i++) pthread_join(t[i], 0); } }\n";
+        std::fs::write(&source, text).unwrap();
+        let built = Command::new("cc")
+            .args(["-O1", "-pthread", "-o"])
+            .args([&program, &source])
+            .status();
+        assert!(built.unwrap().success());
+        Self(Command::new(&program).spawn().unwrap())
+    }
+
     /// A compiler at work on a file of some thousand lines, over and over.
     pub(crate) fn compiler(folder: &Path) -> Self {
         let source = folder.join("load.c");

@@ -88,7 +88,7 @@ proptest! {
     fn any_text(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let _ = parse_maps(1, &bytes);
         let _ = parse_modules(&bytes);
-        let _ = parse_perf_map(&bytes);
+        let _ = parse_perf_map(bytes.clone());
         let _ = parse_build_id(&bytes);
         let _ = parse_kallsyms(&bytes);
         read_all(bytes);

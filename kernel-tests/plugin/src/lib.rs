@@ -1,13 +1,13 @@
 //! The silicon of the emulated machine: a TCG plugin for QEMU.
 //!
 //! It sees every block of guest code that is executed, in both rings, and does three things with it:
-//! it counts each block exactly ([`count`]), it keeps a branch stack and sampling counters per CPU as a
-//! performance monitoring unit does ([`cpu`], [`sample`]), and it writes a record at each overflow into
-//! memory that it shares with the driver in the guest ([`memory`]).
+//! it counts each block exactly (`count.rs`), it keeps a branch stack and sampling counters per CPU as a
+//! performance monitoring unit does (`cpu.rs`, `sample.rs`), and it writes a record at each overflow into
+//! memory that it shares with the driver in the guest (`memory.rs`).
 //!
 //! The interface shows no registers. Where interrupted code goes on is read from the frame that the
 //! processor pushed: the gate's first store names the stack, and the guest's RAM is mapped here too
-//! ([`retire`]). QEMU must run with `thread=single`: then only one block executes at a time and every
+//! (`retire.rs`). QEMU must run with `thread=single`: then only one block executes at a time and every
 //! count is exact for any number of virtual CPUs.
 
 mod api;

@@ -44,18 +44,9 @@ fn read_from(mut source: impl Read) -> anyhow::Result<Snapshot> {
 pub fn write_atomic(path: &Path, snapshot: &Snapshot) -> anyhow::Result<()> {
     let failed = || format!("failed to write the snapshot {}", path.display());
     let bytes = encode(snapshot).with_context(failed)?;
-    let target = match fs::metadata(path) {
-        Ok(there) if there.is_file() => fs::canonicalize(path).with_context(failed)?,
-        Ok(there) if there.file_type().is_fifo() || there.file_type().is_char_device() => {
-            let mut stream = OpenOptions::new().write(true).open(path).with_context(failed)?;
-            return stream.write_all(&bytes).with_context(failed);
-        }
-        Ok(_) => bail!(
-            "{} is neither a regular file nor a pipe, so no snapshot is written to it",
-            path.display()
-        ),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
-        Err(error) => return Err(error).with_context(failed),
+    let Some(target) = target(path)? else {
+        let mut stream = OpenOptions::new().write(true).open(path).with_context(failed)?;
+        return stream.write_all(&bytes).with_context(failed);
     };
     let (temporary, file) = create_beside(&target).with_context(failed)?;
     let written = fill(file, &bytes, &target).and_then(|()| fs::rename(&temporary, &target));
@@ -69,6 +60,31 @@ pub fn write_atomic(path: &Path, snapshot: &Snapshot) -> anyhow::Result<()> {
         let _ = directory.sync_all();
     }
     Ok(())
+}
+
+/// Whether [`write_atomic`] could begin now: what is found out before a measurement need not be found out behind it.
+pub fn check_writable(path: &Path) -> anyhow::Result<()> {
+    let failed = || format!("no snapshot can be written to {}", path.display());
+    if let Some(target) = target(path)? {
+        let (temporary, _) = create_beside(&target).with_context(failed)?;
+        fs::remove_file(temporary).with_context(failed)?;
+    }
+    Ok(())
+}
+
+/// The file to replace; `None` where the path names something to be written to directly.
+fn target(path: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let failed = || format!("failed to write the snapshot {}", path.display());
+    match fs::metadata(path) {
+        Ok(there) if there.is_file() => fs::canonicalize(path).map(Some).with_context(failed),
+        Ok(there) if there.file_type().is_fifo() || there.file_type().is_char_device() => Ok(None),
+        Ok(_) => bail!(
+            "{} is neither a regular file nor a pipe, so no snapshot is written to it",
+            path.display()
+        ),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(path.to_owned())),
+        Err(error) => Err(error).with_context(failed),
+    }
 }
 
 /// Writes the bytes to the disk, with the permissions of the file that is to be replaced.
