@@ -85,6 +85,9 @@ enum Command {
         /// What the groups are.
         #[arg(short, long, value_enum, default_value_t = EvalLevel::Ring)]
         by: EvalLevel,
+        /// File with the rule that chooses between EBS and LBR; the paper's without it.
+        #[arg(long, value_name = "FILE")]
+        rule: Option<PathBuf>,
         /// Print at most so many groups and mnemonics, or `all`.
         #[arg(short = 'n', long, value_name = "N", default_value = "20", value_parser = parse_top)]
         top: Top,
@@ -214,9 +217,11 @@ impl Cli {
                 file,
                 reference,
                 by,
+                rule,
                 top,
                 format,
             }) => Ok(Job::Eval(EvalOptions {
+                rule,
                 profile: file,
                 reference,
                 by: match by {

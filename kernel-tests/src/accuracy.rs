@@ -41,6 +41,10 @@ pub struct Setup {
 /// samples is the paper's.
 pub const PERIODS: (u64, u64) = (10_007, 1_009);
 
+/// Room for counts between two drains (`--map-entries`): at a hundred times the paper's rate of samples, a compiler
+/// fills what is enough for the paper's.
+const MAP_ENTRIES: &str = "262144";
+
 impl Setup {
     /// A machine with this personality, one CPU, and the periods of [`PERIODS`].
     pub fn new(personality: String) -> Self {
@@ -174,7 +178,8 @@ pub fn measure_command(mut machine: Machine, command: &[&str], setup: &Setup) ->
         &branch_period,
         "--",
     ];
-    let outcome = machine.run(&[&record[..], &periods, command].concat())?;
+    let room = ["--map-entries", MAP_ENTRIES];
+    let outcome = machine.run(&[&record[..], &room, &periods, command].concat())?;
     outcome.stdout()?;
     let profile = outcome.directory().join("profile");
     fs::write(
