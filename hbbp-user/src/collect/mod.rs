@@ -97,18 +97,28 @@ pub struct Totals {
 
 /// Counts of a bank for each CPU: two drain intervals of a thousand samples a second, all at different addresses.
 const ENTRIES_PER_CPU: u32 = 8192;
-/// The smallest and the largest bank that is chosen by itself: 6.4 MB and 100 MB of kernel memory.
-/// A storm of short processes makes new streams all the time: 20 000 branch stacks of 300 forks filled 2^14 counts.
-const ENTRIES_RANGE: (u32, u32) = (1 << 16, 1 << 20);
+/// The smallest bank that is chosen by itself: 1.6 MB of kernel memory. A drain walks all of it, so it costs time too.
+const LEAST_ENTRIES: u32 = 1 << 14;
+/// The smallest bank for branch stacks: a storm of short processes makes new streams all the time, and 20 000 branch
+/// stacks of 300 forks filled 2^14 counts.
+const LEAST_ENTRIES_FOR_STACKS: u32 = 1 << 16;
+/// The largest bank that is chosen by itself: 100 MB of kernel memory.
+const MOST_ENTRIES: u32 = 1 << 20;
 
 impl Collector {
     /// Loads the programs and opens the events, disabled; the sideband runs from here on.
     pub fn open(plan: &Plan) -> anyhow::Result<Self> {
         let online = perf::read_online_cpus().context("failed to list the CPUs")?;
         let mut notes = Vec::new();
+        let sources = event::choose(&plan.choice)?;
+        let has_stacks = sources.iter().any(|source| source.request.stack.is_some());
+        let least = if has_stacks {
+            LEAST_ENTRIES_FOR_STACKS
+        } else {
+            LEAST_ENTRIES
+        };
         let n_cpus = u32::try_from(online.len()).unwrap_or(u32::MAX);
-        let (least, most) = ENTRIES_RANGE;
-        let by_cpus = n_cpus.saturating_mul(ENTRIES_PER_CPU).clamp(least, most);
+        let by_cpus = n_cpus.saturating_mul(ENTRIES_PER_CPU).clamp(least, MOST_ENTRIES);
         let possible = aya::util::nr_cpus()
             .map_err(|(path, error)| anyhow::anyhow!("failed to read {path}: {error}"))?;
         let room = Room {
@@ -126,8 +136,7 @@ impl Collector {
         for what in sideband.missing() {
             notes.push(format!("this kernel does not tell about {what}"));
         }
-        let sources = event::choose(&plan.choice)?;
-        if sources.iter().any(|source| source.request.stack.is_some()) {
+        if has_stacks {
             banks.combine(&mut object)?;
         }
         let mut events = Vec::new();
