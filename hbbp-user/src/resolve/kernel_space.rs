@@ -1,6 +1,6 @@
 //! Ring 0 of a run: which kernel text was hit, its bytes as they ran, and how both change while the run goes on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use crate::addr::{ImageAddr, Va};
@@ -27,7 +27,13 @@ pub struct KernelSpace {
     hit: BTreeMap<(Va, u64), Region>,
     /// When and where text was patched since the last drain.
     pokes: Vec<(u64, Va)>,
+    /// Pages where modules are loaded that hold code without a name, such as the kernel's thunks and the compiled
+    /// filters of sockets: reading all symbols once for each of them has to do.
+    nameless: HashSet<u64>,
 }
+
+/// Pages of x86-64, as a power of two.
+const PAGE_BITS: u32 = 12;
 
 /// Opens the best reader of live kernel text and reads what the kernel says of itself.
 /// `probe` is the collector's reader, for machines without /proc/kcore; `release` is that of the running kernel.
@@ -60,6 +66,7 @@ impl KernelSpace {
             texts: HashMap::new(),
             hit: BTreeMap::new(),
             pokes: Vec::new(),
+            nameless: HashSet::new(),
         }
     }
 
@@ -130,9 +137,16 @@ impl KernelSpace {
         pokes.clear();
     }
 
-    /// Whether one of these addresses lies where modules are loaded, but in none that is known.
-    pub fn lacks(&mut self, mut hits: impl Iterator<Item = Va>) -> bool {
-        !self.map.is_hidden() && hits.any(|at| KernelMap::in_module_area(at) && !self.map.knows(at))
+    /// Whether one of these addresses lies where modules are loaded, but in none that is known, and on a page that
+    /// symbols were not read again for already.
+    pub fn lacks(&mut self, hits: impl Iterator<Item = Va>) -> bool {
+        if self.map.is_hidden() {
+            return false;
+        }
+        let n_before = self.nameless.len();
+        let unknown = hits.filter(|at| KernelMap::in_module_area(*at) && !self.map.knows(*at));
+        self.nameless.extend(unknown.map(|at| at.0 >> PAGE_BITS));
+        n_before < self.nameless.len()
     }
 
     /// Reads symbols and modules again; what is new came at `time` at the latest.
@@ -228,5 +242,23 @@ impl KernelSpace {
             })
         };
         regions.iter().filter_map(mapping).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_are_read_again_once_for_code_without_a_name() {
+        let mut kernel = KernelSpace::new(KernelText::None, KernelMap::default());
+        let filter = Va(0xffff_ffff_c012_3010);
+        assert!(KernelMap::in_module_area(filter));
+        let lacks = |kernel: &mut KernelSpace, at| kernel.lacks([at].into_iter());
+        let first = lacks(&mut kernel, filter);
+        assert_eq!(first, !kernel.map.is_hidden());
+        assert!(!lacks(&mut kernel, filter), "nothing new is to be had");
+        assert!(!lacks(&mut kernel, Va(filter.0 + 0x20)), "nor for its neighbours");
+        assert_eq!(lacks(&mut kernel, Va(filter.0 + 0x5000)), first);
     }
 }
