@@ -50,6 +50,10 @@ pub fn format_of(start: &[u8]) -> Option<Format> {
     if header::is_perf_data(start) {
         return Some(Format::PerfData);
     }
+    // Bytes of a compressed file can look like branches here and there, but no text holds a zero byte.
+    if start.contains(&0) {
+        return None;
+    }
     let text = String::from_utf8_lossy(start);
     if preaggregated::is_preaggregated(&text) {
         return Some(Format::Preaggregated);
@@ -71,6 +75,7 @@ mod tests {
             Some(Format::Script)
         );
         assert_eq!(format_of(b"HBBP"), None);
+        assert_eq!(format_of(b"HBBPSNAP\0\n 401000  0x1/0x2/P/-/-/0\n"), None);
         assert_eq!(format_of(&[0xff; 100]), None);
     }
 }

@@ -127,6 +127,11 @@ pub fn encode(snapshot: &Snapshot) -> Result<Vec<u8>, Error> {
     file.finish()
 }
 
+/// Whether a file that starts with these bytes is a snapshot, whole or not.
+pub fn is_snapshot(start: &[u8]) -> bool {
+    start.starts_with(&container::MAGIC)
+}
+
 /// The snapshot in the bytes of a file.
 /// What is returned fits together (see [`Snapshot::check`]); sections that had to be left out stand in its notes.
 pub fn parse(file: &[u8]) -> Result<Snapshot, Error> {

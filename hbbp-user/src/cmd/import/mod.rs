@@ -59,7 +59,7 @@ fn is_recording(path: &Path) -> bool {
         file.take(u64::try_from(START).ok()?)
             .read_to_end(&mut start)
             .ok()?;
-        format_of(&start)
+        format_of(&start).filter(|_| !file::is_snapshot(&start))
     };
     path.is_dir() || read_start().is_some()
 }
@@ -347,4 +347,19 @@ fn forget_own_build_id(module: &mut Module, kernel_build_id: &[u8]) {
         ModuleKind::Kernel => kernel_build_id.to_vec(),
         _ => Vec::new(),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_is_no_recording_whatever_its_bytes_look_like() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("profile");
+        std::fs::write(&path, b"HBBPSNAP\n 401000  0x1/0x2/P/-/-/0\n").unwrap();
+        assert!(!is_recording(&path));
+        std::fs::write(&path, b" 401000  0x1/0x2/P/-/-/0\n").unwrap();
+        assert!(is_recording(&path));
+    }
 }
