@@ -255,10 +255,15 @@ mod tests {
         let filter = Va(0xffff_ffff_c012_3010);
         assert!(KernelMap::in_module_area(filter));
         let lacks = |kernel: &mut KernelSpace, at| kernel.lacks([at].into_iter());
-        let first = lacks(&mut kernel, filter);
-        assert_eq!(first, !kernel.map.is_hidden());
+        assert!(
+            lacks(&mut kernel, filter),
+            "its module may have been loaded since"
+        );
         assert!(!lacks(&mut kernel, filter), "nothing new is to be had");
         assert!(!lacks(&mut kernel, Va(filter.0 + 0x20)), "nor for its neighbours");
-        assert_eq!(lacks(&mut kernel, Va(filter.0 + 0x5000)), first);
+        assert!(
+            lacks(&mut kernel, Va(filter.0 + 0x5000)),
+            "another page is another matter"
+        );
     }
 }
