@@ -74,6 +74,13 @@ fn resolved(report: &Value, ring: &str) -> (u64, u64) {
     )
 }
 
+/// Samples of a ring that are in no row of the mix for this one reason.
+fn unresolved(report: &Value, id: &str, ring: &str) -> u64 {
+    let reasons = report["accounting"]["unresolved"].as_array().unwrap();
+    let reason = reasons.iter().find(|reason| reason["id"] == id);
+    reason.map_or(0, |reason| number(&reason[ring]))
+}
+
 /// `kernel.bpf_stats_enabled`, put back when dropped. It is a static key: writing it patches kernel text.
 struct BpfStats(String);
 

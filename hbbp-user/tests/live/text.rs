@@ -83,6 +83,12 @@ fn a_run_across_the_switch_keeps_both_sides() {
     assert!(0 < n);
     let report = super::report_of(path);
     let (in_mix, counted) = resolved(&report, "kernel");
-    assert!(0.995 * counted as f64 <= in_mix as f64, "{in_mix} of {counted}");
+    // One of the processors has nothing to do here: a sample of its halt is no instruction that could be decoded.
+    let executed = counted - super::unresolved(&report, "ip.halted", "kernel");
+    assert!(
+        0.995 * executed as f64 <= in_mix as f64,
+        "{in_mix} of {executed}: {}",
+        report["accounting"]
+    );
     assert!(0 < number(&report["accounting"]["counted"]["kernel"]));
 }
