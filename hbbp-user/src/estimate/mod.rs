@@ -4,6 +4,7 @@
 //! rule chooses between them for each block (`rule`, `hybrid`, `join`).
 //! Each figure comes with its standard error and says what it is: executions, or samples of a clock.
 
+mod balance;
 mod bias;
 mod ebs;
 pub mod error;
@@ -147,9 +148,12 @@ struct Counted {
 pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &Rule) -> BlockCounts {
     let roles = roles(snapshot);
     let sampled = ebs::sampled(snapshot, located, map, &roles);
-    let judged = stream::judged(snapshot, located, map, &roles);
-    let passed = lbr::counts(map, &passes(&judged.streams));
+    let mut judged = stream::judged(snapshot, located, map, &roles);
     let streams_per_stack = error::streams_per_stack(&judged.streams, located, &roles, &snapshot.run.events);
+    if std::env::var_os("NOBAL").is_none() {
+        balance::balance(located, map, &roles, streams_per_stack, &mut judged.streams);
+    }
+    let passed = lbr::counts(map, &passes(&judged.streams));
     let scale = join::Scale {
         unit: roles.unit,
         streams_per_stack,
