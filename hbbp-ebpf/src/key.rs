@@ -101,7 +101,11 @@ pub const fn is_kernel(address: u64) -> bool {
 /// led to: kernel streams are counted once for all processes, and each address of theirs would split them.
 #[inline(always)]
 pub const fn source_of(start: u64, from: u64) -> u64 {
-    if is_kernel(start) && !is_kernel(from) { 0 } else { from }
+    if is_kernel(start) && !is_kernel(from) {
+        0
+    } else {
+        from
+    }
 }
 
 #[cfg(feature = "user")]

@@ -145,14 +145,24 @@ impl Branches {
     /// What has no target keeps the occurrences that are not in the rows with one. A branch from the kernel to user code
     /// is counted with the process, and as the end of a kernel stream once for all processes.
     fn into_counts(mut self) -> Vec<Raw<BranchCount>> {
-        let led: Vec<_> = self.0.iter().filter(|((.., to), _)| *to != 0).map(|(key, branch)| (*key, branch.count.hits)).collect();
+        let led: Vec<_> = self
+            .0
+            .iter()
+            .filter(|((.., to), _)| *to != 0)
+            .map(|(key, branch)| (*key, branch.count.hits))
+            .collect();
         for ((event, task, from, _), hits) in led {
-            let owner = [task, TaskKey::default()].into_iter().find(|owner| self.0.contains_key(&(event, *owner, from, 0)));
+            let owner = [task, TaskKey::default()]
+                .into_iter()
+                .find(|owner| self.0.contains_key(&(event, *owner, from, 0)));
             if let Some(sum) = owner.and_then(|owner| self.0.get_mut(&(event, owner, from, 0))) {
                 sum.count.hits = sum.count.hits.saturating_sub(hits);
             }
         }
-        self.0.into_values().filter(|branch| branch.count.hits != 0 || branch.count.oldest != 0).collect()
+        self.0
+            .into_values()
+            .filter(|branch| branch.count.hits != 0 || branch.count.oldest != 0)
+            .collect()
     }
 }
 
@@ -161,10 +171,10 @@ mod tests {
     use super::*;
     use hbbp_ebpf::EventTag;
 
-    fn entry(event: EventTag, address: u64, length: u32, hits: u64) -> (CountKey, Tally) {
+    fn entry(event: EventTag, source: u64, address: u64, length: u32, hits: u64) -> (CountKey, Tally) {
         let key = CountKey {
             address,
-            source: 0,
+            source,
             tgid: 7,
             exec_id: 1,
             event,
@@ -181,10 +191,11 @@ mod tests {
     #[test]
     fn counts_are_told_apart_by_event_and_tag() {
         let entries = [
-            entry(EventTag::new(0, 8), 0x1000, 0, 2),
-            entry(EventTag::stream(1), 0x1000, 0x10, 30),
-            entry(EventTag::stream(1), 0x1010, 0, 4),
-            entry(EventTag::oldest(1), 0x1010, 0, 5),
+            entry(EventTag::new(0, 8), 0, 0x1000, 0, 2),
+            entry(EventTag::stream(1), 0x1010, 0x1000, 0x10, 28),
+            entry(EventTag::stream(1), 0x2000, 0x1000, 0x10, 2),
+            entry(EventTag::stream(1), 0x1010, 0x1010, 0, 4),
+            entry(EventTag::oldest(1), 0, 0x1010, 0, 5),
         ];
         let interval = raw_interval(1..2, &entries, |event| event == 1);
         assert_eq!((interval.start, interval.end), (1, 2));
@@ -196,12 +207,20 @@ mod tests {
             .map(|s| (s.count.start.0, s.count.end.0, s.count.hits, s.count.weight))
             .collect();
         assert_eq!(streams, [(0x1000, 0x1010, 30, 45.0), (0x1010, 0x1010, 4, 6.0)]);
-        let [branch] = interval.branches[..] else {
-            panic!("one branch: {:?}", interval.branches)
-        };
-        let TaskKey { tgid, exec_id } = branch.task;
-        assert_eq!((tgid, exec_id, branch.first_time), (7, 1, 70));
-        let count = branch.count;
-        assert_eq!((count.from.0, count.hits, count.oldest), (0x1010, 39, 5));
+        let rows: Vec<_> = interval
+            .branches
+            .iter()
+            .map(|b| (b.count.from.0, b.count.to.0, b.count.hits, b.count.oldest))
+            .collect();
+        // 34 ends of streams and 5 oldest slots; in 32 of them the branch led to a stream.
+        let expected = [
+            (0x1010, 0, 7, 5),
+            (0x1010, 0x1000, 28, 0),
+            (0x1010, 0x1010, 4, 0),
+            (0x2000, 0x1000, 2, 0),
+        ];
+        assert_eq!(rows, expected);
+        let TaskKey { tgid, exec_id } = interval.branches[0].task;
+        assert_eq!((tgid, exec_id, interval.branches[0].first_time), (7, 1, 72));
     }
 }

@@ -30,15 +30,16 @@ const MAX_STEPS: usize = 600;
 const SMALL: f64 = 1e-5;
 
 /// Weighs the streams, of which a stack holds `streams_per_stack`: so many together tell as much as one alone.
+/// False where no targets of branches were recorded, and the streams stay as they are.
 pub(super) fn balance(
     located: &Located,
     map: &BlockMap,
     roles: &Roles,
     streams_per_stack: f64,
     streams: &mut [Stream],
-) {
+) -> bool {
     let Some(chain) = Chain::new(located, map, roles, streams) else {
-        return;
+        return false;
     };
     let balanced = chain.balanced(streams_per_stack.max(1.0));
     for (stream, start) in streams.iter_mut().zip(&chain.starts) {
@@ -48,6 +49,7 @@ pub(super) fn balance(
             stream.weight *= balanced / measured;
         }
     }
+    true
 }
 
 /// A share of what is at one place that goes to another.
@@ -111,7 +113,11 @@ impl Chain {
             let hits = branch.hits as f64;
             add(&mut led, from, hits);
             add(&mut unexplained, to, -hits);
-            branches.push(Share { from, to, share: hits });
+            branches.push(Share {
+                from,
+                to,
+                share: hits,
+            });
         }
         if branches.is_empty() {
             return None;
@@ -137,9 +143,7 @@ impl Chain {
         let mut balanced = self.arrivals.clone();
         for _ in 0..ROUNDS {
             // Of no place can less than half a stream be known.
-            let measured = balanced
-                .iter()
-                .map(|b| 1.0 / (streams_per_stack * b.max(0.5)));
+            let measured = balanced.iter().map(|b| 1.0 / (streams_per_stack * b.max(0.5)));
             let measured: Vec<f64> = measured.collect();
             let led: Vec<f64> = self
                 .variances(&balanced, streams_per_stack)
@@ -242,11 +246,19 @@ impl Chain {
     fn residual(&self, arrivals: &[f64]) -> Vec<f64> {
         let mut leaves = vec![0.0; self.n_branches];
         for s in &self.streams {
-            add(&mut leaves, s.to, arrivals.get(s.from).copied().unwrap_or_default() * s.share);
+            add(
+                &mut leaves,
+                s.to,
+                arrivals.get(s.from).copied().unwrap_or_default() * s.share,
+            );
         }
         let mut residual = arrivals.to_vec();
         for b in &self.branches {
-            add(&mut residual, b.to, -leaves.get(b.from).copied().unwrap_or_default() * b.share);
+            add(
+                &mut residual,
+                b.to,
+                -leaves.get(b.from).copied().unwrap_or_default() * b.share,
+            );
         }
         residual
     }
@@ -255,11 +267,19 @@ impl Chain {
     fn transposed(&self, residual: &[f64]) -> Vec<f64> {
         let mut leaves = vec![0.0; self.n_branches];
         for b in &self.branches {
-            add(&mut leaves, b.from, residual.get(b.to).copied().unwrap_or_default() * b.share);
+            add(
+                &mut leaves,
+                b.from,
+                residual.get(b.to).copied().unwrap_or_default() * b.share,
+            );
         }
         let mut arrivals = residual.to_vec();
         for s in &self.streams {
-            add(&mut arrivals, s.from, -leaves.get(s.to).copied().unwrap_or_default() * s.share);
+            add(
+                &mut arrivals,
+                s.from,
+                -leaves.get(s.to).copied().unwrap_or_default() * s.share,
+            );
         }
         arrivals
     }
@@ -301,5 +321,88 @@ impl Numbers {
         owners
             .iter()
             .find_map(|owner| self.0.get(&(text, instruction, *owner)).copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Places in a row, each with one stream and one branch that leads to the next place, and from the last one back to
+    /// the first; the branch of the `n`-th place goes to the start of the other loop with the probability `out[n]`.
+    fn loops(arrivals: [&[f64]; 2], out: [&[f64]; 2]) -> Chain {
+        let lengths = arrivals.map(<[f64]>::len);
+        let begins = [0, lengths[0]];
+        let n = lengths[0] + lengths[1];
+        let one = |place| Share {
+            from: place,
+            to: place,
+            share: 1.0,
+        };
+        let mut branches = Vec::new();
+        for side in 0..2 {
+            for (i, out) in out[side].iter().enumerate() {
+                let from = begins[side] + i;
+                let next = begins[side] + (i + 1) % lengths[side];
+                let other = begins[1 - side];
+                branches.extend([(next, 1.0 - out), (other, *out)].map(|(to, share)| Share {
+                    from,
+                    to,
+                    share,
+                }));
+            }
+        }
+        Chain {
+            starts: Vec::new(),
+            arrivals: arrivals.concat(),
+            unexplained: vec![0.0; n],
+            streams: (0..n).map(one).collect(),
+            branches,
+            n_branches: n,
+        }
+    }
+
+    fn assert_near(a: f64, b: f64, tolerance: f64) {
+        assert!((a - b).abs() <= tolerance * b, "{a} is not {b}");
+    }
+
+    #[test]
+    fn a_loop_longer_than_a_stack_is_evened_out() {
+        // Stacks of 15 streams that begin at the first branch of the loop in four cases of ten.
+        let biased: Vec<f64> = (0..40).map(|i| if i < 15 { 14_000.0 } else { 6_000.0 }).collect();
+        let other = vec![5_000.0; 10];
+        let chain = loops([&biased, &other], [&[0.0; 40], &[0.0; 10]]);
+        let balanced = chain.balanced(15.0);
+        let mean = biased.iter().sum::<f64>() / 40.0;
+        for (place, arrives) in balanced.iter().enumerate() {
+            assert_near(*arrives, if place < 40 { mean } else { 5_000.0 }, 0.02);
+        }
+        assert_near(balanced.iter().sum(), biased.iter().chain(&other).sum(), 1e-9);
+    }
+
+    #[test]
+    fn what_is_consistent_stays() {
+        // As often as the first loop is left for the second one, the second is left for the first.
+        let first = vec![1_000.0; 20];
+        let second = vec![4_000.0; 8];
+        let mut out = [vec![0.0; 20], vec![0.0; 8]];
+        out[0][19] = 0.2;
+        out[1][7] = 0.05;
+        let chain = loops([&first, &second], [&out[0], &out[1]]);
+        for (balanced, measured) in chain.balanced(15.0).iter().zip(&chain.arrivals) {
+            assert_near(*balanced, *measured, 1e-3);
+        }
+    }
+
+    #[test]
+    fn one_succession_by_chance_moves_little() {
+        // The load went from one loop to the other once; nothing is known of a way back.
+        let sizes = [vec![1_000.0; 20], vec![1_000.0; 8]];
+        let mut out = [vec![0.0; 20], vec![0.0; 8]];
+        out[0][3] = 1e-3;
+        let chain = loops([&sizes[0], &sizes[1]], [&out[0], &out[1]]);
+        let balanced = chain.balanced(15.0);
+        assert_near(balanced[..20].iter().sum(), 20_000.0, 0.05);
+        assert_near(balanced[20..].iter().sum(), 8_000.0, 0.05);
     }
 }
