@@ -94,6 +94,8 @@ pub fn parse_kallsyms(text: &[u8]) -> Kallsyms {
     let mut lines: Vec<Line<'_>> = Vec::with_capacity(text.len() / 40);
     let mut n_lines = 0_u64;
     let text = String::from_utf8_lossy(text);
+    table.names.reserve(text.len() / 2);
+    table.entries.reserve(text.len() / 40);
     for line in text.lines().filter_map(parse_line) {
         n_lines += 1;
         if line.address == 0 {
@@ -115,17 +117,15 @@ pub fn parse_kallsyms(text: &[u8]) -> Kallsyms {
 }
 
 fn parse_line(line: &str) -> Option<Line<'_>> {
-    let (address, rest) = line.split_once(' ')?;
+    let (address, rest) = split_at_byte(line, b' ')?;
     let address = parse_hex(address)?;
-    let (second, rest) = rest.split_once(' ')?;
+    let (second, rest) = split_at_byte(rest, b' ')?;
     // Some kernels print a size before the type; a type is one letter and always stands before a name.
-    let (size, kind, rest) = match rest.split_once(' ') {
+    let (size, kind, rest) = match split_at_byte(rest, b' ') {
         Some((kind, rest)) => (parse_hex(second), kind, rest),
         None => (None, second, rest),
     };
-    let (name, tag) = rest
-        .split_once('\t')
-        .map_or((rest, None), |(name, tag)| (name, Some(tag)));
+    let (name, tag) = split_at_byte(rest, b'\t').map_or((rest, None), |(name, tag)| (name, Some(tag)));
     let &[kind] = kind.as_bytes() else { return None };
     let tag = tag.and_then(|t| t.strip_prefix('[')?.strip_suffix(']'));
     kind.is_ascii_alphabetic().then_some(Line {
@@ -135,6 +135,13 @@ fn parse_line(line: &str) -> Option<Line<'_>> {
         name,
         tag,
     })
+}
+
+/// The text before and behind the first such byte of ASCII. Words are so short that the search of the standard library,
+/// which is made for long texts, shows.
+fn split_at_byte(text: &str, byte: u8) -> Option<(&str, &str)> {
+    let at = text.bytes().position(|b| b == byte)?;
+    Some((text.get(..at)?, text.get(at + 1..)?))
 }
 
 /// A 64-bit number in hexadecimal; there are so many of them that the parser of the standard library shows.
@@ -201,7 +208,11 @@ impl Kallsyms {
             let n_same = rest.iter().take_while(|l| l.address == first.address).count();
             let (same, behind) = rest.split_at(n_same);
             rest = behind;
-            let Some(best) = same.iter().filter(|l| l.is_text()).min_by_key(|l| l.rank()) else {
+            let best = match same {
+                [only] => Some(only).filter(|l| l.is_text()),
+                aliases => aliases.iter().filter(|l| l.is_text()).min_by_key(|l| l.rank()),
+            };
+            let Some(best) = best else {
                 continue;
             };
             let next = behind.first();
