@@ -147,10 +147,15 @@ fn split_at_byte(text: &str, byte: u8) -> Option<(&str, &str)> {
 /// A 64-bit number in hexadecimal; there are so many of them that the parser of the standard library shows.
 fn parse_hex(digits: &str) -> Option<u64> {
     let fits = (1..=16).contains(&digits.len());
-    let digit = |b: u8| char::from(b).to_digit(16).map(u64::from);
+    let digit = |b: u8| match b {
+        b'0'..=b'9' => Some(b - b'0'),
+        b'a'..=b'f' => Some(b - b'a' + 10),
+        b'A'..=b'F' => Some(b - b'A' + 10),
+        _ => None,
+    };
     let value = digits
         .bytes()
-        .try_fold(0, |value, b| Some(value << 4 | digit(b)?));
+        .try_fold(0, |value, b| Some(value << 4 | u64::from(digit(b)?)));
     value.filter(|_| fits)
 }
 
