@@ -9,6 +9,7 @@ mod form;
 mod split;
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use crate::addr::ImageAddr;
 use crate::locate::{Located, Place, TextIdx, Unresolved};
@@ -38,6 +39,8 @@ pub struct TextBlocks {
     aliases: Box<[(u32, u32)]>,
     /// Indices of the first instruction of each block; sorted.
     firsts: Box<[u32]>,
+    /// Indices of the instructions that no stream passes; sorted. Looked for when the first stream asks.
+    stops: OnceLock<Box<[u32]>>,
 }
 
 /// A block of the map.
@@ -74,6 +77,7 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
             instructions: sweep.instructions.into(),
             aliases: sweep.aliases.into(),
             firsts: Box::default(),
+            stops: OnceLock::new(),
         });
     }
     // Most branches stay in their text, and need no sorting; other generations of it have the same places.
@@ -258,12 +262,15 @@ impl TextBlocks {
 
     /// Index of the first instruction from `idx` on that no stream passes; the number of instructions if there is none.
     pub fn next_stop(&self, idx: u32) -> u32 {
-        let from = self.instructions.iter().zip(0u32..).skip(idx as usize);
-        let stop = from.into_iter().find(|(i, _)| i.flow.stops_stream());
-        stop.map_or_else(
-            || u32::try_from(self.instructions.len()).unwrap_or(u32::MAX),
-            |(_, n)| n,
-        )
+        let stops = self.stops.get_or_init(|| {
+            let all = self.instructions.iter().zip(0u32..);
+            all.filter(|(i, _)| i.flow.stops_stream())
+                .map(|(_, n)| n)
+                .collect()
+        });
+        let at = stops.partition_point(|stop| *stop < idx);
+        let n = u32::try_from(self.instructions.len()).unwrap_or(u32::MAX);
+        stops.get(at).copied().unwrap_or(n)
     }
 
     /// Address of an instruction in the module.
