@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use hbbp_user::cli::Cli;
 use hbbp_user::cmd::{self, Done};
-use hbbp_user::collect::own_cost::keep_freed_memory;
 
 /// What was said makes no sense; the parser of the command line ends with the same code.
 const USAGE: u8 = 2;
@@ -14,7 +13,6 @@ const USAGE: u8 = 2;
 const QUALITY_MISSED: u8 = 3;
 
 fn main() -> ExitCode {
-    keep_freed_memory();
     let cli = Cli::parse();
     let strict = cli.is_strict();
     let job = match cli.into_job() {

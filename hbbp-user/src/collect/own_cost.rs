@@ -18,7 +18,7 @@ pub fn read_own_cpu() -> u64 {
 }
 
 /// Has memory that was freed used again, rather than handed back to the kernel and taken anew: the kernel fills each
-/// page with zeros, which was a tenth of the CPU time of a report. Called once, before memory is used.
+/// page with zeros, which was a tenth of the CPU time of a report. Called once, before much memory is used.
 #[cfg(target_env = "gnu")]
 pub fn keep_freed_memory() {
     /// Larger pieces are mapped and unmapped; the GNU C library takes no more than this (mallopt(3)).
@@ -26,7 +26,7 @@ pub fn keep_freed_memory() {
     /// Above the peak of any run.
     const KEPT: libc::c_int = 1 << 30;
 
-    // SAFETY: sets a number of the allocator; no other thread is there yet.
+    // SAFETY: takes numbers only, and changes those of the allocator under its own lock.
     unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGEST_KEPT) };
     // SAFETY: as above.
     unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT) };
