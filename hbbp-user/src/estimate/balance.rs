@@ -7,13 +7,16 @@
 //! So there are two measurements of what arrives at the target of a branch: the streams that start there, and the
 //! branches that lead there, as often as what ran before them arrived. Both have sampling errors, and least squares
 //! reconciles them, each with the inverse of its variance.
+//! A call comes back, so what returns to the place behind a call has arrived as often as the call ran: that is more
+//! certain than where each return goes, above all where all functions share one return instruction (return thunks,
+//! arch/x86/lib/retpoline.S).
 //! Where the successions are certain, in a loop or in a chain of calls, they decide; where they are a matter of chance,
 //! the streams do. Without a bias there is nothing to reconcile but chance.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{Roles, Stream};
-use crate::blocks::BlockMap;
+use crate::blocks::{BlockMap, Flow};
 use crate::locate::{Located, Place, TextIdx};
 use crate::snapshot::ProcessIdx;
 
@@ -122,9 +125,23 @@ impl Chain {
         if branches.is_empty() {
             return None;
         }
+        let calls = Calls::new(map, &places, &sources, &ended, &arrivals, &branches);
+        branches.retain(|b| !(calls.returns.contains(&b.from) && calls.calls.contains_key(&b.to)));
         for branch in &mut branches {
             branch.share /= led.get(branch.from).copied().unwrap_or(1.0);
         }
+        let mut behind: Vec<Share> = calls
+            .calls
+            .iter()
+            .map(|(to, from)| Share {
+                from: *from,
+                to: *to,
+                share: 1.0,
+            })
+            .collect();
+        // The order of a hash map is not one to sum in: equal inputs shall give equal figures.
+        behind.sort_unstable_by_key(|share| share.to);
+        branches.extend(behind);
         for left in &mut unexplained {
             *left = left.max(0.0);
         }
@@ -282,6 +299,59 @@ impl Chain {
             );
         }
         arrivals
+    }
+}
+
+/// Most times that what returns behind a call may differ from what called, either way, and still be taken for its
+/// returns: a bias is less than that, and a function that does not return as a rule is more.
+const RETURNS: f64 = 4.0;
+
+/// The places behind calls.
+struct Calls {
+    /// Returns from functions, and from the kernel.
+    returns: HashSet<usize>,
+    /// By place, the call before it.
+    calls: HashMap<usize, usize>,
+}
+
+impl Calls {
+    fn new(
+        map: &BlockMap,
+        places: &Numbers,
+        sources: &Numbers,
+        ended: &[Share],
+        arrivals: &[f64],
+        branches: &[Share],
+    ) -> Self {
+        let flow = |text, instruction| Some(map.text(text)?.instruction(instruction)?.flow);
+        let returns = sources.0.iter().filter(|((text, instruction, _), _)| {
+            matches!(
+                flow(*text, *instruction),
+                Some(Flow::Return | Flow::InterruptReturn)
+            )
+        });
+        let returns: HashSet<usize> = returns.map(|(_, n)| *n).collect();
+        let mut returned = vec![0.0; arrivals.len()];
+        for branch in branches.iter().filter(|b| returns.contains(&b.from)) {
+            add(&mut returned, branch.to, branch.share);
+        }
+        let mut ran = vec![0.0; sources.0.len()];
+        for stream in ended {
+            let arrived = arrivals.get(stream.from).copied().unwrap_or_default();
+            add(&mut ran, stream.to, arrived * stream.share);
+        }
+        let call = |(text, instruction, process): (TextIdx, u32, ProcessIdx), place: usize| {
+            let before = instruction.checked_sub(1)?;
+            let is_call = matches!(
+                flow(text, before),
+                Some(Flow::Call | Flow::IndirectCall | Flow::SystemCall)
+            );
+            let call = sources.0.get(&(text, before, process)).filter(|_| is_call)?;
+            let (returned, ran) = (*returned.get(place)?, *ran.get(*call)?);
+            (0.0 < returned && returned < RETURNS * ran && ran < RETURNS * returned).then_some((place, *call))
+        };
+        let calls = places.0.iter().filter_map(|(spot, n)| call(*spot, *n)).collect();
+        Self { returns, calls }
     }
 }
 
