@@ -121,16 +121,28 @@ fn without_wrong_paths(work: &mut Work, stats: &mut StackStats, depth: u32) -> u
 /// The number of entries before the first zero entry: a stack that is not full yet ends in such.
 #[inline(always)]
 fn not_empty(work: &mut Work, depth: u32) -> u32 {
-    let mut n = 0;
-    for entry in &work.stack {
-        if depth <= n || entry.is_empty() {
-            break;
+    work.kept.set(depth.into());
+    let oldest = &work.stack[(depth as usize).wrapping_sub(1) & (MAX_DEPTH - 1)];
+    if oldest.is_empty() {
+        let mut n = 0;
+        for entry in &work.stack {
+            if depth <= n || entry.is_empty() {
+                break;
+            }
+            n += 1;
         }
-        n += 1;
+        work.kept.set(n.into());
     }
     // Any number from here on: see the module `work`.
-    work.kept.set(n.into());
     work.kept.get() as u32
+}
+
+/// Equal streams that follow each other.
+#[derive(Clone, Copy)]
+struct Run {
+    start: u64,
+    end: u64,
+    n: u64,
 }
 
 /// Where the streams of one stack go.
@@ -144,44 +156,60 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
+    /// Walks from the newest entry to the oldest. A stream that repeats the one before it, as nearly all of a loop do,
+    /// costs two comparisons and an addition.
     #[inline(always)]
     fn streams(&mut self, n: u32) {
-        self.work.run_length.set(0);
         self.work.switched.set(0);
         self.work.time.set(0);
-        let (mut run_start, mut run_end) = (0, 0);
+        let [newest, next] = [self.work.stack[0], self.work.stack[1]];
+        let is_duplicated = DUPLICATED_HEADS.load() != 0 && 1 < n && newest.is_same(&next);
+        if is_duplicated {
+            self.stats.duplicated += 1;
+        }
+        let mut run = Run {
+            start: self.work.unknown(0),
+            end: self.work.unknown(0),
+            n: self.work.unknown(0),
+        };
+        let mut end = newest.from;
         for i in 1..MAX_DEPTH {
             if n as usize <= i {
                 break;
             }
-            let (younger, older) = (self.work.stack[i - 1], self.work.stack[i]);
-            if younger.from.wrapping_sub(SWITCH_START.load()) < SWITCH_LEN.load() {
-                self.work.switched.set(1);
+            let BranchEntry { from, to: start, .. } = self.work.stack[i];
+            if start == run.start && end == run.end {
+                run.n += 1;
+            } else if i != 1 || !is_duplicated {
+                run = self.begin(run, start, end);
             }
-            let (start, end) = (older.to, younger.from);
-            if i == 1 && DUPLICATED_HEADS.load() != 0 && younger.is_same(&older) {
-                self.stats.duplicated += 1;
-                continue;
-            }
-            if start == run_start && end == run_end {
-                self.work.run_length.set(self.work.run_length.get() + 1);
-                continue;
-            }
-            if let Some(refusal) = refusal(start, end, self.work.switched.get() != 0) {
-                self.stats.refuse(refusal);
-                continue;
-            }
-            self.add(run_start, run_end);
-            (run_start, run_end) = (start, end);
-            self.work.run_length.set(1);
+            end = from;
         }
-        self.add(run_start, run_end);
+        self.add(&run);
     }
 
-    /// Adds the run of equal streams that has ended.
+    /// Judges a stream that differs from those before it; if it is sound, the run of those ends, and its own begins.
     #[inline(always)]
-    fn add(&mut self, start: u64, end: u64) {
-        let n = self.work.run_length.get();
+    fn begin(&mut self, run: Run, start: u64, end: u64) -> Run {
+        if end.wrapping_sub(SWITCH_START.load()) < SWITCH_LEN.load() {
+            self.work.switched.set(1);
+        }
+        if let Some(refusal) = refusal(start, end, self.work.switched.get() != 0) {
+            self.stats.refuse(refusal);
+            return run;
+        }
+        self.add(&run);
+        Run {
+            start,
+            end,
+            n: self.work.unknown(1),
+        }
+    }
+
+    /// Adds a run of equal streams.
+    #[inline(always)]
+    fn add(&mut self, run: &Run) {
+        let Run { start, end, n } = *run;
         if n == 0 {
             return;
         }

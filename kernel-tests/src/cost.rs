@@ -34,6 +34,9 @@ const PAUSE: &str = "busybox sleep 2";
 /// A period of instructions that no run here reaches: the samples are branch stacks, and nothing else.
 const NEVER: &str = "1000000000039";
 
+/// What is asked of perf: the taken branches that `hbbp-sys` samples, with their stacks.
+const PERF: &str = "-q -b -a -e cpu/event=0xc4,umask=0x20/pp -o /tmp/perf.data";
+
 /// Code whose stacks hold streams that differ, as most programs have.
 pub const FLAT: [&str; 3] = ["heapsort", "gcc", "syscalls"];
 /// Code whose stacks hold the same few streams again and again.
@@ -50,11 +53,13 @@ pub enum Tool {
     HbbpSys,
     /// `perf record -b -a`, with its defaults.
     Perf,
+    /// The same without its look for build ids at the end (`-B -N`): what it cannot do without.
+    BarePerf,
 }
 
 impl Tool {
     /// All, in the order of the columns.
-    pub const ALL: [Self; 3] = [Self::Returning, Self::HbbpSys, Self::Perf];
+    pub const ALL: [Self; 4] = [Self::Returning, Self::HbbpSys, Self::Perf, Self::BarePerf];
 
     /// The words before the command that it watches.
     fn words(self, period: u64) -> String {
@@ -63,9 +68,8 @@ impl Tool {
             Self::HbbpSys => format!(
                 "hbbp-sys record -o /tmp/profile --all --duration 1h --period {NEVER} --branch-period {period} --"
             ),
-            Self::Perf => format!(
-                "perf record -q -B -N -b -a -e cpu/event=0xc4,umask=0x20/pp -c {period} -o /tmp/perf.data --"
-            ),
+            Self::Perf => format!("perf record {PERF} -c {period} --"),
+            Self::BarePerf => format!("perf record -B -N {PERF} -c {period} --"),
         }
     }
 }
@@ -96,7 +100,7 @@ pub struct Costs {
     /// Without any.
     pub alone: Span,
     /// In the order of [`Tool::ALL`], one span for each period.
-    pub tools: [Vec<Span>; 3],
+    pub tools: [Vec<Span>; 4],
 }
 
 impl Costs {
@@ -142,15 +146,15 @@ pub fn slope(spans: &[Span]) -> f64 {
 pub fn measure(workload: &Workload, kernel: &Kernel, personality: &str, periods: &[u64]) -> Result<Costs> {
     let mut machine = machine(workload, kernel, personality)?;
     machine.files().program(Path::new("/usr/bin/perf"))?;
+    // A first run of each is not counted: it fills the guest's caches of files, and perf's of build ids.
     let run = format!("busybox sh {SCRIPT}");
-    // The first run is not counted: it fills the guest's caches of files and names.
+    let clean = format!("busybox rm -f /tmp/profile /tmp/perf.data\n{PAUSE}\n");
     let mut script = format!("{SETTLE}\n{run} > /dev/null\n{PAUSE}\nguest-span {run}\n{PAUSE}\n");
     for tool in Tool::ALL {
+        let [first, ..] = periods else { bail!("no periods") };
+        script += &format!("{} {run} > /dev/null\n{clean}", tool.words(*first));
         for period in periods {
-            script += &format!(
-                "guest-span {} {run}\nbusybox rm -f /tmp/profile /tmp/perf.data\n{PAUSE}\n",
-                tool.words(*period)
-            );
+            script += &format!("guest-span {} {run}\n{clean}", tool.words(*period));
         }
     }
     script += "busybox cp /proc/kallsyms /out/kallsyms\n";
@@ -168,7 +172,7 @@ pub fn measure(workload: &Workload, kernel: &Kernel, personality: &str, periods:
     }
     let said = outcome.text("stderr")?;
     ensure!(!said.contains("lost"), "a tool lost samples: {said}");
-    let all = [&[0], [periods; 3].concat().as_slice()].concat();
+    let all = [&[0], [periods; Tool::ALL.len()].concat().as_slice()].concat();
     let spans = read_spans(&outcome, &all)?;
     let (alone, rest) = spans.split_first().context("there is no span")?;
     let mut tools = rest.chunks(periods.len()).map(<[Span]>::to_vec);

@@ -66,8 +66,9 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
 }
 
 /// Code; instructions in millions without a tool; stacks at the shortest period; instructions for each stack of the
-/// machine alone, of hbbp-sys and of perf, both with the machine's; their ratio, and the ratio without the machine's.
-const TITLES: &str = "workload       code  M instr.   stacks  machine hbbp-sys     perf    ratio      own";
+/// machine alone, of hbbp-sys, of perf, and of perf without
+/// build ids, all with the machine's; the ratio of hbbp-sys to perf, and the ratio without the machine's.
+const TITLES: &str = "workload       code  M instr.   stacks  machine hbbp-sys     perf    -B -N    ratio      own";
 
 fn print(args: &Args, name: &str, costs: &Costs) {
     let code = if FLAT.contains(&name) {
@@ -77,14 +78,14 @@ fn print(args: &Args, name: &str, costs: &Costs) {
     } else {
         "-"
     };
-    let [machine, hbbp, perf] = Tool::ALL.map(|tool| costs.per_stack(tool));
+    let [machine, hbbp, perf, bare] = Tool::ALL.map(|tool| costs.per_stack(tool));
     let (ratio, own_ratio) = (costs.ratio(), costs.own_ratio());
     if args.json {
-        let [of_machine, of_hbbp, of_perf] = &costs.tools;
+        let [of_machine, of_hbbp, of_perf, of_bare] = &costs.tools;
         let line = serde_json::json!({
             "kernel": args.kernel, "personality": PERSONALITY, "workload": name, "code": code, "alone": costs.alone,
-            "spans": {"machine": of_machine, "hbbp-sys": of_hbbp, "perf": of_perf},
-            "per_stack": {"machine": machine, "hbbp-sys": hbbp, "perf": perf},
+            "spans": {"machine": of_machine, "hbbp-sys": of_hbbp, "perf": of_perf, "perf -B -N": of_bare},
+            "per_stack": {"machine": machine, "hbbp-sys": hbbp, "perf": perf, "perf -B -N": bare},
             "ratio": ratio, "own_ratio": own_ratio,
         });
         println!("{line}");
@@ -92,7 +93,7 @@ fn print(args: &Args, name: &str, costs: &Costs) {
     }
     let stacks = costs.tools.iter().flatten().map(|span| span.stacks).max();
     println!(
-        "{name:<14} {code:<4} {:>9.1} {:>8} {machine:>8.0} {hbbp:>8.0} {perf:>8.0} {ratio:>8.2} {own_ratio:>8.2}",
+        "{name:<14} {code:<4} {:>9.1} {:>8} {machine:>8.0} {hbbp:>8.0} {perf:>8.0} {bare:>8.0} {ratio:>8.2} {own_ratio:>8.2}",
         costs.alone.instructions() as f64 / 1e6,
         stacks.unwrap_or(0),
     );
