@@ -1,0 +1,72 @@
+//! How much work the programs are for the kernel's verifier: at most a tenth more than `results/verifier.txt` says.
+//!
+//! The number of instructions that the verifier walked bounds what a program may grow to, and jumps when a loop is no
+//! longer walked once. It depends on the program and the kernel alone, so it is the same in every run.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use kernel_tests::artifacts;
+
+use crate::support;
+
+/// `bpf_prog_type` of programs on perf events (include/uapi/linux/bpf.h).
+const PERF_EVENT: u64 = 7;
+
+/// Instructions walked, by program: of the two on perf events, that on branch stacks is the larger.
+fn walked(fdinfo: &str) -> BTreeMap<&'static str, u64> {
+    let (mut kind, mut on_events, mut others) = (0, Vec::new(), Vec::new());
+    for line in fdinfo.lines() {
+        let Some((key, value)) = line.split_once(':') else {
+            continue;
+        };
+        let number = || value.trim().parse().unwrap();
+        match key {
+            "prog_type" => kind = number(),
+            "verified_insns" if kind == PERF_EVENT => on_events.push(number()),
+            "verified_insns" => others.push(number()),
+            _ => {}
+        }
+    }
+    on_events.sort_unstable();
+    let [on_ip, on_branch] = on_events[..] else {
+        panic!("{on_events:?} are not two programs:\n{fdinfo}");
+    };
+    let [read_text] = others[..] else {
+        panic!("{others:?} is not one program:\n{fdinfo}");
+    };
+    BTreeMap::from([
+        ("on_ip", on_ip),
+        ("on_branch", on_branch),
+        ("read_text", read_text),
+    ])
+}
+
+#[test]
+fn the_programs_do_not_grow_unseen() {
+    let baseline = fs::read_to_string(artifacts::package().join("results/verifier.txt")).unwrap();
+    for series in support::SERIES {
+        let Some(mut machine) = support::machine(series) else {
+            return;
+        };
+        let program = artifacts::guest_program("hbbp-user", "hbbp-sys").unwrap();
+        machine.files().copy("bin/hbbp-sys", &program).unwrap();
+        let look = "busybox cat /proc/$PPID/fdinfo/*";
+        let record = ["/bin/hbbp-sys", "record", "-o", "/tmp/profile", "--all", "--"];
+        let command = [&record[..], &["/bin/busybox", "sh", "-c", look]].concat();
+        let outcome = machine.run(&command).unwrap();
+        for (program, walked) in walked(&outcome.stdout().unwrap()) {
+            let line = format!("{series} {program} ");
+            println!("{line}{walked}");
+            let known: u64 = baseline
+                .lines()
+                .find_map(|known| known.strip_prefix(&line)?.trim().parse().ok())
+                .unwrap_or_else(|| panic!("results/verifier.txt has no line for it: {line}{walked}"));
+            assert!(
+                walked * 10 <= known * 11,
+                "the verifier walks {walked} instructions of {program} on {series}, and {known} stand in \
+                 results/verifier.txt: make the program smaller, or write down the new number and why"
+            );
+        }
+    }
+}
