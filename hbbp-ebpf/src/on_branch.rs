@@ -10,7 +10,7 @@ use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::combine::{CombineTable, slot_of};
-use hbbp_ebpf::key::WEIGHT_ONE;
+use hbbp_ebpf::key::{WEIGHT_ONE, source_of};
 use hbbp_ebpf::refusal::refusal;
 use hbbp_ebpf::stat::{Outcome, StackStats};
 use hbbp_ebpf::{CountKey, EventTag, MAX_DEPTH, Tally};
@@ -137,9 +137,10 @@ fn not_empty(work: &mut Work, depth: u32) -> u32 {
     work.kept.get() as u32
 }
 
-/// Equal streams that follow each other.
+/// Equal streams that follow each other, and the branch that leads to them.
 #[derive(Clone, Copy)]
 struct Run {
+    from: u64,
     start: u64,
     end: u64,
     n: u64,
@@ -157,7 +158,7 @@ struct Sink<'a> {
 
 impl Sink<'_> {
     /// Walks from the newest entry to the oldest. A stream that repeats the one before it, as nearly all of a loop do,
-    /// costs two comparisons and an addition.
+    /// costs three comparisons and an addition.
     #[inline(always)]
     fn streams(&mut self, n: u32) {
         self.work.switched.set(0);
@@ -168,6 +169,7 @@ impl Sink<'_> {
             self.stats.duplicated += 1;
         }
         let mut run = Run {
+            from: self.work.unknown(0),
             start: self.work.unknown(0),
             end: self.work.unknown(0),
             n: self.work.unknown(0),
@@ -178,10 +180,10 @@ impl Sink<'_> {
                 break;
             }
             let BranchEntry { from, to: start, .. } = self.work.stack[i];
-            if start == run.start && end == run.end {
+            if start == run.start && end == run.end && from == run.from {
                 run.n += 1;
             } else if i != 1 || !is_duplicated {
-                run = self.begin(run, start, end);
+                run = self.begin(run, from, start, end);
             }
             end = from;
         }
@@ -190,7 +192,7 @@ impl Sink<'_> {
 
     /// Judges a stream that differs from those before it; if it is sound, the run of those ends, and its own begins.
     #[inline(always)]
-    fn begin(&mut self, run: Run, start: u64, end: u64) -> Run {
+    fn begin(&mut self, run: Run, from: u64, start: u64, end: u64) -> Run {
         if end.wrapping_sub(SWITCH_START.load()) < SWITCH_LEN.load() {
             self.work.switched.set(1);
         }
@@ -200,6 +202,7 @@ impl Sink<'_> {
         }
         self.add(&run);
         Run {
+            from,
             start,
             end,
             n: self.work.unknown(1),
@@ -209,21 +212,21 @@ impl Sink<'_> {
     /// Adds a run of equal streams.
     #[inline(always)]
     fn add(&mut self, run: &Run) {
-        let Run { start, end, n } = *run;
-        if n == 0 {
+        if run.n == 0 {
             return;
         }
-        self.stats.streams += n;
-        let (tgid, exec_id) = self.image.at(start);
+        self.stats.streams += run.n;
+        let (tgid, exec_id) = self.image.at(run.start);
         let event = EventTag::stream(self.event);
         let key = CountKey {
-            address: start,
+            address: run.start,
+            source: source_of(run.start, run.from),
             tgid,
             exec_id,
             event,
-            length: (end - start) as u32,
+            length: (run.end - run.start) as u32,
         };
-        self.put(&key, n, n * self.weight);
+        self.put(&key, run.n, run.n * self.weight);
     }
 
     /// Adds the branch in the oldest slot.
@@ -234,6 +237,7 @@ impl Sink<'_> {
         let (tgid, exec_id) = self.image.at(address);
         let key = CountKey {
             address,
+            source: 0,
             tgid,
             exec_id,
             event: EventTag::oldest(self.event),
