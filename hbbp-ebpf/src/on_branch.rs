@@ -163,10 +163,14 @@ impl Sink<'_> {
     fn streams(&mut self, n: u32) {
         self.work.switched.set(0);
         self.work.time.set(0);
+        // All, until one is refused.
+        self.stats.streams += u64::from(n - 1);
         let [newest, next] = [self.work.stack[0], self.work.stack[1]];
-        let is_duplicated = DUPLICATED_HEADS.load() != 0 && 1 < n && newest.is_same(&next);
-        if is_duplicated {
+        let mut i = 1;
+        if DUPLICATED_HEADS.load() != 0 && 1 < n && newest.is_same(&next) {
+            self.stats.streams -= 1;
             self.stats.duplicated += 1;
+            i = 2;
         }
         let mut run = Run {
             from: self.work.unknown(0),
@@ -175,17 +179,15 @@ impl Sink<'_> {
             n: self.work.unknown(0),
         };
         let mut end = newest.from;
-        for i in 1..MAX_DEPTH {
-            if n as usize <= i {
-                break;
-            }
+        while i < MAX_DEPTH && i < n as usize {
             let BranchEntry { from, to: start, .. } = self.work.stack[i];
             if start == run.start && end == run.end && from == run.from {
                 run.n += 1;
-            } else if i != 1 || !is_duplicated {
+            } else {
                 run = self.begin(run, from, start, end);
             }
             end = from;
+            i += 1;
         }
         self.add(&run);
     }
@@ -197,6 +199,7 @@ impl Sink<'_> {
             self.work.switched.set(1);
         }
         if let Some(refusal) = refusal(start, end, self.work.switched.get() != 0) {
+            self.stats.streams -= 1;
             self.stats.refuse(refusal);
             return run;
         }
@@ -215,7 +218,6 @@ impl Sink<'_> {
         if run.n == 0 {
             return;
         }
-        self.stats.streams += run.n;
         let (tgid, exec_id) = self.image.at(run.start);
         let event = EventTag::stream(self.event);
         let key = CountKey {
