@@ -34,7 +34,11 @@ impl Image {
     /// Thread group and exec id that an address is counted under.
     #[inline(always)]
     pub(crate) const fn at(&self, address: u64) -> (u32, u32) {
-        if is_kernel(address) { self.kernel } else { self.user }
+        if is_kernel(address) {
+            self.kernel
+        } else {
+            self.user
+        }
     }
 }
 

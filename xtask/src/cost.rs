@@ -68,7 +68,8 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
 /// Code; instructions in millions without a tool; stacks at the shortest period; instructions for each stack of the
 /// machine alone, of hbbp-sys, of perf, and of perf without
 /// build ids, all with the machine's; the ratio of hbbp-sys to perf, and the ratio without the machine's.
-const TITLES: &str = "workload       code  M instr.   stacks  machine hbbp-sys     perf    -B -N    ratio      own";
+const TITLES: &str =
+    "workload       code  M instr.   stacks  machine hbbp-sys     perf    -B -N    ratio      own";
 
 fn print(args: &Args, name: &str, costs: &Costs) {
     let code = if FLAT.contains(&name) {

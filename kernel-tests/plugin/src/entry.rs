@@ -60,7 +60,11 @@ pub unsafe extern "C" fn qemu_plugin_install(
             Some(("dir", path)) => directory = path.into(),
             Some(("trace", "on")) => traced = Traced::Branches,
             Some(("trace", "stacks")) => traced = Traced::Stacks,
-            _ => return complain(&format!("argument '{word}' is not dir=DIRECTORY, trace=on or trace=stacks")),
+            _ => {
+                return complain(&format!(
+                    "argument '{word}' is not dir=DIRECTORY, trace=on or trace=stacks"
+                ));
+            }
         }
     }
     match Machine::new(&directory, traced) {

@@ -43,11 +43,13 @@ struct Options {
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [rings, precise, instructions, taken, command @ ..] = words.as_slice() else {
-        bail!("usage: guest-witness both|user|kernel|returning PRECISE PERIOD_INSTRUCTIONS PERIOD_TAKEN COMMAND...");
+        bail!(
+            "usage: guest-witness both|user|kernel|returning PRECISE PERIOD_INSTRUCTIONS PERIOD_TAKEN COMMAND..."
+        );
     };
     // Bits exclude_user and exclude_kernel of the flags of perf_event_attr.
     let exclude = match rings.as_str() {
-"both" | "returning" => 0,
+        "both" | "returning" => 0,
         "user" => 1 << 5,
         "kernel" => 1 << 4,
         _ => bail!("the rings are both, user, kernel or returning, not '{rings}'"),

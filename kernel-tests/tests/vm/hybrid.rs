@@ -140,12 +140,19 @@ fn empty_stacks_are_recognised_within_the_first_second() {
     let reference = measured.outcome.reference().unwrap();
     let sum = |rings: [u64; 2]| rings.iter().sum::<u64>() as f64;
     let (instructions, taken) = (sum(reference.instructions), sum(reference.taken));
-    assert!(1.2 * SECOND < instructions, "the run is too short: {instructions}");
+    assert!(
+        1.2 * SECOND < instructions,
+        "the run is too short: {instructions}"
+    );
 
     let stacks = measured.reported("/events/1/runs");
     let stopped = (stacks * setup.branch_period) as f64 / taken * instructions;
     println!("the stacks were stopped after {:.2} s", stopped / SECOND);
-    assert!(16 <= stacks && stopped < SECOND, "{stacks} stacks: {:#}", measured.report);
+    assert!(
+        16 <= stacks && stopped < SECOND,
+        "{stacks} stacks: {:#}",
+        measured.report
+    );
     // The event of the instructions goes on to the end.
     let samples = measured.reported("/events/0/runs") as f64;
     assert!(0.9 < samples * setup.period as f64 / instructions, "{samples}");

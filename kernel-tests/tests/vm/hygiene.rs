@@ -52,6 +52,9 @@ fn judged(stacks: &[Stack], quirk: Quirk, switch: &std::ops::Range<u64>) -> BTre
         );
         if sound.is_empty() {
             count("sample.no_stack");
+        } else if sound.len() < stack.entries.len() - usize::from(stack.wrong_path != 0) {
+            // Not a loss, and in no report.
+            count("short");
         }
         let mut switched = false;
         for (i, pair) in sound.windows(2).enumerate() {
@@ -115,17 +118,16 @@ fn exact(personality: &str, quirk: Quirk) -> Option<BTreeMap<&'static str, u64>>
     stacks.retain(|stack| stack.period == setup.branch_period);
     let switch = switch_range(&measured.outcome.text("kallsyms").unwrap());
     let expected = judged(&stacks, quirk, &switch);
-    assert_eq!(counted(&measured, &expected), expected, "{:#}", measured.report);
+    let mut refused = expected.clone();
+    refused.remove("short");
+    assert_eq!(counted(&measured), refused, "{:#}", measured.report);
     println!("{} stacks: {expected:?}", stacks.len());
     assert!(1000 < stacks.len());
     Some(expected)
 }
 
 /// What the report says of the same things, and of everything else that can happen to a stack.
-fn counted(
-    measured: &Measured,
-    expected: &BTreeMap<&'static str, u64>,
-) -> BTreeMap<&'static str, u64> {
+fn counted(measured: &Measured) -> BTreeMap<&'static str, u64> {
     const ALL: [&str; 7] = [
         "entry.wrong_path",
         "sample.no_stack",
@@ -143,18 +145,18 @@ fn counted(
             Some((*id, loss["count"].as_u64()?))
         })
         .collect();
-    if expected.contains_key("streams") {
-        said.insert("streams", measured.reported("/streams/counted"));
-    }
+    said.insert("streams", measured.reported("/streams/counted"));
     said
 }
 
+/// Between user code and a task switch the kernel takes more branches than a stack holds, so that no stream here is
+/// older than a switch; and nothing else is refused of a processor without faults.
 #[test]
-fn entries_older_than_a_task_switch_are_counted() {
+fn without_faults_nothing_is_refused() {
     let Some(seen) = exact("", Quirk::None) else {
         return;
     };
-    assert!(0 < seen["stream.switched"], "{seen:?}");
+    assert_eq!(seen.keys().collect::<Vec<_>>(), [&"streams"], "{seen:?}");
 }
 
 #[test]
@@ -162,7 +164,7 @@ fn zero_entries_end_a_stack() {
     let Some(seen) = exact("fault.zero_on_switch = true", Quirk::None) else {
         return;
     };
-    assert!(!seen.contains_key("stream.switched"), "{seen:?}");
+    assert!(0 < seen["short"], "no stack ends in zero entries: {seen:?}");
 }
 
 #[test]
@@ -189,7 +191,17 @@ fn gaps_of_filtered_interrupts_are_told_apart() {
     let Some(seen) = exact("fault.filter_interrupts = true", Quirk::None) else {
         return;
     };
-    for reason in ["stream.crossing", "stream.backward", "stream.long"] {
+    // The handlers of interrupts lie above all other kernel code, so that what leads to them is never backward.
+    for reason in ["stream.crossing", "stream.long"] {
         assert!(0 < *seen.get(reason).unwrap_or(&0), "{reason}: {seen:?}");
     }
+}
+
+/// On a processor that is not known for it, a repeated entry is a stream from a branch's target to the branch.
+#[test]
+fn streams_that_end_before_they_start_are_counted() {
+    let Some(seen) = exact("fault.duplicate_percent = 30", Quirk::None) else {
+        return;
+    };
+    assert!(0 < seen["stream.backward"], "{seen:?}");
 }
