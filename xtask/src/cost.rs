@@ -37,7 +37,8 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
     let kernel = Kernel::get(&args.kernel)?;
     let personality = personality(PERSONALITY)?;
     if let Some(rounds) = args.overhead {
-        return print_overhead(args, &cost::overhead(&kernel, &personality, rounds)?);
+        print_overhead(args, &cost::overhead(&kernel, &personality, rounds)?);
+        return Ok(());
     }
     ensure!(
         3 <= args.period.len(),
@@ -100,13 +101,13 @@ fn print(args: &Args, name: &str, costs: &Costs) {
     );
 }
 
-fn print_overhead(args: &Args, overhead: &Overhead) -> Result<()> {
+fn print_overhead(args: &Args, overhead: &Overhead) {
     if args.json {
         let line = serde_json::json!({
             "kernel": args.kernel, "personality": PERSONALITY, "overhead": overhead.fraction(), "spans": overhead,
         });
         println!("{line}");
-        return Ok(());
+        return;
     }
     let millions = |instructions: u64| instructions as f64 / 1e6;
     println!(
@@ -120,5 +121,4 @@ fn print_overhead(args: &Args, overhead: &Overhead) -> Result<()> {
         100.0 * overhead.fraction(),
         millions(overhead.ends.instructions()),
     );
-    Ok(())
 }

@@ -13,20 +13,32 @@ use crate::support;
 /// `bpf_prog_type` of programs on perf events (include/uapi/linux/bpf.h).
 const PERF_EVENT: u64 = 7;
 
-/// Instructions walked, by program: of the two on perf events, that on branch stacks is the larger.
+/// Instructions walked, by program: of the two on perf events, that on branch stacks is the larger. A program may have
+/// several descriptors.
 fn walked(fdinfo: &str) -> BTreeMap<&'static str, u64> {
-    let (mut kind, mut on_events, mut others) = (0, Vec::new(), Vec::new());
+    let (mut kind, mut id, mut all) = (0, 0, BTreeMap::new());
     for line in fdinfo.lines() {
         let Some((key, value)) = line.split_once(':') else {
             continue;
         };
-        let number = || value.trim().parse().unwrap();
+        let number = || value.trim().parse::<u64>().unwrap();
         match key {
             "prog_type" => kind = number(),
-            "verified_insns" if kind == PERF_EVENT => on_events.push(number()),
-            "verified_insns" => others.push(number()),
+            "prog_id" => id = number(),
+            "verified_insns" => {
+                all.insert(id, (kind, number()));
+            }
             _ => {}
         }
+    }
+    let (mut on_events, mut others) = (Vec::new(), Vec::new());
+    for (kind, walked) in all.into_values() {
+        let of_kind = if kind == PERF_EVENT {
+            &mut on_events
+        } else {
+            &mut others
+        };
+        of_kind.push(walked);
     }
     on_events.sort_unstable();
     let [on_ip, on_branch] = on_events[..] else {
