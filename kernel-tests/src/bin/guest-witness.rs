@@ -32,9 +32,12 @@ const IOC_ENABLE: u64 = 0x2400;
 const IOC_DISABLE: u64 = 0x2401;
 const IOC_SET_BPF: u64 = 0x4004_2408;
 
+/// The instructions of a program, from its log, its count and its event.
+type Program = fn(RawFd, RawFd, u32) -> Vec<u64>;
+
 struct Options {
     exclude: u64,
-    program: fn(RawFd, RawFd, u32) -> Vec<u64>,
+    program: Program,
     kept: u32,
     precise: u64,
     periods: [(u32, u64, u64); 2],
@@ -54,7 +57,7 @@ fn main() -> Result<()> {
         "kernel" => 1 << 4,
         _ => bail!("the rings are both, user, kernel or returning, not '{rings}'"),
     };
-    let (program, kept): (fn(RawFd, RawFd, u32) -> Vec<u64>, u32) = match rings.as_str() {
+    let (program, kept): (Program, u32) = match rings.as_str() {
         "returning" => (returning, 1),
         _ => (keeping, KEPT),
     };
