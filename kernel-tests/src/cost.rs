@@ -29,6 +29,8 @@ const SCRIPT: &str = "/opt/workload";
 /// What every script begins with. The kernel goes on testing its ciphers for a while after it has started its first
 /// program, 400 million instructions long; idle time costs nothing here.
 const SETTLE: &str = "set -e\nbusybox sleep 20";
+/// The rounds of work, likewise.
+const ROUNDS: &str = "/opt/rounds";
 /// What stands between two spans: the kernel frees maps and events of the last one later, in its own time.
 const PAUSE: &str = "busybox sleep 2";
 /// A period of instructions that no run here reaches: the samples are branch stacks, and nothing else.
@@ -202,11 +204,12 @@ pub fn overhead(kernel: &Kernel, personality: &str, rounds: u32) -> Result<Overh
     let mut machine = machine(named("heapsort")?, kernel, personality)?;
     named("syscalls")?.furnish(&mut machine, kernel)?;
     let work = format!("for i in $(busybox seq {rounds}); do {ROUND}; done > /dev/null");
-    machine.files().file(SCRIPT, work.as_bytes());
-    let record = "hbbp-sys record -o /tmp/profile --all --duration 60s --";
+    machine.files().file(ROUNDS, work.as_bytes());
+    let record = "hbbp-sys record -o /tmp/profile --all --duration 30s --";
+    // First runs are not counted, as in `measure`.
     let script = format!(
-        "{SETTLE}\nheapsort 1000 > /dev/null\n{record} busybox true\nguest-span busybox sh {SCRIPT}\n\
-         {record} guest-span busybox sh {SCRIPT}\nguest-span {record} busybox true\n"
+        "{SETTLE}\n{record} busybox sh {SCRIPT} > /dev/null\n{PAUSE}\nguest-span busybox sh {ROUNDS}\n{PAUSE}\n\
+         {record} guest-span busybox sh {ROUNDS}\n{PAUSE}\nguest-span {record} busybox true\n"
     );
     let outcome = machine.run(&["/bin/busybox", "sh", "-c", &script])?;
     outcome.stdout()?;
