@@ -15,30 +15,29 @@ use crate::maps::{BANK, Bank, EXEC_ID_OFFSET, PID_NAMESPACE, PID_NAMESPACE_DEVIC
 
 const EEXIST: i32 = -17;
 
-/// The process image that the current task runs.
+/// The process image that the current task runs, as its addresses in each ring are counted: thread group and exec id.
 #[derive(Clone, Copy)]
 pub(crate) struct Image {
-    tgid: u32,
-    exec_id: u32,
+    user: (u32, u32),
+    kernel: (u32, u32),
 }
 
 impl Image {
     /// Asks the kernel: two helper calls.
     #[inline(always)]
     pub(crate) fn of_current() -> Self {
-        Self {
-            tgid: tgid(),
-            exec_id: exec_id(),
-        }
+        let user = (tgid(), exec_id());
+        let kernel = if SPLIT_KERNEL.load() == 0 { (0, 0) } else { user };
+        Self { user, kernel }
     }
 
     /// Thread group and exec id that an address is counted under.
     #[inline(always)]
-    pub(crate) fn at(&self, address: u64) -> (u32, u32) {
-        if is_together(address) {
-            (0, 0)
+    pub(crate) const fn at(&self, address: u64) -> (u32, u32) {
+        if is_kernel(address) {
+            self.kernel
         } else {
-            (self.tgid, self.exec_id)
+            self.user
         }
     }
 }
@@ -56,12 +55,12 @@ pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
             length: 0,
         };
     }
-    let image = Image::of_current();
+    let (tgid, exec_id) = Image::of_current().at(address);
     CountKey {
         address,
         source: 0,
-        tgid: image.tgid,
-        exec_id: image.exec_id,
+        tgid,
+        exec_id,
         event,
         length: 0,
     }

@@ -19,6 +19,19 @@ pub struct CountKey {
     pub length: u32,
 }
 
+impl CountKey {
+    /// The key as four numbers, which are compared faster than its fields.
+    #[inline(always)]
+    pub const fn words(&self) -> [u64; 4] {
+        [
+            self.address,
+            self.source,
+            self.tgid as u64 | (self.exec_id as u64) << 32,
+            self.event.0 as u64 | (self.length as u64) << 32,
+        ]
+    }
+}
+
 /// Which event sampled, what is counted, and whether the processor vouches for the address.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]

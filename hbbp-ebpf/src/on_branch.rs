@@ -121,24 +121,29 @@ fn without_wrong_paths(work: &mut Work, stats: &mut StackStats, depth: u32) -> u
 /// The number of entries before the first zero entry: a stack that is not full yet ends in such.
 #[inline(always)]
 fn not_empty(work: &mut Work, depth: u32) -> u32 {
-    let mut n = 0;
-    for entry in &work.stack {
-        if depth <= n || entry.is_empty() {
-            break;
+    work.kept.set(depth.into());
+    let oldest = &work.stack[(depth as usize).wrapping_sub(1) & (MAX_DEPTH - 1)];
+    if oldest.is_empty() {
+        let mut n = 0;
+        for entry in &work.stack {
+            if depth <= n || entry.is_empty() {
+                break;
+            }
+            n += 1;
         }
-        n += 1;
+        work.kept.set(n.into());
     }
     // Any number from here on: see the module `work`.
-    work.kept.set(n.into());
     work.kept.get() as u32
 }
 
-/// Equal streams that follow each other.
-#[derive(Clone, Copy, Default)]
+/// Equal streams that follow each other, and the branch that leads to them.
+#[derive(Clone, Copy)]
 struct Run {
-    source: u64,
+    from: u64,
     start: u64,
     end: u64,
+    n: u64,
 }
 
 /// Where the streams of one stack go.
@@ -152,60 +157,78 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
+    /// Walks from the newest entry to the oldest. A stream that repeats the one before it, as nearly all of a loop do,
+    /// costs three comparisons and an addition.
     #[inline(always)]
     fn streams(&mut self, n: u32) {
-        self.work.run_length.set(0);
         self.work.switched.set(0);
         self.work.time.set(0);
-        let mut run = Run::default();
-        for i in 1..MAX_DEPTH {
-            if n as usize <= i {
-                break;
+        // All, until one is refused.
+        self.stats.streams += u64::from(n - 1);
+        let [newest, next] = [self.work.stack[0], self.work.stack[1]];
+        let mut i = 1;
+        if DUPLICATED_HEADS.load() != 0 && 1 < n && newest.is_same(&next) {
+            self.stats.streams -= 1;
+            self.stats.duplicated += 1;
+            i = 2;
+        }
+        let mut run = Run {
+            from: self.work.unknown(0),
+            start: self.work.unknown(0),
+            end: self.work.unknown(0),
+            n: self.work.unknown(0),
+        };
+        let mut end = newest.from;
+        while i < MAX_DEPTH && i < n as usize {
+            let BranchEntry { from, to: start, .. } = self.work.stack[i];
+            if start == run.start && end == run.end && from == run.from {
+                run.n += 1;
+            } else {
+                run = self.begin(run, from, start, end);
             }
-            let (younger, older) = (self.work.stack[i - 1], self.work.stack[i]);
-            if younger.from.wrapping_sub(SWITCH_START.load()) < SWITCH_LEN.load() {
-                self.work.switched.set(1);
-            }
-            let (start, end) = (older.to, younger.from);
-            let source = source_of(start, older.from);
-            if i == 1 && DUPLICATED_HEADS.load() != 0 && younger.is_same(&older) {
-                self.stats.duplicated += 1;
-                continue;
-            }
-            if start == run.start && end == run.end && source == run.source {
-                self.work.run_length.set(self.work.run_length.get() + 1);
-                continue;
-            }
-            if let Some(refusal) = refusal(start, end, self.work.switched.get() != 0) {
-                self.stats.refuse(refusal);
-                continue;
-            }
-            self.add(&run);
-            run = Run { source, start, end };
-            self.work.run_length.set(1);
+            end = from;
+            i += 1;
         }
         self.add(&run);
     }
 
-    /// Adds the run of equal streams that has ended.
+    /// Judges a stream that differs from those before it; if it is sound, the run of those ends, and its own begins.
+    #[inline(always)]
+    fn begin(&mut self, run: Run, from: u64, start: u64, end: u64) -> Run {
+        if end.wrapping_sub(SWITCH_START.load()) < SWITCH_LEN.load() {
+            self.work.switched.set(1);
+        }
+        if let Some(refusal) = refusal(start, end, self.work.switched.get() != 0) {
+            self.stats.streams -= 1;
+            self.stats.refuse(refusal);
+            return run;
+        }
+        self.add(&run);
+        Run {
+            from,
+            start,
+            end,
+            n: self.work.unknown(1),
+        }
+    }
+
+    /// Adds a run of equal streams.
     #[inline(always)]
     fn add(&mut self, run: &Run) {
-        let n = self.work.run_length.get();
-        if n == 0 {
+        if run.n == 0 {
             return;
         }
-        self.stats.streams += n;
         let (tgid, exec_id) = self.image.at(run.start);
         let event = EventTag::stream(self.event);
         let key = CountKey {
             address: run.start,
-            source: run.source,
+            source: source_of(run.start, run.from),
             tgid,
             exec_id,
             event,
             length: (run.end - run.start) as u32,
         };
-        self.put(&key, n, n * self.weight);
+        self.put(&key, run.n, run.n * self.weight);
     }
 
     /// Adds the branch in the oldest slot.

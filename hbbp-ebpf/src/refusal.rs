@@ -24,10 +24,13 @@ pub const MAX_STREAM: u64 = 64 << 10;
 pub const fn refusal(start: u64, end: u64, switched: bool) -> Option<Refusal> {
     if is_kernel(start) != is_kernel(end) {
         Some(Refusal::Crossing)
-    } else if end < start {
-        Some(Refusal::Backward)
-    } else if MAX_STREAM <= end - start {
-        Some(Refusal::Long)
+    } else if MAX_STREAM <= end.wrapping_sub(start) {
+        // Nearly all streams are sound, and one comparison finds both reasons.
+        Some(if end < start {
+            Refusal::Backward
+        } else {
+            Refusal::Long
+        })
     } else if switched && !is_kernel(start) {
         Some(Refusal::Switched)
     } else {

@@ -14,12 +14,21 @@ pub(crate) struct Work {
     pub(crate) stack: [BranchEntry; MAX_DEPTH],
     /// Entries kept so far.
     pub(crate) kept: Number,
-    /// Length of the current run of equal streams.
-    pub(crate) run_length: Number,
+    /// See [`Work::unknown`].
+    pub(crate) number: Number,
     /// Whether a context switch was met.
     pub(crate) switched: Number,
     /// Time of the sample in ns, once it was asked for.
     pub(crate) time: Number,
+}
+
+impl Work {
+    /// A number, as one that the verifier knows nothing about. It may live in a register then.
+    #[inline(always)]
+    pub(crate) fn unknown(&mut self, value: u64) -> u64 {
+        self.number.set(value);
+        self.number.get()
+    }
 }
 
 /// A number that the verifier knows nothing about.

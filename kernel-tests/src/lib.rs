@@ -54,6 +54,7 @@
 
 pub mod accuracy;
 pub mod artifacts;
+pub mod cost;
 pub mod guest;
 pub mod host;
 pub mod initramfs;

@@ -45,7 +45,7 @@ pub struct Machine {
     cpus: u32,
     clock: Clock,
     marks: Marks,
-    traced: bool,
+    trace: &'static str,
     personality: String,
     driver_parameters: Option<String>,
     limit: Duration,
@@ -61,7 +61,7 @@ impl Machine {
             cpus: 1,
             clock: Clock::Host,
             marks: Marks::Command,
-            traced: false,
+            trace: "",
             personality: String::new(),
             driver_parameters: Some(String::new()),
             limit: Duration::from_secs(300),
@@ -90,7 +90,13 @@ impl Machine {
 
     /// Keeps every branch and sample of the marked spans; slower by far ([`crate::trace`]).
     pub fn traced(mut self) -> Self {
-        self.traced = true;
+        self.trace = ",trace=on";
+        self
+    }
+
+    /// Keeps every branch stack as the silicon wrote it ([`crate::trace::Stack`]).
+    pub fn keep_stacks(mut self) -> Self {
+        self.trace = ",trace=stacks";
         self
     }
 
@@ -206,7 +212,7 @@ impl Machine {
         // Without SMAP, FSRM and ERMS: they cut blocks and copy byte by byte, which only costs time here.
         let cpu = format!("max,la57=off,-smap,-erms,-fsrm{}", prefixed(&personality.cpu));
         let file = |name: &str| directory.join(name).display().to_string();
-        let trace = if self.traced { ",trace=on" } else { "" };
+        let trace = self.trace;
         let plugin = format!(
             "{},dir={}{trace}",
             artifacts::plugin()?.display(),

@@ -50,6 +50,9 @@ pub struct Personality {
     /// Interrupt entries are dropped and the gap closed over (`fault.filter_interrupts`), as the kernel's
     /// software filter does on Arch LBR and AMD.
     pub filter_interrupts: bool,
+    /// Stacks come without entries (`fault.empty_stacks`), as on virtual machines whose host keeps its branch records
+    /// to itself.
+    pub empty_stacks: bool,
     /// Samples a second that the guest's kernel lets through before it throttles an event, 0 = no limit
     /// (`fault.sample_rate`, the sysctl perf_event_max_sample_rate).
     pub sample_rate: u32,
@@ -75,6 +78,7 @@ impl Default for Personality {
             zero_on_switch: false,
             wrong_path_percent: 0,
             filter_interrupts: false,
+            empty_stacks: false,
             sample_rate: 0,
             seed: 1,
         }
@@ -144,6 +148,7 @@ impl Personality {
             "fault.zero_on_switch" => self.zero_on_switch = value.parse()?,
             "fault.wrong_path_percent" => self.wrong_path_percent = within(value, 0, 100)? as u32,
             "fault.filter_interrupts" => self.filter_interrupts = value.parse()?,
+            "fault.empty_stacks" => self.empty_stacks = value.parse()?,
             "fault.sample_rate" => self.sample_rate = value.parse()?,
             "seed" => self.seed = value.parse()?,
             _ => bail!("there is no key '{key}'"),

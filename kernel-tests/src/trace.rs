@@ -3,7 +3,7 @@
 //! A span begins with the branches before it that stacks may still show. Where the reference stands still
 //! because the driver works, the trace goes on.
 //!
-//! Per CPU one file of [`Entry`] and one of [`Sample`], without a header, little-endian. A stack that the
+//! Per CPU one file of [`Entry`] and one of [`Sample`], or one of [`Stack`] alone, without a header, little-endian. A stack that the
 //! guest delivered is true when it is a run of consecutive entries; a sample's eventing IP is true when
 //! it is the instruction that the trace shows at the sample's count.
 
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::layout::Branch;
+use crate::layout::{Branch, MAX_DEPTH};
 
 /// Name of a CPU's file of branches.
 pub fn branch_file(cpu: usize) -> String {
@@ -21,6 +21,22 @@ pub fn branch_file(cpu: usize) -> String {
 /// Name of a CPU's file of samples.
 pub fn sample_file(cpu: usize) -> String {
     format!("samples.{cpu}")
+}
+
+/// Name of a CPU's file of stacks.
+pub fn stack_file(cpu: usize) -> String {
+    format!("stacks.{cpu}")
+}
+
+/// A record as the silicon wrote it, faults and all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// Events that the record stands for.
+    pub period: u64,
+    /// Bit i: entry i is of a path that was not taken in the end.
+    pub wrong_path: u64,
+    /// The entries, newest first.
+    pub entries: Vec<Branch>,
 }
 
 /// A branch that was taken.
@@ -68,6 +84,42 @@ impl Sample {
         let who = u64::from(self.counter) | u64::from(self.tgid) << 32;
         words([self.at, self.executed, self.ip, who, self.branches])
     }
+}
+
+impl Stack {
+    const WORDS: usize = 3 + 2 * MAX_DEPTH;
+
+    /// As the file has it: three numbers, and room for the deepest stack.
+    pub fn to_bytes(&self) -> [u8; 8 * Self::WORDS] {
+        let mut numbers = [0; Self::WORDS];
+        let head = [self.period, self.wrong_path, self.entries.len() as u64];
+        let entries = self.entries.iter().flat_map(|entry| [entry.from, entry.to]);
+        for (slot, number) in numbers.iter_mut().zip(head.into_iter().chain(entries)) {
+            *slot = number;
+        }
+        words(numbers)
+    }
+}
+
+/// The stacks of one CPU.
+///
+/// # Errors
+/// When the file cannot be read or its last stack is cut.
+pub fn read_stacks(path: &Path) -> Result<Vec<Stack>> {
+    let words: Vec<[u64; Stack::WORDS]> = read_words(path)?;
+    let stack = |[period, wrong_path, n, rest @ ..]: &[u64; Stack::WORDS]| Stack {
+        period: *period,
+        wrong_path: *wrong_path,
+        entries: rest
+            .chunks_exact(2)
+            .take(*n as usize)
+            .map(|pair| Branch {
+                from: pair[0],
+                to: pair[1],
+            })
+            .collect(),
+    };
+    Ok(words.iter().map(stack).collect())
 }
 
 /// The branches of one CPU.

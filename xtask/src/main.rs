@@ -10,6 +10,7 @@ mod build;
 mod ci;
 mod clean_room;
 mod command;
+mod cost;
 mod demo;
 mod run;
 mod setup;

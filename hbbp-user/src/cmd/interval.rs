@@ -7,8 +7,6 @@
 //! In all slots but the newest it also leads to a stream, and its target is known. A stream is counted apart for each
 //! branch that led to it; here these counts become one stream, and as many branches with their targets.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use hbbp_ebpf::key::WEIGHT_ONE;
@@ -19,7 +17,7 @@ use crate::resolve::raw::{Raw, RawInterval, TaskKey};
 use crate::snapshot::{BranchCount, EventIdx, IpCount, ProcessIdx, StreamCount};
 
 /// The counts of the interval `time`, in ns of CLOCK_MONOTONIC; `has_stack` says whether the samples of the event with
-/// a number carry branch stacks.
+/// a number carry branch stacks. The counts of one stream stand together in `entries`, as a drain leaves them.
 pub(super) fn raw_interval(
     time: Range<u64>,
     entries: &[(CountKey, Tally)],
@@ -30,35 +28,35 @@ pub(super) fn raw_interval(
         end: time.end,
         ..RawInterval::default()
     };
-    let mut branches = Branches::default();
-    let mut streams: BTreeMap<(u32, TaskKey, u64, u64), Raw<StreamCount>> = BTreeMap::new();
+    let mut branches = Branches(Vec::with_capacity(2 * entries.len()));
     for (key, tally) in entries {
         if !has_stack(key.event.event()) {
             interval.ips.push(ip(key, tally));
         } else if key.event.is_oldest() {
-            branches.seen(key, tally, key.address, tally.hits);
+            branches.add(key, tally, (key.address, 0), tally.hits);
         } else {
             let stream = stream(key, tally);
-            branches.seen(key, tally, stream.count.end.0, 0);
-            branches.led(key, tally);
-            let (start, end) = (stream.count.start.0, stream.count.end.0);
-            let event = key.event.event();
-            match streams.entry((event, stream.task, start, end)) {
-                Entry::Vacant(entry) => {
-                    entry.insert(stream);
-                }
-                Entry::Occupied(mut entry) => {
-                    let sum = entry.get_mut();
+            branches.add(key, tally, (stream.count.end.0, 0), 0);
+            if key.source != 0 {
+                branches.add(key, tally, (key.source, key.address), 0);
+            }
+            match interval.streams.last_mut() {
+                Some(sum) if is_same(sum, &stream) => {
                     sum.first_time = sum.first_time.min(stream.first_time);
                     sum.count.hits = sum.count.hits.saturating_add(stream.count.hits);
                     sum.count.weight += stream.count.weight;
                 }
+                _ => interval.streams.push(stream),
             }
         }
     }
-    interval.streams = streams.into_values().collect();
     interval.branches = branches.into_counts();
     interval
+}
+
+fn is_same(a: &Raw<StreamCount>, b: &Raw<StreamCount>) -> bool {
+    let key = |of: &Raw<StreamCount>| (of.count.start, of.count.end, of.count.event, of.task);
+    key(a) == key(b)
 }
 
 fn task(key: &CountKey) -> TaskKey {
@@ -103,67 +101,64 @@ fn stream(key: &CountKey, tally: &Tally) -> Raw<StreamCount> {
     }
 }
 
-/// Branches by event, task, source and target, so that equal drains make equal snapshots; target 0 sums all of a source.
-#[derive(Default)]
-struct Branches(BTreeMap<(u32, TaskKey, u64, u64), Raw<BranchCount>>);
+/// Occurrences of branches as they come; target 0 stands for any. A drain has tens of thousands: they are sorted once,
+/// which costs less than a tree that is kept in order.
+struct Branches(Vec<Raw<BranchCount>>);
 
 impl Branches {
-    /// Adds occurrences of the branch at `from` in any slot, of which `oldest` were in the oldest one.
-    fn seen(&mut self, key: &CountKey, tally: &Tally, from: u64, oldest: u64) {
-        let branch = self.of(key, tally, from, 0);
-        branch.count.hits = branch.count.hits.saturating_add(tally.hits);
-        branch.count.oldest = branch.count.oldest.saturating_add(oldest);
-    }
-
-    /// Adds occurrences of the branch that led to a stream.
-    fn led(&mut self, key: &CountKey, tally: &Tally) {
-        if key.source != 0 {
-            let branch = self.of(key, tally, key.source, key.address);
-            branch.count.hits = branch.count.hits.saturating_add(tally.hits);
-        }
-    }
-
-    fn of(&mut self, key: &CountKey, tally: &Tally, from: u64, to: u64) -> &mut Raw<BranchCount> {
-        let (event, task) = (key.event.event(), task(key));
-        let branch = self.0.entry((event, task, from, to)).or_insert(Raw {
-            task,
+    /// Adds the occurrences of the branch from one address to another, of which `oldest` were in the oldest slot.
+    fn add(&mut self, key: &CountKey, tally: &Tally, (from, to): (u64, u64), oldest: u64) {
+        self.0.push(Raw {
+            task: task(key),
             first_time: tally.first_time,
             count: BranchCount {
-                event: EventIdx(event),
+                event: EventIdx(key.event.event()),
                 process: ProcessIdx::KERNEL,
                 from: Va(from),
                 to: Va(to),
-                hits: 0,
-                oldest: 0,
+                hits: tally.hits,
+                oldest,
                 mispredicted: 0,
             },
         });
-        branch.first_time = branch.first_time.min(tally.first_time);
-        branch
     }
 
+    /// The branches by event, task, source and target, so that equal drains make equal snapshots.
     /// What has no target keeps the occurrences that are not in the rows with one. A branch from the kernel to user code
     /// is counted with the process, and as the end of a kernel stream once for all processes.
-    fn into_counts(mut self) -> Vec<Raw<BranchCount>> {
-        let led: Vec<_> = self
-            .0
-            .iter()
-            .filter(|((.., to), _)| *to != 0)
-            .map(|(key, branch)| (*key, branch.count.hits))
-            .collect();
-        for ((event, task, from, _), hits) in led {
-            let owner = [task, TaskKey::default()]
-                .into_iter()
-                .find(|owner| self.0.contains_key(&(event, *owner, from, 0)));
-            if let Some(sum) = owner.and_then(|owner| self.0.get_mut(&(event, owner, from, 0))) {
+    fn into_counts(self) -> Vec<Raw<BranchCount>> {
+        let mut rows = self.0;
+        rows.sort_unstable_by_key(place);
+        rows.dedup_by(|row, sum| {
+            let equal = place(row) == place(sum);
+            if equal {
+                sum.first_time = sum.first_time.min(row.first_time);
+                sum.count.hits = sum.count.hits.saturating_add(row.count.hits);
+                sum.count.oldest = sum.count.oldest.saturating_add(row.count.oldest);
+            }
+            equal
+        });
+        for i in 0..rows.len() {
+            let Some(led) = rows.get(i).filter(|row| row.count.to != Va(0)) else {
+                continue;
+            };
+            let (event, task, from, _) = place(led);
+            let hits = led.count.hits;
+            let owner = [task, TaskKey::default()].into_iter().find_map(|owner| {
+                let any = (event, owner, from, Va(0));
+                rows.binary_search_by_key(&any, place).ok()
+            });
+            if let Some(sum) = owner.and_then(|owner| rows.get_mut(owner)) {
                 sum.count.hits = sum.count.hits.saturating_sub(hits);
             }
         }
-        self.0
-            .into_values()
-            .filter(|branch| branch.count.hits != 0 || branch.count.oldest != 0)
-            .collect()
+        rows.retain(|row| row.count.hits != 0 || row.count.oldest != 0);
+        rows
     }
+}
+
+fn place(row: &Raw<BranchCount>) -> (EventIdx, TaskKey, Va, Va) {
+    (row.count.event, row.task, row.count.from, row.count.to)
 }
 
 #[cfg(test)]

@@ -80,16 +80,16 @@ impl Banks {
     }
 }
 
-/// The tables of several CPUs and the bank may hold the same key.
+/// The tables of several CPUs and the bank may hold the same key. All counts of one stream stand together afterwards.
 fn merge_equal(entries: &mut Vec<(CountKey, Tally)>) {
     entries.sort_unstable_by_key(|(key, _)| {
         (
             key.address,
-            key.source,
             key.length,
             key.event.0,
             key.tgid,
             key.exec_id,
+            key.source,
         )
     });
     entries.dedup_by(|(key, tally), (kept, sum)| {

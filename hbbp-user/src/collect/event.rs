@@ -120,17 +120,25 @@ fn on_each(pmus: &[Pmu], events: fn(&Pmu) -> Result<Vec<Source>, String>) -> Res
 
 /// What the branch records of this machine are known for: repeated newest entries, entries of wrong paths.
 pub fn quirks() -> (bool, bool) {
-    let cores: Vec<Core> = read_pmus(Path::new(DEVICES)).iter().filter_map(core_of).collect();
+    let cores: Vec<Core> = read_pmus(Path::new(DEVICES))
+        .iter()
+        .filter_map(processor_of)
+        .collect();
     (
         cores.iter().any(|core| core.duplicated_heads),
         cores.iter().any(|core| core.wrong_paths),
     )
 }
 
-fn core_of(pmu: &Pmu) -> Option<Core> {
-    // A driver that names its taken branches knows best.
+/// What is known of the processor behind a PMU.
+fn processor_of(pmu: &Pmu) -> Option<Core> {
     let known = uarch::read_cpu().and_then(|cpu| uarch::core(cpu, &pmu.name));
-    known.filter(|_| pmu.taken.is_none() && pmu.name.starts_with("cpu"))
+    known.filter(|_| pmu.name.starts_with("cpu"))
+}
+
+/// The events of the processor behind a PMU; a driver that names its taken branches knows best.
+fn core_of(pmu: &Pmu) -> Option<Core> {
+    processor_of(pmu).filter(|_| pmu.taken.is_none())
 }
 
 fn with_branches(pmu: &Pmu) -> Result<Vec<Source>, String> {

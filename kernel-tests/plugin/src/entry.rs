@@ -11,6 +11,7 @@ use kernel_tests::layout::{Doorbell, MAX_CPUS};
 use crate::api::{self, Id, Info, Insn, Tb};
 use crate::block::{Block, GATE};
 use crate::machine::Machine;
+use crate::trace::Traced;
 
 /// Version of QEMU's plugin interface that this plugin was written for.
 #[unsafe(no_mangle)]
@@ -27,7 +28,8 @@ struct Bell {
     index: u32,
 }
 
-/// QEMU loads the plugin: `dir=DIRECTORY` names the harness' files, `trace=on` keeps the branch trace.
+/// QEMU loads the plugin: `dir=DIRECTORY` names the harness' files, `trace=on` keeps the branch trace,
+/// `trace=stacks` the branch stacks alone.
 ///
 /// # Safety
 /// Called by QEMU with valid pointers.
@@ -52,12 +54,17 @@ pub unsafe extern "C" fn qemu_plugin_install(
         .iter()
         .map(|word| unsafe { CStr::from_ptr(*word) }.to_string_lossy().into_owned());
     let mut directory = PathBuf::new();
-    let mut traced = false;
+    let mut traced = Traced::Nothing;
     for word in words {
         match word.split_once('=') {
             Some(("dir", path)) => directory = path.into(),
-            Some(("trace", "on")) => traced = true,
-            _ => return complain(&format!("argument '{word}' is not dir=DIRECTORY or trace=on")),
+            Some(("trace", "on")) => traced = Traced::Branches,
+            Some(("trace", "stacks")) => traced = Traced::Stacks,
+            _ => {
+                return complain(&format!(
+                    "argument '{word}' is not dir=DIRECTORY, trace=on or trace=stacks"
+                ));
+            }
         }
     }
     match Machine::new(&directory, traced) {

@@ -13,7 +13,7 @@ use crate::cpu::{Cpu, Span};
 use crate::memory::{Mapping, Shared};
 use crate::random::Random;
 use crate::sample::Counting;
-use crate::trace::Trace;
+use crate::trace::{Trace, Traced};
 
 /// What the CPUs share.
 pub(crate) struct Silicon {
@@ -46,7 +46,7 @@ impl Machine {
     ///
     /// # Errors
     /// When one of them cannot be used.
-    pub(crate) fn new(directory: &Path, traced: bool) -> anyhow::Result<Self> {
+    pub(crate) fn new(directory: &Path, traced: Traced) -> anyhow::Result<Self> {
         let personality = Personality::read(&directory.join("personality"))?;
         let depth = personality.depth as u32;
         let shared = Shared::open(&directory.join("shared"), depth, personality.max_precise)?;
@@ -58,15 +58,11 @@ impl Machine {
             gates: HashMap::new(),
             blocks: Blocks::new(),
             accounts: Accounts::default(),
-            trace: if traced {
-                Trace::open(directory)?
-            } else {
-                Trace::default()
-            },
+            trace: Trace::open(directory, traced)?,
             directory: directory.to_owned(),
             files_written: 0,
         };
-        let cpus = std::array::from_fn(|_| Cpu::new(traced));
+        let cpus = std::array::from_fn(|_| Cpu::new(traced == Traced::Branches));
         Ok(Self {
             reached: 0,
             running: 0,

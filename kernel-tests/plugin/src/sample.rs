@@ -238,7 +238,9 @@ impl Silicon {
             wrong_path: 0,
             entries: [Branch::default(); MAX_DEPTH],
         };
-        self.fill_stack(cpu, &mut record);
+        if !self.personality.empty_stacks {
+            self.fill_stack(cpu, &mut record);
+        }
         self.trace.sample(cpu_idx, &record, due);
         self.shared.put(cpu_idx, record);
     }

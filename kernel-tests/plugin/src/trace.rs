@@ -11,29 +11,44 @@ use kernel_tests::trace;
 
 use crate::cpu::{Cpu, HISTORY};
 
+/// What is kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Traced {
+    /// No files.
+    Nothing,
+    /// Each branch stack that was written into a ring.
+    Stacks,
+    /// Each branch and each sample; every block takes the careful path.
+    Branches,
+}
+
 /// The files of one run; none when the trace is off.
 #[derive(Default)]
 pub(crate) struct Trace {
     branches: Vec<BufWriter<File>>,
     samples: Vec<BufWriter<File>>,
+    stacks: Vec<BufWriter<File>>,
     /// CPUs that are in a marked span, or whose span stands still while the counters are frozen.
     open: [bool; MAX_CPUS],
 }
 
 impl Trace {
-    /// Opens one file of branches and one of samples per CPU.
+    /// Opens the files of each CPU.
     ///
     /// # Errors
     /// When a file cannot be made.
-    pub(crate) fn open(directory: &Path) -> std::io::Result<Self> {
+    pub(crate) fn open(directory: &Path, traced: Traced) -> std::io::Result<Self> {
         let mut opened = Self::default();
+        let file = |name: String| File::create(directory.join(name)).map(BufWriter::new);
         for cpu in 0..MAX_CPUS {
-            opened.branches.push(BufWriter::new(File::create(
-                directory.join(trace::branch_file(cpu)),
-            )?));
-            opened.samples.push(BufWriter::new(File::create(
-                directory.join(trace::sample_file(cpu)),
-            )?));
+            match traced {
+                Traced::Nothing => {}
+                Traced::Stacks => opened.stacks.push(file(trace::stack_file(cpu))?),
+                Traced::Branches => {
+                    opened.branches.push(file(trace::branch_file(cpu))?);
+                    opened.samples.push(file(trace::sample_file(cpu))?);
+                }
+            }
         }
         Ok(opened)
     }
@@ -88,11 +103,20 @@ impl Trace {
             };
             let _ = file.write_all(&sample.to_bytes());
         }
+        if let Some(file) = self.stacks.get_mut(cpu_idx) {
+            let stack = trace::Stack {
+                period: record.period,
+                wrong_path: record.wrong_path,
+                entries: record.entries.iter().take(record.nr as usize).copied().collect(),
+            };
+            let _ = file.write_all(&stack.to_bytes());
+        }
     }
 
     /// Everything so far is on its way to the files.
     pub(crate) fn flush(&mut self) {
-        for file in self.branches.iter_mut().chain(&mut self.samples) {
+        let files = self.branches.iter_mut().chain(&mut self.samples);
+        for file in files.chain(&mut self.stacks) {
             let _ = file.flush();
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! `guest-witness RINGS PRECISE PERIOD_INSTRUCTIONS PERIOD_TAKEN COMMAND...`, where RINGS is `both`, `user`
 //! or `kernel`. It stands where the collector will stand and needs none of the collector's code.
+//! As RINGS, `returning` is both, and a program that returns at once and keeps nothing.
 
 use std::fs;
 use std::os::fd::RawFd;
@@ -31,8 +32,13 @@ const IOC_ENABLE: u64 = 0x2400;
 const IOC_DISABLE: u64 = 0x2401;
 const IOC_SET_BPF: u64 = 0x4004_2408;
 
+/// The instructions of a program, from its log, its count and its event.
+type Program = fn(RawFd, RawFd, u32) -> Vec<u64>;
+
 struct Options {
     exclude: u64,
+    program: Program,
+    kept: u32,
     precise: u64,
     periods: [(u32, u64, u64); 2],
 }
@@ -40,14 +46,20 @@ struct Options {
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [rings, precise, instructions, taken, command @ ..] = words.as_slice() else {
-        bail!("usage: guest-witness both|user|kernel PRECISE PERIOD_INSTRUCTIONS PERIOD_TAKEN COMMAND...");
+        bail!(
+            "usage: guest-witness both|user|kernel|returning PRECISE PERIOD_INSTRUCTIONS PERIOD_TAKEN COMMAND..."
+        );
     };
     // Bits exclude_user and exclude_kernel of the flags of perf_event_attr.
     let exclude = match rings.as_str() {
-        "both" => 0,
+        "both" | "returning" => 0,
         "user" => 1 << 5,
         "kernel" => 1 << 4,
-        _ => bail!("the rings are both, user or kernel, not '{rings}'"),
+        _ => bail!("the rings are both, user, kernel or returning, not '{rings}'"),
+    };
+    let (program, kept): (Program, u32) = match rings.as_str() {
+        "returning" => (returning, 1),
+        _ => (keeping, KEPT),
     };
     let periods = [
         (EVENT_INSTRUCTIONS, 0x00c0, instructions.parse()?),
@@ -56,6 +68,8 @@ fn main() -> Result<()> {
     witness(
         &Options {
             exclude,
+            program,
+            kept,
             precise: precise.parse()?,
             periods,
         },
@@ -64,12 +78,12 @@ fn main() -> Result<()> {
 }
 
 fn witness(options: &Options, command: &[String]) -> Result<()> {
-    let (log, log_memory) = map(Seen::BYTES as u32, KEPT)?;
+    let (log, log_memory) = map(Seen::BYTES as u32, options.kept)?;
     let (count, count_memory) = map(8, 1)?;
     let mut events = Vec::new();
     for cpu in 0..cpus()? {
         for (event, config, period) in options.periods.iter().filter(|(_, _, period)| 0 < *period) {
-            let program = load(&program(log, count, *event))?;
+            let program = load(&(options.program)(log, count, *event))?;
             let fd = open(options, cpu, *event, *config, *period)?;
             ioctl(fd, IOC_SET_BPF, u64::from(program.cast_unsigned()))?;
             events.push(fd);
@@ -91,7 +105,7 @@ fn witness(options: &Options, command: &[String]) -> Result<()> {
     }
     // SAFETY: the map's memory is mapped for the life of the process, and no program writes it any more.
     let runs = unsafe { count_memory.cast::<u64>().read_volatile() };
-    let kept = runs.min(u64::from(KEPT)) as usize * Seen::BYTES;
+    let kept = runs.min(u64::from(options.kept)) as usize * Seen::BYTES;
     // SAFETY: as above; the map holds KEPT values of that size.
     let samples = unsafe { std::slice::from_raw_parts(log_memory, kept) };
     fs::write("/out/samples", samples)?;
@@ -118,7 +132,7 @@ fn op(code: u8, to: u8, from: u8, offset: i16, value: i32) -> u64 {
 }
 
 /// Keeps one sample: a place in the log by an atomic count, the registers, and the branch stack.
-fn program(log: RawFd, count: RawFd, event: u32) -> Vec<u64> {
+fn keeping(log: RawFd, count: RawFd, event: u32) -> Vec<u64> {
     const LOAD: u8 = 0x79;
     const STORE: u8 = 0x7b;
     const STORE_WORD: u8 = 0x63;
@@ -174,6 +188,11 @@ fn program(log: RawFd, count: RawFd, event: u32) -> Vec<u64> {
         op(EXIT, 0, 0, 0, 0),
     ]);
     code
+}
+
+/// Does nothing: what is left is the cost of the machine and of the perf core.
+fn returning(_log: RawFd, _count: RawFd, _event: u32) -> Vec<u64> {
+    vec![op(0xb7, 0, 0, 0, 0), op(0x95, 0, 0, 0, 0)]
 }
 
 fn bpf(command: libc::c_long, attributes: &mut [u64; 16]) -> Result<RawFd> {

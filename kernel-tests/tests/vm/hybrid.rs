@@ -118,6 +118,57 @@ fn without_branch_records_the_clock_serves() {
     assert!(check.contains("hardware counters"), "{check}");
 }
 
+/// Some virtual machines have branch records whose stacks are empty: they are stopped within the first second, the
+/// instructions serve alone, and the report says so. The guest's clock ticks once for each instruction.
+#[test]
+fn empty_stacks_are_recognised_within_the_first_second() {
+    const SECOND: f64 = 1e9;
+    let Some(machine) = support::machine("6.12") else {
+        return;
+    };
+    let mut setup = Setup::new("fault.empty_stacks = true".to_owned());
+    (setup.period, setup.branch_period) = (1_000_037, 100_003);
+    let mut machine = machine
+        .clock(setup.clock)
+        .marks(Marks::Events)
+        .personality(&setup.personality)
+        .limit(setup.limit);
+    support::add_workload(&mut machine, "kernels.c");
+    // A loop, so that the taken branches tell the time.
+    let load = ["/bin/kernels", "latency", "180000000"];
+    let measured = measure_command(machine, &load, &setup).unwrap();
+    let reference = measured.outcome.reference().unwrap();
+    let sum = |rings: [u64; 2]| rings.iter().sum::<u64>() as f64;
+    let (instructions, taken) = (sum(reference.instructions), sum(reference.taken));
+    assert!(
+        1.2 * SECOND < instructions,
+        "the run is too short: {instructions}"
+    );
+
+    let stacks = measured.reported("/events/1/runs");
+    let stopped = (stacks * setup.branch_period) as f64 / taken * instructions;
+    println!("the stacks were stopped after {:.2} s", stopped / SECOND);
+    assert!(
+        16 <= stacks && stopped < SECOND,
+        "{stacks} stacks: {:#}",
+        measured.report
+    );
+    // The event of the instructions goes on to the end.
+    let samples = measured.reported("/events/0/runs") as f64;
+    assert!(0.9 < samples * setup.period as f64 / instructions, "{samples}");
+    let report = measured.report.to_string();
+    assert!(report.contains("come back empty"), "{:#}", measured.report);
+    let sources = measured.report["sources"].as_array().unwrap();
+    let sources: Vec<&str> = sources
+        .iter()
+        .filter_map(|source| source["source"].as_str())
+        .collect();
+    assert_eq!(sources, ["EBS"], "{:#}", measured.report);
+    let empty = measured.report["losses"].as_array().unwrap();
+    let empty = empty.iter().find(|loss| loss["id"] == "sample.no_stack");
+    assert_eq!(empty.and_then(|loss| loss["count"].as_u64()), Some(stacks));
+}
+
 /// The paper's Table 7: the same code in a kernel module and in a program, by mnemonic, in both rings.
 #[test]
 fn the_same_code_has_the_same_mix_in_both_rings() {

@@ -1,0 +1,290 @@
+//! What a branch stack costs: instructions of kernel and user code, for `hbbp-sys` and for `perf record -b -a`.
+//!
+//! One guest runs a workload again and again, each time under a tool and a period, each time in a span of its own; its
+//! time is a function of its instructions. The silicon counts all instructions of a span, those of interrupts and eBPF
+//! programs too, and the driver counts the stacks. Both tools do everything that belongs to a recording: they start,
+//! sample, drain, and save a file. The cost of one stack is the slope of instructions over stacks, in which the
+//! workload, start and end of the tool have no part, except where they grow with the number of stacks.
+//!
+//! The slope has a part that belongs to no tool: the emulated PMU hands out its records in a loop of its own, which
+//! stands for the interrupt handler of a real one. It is measured with a program on the event that returns at once
+//! ([`Tool::Returning`]) and told beside the costs, never subtracted in silence.
+//! These are results on a model of a processor.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::artifacts;
+use crate::kernel::Kernel;
+use crate::machine::{Clock, Machine, Marks};
+use crate::outcome::Outcome;
+use crate::workload::{Source, Workload};
+
+/// Where `guest-span` leaves the records of each span.
+pub const SPANS: &str = "/out/spans";
+/// The workload, as a script of the guest.
+const SCRIPT: &str = "/opt/workload";
+/// What every script begins with. The kernel goes on testing its ciphers for a while after it has started its first
+/// program, 400 million instructions long; idle time costs nothing here.
+const SETTLE: &str = "set -e\nbusybox sleep 20";
+/// The rounds of work, likewise.
+const ROUNDS: &str = "/opt/rounds";
+/// What stands between two spans: the kernel frees maps and events of the last one later, in its own time.
+const PAUSE: &str = "busybox sleep 2";
+/// A period of instructions that no run here reaches: the samples are branch stacks, and nothing else.
+const NEVER: &str = "1000000000039";
+
+/// What is asked of perf: the taken branches that `hbbp-sys` samples, with their stacks.
+const PERF: &str = "-q -b -a -e cpu/event=0xc4,umask=0x20/pp -o /tmp/perf.data";
+
+/// Code whose stacks hold streams that differ, as most programs have.
+pub const FLAT: [&str; 3] = ["heapsort", "gcc", "syscalls"];
+/// Code whose stacks hold the same few streams again and again.
+pub const LOOPS: [&str; 3] = ["latency", "callchain", "virtual"];
+/// Taken branches from stack to stack: 2500 stacks of each workload at the least.
+pub const PERIODS: [u64; 3] = [503, 1_009, 2_003];
+
+/// Who takes the stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// An eBPF program that returns at once: what the machine itself needs.
+    Returning,
+    /// `hbbp-sys record --all`.
+    HbbpSys,
+    /// `perf record -b -a`, with its defaults.
+    Perf,
+    /// The same without its look for build ids at the end (`-B -N`): what it cannot do without.
+    BarePerf,
+}
+
+impl Tool {
+    /// All, in the order of the columns.
+    pub const ALL: [Self; 4] = [Self::Returning, Self::HbbpSys, Self::Perf, Self::BarePerf];
+
+    /// The words before the command that it watches.
+    fn words(self, period: u64) -> String {
+        match self {
+            Self::Returning => format!("guest-witness returning 2 0 {period}"),
+            Self::HbbpSys => format!(
+                "hbbp-sys record -o /tmp/profile --all --duration 1h --period {NEVER} --branch-period {period} --"
+            ),
+            Self::Perf => format!("perf record {PERF} -c {period} --"),
+            Self::BarePerf => format!("perf record -B -N {PERF} -c {period} --"),
+        }
+    }
+}
+
+/// One span.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct Span {
+    /// Taken branches from stack to stack; 0 without a tool.
+    pub period: u64,
+    /// Stacks that the PMU delivered.
+    pub stacks: u64,
+    /// Instructions of user code.
+    pub user: u64,
+    /// Instructions of the kernel.
+    pub kernel: u64,
+}
+
+impl Span {
+    /// All instructions.
+    pub const fn instructions(&self) -> u64 {
+        self.user + self.kernel
+    }
+}
+
+/// What a workload cost under each tool.
+#[derive(Clone, Debug)]
+pub struct Costs {
+    /// Without any.
+    pub alone: Span,
+    /// In the order of [`Tool::ALL`], one span for each period.
+    pub tools: [Vec<Span>; 4],
+}
+
+impl Costs {
+    /// Instructions for each stack, with what the machine itself needs.
+    pub fn per_stack(&self, tool: Tool) -> f64 {
+        Tool::ALL
+            .iter()
+            .zip(&self.tools)
+            .find(|(other, _)| **other == tool)
+            .map_or(0.0, |(_, spans)| slope(spans))
+    }
+
+    /// The cost of `hbbp-sys` as a multiple of perf's, with what the machine itself needs in both.
+    pub fn ratio(&self) -> f64 {
+        self.per_stack(Tool::HbbpSys) / self.per_stack(Tool::Perf)
+    }
+
+    /// The same without what the machine itself needs.
+    pub fn own_ratio(&self) -> f64 {
+        let machine = self.per_stack(Tool::Returning);
+        (self.per_stack(Tool::HbbpSys) - machine) / (self.per_stack(Tool::Perf) - machine)
+    }
+}
+
+/// The slope of instructions over stacks, by least squares.
+pub fn slope(spans: &[Span]) -> f64 {
+    let n = spans.len().max(1) as f64;
+    let mean = |of: fn(&Span) -> u64| spans.iter().map(|span| of(span) as f64).sum::<f64>() / n;
+    let (stacks, instructions) = (mean(|span| span.stacks), mean(Span::instructions));
+    let (mut up, mut down) = (0.0, 0.0);
+    for span in spans {
+        let x = span.stacks as f64 - stacks;
+        up += x * (span.instructions() as f64 - instructions);
+        down += x * x;
+    }
+    up / down
+}
+
+/// Runs a workload under every tool and period.
+///
+/// # Errors
+/// When something does not build, is not installed, or fails in the guest, and when perf lost samples.
+pub fn measure(workload: &Workload, kernel: &Kernel, personality: &str, periods: &[u64]) -> Result<Costs> {
+    let mut machine = machine(workload, kernel, personality)?;
+    machine.files().program(Path::new("/usr/bin/perf"))?;
+    // A first run of each is not counted: it fills the guest's caches of files, and perf's of build ids.
+    let run = format!("busybox sh {SCRIPT}");
+    let clean = format!("busybox rm -f /tmp/profile /tmp/perf.data\n{PAUSE}\n");
+    let mut script = format!("{SETTLE}\n{run} > /dev/null\n{PAUSE}\nguest-span {run}\n{PAUSE}\n");
+    for tool in Tool::ALL {
+        let [first, ..] = periods else { bail!("no periods") };
+        script += &format!("{} {run} > /dev/null\n{clean}", tool.words(*first));
+        for period in periods {
+            script += &format!("guest-span {} {run}\n{clean}", tool.words(*period));
+        }
+    }
+    let outcome = machine.run(&["/bin/busybox", "sh", "-c", &script])?;
+    outcome.stdout()?;
+    let said = outcome.text("stderr")?;
+    ensure!(!said.contains("lost"), "a tool lost samples: {said}");
+    let all = [&[0], [periods; Tool::ALL.len()].concat().as_slice()].concat();
+    let spans = read_spans(&outcome, &all)?;
+    let (alone, rest) = spans.split_first().context("there is no span")?;
+    let mut tools = rest.chunks(periods.len()).map(<[Span]>::to_vec);
+    Ok(Costs {
+        alone: *alone,
+        tools: std::array::from_fn(|_| tools.next().unwrap_or_default()),
+    })
+}
+
+/// What `hbbp-sys` adds at the paper's periods for runs of seconds, which are its defaults.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct Overhead {
+    /// The work, without the tool.
+    pub alone: Span,
+    /// The same work while the tool samples.
+    pub watched: Span,
+    /// A whole recording of a command that does nothing: start and end of the tool.
+    pub ends: Span,
+}
+
+impl Overhead {
+    /// The tool's part of all instructions executed while it samples, as a fraction.
+    pub fn fraction(&self) -> f64 {
+        let watched = self.watched.instructions() as f64;
+        (watched - self.alone.instructions() as f64) / watched
+    }
+}
+
+/// Sorting and system calls in turn, 330 million instructions in each round.
+const ROUND: &str = "heapsort 200000; storms syscalls 50000";
+
+/// Measures the overhead of both events at their default periods over so many rounds of work.
+///
+/// # Errors
+/// As [`measure`].
+pub fn overhead(kernel: &Kernel, personality: &str, rounds: u32) -> Result<Overhead> {
+    let named = |name| Workload::named(name).with_context(|| format!("there is no workload {name}"));
+    let mut machine = machine(named("heapsort")?, kernel, personality)?;
+    named("syscalls")?.furnish(&mut machine, kernel)?;
+    let work = format!("for i in $(busybox seq {rounds}); do {ROUND}; done > /dev/null");
+    machine.files().file(ROUNDS, work.as_bytes());
+    let record = "hbbp-sys record -o /tmp/profile --all --duration 30s --";
+    // First runs are not counted, as in `measure`.
+    let script = format!(
+        "{SETTLE}\n{record} busybox sh {SCRIPT} > /dev/null\n{PAUSE}\nguest-span busybox sh {ROUNDS}\n{PAUSE}\n\
+         {record} guest-span busybox sh {ROUNDS}\n{PAUSE}\nguest-span {record} busybox true\n"
+    );
+    let outcome = machine.run(&["/bin/busybox", "sh", "-c", &script])?;
+    outcome.stdout()?;
+    let spans = read_spans(&outcome, &[0; 3])?;
+    let [alone, watched, ends] = spans[..] else {
+        bail!("{} spans of 3", spans.len())
+    };
+    Ok(Overhead { alone, watched, ends })
+}
+
+/// A machine for one workload, whose spans are told by `guest-span`.
+fn machine(workload: &Workload, kernel: &Kernel, personality: &str) -> Result<Machine> {
+    let mut machine = Machine::new(kernel)
+        .clock(Clock::Instructions)
+        .marks(Marks::Program)
+        .personality(personality)
+        .limit(Duration::from_secs(3600));
+    workload.furnish(&mut machine, kernel)?;
+    if let Source::Host(_) = workload.source {
+        machine.files().directory("opt");
+    }
+    let [.., command] = workload.words();
+    machine.files().file(SCRIPT, command.as_bytes());
+    for (package, name) in [
+        ("kernel-tests", "guest-span"),
+        ("kernel-tests", "guest-witness"),
+        ("hbbp-user", "hbbp-sys"),
+    ] {
+        let program = artifacts::guest_program(package, name)?;
+        machine.files().copy(&format!("bin/{name}"), &program)?;
+    }
+    Ok(machine)
+}
+
+/// The spans of a run, with the period that each was taken at.
+fn read_spans(outcome: &Outcome, periods: &[u64]) -> Result<Vec<Span>> {
+    let stacks = outcome.text("spans")?;
+    let stacks: Vec<u64> = stacks
+        .lines()
+        .map(str::parse)
+        .collect::<Result<_, _>>()
+        .context("the guest's list of spans is malformed")?;
+    ensure!(
+        stacks.len() == periods.len(),
+        "{} spans of {}",
+        stacks.len(),
+        periods.len()
+    );
+    let spans = periods.iter().zip(&stacks).zip(0..);
+    spans
+        .map(|((period, stacks), n)| {
+            let [user, kernel] = outcome.reference_of(n)?.instructions;
+            Ok(Span {
+                period: *period,
+                stacks: *stacks,
+                user,
+                kernel,
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slope_knows_nothing_of_constants() {
+        let span = |stacks, user| Span {
+            period: 1,
+            stacks,
+            user,
+            kernel: 7,
+        };
+        let spans = [span(10, 1_000), span(20, 31_000), span(40, 91_000)];
+        assert!((slope(&spans) - 3_000.0).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,70 @@
+//! How much work the programs are for the kernel's verifier: at most a tenth more than `results/verifier.txt` says.
+//!
+//! The number of instructions that the verifier walked bounds what a program may grow to, and jumps when a loop is no
+//! longer walked once. It depends on the program and the kernel alone, so it is the same in every run.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use kernel_tests::artifacts;
+
+use crate::support;
+
+/// `bpf_prog_type` of programs on perf events (include/uapi/linux/bpf.h).
+const PERF_EVENT: u64 = 7;
+
+/// Instructions walked, by program: of the two on perf events, that on branch stacks is the larger. A program may have
+/// several descriptors.
+fn walked(fdinfo: &str) -> BTreeMap<&'static str, u64> {
+    let (mut kind, mut id, mut all) = (0, 0, BTreeMap::new());
+    for line in fdinfo.lines() {
+        let Some((key, value)) = line.split_once(':') else {
+            continue;
+        };
+        let number = || value.trim().parse::<u64>().unwrap();
+        match key {
+            "prog_type" => kind = number(),
+            "prog_id" => id = number(),
+            "verified_insns" => {
+                all.insert(id, (kind, number()));
+            }
+            _ => {}
+        }
+    }
+    let on_events = all.into_values().filter(|(kind, _)| *kind == PERF_EVENT);
+    let mut on_events: Vec<u64> = on_events.map(|(_, walked)| walked).collect();
+    on_events.sort_unstable();
+    let [on_ip, on_branch] = on_events[..] else {
+        panic!("{on_events:?} are not two programs:\n{fdinfo}");
+    };
+    BTreeMap::from([("on_ip", on_ip), ("on_branch", on_branch)])
+}
+
+#[test]
+fn the_programs_do_not_grow_unseen() {
+    let baseline = fs::read_to_string(artifacts::package().join("results/verifier.txt")).unwrap();
+    // One kernel is enough to see a program grow.
+    let series = "6.1";
+    let Some(mut machine) = support::machine(series) else {
+        return;
+    };
+    let program = artifacts::guest_program("hbbp-user", "hbbp-sys").unwrap();
+    machine.files().copy("bin/hbbp-sys", &program).unwrap();
+    let look = "busybox cat /proc/$PPID/fdinfo/*";
+    let record = ["/bin/hbbp-sys", "record", "-o", "/tmp/profile", "--all", "--"];
+    let command = [&record[..], &["/bin/busybox", "sh", "-c", look]].concat();
+    let outcome = machine.run(&command).unwrap();
+    for (program, walked) in walked(&outcome.stdout().unwrap()) {
+        let line = format!("{series} {program} ");
+        println!("{line}{walked}");
+        let known: u64 = baseline
+            .lines()
+            .find_map(|known| known.strip_prefix(&line)?.trim().parse().ok())
+            .unwrap_or_else(|| panic!("results/verifier.txt has no line for it: {line}{walked}"));
+        assert!(
+            walked * 10 <= known * 11,
+            "the verifier walks {walked} instructions of {program} on {series}, and {known} stand in \
+                 results/verifier.txt: make the program smaller, or write down the new number and why"
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! `cargo xtask vm cost`: what a branch stack costs in instructions, beside `perf record -b -a`, on a model of a processor.
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
+use kernel_tests::cost::{self, Costs, FLAT, LOOPS, Overhead, PERIODS, Tool};
+use kernel_tests::kernel::Kernel;
+use kernel_tests::workload::Workload;
+
+use crate::vm::personality;
+
+/// What to measure.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// Series of the kernel.
+    #[arg(long, default_value = "6.12")]
+    kernel: String,
+    /// Workloads by name; without it those of flat code and of loops.
+    #[arg(long, value_delimiter = ',')]
+    workload: Vec<String>,
+    /// Taken branches from stack to stack; at least three, with commas between them.
+    #[arg(long, value_delimiter = ',', default_values_t = PERIODS)]
+    period: Vec<u64>,
+    /// Measure what both events at their default periods add to so many rounds of work, 330 million instructions each,
+    /// in place of the cost of a stack.
+    #[arg(long, value_name = "ROUNDS")]
+    overhead: Option<u32>,
+    /// Print JSON: one object for each line of the table, each on a line of its own.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The personality whose stacks have 32 entries, always.
+const PERSONALITY: &str = "ideal";
+
+/// Measures and prints, line by line as the runs end.
+pub(crate) fn cost(args: &Args) -> Result<()> {
+    let kernel = Kernel::get(&args.kernel)?;
+    let personality = personality(PERSONALITY)?;
+    if let Some(rounds) = args.overhead {
+        print_overhead(args, &cost::overhead(&kernel, &personality, rounds)?);
+        return Ok(());
+    }
+    ensure!(
+        3 <= args.period.len(),
+        "a slope takes at least three periods: --period {}",
+        PERIODS.map(|period| period.to_string()).join(",")
+    );
+    if !args.json {
+        println!(
+            "kernel {}, personality {PERSONALITY}: on a model of a processor, instructions of kernel and user code for each \
+             stack of 32 entries\n{TITLES}",
+            args.kernel
+        );
+    }
+    let named = args.workload.iter().map(String::as_str);
+    let names: Vec<&str> = if args.workload.is_empty() {
+        FLAT.into_iter().chain(LOOPS).collect()
+    } else {
+        named.collect()
+    };
+    for name in names {
+        let workload = Workload::named(name).with_context(|| format!("there is no workload {name}"))?;
+        let costs = cost::measure(workload, &kernel, &personality, &args.period)?;
+        print(args, name, &costs);
+    }
+    Ok(())
+}
+
+/// Code; instructions in millions without a tool; stacks at the shortest period; instructions for each stack of the
+/// machine alone, of hbbp-sys, of perf, and of perf without
+/// build ids, all with the machine's; the ratio of hbbp-sys to perf, and the ratio without the machine's.
+const TITLES: &str =
+    "workload       code  M instr.   stacks  machine hbbp-sys     perf    -B -N    ratio      own";
+
+fn print(args: &Args, name: &str, costs: &Costs) {
+    let code = if FLAT.contains(&name) {
+        "flat"
+    } else if LOOPS.contains(&name) {
+        "loop"
+    } else {
+        "-"
+    };
+    let [machine, hbbp, perf, bare] = Tool::ALL.map(|tool| costs.per_stack(tool));
+    let (ratio, own_ratio) = (costs.ratio(), costs.own_ratio());
+    if args.json {
+        let [of_machine, of_hbbp, of_perf, of_bare] = &costs.tools;
+        let line = serde_json::json!({
+            "kernel": args.kernel, "personality": PERSONALITY, "workload": name, "code": code, "alone": costs.alone,
+            "spans": {"machine": of_machine, "hbbp-sys": of_hbbp, "perf": of_perf, "perf -B -N": of_bare},
+            "per_stack": {"machine": machine, "hbbp-sys": hbbp, "perf": perf, "perf -B -N": bare},
+            "ratio": ratio, "own_ratio": own_ratio,
+        });
+        println!("{line}");
+        return;
+    }
+    let stacks = costs.tools.iter().flatten().map(|span| span.stacks).max();
+    println!(
+        "{name:<14} {code:<4} {:>9.1} {:>8} {machine:>8.0} {hbbp:>8.0} {perf:>8.0} {bare:>8.0} {ratio:>8.2} {own_ratio:>8.2}",
+        costs.alone.instructions() as f64 / 1e6,
+        stacks.unwrap_or(0),
+    );
+}
+
+fn print_overhead(args: &Args, overhead: &Overhead) {
+    if args.json {
+        let line = serde_json::json!({
+            "kernel": args.kernel, "personality": PERSONALITY, "overhead": overhead.fraction(), "spans": overhead,
+        });
+        println!("{line}");
+        return;
+    }
+    let millions = |instructions: u64| instructions as f64 / 1e6;
+    println!(
+        "kernel {}, personality {PERSONALITY}: on a model of a processor, both events at their default periods\n\
+         work alone {:.1} M instructions, while hbbp-sys samples {:.1} M with {} samples: {:.3} % are the tool's\n\
+         start and end of the tool: {:.1} M instructions in all",
+        args.kernel,
+        millions(overhead.alone.instructions()),
+        millions(overhead.watched.instructions()),
+        overhead.watched.stacks,
+        100.0 * overhead.fraction(),
+        millions(overhead.ends.instructions()),
+    );
+}
