@@ -12,6 +12,7 @@ use anyhow::bail;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cmd::eval::EvalOptions;
+use crate::cmd::kernel_text::KernelTextOptions;
 use crate::cmd::record::{RecordOptions, Target};
 use crate::cmd::report::ReportOptions;
 use crate::cmd::{Job, check};
@@ -101,6 +102,19 @@ enum Command {
         #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
         format: CheckFormat,
     },
+    /// Say how the text that the kernel runs differs from its static image: bytes and sites by cause.
+    KernelText {
+        /// The image: a vmlinux or a boot image. Default: that of the running kernel, by build id, in the usual
+        /// places.
+        #[arg(long, value_name = "FILE")]
+        vmlinux: Option<PathBuf>,
+        /// Write the image with the live text in it to a new file.
+        #[arg(long, value_name = "FILE")]
+        write: Option<PathBuf>,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
+        format: CheckFormat,
+    },
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -114,6 +128,15 @@ enum EvalLevel {
 enum CheckFormat {
     Text,
     Json,
+}
+
+impl From<CheckFormat> for check::Format {
+    fn from(format: CheckFormat) -> Self {
+        match format {
+            CheckFormat::Text => Self::Text,
+            CheckFormat::Json => Self::Json,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -236,9 +259,15 @@ impl Cli {
                 },
                 width: terminal_width().unwrap_or(ReportOptions::default().width),
             })),
-            Some(Command::Check { format }) => Ok(Job::Check(match format {
-                CheckFormat::Text => check::Format::Text,
-                CheckFormat::Json => check::Format::Json,
+            Some(Command::Check { format }) => Ok(Job::Check(format.into())),
+            Some(Command::KernelText {
+                vmlinux,
+                write,
+                format,
+            }) => Ok(Job::KernelText(KernelTextOptions {
+                vmlinux,
+                write,
+                format: format.into(),
             })),
         }
     }

@@ -11,6 +11,7 @@
 //!                                                +---------- text (stretches and their generations) ---------+
 //! ```
 
+pub mod boot_image;
 pub mod build_id;
 pub mod elf;
 pub mod functions;
@@ -32,6 +33,8 @@ pub mod raw;
 pub mod recorded;
 pub mod source;
 pub mod text;
+pub mod text_difference;
+pub mod text_sites;
 pub mod user_space;
 pub mod vmlinux;
 
