@@ -22,6 +22,7 @@ use crate::collect::perf::parse_cpu_list;
 use crate::eval::Level;
 use crate::mix::Dimension;
 use crate::report::Format;
+use crate::resolve::recorded::kernel::KernelPlace;
 use crate::snapshot::run::Period;
 use recording::{ExportArgs, InputArgs};
 
@@ -232,7 +233,12 @@ impl Cli {
             }
             Some(Command::Record { record, output }) => Ok(Job::Record(record.into_options()?, output)),
             Some(Command::Report { input, report }) => {
-                Ok(Job::Report(input.into_options(), report.into_options()))
+                let (input, mut report) = (input.into_options(), report.into_options());
+                report.debug_files.clone_from(&input.places.binaries);
+                if let KernelPlace::Vmlinux(image) = &input.kernel {
+                    report.debug_files.push(image.clone());
+                }
+                Ok(Job::Report(input, report))
             }
             Some(Command::Import { input, output }) => Ok(Job::Import(input.into_options(), output)),
             Some(Command::Export(export)) => Ok(Job::Export(export.into_options()?)),
@@ -318,6 +324,7 @@ impl ReportArgs {
             top: self.top.0,
             format: self.format,
             width: width.unwrap_or(plain.width),
+            debug_files: plain.debug_files,
         }
     }
 }

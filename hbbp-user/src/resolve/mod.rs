@@ -13,6 +13,7 @@
 
 pub mod boot_image;
 pub mod build_id;
+mod debug_file;
 pub mod elf;
 pub mod functions;
 pub mod image;
@@ -32,6 +33,7 @@ pub mod process_memory;
 pub mod raw;
 pub mod recorded;
 pub mod source;
+pub mod source_lines;
 pub mod text;
 pub mod text_difference;
 pub mod text_sites;

@@ -69,7 +69,7 @@ impl fmt::Display for NotTheImage {
 }
 
 /// Where distributions put the uncompressed image, its debug file and the boot image.
-fn usual_places(release: &str, build_id: &[u8]) -> Vec<PathBuf> {
+pub(super) fn usual_places(release: &str, build_id: &[u8]) -> Vec<PathBuf> {
     /// Unpacking costs time, so boot images come last.
     const N_UNPACKED: usize = 5;
 

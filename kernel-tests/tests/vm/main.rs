@@ -16,6 +16,7 @@ mod callgrind;
 mod exact;
 mod faults;
 mod hybrid;
+mod image;
 mod import;
 mod perf;
 mod suite;
