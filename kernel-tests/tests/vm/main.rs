@@ -23,3 +23,4 @@ mod suite;
 mod support;
 mod truth;
 mod watchdog;
+mod written;
