@@ -9,6 +9,7 @@
 //! kallsyms, modules, KSYMBOL -> kernel (map)   --+                    proc_scan, records -> process (index) --+
 //! kcore | probe | vmlinux    -> kernel_text    --+-> kernel_space     mapped_file, elf, functions -> image  --+-> user_space
 //!                                                +---------- text (stretches and their generations) ---------+
+//! boot_image -> vmlinux -> text_sites -> text_difference           debug_file -> source_lines (of a snapshot)
 //! ```
 
 pub mod boot_image;

@@ -19,7 +19,8 @@ use super::vmlinux::Vmlinux;
 macro_rules! causes {
     ($($variant:ident, $name:literal, $sentence:literal;)*) => {
         /// Why live text differs from linked text. Of two causes for one byte the later in this order counts: it is
-        /// the order in which the kernel patches (arch/x86/kernel/alternative.c, `alternative_instructions`).
+        /// the order in which the kernel patches (arch/x86/kernel/alternative.c, `alternative_instructions`), but that
+        /// call thunks, which few processors need, give way to everything else.
         #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
         pub enum Cause {
             $(#[doc = $sentence] $variant,)*
@@ -44,12 +45,12 @@ macro_rules! causes {
 
 causes! {
     Unknown, "unknown", "nothing that a table of the kernel names";
+    CallThunks, "call-thunks", "calls that track the depth of the call stack";
     Paravirt, "paravirt", "calls of hypervisor hooks, made direct or replaced by the native instruction";
     Cfi, "cfi", "FineIBT: hashes of function types before functions";
     Retpolines, "retpolines", "indirect branches through thunks";
     ReturnThunks, "return-thunks", "returns, plain or through a thunk";
     Alternatives, "alternatives", "instructions chosen by the processor's features";
-    CallThunks, "call-thunks", "calls that track the depth of the call stack";
     EndbrSeals, "endbr-seals", "ENDBR of functions that are never called indirectly";
     SmpLocks, "smp-locks", "LOCK prefixes, which one processor does not need";
     RuntimeConstants, "runtime-constants", "addresses and shifts that are known since the boot";
@@ -276,14 +277,16 @@ impl Reading<'_> {
             }
         }
         if let Some((_, bytes)) = self.between("the function tracer", ftrace, ftrace_end) {
-            let places = bytes
-                .as_chunks::<8>()
-                .0
-                .iter()
-                .map(|place| u64::from_le_bytes(*place));
-            for place in places {
+            let places = bytes.as_chunks::<8>().0.iter();
+            for place in places.map(|place| u64::from_le_bytes(*place)) {
                 self.add(Cause::Ftrace, ImageAddr(place), BRANCH);
             }
+        }
+        // The tracer's own trampolines call what is set (arch/x86/kernel/ftrace.c, `ftrace_update_ftrace_func`).
+        let calls = parse_marks(kallsyms, ["ftrace_call", "ftrace_regs_call"]);
+        for call in calls.into_iter().flatten() {
+            let place = ImageAddr(call.0.wrapping_sub(self.vmlinux.slide()));
+            self.add(Cause::Ftrace, place, BRANCH);
         }
     }
 
@@ -378,5 +381,71 @@ impl AltLayout {
                     .all(|at| fits(at) == Some(true))
         };
         Self::KNOWN.into_iter().find(makes_sense)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::FileOff;
+
+    const TABLE: ImageAddr = ImageAddr(0x1000);
+    const REPLACEMENTS: Section = Section {
+        kind: 1,
+        offset: FileOff(0),
+        start: ImageAddr(0x2000),
+        len: 0x100,
+        link: 0,
+        name: 0,
+        holds_names: false,
+    };
+
+    /// Two records: 5 bytes at 0x3000 for 3 at 0x2000, and 2 at 0x3010 for 2 at 0x2010.
+    fn records(layout: &AltLayout) -> Vec<u8> {
+        let mut bytes = vec![0; 2 * layout.stride];
+        for (at, place, new, lens) in [
+            (0, 0x3000, 0x2000, [5, 3]),
+            (layout.stride, 0x3010, 0x2010, [2, 2]),
+        ] {
+            for (field, to) in [(at, place), (at + 4, new)] {
+                let from = 0x1000 + i32::try_from(field).expect("small");
+                bytes[field..field + 4].copy_from_slice(&(to - from).to_le_bytes());
+            }
+            bytes[at + layout.len_at..][..2].copy_from_slice(&lens);
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_layout_of_alternatives_is_the_one_that_makes_sense() {
+        for layout in AltLayout::KNOWN {
+            let bytes = records(&layout);
+            let found = AltLayout::of(TABLE, &bytes, &REPLACEMENTS).expect("it is known");
+            assert_eq!((found.stride, found.len_at), (layout.stride, layout.len_at));
+            assert_eq!(target(TABLE, &bytes, layout.stride), Some(ImageAddr(0x3010)));
+            let mut broken = bytes.clone();
+            broken[layout.len_at + 1] = 6;
+            assert!(
+                AltLayout::of(TABLE, &broken, &REPLACEMENTS).is_none(),
+                "longer than its place"
+            );
+            assert!(AltLayout::of(TABLE, &bytes[1..], &REPLACEMENTS).is_none());
+        }
+    }
+
+    #[test]
+    fn instructions_give_the_lengths_of_their_sites() {
+        // jmp rel32; jne rel32; and the end of the text.
+        let bytes = [0xe9, 1, 2, 3, 4, 0x0f, 0x85, 1, 2, 3, 4];
+        let text = Linked {
+            start: TABLE,
+            bytes: &bytes,
+        };
+        assert_eq!(text.instruction_len(TABLE), Some(5));
+        assert_eq!(text.instruction_len(ImageAddr(0x1005)), Some(6));
+        for outside in [0, 0xfff, 0x100b, u64::MAX] {
+            assert_eq!(text.instruction_len(ImageAddr(outside)), None);
+        }
+        assert_eq!(target(ImageAddr(u64::MAX), &[0; 8], 4), None);
     }
 }
