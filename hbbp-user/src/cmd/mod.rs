@@ -11,6 +11,7 @@ pub mod kernel_text;
 pub mod progress;
 pub mod record;
 pub mod report;
+mod rule;
 
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use crate::estimate::Rule;
-use crate::estimate::rule::PAPER;
 use crate::mix::{Analysis, Dimension, SourcePlace, analyse, analyse_in_source};
 use crate::report::{Format, Miss, Report, quality};
 use crate::resolve::source_lines::SourceLines;
@@ -17,6 +16,8 @@ use crate::snapshot::{Module, ModuleKind, Snapshot};
 pub struct ReportOptions {
     /// What the mix is broken down by.
     pub by: Vec<Dimension>,
+    /// Name or file of the rule that chooses between EBS and LBR.
+    pub rule: String,
     /// Most lines of the mix; `None` for all.
     pub top: Option<usize>,
     /// The form of the report.
@@ -34,6 +35,7 @@ impl Default for ReportOptions {
 
         Self {
             by: vec![Dimension::Mnemonic],
+            rule: "hybrid".to_owned(),
             top: None,
             format: Format::default(),
             width: WIDTH,
@@ -51,7 +53,7 @@ pub struct Quality {
 
 /// Reports on a snapshot. A reader that closes the pipe has seen enough, which is no error.
 pub fn print(snapshot: &Snapshot, options: &ReportOptions, out: &mut dyn Write) -> anyhow::Result<Quality> {
-    let rule: Rule = PAPER.parse().context("failed to read the rule of the paper")?;
+    let rule = super::rule::read(&options.rule)?;
     let (analysis, noted) = if options.by.iter().any(|d| d.is_in_source()) {
         analyse_with_lines(snapshot, options, &rule)
     } else {
