@@ -12,6 +12,7 @@
 //! boot_image -> vmlinux -> text_sites -> text_difference           debug_file -> source_lines (of a snapshot)
 //! ```
 
+mod alternatives;
 pub mod boot_image;
 pub mod build_id;
 mod debug_file;

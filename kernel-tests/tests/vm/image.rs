@@ -18,8 +18,8 @@ echo vfs_write > $T/set_ftrace_filter
 echo function > $T/current_tracer
 (echo 'p:probe_a vfs_read+5' > $T/kprobe_events) 2>/dev/null || echo 'p:probe_a vfs_read+9' > $T/kprobe_events
 echo 1 > $T/events/kprobes/probe_a/enable
-hbbp-sys kernel-text --format json --write /root/patched > /out/difference
-hbbp-sys kernel-text --format json --vmlinux /root/patched > /out/patched
+hbbp-sys kernel-text --format json --write /tmp/patched > /out/difference
+hbbp-sys kernel-text --format json --vmlinux /tmp/patched > /out/patched
 hbbp-sys kernel-text > /out/text
 busybox cp /proc/kallsyms /out/kallsyms";
 
