@@ -12,6 +12,7 @@ use anyhow::bail;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cmd::eval::EvalOptions;
+use crate::cmd::kernel_text::KernelTextOptions;
 use crate::cmd::record::{RecordOptions, Target};
 use crate::cmd::report::ReportOptions;
 use crate::cmd::{Job, check};
@@ -21,6 +22,7 @@ use crate::collect::perf::parse_cpu_list;
 use crate::eval::Level;
 use crate::mix::Dimension;
 use crate::report::Format;
+use crate::resolve::recorded::kernel::KernelPlace;
 use crate::snapshot::run::Period;
 use recording::{ExportArgs, InputArgs};
 
@@ -100,6 +102,19 @@ enum Command {
         #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
         format: CheckFormat,
     },
+    /// Say how the text that the kernel runs differs from its static image: bytes and sites by cause.
+    KernelText {
+        /// The image: a vmlinux or a boot image. Default: that of the running kernel, by build id, in the usual
+        /// places.
+        #[arg(long, value_name = "FILE")]
+        vmlinux: Option<PathBuf>,
+        /// Write the image with the live text in it to a new file.
+        #[arg(long, value_name = "FILE")]
+        write: Option<PathBuf>,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
+        format: CheckFormat,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -120,6 +135,15 @@ enum EvalLevel {
 enum CheckFormat {
     Text,
     Json,
+}
+
+impl From<CheckFormat> for check::Format {
+    fn from(format: CheckFormat) -> Self {
+        match format {
+            CheckFormat::Text => Self::Text,
+            CheckFormat::Json => Self::Json,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -217,7 +241,12 @@ impl Cli {
             }
             Some(Command::Record { record, output }) => Ok(Job::Record(record.into_options()?, output)),
             Some(Command::Report { input, report }) => {
-                Ok(Job::Report(input.into_options(), report.into_options()))
+                let (input, mut report) = (input.into_options(), report.into_options());
+                report.debug_files.clone_from(&input.places.binaries);
+                if let KernelPlace::Vmlinux(image) = &input.kernel {
+                    report.debug_files.push(image.clone());
+                }
+                Ok(Job::Report(input, report))
             }
             Some(Command::Import { input, output }) => Ok(Job::Import(input.into_options(), output)),
             Some(Command::Export(export)) => Ok(Job::Export(export.into_options()?)),
@@ -244,9 +273,15 @@ impl Cli {
                 },
                 width: terminal_width().unwrap_or(ReportOptions::default().width),
             })),
-            Some(Command::Check { format }) => Ok(Job::Check(match format {
-                CheckFormat::Text => check::Format::Text,
-                CheckFormat::Json => check::Format::Json,
+            Some(Command::Check { format }) => Ok(Job::Check(format.into())),
+            Some(Command::KernelText {
+                vmlinux,
+                write,
+                format,
+            }) => Ok(Job::KernelText(KernelTextOptions {
+                vmlinux,
+                write,
+                format: format.into(),
             })),
         }
     }
@@ -298,6 +333,7 @@ impl ReportArgs {
             top: self.top.0,
             format: self.format,
             width: width.unwrap_or(plain.width),
+            debug_files: plain.debug_files,
         }
     }
 }

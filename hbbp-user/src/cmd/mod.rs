@@ -7,6 +7,7 @@ pub mod export;
 pub mod import;
 pub mod interrupt;
 mod interval;
+pub mod kernel_text;
 pub mod progress;
 pub mod record;
 pub mod report;
@@ -39,6 +40,8 @@ pub enum Job {
     Eval(eval::EvalOptions),
     /// Say what this machine offers.
     Check(check::Format),
+    /// Say how live kernel text differs from the static image.
+    KernelText(kernel_text::KernelTextOptions),
 }
 
 /// How a job ended.
@@ -96,6 +99,13 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             match eval::eval(options, out) {
                 Err(error) if is_closed_pipe(&error) => {}
                 evaluated => evaluated?,
+            }
+            Ok(Done::default())
+        }
+        Job::KernelText(options) => {
+            match kernel_text::kernel_text(options, out) {
+                Err(error) if is_closed_pipe(&error) => {}
+                compared => compared?,
             }
             Ok(Done::default())
         }

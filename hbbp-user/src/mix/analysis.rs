@@ -1,5 +1,6 @@
 //! From a snapshot to everything that a report shows, in one pure step.
 
+use super::keys::{FindPlace, Keys};
 use super::pivot::pivot;
 use super::{Dimension, Mix};
 use crate::addr::Ring;
@@ -54,10 +55,21 @@ pub struct SourceShare {
 ///
 /// The snapshot must hold together ([`Snapshot::check`]); what contradicts itself is counted as unresolved.
 pub fn analyse(snapshot: &Snapshot, by: &[Dimension], rule: &Rule) -> Analysis {
+    analyse_in_source(snapshot, by, rule, &mut |_, _| None)
+}
+
+/// The same with debug information, for the dimensions that need it.
+pub fn analyse_in_source(
+    snapshot: &Snapshot,
+    by: &[Dimension],
+    rule: &Rule,
+    places: &mut FindPlace<'_>,
+) -> Analysis {
     let located = locate(snapshot);
     let map = blocks(snapshot, &located);
     let counts = estimate(snapshot, &located, &map, rule);
-    let mix = pivot(snapshot, &map, &counts, by);
+    let keys = Keys::new(snapshot, &map, by, places);
+    let mix = pivot(&counts, by, keys);
     let mut unresolved = located.unresolved;
     unresolved.merge(&counts.outcome.unresolved);
     let mut discarded = located.discarded;

@@ -41,6 +41,8 @@ dimensions! {
     Latency, "latency", "Whether the instruction is one of long latency.";
     Module, "module", "The kernel, a kernel module, or a mapped file.";
     Function, "function", "Function, by the symbol that covers the instruction.";
+    Line, "line", "Source line, where debug information is found; else the function.";
+    Inlined, "inlined", "Function, or the function that was inlined at the instruction, by debug information.";
     Process, "process", "Process image; the kernel is one of its own.";
     Source, "source", "Where the figure of the block comes from: EBS or LBR.";
     Block, "block", "Basic block, by module and address.";
@@ -57,7 +59,15 @@ impl Dimension {
             Self::Mnemonic | Self::Extension | Self::Category | Self::Packing | Self::Width => true,
             Self::Memory | Self::ControlFlow | Self::Lock | Self::Latency => true,
             Self::Ring | Self::Module | Self::Function | Self::Process | Self::Source | Self::Block => false,
+            Self::Line | Self::Inlined => false,
         }
+    }
+}
+
+impl Dimension {
+    /// Whether debug information tells it, so that it may differ within a block.
+    pub const fn is_in_source(self) -> bool {
+        matches!(self, Self::Line | Self::Inlined)
     }
 }
 

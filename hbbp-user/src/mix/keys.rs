@@ -2,7 +2,8 @@
 //!
 //! A key has two halves: what follows from the instruction's form, computed once for each form, and what follows from
 //! where the block stands and who ran it, computed once for each block and process image.
-//! Both are numbers until the rows are complete.
+//! Both are numbers until the rows are complete. Where debug information is asked, the second half is computed for each
+//! instruction, since lines and inlined functions change within a block.
 
 use std::collections::HashMap;
 
@@ -11,7 +12,19 @@ use super::dimension::Dimension;
 use crate::addr::ImageAddr;
 use crate::blocks::{BlockId, BlockMap, Flow, FormIdx, Instruction};
 use crate::estimate::BlockCount;
-use crate::snapshot::{Module, ProcessIdx, Snapshot};
+use crate::snapshot::{Module, ModuleIdx, ProcessIdx, Snapshot};
+
+/// Where an instruction stands in the source.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct SourcePlace {
+    /// `file:line`.
+    pub line: Option<String>,
+    /// The innermost function that it was inlined from, or that it is in.
+    pub function: Option<String>,
+}
+
+/// Tells where an instruction stands, by module and address; `None` where nothing is known.
+pub type FindPlace<'a> = dyn FnMut(ModuleIdx, ImageAddr) -> Option<SourcePlace> + 'a;
 
 /// Number of a row, in the order of first use.
 pub(super) type RowIdx = usize;
@@ -21,6 +34,7 @@ pub(super) struct Keys<'a> {
     snapshot: &'a Snapshot,
     map: &'a BlockMap,
     by: &'a [Dimension],
+    source_places: &'a mut FindPlace<'a>,
     forms: Labels,
     places: Labels,
     /// The label of each form, once it is known.
@@ -55,11 +69,17 @@ impl Labels {
 }
 
 impl<'a> Keys<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, map: &'a BlockMap, by: &'a [Dimension]) -> Self {
+    pub(super) fn new(
+        snapshot: &'a Snapshot,
+        map: &'a BlockMap,
+        by: &'a [Dimension],
+        source_places: &'a mut FindPlace<'a>,
+    ) -> Self {
         Self {
             snapshot,
             map,
             by,
+            source_places,
             forms: Labels::default(),
             places: Labels::default(),
             of_form: HashMap::new(),
@@ -86,14 +106,17 @@ impl<'a> Keys<'a> {
     }
 
     fn find(&mut self, block: &BlockCount, process: ProcessIdx) -> Vec<(RowIdx, f64)> {
-        let dimensions = self.by.iter().filter(|d| !d.is_static());
-        let place = dimensions.map(|d| self.describe(*d, block, process)).collect();
-        let place = self.places.number(place);
+        let asks_source = self.by.iter().any(|d| d.is_in_source());
+        let map = self.map;
+        let mut place = None;
         let mut found: Vec<(RowIdx, f64)> = Vec::new();
-        for instruction in self.map.instructions(block.block) {
+        for instruction in map.instructions(block.block) {
+            let known = place.filter(|_| !asks_source);
+            let here = known.unwrap_or_else(|| self.place(*instruction, block, process));
+            place = Some(here);
             let form = self.form(*instruction);
-            let row = *self.rows.entry((place, form)).or_insert_with(|| {
-                self.halves.push((place, form));
+            let row = *self.rows.entry((here, form)).or_insert_with(|| {
+                self.halves.push((here, form));
                 self.halves.len() - 1
             });
             found.push((row, 1.0));
@@ -130,6 +153,30 @@ impl<'a> Keys<'a> {
         })
     }
 
+    /// The number of the place of an instruction of a block.
+    fn place(&mut self, instruction: Instruction, block: &BlockCount, process: ProcessIdx) -> u32 {
+        let source = self.map.text(block.block.text).and_then(|text| {
+            let asks_source = self.by.iter().any(|d| d.is_in_source());
+            asks_source.then(|| (self.source_places)(text.module, text.addr(instruction)))?
+        });
+        let source = source.unwrap_or_default();
+        let dimensions = self.by.iter().filter(|d| !d.is_static());
+        let label = dimensions
+            .map(|d| match (d, &source) {
+                (Dimension::Line, SourcePlace { line: Some(line), .. }) => line.clone(),
+                (
+                    Dimension::Inlined,
+                    SourcePlace {
+                        function: Some(function),
+                        ..
+                    },
+                ) => function.clone(),
+                _ => self.describe(*d, block, process),
+            })
+            .collect();
+        self.places.number(label)
+    }
+
     fn describe(&self, dimension: Dimension, block: &BlockCount, process: ProcessIdx) -> String {
         let text = self.map.text(block.block.text);
         let module = text.and_then(|text| self.snapshot.modules.get(text.module.0 as usize));
@@ -142,7 +189,7 @@ impl<'a> Keys<'a> {
         match dimension {
             Dimension::Ring => block.ring.to_string(),
             Dimension::Module => name.to_owned(),
-            Dimension::Function => module
+            Dimension::Function | Dimension::Line | Dimension::Inlined => module
                 .and_then(|m| function(m, start))
                 .unwrap_or_else(|| format!("[{name}]")),
             Dimension::Process => self.process(process),

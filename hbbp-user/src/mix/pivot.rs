@@ -9,13 +9,11 @@ use super::error::Sum;
 use super::keys::{Keys, RowIdx};
 use super::{Cell, Dimension, Mix, Row};
 use crate::addr::Ring;
-use crate::blocks::BlockMap;
 use crate::estimate::{BlockCount, BlockCounts, Ran, Source};
-use crate::snapshot::{ProcessIdx, Snapshot};
+use crate::snapshot::ProcessIdx;
 
 /// Sums up a mix.
-pub(super) fn pivot(snapshot: &Snapshot, map: &BlockMap, counts: &BlockCounts, by: &[Dimension]) -> Mix {
-    let keys = Keys::new(snapshot, map, by);
+pub(super) fn pivot<'a>(counts: &'a BlockCounts, by: &[Dimension], keys: Keys<'a>) -> Mix {
     let mut table = Table {
         counts,
         keys,

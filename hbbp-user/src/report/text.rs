@@ -170,7 +170,9 @@ fn table(body: &Body, detail: &Detail) -> Table {
 /// JSON and CSV keep the names of the symbol tables, which other tools can look up.
 fn name(dimension: Dimension, value: &str) -> String {
     match (dimension, rustc_demangle::try_demangle(value)) {
-        (Dimension::Function, Ok(function)) => harmless(&format!("{function:#}")),
+        (Dimension::Function | Dimension::Inlined | Dimension::Line, Ok(function)) => {
+            harmless(&format!("{function:#}"))
+        }
         _ => harmless(value),
     }
 }

@@ -88,6 +88,22 @@ pub fn read_kallsyms() -> io::Result<Kallsyms> {
     Ok(Kallsyms::of(text.unwrap_or_else(|error| lossy(error.as_bytes()))))
 }
 
+/// Looks up symbols of the kernel image that are no functions, such as the bounds of tables (kernels with
+/// `CONFIG_KALLSYMS_ALL` list them); in the order of `names`, `None` where one is missing or hidden.
+pub fn parse_marks<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<Va>; N] {
+    let mut marks = [None; N];
+    for line in String::from_utf8_lossy(text).lines().filter_map(parse_line) {
+        let wanted = names.iter().position(|name| *name == line.name);
+        if let Some(mark) = wanted.and_then(|idx| marks.get_mut(idx))
+            && line.tag.is_none()
+            && line.address != 0
+        {
+            *mark = Some(Va(line.address));
+        }
+    }
+    marks
+}
+
 /// Interprets the text of /proc/kallsyms; lines that it cannot understand are skipped.
 pub fn parse_kallsyms(text: &[u8]) -> Kallsyms {
     Kallsyms::of(lossy(text))
@@ -361,6 +377,17 @@ ffffffffc0400000 t bpf_prog_6deef7357e7b4530\t[bpf]
         let range = Some((Va(0xffff_ffff_8100_0000), Va(0xffff_ffff_8300_0000)));
         assert_eq!(table.image.range(), range);
         assert!(!table.hidden);
+    }
+
+    #[test]
+    fn marks_of_data() {
+        let names = ["jiffies", "nf_hook", "_etext"];
+        let found = [
+            Some(Va(0xffff_ffff_8200_0000)),
+            None,
+            Some(Va(0xffff_ffff_8100_0100)),
+        ];
+        assert_eq!(parse_marks(TABLE.as_bytes(), names), found);
     }
 
     #[test]

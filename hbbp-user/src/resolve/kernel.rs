@@ -4,7 +4,7 @@
 //! Kernel text is known only as it runs, so its addresses in the snapshot are those that were executed.
 //! A region belongs to a module; each BPF program is a module of its own, because its memory is used again by others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::addr::{ImageAddr, Va};
 use crate::snapshot::{ModuleKind, Symbol};
@@ -179,6 +179,12 @@ impl KernelMap {
         before
             .map(|(_, region)| region)
             .any(|r| at < r.end && own_name(r))
+    }
+
+    /// The modules with a region that has not gone.
+    pub fn there(&self) -> HashSet<KernelModuleIdx> {
+        let there = self.regions.values().filter(|r| r.until == u64::MAX);
+        there.map(|r| r.module).collect()
     }
 
     /// Whether some region belongs to a module.

@@ -110,7 +110,11 @@ impl KernelSpace {
     /// Reads what was hit before once more, at the end of the interval `idx`, which lasted `time`.
     pub fn reread(&mut self, idx: u32, time: &Range<u64>, losses: &mut Losses) {
         let Self {
-            reader, texts, pokes, ..
+            map,
+            reader,
+            texts,
+            pokes,
+            ..
         } = self;
         if !reader.is_live() {
             return;
@@ -130,9 +134,12 @@ impl KernelSpace {
                 idx
             }
         };
+        // What went is not read again: its memory holds breakpoints by now, or another program.
+        let there = map.there();
         let changed = texts
-            .values_mut()
-            .map(|text| text.reread(&since, &mut |at, bytes| reader.read(Va(at.0), bytes)));
+            .iter_mut()
+            .filter(|(module, _)| there.contains(module))
+            .map(|(_, text)| text.reread(&since, &mut |at, bytes| reader.read(Va(at.0), bytes)));
         losses.add(Loss::TextUncertain, changed.sum());
         pokes.clear();
     }

@@ -9,9 +9,13 @@
 //! kallsyms, modules, KSYMBOL -> kernel (map)   --+                    proc_scan, records -> process (index) --+
 //! kcore | probe | vmlinux    -> kernel_text    --+-> kernel_space     mapped_file, elf, functions -> image  --+-> user_space
 //!                                                +---------- text (stretches and their generations) ---------+
+//! boot_image -> vmlinux -> text_sites -> text_difference           debug_file -> source_lines (of a snapshot)
 //! ```
 
+mod alternatives;
+pub mod boot_image;
 pub mod build_id;
+mod debug_file;
 pub mod elf;
 pub mod functions;
 pub mod image;
@@ -31,7 +35,10 @@ pub mod process_memory;
 pub mod raw;
 pub mod recorded;
 pub mod source;
+pub mod source_lines;
 pub mod text;
+pub mod text_difference;
+pub mod text_sites;
 pub mod user_space;
 pub mod vmlinux;
 

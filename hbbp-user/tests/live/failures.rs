@@ -187,3 +187,22 @@ fn a_second_signal_aborts() {
     }
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
+
+#[test]
+fn an_image_of_another_kernel_is_refused_in_one_sentence() {
+    let Some(_kernel) = kernel() else { return };
+    for (image, why) in [
+        ("/nowhere", "is not there"),
+        ("/bin/true", "another kernel"),
+        ("/etc/passwd", "neither an image nor a boot image"),
+    ] {
+        let output = run(&["kernel-text", "--vmlinux", image]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains(image) && said.contains(why) && said.contains("build id"),
+            "{said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}

@@ -7,8 +7,10 @@
     reason = "helpers of tests fail and talk like tests"
 )]
 
+mod bpf;
 mod collect;
 mod failures;
+mod lines;
 mod load;
 mod processes;
 mod run;

@@ -17,6 +17,9 @@ use hbbp_user::resolve::kernel_modules::parse_modules;
 use hbbp_user::resolve::perf_map::parse_perf_map;
 use hbbp_user::resolve::proc_scan::parse_maps;
 use hbbp_user::resolve::source::ByteSource;
+use hbbp_user::resolve::source_lines::SourceLines;
+use hbbp_user::snapshot::{Module, ModuleIdx, ModuleKind, Snapshot};
+use object::{Object as _, ObjectSection as _};
 
 /// A small program of this machine, with symbols of its dynamic linker interface and unwind tables.
 fn program() -> Vec<u8> {
@@ -120,4 +123,61 @@ proptest! {
         }
         map.forget_before(5, |_| false);
     }
+}
+
+/// Debug information comes from files of strangers too.
+#[test]
+fn debug_information_that_lies() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, program) = (folder.path().join("a.c"), folder.path().join("a"));
+    let text =
+        "static inline int f(int x) { return x / 3; } int main(int n, char **v) { return f(n) + f(n * 7); }";
+    std::fs::write(&source, text).expect("a source");
+    let mut cc = std::process::Command::new("cc");
+    let built = cc
+        .args(["-O2", "-g", "-gz=none", "-Wl,--build-id", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .status();
+    assert!(built.expect("cc").success());
+    let bytes = std::fs::read(&program).expect("the program");
+    let file = object::File::parse(&*bytes).expect("an ELF file");
+    let debug = file
+        .sections()
+        .filter(|s| s.name().is_ok_and(|name| name.starts_with(".debug_")));
+    let ranges: Vec<(u64, u64)> = debug.filter_map(|s| s.file_range()).collect();
+    let main = file.entry();
+    let build_id = file.build_id().expect("readable").expect("asked for").to_vec();
+    let name = program.to_str().expect("UTF-8").to_owned();
+    let module = Module {
+        name,
+        kind: ModuleKind::Elf64,
+        build_id,
+        symbols: Vec::new(),
+    };
+    let snapshot = Snapshot {
+        modules: vec![module],
+        ..Snapshot::default()
+    };
+    let mut lines = SourceLines::new(&snapshot, Vec::new());
+    let found = (0..0x400).filter_map(|n| lines.find(ModuleIdx(0), ImageAddr((main & !0xfff) + n)));
+    let found: Vec<_> = found.filter_map(|place| place.line).collect();
+    assert!(found.iter().any(|line| line.ends_with("a.c:1")), "{found:?}");
+
+    let begin = Instant::now();
+    for (start, len) in ranges {
+        for step in 0..40 {
+            let at = usize::try_from(start + len * step / 40).expect("small");
+            for value in [0_u8, 0x7f, 0xff] {
+                let mut bytes = bytes.clone();
+                bytes[at] = value;
+                std::fs::write(&program, &bytes).expect("the program");
+                let mut lines = SourceLines::new(&snapshot, Vec::new());
+                for n in (0..0x400).step_by(64) {
+                    let _ = lines.find(ModuleIdx(0), ImageAddr((main & !0xfff) + n));
+                }
+            }
+        }
+    }
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
 }

@@ -16,7 +16,11 @@ mod callgrind;
 mod exact;
 mod faults;
 mod hybrid;
+<<<<<<< HEAD
 mod hygiene;
+=======
+mod image;
+>>>>>>> image
 mod import;
 mod perf;
 mod suite;
@@ -24,3 +28,4 @@ mod support;
 mod truth;
 mod verifier;
 mod watchdog;
+mod written;

@@ -61,7 +61,7 @@ pub fn open_recorded_kernel(
             KernelText::Kcore(kcore)
         }
         KernelPlace::Vmlinux(path) => {
-            let vmlinux = image.and_then(|image| open_vmlinux_at(path, build_id, &marks(image)));
+            let vmlinux = image.and_then(|image| open_vmlinux_at(path, build_id, &marks(image)).ok());
             let vmlinux = vmlinux.ok_or_else(|| refused(path, build_id))?;
             map.update(
                 vmlinux.read_symbols(),

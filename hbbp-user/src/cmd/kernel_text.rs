@@ -1,0 +1,318 @@
+//! `hbbp-sys kernel-text`: how the text that the kernel runs differs from the image that it was started from, by cause.
+//!
+//! With `--write` this is the patch of the paper (section IV.B: the static image with the text of the live kernel in
+//! it): an analysis on the file that is written and one on the live text read the same bytes.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use serde::Serialize;
+
+use crate::addr::Va;
+use crate::collect::object::{Constants, Object, Room};
+use crate::collect::text::TextWindow;
+use crate::resolve::build_id::{hex, read_kernel_build_id};
+use crate::resolve::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
+use crate::resolve::kernel_text::{KernelText, ReadKernel, open_kernel_text};
+use crate::resolve::text_difference::{TextDifference, compare};
+use crate::resolve::text_sites::{Cause, Linked, Told, read_sites};
+use crate::resolve::vmlinux::{Vmlinux, find_vmlinux, open_vmlinux_at};
+use crate::snapshot::KernelTextSource;
+
+use super::check::Format;
+
+/// What to compare, and where to put what comes of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KernelTextOptions {
+    /// The static image; `None` for that of the running kernel in the usual places.
+    pub vmlinux: Option<PathBuf>,
+    /// Where to write the image with the live text in it.
+    pub write: Option<PathBuf>,
+    /// The form of the report.
+    pub format: Format,
+}
+
+/// The report; in JSON with these names.
+#[derive(Clone, Debug, Serialize)]
+struct Findings {
+    /// Version of this layout.
+    format: &'static str,
+    /// File of the static image.
+    image: String,
+    /// Its build id in hexadecimal.
+    build_id: String,
+    /// Where live text was read.
+    live: &'static str,
+    /// How far from where it was linked the kernel runs, in bytes.
+    moved_by: u64,
+    /// Bytes of .text.
+    text_bytes: u64,
+    /// Those that live text could not be read of.
+    unreadable_bytes: u64,
+    compared_bytes: u64,
+    same_bytes: u64,
+    /// Bytes that differ because the kernel runs elsewhere.
+    relocated_bytes: u64,
+    /// All others that differ: the sum of those of the causes.
+    differing_bytes: u64,
+    /// Unknown bytes in parts of those that differ.
+    unknown_share: f64,
+    causes: Vec<CauseFound>,
+    /// Runs of bytes without a cause, the first 1000.
+    unknown: Vec<UnknownFound>,
+    notes: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct CauseFound {
+    cause: &'static str,
+    meaning: &'static str,
+    sites: u64,
+    patched_sites: u64,
+    bytes: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct UnknownFound {
+    /// Where it runs.
+    address: String,
+    symbol: String,
+    linked: String,
+    live: String,
+}
+
+/// Compares the two texts and prints how they differ.
+pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+    let kallsyms = std::fs::read("/proc/kallsyms").context("failed to read /proc/kallsyms")?;
+    let symbols = parse_kallsyms(&kallsyms);
+    if symbols.hidden {
+        bail!("{HIDDEN}");
+    }
+    let vmlinux = open_image(options.vmlinux.as_deref(), &symbols)?;
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let (mut live, why) = open_kernel_text(open_probe(), release.trim(), &symbols.image);
+    if !live.is_live() {
+        bail!("{}", why.unwrap_or_default());
+    }
+    let path = vmlinux.path.display();
+    let Some(section) = vmlinux.sections(".text").next() else {
+        bail!("{path} has no section .text");
+    };
+    let linked = vmlinux.read_section(section);
+    let linked = linked.with_context(|| format!("{path} is shorter than its headers say"))?;
+    let text = Linked {
+        start: section.start,
+        bytes: &linked,
+    };
+    let (now, unreadable_bytes) = read_live(
+        &mut live,
+        Va(section.start.0.wrapping_add(vmlinux.slide())),
+        &linked,
+    );
+    // In debugfs, which may not be mounted, or locked.
+    let kprobes = std::fs::read_to_string("/sys/kernel/debug/kprobes/list").unwrap_or_default();
+    let told = Told {
+        kallsyms: &kallsyms,
+        symbols: &symbols,
+        kprobes: &kprobes,
+    };
+    let (sites, mut notes) = read_sites(&vmlinux, text, told);
+    let difference = compare(text, &now, vmlinux.slide(), &sites);
+    if let Some(to) = &options.write {
+        vmlinux
+            .write_patched(to, section, &now)
+            .with_context(|| format!("failed to write {} (it must not be there yet)", to.display()))?;
+        notes.push(format!("{} is this image with the live text in it", to.display()));
+    }
+    let findings = findings(&vmlinux, &live, &difference, unreadable_bytes, &symbols, notes);
+    match options.format {
+        Format::Text => out.write_all(text_of(&findings).as_bytes())?,
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut *out, &findings)?;
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}
+
+/// The image that was named, or that of the running kernel.
+fn open_image(named: Option<&Path>, symbols: &Kallsyms) -> anyhow::Result<Vmlinux> {
+    let build_id = read_kernel_build_id();
+    if let Some(path) = named {
+        return match open_vmlinux_at(path, &build_id, &symbols.image) {
+            Ok(vmlinux) => Ok(vmlinux),
+            Err(why) => bail!(
+                "{} {why}; the running kernel has build id {}",
+                path.display(),
+                hex(&build_id)
+            ),
+        };
+    }
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    find_vmlinux(release.trim(), &build_id, &symbols.image).map_err(|refused| {
+        let refused: Vec<String> = refused
+            .iter()
+            .map(|(path, why)| format!("  {} {why}", path.display()))
+            .collect();
+        anyhow::anyhow!(
+            "no image of the running kernel ({}, build id {}) was found; name its vmlinux or boot image with \
+             --vmlinux FILE, or install its package\n{}",
+            release.trim(),
+            hex(&build_id),
+            refused.join("\n")
+        )
+    })
+}
+
+/// The reader for machines without /proc/kcore.
+fn open_probe() -> Option<Box<ReadKernel>> {
+    let mut object = Object::load(Constants::default(), Room::default()).ok()?;
+    let window = TextWindow::open(&mut object).ok()?;
+    Some(Box::new(move |at, out: &mut [u8]| window.read(at, out)))
+}
+
+/// Reads the live text; what cannot be read stays as it was linked and is counted, in bytes.
+fn read_live(live: &mut KernelText, start: Va, linked: &[u8]) -> (Vec<u8>, u64) {
+    /// As much as a reader copies at once, and a page.
+    const STEPS: [usize; 2] = [1 << 20, 4096];
+
+    let mut now = linked.to_vec();
+    let mut unreadable = 0;
+    let mut at = start.0;
+    for (chunk, linked) in now.chunks_mut(STEPS[0]).zip(linked.chunks(STEPS[0])) {
+        if live.read(Va(at), chunk) {
+            at += chunk.len() as u64;
+            continue;
+        }
+        for (page, linked) in chunk.chunks_mut(STEPS[1]).zip(linked.chunks(STEPS[1])) {
+            if !live.read(Va(at), page) {
+                page.copy_from_slice(linked);
+                unreadable += page.len() as u64;
+            }
+            at += page.len() as u64;
+        }
+    }
+    (now, unreadable)
+}
+
+fn findings(
+    vmlinux: &Vmlinux,
+    live: &KernelText,
+    difference: &TextDifference,
+    unreadable_bytes: u64,
+    symbols: &Kallsyms,
+    notes: Vec<String>,
+) -> Findings {
+    let differing_bytes = difference.bytes();
+    let unknown_bytes = difference.bytes_of(Cause::Unknown);
+    let unknown = difference.unknown.iter().map(|run| {
+        let at = Va(run.start.0.wrapping_add(vmlinux.slide()));
+        let symbol = symbols.at(at);
+        let symbol = symbol.map(|s| format!("{}+{:#x}", s.name, at.0 - s.start.0));
+        UnknownFound {
+            address: at.to_string(),
+            symbol: symbol.unwrap_or_default(),
+            linked: hex(&run.linked),
+            live: hex(&run.live),
+        }
+    });
+    let causes = difference.tallies.iter().map(|tally| CauseFound {
+        cause: tally.cause.name(),
+        meaning: tally.cause.sentence(),
+        sites: tally.sites,
+        patched_sites: tally.patched,
+        bytes: tally.bytes,
+    });
+    let compared_bytes = difference.compared - unreadable_bytes;
+    Findings {
+        format: "hbbp-sys.kernel-text/1",
+        image: vmlinux.path.display().to_string(),
+        build_id: hex(vmlinux.build_id()),
+        live: match live.source() {
+            KernelTextSource::Probe => "a BPF program that copies it",
+            _ => "/proc/kcore",
+        },
+        moved_by: vmlinux.slide(),
+        text_bytes: difference.compared,
+        unreadable_bytes,
+        compared_bytes,
+        same_bytes: compared_bytes - difference.relocated - differing_bytes,
+        relocated_bytes: difference.relocated,
+        differing_bytes,
+        unknown_share: unknown_bytes as f64 / (differing_bytes.max(1)) as f64,
+        causes: causes.collect(),
+        unknown: unknown.collect(),
+        notes,
+    }
+}
+
+fn text_of(findings: &Findings) -> String {
+    /// More of them are in JSON.
+    const MOST: usize = 10;
+
+    let Findings {
+        image,
+        build_id,
+        live,
+        ..
+    } = findings;
+    // Writing to a String cannot fail.
+    let mut text = format!("  static image  {image}, build id {build_id}\n  live text     {live}\n");
+    let _ = writeln!(text, "  moved by      {:#x}\n", findings.moved_by);
+    let _ = writeln!(
+        text,
+        "{:<18}{:>10}{:>10}{:>12}{:>9}",
+        "cause", "sites", "patched", "bytes", "%"
+    );
+    let share = |bytes: u64| 100.0 * bytes as f64 / findings.differing_bytes.max(1) as f64;
+    let mut causes: Vec<&CauseFound> = findings
+        .causes
+        .iter()
+        .filter(|it| 0 < it.sites + it.bytes)
+        .collect();
+    causes.sort_by_key(|it| (it.cause == Cause::Unknown.name(), std::cmp::Reverse(it.bytes)));
+    for CauseFound {
+        cause,
+        sites,
+        patched_sites,
+        bytes,
+        ..
+    } in causes
+    {
+        let _ = writeln!(
+            text,
+            "{cause:<18}{sites:>10}{patched_sites:>10}{bytes:>12}{:>9.2}",
+            share(*bytes)
+        );
+    }
+    let _ = writeln!(text, "{}", "-".repeat(59));
+    let _ = writeln!(
+        text,
+        "{:<38}{:>12}{:>9.2}\n",
+        "differ", findings.differing_bytes, 100.0
+    );
+    let _ = writeln!(text, "  {:>12}  bytes of .text", findings.text_bytes);
+    let _ = writeln!(text, "- {:>12}  cannot be read", findings.unreadable_bytes);
+    let _ = writeln!(text, "- {:>12}  are as they were linked", findings.same_bytes);
+    let _ = writeln!(
+        text,
+        "- {:>12}  are addresses that moved with the kernel",
+        findings.relocated_bytes
+    );
+    let _ = writeln!(text, "= {:>12}  differ", findings.differing_bytes);
+    for UnknownFound {
+        address,
+        symbol,
+        linked,
+        live,
+    } in findings.unknown.iter().take(MOST)
+    {
+        let _ = writeln!(text, "unknown: {address} {symbol}: {linked} -> {live}");
+    }
+    for note in &findings.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}

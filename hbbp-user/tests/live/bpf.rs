@@ -1,0 +1,83 @@
+//! A tracing program on a hot path: its code has a name and mnemonics, and its bytes are those that the kernel compiled.
+
+use std::path::Path;
+use std::process::Command;
+
+use hbbp_user::snapshot::{ModuleKind, file};
+
+use super::{kernel, number, run};
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernel-tests/workloads/bpf_hot.c");
+
+#[test]
+fn a_hot_bpf_program_has_mnemonics_and_the_bytes_of_its_jit_dump() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (workload, dump, profile) = (path("bpf_hot"), path("dump"), path("profile"));
+    let built = Command::new("cc")
+        .args(["-O2", "-o", &workload, SOURCE])
+        .status()
+        .unwrap();
+    assert!(built.success());
+    let recorded = run(&[
+        "record", "-o", &profile, "--period", "200003", "--", &workload, "2", &dump,
+    ]);
+    assert!(recorded.status.success(), "{recorded:?}");
+
+    let dump = std::fs::read(&dump).unwrap();
+    let snapshot = file::read(Path::new(&profile)).unwrap();
+    let mut same = vec![false; dump.len()];
+    for text in &snapshot.text {
+        let module = &snapshot.modules[text.module.0 as usize];
+        let is_ours = module.kind == ModuleKind::Bpf && module.name.ends_with("_hbbp_hot");
+        let program = module.symbols.first().filter(|_| is_ours);
+        let Some(from) = program.and_then(|program| text.start.since(program.start)) else {
+            continue;
+        };
+        for (at, byte) in (from as usize..).zip(&text.bytes) {
+            // The kernel fills the rest of its last page with breakpoints; the dump ends with the program.
+            if let Some(compiled) = dump.get(at) {
+                assert_eq!(byte, compiled, "byte {at} of {}", module.name);
+                same[at] = true;
+            }
+        }
+    }
+    let n_same = same.iter().filter(|same| **same).count();
+    println!(
+        "{n_same} of {} bytes of the compiled program are in the snapshot, all equal",
+        dump.len()
+    );
+    assert_eq!(n_same, dump.len(), "the program is kept as a whole");
+
+    let by = [
+        "report",
+        &profile,
+        "--by",
+        "function,mnemonic",
+        "--format",
+        "json",
+        "--top",
+        "all",
+    ];
+    let report: serde_json::Value = serde_json::from_slice(&run(&by).stdout).unwrap();
+    let rows = report["mix"]["rows"].as_array().unwrap();
+    let amount = |mnemonic: &str| {
+        let is_it = |row: &&serde_json::Value| {
+            let key = |at: usize| row["key"][at].as_str().unwrap();
+            key(0).starts_with("bpf_prog_") && key(0).ends_with("_hbbp_hot") && key(1) == mnemonic
+        };
+        rows.iter()
+            .find(is_it)
+            .map_or(0, |row| number(&row["kernel"]["amount"]))
+    };
+    let (imul, xor, add) = (amount("IMUL"), amount("XOR"), amount("ADD"));
+    let kernel = number(&report["accounting"]["in_mix"]["kernel"]);
+    println!("IMUL {imul}, XOR {xor}, ADD {add} of {kernel} kernel samples");
+    // Each instruction of the program is as often in it, and the program is nearly all that this process does.
+    assert!(kernel < 3 * (imul + xor + add), "{report:#}");
+    assert!(
+        imul.abs_diff(xor) <= 2 && xor.abs_diff(add) <= 2,
+        "{imul} {xor} {add}"
+    );
+}

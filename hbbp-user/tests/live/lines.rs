@@ -1,0 +1,133 @@
+//! Source lines and inlined functions, from debug information in the program, beside it, and where it is named.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{kernel, number, run};
+
+/// Two functions are inlined into one; each stands on lines of its own.
+const SOURCE: &str = "#include <stdlib.h>
+static inline __attribute__((always_inline)) unsigned turned(unsigned x, unsigned i)
+{
+    return (x ^ i) << 7 | (x ^ i) >> 25;
+}
+static inline __attribute__((always_inline)) unsigned divided(unsigned x, unsigned i)
+{
+    return x / (i | 1);
+}
+__attribute__((noinline)) unsigned work(unsigned n)
+{
+    unsigned x = 1;
+    for (unsigned i = 0; i < n; i++)
+        x = divided(turned(x, i), i);
+    return x;
+}
+int main(int argc, char **argv)
+{
+    return work(strtoul(argv[1], NULL, 0)) == 3;
+}
+";
+
+fn tool(name: &str, args: &[&str]) {
+    assert!(
+        Command::new(name).args(args).status().unwrap().success(),
+        "{name} {args:?}"
+    );
+}
+
+/// The rows of user code by this dimension: key and samples.
+fn rows(report: &[u8]) -> Vec<(String, u64)> {
+    let report: Value = serde_json::from_slice(report).unwrap();
+    let rows = report["mix"]["rows"].as_array().unwrap().iter();
+    rows.map(|row| {
+        (
+            row["key"][0].as_str().unwrap().to_owned(),
+            number(&row["user"]["amount"]),
+        )
+    })
+    .filter(|(_, amount)| 0 < *amount)
+    .collect()
+}
+
+/// The samples of the keys that end so, in parts of all.
+fn share(rows: &[(String, u64)], end: &str) -> f64 {
+    let sum = |rows: &mut dyn Iterator<Item = &(String, u64)>| rows.map(|(_, amount)| amount).sum::<u64>();
+    sum(&mut rows.iter().filter(|(key, _)| key.ends_with(end))) as f64 / sum(&mut rows.iter()) as f64
+}
+
+#[test]
+fn lines_and_inlined_functions_follow_the_build_id() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (source, program, debug, profile) = (
+        path("lines.c"),
+        path("lines"),
+        path("lines.debug"),
+        path("profile"),
+    );
+    std::fs::write(&source, SOURCE).unwrap();
+    // Compressed as debug packages are; stripped of it only after the run.
+    tool(
+        "cc",
+        &["-O2", "-g", "-gz", "-Wl,--build-id", "-o", &program, &source],
+    );
+    let recorded = run(&[
+        "record",
+        "-o",
+        &profile,
+        "--period",
+        "200003",
+        "--",
+        &program,
+        "300000000",
+    ]);
+    assert!(recorded.status.success(), "{recorded:?}");
+    let by = |dimension: &str, more: &[&str]| {
+        let args = [
+            &[
+                "report", &profile, "--by", dimension, "--format", "json", "--top", "all",
+            ],
+            more,
+        ]
+        .concat();
+        run(&args).stdout
+    };
+
+    let lines = rows(&by("line", &[]));
+    println!("{lines:?}");
+    let within = share(&lines, "lines.c:4")
+        + share(&lines, "lines.c:8")
+        + share(&lines, "lines.c:13")
+        + share(&lines, "lines.c:14");
+    assert!(0.98 < within, "{within}: {lines:?}");
+    // A division takes longer than everything else in the loop together.
+    assert!(0.15 < share(&lines, "lines.c:8"), "{lines:?}");
+    let inlined = rows(&by("inlined", &[]));
+    println!("{inlined:?}");
+    assert!(0.15 < share(&inlined, "divided"), "{inlined:?}");
+    assert!(0.15 < share(&inlined, "turned"), "{inlined:?}");
+    assert!(0.98 < share(&rows(&by("function", &[])), "work"));
+
+    // The debug information moves to a file of its own: nothing is found but the symbol, and that is said ..
+    tool("objcopy", &["--only-keep-debug", &program, &debug]);
+    tool("strip", &["--strip-debug", &program]);
+    let without = rows(&by("line", &[]));
+    assert!(0.98 < share(&without, "work"), "{without:?}");
+    let said = run(&["report", &profile, "--by", "line"]).stdout;
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains("without debug information"), "{said}");
+    // .. unless it is named, or lies where the program says.
+    assert_eq!(rows(&by("line", &["--binary", &debug])), lines);
+    tool("objcopy", &[&format!("--add-gnu-debuglink={debug}"), &program]);
+    assert_eq!(rows(&by("line", &[])), lines);
+
+    // A file of another build has the same name and other lines.
+    std::fs::write(&source, format!("\n\n{}", SOURCE.replace("<< 7", "<< 6"))).unwrap();
+    std::fs::remove_file(&debug).unwrap();
+    tool("cc", &["-O2", "-g", "-Wl,--build-id", "-o", &program, &source]);
+    assert_eq!(rows(&by("line", &["--binary", &program])), without);
+    assert!(Path::new(&program).exists());
+}
