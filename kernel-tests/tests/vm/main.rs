@@ -16,11 +16,8 @@ mod callgrind;
 mod exact;
 mod faults;
 mod hybrid;
-<<<<<<< HEAD
 mod hygiene;
-=======
 mod image;
->>>>>>> image
 mod import;
 mod perf;
 mod suite;
