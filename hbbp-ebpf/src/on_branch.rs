@@ -192,25 +192,25 @@ impl Sink<'_> {
         self.add(&run);
     }
 
-    /// Judges a stream that differs from those before it: their run ends, and its own begins, if it is sound.
+    /// Judges a stream that differs from those before it; if it is sound, the run of those ends, and its own begins.
+    /// A run that goes on behind refused streams is not judged again: a switch is between them only if all streams of the
+    /// kernel on the way there and back were refused.
     #[inline(always)]
     fn begin(&mut self, run: Run, from: u64, start: u64, end: u64) -> Run {
         if end.wrapping_sub(SWITCH_START.load()) < SWITCH_LEN.load() {
             self.work.switched.set(1);
         }
-        self.add(&run);
-        // Where none leaves from, none is repeated.
-        let (mut from, mut n) = (from, 1);
         if let Some(refusal) = refusal(start, end, self.work.switched.get() != 0) {
             self.stats.streams -= 1;
             self.stats.refuse(refusal);
-            (from, n) = (0, 0);
+            return run;
         }
+        self.add(&run);
         Run {
-            from: self.work.unknown(from),
+            from,
             start,
             end,
-            n: self.work.unknown(n),
+            n: self.work.unknown(1),
         }
     }
 
