@@ -8,6 +8,8 @@ pub mod bpf;
 pub mod combine;
 pub mod drain;
 pub mod event;
+pub mod module_layout;
+pub mod modules;
 pub mod object;
 pub mod own_cost;
 pub mod perf;
@@ -18,23 +20,29 @@ pub mod sideband;
 pub mod task_layout;
 pub mod text;
 pub mod uarch;
+pub mod wake;
 
 use std::io::ErrorKind;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use aya::Pod;
 use aya::maps::{MapData, PerCpuArray};
 use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, StackStats, Tally, name};
 
+use crate::record::{Record, Timed};
 use crate::snapshot::run::Event;
 use crate::snapshot::{Loss, Losses};
 use drain::Banks;
 use event::{Choice, Source};
+use module_layout::{ModuleLayout, read_module_layout};
+use modules::Modules;
 use object::{Constants, KernelCounts, Object, Room};
 use perf::Perf;
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
+use wake::Wake;
 
 /// What to collect.
 #[derive(Clone, Debug)]
@@ -47,9 +55,21 @@ pub struct Plan {
     pub kernel: KernelCounts,
     /// Room of a bank in counts; `None` for a size by the number of CPUs.
     pub map_entries: Option<u32>,
+    /// Whether to tell of modules that come and go.
+    pub modules: ModuleWatch,
     /// Start and length of the kernel's `__switch_to_asm`, where they are known: user entries of a branch stack that
     /// are older than a context switch belong to another process.
     pub switch: Option<(u64, u64)>,
+}
+
+/// Whether modules that come and go are told.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ModuleWatch {
+    /// As soon as they come.
+    #[default]
+    Told,
+    /// Not at all.
+    Untold,
 }
 
 /// A running collection.
@@ -60,6 +80,8 @@ pub struct Collector {
     stack_stats: PerCpuArray<MapData, StackStats>,
     events: Vec<Sampled>,
     sideband: Sideband,
+    modules: Option<Modules>,
+    wake: Wake,
     notes: Vec<String>,
     starts_by_exec: bool,
     /// The CPUs that were there at the start.
@@ -125,7 +147,10 @@ impl Collector {
             counts: plan.map_entries.unwrap_or(by_cpus),
             tables: u32::try_from(possible)?,
         };
-        let mut object = Object::load(constants(plan, &mut notes), room)?;
+        let layout = module_layout(plan.modules, &mut notes);
+        let mut constants = constants(plan, &mut notes);
+        constants.module_size = layout.map(|layout| layout.size);
+        let mut object = Object::load(constants, room)?;
         let mut banks = Banks::open(&mut object)?;
         let event_stats = PerCpuArray::try_from(object.take_map(name::EVENT_STATS)?)?;
         let stack_stats = PerCpuArray::try_from(object.take_map(name::STACK_STATS)?)?;
@@ -136,6 +161,14 @@ impl Collector {
         for what in sideband.missing() {
             notes.push(format!("this kernel does not tell about {what}"));
         }
+        let modules = layout.and_then(|layout| {
+            let modules = Modules::open(&mut object, layout);
+            let why = |error| notes.push(no_modules(&format!("{error:#}")));
+            modules.map_err(why).ok()
+        });
+        let told = modules.iter().map(AsFd::as_fd);
+        let wake = Wake::on(sideband.text_descriptors().chain(told))
+            .context("failed to wait for news of kernel text")?;
         if has_stacks {
             banks.combine(&mut object)?;
         }
@@ -168,6 +201,8 @@ impl Collector {
             stack_stats,
             events,
             sideband,
+            modules,
+            wake,
             notes,
             starts_by_exec,
             online,
@@ -209,9 +244,28 @@ impl Collector {
         Ok(())
     }
 
-    /// What happened to processes and mappings since the last call.
-    pub fn records(&mut self) -> Reading {
-        self.sideband.read()
+    /// A descriptor that becomes readable when there are records about kernel text.
+    pub fn text_news(&self) -> anyhow::Result<OwnedFd> {
+        self.wake.descriptor().context("failed to wait for news of kernel text")
+    }
+
+    /// What happened to processes, mappings and kernel text since the last call, in the order of time.
+    pub fn records(&mut self) -> anyhow::Result<Reading> {
+        self.wake.rest().context("failed to wait for news of kernel text")?;
+        let mut reading = self.sideband.read();
+        if let Some(modules) = &mut self.modules {
+            let told = modules.read()?;
+            reading.unread += told.unread;
+            reading.records.extend(told.records);
+            if 0 < told.lost {
+                reading.records.push(Timed {
+                    time: 0,
+                    record: Record::LostText(told.lost),
+                });
+            }
+            reading.records.sort_by_key(|timed| timed.time);
+        }
+        Ok(reading)
     }
 
     /// What was counted since the last call.
@@ -328,7 +382,22 @@ fn constants(plan: &Plan, notes: &mut Vec<String>) -> Constants {
         switch,
         duplicated_heads,
         wrong_paths,
+        module_size: None,
     }
+}
+
+/// How the kernel describes modules; `None`, with a note, where that is not known, and without one where there are no
+/// modules or nobody asks.
+fn module_layout(watch: ModuleWatch, notes: &mut Vec<String>) -> Option<ModuleLayout> {
+    if watch == ModuleWatch::Untold || !Path::new("/proc/modules").exists() {
+        return None;
+    }
+    let layout = read_module_layout();
+    layout.map_err(|why| notes.push(no_modules(&why))).ok()
+}
+
+fn no_modules(why: &str) -> String {
+    format!("code of modules that come and go between two drains has no name and no text: {why}")
 }
 
 fn read_by_cpu<S: Pod>(map: &PerCpuArray<MapData, S>, event: u32) -> anyhow::Result<Vec<S>> {
