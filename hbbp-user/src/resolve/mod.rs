@@ -32,6 +32,7 @@ pub mod process;
 pub mod process_image;
 pub mod process_memory;
 pub mod raw;
+pub mod reading;
 pub mod recorded;
 pub mod segments;
 pub mod source;

@@ -12,6 +12,7 @@ use crate::addr::ImageAddr;
 use crate::snapshot::{ModuleIdx, Symbol, Text};
 
 use super::generations::{Compared, Generations, Patched, Poke, Records, rewind};
+use super::reading::{Window, read_range, reading_ends};
 
 /// A function longer than this is taken in windows: a compiler with giant functions left 26 MB of text in ten seconds
 /// when whole functions of up to 128 KiB were taken, most of which never ran.
@@ -49,9 +50,6 @@ enum Why {
     /// It may be hit, and may be gone by then.
     Early,
 }
-
-/// Readings of text that are compared with what is known: longer ones than one stretch cost less than many.
-const READING: u64 = 64 << 10;
 
 /// What became of an address that was hit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -191,7 +189,7 @@ impl ModuleText {
     ) -> u64 {
         let mut n_changed = 0;
         let mut window = Window::default();
-        let ends = self.reading_ends();
+        let ends = reading_ends(self.stretches.iter().map(|(start, s)| *start..*start + s.len));
         let hit = self.stretches.iter_mut().filter(|(_, s)| s.why == Why::Hit);
         for (start, stretch) in hit.filter(|(_, s)| !s.generations.is_empty()) {
             let range = *start..*start + stretch.len;
@@ -211,24 +209,6 @@ impl ModuleText {
             n_changed += u64::from(compared == Compared::Changed);
         }
         n_changed
-    }
-
-    /// Where readings of several stretches end: before a gap of a page or more, or when they are long enough.
-    fn reading_ends(&self) -> BTreeSet<u64> {
-        let mut ends = BTreeSet::new();
-        let mut reading: Option<Range<u64>> = None;
-        for (start, stretch) in &self.stretches {
-            let end = start + stretch.len;
-            match &mut reading {
-                Some(reading) if *start - reading.end < PAGE && end - reading.start <= READING => reading.end = end,
-                _ => {
-                    ends.extend(reading.map(|reading| reading.end));
-                    reading = Some(*start..end);
-                }
-            }
-        }
-        ends.extend(reading.map(|reading| reading.end));
-        ends
     }
 
     /// Takes over a patch that the kernel told, valid from the interval `since` on.
@@ -369,46 +349,9 @@ impl Stretch {
     }
 }
 
-/// A reading of several stretches.
-#[derive(Default)]
-struct Window {
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl Window {
-    /// The bytes of `range`, from a reading that goes on up to `end` where that can be read as a whole.
-    fn read(
-        &mut self,
-        range: &Range<u64>,
-        end: u64,
-        read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool,
-    ) -> Option<Vec<u8>> {
-        if self.part(range).is_none() {
-            self.start = range.start;
-            self.bytes = read_range(&(range.start..end), read).unwrap_or_default();
-        }
-        let part = self.part(range).filter(|bytes| bytes.iter().any(|b| *b != 0));
-        part.map(<[u8]>::to_vec).or_else(|| read_range(range, read))
-    }
-
-    fn part(&self, range: &Range<u64>) -> Option<&[u8]> {
-        let from = usize::try_from(range.start.checked_sub(self.start)?).ok()?;
-        let len = usize::try_from(range.end - range.start).ok()?;
-        self.bytes.get(from..from.checked_add(len)?)
-    }
-}
-
 /// Whether a stream can be a straight line of code; both ends are inclusive.
 pub fn is_stream(start: u64, end: u64) -> bool {
     start <= end && end - start < MAX_STREAM
-}
-
-/// Reads a stretch. Holes of the kernel's memory read as zeros, and code never is all zero.
-fn read_range(range: &Range<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
-    let done = read(ImageAddr(range.start), &mut bytes);
-    (done && bytes.iter().any(|b| *b != 0)).then_some(bytes)
 }
 
 #[cfg(test)]

@@ -20,5 +20,6 @@ mod import;
 mod perf;
 mod suite;
 mod support;
+mod text;
 mod truth;
 mod watchdog;
