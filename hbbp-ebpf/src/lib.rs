@@ -34,8 +34,10 @@ pub mod name {
     /// Raw tracepoint program, run by hand: copies kernel text to user space.
     pub const READ_TEXT: &str = "read_text";
     /// Raw tracepoint programs that tell of modules, and the tracepoints that they belong to.
-    pub const ON_MODULE: [(&str, &str); 2] =
-        [("on_module_load", "module_load"), ("on_module_free", "module_free")];
+    pub const ON_MODULE: [(&str, &str); 2] = [
+        ("on_module_load", "module_load"),
+        ("on_module_free", "module_free"),
+    ];
     /// Ring of [`super::module::ModuleNews`].
     pub const MODULES: &str = "MODULES";
     /// One `u64`: how many of these found the ring full.

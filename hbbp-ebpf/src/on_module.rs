@@ -44,7 +44,11 @@ fn tell(ctx: &RawTracePointContext, what: u64) {
         addr_of_mut!((*at).time).write(bpf_ktime_get_ns());
         addr_of_mut!((*at).what).write(what);
         let bytes = addr_of_mut!((*at).module).cast::<c_void>();
-        let size = if size == 0 || MODULE_BYTES as u64 <= size { MODULE_BYTES as u64 } else { size };
+        let size = if size == 0 || MODULE_BYTES as u64 <= size {
+            MODULE_BYTES as u64
+        } else {
+            size
+        };
         bpf_probe_read_kernel(bytes, size as u32, module as *const c_void);
     }
     news.submit(0);

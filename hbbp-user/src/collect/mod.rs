@@ -246,12 +246,16 @@ impl Collector {
 
     /// A descriptor that becomes readable when there are records about kernel text.
     pub fn text_news(&self) -> anyhow::Result<OwnedFd> {
-        self.wake.descriptor().context("failed to wait for news of kernel text")
+        self.wake
+            .descriptor()
+            .context("failed to wait for news of kernel text")
     }
 
     /// What happened to processes, mappings and kernel text since the last call, in the order of time.
     pub fn records(&mut self) -> anyhow::Result<Reading> {
-        self.wake.rest().context("failed to wait for news of kernel text")?;
+        self.wake
+            .rest()
+            .context("failed to wait for news of kernel text")?;
         let mut reading = self.sideband.read();
         if let Some(modules) = &mut self.modules {
             let told = modules.read()?;

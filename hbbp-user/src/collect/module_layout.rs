@@ -40,7 +40,9 @@ pub fn read_module_layout() -> Result<ModuleLayout, String> {
         }
     };
     let table = Fields::of(&btf, "mod_kallsyms").ok();
-    let as_known = |table: &Fields| ["symtab", "num_symtab", "strtab"].map(|name| table.at(name)) == [Some(0), Some(8), Some(16)];
+    let as_known = |table: &Fields| {
+        ["symtab", "num_symtab", "strtab"].map(|name| table.at(name)) == [Some(0), Some(8), Some(16)]
+    };
     let tables = module.at("core_kallsyms").zip(module.at("kallsyms"));
     Ok(ModuleLayout {
         size: module.size,
@@ -59,13 +61,16 @@ struct Fields {
 
 impl Fields {
     fn of(btf: &Btf, name: &'static str) -> Result<Self, String> {
-        let types = btf.resolve_types_by_name(name).map_err(|error| error.to_string())?;
+        let types = btf
+            .resolve_types_by_name(name)
+            .map_err(|error| error.to_string())?;
         let found = types.into_iter().find_map(|found| match found {
             Type::Struct(found) => Some(found),
             _ => None,
         });
         let found = found.ok_or_else(|| format!("the kernel's BTF does not describe struct {name}"))?;
-        let member = |member: &btf_rs::Member| Some((btf.resolve_name(member).ok()?, member.bit_offset() / 8));
+        let member =
+            |member: &btf_rs::Member| Some((btf.resolve_name(member).ok()?, member.bit_offset() / 8));
         Ok(Self {
             name,
             size: u32::try_from(found.size()).unwrap_or(u32::MAX),
@@ -74,7 +79,10 @@ impl Fields {
     }
 
     fn at(&self, member: &str) -> Option<u32> {
-        self.offsets.iter().find(|(name, _)| name == member).map(|(_, at)| *at)
+        self.offsets
+            .iter()
+            .find(|(name, _)| name == member)
+            .map(|(_, at)| *at)
     }
 
     fn need(&self, member: &str) -> Result<u32, String> {

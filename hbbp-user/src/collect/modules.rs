@@ -57,7 +57,10 @@ impl Modules {
             }
         }
         reading.records.sort_by_key(|timed| timed.time);
-        let lost = self.lost.get(&0, 0).context("failed to read how many news of modules were lost")?;
+        let lost = self
+            .lost
+            .get(&0, 0)
+            .context("failed to read how many news of modules were lost")?;
         reading.lost = lost.saturating_sub(self.n_lost);
         self.n_lost = lost;
         Ok(reading)

@@ -150,7 +150,9 @@ impl Perf {
             cpu,
             &[
                 ("patches of kernel text (Linux 5.9)", |attr| attr.set_text_poke(0)),
-                ("BPF programs and trampolines (Linux 5.1)", |attr| attr.set_ksymbol(0)),
+                ("BPF programs and trampolines (Linux 5.1)", |attr| {
+                    attr.set_ksymbol(0)
+                }),
             ],
         )
     }

@@ -16,7 +16,12 @@ impl Wake {
     pub fn on<'a>(sources: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for source in sources {
-            epoll::add(&epoll, source, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+            epoll::add(
+                &epoll,
+                source,
+                epoll::EventData::new_u64(0),
+                epoll::EventFlags::IN,
+            )?;
         }
         Ok(Self { epoll })
     }
@@ -28,7 +33,12 @@ impl Wake {
 
     /// Makes it unreadable until there is something new; to be called before the sources are read.
     pub fn rest(&self) -> io::Result<()> {
-        let mut events = [const { epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) } }; 16];
+        let mut events = [const {
+            epoll::Event {
+                flags: epoll::EventFlags::empty(),
+                data: epoll::EventData::new_u64(0),
+            }
+        }; 16];
         let now = rustix::time::Timespec::default();
         epoll::wait(&self.epoll, &mut events[..], Some(&now))?;
         Ok(())

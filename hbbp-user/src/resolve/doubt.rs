@@ -41,7 +41,9 @@ impl Doubt {
         }
         let (Va(start), Va(end)) = passed;
         // A patch starts with an instruction and is one, or two or three of them.
-        let near = self.sites.range(start.saturating_sub(MAX_INSTRUCTION)..=end.max(start));
+        let near = self
+            .sites
+            .range(start.saturating_sub(MAX_INSTRUCTION)..=end.max(start));
         let passing = near.filter(|(at, (len, _))| start < at.saturating_add(*len));
         let later = passing.flat_map(|(_, (_, times))| times.iter().filter(|time| first_time < **time));
         let Some(patched) = later.min() else { return 0 };
@@ -70,8 +72,15 @@ mod tests {
         assert_eq!(of(0xff0, 0x1010, 0), 20);
         assert_eq!(of(0x1004, 0x1004, 60), 50);
         assert_eq!(of(0x1000, 0x1000, 85), 67);
-        assert_eq!((of(0xff0, 0xfff, 0), of(0x1005, 0x1010, 0), of(0x1000, 0x1000, 90)), (0, 0, 0));
+        assert_eq!(
+            (of(0xff0, 0xfff, 0), of(0x1005, 0x1010, 0), of(0x1000, 0x1000, 90)),
+            (0, 0, 0)
+        );
         assert_eq!(of(0x2000, 0x2000, 0), 0, "after the drain");
-        assert_eq!(doubt.of((Va(0x1000), Va(0x1000)), 0, 1), 0, "the first sample is known");
+        assert_eq!(
+            doubt.of((Va(0x1000), Va(0x1000)), 0, 1),
+            0,
+            "the first sample is known"
+        );
     }
 }

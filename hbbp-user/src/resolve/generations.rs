@@ -199,7 +199,12 @@ impl Generations {
     /// Where the kernel tells its patches, a difference waits for the next reading: its record may be on the way.
     pub fn compare(&mut self, live: Vec<u8>, time: u64, interval: u32, records: Records) -> Compared {
         let same = self.list.last().is_none_or(|(_, bytes)| *bytes == live);
-        if same || self.list.last().is_some_and(|(_, bytes)| bytes.len() != live.len()) {
+        if same
+            || self
+                .list
+                .last()
+                .is_some_and(|(_, bytes)| bytes.len() != live.len())
+        {
             self.doubtful = None;
             return Compared::Same;
         }
@@ -280,7 +285,10 @@ mod tests {
     }
 
     fn found(generations: &Generations) -> Vec<(u32, Vec<u8>)> {
-        generations.iter().map(|(since, bytes)| (since, bytes.to_vec())).collect()
+        generations
+            .iter()
+            .map(|(since, bytes)| (since, bytes.to_vec()))
+            .collect()
     }
 
     #[test]
@@ -288,7 +296,10 @@ mod tests {
         let far = 10 * STEPS;
         for seen in [[7, 7], [0xcc, 1], [0xcc, 7]] {
             let mut all = read_at([&[0][..], &seen, &[3]].concat(), far);
-            assert_eq!(all.patch(START, &poke(far - 5, 0x1001, &[1, 1], &[7, 7]), 4), Patched::Yes);
+            assert_eq!(
+                all.patch(START, &poke(far - 5, 0x1001, &[1, 1], &[7, 7]), 4),
+                Patched::Yes
+            );
             assert_eq!(found(&all), [(0, vec![0, 1, 1, 3]), (4, vec![0, 7, 7, 3])]);
         }
         let mut all = read_at(vec![0, 7, 7, 3], far);
@@ -305,25 +316,53 @@ mod tests {
         assert_eq!(all.compare(vec![9, 2], 7, 4, Records::Come), Compared::Same);
         assert!(!all.settle());
         assert_eq!(all.compare(vec![9, 8], 8, 5, Records::Come), Compared::Doubtful);
-        assert_eq!(all.compare(vec![9, 8], 9, 6, Records::Come), Compared::Changed, "none came");
+        assert_eq!(
+            all.compare(vec![9, 8], 9, 6, Records::Come),
+            Compared::Changed,
+            "none came"
+        );
         assert_eq!(all.compare(vec![1, 8], 9, 7, Records::Come), Compared::Doubtful);
         assert!(all.settle(), "none will come");
         let expected = [(0, vec![1, 2]), (4, vec![9, 2]), (5, vec![9, 8]), (7, vec![1, 8])];
         assert_eq!(found(&all), expected);
         let mut told_nothing = read_at(vec![1], 0);
-        assert_eq!(told_nothing.compare(vec![2], 5, 3, Records::NoneYet), Compared::Changed);
+        assert_eq!(
+            told_nothing.compare(vec![2], 5, 3, Records::NoneYet),
+            Compared::Changed
+        );
     }
 
     #[test]
     fn odd_patches() {
         let mut all = read_at(vec![1, 2, 3, 4], 0);
-        for outside in [poke(9, 0x0ffe, &[0; 2], &[5; 2]), poke(9, 0x1004, &[0], &[5]), poke(9, u64::MAX, &[], &[])] {
+        for outside in [
+            poke(9, 0x0ffe, &[0; 2], &[5; 2]),
+            poke(9, 0x1004, &[0], &[5]),
+            poke(9, u64::MAX, &[], &[]),
+        ] {
             assert_eq!(all.patch(START, &outside, 1), Patched::No);
         }
-        assert_eq!(all.patch(START, &poke(9, 0x0ffe, &[0, 0, 1], &[5, 5, 6]), 1), Patched::Yes);
-        assert_eq!(all.patch(START, &poke(9, 0x1003, &[4, 0], &[8, 9]), 1), Patched::Yes);
-        assert_eq!(all.patch(START, &poke(9, 0x1001, &[], &[7]), 2), Patched::Yes, "new text");
-        assert_eq!(found(&all), [(0, vec![1, 2, 3, 4]), (1, vec![6, 2, 3, 8]), (2, vec![6, 7, 3, 8])]);
+        assert_eq!(
+            all.patch(START, &poke(9, 0x0ffe, &[0, 0, 1], &[5, 5, 6]), 1),
+            Patched::Yes
+        );
+        assert_eq!(
+            all.patch(START, &poke(9, 0x1003, &[4, 0], &[8, 9]), 1),
+            Patched::Yes
+        );
+        assert_eq!(
+            all.patch(START, &poke(9, 0x1001, &[], &[7]), 2),
+            Patched::Yes,
+            "new text"
+        );
+        assert_eq!(
+            found(&all),
+            [
+                (0, vec![1, 2, 3, 4]),
+                (1, vec![6, 2, 3, 8]),
+                (2, vec![6, 7, 3, 8])
+            ]
+        );
     }
 
     #[test]

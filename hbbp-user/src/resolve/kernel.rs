@@ -122,7 +122,13 @@ impl KernelMap {
     }
 
     /// A part of a module came, with its functions. Returns its region, unless it was there already.
-    pub fn module_came(&mut self, name: &str, part: Range<Va>, functions: Vec<Symbol>, time: u64) -> Option<Region> {
+    pub fn module_came(
+        &mut self,
+        name: &str,
+        part: Range<Va>,
+        functions: Vec<Symbol>,
+        time: u64,
+    ) -> Option<Region> {
         let start = part.start;
         self.add_named(name, ModuleKind::KernelModule, part, time);
         let added = self.regions.range((start, 0)..=(start, u64::MAX)).next_back();
@@ -134,8 +140,15 @@ impl KernelMap {
     /// A module went, with all its parts.
     pub fn module_went(&mut self, name: &str, time: u64) {
         let modules = &self.modules;
-        let named = |r: &Region| modules.get(r.module).is_some_and(|m| m.name == name && m.kind == ModuleKind::KernelModule);
-        let there = self.regions.values_mut().filter(|r| r.until == u64::MAX && named(r));
+        let named = |r: &Region| {
+            modules
+                .get(r.module)
+                .is_some_and(|m| m.name == name && m.kind == ModuleKind::KernelModule)
+        };
+        let there = self
+            .regions
+            .values_mut()
+            .filter(|r| r.until == u64::MAX && named(r));
         for region in there {
             region.until = time;
         }

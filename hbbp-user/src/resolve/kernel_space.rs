@@ -13,8 +13,8 @@ use super::generations::{Poke, Records};
 use super::kallsyms::{HIDDEN, Kallsyms, read_kallsyms};
 use super::kernel::{KernelMap, KernelModuleIdx, Region};
 use super::kernel_modules::read_modules;
-use super::kernel_text::{KernelText, ReadKernel, open_kernel_text};
 use super::kernel_symbols::read_module_symbols;
+use super::kernel_text::{KernelText, ReadKernel, open_kernel_text};
 use super::segments::Segments;
 use super::text::{Covered, Known, ModuleText};
 
@@ -240,7 +240,10 @@ impl KernelSpace {
         let Self { reader, texts, .. } = self;
         match self.history {
             TextHistory::Followed => {
-                losses.add(Loss::TextUncertain, texts.values_mut().map(ModuleText::settle).sum());
+                losses.add(
+                    Loss::TextUncertain,
+                    texts.values_mut().map(ModuleText::settle).sum(),
+                );
             }
             TextHistory::Once => {
                 for text in texts.values_mut() {
@@ -344,7 +347,10 @@ impl KernelSpace {
         let Some(stretch) = text.set_hit(ImageAddr(at.0)) else {
             return;
         };
-        let len = stretch.end.since(stretch.start).and_then(|len| usize::try_from(len).ok());
+        let len = stretch
+            .end
+            .since(stretch.start)
+            .and_then(|len| usize::try_from(len).ok());
         let mut bytes = vec![0; len.unwrap_or(0)];
         if region.until == u64::MAX
             && self.reader.read(Va(stretch.start.0), &mut bytes)

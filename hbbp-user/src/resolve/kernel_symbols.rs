@@ -80,7 +80,11 @@ fn read_table(
     if !read(symbols, &mut bytes) {
         return Vec::new();
     }
-    let entries = bytes.as_chunks::<SYMBOL>().0.iter().filter_map(|entry| parse_entry(entry, parts));
+    let entries = bytes
+        .as_chunks::<SYMBOL>()
+        .0
+        .iter()
+        .filter_map(|entry| parse_entry(entry, parts));
     let entries: Vec<Entry> = entries.collect();
     let first = entries.iter().map(|e| e.name).min().unwrap_or(0);
     let last = entries.iter().map(|e| e.name).max().unwrap_or(0);
@@ -111,7 +115,25 @@ fn located(table: SymbolTable, read: &mut dyn FnMut(Va, &mut [u8]) -> bool) -> O
 }
 
 fn fields(bytes: &[u8; SYMBOL]) -> (u64, u64, u64) {
-    let [a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7, c @ ..] = *bytes;
+    let [
+        a0,
+        a1,
+        a2,
+        a3,
+        a4,
+        a5,
+        a6,
+        a7,
+        b0,
+        b1,
+        b2,
+        b3,
+        b4,
+        b5,
+        b6,
+        b7,
+        c @ ..,
+    ] = *bytes;
     let word = u64::from_le_bytes;
     (
         word([a0, a1, a2, a3, a4, a5, a6, a7]),
@@ -202,7 +224,10 @@ mod tests {
             symbols: vec![SymbolTable::At(Va(0x10))],
         };
         let symbols = read_module_symbols(&module, &mut memory(&table.concat(), &names));
-        let found: Vec<_> = symbols.iter().map(|s| (s.start.0 - TEXT, s.len, s.name.as_str())).collect();
+        let found: Vec<_> = symbols
+            .iter()
+            .map(|s| (s.start.0 - TEXT, s.len, s.name.as_str()))
+            .collect();
         assert_eq!(found, [(0x20, 0x30, "hello_k"), (0x50, 0x10, "read")]);
         assert!(read_module_symbols(&module, &mut |_, _| false).is_empty());
         let symbols = read_module_symbols(&module, &mut |_, out| {

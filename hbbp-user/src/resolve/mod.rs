@@ -141,7 +141,9 @@ impl Resolver {
         } in raw.streams
         {
             count.process = self.stream(task, first_time, count.start, count.end);
-            doubt += self.kernel.doubt((count.start, count.end), first_time, count.hits);
+            doubt += self
+                .kernel
+                .doubt((count.start, count.end), first_time, count.hits);
             if let Some(interval) = intervals.get_mut(parts.part(first_time)) {
                 interval.streams.push(count);
             }

@@ -82,7 +82,10 @@ mod tests {
             at.0 + (bytes.len() as u64) <= 0x1280
         };
         let mut window = Window::default();
-        assert_eq!(window.read(&stretches[0], 0x1300, &mut read), Some(vec![0x10; 0x100]));
+        assert_eq!(
+            window.read(&stretches[0], 0x1300, &mut read),
+            Some(vec![0x10; 0x100])
+        );
         assert_eq!(window.read(&stretches[1], 0x1300, &mut read), None);
         assert_eq!(n_calls, 4);
         let mut window = Window::default();
@@ -90,8 +93,14 @@ mod tests {
             bytes.fill(1);
             true
         };
-        assert_eq!(window.read(&stretches[0], 0x1300, &mut whole), Some(vec![1; 0x100]));
+        assert_eq!(
+            window.read(&stretches[0], 0x1300, &mut whole),
+            Some(vec![1; 0x100])
+        );
         let mut no_more = |_: ImageAddr, _: &mut [u8]| false;
-        assert_eq!(window.read(&stretches[1], 0x1300, &mut no_more), Some(vec![1; 0x100]));
+        assert_eq!(
+            window.read(&stretches[1], 0x1300, &mut no_more),
+            Some(vec![1; 0x100])
+        );
     }
 }

@@ -108,7 +108,10 @@ impl Tracing {
     fn mount(folder: &Path) -> Option<Self> {
         let path = folder.join("tracing");
         std::fs::create_dir(&path).unwrap();
-        let mount = Command::new("mount").args(["-t", "tracefs", "nodev"]).arg(&path).output();
+        let mount = Command::new("mount")
+            .args(["-t", "tracefs", "nodev"])
+            .arg(&path)
+            .output();
         match mount {
             Ok(output) if output.status.success() => Some(Self(path)),
             failed => {
@@ -175,11 +178,18 @@ fn switches_that_nobody_tells_are_found_by_reading_at_little_cost() {
     let folder = tempfile::tempdir().unwrap();
     let off = BpfStats::set("0");
     let snapshot = {
-        let _load = (Datagrams::start(), Load::compiler(folder.path()), Load::syscalls());
+        let _load = (
+            Datagrams::start(),
+            Load::compiler(folder.path()),
+            Load::syscalls(),
+        );
         record(&folder.path().join("profile"))
     };
     let addresses = snapshot.intervals.iter().flat_map(|interval| &interval.ips);
-    let addresses: Vec<Va> = addresses.map(|count| count.ip).filter(|ip| ip.ring() == Ring::Kernel).collect();
+    let addresses: Vec<Va> = addresses
+        .map(|count| count.ip)
+        .filter(|ip| ip.ring() == Ring::Kernel)
+        .collect();
 
     let mut object = Object::load(Constants::default(), Room::default()).unwrap();
     let window = TextWindow::open(&mut object).unwrap();
@@ -202,7 +212,10 @@ fn switches_that_nobody_tells_are_found_by_reading_at_little_cost() {
         let traceable = tracing.read("available_filter_functions");
         let traceable: std::collections::HashSet<&str> = traceable.lines().collect();
         let hot = hot_functions(&snapshot);
-        let hot = hot.into_iter().find(|name| traceable.contains(name.as_str())).unwrap();
+        let hot = hot
+            .into_iter()
+            .find(|name| traceable.contains(name.as_str()))
+            .unwrap();
         let switch = move |on| {
             tracing.write("set_ftrace_filter", &hot);
             tracing.write("current_tracer", if on { "function" } else { "nop" });
@@ -223,6 +236,10 @@ fn switches_that_nobody_tells_are_found_by_reading_at_little_cost() {
     }
     drop(off);
     let worst = costs.iter().max().unwrap();
-    println!("{} addresses of the kernel; the dearest reading of {}: {worst:?}", addresses.len(), costs.len());
+    println!(
+        "{} addresses of the kernel; the dearest reading of {}: {worst:?}",
+        addresses.len(),
+        costs.len()
+    );
     assert!(*worst < BOUND, "{costs:?}");
 }

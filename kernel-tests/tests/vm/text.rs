@@ -97,7 +97,9 @@ fn kernel_streams(measured: &Measured) -> (u64, Vec<(String, u64)>) {
     let reasons: Vec<_> = reasons.filter(|(_, n)| 0 < *n).collect();
     let program = artifacts::guest_program("hbbp-user", "hbbp-sys").unwrap();
     let mut export = Command::new(program);
-    export.args(["export", "--format", "streams", "--raw"]).arg(measured.profile());
+    export
+        .args(["export", "--format", "streams", "--raw"])
+        .arg(measured.profile());
     let lines = String::from_utf8(export.output().unwrap().stdout).unwrap();
     let of_kernel = lines.lines().filter_map(|line| line.strip_prefix("S ffff"));
     let counted = of_kernel.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
@@ -111,7 +113,10 @@ fn text_that_changes(series: &str) {
     let followed = measured(series, &disturbed(), false, &[]).unwrap();
     println!("{series}: {}", followed.outcome.stdout().unwrap());
     let (counted, discarded) = kernel_streams(&followed);
-    println!("{series}: of {counted} streams: {discarded:?}; losses {:#}", followed.report["losses"]);
+    println!(
+        "{series}: of {counted} streams: {discarded:?}; losses {:#}",
+        followed.report["losses"]
+    );
     let once = measured(series, &disturbed(), false, &["--text-once"]).unwrap();
     let errors = [&quiet, &followed, &once].map(kernel_error);
     println!("{series}: errors of the kernel mix: undisturbed, followed, once: {errors:?}");
@@ -125,7 +130,10 @@ fn text_that_changes(series: &str) {
     assert!((share - 1.0).abs() <= 0.02, "{share}");
 
     let bad: u64 = discarded.iter().map(|(_, n)| n).sum();
-    assert!(bad as f64 <= 0.001 * counted as f64, "{bad} of {counted}: {discarded:?}");
+    assert!(
+        bad as f64 <= 0.001 * counted as f64,
+        "{bad} of {counted}: {discarded:?}"
+    );
     assert!(followed_error <= 1.5 * quiet_error, "{errors:?}");
     assert!(2.0 * followed_error <= once_error, "{errors:?}");
 }
