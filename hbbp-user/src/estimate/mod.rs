@@ -4,6 +4,7 @@
 //! rule chooses between them for each block (`rule`, `hybrid`, `join`).
 //! Each figure comes with its standard error and says what it is: executions, or samples of a clock.
 
+mod balance;
 mod bias;
 mod ebs;
 pub mod error;
@@ -24,7 +25,7 @@ pub use hybrid::Reason;
 pub use lbr::{Passes, passes};
 pub use resample::{Ran, Stacks};
 pub use roles::{Roles, roles};
-pub use rule::Rule;
+pub use rule::{Rule, Weighing};
 pub use stream::{Line, Stream, judge};
 
 /// What the figures of an estimate are.
@@ -121,6 +122,8 @@ pub struct BlockCounts {
     pub parts: Vec<Part>,
     /// The streams that were used, sorted by (text, process); [`passes`] makes counts of instructions of them.
     pub streams: Vec<Stream>,
+    /// Where they were balanced, the share of the oldest slots that branches hold beyond what is due to them.
+    pub bias: Option<f64>,
     /// Streams in one branch stack, on average.
     pub streams_per_stack: f64,
     /// Branch stacks that the streams came from.
@@ -143,13 +146,23 @@ struct Counted {
     weight: f64,
 }
 
+/// Share of the oldest slots that biased branches must hold beyond their due before streams are balanced. Chance alone
+/// flags branches with less than a thousandth of the slots.
+const BIAS: f64 = 0.01;
+
 /// Estimates how often each block ran.
 pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &Rule) -> BlockCounts {
     let roles = roles(snapshot);
     let sampled = ebs::sampled(snapshot, located, map, &roles);
-    let judged = stream::judged(snapshot, located, map, &roles);
-    let passed = lbr::counts(map, &passes(&judged.streams));
+    let mut judged = stream::judged(snapshot, located, map, &roles);
     let streams_per_stack = error::streams_per_stack(&judged.streams, located, &roles, &snapshot.run.events);
+    let branches = bias::occurrences(located, map, &roles.lbr);
+    let due_share = bias::due_share(located, &roles.lbr);
+    let excess = bias::excess(&branches, due_share);
+    let balanced = rule.streams == Weighing::Balanced
+        && BIAS < excess
+        && balance::balance(located, map, &roles, streams_per_stack, &mut judged.streams);
+    let passed = lbr::counts(map, &passes(&judged.streams));
     let scale = join::Scale {
         unit: roles.unit,
         streams_per_stack,
@@ -157,8 +170,8 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     let seen = join::Seen {
         ebs: &sampled.counts,
         lbr: &passed,
-        branches: &bias::occurrences(located, map, &roles.lbr),
-        due_share: bias::due_share(located, &roles.lbr),
+        branches: &branches,
+        due_share,
     };
     let (mut blocks, parts) = join::join(snapshot, map, rule, scale, &seen);
     let index = |block: BlockId| blocks.binary_search_by_key(&block, |b| b.block).ok();
@@ -179,6 +192,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         blocks,
         parts,
         streams: judged.streams,
+        bias: balanced.then_some(excess),
         streams_per_stack,
         n_stacks,
         resampled,
