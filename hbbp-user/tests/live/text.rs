@@ -1,6 +1,6 @@
 //! The kernel's bytes are those that ran: a static key that is switched shows in the snapshots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -125,8 +125,11 @@ impl Tracing {
         std::fs::write(self.0.join(file), value).unwrap();
     }
 
-    fn read(&self, file: &str) -> String {
-        std::fs::read_to_string(self.0.join(file)).unwrap()
+    /// The functions that can be traced; none, with the reason printed, where the kernel forbids it.
+    fn traceable(&self) -> HashSet<String> {
+        let names = std::fs::read_to_string(self.0.join("available_filter_functions"));
+        let names = names.inspect_err(|error| println!("without traced functions: {error}"));
+        names.unwrap_or_default().lines().map(str::to_owned).collect()
     }
 }
 
@@ -204,23 +207,20 @@ fn switches_that_nobody_tells_are_found_by_reading_at_little_cost() {
     let stats = |on: bool| std::fs::write(BpfStats::PATH, if on { "1" } else { "0" }).unwrap();
     switches.push(("bpf_stats".to_owned(), Box::new(stats)));
     if let Some(tracing) = &tracing {
-        for event in ["sched/sched_switch", "sched/sched_wakeup"] {
+        for event in ["sched/sched_switch", "sched/sched_wakeup", "timer/hrtimer_start"] {
             let file = format!("events/{event}/enable");
             let switch = move |on| tracing.write(&file, if on { "1" } else { "0" });
             switches.push((event.to_owned(), Box::new(switch)));
         }
-        let traceable = tracing.read("available_filter_functions");
-        let traceable: std::collections::HashSet<&str> = traceable.lines().collect();
+        let traceable = tracing.traceable();
         let hot = hot_functions(&snapshot);
-        let hot = hot
-            .into_iter()
-            .find(|name| traceable.contains(name.as_str()))
-            .unwrap();
-        let switch = move |on| {
-            tracing.write("set_ftrace_filter", &hot);
-            tracing.write("current_tracer", if on { "function" } else { "nop" });
-        };
-        switches.push(("a function that is traced".to_owned(), Box::new(switch)));
+        if let Some(hot) = hot.into_iter().find(|name| traceable.contains(name)) {
+            let switch = move |on| {
+                tracing.write("set_ftrace_filter", &hot);
+                tracing.write("current_tracer", if on { "function" } else { "nop" });
+            };
+            switches.push(("a function that is traced".to_owned(), Box::new(switch)));
+        }
     }
     let mut costs = Vec::new();
     for (name, switch) in &switches {
