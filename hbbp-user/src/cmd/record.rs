@@ -317,10 +317,6 @@ async fn measure(
                 session.resolver.compare_text();
             }
             () = patched, if session.patched.is_some() => session.drain()?,
-            ready = news.readable() => {
-                ready.context("failed to wait for news of kernel text")?.clear_ready();
-                session.read_sideband()?;
-            }
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
             _ = sideband.tick() => {
                 session.read_sideband()?;
@@ -330,6 +326,10 @@ async fn measure(
                 if let Some(status) = ended(child.as_mut())? {
                     return Ok(Some(Command::Ended(exit_code(status))));
                 }
+            }
+            ready = news.readable() => {
+                ready.context("failed to wait for news of kernel text")?.clear_ready();
+                session.read_sideband()?;
             }
         }
     }

@@ -29,6 +29,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use aya::Pod;
 use aya::maps::{MapData, PerCpuArray};
+use btf_rs::Btf;
 use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, StackStats, Tally, name};
 
 use crate::record::{Record, Timed};
@@ -147,8 +148,9 @@ impl Collector {
             counts: plan.map_entries.unwrap_or(by_cpus),
             tables: u32::try_from(possible)?,
         };
-        let layout = module_layout(plan.modules, &mut notes);
-        let mut constants = constants(plan, &mut notes);
+        let btf = task_layout::open_btf();
+        let layout = module_layout(plan.modules, &btf, &mut notes);
+        let mut constants = constants(plan, &btf, &mut notes);
         constants.module_size = layout.map(|layout| layout.size);
         let mut object = Object::load(constants, room)?;
         let mut banks = Banks::open(&mut object)?;
@@ -359,8 +361,12 @@ impl Collector {
 }
 
 /// What the programs must know of this machine; what it does not tell becomes a note.
-fn constants(plan: &Plan, notes: &mut Vec<String>) -> Constants {
-    let exec_id_offset = match task_layout::read_exec_id_offset() {
+fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) -> Constants {
+    let exec_id_offset = match btf
+        .as_ref()
+        .map_err(String::clone)
+        .and_then(task_layout::read_exec_id_offset)
+    {
         Ok(offset) => Some(offset),
         Err(reason) => {
             notes.push(format!(
@@ -392,11 +398,15 @@ fn constants(plan: &Plan, notes: &mut Vec<String>) -> Constants {
 
 /// How the kernel describes modules; `None`, with a note, where that is not known, and without one where there are no
 /// modules or nobody asks.
-fn module_layout(watch: ModuleWatch, notes: &mut Vec<String>) -> Option<ModuleLayout> {
+fn module_layout(
+    watch: ModuleWatch,
+    btf: &Result<Btf, String>,
+    notes: &mut Vec<String>,
+) -> Option<ModuleLayout> {
     if watch == ModuleWatch::Untold || !Path::new("/proc/modules").exists() {
         return None;
     }
-    let layout = read_module_layout();
+    let layout = btf.as_ref().map_err(String::clone).and_then(read_module_layout);
     layout.map_err(|why| notes.push(no_modules(&why))).ok()
 }
 

@@ -2,7 +2,6 @@
 
 use btf_rs::{Btf, Type};
 
-use super::task_layout::open_btf;
 use crate::addr::Va;
 use crate::record::{LoadedText, SymbolTable, TextPart};
 
@@ -23,23 +22,22 @@ pub struct ModuleLayout {
 }
 
 /// Reads the layout of this kernel, or the reason why it is not known.
-pub fn read_module_layout() -> Result<ModuleLayout, String> {
-    let btf = open_btf()?;
-    let module = Fields::of(&btf, "module")?;
+pub fn read_module_layout(btf: &Btf) -> Result<ModuleLayout, String> {
+    let module = Fields::of(btf, "module")?;
     let parts = match module.at("mem") {
         Some(mem) => {
-            let part = Fields::of(&btf, "module_memory")?;
+            let part = Fields::of(btf, "module_memory")?;
             let (base, len) = (part.need("base")?, part.need("size")?);
             TEXT_PARTS.map(|n| (mem + n * part.size + base, mem + n * part.size + len))
         }
         None => {
-            let part = Fields::of(&btf, "module_layout")?;
+            let part = Fields::of(btf, "module_layout")?;
             let (base, len) = (part.need("base")?, part.need("text_size")?);
             let (core, init) = (module.need("core_layout")?, module.need("init_layout")?);
             [core, init].map(|at| (at + base, at + len))
         }
     };
-    let table = Fields::of(&btf, "mod_kallsyms").ok();
+    let table = Fields::of(btf, "mod_kallsyms").ok();
     let as_known = |table: &Fields| {
         ["symtab", "num_symtab", "strtab"].map(|name| table.at(name)) == [Some(0), Some(8), Some(16)]
     };
@@ -132,6 +130,7 @@ impl ModuleLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collect::task_layout::open_btf;
 
     #[test]
     fn a_description_is_taken_apart_and_a_cut_one_refused() {
@@ -170,7 +169,8 @@ mod tests {
 
     #[test]
     fn the_kernel_of_this_machine_is_described() {
-        match read_module_layout() {
+        let layout = open_btf().and_then(|btf| read_module_layout(&btf));
+        match layout {
             Ok(layout) => assert!(layout.name < layout.size && layout.size < 4096, "{layout:?}"),
             Err(why) => assert!(!why.is_empty()),
         }

@@ -56,6 +56,10 @@ impl Modules {
                 None => reading.unread += 1,
             }
         }
+        // A full ring is not an empty one, and without news the kernel need not be asked.
+        if reading.records.is_empty() && reading.unread == 0 {
+            return Ok(reading);
+        }
         reading.records.sort_by_key(|timed| timed.time);
         let lost = self
             .lost

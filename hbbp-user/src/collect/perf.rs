@@ -151,7 +151,7 @@ impl Perf {
             &[
                 ("patches of kernel text (Linux 5.9)", |attr| attr.set_text_poke(0)),
                 ("BPF programs and trampolines (Linux 5.1)", |attr| {
-                    attr.set_ksymbol(0)
+                    attr.set_ksymbol(0);
                 }),
             ],
         )

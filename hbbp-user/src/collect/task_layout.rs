@@ -6,8 +6,7 @@
 use btf_rs::{Backend, Btf, Type};
 
 /// Offset in bytes of `self_exec_id` in `struct task_struct`, or the reason why it is not known.
-pub fn read_exec_id_offset() -> Result<u32, String> {
-    let btf = open_btf()?;
+pub fn read_exec_id_offset(btf: &Btf) -> Result<u32, String> {
     let types = btf
         .resolve_types_by_name("task_struct")
         .map_err(|error| error.to_string())?;

@@ -328,7 +328,7 @@ impl KernelSpace {
         near.sort_by_key(|poke| poke.time);
         let patches = near.iter().map(|poke| (*poke, segments.interval(poke.time)));
         if let Some(text) = texts.get_mut(&region.module) {
-            text.date(ImageAddr(at.0), now(), patches);
+            text.date(ImageAddr(at.0), now(), &patches);
         }
     }
 

@@ -66,7 +66,7 @@ impl ModuleText {
         &mut self,
         at: ImageAddr,
         time: u64,
-        patches: impl Iterator<Item = (&'a Poke, u32)> + Clone,
+        patches: &(impl Iterator<Item = (&'a Poke, u32)> + Clone),
     ) {
         let around = at.0.saturating_sub(MAX_FUNCTION)..at.0.saturating_add(MAX_FUNCTION);
         for (start, stretch) in self.stretches.range_mut(around) {
