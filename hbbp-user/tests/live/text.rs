@@ -171,6 +171,9 @@ fn hot_functions(snapshot: &Snapshot) -> Vec<String> {
     hot.into_iter().map(|(name, _)| name.to_owned()).collect()
 }
 
+/// Turns something on or off.
+type Switch<'a> = Box<dyn Fn(bool) + 'a>;
+
 /// No kcore, and no record of a patch is taken over: what a drain then costs more, and what it finds.
 #[test]
 fn switches_that_nobody_tells_are_found_by_reading_at_little_cost() {
@@ -203,7 +206,7 @@ fn switches_that_nobody_tells_are_found_by_reading_at_little_cost() {
         kernel.hit(*at, 1, &mut losses);
     }
     let tracing = Tracing::mount(folder.path());
-    let mut switches: Vec<(String, Box<dyn Fn(bool)>)> = Vec::new();
+    let mut switches: Vec<(String, Switch<'_>)> = Vec::new();
     let stats = |on: bool| std::fs::write(BpfStats::PATH, if on { "1" } else { "0" }).unwrap();
     switches.push(("bpf_stats".to_owned(), Box::new(stats)));
     if let Some(tracing) = &tracing {
