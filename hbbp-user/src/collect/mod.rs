@@ -24,7 +24,6 @@ pub mod wake;
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use aya::Pod;
@@ -37,8 +36,8 @@ use crate::snapshot::run::Event;
 use crate::snapshot::{Loss, Losses};
 use drain::Banks;
 use event::{Choice, Source};
-use module_layout::{ModuleLayout, read_module_layout};
-use modules::Modules;
+pub use modules::ModuleWatch;
+use modules::{Modules, module_layout, no_modules};
 use object::{Constants, KernelCounts, Object, Room};
 use perf::Perf;
 pub use scope::Scope;
@@ -61,16 +60,6 @@ pub struct Plan {
     /// Start and length of the kernel's `__switch_to_asm`, where they are known: user entries of a branch stack that
     /// are older than a context switch belong to another process.
     pub switch: Option<(u64, u64)>,
-}
-
-/// Whether modules that come and go are told.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum ModuleWatch {
-    /// As soon as they come.
-    #[default]
-    Told,
-    /// Not at all.
-    Untold,
 }
 
 /// A running collection.
@@ -394,24 +383,6 @@ fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) ->
         wrong_paths,
         module_size: None,
     }
-}
-
-/// How the kernel describes modules; `None`, with a note, where that is not known, and without one where there are no
-/// modules or nobody asks.
-fn module_layout(
-    watch: ModuleWatch,
-    btf: &Result<Btf, String>,
-    notes: &mut Vec<String>,
-) -> Option<ModuleLayout> {
-    if watch == ModuleWatch::Untold || !Path::new("/proc/modules").exists() {
-        return None;
-    }
-    let layout = btf.as_ref().map_err(String::clone).and_then(read_module_layout);
-    layout.map_err(|why| notes.push(no_modules(&why))).ok()
-}
-
-fn no_modules(why: &str) -> String {
-    format!("code of modules that come and go between two drains has no name and no text: {why}")
 }
 
 fn read_by_cpu<S: Pod>(map: &PerCpuArray<MapData, S>, event: u32) -> anyhow::Result<Vec<S>> {

@@ -4,15 +4,46 @@
 //! and its symbols can be copied while it lives.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
 use anyhow::Context as _;
 use aya::maps::{Array, MapData, RingBuf};
+use btf_rs::Btf;
 use hbbp_ebpf::module::{ModuleNews, WENT};
 use hbbp_ebpf::name;
 
-use super::module_layout::ModuleLayout;
+use super::module_layout::{ModuleLayout, read_module_layout};
 use super::object::Object;
 use crate::record::{Record, Timed};
+
+/// Whether modules that come and go are told.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ModuleWatch {
+    /// As soon as they come.
+    #[default]
+    Told,
+    /// Not at all.
+    Untold,
+}
+
+/// How the kernel describes modules; `None`, with a note, where that is not known, and without one where there are no
+/// modules or nobody asks.
+pub(super) fn module_layout(
+    watch: ModuleWatch,
+    btf: &Result<Btf, String>,
+    notes: &mut Vec<String>,
+) -> Option<ModuleLayout> {
+    if watch == ModuleWatch::Untold || !Path::new("/proc/modules").exists() {
+        return None;
+    }
+    let layout = btf.as_ref().map_err(String::clone).and_then(read_module_layout);
+    layout.map_err(|why| notes.push(no_modules(&why))).ok()
+}
+
+/// What to tell where modules cannot be followed.
+pub(super) fn no_modules(why: &str) -> String {
+    format!("code of modules that come and go between two drains has no name and no text: {why}")
+}
 
 /// What is told of modules.
 pub struct Modules {
