@@ -10,6 +10,7 @@
 pub mod branch;
 pub mod combine;
 pub mod key;
+pub mod module;
 pub mod refusal;
 pub mod stat;
 
@@ -32,6 +33,17 @@ pub mod name {
     ];
     /// Raw tracepoint program, run by hand: copies kernel text to user space.
     pub const READ_TEXT: &str = "read_text";
+    /// Raw tracepoint programs that tell of modules, and the tracepoints that they belong to.
+    pub const ON_MODULE: [(&str, &str); 2] = [
+        ("on_module_load", "module_load"),
+        ("on_module_free", "module_free"),
+    ];
+    /// Ring of [`super::module::ModuleNews`].
+    pub const MODULES: &str = "MODULES";
+    /// One `u64`: how many of these found the ring full.
+    pub const MODULES_LOST: &str = "MODULES_LOST";
+    /// `u64`: bytes of the kernel's `struct module`, 0 where that is not known.
+    pub const MODULE_SIZE: &str = "MODULE_SIZE";
     /// Array of one map: the bank that is counted in now.
     pub const BANK: &str = "BANK";
     /// The two banks.

@@ -14,6 +14,8 @@ mod on_branch;
 #[cfg(target_arch = "bpf")]
 mod on_ip;
 #[cfg(target_arch = "bpf")]
+mod on_module;
+#[cfg(target_arch = "bpf")]
 mod read_text;
 #[cfg(target_arch = "bpf")]
 mod work;

@@ -2,9 +2,10 @@
 
 use aya_ebpf::Global;
 use aya_ebpf::bindings::{BPF_F_INNER_MAP, BPF_F_MMAPABLE};
-use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray};
+use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
 use hbbp_ebpf::combine::CombineTable;
+use hbbp_ebpf::module::{MODULE_RING, ModuleNews};
 use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, StackStats, TEXT_WINDOW, Tally};
 
 use crate::work::Work;
@@ -59,6 +60,18 @@ pub(crate) static COMBINE_1: CombineTables = CombineTables::new();
 /// The window through which kernel text reaches user space.
 #[btf_map]
 pub(crate) static TEXT: Array<[u8; TEXT_WINDOW], 1, { BPF_F_MMAPABLE as usize }> = Array::new();
+
+/// What user space is told of modules that come and go.
+#[btf_map]
+pub(crate) static MODULES: RingBuf<ModuleNews, MODULE_RING> = RingBuf::new();
+
+/// How often the ring was full.
+#[btf_map]
+pub(crate) static MODULES_LOST: Array<u64, 1> = Array::new();
+
+/// See [`hbbp_ebpf::name::MODULE_SIZE`].
+#[unsafe(no_mangle)]
+pub(crate) static MODULE_SIZE: Global<u64> = Global::new(0);
 
 /// See [`hbbp_ebpf::name::EXEC_ID_OFFSET`].
 #[unsafe(no_mangle)]

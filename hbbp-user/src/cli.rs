@@ -22,6 +22,7 @@ use crate::collect::perf::parse_cpu_list;
 use crate::eval::Level;
 use crate::mix::Dimension;
 use crate::report::Format;
+use crate::resolve::kernel_space::TextHistory;
 use crate::resolve::recorded::kernel::KernelPlace;
 use crate::snapshot::run::Period;
 use recording::{ExportArgs, InputArgs};
@@ -185,6 +186,10 @@ struct RecordArgs {
     /// Room for distinct addresses between two drains; the default follows the number of CPUs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=(1 << 24)))]
     map_entries: Option<u32>,
+    /// Read kernel text once, at the end, as other tools do. For comparison: what was patched or unloaded before then
+    /// counts for the wrong instructions or for none.
+    #[arg(long)]
+    text_once: bool,
     /// Command to run and measure.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pid", "cpu", "cgroup"])]
     command: Vec<OsString>,
@@ -319,6 +324,11 @@ impl RecordArgs {
                 KernelCounts::Together
             },
             map_entries: self.map_entries,
+            text: if self.text_once {
+                TextHistory::Once
+            } else {
+                TextHistory::Followed
+            },
         })
     }
 }

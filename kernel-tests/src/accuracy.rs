@@ -34,6 +34,8 @@ pub struct Setup {
     pub clock: Clock,
     /// Longest that the run may take.
     pub limit: Duration,
+    /// More options of `hbbp-sys record`.
+    pub options: Vec<String>,
 }
 
 /// The periods of the paper for runs of seconds (hbbp.txt, Table 4), divided by a hundred and made prime again: the
@@ -59,6 +61,7 @@ impl Setup {
             cpus,
             clock,
             limit: Duration::from_secs(900),
+            options: Vec::new(),
         }
     }
 }
@@ -179,7 +182,8 @@ pub fn measure_command(mut machine: Machine, command: &[&str], setup: &Setup) ->
         "--",
     ];
     let room = ["--map-entries", MAP_ENTRIES];
-    let outcome = machine.run(&[&record[..], &room, &periods, command].concat())?;
+    let options: Vec<&str> = setup.options.iter().map(String::as_str).collect();
+    let outcome = machine.run(&[&record[..], &options, &room, &periods, command].concat())?;
     outcome.stdout()?;
     let profile = outcome.directory().join("profile");
     fs::write(
@@ -230,6 +234,11 @@ impl Measured {
             fs::copy(file, directory.join(name))?;
         }
         Ok(())
+    }
+
+    /// The profile that `hbbp-sys record` left, as long as this lives.
+    pub fn profile(&self) -> &Path {
+        &self.profile
     }
 
     /// A number of the report, by its path such as `/accounting/due`; 0 where it is not there.

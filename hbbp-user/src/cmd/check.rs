@@ -247,7 +247,7 @@ fn sideband() -> Finding {
 }
 
 fn btf() -> Finding {
-    match task_layout::read_exec_id_offset() {
+    match task_layout::open_btf().and_then(|btf| task_layout::read_exec_id_offset(&btf)) {
         Ok(offset) => ok(
             "btf",
             format!("the kernel describes its types (self_exec_id at {offset})"),

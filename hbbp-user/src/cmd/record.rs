@@ -8,6 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::child::{Held, exit_code};
@@ -18,11 +20,12 @@ use crate::collect::event::Choice;
 use crate::collect::object::KernelCounts;
 use crate::collect::own_cost::{read_idle_times, read_own_cpu, read_own_memory};
 use crate::collect::pmu::{DEVICES, read_pmus};
-use crate::collect::{Collector, Plan, Scope, StacksSeen};
+use crate::collect::{Collector, ModuleWatch, Plan, Scope, StacksSeen};
+use crate::record::Record;
 use crate::resolve::Resolver;
 use crate::resolve::build_id::read_kernel_build_id;
 use crate::resolve::kallsyms::read_kallsyms;
-use crate::resolve::kernel_space::open_kernel_space;
+use crate::resolve::kernel_space::{TextHistory, open_kernel_space};
 use crate::resolve::kernel_text::ReadKernel;
 use crate::resolve::proc_scan::read_processes;
 use crate::snapshot::{Loss, Run, Snapshot};
@@ -40,6 +43,8 @@ pub struct RecordOptions {
     pub kernel: KernelCounts,
     /// Room of a bank in counts.
     pub map_entries: Option<u32>,
+    /// How kernel text is kept.
+    pub text: TextHistory,
 }
 
 /// Whose samples to record.
@@ -90,6 +95,17 @@ const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
 /// ones are recognised.
 const STACKS_EVERY: Duration = Duration::from_millis(250);
 
+/// Time from the end of a drain to one for the sake of a patch, in lengths of a drain: these take at most a twentieth of
+/// the time, however often text is switched.
+const REST: u32 = 19;
+
+/// Time from a patch to the drain that cuts the counts there. Switching a key patches many sites one after another.
+const SWITCH: Duration = Duration::from_millis(2);
+
+/// Said where kernel text is read once.
+const TEXT_ONCE: &str = "kernel text was read once, at the end (--text-once): what was patched or unloaded before then \
+                         counts for the wrong instructions or for none";
+
 /// Said where branch stacks come back empty.
 const EMPTY_STACKS: &str = "the branch stacks of this machine come back empty, as on some virtual machines: \
                             the mix comes from sampled instructions alone";
@@ -106,6 +122,10 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         choice: options.choice.clone(),
         kernel: options.kernel,
         map_entries: options.map_entries,
+        modules: match options.text {
+            TextHistory::Followed => ModuleWatch::Told,
+            TextHistory::Once => ModuleWatch::Untold,
+        },
         switch: read_switch_range(),
     };
     let mut collector = Collector::open(&plan)?;
@@ -116,14 +136,21 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let probe = window
         .ok()
         .map(|window| Box::new(move |at, out: &mut [u8]| window.read(at, out)) as Box<ReadKernel>);
-    let (kernel, notes) = open_kernel_space(probe, &run.kernel_release);
+    let (mut kernel, notes) = open_kernel_space(probe, &run.kernel_release);
+    kernel.keep(options.text);
     run.notes.extend(notes);
+    if options.text == TextHistory::Once {
+        run.notes.push(TEXT_ONCE.to_owned());
+    }
     let resolver = Resolver::new(kernel, &read_processes());
 
     let mut session = Session {
         collector,
         resolver,
         began: now(),
+        patched: None,
+        rested: Instant::now(),
+        text: options.text,
         unread: 0,
         stacks: StacksSeen::NotYet,
     };
@@ -143,6 +170,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let totals = session.collector.stop()?;
     run.duration = now().saturating_sub(started);
     session.drain()?;
+    session.resolver.compare_text();
     run.events = totals.events;
     run.notes.extend(totals.notes);
     if session.stacks == StacksSeen::Empty {
@@ -205,6 +233,12 @@ struct Session {
     resolver: Resolver,
     /// Start of the current interval.
     began: u64,
+    /// When to drain next for the sake of a patch.
+    patched: Option<Instant>,
+    /// When such a drain may happen at the earliest.
+    rested: Instant,
+    /// How kernel text is kept.
+    text: TextHistory,
     /// Records that could not be understood.
     unread: u64,
     /// What is known of the branch stacks.
@@ -212,20 +246,30 @@ struct Session {
 }
 
 impl Session {
-    fn read_sideband(&mut self) {
-        let reading = self.collector.records();
+    fn read_sideband(&mut self) -> anyhow::Result<()> {
+        let reading = self.collector.records()?;
         self.unread += reading.unread;
+        let is_patch = |record: &Record| matches!(record, Record::TextPoke { .. });
+        let patched = reading.records.iter().any(|timed| is_patch(&timed.record));
+        if patched && self.text == TextHistory::Followed {
+            let soon = (Instant::now() + SWITCH).max(self.rested);
+            self.patched.get_or_insert(soon);
+        }
         self.resolver.apply(reading.records);
+        Ok(())
     }
 
     fn drain(&mut self) -> anyhow::Result<()> {
+        let start = own_time();
         let entries = self.collector.drain()?;
         let end = now();
-        self.read_sideband();
+        self.read_sideband()?;
         let has_stack = |event| self.collector.has_stack(event);
         self.resolver
             .interval(raw_interval(self.began..end, &entries, has_stack));
         self.began = end;
+        self.patched = None;
+        self.rested = Instant::now() + REST * own_time().saturating_sub(start);
         Ok(())
     }
 
@@ -258,21 +302,34 @@ async fn measure(
     tokio::pin!(end);
     // A command may use the same terminal.
     let progress = child.is_none().then(|| Progress::start(duration));
+    let news = session.collector.text_news()?;
+    // SAFETY: the descriptor is our own and stays the same and open as long as it is waited for.
+    let news = unsafe { AsyncFd::register_with_interest(news, Interest::READABLE) }
+        .context("failed to wait for news of kernel text")?;
     loop {
+        let patched = tokio::time::sleep_until(session.patched.unwrap_or(start));
         tokio::select! {
             biased;
             () = &mut end, if duration.is_some() => break,
             () = interrupt.wait() => break,
-            _ = drains.tick() => session.drain()?,
+            _ = drains.tick() => {
+                session.drain()?;
+                session.resolver.compare_text();
+            }
+            () = patched, if session.patched.is_some() => session.drain()?,
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
             _ = sideband.tick() => {
-                session.read_sideband();
+                session.read_sideband()?;
                 if let Some(progress) = &progress {
                     progress.at(start.elapsed());
                 }
                 if let Some(status) = ended(child.as_mut())? {
                     return Ok(Some(Command::Ended(exit_code(status))));
                 }
+            }
+            ready = news.readable() => {
+                ready.context("failed to wait for news of kernel text")?.clear_ready();
+                session.read_sideband()?;
             }
         }
     }
@@ -342,6 +399,12 @@ fn add_idle_times(run: &mut Run, before: &HashMap<u32, u64>, after: &HashMap<u32
             counter.idle = Some(after.saturating_sub(*before));
         }
     }
+}
+
+/// CPU time of this thread. A drain mostly waits for the kernel, which costs nobody anything.
+fn own_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// Now in ns of CLOCK_MONOTONIC.

@@ -8,6 +8,8 @@ pub mod bpf;
 pub mod combine;
 pub mod drain;
 pub mod event;
+pub mod module_layout;
+pub mod modules;
 pub mod object;
 pub mod own_cost;
 pub mod perf;
@@ -18,23 +20,29 @@ pub mod sideband;
 pub mod task_layout;
 pub mod text;
 pub mod uarch;
+pub mod wake;
 
 use std::io::ErrorKind;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context as _, bail};
 use aya::Pod;
 use aya::maps::{MapData, PerCpuArray};
+use btf_rs::Btf;
 use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, StackStats, Tally, name};
 
+use crate::record::{Record, Timed};
 use crate::snapshot::run::Event;
 use crate::snapshot::{Loss, Losses};
 use drain::Banks;
 use event::{Choice, Source};
+pub use modules::ModuleWatch;
+use modules::{Modules, module_layout, no_modules};
 use object::{Constants, KernelCounts, Object, Room};
 use perf::Perf;
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
+use wake::Wake;
 
 /// What to collect.
 #[derive(Clone, Debug)]
@@ -47,6 +55,8 @@ pub struct Plan {
     pub kernel: KernelCounts,
     /// Room of a bank in counts; `None` for a size by the number of CPUs.
     pub map_entries: Option<u32>,
+    /// Whether to tell of modules that come and go.
+    pub modules: ModuleWatch,
     /// Start and length of the kernel's `__switch_to_asm`, where they are known: user entries of a branch stack that
     /// are older than a context switch belong to another process.
     pub switch: Option<(u64, u64)>,
@@ -60,6 +70,8 @@ pub struct Collector {
     stack_stats: PerCpuArray<MapData, StackStats>,
     events: Vec<Sampled>,
     sideband: Sideband,
+    modules: Option<Modules>,
+    wake: Wake,
     notes: Vec<String>,
     starts_by_exec: bool,
     /// The CPUs that were there at the start.
@@ -125,7 +137,11 @@ impl Collector {
             counts: plan.map_entries.unwrap_or(by_cpus),
             tables: u32::try_from(possible)?,
         };
-        let mut object = Object::load(constants(plan, &mut notes), room)?;
+        let btf = task_layout::open_btf();
+        let layout = module_layout(plan.modules, &btf, &mut notes);
+        let mut constants = constants(plan, &btf, &mut notes);
+        constants.module_size = layout.map(|layout| layout.size);
+        let mut object = Object::load(constants, room)?;
         let mut banks = Banks::open(&mut object)?;
         let event_stats = PerCpuArray::try_from(object.take_map(name::EVENT_STATS)?)?;
         let stack_stats = PerCpuArray::try_from(object.take_map(name::STACK_STATS)?)?;
@@ -136,6 +152,14 @@ impl Collector {
         for what in sideband.missing() {
             notes.push(format!("this kernel does not tell about {what}"));
         }
+        let modules = layout.and_then(|layout| {
+            let modules = Modules::open(&mut object, layout);
+            let why = |error| notes.push(no_modules(&format!("{error:#}")));
+            modules.map_err(why).ok()
+        });
+        let told = modules.iter().map(AsFd::as_fd);
+        let wake = Wake::on(sideband.text_descriptors().chain(told))
+            .context("failed to wait for news of kernel text")?;
         if has_stacks {
             banks.combine(&mut object)?;
         }
@@ -168,6 +192,8 @@ impl Collector {
             stack_stats,
             events,
             sideband,
+            modules,
+            wake,
             notes,
             starts_by_exec,
             online,
@@ -209,9 +235,32 @@ impl Collector {
         Ok(())
     }
 
-    /// What happened to processes and mappings since the last call.
-    pub fn records(&mut self) -> Reading {
-        self.sideband.read()
+    /// A descriptor that becomes readable when there are records about kernel text.
+    pub fn text_news(&self) -> anyhow::Result<OwnedFd> {
+        self.wake
+            .descriptor()
+            .context("failed to wait for news of kernel text")
+    }
+
+    /// What happened to processes, mappings and kernel text since the last call, in the order of time.
+    pub fn records(&mut self) -> anyhow::Result<Reading> {
+        self.wake
+            .rest()
+            .context("failed to wait for news of kernel text")?;
+        let mut reading = self.sideband.read();
+        if let Some(modules) = &mut self.modules {
+            let told = modules.read()?;
+            reading.unread += told.unread;
+            reading.records.extend(told.records);
+            if 0 < told.lost {
+                reading.records.push(Timed {
+                    time: 0,
+                    record: Record::LostText(told.lost),
+                });
+            }
+            reading.records.sort_by_key(|timed| timed.time);
+        }
+        Ok(reading)
     }
 
     /// What was counted since the last call.
@@ -301,8 +350,12 @@ impl Collector {
 }
 
 /// What the programs must know of this machine; what it does not tell becomes a note.
-fn constants(plan: &Plan, notes: &mut Vec<String>) -> Constants {
-    let exec_id_offset = match task_layout::read_exec_id_offset() {
+fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) -> Constants {
+    let exec_id_offset = match btf
+        .as_ref()
+        .map_err(String::clone)
+        .and_then(task_layout::read_exec_id_offset)
+    {
         Ok(offset) => Some(offset),
         Err(reason) => {
             notes.push(format!(
@@ -328,6 +381,7 @@ fn constants(plan: &Plan, notes: &mut Vec<String>) -> Constants {
         switch,
         duplicated_heads,
         wrong_paths,
+        module_size: None,
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Constants {
     pub duplicated_heads: bool,
     /// Stacks may hold entries that were never executed.
     pub wrong_paths: bool,
+    /// Bytes of the kernel's `struct module`; `None` where it is not known or not asked for.
+    pub module_size: Option<u32>,
 }
 
 /// Room in the maps.
@@ -73,6 +75,7 @@ impl Object {
         let duplicated_heads = u32::from(constants.duplicated_heads);
         let wrong_paths = u32::from(constants.wrong_paths);
         let (switch_start, switch_len) = constants.switch;
+        let module_size = u64::from(constants.module_size.unwrap_or(0));
         let mut loader = loader_without_btf();
         for (bank, tables) in name::BANKS.into_iter().zip(name::COMBINES) {
             loader.map_max_entries(bank, room.counts);
@@ -80,6 +83,7 @@ impl Object {
         }
         let ebpf = loader
             .btf(None)
+            .override_global(name::MODULE_SIZE, &module_size, true)
             .override_global(name::SWITCH_START, &switch_start, true)
             .override_global(name::SWITCH_LEN, &switch_len, true)
             .override_global(name::DUPLICATED_HEADS, &duplicated_heads, true)
@@ -119,6 +123,20 @@ impl Object {
             .load()
             .context("the kernel refused the program that reads its text")?;
         Ok(program.fd()?.as_fd().try_clone_to_owned()?)
+    }
+
+    /// Attaches the programs that tell of modules, until the object is dropped.
+    pub fn attach_modules(&mut self) -> anyhow::Result<()> {
+        for (name, tracepoint) in name::ON_MODULE {
+            let program: &mut RawTracePoint = self.program(name)?.try_into()?;
+            program
+                .load()
+                .with_context(|| format!("the kernel refused the program {name}"))?;
+            program
+                .attach(tracepoint)
+                .with_context(|| format!("the kernel has no tracepoint {tracepoint}"))?;
+        }
+        Ok(())
     }
 
     /// A map of the object, which then belongs to the caller.

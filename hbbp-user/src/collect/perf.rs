@@ -4,7 +4,7 @@
 //! somebody else has opened; so the events are opened here and the program is attached by ioctl, and aya only loads it.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
 use perf_event_open_sys::{bindings, ioctls};
@@ -121,60 +121,40 @@ impl Perf {
         open(&mut attr, pid, cpu, flags.into())
     }
 
-    /// Opens the sideband event of a CPU: no samples, only records about tasks, mappings and kernel text, with times
-    /// of CLOCK_MONOTONIC, the clock of `bpf_ktime_get_ns`.
+    /// Opens the sideband event of a CPU: no samples, only records about tasks and mappings, with times of
+    /// CLOCK_MONOTONIC, the clock of `bpf_ktime_get_ns`.
     /// Kernels that do not know a kind of record get the event without it; the returned list names what is missing.
     pub fn open_sideband(cpu: u32) -> io::Result<(Self, Vec<&'static str>)> {
-        let mut attr = bindings::perf_event_attr {
-            type_: bindings::PERF_TYPE_SOFTWARE,
-            size: size_of::<bindings::perf_event_attr>() as u32,
-            config: u64::from(bindings::PERF_COUNT_SW_DUMMY),
-            sample_type: u64::from(bindings::PERF_SAMPLE_TIME),
-            clockid: libc::CLOCK_MONOTONIC,
-            ..Default::default()
-        };
-        attr.__bindgen_anon_1.sample_period = 1;
-        attr.__bindgen_anon_2.wakeup_watermark = (SIDEBAND_BYTES / 4) as u32;
-        attr.set_watermark(1);
-        attr.set_disabled(1);
+        let mut attr = sideband((SIDEBAND_BYTES / 4) as u32);
         attr.set_mmap(1);
         attr.set_mmap2(1);
         attr.set_comm(1);
         attr.set_comm_exec(1);
         attr.set_task(1);
-        attr.set_sample_id_all(1);
-        attr.set_use_clockid(1);
-        attr.set_ksymbol(1);
-        attr.set_bpf_event(1);
-        attr.set_text_poke(1);
         attr.set_build_id(1);
-        // From the newest kind of record to the oldest: each kernel knows all up to some point.
-        type Drop = fn(&mut bindings::perf_event_attr);
-        let newest_first: [(&'static str, Drop); 3] = [
-            ("build ids of mappings (Linux 5.12)", |attr| attr.set_build_id(0)),
-            ("patches of kernel text (Linux 5.9)", |attr| attr.set_text_poke(0)),
-            ("BPF programs and trampolines (Linux 5.1)", |attr| {
-                attr.set_ksymbol(0);
-                attr.set_bpf_event(0);
-            }),
-        ];
-        let mut missing = Vec::new();
-        let mut newest_first = newest_first.into_iter();
-        loop {
-            match open(&mut attr, -1, Some(cpu), 0) {
-                Ok(perf) => return Ok((perf, missing)),
-                Err(error) => {
-                    let refused = matches!(error.raw_os_error(), Some(libc::EINVAL | libc::E2BIG));
-                    let next = newest_first.next().filter(|_| refused);
-                    let Some((what, drop)) = next else {
-                        return Err(error);
-                    };
-                    missing.push(what);
-                    drop(&mut attr);
-                    attr.size = size_of::<bindings::perf_event_attr>() as u32;
-                }
-            }
-        }
+        open_without(
+            attr,
+            cpu,
+            &[("build ids of mappings (Linux 5.12)", |attr| attr.set_build_id(0))],
+        )
+    }
+
+    /// Opens the event of a CPU that tells of kernel text alone, as [`Self::open_sideband`]: it has a ring of its own,
+    /// so that a storm of processes cannot overwrite it, and each record wakes its reader.
+    pub fn open_text(cpu: u32) -> io::Result<(Self, Vec<&'static str>)> {
+        let mut attr = sideband(1);
+        attr.set_ksymbol(1);
+        attr.set_text_poke(1);
+        open_without(
+            attr,
+            cpu,
+            &[
+                ("patches of kernel text (Linux 5.9)", |attr| attr.set_text_poke(0)),
+                ("BPF programs and trampolines (Linux 5.1)", |attr| {
+                    attr.set_ksymbol(0);
+                }),
+            ],
+        )
     }
 
     /// Attaches a loaded program of type perf_event.
@@ -224,11 +204,68 @@ impl Perf {
     }
 }
 
+impl AsFd for Perf {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 impl AsRawFd for Perf {
     fn as_raw_fd(&self) -> i32 {
         self.fd.as_raw_fd()
     }
 }
+
+/// An event of no samples, whose reader is woken when so many bytes are in its ring.
+fn sideband(watermark: u32) -> bindings::perf_event_attr {
+    let mut attr = bindings::perf_event_attr {
+        type_: bindings::PERF_TYPE_SOFTWARE,
+        size: size_of::<bindings::perf_event_attr>() as u32,
+        config: u64::from(bindings::PERF_COUNT_SW_DUMMY),
+        sample_type: u64::from(bindings::PERF_SAMPLE_TIME),
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Default::default()
+    };
+    attr.__bindgen_anon_1.sample_period = 1;
+    attr.__bindgen_anon_2.wakeup_watermark = watermark;
+    attr.set_watermark(1);
+    attr.set_disabled(1);
+    attr.set_sample_id_all(1);
+    attr.set_use_clockid(1);
+    attr
+}
+
+type Leave = fn(&mut bindings::perf_event_attr);
+
+/// Opens an event without what the kernel does not know, from the newest kind of record to the oldest: each kernel
+/// knows all up to some point. Names what is missing.
+fn open_without(
+    mut attr: bindings::perf_event_attr,
+    cpu: u32,
+    newest_first: &[(&'static str, Leave)],
+) -> io::Result<(Perf, Vec<&'static str>)> {
+    let mut missing = Vec::new();
+    let mut newest_first = newest_first.iter();
+    loop {
+        match open(&mut attr, -1, Some(cpu), 0) {
+            Ok(perf) => return Ok((perf, missing)),
+            Err(error) => {
+                let refused = matches!(error.raw_os_error(), Some(libc::EINVAL | libc::E2BIG));
+                let next = newest_first.next().filter(|_| refused);
+                let Some((what, leave)) = next else {
+                    return Err(error);
+                };
+                missing.push(*what);
+                leave(&mut attr);
+                attr.size = size_of::<bindings::perf_event_attr>() as u32;
+            }
+        }
+    }
+}
+
+/// Bytes of each CPU's ring of records about kernel text: switching a tracepoint writes 5 kB, tracing all functions
+/// 3 MB, most of which is lost and found by reading.
+pub const TEXT_RING_BYTES: usize = 256 << 10;
 
 /// Bytes of each CPU's sideband ring. 200 programs a second leave about 2 kB each, 400 kB between two readings
 /// that are a second late.

@@ -1,16 +1,17 @@
-//! The sideband: one ring for each CPU in which the kernel writes what happens to processes, mappings and its text.
+//! The sideband: two rings for each CPU in which the kernel writes what happens to processes and mappings, and to its
+//! text.
 //!
 //! The ring is the protocol of `include/uapi/linux/perf_event.h`, struct `perf_event_mmap_page`: the kernel advances
 //! `data_head`, the reader `data_tail`, and a record may wrap around the end of the data area.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 
-use super::perf::{Perf, SIDEBAND_BYTES};
+use super::perf::{Perf, SIDEBAND_BYTES, TEXT_RING_BYTES};
 use crate::record::{Record, Timed, parse_record};
 
 const PAGE: usize = 4096;
@@ -22,6 +23,7 @@ const TRAILER: usize = 8;
 #[derive(Debug)]
 pub struct Sideband {
     rings: Vec<Ring>,
+    text: Vec<Ring>,
     missing: Vec<&'static str>,
 }
 
@@ -39,15 +41,23 @@ impl Sideband {
     pub fn open(cpus: &[u32]) -> io::Result<Self> {
         let mut missing = Vec::new();
         let mut rings = Vec::with_capacity(cpus.len());
+        let mut text = Vec::with_capacity(cpus.len());
         for cpu in cpus {
             let (perf, without) = Perf::open_sideband(*cpu)?;
-            missing = without;
-            rings.push(Ring::new(perf)?);
+            let (text_perf, text_without) = Perf::open_text(*cpu)?;
+            missing = [without, text_without].concat();
+            rings.push(Ring::new(perf, SIDEBAND_BYTES)?);
+            text.push(Ring::new(text_perf, TEXT_RING_BYTES)?);
         }
-        for ring in &rings {
+        for ring in rings.iter().chain(&text) {
             ring.perf.enable()?;
         }
-        Ok(Self { rings, missing })
+        Ok(Self { rings, text, missing })
+    }
+
+    /// What becomes readable when something is told of kernel text.
+    pub fn text_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.text.iter().map(|ring| ring.perf.as_fd())
     }
 
     /// The kinds of record that this kernel does not write.
@@ -58,6 +68,14 @@ impl Sideband {
     /// Reads all that the rings hold now.
     pub fn read(&mut self) -> Reading {
         let mut reading = Reading::default();
+        for ring in &mut self.text {
+            ring.read(&mut reading);
+        }
+        for timed in &mut reading.records {
+            if let Record::Lost(n) = timed.record {
+                timed.record = Record::LostText(n);
+            }
+        }
         for ring in &mut self.rings {
             ring.read(&mut reading);
         }
@@ -71,14 +89,16 @@ impl Sideband {
 struct Ring {
     perf: Perf,
     base: NonNull<u8>,
+    /// Length of the data area.
+    bytes: usize,
     /// The record that is being read, copied out of the ring.
     record: Vec<u8>,
 }
 
 impl Ring {
-    fn new(perf: Perf) -> io::Result<Self> {
+    fn new(perf: Perf, bytes: usize) -> io::Result<Self> {
         let prot = libc::PROT_READ | libc::PROT_WRITE;
-        let len = PAGE + SIDEBAND_BYTES;
+        let len = PAGE + bytes;
         // SAFETY: a new shared mapping of the event's ring; nothing else uses the address range.
         let base = unsafe {
             libc::mmap(
@@ -98,6 +118,7 @@ impl Ring {
         Ok(Self {
             perf,
             base,
+            bytes,
             record: Vec::new(),
         })
     }
@@ -146,8 +167,8 @@ impl Ring {
 
     /// Copies bytes of the data area, from a position that only grows, around its end.
     fn copy(&self, position: u64, out: &mut [u8]) {
-        let start = (position % SIDEBAND_BYTES as u64) as usize;
-        let (before_end, after_end) = out.split_at_mut(out.len().min(SIDEBAND_BYTES - start));
+        let start = (position % self.bytes as u64) as usize;
+        let (before_end, after_end) = out.split_at_mut(out.len().min(self.bytes - start));
         self.copy_flat(start, before_end);
         self.copy_flat(0, after_end);
     }
@@ -164,7 +185,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the mapping was made in `new` with this length, and nothing borrows from it any more.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), PAGE + SIDEBAND_BYTES) };
+        unsafe { libc::munmap(self.base.as_ptr().cast(), PAGE + self.bytes) };
     }
 }
 

@@ -6,12 +6,7 @@
 use btf_rs::{Backend, Btf, Type};
 
 /// Offset in bytes of `self_exec_id` in `struct task_struct`, or the reason why it is not known.
-pub fn read_exec_id_offset() -> Result<u32, String> {
-    let path = "/sys/kernel/btf/vmlinux";
-    // Mapping it (Linux 6.16) spares parsing 100,000 types to find one.
-    let btf =
-        Btf::from_file_with_backend(path, Backend::Mmap).or_else(|_| Btf::from_bytes(&std::fs::read(path)?));
-    let btf = btf.map_err(|error| format!("{path} cannot be read: {error}"))?;
+pub fn read_exec_id_offset(btf: &Btf) -> Result<u32, String> {
     let types = btf
         .resolve_types_by_name("task_struct")
         .map_err(|error| error.to_string())?;
@@ -23,5 +18,15 @@ pub fn read_exec_id_offset() -> Result<u32, String> {
             }
         }
     }
-    Err(format!("{path} does not describe task_struct.self_exec_id"))
+    Err(format!("{PATH} does not describe task_struct.self_exec_id"))
+}
+
+const PATH: &str = "/sys/kernel/btf/vmlinux";
+
+/// The kernel's description of its own types, or the reason why there is none.
+pub fn open_btf() -> Result<Btf, String> {
+    // Mapping it (Linux 6.16) spares parsing 100,000 types to find one.
+    let btf =
+        Btf::from_file_with_backend(PATH, Backend::Mmap).or_else(|_| Btf::from_bytes(&std::fs::read(PATH)?));
+    btf.map_err(|error| format!("{PATH} cannot be read: {error}"))
 }

@@ -11,6 +11,8 @@ use crate::snapshot::{ModuleIdx, ProcessIdx, Snapshot, StreamCount, Text};
 pub struct Atlas<'a> {
     snapshot: &'a Snapshot,
     interval: u32,
+    /// For each text the first generation of its stretch that has the same bytes.
+    first_alike: Vec<u32>,
     /// For each process image the layout that was used last, and the interval it was checked for.
     layouts: Vec<Option<(u32, Layout)>>,
 }
@@ -22,6 +24,7 @@ impl<'a> Atlas<'a> {
         Self {
             snapshot,
             interval: 0,
+            first_alike: first_alike(&snapshot.text),
             layouts,
         }
     }
@@ -63,7 +66,8 @@ impl<'a> Atlas<'a> {
         slot.insert((self.interval, layout)).1.find(va)
     }
 
-    /// The generations of one stretch stand side by side, sorted by `since`.
+    /// The generations of one stretch stand side by side, sorted by `since`. Of those with the same bytes, as a key that
+    /// is switched on and off again leaves them, all counts belong to the first.
     fn text(&self, module: ModuleIdx, addr: ImageAddr) -> Option<TextIdx> {
         let text = &self.snapshot.text;
         let before = |bound: usize| bound.checked_sub(1).and_then(|i| Some((i, text.get(i)?)));
@@ -71,11 +75,8 @@ impl<'a> Atlas<'a> {
         let generation = (module, stretch.start, self.interval);
         let (i, text) = before(text.partition_point(|t| (t.module, t.start, t.since) <= generation))?;
         let here = text.module == module && text.start == stretch.start && covers(text, addr);
-        if here {
-            u32::try_from(i).ok().map(TextIdx)
-        } else {
-            None
-        }
+        let first = self.first_alike.get(i).filter(|_| here)?;
+        Some(TextIdx(*first))
     }
 
     /// The place of a stream's start, and its end in the same text.
@@ -94,6 +95,25 @@ impl<'a> Atlas<'a> {
             Err(Discard::CrossesText)
         }
     }
+}
+
+fn first_alike(text: &[Text]) -> Vec<u32> {
+    let mut first: Vec<u32> = Vec::with_capacity(text.len());
+    for (generations, start) in text
+        .chunk_by(|a, b| (a.module, a.start) == (b.module, b.start))
+        .scan(0, |behind, chunk| {
+            let start = *behind;
+            *behind += chunk.len();
+            Some((chunk, start))
+        })
+    {
+        for generation in generations {
+            let alike = generations.iter().position(|g| g.bytes == generation.bytes);
+            let alike = start + alike.unwrap_or(0);
+            first.push(u32::try_from(alike).unwrap_or(u32::MAX));
+        }
+    }
+    first
 }
 
 fn covers(text: &Text, addr: ImageAddr) -> bool {

@@ -264,7 +264,10 @@ mod tests {
             ],
             text: vec![
                 text(0, KERNEL, 64, 0),
-                text(0, KERNEL, 64, 1),
+                Text {
+                    bytes: vec![0xcc; 64],
+                    ..text(0, KERNEL, 64, 1)
+                },
                 text(1, 0x1000, 16, 0),
             ],
             ..Snapshot::default()
@@ -316,6 +319,22 @@ mod tests {
             found,
             [(0, KERNEL + 3, 2, 20), (1, KERNEL + 3, 4, 40), (2, 0x1004, 3, 30)]
         );
+    }
+
+    #[test]
+    fn generations_with_the_same_bytes_are_one_place() {
+        let mut snapshot = snapshot();
+        snapshot.text.insert(2, text(0, KERNEL, 64, 2));
+        for _ in 0..3 {
+            let ips = vec![ip(0, KERNEL + 3, 1)];
+            snapshot.intervals.push(Interval {
+                ips,
+                ..Interval::default()
+            });
+        }
+        let located = locate(&snapshot);
+        let found: Vec<_> = located.ips.iter().map(|c| (c.place.text.0, c.hits)).collect();
+        assert_eq!(found, [(0, 2), (1, 1)]);
     }
 
     #[test]

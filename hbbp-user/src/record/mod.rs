@@ -73,8 +73,50 @@ pub enum Record {
         /// Bytes after.
         new: Vec<u8>,
     },
+    /// A kernel module came or went (the kernel's tracepoints module:module_load and module:module_free).
+    Module(LoadedText),
     /// So many records were overwritten before they were read (PERF_RECORD_LOST).
     Lost(u64),
+    /// So many records about kernel text were overwritten before they were read.
+    LostText(u64),
+}
+
+/// The text of a kernel module that came or went.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LoadedText {
+    /// Its name.
+    pub name: String,
+    /// Whether it went rather than came.
+    pub gone: bool,
+    /// What it runs, and what it runs while it is loaded; parts without text are left out.
+    pub parts: Vec<TextPart>,
+    /// Where the kernel keeps its symbols: those that stay, and all of them while it is loaded.
+    pub symbols: Vec<SymbolTable>,
+}
+
+/// A part of a module's text.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TextPart {
+    /// First byte.
+    pub start: Va,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+/// A symbol table in the kernel's memory (include/linux/module.h, struct `mod_kallsyms`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SymbolTable {
+    /// The structure itself.
+    At(Va),
+    /// What it holds.
+    Of {
+        /// Address of the symbols, each an `Elf64_Sym`.
+        symbols: Va,
+        /// Number of symbols.
+        n: u32,
+        /// Address of their names.
+        names: Va,
+    },
 }
 
 /// An executable mapping of a file or of anonymous memory into a process.

@@ -252,6 +252,7 @@ fn losses(losses: &Losses) -> Vec<LossJson<'_>> {
         LossUnit::Stream => "stream",
         LossUnit::Record => "record",
         LossUnit::Region => "region",
+        LossUnit::Doubt => "doubt",
     };
     let losses = losses.iter().map(|(id, count, known)| LossJson {
         id,

@@ -182,7 +182,7 @@ impl Image {
             Content::Memory(owner) => {
                 let tgid = owner.tgid;
                 self.text
-                    .reread(&|_| interval, &mut |at, bytes| memory.read(tgid, Va(at.0), bytes))
+                    .reread(interval, &mut |at, bytes| memory.read(tgid, Va(at.0), bytes))
             }
             _ => 0,
         }

@@ -5,6 +5,7 @@
 //! A region belongs to a module; each BPF program is a module of its own, because its memory is used again by others.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 use crate::addr::{ImageAddr, Va};
 use crate::snapshot::{ModuleKind, Symbol};
@@ -59,6 +60,8 @@ pub struct KernelMap {
     /// By (start, order of arrival).
     regions: BTreeMap<(Va, u64), Region>,
     n_regions: u64,
+    /// Functions of modules that came during the run, sorted by start, by start and arrival of their region.
+    functions: BTreeMap<(Va, u64), Vec<Symbol>>,
 }
 
 impl KernelMap {
@@ -118,6 +121,57 @@ impl KernelMap {
         }
     }
 
+    /// A part of a module came, with its functions. Returns its region, unless it was there already.
+    pub fn module_came(
+        &mut self,
+        name: &str,
+        part: Range<Va>,
+        functions: Vec<Symbol>,
+        time: u64,
+    ) -> Option<Region> {
+        let start = part.start;
+        self.add_named(name, ModuleKind::KernelModule, part, time);
+        let added = self.regions.range((start, 0)..=(start, u64::MAX)).next_back();
+        let region = added.map(|(_, region)| *region).filter(|r| r.from == time)?;
+        self.functions.insert((start, time), functions);
+        Some(region)
+    }
+
+    /// A module went, with all its parts.
+    pub fn module_went(&mut self, name: &str, time: u64) {
+        let modules = &self.modules;
+        let named = |r: &Region| {
+            modules
+                .get(r.module)
+                .is_some_and(|m| m.name == name && m.kind == ModuleKind::KernelModule)
+        };
+        let there = self
+            .regions
+            .values_mut()
+            .filter(|r| r.until == u64::MAX && named(r));
+        for region in there {
+            region.until = time;
+        }
+    }
+
+    /// The modules whose regions held `at` at `time`.
+    pub fn modules_at(&self, at: Va, time: u64) -> Vec<KernelModuleIdx> {
+        let before = self.regions.range(..=(at, u64::MAX)).rev().take(MAX_OVERLAP);
+        let holding = before
+            .map(|(_, region)| region)
+            .filter(|r| at < r.end && r.from <= time && time < r.until);
+        let mut modules: Vec<KernelModuleIdx> = holding.map(|r| r.module).collect();
+        modules.sort_unstable();
+        modules.dedup();
+        modules
+    }
+
+    /// The modules of which something did not go yet.
+    pub fn modules_there(&self) -> HashSet<KernelModuleIdx> {
+        let there = self.regions.values().filter(|r| r.until == u64::MAX);
+        there.map(|r| r.module).collect()
+    }
+
     /// The region that held `at` at `time`. Every kernel address has one: what is unknown is named by its area.
     pub fn region_at(&mut self, at: Va, time: u64) -> Region {
         let holding = || {
@@ -156,6 +210,11 @@ impl KernelMap {
                 name: module.name.clone(),
             });
         }
+        if let Some(functions) = self.functions.get(&(region.start, region.from)) {
+            let before = functions.partition_point(|f| f.start.0 <= at.0);
+            let function = before.checked_sub(1).and_then(|n| functions.get(n))?;
+            return (at.0 - function.start.0 < function.len).then(|| function.clone());
+        }
         let symbol = self.symbols.at(at)?;
         let start = symbol.start.max(region.start);
         let end = Va(symbol.start.0.saturating_add(symbol.len)).min(region.end);
@@ -181,12 +240,6 @@ impl KernelMap {
             .any(|r| at < r.end && own_name(r))
     }
 
-    /// The modules with a region that has not gone.
-    pub fn there(&self) -> HashSet<KernelModuleIdx> {
-        let there = self.regions.values().filter(|r| r.until == u64::MAX);
-        there.map(|r| r.module).collect()
-    }
-
     /// Whether some region belongs to a module.
     pub fn holds(&self, module: KernelModuleIdx) -> bool {
         self.regions.values().any(|r| r.module == module)
@@ -205,10 +258,15 @@ impl KernelMap {
     /// Forgets the regions that went before `time`, except those in use.
     pub fn forget_before(&mut self, time: u64, in_use: impl Fn(KernelModuleIdx) -> bool) {
         self.regions.retain(|_, r| time <= r.until || in_use(r.module));
+        let regions = &self.regions;
+        self.functions.retain(|(start, from), _| {
+            let mut at_start = regions.range((*start, 0)..=(*start, u64::MAX));
+            at_start.any(|(_, region)| region.from == *from)
+        });
     }
 
     /// Adds a region unless it is there already.
-    fn add_named(&mut self, name: &str, kind: ModuleKind, range: std::ops::Range<Va>, from: u64) {
+    fn add_named(&mut self, name: &str, kind: ModuleKind, range: Range<Va>, from: u64) {
         let (start, end) = (range.start, range.end);
         let at_start = || {
             self.regions
@@ -250,8 +308,8 @@ impl KernelMap {
 }
 
 /// The regions of kernel modules: runs of neighbouring symbols with one tag.
-fn tagged_runs(symbols: &Kallsyms) -> Vec<(String, std::ops::Range<Va>)> {
-    let mut runs: Vec<(String, std::ops::Range<Va>)> = Vec::new();
+fn tagged_runs(symbols: &Kallsyms) -> Vec<(String, Range<Va>)> {
+    let mut runs: Vec<(String, Range<Va>)> = Vec::new();
     for symbol in symbols.iter() {
         let Some(tag) = symbol.tag.filter(|_| named_by_symbol(&symbol).is_none()) else {
             continue;

@@ -4,18 +4,36 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use crate::addr::{ImageAddr, Va};
-use crate::record::Record;
-use crate::snapshot::{KernelTextSource, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind, Text};
+use crate::record::{LoadedText, Record};
+use crate::snapshot::{KernelTextSource, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind, Symbol, Text};
 
 use super::build_id::{read_kernel_build_id, read_module_build_id};
+use super::doubt::Doubt;
+use super::generations::{Poke, Records};
 use super::kallsyms::{HIDDEN, Kallsyms, read_kallsyms};
 use super::kernel::{KernelMap, KernelModuleIdx, Region};
 use super::kernel_modules::read_modules;
+use super::kernel_symbols::read_module_symbols;
 use super::kernel_text::{KernelText, ReadKernel, open_kernel_text};
-use super::text::{Covered, ModuleText};
+use super::segments::Segments;
+use super::text::{Covered, Known, ModuleText};
 
 /// A program that comes is copied at once, as it may be gone at the next drain; longer ones wait for a hit.
 const MAX_EARLY: u32 = 64 << 10;
+/// A module that comes as well. All that Debian has are shorter, but for a few drivers of graphics cards.
+const MAX_EARLY_MODULE: u64 = 2 << 20;
+/// Functions longer than this are taken in windows, so patches around an address are found within it.
+const NEAR: u64 = 16 << 10;
+
+/// How kernel text is kept.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum TextHistory {
+    /// As it was at each time of the run.
+    #[default]
+    Followed,
+    /// As it is at the end of the run, as other tools read it.
+    Once,
+}
 
 /// Ring 0 of a run.
 #[derive(Debug)]
@@ -25,8 +43,15 @@ pub struct KernelSpace {
     texts: HashMap<KernelModuleIdx, ModuleText>,
     /// Regions that were hit, by (start, from).
     hit: BTreeMap<(Va, u64), Region>,
-    /// When and where text was patched since the last drain.
-    pokes: Vec<(u64, Va)>,
+    history: TextHistory,
+    /// Patches that the kernel told since the last drain, sorted by place from [`Self::begin`] on.
+    pokes: Vec<Poke>,
+    records: Records,
+    /// When modules came or went since the last drain.
+    switches: Vec<u64>,
+    /// The drain at hand.
+    segments: Segments,
+    doubt: Doubt,
     /// Pages where modules are loaded that hold code without a name, such as the kernel's thunks and the compiled
     /// filters of sockets: reading all symbols once for each of them has to do.
     nameless: HashSet<u64>,
@@ -65,9 +90,19 @@ impl KernelSpace {
             reader,
             texts: HashMap::new(),
             hit: BTreeMap::new(),
+            history: TextHistory::Followed,
             pokes: Vec::new(),
+            records: Records::NoneYet,
+            switches: Vec::new(),
+            segments: Segments::default(),
+            doubt: Doubt::default(),
             nameless: HashSet::new(),
         }
+    }
+
+    /// Keeps text in another way than [`TextHistory::Followed`], from the start of the run.
+    pub fn keep(&mut self, history: TextHistory) {
+        self.history = history;
     }
 
     /// Where text is read.
@@ -97,51 +132,125 @@ impl KernelSpace {
                 ..
             } => {
                 self.map.came(*start, *len, name, time);
-                if *len <= MAX_EARLY && self.reader.is_live() {
+                if *len <= MAX_EARLY && self.reader.is_live() && self.history == TextHistory::Followed {
                     let region = self.map.region_at(*start, time);
-                    self.cover(*start, &region);
+                    self.copy_early(*start, &region);
                 }
             }
-            Record::TextPoke { start, .. } => self.pokes.push((time, *start)),
+            _ if self.history == TextHistory::Once => {}
+            Record::TextPoke { start, old, new } => {
+                self.records = Records::Come;
+                self.pokes.push(Poke {
+                    time,
+                    start: ImageAddr(start.0),
+                    old: old.clone(),
+                    new: new.clone(),
+                });
+            }
+            Record::Module(module) if module.gone => {
+                self.switches.push(time);
+                self.map.module_went(&module.name, time);
+            }
+            Record::Module(module) => self.module_came(time, module),
             _ => {}
         }
     }
 
-    /// Reads what was hit before once more, at the end of the interval `idx`, which lasted `time`.
-    pub fn reread(&mut self, idx: u32, time: &Range<u64>, losses: &mut Losses) {
+    fn module_came(&mut self, time: u64, module: &LoadedText) {
+        self.switches.push(time);
+        let symbols = read_module_symbols(module, &mut |at, bytes| self.reader.read(at, bytes));
+        for part in &module.parts {
+            let Some(end) = part.start.checked_add(part.len) else {
+                continue;
+            };
+            let inside = |s: &&Symbol| part.start.0 <= s.start.0 && s.start.0 < end.0;
+            let inside: Vec<Symbol> = symbols.iter().filter(inside).cloned().collect();
+            let starts: Vec<Va> = inside.iter().map(|s| Va(s.start.0)).collect();
+            let Some(region) = self.map.module_came(&module.name, part.start..end, inside, time) else {
+                continue;
+            };
+            if part.len <= MAX_EARLY_MODULE && self.reader.is_live() {
+                for start in starts {
+                    self.copy_early(start, &region);
+                }
+            }
+        }
+    }
+
+    /// Opens a drain of this time, whose first interval is `first`: takes over the patches in it.
+    /// Returns the intervals that it has to be cut into.
+    pub fn begin(&mut self, first: u32, time: Range<u64>, losses: &mut Losses) -> Segments {
         let Self {
             map,
-            reader,
             texts,
             pokes,
+            switches,
             ..
         } = self;
-        if !reader.is_live() {
+        let end = time.end;
+        let times = pokes.iter().map(|poke| poke.time).chain(switches.drain(..));
+        let segments = Segments::new(first, time, times);
+        pokes.sort_by_key(|poke| poke.time);
+        for poke in pokes.iter().filter(|poke| poke.time <= end) {
+            for module in map.modules_at(Va(poke.start.0), poke.time) {
+                let text = texts.get_mut(&module);
+                let unexpected = text.map_or(0, |text| text.patch(poke, segments.interval(poke.time)));
+                losses.add(Loss::TextUncertain, unexpected);
+            }
+        }
+        pokes.sort_by_key(|poke| poke.start);
+        self.doubt = Doubt::new(pokes.iter(), end);
+        self.segments = segments.clone();
+        segments
+    }
+
+    /// How many of `hits` between the addresses `passed`, the first of which came at `first_time`, may have run other
+    /// bytes.
+    pub fn doubt(&self, passed: (Va, Va), first_time: u64, hits: u64) -> u64 {
+        self.doubt.of(passed, first_time, hits)
+    }
+
+    /// Reads what was hit once more, after the drain at hand, and compares it with what is known.
+    pub fn compare(&mut self, losses: &mut Losses) {
+        if !self.reader.is_live() || self.history == TextHistory::Once {
             return;
         }
-        let middle = time.start + time.end.saturating_sub(time.start) / 2;
-        // Text that was patched late in the interval ran mostly as it was before.
-        let since = |stretch: Range<ImageAddr>| {
-            let inside = |at: &Va| stretch.start.0 <= at.0 && at.0 < stretch.end.0;
-            let last = pokes
-                .iter()
-                .filter(|(_, at)| inside(at))
-                .map(|(time, _)| *time)
-                .max();
-            if last.is_some_and(|last| middle < last) {
-                idx + 1
-            } else {
-                idx
-            }
+        let end = self.segments.time().end;
+        let mut pending: Vec<Poke> = self.pokes.iter().filter(|p| end < p.time).cloned().collect();
+        pending.sort_by_key(|poke| poke.time);
+        let Self {
+            map, reader, texts, ..
+        } = self;
+        let there = map.modules_there();
+        let known = Known {
+            time: now(),
+            interval: self.segments.first(),
+            records: self.records,
+            pending: &pending,
         };
-        // What went is not read again: its memory holds breakpoints by now, or another program.
-        let there = map.there();
-        let changed = texts
-            .iter_mut()
-            .filter(|(module, _)| there.contains(module))
-            .map(|(_, text)| text.reread(&since, &mut |at, bytes| reader.read(Va(at.0), bytes)));
+        let there = texts.iter_mut().filter(|(module, _)| there.contains(module));
+        let changed =
+            there.map(|(_, text)| text.compare(&known, &mut |at, bytes| reader.read(Va(at.0), bytes)));
         losses.add(Loss::TextUncertain, changed.sum());
-        pokes.clear();
+    }
+
+    /// Puts an end to the histories: differences whose record did not come are taken as they are, and text that is to
+    /// be read once is read now.
+    pub fn settle(&mut self, losses: &mut Losses) {
+        let Self { reader, texts, .. } = self;
+        match self.history {
+            TextHistory::Followed => {
+                losses.add(
+                    Loss::TextUncertain,
+                    texts.values_mut().map(ModuleText::settle).sum(),
+                );
+            }
+            TextHistory::Once => {
+                for text in texts.values_mut() {
+                    text.replace(&mut |at, bytes| reader.read(Va(at.0), bytes));
+                }
+            }
+        }
     }
 
     /// Whether one of these addresses lies where modules are loaded, but in none that is known, and on a page that
@@ -171,10 +280,19 @@ impl KernelSpace {
         if self.cover(at, &region) == Covered::UnreadableNow {
             losses.add(Loss::TextUnreadable, 1);
         }
+        self.renew(at, &region);
         self.texts
             .get(&region.module)?
             .behind(ImageAddr(at.0))
             .map(|at| Va(at.0))
+    }
+
+    /// Says that a stream at `time` ran into the stretch that starts at `at` from the one before.
+    pub fn entered(&mut self, at: Va, time: u64) {
+        let region = self.map.region_at(at, time);
+        if let Some(text) = self.texts.get_mut(&region.module) {
+            text.set_entered(ImageAddr(at.0));
+        }
     }
 
     fn cover(&mut self, at: Va, region: &Region) -> Covered {
@@ -182,19 +300,71 @@ impl KernelSpace {
             map, reader, texts, ..
         } = self;
         let text = texts.entry(region.module).or_default();
-        let at = ImageAddr(at.0);
-        if let Some(known) = text.known(at) {
+        if let Some(known) = text.known(ImageAddr(at.0)) {
             return known;
         }
         let bounds = ImageAddr(region.start.0)..ImageAddr(region.end.0);
-        let function = map.function_at(Va(at.0), region);
-        text.cover(at, bounds, function, &mut |at, bytes| {
+        let function = map.function_at(at, region);
+        let covered = text.cover(ImageAddr(at.0), bounds, function, &mut |at, bytes| {
             reader.read(Va(at.0), bytes)
-        })
+        });
+        self.date(at, region);
+        covered
+    }
+
+    /// Tells new text around `at` its time, and the patches of this drain.
+    fn date(&mut self, at: Va, region: &Region) {
+        let Self {
+            texts,
+            pokes,
+            segments,
+            ..
+        } = self;
+        let near = at.0.saturating_sub(2 * NEAR)..at.0.saturating_add(2 * NEAR);
+        let from = pokes.partition_point(|poke| poke.start.0 < near.start);
+        let near = pokes.iter().skip(from).take_while(|poke| poke.start.0 < near.end);
+        let end = segments.time().end;
+        let mut near: Vec<&Poke> = near.filter(|p| region.from <= p.time && p.time <= end).collect();
+        near.sort_by_key(|poke| poke.time);
+        let patches = near.iter().map(|poke| (*poke, segments.interval(poke.time)));
+        if let Some(text) = texts.get_mut(&region.module) {
+            text.date(ImageAddr(at.0), now(), &patches);
+        }
+    }
+
+    /// Copies text that may be gone when it turns out that it was hit.
+    fn copy_early(&mut self, at: Va, region: &Region) {
+        let text = self.texts.entry(region.module).or_default();
+        if text.known(ImageAddr(at.0)).is_none() && self.cover(at, region) == Covered::Yes {
+            let text = self.texts.entry(region.module).or_default();
+            text.set_early(ImageAddr(at.0));
+        }
+    }
+
+    /// Reads text again that was copied early and is hit now for the first time, if it is still there.
+    fn renew(&mut self, at: Va, region: &Region) {
+        let text = self.texts.entry(region.module).or_default();
+        let Some(stretch) = text.set_hit(ImageAddr(at.0)) else {
+            return;
+        };
+        let len = stretch
+            .end
+            .since(stretch.start)
+            .and_then(|len| usize::try_from(len).ok());
+        let mut bytes = vec![0; len.unwrap_or(0)];
+        if region.until == u64::MAX
+            && self.reader.read(Va(stretch.start.0), &mut bytes)
+            && bytes.iter().any(|byte| *byte != 0)
+        {
+            text.renew(ImageAddr(at.0), bytes);
+            self.date(at, region);
+        }
     }
 
     /// Forgets what went before `time` without having been hit.
     pub fn forget_before(&mut self, time: u64) {
+        let end = self.segments.time().end;
+        self.pokes.retain(|poke| end < poke.time);
         let hit = &self.hit;
         let in_use = |module| hit.values().any(|r| r.module == module);
         self.map.forget_before(time, in_use);
@@ -250,6 +420,13 @@ impl KernelSpace {
         };
         regions.iter().filter_map(mapping).collect()
     }
+}
+
+/// Now in ns of CLOCK_MONOTONIC, the clock of the records.
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let part = |value: i64| u64::try_from(value).unwrap_or(0);
+    part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
 }
 
 #[cfg(test)]

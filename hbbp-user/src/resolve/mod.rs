@@ -16,8 +16,10 @@ mod alternatives;
 pub mod boot_image;
 pub mod build_id;
 mod debug_file;
+pub mod doubt;
 pub mod elf;
 pub mod functions;
+pub mod generations;
 pub mod image;
 pub mod image_set;
 pub mod kallsyms;
@@ -25,6 +27,7 @@ pub mod kcore;
 pub mod kernel;
 pub mod kernel_modules;
 pub mod kernel_space;
+pub mod kernel_symbols;
 pub mod kernel_text;
 pub mod mapped_file;
 pub mod perf_map;
@@ -33,7 +36,9 @@ pub mod process;
 pub mod process_image;
 pub mod process_memory;
 pub mod raw;
+pub mod reading;
 pub mod recorded;
+pub mod segments;
 pub mod source;
 pub mod source_lines;
 pub mod text;
@@ -41,6 +46,8 @@ pub mod text_difference;
 pub mod text_sites;
 pub mod user_space;
 pub mod vmlinux;
+
+use std::ops::Range;
 
 use crate::addr::{Ring, Va};
 use crate::record::{Record, Timed};
@@ -84,7 +91,8 @@ impl Resolver {
         for timed in records {
             match &timed.record {
                 Record::Lost(n) => self.losses.add(Loss::SidebandLost, *n),
-                Record::Ksymbol { .. } | Record::TextPoke { .. } => {
+                Record::LostText(n) => self.losses.add(Loss::TextLost, *n),
+                Record::Ksymbol { .. } | Record::TextPoke { .. } | Record::Module(_) => {
                     self.kernel.apply(timed.time, &timed.record);
                 }
                 _ => self.user.take(timed),
@@ -93,10 +101,13 @@ impl Resolver {
     }
 
     /// Takes over the counts of one drain. All records up to its end should have been applied.
+    ///
+    /// Where kernel text was switched meanwhile, the drain becomes several intervals, and each count belongs to the
+    /// one of its first sample.
     pub fn interval(&mut self, raw: RawInterval) {
         let idx = u32::try_from(self.intervals.len()).unwrap_or(u32::MAX);
         self.user.catch_up(raw.end);
-        self.kernel.reread(idx, &(raw.start..raw.end), &mut self.losses);
+        let parts = self.kernel.begin(idx, raw.start..raw.end, &mut self.losses);
         self.user.reread(idx, &mut self.losses);
         let kernel_ips = raw
             .ips
@@ -111,11 +122,13 @@ impl Resolver {
         if self.kernel.lacks(kernel_ips.chain(kernel_ends)) {
             self.kernel.read_again(raw.start);
         }
-        let mut interval = Interval {
-            start: raw.start,
-            end: raw.end,
+        let new = |time: Range<u64>| Interval {
+            start: time.start,
+            end: time.end,
             ..Interval::default()
         };
+        let mut intervals: Vec<Interval> = parts.bounds().map(new).collect();
+        let mut doubt = 0;
         for Raw {
             task,
             first_time,
@@ -123,7 +136,10 @@ impl Resolver {
         } in raw.ips
         {
             count.process = self.hit(task, first_time, count.ip).0;
-            interval.ips.push(count);
+            doubt += self.kernel.doubt((count.ip, count.ip), first_time, count.hits);
+            if let Some(interval) = intervals.get_mut(parts.part(first_time)) {
+                interval.ips.push(count);
+            }
         }
         for Raw {
             task,
@@ -132,7 +148,12 @@ impl Resolver {
         } in raw.streams
         {
             count.process = self.stream(task, first_time, count.start, count.end);
-            interval.streams.push(count);
+            doubt += self
+                .kernel
+                .doubt((count.start, count.end), first_time, count.hits);
+            if let Some(interval) = intervals.get_mut(parts.part(first_time)) {
+                interval.streams.push(count);
+            }
         }
         for Raw {
             task,
@@ -148,16 +169,26 @@ impl Resolver {
                     count.process = reached;
                 }
             }
-            interval.branches.push(count);
+            if let Some(interval) = intervals.get_mut(parts.part(first_time)) {
+                interval.branches.push(count);
+            }
         }
+        self.losses.add(Loss::TextSwitched, doubt);
         // Counting goes on while a drain is under way, so what ends within it may still have samples in the next.
         self.user.forget_before(raw.start);
         self.kernel.forget_before(raw.start);
-        self.intervals.push(interval);
+        self.intervals.append(&mut intervals);
+    }
+
+    /// Reads the kernel text that was hit once more and compares it with what the kernel told of its patches.
+    /// To be called after a drain, now and then: it is what finds patches that the kernel does not tell.
+    pub fn compare_text(&mut self) {
+        self.kernel.compare(&mut self.losses);
     }
 
     /// Puts the snapshot together; `run` are the facts of the run, to which the source of kernel text is added.
     pub fn finish(mut self, mut run: Run) -> Snapshot {
+        self.kernel.settle(&mut self.losses);
         run.kernel_text = self.kernel.source();
         run.notes.extend(self.kernel.note().map(str::to_owned));
         let (mut modules, mut text) = (Vec::new(), Vec::new());
@@ -210,6 +241,9 @@ impl Resolver {
             while let Some(next) = behind.filter(|next| at < *next && *next <= end) {
                 at = next;
                 behind = self.hit(task, time, at).1;
+                if at.ring() == Ring::Kernel {
+                    self.kernel.entered(at, time);
+                }
             }
         }
         process

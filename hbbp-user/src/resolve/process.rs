@@ -125,7 +125,12 @@ impl ProcessIndex {
                     }
                 }
             }
-            Record::Mmap(_) | Record::Ksymbol { .. } | Record::TextPoke { .. } | Record::Lost(_) => {}
+            Record::Mmap(_)
+            | Record::Ksymbol { .. }
+            | Record::TextPoke { .. }
+            | Record::Module(_)
+            | Record::Lost(_)
+            | Record::LostText(_) => {}
         }
     }
 

@@ -2,14 +2,20 @@
 //!
 //! An address that was hit calls for its whole function, because blocks are found by decoding from a known start;
 //! where no function is known, or a giant one, a window around the address has to do.
-//! Stretches of one module never overlap, and a stretch keeps its extent for the whole run: text that is read again
-//! and differs becomes a new generation of the same stretch.
+//! Stretches of one module never overlap, and a stretch keeps its extent for the whole run: text that is patched
+//! becomes a new generation of the same stretch.
 
-use std::collections::BTreeMap;
+mod follow;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::addr::ImageAddr;
 use crate::snapshot::{ModuleIdx, Symbol, Text};
+
+use super::generations::{Generations, Records};
+use super::reading::read_range;
+pub use follow::Known;
 
 /// A function longer than this is taken in windows: a compiler with giant functions left 26 MB of text in ten seconds
 /// when whole functions of up to 128 KiB were taken, most of which never ran.
@@ -27,13 +33,25 @@ const MAX_STREAM: u64 = 64 << 10;
 pub struct ModuleText {
     stretches: BTreeMap<u64, Stretch>,
     symbols: BTreeMap<u64, Symbol>,
+    /// Starts of stretches that streams ran into from the one before.
+    entered: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
 struct Stretch {
     len: u64,
     /// What stood there, and since which interval; none where it could not be read.
-    generations: Vec<(u32, Vec<u8>)>,
+    generations: Generations,
+    why: Why,
+}
+
+/// Why a stretch is kept.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Why {
+    /// It was hit.
+    Hit,
+    /// It may be hit, and may be gone by then.
+    Early,
 }
 
 /// What became of an address that was hit.
@@ -76,7 +94,7 @@ impl ModuleText {
             // The file ends before its mapping, or its headers lie.
             let end = at.0.saturating_add(1);
             if at.0 < end {
-                self.insert(at.0..end, Vec::new());
+                self.insert(at.0..end, Generations::default());
             }
             return Covered::UnreadableNow;
         }
@@ -124,53 +142,41 @@ impl ModuleText {
 
     fn add(&mut self, range: Range<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) {
         match read_range(&range, read) {
-            Some(bytes) => self.insert(range, vec![(0, bytes)]),
-            None if range.start / PAGE == (range.end - 1) / PAGE => self.insert(range, Vec::new()),
+            Some(bytes) => self.insert(range, Generations::read_first(bytes)),
+            None if range.start / PAGE == (range.end - 1) / PAGE => {
+                self.insert(range, Generations::default());
+            }
             None => {
                 let mut start = range.start;
                 while start < range.end {
                     let end = range.end.min((start / PAGE + 1).saturating_mul(PAGE));
                     let bytes = read_range(&(start..end), read);
-                    self.insert(start..end, bytes.into_iter().map(|b| (0, b)).collect());
+                    self.insert(start..end, bytes.map(Generations::read_first).unwrap_or_default());
                     start = end;
                 }
             }
         }
     }
 
-    fn insert(&mut self, range: Range<u64>, generations: Vec<(u32, Vec<u8>)>) {
-        self.stretches.insert(
-            range.start,
-            Stretch {
-                len: range.end - range.start,
-                generations,
-            },
-        );
+    fn insert(&mut self, range: Range<u64>, generations: Generations) {
+        let stretch = Stretch {
+            len: range.end - range.start,
+            generations,
+            why: Why::Hit,
+        };
+        self.stretches.insert(range.start, stretch);
     }
 
-    /// Reads all stretches again; where the text differs it is a new generation, valid from the interval on that
-    /// `since` gives for the stretch.
+    /// Reads all stretches again; where the text differs it is a new generation, valid from `interval` on.
     /// Returns the number of stretches that differ. What can no longer be read stays as it was.
-    pub fn reread(
-        &mut self,
-        since: &dyn Fn(Range<ImageAddr>) -> u32,
-        read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool,
-    ) -> u64 {
-        let mut n_changed = 0;
-        for (start, stretch) in &mut self.stretches {
-            let Some((_, old)) = stretch.generations.last() else {
-                continue;
-            };
-            let Some(new) = read_range(&(*start..*start + stretch.len), read) else {
-                continue;
-            };
-            if new != *old {
-                n_changed += 1;
-                let extent = ImageAddr(*start)..ImageAddr(*start + stretch.len);
-                stretch.generations.push((since(extent), new));
-            }
-        }
-        n_changed
+    pub fn reread(&mut self, interval: u32, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> u64 {
+        let known = Known {
+            time: 0,
+            interval,
+            records: Records::NoneYet,
+            pending: &[],
+        };
+        self.compare(&known, read)
     }
 
     /// Whether no address of this module was hit.
@@ -178,30 +184,39 @@ impl ModuleText {
         self.stretches.is_empty()
     }
 
-    /// Hands the text over to `text`, sorted by (start, since), and returns the symbols, sorted by start.
-    /// Stretches that touch become one, where the same generations are known of both: code may run from one
-    /// function into the next.
+    /// Hands the text that was hit over to `text`, sorted by (start, since), and returns its symbols, sorted by start.
+    /// Stretches that touch become one, where the same generations are known of both or a stream ran from one into
+    /// the other: code may run from one function into the next.
     pub fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Vec<Symbol> {
         let mut joined: Vec<(u64, Stretch)> = Vec::new();
-        for (start, stretch) in self.stretches {
+        for (start, stretch) in self.stretches.into_iter().filter(|(_, s)| s.why == Why::Hit) {
             match joined.last_mut() {
-                Some((first, last)) if *first + last.len == start && last.same_generations(&stretch) => {
-                    last.append(stretch);
+                Some((first, last))
+                    if *first + last.len == start && last.joins(&stretch, self.entered.contains(&start)) =>
+                {
+                    last.len += stretch.len;
+                    last.generations.append(&stretch.generations);
                 }
                 _ => joined.push((start, stretch)),
             }
         }
-        for (start, stretch) in joined {
-            let start = ImageAddr(start);
-            let generations = stretch.generations.into_iter();
-            text.extend(generations.map(|(since, bytes)| Text {
+        let was_hit = |symbol: &Symbol| {
+            let before = joined.partition_point(|(start, _)| *start <= symbol.start.0);
+            let end = symbol.start.0.saturating_add(symbol.len.max(1));
+            let holding = before.checked_sub(1).and_then(|n| joined.get(n));
+            let behind = joined.get(before).is_some_and(|(start, _)| *start < end);
+            behind || holding.is_some_and(|(start, s)| symbol.start.0 < start + s.len)
+        };
+        let symbols = self.symbols.into_values().filter(was_hit).collect();
+        for (start, stretch) in &joined {
+            text.extend(stretch.generations.iter().map(|(since, bytes)| Text {
                 module,
-                start,
-                bytes,
+                start: ImageAddr(*start),
+                bytes: bytes.to_vec(),
                 since,
             }));
         }
-        self.symbols.into_values().collect()
+        symbols
     }
 
     /// The first address behind the stretch that holds `at`: where the rest of a stream must be asked for.
@@ -212,36 +227,15 @@ impl ModuleText {
 }
 
 impl Stretch {
-    fn same_generations(&self, other: &Self) -> bool {
-        let since = |stretch: &Self| {
-            stretch
-                .generations
-                .iter()
-                .map(|(since, _)| *since)
-                .collect::<Vec<_>>()
-        };
-        since(self) == since(other)
-    }
-
-    /// Appends a stretch that starts where this one ends and has the same generations.
-    fn append(&mut self, next: Self) {
-        self.len += next.len;
-        for ((_, bytes), (_, more)) in self.generations.iter_mut().zip(next.generations) {
-            bytes.extend(more);
-        }
+    fn joins(&self, next: &Self, entered: bool) -> bool {
+        let both = !self.generations.is_empty() && !next.generations.is_empty();
+        self.generations.same_times(&next.generations) || both && entered
     }
 }
 
 /// Whether a stream can be a straight line of code; both ends are inclusive.
 pub fn is_stream(start: u64, end: u64) -> bool {
     start <= end && end - start < MAX_STREAM
-}
-
-/// Reads a stretch. Holes of the kernel's memory read as zeros, and code never is all zero.
-fn read_range(range: &Range<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
-    let done = read(ImageAddr(range.start), &mut bytes);
-    (done && bytes.iter().any(|b| *b != 0)).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -340,18 +334,14 @@ mod tests {
     fn patched_text_is_a_new_generation_of_the_same_extent() {
         let mut text = ModuleText::default();
         text.cover(ImageAddr(0x1200), ALL, symbol(0x1200, 5), &mut memory);
-        assert_eq!(text.reread(&|_| 1, &mut memory), 0);
+        assert_eq!(text.reread(1, &mut memory), 0);
         let mut patched = |_: ImageAddr, bytes: &mut [u8]| {
             bytes.copy_from_slice(&[0xe9, 1, 2, 3, 4]);
             true
         };
-        assert_eq!(text.reread(&|_| 2, &mut patched), 1);
-        assert_eq!(
-            text.reread(&|_| 3, &mut |_, _| false),
-            0,
-            "gone text stays as it was"
-        );
-        assert_eq!(text.reread(&|_| 4, &mut memory), 1, "and back again");
+        assert_eq!(text.reread(2, &mut patched), 1);
+        assert_eq!(text.reread(3, &mut |_, _| false), 0, "gone text stays as it was");
+        assert_eq!(text.reread(4, &mut memory), 1, "and back again");
         let mut out = Vec::new();
         text.emit(ModuleIdx(0), &mut out);
         let since: Vec<_> = out.iter().map(|t| (t.since, t.bytes[0])).collect();
@@ -365,10 +355,16 @@ mod tests {
             text.cover(ImageAddr(start), ALL, symbol(start, 0x10), &mut memory);
         }
         let mut patched = |at: ImageAddr, bytes: &mut [u8]| {
-            bytes.fill(if at.0 == 0x1220 { 0xcc } else { 0x90 });
+            for (byte, address) in bytes.iter_mut().zip(at.0..) {
+                *byte = if (0x1220..0x1230).contains(&address) {
+                    0xcc
+                } else {
+                    0x90
+                };
+            }
             true
         };
-        text.reread(&|_| 1, &mut patched);
+        text.reread(1, &mut patched);
         let mut out = Vec::new();
         text.emit(ModuleIdx(0), &mut out);
         let found: Vec<_> = out.iter().map(|t| (t.start.0, t.bytes.len(), t.since)).collect();

@@ -18,6 +18,8 @@ pub enum LossUnit {
     Record,
     /// A mapping or text region whose text could not be read: its samples stay unresolved.
     Region,
+    /// A sample or stream that is counted, but perhaps for other bytes than those that ran.
+    Doubt,
 }
 
 macro_rules! losses {
@@ -85,6 +87,8 @@ losses! {
         "samples of the recording are damaged or belong to no known event";
     SidebandLost, "record.sideband_lost", Record,
         "records about processes and mappings were overwritten before they were read";
+    TextLost, "record.text_lost", Record,
+        "records about kernel text were overwritten before they were read: its patches were found by reading it again";
     SidebandUnread, "record.sideband_unread", Record,
         "records about processes and mappings could not be understood";
     ProcessGone, "region.process_gone", Region,
@@ -99,6 +103,8 @@ losses! {
         "mapped files could not be understood as ELF";
     TextUnreadable, "region.text_unreadable", Region,
         "stretches of kernel text could not be read";
+    TextSwitched, "doubt.text_switched", Doubt,
+        "samples and streams, told by time, passed instructions after these were switched and before the next drain: they count for the bytes before";
     TextUncertain, "region.text_uncertain", Region,
         "stretches of text changed between two readings: samples of that interval may have run the other bytes";
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hbbp_user::addr::{Ring, Va};
 use hbbp_user::collect::event::Choice;
 use hbbp_user::collect::object::{Constants, KernelCounts, Object, Room};
-use hbbp_user::collect::{Collector, Plan, Scope};
+use hbbp_user::collect::{Collector, ModuleWatch, Plan, Scope};
 use hbbp_user::record::Record;
 
 use super::load::Load;
@@ -17,6 +17,7 @@ fn plan(scope: Scope) -> Plan {
         scope,
         choice: Choice::default(),
         kernel: KernelCounts::Together,
+        modules: ModuleWatch::Told,
         map_entries: None,
         switch: None,
     }
@@ -130,7 +131,7 @@ fn an_exec_is_another_image_of_the_same_process() {
     images.dedup();
     // The fork of this test's own image may be sampled before the first exec.
     assert!(images.len() == 2 || images.len() == 3, "{images:?}");
-    let reading = collector.records();
+    let reading = collector.records().unwrap();
     assert_eq!(reading.unread, 0);
     let execs = reading
         .records

@@ -1,11 +1,18 @@
 //! The kernel's bytes are those that ran: a static key that is switched shows in the snapshots.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
-use hbbp_user::snapshot::{ModuleKind, Snapshot, file};
+use hbbp_user::addr::{Ring, Va};
+use hbbp_user::collect::object::{Constants, Object, Room};
+use hbbp_user::collect::text::TextWindow;
+use hbbp_user::resolve::kernel_space::{KernelSpace, open_kernel_space};
+use hbbp_user::snapshot::{Loss, Losses, ModuleKind, Snapshot, file};
+use rustix::time::{ClockId, clock_gettime};
 
-use super::load::Datagrams;
+use super::load::{Datagrams, Load};
 use super::{BpfStats, kernel, number, program, resolved, run};
 
 fn record(path: &Path) -> Snapshot {
@@ -91,4 +98,151 @@ fn a_run_across_the_switch_keeps_both_sides() {
         report["accounting"]
     );
     assert!(0 < number(&report["accounting"]["counted"]["kernel"]));
+}
+
+/// The kernel's tracing files, mounted for the test alone.
+struct Tracing(PathBuf);
+
+impl Tracing {
+    /// `None`, with the reason printed, where this kernel has none.
+    fn mount(folder: &Path) -> Option<Self> {
+        let path = folder.join("tracing");
+        std::fs::create_dir(&path).unwrap();
+        let mount = Command::new("mount")
+            .args(["-t", "tracefs", "nodev"])
+            .arg(&path)
+            .output();
+        match mount {
+            Ok(output) if output.status.success() => Some(Self(path)),
+            failed => {
+                println!("without tracers: tracefs cannot be mounted: {failed:?}");
+                None
+            }
+        }
+    }
+
+    fn write(&self, file: &str, value: &str) {
+        std::fs::write(self.0.join(file), value).unwrap();
+    }
+
+    /// The functions that can be traced; none, with the reason printed, where the kernel forbids it.
+    fn traceable(&self) -> HashSet<String> {
+        let names = std::fs::read_to_string(self.0.join("available_filter_functions"));
+        let names = names.inspect_err(|error| println!("without traced functions: {error}"));
+        names.unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Tracing {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.0.join("current_tracer"), "nop");
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// CPU time of this thread.
+fn own_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
+}
+
+/// Reads all text again and says how many stretches changed, and what that cost.
+fn compare(kernel: &mut KernelSpace) -> (u64, Duration) {
+    let mut losses = Losses::default();
+    let before = own_time();
+    kernel.compare(&mut losses);
+    (losses.get(Loss::TextUncertain), own_time() - before)
+}
+
+/// The functions of the kernel image in a snapshot, the most often hit first.
+fn hot_functions(snapshot: &Snapshot) -> Vec<String> {
+    let mut hits: BTreeMap<&str, u64> = BTreeMap::new();
+    let symbols = snapshot.modules.iter().filter(|m| m.kind == ModuleKind::Kernel);
+    let symbols: Vec<_> = symbols.flat_map(|m| &m.symbols).collect();
+    for count in snapshot.intervals.iter().flat_map(|interval| &interval.ips) {
+        let before = symbols.partition_point(|symbol| symbol.start.0 <= count.ip.0);
+        if let Some(symbol) = before.checked_sub(1).map(|n| symbols[n])
+            && count.ip.0 - symbol.start.0 < symbol.len
+        {
+            *hits.entry(&symbol.name).or_default() += count.hits;
+        }
+    }
+    let mut hot: Vec<_> = hits.into_iter().collect();
+    hot.sort_by_key(|(_, hits)| u64::MAX - hits);
+    hot.into_iter().map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Turns something on or off.
+type Switch<'a> = Box<dyn Fn(bool) + 'a>;
+
+/// No kcore, and no record of a patch is taken over: what a drain then costs more, and what it finds.
+#[test]
+fn switches_that_nobody_tells_are_found_by_reading_at_little_cost() {
+    /// What reading all text again after a drain may cost.
+    const BOUND: Duration = Duration::from_millis(10);
+
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let off = BpfStats::set("0");
+    let snapshot = {
+        let _load = (
+            Datagrams::start(),
+            Load::compiler(folder.path()),
+            Load::syscalls(),
+        );
+        record(&folder.path().join("profile"))
+    };
+    let addresses = snapshot.intervals.iter().flat_map(|interval| &interval.ips);
+    let addresses: Vec<Va> = addresses
+        .map(|count| count.ip)
+        .filter(|ip| ip.ring() == Ring::Kernel)
+        .collect();
+
+    let mut object = Object::load(Constants::default(), Room::default()).unwrap();
+    let window = TextWindow::open(&mut object).unwrap();
+    let (mut kernel, _) = open_kernel_space(Some(Box::new(move |at, out| window.read(at, out))), "");
+    let mut losses = Losses::default();
+    kernel.begin(0, 1..2, &mut losses);
+    for at in &addresses {
+        kernel.hit(*at, 1, &mut losses);
+    }
+    let tracing = Tracing::mount(folder.path());
+    let mut switches: Vec<(String, Switch<'_>)> = Vec::new();
+    let stats = |on: bool| std::fs::write(BpfStats::PATH, if on { "1" } else { "0" }).unwrap();
+    switches.push(("bpf_stats".to_owned(), Box::new(stats)));
+    if let Some(tracing) = &tracing {
+        for event in ["sched/sched_switch", "sched/sched_wakeup", "timer/hrtimer_start"] {
+            let file = format!("events/{event}/enable");
+            let switch = move |on| tracing.write(&file, if on { "1" } else { "0" });
+            switches.push((event.to_owned(), Box::new(switch)));
+        }
+        let traceable = tracing.traceable();
+        let hot = hot_functions(&snapshot);
+        if let Some(hot) = hot.into_iter().find(|name| traceable.contains(name)) {
+            let switch = move |on| {
+                tracing.write("set_ftrace_filter", &hot);
+                tracing.write("current_tracer", if on { "function" } else { "nop" });
+            };
+            switches.push(("a function that is traced".to_owned(), Box::new(switch)));
+        }
+    }
+    let mut costs = Vec::new();
+    for (name, switch) in &switches {
+        for on in [true, false] {
+            // What others on this machine switched before is none of its changes.
+            compare(&mut kernel);
+            switch(on);
+            let (changed, cost) = compare(&mut kernel);
+            println!("{name}, on: {on}: {changed} stretches changed, {cost:?}");
+            assert!(0 < changed, "{name} stands in the path of this load");
+            costs.push(cost);
+        }
+    }
+    drop(off);
+    let worst = costs.iter().max().unwrap();
+    println!(
+        "{} addresses of the kernel; the dearest reading of {}: {worst:?}",
+        addresses.len(),
+        costs.len()
+    );
+    assert!(*worst < BOUND, "{costs:?}");
 }

@@ -13,6 +13,8 @@ mod hostile;
 mod program;
 
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use hbbp_user::addr::{FileOff, Va};
 use hbbp_user::record::{FileIdentity, Mmap, Record, Timed};
@@ -359,48 +361,48 @@ fn this_kernel() {
     let idle = symbols.named("do_idle").expect("every kernel idles").start;
     let mut map = KernelMap::default();
     map.update(symbols, &[], None, 0);
-    // A kernel that patches itself between two drains.
-    let mut n_reads = 0_u8;
+    // A kernel whose first byte here is patched.
+    let byte = Arc::new(AtomicU8::new(1));
+    let shown = Arc::clone(&byte);
     let patched = move |_: Va, bytes: &mut [u8]| {
-        n_reads += 1;
         bytes.fill(0x90);
-        bytes[0] = n_reads;
+        bytes[0] = shown.load(Ordering::Relaxed);
         true
     };
     let mut resolver = Resolver::new(KernelSpace::new(KernelText::Probe(Box::new(patched)), map), &[]);
-    let ips = || {
-        vec![Raw {
+    let ips = |first_times: &[u64]| {
+        let ip = |first_time: &u64| Raw {
             task: TaskKey::KERNEL,
-            ..ip(0, 5, idle.0 + 4)
-        }]
+            ..ip(0, *first_time, idle.0)
+        };
+        first_times.iter().map(ip).collect()
     };
-    resolver.interval(RawInterval {
-        start: 1,
-        end: 9,
-        ips: ips(),
-        ..RawInterval::default()
-    });
-    resolver.interval(RawInterval {
-        start: 9,
-        end: 19,
-        ips: ips(),
-        ..RawInterval::default()
-    });
+    let mut drain = |time: std::ops::Range<u64>, ips: Vec<Raw<IpCount>>, told: Option<Timed>| {
+        resolver.apply(told);
+        resolver.interval(RawInterval {
+            start: time.start,
+            end: time.end,
+            ips,
+            ..RawInterval::default()
+        });
+        resolver.compare_text();
+    };
+    drain(1..9, ips(&[5]), None);
+    byte.store(2, Ordering::Relaxed);
+    drain(9..19, ips(&[10]), None);
+    byte.store(3, Ordering::Relaxed);
     let poke = Record::TextPoke {
         start: idle,
-        old: vec![0x90],
+        old: vec![2],
         new: vec![3],
     };
-    resolver.apply([Timed {
+    let told = Timed {
         time: 28,
         record: poke,
-    }]);
-    resolver.interval(RawInterval {
-        start: 19,
-        end: 29,
-        ips: ips(),
-        ..RawInterval::default()
-    });
+    };
+    let mut before_and_after: Vec<Raw<IpCount>> = ips(&[20, 28]);
+    before_and_after[0].count.hits = 10;
+    drain(19..29, before_and_after, Some(told));
     let snapshot = snapshot(resolver);
     let module = &snapshot.modules[0];
     assert_eq!(
@@ -417,7 +419,18 @@ fn this_kernel() {
     assert_eq!(
         generations,
         [(idle.0, 0, 1), (idle.0, 1, 2), (idle.0, 3, 3)],
-        "a late patch counts for the next"
+        "what was not told counts for the whole drain, what was told from its time on"
     );
-    assert_eq!(snapshot.losses.get(Loss::TextUncertain), 2);
+    let hits: Vec<Vec<u64>> = snapshot
+        .intervals
+        .iter()
+        .map(|interval| interval.ips.iter().map(|count| count.hits).collect())
+        .collect();
+    assert_eq!(hits, [vec![1], vec![1], vec![10], vec![1]], "cut at the patch");
+    assert_eq!(snapshot.losses.get(Loss::TextUncertain), 1);
+    assert_eq!(
+        snapshot.losses.get(Loss::TextSwitched),
+        1,
+        "9 of them in 1 of 9 ns"
+    );
 }

@@ -22,6 +22,7 @@ mod import;
 mod perf;
 mod suite;
 mod support;
+mod text;
 mod truth;
 mod verifier;
 mod watchdog;

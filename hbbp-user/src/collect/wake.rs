@@ -1,0 +1,52 @@
+//! One descriptor that becomes readable when the kernel has told something of its text.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::epoll;
+
+/// Several descriptors in one.
+#[derive(Debug)]
+pub struct Wake {
+    epoll: OwnedFd,
+}
+
+impl Wake {
+    /// One for all of these.
+    pub fn on<'a>(sources: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for source in sources {
+            epoll::add(
+                &epoll,
+                source,
+                epoll::EventData::new_u64(0),
+                epoll::EventFlags::IN,
+            )?;
+        }
+        Ok(Self { epoll })
+    }
+
+    /// A descriptor of its own to wait for.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.epoll.try_clone()
+    }
+
+    /// Makes it unreadable until there is something new; to be called before the sources are read.
+    pub fn rest(&self) -> io::Result<()> {
+        let mut events = [const {
+            epoll::Event {
+                flags: epoll::EventFlags::empty(),
+                data: epoll::EventData::new_u64(0),
+            }
+        }; 16];
+        let now = rustix::time::Timespec::default();
+        epoll::wait(&self.epoll, &mut events[..], Some(&now))?;
+        Ok(())
+    }
+}
+
+impl AsFd for Wake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}

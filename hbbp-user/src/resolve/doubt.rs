@@ -1,0 +1,86 @@
+//! How much of a drain may have been counted for the wrong bytes.
+//!
+//! A count knows when it began. One that began before a patch of the instructions it passes, and may have gone on after
+//! it, belongs to the bytes before; of its later samples, all but the first, the part that this doubt is about is told
+//! by time.
+
+use std::collections::BTreeMap;
+
+use crate::addr::Va;
+
+use super::generations::Poke;
+
+/// No instruction is longer (SDM vol. 2, 2.3.11).
+const MAX_INSTRUCTION: u64 = 15;
+
+/// The patches of one drain, by place.
+#[derive(Debug, Default)]
+pub struct Doubt {
+    /// Length and times by the first address.
+    sites: BTreeMap<u64, (u64, Vec<u64>)>,
+    end: u64,
+}
+
+impl Doubt {
+    /// The patches of a drain that ended at `end`; others are left out.
+    pub fn new<'a>(pokes: impl Iterator<Item = &'a Poke>, end: u64) -> Self {
+        let mut sites: BTreeMap<u64, (u64, Vec<u64>)> = BTreeMap::new();
+        for poke in pokes.filter(|poke| poke.time < end) {
+            let (len, times) = sites.entry(poke.start.0).or_default();
+            *len = (*len).max(poke.new.len() as u64);
+            times.push(poke.time);
+        }
+        Self { sites, end }
+    }
+
+    /// How many of `hits`, the first of which came at `first_time`, may have run other bytes than those at that time.
+    /// `passed` are the addresses of the first and the last instruction.
+    pub fn of(&self, passed: (Va, Va), first_time: u64, hits: u64) -> u64 {
+        if self.sites.is_empty() || hits < 2 || self.end <= first_time {
+            return 0;
+        }
+        let (Va(start), Va(end)) = passed;
+        // A patch starts with an instruction and is one, or two or three of them.
+        let near = self
+            .sites
+            .range(start.saturating_sub(MAX_INSTRUCTION)..=end.max(start));
+        let passing = near.filter(|(at, (len, _))| start < at.saturating_add(*len));
+        let later = passing.flat_map(|(_, (_, times))| times.iter().filter(|time| first_time < **time));
+        let Some(patched) = later.min() else { return 0 };
+        let (after, all) = (self.end - patched, self.end - first_time);
+        let doubtful = (u128::from(hits - 1) * u128::from(after)).div_ceil(u128::from(all));
+        u64::try_from(doubtful).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::ImageAddr;
+
+    #[test]
+    fn what_began_before_a_patch_and_passes_it_is_in_doubt_for_the_rest_of_the_drain() {
+        let poke = |time, start| Poke {
+            time,
+            start: ImageAddr(start),
+            old: vec![0; 5],
+            new: vec![1; 5],
+        };
+        let pokes = [poke(80, 0x1000), poke(90, 0x1000), poke(200, 0x2000)];
+        let doubt = Doubt::new(pokes.iter(), 100);
+        let of = |start, end, first| doubt.of((Va(start), Va(end)), first, 101);
+        assert_eq!(of(0xff0, 0x1010, 0), 20);
+        assert_eq!(of(0x1004, 0x1004, 60), 50);
+        assert_eq!(of(0x1000, 0x1000, 85), 67);
+        assert_eq!(
+            (of(0xff0, 0xfff, 0), of(0x1005, 0x1010, 0), of(0x1000, 0x1000, 90)),
+            (0, 0, 0)
+        );
+        assert_eq!(of(0x2000, 0x2000, 0), 0, "after the drain");
+        assert_eq!(
+            doubt.of((Va(0x1000), Va(0x1000)), 0, 1),
+            0,
+            "the first sample is known"
+        );
+    }
+}
