@@ -13,6 +13,7 @@ mod command;
 mod demo;
 mod run;
 mod setup;
+mod statistics;
 mod system;
 mod test;
 mod tidy;

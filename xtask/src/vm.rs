@@ -12,7 +12,7 @@ use kernel_tests::outcome::Outcome;
 use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host};
 
-use crate::accuracy;
+use crate::{accuracy, statistics};
 
 /// What to boot and run. COMMAND is a program of the host (brought along with its libraries), `hbbp-sys`
 /// (built static), the name of a workload, or what the guest's busybox knows.
@@ -61,6 +61,10 @@ pub(crate) struct Args {
 enum Task {
     /// Print how exact the estimates are: workloads, personalities and kernels, with the columns of the paper's Figure 2.
     Accuracy(accuracy::Args),
+    /// Print how the errors fall with the number of samples: 1/sqrt(n) where nothing is biased.
+    Slope(statistics::SlopeArgs),
+    /// Print how often the true value lies within two standard errors of the report.
+    Calibration(statistics::CalibrationArgs),
 }
 
 /// When the reference counts.
@@ -76,8 +80,11 @@ enum Span {
 
 /// Boots, runs, prints what the command printed, and leaves its files.
 pub(crate) fn vm(args: &Args) -> Result<()> {
-    if let Some(Task::Accuracy(args)) = &args.task {
-        return accuracy::accuracy(args);
+    match &args.task {
+        Some(Task::Accuracy(args)) => return accuracy::accuracy(args),
+        Some(Task::Slope(args)) => return statistics::slopes(args),
+        Some(Task::Calibration(args)) => return statistics::calibration(args),
+        None => {}
     }
     let kernel = Kernel::get(&args.kernel)?;
     let mut machine = Machine::new(&kernel)
