@@ -25,6 +25,9 @@ pub const MIXED: &str =
 /// Room for counts between two drains (`--map-entries`), as in [`crate::accuracy`].
 const MAP_ENTRIES: &str = "262144";
 
+/// At the densest periods the ring of the silicon would run full between two ticks of the driver's own clock.
+const DRAIN_OFTEN: &str = "drain_us=100";
+
 /// Sampling periods of one run: instructions, taken branches.
 pub type Periods = (u64, u64);
 
@@ -38,16 +41,17 @@ pub struct Run {
     pub report: Value,
 }
 
-/// Measures [`MIXED`] once with each of the periods, in one boot.
+/// Measures [`MIXED`] once with each of the periods, in one boot. Profiles and references stay in `keep`.
 ///
 /// # Errors
 /// When something does not build, the guest does not end well, or a comparison fails.
-pub fn repeat(kernel: &Kernel, setup: &Setup, periods: &[Periods]) -> Result<Vec<Run>> {
+pub fn repeat(kernel: &Kernel, setup: &Setup, periods: &[Periods], keep: Option<&Path>) -> Result<Vec<Run>> {
     let mut machine = Machine::new(kernel)
         .cpus(setup.cpus)
         .clock(setup.clock)
         .marks(Marks::Events)
         .personality(&setup.personality)
+        .driver(DRAIN_OFTEN)
         .limit(setup.limit);
     let program = artifacts::guest_program("hbbp-user", "hbbp-sys")?;
     machine.files().copy("bin/hbbp-sys", &program)?;
@@ -66,8 +70,13 @@ pub fn repeat(kernel: &Kernel, setup: &Setup, periods: &[Periods]) -> Result<Vec
         let bytes = outcome.files.get(&name(n));
         fs::write(&profile, bytes.context("hbbp-sys left no profile")?)?;
         let reference = outcome.directory().join(reference::file(n));
+        if let Some(directory) = keep {
+            fs::create_dir_all(directory).with_context(|| format!("failed to make {}", directory.display()))?;
+            fs::copy(&profile, directory.join(name(n)))?;
+            fs::copy(&reference, directory.join(reference::file(n)))?;
+        }
         let errors = said(&program, &["eval", "--by", "ring", "--reference"], &[&reference, &profile])?;
-        let report = said(&program, &["report", "--by", "mnemonic"], &[&profile])?;
+        let report = said(&program, &["report", "--by", "mnemonic", "--top", "100000"], &[&profile])?;
         Ok(Run {
             periods: *periods,
             errors: serde_json::from_str(&errors).context("failed to understand what hbbp-sys eval says")?,
@@ -76,6 +85,14 @@ pub fn repeat(kernel: &Kernel, setup: &Setup, periods: &[Periods]) -> Result<Vec
         })
     };
     (0u32..).zip(periods).map(of_run).collect()
+}
+
+impl Run {
+    /// The part of the due samples that reached the programs.
+    fn completeness(&self) -> f64 {
+        let count = |field: &str| self.report["accounting"][field].as_f64().unwrap_or(0.0);
+        count("reached") / count("due").max(1.0)
+    }
 }
 
 fn name(n: u32) -> String {
@@ -120,6 +137,8 @@ pub struct Point {
     pub stacks: f64,
     /// Mean number of samples of instructions.
     pub samples: f64,
+    /// Least part of the due samples that reached the programs.
+    pub completeness: f64,
     /// Mean average weighted error over kernel and user code.
     pub error: Fractions,
 }
@@ -135,6 +154,7 @@ pub fn mean(periods: Periods, runs: &[Run]) -> Point {
         periods,
         stacks: of(|run| Some(run.errors.stacks)).unwrap_or(0.0),
         samples: of(|run| Some(run.errors.samples)).unwrap_or(0.0),
+        completeness: runs.iter().map(Run::completeness).fold(1.0, f64::min),
         error: Fractions {
             hybrid: of(|run| run.errors.whole.average_weighted_error.hybrid),
             lbr: of(|run| run.errors.whole.average_weighted_error.lbr),

@@ -1,6 +1,8 @@
 //! `cargo xtask vm slope` and `cargo xtask vm calibration`: whether the errors fall as those of unbiased estimates do, and
 //! whether they are as large as the report says, on a model of a processor.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, ensure};
 use clap::Parser;
 use kernel_tests::accuracy::{PERIODS, Setup};
@@ -23,6 +25,9 @@ struct Runs {
     /// Print JSON: one object for each line of the table, each on a line of its own.
     #[arg(long)]
     json: bool,
+    /// Keep the profiles and references here.
+    #[arg(long)]
+    keep: Option<PathBuf>,
 }
 
 /// How the error falls with the number of samples.
@@ -67,7 +72,7 @@ const LEAST_SAMPLES: f64 = 100.0;
 impl Runs {
     fn measure(&self, periods: &[Periods]) -> Result<Vec<Run>> {
         let setup = Setup::new(personality(&self.personality)?);
-        repeat(&Kernel::get(&self.kernel)?, &setup, periods)
+        repeat(&Kernel::get(&self.kernel)?, &setup, periods, self.keep.as_deref())
     }
 
     fn title(&self, of: &str) {
@@ -96,7 +101,7 @@ pub(crate) fn slopes(args: &SlopeArgs) -> Result<()> {
         .map(|(about, runs)| mean(*about, runs))
         .collect();
     if !args.runs.json {
-        println!("  period   branches  runs     stacks    samples   hybrid      LBR      EBS");
+        println!("  period   branches  runs     stacks    samples  %there   hybrid      LBR      EBS");
     }
     for point in &points {
         let (period, branch_period) = point.periods;
@@ -104,16 +109,17 @@ pub(crate) fn slopes(args: &SlopeArgs) -> Result<()> {
         if args.runs.json {
             let line = serde_json::json!({
                 "period": period, "branch_period": branch_period, "runs": args.repeat,
-                "stacks": point.stacks, "samples": point.samples, "average_weighted_error": errors,
+                "stacks": point.stacks, "samples": point.samples, "completeness": point.completeness, "average_weighted_error": errors,
             });
             println!("{line}");
         } else {
             let errors = errors.map(|error| format!("{:>8.3}", 100.0 * error.unwrap_or(f64::NAN)));
             println!(
-                "{period:>8} {branch_period:>10} {:>5} {:>10.0} {:>10.0} {}",
+                "{period:>8} {branch_period:>10} {:>5} {:>10.0} {:>10.0} {:>7.2} {}",
                 args.repeat,
                 point.stacks,
                 point.samples,
+                100.0 * point.completeness,
                 errors.join(" ")
             );
         }

@@ -18,6 +18,7 @@ mod faults;
 mod hybrid;
 mod import;
 mod perf;
+mod statistics;
 mod suite;
 mod support;
 mod truth;
