@@ -8,7 +8,7 @@
 
 use crate::key::{CountKey, Tally};
 
-/// Slots of a table, as a power of two. 1024 slots of 48 bytes are 48 KiB for each CPU and bank, which stays in the
+/// Slots of a table, as a power of two. 1024 slots of 56 bytes are 56 KiB for each CPU and bank, which stays in the
 /// second-level cache.
 pub const SLOT_BITS: u32 = 10;
 
@@ -33,7 +33,7 @@ pub struct CombineTable {
     pub slots: [Slot; SLOTS],
 }
 
-const _: () = assert!(size_of::<Slot>() == 48 && size_of::<CombineTable>() == 48 * SLOTS);
+const _: () = assert!(size_of::<Slot>() == 56 && size_of::<CombineTable>() == 56 * SLOTS);
 
 /// The slot of a key: Fibonacci hashing (Knuth, The Art of Computer Programming, vol. 3, section 6.4) of what differs
 /// most between streams. Keys that differ in event or process image alone share a slot, which costs an eviction now
@@ -42,7 +42,7 @@ const _: () = assert!(size_of::<Slot>() == 48 && size_of::<CombineTable>() == 48
 pub const fn slot_of(key: &CountKey) -> usize {
     /// 2^64 divided by the golden ratio.
     const PHI: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mixed = (key.address ^ ((key.length as u64) << 40)).wrapping_mul(PHI);
+    let mixed = (key.address ^ key.source << 20 ^ (key.length as u64) << 40).wrapping_mul(PHI);
     (mixed >> (64 - SLOT_BITS)) as usize
 }
 

@@ -49,6 +49,7 @@ pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
     if is_together(address) {
         return CountKey {
             address,
+            source: 0,
             tgid: 0,
             exec_id: 0,
             event,
@@ -58,6 +59,7 @@ pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
     let image = Image::of_current();
     CountKey {
         address,
+        source: 0,
         tgid: image.tgid,
         exec_id: image.exec_id,
         event,

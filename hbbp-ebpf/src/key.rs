@@ -4,8 +4,10 @@
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct CountKey {
-    /// Eventing IP of a sample.
+    /// Eventing IP of a sample, or first address of a stream.
     pub address: u64,
+    /// Address of the branch that led to the stream, as [`source_of`] gives it; 0 for an instruction pointer.
+    pub source: u64,
     /// Thread group id in the pid namespace of user space, [`OUTSIDE`] where it has none there; 0 where kernel addresses
     /// are counted once for the system.
     pub tgid: u32,
@@ -42,7 +44,7 @@ pub struct Tally {
 /// small enough for 2^56 units in a run.
 pub const WEIGHT_ONE: u64 = 1 << 8;
 
-const _: () = assert!(size_of::<CountKey>() == 24 && align_of::<CountKey>() == 8);
+const _: () = assert!(size_of::<CountKey>() == 32 && align_of::<CountKey>() == 8);
 const _: () = assert!(size_of::<Tally>() == 24 && align_of::<Tally>() == 8);
 
 /// `PERF_EFLAGS_EXACT`: the kernel sets this bit of the sampled flags where the address is that of the instruction
@@ -93,6 +95,17 @@ impl EventTag {
 #[inline(always)]
 pub const fn is_kernel(address: u64) -> bool {
     address >> 63 == 1
+}
+
+/// The source of a stream that starts at `start`: the branch at `from` led there. 0 where kernel code starts that user code
+/// led to: kernel streams are counted once for all processes, and each address of theirs would split them.
+#[inline(always)]
+pub const fn source_of(start: u64, from: u64) -> u64 {
+    if is_kernel(start) && !is_kernel(from) {
+        0
+    } else {
+        from
+    }
 }
 
 #[cfg(feature = "user")]

@@ -10,7 +10,7 @@ use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::combine::{CombineTable, slot_of};
-use hbbp_ebpf::key::WEIGHT_ONE;
+use hbbp_ebpf::key::{WEIGHT_ONE, source_of};
 use hbbp_ebpf::refusal::refusal;
 use hbbp_ebpf::stat::{Outcome, StackStats};
 use hbbp_ebpf::{CountKey, EventTag, MAX_DEPTH, Tally};
@@ -133,6 +133,14 @@ fn not_empty(work: &mut Work, depth: u32) -> u32 {
     work.kept.get() as u32
 }
 
+/// Equal streams that follow each other.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    source: u64,
+    start: u64,
+    end: u64,
+}
+
 /// Where the streams of one stack go.
 struct Sink<'a> {
     table: &'a mut CombineTable,
@@ -149,7 +157,7 @@ impl Sink<'_> {
         self.work.run_length.set(0);
         self.work.switched.set(0);
         self.work.time.set(0);
-        let (mut run_start, mut run_end) = (0, 0);
+        let mut run = Run::default();
         for i in 1..MAX_DEPTH {
             if n as usize <= i {
                 break;
@@ -159,11 +167,12 @@ impl Sink<'_> {
                 self.work.switched.set(1);
             }
             let (start, end) = (older.to, younger.from);
+            let source = source_of(start, older.from);
             if i == 1 && DUPLICATED_HEADS.load() != 0 && younger.is_same(&older) {
                 self.stats.duplicated += 1;
                 continue;
             }
-            if start == run_start && end == run_end {
+            if start == run.start && end == run.end && source == run.source {
                 self.work.run_length.set(self.work.run_length.get() + 1);
                 continue;
             }
@@ -171,29 +180,30 @@ impl Sink<'_> {
                 self.stats.refuse(refusal);
                 continue;
             }
-            self.add(run_start, run_end);
-            (run_start, run_end) = (start, end);
+            self.add(&run);
+            run = Run { source, start, end };
             self.work.run_length.set(1);
         }
-        self.add(run_start, run_end);
+        self.add(&run);
     }
 
     /// Adds the run of equal streams that has ended.
     #[inline(always)]
-    fn add(&mut self, start: u64, end: u64) {
+    fn add(&mut self, run: &Run) {
         let n = self.work.run_length.get();
         if n == 0 {
             return;
         }
         self.stats.streams += n;
-        let (tgid, exec_id) = self.image.at(start);
+        let (tgid, exec_id) = self.image.at(run.start);
         let event = EventTag::stream(self.event);
         let key = CountKey {
-            address: start,
+            address: run.start,
+            source: run.source,
             tgid,
             exec_id,
             event,
-            length: (end - start) as u32,
+            length: (run.end - run.start) as u32,
         };
         self.put(&key, n, n * self.weight);
     }
@@ -206,6 +216,7 @@ impl Sink<'_> {
         let (tgid, exec_id) = self.image.at(address);
         let key = CountKey {
             address,
+            source: 0,
             tgid,
             exec_id,
             event: EventTag::oldest(self.event),

@@ -85,9 +85,8 @@ enum Command {
         /// What the groups are.
         #[arg(short, long, value_enum, default_value_t = EvalLevel::Ring)]
         by: EvalLevel,
-        /// File with the rule that chooses between EBS and LBR; the paper's without it.
-        #[arg(long, value_name = "FILE")]
-        rule: Option<PathBuf>,
+        #[command(flatten)]
+        rule: RuleArgs,
         /// Print at most so many groups and mnemonics, or `all`.
         #[arg(short = 'n', long, value_name = "N", default_value = "20", value_parser = parse_top)]
         top: Top,
@@ -101,6 +100,13 @@ enum Command {
         #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
         format: CheckFormat,
     },
+}
+
+#[derive(Debug, Args)]
+struct RuleArgs {
+    /// How figures are chosen between EBS and LBR: `hybrid`, `paper` (as published), `bias`, or a file with a rule.
+    #[arg(long, value_name = "RULE", default_value = "hybrid")]
+    rule: String,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -172,6 +178,8 @@ struct ReportArgs {
         default_value = "mnemonic"
     )]
     by: Vec<Dimension>,
+    #[command(flatten)]
+    rule: RuleArgs,
     /// Print at most so many rows, or `all`; the sum of the others follows.
     #[arg(short = 'n', long, value_name = "N", default_value = "40", value_parser = parse_top)]
     top: Top,
@@ -221,7 +229,7 @@ impl Cli {
                 top,
                 format,
             }) => Ok(Job::Eval(EvalOptions {
-                rule,
+                rule: rule.rule,
                 profile: file,
                 reference,
                 by: match by {
@@ -286,6 +294,7 @@ impl ReportArgs {
         let plain = ReportOptions::default();
         ReportOptions {
             by: self.by,
+            rule: self.rule.rule,
             top: self.top.0,
             format: self.format,
             width: width.unwrap_or(plain.width),

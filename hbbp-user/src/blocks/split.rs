@@ -104,6 +104,7 @@ mod tests {
     #[test]
     fn where_only_interrupts_return_to_no_block_begins() {
         let branch = |from, to| LocatedBranch {
+            process: ProcessIdx::KERNEL,
             from: place(from),
             to: Some(place(to)),
             event: EventIdx(0),

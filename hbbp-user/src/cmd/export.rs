@@ -6,8 +6,6 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 
 use super::import::{ImportOptions, input::open_input, read_profile};
-use crate::estimate::Rule;
-use crate::estimate::rule::PAPER;
 use crate::export::Hygiene;
 use crate::export::branches::write_branches;
 use crate::export::counts::{CountSource, write_counts};
@@ -57,7 +55,6 @@ fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
         ExportLines::Streams(hygiene) => write_streams(&read_profile(&options.input)?, hygiene, out)?,
         ExportLines::Branches => write_branches(&read_profile(&options.input)?, out)?,
         ExportLines::Counts(source) => {
-            let rule: Rule = PAPER.parse().context("failed to read the rule of the paper")?;
             let snapshot = read_profile(&options.input)?;
             let has_streams = snapshot
                 .intervals
@@ -68,7 +65,13 @@ fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
             } else {
                 CountSource::Ebs
             };
-            write_counts(&snapshot, source.unwrap_or(best), &rule, out)?;
+            let source = source.unwrap_or(best);
+            // Of streams alone, the counts are what was recorded; the hybrid is that of the report.
+            let rule = super::rule::read(match source {
+                CountSource::Ebs | CountSource::Lbr => "paper",
+                CountSource::Hybrid => "hybrid",
+            })?;
+            write_counts(&snapshot, source, &rule, out)?;
         }
     }
     Ok(())

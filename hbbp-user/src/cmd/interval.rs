@@ -4,8 +4,11 @@
 //! stacks, and branches in the oldest slot of a stack.
 //! A branch is in a stack as the end of a stream or in the oldest slot, never both, so that its occurrences in any slot
 //! are the sum of the two, and need no counts of their own in the kernel.
+//! In all slots but the newest it also leads to a stream, and its target is known. A stream is counted apart for each
+//! branch that led to it; here these counts become one stream, and as many branches with their targets.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use hbbp_ebpf::key::WEIGHT_ONE;
@@ -28,18 +31,33 @@ pub(super) fn raw_interval(
         ..RawInterval::default()
     };
     let mut branches = Branches::default();
+    let mut streams: BTreeMap<(u32, TaskKey, u64, u64), Raw<StreamCount>> = BTreeMap::new();
     for (key, tally) in entries {
         if !has_stack(key.event.event()) {
             interval.ips.push(ip(key, tally));
         } else if key.event.is_oldest() {
-            branches.add(key, tally, key.address, tally.hits);
+            branches.seen(key, tally, key.address, tally.hits);
         } else {
             let stream = stream(key, tally);
-            branches.add(key, tally, stream.count.end.0, 0);
-            interval.streams.push(stream);
+            branches.seen(key, tally, stream.count.end.0, 0);
+            branches.led(key, tally);
+            let (start, end) = (stream.count.start.0, stream.count.end.0);
+            let event = key.event.event();
+            match streams.entry((event, stream.task, start, end)) {
+                Entry::Vacant(entry) => {
+                    entry.insert(stream);
+                }
+                Entry::Occupied(mut entry) => {
+                    let sum = entry.get_mut();
+                    sum.first_time = sum.first_time.min(stream.first_time);
+                    sum.count.hits = sum.count.hits.saturating_add(stream.count.hits);
+                    sum.count.weight += stream.count.weight;
+                }
+            }
         }
     }
-    interval.branches = branches.0.into_values().collect();
+    interval.streams = streams.into_values().collect();
+    interval.branches = branches.into_counts();
     interval
 }
 
@@ -85,30 +103,66 @@ fn stream(key: &CountKey, tally: &Tally) -> Raw<StreamCount> {
     }
 }
 
-/// Branches by event, task and source, so that equal drains make equal snapshots.
+/// Branches by event, task, source and target, so that equal drains make equal snapshots; target 0 sums all of a source.
 #[derive(Default)]
-struct Branches(BTreeMap<(u32, TaskKey, u64), Raw<BranchCount>>);
+struct Branches(BTreeMap<(u32, TaskKey, u64, u64), Raw<BranchCount>>);
 
 impl Branches {
-    /// Adds the occurrences of one count, of which `oldest` were in the oldest slot.
-    fn add(&mut self, key: &CountKey, tally: &Tally, from: u64, oldest: u64) {
+    /// Adds occurrences of the branch at `from` in any slot, of which `oldest` were in the oldest one.
+    fn seen(&mut self, key: &CountKey, tally: &Tally, from: u64, oldest: u64) {
+        let branch = self.of(key, tally, from, 0);
+        branch.count.hits = branch.count.hits.saturating_add(tally.hits);
+        branch.count.oldest = branch.count.oldest.saturating_add(oldest);
+    }
+
+    /// Adds occurrences of the branch that led to a stream.
+    fn led(&mut self, key: &CountKey, tally: &Tally) {
+        if key.source != 0 {
+            let branch = self.of(key, tally, key.source, key.address);
+            branch.count.hits = branch.count.hits.saturating_add(tally.hits);
+        }
+    }
+
+    fn of(&mut self, key: &CountKey, tally: &Tally, from: u64, to: u64) -> &mut Raw<BranchCount> {
         let (event, task) = (key.event.event(), task(key));
-        let branch = self.0.entry((event, task, from)).or_insert(Raw {
+        let branch = self.0.entry((event, task, from, to)).or_insert(Raw {
             task,
             first_time: tally.first_time,
             count: BranchCount {
                 event: EventIdx(event),
                 process: ProcessIdx::KERNEL,
                 from: Va(from),
-                to: Va(0),
+                to: Va(to),
                 hits: 0,
                 oldest: 0,
                 mispredicted: 0,
             },
         });
         branch.first_time = branch.first_time.min(tally.first_time);
-        branch.count.hits = branch.count.hits.saturating_add(tally.hits);
-        branch.count.oldest = branch.count.oldest.saturating_add(oldest);
+        branch
+    }
+
+    /// What has no target keeps the occurrences that are not in the rows with one. A branch from the kernel to user code
+    /// is counted with the process, and as the end of a kernel stream once for all processes.
+    fn into_counts(mut self) -> Vec<Raw<BranchCount>> {
+        let led: Vec<_> = self
+            .0
+            .iter()
+            .filter(|((.., to), _)| *to != 0)
+            .map(|(key, branch)| (*key, branch.count.hits))
+            .collect();
+        for ((event, task, from, _), hits) in led {
+            let owner = [task, TaskKey::default()]
+                .into_iter()
+                .find(|owner| self.0.contains_key(&(event, *owner, from, 0)));
+            if let Some(sum) = owner.and_then(|owner| self.0.get_mut(&(event, owner, from, 0))) {
+                sum.count.hits = sum.count.hits.saturating_sub(hits);
+            }
+        }
+        self.0
+            .into_values()
+            .filter(|branch| branch.count.hits != 0 || branch.count.oldest != 0)
+            .collect()
     }
 }
 
@@ -117,9 +171,10 @@ mod tests {
     use super::*;
     use hbbp_ebpf::EventTag;
 
-    fn entry(event: EventTag, address: u64, length: u32, hits: u64) -> (CountKey, Tally) {
+    fn entry(event: EventTag, source: u64, address: u64, length: u32, hits: u64) -> (CountKey, Tally) {
         let key = CountKey {
             address,
+            source,
             tgid: 7,
             exec_id: 1,
             event,
@@ -136,10 +191,11 @@ mod tests {
     #[test]
     fn counts_are_told_apart_by_event_and_tag() {
         let entries = [
-            entry(EventTag::new(0, 8), 0x1000, 0, 2),
-            entry(EventTag::stream(1), 0x1000, 0x10, 30),
-            entry(EventTag::stream(1), 0x1010, 0, 4),
-            entry(EventTag::oldest(1), 0x1010, 0, 5),
+            entry(EventTag::new(0, 8), 0, 0x1000, 0, 2),
+            entry(EventTag::stream(1), 0x1010, 0x1000, 0x10, 28),
+            entry(EventTag::stream(1), 0x2000, 0x1000, 0x10, 2),
+            entry(EventTag::stream(1), 0x1010, 0x1010, 0, 4),
+            entry(EventTag::oldest(1), 0, 0x1010, 0, 5),
         ];
         let interval = raw_interval(1..2, &entries, |event| event == 1);
         assert_eq!((interval.start, interval.end), (1, 2));
@@ -151,12 +207,20 @@ mod tests {
             .map(|s| (s.count.start.0, s.count.end.0, s.count.hits, s.count.weight))
             .collect();
         assert_eq!(streams, [(0x1000, 0x1010, 30, 45.0), (0x1010, 0x1010, 4, 6.0)]);
-        let [branch] = interval.branches[..] else {
-            panic!("one branch: {:?}", interval.branches)
-        };
-        let TaskKey { tgid, exec_id } = branch.task;
-        assert_eq!((tgid, exec_id, branch.first_time), (7, 1, 70));
-        let count = branch.count;
-        assert_eq!((count.from.0, count.hits, count.oldest), (0x1010, 39, 5));
+        let rows: Vec<_> = interval
+            .branches
+            .iter()
+            .map(|b| (b.count.from.0, b.count.to.0, b.count.hits, b.count.oldest))
+            .collect();
+        // 34 ends of streams and 5 oldest slots; in 32 of them the branch led to a stream.
+        let expected = [
+            (0x1010, 0, 7, 5),
+            (0x1010, 0x1000, 28, 0),
+            (0x1010, 0x1010, 4, 0),
+            (0x2000, 0x1000, 2, 0),
+        ];
+        assert_eq!(rows, expected);
+        let TaskKey { tgid, exec_id } = interval.branches[0].task;
+        assert_eq!((tgid, exec_id, interval.branches[0].first_time), (7, 1, 72));
     }
 }

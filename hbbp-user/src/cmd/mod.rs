@@ -10,6 +10,7 @@ mod interval;
 pub mod progress;
 pub mod record;
 pub mod report;
+mod rule;
 
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -4,8 +4,6 @@ use std::io::{self, BufWriter, Write};
 
 use anyhow::Context;
 
-use crate::estimate::Rule;
-use crate::estimate::rule::PAPER;
 use crate::mix::{Dimension, analyse};
 use crate::report::{Format, Miss, Report, quality};
 use crate::snapshot::Snapshot;
@@ -15,6 +13,8 @@ use crate::snapshot::Snapshot;
 pub struct ReportOptions {
     /// What the mix is broken down by.
     pub by: Vec<Dimension>,
+    /// Name or file of the rule that chooses between EBS and LBR.
+    pub rule: String,
     /// Most lines of the mix; `None` for all.
     pub top: Option<usize>,
     /// The form of the report.
@@ -30,6 +30,7 @@ impl Default for ReportOptions {
 
         Self {
             by: vec![Dimension::Mnemonic],
+            rule: "hybrid".to_owned(),
             top: None,
             format: Format::default(),
             width: WIDTH,
@@ -46,7 +47,7 @@ pub struct Quality {
 
 /// Reports on a snapshot. A reader that closes the pipe has seen enough, which is no error.
 pub fn print(snapshot: &Snapshot, options: &ReportOptions, out: &mut dyn Write) -> anyhow::Result<Quality> {
-    let rule: Rule = PAPER.parse().context("failed to read the rule of the paper")?;
+    let rule = super::rule::read(&options.rule)?;
     let analysis = analyse(snapshot, &options.by, &rule);
     let report = Report::new(snapshot, &analysis, options.top);
     let mut out = BufWriter::new(out);

@@ -82,7 +82,16 @@ impl Banks {
 
 /// The tables of several CPUs and the bank may hold the same key.
 fn merge_equal(entries: &mut Vec<(CountKey, Tally)>) {
-    entries.sort_unstable_by_key(|(key, _)| (key.address, key.length, key.event.0, key.tgid, key.exec_id));
+    entries.sort_unstable_by_key(|(key, _)| {
+        (
+            key.address,
+            key.source,
+            key.length,
+            key.event.0,
+            key.tgid,
+            key.exec_id,
+        )
+    });
     entries.dedup_by(|(key, tally), (kept, sum)| {
         let equal = key == kept;
         if equal {

@@ -74,6 +74,18 @@ pub(super) fn due_share(located: &Located, lbr: &[EventIdx]) -> f64 {
     if 0.0 < hits { oldest / hits } else { 0.0 }
 }
 
+/// The share of all oldest slots that biased branches hold beyond what is due to them.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of branches stay far below 2^53"
+)]
+pub(super) fn excess(occurrences: &[Occurrences], due_share: f64) -> f64 {
+    let all: f64 = occurrences.iter().map(|o| o.oldest as f64).sum();
+    let biased = occurrences.iter().filter(|o| o.biased(due_share));
+    let beyond: f64 = biased.map(|o| o.oldest as f64 - o.hits as f64 * due_share).sum();
+    if 0.0 < all { beyond / all } else { 0.0 }
+}
+
 impl Occurrences {
     /// Whether the branch sits in the oldest slot more often than `due_share` of its occurrences, beyond chance.
     #[expect(

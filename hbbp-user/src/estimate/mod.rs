@@ -4,6 +4,7 @@
 //! rule chooses between them for each block (`rule`, `hybrid`, `join`).
 //! Each figure comes with its standard error and says what it is: executions, or samples of a clock.
 
+mod balance;
 mod bias;
 mod ebs;
 pub mod error;
@@ -29,7 +30,7 @@ pub use lbr::{Passes, passes};
 use phase::Phases;
 pub use resample::{Drawn, Ran, Stacks};
 pub use roles::{Roles, roles};
-pub use rule::Rule;
+pub use rule::{Rule, Weighing};
 pub use strata::Strata;
 pub use stream::{Line, Stream, judge};
 
@@ -127,6 +128,8 @@ pub struct BlockCounts {
     pub parts: Vec<Part>,
     /// The streams that were used, sorted by (text, process); [`passes`] makes counts of instructions of them.
     pub streams: Vec<Stream>,
+    /// Where they were balanced, the share of the oldest slots that branches hold beyond what is due to them.
+    pub bias: Option<f64>,
     /// Streams in one branch stack, on average.
     pub streams_per_stack: f64,
     /// Branch stacks that the streams came from.
@@ -151,16 +154,26 @@ struct Counted {
     weight: f64,
 }
 
+/// Share of the oldest slots that biased branches must hold beyond their due before streams are balanced. Chance alone
+/// flags branches with less than a thousandth of the slots.
+const BIAS: f64 = 0.01;
+
 /// Estimates how often each block ran.
 pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &Rule) -> BlockCounts {
     let roles = roles(snapshot);
     let sampled = ebs::sampled(snapshot, located, map, &roles);
     let mut judged = stream::judged(snapshot, located, map, &roles);
     let streams_per_stack = error::streams_per_stack(&judged.streams, located, &roles, &snapshot.run.events);
-    let branches = resample::branches(located, map, &roles);
+    let ways = resample::branches(located, map, &roles);
     if roles.unit == Unit::Executions {
-        far::reweigh(&mut judged.streams, &branches, map, streams_per_stack);
+        far::reweigh(&mut judged.streams, &ways, map, streams_per_stack);
     }
+    let branches = bias::occurrences(located, map, &roles.lbr);
+    let due_share = bias::due_share(located, &roles.lbr);
+    let excess = bias::excess(&branches, due_share);
+    let balanced = rule.streams == Weighing::Balanced
+        && BIAS < excess
+        && balance::balance(located, map, &roles, streams_per_stack, &mut judged.streams);
     let passed = lbr::counts(map, &passes(&judged.streams));
     let scale = join::Scale {
         unit: roles.unit,
@@ -169,16 +182,16 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     let seen = join::Seen {
         ebs: &sampled.counts,
         lbr: &passed,
-        branches: &bias::occurrences(located, map, &roles.lbr),
-        due_share: bias::due_share(located, &roles.lbr),
+        branches: &branches,
+        due_share,
     };
     let (mut blocks, parts) = join::join(snapshot, map, rule, scale, &seen);
     let index = |block: BlockId| blocks.binary_search_by_key(&block, |b| b.block).ok();
     let n_streams: f64 = judged.streams.iter().map(|s| s.hits as f64).sum();
     let n_stacks = n_streams / streams_per_stack;
     let samples = error::samples(snapshot, &roles);
-    let phases = Phases::find(&judged.streams, &branches, n_stacks, samples);
-    let resampled = resample::resample(&judged.streams, branches, map, &phases, streams_per_stack, index);
+    let phases = Phases::find(&judged.streams, &ways, n_stacks, samples);
+    let resampled = resample::resample(&judged.streams, ways, map, &phases, streams_per_stack, index);
     let mut strata = Strata::new(&phases, blocks.len());
     strata.place_blocks(&judged.streams, map, &phases, index);
     strata.count_stacks(&resampled);
@@ -196,6 +209,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         blocks,
         parts,
         streams: judged.streams,
+        bias: balanced.then_some(excess),
         streams_per_stack,
         n_stacks,
         resampled,

@@ -8,6 +8,7 @@
 //! ```
 //!
 //! A line names a source and the conditions for it, joined by `and`; the last line has none.
+//! `streams balanced` has the streams balanced where there is a bias (see `balance`); without it they count as recorded.
 //! A condition compares a feature of the block with a number, by `<=` or `>`, as a tree does at each node.
 
 use std::fmt;
@@ -15,11 +16,26 @@ use std::str::FromStr;
 
 use super::Source;
 
+/// What serves unless the user asks for another: the paper's rule, on balanced streams.
+pub const DEFAULT: &str = include_str!("hybrid.rule");
+
 /// The rule of the paper, section IV.B: block length decides.
 pub const PAPER: &str = include_str!("paper.rule");
 
 /// A rule with the bias flag and sample counts as further features, which the paper found to matter less.
 pub const BIAS: &str = include_str!("bias.rule");
+
+/// The rules that can be asked for by name.
+pub const NAMED: [(&str, &str); 3] = [("hybrid", DEFAULT), ("paper", PAPER), ("bias", BIAS)];
+
+/// How streams count.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Weighing {
+    /// Each as often as it was recorded (paper section III.B).
+    Recorded,
+    /// Balanced by what leads to them, where branches sit in the oldest slot out of proportion.
+    Balanced,
+}
 
 /// What a rule can ask of a block (paper section IV.B: "block lengths, ... execution counts and bias flags").
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -81,6 +97,8 @@ pub struct Line {
 pub struct Rule {
     /// Its name, for the report.
     pub name: String,
+    /// How streams count.
+    pub streams: Weighing,
     /// Its lines; the last has no condition.
     pub lines: Vec<Line>,
 }
@@ -123,6 +141,7 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Self, BadRule> {
         let mut name = "unnamed".to_owned();
+        let mut streams = Weighing::Recorded;
         let mut lines: Vec<Line> = Vec::new();
         for (n, raw) in text.lines().enumerate() {
             let bad = |problem: String| BadRule { line: n + 1, problem };
@@ -134,13 +153,25 @@ impl FromStr for Rule {
                 given.trim().clone_into(&mut name);
                 continue;
             }
+            if let Some(given) = stated.strip_prefix("streams ") {
+                streams = match given.trim() {
+                    "recorded" => Weighing::Recorded,
+                    "balanced" => Weighing::Balanced,
+                    other => {
+                        return Err(bad(format!(
+                            "`{other}` is no weighing; choose recorded or balanced"
+                        )));
+                    }
+                };
+                continue;
+            }
             if lines.last().is_some_and(|line| line.conditions.is_empty()) {
                 return Err(bad("nothing can follow a line without a condition".to_owned()));
             }
             lines.push(parse_line(stated).map_err(bad)?);
         }
         match lines.last() {
-            Some(line) if line.conditions.is_empty() => Ok(Self { name, lines }),
+            Some(line) if line.conditions.is_empty() => Ok(Self { name, streams, lines }),
             _ => Err(BadRule {
                 line: 0,
                 problem: "the last line must name a source without a condition".to_owned(),

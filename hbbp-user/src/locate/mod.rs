@@ -70,6 +70,8 @@ pub struct LocatedBranch {
     pub to: Option<Place>,
     /// The event whose samples carried the branch stacks.
     pub event: EventIdx,
+    /// The process image that ran.
+    pub process: ProcessIdx,
     /// Occurrences in any slot.
     pub hits: u64,
     /// Occurrences in the oldest slot.
@@ -83,7 +85,7 @@ pub struct Located {
     pub ips: Vec<LocatedIp>,
     /// Streams, sorted by (start, end, event, process), each combination once.
     pub streams: Vec<LocatedStream>,
-    /// Branches, sorted by (from, to, event), each combination once.
+    /// Branches, sorted by (from, to, event, process), each combination once.
     pub branches: Vec<LocatedBranch>,
     /// Samples that have no place; with `ips` they add up to the samples of the snapshot.
     pub unresolved: Tally<Unresolved>,
@@ -164,6 +166,7 @@ fn located_branch(from: Place, to: Option<Place>, count: &BranchCount) -> Locate
         from,
         to,
         event: count.event,
+        process: count.process,
         hits: count.hits,
         oldest: count.oldest,
     }
@@ -192,7 +195,7 @@ impl Located {
             }
             equal
         });
-        let branch = |c: &LocatedBranch| (c.from, c.to, c.event);
+        let branch = |c: &LocatedBranch| (c.from, c.to, c.event, c.process);
         self.branches.sort_by_key(branch);
         self.branches.dedup_by(|next, kept| {
             let equal = branch(next) == branch(kept);

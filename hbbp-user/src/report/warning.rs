@@ -66,6 +66,11 @@ pub(super) enum Warning {
         /// Number of blocks.
         n_blocks: u64,
     },
+    /// Streams were balanced since branches sit in the oldest slot out of proportion.
+    Balanced {
+        /// Share of the oldest slots that these branches hold beyond what is due to them.
+        excess: f64,
+    },
     /// There are too few samples for small shares.
     FewSamples {
         /// Samples in the mix.
@@ -139,7 +144,9 @@ pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Ac
     let n_blocks = blocks
         .filter(|block| block.biased && block.source == Source::Lbr)
         .count() as u64;
-    if 0 < n_blocks {
+    if let Some(excess) = analysis.counts.bias {
+        warnings.push(Warning::Balanced { excess });
+    } else if 0 < n_blocks {
         warnings.push(Warning::Biased { n_blocks });
     }
     let n = accounting.in_mix.total();
@@ -170,6 +177,7 @@ impl Warning {
             Self::NoKernelText => "kernel_text.none",
             Self::StaticKernelText { .. } => "kernel_text.static",
             Self::Biased { .. } => "blocks.biased",
+            Self::Balanced { .. } => "streams.balanced",
             Self::FewSamples { .. } => "few_samples",
             Self::Unexplained { .. } => "unexplained",
             Self::Lost { .. } => "lost",
@@ -227,8 +235,14 @@ impl fmt::Display for Warning {
             Self::Biased { n_blocks } => write!(
                 f,
                 "{} take their figures from branch stacks although the branch behind them stands in \
-                 the oldest slot too often: there are no samples to take instead",
+                 the oldest slot too often",
                 several(*n_blocks, "block")
+            ),
+            Self::Balanced { excess } => write!(
+                f,
+                "branches stand in the oldest slot of the branch stacks too often, in {} % of the stacks: \
+                 streams were balanced by the branches that lead to them (`--rule paper` takes them as recorded)",
+                percent(*excess)
             ),
             Self::FewSamples { n } => {
                 write!(

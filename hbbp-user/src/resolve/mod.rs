@@ -135,7 +135,11 @@ impl Resolver {
         {
             count.process = self.hit(task, first_time, count.from).0;
             if count.to != Va(0) {
-                self.hit(task, first_time, count.to);
+                let reached = self.hit(task, first_time, count.to).0;
+                // From the kernel to user code: the process tells which code that is.
+                if count.process == ProcessIdx::KERNEL {
+                    count.process = reached;
+                }
             }
             interval.branches.push(count);
         }

@@ -1,0 +1,25 @@
+//! The rule that the user names: one that the program brings along, or a file.
+
+use std::fs;
+
+use anyhow::Context as _;
+
+use crate::estimate::Rule;
+use crate::estimate::rule::NAMED;
+
+/// The rule with this name, else the one in this file.
+pub(super) fn read(rule: &str) -> anyhow::Result<Rule> {
+    let known = NAMED.iter().find(|(name, _)| *name == rule);
+    let text = match known {
+        Some((_, text)) => (*text).to_owned(),
+        None => fs::read_to_string(rule).with_context(|| {
+            let names: Vec<&str> = NAMED.iter().map(|(name, _)| *name).collect();
+            format!(
+                "{rule} is neither a rule ({}) nor a file that can be read",
+                names.join(", ")
+            )
+        })?,
+    };
+    text.parse()
+        .with_context(|| format!("failed to understand the rule {rule}"))
+}
