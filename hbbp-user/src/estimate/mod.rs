@@ -165,15 +165,16 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     let mut judged = stream::judged(snapshot, located, map, &roles);
     let streams_per_stack = error::streams_per_stack(&judged.streams, located, &roles, &snapshot.run.events);
     let ways = resample::branches(located, map, &roles);
-    if roles.unit == Unit::Executions {
-        far::reweigh(&mut judged.streams, &ways, map, streams_per_stack);
-    }
     let branches = bias::occurrences(located, map, &roles.lbr);
     let due_share = bias::due_share(located, &roles.lbr);
     let excess = bias::excess(&branches, due_share);
     let balanced = rule.streams == Weighing::Balanced
         && BIAS < excess
         && balance::balance(located, map, &roles, streams_per_stack, &mut judged.streams);
+    // What balances has no gap beside far branches.
+    if roles.unit == Unit::Executions && !balanced {
+        far::reweigh(&mut judged.streams, &ways, map, streams_per_stack);
+    }
     let passed = lbr::counts(map, &passes(&judged.streams));
     let scale = join::Scale {
         unit: roles.unit,
