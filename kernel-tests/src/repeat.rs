@@ -19,8 +19,7 @@ use crate::machine::{Machine, Marks};
 use crate::{artifacts, reference};
 
 /// A load of user code and kernel code, about half of each in instructions, that takes other ways all the time.
-pub const MIXED: &str =
-    "heapsort 40000; storms syscalls 4000; storms forks 12; busybox seq 3000 | busybox sort -r | busybox md5sum";
+pub const MIXED: &str = "heapsort 40000; storms syscalls 4000; storms forks 12; busybox seq 3000 | busybox sort -r | busybox md5sum";
 
 /// Room for counts between two drains (`--map-entries`), as in [`crate::accuracy`].
 const MAP_ENTRIES: &str = "262144";
@@ -71,12 +70,21 @@ pub fn repeat(kernel: &Kernel, setup: &Setup, periods: &[Periods], keep: Option<
         fs::write(&profile, bytes.context("hbbp-sys left no profile")?)?;
         let reference = outcome.directory().join(reference::file(n));
         if let Some(directory) = keep {
-            fs::create_dir_all(directory).with_context(|| format!("failed to make {}", directory.display()))?;
+            fs::create_dir_all(directory)
+                .with_context(|| format!("failed to make {}", directory.display()))?;
             fs::copy(&profile, directory.join(name(n)))?;
             fs::copy(&reference, directory.join(reference::file(n)))?;
         }
-        let errors = said(&program, &["eval", "--by", "ring", "--reference"], &[&reference, &profile])?;
-        let report = said(&program, &["report", "--by", "mnemonic", "--top", "100000"], &[&profile])?;
+        let errors = said(
+            &program,
+            &["eval", "--by", "ring", "--reference"],
+            &[&reference, &profile],
+        )?;
+        let report = said(
+            &program,
+            &["report", "--by", "mnemonic", "--top", "100000"],
+            &[&profile],
+        )?;
         Ok(Run {
             periods: *periods,
             errors: serde_json::from_str(&errors).context("failed to understand what hbbp-sys eval says")?,
@@ -246,6 +254,9 @@ mod tests {
     #[test]
     fn every_run_has_its_own_primes() {
         assert_eq!(primes(1, 5), [2, 3, 5, 7, 11]);
-        assert_eq!(periods_about((10_007, 1_009), 2), [(10_007, 1_009), (10_009, 1_013)]);
+        assert_eq!(
+            periods_about((10_007, 1_009), 2),
+            [(10_007, 1_009), (10_009, 1_013)]
+        );
     }
 }

@@ -137,7 +137,9 @@ pub(crate) fn slopes(args: &SlopeArgs) -> Result<()> {
             serde_json::json!({ "slope": { "hybrid": hybrid, "lbr": lbr, "ebs": ebs } })
         );
     } else {
-        println!("slope in log-log over samples: hybrid {hybrid:.3}, LBR {lbr:.3}, EBS {ebs:.3} (1/sqrt(n): -0.5)");
+        println!(
+            "slope in log-log over samples: hybrid {hybrid:.3}, LBR {lbr:.3}, EBS {ebs:.3} (1/sqrt(n): -0.5)"
+        );
     }
     Ok(())
 }
@@ -151,7 +153,11 @@ pub(crate) fn calibration(args: &CalibrationArgs) -> Result<()> {
     ));
     let periods = periods_about((args.period, args.branch_period), args.repeat);
     let runs = args.runs.measure(&periods)?;
-    for (name, ring) in [("both rings", None), ("kernel", Some("kernel")), ("user", Some("user"))] {
+    for (name, ring) in [
+        ("both rings", None),
+        ("kernel", Some("kernel")),
+        ("user", Some("user")),
+    ] {
         let of_runs: Result<Vec<Vec<Deviation>>> = runs
             .iter()
             .map(|run| deviations(run, ring, LEAST_SAMPLES))

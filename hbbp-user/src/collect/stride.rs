@@ -43,7 +43,11 @@ impl Sampler {
         let Some(stride) = self.stride.as_mut().filter(|stride| !stride.ended) else {
             return Ok(());
         };
-        if !self.perf.read().is_ok_and(|counter| stride.is_long(counter.count)) {
+        if !self
+            .perf
+            .read()
+            .is_ok_and(|counter| stride.is_long(counter.count))
+        {
             return Ok(());
         }
         self.perf.disable()?;
@@ -144,7 +148,10 @@ mod tests {
     #[test]
     fn every_span_has_its_own_samples() {
         let mut stride = Stride::new(1_009);
-        assert_eq!((stride.is_long(1_008_999), stride.is_long(1_009_000)), (false, true));
+        assert_eq!(
+            (stride.is_long(1_008_999), stride.is_long(1_009_000)),
+            (false, true)
+        );
         // 1000 samples and half a period, which is lost.
         stride.change(1_009_500, 1_013);
         assert_eq!(stride.due(1_009_500 + 1_012), 1_000);

@@ -20,12 +20,8 @@ pub fn ends_near(stream: &Stream, map: &BlockMap) -> bool {
     let source = map
         .text(stream.text)
         .and_then(|text| text.instruction(stream.source));
-    let far = source.is_none_or(|source| {
-        matches!(
-            source.flow,
-            Flow::SystemCall | Flow::InterruptReturn | Flow::Trap
-        )
-    });
+    let far = source
+        .is_none_or(|source| matches!(source.flow, Flow::SystemCall | Flow::InterruptReturn | Flow::Trap));
     stream.end != stream.source && !far
 }
 
@@ -58,7 +54,11 @@ fn expected(streams: &[Stream], branches: &[(Spot, Spot, u64)], map: &BlockMap, 
     for step in 1..steps {
         // Where nothing is known of what follows, it is as everywhere.
         let unknown = mean * step as f64;
-        let at_start = starts.of(from.iter().zip(streams).zip(&ahead).map(|((spot, s), ahead)| (*spot, s.hits, *ahead)));
+        let at_start = starts.of(from
+            .iter()
+            .zip(streams)
+            .zip(&ahead)
+            .map(|((spot, s), ahead)| (*spot, s.hits, *ahead)));
         let at_end = ends.of(branches.iter().map(|(source, target, hits)| {
             let behind = at_start.get(target).copied().unwrap_or(unknown);
             (*source, *hits, behind)

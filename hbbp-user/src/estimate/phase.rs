@@ -41,7 +41,11 @@ impl Phases {
         // Every taken branch ends a stream. Where another event took the stacks, these are its units, of which there are
         // more: phases then are too few rather than too many.
         let all: f64 = streams.iter().map(|stream| stream.weight).sum();
-        let fewest = if 0.0 < n_samples { n_stacks.min(n_samples) } else { n_stacks };
+        let fewest = if 0.0 < n_samples {
+            n_stacks.min(n_samples)
+        } else {
+            n_stacks
+        };
         Self::within(streams, branches, all / fewest.max(1.0))
     }
 
@@ -143,9 +147,7 @@ impl Graph {
     /// Merges, beginning with the shortest stay, until every set is stayed in for a period.
     fn merge(&mut self, period: f64) {
         let key = |stay: f64, set| Reverse((stay.to_bits(), set));
-        let mut shortest: BinaryHeap<_> = (0..self.into.len())
-            .map(|set| key(self.stay(set), set))
-            .collect();
+        let mut shortest: BinaryHeap<_> = (0..self.into.len()).map(|set| key(self.stay(set), set)).collect();
         while let Some(Reverse((bits, set))) = shortest.pop() {
             // An older entry of a set that has changed since.
             if self.root(set) != set || self.stay(set).to_bits() != bits {
@@ -207,7 +209,11 @@ impl Graph {
 /// coth(x) - 1/x for x = period / (2 * stay); near 0 its series begins with x/3.
 fn part_by_chance(period: f64, stay: f64) -> f64 {
     let x = period / (2.0 * stay);
-    if x < 1e-3 { x / 3.0 } else { 1.0 / x.tanh() - 1.0 / x }
+    if x < 1e-3 {
+        x / 3.0
+    } else {
+        1.0 / x.tanh() - 1.0 / x
+    }
 }
 
 #[cfg(test)]

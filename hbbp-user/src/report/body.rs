@@ -215,7 +215,6 @@ impl Parts {
             both: self.both.plus(other.both),
         }
     }
-
 }
 
 impl Amount {

@@ -56,7 +56,11 @@ pub(super) fn facts(
             .map(|event| ("completeness", completeness_in_words(event))),
     );
     facts.extend(sources_in_words(sources).map(|sources| ("blocks from", sources)));
-    facts.extend(residuals.iter().map(|residual| ("residual", residual_in_words(residual))));
+    facts.extend(
+        residuals
+            .iter()
+            .map(|residual| ("residual", residual_in_words(residual))),
+    );
     facts.push(("kernel text", kernel_text_in_words(&run.kernel_text)));
     facts.push(("own cost", own_cost_in_words(run)));
     facts

@@ -45,7 +45,9 @@ pub(super) fn residuals(snapshot: &Snapshot, analysis: &Analysis) -> Vec<Residua
         of(&counts.roles.ebs, EventUnit::Instructions, mix),
         of(&counts.roles.lbr, EventUnit::TakenBranches, streams),
     ];
-    all.into_iter().filter(|residual| 0.0 < residual.counted).collect()
+    all.into_iter()
+        .filter(|residual| 0.0 < residual.counted)
+        .collect()
 }
 
 /// What the events of a unit counted; for the time that one shared its counter, what it would have counted.
@@ -85,7 +87,10 @@ mod tests {
             ..Event::default()
         };
         let events = [
-            event(EventUnit::Instructions, vec![counter(100, 10, 10), counter(50, 10, 5)]),
+            event(
+                EventUnit::Instructions,
+                vec![counter(100, 10, 10), counter(50, 10, 5)],
+            ),
             event(EventUnit::TakenBranches, vec![counter(7, 10, 10)]),
         ];
         let both = [EventIdx(0), EventIdx(1)];

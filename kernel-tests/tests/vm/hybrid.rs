@@ -144,8 +144,14 @@ fn the_same_code_has_the_same_mix_in_both_rings(series: &str) {
         for Mnemonic { mnemonic, executions } in common {
             let share = 100.0 * executions.reference / exact;
             let off = executions.hybrid / executions.reference - 1.0;
-            println!("{series} {function} {mnemonic:<8} {share:>6.2} % of all, off by {:>6.3} %", 100.0 * off);
-            assert!(off.abs() <= WORST_MNEMONIC, "{function} {mnemonic}: {executions:?}");
+            println!(
+                "{series} {function} {mnemonic:<8} {share:>6.2} % of all, off by {:>6.3} %",
+                100.0 * off
+            );
+            assert!(
+                off.abs() <= WORST_MNEMONIC,
+                "{function} {mnemonic}: {executions:?}"
+            );
             n_common += 1;
         }
         assert!(5 <= n_common, "{group:#?}");

@@ -28,7 +28,13 @@ fn errors_fall_with_the_root_of_the_samples() {
         .iter()
         .flat_map(|about| periods_about(*about, RUNS))
         .collect();
-    let runs = repeat(&Kernel::get("6.12").unwrap(), &Setup::new(ideal()), &periods, None).unwrap();
+    let runs = repeat(
+        &Kernel::get("6.12").unwrap(),
+        &Setup::new(ideal()),
+        &periods,
+        None,
+    )
+    .unwrap();
     let points: Vec<Point> = LADDER
         .iter()
         .zip(runs.chunks(RUNS))
@@ -44,8 +50,14 @@ fn errors_fall_with_the_root_of_the_samples() {
         of(|p| p.error.ebs.unwrap()),
     ];
     println!("{points:#?}\nslopes of hybrid, LBR, EBS: {slopes:?}");
-    assert!(slopes.iter().all(|slope| (-0.6..=-0.4).contains(slope)), "{slopes:?}");
-    assert!(points.iter().all(|point| 0.9999 < point.completeness), "{points:#?}");
+    assert!(
+        slopes.iter().all(|slope| (-0.6..=-0.4).contains(slope)),
+        "{slopes:?}"
+    );
+    assert!(
+        points.iter().all(|point| 0.9999 < point.completeness),
+        "{points:#?}"
+    );
 }
 
 /// Two drains while the machine sleeps, which costs nothing here: the clock counts instructions.
@@ -73,13 +85,21 @@ fn periods_change_at_drains_and_every_due_sample_is_accounted_for() {
         measured.reported("/accounting/reached"),
         measured.reported("/accounting/skipped"),
     );
-    assert_eq!(measured.counters["delivered"], reached + skipped, "{:?}", measured.counters);
+    assert_eq!(
+        measured.counters["delivered"],
+        reached + skipped,
+        "{:?}",
+        measured.counters
+    );
     assert_eq!(measured.counters["overflows"], measured.counters["delivered"]);
     let residuals = measured.report["residuals"].as_array().unwrap();
     assert_eq!(residuals.len(), 2, "{residuals:#?}");
     for residual in residuals {
         // A change loses half a period in at least a thousand; the rest is what is not decoded.
-        assert!(residual["relative"].as_f64().unwrap().abs() < 0.01, "{residuals:#?}");
+        assert!(
+            residual["relative"].as_f64().unwrap().abs() < 0.01,
+            "{residuals:#?}"
+        );
     }
     println!("{residuals:#?} {:?}", measured.rings.whole.average_weighted_error);
 }
