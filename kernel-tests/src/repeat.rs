@@ -21,8 +21,8 @@ use crate::{artifacts, reference};
 /// A load of user code and kernel code, about half of each in instructions, that takes other ways all the time.
 pub const MIXED: &str = "heapsort 40000; storms syscalls 4000; storms forks 12; busybox seq 3000 | busybox sort -r | busybox md5sum";
 
-/// Room for counts between two drains (`--map-entries`), as in [`crate::accuracy`].
-const MAP_ENTRIES: &str = "262144";
+/// Room for counts between two drains (`--map-entries`).
+const MAP_ENTRIES: &str = "65536";
 
 /// At the densest periods the ring of the silicon would run full between two ticks of the driver's own clock.
 const DRAIN_OFTEN: &str = "drain_us=100";

@@ -1,6 +1,6 @@
 //! What stacks miss beside far branches.
 //!
-//! Near taken branches are counted, and so the stacks are taken at near ones; but the stacks hold system calls, returns
+//! Intel's event counts near taken branches, and so the stacks are taken at near ones; but the stacks hold system calls, returns
 //! from them and interrupts as well (SDM vol. 3, "Last branch, interrupt, and exception recording"). A stream is in a
 //! stack of N-1 streams if a sample falls on one of the N-1 branches from its own end on, and it cannot fall on a far one.
 //! With two far branches for a system call of a hundred branches, a third of the call's code has a chance of 29 in 31.
@@ -14,6 +14,18 @@ use std::collections::HashMap;
 use super::Stream;
 use super::phase::Spot;
 use crate::blocks::{BlockMap, Flow};
+use crate::snapshot::{Event, EventIdx};
+
+/// Whether events are known to count near branches alone. Those of AMD and of Goldmont count far ones and interrupts too
+/// (AMD PPR, PMCx0C4; BR_INST_RETIRED.ALL_TAKEN_BRANCHES), and then a sample falls on any branch of a stack alike.
+pub fn near_only(events: &[Event], lbr: &[EventIdx]) -> bool {
+    const NAMES: [&str; 2] = ["near_taken", "branches_taken"];
+    let named = |event: &EventIdx| {
+        let name = events.get(event.0 as usize)?.name.to_lowercase();
+        Some(NAMES.iter().any(|known| name.contains(known)))
+    };
+    !lbr.is_empty() && lbr.iter().all(|event| named(event) == Some(true))
+}
 
 /// Whether a near taken branch ended the stream, not a far one, nor an interrupt or exception.
 pub fn ends_near(stream: &Stream, map: &BlockMap) -> bool {
@@ -127,6 +139,18 @@ mod tests {
         let mut streams = streams;
         reweigh(&mut streams, &branches, &map, 31.0);
         assert_eq!(streams.map(|s| s.weight), [31.0, 31.0]);
+    }
+
+    #[test]
+    fn events_of_amd_count_far_branches_too() {
+        let event = |name: &str| Event {
+            name: name.to_owned(),
+            ..Event::default()
+        };
+        let events = [event("BR_INST_RETIRED.NEAR_TAKEN"), event("ex_ret_brn_tkn")];
+        assert!(near_only(&events, &[EventIdx(0)]));
+        assert!(!near_only(&events, &[EventIdx(1)]) && !near_only(&events, &[]));
+        assert!(!near_only(&events, &[EventIdx(0), EventIdx(1)]));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::blocks::{BlockId, BlockMap};
 use crate::locate::{Discard, Located, Tally, TextIdx, Unresolved};
 use crate::snapshot::{ProcessIdx, Snapshot};
 pub use bias::Occurrences;
-pub use far::ends_near;
+pub use far::{ends_near, near_only};
 pub use hybrid::Reason;
 pub use lbr::{Passes, passes};
 use phase::Phases;
@@ -172,7 +172,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         && BIAS < excess
         && balance::balance(located, map, &roles, streams_per_stack, &mut judged.streams);
     // What balances has no gap beside far branches.
-    if roles.unit == Unit::Executions && !balanced {
+    if far::near_only(&snapshot.run.events, &roles.lbr) && !balanced {
         far::reweigh(&mut judged.streams, &ways, map, streams_per_stack);
     }
     let passed = lbr::counts(map, &passes(&judged.streams));

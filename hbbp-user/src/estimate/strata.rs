@@ -117,7 +117,8 @@ impl ByPhase {
 
     /// The sum over all phases.
     pub fn sum(&self) -> f64 {
-        self.0.iter().map(|addends| addends.sum).sum()
+        // From 0.0: the sum of nothing is -0.0.
+        self.0.iter().fold(0.0, |sum, addends| sum + addends.sum)
     }
 
     /// The variance of the sum of `n` draws by chance, if the run had no phases.

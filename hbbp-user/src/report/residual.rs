@@ -4,7 +4,7 @@
 //! have no sampling error, and no further counter is taken from the machine for them.
 //! Both rings are in one count, so that there is one residual for each event's unit and none by ring.
 
-use crate::estimate::ends_near;
+use crate::estimate::{ends_near, near_only};
 use crate::mix::{Analysis, Unit};
 use crate::snapshot::{Event, EventIdx, EventUnit, Snapshot};
 
@@ -39,7 +39,8 @@ pub(super) fn residuals(snapshot: &Snapshot, analysis: &Analysis) -> Vec<Residua
         estimated,
     };
     let mix = analysis.mix.both.amount;
-    let near = counts.streams.iter().filter(|s| ends_near(s, &analysis.map));
+    let near_only = near_only(&snapshot.run.events, &counts.roles.lbr);
+    let near = counts.streams.iter().filter(|s| !near_only || ends_near(s, &analysis.map));
     let streams = near.map(|stream| stream.weight).sum();
     let all = [
         of(&counts.roles.ebs, EventUnit::Instructions, mix),
