@@ -64,8 +64,10 @@ pub(super) struct Sweep {
     pub(super) instructions: Vec<Instruction>,
     /// Addresses inside an instruction that begin it without some of its prefixes, with the instruction's index.
     pub(super) aliases: Vec<(u32, u32)>,
-    /// Targets of direct branches.
-    pub(super) targets: Vec<ImageAddr>,
+    /// Targets of direct branches in this text, as offsets.
+    pub(super) inside: Vec<u32>,
+    /// Targets of direct branches elsewhere.
+    pub(super) outside: Vec<ImageAddr>,
 }
 
 impl Flow {
@@ -136,7 +138,7 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
                 let at = usize::try_from(offset).ok().and_then(|at| bytes.get(at..));
                 let form =
                     at.and_then(|rest| forms.intern(&cursor.decoded, rest.get(..usize::from(len))?, bits));
-                let flow = flow(&cursor.decoded);
+                let (flow, target) = flow(&cursor.decoded);
                 match form {
                     Some(form) => sweep.instructions.push(Instruction {
                         offset,
@@ -146,7 +148,13 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
                     }),
                     None => sweep.fill(offset, next),
                 }
-                sweep.targets.extend(target(&cursor.decoded));
+                if let Some(target) = target {
+                    let inside = target.since(start).and_then(|offset| u32::try_from(offset).ok());
+                    match inside.filter(|offset| *offset < end) {
+                        Some(offset) => sweep.inside.push(offset),
+                        None => sweep.outside.push(target),
+                    }
+                }
                 next
             }
             Err(boundary) => {
@@ -209,8 +217,12 @@ struct Cursor<'a> {
 impl Cursor<'_> {
     /// Decodes the instruction at `offset`; its length, or `None` where there is none.
     fn decode(&mut self, offset: u32) -> Option<u8> {
-        self.decoder.set_position(usize::try_from(offset).ok()?).ok()?;
-        self.decoder.set_ip(self.start.0.wrapping_add(u64::from(offset)));
+        let position = usize::try_from(offset).ok()?;
+        // As a rule it stands there already, behind the instruction before.
+        if self.decoder.position() != position {
+            self.decoder.set_position(position).ok()?;
+            self.decoder.set_ip(self.start.0.wrapping_add(u64::from(offset)));
+        }
         self.decoder.decode_out(&mut self.decoded);
         if self.decoded.is_invalid() {
             None
@@ -244,16 +256,23 @@ impl Cursor<'_> {
 
 /// The target of a direct near branch.
 fn target(instruction: &Decoded) -> Option<ImageAddr> {
-    match instruction.op_kinds().next() {
-        Some(OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64) => {
+    match instruction.op0_kind() {
+        OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64 => {
             Some(ImageAddr(instruction.near_branch_target()))
         }
         _ => None,
     }
 }
 
-fn flow(instruction: &Decoded) -> Flow {
-    match instruction.flow_control() {
+/// How an instruction passes control on, and its target where that is direct and near.
+fn flow(instruction: &Decoded) -> (Flow, Option<ImageAddr>) {
+    let control = instruction.flow_control();
+    let target = if control == FlowControl::Next {
+        None
+    } else {
+        target(instruction)
+    };
+    let flow = match control {
         FlowControl::Next => match instruction.mnemonic() {
             Mnemonic::Hlt | Mnemonic::Mwait | Mnemonic::Mwaitx | Mnemonic::Monitor | Mnemonic::Monitorx => {
                 Flow::Idle
@@ -267,7 +286,7 @@ fn flow(instruction: &Decoded) -> Flow {
             Mnemonic::Ret | Mnemonic::Retf => Flow::Return,
             _ => Flow::InterruptReturn,
         },
-        FlowControl::Call => match target(instruction) {
+        FlowControl::Call => match target {
             Some(target) if target.0 == instruction.next_ip() => Flow::CallNext,
             Some(_) => Flow::Call,
             // CALL FAR ptr16:16/32 is the one call here that is no call of the system.
@@ -280,7 +299,8 @@ fn flow(instruction: &Decoded) -> Flow {
         FlowControl::XbeginXabortXend if instruction.code() == Code::Xend => Flow::Next,
         FlowControl::XbeginXabortXend => Flow::Conditional,
         FlowControl::Exception => Flow::Trap,
-    }
+    };
+    (flow, target)
 }
 
 #[cfg(test)]

@@ -44,7 +44,11 @@ impl Forms {
 
     /// The form of an instruction; `None` only for more forms than an index can hold, which the decoder does not have.
     pub(super) fn intern(&mut self, instruction: &Decoded, bytes: &[u8], bits: u32) -> Option<FormIdx> {
-        let in_memory = instruction.op_kinds().any(|kind| kind == OpKind::Memory);
+        // An operand that is not there counts as a register, and the fifth is never in memory.
+        let in_memory = instruction.op0_kind() == OpKind::Memory
+            || instruction.op1_kind() == OpKind::Memory
+            || instruction.op2_kind() == OpKind::Memory
+            || instruction.op3_kind() == OpKind::Memory;
         let repeats = instruction.has_rep_prefix() || instruction.has_repne_prefix();
         let flags = [in_memory, instruction.has_lock_prefix(), repeats, bits == 64];
         let key = flags.iter().fold(instruction.code() as usize, |key, flag| {

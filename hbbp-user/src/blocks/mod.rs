@@ -9,6 +9,7 @@ mod form;
 mod split;
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use crate::addr::ImageAddr;
 use crate::locate::{Located, Place, TextIdx, Unresolved};
@@ -38,8 +39,8 @@ pub struct TextBlocks {
     aliases: Box<[(u32, u32)]>,
     /// Indices of the first instruction of each block; sorted.
     firsts: Box<[u32]>,
-    /// Indices of the instructions that no stream passes; sorted.
-    stops: Box<[u32]>,
+    /// Indices of the instructions that no stream passes; sorted. Looked for when the first stream asks.
+    stops: OnceLock<Box<[u32]>>,
 }
 
 /// A block of the map.
@@ -57,6 +58,7 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
     let mut targets: Vec<(ModuleIdx, ImageAddr)> = Vec::new();
     let observed = observed(located);
     let mut texts: Vec<TextBlocks> = Vec::with_capacity(snapshot.text.len());
+    let mut inside: Vec<Vec<u32>> = Vec::with_capacity(snapshot.text.len());
     for (text, n) in snapshot.text.iter().zip(0u32..) {
         let mut known: Vec<u32> = symbol_starts(snapshot, text).collect();
         known.extend(offsets(&observed, text, TextIdx(n)));
@@ -67,14 +69,32 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
             .get(text.module.0 as usize)
             .map_or(64, |m| m.kind.bits());
         let sweep = decode::sweep(&text.bytes, bits, text.start, &known, &mut forms);
-        targets.extend(sweep.targets.iter().map(|t| (text.module, *t)));
-        texts.push(TextBlocks::unsplit(text, sweep));
+        targets.extend(sweep.outside.iter().map(|t| (text.module, *t)));
+        inside.push(sweep.inside);
+        texts.push(TextBlocks {
+            module: text.module,
+            start: text.start,
+            instructions: sweep.instructions.into(),
+            aliases: sweep.aliases.into(),
+            firsts: Box::default(),
+            stops: OnceLock::new(),
+        });
+    }
+    // Most branches stay in their text, and need no sorting; other generations of it have the same places.
+    for (pair, inside) in snapshot.text.windows(2).zip(inside.windows(2)) {
+        let [text, next] = pair else { continue };
+        if text.module == next.module && offset(text, next.start).is_some() {
+            for (text, inside) in pair.iter().zip(inside) {
+                let target = |offset: &u32| ImageAddr(text.start.0.saturating_add(u64::from(*offset)));
+                targets.extend(inside.iter().map(|offset| (text.module, target(offset))));
+            }
+        }
     }
     targets.sort_unstable();
     targets.dedup();
 
     let arrivals = split::arrivals(located, |place| flow_at(&texts, place));
-    for ((blocks, text), n) in texts.iter_mut().zip(&snapshot.text).zip(0u32..) {
+    for (((blocks, text), inside), n) in texts.iter_mut().zip(&snapshot.text).zip(inside).zip(0u32..) {
         let targets = at_or_after(&targets, (text.module, text.start));
         let targets = targets.iter().map_while(|(module, target)| {
             if *module == text.module {
@@ -84,7 +104,10 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
             }
         });
         let arrivals = offsets(&arrivals, text, TextIdx(n));
-        let leaders = symbol_starts(snapshot, text).chain(targets).chain(arrivals);
+        let leaders = symbol_starts(snapshot, text)
+            .chain(inside)
+            .chain(targets)
+            .chain(arrivals);
         blocks.firsts = split::firsts(&blocks.instructions, leaders);
     }
     BlockMap {
@@ -177,22 +200,6 @@ impl BlockMap {
 }
 
 impl TextBlocks {
-    fn unsplit(text: &Text, sweep: decode::Sweep) -> Self {
-        let stops = sweep
-            .instructions
-            .iter()
-            .zip(0u32..)
-            .filter(|(i, _)| i.flow.stops_stream());
-        Self {
-            module: text.module,
-            start: text.start,
-            stops: stops.map(|(_, n)| n).collect(),
-            aliases: sweep.aliases.into(),
-            instructions: sweep.instructions.into(),
-            firsts: Box::default(),
-        }
-    }
-
     /// Index of the instruction that begins at `addr`.
     pub fn find(&self, addr: ImageAddr) -> Result<u32, Unresolved> {
         let offset = addr
@@ -255,9 +262,15 @@ impl TextBlocks {
 
     /// Index of the first instruction from `idx` on that no stream passes; the number of instructions if there is none.
     pub fn next_stop(&self, idx: u32) -> u32 {
+        let stops = self.stops.get_or_init(|| {
+            let all = self.instructions.iter().zip(0u32..);
+            all.filter(|(i, _)| i.flow.stops_stream())
+                .map(|(_, n)| n)
+                .collect()
+        });
+        let at = stops.partition_point(|stop| *stop < idx);
         let n = u32::try_from(self.instructions.len()).unwrap_or(u32::MAX);
-        let at = self.stops.partition_point(|stop| *stop < idx);
-        self.stops.get(at).copied().unwrap_or(n)
+        stops.get(at).copied().unwrap_or(n)
     }
 
     /// Address of an instruction in the module.

@@ -12,18 +12,19 @@ use crate::locate::{Located, Place};
 ///
 /// `leaders` are further offsets, in any order, that begin a block if they begin an instruction.
 pub(super) fn firsts(instructions: &[Instruction], leaders: impl Iterator<Item = u32>) -> Box<[u32]> {
-    let mut begins = vec![false; instructions.len()];
+    // One mark for each offset is filled faster than the instruction of each leader is looked for.
+    let n_offsets = instructions.last().map_or(0, |last| last.offset as usize + 1);
+    let mut leads = vec![false; n_offsets];
     for offset in leaders {
-        if let Ok(i) = instructions.binary_search_by_key(&offset, |i| i.offset)
-            && let Some(begin) = begins.get_mut(i)
-        {
-            *begin = true;
+        if let Some(lead) = leads.get_mut(offset as usize) {
+            *lead = true;
         }
     }
     let mut after_end = true;
-    let mut firsts = Vec::new();
-    for ((instruction, begin), i) in instructions.iter().zip(begins).zip(0u32..) {
-        if begin || after_end || instruction.flow == Flow::Invalid {
+    let mut firsts = Vec::with_capacity(instructions.len() / 4);
+    for (instruction, i) in instructions.iter().zip(0u32..) {
+        let leads = leads.get(instruction.offset as usize) == Some(&true);
+        if leads || after_end || instruction.flow == Flow::Invalid {
             firsts.push(i);
         }
         after_end = instruction.flow.ends_block();

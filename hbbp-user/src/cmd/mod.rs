@@ -15,6 +15,7 @@ mod rule;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use crate::collect::own_cost::keep_freed_memory;
 use crate::snapshot::file;
 use export::ExportOptions;
 use import::ImportOptions;
@@ -51,6 +52,7 @@ pub struct Done {
 
 /// Does the job; what it prints goes to `out`.
 pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
+    keep_freed_memory();
     match job {
         Job::Direct(record, report, output) => {
             output.as_deref().map(file::check_writable).transpose()?;

@@ -127,7 +127,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         unread: 0,
         stacks: StacksSeen::NotYet,
     };
-    let (idle_before, own_before) = (read_idle_times(), read_own_cpu());
+    let idle_before = read_idle_times();
     session.collector.enable()?;
     let started = now();
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -155,13 +155,13 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     ) {
         add_idle_times(&mut run, &idle_before, &read_idle_times());
     }
-    run.own_cpu = read_own_cpu().saturating_sub(own_before);
     let unread = session.unread;
     let mut snapshot = session.resolver.finish(run);
     for (loss, n) in totals.losses.iter().filter_map(|(_, n, loss)| Some((loss?, n))) {
         snapshot.losses.add(loss, n);
     }
     snapshot.losses.add(Loss::SidebandUnread, unread);
+    snapshot.run.own_cpu = read_own_cpu();
     snapshot.run.own_memory = read_own_memory();
     Ok(Recorded {
         snapshot,

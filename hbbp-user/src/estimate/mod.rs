@@ -154,8 +154,8 @@ struct Counted {
     weight: f64,
 }
 
-/// Share of the oldest slots that biased branches must hold beyond their due before streams are balanced. Chance alone
-/// flags branches with less than a thousandth of the slots.
+/// Share of the oldest slots that branches must hold beyond their due before streams are balanced: a hundredth of the stacks
+/// in the wrong place is less than the sampling error of most counts.
 const BIAS: f64 = 0.01;
 
 /// Estimates how often each block ran.

@@ -150,7 +150,7 @@ fn kernel_text_in_words(source: &KernelTextSource) -> String {
     }
 }
 
-/// What the tool itself used, against what the machine could have given in that time.
+/// What the tool itself used, against what the machine could have given while it was measured.
 fn own_cost_in_words(run: &Run) -> String {
     let machine = run.duration.saturating_mul(u64::from(run.n_cpus));
     let of_machine = match share(run.own_cpu, machine) {
@@ -158,7 +158,7 @@ fn own_cost_in_words(run: &Run) -> String {
         None => String::new(),
     };
     let (cpu, memory) = (seconds(run.own_cpu, 3), bytes(run.own_memory));
-    format!("{cpu} s of CPU time while measuring{of_machine}, {memory} of memory")
+    format!("{cpu} s of CPU time before this report{of_machine}, {memory} of memory")
 }
 
 /// Bytes as hexadecimal digits.
@@ -223,7 +223,7 @@ mod tests {
             own_memory: 1 << 24,
             ..Run::default()
         };
-        let shown = "0.020 s of CPU time while measuring (0.05 % of the machine), 16.0 MiB of memory";
+        let shown = "0.020 s of CPU time before this report (0.05 % of the machine), 16.0 MiB of memory";
         assert_eq!(own_cost_in_words(&run), shown);
     }
 }

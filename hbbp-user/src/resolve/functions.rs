@@ -8,18 +8,19 @@ use std::cmp::Reverse;
 
 use object::LittleEndian;
 use object::elf::{self, Sym32, Sym64};
+use object::pod;
 use object::read::elf::Sym;
 
 use crate::addr::ImageAddr;
 use crate::snapshot::Symbol;
 
-use super::elf::{ElfClass, ElfLayout, Section, Segment, read_table};
+use super::elf::{ElfClass, ElfLayout, Section, Segment};
 use super::source::ByteSource;
 
 /// No table is read beyond this many entries: the largest browsers have about a million.
 const MAX_SYMBOLS: usize = 2 << 20;
-/// Tables are read in pieces, so that a large one does not stand in memory twice.
-const PIECE: usize = 1 << 16;
+/// Tables are read in pieces of this many entries, which fit into a cache of the processor.
+const PIECE: usize = 1 << 12;
 /// A small function may lie inside a large one; the search for the large one ends after so many small ones.
 const MAX_NESTED: usize = 64;
 
@@ -188,18 +189,25 @@ impl Functions {
 
     fn add_table<S: Sym<Endian = LittleEndian>>(&mut self, source: &ByteSource, table: &Section, names: u8) {
         let entry = std::mem::size_of::<S>();
-        let n_symbols = usize::try_from(table.len).unwrap_or(usize::MAX) / entry;
+        let n_symbols = usize::try_from(table.len.min(source.len())).unwrap_or(usize::MAX) / entry;
         let n_symbols = n_symbols.min(MAX_SYMBOLS.saturating_sub(self.ranges.len()));
+        // Growing step by step would move the table from page to new page.
+        self.ranges.reserve(n_symbols);
+        let mut piece = vec![0; PIECE.min(n_symbols) * entry];
         for first in (0..n_symbols).step_by(PIECE) {
             let offset = u64::try_from(first * entry)
                 .ok()
                 .and_then(|bytes| table.offset.0.checked_add(bytes));
             let n = PIECE.min(n_symbols - first);
-            let Some(piece) = offset.and_then(|offset| read_table::<S>(source, offset, n)) else {
+            piece.truncate(n * entry);
+            if !offset.is_some_and(|offset| source.read_into(offset, &mut piece)) {
+                return;
+            }
+            let Ok((symbols, _)) = pod::slice_from_bytes::<S>(&piece, n) else {
                 return;
             };
             self.ranges
-                .extend(piece.iter().filter_map(|s| function_range(s, names)));
+                .extend(symbols.iter().filter_map(|s| function_range(s, names)));
         }
     }
 
@@ -234,25 +242,30 @@ impl Functions {
     }
 
     /// Adds the starts that no symbol covers.
-    fn add_starts(&mut self, starts: Vec<u64>) {
-        let covered = |start: u64| {
-            let n_before = self.ranges.partition_point(|r| r.start <= start);
-            let nearest = self.ranges.iter().take(n_before).rev().take(2);
-            nearest
+    fn add_starts(&mut self, mut starts: Vec<u64>) {
+        // They are sorted already, unless the file lies.
+        starts.sort_unstable();
+        let n_symbols = self.ranges.len();
+        let mut n_before = 0;
+        self.ranges.reserve(starts.len());
+        for start in starts {
+            let symbols = self.ranges.get(..n_symbols).unwrap_or(&[]);
+            let behind = symbols.iter().skip(n_before);
+            n_before += behind.take_while(|r| r.start <= start).count();
+            let nearest = symbols.iter().take(n_before).rev().take(2);
+            let covered = nearest
                 .into_iter()
-                .any(|r| r.start == start || start - r.start < u64::from(r.len))
-        };
-        let new = starts.into_iter().filter(|start| !covered(*start));
-        let new: Vec<_> = new
-            .map(|start| FunctionRange {
-                start,
-                len: 0,
-                name: 0,
-                table: UNNAMED,
-                global: false,
-            })
-            .collect();
-        self.ranges.extend(new);
+                .any(|r| r.start == start || start - r.start < u64::from(r.len));
+            if !covered {
+                self.ranges.push(FunctionRange {
+                    start,
+                    len: 0,
+                    name: 0,
+                    table: UNNAMED,
+                    global: false,
+                });
+            }
+        }
         self.ranges.sort_by_key(|r| r.start);
     }
 

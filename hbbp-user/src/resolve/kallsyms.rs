@@ -23,7 +23,8 @@ const PAGE: u64 = 4096;
 /// The text symbols of a running kernel, sorted by address, one for each address.
 #[derive(Clone, Debug, Default)]
 pub struct Kallsyms {
-    names: String,
+    /// Where the names stand.
+    text: String,
     entries: Vec<Entry>,
     tags: Vec<String>,
     /// The ends of the kernel image, as far as they are named.
@@ -61,10 +62,12 @@ pub struct KernelSymbol<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     start: u64,
+    /// Length in bytes; 0 where it was not given and has not been guessed yet.
     len: u64,
     name_at: u32,
     name_len: u16,
     tag: u16,
+    kind: u8,
 }
 
 /// Tag of the kernel image itself.
@@ -81,51 +84,29 @@ struct Line<'a> {
 
 /// Reads /proc/kallsyms. The kernel decides at the opening whether it shows addresses.
 pub fn read_kallsyms() -> io::Result<Kallsyms> {
-    Ok(parse_kallsyms(&fs::read("/proc/kallsyms")?))
+    let text = String::from_utf8(fs::read("/proc/kallsyms")?);
+    Ok(Kallsyms::of(text.unwrap_or_else(|error| lossy(error.as_bytes()))))
 }
 
 /// Interprets the text of /proc/kallsyms; lines that it cannot understand are skipped.
 pub fn parse_kallsyms(text: &[u8]) -> Kallsyms {
-    let mut table = Kallsyms {
-        tags: vec![String::new()],
-        ..Kallsyms::default()
-    };
-    // Symbols of data are no functions, but a function ends where they start.
-    let mut lines: Vec<Line<'_>> = Vec::with_capacity(text.len() / 40);
-    let mut n_lines = 0_u64;
-    let text = String::from_utf8_lossy(text);
-    for line in text.lines().filter_map(parse_line) {
-        n_lines += 1;
-        if line.address == 0 {
-            continue;
-        }
-        if line.tag.is_none() {
-            table.image.note(line.name, Va(line.address));
-        }
-        // Absolute symbols are numbers, not places.
-        if !matches!(line.kind, b'a' | b'A') {
-            lines.push(line);
-        }
-    }
-    table.hidden = 0 < n_lines && lines.is_empty();
-    // The kernel prints them nearly in order, which a stable sort makes use of.
-    lines.sort_by_key(|l| l.address);
-    table.fill(&lines);
-    table
+    Kallsyms::of(lossy(text))
+}
+
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
 }
 
 fn parse_line(line: &str) -> Option<Line<'_>> {
-    let (address, rest) = line.split_once(' ')?;
+    let (address, rest) = split_at_byte(line, b' ')?;
     let address = parse_hex(address)?;
-    let (second, rest) = rest.split_once(' ')?;
+    let (second, rest) = split_at_byte(rest, b' ')?;
     // Some kernels print a size before the type; a type is one letter and always stands before a name.
-    let (size, kind, rest) = match rest.split_once(' ') {
+    let (size, kind, rest) = match split_at_byte(rest, b' ') {
         Some((kind, rest)) => (parse_hex(second), kind, rest),
         None => (None, second, rest),
     };
-    let (name, tag) = rest
-        .split_once('\t')
-        .map_or((rest, None), |(name, tag)| (name, Some(tag)));
+    let (name, tag) = split_at_byte(rest, b'\t').map_or((rest, None), |(name, tag)| (name, Some(tag)));
     let &[kind] = kind.as_bytes() else { return None };
     let tag = tag.and_then(|t| t.strip_prefix('[')?.strip_suffix(']'));
     kind.is_ascii_alphabetic().then_some(Line {
@@ -137,38 +118,57 @@ fn parse_line(line: &str) -> Option<Line<'_>> {
     })
 }
 
+/// The text before and behind the first such byte of ASCII. Words are so short that the search of the standard library,
+/// which is made for long texts, shows.
+fn split_at_byte(text: &str, byte: u8) -> Option<(&str, &str)> {
+    let at = text.bytes().position(|b| b == byte)?;
+    Some((text.get(..at)?, text.get(at + 1..)?))
+}
+
 /// A 64-bit number in hexadecimal; there are so many of them that the parser of the standard library shows.
 fn parse_hex(digits: &str) -> Option<u64> {
     let fits = (1..=16).contains(&digits.len());
-    let digit = |b: u8| char::from(b).to_digit(16).map(u64::from);
+    let digit = |b: u8| match b {
+        b'0'..=b'9' => Some(b - b'0'),
+        b'a'..=b'f' => Some(b - b'a' + 10),
+        b'A'..=b'F' => Some(b - b'A' + 10),
+        _ => None,
+    };
     let value = digits
         .bytes()
-        .try_fold(0, |value, b| Some(value << 4 | digit(b)?));
+        .try_fold(0, |value, b| Some(value << 4 | u64::from(digit(b)?)));
     value.filter(|_| fits)
 }
 
-impl Line<'_> {
+impl Entry {
     fn is_text(&self) -> bool {
         matches!(self.kind, b't' | b'T' | b'w' | b'W')
     }
 
-    /// Orders the names of one address, the best first: functions before marks of sections, global before local,
-    /// few leading underscores, no suffix of the compiler, short, and then by the alphabet.
-    fn rank(&self) -> (bool, bool, usize, bool, usize, Reverse<&str>) {
-        let plain = self.name.trim_start_matches('_');
-        let mark = matches!(self.name, "_text" | "_stext" | "_etext" | "_end")
+    fn name<'a>(&self, text: &'a str) -> &'a str {
+        let start = self.name_at as usize;
+        text.get(start..start + usize::from(self.name_len)).unwrap_or("")
+    }
+
+    /// Orders the symbols of one address, the best first: text before data, functions before marks of sections, global
+    /// before local, few leading underscores, no suffix of the compiler, short, and then by the alphabet.
+    fn rank<'a>(&self, text: &'a str) -> (bool, bool, bool, usize, bool, usize, Reverse<&'a str>) {
+        let name = self.name(text);
+        let plain = name.trim_start_matches('_');
+        let mark = matches!(name, "_text" | "_stext" | "_etext" | "_end")
             || ["_text_start", "_text_end", "_begin"]
                 .iter()
-                .any(|s| self.name.ends_with(s));
+                .any(|s| name.ends_with(s));
         let local = !self.kind.is_ascii_uppercase();
-        let underscores = self.name.len() - plain.len();
+        let underscores = name.len() - plain.len();
         (
+            !self.is_text(),
             mark,
             local,
             underscores,
-            self.name.contains('.'),
-            self.name.len(),
-            Reverse(self.name),
+            name.contains('.'),
+            name.len(),
+            Reverse(name),
         )
     }
 }
@@ -194,26 +194,58 @@ impl ImageMarks {
 }
 
 impl Kallsyms {
-    /// Takes over the best text symbol of each address from `lines`, which are sorted by address.
-    fn fill(&mut self, lines: &[Line<'_>]) {
-        let mut rest = lines;
-        while let Some(first) = rest.first() {
-            let n_same = rest.iter().take_while(|l| l.address == first.address).count();
-            let (same, behind) = rest.split_at(n_same);
-            rest = behind;
-            let Some(best) = same.iter().filter(|l| l.is_text()).min_by_key(|l| l.rank()) else {
+    /// The table of a text. It holds 100,000 symbols, so they are sorted and thinned out where they stand, and their
+    /// names stay in the text.
+    fn of(text: String) -> Self {
+        let mut table = Self {
+            tags: vec![String::new()],
+            entries: Vec::with_capacity(text.len() / 40),
+            ..Self::default()
+        };
+        let mut n_lines = 0_u64;
+        for line in text.lines().filter_map(parse_line) {
+            n_lines += 1;
+            if line.address == 0 {
                 continue;
-            };
-            let next = behind.first();
-            let given = same.iter().filter_map(|l| l.size).max().filter(|s| 0 < *s);
-            let len = given.unwrap_or_else(|| guessed_len(best, next));
-            self.push(best, len);
+            }
+            if line.tag.is_none() {
+                table.image.note(line.name, Va(line.address));
+            }
+            // Absolute symbols are numbers, not places.
+            if !matches!(line.kind, b'a' | b'A') {
+                table.push(&line, &text);
+            }
         }
+        table.hidden = 0 < n_lines && table.entries.is_empty();
+        // The kernel prints them nearly in order, which a stable sort makes use of.
+        table.entries.sort_by_key(|e| e.start);
+        table.entries.dedup_by(|next, kept| {
+            let alias = next.start == kept.start;
+            if alias {
+                let len = next.len.max(kept.len);
+                if next.rank(&text) < kept.rank(&text) {
+                    std::mem::swap(next, kept);
+                }
+                kept.len = len;
+            }
+            alias
+        });
+        // Symbols of data are no functions, but a function ends where they start.
+        for idx in 0..table.entries.len() {
+            let next = table.entries.get(idx + 1).copied();
+            if let Some(entry) = table.entries.get_mut(idx).filter(|e| e.len == 0) {
+                entry.len = guessed_len(entry, next);
+            }
+        }
+        table.entries.retain(Entry::is_text);
+        table.text = text;
+        table
     }
 
-    fn push(&mut self, line: &Line<'_>, len: u64) {
-        let (Ok(name_at), Ok(name_len)) = (u32::try_from(self.names.len()), u16::try_from(line.name.len()))
-        else {
+    /// Takes over a line of `text`.
+    fn push(&mut self, line: &Line<'_>, text: &str) {
+        let name_at = line.name.as_ptr().addr() - text.as_ptr().addr();
+        let (Ok(name_at), Ok(name_len)) = (u32::try_from(name_at), u16::try_from(line.name.len())) else {
             return;
         };
         let tag = match line.tag {
@@ -227,13 +259,13 @@ impl Kallsyms {
                 }
             },
         };
-        self.names.push_str(line.name);
         self.entries.push(Entry {
             start: line.address,
-            len,
+            len: line.size.unwrap_or(0),
             name_at,
             name_len,
             tag,
+            kind: line.kind,
         });
     }
 
@@ -255,7 +287,6 @@ impl Kallsyms {
     }
 
     fn symbol(&self, entry: &Entry) -> KernelSymbol<'_> {
-        let start = entry.name_at as usize;
         let tag = self
             .tags
             .get(usize::from(entry.tag))
@@ -264,22 +295,19 @@ impl Kallsyms {
         KernelSymbol {
             start: Va(entry.start),
             len: entry.len,
-            name: self
-                .names
-                .get(start..start + usize::from(entry.name_len))
-                .unwrap_or(""),
+            name: entry.name(&self.text),
             tag,
         }
     }
 }
 
 /// The length of a function up to the next symbol, or to the end of its page where nothing of its kind follows.
-fn guessed_len(line: &Line<'_>, next: Option<&Line<'_>>) -> u64 {
-    let to_page_end = PAGE - line.address % PAGE;
+fn guessed_len(entry: &Entry, next: Option<Entry>) -> u64 {
+    let to_page_end = PAGE - entry.start % PAGE;
     match next {
         Some(next) => {
-            let gap = next.address - line.address;
-            let neighbours = next.tag == line.tag && gap < MAX_FUNCTION;
+            let gap = next.start - entry.start;
+            let neighbours = next.tag == entry.tag && gap < MAX_FUNCTION;
             if neighbours { gap } else { gap.min(to_page_end) }
         }
         None => to_page_end,

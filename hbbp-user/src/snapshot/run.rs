@@ -27,8 +27,8 @@ pub struct Run {
     pub kernel_text: KernelTextSource,
     /// Sentences about this run that its reader must know, such as why there are no branch stacks.
     pub notes: Vec<String>,
-    /// CPU time that the tool's user side used from the first sample to the last drain, in ns. Its start and its
-    /// report come on top, but do not disturb what is measured.
+    /// CPU time that the tool's user side used from its start until the profile was complete, in ns: loading its
+    /// programs, measuring and resolving. Only saving the profile and reporting on it come on top.
     pub own_cpu: u64,
     /// Peak resident memory of the tool itself, in bytes.
     pub own_memory: u64,
