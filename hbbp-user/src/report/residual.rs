@@ -40,7 +40,10 @@ pub(super) fn residuals(snapshot: &Snapshot, analysis: &Analysis) -> Vec<Residua
     };
     let mix = analysis.mix.both.amount;
     let near_only = near_only(&snapshot.run.events, &counts.roles.lbr);
-    let near = counts.streams.iter().filter(|s| !near_only || ends_near(s, &analysis.map));
+    let near = counts
+        .streams
+        .iter()
+        .filter(|s| !near_only || ends_near(s, &analysis.map));
     let streams = near.map(|stream| stream.weight).sum();
     let all = [
         of(&counts.roles.ebs, EventUnit::Instructions, mix),
