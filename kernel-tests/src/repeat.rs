@@ -123,7 +123,7 @@ fn script(periods: &[Periods]) -> String {
 
 /// The first `n` primes from `least` on.
 pub fn primes(least: u64, n: usize) -> Vec<u64> {
-    let is_prime = |of: &u64| 2 <= *of && (2..).take_while(|d| d * d <= *of).all(|d| of % d != 0);
+    let is_prime = |of: &u64| 2 <= *of && (2..).take_while(|d| d * d <= *of).all(|d| !of.is_multiple_of(d));
     (least..).filter(is_prime).take(n).collect()
 }
 

@@ -138,7 +138,10 @@ impl Stride {
 /// By division: a hundred thousand of them for the longest periods, some tens of times.
 fn is_prime(number: u64) -> bool {
     let divisors = 2..=number.isqrt();
-    2 <= number && divisors.into_iter().all(|divisor| number % divisor != 0)
+    2 <= number
+        && divisors
+            .into_iter()
+            .all(|divisor| !number.is_multiple_of(divisor))
 }
 
 #[cfg(test)]
