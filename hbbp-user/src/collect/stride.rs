@@ -129,7 +129,7 @@ impl Stride {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
         let fraction = (self.n_changes + 1).wrapping_mul(GOLDEN) >> 32;
         let spread = u128::from(self.nominal / Self::PART * 2);
-        let offset = u64::try_from(spread * u128::from(fraction) >> 32).unwrap_or(0);
+        let offset = u64::try_from((spread * u128::from(fraction)) >> 32).unwrap_or(0);
         let least = (self.nominal - self.nominal / Self::PART).saturating_add(offset);
         (least..).find(|n| is_prime(*n)).unwrap_or(self.nominal)
     }

@@ -40,7 +40,10 @@ pub fn ends_near(stream: &Stream, map: &BlockMap) -> bool {
 /// Gives each stream the weight of all its occurrences, those beside far branches included.
 /// `branches` are source, target and occurrences; `depth` is the number of streams in a stack.
 pub(super) fn reweigh(streams: &mut [Stream], branches: &[(Spot, Spot, u64)], map: &BlockMap, depth: f64) {
-    let steps = depth.round().max(1.0) as usize;
+    let steps = (1u32..)
+        .take_while(|n| f64::from(*n) <= depth.round())
+        .count()
+        .max(1);
     let far = expected(streams, branches, map, steps);
     for (stream, far) in streams.iter_mut().zip(far) {
         // At least one branch in a stack is near: the one that the sample fell on.
