@@ -178,9 +178,9 @@ pub enum Doorbell {
     Stop = 8,
     /// Write the reference file and forget its counts.
     Write = 9,
-    /// The counters of this CPU stand still; its branches are still recorded.
+    /// The counters and the branch records of this CPU stand still.
     Freeze = 10,
-    /// The counters of this CPU go on.
+    /// The counters and the branch records of this CPU go on.
     Unfreeze = 11,
 }
 

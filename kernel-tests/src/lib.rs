@@ -65,6 +65,7 @@ pub mod mark;
 pub mod outcome;
 pub mod personality;
 pub mod reference;
+pub mod repeat;
 pub mod trace;
 mod watchdog;
 pub mod witness;

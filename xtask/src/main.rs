@@ -14,6 +14,7 @@ mod cost;
 mod demo;
 mod run;
 mod setup;
+mod statistics;
 mod system;
 mod test;
 mod tidy;

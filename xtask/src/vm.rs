@@ -12,7 +12,7 @@ use kernel_tests::outcome::Outcome;
 use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host};
 
-use crate::{accuracy, cost};
+use crate::{accuracy, cost, statistics};
 
 /// What to boot and run. COMMAND is a program of the host (brought along with its libraries), `hbbp-sys`
 /// (built static), the name of a workload, or what the guest's busybox knows.
@@ -63,6 +63,10 @@ enum Task {
     Accuracy(accuracy::Args),
     /// Print what a branch stack costs in instructions, and what `perf record -b -a` costs beside it.
     Cost(cost::Args),
+    /// Print how the errors fall with the number of samples: 1/sqrt(n) where nothing is biased.
+    Slope(statistics::SlopeArgs),
+    /// Print how often the true value lies within two standard errors of the report.
+    Calibration(statistics::CalibrationArgs),
 }
 
 /// When the reference counts.
@@ -81,6 +85,8 @@ pub(crate) fn vm(args: &Args) -> Result<()> {
     match &args.task {
         Some(Task::Accuracy(args)) => return accuracy::accuracy(args),
         Some(Task::Cost(args)) => return cost::cost(args),
+        Some(Task::Slope(args)) => return statistics::slopes(args),
+        Some(Task::Calibration(args)) => return statistics::calibration(args),
         None => {}
     }
     let kernel = Kernel::get(&args.kernel)?;

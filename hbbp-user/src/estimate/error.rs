@@ -8,9 +8,12 @@
 //! How alike they are is seen from stacks drawn anew ([`super::Stacks`]): a count that is x in one stack has over n stacks
 //! the relative variance Var(x) / Mean(x)^2 / n.
 //! Where too few of the drawn stacks show the count, rho is taken as 1, which is never too small an error.
+//! The stacks themselves come at a fixed period, so that phases of the run have their share of them without chance
+//! ([`super::phase`]): what counts is how much stacks of one phase differ.
 
 use std::collections::HashMap;
 
+use super::strata::{ByPhase, Strata};
 use super::{BlockCount, Roles, Stacks, Stream};
 use crate::locate::Located;
 use crate::snapshot::{Event, EventIdx, Snapshot};
@@ -33,25 +36,26 @@ pub fn clustered(hits: f64, count: f64, design_effect: f64) -> f64 {
 const ENOUGH_STACKS: u32 = 16;
 
 /// How much something differs from drawn stack to drawn stack.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Spread {
-    sum: f64,
-    squares: f64,
+    amounts: ByPhase,
     shown: u32,
 }
 
 impl Spread {
-    /// Adds what one stack shows of it, which is not zero.
-    pub fn add(&mut self, amount: f64) {
-        self.sum += amount;
-        self.squares += amount * amount;
+    /// Adds what one stack of a phase shows of it, which is not zero.
+    pub fn add(&mut self, phase: usize, amount: f64) {
+        self.amounts.add(phase, amount, amount * amount);
         self.shown = self.shown.saturating_add(1);
     }
 
-    /// Variance over square of the mean, for one stack out of `n_drawn`; `None` where too few show it to tell.
-    pub fn relative_variance(&self, n_drawn: f64) -> Option<f64> {
-        let enough = ENOUGH_STACKS <= self.shown && 0.0 < self.sum;
-        enough.then(|| (self.squares * n_drawn / (self.sum * self.sum) - 1.0).max(0.0))
+    /// Variance over square of the mean, for one stack out of those that were drawn; `None` where too few show it to
+    /// tell.
+    pub fn relative_variance(&self, strata: &Strata) -> Option<f64> {
+        let sum = self.amounts.sum();
+        let enough = ENOUGH_STACKS <= self.shown && 0.0 < sum;
+        let n_drawn: f64 = strata.stacks.iter().sum();
+        enough.then(|| self.amounts.variance(&strata.stacks, &strata.chance) * n_drawn / (sum * sum))
     }
 }
 
@@ -85,23 +89,22 @@ pub(super) fn streams_per_stack(
 }
 
 /// Replaces the errors of LBR counts by what the drawn stacks show, for blocks that enough of them show.
-pub(super) fn refine(blocks: &mut [BlockCount], resampled: &Stacks, n_stacks: f64) {
+pub(super) fn refine(blocks: &mut [BlockCount], resampled: &Stacks, strata: &Strata, n_stacks: f64) {
     let mut spreads = vec![Spread::default(); blocks.len()];
     let mut in_stack: HashMap<usize, f64> = HashMap::new();
     for stack in &resampled.stacks {
         in_stack.clear();
-        for ran in stack {
+        for ran in &stack.ran {
             *in_stack.entry(ran.block).or_default() += ran.times;
         }
         for (block, times) in &in_stack {
             if let Some(spread) = spreads.get_mut(*block) {
-                spread.add(*times);
+                spread.add(stack.phase, *times);
             }
         }
     }
-    let n_drawn = resampled.stacks.len() as f64;
     for (block, spread) in blocks.iter_mut().zip(&spreads) {
-        if let (Some(figure), Some(variance)) = (block.lbr.as_mut(), spread.relative_variance(n_drawn)) {
+        if let (Some(figure), Some(variance)) = (block.lbr.as_mut(), spread.relative_variance(strata)) {
             figure.std_error = figure.count * (variance / n_stacks.max(1.0)).sqrt();
         }
     }

@@ -8,12 +8,15 @@ mod balance;
 mod bias;
 mod ebs;
 pub mod error;
+mod far;
 mod hybrid;
 mod join;
 mod lbr;
+mod phase;
 mod resample;
 mod roles;
 pub mod rule;
+pub mod strata;
 mod stream;
 
 use crate::addr::Ring;
@@ -21,11 +24,14 @@ use crate::blocks::{BlockId, BlockMap};
 use crate::locate::{Discard, Located, Tally, TextIdx, Unresolved};
 use crate::snapshot::{ProcessIdx, Snapshot};
 pub use bias::Occurrences;
+pub use far::{ends_near, near_only};
 pub use hybrid::Reason;
 pub use lbr::{Passes, passes};
-pub use resample::{Ran, Stacks};
+use phase::Phases;
+pub use resample::{Drawn, Ran, Stacks};
 pub use roles::{Roles, roles};
 pub use rule::{Rule, Weighing};
+pub use strata::Strata;
 pub use stream::{Line, Stream, judge};
 
 /// What the figures of an estimate are.
@@ -130,6 +136,8 @@ pub struct BlockCounts {
     pub n_stacks: f64,
     /// Stacks drawn anew, for the errors of what is computed from the streams.
     pub resampled: Stacks,
+    /// The phases of the run, for the errors.
+    pub strata: Strata,
     /// Samples of the EBS events in the run, those without a block included.
     pub samples: f64,
     /// What became of the samples and streams.
@@ -156,12 +164,17 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     let sampled = ebs::sampled(snapshot, located, map, &roles);
     let mut judged = stream::judged(snapshot, located, map, &roles);
     let streams_per_stack = error::streams_per_stack(&judged.streams, located, &roles, &snapshot.run.events);
+    let ways = resample::branches(located, map, &roles);
     let branches = bias::occurrences(located, map, &roles.lbr);
     let due_share = bias::due_share(located, &roles.lbr);
     let excess = bias::excess(&branches, due_share);
     let balanced = rule.streams == Weighing::Balanced
         && BIAS < excess
         && balance::balance(located, map, &roles, streams_per_stack, &mut judged.streams);
+    // What balances has no gap beside far branches.
+    if far::near_only(&snapshot.run.events, &roles.lbr) && !balanced {
+        far::reweigh(&mut judged.streams, &ways, map, streams_per_stack);
+    }
     let passed = lbr::counts(map, &passes(&judged.streams));
     let scale = join::Scale {
         unit: roles.unit,
@@ -175,10 +188,16 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     };
     let (mut blocks, parts) = join::join(snapshot, map, rule, scale, &seen);
     let index = |block: BlockId| blocks.binary_search_by_key(&block, |b| b.block).ok();
-    let resampled = resample::resample(&judged.streams, located, map, &roles, streams_per_stack, index);
     let n_streams: f64 = judged.streams.iter().map(|s| s.hits as f64).sum();
     let n_stacks = n_streams / streams_per_stack;
-    error::refine(&mut blocks, &resampled, n_stacks);
+    let samples = error::samples(snapshot, &roles);
+    let phases = Phases::find(&judged.streams, &ways, n_stacks, samples);
+    let resampled = resample::resample(&judged.streams, ways, map, &phases, streams_per_stack, index);
+    let mut strata = Strata::new(&phases, blocks.len());
+    strata.place_blocks(&judged.streams, map, &phases, index);
+    strata.count_stacks(&resampled);
+    strata.count_samples(&blocks, samples);
+    error::refine(&mut blocks, &resampled, &strata, n_stacks);
     let outcome = Outcome {
         resolved: sampled.resolved,
         unresolved: sampled.unresolved,
@@ -186,7 +205,6 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         interrupted: judged.interrupted,
         discarded: judged.discarded,
     };
-    let samples = error::samples(snapshot, &roles);
     BlockCounts {
         roles,
         blocks,
@@ -196,6 +214,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         streams_per_stack,
         n_stacks,
         resampled,
+        strata,
         samples,
         outcome,
     }

@@ -8,9 +8,10 @@
 //!
 //! The chain knows neither the process nor how often a loop has been around; both matter little within one stack.
 
+use super::phase::{Phases, Spot};
 use super::{Roles, Stream, lbr};
 use crate::blocks::{BlockId, BlockMap};
-use crate::locate::{Located, Place, TextIdx};
+use crate::locate::{Located, Place};
 use crate::snapshot::ProcessIdx;
 
 /// Stacks to draw. A variance from n stacks that show the count is known to sqrt(2/n) of itself: 4096 leave 2 % for a
@@ -20,8 +21,17 @@ const N_STACKS: usize = 4096;
 /// Stacks drawn from the chain of recorded streams.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stacks {
-    /// What ran in each stack: blocks with process image and number of runs, a part of a block being a part of a run.
-    pub stacks: Vec<Vec<Ran>>,
+    /// Each stack.
+    pub stacks: Vec<Drawn>,
+}
+
+/// One drawn stack.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Drawn {
+    /// The phase of the run that it is from, by its oldest stream.
+    pub phase: usize,
+    /// What ran in it: blocks with process image and number of runs, a part of a block being a part of a run.
+    pub ran: Vec<Ran>,
 }
 
 /// What ran in one stack of one block.
@@ -35,20 +45,15 @@ pub struct Ran {
     pub times: f64,
 }
 
-/// An instruction: its text and its index there.
-type Spot = (TextIdx, u32);
-
 /// Draws stacks of `depth` streams. None where no branch counts say how the streams follow each other.
 pub(super) fn resample(
     streams: &[Stream],
-    located: &Located,
+    branches: Vec<(Spot, Spot, u64)>,
     map: &BlockMap,
-    roles: &Roles,
+    phases: &Phases,
     depth: f64,
     index: impl Fn(BlockId) -> Option<usize>,
 ) -> Stacks {
-    let branches = located.branches.iter().filter(|b| roles.lbr.contains(&b.event));
-    let targets = branches.filter_map(|b| Some((spot(map, b.from)?, spot(map, b.to?)?, b.hits)));
     let chain = Chain {
         streams,
         starts: Choices::new(
@@ -57,7 +62,7 @@ pub(super) fn resample(
                 .zip(0usize..)
                 .map(|(s, n)| ((s.text, s.first), n, s.hits)),
         ),
-        targets: Choices::new(targets),
+        targets: Choices::new(branches.into_iter()),
     };
     if chain.targets.is_empty() || chain.starts.is_empty() {
         return Stacks::default();
@@ -79,10 +84,16 @@ pub(super) fn resample(
     for n in 0..N_STACKS {
         // The first streams are spread evenly over all, which leaves less to chance than drawing them.
         let first = (n as f64 + 0.5) / N_STACKS as f64;
-        let mut stack: Vec<Ran> = Vec::new();
-        for stream in chain.walk(first, depth, &mut random) {
+        let walked = chain.walk(first, depth, &mut random);
+        let oldest = walked.first().and_then(|oldest| streams.get(*oldest));
+        let phase = oldest.and_then(|oldest| phases.of((oldest.text, oldest.first)));
+        let mut stack = Drawn {
+            phase: phase.unwrap_or(phases.chances().len()),
+            ran: Vec::new(),
+        };
+        for stream in walked {
             if let (Some(ran), Some(stream)) = (ran.get_mut(stream), streams.get(stream)) {
-                stack.extend(ran.get_or_insert_with(|| blocks(stream)).iter());
+                stack.ran.extend(ran.get_or_insert_with(|| blocks(stream)).iter());
             }
         }
         stacks.push(stack);
@@ -119,6 +130,14 @@ impl Chain<'_> {
         }
         walked
     }
+}
+
+/// The recorded branches: source, target and occurrences.
+pub(super) fn branches(located: &Located, map: &BlockMap, roles: &Roles) -> Vec<(Spot, Spot, u64)> {
+    let branches = located.branches.iter().filter(|b| roles.lbr.contains(&b.event));
+    branches
+        .filter_map(|b| Some((spot(map, b.from)?, spot(map, b.to?)?, b.hits)))
+        .collect()
 }
 
 fn spot(map: &BlockMap, place: Place) -> Option<Spot> {
@@ -198,7 +217,9 @@ impl SplitMix {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::estimate::Strata;
     use crate::estimate::error::Spread;
+    use crate::locate::TextIdx;
     use proptest::prelude::*;
 
     fn stream(first: u32, source: u32, hits: u64) -> Stream {
@@ -239,10 +260,15 @@ mod tests {
             assert_eq!(stack.len(), 31);
             let times = stack.iter().filter(|stream| **stream == 0).count();
             if 0 < times {
-                spread.add(times as f64);
+                spread.add(0, times as f64);
             }
         }
-        spread.relative_variance(N_STACKS as f64).unwrap()
+        let one_phase = Strata {
+            stacks: vec![N_STACKS as f64],
+            chance: vec![0.0],
+            ..Strata::default()
+        };
+        spread.relative_variance(&one_phase).unwrap()
     }
 
     #[test]
@@ -261,13 +287,9 @@ mod tests {
 
     #[test]
     fn without_branches_nothing_is_drawn() {
-        let (map, roles) = (
-            BlockMap::default(),
-            crate::estimate::roles(&crate::snapshot::Snapshot::default()),
-        );
-        let located = Located::default();
+        let (map, phases) = (BlockMap::default(), Phases::default());
         assert_eq!(
-            resample(&[stream(0, 1, 1)], &located, &map, &roles, 31.0, |_| None),
+            resample(&[stream(0, 1, 1)], Vec::new(), &map, &phases, 31.0, |_| None),
             Stacks::default()
         );
     }

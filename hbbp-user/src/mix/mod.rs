@@ -43,6 +43,8 @@ pub struct Row {
     pub kernel: Cell,
     /// What ring 3 executed.
     pub user: Cell,
+    /// Both together. Its error is not that of two independent figures: samples of kernel and user code share one total.
+    pub both: Cell,
 }
 
 /// An instruction mix.
@@ -58,39 +60,11 @@ pub struct Mix {
     pub kernel: Cell,
     /// The sum over all lines, ring 3.
     pub user: Cell,
-}
-
-impl Cell {
-    /// Sum of two figures whose errors are independent.
-    ///
-    /// Samples of kernel and user code share one total, so that their errors rather cancel than add:
-    /// the error of the sum is never larger than given here.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        let std_error = match (self.std_error, other.std_error) {
-            (Some(a), Some(b)) => Some(a.hypot(b)),
-            (a, b) => a.or(b),
-        };
-        Self {
-            amount: self.amount + other.amount,
-            std_error,
-        }
-    }
-}
-
-impl Row {
-    /// Both rings together.
-    pub fn total(&self) -> Cell {
-        self.kernel.plus(self.user)
-    }
+    /// The sum over all lines, both together.
+    pub both: Cell,
 }
 
 impl Mix {
-    /// Both rings together.
-    pub fn total(&self) -> Cell {
-        self.kernel.plus(self.user)
-    }
-
     /// Each row's share of the samples as whole numbers, in the order of the rows: in each ring they add up exactly to
     /// the samples of the mix. Only for figures that are samples; executions have no whole number to add up to.
     pub fn whole_samples(&self) -> Option<Vec<PerRing>> {

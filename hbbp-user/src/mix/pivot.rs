@@ -7,9 +7,9 @@ use std::collections::HashMap;
 
 use super::error::Sum;
 use super::keys::{Keys, RowIdx};
-use super::{Cell, Dimension, Mix, Row};
+use super::{Dimension, Mix, Row};
 use crate::addr::Ring;
-use crate::estimate::{BlockCount, BlockCounts, Ran, Source};
+use crate::estimate::{BlockCount, BlockCounts, Part, Ran, Source};
 use crate::snapshot::ProcessIdx;
 
 /// Sums up a mix.
@@ -18,41 +18,50 @@ pub(super) fn pivot<'a>(counts: &'a BlockCounts, by: &[Dimension], keys: Keys<'a
         counts,
         keys,
         rows: Vec::new(),
-        total: [Sum::default(); 2],
+        total: Default::default(),
     };
     table.add_parts();
     table.add_stacks();
-    let cell = |sums: &[Sum; 2], ring: Ring| {
-        sums.get(column(ring))
-            .map_or(Cell::default(), |sum| sum.cell(counts))
-    };
-    let row = |(idx, sums): (usize, &[Sum; 2])| Row {
-        key: table.keys.values(idx),
-        kernel: cell(sums, Ring::Kernel),
-        user: cell(sums, Ring::User),
+    let cells = |sums: &Sums| sums.each_ref().map(|sum| sum.cell(counts));
+    let row = |(idx, sums): (usize, &Sums)| {
+        let [kernel, user, both] = cells(sums);
+        Row {
+            key: table.keys.values(idx),
+            kernel,
+            user,
+            both,
+        }
     };
     let mut rows: Vec<Row> = table.rows.iter().enumerate().map(row).collect();
     rows.sort_by(|a, b| {
-        b.total()
+        b.both
             .amount
-            .total_cmp(&a.total().amount)
+            .total_cmp(&a.both.amount)
             .then_with(|| a.key.cmp(&b.key))
     });
+    let [kernel, user, both] = cells(&table.total);
     Mix {
         by: by.to_vec(),
         unit: counts.roles.unit,
         rows,
-        kernel: cell(&table.total, Ring::Kernel),
-        user: cell(&table.total, Ring::User),
+        kernel,
+        user,
+        both,
     }
 }
 
-/// The sums of all rows, for both rings each.
+/// The sums of a row: kernel, user code, and both together, whose error is not that of two independent sums.
+type Sums = [Sum; 3];
+
+/// The column of both rings together.
+const BOTH: usize = 2;
+
+/// The sums of all rows.
 struct Table<'a> {
     counts: &'a BlockCounts,
     keys: Keys<'a>,
-    rows: Vec<[Sum; 2]>,
-    total: [Sum; 2],
+    rows: Vec<Sums>,
+    total: Sums,
 }
 
 const fn column(ring: Ring) -> usize {
@@ -70,18 +79,16 @@ impl Table<'_> {
                 continue;
             };
             let (source, column) = (block.source, column(block.ring));
-            let design_effect = self.counts.design_effect(source);
             for &(row, instructions) in self.keys.rows_of(block, part.process) {
                 if self.rows.len() <= row {
-                    self.rows.resize(row + 1, [Sum::default(); 2]);
+                    self.rows.resize_with(row + 1, Sums::default);
                 }
-                if let Some(sum) = self.rows.get_mut(row).and_then(|sums| sums.get_mut(column)) {
-                    sum.add(part, source, instructions, design_effect);
+                if let Some(sums) = self.rows.get_mut(row) {
+                    add(sums, column, part, source, instructions, self.counts);
                 }
             }
-            if let Some(total) = self.total.get_mut(column) {
-                total.add(part, source, f64::from(block.instructions), design_effect);
-            }
+            let instructions = f64::from(block.instructions);
+            add(&mut self.total, column, part, source, instructions, self.counts);
         }
     }
 
@@ -90,7 +97,7 @@ impl Table<'_> {
         let mut known: HashMap<(usize, ProcessIdx), Vec<(RowIdx, f64)>> = HashMap::new();
         let mut shown = Shown::new(self.rows.len());
         for stack in &self.counts.resampled.stacks {
-            for ran in stack {
+            for ran in &stack.ran {
                 let Some(block) = self.counts.blocks.get(ran.block) else {
                     continue;
                 };
@@ -100,56 +107,65 @@ impl Table<'_> {
                     shown.add(block, ran, rows);
                 }
             }
-            shown.empty_into(&mut self.rows, &mut self.total);
+            shown.empty_into(stack.phase, &mut self.rows, &mut self.total);
+        }
+    }
+}
+
+fn add(sums: &mut Sums, column: usize, part: &Part, source: Source, instructions: f64, counts: &BlockCounts) {
+    for column in [column, BOTH] {
+        if let Some(sum) = sums.get_mut(column) {
+            sum.add(part, source, instructions, counts);
         }
     }
 }
 
 /// What one stack shows of each row and of the totals, in instructions.
 struct Shown {
-    /// Two for each row, one for each ring.
+    /// Three for each row, as in [`Sums`].
     amounts: Vec<f64>,
     /// Which of them are not zero.
     touched: Vec<usize>,
-    total: [f64; 2],
+    total: [f64; 3],
 }
 
 impl Shown {
     fn new(n_rows: usize) -> Self {
         Self {
-            amounts: vec![0.0; 2 * n_rows],
+            amounts: vec![0.0; 3 * n_rows],
             touched: Vec::new(),
-            total: [0.0; 2],
+            total: [0.0; 3],
         }
     }
 
     fn add(&mut self, block: &BlockCount, ran: &Ran, rows: &[(RowIdx, f64)]) {
-        let column = column(block.ring);
-        for (row, instructions) in rows {
-            let at = 2 * row + column;
-            if let Some(amount) = self.amounts.get_mut(at) {
-                if *amount <= 0.0 {
-                    self.touched.push(at);
+        for column in [column(block.ring), BOTH] {
+            for (row, instructions) in rows {
+                let at = 3 * row + column;
+                if let Some(amount) = self.amounts.get_mut(at) {
+                    if *amount <= 0.0 {
+                        self.touched.push(at);
+                    }
+                    *amount += ran.times * instructions;
                 }
-                *amount += ran.times * instructions;
             }
-        }
-        if let Some(total) = self.total.get_mut(column) {
-            *total += ran.times * f64::from(block.instructions);
+            if let Some(total) = self.total.get_mut(column) {
+                *total += ran.times * f64::from(block.instructions);
+            }
         }
     }
 
-    fn empty_into(&mut self, rows: &mut [[Sum; 2]], total: &mut [Sum; 2]) {
+    fn empty_into(&mut self, phase: usize, rows: &mut [Sums], total: &mut Sums) {
         for at in self.touched.drain(..) {
-            let sum = rows.get_mut(at / 2).and_then(|sums| sums.get_mut(at % 2));
+            let sum = rows.get_mut(at / 3).and_then(|sums| sums.get_mut(at % 3));
             if let (Some(sum), Some(amount)) = (sum, self.amounts.get_mut(at)) {
-                sum.add_stack(*amount);
+                sum.add_stack(phase, *amount);
                 *amount = 0.0;
             }
         }
         for (sum, amount) in total.iter_mut().zip(&mut self.total) {
             if 0.0 < *amount {
-                sum.add_stack(*amount);
+                sum.add_stack(phase, *amount);
                 *amount = 0.0;
             }
         }

@@ -77,11 +77,12 @@ struct Part {
     samples: Option<u64>,
 }
 
-/// Both rings' parts of a line.
+/// Both rings' parts of a line, and both together.
 #[derive(Clone, Copy, Debug)]
 struct Parts {
     kernel: Part,
     user: Part,
+    both: Part,
 }
 
 impl Body {
@@ -92,10 +93,11 @@ impl Body {
         let mut total = sum(&rows);
         total.kernel.cell.std_error = mix.kernel.std_error;
         total.user.cell.std_error = mix.user.std_error;
+        total.both.cell.std_error = mix.both.std_error;
         let figures = |parts: Parts| Figures {
             kernel: figure(parts.kernel, total.kernel),
             user: figure(parts.user, total.user),
-            total: figure(parts.both(), total.both()),
+            total: figure(parts.both, total.both),
         };
         let (first, cut) = rows.split_at(top.unwrap_or(usize::MAX).min(rows.len()));
         let keys = mix.rows.iter().map(|row| row.key.clone());
@@ -106,7 +108,7 @@ impl Body {
         let more = Some(cut).filter(|cut| !cut.is_empty());
         let more = more.map(|cut| More {
             n_rows: cut.len() as u64,
-            figures: figures(sum(cut).without_errors()),
+            figures: figures(sum(cut)),
         });
         Self {
             by: mix.by.clone(),
@@ -133,6 +135,10 @@ fn rows(mix: &Mix) -> Vec<Parts> {
         user: Part {
             cell: row.user,
             samples: samples.map(|n| n.user),
+        },
+        both: Part {
+            cell: row.both,
+            samples: samples.map(|n| n.total()),
         },
     };
     match mix.whole_samples() {
@@ -169,10 +175,13 @@ fn figure(part: Part, column: Part) -> Figure {
 impl Part {
     fn plus(self, other: Self) -> Self {
         let samples = self.samples.zip(other.samples).map(|(a, b)| a.saturating_add(b));
-        Self {
-            cell: self.cell.plus(other.cell),
-            samples,
-        }
+        let cell = Cell {
+            amount: self.cell.amount + other.cell.amount,
+            // Lines share blocks, and the errors of lines that do are not independent: only the mix could tell that of
+            // their sum.
+            std_error: None,
+        };
+        Self { cell, samples }
     }
 
     fn amount(self) -> Amount {
@@ -195,6 +204,7 @@ impl Parts {
         Self {
             kernel: nothing,
             user: nothing,
+            both: nothing,
         }
     }
 
@@ -202,18 +212,8 @@ impl Parts {
         Self {
             kernel: self.kernel.plus(other.kernel),
             user: self.user.plus(other.user),
+            both: self.both.plus(other.both),
         }
-    }
-
-    /// Lines share blocks, and the errors of lines that do are not independent: only the mix could tell that of their sum.
-    fn without_errors(mut self) -> Self {
-        self.kernel.cell.std_error = None;
-        self.user.cell.std_error = None;
-        self
-    }
-
-    fn both(self) -> Part {
-        self.kernel.plus(self.user)
     }
 }
 

@@ -38,7 +38,7 @@ fn idle_on(event: &Event, counter: &Counter) -> u64 {
     match (event.unit, event.period, counter.idle) {
         (EventUnit::Nanoseconds, Period::Fixed(period), Some(idle)) => {
             let period = period.max(1);
-            let missing = (counter.count / period).saturating_sub(counter.runs.unwrap_or(0));
+            let missing = counter.due_at(period).saturating_sub(counter.runs.unwrap_or(0));
             missing.min(idle / period)
         }
         _ => 0,
@@ -51,7 +51,7 @@ pub(super) fn worst_cpu(event: &Event) -> Option<OnCpu> {
         return None;
     };
     let on_cpu = |counter: &Counter| {
-        let due = (counter.count / period.max(1)).saturating_sub(idle_on(event, counter));
+        let due = counter.due_at(period).saturating_sub(idle_on(event, counter));
         let share = share(counter.runs?, due).filter(|_| FEWEST_DUE <= due)?;
         Some(OnCpu {
             cpu: counter.cpu?,
@@ -103,6 +103,7 @@ mod tests {
             enabled: 10,
             running: 5,
             idle: None,
+            due: None,
         }
     }
 

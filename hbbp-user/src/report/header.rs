@@ -2,7 +2,8 @@
 
 use super::accounting::Accounting;
 use super::completeness::{self, share};
-use super::number::{bytes, grouped, percent, seconds, several};
+use super::number::{bytes, grouped, percent, scaled, seconds, several};
+use super::residual::Residual;
 use crate::mix::{Source, SourceShare};
 use crate::snapshot::{Event, EventUnit, KernelTextSource, Period, Run};
 
@@ -21,6 +22,7 @@ pub(super) fn facts(
     run: &Run,
     sources: &[SourceShare],
     accounting: &Accounting,
+    residuals: &[Residual],
 ) -> Vec<(&'static str, String)> {
     let build_id = match run.kernel_build_id.as_slice() {
         [] => String::new(),
@@ -54,6 +56,11 @@ pub(super) fn facts(
             .map(|event| ("completeness", completeness_in_words(event))),
     );
     facts.extend(sources_in_words(sources).map(|sources| ("blocks from", sources)));
+    facts.extend(
+        residuals
+            .iter()
+            .map(|residual| ("residual", residual_in_words(residual))),
+    );
     facts.push(("kernel text", kernel_text_in_words(&run.kernel_text)));
     facts.push(("own cost", own_cost_in_words(run)));
     facts
@@ -61,15 +68,9 @@ pub(super) fn facts(
 
 /// An event with its period: `cpu-clock, every 1,000,000 ns`.
 fn event_in_words(event: &Event) -> String {
-    let unit = match event.unit {
-        EventUnit::Nanoseconds => "ns",
-        EventUnit::Cycles => "cycles",
-        EventUnit::Instructions => "instructions",
-        EventUnit::TakenBranches => "taken branches",
-        EventUnit::MicroOps => "micro-operations",
-        EventUnit::Other => "units",
-    };
+    let unit = unit_in_words(event.unit);
     let period = match event.period {
+        Period::Fixed(period) if event.varied() => format!("about every {} {unit}", grouped(period)),
         Period::Fixed(period) => format!("every {} {unit}", grouped(period)),
         Period::Frequency(frequency) => format!("{} times a second", grouped(frequency)),
     };
@@ -114,6 +115,30 @@ fn sources_in_words(sources: &[SourceShare]) -> Option<String> {
         format!("{} {share_of_all} % ({blocks})", share.source.name())
     };
     Some(sources.iter().map(in_words).collect::<Vec<_>>().join(", ")).filter(|_| stacks && 0.0 < total)
+}
+
+/// How far the estimates are from what was counted.
+fn residual_in_words(residual: &Residual) -> String {
+    let off = residual.relative();
+    let sign = if off < 0.0 { "-" } else { "+" };
+    format!(
+        "{sign}{} % of the {}: {} estimated, {} counted by the sampling events themselves",
+        percent(off.abs()),
+        unit_in_words(residual.unit),
+        scaled(residual.estimated, 4),
+        scaled(residual.counted, 4)
+    )
+}
+
+const fn unit_in_words(unit: EventUnit) -> &'static str {
+    match unit {
+        EventUnit::Nanoseconds => "ns",
+        EventUnit::Cycles => "cycles",
+        EventUnit::Instructions => "instructions",
+        EventUnit::TakenBranches => "taken branches",
+        EventUnit::MicroOps => "micro-operations",
+        EventUnit::Other => "units",
+    }
 }
 
 fn kernel_text_in_words(source: &KernelTextSource) -> String {

@@ -16,6 +16,7 @@ use super::Report;
 use super::body::{Body, Figures};
 use super::completeness;
 use super::header::hex;
+use super::residual::Residual;
 use crate::mix::SourceShare;
 use crate::snapshot::loss::LossUnit;
 use crate::snapshot::{Event, EventUnit, KernelTextSource, Losses, Period, Run};
@@ -44,6 +45,8 @@ struct Document<'a> {
     accounting: AccountingJson,
     /// The way of the streams of branch stacks; null where there are none.
     streams: Option<StreamsJson>,
+    /// The estimates beside what the sampling events themselves counted; empty where figures are no executions.
+    residuals: Vec<ResidualJson>,
     mix: MixJson<'a>,
 }
 
@@ -84,6 +87,8 @@ struct EventJson<'a> {
     branch_stack: bool,
     /// Units from sample to sample; null where the kernel chose it.
     period: Option<u64>,
+    /// Whether it changed a little during the run.
+    period_varied: bool,
     /// Samples a second that were asked for; null where the period is fixed.
     frequency: Option<u64>,
     /// Samples that were due; null where the kernel chose the period.
@@ -131,6 +136,17 @@ struct SourceJson {
     /// Instructions by ring, in the unit of the mix.
     kernel: f64,
     user: f64,
+}
+
+/// A unit that was counted without sampling, and estimated.
+#[derive(Serialize)]
+struct ResidualJson {
+    /// `instructions`: the whole mix; `taken_branches`: the accepted streams.
+    unit: &'static str,
+    counted: f64,
+    estimated: f64,
+    /// `estimated / counted - 1`.
+    relative: f64,
 }
 
 /// The table.
@@ -181,6 +197,7 @@ impl<'a> Document<'a> {
             streams: Some(&report.streams)
                 .filter(|streams| 0 < streams.counted)
                 .map(StreamsJson::new),
+            residuals: report.residuals.iter().map(ResidualJson::new).collect(),
             mix: MixJson::new(&report.body),
         }
     }
@@ -220,17 +237,11 @@ impl<'a> EventJson<'a> {
         let worst_cpu = completeness::worst_cpu(event);
         Self {
             name: &event.name,
-            unit: match event.unit {
-                EventUnit::Nanoseconds => "ns",
-                EventUnit::Cycles => "cycles",
-                EventUnit::Instructions => "instructions",
-                EventUnit::TakenBranches => "taken_branches",
-                EventUnit::MicroOps => "micro_ops",
-                EventUnit::Other => "other",
-            },
+            unit: unit_id(event.unit),
             precise: event.precise,
             branch_stack: event.branch_stack,
             period,
+            period_varied: event.varied(),
             frequency,
             due: event.due(),
             runs: event.runs,
@@ -261,6 +272,28 @@ fn losses(losses: &Losses) -> Vec<LossJson<'_>> {
         text: known.map(|loss| loss.sentence()),
     });
     losses.collect()
+}
+
+const fn unit_id(unit: EventUnit) -> &'static str {
+    match unit {
+        EventUnit::Nanoseconds => "ns",
+        EventUnit::Cycles => "cycles",
+        EventUnit::Instructions => "instructions",
+        EventUnit::TakenBranches => "taken_branches",
+        EventUnit::MicroOps => "micro_ops",
+        EventUnit::Other => "other",
+    }
+}
+
+impl ResidualJson {
+    fn new(residual: &Residual) -> Self {
+        Self {
+            unit: unit_id(residual.unit),
+            counted: residual.counted,
+            estimated: residual.estimated,
+            relative: residual.relative(),
+        }
+    }
 }
 
 impl SourceJson {

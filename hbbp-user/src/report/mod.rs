@@ -14,6 +14,7 @@ mod json;
 mod number;
 mod page;
 mod quality;
+mod residual;
 mod table;
 mod text;
 mod warning;
@@ -28,6 +29,7 @@ use accounting::Accounting;
 use body::Body;
 pub use errors::Errors;
 pub use quality::{Miss, quality};
+use residual::{Residual, residuals};
 use warning::{Warning, warnings};
 
 /// The form of a report.
@@ -68,6 +70,7 @@ pub struct Report<'a> {
     warnings: Vec<Warning>,
     accounting: Accounting,
     streams: Streams,
+    residuals: Vec<Residual>,
     body: Body,
 }
 
@@ -90,6 +93,7 @@ impl<'a> Report<'a> {
             sources: &analysis.sources,
             warnings: warnings(analysis, snapshot, &accounting),
             streams: Streams::new(analysis),
+            residuals: residuals(snapshot, analysis),
             body: Body::new(&analysis.mix, top),
             accounting,
         }

@@ -136,7 +136,10 @@ proptest! {
     fn any_recording_adds_up(mut snapshot in strategy::snapshot(), runs in 0_u64..1_000) {
         for event in &mut snapshot.run.events {
             event.runs = runs;
-            event.counters.iter_mut().for_each(|counter| counter.count %= 1_000_000);
+            for counter in &mut event.counters {
+                counter.count %= 1_000_000;
+                counter.due = counter.due.map(|due| due % 1_000_000);
+            }
             if let Period::Fixed(period) = &mut event.period {
                 *period %= 1_000;
             }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use kernel_tests::accuracy::{Measured, Setup, measure, measure_command};
+use kernel_tests::accuracy::{Measured, Mnemonic, Setup, measure, measure_command};
 use kernel_tests::artifacts;
 use kernel_tests::kernel::Kernel;
 use kernel_tests::machine::Marks;
@@ -169,19 +169,53 @@ fn empty_stacks_are_recognised_within_the_first_second() {
     assert_eq!(empty.and_then(|loss| loss["count"].as_u64()), Some(stacks));
 }
 
+/// How far one mnemonic of Table 7 may be off, in parts of its executions, where it has more than a hundredth of all.
+/// A mnemonic with a hundredth of 60 million instructions is in some 2000 stacks: three in a hundred is what chance may do
+/// to it where the streams of a stack are all alike.
+const WORST_MNEMONIC: f64 = 0.03;
+
 /// The paper's Table 7: the same code in a kernel module and in a program, by mnemonic, in both rings.
-#[test]
-fn the_same_code_has_the_same_mix_in_both_rings() {
+fn the_same_code_has_the_same_mix_in_both_rings(series: &str) {
     for (workload, function) in [("hello-kernel", "hello_k"), ("hello-user", "hello_u")] {
-        if support::machine("6.12").is_none() {
+        if support::machine(series).is_none() {
             return;
         }
-        let kernel = Kernel::get("6.12").unwrap();
+        let kernel = Kernel::get(series).unwrap();
         let setup = Setup::new(personality("ivb"));
         let measured = measure(Workload::named(workload).unwrap(), &kernel, &setup).unwrap();
         let group = measured.functions.named(function).unwrap();
         let errors = group.average_weighted_error;
-        println!("{function}: {:?} {errors:?}", group.instructions);
+        println!("{series} {function}: {:?} {errors:?}", group.instructions);
         assert!(errors.hybrid.unwrap() <= 0.01, "{function}: {group:#?}");
+        let exact = group.instructions.reference;
+        let common = group
+            .mnemonics
+            .iter()
+            .filter(|m| 0.01 * exact < m.executions.reference);
+        let mut n_common = 0;
+        for Mnemonic { mnemonic, executions } in common {
+            let share = 100.0 * executions.reference / exact;
+            let off = executions.hybrid / executions.reference - 1.0;
+            println!(
+                "{series} {function} {mnemonic:<8} {share:>6.2} % of all, off by {:>6.3} %",
+                100.0 * off
+            );
+            assert!(
+                off.abs() <= WORST_MNEMONIC,
+                "{function} {mnemonic}: {executions:?}"
+            );
+            n_common += 1;
+        }
+        assert!(5 <= n_common, "{group:#?}");
     }
+}
+
+#[test]
+fn the_same_code_has_the_same_mix_in_both_rings_on_6_1() {
+    the_same_code_has_the_same_mix_in_both_rings("6.1");
+}
+
+#[test]
+fn the_same_code_has_the_same_mix_in_both_rings_on_6_12() {
+    the_same_code_has_the_same_mix_in_both_rings("6.12");
 }

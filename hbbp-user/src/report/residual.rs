@@ -1,0 +1,110 @@
+//! Executions as the counters counted them, beside the estimates: what is lost on the way from one to the other.
+//!
+//! The counts are those of the sampling events themselves, which count every unit and not only the sampled ones. They
+//! have no sampling error, and no further counter is taken from the machine for them.
+//! Both rings are in one count, so that there is one residual for each event's unit and none by ring.
+
+use crate::estimate::{ends_near, near_only};
+use crate::mix::{Analysis, Unit};
+use crate::snapshot::{Event, EventIdx, EventUnit, Snapshot};
+
+/// A unit that was counted, and what the samples say of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Residual {
+    /// Retired instructions or taken branches.
+    pub(super) unit: EventUnit,
+    /// Units counted, over all events of the unit that serve.
+    pub(super) counted: f64,
+    /// Units estimated.
+    pub(super) estimated: f64,
+}
+
+impl Residual {
+    /// Estimated over counted, less 1.
+    pub(super) fn relative(&self) -> f64 {
+        self.estimated / self.counted - 1.0
+    }
+}
+
+/// The residuals of the units that were counted: instructions against the mix, taken branches against the accepted
+/// streams that end at one. None where figures are no executions, or nothing was counted.
+pub(super) fn residuals(snapshot: &Snapshot, analysis: &Analysis) -> Vec<Residual> {
+    let counts = &analysis.counts;
+    if counts.roles.unit != Unit::Executions {
+        return Vec::new();
+    }
+    let of = |served: &[EventIdx], unit, estimated| Residual {
+        unit,
+        counted: counted(&snapshot.run.events, served, unit),
+        estimated,
+    };
+    let mix = analysis.mix.both.amount;
+    let near_only = near_only(&snapshot.run.events, &counts.roles.lbr);
+    let near = counts
+        .streams
+        .iter()
+        .filter(|s| !near_only || ends_near(s, &analysis.map));
+    let streams = near.map(|stream| stream.weight).sum();
+    let all = [
+        of(&counts.roles.ebs, EventUnit::Instructions, mix),
+        of(&counts.roles.lbr, EventUnit::TakenBranches, streams),
+    ];
+    all.into_iter()
+        .filter(|residual| 0.0 < residual.counted)
+        .collect()
+}
+
+/// What the events of a unit counted; for the time that one shared its counter, what it would have counted.
+fn counted(events: &[Event], served: &[EventIdx], unit: EventUnit) -> f64 {
+    let events = served.iter().filter_map(|event| events.get(event.0 as usize));
+    events
+        .filter(|event| event.unit == unit)
+        .flat_map(|event| &event.counters)
+        .map(|counter| {
+            let shared = 0 < counter.running && counter.running < counter.enabled;
+            let part = if shared {
+                counter.running as f64 / counter.enabled as f64
+            } else {
+                1.0
+            };
+            counter.count as f64 / part
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::run::Counter;
+
+    #[test]
+    fn a_shared_counter_counts_for_the_time_it_was_wanted() {
+        let counter = |count, enabled, running| Counter {
+            count,
+            enabled,
+            running,
+            ..Counter::default()
+        };
+        let event = |unit, counters| Event {
+            unit,
+            counters,
+            ..Event::default()
+        };
+        let events = [
+            event(
+                EventUnit::Instructions,
+                vec![counter(100, 10, 10), counter(50, 10, 5)],
+            ),
+            event(EventUnit::TakenBranches, vec![counter(7, 10, 10)]),
+        ];
+        let both = [EventIdx(0), EventIdx(1)];
+        assert_eq!(counted(&events, &both, EventUnit::Instructions), 200.0);
+        assert_eq!(counted(&events, &both[..1], EventUnit::TakenBranches), 0.0);
+        let residual = Residual {
+            unit: EventUnit::Instructions,
+            counted: 200.0,
+            estimated: 190.0,
+        };
+        assert!((residual.relative() + 0.05).abs() < 1e-12);
+    }
+}
