@@ -171,10 +171,6 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     let balanced = rule.streams == Weighing::Balanced
         && BIAS < excess
         && balance::balance(located, map, &roles, streams_per_stack, &mut judged.streams);
-    // What balances has no gap beside far branches.
-    if far::near_only(&snapshot.run.events, &roles.lbr) && !balanced {
-        far::reweigh(&mut judged.streams, &ways, map, streams_per_stack);
-    }
     let passed = lbr::counts(map, &passes(&judged.streams));
     let scale = join::Scale {
         unit: roles.unit,

@@ -20,7 +20,6 @@ mod hygiene;
 mod image;
 mod import;
 mod perf;
-mod statistics;
 mod suite;
 mod support;
 mod text;
