@@ -21,7 +21,7 @@ use crate::collect::object::KernelCounts;
 use crate::collect::own_cost::{read_idle_times, read_own_cpu, read_own_memory};
 use crate::collect::pmu::{DEVICES, read_pmus};
 use crate::collect::{Collector, ModuleWatch, Plan, Scope, StacksSeen};
-use crate::record::Record;
+use crate::record::{Record, Timed};
 use crate::resolve::Resolver;
 use crate::resolve::build_id::read_kernel_build_id;
 use crate::resolve::kallsyms::read_kallsyms;
@@ -250,7 +250,10 @@ impl Session {
         let reading = self.collector.records()?;
         self.unread += reading.unread;
         let is_patch = |record: &Record| matches!(record, Record::TextPoke { .. });
-        let patched = reading.records.iter().any(|timed| is_patch(&timed.record));
+        // What was patched before the interval cuts no count of it: the kernel switches keys of its own where perf events
+        // are opened, and such a drain would cost samples for nothing.
+        let inside = |timed: &Timed| self.began < timed.time && is_patch(&timed.record);
+        let patched = reading.records.iter().any(inside);
         if patched && self.text == TextHistory::Followed {
             let soon = (Instant::now() + SWITCH).max(self.rested);
             self.patched.get_or_insert(soon);
