@@ -15,6 +15,7 @@ use super::kernel::{KernelMap, KernelModuleIdx, Region};
 use super::kernel_modules::read_modules;
 use super::kernel_symbols::read_module_symbols;
 use super::kernel_text::{KernelText, ReadKernel, open_kernel_text};
+use super::reading::is_code;
 use super::segments::Segments;
 use super::text::{Covered, Known, ModuleText};
 
@@ -352,10 +353,7 @@ impl KernelSpace {
             .since(stretch.start)
             .and_then(|len| usize::try_from(len).ok());
         let mut bytes = vec![0; len.unwrap_or(0)];
-        if region.until == u64::MAX
-            && self.reader.read(Va(stretch.start.0), &mut bytes)
-            && bytes.iter().any(|byte| *byte != 0)
-        {
+        if region.until == u64::MAX && self.reader.read(Va(stretch.start.0), &mut bytes) && is_code(&bytes) {
             text.renew(ImageAddr(at.0), bytes);
             self.date(at, region);
         }

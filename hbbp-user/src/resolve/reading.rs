@@ -48,7 +48,7 @@ impl Window {
             self.start = range.start;
             self.bytes = read_range(&(range.start..end), read).unwrap_or_default();
         }
-        let part = self.part(range).filter(|bytes| bytes.iter().any(|b| *b != 0));
+        let part = self.part(range).filter(|bytes| is_code(bytes));
         part.map(<[u8]>::to_vec).or_else(|| read_range(range, read))
     }
 
@@ -59,16 +59,37 @@ impl Window {
     }
 }
 
-/// Reads a stretch. Holes of the kernel's memory read as zeros, and code never is all zero.
+/// Whether it can be code that was hit. Holes of the kernel's memory read as zeros, and what a BPF program left is filled
+/// with breakpoints (arch/x86/net/bpf_jit_comp.c, `jit_fill_hole` and `bpf_arch_text_invalidate`), which can be seen
+/// before the record that it went.
+pub fn is_code(bytes: &[u8]) -> bool {
+    const INT3: u8 = 0xcc;
+    bytes.iter().any(|byte| *byte != 0 && *byte != INT3)
+}
+
+/// Reads a stretch; `None` where there is no code, or none any more.
 pub fn read_range(range: &Range<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
     let done = read(ImageAddr(range.start), &mut bytes);
-    (done && bytes.iter().any(|b| *b != 0)).then_some(bytes)
+    (done && is_code(&bytes)).then_some(bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_program_left_is_no_code() {
+        assert!(!is_code(&[0, 0]) && !is_code(&[0xcc, 0xcc, 0xcc]) && !is_code(&[0xcc, 0]));
+        assert!(is_code(&[0xcc, 0x90]));
+        assert_eq!(
+            read_range(&(0..4), &mut |_, bytes| {
+                bytes.fill(0xcc);
+                true
+            }),
+            None
+        );
+    }
 
     #[test]
     fn neighbours_are_read_at_once_and_a_hole_costs_its_own_stretch() {
