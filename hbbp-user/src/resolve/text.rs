@@ -357,7 +357,7 @@ mod tests {
         let mut patched = |at: ImageAddr, bytes: &mut [u8]| {
             for (byte, address) in bytes.iter_mut().zip(at.0..) {
                 *byte = if (0x1220..0x1230).contains(&address) {
-                    0xcc
+                    0xc3
                 } else {
                     0x90
                 };
