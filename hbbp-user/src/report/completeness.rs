@@ -103,7 +103,6 @@ mod tests {
             enabled: 10,
             running: 5,
             idle: None,
-            due: None,
         }
     }
 

@@ -81,8 +81,6 @@ struct CounterMessage {
     runs: Option<u64>,
     #[prost(uint64, optional, tag = "6")]
     idle: Option<u64>,
-    #[prost(uint64, optional, tag = "7")]
-    due: Option<u64>,
 }
 
 /// The section `losses`: counts by the stable name of the loss.
@@ -181,7 +179,6 @@ impl From<&Event> for EventMessage {
             running: c.running,
             runs: c.runs,
             idle: c.idle,
-            due: c.due,
         });
         Self {
             name: event.name.clone(),
@@ -218,7 +215,6 @@ impl TryFrom<EventMessage> for Event {
             running: c.running,
             runs: c.runs,
             idle: c.idle,
-            due: c.due,
         });
         Ok(Self {
             name: message.name,
