@@ -12,6 +12,8 @@
 //!
 //! Whether a stream can have run is not judged here: that takes the text.
 
+use crate::key::is_kernel;
+
 /// An entry of a branch stack: `struct perf_branch_entry` in `include/uapi/linux/perf_event.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -59,6 +61,12 @@ impl BranchEntry {
     #[inline(always)]
     pub const fn is_same(&self, other: &Self) -> bool {
         self.from == other.from && self.to == other.to
+    }
+
+    /// Whether it leads into the other ring, as only far branches, interrupts and exceptions do (SDM vol. 1, 6.4 and 6.5).
+    #[inline(always)]
+    pub const fn changes_ring(&self) -> bool {
+        is_kernel(self.from) != is_kernel(self.to)
     }
 
     /// Speculation outcome: 0 unknown, 1 on a wrong path, 2 not speculative, 3 speculative on the correct path.
@@ -211,5 +219,10 @@ mod tests {
         };
         assert!(entry.mispredicted());
         assert_eq!((entry.cycles(), entry.speculation()), (0xf123, 3));
+        let into_kernel = BranchEntry {
+            to: 0xffff_ffff_8100_0000,
+            ..entry
+        };
+        assert!(into_kernel.changes_ring() && !entry.changes_ring());
     }
 }

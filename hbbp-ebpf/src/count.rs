@@ -1,19 +1,20 @@
 //! Adding to the bank of counts, from NMI context.
 
-use core::intrinsics::{AtomicOrdering, atomic_xadd};
+use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 
-use aya_ebpf::bindings::{BPF_NOEXIST, bpf_pidns_info};
+use aya_ebpf::bindings::bpf_pidns_info;
 use aya_ebpf::helpers::generated::bpf_get_ns_current_pid_tgid;
-use aya_ebpf::helpers::{
-    bpf_get_current_pid_tgid, bpf_get_current_task, bpf_ktime_get_ns, bpf_probe_read_kernel,
-};
-use hbbp_ebpf::key::OUTSIDE;
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel};
+use hbbp_ebpf::bank::{self, Bucket, CLAIMED, FREE, SLOTS, TRIED, bucket_behind, bucket_of, hash};
+use hbbp_ebpf::combine::Slot;
+use hbbp_ebpf::key::{OUTSIDE, kernel_mask};
 use hbbp_ebpf::stat::Outcome;
 use hbbp_ebpf::{CountKey, EventTag, Tally, is_kernel};
 
-use crate::maps::{BANK, Bank, EXEC_ID_OFFSET, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SPLIT_KERNEL};
-
-const EEXIST: i32 = -17;
+use crate::maps::{
+    BANK, BEGUN, BUCKETS, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SPLIT_KERNEL, WORK,
+};
+use crate::work::Work;
 
 /// The process image that the current task runs, as its addresses in each ring are counted: thread group and exec id.
 #[derive(Clone, Copy)]
@@ -34,28 +35,27 @@ impl Image {
     /// Thread group and exec id that an address is counted under.
     #[inline(always)]
     pub(crate) const fn at(&self, address: u64) -> (u32, u32) {
-        if is_kernel(address) {
-            self.kernel
-        } else {
-            self.user
-        }
+        let kernel = kernel_mask(address) as u32;
+        (
+            self.user.0 & !kernel | self.kernel.0 & kernel,
+            self.user.1 & !kernel | self.kernel.1 & kernel,
+        )
     }
 }
 
 /// The key of an address that the current task executed.
 #[inline(always)]
 pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
-    if is_together(address) {
-        return CountKey {
-            address,
-            source: 0,
-            tgid: 0,
-            exec_id: 0,
-            event,
-            length: 0,
-        };
-    }
-    let (tgid, exec_id) = Image::of_current().at(address);
+    let (tgid, exec_id) = if is_together(address) {
+        (0, 0)
+    } else {
+        Image::of_current().at(address)
+    };
+    let event = if is_kernel(address) {
+        event.in_interval(interval())
+    } else {
+        event
+    };
     CountKey {
         address,
         source: 0,
@@ -64,6 +64,15 @@ pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
         event,
         length: 0,
     }
+}
+
+/// The interval that kernel code is counted in.
+#[inline(always)]
+pub(crate) fn interval() -> u32 {
+    // SAFETY: a u32 of the map, which user space replaces as a whole.
+    INTERVAL.get(0).map_or(0, |interval| unsafe {
+        core::ptr::from_ref(interval).read_volatile()
+    })
 }
 
 /// Whether the address is counted once for the whole system.
@@ -112,57 +121,127 @@ fn exec_id() -> u32 {
 /// Counts one sample of `weight` units under `key`.
 #[inline(always)]
 pub(crate) fn add(key: &CountKey, weight: u64) -> Outcome {
+    let Some(work) = WORK.get_ptr_mut(0) else {
+        return Outcome::NoBank;
+    };
+    // SAFETY: the work space belongs to this CPU, and the kernel does not nest programs on perf events.
+    let work = unsafe { &mut *work };
+    work.begin();
+    let tally = Tally {
+        hits: 1,
+        weight,
+        first_time: work.time.get(),
+    };
+    work.push_evicted(Slot { key: *key, tally });
+    add_evicted(work, 0)
+}
+
+/// Counts what left the combining table of the CPU, or never was there: number `i` of that.
+#[inline(always)]
+pub(crate) fn add_evicted(work: &mut Work, i: usize) -> Outcome {
+    // SAFETY: a valid reference. What is read again is any number to the verifier, where it would walk once for each way
+    // on which a key came about.
+    let Slot { key, tally } = unsafe { (&raw const work.evicted[i]).read_volatile() };
     let Some(bank) = BANK.get(0) else {
         return Outcome::NoBank;
     };
-    if add_to_present(bank, key, 1, weight) {
-        return Outcome::Counted;
+    let words = key.words();
+    let hash = hash(&words);
+    let n_buckets = BUCKETS.load();
+    let mut number = bucket_of(hash, n_buckets);
+    for _ in 0..TRIED {
+        let Some(bucket) = bank.get_ptr_mut(number) else {
+            return Outcome::NoBank;
+        };
+        // SAFETY: a bucket of the bank lives as long as the program runs. To the verifier, all slots are one from here on.
+        let i = work.unknown(unsafe { find(bucket, hash) } as u64) as usize;
+        if i < SLOTS {
+            // SAFETY: as above, and `i` is less than the slots.
+            let slot = unsafe { &raw mut (*bucket).slots[i] };
+            if claim(slot) {
+                fill(slot, key, hash, tally);
+                return Outcome::Counted;
+            }
+            // SAFETY: the slot is valid; once its state is a hash, its key does not change any more.
+            if unsafe { state_of(slot) == hash && (*slot).key.words() == words } {
+                add_to(slot, &tally);
+                return Outcome::Counted;
+            }
+            // Another CPU has just claimed the slot, or two keys have one hash.
+        }
+        number = work.unknown(bucket_behind(number, n_buckets).into()) as u32;
     }
-    // SAFETY: the helper takes no arguments and is safe in NMI context.
-    let first_time = unsafe { bpf_ktime_get_ns() };
-    insert(
-        bank,
-        key,
-        Tally {
-            hits: 1,
-            weight,
-            first_time,
-        },
-    )
+    Outcome::Full
 }
 
-/// Counts what was combined before.
+/// The first slot that is free or has this hash; [`SLOTS`] where there is none.
+///
+/// # Safety
+///
+/// The bucket must be valid.
 #[inline(always)]
-pub(crate) fn add_tally(key: &CountKey, tally: Tally) -> Outcome {
-    let Some(bank) = BANK.get(0) else {
-        return Outcome::NoBank;
-    };
-    if add_to_present(bank, key, tally.hits, tally.weight) {
-        return Outcome::Counted;
+unsafe fn find(bucket: *const Bucket, hash: u64) -> usize {
+    for i in 0..SLOTS {
+        // SAFETY: by the caller, and `i` is less than the slots.
+        let state = unsafe { state_of(&raw const (*bucket).slots[i]) };
+        if state == hash || state == FREE {
+            return i;
+        }
     }
-    insert(bank, key, tally)
+    SLOTS
 }
 
+/// The state of a slot, which other CPUs write.
+///
+/// # Safety
+///
+/// The slot must be valid.
 #[inline(always)]
-fn insert(bank: &Bank, key: &CountKey, tally: Tally) -> Outcome {
-    match bank.insert(key, tally, BPF_NOEXIST.into()) {
-        Ok(()) => Outcome::Counted,
-        // Another CPU was faster.
-        Err(EEXIST) if add_to_present(bank, key, tally.hits, tally.weight) => Outcome::Counted,
-        Err(errno) => Outcome::of_errno(errno),
-    }
+unsafe fn state_of(slot: *const bank::Slot) -> u64 {
+    // SAFETY: by the caller.
+    unsafe { (&raw const (*slot).state).read_volatile() }
 }
 
+/// Claims a slot if it is free. Returns whether it is ours now.
 #[inline(always)]
-fn add_to_present(bank: &Bank, key: &CountKey, hits: u64, weight: u64) -> bool {
-    let Some(tally) = bank.get_ptr_mut(key) else {
+fn claim(slot: *mut bank::Slot) -> bool {
+    // SAFETY: the slot is valid.
+    if unsafe { state_of(slot) } != FREE {
         return false;
-    };
-    // SAFETY: the value lives as long as the program runs, since entries of a bank in use are never deleted, and all
-    // writers add atomically. The results stay unused: LLVM may not fetch the old value of a relaxed addition.
-    unsafe {
-        atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(&raw mut (*tally).hits, hits);
-        atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(&raw mut (*tally).weight, weight);
     }
-    true
+    // SAFETY: the slot is valid, and all CPUs claim it this way.
+    let (before, _) = unsafe {
+        atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
+            &raw mut (*slot).state,
+            FREE,
+            CLAIMED,
+        )
+    };
+    before == FREE
+}
+
+/// Fills a slot that was claimed. The processor keeps stores in their order, and the compiler keeps volatile ones
+/// (Intel SDM vol. 3, 9.2.2): the state says whose the slot is when all else stands in it.
+#[inline(always)]
+fn fill(slot: *mut bank::Slot, key: CountKey, hash: u64, tally: Tally) {
+    // SAFETY: the slot is valid, and nobody else writes to one that this CPU has claimed.
+    unsafe {
+        (&raw mut (*slot).key).write_volatile(key);
+        (&raw mut (*slot).tally).write_volatile(tally);
+        (&raw mut (*slot).state).write_volatile(hash);
+    }
+    if let Some(begun) = BEGUN.get_ptr_mut(0) {
+        // SAFETY: the number belongs to this CPU, and the kernel does not nest programs on perf events.
+        unsafe { *begun += 1 };
+    }
+}
+
+#[inline(always)]
+fn add_to(slot: *mut bank::Slot, tally: &Tally) {
+    // SAFETY: the slot is valid, and all writers of a filled one add atomically. The results stay unused: LLVM may not
+    // fetch the old value of a relaxed addition.
+    unsafe {
+        atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(&raw mut (*slot).tally.hits, tally.hits);
+        atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(&raw mut (*slot).tally.weight, tally.weight);
+    }
 }

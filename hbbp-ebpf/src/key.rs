@@ -32,13 +32,17 @@ impl CountKey {
     }
 }
 
-/// Which event sampled, what is counted, and whether the processor vouches for the address.
+/// Which event sampled, what is counted, whether the processor vouches for the address, and the interval of the count
+/// where kernel code has a part in it.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct EventTag(pub u32);
 
 /// The thread group id of a process that is not in the pid namespace of user space. No process has it.
 pub const OUTSIDE: u32 = u32::MAX;
+
+/// Intervals are told apart modulo this.
+pub const INTERVALS: u32 = 1 << 20;
 
 /// How often something was counted.
 #[repr(C)]
@@ -67,6 +71,9 @@ const EFLAGS_EXACT: u64 = 1 << 3;
 impl EventTag {
     const EXACT: u32 = 1 << 31;
     const OLDEST: u32 = 1 << 30;
+    const EVENT: u32 = (1 << Self::INTERVAL_SHIFT) - 1;
+    const INTERVAL_SHIFT: u32 = 8;
+    const INTERVAL: u32 = (INTERVALS - 1) << Self::INTERVAL_SHIFT;
 
     /// The tag of a sample of event number `event` with the sampled `eflags`.
     #[inline(always)]
@@ -90,7 +97,18 @@ impl EventTag {
 
     /// The number of the event.
     pub const fn event(self) -> u32 {
-        self.0 & !(Self::EXACT | Self::OLDEST)
+        self.0 & Self::EVENT
+    }
+
+    /// The same in an interval, which counts modulo [`INTERVALS`].
+    #[inline(always)]
+    pub const fn in_interval(self, interval: u32) -> Self {
+        Self(self.0 & !Self::INTERVAL | interval << Self::INTERVAL_SHIFT & Self::INTERVAL)
+    }
+
+    /// The interval modulo [`INTERVALS`].
+    pub const fn interval(self) -> u32 {
+        (self.0 & Self::INTERVAL) >> Self::INTERVAL_SHIFT
     }
 
     /// Whether it counts a branch in the oldest slot.
@@ -110,15 +128,18 @@ pub const fn is_kernel(address: u64) -> bool {
     address >> 63 == 1
 }
 
+/// All bits for an address of ring 0, none for one of ring 3: where a branch in a program would double the ways that the
+/// verifier walks.
+#[inline(always)]
+pub const fn kernel_mask(address: u64) -> u64 {
+    (address.cast_signed() >> 63).cast_unsigned()
+}
+
 /// The source of a stream that starts at `start`: the branch at `from` led there. 0 where kernel code starts that user code
 /// led to: kernel streams are counted once for all processes, and each address of theirs would split them.
 #[inline(always)]
 pub const fn source_of(start: u64, from: u64) -> u64 {
-    if is_kernel(start) && !is_kernel(from) {
-        0
-    } else {
-        from
-    }
+    from & !kernel_mask(start & !from)
 }
 
 #[cfg(feature = "user")]
@@ -134,10 +155,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn sources_of_user_code_do_not_split_kernel_streams() {
+        let (user, kernel) = (0x40_1000, 0xffff_ffff_8100_0000);
+        assert_eq!(source_of(kernel, user), 0);
+        assert_eq!(source_of(kernel, kernel + 1), kernel + 1);
+        assert_eq!((source_of(user, kernel), source_of(user, user)), (kernel, user));
+    }
+
+    #[test]
     fn a_tag_keeps_event_and_exactness_apart() {
         let exact = EventTag::new(3, 0x246 | EFLAGS_EXACT);
         let inexact = EventTag::new(3, 0x246);
         assert_eq!((exact.event(), exact.exact()), (3, true));
         assert_eq!((inexact.event(), inexact.exact()), (3, false));
+        let later = EventTag::oldest(5).in_interval(INTERVALS + 7);
+        assert_eq!((later.event(), later.is_oldest(), later.interval()), (5, true, 7));
+        assert_eq!(later.in_interval(0), EventTag::oldest(5));
     }
 }

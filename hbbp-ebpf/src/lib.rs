@@ -7,6 +7,7 @@
 //! Logic of the programs that does not need the kernel is a plain function here, with unit tests on the host.
 #![no_std]
 
+pub mod bank;
 pub mod branch;
 pub mod combine;
 pub mod key;
@@ -48,6 +49,10 @@ pub mod name {
     pub const BANK: &str = "BANK";
     /// The two banks.
     pub const BANKS: [&str; 2] = ["BANK_0", "BANK_1"];
+    /// One `u32`: the interval that kernel code is counted in.
+    pub const INTERVAL: &str = "INTERVAL";
+    /// One `u64` for each CPU: how many counts it began in a bank.
+    pub const BEGUN: &str = "BEGUN";
     /// One [`super::EventStats`] for each event and CPU.
     pub const EVENT_STATS: &str = "EVENT_STATS";
     /// One [`super::StackStats`] for each event and CPU.
@@ -66,12 +71,16 @@ pub mod name {
     pub const PID_NAMESPACE_DEVICE: &str = "PID_NAMESPACE_DEVICE";
     /// `u32`: 1 where kernel addresses are counted for each process image, 0 where once for the system.
     pub const SPLIT_KERNEL: &str = "SPLIT_KERNEL";
+    /// `u32`: buckets of a bank.
+    pub const BUCKETS: &str = "BUCKETS";
     /// `u64`: address of the kernel's `__switch_to_asm`, 0 where it is not known.
     pub const SWITCH_START: &str = "SWITCH_START";
     /// `u64`: its length in bytes.
     pub const SWITCH_LEN: &str = "SWITCH_LEN";
     /// `u32`: 1 where the processor repeats the newest entry of a stack now and then (Skylake).
     pub const DUPLICATED_HEADS: &str = "DUPLICATED_HEADS";
+    /// `u32`: bit n is 1 where event number n counts near branches alone, while its stacks hold far ones too.
+    pub const NEAR_ONLY: &str = "NEAR_ONLY";
     /// `u32`: 1 where a stack may hold entries that were never executed (AMD).
     pub const WRONG_PATHS: &str = "WRONG_PATHS";
 }

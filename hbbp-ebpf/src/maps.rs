@@ -2,19 +2,18 @@
 
 use aya_ebpf::Global;
 use aya_ebpf::bindings::{BPF_F_INNER_MAP, BPF_F_MMAPABLE};
-use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray, RingBuf};
+use aya_ebpf::btf_maps::{Array, ArrayOfMaps, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
+use hbbp_ebpf::bank::Bucket;
 use hbbp_ebpf::combine::CombineTable;
 use hbbp_ebpf::module::{MODULE_RING, ModuleNews};
-use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, StackStats, TEXT_WINDOW, Tally};
+use hbbp_ebpf::{EventStats, MAX_EVENTS, StackStats, TEXT_WINDOW};
 
 use crate::work::Work;
 
-/// A bank of counts. There are two, of which user space shows one in [`BANK`]; the loader gives them room for a drain
-/// interval each, the capacity here is a placeholder.
-/// The banks are preallocated: insertion in NMI context then only takes an element from a free list, and kernels
-/// before 6.1 refuse anything else in programs on perf events (kernel/bpf/verifier.c).
-pub(crate) type Bank = HashMap<CountKey, Tally, 1>;
+/// A bank of counts ([`hbbp_ebpf::bank`]). There are two, of which user space shows one in [`BANK`]; the loader gives them
+/// room for a drain interval each, the capacity here is a placeholder. User space maps them to read them without a syscall.
+pub(crate) type Bank = Array<Bucket, 1, { (BPF_F_MMAPABLE | BPF_F_INNER_MAP) as usize }>;
 
 /// The bank that is counted in. Replacing it waits until no program uses the old one (kernel/bpf/syscall.c,
 /// `maybe_wait_bpf_programs`), so the old bank is quiescent when the update returns.
@@ -29,6 +28,15 @@ pub(crate) static BANK_0: Bank = Bank::new();
 /// See [`BANK_0`].
 #[btf_map]
 pub(crate) static BANK_1: Bank = Bank::new();
+
+/// The interval that kernel code is counted in: user space begins another when kernel text was patched, which keeps the
+/// counts before and after apart at the price of a load for each sample, and needs no drain.
+#[btf_map]
+pub(crate) static INTERVAL: Array<u32, 1> = Array::new();
+
+/// How many counts each CPU began in a bank: by them user space knows how full it is.
+#[btf_map]
+pub(crate) static BEGUN: PerCpuArray<u64, 1> = PerCpuArray::new();
 
 /// How the samples of each event ended, on each CPU.
 #[btf_map]
@@ -89,6 +97,10 @@ pub(crate) static PID_NAMESPACE_DEVICE: Global<u64> = Global::new(0);
 #[unsafe(no_mangle)]
 pub(crate) static SPLIT_KERNEL: Global<u32> = Global::new(0);
 
+/// See [`hbbp_ebpf::name::BUCKETS`].
+#[unsafe(no_mangle)]
+pub(crate) static BUCKETS: Global<u32> = Global::new(0);
+
 /// See [`hbbp_ebpf::name::SWITCH_START`].
 #[unsafe(no_mangle)]
 pub(crate) static SWITCH_START: Global<u64> = Global::new(0);
@@ -100,6 +112,10 @@ pub(crate) static SWITCH_LEN: Global<u64> = Global::new(0);
 /// See [`hbbp_ebpf::name::DUPLICATED_HEADS`].
 #[unsafe(no_mangle)]
 pub(crate) static DUPLICATED_HEADS: Global<u32> = Global::new(0);
+
+/// See [`hbbp_ebpf::name::NEAR_ONLY`].
+#[unsafe(no_mangle)]
+pub(crate) static NEAR_ONLY: Global<u32> = Global::new(0);
 
 /// See [`hbbp_ebpf::name::WRONG_PATHS`].
 #[unsafe(no_mangle)]

@@ -1,25 +1,26 @@
 //! Programs on an event with a branch stack: count the streams of each stack, and the branch in its oldest slot.
 //!
 //! Equal streams that follow each other in one stack are added once with their number, and go through the combining
-//! table of the CPU ([`hbbp_ebpf::combine`]) before they reach the bank.
+//! table of the CPU ([`hbbp_ebpf::combine`]) before they reach the bank ([`hbbp_ebpf::bank`]).
 
 use aya_ebpf::EbpfContext as _;
+use aya_ebpf::helpers::bpf_get_smp_processor_id;
 use aya_ebpf::helpers::generated::bpf_read_branch_records;
-use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
 use hbbp_ebpf::branch::BranchEntry;
-use hbbp_ebpf::combine::{CombineTable, slot_of};
-use hbbp_ebpf::key::{WEIGHT_ONE, source_of};
+use hbbp_ebpf::combine::{CombineTable, Slot, slot_of};
+use hbbp_ebpf::key::{WEIGHT_ONE, kernel_mask, source_of};
 use hbbp_ebpf::refusal::refusal;
 use hbbp_ebpf::stat::{Outcome, StackStats};
 use hbbp_ebpf::{CountKey, EventTag, MAX_DEPTH, Tally};
 
 use crate::count::{self, Image};
 use crate::maps::{
-    COMBINE, DUPLICATED_HEADS, EVENT_STATS, STACK_STATS, SWITCH_LEN, SWITCH_START, WORK, WRONG_PATHS,
+    COMBINE, DUPLICATED_HEADS, EVENT_STATS, NEAR_ONLY, STACK_STATS, SWITCH_LEN, SWITCH_START, WORK,
+    WRONG_PATHS,
 };
-use crate::work::Work;
+use crate::work::{Run, Work};
 
 /// Counts one sample.
 #[inline(always)]
@@ -71,16 +72,24 @@ fn count_stack<const EVENT: u32>(ctx: &PerfEventContext) -> Outcome {
     let table = unsafe { &mut *table };
     stats.stacks += 1;
     stats.entries += u64::from(n);
+    let stands_for = if NEAR_ONLY.load() >> EVENT & 1 == 0 {
+        1
+    } else {
+        stands_for(work, n)
+    };
     let mut sink = Sink {
         table,
         work,
         stats,
         image: Image::of_current(),
         event: EVENT,
-        weight: weight(period, n),
+        interval: count::interval(),
+        weight: stands_for * weight(period, n),
     };
-    sink.streams(n);
+    sink.walk(n);
+    sink.combine();
     sink.oldest(n);
+    sink.flush();
     Outcome::Counted
 }
 
@@ -94,6 +103,20 @@ fn weight(period: u64, n: u32) -> u64 {
         0
     } else {
         period * WEIGHT_ONE / u64::from(n - 1)
+    }
+}
+
+/// How many stacks this one stands for. Where an event counts near branches alone, no stack is taken at a far one; the
+/// next near branch, whose stack begins right behind it, has the chance of both. Without this, whatever runs shortly before
+/// a system call or a return from one is missed: with two in a hundred branches, one stream in fifty.
+#[inline(always)]
+fn stands_for(work: &Work, n: u32) -> u64 {
+    let far = |i: usize| (i as u32) < n && work.stack[i].changes_ring();
+    match (far(1), far(2)) {
+        (false, _) => 1,
+        (true, false) => 2,
+        // As where an interrupt comes upon the return to user code.
+        (true, true) => 3,
     }
 }
 
@@ -137,22 +160,16 @@ fn not_empty(work: &mut Work, depth: u32) -> u32 {
     work.kept.get() as u32
 }
 
-/// Equal streams that follow each other, and the branch that leads to them.
-#[derive(Clone, Copy)]
-struct Run {
-    from: u64,
-    start: u64,
-    end: u64,
-    n: u64,
-}
-
-/// Where the streams of one stack go.
+/// Where the streams of one stack go: equal ones that follow each other become a run, the runs go to the combining table,
+/// and what leaves that goes to the bank. These are three loops, one after the other with their results in the work space,
+/// because the verifier walks the ways through a loop for each way through the loop around it.
 struct Sink<'a> {
     table: &'a mut CombineTable,
     work: &'a mut Work,
     stats: &'a mut StackStats,
     image: Image,
     event: u32,
+    interval: u32,
     weight: u64,
 }
 
@@ -160,9 +177,8 @@ impl Sink<'_> {
     /// Walks from the newest entry to the oldest. A stream that repeats the one before it, as nearly all of a loop do,
     /// costs three comparisons and an addition.
     #[inline(always)]
-    fn streams(&mut self, n: u32) {
-        self.work.switched.set(0);
-        self.work.time.set(0);
+    fn walk(&mut self, n: u32) {
+        self.work.begin();
         // All, until one is refused.
         self.stats.streams += u64::from(n - 1);
         let [newest, next] = [self.work.stack[0], self.work.stack[1]];
@@ -172,65 +188,61 @@ impl Sink<'_> {
             self.stats.duplicated += 1;
             i = 2;
         }
-        let mut run = Run {
-            from: self.work.unknown(0),
-            start: self.work.unknown(0),
-            end: self.work.unknown(0),
-            n: self.work.unknown(0),
-        };
         let mut end = newest.from;
         while i < MAX_DEPTH && i < n as usize {
             let BranchEntry { from, to: start, .. } = self.work.stack[i];
+            let run = self.work.last_run();
             if start == run.start && end == run.end && from == run.from {
                 run.n += 1;
             } else {
-                run = self.begin(run, from, start, end);
+                self.begin(from, start, end);
             }
             end = from;
             i += 1;
         }
-        self.add(&run);
     }
 
-    /// Judges a stream that differs from those before it; if it is sound, the run of those ends, and its own begins.
+    /// Judges a stream that differs from those before it; if it is sound, its run begins.
     /// A run that goes on behind refused streams is not judged again: a switch is between them only if all streams of the
     /// kernel on the way there and back were refused.
     #[inline(always)]
-    fn begin(&mut self, run: Run, from: u64, start: u64, end: u64) -> Run {
+    fn begin(&mut self, from: u64, start: u64, end: u64) {
         if end.wrapping_sub(SWITCH_START.load()) < SWITCH_LEN.load() {
             self.work.switched.set(1);
         }
         if let Some(refusal) = refusal(start, end, self.work.switched.get() != 0) {
             self.stats.streams -= 1;
             self.stats.refuse(refusal);
-            return run;
+            return;
         }
-        self.add(&run);
-        Run {
+        self.work.push_run(Run {
             from,
             start,
             end,
-            n: self.work.unknown(1),
-        }
+            n: 1,
+        });
     }
 
-    /// Adds a run of equal streams.
+    /// Combines the runs.
     #[inline(always)]
-    fn add(&mut self, run: &Run) {
-        if run.n == 0 {
-            return;
+    fn combine(&mut self) {
+        let n = self.work.n_runs.get();
+        for i in 0..MAX_DEPTH {
+            if n <= i as u64 {
+                break;
+            }
+            let Run { from, start, end, n } = self.work.runs[i];
+            let (tgid, exec_id) = self.image.at(start);
+            let key = CountKey {
+                address: start,
+                source: source_of(start, from),
+                tgid,
+                exec_id,
+                event: self.tag(EventTag::stream(self.event), start, from),
+                length: (end - start) as u32,
+            };
+            self.put(&key, n, n * self.weight);
         }
-        let (tgid, exec_id) = self.image.at(run.start);
-        let event = EventTag::stream(self.event);
-        let key = CountKey {
-            address: run.start,
-            source: source_of(run.start, run.from),
-            tgid,
-            exec_id,
-            event,
-            length: (run.end - run.start) as u32,
-        };
-        self.put(&key, run.n, run.n * self.weight);
     }
 
     /// Adds the branch in the oldest slot.
@@ -244,10 +256,17 @@ impl Sink<'_> {
             source: 0,
             tgid,
             exec_id,
-            event: EventTag::oldest(self.event),
+            event: self.tag(EventTag::oldest(self.event), address, 0),
             length: 0,
         };
         self.put(&key, 1, 0);
+    }
+
+    /// The tag of a count that begins at `start`, where a branch at `from` led: of the interval if one of them is kernel
+    /// code, so that the two sides of a branch in the kernel are counted in one interval.
+    #[inline(always)]
+    const fn tag(&self, tag: EventTag, start: u64, from: u64) -> EventTag {
+        tag.in_interval(self.interval & kernel_mask(start | from) as u32)
     }
 
     #[inline(always)]
@@ -260,10 +279,6 @@ impl Sink<'_> {
             slot.tally.weight += weight;
             return;
         }
-        if self.work.time.get() == 0 {
-            // SAFETY: the helper takes no arguments and is safe in NMI context.
-            self.work.time.set(unsafe { bpf_ktime_get_ns() });
-        }
         let evicted = slot.replace(
             key,
             Tally {
@@ -272,13 +287,28 @@ impl Sink<'_> {
                 first_time: self.work.time.get(),
             },
         );
-        if evicted.tally.hits == 0 || count::add_tally(&evicted.key, evicted.tally) == Outcome::Counted {
-            return;
+        if evicted.tally.hits != 0 {
+            self.work.push_evicted(evicted);
         }
-        if evicted.key.event.is_oldest() {
-            self.stats.refused_oldest += evicted.tally.hits;
-        } else {
-            self.stats.refused += evicted.tally.hits;
+    }
+
+    /// Counts in the bank what left the combining table.
+    #[inline(always)]
+    fn flush(&mut self) {
+        let n = self.work.n_evicted.get();
+        for i in 0..MAX_DEPTH {
+            if n <= i as u64 {
+                break;
+            }
+            if count::add_evicted(self.work, i) == Outcome::Counted {
+                continue;
+            }
+            let Slot { key, tally } = &self.work.evicted[i];
+            if key.event.is_oldest() {
+                self.stats.refused_oldest += tally.hits;
+            } else {
+                self.stats.refused += tally.hits;
+            }
         }
     }
 }

@@ -10,19 +10,15 @@ pub struct EventStats {
     pub runs: u64,
     /// Samples that were counted in a bank.
     pub counted: u64,
-    /// Samples refused because the bank was full (E2BIG).
+    /// Samples refused because the bank was full.
     pub full: u64,
-    /// Samples refused because the lock of their bucket was held (EBUSY, EDEADLK, ETIMEDOUT).
-    pub busy: u64,
-    /// Samples refused with another error.
-    pub refused: u64,
     /// Samples that found no bank.
     pub no_bank: u64,
     /// Samples of an event with branch stacks that came without one, or with an empty one.
     pub no_stack: u64,
 }
 
-const _: () = assert!(size_of::<EventStats>() == 56);
+const _: () = assert!(size_of::<EventStats>() == 40);
 
 /// What became of the entries of an event's branch stacks on one CPU. Two sums close:
 /// `entries` = `wrong_path` + sound ones, and sound ones - `stacks` = `streams` + all refusals of streams.
@@ -98,26 +94,10 @@ pub enum Outcome {
     Counted,
     /// The bank was full.
     Full,
-    /// The lock of its bucket was held.
-    Busy,
-    /// Another error.
-    Refused,
     /// There was no bank.
     NoBank,
     /// There was no branch stack.
     NoStack,
-}
-
-impl Outcome {
-    /// The end of a sample whose insertion failed with a negative errno (`include/uapi/asm-generic/errno.h`).
-    #[inline(always)]
-    pub const fn of_errno(errno: i32) -> Self {
-        match -errno {
-            7 => Self::Full,
-            16 | 35 | 110 => Self::Busy,
-            _ => Self::Refused,
-        }
-    }
 }
 
 impl EventStats {
@@ -128,8 +108,6 @@ impl EventStats {
         match outcome {
             Outcome::Counted => self.counted += 1,
             Outcome::Full => self.full += 1,
-            Outcome::Busy => self.busy += 1,
-            Outcome::Refused => self.refused += 1,
             Outcome::NoBank => self.no_bank += 1,
             Outcome::NoStack => self.no_stack += 1,
         }
@@ -142,8 +120,6 @@ impl EventStats {
             runs: self.runs + other.runs,
             counted: self.counted + other.counted,
             full: self.full + other.full,
-            busy: self.busy + other.busy,
-            refused: self.refused + other.refused,
             no_bank: self.no_bank + other.no_bank,
             no_stack: self.no_stack + other.no_stack,
         }
@@ -151,7 +127,7 @@ impl EventStats {
 
     /// Samples that reached the program and were not counted.
     pub const fn lost(&self) -> u64 {
-        self.full + self.busy + self.refused + self.no_bank + self.no_stack
+        self.full + self.no_bank + self.no_stack
     }
 }
 
@@ -170,20 +146,11 @@ mod tests {
     #[test]
     fn runs_is_the_sum_of_all_ends() {
         let mut stats = EventStats::default();
-        for outcome in [
-            Outcome::Counted,
-            Outcome::NoBank,
-            Outcome::of_errno(-7),
-            Outcome::of_errno(-16),
-        ] {
+        for outcome in [Outcome::Counted, Outcome::NoBank, Outcome::Full, Outcome::NoStack] {
             stats.count(outcome);
         }
-        stats.count(Outcome::of_errno(-22));
         assert_eq!(stats.runs, stats.counted + stats.lost());
-        assert_eq!(
-            (stats.full, stats.busy, stats.refused, stats.no_bank),
-            (1, 1, 1, 1)
-        );
-        assert_eq!(stats.plus(stats).runs, 10);
+        assert_eq!((stats.full, stats.no_bank, stats.no_stack), (1, 1, 1));
+        assert_eq!(stats.plus(stats).runs, 8);
     }
 }

@@ -42,12 +42,19 @@ pub struct Stack {
 /// A branch that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its number on the CPU, from 1.
+    /// Its number among the recorded branches of the CPU, from 1; 0 for one that was taken while the CPU was frozen.
     pub number: u64,
     /// Instructions the CPU had executed with this branch; 0 for the branches before the span.
     pub executed: u64,
     /// From where to where.
     pub branch: Branch,
+}
+
+impl Entry {
+    /// Whether it is in branch stacks.
+    pub const fn is_recorded(&self) -> bool {
+        self.number != 0
+    }
 }
 
 /// An overflow whose record was written.

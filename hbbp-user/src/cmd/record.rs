@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, SystemTime};
@@ -95,11 +96,11 @@ const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
 /// ones are recognised.
 const STACKS_EVERY: Duration = Duration::from_millis(250);
 
-/// Time from the end of a drain to one for the sake of a patch, in lengths of a drain: these take at most a twentieth of
-/// the time, however often text is switched.
+/// Time from the end of a drain to one for the sake of a patch, where counts cannot be cut any more, in lengths of a
+/// drain: these take at most a twentieth of the time, however often text is switched.
 const REST: u32 = 19;
 
-/// Time from a patch to the drain that cuts the counts there. Switching a key patches many sites one after another.
+/// Time from a patch to the cut of the counts there. Switching a key patches many sites one after another.
 const SWITCH: Duration = Duration::from_millis(2);
 
 /// Said where kernel text is read once.
@@ -148,6 +149,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         collector,
         resolver,
         began: now(),
+        cut: Vec::new(),
         patched: None,
         rested: Instant::now(),
         text: options.text,
@@ -233,9 +235,11 @@ struct Session {
     resolver: Resolver,
     /// Start of the current interval.
     began: u64,
-    /// When to drain next for the sake of a patch.
+    /// Start and end of the intervals before, since the last drain.
+    cut: Vec<Range<u64>>,
+    /// When to cut next for the sake of a patch.
     patched: Option<Instant>,
-    /// When such a drain may happen at the earliest.
+    /// When a drain for that may happen at the earliest.
     rested: Instant,
     /// How kernel text is kept.
     text: TextHistory,
@@ -255,21 +259,39 @@ impl Session {
         let inside = |timed: &Timed| self.began < timed.time && is_patch(&timed.record);
         let patched = reading.records.iter().any(inside);
         if patched && self.text == TextHistory::Followed {
-            let soon = (Instant::now() + SWITCH).max(self.rested);
-            self.patched.get_or_insert(soon);
+            self.patched.get_or_insert_with(|| Instant::now() + SWITCH);
         }
         self.resolver.apply(reading.records);
         Ok(())
     }
 
+    /// Separates what was counted of kernel code before a patch from what will be.
+    fn cut(&mut self) -> anyhow::Result<()> {
+        if self.collector.cut()? {
+            let end = now();
+            self.cut.push(self.began..end);
+            self.began = end;
+            self.patched = None;
+        } else if self.rested <= Instant::now() {
+            self.drain()?;
+        } else {
+            self.patched = Some(self.rested);
+        }
+        Ok(())
+    }
+
     fn drain(&mut self) -> anyhow::Result<()> {
         let start = own_time();
-        let entries = self.collector.drain()?;
+        let parts = self.collector.drain()?;
         let end = now();
         self.read_sideband()?;
+        self.cut.push(self.began..end);
         let has_stack = |event| self.collector.has_stack(event);
-        self.resolver
-            .interval(raw_interval(self.began..end, &entries, has_stack));
+        let times = self.cut.drain(..);
+        let intervals = times
+            .zip(&parts)
+            .map(|(time, entries)| raw_interval(time, entries, has_stack));
+        self.resolver.drained(intervals.collect());
         self.began = end;
         self.patched = None;
         self.rested = Instant::now() + REST * own_time().saturating_sub(start);
@@ -319,7 +341,7 @@ async fn measure(
                 session.drain()?;
                 session.resolver.compare_text();
             }
-            () = patched, if session.patched.is_some() => session.drain()?,
+            () = patched, if session.patched.is_some() => session.cut()?,
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
             _ = sideband.tick() => {
                 session.read_sideband()?;

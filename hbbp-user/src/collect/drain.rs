@@ -1,86 +1,152 @@
 //! The banks of counts: one is counted in, the other is read; the only reader of both.
 //!
-//! While a map syscall runs, the kernel skips programs on perf events on that CPU without any count
-//! (kernel/events/core.c, `bpf_overflow_handler`), so a drain happens rarely and stays on one CPU.
-//! The bank that is read is quiescent: the update of the outer map returns only when no program uses it any more.
+//! Between two drains, counts of kernel code can be cut: what is counted from then on stands apart ([`Banks::cut`]).
+//!
+//! Banks are read through a mapping: the only syscall of a drain is the update of the outer map, during which the kernel
+//! skips programs on perf events on that CPU (kernel/events/core.c, `bpf_overflow_handler`). It returns when no program
+//! uses the old bank any more, so what is read is quiescent.
 
 use std::mem;
-use std::os::fd::AsFd as _;
+use std::ops::Range;
 
 use anyhow::Context as _;
-use aya::maps::{ArrayOfMaps, HashMap, IterableMap as _, MapData};
-use hbbp_ebpf::{CountKey, Tally, name};
+use aya::maps::{Array, MapData, PerCpuArray};
+use hbbp_ebpf::bank::{Bucket, FREE};
+use hbbp_ebpf::combine::{self, CombineTable};
+use hbbp_ebpf::key::INTERVALS;
+use hbbp_ebpf::{CountKey, Tally, is_kernel, name};
 
-use super::bpf;
-use super::combine::Combiner;
+use super::mapped::Pair;
 use super::object::Object;
-
-type Bank = HashMap<MapData, CountKey, Tally>;
-
-/// Entries asked for in one syscall. Large enough for few syscalls, small enough for 200 kB of buffers.
-const BATCH: usize = 4096;
 
 /// The two banks, and the combining tables in front of them where there are branch stacks.
 pub struct Banks {
-    shown: ArrayOfMaps<MapData, Bank>,
-    /// The bank that the programs count in.
-    counting: Bank,
-    /// The empty one.
-    spare: Bank,
-    combiner: Option<Combiner>,
+    banks: Pair<Bucket>,
+    combiner: Option<Pair<CombineTable>>,
+    /// The interval that is shown to the programs.
+    interval: Array<MapData, u32>,
+    /// The intervals since the last drain.
+    intervals: Range<u32>,
+    begun: PerCpuArray<MapData, u64>,
+    /// What `begun` said at the last drain.
+    begun_before: u64,
+    /// Counts that a bank has room for.
+    room: u64,
 }
 
 impl Banks {
     /// Takes the two banks of the object and shows one of them to the programs.
-    pub fn open(object: &mut Object) -> anyhow::Result<Self> {
-        let mut shown = ArrayOfMaps::try_from(object.take_map(name::BANK)?)?;
-        let [counting, spare] = name::BANKS;
-        let counting = Bank::try_from(object.take_map(counting)?)?;
-        let spare = Bank::try_from(object.take_map(spare)?)?;
-        shown
-            .set(0, &counting, 0)
-            .context("failed to show the bank of counts to the programs")?;
+    pub fn open(object: &mut Object, room: u32) -> anyhow::Result<Self> {
         Ok(Self {
-            shown,
-            counting,
-            spare,
+            banks: Pair::open(object, name::BANK, name::BANKS)?,
             combiner: None,
+            interval: Array::try_from(object.take_map(name::INTERVAL)?)?,
+            intervals: 0..1,
+            begun: PerCpuArray::try_from(object.take_map(name::BEGUN)?)?,
+            begun_before: 0,
+            room: room.into(),
         })
+    }
+
+    /// Begins another interval for kernel code. Returns whether it could: a bank that is half full should be drained.
+    pub fn cut(&mut self) -> anyhow::Result<bool> {
+        let n_intervals = self.intervals.end.wrapping_sub(self.intervals.start);
+        if self.room / 2 <= self.begun()?.wrapping_sub(self.begun_before) || n_intervals == INTERVALS {
+            return Ok(false);
+        }
+        self.interval
+            .set(0, self.intervals.end, 0)
+            .context("failed to begin an interval of kernel code")?;
+        self.intervals.end = self.intervals.end.wrapping_add(1);
+        Ok(true)
+    }
+
+    fn begun(&self) -> anyhow::Result<u64> {
+        let by_cpu = self
+            .begun
+            .get(&0, 0)
+            .context("failed to read how full a bank is")?;
+        Ok(by_cpu.iter().sum())
     }
 
     /// Puts combining tables in front of the banks, which programs on branch stacks need.
     pub fn combine(&mut self, object: &mut Object) -> anyhow::Result<()> {
-        self.combiner = Some(Combiner::open(object)?);
+        self.combiner = Some(Pair::open(object, name::COMBINE, name::COMBINES)?);
         Ok(())
     }
 
-    /// Lets the programs count elsewhere from now on, and takes out what was counted.
-    pub fn drain(&mut self) -> anyhow::Result<Vec<(CountKey, Tally)>> {
+    /// Lets the programs count elsewhere from now on, and takes out what was counted: for each interval since the last
+    /// drain, in their order. What has nothing to do with kernel code stands in the first.
+    pub fn drain(&mut self) -> anyhow::Result<Vec<Vec<(CountKey, Tally)>>> {
+        let begun = self.begun()?;
         // The tables go first: what they send to a bank until then still reaches this one.
         if let Some(combiner) = &mut self.combiner {
             combiner.flip()?;
         }
-        self.shown
-            .set(0, &self.spare, 0)
-            .context("failed to change the bank of counts")?;
-        mem::swap(&mut self.counting, &mut self.spare);
+        self.banks.flip()?;
         let mut entries = Vec::new();
-        {
-            let _pinned = Pinned::here();
-            bpf::take_entries(self.spare.map().fd().as_fd(), BATCH, |key, tally| {
-                entries.push((key, tally));
-            })
-            .context("failed to read the counts from the kernel")?;
+        for bucket in self.banks.spare() {
+            take_bucket(bucket, &mut entries);
         }
         if let Some(combiner) = &mut self.combiner {
-            combiner.take(|key, tally| entries.push((key, tally)));
-            merge_equal(&mut entries);
+            for table in combiner.spare() {
+                take_table(table, &mut entries);
+            }
         }
-        Ok(entries)
+        merge_equal(&mut entries);
+        let parts = by_interval(entries, &self.intervals);
+        self.intervals.start = self.intervals.end.wrapping_sub(1);
+        self.begun_before = begun;
+        Ok(parts)
     }
 }
 
-/// The tables of several CPUs and the bank may hold the same key. All counts of one stream stand together afterwards.
+/// The counts of each of these intervals, without it in their keys, in the order that they come in.
+fn by_interval(entries: Vec<(CountKey, Tally)>, intervals: &Range<u32>) -> Vec<Vec<(CountKey, Tally)>> {
+    let n = intervals.end.wrapping_sub(intervals.start) as usize;
+    let mut parts = vec![Vec::new(); n.max(1)];
+    let mut was_late = false;
+    for (mut key, tally) in entries {
+        let part = key.event.interval().wrapping_sub(intervals.start) % INTERVALS;
+        let mut part = if is_kernel(key.address | key.source) {
+            part as usize
+        } else {
+            0
+        };
+        if n <= part {
+            // A program that began before the last drain and ended after it.
+            (part, was_late) = (0, true);
+        }
+        key.event = key.event.in_interval(0);
+        if let Some(part) = parts.get_mut(part) {
+            part.push((key, tally));
+        }
+    }
+    if let Some(first) = parts.first_mut().filter(|_| was_late) {
+        merge_equal(first);
+    }
+    parts
+}
+
+/// Takes the counts out of a bucket. Its slots are filled in order.
+fn take_bucket(bucket: &mut Bucket, entries: &mut Vec<(CountKey, Tally)>) {
+    let n = bucket.slots.iter().take_while(|slot| slot.state != FREE).count();
+    for slot in bucket.slots.iter_mut().take(n) {
+        let slot = mem::take(slot);
+        entries.push((slot.key, slot.tally));
+    }
+}
+
+/// Takes the counts out of a combining table.
+fn take_table(table: &mut CombineTable, entries: &mut Vec<(CountKey, Tally)>) {
+    for slot in table.slots.iter_mut().filter(|slot| slot.tally.hits != 0) {
+        let combine::Slot { key, tally } = mem::take(slot);
+        entries.push((key, tally));
+    }
+}
+
+/// The tables of several CPUs and the bank may hold the same key, and so may two slots of the bank. All counts of one
+/// stream stand together afterwards.
 fn merge_equal(entries: &mut Vec<(CountKey, Tally)>) {
     entries.sort_unstable_by_key(|(key, _)| {
         (
@@ -103,45 +169,68 @@ fn merge_equal(entries: &mut Vec<(CountKey, Tally)>) {
     });
 }
 
-/// The calling thread on the CPU that it runs on, until this is dropped.
-struct Pinned(Option<libc::cpu_set_t>);
-
-impl Pinned {
-    fn here() -> Self {
-        // SAFETY: a cpu_set_t is plain bits, and all zeroes is the empty set.
-        let (mut before, mut here): (libc::cpu_set_t, libc::cpu_set_t) = unsafe { mem::zeroed() };
-        let size = size_of::<libc::cpu_set_t>();
-        // SAFETY: the set is as large as stated.
-        if unsafe { libc::sched_getaffinity(0, size, &raw mut before) } != 0 {
-            return Self(None);
-        }
-        // SAFETY: no arguments.
-        let Ok(cpu) = usize::try_from(unsafe { libc::sched_getcpu() }) else {
-            return Self(None);
-        };
-        if libc::CPU_SETSIZE.cast_unsigned() as usize <= cpu {
-            return Self(None);
-        }
-        // SAFETY: the number was checked against the size of the set.
-        unsafe { libc::CPU_SET(cpu, &mut here) };
-        // SAFETY: the set is as large as stated.
-        let done = unsafe { libc::sched_setaffinity(0, size, &raw const here) } == 0;
-        Self(done.then_some(before))
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            // SAFETY: the set is as large as stated. A failure leaves the thread where it is, which does no harm.
-            unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), before) };
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hbbp_ebpf::EventTag;
+    use hbbp_ebpf::bank::Slot;
+
+    #[test]
+    fn kernel_code_is_told_apart_by_interval_and_user_code_is_not() {
+        const KERNEL: u64 = 0xffff_ffff_8100_0000;
+        let entry = |address, source, interval, hits| {
+            let event = EventTag::stream(1).in_interval(interval);
+            let key = CountKey {
+                address,
+                source,
+                event,
+                ..CountKey::default()
+            };
+            (
+                key,
+                Tally {
+                    hits,
+                    ..Tally::default()
+                },
+            )
+        };
+        let first = INTERVALS - 1;
+        let entries = vec![
+            entry(0x1000, 0x2000, 0, 1),
+            entry(0x1000, KERNEL, first + 1, 2),
+            entry(KERNEL, 0, first, 4),
+            entry(KERNEL, 0, first + 1, 8),
+            entry(KERNEL, 0, first - 1, 16),
+        ];
+        let parts = by_interval(entries, &(first..first + 2));
+        let hits = |part: &[(CountKey, Tally)]| part.iter().map(|(_, tally)| tally.hits).collect::<Vec<_>>();
+        assert_eq!([hits(&parts[0]), hits(&parts[1])], [vec![1, 20], vec![2, 8]]);
+        assert!(
+            parts
+                .iter()
+                .flatten()
+                .all(|(key, _)| key.event == EventTag::stream(1))
+        );
+    }
+
+    #[test]
+    fn a_bucket_is_left_empty() {
+        let mut bucket = Bucket::default();
+        let slot = |address| Slot {
+            state: 2,
+            key: CountKey {
+                address,
+                ..CountKey::default()
+            },
+            ..Slot::default()
+        };
+        (bucket.slots[0], bucket.slots[1]) = (slot(7), slot(5));
+        let mut entries = Vec::new();
+        take_bucket(&mut bucket, &mut entries);
+        let taken: Vec<u64> = entries.iter().map(|(key, _)| key.address).collect();
+        assert_eq!(taken, [7, 5]);
+        assert!(bucket.slots.iter().all(|slot| *slot == Slot::default()));
+    }
 
     #[test]
     fn equal_keys_become_one_and_nothing_is_lost() {

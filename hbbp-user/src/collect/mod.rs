@@ -5,9 +5,9 @@
 //! [`Collector::records`] often and [`Collector::drain`] rarely, and [`Collector::stop`] once.
 
 pub mod bpf;
-pub mod combine;
 pub mod drain;
 pub mod event;
+pub mod mapped;
 pub mod module_layout;
 pub mod modules;
 pub mod object;
@@ -32,7 +32,7 @@ use btf_rs::Btf;
 use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, StackStats, Tally, name};
 
 use crate::record::{Record, Timed};
-use crate::snapshot::run::Event;
+use crate::snapshot::run::{Event, is_near_only};
 use crate::snapshot::{Loss, Losses};
 use drain::Banks;
 use event::{Choice, Source};
@@ -109,12 +109,13 @@ pub struct Totals {
 
 /// Counts of a bank for each CPU: two drain intervals of a thousand samples a second, all at different addresses.
 const ENTRIES_PER_CPU: u32 = 8192;
-/// The smallest bank that is chosen by itself: 1.6 MB of kernel memory. A drain walks all of it, so it costs time too.
+/// The smallest bank that is chosen by itself: 2 MB of kernel memory. A drain looks at each of its buckets, so it costs
+/// time too.
 const LEAST_ENTRIES: u32 = 1 << 14;
 /// The smallest bank for branch stacks: a storm of short processes makes new streams all the time, and 20 000 branch
 /// stacks of 300 forks filled 2^14 counts.
 const LEAST_ENTRIES_FOR_STACKS: u32 = 1 << 16;
-/// The largest bank that is chosen by itself: 100 MB of kernel memory.
+/// The largest bank that is chosen by itself: 128 MB of kernel memory.
 const MOST_ENTRIES: u32 = 1 << 20;
 
 impl Collector {
@@ -140,9 +141,14 @@ impl Collector {
         let btf = task_layout::open_btf();
         let layout = module_layout(plan.modules, &btf, &mut notes);
         let mut constants = constants(plan, &btf, &mut notes);
+        let near_only = sources
+            .iter()
+            .enumerate()
+            .filter(|(_, source)| is_near_only(&source.name));
+        constants.near_only = near_only.fold(0, |all, (number, _)| all | 1 << number);
         constants.module_size = layout.map(|layout| layout.size);
         let mut object = Object::load(constants, room)?;
-        let mut banks = Banks::open(&mut object)?;
+        let mut banks = Banks::open(&mut object, room.counts)?;
         let event_stats = PerCpuArray::try_from(object.take_map(name::EVENT_STATS)?)?;
         let stack_stats = PerCpuArray::try_from(object.take_map(name::STACK_STATS)?)?;
         let sideband = Sideband::open(&online).context(
@@ -263,8 +269,13 @@ impl Collector {
         Ok(reading)
     }
 
-    /// What was counted since the last call.
-    pub fn drain(&mut self) -> anyhow::Result<Vec<(CountKey, Tally)>> {
+    /// Counts kernel code apart from now on. Returns whether it could; where not, a drain does it.
+    pub fn cut(&mut self) -> anyhow::Result<bool> {
+        self.banks.cut()
+    }
+
+    /// What was counted since the last call, up to each cut and from the last on; user code is all in the first part.
+    pub fn drain(&mut self) -> anyhow::Result<Vec<Vec<(CountKey, Tally)>>> {
         self.banks.drain()
     }
 
@@ -381,6 +392,7 @@ fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) ->
         switch,
         duplicated_heads,
         wrong_paths,
+        near_only: 0,
         module_size: None,
     }
 }
@@ -413,8 +425,6 @@ const fn seen(stats: &EventStats) -> StacksSeen {
 fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &StackStats) {
     let counted = [
         (Loss::CountsFull, samples.full),
-        (Loss::CountsBusy, samples.busy),
-        (Loss::CountsRefused, samples.refused),
         (Loss::NoBank, samples.no_bank),
         (Loss::NoStack, samples.no_stack),
         (Loss::WrongPath, stacks.wrong_path),

@@ -6,6 +6,7 @@ use anyhow::{Context as _, anyhow};
 use aya::maps::Map;
 use aya::programs::{PerfEvent, Program, RawTracePoint};
 use aya::{Ebpf, EbpfLoader};
+use hbbp_ebpf::bank::buckets_for;
 use hbbp_ebpf::name;
 use rustix::process::chroot;
 
@@ -34,6 +35,8 @@ pub struct Constants {
     pub duplicated_heads: bool,
     /// Stacks may hold entries that were never executed.
     pub wrong_paths: bool,
+    /// Bit n: event number n counts near branches alone.
+    pub near_only: u32,
     /// Bytes of the kernel's `struct module`; `None` where it is not known or not asked for.
     pub module_size: Option<u32>,
 }
@@ -76,17 +79,20 @@ impl Object {
         let wrong_paths = u32::from(constants.wrong_paths);
         let (switch_start, switch_len) = constants.switch;
         let module_size = u64::from(constants.module_size.unwrap_or(0));
+        let buckets = buckets_for(room.counts);
         let mut loader = loader_without_btf();
         for (bank, tables) in name::BANKS.into_iter().zip(name::COMBINES) {
-            loader.map_max_entries(bank, room.counts);
+            loader.map_max_entries(bank, buckets);
             loader.map_max_entries(tables, room.tables);
         }
         let ebpf = loader
             .btf(None)
             .override_global(name::MODULE_SIZE, &module_size, true)
+            .override_global(name::BUCKETS, &buckets, true)
             .override_global(name::SWITCH_START, &switch_start, true)
             .override_global(name::SWITCH_LEN, &switch_len, true)
             .override_global(name::DUPLICATED_HEADS, &duplicated_heads, true)
+            .override_global(name::NEAR_ONLY, &constants.near_only, true)
             .override_global(name::WRONG_PATHS, &wrong_paths, true)
             .override_global(name::EXEC_ID_OFFSET, &exec_id_offset, true)
             .override_global(name::PID_NAMESPACE, &namespace, true)

@@ -8,14 +8,9 @@ use super::Stream;
 use crate::blocks::{BlockMap, Flow};
 use crate::snapshot::{Event, EventIdx};
 
-/// Whether events are known to count near branches alone. Those of AMD and of Goldmont count far ones and interrupts too
-/// (AMD PPR, PMCx0C4; BR_INST_RETIRED.ALL_TAKEN_BRANCHES), and then a sample falls on any branch of a stack alike.
+/// Whether all of these events are known to count near branches alone.
 pub fn near_only(events: &[Event], lbr: &[EventIdx]) -> bool {
-    const NAMES: [&str; 2] = ["near_taken", "branches_taken"];
-    let named = |event: &EventIdx| {
-        let name = events.get(event.0 as usize)?.name.to_lowercase();
-        Some(NAMES.iter().any(|known| name.contains(known)))
-    };
+    let named = |event: &EventIdx| Some(events.get(event.0 as usize)?.is_near_only());
     !lbr.is_empty() && lbr.iter().all(|event| named(event) == Some(true))
 }
 

@@ -45,12 +45,12 @@ pub struct KernelSpace {
     /// Regions that were hit, by (start, from).
     hit: BTreeMap<(Va, u64), Region>,
     history: TextHistory,
-    /// Patches that the kernel told since the last drain, sorted by place from [`Self::begin`] on.
+    /// Patches that the kernel told since the last part, sorted by place from [`Self::begin`] on.
     pokes: Vec<Poke>,
     records: Records,
-    /// When modules came or went since the last drain.
+    /// When modules came or went since the last part.
     switches: Vec<u64>,
-    /// The drain at hand.
+    /// The part of a drain at hand.
     segments: Segments,
     doubt: Doubt,
     /// Pages where modules are loaded that hold code without a name, such as the kernel's thunks and the compiled
@@ -178,7 +178,7 @@ impl KernelSpace {
         }
     }
 
-    /// Opens a drain of this time, whose first interval is `first`: takes over the patches in it.
+    /// Opens a part of a drain, of this time and with the first interval `first`: takes over the patches in it.
     /// Returns the intervals that it has to be cut into.
     pub fn begin(&mut self, first: u32, time: Range<u64>, losses: &mut Losses) -> Segments {
         let Self {
@@ -189,7 +189,8 @@ impl KernelSpace {
             ..
         } = self;
         let end = time.end;
-        let times = pokes.iter().map(|poke| poke.time).chain(switches.drain(..));
+        let switched = switches.extract_if(.., |at| *at <= end);
+        let times = pokes.iter().map(|poke| poke.time).chain(switched);
         let segments = Segments::new(first, time, times);
         pokes.sort_by_key(|poke| poke.time);
         for poke in pokes.iter().filter(|poke| poke.time <= end) {
@@ -359,10 +360,14 @@ impl KernelSpace {
         }
     }
 
-    /// Forgets what went before `time` without having been hit.
-    pub fn forget_before(&mut self, time: u64) {
+    /// Closes the part at hand: its patches are taken over.
+    pub fn close(&mut self) {
         let end = self.segments.time().end;
         self.pokes.retain(|poke| end < poke.time);
+    }
+
+    /// Forgets what went before `time` without having been hit.
+    pub fn forget_before(&mut self, time: u64) {
         let hit = &self.hit;
         let in_use = |module| hit.values().any(|r| r.module == module);
         self.map.forget_before(time, in_use);

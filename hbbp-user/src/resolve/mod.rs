@@ -100,15 +100,32 @@ impl Resolver {
         }
     }
 
-    /// Takes over the counts of one drain. All records up to its end should have been applied.
+    /// Takes over the counts of one drain, part by part in the order of time. All records up to its end should have been
+    /// applied.
     ///
-    /// Where kernel text was switched meanwhile, the drain becomes several intervals, and each count belongs to the
-    /// one of its first sample.
-    pub fn interval(&mut self, raw: RawInterval) {
-        let idx = u32::try_from(self.intervals.len()).unwrap_or(u32::MAX);
-        self.user.catch_up(raw.end);
+    /// Where kernel text was switched within a part, it becomes several intervals, and each count belongs to the one of
+    /// its first sample.
+    pub fn drained(&mut self, parts: Vec<RawInterval>) {
+        let (Some(start), Some(end)) = (parts.first().map(|p| p.start), parts.last().map(|p| p.end)) else {
+            return;
+        };
+        self.user.catch_up(end);
+        self.user.reread(self.next_interval(), &mut self.losses);
+        for part in parts {
+            self.interval(part);
+        }
+        // Counting goes on while a drain is under way, so what ends within it may still have samples in the next.
+        self.user.forget_before(start);
+        self.kernel.forget_before(start);
+    }
+
+    fn next_interval(&self) -> u32 {
+        u32::try_from(self.intervals.len()).unwrap_or(u32::MAX)
+    }
+
+    fn interval(&mut self, raw: RawInterval) {
+        let idx = self.next_interval();
         let parts = self.kernel.begin(idx, raw.start..raw.end, &mut self.losses);
-        self.user.reread(idx, &mut self.losses);
         let kernel_ips = raw
             .ips
             .iter()
@@ -174,9 +191,7 @@ impl Resolver {
             }
         }
         self.losses.add(Loss::TextSwitched, doubt);
-        // Counting goes on while a drain is under way, so what ends within it may still have samples in the next.
-        self.user.forget_before(raw.start);
-        self.kernel.forget_before(raw.start);
+        self.kernel.close();
         self.intervals.append(&mut intervals);
     }
 

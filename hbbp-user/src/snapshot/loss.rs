@@ -55,10 +55,6 @@ macro_rules! losses {
 losses! {
     CountsFull, "sample.counts_full", Sample,
         "samples found the map of counts full: raise --map-entries or lower the sampling rate";
-    CountsBusy, "sample.counts_busy", Sample,
-        "samples met a locked bucket of the map of counts";
-    CountsRefused, "sample.counts_refused", Sample,
-        "samples were refused by the map of counts for another reason";
     NoBank, "sample.no_bank", Sample,
         "samples found no bank to be counted in";
     NoStack, "sample.no_stack", Sample,

@@ -132,7 +132,20 @@ impl Counter {
     }
 }
 
+/// Whether the event of this name is known to count near branches alone. Those of AMD and of Goldmont count far ones and
+/// interrupts too (AMD PPR, PMCx0C4; BR_INST_RETIRED.ALL_TAKEN_BRANCHES), and then a sample falls on any branch alike.
+pub fn is_near_only(event: &str) -> bool {
+    const NAMES: [&str; 2] = ["near_taken", "branches_taken"];
+    let name = event.to_lowercase();
+    NAMES.iter().any(|known| name.contains(known))
+}
+
 impl Event {
+    /// Whether it is known to count near branches alone.
+    pub fn is_near_only(&self) -> bool {
+        is_near_only(&self.name)
+    }
+
     /// Samples that the kernel should have taken: the sum over the counters of count / period, each rounded down.
     /// `None` where the kernel chose the period, or where the counters are not known, as in recordings of other tools.
     pub fn due(&self) -> Option<u64> {

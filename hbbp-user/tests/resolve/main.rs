@@ -106,12 +106,12 @@ fn every_sort_of_program() {
         let running = Running::start(&program, 1);
         let (tgid, spin) = (running.child.id(), running.addresses[0]);
         let mut resolver = Resolver::new(no_kernel(), &[running.scanned()]);
-        resolver.interval(RawInterval {
+        resolver.drained(vec![RawInterval {
             start: 1,
             end: 9,
             ips: vec![ip(tgid, 5, spin + 1)],
             ..RawInterval::default()
-        });
+        }]);
         let snapshot = snapshot(resolver);
         let (text, bytes) = text_at(&snapshot, 1, spin).expect("its text");
         assert_eq!(bytes, memory(tgid, spin, bytes.len()), "{name}");
@@ -176,12 +176,12 @@ fn a_deleted_program_that_has_ended_was_opened_in_time() {
         time: 50,
         record: Record::Exit { pid: tgid, tid: tgid },
     }]);
-    resolver.interval(RawInterval {
+    resolver.drained(vec![RawInterval {
         start: 1,
         end: 90,
         ips: vec![ip(tgid, 40, spin + 4)],
         ..RawInterval::default()
-    });
+    }]);
     let snapshot = snapshot(resolver);
     let (text, _) = text_at(&snapshot, 1, spin).expect("its text");
     let module = &snapshot.modules[text.module.0 as usize];
@@ -235,12 +235,12 @@ fn a_file_that_only_relatives_see() {
             .zip(10..)
             .map(|(record, time)| Timed { time, record }),
     );
-    resolver.interval(RawInterval {
+    resolver.drained(vec![RawInterval {
         start: 1,
         end: 90,
         ips: vec![ip(GONE, 40, spin)],
         ..RawInterval::default()
-    });
+    }]);
     let snapshot = snapshot(resolver);
     assert!(text_at(&snapshot, 1, spin).is_some(), "{:?}", snapshot.losses);
 }
@@ -255,12 +255,12 @@ fn code_without_a_file_is_copied_while_its_process_lives() {
     let scanned = running.scanned();
     let ips = || vec![ip(tgid, 5, shared + 3), ip(tgid, 5, plain + 3)];
     let mut resolver = Resolver::new(no_kernel(), std::slice::from_ref(&scanned));
-    resolver.interval(RawInterval {
+    resolver.drained(vec![RawInterval {
         start: 1,
         end: 9,
         ips: ips(),
         ..RawInterval::default()
-    });
+    }]);
     let alive = snapshot(resolver);
     for (at, name) in [(shared, "/memfd:jit"), (plain, "[anon]")] {
         let (text, bytes) = text_at(&alive, 1, at).expect("its text");
@@ -269,12 +269,12 @@ fn code_without_a_file_is_copied_while_its_process_lives() {
     }
     running.end();
     let mut resolver = Resolver::new(no_kernel(), &[scanned]);
-    resolver.interval(RawInterval {
+    resolver.drained(vec![RawInterval {
         start: 1,
         end: 9,
         ips: ips(),
         ..RawInterval::default()
-    });
+    }]);
     let late = snapshot(resolver);
     assert!(text_at(&late, 1, plain).is_none());
     assert_eq!(late.losses.get(Loss::ProcessGone), 1);
@@ -298,12 +298,12 @@ fn a_replaced_program_is_not_read() {
     std::fs::copy("/bin/true", program.with_extension("new")).expect("copy");
     std::fs::rename(program.with_extension("new"), &program).expect("replace");
     let mut resolver = Resolver::new(no_kernel(), &[scanned]);
-    resolver.interval(RawInterval {
+    resolver.drained(vec![RawInterval {
         start: 1,
         end: 9,
         ips: vec![ip(tgid, 5, spin)],
         ..RawInterval::default()
-    });
+    }]);
     let snapshot = snapshot(resolver);
     assert!(text_at(&snapshot, 1, spin).is_none());
     assert_eq!(snapshot.losses.get(Loss::FileChanged), 1);
@@ -317,12 +317,12 @@ fn unknown_processes_and_addresses_keep_their_counts() {
         ip(0, 5, 0xffff_ffff_8100_0000),
         ip(4_000_001, 5, u64::MAX),
     ];
-    resolver.interval(RawInterval {
+    resolver.drained(vec![RawInterval {
         start: 1,
         end: 9,
         ips,
         ..RawInterval::default()
-    });
+    }]);
     resolver.apply([Timed {
         time: 11,
         record: Record::Lost(3),
@@ -339,11 +339,11 @@ fn unknown_processes_and_addresses_keep_their_counts() {
         time: 12,
         record: Record::Mmap(hostile),
     }]);
-    resolver.interval(RawInterval {
+    resolver.drained(vec![RawInterval {
         start: 10,
         end: 19,
         ..RawInterval::default()
-    });
+    }]);
     let snapshot = snapshot(resolver);
     assert_eq!(snapshot.intervals[0].ips.iter().map(|c| c.hits).sum::<u64>(), 3);
     assert_eq!(snapshot.processes.len(), 3, "the kernel and two unknown tasks");
@@ -379,12 +379,12 @@ fn this_kernel() {
     };
     let mut drain = |time: std::ops::Range<u64>, ips: Vec<Raw<IpCount>>, told: Option<Timed>| {
         resolver.apply(told);
-        resolver.interval(RawInterval {
+        resolver.drained(vec![RawInterval {
             start: time.start,
             end: time.end,
             ips,
             ..RawInterval::default()
-        });
+        }]);
         resolver.compare_text();
     };
     drain(1..9, ips(&[5]), None);

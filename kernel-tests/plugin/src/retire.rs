@@ -200,10 +200,12 @@ impl Silicon {
         cpu.rearm();
     }
 
-    /// A branch of any kind is taken.
+    /// A branch of any kind is taken. While the counters stand still, so do the branch records: processors freeze both
+    /// when the counter's interrupt comes (Intel SDM volume 3, "Freezing LBR and Performance Counters on PMI"), and the
+    /// kernel stops both while it handles the interrupt (arch/x86/events/intel/core.c, `intel_pmu_handle_irq`).
     pub(crate) fn branch(&mut self, cpu: &mut Cpu, cpu_idx: usize, branch: Branch) {
         let ring = (branch.from >> 63) as usize;
-        if cpu.record(branch, ring) {
+        if cpu.frozen || cpu.record(branch, ring) {
             self.trace.branch(cpu_idx, cpu, branch);
         }
     }

@@ -53,7 +53,7 @@ impl Trace {
         Ok(opened)
     }
 
-    /// A branch was taken; `cpu` has already recorded it.
+    /// A branch was taken; `cpu` has already recorded it, unless it is frozen.
     pub(crate) fn branch(&mut self, cpu_idx: usize, cpu: &Cpu, branch: Branch) {
         let Some(file) = self.branches.get_mut(cpu_idx) else {
             return;
@@ -62,7 +62,7 @@ impl Trace {
         if self.open[cpu_idx] {
             let executed = cpu.executed(0) + cpu.executed(1);
             let entry = trace::Entry {
-                number: cpu.branches,
+                number: if cpu.frozen { 0 } else { cpu.branches },
                 executed,
                 branch,
             };

@@ -66,6 +66,7 @@ fn check(outcome: &Outcome, text: &str, cpus: usize) -> usize {
         let branches: Vec<Branch> = trace::read_branches(&file)
             .unwrap()
             .iter()
+            .filter(|entry| entry.is_recorded())
             .map(|e| e.branch)
             .collect();
         let mut places: HashMap<Branch, Vec<usize>> = HashMap::new();

@@ -21,7 +21,10 @@ const DEPTH: usize = 32;
 
 /// Everything the silicon kept of one CPU.
 struct Traced {
+    /// All branches.
     branches: Vec<Entry>,
+    /// Those that stacks can show.
+    recorded: Vec<Entry>,
     samples: Vec<Sample>,
 }
 
@@ -30,16 +33,22 @@ impl Traced {
         let file = |name: String| outcome.directory().join(name);
         let branches = trace::read_branches(&file(trace::branch_file(cpu))).unwrap();
         let samples = trace::read_samples(&file(trace::sample_file(cpu))).unwrap();
-        for pair in branches.windows(2) {
+        let recorded = branches.iter().copied().filter(Entry::is_recorded);
+        let recorded: Vec<Entry> = recorded.collect();
+        for pair in recorded.windows(2) {
             assert_eq!(pair[0].number + 1, pair[1].number, "the trace has every branch");
         }
-        Self { branches, samples }
+        Self {
+            branches,
+            recorded,
+            samples,
+        }
     }
 
     /// The branch of this number.
     fn branch(&self, number: u64) -> Option<&Entry> {
-        self.branches
-            .get(number.checked_sub(self.branches.first()?.number)? as usize)
+        self.recorded
+            .get(number.checked_sub(self.recorded.first()?.number)? as usize)
     }
 
     /// The instruction that was the `executed`th of the CPU: by walking from the branch before it.

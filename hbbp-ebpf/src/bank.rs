@@ -1,0 +1,161 @@
+//! The bank of counts: a hash table that all CPUs fill and user space reads through a mapping.
+//!
+//! It is our own, in a plain array, because of what the kernel's hash map costs: a drain of that is a syscall that
+//! copies entry by entry, and while it runs the kernel skips programs on perf events on that CPU without any count, so
+//! that the drain never sees itself. An addition is a helper call, a multiplication for each word of the key, and a look
+//! at a cache line or two.
+//!
+//! A key has a bucket of sixteen slots, and where that is full, the bucket behind it. Slots are filled in order and never
+//! freed while programs use the bank, so the first free one ends the search.
+//! A slot is claimed by a compare-and-exchange of its state, and filled before that says whose it is, by the hash of the
+//! key. A CPU that meets one being filled does not wait for it, as it may be in an NMI: it goes on to the next, or to the
+//! bucket behind, and the key may then have two slots, whose sum user space takes.
+
+use crate::key::{CountKey, Tally};
+
+/// What a slot holds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Slot {
+    /// [`FREE`], [`CLAIMED`] or the hash of the key.
+    pub state: u64,
+    /// What is counted.
+    pub key: CountKey,
+    /// How often.
+    pub tally: Tally,
+}
+
+/// Nobody has claimed the slot.
+pub const FREE: u64 = 0;
+/// Some CPU is filling it. No hash is that.
+pub const CLAIMED: u64 = 1;
+
+/// Slots of a bucket: one call of the kernel finds so many of them, and the verifier walks every way through them.
+pub const SLOTS: usize = 16;
+
+/// Slots that lie together, on a cache line each.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bucket {
+    /// In the order in which they are filled.
+    pub slots: [Slot; SLOTS],
+}
+
+const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Bucket>() == 64 * SLOTS);
+
+/// Buckets of a bank that has room for `counts`: half of the slots stay free then. Keys that find [`TRIED`] full buckets
+/// before that are fewer than one in ten thousand, and none is when half as many are counted (seen in a test below).
+pub const fn buckets_for(counts: u32) -> u32 {
+    let buckets = counts.div_ceil(SLOTS as u32 / 2);
+    if buckets == 0 { 1 } else { buckets }
+}
+
+/// Buckets that may hold a key: its own and those behind it.
+pub const TRIED: u32 = 2;
+
+/// The hash of a key, which is neither [`FREE`] nor [`CLAIMED`].
+///
+/// Each word is mixed in by a multiplication with an odd constant that spreads its bits (the constants of SplitMix64 and
+/// of MurmurHash3's finalizer), and the upper half of the product is folded into the lower one.
+#[inline(always)]
+pub const fn hash(words: &[u64; 4]) -> u64 {
+    let [address, source, image, rest] = *words;
+    let mut mixed = address.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 32 ^ source).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 32 ^ image).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed = (mixed ^ mixed >> 32 ^ rest).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed | 2
+}
+
+/// The bucket of a key with this hash, of so many: a multiplication takes the place of a division (Lemire, Fast Random
+/// Integer Generation in an Interval, 2019).
+#[inline(always)]
+pub const fn bucket_of(hash: u64, n_buckets: u32) -> u32 {
+    (((hash >> 32) * n_buckets as u64) >> 32) as u32
+}
+
+/// The bucket behind another, of so many.
+#[inline(always)]
+pub const fn bucket_behind(bucket: u32, n_buckets: u32) -> u32 {
+    if bucket + 1 < n_buckets { bucket + 1 } else { 0 }
+}
+
+#[cfg(feature = "user")]
+// SAFETY: repr(C), no padding (asserted above), any bit pattern is a value.
+unsafe impl aya::Pod for Bucket {}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::key::EventTag;
+    use std::vec;
+
+    /// Streams as a kernel has them, at steps of 16 bytes, with a few lengths and sources each.
+    fn keys(n: u64) -> impl Iterator<Item = CountKey> {
+        (0..n).map(|i| CountKey {
+            address: 0xffff_ffff_8100_0000 + 16 * (i / 4),
+            source: 0xffff_ffff_8120_0000 + 32 * (i / 8),
+            event: EventTag::stream(1).in_interval((i % 2) as u32),
+            length: 8 + (i / 2 % 2) as u32,
+            ..CountKey::default()
+        })
+    }
+
+    #[test]
+    fn as_many_keys_as_there_is_room_for_find_a_slot() {
+        for (counts, n_keys) in [
+            (1, 1),
+            (64, 32),
+            (1 << 14, 1 << 13),
+            (1 << 16, 1 << 15),
+            (1 << 16, 1 << 16),
+        ] {
+            let mut refused = 0u32;
+            let n_buckets = buckets_for(counts);
+            let mut filled = vec![0usize; n_buckets as usize];
+            for key in keys(n_keys) {
+                let mut bucket = bucket_of(hash(&key.words()), n_buckets);
+                let found = (0..TRIED).any(|_| {
+                    let has_room = filled[bucket as usize] < SLOTS;
+                    if has_room {
+                        filled[bucket as usize] += 1;
+                    } else {
+                        bucket = bucket_behind(bucket, n_buckets);
+                    }
+                    has_room
+                });
+                refused += u32::from(!found);
+            }
+            let most = if n_keys == u64::from(counts) {
+                counts / 10_000
+            } else {
+                0
+            };
+            assert!(refused <= most, "{refused} of {n_keys} in {counts}");
+        }
+    }
+
+    #[test]
+    fn every_word_of_a_key_counts() {
+        let n = 1 << 30;
+        let base = CountKey::default();
+        let others = [
+            CountKey { address: 1, ..base },
+            CountKey { source: 1, ..base },
+            CountKey { tgid: 1, ..base },
+            CountKey { exec_id: 1, ..base },
+            CountKey { length: 1, ..base },
+            CountKey {
+                event: EventTag(1),
+                ..base
+            },
+        ];
+        for other in others {
+            let [base, other] = [base, other].map(|key| bucket_of(hash(&key.words()), n));
+            assert_ne!(base, other);
+        }
+        assert_eq!((bucket_behind(3, 5), bucket_behind(4, 5)), (4, 0));
+    }
+}
