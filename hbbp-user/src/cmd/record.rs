@@ -172,7 +172,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let totals = session.collector.stop()?;
     run.duration = now().saturating_sub(started);
     session.drain()?;
-    session.resolver.compare_text();
+    session.compare_text()?;
     run.events = totals.events;
     run.notes.extend(totals.notes);
     if session.stacks == StacksSeen::Empty {
@@ -298,6 +298,14 @@ impl Session {
         Ok(())
     }
 
+    /// Compares the kernel text that runs with what is known of it.
+    fn compare_text(&mut self) -> anyhow::Result<()> {
+        let live = self.resolver.read_text();
+        self.read_sideband()?;
+        self.resolver.compare_text(live);
+        Ok(())
+    }
+
     /// Looks whether the branch stacks hold anything, until that is known; empty ones are not asked for any more.
     fn look_at_stacks(&mut self) -> anyhow::Result<()> {
         if self.stacks == StacksSeen::NotYet {
@@ -339,7 +347,7 @@ async fn measure(
             () = interrupt.wait() => break,
             _ = drains.tick() => {
                 session.drain()?;
-                session.resolver.compare_text();
+                session.compare_text()?;
             }
             () = patched, if session.patched.is_some() => session.cut()?,
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,

@@ -15,9 +15,8 @@ use super::kernel::{KernelMap, KernelModuleIdx, Region};
 use super::kernel_modules::read_modules;
 use super::kernel_symbols::read_module_symbols;
 use super::kernel_text::{KernelText, ReadKernel, open_kernel_text};
-use super::reading::is_code;
 use super::segments::Segments;
-use super::text::{Covered, Known, ModuleText};
+use super::text::{Covered, Known, Live, ModuleText};
 
 /// A program that comes is copied at once, as it may be gone at the next drain; longer ones wait for a hit.
 const MAX_EARLY: u32 = 64 << 10;
@@ -56,6 +55,14 @@ pub struct KernelSpace {
     /// Pages where modules are loaded that hold code without a name, such as the kernel's thunks and the compiled
     /// filters of sockets: reading all symbols once for each of them has to do.
     nameless: HashSet<u64>,
+}
+
+/// A reading of the text that was hit.
+#[derive(Debug)]
+pub struct LiveText {
+    /// When it began, in ns.
+    time: u64,
+    modules: Vec<(KernelModuleIdx, Live)>,
 }
 
 /// Pages of x86-64, as a power of two.
@@ -212,28 +219,47 @@ impl KernelSpace {
         self.doubt.of(passed, first_time, hits)
     }
 
-    /// Reads what was hit once more, after the drain at hand, and compares it with what is known.
-    pub fn compare(&mut self, losses: &mut Losses) {
-        if !self.reader.is_live() || self.history == TextHistory::Once {
-            return;
+    /// Reads what was hit once more, after a drain.
+    pub fn read_live(&mut self) -> LiveText {
+        let mut live = LiveText {
+            time: now(),
+            modules: Vec::new(),
+        };
+        if self.reader.is_live() && self.history == TextHistory::Followed {
+            let Self {
+                map, reader, texts, ..
+            } = self;
+            let there = map.modules_there();
+            let there = texts.iter().filter(|(module, _)| there.contains(module));
+            let read = |(module, text): (&KernelModuleIdx, &ModuleText)| {
+                (
+                    *module,
+                    text.read_live(&mut |at, bytes| reader.read(Va(at.0), bytes)),
+                )
+            };
+            live.modules = there.map(read).collect();
         }
+        live
+    }
+
+    /// Compares a reading with what is known. All records up to the reading should have been applied: what went before it
+    /// was told had been read already, or what took its place.
+    pub fn compare(&mut self, live: LiveText, losses: &mut Losses) {
         let end = self.segments.time().end;
         let mut pending: Vec<Poke> = self.pokes.iter().filter(|p| end < p.time).cloned().collect();
         pending.sort_by_key(|poke| poke.time);
-        let Self {
-            map, reader, texts, ..
-        } = self;
-        let there = map.modules_there();
+        let there = self.map.modules_there();
         let known = Known {
-            time: now(),
+            time: live.time,
             interval: self.segments.first(),
             records: self.records,
             pending: &pending,
         };
-        let there = texts.iter_mut().filter(|(module, _)| there.contains(module));
-        let changed =
-            there.map(|(_, text)| text.compare(&known, &mut |at, bytes| reader.read(Va(at.0), bytes)));
-        losses.add(Loss::TextUncertain, changed.sum());
+        for (module, live) in live.modules {
+            if let Some(text) = self.texts.get_mut(&module).filter(|_| there.contains(&module)) {
+                losses.add(Loss::TextUncertain, text.compare(&known, live));
+            }
+        }
     }
 
     /// Puts an end to the histories: differences whose record did not come are taken as they are, and text that is to
@@ -282,11 +308,9 @@ impl KernelSpace {
         if self.cover(at, &region) == Covered::UnreadableNow {
             losses.add(Loss::TextUnreadable, 1);
         }
-        self.renew(at, &region);
-        self.texts
-            .get(&region.module)?
-            .behind(ImageAddr(at.0))
-            .map(|at| Va(at.0))
+        let text = self.texts.get_mut(&region.module)?;
+        text.set_hit(ImageAddr(at.0));
+        text.behind(ImageAddr(at.0)).map(|at| Va(at.0))
     }
 
     /// Says that a stream at `time` ran into the stretch that starts at `at` from the one before.
@@ -326,7 +350,9 @@ impl KernelSpace {
         let from = pokes.partition_point(|poke| poke.start.0 < near.start);
         let near = pokes.iter().skip(from).take_while(|poke| poke.start.0 < near.end);
         let end = segments.time().end;
-        let mut near: Vec<&Poke> = near.filter(|p| region.from <= p.time && p.time <= end).collect();
+        // What is written there when the region has gone belongs to another, such as a slot of a kprobe.
+        let there = |p: &&Poke| region.from <= p.time && p.time < region.until && p.time <= end;
+        let mut near: Vec<&Poke> = near.filter(there).collect();
         near.sort_by_key(|poke| poke.time);
         let patches = near.iter().map(|poke| (*poke, segments.interval(poke.time)));
         if let Some(text) = texts.get_mut(&region.module) {
@@ -340,23 +366,6 @@ impl KernelSpace {
         if text.known(ImageAddr(at.0)).is_none() && self.cover(at, region) == Covered::Yes {
             let text = self.texts.entry(region.module).or_default();
             text.set_early(ImageAddr(at.0));
-        }
-    }
-
-    /// Reads text again that was copied early and is hit now for the first time, if it is still there.
-    fn renew(&mut self, at: Va, region: &Region) {
-        let text = self.texts.entry(region.module).or_default();
-        let Some(stretch) = text.set_hit(ImageAddr(at.0)) else {
-            return;
-        };
-        let len = stretch
-            .end
-            .since(stretch.start)
-            .and_then(|len| usize::try_from(len).ok());
-        let mut bytes = vec![0; len.unwrap_or(0)];
-        if region.until == u64::MAX && self.reader.read(Va(stretch.start.0), &mut bytes) && is_code(&bytes) {
-            text.renew(ImageAddr(at.0), bytes);
-            self.date(at, region);
         }
     }
 

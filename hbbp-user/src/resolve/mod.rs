@@ -53,7 +53,7 @@ use crate::addr::{Ring, Va};
 use crate::record::{Record, Timed};
 use crate::snapshot::{Interval, Loss, Losses, Process, ProcessIdx, Run, Snapshot};
 
-use kernel_space::KernelSpace;
+use kernel_space::{KernelSpace, LiveText};
 use proc_scan::Scanned;
 use raw::{Raw, RawInterval, TaskKey};
 use text::is_stream;
@@ -195,10 +195,15 @@ impl Resolver {
         self.intervals.append(&mut intervals);
     }
 
-    /// Reads the kernel text that was hit once more and compares it with what the kernel told of its patches.
+    /// Reads the kernel text that was hit once more, to be compared when the records of the meantime have been applied.
     /// To be called after a drain, now and then: it is what finds patches that the kernel does not tell.
-    pub fn compare_text(&mut self) {
-        self.kernel.compare(&mut self.losses);
+    pub fn read_text(&mut self) -> LiveText {
+        self.kernel.read_live()
+    }
+
+    /// Compares a reading of kernel text with what the kernel told of its patches.
+    pub fn compare_text(&mut self, live: LiveText) {
+        self.kernel.compare(live, &mut self.losses);
     }
 
     /// Puts the snapshot together; `run` are the facts of the run, to which the source of kernel text is added.

@@ -15,7 +15,7 @@ use crate::snapshot::{ModuleIdx, Symbol, Text};
 
 use super::generations::{Generations, Records};
 use super::reading::read_range;
-pub use follow::Known;
+pub use follow::{Known, Live};
 
 /// A function longer than this is taken in windows: a compiler with giant functions left 26 MB of text in ten seconds
 /// when whole functions of up to 128 KiB were taken, most of which never ran.
@@ -176,7 +176,8 @@ impl ModuleText {
             records: Records::NoneYet,
             pending: &[],
         };
-        self.compare(&known, read)
+        let live = self.read_live(read);
+        self.compare(&known, live)
     }
 
     /// Whether no address of this module was hit.

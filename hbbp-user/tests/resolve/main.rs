@@ -385,7 +385,8 @@ fn this_kernel() {
             ips,
             ..RawInterval::default()
         }]);
-        resolver.compare_text();
+        let live = resolver.read_text();
+        resolver.compare_text(live);
     };
     drain(1..9, ips(&[5]), None);
     byte.store(2, Ordering::Relaxed);

@@ -147,7 +147,9 @@ fn text_that_changes(series: &str) {
         bad as f64 <= 0.001 * counted as f64,
         "{bad} of {counted}: {discarded:?}"
     );
-    assert!(followed_error <= 1.5 * quiet_error, "{errors:?}");
+    // Errors below that are chance, on either side of the ratio.
+    const CHANCE: f64 = 0.003;
+    assert!(followed_error <= 1.5 * quiet_error.max(CHANCE), "{errors:?}");
     assert!(2.0 * followed_error <= once_error, "{errors:?}");
 }
 

@@ -1,11 +1,9 @@
 //! How text that is kept follows the text that runs: patches that are told, readings that are compared, and copies
 //! that are made before a hit.
 
-use std::ops::Range;
-
 use crate::addr::ImageAddr;
 
-use super::super::generations::{Compared, Generations, Patched, Poke, Records, rewind};
+use super::super::generations::{Compared, Patched, Poke, Records, rewind};
 use super::super::reading::{Window, read_range, reading_ends};
 use super::{MAX_FUNCTION, ModuleText, Stretch, Why};
 
@@ -22,21 +20,32 @@ pub struct Known<'a> {
     pub pending: &'a [Poke],
 }
 
+/// What stands in the stretches of a module now, by their starts.
+pub type Live = Vec<(ImageAddr, Vec<u8>)>;
+
 impl ModuleText {
-    /// Reads all stretches that were hit again and compares them with what is known of them.
-    /// Returns the number of changes that no record told. What can no longer be read stays as it was.
-    pub fn compare(&mut self, known: &Known<'_>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> u64 {
-        let mut n_changed = 0;
+    /// Reads all stretches that were hit again; what can no longer be read is left out.
+    pub fn read_live(&self, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> Live {
         let mut window = Window::default();
         let ends = reading_ends(self.stretches.iter().map(|(start, s)| *start..*start + s.len));
-        let hit = self.stretches.iter_mut().filter(|(_, s)| s.why == Why::Hit);
-        for (start, stretch) in hit.filter(|(_, s)| !s.generations.is_empty()) {
-            let range = *start..*start + stretch.len;
-            let end = ends.range(range.end..).next().copied().unwrap_or(range.end);
-            let Some(mut live) = window.read(&range, end, read) else {
+        let hit = self.stretches.iter().filter(|(_, s)| s.why == Why::Hit);
+        let live = hit
+            .filter(|(_, s)| !s.generations.is_empty())
+            .filter_map(|(start, stretch)| {
+                let range = *start..*start + stretch.len;
+                let end = ends.range(range.end..).next().copied().unwrap_or(range.end);
+                Some((ImageAddr(*start), window.read(&range, end, read)?))
+            });
+        live.collect()
+    }
+
+    /// Compares a reading with what is known. Returns the number of changes that no record told.
+    pub fn compare(&mut self, known: &Known<'_>, live: Live) -> u64 {
+        let mut n_changed = 0;
+        for (start, mut live) in live {
+            let Some(stretch) = self.stretches.get_mut(&start.0) else {
                 continue;
             };
-            let start = ImageAddr(*start);
             rewind(start, &mut live, known.pending.iter().rev());
             let Known {
                 time,
@@ -86,20 +95,10 @@ impl ModuleText {
         }
     }
 
-    /// Says that text was hit that may have been copied before. Returns its stretch where that was so.
-    pub fn set_hit(&mut self, at: ImageAddr) -> Option<Range<ImageAddr>> {
-        let (start, stretch) = self.holding(at)?;
-        let was_early = stretch.why == Why::Early;
-        stretch.why = Why::Hit;
-        was_early.then(|| ImageAddr(start)..ImageAddr(start + stretch.len))
-    }
-
-    /// Takes text that was read just now in the place of an early copy.
-    pub fn renew(&mut self, at: ImageAddr, bytes: Vec<u8>) {
-        if let Some((_, stretch)) = self.holding(at)
-            && bytes.len() as u64 == stretch.len
-        {
-            stretch.generations = Generations::read_first(bytes);
+    /// Says that text was hit that may have been copied before.
+    pub fn set_hit(&mut self, at: ImageAddr) {
+        if let Some((_, stretch)) = self.holding(at) {
+            stretch.why = Why::Hit;
         }
     }
 
