@@ -156,7 +156,8 @@ fn own_time() -> Duration {
 fn compare(kernel: &mut KernelSpace) -> (u64, Duration) {
     let mut losses = Losses::default();
     let before = own_time();
-    kernel.compare(&mut losses);
+    let live = kernel.read_live();
+    kernel.compare(live, &mut losses);
     (losses.get(Loss::TextUncertain), own_time() - before)
 }
 
