@@ -178,6 +178,9 @@ pub fn measure(workload: &Workload, kernel: &Kernel, personality: &str, periods:
 pub struct Overhead {
     /// The work, without the tool.
     pub alone: Span,
+    /// The same work while both events run with periods that are never reached: the emulated PMU looks for records every
+    /// 500 us by a timer, where a processor raises an interrupt by itself.
+    pub looking: Span,
     /// The same work while the tool samples.
     pub watched: Span,
     /// A whole recording of a command that does nothing: start and end of the tool.
@@ -185,8 +188,14 @@ pub struct Overhead {
 }
 
 impl Overhead {
-    /// The tool's part of all instructions executed while it samples, as a fraction.
+    /// The part of all instructions executed while the tool samples that the tool and the kernel for it add, as a fraction.
     pub fn fraction(&self) -> f64 {
+        let watched = self.watched.instructions() as f64;
+        (watched - self.looking.instructions() as f64) / watched
+    }
+
+    /// The same with what the emulated PMU adds by looking for records.
+    pub fn with_looking(&self) -> f64 {
         let watched = self.watched.instructions() as f64;
         (watched - self.alone.instructions() as f64) / watched
     }
@@ -209,15 +218,21 @@ pub fn overhead(kernel: &Kernel, personality: &str, rounds: u32) -> Result<Overh
     // First runs are not counted, as in `measure`.
     let script = format!(
         "{SETTLE}\n{record} busybox sh {SCRIPT} > /dev/null\n{PAUSE}\nguest-span busybox sh {ROUNDS}\n{PAUSE}\n\
+         guest-witness returning 2 {NEVER} {NEVER} guest-span busybox sh {ROUNDS}\n{PAUSE}\n\
          {record} guest-span busybox sh {ROUNDS}\n{PAUSE}\nguest-span {record} busybox true\n"
     );
     let outcome = machine.run(&["/bin/busybox", "sh", "-c", &script])?;
     outcome.stdout()?;
-    let spans = read_spans(&outcome, &[0; 3])?;
-    let [alone, watched, ends] = spans[..] else {
-        bail!("{} spans of 3", spans.len())
+    let spans = read_spans(&outcome, &[0; 4])?;
+    let [alone, looking, watched, ends] = spans[..] else {
+        bail!("{} spans of 4", spans.len())
     };
-    Ok(Overhead { alone, watched, ends })
+    Ok(Overhead {
+        alone,
+        looking,
+        watched,
+        ends,
+    })
 }
 
 /// A machine for one workload, whose spans are told by `guest-span`.

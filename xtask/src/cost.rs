@@ -112,13 +112,16 @@ fn print_overhead(args: &Args, overhead: &Overhead) {
     let millions = |instructions: u64| instructions as f64 / 1e6;
     println!(
         "kernel {}, personality {PERSONALITY}: on a model of a processor, both events at their default periods\n\
-         work alone {:.1} M instructions, while hbbp-sys samples {:.1} M with {} samples: {:.3} % are the tool's\n\
+         work alone {:.1} M instructions, {:.1} M while the emulated PMU looks for records, {:.1} M while hbbp-sys samples, \
+         with {} samples\n{:.3} % are added by the tool, {:.3} % with what the looking adds\n\
          start and end of the tool: {:.1} M instructions in all",
         args.kernel,
         millions(overhead.alone.instructions()),
+        millions(overhead.looking.instructions()),
         millions(overhead.watched.instructions()),
         overhead.watched.stacks,
         100.0 * overhead.fraction(),
+        100.0 * overhead.with_looking(),
         millions(overhead.ends.instructions()),
     );
 }
