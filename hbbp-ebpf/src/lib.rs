@@ -73,10 +73,9 @@ pub mod name {
     pub const SPLIT_KERNEL: &str = "SPLIT_KERNEL";
     /// `u32`: buckets of a bank.
     pub const BUCKETS: &str = "BUCKETS";
-    /// `u64`: address of the kernel's `__switch_to_asm`, 0 where it is not known.
-    pub const SWITCH_START: &str = "SWITCH_START";
-    /// `u64`: its length in bytes.
-    pub const SWITCH_LEN: &str = "SWITCH_LEN";
+    /// Two `u64`: address of the kernel's `__switch_to_asm` and its length in bytes; zero where they are not known. Not a
+    /// constant, because the kernel's symbols are read when the programs are loaded and are among them.
+    pub const SWITCH: &str = "SWITCH";
     /// `u32`: 1 where the processor repeats the newest entry of a stack now and then (Skylake).
     pub const DUPLICATED_HEADS: &str = "DUPLICATED_HEADS";
     /// `u32`: bit n is 1 where event number n counts near branches alone, while its stacks hold far ones too.

@@ -38,6 +38,10 @@ pub(crate) static INTERVAL: Array<u32, 1> = Array::new();
 #[btf_map]
 pub(crate) static BEGUN: PerCpuArray<u64, 1> = PerCpuArray::new();
 
+/// See [`hbbp_ebpf::name::SWITCH`].
+#[btf_map]
+pub(crate) static SWITCH: Array<[u64; 2], 1> = Array::new();
+
 /// How the samples of each event ended, on each CPU.
 #[btf_map]
 pub(crate) static EVENT_STATS: PerCpuArray<EventStats, MAX_EVENTS> = PerCpuArray::new();
@@ -100,14 +104,6 @@ pub(crate) static SPLIT_KERNEL: Global<u32> = Global::new(0);
 /// See [`hbbp_ebpf::name::BUCKETS`].
 #[unsafe(no_mangle)]
 pub(crate) static BUCKETS: Global<u32> = Global::new(0);
-
-/// See [`hbbp_ebpf::name::SWITCH_START`].
-#[unsafe(no_mangle)]
-pub(crate) static SWITCH_START: Global<u64> = Global::new(0);
-
-/// See [`hbbp_ebpf::name::SWITCH_LEN`].
-#[unsafe(no_mangle)]
-pub(crate) static SWITCH_LEN: Global<u64> = Global::new(0);
 
 /// See [`hbbp_ebpf::name::DUPLICATED_HEADS`].
 #[unsafe(no_mangle)]

@@ -17,8 +17,7 @@ use hbbp_ebpf::{CountKey, EventTag, MAX_DEPTH, Tally};
 
 use crate::count::{self, Image};
 use crate::maps::{
-    COMBINE, DUPLICATED_HEADS, EVENT_STATS, NEAR_ONLY, STACK_STATS, SWITCH_LEN, SWITCH_START, WORK,
-    WRONG_PATHS,
+    COMBINE, DUPLICATED_HEADS, EVENT_STATS, NEAR_ONLY, STACK_STATS, SWITCH, WORK, WRONG_PATHS,
 };
 use crate::work::{Run, Work};
 
@@ -84,6 +83,7 @@ fn count_stack<const EVENT: u32>(ctx: &PerfEventContext) -> Outcome {
         image: Image::of_current(),
         event: EVENT,
         interval: count::interval(),
+        switch: SWITCH.get(0).copied().unwrap_or_default(),
         weight: stands_for * weight(period, n),
     };
     sink.walk(n);
@@ -170,6 +170,8 @@ struct Sink<'a> {
     image: Image,
     event: u32,
     interval: u32,
+    /// Start and length of the function that changes tasks.
+    switch: [u64; 2],
     weight: u64,
 }
 
@@ -207,7 +209,8 @@ impl Sink<'_> {
     /// kernel on the way there and back were refused.
     #[inline(always)]
     fn begin(&mut self, from: u64, start: u64, end: u64) {
-        if end.wrapping_sub(SWITCH_START.load()) < SWITCH_LEN.load() {
+        let [switch, len] = self.switch;
+        if end.wrapping_sub(switch) < len {
             self.work.switched.set(1);
         }
         if let Some(refusal) = refusal(start, end, self.work.switched.get() != 0) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, SystemTime};
 
@@ -20,12 +20,10 @@ use super::progress::Progress;
 use crate::collect::event::Choice;
 use crate::collect::object::KernelCounts;
 use crate::collect::own_cost::{read_idle_times, read_own_cpu, read_own_memory};
-use crate::collect::pmu::{DEVICES, read_pmus};
 use crate::collect::{Collector, ModuleWatch, Plan, Scope, StacksSeen};
 use crate::record::{Record, Timed};
 use crate::resolve::Resolver;
 use crate::resolve::build_id::read_kernel_build_id;
-use crate::resolve::kallsyms::read_kallsyms;
 use crate::resolve::kernel_space::{TextHistory, open_kernel_space};
 use crate::resolve::kernel_text::ReadKernel;
 use crate::resolve::proc_scan::read_processes;
@@ -127,7 +125,6 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
             TextHistory::Followed => ModuleWatch::Told,
             TextHistory::Once => ModuleWatch::Untold,
         },
-        switch: read_switch_range(),
     };
     let mut collector = Collector::open(&plan)?;
     let mut run = facts(scope_words);
@@ -139,6 +136,11 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         .map(|window| Box::new(move |at, out: &mut [u8]| window.read(at, out)) as Box<ReadKernel>);
     let (mut kernel, notes) = open_kernel_space(probe, &run.kernel_release);
     kernel.keep(options.text);
+    if collector.has_stacks()
+        && let Some(switch) = kernel.switch()
+    {
+        collector.tell_switch(switch)?;
+    }
     run.notes.extend(notes);
     if options.text == TextHistory::Once {
         run.notes.push(TEXT_ONCE.to_owned());
@@ -411,16 +413,6 @@ fn facts(scope: String) -> Run {
         scope,
         ..Run::default()
     }
-}
-
-/// Start and length of the function in which the kernel changes from one task to the next (arch/x86/entry/entry_64.S):
-/// a branch in it marks a context switch in a branch stack. `None` where the kernel hides its addresses, or where no
-/// PMU has branch records, so that reading all symbols would be for nothing.
-fn read_switch_range() -> Option<(u64, u64)> {
-    let has_branches = read_pmus(Path::new(DEVICES)).iter().any(|pmu| 0 < pmu.branches);
-    let symbols = has_branches.then(read_kallsyms)?.ok()?;
-    let switch = symbols.named("__switch_to_asm")?;
-    Some((switch.start.0, switch.len))
 }
 
 fn add_idle_times(run: &mut Run, before: &HashMap<u32, u64>, after: &HashMap<u32, u64>) {

@@ -27,7 +27,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context as _, bail};
 use aya::Pod;
-use aya::maps::{MapData, PerCpuArray};
+use aya::maps::{Array, MapData, PerCpuArray};
 use btf_rs::Btf;
 use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, StackStats, Tally, name};
 
@@ -57,9 +57,6 @@ pub struct Plan {
     pub map_entries: Option<u32>,
     /// Whether to tell of modules that come and go.
     pub modules: ModuleWatch,
-    /// Start and length of the kernel's `__switch_to_asm`, where they are known: user entries of a branch stack that
-    /// are older than a context switch belong to another process.
-    pub switch: Option<(u64, u64)>,
 }
 
 /// A running collection.
@@ -211,6 +208,16 @@ impl Collector {
         text::TextWindow::open(&mut self.object)
     }
 
+    /// Tells the programs where the kernel changes from one task to the next (`__switch_to_asm` in
+    /// arch/x86/entry/entry_64.S), start and length: a branch in there marks a context switch in a stack, and user entries
+    /// older than that belong to another process. To be called before [`Self::enable`].
+    pub fn tell_switch(&mut self, (start, len): (u64, u64)) -> anyhow::Result<()> {
+        let mut switch: Array<MapData, [u64; 2]> = Array::try_from(self.object.take_map(name::SWITCH)?)?;
+        switch
+            .set(0, [start, len], 0)
+            .context("failed to tell the programs where the kernel changes tasks")
+    }
+
     /// What the reader of the report should know about this collection.
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -277,6 +284,13 @@ impl Collector {
     /// What was counted since the last call, up to each cut and from the last on; user code is all in the first part.
     pub fn drain(&mut self) -> anyhow::Result<Vec<Vec<(CountKey, Tally)>>> {
         self.banks.drain()
+    }
+
+    /// Whether the samples of some event carry branch stacks.
+    pub fn has_stacks(&self) -> bool {
+        self.events
+            .iter()
+            .any(|event| event.source.request.stack.is_some())
     }
 
     /// Whether the samples of the event with this number carry branch stacks.
@@ -384,12 +398,10 @@ fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) ->
         );
     }
     let (duplicated_heads, wrong_paths) = event::quirks();
-    let switch = plan.switch.unwrap_or_default();
     Constants {
         exec_id_offset,
         pid_namespace,
         kernel: plan.kernel,
-        switch,
         duplicated_heads,
         wrong_paths,
         near_only: 0,

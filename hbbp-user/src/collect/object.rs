@@ -29,8 +29,6 @@ pub struct Constants {
     pub pid_namespace: Option<PidNamespace>,
     /// Which kernel addresses share a count.
     pub kernel: KernelCounts,
-    /// Start and length of the kernel's `__switch_to_asm`; zero where they are not known.
-    pub switch: (u64, u64),
     /// The processor repeats the newest entry of a stack now and then.
     pub duplicated_heads: bool,
     /// Stacks may hold entries that were never executed.
@@ -77,7 +75,6 @@ impl Object {
         let split_kernel = u32::from(constants.kernel == KernelCounts::ByProcess);
         let duplicated_heads = u32::from(constants.duplicated_heads);
         let wrong_paths = u32::from(constants.wrong_paths);
-        let (switch_start, switch_len) = constants.switch;
         let module_size = u64::from(constants.module_size.unwrap_or(0));
         let buckets = buckets_for(room.counts);
         let mut loader = loader_without_btf();
@@ -89,8 +86,6 @@ impl Object {
             .btf(None)
             .override_global(name::MODULE_SIZE, &module_size, true)
             .override_global(name::BUCKETS, &buckets, true)
-            .override_global(name::SWITCH_START, &switch_start, true)
-            .override_global(name::SWITCH_LEN, &switch_len, true)
             .override_global(name::DUPLICATED_HEADS, &duplicated_heads, true)
             .override_global(name::NEAR_ONLY, &constants.near_only, true)
             .override_global(name::WRONG_PATHS, &wrong_paths, true)

@@ -226,6 +226,12 @@ impl KernelMap {
         })
     }
 
+    /// Start and length of a function of the kernel image.
+    pub fn named(&self, name: &str) -> Option<(u64, u64)> {
+        let symbol = self.symbols.named(name)?;
+        Some((symbol.start.0, symbol.len))
+    }
+
     /// A module of this map.
     pub fn module(&self, idx: KernelModuleIdx) -> Option<&KernelModule> {
         self.modules.get(idx)

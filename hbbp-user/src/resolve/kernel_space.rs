@@ -118,6 +118,12 @@ impl KernelSpace {
         self.reader.source()
     }
 
+    /// Start and length of the function in which the kernel changes from one task to the next; `None` where the kernel
+    /// hides its addresses.
+    pub fn switch(&self) -> Option<(u64, u64)> {
+        self.map.named("__switch_to_asm")
+    }
+
     /// What the user should know about names, if anything.
     pub fn note(&self) -> Option<&'static str> {
         self.map.is_hidden().then_some(HIDDEN)

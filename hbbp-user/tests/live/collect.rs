@@ -19,7 +19,6 @@ fn plan(scope: Scope) -> Plan {
         kernel: KernelCounts::Together,
         modules: ModuleWatch::Told,
         map_entries: None,
-        switch: None,
     }
 }
 
