@@ -1,6 +1,7 @@
 //! perf(1) as a second consumer: Debian's own tool opens the same PMU and sees the same stacks.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use kernel_tests::layout::Branch;
@@ -47,20 +48,23 @@ fn printed(line: &str) -> Option<Printed> {
     })
 }
 
-/// Samples by CPU and time. One run in ten, perf 6.1 prints one or two of them twice, equal to the nanosecond, although
-/// the machine wrote and delivered each once by its own counters: a CPU takes no two in one nanosecond.
-fn samples(text: &str) -> Vec<Printed> {
-    let lines = text.lines();
-    let all = lines.map(|line| printed(line).unwrap_or_else(|| panic!("{line}")));
-    let mut all: Vec<Printed> = all.collect();
-    all.sort_by(|a, b| (a.cpu, &a.time).cmp(&(b.cpu, &b.time)));
-    all.dedup();
-    all
+/// How many samples there were: of those that are equal in CPU, time, IP and stack, at least one and at most all.
+///
+/// One run in ten, perf 6.1 prints one or two samples twice, although the machine wrote and delivered each once by its own
+/// counters. And two samples of a loop may be equal: where the kernel does not trust the clock of the processor, its own
+/// stands still at the end of a tick.
+fn number_of_samples(samples: &[Printed]) -> RangeInclusive<usize> {
+    let mut sorted: Vec<&Printed> = samples.iter().collect();
+    sorted.sort_by(|a, b| (a.cpu, &a.time).cmp(&(b.cpu, &b.time)));
+    sorted.dedup();
+    sorted.len()..=samples.len()
 }
 
 /// Looks each printed stack up in the trace of its CPU; returns how many there were.
-fn check(outcome: &Outcome, text: &str, cpus: usize) -> usize {
-    let samples = samples(text);
+fn check(outcome: &Outcome, text: &str, cpus: usize) -> RangeInclusive<usize> {
+    let lines = text.lines();
+    let samples = lines.map(|line| printed(line).unwrap_or_else(|| panic!("{line}")));
+    let samples: Vec<Printed> = samples.collect();
     for cpu in 0..cpus {
         let file = outcome.directory().join(trace::branch_file(cpu));
         let branches: Vec<Branch> = trace::read_branches(&file)
@@ -89,7 +93,7 @@ fn check(outcome: &Outcome, text: &str, cpus: usize) -> usize {
             assert!(found, "CPU {cpu}: no such run of branches: {:x?}", sample.stack);
         }
     }
-    samples.len()
+    number_of_samples(&samples)
 }
 
 #[test]
@@ -104,8 +108,15 @@ fn perf_record_sees_the_same_stacks() {
         let text = outcome.stdout().unwrap();
         let n = check(&outcome, &text, 2);
         let counters = outcome.counters().unwrap();
-        println!("{series}: perf recorded {n} stacks, all in the trace; {counters:?}");
-        assert!(1000 < n, "{n} samples\n{}", outcome.text("stderr").unwrap());
-        assert_eq!(counters["delivered"], n as u64, "{counters:?}");
+        println!("{series}: perf recorded {n:?} stacks, all in the trace; {counters:?}");
+        let (least, most) = (*n.start(), *n.end());
+        assert!(
+            1000 < least,
+            "{least} samples\n{}",
+            outcome.text("stderr").unwrap()
+        );
+        assert!(most - least <= most / 100, "{n:?}: hardly any are equal");
+        let delivered = usize::try_from(counters["delivered"]).unwrap();
+        assert!(n.contains(&delivered), "{n:?} {counters:?}");
     }
 }
