@@ -265,8 +265,14 @@ fn compare_errors(series: &str, recordings: &Recordings, outcome: &Outcome, stac
     let [live, imported] = ["live", "imported"].map(|profile| recordings.errors(profile));
     let [a, b] = [&live, &imported].map(|errors| errors.whole.average_weighted_error);
     println!("{series}: live {a:?}, imported {b:?}, LBR bound {bound}");
+    // A live run lets a stack right behind a far branch stand for two, since none is taken at that one; an import weighs all
+    // alike. That moves this share of the stacks, and a sum of differences by twice as much at most.
+    let is_kernel = |address: u64| address >> 63 == 1;
+    let is_behind_far = |stack: &&Vec<(u64, u64)>| matches!(stack[..], [(start, _), (_, end), ..] if is_kernel(start) != is_kernel(end));
+    let far = stacks.iter().filter(is_behind_far).count() as f64 / n;
+    println!("{series}: {far} of the stacks stand right behind a far branch");
     let difference = (a.lbr.unwrap() - b.lbr.unwrap()).abs();
-    assert!(difference <= bound, "{difference} {bound}");
+    assert!(difference <= bound + 2.0 * far, "{difference} {bound} {far}");
 
     // A sample of an instruction is one event, so the variance of a count of samples is at most the count.
     let sampled = live.whole.mnemonics.iter().chain(&imported.whole.mnemonics);
