@@ -51,7 +51,8 @@ pub struct Tally {
     /// Samples.
     pub hits: u64,
     /// Sum of the periods of these samples, in units of the event; for streams of period / (N-1) over the stacks of
-    /// N entries that held them (paper section III.B), in 1 / [`WEIGHT_ONE`] of a unit.
+    /// N entries that held them (paper section III.B), in 1 / [`WEIGHT_ONE`] of a unit. A stack right behind a far branch,
+    /// where the event counts near ones alone, weighs twice: no stack can be taken at the far one.
     pub weight: u64,
     /// Time of the first one in ns of CLOCK_MONOTONIC: it tells which program the process ran then.
     pub first_time: u64,

@@ -100,7 +100,7 @@ losses! {
     TextUnreadable, "region.text_unreadable", Region,
         "stretches of kernel text could not be read";
     TextSwitched, "doubt.text_switched", Doubt,
-        "samples and streams, told by time, passed instructions after these were switched and before the next drain: they count for the bytes before";
+        "samples and streams, told by time, passed instructions after these were switched and before the counts were cut: they count for the bytes before";
     TextUncertain, "region.text_uncertain", Region,
         "stretches of text changed between two readings: samples of that interval may have run the other bytes";
 }
