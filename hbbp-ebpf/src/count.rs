@@ -4,10 +4,9 @@ use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 
 use aya_ebpf::bindings::bpf_pidns_info;
 use aya_ebpf::helpers::generated::bpf_get_ns_current_pid_tgid;
-use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel};
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_ktime_get_ns};
 use hbbp_ebpf::bank::{self, Bucket, CLAIMED, FREE, SLOTS, TRIED, bucket_behind, bucket_of, hash};
-use hbbp_ebpf::combine::Slot;
-use hbbp_ebpf::key::{OUTSIDE, kernel_mask};
+use hbbp_ebpf::key::OUTSIDE;
 use hbbp_ebpf::stat::Outcome;
 use hbbp_ebpf::{CountKey, EventTag, Tally, is_kernel};
 
@@ -19,37 +18,27 @@ use crate::work::Work;
 /// The process image that the current task runs, as its addresses in each ring are counted: thread group and exec id.
 #[derive(Clone, Copy)]
 pub(crate) struct Image {
-    user: (u32, u32),
-    kernel: (u32, u32),
+    pub(crate) user: [u32; 2],
+    pub(crate) kernel: [u32; 2],
 }
 
 impl Image {
     /// Asks the kernel: two helper calls.
     #[inline(always)]
     pub(crate) fn of_current() -> Self {
-        let user = (tgid(), exec_id());
-        let kernel = if SPLIT_KERNEL.load() == 0 { (0, 0) } else { user };
+        let user = [tgid(), exec_id()];
+        let kernel = if SPLIT_KERNEL.load() == 0 { [0, 0] } else { user };
         Self { user, kernel }
-    }
-
-    /// Thread group and exec id that an address is counted under.
-    #[inline(always)]
-    pub(crate) const fn at(&self, address: u64) -> (u32, u32) {
-        let kernel = kernel_mask(address) as u32;
-        (
-            self.user.0 & !kernel | self.kernel.0 & kernel,
-            self.user.1 & !kernel | self.kernel.1 & kernel,
-        )
     }
 }
 
 /// The key of an address that the current task executed.
 #[inline(always)]
 pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
-    let (tgid, exec_id) = if is_together(address) {
-        (0, 0)
+    let [tgid, exec_id] = if is_together(address) {
+        [0, 0]
     } else {
-        Image::of_current().at(address)
+        Image::of_current().user
     };
     let event = if is_kernel(address) {
         event.in_interval(interval())
@@ -112,10 +101,14 @@ fn exec_id() -> u32 {
     if offset == 0 {
         return 0;
     }
-    // SAFETY: the helper takes no arguments; the address it returns is only handed to a checked read.
-    let task = unsafe { bpf_get_current_task() };
-    // SAFETY: bpf_probe_read_kernel checks the address and fails rather than faults.
-    unsafe { bpf_probe_read_kernel((task + offset) as *const u32) }.unwrap_or(0)
+    // SAFETY: the helper takes no arguments and returns the current task, which lives as long as the program runs. The
+    // verifier knows its type and the constant offset, and lets no other load pass.
+    unsafe {
+        bpf_get_current_task_btf()
+            .byte_add(offset as usize)
+            .cast::<u32>()
+            .read_volatile()
+    }
 }
 
 /// Counts one sample of `weight` units under `key`.
@@ -126,26 +119,24 @@ pub(crate) fn add(key: &CountKey, weight: u64) -> Outcome {
     };
     // SAFETY: the work space belongs to this CPU, and the kernel does not nest programs on perf events.
     let work = unsafe { &mut *work };
-    work.begin();
     let tally = Tally {
         hits: 1,
         weight,
-        first_time: work.time.get(),
+        // SAFETY: the helper takes no arguments and is safe in NMI context.
+        first_time: unsafe { bpf_ktime_get_ns() },
     };
-    work.push_evicted(Slot { key: *key, tally });
+    work.n_evicted.set(0);
+    work.push_evicted(key, &tally);
     add_evicted(work, 0)
 }
 
 /// Counts what left the combining table of the CPU, or never was there: number `i` of that.
 #[inline(always)]
 pub(crate) fn add_evicted(work: &mut Work, i: usize) -> Outcome {
-    // SAFETY: a valid reference. What is read again is any number to the verifier, where it would walk once for each way
-    // on which a key came about.
-    let Slot { key, tally } = unsafe { (&raw const work.evicted[i]).read_volatile() };
+    let (words, tally) = (work.evicted[i].key(), work.evicted[i].tally());
     let Some(bank) = BANK.get(0) else {
         return Outcome::NoBank;
     };
-    let words = key.words();
     let hash = hash(&words);
     let n_buckets = BUCKETS.load();
     let mut number = bucket_of(hash, n_buckets);
@@ -159,11 +150,11 @@ pub(crate) fn add_evicted(work: &mut Work, i: usize) -> Outcome {
             // SAFETY: as above, and `i` is less than the slots.
             let slot = unsafe { &raw mut (*bucket).slots[i] };
             if claim(slot) {
-                fill(slot, key, hash, tally);
+                fill(slot, &words, hash, &tally);
                 return Outcome::Counted;
             }
             // SAFETY: the slot is valid; once its state is a hash, its key does not change any more.
-            if unsafe { state_of(slot) == hash && (*slot).key.words() == words } {
+            if unsafe { state_of(slot) == hash && is_same(&(*slot).key.words(), &words) } {
                 add_to(slot, &tally);
                 return Outcome::Counted;
             }
@@ -172,6 +163,13 @@ pub(crate) fn add_evicted(work: &mut Work, i: usize) -> Outcome {
         number = work.unknown(bucket_behind(number, n_buckets).into()) as u32;
     }
     Outcome::Full
+}
+
+/// There is no branch for each word, or the verifier would walk four ways from here on, and no comparison of arrays, which
+/// is a call that goes byte by byte on the BPF target.
+#[inline(always)]
+fn is_same(a: &[u64; 4], b: &[u64; 4]) -> bool {
+    (a[0] ^ b[0] | a[1] ^ b[1] | a[2] ^ b[2] | a[3] ^ b[3]) == 0
 }
 
 /// The first slot that is free or has this hash; [`SLOTS`] where there is none.
@@ -223,11 +221,11 @@ fn claim(slot: *mut bank::Slot) -> bool {
 /// Fills a slot that was claimed. The processor keeps stores in their order, and the compiler keeps volatile ones
 /// (Intel SDM vol. 3, 9.2.2): the state says whose the slot is when all else stands in it.
 #[inline(always)]
-fn fill(slot: *mut bank::Slot, key: CountKey, hash: u64, tally: Tally) {
+fn fill(slot: *mut bank::Slot, words: &[u64; 4], hash: u64, tally: &Tally) {
     // SAFETY: the slot is valid, and nobody else writes to one that this CPU has claimed.
     unsafe {
-        (&raw mut (*slot).key).write_volatile(key);
-        (&raw mut (*slot).tally).write_volatile(tally);
+        (&raw mut (*slot).key).write_volatile(CountKey::of_words(words));
+        (&raw mut (*slot).tally).write_volatile(*tally);
         (&raw mut (*slot).state).write_volatile(hash);
     }
     if let Some(begun) = BEGUN.get_ptr_mut(0) {

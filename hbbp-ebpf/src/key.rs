@@ -30,6 +30,20 @@ impl CountKey {
             self.event.0 as u64 | (self.length as u64) << 32,
         ]
     }
+
+    /// The key with these numbers.
+    #[inline(always)]
+    pub const fn of_words(words: &[u64; 4]) -> Self {
+        let [address, source, image, rest] = *words;
+        Self {
+            address,
+            source,
+            tgid: image as u32,
+            exec_id: (image >> 32) as u32,
+            event: EventTag(rest as u32),
+            length: (rest >> 32) as u32,
+        }
+    }
 }
 
 /// Which event sampled, what is counted, whether the processor vouches for the address, and the interval of the count
@@ -161,6 +175,19 @@ mod tests {
         assert_eq!(source_of(kernel, user), 0);
         assert_eq!(source_of(kernel, kernel + 1), kernel + 1);
         assert_eq!((source_of(user, kernel), source_of(user, user)), (kernel, user));
+    }
+
+    #[test]
+    fn words_are_the_key() {
+        let key = CountKey {
+            address: u64::MAX - 1,
+            source: 2,
+            tgid: 3,
+            exec_id: u32::MAX,
+            event: EventTag::oldest(5),
+            length: 6,
+        };
+        assert_eq!(CountKey::of_words(&key.words()), key);
     }
 
     #[test]

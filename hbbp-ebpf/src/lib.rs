@@ -10,6 +10,7 @@
 pub mod bank;
 pub mod branch;
 pub mod combine;
+pub mod context;
 pub mod key;
 pub mod module;
 pub mod refusal;

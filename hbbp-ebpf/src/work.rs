@@ -7,37 +7,40 @@
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use hbbp_ebpf::MAX_DEPTH;
 use hbbp_ebpf::branch::BranchEntry;
-use hbbp_ebpf::combine::Slot;
+use hbbp_ebpf::context::Context;
+use hbbp_ebpf::{CountKey, Tally};
 
 /// The work space of one CPU.
 #[repr(C)]
 pub(crate) struct Work {
     /// The branch stack of the sample at hand, newest entry first.
     pub(crate) stack: [BranchEntry; MAX_DEPTH],
+    /// What its streams are counted under.
+    pub(crate) context: Context,
+    /// The number of that for user code.
+    pub(crate) user_id: u64,
     /// Entries kept so far.
     pub(crate) kept: Number,
     /// See [`Work::unknown`].
     pub(crate) number: Number,
+    /// Where the stack is to be kept whole; no place where it is none or beyond.
+    pub(crate) place: Number,
     /// Whether a context switch was met.
     pub(crate) switched: Number,
-    /// Time of the sample in ns.
-    pub(crate) time: Number,
-    /// The runs of streams of the stack. There is one less than entries: the last stays empty.
-    pub(crate) runs: [Run; MAX_DEPTH],
-    pub(crate) n_runs: Number,
+    /// Time of the sample in ns; 0 until it is asked for.
+    time: Number,
     /// What left the combining table on the way: no more than the streams of a stack and its oldest branch.
-    pub(crate) evicted: [Slot; MAX_DEPTH],
+    pub(crate) evicted: [Evicted; MAX_DEPTH],
     pub(crate) n_evicted: Number,
 }
 
-/// Equal streams that follow each other, and the branch that leads to them.
+/// A count that left the combining table, as numbers that the verifier knows nothing about.
 #[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Run {
-    pub(crate) from: u64,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) n: u64,
+pub(crate) struct Evicted {
+    key: [Number; 4],
+    hits: Number,
+    weight: Number,
+    first_time: Number,
 }
 
 /// What an index has at most; to the verifier, who does not know how many there are.
@@ -48,30 +51,34 @@ impl Work {
     #[inline(always)]
     pub(crate) fn begin(&mut self) {
         self.switched.set(0);
-        // SAFETY: the helper takes no arguments and is safe in NMI context.
-        self.time.set(unsafe { bpf_ktime_get_ns() });
-        self.n_runs.set(0);
+        self.time.set(0);
         self.n_evicted.set(0);
     }
 
-    /// The last run; an empty one before the first, which equals no stream.
+    /// The time of the sample. It is asked for once, and only where something new is counted.
     #[inline(always)]
-    pub(crate) fn last_run(&mut self) -> &mut Run {
-        let last = (self.n_runs.get() as usize).wrapping_sub(1);
-        &mut self.runs[last & MASK]
+    pub(crate) fn time(&mut self) -> u64 {
+        let time = self.time.get();
+        if time != 0 {
+            return time;
+        }
+        // SAFETY: the helper takes no arguments and is safe in NMI context.
+        self.time.set(unsafe { bpf_ktime_get_ns() });
+        self.time.get()
     }
 
     #[inline(always)]
-    pub(crate) fn push_run(&mut self, run: Run) {
-        let n = self.n_runs.get();
-        self.runs[n as usize & MASK] = run;
-        self.n_runs.set(n + 1);
-    }
-
-    #[inline(always)]
-    pub(crate) fn push_evicted(&mut self, slot: Slot) {
+    pub(crate) fn push_evicted(&mut self, key: &CountKey, tally: &Tally) {
         let n = self.n_evicted.get();
-        self.evicted[n as usize & MASK] = slot;
+        let evicted = &mut self.evicted[n as usize & MASK];
+        let [address, source, image, rest] = key.words();
+        evicted.key[0].set(address);
+        evicted.key[1].set(source);
+        evicted.key[2].set(image);
+        evicted.key[3].set(rest);
+        evicted.hits.set(tally.hits);
+        evicted.weight.set(tally.weight);
+        evicted.first_time.set(tally.first_time);
         self.n_evicted.set(n + 1);
     }
 
@@ -80,6 +87,23 @@ impl Work {
     pub(crate) fn unknown(&mut self, value: u64) -> u64 {
         self.number.set(value);
         self.number.get()
+    }
+}
+
+impl Evicted {
+    #[inline(always)]
+    pub(crate) fn key(&self) -> [u64; 4] {
+        let [address, source, image, rest] = &self.key;
+        [address.get(), source.get(), image.get(), rest.get()]
+    }
+
+    #[inline(always)]
+    pub(crate) fn tally(&self) -> Tally {
+        Tally {
+            hits: self.hits.get(),
+            weight: self.weight.get(),
+            first_time: self.first_time.get(),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::ops::Range;
 use anyhow::Context as _;
 use aya::maps::{Array, MapData, PerCpuArray};
 use hbbp_ebpf::bank::{Bucket, FREE};
-use hbbp_ebpf::combine::{self, CombineTable};
+use hbbp_ebpf::combine::CombineTable;
 use hbbp_ebpf::key::INTERVALS;
 use hbbp_ebpf::{CountKey, Tally, is_kernel, name};
 
@@ -137,11 +137,17 @@ fn take_bucket(bucket: &mut Bucket, entries: &mut Vec<(CountKey, Tally)>) {
     }
 }
 
-/// Takes the counts out of a combining table.
+/// Takes the counts out of a combining table: its streams, and those of the stacks that were kept whole.
 fn take_table(table: &mut CombineTable, entries: &mut Vec<(CountKey, Tally)>) {
-    for slot in table.slots.iter_mut().filter(|slot| slot.tally.hits != 0) {
-        let combine::Slot { key, tally } = mem::take(slot);
-        entries.push((key, tally));
+    let slots = table.slots.iter_mut().zip(&table.first_times);
+    for (slot, first_time) in slots.filter(|(slot, _)| slot.hits != 0) {
+        entries.push(mem::take(slot).count(*first_time));
+    }
+    for slot in table.stacks.iter_mut().filter(|slot| slot.fingerprint != 0) {
+        let slot = mem::take(slot);
+        if slot.hits != 0 {
+            entries.extend(slot.counts());
+        }
     }
 }
 
