@@ -11,7 +11,7 @@
 //! key. A CPU that meets one being filled does not wait for it, as it may be in an NMI: it goes on to the next, or to the
 //! bucket behind, and the key may then have two slots, whose sum user space takes.
 
-use crate::key::{CountKey, Tally};
+use crate::key::Tally;
 
 /// What a slot holds.
 #[repr(C)]
@@ -19,8 +19,8 @@ use crate::key::{CountKey, Tally};
 pub struct Slot {
     /// [`FREE`], [`CLAIMED`] or the hash of the key.
     pub state: u64,
-    /// What is counted.
-    pub key: CountKey,
+    /// What is counted: [`crate::CountKey::words`].
+    pub key: [u64; 4],
     /// How often.
     pub tally: Tally,
 }
@@ -89,7 +89,7 @@ mod tests {
     extern crate std;
 
     use super::*;
-    use crate::key::EventTag;
+    use crate::key::{CountKey, EventTag};
     use std::vec;
 
     /// Streams as a kernel has them, at steps of 16 bytes, with a few lengths and sources each.

@@ -33,6 +33,14 @@ const _: () = assert!(size_of::<BranchEntry>() == 24 && align_of::<BranchEntry>(
 const SPEC_WRONG_PATH: u64 = 1;
 
 impl BranchEntry {
+    /// Equals no entry of a stack: neither address is one that code can have (SDM vol. 1, 3.3.7.1; it is the last byte of
+    /// memory, where no branch fits).
+    pub const END: Self = Self {
+        from: u64::MAX,
+        to: u64::MAX,
+        flags: 0,
+    };
+
     /// Whether it was predicted wrongly.
     #[inline(always)]
     pub const fn mispredicted(&self) -> bool {

@@ -5,9 +5,9 @@
 //!
 //! - A loop without choices makes whole stacks that are equal. One that was seen twice is kept as it is ([`StackSlot`]) and
 //!   costs a comparison for each address from then on; user space makes its streams.
-//! - The streams of other stacks have a direct-mapped table ([`Slot`]). Each slot remembers where the two next older
+//! - The streams of other stacks have a table in which each has two places ([`Slot`]). Each slot remembers where the two next older
 //!   streams were found that followed it last: mostly it is one of them again, and nothing is hashed.
-//! - A stream that meets another one in its slot sends that one to the bank and takes over.
+//! - A stream that finds both its places taken sends the one with fewer hits to the bank and takes over.
 //!
 //! Each CPU has its own table, and the kernel does not nest programs on perf events, so nothing here is atomic.
 
@@ -15,9 +15,9 @@ use crate::MAX_DEPTH;
 use crate::context::Context;
 use crate::key::{CountKey, EventTag, Tally, source_of};
 
-/// Slots for streams, as a power of two. 1024 slots of 64 bytes are 64 KiB for each CPU and bank, which stays in the
-/// second-level cache.
-pub const SLOT_BITS: u32 = 10;
+/// Slots for streams, as a power of two. 4096 slots of 64 bytes are 256 KiB for each CPU and bank: both together take what
+/// perf takes for its buffers, and hot code stays in the second-level cache. More would be better for large flat programs.
+pub const SLOT_BITS: u32 = 12;
 
 /// Slots for streams.
 pub const SLOTS: usize = 1 << SLOT_BITS;
@@ -106,7 +106,8 @@ const _: () = assert!(size_of::<Slot>() == 64);
 const _: () = assert!(size_of::<StackSlot>() == 16 * MAX_DEPTH + 80);
 const _: () = assert!(size_of::<CombineTable>() == 72 * SLOTS + size_of::<StackSlot>() * STACK_SLOTS);
 
-/// The slot of a stream, or of a branch in an oldest slot, whose `from` and `len` are 0.
+/// The slot of a stream, or of a branch in an oldest slot, whose `from` and `len` are 0. It may stand in the other one of
+/// the pair as well, whose number differs in the lowest bit.
 #[inline(always)]
 pub const fn slot_of(from: u64, start: u64, len: u64, context: u64) -> usize {
     let mixed = (start ^ from << 20 ^ len << 40 ^ context).wrapping_mul(PHI);

@@ -11,7 +11,8 @@ use hbbp_ebpf::stat::Outcome;
 use hbbp_ebpf::{CountKey, EventTag, Tally, is_kernel};
 
 use crate::maps::{
-    BANK, BEGUN, BUCKETS, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SPLIT_KERNEL, WORK,
+    BANK, BEGUN, BUCKETS, Bank, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SPLIT_KERNEL,
+    WORK,
 };
 use crate::work::Work;
 
@@ -127,16 +128,14 @@ pub(crate) fn add(key: &CountKey, weight: u64) -> Outcome {
     };
     work.n_evicted.set(0);
     work.push_evicted(key, &tally);
-    add_evicted(work, 0)
+    BANK.get(0)
+        .map_or(Outcome::NoBank, |bank| add_evicted(bank, work, 0))
 }
 
-/// Counts what left the combining table of the CPU, or never was there: number `i` of that.
+/// Counts in the bank what left the combining table of the CPU, or never was there: number `i` of that.
 #[inline(always)]
-pub(crate) fn add_evicted(work: &mut Work, i: usize) -> Outcome {
+pub(crate) fn add_evicted(bank: &Bank, work: &mut Work, i: usize) -> Outcome {
     let (words, tally) = (work.evicted[i].key(), work.evicted[i].tally());
-    let Some(bank) = BANK.get(0) else {
-        return Outcome::NoBank;
-    };
     let hash = hash(&words);
     let n_buckets = BUCKETS.load();
     let mut number = bucket_of(hash, n_buckets);
@@ -154,7 +153,7 @@ pub(crate) fn add_evicted(work: &mut Work, i: usize) -> Outcome {
                 return Outcome::Counted;
             }
             // SAFETY: the slot is valid; once its state is a hash, its key does not change any more.
-            if unsafe { state_of(slot) == hash && is_same(&(*slot).key.words(), &words) } {
+            if unsafe { state_of(slot) == hash && is_same(&(*slot).key, &words) } {
                 add_to(slot, &tally);
                 return Outcome::Counted;
             }
@@ -224,8 +223,14 @@ fn claim(slot: *mut bank::Slot) -> bool {
 fn fill(slot: *mut bank::Slot, words: &[u64; 4], hash: u64, tally: &Tally) {
     // SAFETY: the slot is valid, and nobody else writes to one that this CPU has claimed.
     unsafe {
-        (&raw mut (*slot).key).write_volatile(CountKey::of_words(words));
-        (&raw mut (*slot).tally).write_volatile(*tally);
+        let key = &raw mut (*slot).key;
+        (&raw mut (*key)[0]).write_volatile(words[0]);
+        (&raw mut (*key)[1]).write_volatile(words[1]);
+        (&raw mut (*key)[2]).write_volatile(words[2]);
+        (&raw mut (*key)[3]).write_volatile(words[3]);
+        (&raw mut (*slot).tally.hits).write_volatile(tally.hits);
+        (&raw mut (*slot).tally.weight).write_volatile(tally.weight);
+        (&raw mut (*slot).tally.first_time).write_volatile(tally.first_time);
         (&raw mut (*slot).state).write_volatile(hash);
     }
     if let Some(begun) = BEGUN.get_ptr_mut(0) {

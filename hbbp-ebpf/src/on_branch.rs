@@ -40,14 +40,8 @@ fn count_stack<const EVENT: u32>(ctx: &PerfEventContext) -> Outcome {
     let (work, stats) = unsafe { (&mut *work, &mut *stats) };
     let buffer = work.stack.as_mut_ptr();
     // SAFETY: the buffer is as large as stated.
-    let bytes = unsafe {
-        bpf_read_branch_records(
-            ctx.as_ptr().cast(),
-            buffer.cast(),
-            size_of_val(&work.stack) as u32,
-            0,
-        )
-    };
+    let bytes =
+        unsafe { bpf_read_branch_records(ctx.as_ptr().cast(), buffer.cast(), ENTRY * MAX_DEPTH as u32, 0) };
     if bytes < ENTRY as i64 {
         return Outcome::NoStack;
     }
@@ -83,6 +77,9 @@ fn count_stack<const EVENT: u32>(ctx: &PerfEventContext) -> Outcome {
         interval: count::interval(),
         unit: stands_for * weight(period, n),
     };
+    if let Some(end) = work.stack.get_mut(n as usize) {
+        *end = BranchEntry::END;
+    }
     let ids = work.context.ids();
     work.user_id = ids.user;
     work.begin();

@@ -4,6 +4,7 @@
 //! These are two loops, one after the other with what was evicted in the work space, because the verifier walks the ways
 //! through a loop for each way through the loop around it.
 
+use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::combine::{CombineTable, SLOTS, Slot, slot_of};
 use hbbp_ebpf::context::{NOWHERE, WATCHED, number_of_oldest};
 use hbbp_ebpf::refusal::refusal;
@@ -11,7 +12,7 @@ use hbbp_ebpf::stat::{Outcome, StackStats};
 use hbbp_ebpf::{CountKey, EventTag, MAX_DEPTH, is_kernel};
 
 use crate::count;
-use crate::maps::{DUPLICATED_HEADS, SWITCH};
+use crate::maps::{BANK, DUPLICATED_HEADS, SWITCH};
 use crate::work::Work;
 
 /// Where the streams of one stack go.
@@ -67,7 +68,9 @@ impl<'a> Walk<'a> {
         let mut id = NOWHERE;
         // Any slot: its hints lead somewhere else, and are corrected.
         let mut slot: *mut Slot = &raw mut self.table.slots[0];
-        while i < MAX_DEPTH && (i as u64) < n {
+        // One more than there are: what stands behind the last entry is nowhere in the table, so that the way that nearly
+        // all streams go needs no look at `n`.
+        while i <= MAX_DEPTH {
             let (from, start) = (self.work.stack[i].from, self.work.stack[i].to);
             let stream = Stream {
                 from,
@@ -78,6 +81,8 @@ impl<'a> Walk<'a> {
                 slot = next;
             } else if let Some(next) = self.followed(slot, 1, stream, id) {
                 slot = next;
+            } else if self.work.stack[i].is_same(&BranchEntry::END) {
+                break;
             } else if let Some(judged) = self.judge(start, end) {
                 id = judged & !WATCHED;
                 slot = self.find(slot, stream, judged);
@@ -131,12 +136,12 @@ impl<'a> Walk<'a> {
     #[inline(always)]
     fn find(&mut self, before: *mut Slot, stream: Stream, id: u64) -> *mut Slot {
         let Stream { from, start, len } = stream;
-        let place = slot_of(from, start, len, id);
+        let place = self.place_of(stream, id);
         // SAFETY: `before` points into the table.
         let hints = unsafe { &mut (*before).next };
         hints[1] = hints[0];
         hints[0] = place as u16;
-        let slot = &mut self.table.slots[place & (SLOTS - 1)];
+        let slot = &mut self.table.slots[place];
         if slot.is_of(from, start, len, id) {
             slot.hits += 1;
             return slot;
@@ -144,6 +149,20 @@ impl<'a> Walk<'a> {
         let unit = self.work.context.unit;
         let key = self.work.context.stream(from, start, len as u32);
         self.begin(place, &key, from, id, unit)
+    }
+
+    /// The slot of a stream: that which holds it, or of the two that may that with fewer hits.
+    #[inline(always)]
+    fn place_of(&mut self, stream: Stream, id: u64) -> usize {
+        let Stream { from, start, len } = stream;
+        let place = slot_of(from, start, len, id) & (SLOTS - 1);
+        let (slot, other) = (&self.table.slots[place], &self.table.slots[place ^ 1]);
+        let mut found = place;
+        if !slot.is_of(from, start, len, id) && (other.hits < slot.hits || other.is_of(from, start, len, id))
+        {
+            found = place ^ 1;
+        }
+        self.work.unknown(found as u64) as usize & (SLOTS - 1)
     }
 
     /// Takes a slot for another count, and sends what it held to the bank.
@@ -178,8 +197,13 @@ impl<'a> Walk<'a> {
         } else {
             self.work.user_id
         });
-        let place = slot_of(0, address, 0, id);
-        let slot = &mut self.table.slots[place & (SLOTS - 1)];
+        let oldest = Stream {
+            from: 0,
+            start: address,
+            len: 0,
+        };
+        let place = self.place_of(oldest, id);
+        let slot = &mut self.table.slots[place];
         if slot.is_of(0, address, 0, id) {
             slot.hits += 1;
         } else {
@@ -192,11 +216,14 @@ impl<'a> Walk<'a> {
     #[inline(always)]
     fn flush(&mut self) {
         let n = self.work.n_evicted.get();
+        let Some(bank) = BANK.get(0) else {
+            return;
+        };
         for i in 0..MAX_DEPTH {
             if n <= i as u64 {
                 break;
             }
-            if count::add_evicted(self.work, i) == Outcome::Counted {
+            if count::add_evicted(bank, self.work, i) == Outcome::Counted {
                 continue;
             }
             let evicted = &self.work.evicted[i];

@@ -13,8 +13,8 @@ use hbbp_ebpf::{CountKey, Tally};
 /// The work space of one CPU.
 #[repr(C)]
 pub(crate) struct Work {
-    /// The branch stack of the sample at hand, newest entry first.
-    pub(crate) stack: [BranchEntry; MAX_DEPTH],
+    /// The branch stack of the sample at hand, newest entry first, and behind the last one a [`BranchEntry::END`].
+    pub(crate) stack: [BranchEntry; MAX_DEPTH + 1],
     /// What its streams are counted under.
     pub(crate) context: Context,
     /// The number of that for user code.

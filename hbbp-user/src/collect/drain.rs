@@ -133,7 +133,7 @@ fn take_bucket(bucket: &mut Bucket, entries: &mut Vec<(CountKey, Tally)>) {
     let n = bucket.slots.iter().take_while(|slot| slot.state != FREE).count();
     for slot in bucket.slots.iter_mut().take(n) {
         let slot = mem::take(slot);
-        entries.push((slot.key, slot.tally));
+        entries.push((CountKey::of_words(&slot.key), slot.tally));
     }
 }
 
@@ -224,10 +224,7 @@ mod tests {
         let mut bucket = Bucket::default();
         let slot = |address| Slot {
             state: 2,
-            key: CountKey {
-                address,
-                ..CountKey::default()
-            },
+            key: [address, 0, 0, 0],
             ..Slot::default()
         };
         (bucket.slots[0], bucket.slots[1]) = (slot(7), slot(5));
