@@ -35,10 +35,15 @@ impl Doubt {
 
     /// How many of `hits`, the first of which came at `first_time`, may have run other bytes than those at that time.
     /// `passed` are the addresses of the first and the last instruction.
+    #[inline]
     pub fn of(&self, passed: (Va, Va), first_time: u64, hits: u64) -> u64 {
         if self.sites.is_empty() || hits < 2 || self.end <= first_time {
             return 0;
         }
+        self.of_several(passed, first_time, hits)
+    }
+
+    fn of_several(&self, passed: (Va, Va), first_time: u64, hits: u64) -> u64 {
         let (Va(start), Va(end)) = passed;
         // A patch starts with an instruction and is one, or two or three of them.
         let near = self

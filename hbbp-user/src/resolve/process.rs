@@ -9,6 +9,7 @@
 //! dropped after each drain, so memory follows the number of live processes.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::record::{Mmap, Record, Timed};
@@ -43,6 +44,17 @@ impl ProcessIndex {
         let images = self.processes.get(&tgid)?;
         let n_begun = images.partition_point(|image| image.from <= time);
         images.get(n_begun.saturating_sub(1))
+    }
+
+    /// The times at which [`Self::image_at`] is the same as at `time`.
+    pub fn same_image(&self, tgid: u32, time: u64) -> Range<u64> {
+        let images = self.processes.get(&tgid).map_or(&[][..], Vec::as_slice);
+        let nth = images
+            .partition_point(|image| image.from <= time)
+            .saturating_sub(1);
+        let from = |nth: usize| images.get(nth).map(|image| image.from);
+        let start = if nth == 0 { None } else { from(nth) };
+        start.unwrap_or(0)..from(nth + 1).unwrap_or(u64::MAX)
     }
 
     /// The processes that led to this image, the nearest first: they nearly always see the same files.
