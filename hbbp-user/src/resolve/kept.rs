@@ -53,7 +53,10 @@ pub struct Answers<T> {
     near: u32,
 }
 
-impl<T> Answers<T> {
+/// So many places on either side take an answer over.
+const REACH: u64 = 16;
+
+impl<T: Copy> Answers<T> {
     /// Room for `n` answers, a power of two, for addresses that share all but their lower `near` bits.
     pub fn new(n: usize, near: u32) -> Self {
         let mut places = Vec::new();
@@ -68,11 +71,16 @@ impl<T> Answers<T> {
         place.filter(|(holds, _)| holds.of(task, time, at))
     }
 
-    /// Takes over an answer that was given for `at`.
-    pub fn add(&mut self, at: Va, holds: Holds, answer: T) {
-        let place = self.place(holds.task, at);
-        if let Some(place) = self.places.get_mut(place) {
-            *place = Some((holds, answer));
+    /// Takes over an answer that was given for `at`, for all its addresses that are not far behind or before.
+    pub fn add(&mut self, at: Va, holds: &Holds, answer: T) {
+        let reach = REACH << self.near;
+        let first = holds.at.start.0.max(at.0.saturating_sub(reach)) >> self.near;
+        let last = holds.at.end.0.saturating_sub(1).min(at.0.saturating_add(reach)) >> self.near;
+        for far in first..=last.max(at.0 >> self.near) {
+            let place = self.place(holds.task, Va(far << self.near));
+            if let Some(place) = self.places.get_mut(place) {
+                *place = Some((holds.clone(), answer));
+            }
         }
     }
 
@@ -101,19 +109,23 @@ mod tests {
         ) {
             let task = |tgid| TaskKey { tgid, exec_id: 0 };
             let mut answers = Answers::new(8, 2);
+            let mut given: Vec<Holds> = Vec::new();
             for (tgid, start, len, from) in added {
                 let holds = Holds {
                     task: task(tgid),
                     at: Va(start)..Va(start + len),
                     time: from..from + 2,
                 };
-                answers.add(Va(start), holds.clone(), holds.clone());
-                let found = answers.get(task(tgid), from, Va(start));
-                prop_assert_eq!(found.map(|(_, answer)| answer), Some(&holds));
+                given.push(holds.clone());
+                answers.add(Va(start), &holds, given.len() - 1);
+                for at in start..(start + len).min(start + 16) {
+                    let found = answers.get(task(tgid), from, Va(at));
+                    prop_assert_eq!(found.map(|(_, nth)| *nth), Some(given.len() - 1));
+                }
             }
             for (tgid, at, time) in asked {
-                if let Some((_, answer)) = answers.get(task(tgid), time, Va(at)) {
-                    prop_assert!(answer.of(task(tgid), time, Va(at)));
+                if let Some((_, nth)) = answers.get(task(tgid), time, Va(at)) {
+                    prop_assert!(given[*nth].of(task(tgid), time, Va(at)));
                 }
             }
             answers.clear();

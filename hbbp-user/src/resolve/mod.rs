@@ -79,7 +79,7 @@ pub struct Resolver {
 
 /// Stretches that are looked up again at once, and the bytes (as a power of two) that share a place there: functions are
 /// about as long, and a drain runs through few thousand of them.
-const KEPT: usize = 1 << 12;
+const KEPT: usize = 1 << 13;
 const KEPT_NEAR: u32 = 8;
 
 impl Resolver {
@@ -268,7 +268,7 @@ impl Resolver {
                     self.kept.clear();
                 }
                 let behind = kept.map(|(behind, holds)| {
-                    self.kept.add(at, holds, Kept { process, behind });
+                    self.kept.add(at, &holds, Kept { process, behind });
                     behind
                 });
                 (process, behind)
@@ -288,7 +288,7 @@ impl Resolver {
         }
         let (behind, holds) = hit?;
         let process = ProcessIdx::KERNEL;
-        self.kept.add(at, holds, Kept { process, behind });
+        self.kept.add(at, &holds, Kept { process, behind });
         Some(behind)
     }
 

@@ -163,7 +163,7 @@ impl UserSpace {
                 start: mapping.start,
                 hit,
             };
-            self.ran.add(at, holds.clone(), ran);
+            self.ran.add(at, &holds, ran);
             Some((ran, holds))
         });
         match ran {
