@@ -250,6 +250,7 @@ mod tests {
     use super::*;
     use crate::addr::{FileOff, Va};
     use crate::record::FileIdentity;
+    use proptest::prelude::*;
 
     fn map(pid: u32, start: u64, len: u64, path: &str) -> Record {
         let (start, offset, path) = (Va(start), FileOff(0), path.to_owned());
@@ -466,5 +467,26 @@ mod tests {
             }
         }
         println!("264 000 records took {:?}", begin.elapsed());
+    }
+
+    proptest! {
+        #[test]
+        fn an_image_is_the_same_while_it_is_said_to_be(
+            begun in prop::collection::vec((any::<bool>(), 1u64..20), 0..6),
+            time in 0u64..24,
+        ) {
+            let mut index = ProcessIndex::default();
+            index.scanned(&shell(), 0);
+            for (is_exec, time) in begun {
+                let record = if is_exec { exec(1, "x") } else { fork(1, 7) };
+                index.apply(&Timed { time, record });
+            }
+            let generation = |time| index.image_at(1, time).map(|image| image.generation);
+            let same = index.same_image(1, time);
+            prop_assert!(same.contains(&time));
+            for other in 0..24 {
+                prop_assert!(!same.contains(&other) || generation(other) == generation(time));
+            }
+        }
     }
 }

@@ -175,3 +175,76 @@ impl Stretch {
         u64::from(compared == Compared::Changed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resolve::generations::Generations;
+    use proptest::prelude::*;
+
+    fn stretches(bytes: &[u8]) -> ModuleText {
+        let mut text = ModuleText::default();
+        for (start, bytes) in (0u64..).step_by(4).zip(bytes.chunks(4)) {
+            text.insert(start..start + 4, Generations::read_first(bytes.to_vec()));
+        }
+        for stretch in text.stretches.values_mut() {
+            stretch.generations.date(0);
+        }
+        text
+    }
+
+    fn histories(text: &ModuleText) -> Vec<(u64, u32, Vec<u8>)> {
+        let of = |(start, s): (&u64, &Stretch)| {
+            let start = *start;
+            let all = s.generations.iter();
+            all.map(|(since, bytes)| (start, since, bytes.to_vec()))
+                .collect::<Vec<_>>()
+        };
+        text.stretches.iter().flat_map(of).collect()
+    }
+
+    proptest! {
+        /// Leaving out what is as it was makes no difference, whatever is patched and about to be.
+        #[test]
+        fn readings_that_say_nothing_new_need_not_be_compared(
+            readings in prop::collection::vec(
+                (
+                    prop::collection::vec(1u8..4, 12),
+                    prop::collection::vec((0u64..11, 1u8..4, 1u8..4), 0..3),
+                    prop::option::of(0u64..3),
+                    any::<bool>(),
+                ),
+                1..6,
+            ),
+        ) {
+            let (mut some, mut all) = (stretches(&[1; 12]), stretches(&[1; 12]));
+            for ((live, pending, gone, told), interval) in readings.into_iter().zip(1..) {
+                let poke = |(at, old, new): (u64, u8, u8)| Poke {
+                    time: u64::MAX,
+                    start: ImageAddr(at),
+                    old: vec![old; 2],
+                    new: vec![new; 2],
+                };
+                let pending: Vec<Poke> = pending.into_iter().map(poke).collect();
+                let records = if told { Records::Come } else { Records::NoneYet };
+                let known = Known { time: 5, interval, records, pending: &pending };
+                let mut read = |at: ImageAddr, bytes: &mut [u8]| {
+                    let from = usize::try_from(at.0).expect("short");
+                    bytes.copy_from_slice(&live[from..from + bytes.len()]);
+                    let hole = gone.map_or(u64::MAX, |nth| 4 * nth);
+                    at.0 + bytes.len() as u64 <= hole || hole < at.0
+                };
+                let reading = some.read_live(&mut read);
+                let n_changed = some.compare(&known, reading);
+                let mut n_expected = 0;
+                for (start, stretch) in &mut all.stretches {
+                    if let Some(bytes) = read_range(&(*start..*start + 4), &mut read) {
+                        n_expected += stretch.compare(ImageAddr(*start), &known, bytes);
+                    }
+                }
+                prop_assert_eq!(n_changed, n_expected);
+                prop_assert_eq!(histories(&some), histories(&all));
+            }
+        }
+    }
+}

@@ -286,17 +286,26 @@ struct Out(Vec<u8>);
 
 impl Out {
     fn for_rows(n: usize) -> Self {
-        Self(Vec::with_capacity(USUAL * (n + 1)))
+        Self(Vec::with_capacity(USUAL * n))
     }
 
+    /// Most numbers take one byte or two, which are written at once.
     fn number(&mut self, mut number: u64) {
-        while 0x80 <= number {
+        let low = |number: u64| {
             let [low, ..] = number.to_le_bytes();
-            self.0.push(low | 0x80);
-            number >>= 7;
+            low
+        };
+        if number < 1 << 7 {
+            self.0.push(low(number));
+        } else if number < 1 << 14 {
+            self.0.extend_from_slice(&[low(number) | 0x80, low(number >> 7)]);
+        } else {
+            while 0x80 <= number {
+                self.0.push(low(number) | 0x80);
+                number >>= 7;
+            }
+            self.0.push(low(number));
         }
-        let [low, ..] = number.to_le_bytes();
-        self.0.push(low);
     }
 
     fn difference(&mut self, difference: u64) {
