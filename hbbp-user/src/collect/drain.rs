@@ -14,10 +14,11 @@ use aya::maps::{Array, MapData, PerCpuArray};
 use hbbp_ebpf::bank::{Bucket, FREE};
 use hbbp_ebpf::combine::CombineTable;
 use hbbp_ebpf::key::INTERVALS;
-use hbbp_ebpf::{CountKey, Tally, is_kernel, name};
+use hbbp_ebpf::{CountKey, Tally, name};
 
 use super::mapped::Pair;
 use super::object::Object;
+use super::ordered::by_interval;
 
 /// The two banks, and the combining tables in front of them where there are branch stacks.
 pub struct Banks {
@@ -93,39 +94,12 @@ impl Banks {
                 take_table(table, &mut entries);
             }
         }
-        merge_equal(&mut entries);
+        // The tables of several CPUs and the bank may hold the same key, and so may two slots of the bank.
         let parts = by_interval(entries, &self.intervals);
         self.intervals.start = self.intervals.end.wrapping_sub(1);
         self.begun_before = begun;
         Ok(parts)
     }
-}
-
-/// The counts of each of these intervals, without it in their keys, in the order that they come in.
-fn by_interval(entries: Vec<(CountKey, Tally)>, intervals: &Range<u32>) -> Vec<Vec<(CountKey, Tally)>> {
-    let n = intervals.end.wrapping_sub(intervals.start) as usize;
-    let mut parts = vec![Vec::new(); n.max(1)];
-    let mut was_late = false;
-    for (mut key, tally) in entries {
-        let part = key.event.interval().wrapping_sub(intervals.start) % INTERVALS;
-        let mut part = if is_kernel(key.address | key.source) {
-            part as usize
-        } else {
-            0
-        };
-        if n <= part {
-            // A program that began before the last drain and ended after it.
-            (part, was_late) = (0, true);
-        }
-        key.event = key.event.in_interval(0);
-        if let Some(part) = parts.get_mut(part) {
-            part.push((key, tally));
-        }
-    }
-    if let Some(first) = parts.first_mut().filter(|_| was_late) {
-        merge_equal(first);
-    }
-    parts
 }
 
 /// Takes the counts out of a bucket. Its slots are filled in order.
@@ -151,73 +125,10 @@ fn take_table(table: &mut CombineTable, entries: &mut Vec<(CountKey, Tally)>) {
     }
 }
 
-/// The tables of several CPUs and the bank may hold the same key, and so may two slots of the bank. All counts of one
-/// stream stand together afterwards.
-fn merge_equal(entries: &mut Vec<(CountKey, Tally)>) {
-    entries.sort_unstable_by_key(|(key, _)| {
-        (
-            key.address,
-            key.length,
-            key.event.0,
-            key.tgid,
-            key.exec_id,
-            key.source,
-        )
-    });
-    entries.dedup_by(|(key, tally), (kept, sum)| {
-        let equal = key == kept;
-        if equal {
-            sum.hits += tally.hits;
-            sum.weight += tally.weight;
-            sum.first_time = sum.first_time.min(tally.first_time);
-        }
-        equal
-    });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hbbp_ebpf::EventTag;
     use hbbp_ebpf::bank::Slot;
-
-    #[test]
-    fn kernel_code_is_told_apart_by_interval_and_user_code_is_not() {
-        const KERNEL: u64 = 0xffff_ffff_8100_0000;
-        let entry = |address, source, interval, hits| {
-            let event = EventTag::stream(1).in_interval(interval);
-            let key = CountKey {
-                address,
-                source,
-                event,
-                ..CountKey::default()
-            };
-            (
-                key,
-                Tally {
-                    hits,
-                    ..Tally::default()
-                },
-            )
-        };
-        let first = INTERVALS - 1;
-        let entries = vec![
-            entry(0x1000, 0x2000, 0, 1),
-            entry(0x1000, KERNEL, first + 1, 2),
-            entry(KERNEL, 0, first, 4),
-            entry(KERNEL, 0, first + 1, 8),
-            entry(KERNEL, 0, first - 1, 16),
-        ];
-        let parts = by_interval(entries, &(first..first + 2));
-        let hits = |part: &[(CountKey, Tally)]| part.iter().map(|(_, tally)| tally.hits).collect::<Vec<_>>();
-        assert_eq!([hits(&parts[0]), hits(&parts[1])], [vec![1, 20], vec![2, 8]]);
-        assert!(
-            parts
-                .iter()
-                .flatten()
-                .all(|(key, _)| key.event == EventTag::stream(1))
-        );
-    }
 
     #[test]
     fn a_bucket_is_left_empty() {
@@ -233,26 +144,5 @@ mod tests {
         let taken: Vec<u64> = entries.iter().map(|(key, _)| key.address).collect();
         assert_eq!(taken, [7, 5]);
         assert!(bucket.slots.iter().all(|slot| *slot == Slot::default()));
-    }
-
-    #[test]
-    fn equal_keys_become_one_and_nothing_is_lost() {
-        let entry = |address, hits, first_time| {
-            let key = CountKey {
-                address,
-                ..CountKey::default()
-            };
-            (
-                key,
-                Tally {
-                    hits,
-                    weight: 2 * hits,
-                    first_time,
-                },
-            )
-        };
-        let mut entries = vec![entry(7, 1, 30), entry(5, 2, 10), entry(7, 4, 20)];
-        merge_equal(&mut entries);
-        assert_eq!(entries, [entry(5, 2, 10), entry(7, 5, 20)]);
     }
 }

@@ -11,6 +11,7 @@ pub mod mapped;
 pub mod module_layout;
 pub mod modules;
 pub mod object;
+mod ordered;
 pub mod own_cost;
 pub mod perf;
 pub mod pid_namespace;

@@ -164,6 +164,7 @@ mod tests {
                 process,
                 start: Va(0),
                 end: Va(0),
+                source: None,
                 hits: 1,
                 weight: 1.0,
                 cycles: 0,

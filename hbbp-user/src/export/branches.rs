@@ -19,9 +19,9 @@ pub fn write_branches(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()
     let mut lines: Lines<(ImageAddr, ImageAddr, ModuleIdx), Occurrences> = Lines::new();
     let known = known_modules(snapshot);
     let mut atlas = Atlas::new(snapshot);
-    for (interval, n) in snapshot.intervals.iter().zip(0..) {
+    for (branches, n) in snapshot.taken_branches().zip(0..) {
         atlas.turn_to(n);
-        for count in &interval.branches {
+        for count in branches.as_ref() {
             let ends = [count.from, count.to].map(|at| atlas.module_at(count.process, at));
             match ends {
                 [Some((module, from)), Some((other, to))]

@@ -119,6 +119,7 @@ mod tests {
             process,
             start,
             end,
+            source: None,
             hits,
             weight: hits as f64,
             cycles: 0,

@@ -186,6 +186,7 @@ impl Tables {
                 process,
                 start,
                 end,
+                source: None,
                 hits,
                 weight,
                 cycles,
@@ -216,6 +217,7 @@ impl Tables {
         Interval {
             start,
             end,
+            continues: false,
             ips,
             streams,
             branches,

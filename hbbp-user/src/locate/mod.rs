@@ -99,7 +99,12 @@ pub struct Located {
 pub fn locate(snapshot: &Snapshot) -> Located {
     let mut atlas = Atlas::new(snapshot);
     let mut located = Located::default();
-    for (interval, n) in snapshot.intervals.iter().zip(0u32..) {
+    for ((interval, branches), n) in snapshot
+        .intervals
+        .iter()
+        .zip(snapshot.taken_branches())
+        .zip(0u32..)
+    {
         atlas.turn_to(n);
         for count in &interval.ips {
             match atlas.place(count.process, count.ip) {
@@ -117,7 +122,7 @@ pub fn locate(snapshot: &Snapshot) -> Located {
                     .add(count.event, why, count.start.ring(), count.hits),
             }
         }
-        for count in &interval.branches {
+        for count in branches.as_ref() {
             match atlas.place(count.process, count.from) {
                 Ok(from) => {
                     let to = atlas.place(count.process, count.to).ok();
@@ -293,6 +298,7 @@ mod tests {
             process,
             start: Va(start),
             end: Va(end),
+            source: None,
             hits: 1,
             weight: 0.5,
             cycles: 0,

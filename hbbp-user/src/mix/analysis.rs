@@ -302,6 +302,7 @@ mod tests {
             process: ProcessIdx(1),
             start: Va(start),
             end: Va(end),
+            source: None,
             hits,
             weight: hits as f64 * 100.0 / 3.0,
             cycles: 0,

@@ -49,6 +49,7 @@ fn snapshot(n_functions: u64, n_ips: u64) -> Snapshot {
             process,
             start,
             end,
+            source: None,
             hits: 2,
             weight: 6.5,
             cycles: 0,

@@ -5,6 +5,7 @@
 //! by time.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::addr::Va;
 
@@ -18,6 +19,8 @@ const MAX_INSTRUCTION: u64 = 15;
 pub struct Doubt {
     /// Length and times by the first address.
     sites: BTreeMap<u64, (u64, Vec<u64>)>,
+    /// All of them lie here.
+    within: Range<u64>,
     end: u64,
 }
 
@@ -30,15 +33,24 @@ impl Doubt {
             *len = (*len).max(poke.new.len() as u64);
             times.push(poke.time);
         }
-        Self { sites, end }
+        let first = sites.first_key_value().map_or(0, |(at, _)| *at);
+        let ends = sites.iter().map(|(at, (len, _))| at.saturating_add(*len));
+        let within = first..ends.max().unwrap_or(0);
+        Self { sites, within, end }
     }
 
     /// How many of `hits`, the first of which came at `first_time`, may have run other bytes than those at that time.
     /// `passed` are the addresses of the first and the last instruction.
+    #[inline]
     pub fn of(&self, passed: (Va, Va), first_time: u64, hits: u64) -> u64 {
-        if self.sites.is_empty() || hits < 2 || self.end <= first_time {
+        let near = passed.0.0 < self.within.end && self.within.start <= passed.1.max(passed.0).0;
+        if !near || hits < 2 || self.end <= first_time {
             return 0;
         }
+        self.of_several(passed, first_time, hits)
+    }
+
+    fn of_several(&self, passed: (Va, Va), first_time: u64, hits: u64) -> u64 {
         let (Va(start), Va(end)) = passed;
         // A patch starts with an instruction and is one, or two or three of them.
         let near = self

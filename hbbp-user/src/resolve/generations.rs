@@ -138,6 +138,16 @@ impl Generations {
         self.list.iter().map(|(since, bytes)| (*since, bytes.as_slice()))
     }
 
+    /// The bytes of the last one.
+    pub fn last(&self) -> &[u8] {
+        self.list.last().map_or(&[], |(_, bytes)| bytes)
+    }
+
+    /// Whether a reading says nothing new: it is what is known, and none before it differed.
+    pub fn stands(&self, live: &[u8]) -> bool {
+        self.doubtful.is_none() && self.last() == live
+    }
+
     /// The bytes in an interval.
     fn at(&self, interval: u32) -> &[u8] {
         let upto = self.list.partition_point(|(since, _)| *since <= interval);

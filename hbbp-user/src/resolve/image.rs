@@ -121,14 +121,9 @@ impl Image {
         }
     }
 
-    /// What is known of the text at `at`.
-    pub fn known(&self, at: ImageAddr) -> Option<Covered> {
-        self.text.known(at)
-    }
-
-    /// The first address behind the stretch of text that holds `at`.
-    pub fn behind(&self, at: ImageAddr) -> Option<ImageAddr> {
-        self.text.behind(at)
+    /// The stretch of text that holds `at`, where that was asked for already.
+    pub fn stretch_at(&self, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        self.text.stretch_at(at)
     }
 
     /// Sees to it that the text around `at` is kept; `mapped` are the addresses of the mapping that was hit,

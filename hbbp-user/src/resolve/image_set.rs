@@ -211,7 +211,7 @@ impl ImageSet {
 
     /// Sees to it that the text around `at` is kept, where `mapped` is what its mapping shows of the image.
     /// `memory` is given where the owner of memory still runs the program that was hit.
-    /// Returns the first address behind what is kept there.
+    /// Returns the stretch that is kept there.
     pub fn cover(
         &mut self,
         idx: ImageIdx,
@@ -219,16 +219,18 @@ impl ImageSet {
         mapped: Range<ImageAddr>,
         memory: Option<&mut ProcessMemory>,
         losses: &mut Losses,
-    ) -> Option<ImageAddr> {
+    ) -> Option<Range<ImageAddr>> {
         let image = self.images.get_mut(&idx)?;
-        if image.known(at).is_none() {
-            let covered = image.cover(at, mapped, memory);
-            if covered == Covered::UnreadableNow && !image.counted {
-                image.counted = true;
-                losses.add(image.loss(), 1);
-            }
+        let known = image.stretch_at(at);
+        if known.is_some() {
+            return known;
         }
-        image.behind(at)
+        let covered = image.cover(at, mapped, memory);
+        if covered == Covered::UnreadableNow && !image.counted {
+            image.counted = true;
+            losses.add(image.loss(), 1);
+        }
+        image.stretch_at(at)
     }
 
     /// Reads memory that was hit before once more, where `is_live` says that its owner still runs the same program.

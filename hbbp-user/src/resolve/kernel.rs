@@ -4,24 +4,21 @@
 //! Kernel text is known only as it runs, so its addresses in the snapshot are those that were executed.
 //! A region belongs to a module; each BPF program is a module of its own, because its memory is used again by others.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::addr::{ImageAddr, Va};
 use crate::snapshot::{ModuleKind, Symbol};
 
-use super::kallsyms::{Kallsyms, KernelSymbol};
+use super::kallsyms::Kallsyms;
 use super::kcore::TEXT_AREA;
 use super::kernel_modules::LoadedModule;
+use super::kernel_names::{MODULE_AREA_END, area, named_by_symbol, tagged_runs, written_kind};
 
 /// Name of the kernel image.
 pub const KERNEL: &str = "[kernel]";
 
 const PAGE: u64 = 4096;
-/// Modules are loaded behind the image area, which is 1 GiB long or 512 MiB (without KASLR).
-const MODULE_AREA_END: u64 = 0xffff_ffff_ff00_0000;
-/// Symbols of one module that lie farther apart belong to two regions.
-const MAX_GAP: u64 = 1 << 20;
 /// Regions that may overlap one address: parts of modules and freed programs.
 const MAX_OVERLAP: usize = 64;
 
@@ -166,10 +163,28 @@ impl KernelMap {
         modules
     }
 
-    /// The modules of which something did not go yet.
-    pub fn modules_there(&self) -> HashSet<KernelModuleIdx> {
-        let there = self.regions.values().filter(|r| r.until == u64::MAX);
-        there.map(|r| r.module).collect()
+    /// For each module by its index, whether something of it did not go yet.
+    pub fn modules_there(&self) -> Vec<bool> {
+        let mut there = vec![false; self.modules.len()];
+        for region in self.regions.values().filter(|r| r.until == u64::MAX) {
+            if let Some(there) = there.get_mut(region.module) {
+                *there = true;
+            }
+        }
+        there
+    }
+
+    /// How many regions were ever added.
+    pub fn n_regions(&self) -> u64 {
+        self.n_regions
+    }
+
+    /// Whether `region` is the answer of [`Self::region_at`] for all these addresses of it at all times.
+    pub fn is_alone(&self, region: &Region, addresses: &Range<Va>) -> bool {
+        let before = self.regions.range(..(addresses.end, 0)).rev().take(MAX_OVERLAP);
+        let mut overlapping = before.filter(|(_, r)| addresses.start < r.end);
+        let first = overlapping.next();
+        first.is_some_and(|(_, r)| r == region) && overlapping.next().is_none()
     }
 
     /// The region that held `at` at `time`. Every kernel address has one: what is unknown is named by its area.
@@ -237,13 +252,13 @@ impl KernelMap {
         self.modules.get(idx)
     }
 
-    /// Whether a region that is there now holds `at` and has a name of its own.
-    pub fn knows(&self, at: Va) -> bool {
+    /// A region that holds `at` and has a name of its own.
+    pub fn named_region(&self, at: Va) -> Option<&Region> {
         let before = self.regions.range(..=(at, u64::MAX)).rev().take(MAX_OVERLAP);
         let own_name = |r: &Region| self.module(r.module).is_some_and(|m| !m.name.ends_with(" area]"));
         before
             .map(|(_, region)| region)
-            .any(|r| at < r.end && own_name(r))
+            .find(|r| at < r.end && own_name(r))
     }
 
     /// Whether some region belongs to a module.
@@ -313,60 +328,12 @@ impl KernelMap {
     }
 }
 
-/// The regions of kernel modules: runs of neighbouring symbols with one tag.
-fn tagged_runs(symbols: &Kallsyms) -> Vec<(String, Range<Va>)> {
-    let mut runs: Vec<(String, Range<Va>)> = Vec::new();
-    for symbol in symbols.iter() {
-        let Some(tag) = symbol.tag.filter(|_| named_by_symbol(&symbol).is_none()) else {
-            continue;
-        };
-        let end = Va(symbol.start.0.saturating_add(symbol.len));
-        match runs.last_mut() {
-            Some((last, run)) if last == tag && symbol.start.0 - run.end.0.min(symbol.start.0) < MAX_GAP => {
-                run.end = run.end.max(end);
-            }
-            _ => runs.push((tag.to_owned(), symbol.start..end)),
-        }
-    }
-    runs
-}
-
-/// The module of a symbol that is one by itself: a BPF program, a trampoline, a page of kprobes.
-fn named_by_symbol(symbol: &KernelSymbol<'_>) -> Option<(String, ModuleKind)> {
-    match symbol.tag? {
-        "bpf" => Some((symbol.name.to_owned(), written_kind(symbol.name))),
-        tag => tag
-            .strip_prefix("__builtin__")
-            .map(|what| (format!("[{what}]"), ModuleKind::Trampoline)),
-    }
-}
-
-/// The sort of text that the kernel wrote, by its name: programs, or the trampolines and dispatchers that call them.
-fn written_kind(name: &str) -> ModuleKind {
-    if name.starts_with("bpf_prog_") {
-        ModuleKind::Bpf
-    } else {
-        ModuleKind::Trampoline
-    }
-}
-
-/// The name of the area that a kernel address without a symbol lies in (Documentation/arch/x86/x86_64/mm.rst).
-fn area(at: Va) -> &'static str {
-    match at.0 {
-        0xffff_ffff_ff60_0000..0xffff_ffff_ff60_1000 => "[vsyscall]",
-        0xffff_fe00_0000_0000..0xffff_ff00_0000_0000 => "[cpu entry area]",
-        0xffff_ffff_8000_0000..MODULE_AREA_END => "[module area]",
-        0xffff_c900_0000_0000..0xffff_e900_0000_0000 => "[vmalloc area]",
-        0xffa0_0000_0000_0000..0xffd2_0000_0000_0000 => "[vmalloc area]",
-        _ => "[kernel memory]",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::resolve::kallsyms::parse_kallsyms;
     use crate::resolve::kernel_modules::parse_modules;
+    use proptest::prelude::*;
 
     const TABLE: &[u8] = b"\
 ffffffff81000000 T _text
@@ -488,5 +455,27 @@ ffffffffc0400040 t bpf_trampoline_6442494\t[bpf]
         map.update(parse_kallsyms(b"0000000000000000 T _text\n"), &[], None, 0);
         assert!(map.is_hidden());
         assert_eq!(named(&mut map, 0xffff_ffff_a000_0000, 0).0, "[kernel]");
+    }
+
+    proptest! {
+        /// A region that is alone is the answer for all its addresses at all times.
+        #[test]
+        fn a_region_that_is_alone_is_the_answer(
+            came in prop::collection::vec((0u64..40, 1u32..12, 0u64..4), 1..8),
+            at in 0u64..50,
+        ) {
+            const AREA: u64 = 0xffff_ffff_c070_0000;
+            let mut map = KernelMap::default();
+            for ((start, len, time), nth) in came.into_iter().zip(0..) {
+                map.came(Va(AREA + start), len, &format!("bpf_prog_{nth}"), time);
+            }
+            let region = map.region_at(Va(AREA + at), 2);
+            let addresses = region.start.max(Va(AREA + at - at % 4))..region.end.min(Va(AREA + at + 3));
+            if map.is_alone(&region, &addresses) {
+                for (at, time) in (addresses.start.0..addresses.end.0).flat_map(|at| (0..5).map(move |time| (at, time))) {
+                    prop_assert_eq!(map.region_at(Va(at), time), region);
+                }
+            }
+        }
     }
 }

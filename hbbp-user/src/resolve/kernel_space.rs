@@ -1,20 +1,23 @@
 //! Ring 0 of a run: which kernel text was hit, its bytes as they ran, and how both change while the run goes on.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod emit;
+
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use crate::addr::{ImageAddr, Va};
 use crate::record::{LoadedText, Record};
-use crate::snapshot::{KernelTextSource, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind, Symbol, Text};
+use crate::snapshot::{KernelTextSource, Loss, Losses, Symbol};
 
-use super::build_id::{read_kernel_build_id, read_module_build_id};
 use super::doubt::Doubt;
 use super::generations::{Poke, Records};
 use super::kallsyms::{HIDDEN, Kallsyms, read_kallsyms};
+use super::kept::Holds;
 use super::kernel::{KernelMap, KernelModuleIdx, Region};
 use super::kernel_modules::read_modules;
 use super::kernel_symbols::read_module_symbols;
 use super::kernel_text::{KernelText, ReadKernel, open_kernel_text};
+use super::raw::TaskKey;
 use super::segments::Segments;
 use super::text::{Covered, Known, Live, ModuleText};
 
@@ -40,7 +43,7 @@ pub enum TextHistory {
 pub struct KernelSpace {
     map: KernelMap,
     reader: KernelText,
-    texts: HashMap<KernelModuleIdx, ModuleText>,
+    texts: BTreeMap<KernelModuleIdx, ModuleText>,
     /// Regions that were hit, by (start, from).
     hit: BTreeMap<(Va, u64), Region>,
     history: TextHistory,
@@ -55,6 +58,8 @@ pub struct KernelSpace {
     /// Pages where modules are loaded that hold code without a name, such as the kernel's thunks and the compiled
     /// filters of sockets: reading all symbols once for each of them has to do.
     nameless: HashSet<u64>,
+    /// A region that was hit and overlaps no other, with the number of regions that there were.
+    alone: Option<(Region, u64)>,
 }
 
 /// A reading of the text that was hit.
@@ -96,7 +101,7 @@ impl KernelSpace {
         Self {
             map,
             reader,
-            texts: HashMap::new(),
+            texts: BTreeMap::new(),
             hit: BTreeMap::new(),
             history: TextHistory::Followed,
             pokes: Vec::new(),
@@ -105,6 +110,7 @@ impl KernelSpace {
             segments: Segments::default(),
             doubt: Doubt::default(),
             nameless: HashSet::new(),
+            alone: None,
         }
     }
 
@@ -216,6 +222,7 @@ impl KernelSpace {
         pokes.sort_by_key(|poke| poke.start);
         self.doubt = Doubt::new(pokes.iter(), end);
         self.segments = segments.clone();
+        self.alone = None;
         segments
     }
 
@@ -236,7 +243,9 @@ impl KernelSpace {
                 map, reader, texts, ..
             } = self;
             let there = map.modules_there();
-            let there = texts.iter().filter(|(module, _)| there.contains(module));
+            let there = texts
+                .iter()
+                .filter(|(module, _)| there.get(**module) == Some(&true));
             let read = |(module, text): (&KernelModuleIdx, &ModuleText)| {
                 (
                     *module,
@@ -262,7 +271,8 @@ impl KernelSpace {
             pending: &pending,
         };
         for (module, live) in live.modules {
-            if let Some(text) = self.texts.get_mut(&module).filter(|_| there.contains(&module)) {
+            let is_there = there.get(module) == Some(&true);
+            if let Some(text) = self.texts.get_mut(&module).filter(|_| is_there) {
                 losses.add(Loss::TextUncertain, text.compare(&known, live));
             }
         }
@@ -294,8 +304,19 @@ impl KernelSpace {
             return false;
         }
         let n_before = self.nameless.len();
-        let unknown = hits.filter(|at| KernelMap::in_module_area(*at) && !self.map.knows(*at));
-        self.nameless.extend(unknown.map(|at| at.0 >> PAGE_BITS));
+        // Neighbours come one after another.
+        let mut known = Va(0)..Va(0);
+        for at in hits.filter(|at| KernelMap::in_module_area(*at)) {
+            if known.contains(&at) {
+                continue;
+            }
+            match self.map.named_region(at) {
+                Some(region) => known = region.start..region.end,
+                None => {
+                    self.nameless.insert(at.0 >> PAGE_BITS);
+                }
+            }
+        }
         n_before < self.nameless.len()
     }
 
@@ -307,16 +328,59 @@ impl KernelSpace {
     }
 
     /// Sees to it that the text around `at`, which ran at `time`, is kept.
-    /// Returns the first address behind what is kept there.
-    pub fn hit(&mut self, at: Va, time: u64, losses: &mut Losses) -> Option<Va> {
+    /// Returns the first address behind what is kept there, and for which addresses and times that is so as long as there
+    /// are as many [regions](Self::n_regions).
+    pub fn hit(&mut self, at: Va, time: u64, losses: &mut Losses) -> Option<(Va, Holds)> {
+        let n_regions = self.map.n_regions();
+        let alone = self
+            .alone
+            .filter(|(r, n)| r.start <= at && at < r.end && *n == n_regions);
+        let region = match alone {
+            Some((region, _)) => region,
+            None => self.region_hit(at, time),
+        };
+        let module = region.module;
+        let known = self
+            .texts
+            .get_mut(&module)
+            .and_then(|text| text.hit(ImageAddr(at.0)));
+        let stretch = match known {
+            Some(stretch) => stretch,
+            None => {
+                if self.cover(at, &region) == Covered::UnreadableNow {
+                    losses.add(Loss::TextUnreadable, 1);
+                }
+                self.texts.get_mut(&module)?.hit(ImageAddr(at.0))?
+            }
+        };
+        let behind = Va(stretch.end.0);
+        let addresses = Va(stretch.start.0).max(region.start)..behind.min(region.end);
+        let time = if alone.is_some() || self.map.is_alone(&region, &addresses) {
+            0..u64::MAX
+        } else {
+            0..0
+        };
+        let holds = Holds {
+            task: TaskKey::KERNEL,
+            at: addresses,
+            time,
+        };
+        Some((behind, holds))
+    }
+
+    /// The region that was hit.
+    fn region_hit(&mut self, at: Va, time: u64) -> Region {
         let region = self.map.region_at(at, time);
         self.hit.entry((region.start, region.from)).or_insert(region);
-        if self.cover(at, &region) == Covered::UnreadableNow {
-            losses.add(Loss::TextUnreadable, 1);
+        if self.map.is_alone(&region, &(region.start..region.end)) {
+            self.alone = Some((region, self.map.n_regions()));
         }
-        let text = self.texts.get_mut(&region.module)?;
-        text.set_hit(ImageAddr(at.0));
-        text.behind(ImageAddr(at.0)).map(|at| Va(at.0))
+        region
+    }
+
+    /// How many regions of kernel text were ever known.
+    pub fn n_regions(&self) -> u64 {
+        self.map.n_regions()
     }
 
     /// Says that a stream at `time` ran into the stretch that starts at `at` from the one before.
@@ -332,9 +396,6 @@ impl KernelSpace {
             map, reader, texts, ..
         } = self;
         let text = texts.entry(region.module).or_default();
-        if let Some(known) = text.known(ImageAddr(at.0)) {
-            return known;
-        }
         let bounds = ImageAddr(region.start.0)..ImageAddr(region.end.0);
         let function = map.function_at(at, region);
         let covered = text.cover(ImageAddr(at.0), bounds, function, &mut |at, bytes| {
@@ -389,54 +450,6 @@ impl KernelSpace {
         let map = &self.map;
         self.texts
             .retain(|module, _| in_use(*module) || map.holds(*module));
-    }
-
-    /// Hands over the modules and the text that were hit, and returns the mappings of the kernel.
-    pub fn emit(mut self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> Vec<Mapping> {
-        let mut regions: Vec<Region> = self.hit.values().copied().collect();
-        let mut used: Vec<KernelModuleIdx> = regions.iter().map(|r| r.module).collect();
-        used.sort_unstable();
-        used.dedup();
-        for idx in &used {
-            let Some(module) = self.map.module(*idx) else {
-                continue;
-            };
-            let module_idx = ModuleIdx(u32::try_from(modules.len()).unwrap_or(u32::MAX));
-            let symbols = self.texts.remove(idx).unwrap_or_default().emit(module_idx, text);
-            let build_id = match module.kind {
-                ModuleKind::Kernel => read_kernel_build_id(),
-                ModuleKind::KernelModule => read_module_build_id(&module.name),
-                _ => Vec::new(),
-            };
-            modules.push(Module {
-                name: module.name.clone(),
-                kind: module.kind,
-                build_id,
-                symbols,
-            });
-        }
-        // Since Linux 6.4 the size of a module says too much: it ends where the next region starts.
-        for idx in 1..regions.len() {
-            if let [region, next] = &mut regions[idx - 1..=idx]
-                && region.start < next.start
-                && region.from == next.from
-            {
-                region.end = region.end.min(next.start);
-            }
-        }
-        let first = modules.len() - used.len();
-        let mapping = |r: &Region| {
-            let rank = used.binary_search(&r.module).ok()?;
-            let module = ModuleIdx(u32::try_from(first + rank).ok()?);
-            Some(Mapping {
-                start: r.start,
-                end: r.end,
-                module,
-                image_start: ImageAddr(r.start.0),
-                from: r.from,
-            })
-        };
-        regions.iter().filter_map(mapping).collect()
     }
 }
 

@@ -24,8 +24,10 @@ pub mod image;
 pub mod image_set;
 pub mod kallsyms;
 pub mod kcore;
+pub mod kept;
 pub mod kernel;
 pub mod kernel_modules;
+pub mod kernel_names;
 pub mod kernel_space;
 pub mod kernel_symbols;
 pub mod kernel_text;
@@ -53,11 +55,12 @@ use crate::addr::{Ring, Va};
 use crate::record::{Record, Timed};
 use crate::snapshot::{Interval, Loss, Losses, Process, ProcessIdx, Run, Snapshot};
 
+use kept::{Answers, Kept};
 use kernel_space::{KernelSpace, LiveText};
 use proc_scan::Scanned;
 use raw::{Raw, RawInterval, TaskKey};
 use text::is_stream;
-use user_space::UserSpace;
+use user_space::{Hit, UserSpace};
 
 /// Turns what one run counted into a snapshot, drain by drain.
 ///
@@ -70,7 +73,14 @@ pub struct Resolver {
     user: UserSpace,
     intervals: Vec<Interval>,
     losses: Losses,
+    /// Text that was hit in the part of a drain at hand.
+    kept: Answers<Kept>,
 }
+
+/// Stretches that are looked up again at once, and the bytes (as a power of two) that share a place there: functions are
+/// about as long, and a drain runs through few thousand of them.
+const KEPT: usize = 1 << 13;
+const KEPT_NEAR: u32 = 8;
 
 impl Resolver {
     /// Starts with ring 0 and with the processes that were there before the run.
@@ -83,6 +93,7 @@ impl Resolver {
             user,
             intervals: Vec::new(),
             losses: Losses::default(),
+            kept: Answers::new(KEPT, KEPT_NEAR),
         }
     }
 
@@ -139,12 +150,22 @@ impl Resolver {
         if self.kernel.lacks(kernel_ips.chain(kernel_ends)) {
             self.kernel.read_again(raw.start);
         }
+        self.kept.clear();
         let new = |time: Range<u64>| Interval {
             start: time.start,
             end: time.end,
             ..Interval::default()
         };
         let mut intervals: Vec<Interval> = parts.bounds().map(new).collect();
+        if let [only] = intervals.as_mut_slice() {
+            only.ips.reserve_exact(raw.ips.len());
+            only.streams.reserve_exact(raw.streams.len());
+            only.branches.reserve_exact(raw.branches.len());
+        }
+        intervals
+            .iter_mut()
+            .skip(1)
+            .for_each(|interval| interval.continues = true);
         let mut doubt = 0;
         for Raw {
             task,
@@ -165,6 +186,9 @@ impl Resolver {
         } in raw.streams
         {
             count.process = self.stream(task, first_time, count.start, count.end);
+            if let Some(source) = count.source.filter(|source| *source != Va(0)) {
+                self.led(task, first_time, source);
+            }
             doubt += self
                 .kernel
                 .doubt((count.start, count.end), first_time, count.hits);
@@ -179,13 +203,6 @@ impl Resolver {
         } in raw.branches
         {
             count.process = self.hit(task, first_time, count.from).0;
-            if count.to != Va(0) {
-                let reached = self.hit(task, first_time, count.to).0;
-                // From the kernel to user code: the process tells which code that is.
-                if count.process == ProcessIdx::KERNEL {
-                    count.process = reached;
-                }
-            }
             if let Some(interval) = intervals.get_mut(parts.part(first_time)) {
                 interval.branches.push(count);
             }
@@ -219,11 +236,6 @@ impl Resolver {
             ..Process::default()
         }];
         processes.extend(self.user.emit(&mut modules, &mut text));
-        for interval in &mut self.intervals {
-            interval
-                .ips
-                .sort_unstable_by_key(|c| (c.event, c.process, c.ip, c.exact));
-        }
         Snapshot {
             run,
             modules,
@@ -238,7 +250,7 @@ impl Resolver {
     fn hit(&mut self, task: TaskKey, time: u64, at: Va) -> (ProcessIdx, Option<Va>) {
         match at.ring() {
             Ring::Kernel => {
-                let behind = self.kernel.hit(at, time, &mut self.losses);
+                let behind = self.kernel_hit(time, at);
                 let process = if task.tgid == 0 {
                     ProcessIdx::KERNEL
                 } else {
@@ -247,9 +259,44 @@ impl Resolver {
                 (process, behind)
             }
             Ring::User => {
-                let hit = self.user.hit(task, time, at, &mut self.losses);
-                (hit.process, hit.behind)
+                if let Some((_, kept)) = self.kept.get(task, time, at) {
+                    return (kept.process, Some(kept.behind));
+                }
+                let n_before = self.user.n_rescanned();
+                let Hit { process, kept } = self.user.hit(task, time, at, &mut self.losses);
+                if n_before < self.user.n_rescanned() {
+                    self.kept.clear();
+                }
+                let behind = kept.map(|(behind, holds)| {
+                    self.kept.add(at, &holds, Kept { process, behind });
+                    behind
+                });
+                (process, behind)
             }
+        }
+    }
+
+    /// Resolves an address of the kernel, whoever ran it: the first address behind the text that is kept there.
+    fn kernel_hit(&mut self, time: u64, at: Va) -> Option<Va> {
+        if let Some((_, kept)) = self.kept.get(TaskKey::KERNEL, time, at) {
+            return Some(kept.behind);
+        }
+        let n_before = self.kernel.n_regions();
+        let hit = self.kernel.hit(at, time, &mut self.losses);
+        if n_before < self.kernel.n_regions() {
+            self.kept.clear();
+        }
+        let (behind, holds) = hit?;
+        let process = ProcessIdx::KERNEL;
+        self.kept.add(at, &holds, Kept { process, behind });
+        Some(behind)
+    }
+
+    /// Sees to it that the text is kept of a branch that led to a stream.
+    fn led(&mut self, task: TaskKey, time: u64, source: Va) {
+        match source.ring() {
+            Ring::Kernel => _ = self.kernel_hit(time, source),
+            Ring::User => _ = self.hit(task, time, source),
         }
     }
 
@@ -265,7 +312,11 @@ impl Resolver {
                     self.kernel.entered(at, time);
                 }
             }
+            if behind.is_some_and(|behind| end < behind) {
+                return process;
+            }
         }
+        self.hit(task, time, end);
         process
     }
 }

@@ -9,6 +9,7 @@
 //! dropped after each drain, so memory follows the number of live processes.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::record::{Mmap, Record, Timed};
@@ -43,6 +44,17 @@ impl ProcessIndex {
         let images = self.processes.get(&tgid)?;
         let n_begun = images.partition_point(|image| image.from <= time);
         images.get(n_begun.saturating_sub(1))
+    }
+
+    /// The times at which [`Self::image_at`] is the same as at `time`.
+    pub fn same_image(&self, tgid: u32, time: u64) -> Range<u64> {
+        let images = self.processes.get(&tgid).map_or(&[][..], Vec::as_slice);
+        let nth = images
+            .partition_point(|image| image.from <= time)
+            .saturating_sub(1);
+        let from = |nth: usize| images.get(nth).map(|image| image.from);
+        let start = if nth == 0 { None } else { from(nth) };
+        start.unwrap_or(0)..from(nth + 1).unwrap_or(u64::MAX)
     }
 
     /// The processes that led to this image, the nearest first: they nearly always see the same files.
@@ -238,6 +250,7 @@ mod tests {
     use super::*;
     use crate::addr::{FileOff, Va};
     use crate::record::FileIdentity;
+    use proptest::prelude::*;
 
     fn map(pid: u32, start: u64, len: u64, path: &str) -> Record {
         let (start, offset, path) = (Va(start), FileOff(0), path.to_owned());
@@ -454,5 +467,26 @@ mod tests {
             }
         }
         println!("264 000 records took {:?}", begin.elapsed());
+    }
+
+    proptest! {
+        #[test]
+        fn an_image_is_the_same_while_it_is_said_to_be(
+            begun in prop::collection::vec((any::<bool>(), 1u64..20), 0..6),
+            time in 0u64..24,
+        ) {
+            let mut index = ProcessIndex::default();
+            index.scanned(&shell(), 0);
+            for (is_exec, time) in begun {
+                let record = if is_exec { exec(1, "x") } else { fork(1, 7) };
+                index.apply(&Timed { time, record });
+            }
+            let generation = |time| index.image_at(1, time).map(|image| image.generation);
+            let same = index.same_image(1, time);
+            prop_assert!(same.contains(&time));
+            for other in 0..24 {
+                prop_assert!(!same.contains(&other) || generation(other) == generation(time));
+            }
+        }
     }
 }

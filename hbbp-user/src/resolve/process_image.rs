@@ -2,6 +2,7 @@
 //!
 //! A process runs several programs in its life: each is an image of its own, with a number that is unique in a run.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::addr::{FileOff, Va};
@@ -105,6 +106,28 @@ impl ProcessImage {
         holding.max_by_key(|m| m.from)
     }
 
+    /// The addresses around `at` and the times around `time` for which [`Self::mapping_at`] is `mapping`, as it is there.
+    pub(super) fn same_mapping(&self, mapping: &ImageMapping, at: Va, time: u64) -> (Range<Va>, Range<u64>) {
+        let (mut addresses, mut until) = (mapping.start..mapping.end, u64::MAX);
+        let n_before = self.mappings.partition_point(|m| m.start < mapping.end);
+        let lowest = mapping.start.0.saturating_sub(self.longest);
+        let near = self.mappings.iter().take(n_before).rev();
+        let near = near.take_while(|m| lowest <= m.start.0);
+        // What was made before it is hidden by it.
+        for other in near.filter(|m| mapping.from <= m.from && *m != mapping) {
+            if other.end <= at {
+                addresses.start = addresses.start.max(other.end);
+            } else if at < other.start {
+                addresses.end = addresses.end.min(other.start);
+            } else if time < other.from {
+                until = until.min(other.from);
+            } else {
+                until = time;
+            }
+        }
+        (addresses, mapping.from..until)
+    }
+
     /// Its mappings, sorted by (start, from).
     pub fn mappings(&self) -> &[ImageMapping] {
         &self.mappings
@@ -150,6 +173,7 @@ fn forget_hidden(mappings: &mut Vec<ImageMapping>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_compiler_that_maps_without_end_is_bounded() {
@@ -174,5 +198,35 @@ mod tests {
             image.mapping_at(Va(0x1000 * (29_999 % 12_000)), 60_000).is_some(),
             "the last one is kept"
         );
+    }
+
+    proptest! {
+        /// What is said to hold for other addresses and times is what they are asked for anew.
+        #[test]
+        fn a_mapping_is_the_same_where_it_is_said_to_be(
+            drawn in prop::collection::vec((0u64..12, 1u64..8, 0u64..4), 1..12),
+            at in 0u64..20,
+            time in 0u64..5,
+        ) {
+            let mut image = ProcessImage::new(Generation(1), Arc::default(), 0);
+            for ((start, len, from), file) in drawn.into_iter().zip(0..) {
+                image.add(ImageMapping {
+                    start: Va(start),
+                    end: Va(start + len),
+                    offset: FileOff(0),
+                    file: FileIdx(file),
+                    from,
+                });
+            }
+            if let Some(mapping) = image.mapping_at(Va(at), time) {
+                let (addresses, times) = image.same_mapping(mapping, Va(at), time);
+                prop_assert!(addresses.contains(&Va(at)));
+                for at in addresses.start.0..addresses.end.0 {
+                    for time in times.start..times.end.min(6) {
+                        prop_assert_eq!(image.mapping_at(Va(at), time), Some(mapping), "{} at {}", at, time);
+                    }
+                }
+            }
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! Reading stretches of text, several at once where they lie close together: a call for each costs more than its bytes.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::addr::ImageAddr;
@@ -10,52 +9,79 @@ const PAGE: u64 = 4096;
 /// The longest reading.
 const READING: u64 = 64 << 10;
 
-/// Where readings of several stretches end: before a gap of a page or more, or when they are long enough.
-/// The stretches come in the order of their addresses.
-pub fn reading_ends(stretches: impl Iterator<Item = Range<u64>>) -> BTreeSet<u64> {
-    let mut ends = BTreeSet::new();
-    let mut reading: Option<Range<u64>> = None;
-    for stretch in stretches {
-        match &mut reading {
-            Some(reading) if stretch.start - reading.end < PAGE && stretch.end - reading.start <= READING => {
-                reading.end = stretch.end;
-            }
-            _ => {
-                ends.extend(reading.replace(stretch).map(|reading| reading.end));
-            }
-        }
-    }
-    ends.extend(reading.map(|reading| reading.end));
-    ends
+/// Stretches that lie close enough together to be read at once, in the order of their addresses.
+pub fn readings<T>(stretches: &[(Range<u64>, T)]) -> impl Iterator<Item = &[(Range<u64>, T)]> {
+    let mut rest = stretches;
+    std::iter::from_fn(move || {
+        let (first, _) = rest.first()?;
+        let mut end = first.end;
+        let together = rest.iter().skip(1).take_while(|(stretch, _)| {
+            let near = stretch.start - end < PAGE && stretch.end - first.start <= READING;
+            end = if near { stretch.end } else { end };
+            near
+        });
+        let (reading, behind) = rest.split_at(1 + together.count());
+        rest = behind;
+        Some(reading)
+    })
 }
 
-/// A reading of several stretches.
+/// Buffers for one reading after another.
 #[derive(Debug, Default)]
 pub struct Window {
+    whole: Buffer,
+    one: Buffer,
+}
+
+#[derive(Debug, Default)]
+struct Buffer {
     start: u64,
+    /// How much of the bytes was read.
+    len: usize,
     bytes: Vec<u8>,
 }
 
 impl Window {
-    /// The bytes of `range`, from a reading that goes on up to `end` where that can be read as a whole.
-    pub fn read(
+    /// Reads a range at once.
+    pub fn open(&mut self, range: &Range<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) {
+        self.whole.fill(range, read);
+    }
+
+    /// The bytes of a part of the range, read alone where the range could not be read as a whole; `None` where there is
+    /// no code, or none any more.
+    pub fn part(
         &mut self,
         range: &Range<u64>,
-        end: u64,
         read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool,
-    ) -> Option<Vec<u8>> {
-        if self.part(range).is_none() {
-            self.start = range.start;
-            self.bytes = read_range(&(range.start..end), read).unwrap_or_default();
+    ) -> Option<&[u8]> {
+        let whole = self.whole.part(range).filter(|bytes| is_code(bytes));
+        if whole.is_some() {
+            return whole;
         }
-        let part = self.part(range).filter(|bytes| is_code(bytes));
-        part.map(<[u8]>::to_vec).or_else(|| read_range(range, read))
+        self.one.fill(range, read);
+        self.one.part(range).filter(|bytes| is_code(bytes))
+    }
+}
+
+impl Buffer {
+    fn fill(&mut self, range: &Range<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) {
+        (self.start, self.len) = (range.start, 0);
+        let Ok(len) = usize::try_from(range.end - range.start) else {
+            return;
+        };
+        if self.bytes.len() < len {
+            self.bytes.resize(len, 0);
+        }
+        let bytes = self.bytes.get_mut(..len);
+        if bytes.is_some_and(|bytes| read(ImageAddr(range.start), bytes)) {
+            self.len = len;
+        }
     }
 
     fn part(&self, range: &Range<u64>) -> Option<&[u8]> {
         let from = usize::try_from(range.start.checked_sub(self.start)?).ok()?;
         let len = usize::try_from(range.end - range.start).ok()?;
-        self.bytes.get(from..from.checked_add(len)?)
+        self.bytes.get(..self.len)?.get(from..from.checked_add(len)?)
     }
 }
 
@@ -93,9 +119,11 @@ mod tests {
 
     #[test]
     fn neighbours_are_read_at_once_and_a_hole_costs_its_own_stretch() {
-        let stretches = [0x1000..0x1100, 0x1200..0x1300, 0x2400..0x2500, 0x1_2400..0x1_2500];
-        let ends = reading_ends(stretches.iter().cloned());
-        assert_eq!(ends.into_iter().collect::<Vec<_>>(), [0x1300, 0x2500, 0x1_2500]);
+        let stretches = [0x1000..0x1100, 0x1200..0x1300, 0x2400..0x2500, 0x1_2400..0x1_2500].map(|s| (s, ()));
+        let ends: Vec<_> = readings(&stretches)
+            .map(|reading| reading.last().map(|(stretch, ())| stretch.end))
+            .collect();
+        assert_eq!(ends, [Some(0x1300), Some(0x2500), Some(0x1_2500)]);
         let mut n_calls = 0;
         let mut read = |at: ImageAddr, bytes: &mut [u8]| {
             n_calls += 1;
@@ -103,25 +131,20 @@ mod tests {
             at.0 + (bytes.len() as u64) <= 0x1280
         };
         let mut window = Window::default();
+        window.open(&(0x1000..0x1300), &mut read);
         assert_eq!(
-            window.read(&stretches[0], 0x1300, &mut read),
-            Some(vec![0x10; 0x100])
+            window.part(&(0x1000..0x1100), &mut read),
+            Some(&[0x10; 0x100][..])
         );
-        assert_eq!(window.read(&stretches[1], 0x1300, &mut read), None);
-        assert_eq!(n_calls, 4);
-        let mut window = Window::default();
-        let mut whole = |_: ImageAddr, bytes: &mut [u8]| {
+        assert_eq!(window.part(&(0x1200..0x1300), &mut read), None);
+        assert_eq!(n_calls, 3);
+        window.open(&(0x1000..0x1300), &mut |_, bytes| {
             bytes.fill(1);
             true
-        };
-        assert_eq!(
-            window.read(&stretches[0], 0x1300, &mut whole),
-            Some(vec![1; 0x100])
-        );
+        });
         let mut no_more = |_: ImageAddr, _: &mut [u8]| false;
-        assert_eq!(
-            window.read(&stretches[1], 0x1300, &mut no_more),
-            Some(vec![1; 0x100])
-        );
+        for stretch in [0x1000..0x1100, 0x1200..0x1300] {
+            assert_eq!(window.part(&stretch, &mut no_more), Some(&[1; 0x100][..]));
+        }
     }
 }

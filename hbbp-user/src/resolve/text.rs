@@ -69,12 +69,21 @@ impl ModuleText {
     /// Whether the address was asked for already, and with which outcome.
     pub fn known(&self, at: ImageAddr) -> Option<Covered> {
         let (start, stretch) = self.stretches.range(..=at.0).next_back()?;
+        (at.0 - start < stretch.len).then(|| stretch.covered())
+    }
+
+    /// The stretch that holds an address which was asked for already.
+    pub fn stretch_at(&self, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        let (start, stretch) = self.stretches.range(..=at.0).next_back()?;
         let inside = at.0 - start < stretch.len;
-        inside.then_some(if stretch.generations.is_empty() {
-            Covered::Unreadable
-        } else {
-            Covered::Yes
-        })
+        inside.then_some(ImageAddr(*start)..ImageAddr(start + stretch.len))
+    }
+
+    /// The same, and says that it was hit, where it may have been copied before.
+    pub fn hit(&mut self, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        let (start, stretch) = self.holding(at)?;
+        stretch.why = Why::Hit;
+        Some(ImageAddr(start)..ImageAddr(start + stretch.len))
     }
 
     /// Sees to it that the text around `at` is there.
@@ -87,9 +96,10 @@ impl ModuleText {
         function: Option<Symbol>,
         read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool,
     ) -> Covered {
-        if let Some(known) = self.known(at) {
-            return known;
-        }
+        let before = match self.stretches.range(..=at.0).next_back() {
+            Some((start, stretch)) if at.0 - start < stretch.len => return stretch.covered(),
+            last => last.map_or(0, |(start, stretch)| start + stretch.len),
+        };
         if !bounds.contains(&at) {
             // The file ends before its mapping, or its headers lie.
             let end = at.0.saturating_add(1);
@@ -102,19 +112,20 @@ impl ModuleText {
             at.since(symbol.start)
                 .is_some_and(|from_start| from_start < symbol.len)
         });
-        let range = self.extent(at.0, bounds.start.0..bounds.end.0, function.as_ref());
+        let range = self.extent(at.0, before, bounds.start.0..bounds.end.0, function.as_ref());
         if let Some(symbol) = function {
             self.symbols.entry(symbol.start.0).or_insert(symbol);
         }
-        self.add(range, read);
-        match self.known(at) {
-            Some(Covered::Yes) => Covered::Yes,
-            _ => Covered::UnreadableNow,
+        if self.add(range, read) || self.known(at) == Some(Covered::Yes) {
+            Covered::Yes
+        } else {
+            Covered::UnreadableNow
         }
     }
 
-    /// The extent of a new stretch around `at`: inside the bounds, between its neighbours.
-    fn extent(&self, at: u64, bounds: Range<u64>, function: Option<&Symbol>) -> Range<u64> {
+    /// The extent of a new stretch around `at`: inside the bounds, between its neighbours, of which the last one ends at
+    /// `before`.
+    fn extent(&self, at: u64, before: u64, bounds: Range<u64>, function: Option<&Symbol>) -> Range<u64> {
         let (mut wanted, longest) = match function {
             Some(symbol) => (
                 symbol.start.0..symbol.start.0.saturating_add(symbol.len),
@@ -125,11 +136,6 @@ impl ModuleText {
         if longest < wanted.end - wanted.start {
             wanted = wanted.start.max(at.saturating_sub(WINDOW))..wanted.end.min(at.saturating_add(WINDOW));
         }
-        let before = self
-            .stretches
-            .range(..=at)
-            .next_back()
-            .map_or(0, |(start, s)| start + s.len);
         let behind = self
             .stretches
             .range(at..)
@@ -140,9 +146,13 @@ impl ModuleText {
         start..end
     }
 
-    fn add(&mut self, range: Range<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) {
+    /// Adds a new stretch. Returns whether it could be read as a whole.
+    fn add(&mut self, range: Range<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> bool {
         match read_range(&range, read) {
-            Some(bytes) => self.insert(range, Generations::read_first(bytes)),
+            Some(bytes) => {
+                self.insert(range, Generations::read_first(bytes));
+                return true;
+            }
             None if range.start / PAGE == (range.end - 1) / PAGE => {
                 self.insert(range, Generations::default());
             }
@@ -156,6 +166,7 @@ impl ModuleText {
                 }
             }
         }
+        false
     }
 
     fn insert(&mut self, range: Range<u64>, generations: Generations) {
@@ -219,15 +230,17 @@ impl ModuleText {
         }
         symbols
     }
-
-    /// The first address behind the stretch that holds `at`: where the rest of a stream must be asked for.
-    pub fn behind(&self, at: ImageAddr) -> Option<ImageAddr> {
-        let (start, stretch) = self.stretches.range(..=at.0).next_back()?;
-        (at.0 - start < stretch.len).then_some(ImageAddr(start + stretch.len))
-    }
 }
 
 impl Stretch {
+    fn covered(&self) -> Covered {
+        if self.generations.is_empty() {
+            Covered::Unreadable
+        } else {
+            Covered::Yes
+        }
+    }
+
     fn joins(&self, next: &Self, entered: bool) -> bool {
         let both = !self.generations.is_empty() && !next.generations.is_empty();
         self.generations.same_times(&next.generations) || both && entered

@@ -8,6 +8,7 @@ use crate::record::{Record, Timed};
 use crate::snapshot::{Loss, Losses, Mapping, Module, ModuleIdx, Process, ProcessIdx, Text};
 
 use super::image_set::{ImageIdx, ImageSet, Mapper, is_file};
+use super::kept::{Answers, Holds};
 use super::proc_scan::{Scanned, read_process};
 use super::process::ProcessIndex;
 use super::process_image::{Generation, ImageMapping, ProcessImage};
@@ -22,7 +23,7 @@ const LATEST: u64 = 2_000_000_000;
 const MAX_RESCANNED: usize = 256;
 
 /// Ring 3 of a run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct UserSpace {
     index: ProcessIndex,
     pending: Vec<Timed>,
@@ -31,6 +32,37 @@ pub struct UserSpace {
     processes: Vec<HitProcess>,
     process_idx: HashMap<(Option<Generation>, TaskKey), ProcessIdx>,
     rescanned: HashSet<u32>,
+    /// Mappings that were hit since the index last changed.
+    ran: Answers<Ran>,
+}
+
+impl Default for UserSpace {
+    fn default() -> Self {
+        Self {
+            index: ProcessIndex::default(),
+            pending: Vec::new(),
+            images: ImageSet::default(),
+            memory: ProcessMemory::default(),
+            processes: Vec::new(),
+            process_idx: HashMap::new(),
+            rescanned: HashSet::new(),
+            ran: Answers::new(RAN, RAN_NEAR),
+        }
+    }
+}
+
+/// Mappings that are looked up again at once: a handful for each program that runs.
+const RAN: usize = 256;
+/// Mappings of programs and libraries are mostly longer than so many bytes, as a power of two.
+const RAN_NEAR: u32 = 18;
+
+/// A mapping as a task ran it.
+#[derive(Clone, Copy, Debug)]
+struct Ran {
+    process: ProcessIdx,
+    generation: Generation,
+    start: Va,
+    hit: HitMapping,
 }
 
 /// A process image that has counts.
@@ -50,12 +82,13 @@ struct HitMapping {
 }
 
 /// What a hit led to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Hit {
     /// The process image that ran.
     pub process: ProcessIdx,
-    /// The first address behind the text that is kept there; `None` where there is none.
-    pub behind: Option<Va>,
+    /// The text that is kept there, as long as it goes on, and for which of its addresses and which times all this is so
+    /// until the next rescan; `None` where there is none.
+    pub kept: Option<(Va, Holds)>,
 }
 
 impl UserSpace {
@@ -86,6 +119,7 @@ impl UserSpace {
     pub fn catch_up(&mut self, time: u64) {
         self.pending.sort_by_key(|t| t.time);
         let n_due = self.pending.partition_point(|t| t.time <= time);
+        self.ran.clear();
         for timed in self.pending.drain(..n_due) {
             self.index.apply(&timed);
         }
@@ -103,22 +137,61 @@ impl UserSpace {
 
     /// Sees to it that the text around `at`, which `task` ran at `time`, is kept.
     pub fn hit(&mut self, task: TaskKey, time: u64, at: Va, losses: &mut Losses) -> Hit {
+        if let Some((holds, ran)) = self.ran.get(task, time, at) {
+            let (holds, ran) = (holds.clone(), *ran);
+            return self.text(ran, holds, at, losses);
+        }
         let mut found = self.look_up(task, time, at);
         if found.1.is_none() && self.rescan(task.tgid, time) {
             found = self.look_up(task, time, at);
         }
         let (image, mapping) = found;
         let process = self.process(task, image.as_ref());
-        let behind = image.zip(mapping).and_then(|(image, mapping)| {
+        let ran = image.zip(mapping).and_then(|(image, mapping)| {
             let hit = self.place(process, task, &image, &mapping)?;
-            let mapped_len = mapping.end.since(mapping.start)?;
-            let mapped = hit.image_start..hit.image_start.checked_add(mapped_len)?;
-            let image_at = hit.image_start.checked_add(at.since(mapping.start)?)?;
-            let memory = is_live(&self.index, task.tgid, image.generation).then_some(&mut self.memory);
-            let behind = self.images.cover(hit.image, image_at, mapped, memory, losses)?;
-            mapping.start.checked_add(behind.since(hit.image_start)?)
+            let (addresses, times) = image.same_mapping(&mapping, at, time);
+            let same_image = self.index.same_image(task.tgid, time);
+            let time = times.start.max(same_image.start)..times.end.min(same_image.end);
+            let holds = Holds {
+                task,
+                at: addresses,
+                time,
+            };
+            let ran = Ran {
+                process,
+                generation: image.generation,
+                start: mapping.start,
+                hit,
+            };
+            self.ran.add(at, &holds, ran);
+            Some((ran, holds))
         });
-        Hit { process, behind }
+        match ran {
+            Some((ran, holds)) => self.text(ran, holds, at, losses),
+            None => Hit { process, kept: None },
+        }
+    }
+
+    fn text(&mut self, ran: Ran, holds: Holds, at: Va, losses: &mut Losses) -> Hit {
+        let Ran {
+            process,
+            generation,
+            start,
+            hit,
+        } = ran;
+        let kept = || {
+            let mapped = hit.image_start..hit.image_start.checked_add(hit.end.since(start)?)?;
+            let image_at = hit.image_start.checked_add(at.since(start)?)?;
+            let memory = is_live(&self.index, holds.task.tgid, generation).then_some(&mut self.memory);
+            let stretch = self.images.cover(hit.image, image_at, mapped, memory, losses)?;
+            let behind = start.checked_add(stretch.end.since(hit.image_start)?)?;
+            let before = stretch.start.since(hit.image_start).unwrap_or(0);
+            Some((behind, holds.within(start.checked_add(before)?..behind)))
+        };
+        Hit {
+            process,
+            kept: kept(),
+        }
     }
 
     /// The process image that `task` ran at `time`, for counts whose address is no text of its own.
@@ -141,8 +214,14 @@ impl UserSpace {
         let scanned = read_process(tgid);
         if let Some(scanned) = &scanned {
             self.index.scanned(scanned, time);
+            self.ran.clear();
         }
         scanned.is_some()
+    }
+
+    /// How often a process was read once more in this interval.
+    pub fn n_rescanned(&self) -> usize {
+        self.rescanned.len()
     }
 
     fn process(&mut self, task: TaskKey, image: Option<&ProcessImage>) -> ProcessIdx {

@@ -1,4 +1,4 @@
-//! The snapshot file: a documented, versioned container of sections, each compressed and checksummed.
+//! The snapshot file: a documented, versioned container of sections, each with its checksum.
 //!
 //! [`encode`] and [`parse`] are pure; reading and writing files is [`read`] and [`write_atomic`].
 //!
@@ -89,14 +89,6 @@ pub enum Error {
     TooLarge {
         /// Name of the section.
         section: &'static str,
-    },
-    /// The compressor failed.
-    #[error("failed to compress the section `{section}`")]
-    Compress {
-        /// Name of the section.
-        section: &'static str,
-        /// What it said.
-        source: std::io::Error,
     },
 }
 

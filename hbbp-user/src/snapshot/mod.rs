@@ -10,6 +10,7 @@
 pub mod file;
 pub mod loss;
 pub mod run;
+mod taken_branches;
 mod wire;
 
 use std::fmt;
@@ -148,11 +149,14 @@ pub struct Interval {
     pub start: u64,
     /// End in ns of CLOCK_MONOTONIC.
     pub end: u64,
+    /// Whether it was cut off from the interval before it within one drain, where kernel text was switched.
+    pub continues: bool,
     /// Samples of an instruction pointer.
     pub ips: Vec<IpCount>,
     /// Streams between two neighbouring entries of a branch stack.
     pub streams: Vec<StreamCount>,
-    /// How often each branch was seen in a branch stack, and how often in its oldest slot.
+    /// Branches of branch stacks that streams do not tell: those in the oldest slot, and all where the streams have no
+    /// [`StreamCount::source`]. [`Snapshot::taken_branches`] puts both together.
     pub branches: Vec<BranchCount>,
 }
 
@@ -184,6 +188,10 @@ pub struct StreamCount {
     pub start: Va,
     /// Source of the younger branch: the address of the stream's last instruction.
     pub end: Va,
+    /// Source of the older branch, which led to the stream; 0 where that is not told, as for kernel code that user code
+    /// led to. Equal streams with several sources are several rows and one stream. `None` where branches were counted
+    /// apart, in [`Interval::branches`].
+    pub source: Option<Va>,
     /// Occurrences.
     pub hits: u64,
     /// Sum of period / (N-1) over the stacks of N entries that held it (paper section III.B), in units of the event.

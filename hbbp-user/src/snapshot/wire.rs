@@ -84,6 +84,13 @@ fn pieces<'a>(what: &'static str, lens: &[u64], bytes: &'a [u8]) -> Result<Vec<&
     }
 }
 
+/// Bytes one after another, copied piece by piece.
+fn joined<'a>(pieces: impl Iterator<Item = &'a [u8]> + Clone) -> Vec<u8> {
+    let mut all = Vec::with_capacity(pieces.clone().map(<[u8]>::len).sum());
+    pieces.for_each(|piece| all.extend_from_slice(piece));
+    all
+}
+
 /// A length as it is stored.
 fn stored_len(len: usize) -> u64 {
     // No target of this crate has a `usize` above 64 bits.

@@ -76,10 +76,10 @@ fn a_newer_minor_version_is_read_and_a_newer_major_one_refused() {
     let mut file = encode(&small()).unwrap();
     file[10] = 200;
     assert_eq!(parse(&file).unwrap(), small());
-    file[8] = 2;
+    file[8] = 3;
     assert_eq!(
         parse(&file).unwrap_err().to_string(),
-        "the snapshot has format version 2, and this version of hbbp-sys reads version 1: \
+        "the snapshot has format version 3, and this version of hbbp-sys reads version 2: \
          use the version of hbbp-sys that wrote it, or a newer one"
     );
 }

@@ -10,7 +10,7 @@ pub(super) fn resolve(kernel: &mut KernelSpace, interval: &Interval, losses: &mu
     let time = interval.end.saturating_sub(1);
     let mut hit = |at: Va| {
         if at.ring() == Ring::Kernel {
-            kernel.hit(at, time, losses)
+            kernel.hit(at, time, losses).map(|(behind, _)| behind)
         } else {
             None
         }

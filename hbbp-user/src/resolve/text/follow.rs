@@ -1,10 +1,13 @@
 //! How text that is kept follows the text that runs: patches that are told, readings that are compared, and copies
 //! that are made before a hit.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
 use crate::addr::ImageAddr;
 
 use super::super::generations::{Compared, Patched, Poke, Records, rewind};
-use super::super::reading::{Window, read_range, reading_ends};
+use super::super::reading::{Window, read_range, readings};
 use super::{MAX_FUNCTION, ModuleText, Stretch, Why};
 
 /// What is known when text is read again.
@@ -20,43 +23,72 @@ pub struct Known<'a> {
     pub pending: &'a [Poke],
 }
 
-/// What stands in the stretches of a module now, by their starts.
-pub type Live = Vec<(ImageAddr, Vec<u8>)>;
+/// A reading of the stretches of a module that were hit, as far as it says more than that they are what they were.
+#[derive(Debug, Default)]
+pub struct Live {
+    /// What stands in those that differ, or wait for a record since they did, by their starts in their order.
+    differing: Vec<(ImageAddr, Vec<u8>)>,
+    /// Starts of those that can no longer be read, in their order.
+    unreadable: Vec<ImageAddr>,
+}
 
 impl ModuleText {
-    /// Reads all stretches that were hit again; what can no longer be read is left out.
+    /// Reads all stretches that were hit again.
     pub fn read_live(&self, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> Live {
+        let hit = self.stretches.iter().filter(|(_, s)| s.is_compared());
+        let hit: Vec<(Range<u64>, &Stretch)> = hit.map(|(start, s)| (*start..*start + s.len, s)).collect();
         let mut window = Window::default();
-        let ends = reading_ends(self.stretches.iter().map(|(start, s)| *start..*start + s.len));
-        let hit = self.stretches.iter().filter(|(_, s)| s.why == Why::Hit);
-        let live = hit
-            .filter(|(_, s)| !s.generations.is_empty())
-            .filter_map(|(start, stretch)| {
-                let range = *start..*start + stretch.len;
-                let end = ends.range(range.end..).next().copied().unwrap_or(range.end);
-                Some((ImageAddr(*start), window.read(&range, end, read)?))
-            });
-        live.collect()
+        let mut live = Live::default();
+        for reading in readings(&hit) {
+            let ([(first, _), ..], [.., (last, _)]) = (reading, reading) else {
+                continue;
+            };
+            window.open(&(first.start..last.end), read);
+            for (range, stretch) in reading {
+                let start = ImageAddr(range.start);
+                match window.part(range, read) {
+                    Some(bytes) if stretch.generations.stands(bytes) => {}
+                    Some(bytes) => live.differing.push((start, bytes.to_vec())),
+                    None => live.unreadable.push(start),
+                }
+            }
+        }
+        live
     }
 
     /// Compares a reading with what is known. Returns the number of changes that no record told.
     pub fn compare(&mut self, known: &Known<'_>, live: Live) -> u64 {
+        let pending = known.pending.iter();
+        let about_to: BTreeSet<u64> = pending.flat_map(|poke| self.touched(poke)).collect();
+        let said = |start: &ImageAddr| {
+            let differs = live.differing.binary_search_by_key(start, |(start, _)| *start);
+            differs.is_ok() || live.unreadable.binary_search(start).is_ok()
+        };
+        // What may be patched already, and is as it was.
+        let same = about_to.into_iter().map(ImageAddr).filter(|start| !said(start));
+        let same: Vec<ImageAddr> = same.collect();
         let mut n_changed = 0;
-        for (start, mut live) in live {
-            let Some(stretch) = self.stretches.get_mut(&start.0) else {
-                continue;
-            };
-            rewind(start, &mut live, known.pending.iter().rev());
-            let Known {
-                time,
-                interval,
-                records,
-                ..
-            } = *known;
-            let compared = stretch.generations.compare(live, time, interval, records);
-            n_changed += u64::from(compared == Compared::Changed);
+        for start in same {
+            let stretch = self.stretches.get_mut(&start.0).filter(|s| s.is_compared());
+            if let Some(stretch) = stretch {
+                let bytes = stretch.generations.last().to_vec();
+                n_changed += stretch.compare(start, known, bytes);
+            }
+        }
+        for (start, bytes) in live.differing {
+            if let Some(stretch) = self.stretches.get_mut(&start.0) {
+                n_changed += stretch.compare(start, known, bytes);
+            }
         }
         n_changed
+    }
+
+    /// Starts of the stretches that a patch changes.
+    fn touched(&self, poke: &Poke) -> impl Iterator<Item = u64> {
+        let end = poke.start.0.saturating_add(poke.new.len() as u64);
+        let before = self.stretches.range(..end).rev();
+        let touched = before.take_while(move |(start, s)| poke.start.0 < **start + s.len);
+        touched.map(|(start, _)| *start)
     }
 
     /// Takes over a patch that the kernel told, valid from the interval `since` on.
@@ -95,19 +127,12 @@ impl ModuleText {
         }
     }
 
-    /// Says that text was hit that may have been copied before.
-    pub fn set_hit(&mut self, at: ImageAddr) {
-        if let Some((_, stretch)) = self.holding(at) {
-            stretch.why = Why::Hit;
-        }
-    }
-
     /// Says that a stream ran from the stretch before into the one that starts at `at`.
     pub fn set_entered(&mut self, at: ImageAddr) {
         self.entered.insert(at.0);
     }
 
-    fn holding(&mut self, at: ImageAddr) -> Option<(u64, &mut Stretch)> {
+    pub(super) fn holding(&mut self, at: ImageAddr) -> Option<(u64, &mut Stretch)> {
         let (start, stretch) = self.stretches.range_mut(..=at.0).next_back()?;
         (at.0 - start < stretch.len).then_some((*start, stretch))
     }
@@ -127,6 +152,99 @@ impl ModuleText {
             stretch
                 .generations
                 .replace(read_range(&(*start..*start + stretch.len), read));
+        }
+    }
+}
+
+impl Stretch {
+    /// Whether it is read again and again.
+    fn is_compared(&self) -> bool {
+        self.why == Why::Hit && !self.generations.is_empty()
+    }
+
+    /// Compares a reading of the stretch at `start`. Returns the number of changes that no record told.
+    fn compare(&mut self, start: ImageAddr, known: &Known<'_>, mut live: Vec<u8>) -> u64 {
+        rewind(start, &mut live, known.pending.iter().rev());
+        let Known {
+            time,
+            interval,
+            records,
+            ..
+        } = *known;
+        let compared = self.generations.compare(live, time, interval, records);
+        u64::from(compared == Compared::Changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resolve::generations::Generations;
+    use proptest::prelude::*;
+
+    fn stretches(bytes: &[u8]) -> ModuleText {
+        let mut text = ModuleText::default();
+        for (start, bytes) in (0u64..).step_by(4).zip(bytes.chunks(4)) {
+            text.insert(start..start + 4, Generations::read_first(bytes.to_vec()));
+        }
+        for stretch in text.stretches.values_mut() {
+            stretch.generations.date(0);
+        }
+        text
+    }
+
+    fn histories(text: &ModuleText) -> Vec<(u64, u32, Vec<u8>)> {
+        let of = |(start, s): (&u64, &Stretch)| {
+            let start = *start;
+            let all = s.generations.iter();
+            all.map(|(since, bytes)| (start, since, bytes.to_vec()))
+                .collect::<Vec<_>>()
+        };
+        text.stretches.iter().flat_map(of).collect()
+    }
+
+    proptest! {
+        /// Leaving out what is as it was makes no difference, whatever is patched and about to be.
+        #[test]
+        fn readings_that_say_nothing_new_need_not_be_compared(
+            readings in prop::collection::vec(
+                (
+                    prop::collection::vec(1u8..4, 12),
+                    prop::collection::vec((0u64..11, 1u8..4, 1u8..4), 0..3),
+                    prop::option::of(0u64..3),
+                    any::<bool>(),
+                ),
+                1..6,
+            ),
+        ) {
+            let (mut some, mut all) = (stretches(&[1; 12]), stretches(&[1; 12]));
+            for ((live, pending, gone, told), interval) in readings.into_iter().zip(1..) {
+                let poke = |(at, old, new): (u64, u8, u8)| Poke {
+                    time: u64::MAX,
+                    start: ImageAddr(at),
+                    old: vec![old; 2],
+                    new: vec![new; 2],
+                };
+                let pending: Vec<Poke> = pending.into_iter().map(poke).collect();
+                let records = if told { Records::Come } else { Records::NoneYet };
+                let known = Known { time: 5, interval, records, pending: &pending };
+                let mut read = |at: ImageAddr, bytes: &mut [u8]| {
+                    let from = usize::try_from(at.0).expect("short");
+                    bytes.copy_from_slice(&live[from..from + bytes.len()]);
+                    let hole = gone.map_or(u64::MAX, |nth| 4 * nth);
+                    at.0 + bytes.len() as u64 <= hole || hole < at.0
+                };
+                let reading = some.read_live(&mut read);
+                let n_changed = some.compare(&known, reading);
+                let mut n_expected = 0;
+                for (start, stretch) in &mut all.stretches {
+                    if let Some(bytes) = read_range(&(*start..*start + 4), &mut read) {
+                        n_expected += stretch.compare(ImageAddr(*start), &known, bytes);
+                    }
+                }
+                prop_assert_eq!(n_changed, n_expected);
+                prop_assert_eq!(histories(&some), histories(&all));
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The sections `modules`, `symbols`, `process` and `text`: what the counted addresses belong to.
 
-use super::{Malformed, differences, pieces, same_length, stored_len, sums};
+use super::{Malformed, differences, joined, pieces, same_length, stored_len, sums};
 use crate::addr::{ImageAddr, Va};
 use crate::snapshot::{Mapping, Module, ModuleIdx, ModuleKind, Process, Symbol, Text};
 
@@ -142,7 +142,7 @@ impl From<&[Module]> for SymbolsSection {
             start: differences(symbols().map(|s| s.start.0)),
             len: symbols().map(|s| s.len).collect(),
             name_len: symbols().map(|s| stored_len(s.name.len())).collect(),
-            names: symbols().flat_map(|s| s.name.bytes()).collect(),
+            names: joined(symbols().map(|s| s.name.as_bytes())),
         }
     }
 }
@@ -235,7 +235,7 @@ impl From<&[Text]> for TextSection {
             start: differences(text.iter().map(|t| t.start.0)),
             len: text.iter().map(|t| stored_len(t.bytes.len())).collect(),
             since: text.iter().map(|t| t.since).collect(),
-            bytes: text.iter().flat_map(|t| t.bytes.iter().copied()).collect(),
+            bytes: joined(text.iter().map(|t| t.bytes.as_slice())),
         }
     }
 }

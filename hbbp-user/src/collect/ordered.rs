@@ -1,0 +1,227 @@
+//! Puts the counts of a drain in order: equal keys become one, and what ran close together stands together.
+//!
+//! Rows are told apart by 32 bytes, but the order asks for little: neighbouring addresses of one process image in a row,
+//! so that each stretch of text is looked up once and differences are short. So a number of 32 bits is sorted, made of
+//! the place within a MiB and a hash of what that MiB is; only where it is equal are whole keys compared.
+//! The order depends on the keys alone, so that equal drains make equal snapshots.
+
+use std::ops::Range;
+
+use hbbp_ebpf::key::INTERVALS;
+use hbbp_ebpf::{CountKey, Tally, is_kernel};
+
+/// Addresses whose lower bits alone are sorted by, as a power of two.
+const NEAR: u32 = 20;
+/// With fewer rows a sort by comparison costs less than the tables of digits.
+const FEW: usize = 512;
+/// Bits of a digit.
+const DIGIT: u32 = 11;
+
+/// The counts of each of these intervals, without it in their keys, each key once.
+/// What has nothing to do with kernel code stands in the first, and so does what is late: a program that began before
+/// the last drain and ended after it.
+pub(super) fn by_interval(
+    mut entries: Vec<(CountKey, Tally)>,
+    intervals: &Range<u32>,
+) -> Vec<Vec<(CountKey, Tally)>> {
+    let n = intervals.end.wrapping_sub(intervals.start).max(1);
+    let order = entries.iter_mut().zip(0u64..).map(|((key, _), idx)| {
+        let part = key.event.interval().wrapping_sub(intervals.start) % INTERVALS;
+        let part = if part < n && is_kernel(key.address | key.source) {
+            part
+        } else {
+            0
+        };
+        key.event = key.event.in_interval(part);
+        u64::from(neighbourhood(key)) << 32 | idx
+    });
+    let mut order: Vec<u64> = order.collect();
+    sort(&mut order);
+    let mut parts = vec![Vec::new(); n as usize];
+    if let Some(first) = parts.first_mut() {
+        first.reserve(entries.len());
+    }
+    let entry = |order: u64| entries.get(order as u32 as usize);
+    for near in order.chunk_by_mut(|a, b| *a >> 32 == *b >> 32) {
+        if 1 < near.len() {
+            near.sort_unstable_by_key(|order| entry(*order).map(|(key, _)| whole(key)));
+        }
+        let mut last = None;
+        for (key, tally) in near.iter().filter_map(|order| entry(*order)) {
+            let Some(part) = parts.get_mut(key.event.interval() as usize) else {
+                continue;
+            };
+            match part.last_mut().filter(|_| last == Some(key)) {
+                Some((_, sum)) => add(sum, tally),
+                None => {
+                    let event = key.event.in_interval(0);
+                    part.push((CountKey { event, ..*key }, *tally));
+                }
+            }
+            last = Some(key);
+        }
+    }
+    parts
+}
+
+fn add(sum: &mut Tally, tally: &Tally) {
+    sum.hits += tally.hits;
+    sum.weight += tally.weight;
+    sum.first_time = sum.first_time.min(tally.first_time);
+}
+
+/// What ran close together has neighbouring numbers.
+fn neighbourhood(key: &CountKey) -> u32 {
+    /// The golden ratio as a fraction of 2^64: multiples of it spread evenly (Knuth vol. 3, 6.4).
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let [address, _, task, _] = key.words();
+    let far = (address >> NEAR ^ task.wrapping_mul(SPREAD)).wrapping_mul(SPREAD) >> (32 + NEAR);
+    let near = address & ((1 << NEAR) - 1);
+    (far << NEAR | near) as u32
+}
+
+/// The whole key, so that counts of one place and kind stand together.
+fn whole(key: &CountKey) -> (u64, u64, u64, u64) {
+    let [address, source, task, kind] = key.words();
+    (task, address, kind, source)
+}
+
+/// Sorts numbers that differ in their upper halves, or ascend in their lower ones as they stand: digit by digit, from
+/// the lowest of the upper half on.
+fn sort(order: &mut Vec<u64>) {
+    if order.len() < FEW {
+        order.sort_unstable();
+        return;
+    }
+    let mut sorted = vec![0; order.len()];
+    for shift in (32..u64::BITS).step_by(DIGIT as usize) {
+        let digit = |number: u64| (number >> shift) as usize & ((1 << DIGIT) - 1);
+        let mut places = [0_usize; 1 << DIGIT];
+        for number in order.iter() {
+            if let Some(n) = places.get_mut(digit(*number)) {
+                *n += 1;
+            }
+        }
+        let mut place = 0;
+        for n in &mut places {
+            (*n, place) = (place, place + *n);
+        }
+        for number in order.iter() {
+            if let Some(place) = places.get_mut(digit(*number)) {
+                if let Some(to) = sorted.get_mut(*place) {
+                    *to = *number;
+                }
+                *place += 1;
+            }
+        }
+        std::mem::swap(order, &mut sorted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hbbp_ebpf::EventTag;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn kernel_code_is_told_apart_by_interval_and_user_code_is_not() {
+        const KERNEL: u64 = 0xffff_ffff_8100_0000;
+        let entry = |address, source, interval, hits| {
+            let key = CountKey {
+                address,
+                source,
+                event: EventTag::stream(1).in_interval(interval),
+                ..CountKey::default()
+            };
+            let tally = Tally {
+                hits,
+                ..Tally::default()
+            };
+            (key, tally)
+        };
+        let first = INTERVALS - 1;
+        let entries = vec![
+            entry(0x1000, 0x2000, 0, 1),
+            entry(0x1000, KERNEL, first + 1, 2),
+            entry(KERNEL, 0, first, 4),
+            entry(KERNEL, 0, first + 1, 8),
+            entry(KERNEL, 0, first - 1, 16),
+        ];
+        let parts = by_interval(entries, &(first..first + 2));
+        let mut hits: Vec<Vec<u64>> = parts
+            .iter()
+            .map(|part| part.iter().map(|(_, tally)| tally.hits).collect())
+            .collect();
+        hits.iter_mut().for_each(|part| part.sort_unstable());
+        assert_eq!(hits, [vec![1, 20], vec![2, 8]]);
+        assert!(
+            parts
+                .iter()
+                .flatten()
+                .all(|(key, _)| key.event == EventTag::stream(1))
+        );
+    }
+
+    #[test]
+    fn neighbours_stand_together() {
+        let entry = |tgid, address| {
+            let key = CountKey {
+                address,
+                tgid,
+                ..CountKey::default()
+            };
+            (key, Tally::default())
+        };
+        let entries = (0..3000_u64)
+            .map(|n| entry((n % 3) as u32, 0x7000_0000 + n * 7919 % 3000))
+            .collect();
+        let parts = by_interval(entries, &(0..1));
+        let keys: Vec<_> = parts[0].iter().map(|(key, _)| (key.tgid, key.address)).collect();
+        let runs: Vec<_> = keys.chunk_by(|a, b| a.0 == b.0 && a.1 < b.1).collect();
+        assert_eq!(runs.len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn equal_keys_become_one_and_nothing_is_lost(
+            drawn in prop::collection::vec((0u64..40, 0u64..3, 0u32..3, 0u32..2, 1u64..9, 0u64..9), 0..900),
+        ) {
+            let entry = |&(address, source, tgid, length, hits, first_time): &(u64, u64, u32, u32, u64, u64)| {
+                let address = address * 0x1_0001;
+                let key = CountKey { address, source, tgid, length, ..CountKey::default() };
+                (key, Tally { hits, weight: 2 * hits, first_time })
+            };
+            let entries: Vec<_> = drawn.iter().map(entry).collect();
+            let mut expected: HashMap<CountKey, Tally> = HashMap::new();
+            for (key, tally) in &entries {
+                expected
+                    .entry(*key)
+                    .and_modify(|sum| add(sum, tally))
+                    .or_insert(*tally);
+            }
+            let mut reversed = entries.clone();
+            reversed.reverse();
+            let parts = by_interval(entries, &(0..1));
+            prop_assert_eq!(&parts, &by_interval(reversed, &(0..1)));
+            prop_assert_eq!(parts[0].len(), expected.len());
+            for (key, tally) in &parts[0] {
+                prop_assert_eq!(expected.get(key), Some(tally));
+            }
+        }
+
+        #[test]
+        fn digits_sort_as_comparisons_do(drawn in prop::collection::vec(any::<u32>(), 0..2000)) {
+            let mut order: Vec<u64> = drawn
+                .iter()
+                .zip(0u64..)
+                .map(|(upper, idx)| u64::from(*upper) << 32 | idx)
+                .collect();
+            let mut expected = order.clone();
+            expected.sort_unstable();
+            sort(&mut order);
+            prop_assert_eq!(order, expected);
+        }
+    }
+}

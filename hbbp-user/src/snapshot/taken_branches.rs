@@ -1,0 +1,281 @@
+//! How often each taken branch was seen in any slot of a branch stack, from what a recording keeps.
+//!
+//! A branch is in a stack as the end of a stream or in the oldest slot, never both, so its occurrences are the sum of
+//! the two. In all slots but the newest it also leads to a stream, which tells its target.
+//! A recording keeps each stream apart for the branch that led to it, and only the branches in the oldest slot as
+//! branches; the rest is made here, when a report asks for it.
+
+use std::borrow::Cow;
+
+use super::{BranchCount, EventIdx, Interval, ProcessIdx, Snapshot, StreamCount};
+use crate::addr::Va;
+
+impl Snapshot {
+    /// The taken branches of each interval, in the order of the intervals: those that were counted as branches, and
+    /// those that streams tell by their [`source`](StreamCount::source).
+    ///
+    /// Where streams tell any, the rows are sorted by (event, process image, source, target) and unique. Occurrences
+    /// with a known target have a row of their own, and the row with target 0 has the rest.
+    pub fn taken_branches(&self) -> impl Iterator<Item = Cow<'_, [BranchCount]>> {
+        self.intervals
+            .chunk_by(|_, next| next.continues)
+            .flat_map(taken_in)
+    }
+}
+
+/// The taken branches of the intervals of one drain. A branch that ends a stream in one of them may lead to a stream in
+/// another, and belongs to the first that it was seen in.
+fn taken_in(drain: &[Interval]) -> Vec<Cow<'_, [BranchCount]>> {
+    let told = |stream: &StreamCount| stream.source.is_some();
+    if !drain.iter().any(|interval| interval.streams.iter().any(told)) {
+        return drain
+            .iter()
+            .map(|interval| Cow::Borrowed(interval.branches.as_slice()))
+            .collect();
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    for (nth, interval) in drain.iter().enumerate() {
+        rows.extend(interval.branches.iter().map(|branch| Row {
+            branch: *branch,
+            led: 0,
+            nth,
+        }));
+        for stream in &interval.streams {
+            let Some(source) = stream.source else { continue };
+            rows.push(row(stream, (stream.end, Va(0)), nth));
+            if source != Va(0) {
+                let led = stream.hits;
+                rows.push(Row {
+                    led,
+                    ..row(stream, (source, stream.start), nth)
+                });
+            }
+        }
+    }
+    let mut taken = vec![Vec::new(); drain.len()];
+    for Row { branch, nth, .. } in without_twice_counted(summed(rows)) {
+        if let Some(interval) = taken.get_mut(nth) {
+            interval.push(branch);
+        }
+    }
+    taken.into_iter().map(Cow::Owned).collect()
+}
+
+/// Occurrences of a branch.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    branch: BranchCount,
+    /// How many of them are known by the stream that they led to, and are ends of streams or oldest slots as well.
+    led: u64,
+    /// The interval, counted from the first one of its drain.
+    nth: usize,
+}
+
+fn row(stream: &StreamCount, (from, to): (Va, Va), nth: usize) -> Row {
+    Row {
+        branch: BranchCount {
+            event: stream.event,
+            process: stream.process,
+            from,
+            to,
+            hits: stream.hits,
+            oldest: 0,
+            mispredicted: 0,
+        },
+        led: 0,
+        nth,
+    }
+}
+
+fn place(row: &Row) -> (EventIdx, ProcessIdx, Va, Va) {
+    let branch = &row.branch;
+    (branch.event, branch.process, branch.from, branch.to)
+}
+
+/// Each branch once, sorted by place.
+fn summed(mut rows: Vec<Row>) -> Vec<Row> {
+    rows.sort_unstable_by_key(place);
+    rows.dedup_by(|row, sum| {
+        let equal = place(row) == place(sum);
+        if equal {
+            let (sum_of, of) = (&mut sum.branch, &row.branch);
+            sum_of.hits = sum_of.hits.saturating_add(of.hits);
+            sum_of.oldest = sum_of.oldest.saturating_add(of.oldest);
+            sum_of.mispredicted = sum_of.mispredicted.saturating_add(of.mispredicted);
+            sum.led = sum.led.saturating_add(row.led);
+            sum.nth = sum.nth.min(row.nth);
+        }
+        equal
+    });
+    rows
+}
+
+/// Takes the occurrences with a known target off those with any: they were counted there too. A branch from the kernel
+/// to user code is counted with the process, and as the end of a kernel stream once for all processes.
+fn without_twice_counted(mut rows: Vec<Row>) -> Vec<Row> {
+    for i in 0..rows.len() {
+        let Some(row) = rows.get(i).filter(|row| row.led != 0 && row.branch.to != Va(0)) else {
+            continue;
+        };
+        let led = row.led;
+        let (event, process, from, _) = place(row);
+        let owner = [process, ProcessIdx::KERNEL].into_iter().find_map(|owner| {
+            let any = (event, owner, from, Va(0));
+            rows.binary_search_by_key(&any, place).ok()
+        });
+        if let Some(any) = owner.and_then(|owner| rows.get_mut(owner)) {
+            any.branch.hits = any.branch.hits.saturating_sub(led);
+        }
+    }
+    rows.retain(|row| row.branch.hits != 0 || row.branch.oldest != 0);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const KERNEL: u64 = 0xffff_ffff_8100_0000;
+
+    fn stream(source: Option<u64>, start: u64, end: u64, hits: u64) -> StreamCount {
+        StreamCount {
+            event: EventIdx(0),
+            process: ProcessIdx(1),
+            start: Va(start),
+            end: Va(end),
+            source: source.map(Va),
+            hits,
+            weight: 0.0,
+            cycles: 0,
+        }
+    }
+
+    fn oldest(process: u32, from: u64, hits: u64) -> BranchCount {
+        BranchCount {
+            event: EventIdx(0),
+            process: ProcessIdx(process),
+            from: Va(from),
+            to: Va(0),
+            hits,
+            oldest: hits,
+            mispredicted: 0,
+        }
+    }
+
+    fn taken(intervals: Vec<Interval>) -> Vec<Vec<(u64, u64, u64, u64)>> {
+        let snapshot = Snapshot {
+            intervals,
+            ..Snapshot::default()
+        };
+        let row = |b: &BranchCount| (b.from.0, b.to.0, b.hits, b.oldest);
+        let all = snapshot.taken_branches();
+        all.map(|branches| branches.iter().map(row).collect()).collect()
+    }
+
+    #[test]
+    fn ends_oldest_slots_and_what_led_to_a_stream() {
+        let interval = Interval {
+            streams: vec![
+                stream(Some(0x1010), 0x1000, 0x1010, 28),
+                stream(Some(0x2000), 0x1000, 0x1010, 2),
+                stream(Some(0x1010), 0x1010, 0x1010, 4),
+            ],
+            branches: vec![oldest(1, 0x1010, 5)],
+            ..Interval::default()
+        };
+        // 34 ends of streams and 5 oldest slots; in 32 of them the branch led to a stream.
+        let expected = vec![
+            (0x1010, 0, 7, 5),
+            (0x1010, 0x1000, 28, 0),
+            (0x1010, 0x1010, 4, 0),
+            (0x2000, 0x1000, 2, 0),
+        ];
+        assert_eq!(taken(vec![interval]), [expected]);
+    }
+
+    #[test]
+    fn what_was_counted_apart_stays_as_it_is() {
+        let branch = BranchCount {
+            to: Va(0x1000),
+            ..oldest(1, 0x1010, 5)
+        };
+        let interval = Interval {
+            streams: vec![stream(None, 0x1000, 0x1010, 28)],
+            branches: vec![branch],
+            ..Interval::default()
+        };
+        assert_eq!(taken(vec![interval]), [[(0x1010, 0x1000, 5, 5)]]);
+    }
+
+    #[test]
+    fn a_branch_belongs_to_the_first_interval_of_its_drain() {
+        let first = Interval {
+            streams: vec![stream(Some(0), 0x1000, 0x1010, 3)],
+            ..Interval::default()
+        };
+        let second = Interval {
+            streams: vec![stream(Some(0x1010), 0x2000, 0x2010, 2)],
+            continues: true,
+            ..Interval::default()
+        };
+        let led = (0x1010, 0x2000, 2, 0);
+        let both = taken(vec![first.clone(), second.clone()]);
+        assert_eq!(both, [vec![(0x1010, 0, 1, 0)], vec![led, (0x2010, 0, 2, 0)]]);
+        let next = Interval {
+            continues: false,
+            ..second
+        };
+        let apart = taken(vec![first, next]);
+        assert_eq!(apart, [vec![(0x1010, 0, 3, 0)], vec![led, (0x2010, 0, 2, 0)]]);
+    }
+
+    #[test]
+    fn a_return_to_user_code_ends_a_stream_of_the_kernel() {
+        let in_kernel = StreamCount {
+            process: ProcessIdx::KERNEL,
+            ..stream(Some(0), KERNEL, KERNEL + 8, 9)
+        };
+        let interval = Interval {
+            streams: vec![in_kernel, stream(Some(KERNEL + 8), 0x1000, 0x1004, 4)],
+            ..Interval::default()
+        };
+        let expected = vec![
+            (KERNEL + 8, 0, 5, 0),
+            (0x1004, 0, 4, 0),
+            (KERNEL + 8, 0x1000, 4, 0),
+        ];
+        assert_eq!(taken(vec![interval]), [expected]);
+    }
+
+    proptest! {
+        /// Of stacks of branches the derived table is the one that counting every slot gives: a branch in any slot but
+        /// the newest is known by its target, and the newest by none.
+        #[test]
+        fn every_slot_of_a_stack_is_counted_once(
+            stacks in prop::collection::vec(prop::collection::vec((0u64..6, 0u64..6), 2..6), 1..20),
+        ) {
+            let mut interval = Interval::default();
+            let mut expected: BTreeMap<(u64, u64), (u64, u64)> = BTreeMap::new();
+            for stack in &stacks {
+                // Newest first; addresses from 1 on, as 0 stands for none.
+                let stack: Vec<(u64, u64)> = stack.iter().map(|(from, to)| (from + 1, to + 1)).collect();
+                for pair in stack.windows(2) {
+                    let (newer, older) = (pair[0], pair[1]);
+                    interval.streams.push(stream(Some(older.0), older.1, newer.0, 1));
+                    expected.entry(older).or_default().0 += 1;
+                }
+                let (newest, last) = (stack[0], stack[stack.len() - 1]);
+                expected.entry((newest.0, 0)).or_default().0 += 1;
+                expected.entry((last.0, 0)).or_default().1 += 1;
+                interval.branches.push(oldest(1, last.0, 1));
+            }
+            let expected: Vec<_> = expected
+                .into_iter()
+                .map(|((from, to), (hits, oldest))| (from, to, hits, oldest))
+                .collect();
+            prop_assert_eq!(taken(vec![interval]), [expected]);
+        }
+    }
+}
