@@ -61,7 +61,13 @@ pub(super) fn balance(
     let ips = Ips::new(snapshot, located, map, roles, (&chain, streams), known.ebs);
     let errors = Errors {
         streams_per_stack: known.streams_per_stack.max(1.0),
-        excess: known.excess.max(0.0),
+        // Of two measurements that are both biased neither can tell how much the other one is: then chance is what they
+        // are weighed by. Without any samples that leaves 1.1 % in the mean on the emulated machine, and the bias 1.3 %.
+        excess: if known.ebs.is_empty() {
+            0.0
+        } else {
+            known.excess.max(0.0)
+        },
     };
     let balanced = balanced(&chain, &ips, errors);
     for (stream, start) in streams.iter_mut().zip(&chain.starts) {
