@@ -1,53 +1,75 @@
-//! Streams weighed so that what arrives at each place is what leads there.
+//! Streams weighed so that what arrives at each place is what leads there, and what runs what eventing IPs show.
 //!
 //! Were branch stacks taken at any moment alike, each branch would be found in the oldest slot as often as in any other.
 //! Where a branch sits there out of proportion (paper section III.C), the stacks show what runs within one stack's depth
 //! behind it too often and the rest too seldom; all blocks near it suffer, not only the one that it ends.
 //! But how branches follow each other is recorded truly: each stack shows it, whatever moment it was taken at.
 //! So there are two measurements of what arrives at the target of a branch: the streams that start there, and the
-//! branches that lead there, as often as what ran before them arrived. Both have sampling errors, and least squares
-//! reconciles them, each with the inverse of its variance.
-//! A call comes back, so what returns to the place behind a call has arrived as often as the call ran: that is more
-//! certain than where each return goes, above all where all functions share one return instruction (return thunks,
-//! arch/x86/lib/retpoline.S).
-//! Where the successions are certain, in a loop or in a chain of calls, they decide; where they are a matter of chance,
+//! branches that lead there, as often as what ran before them arrived ([`super::chain`]). Both have errors, and least
+//! squares reconciles them, each with the inverse of its variance.
+//! Where the successions are certain, in a block or in a chain of calls, they decide; where they are a matter of chance,
 //! the streams do. Without a bias there is nothing to reconcile but chance.
+//!
+//! Successions by chance are not quite beyond the bias: of a loop that a biased branch leads to, the stacks behind that
+//! branch show the first rounds and never the exit, so that it seems to be left less often than it is. How often regions
+//! run, against each other, then hangs on too little, and streams and branches are wrong together. Eventing IPs have no
+//! part in that bias; they are the third measurement, good for regions where the other two are good within them
+//! ([`super::skid`]).
 
-use std::collections::{HashMap, HashSet};
-
-use super::{Roles, Stream};
-use crate::blocks::{BlockMap, Flow};
-use crate::locate::{Located, Place, TextIdx};
-use crate::snapshot::ProcessIdx;
+use super::chain::{Chain, add};
+use super::skid::{Due, Ips};
+use super::solve::{Symmetric, solve};
+use super::{Counted, Roles, Stream};
+use crate::blocks::BlockMap;
+use crate::locate::Located;
+use crate::snapshot::Snapshot;
 
 /// Variance of a certain succession, as a share of the variance of a Poisson count. With a stack's 15 streams as the
 /// variance of what is measured, it is carried on over the root of 15 / 0.01, some 40 branches, either way. Tried from 1e-4
-/// to 1e-1 on the emulated machine: less takes the solution of the equations many times the steps and lets rare
-/// successions outweigh what was measured, more leaves long loops uneven.
+/// to 1e-1 on the emulated machine: less lets rare successions outweigh what was measured, more leaves long loops uneven.
 const CERTAIN: f64 = 1e-2;
 
 /// Rounds in which the variances are taken from the last result. They are proportional to the true arrivals, and with
-/// those that were measured instead, small ones would weigh too much.
+/// those that were measured instead, small ones would weigh too much. The skid is settled to a twentieth in the third.
 const ROUNDS: usize = 3;
 
-/// Steps of conjugate gradients in each round, and the residual, as a share of the first, that is small enough: what is
-/// left then is a tenth of a percent of what a round moves.
-const MAX_STEPS: usize = 1000;
-const SMALL: f64 = 1e-3;
+/// Fewest streams that a variance is taken for: of no place can less than half a stream be known.
+const FEWEST: f64 = 0.5;
 
-/// Weighs the streams, of which a stack holds `streams_per_stack`: so many together tell as much as one alone.
-/// False where no targets of branches were recorded, and the streams stay as they are.
+/// What is known of all streams.
+pub(super) struct Known<'a> {
+    /// Eventing IPs by block.
+    pub(super) ebs: &'a [Counted],
+    /// Streams of a stack: so many together tell as much as one alone.
+    pub(super) streams_per_stack: f64,
+    /// The share of the oldest slots that branches hold beyond what is due to them.
+    pub(super) excess: f64,
+}
+
+/// Weighs the streams. False where no targets of branches were recorded, and the streams stay as they are.
 pub(super) fn balance(
+    snapshot: &Snapshot,
     located: &Located,
     map: &BlockMap,
     roles: &Roles,
-    streams_per_stack: f64,
+    known: &Known<'_>,
     streams: &mut [Stream],
 ) -> bool {
     let Some(chain) = Chain::new(located, map, roles, streams) else {
         return false;
     };
-    let balanced = chain.balanced(streams_per_stack.max(1.0));
+    let ips = Ips::new(snapshot, located, map, roles, (&chain, streams), known.ebs);
+    let errors = Errors {
+        streams_per_stack: known.streams_per_stack.max(1.0),
+        // Of two measurements that are both biased neither can tell how much the other one is: then chance is what they
+        // are weighed by. Without any samples that leaves 1.1 % in the mean on the emulated machine, and the bias 1.3 %.
+        excess: if known.ebs.is_empty() {
+            0.0
+        } else {
+            known.excess.max(0.0)
+        },
+    };
+    let balanced = balanced(&chain, &ips, errors);
     for (stream, start) in streams.iter_mut().zip(&chain.starts) {
         if let (Some(balanced), Some(measured)) = (balanced.get(*start), chain.arrivals.get(*start))
             && 0.0 < *measured
@@ -58,348 +80,167 @@ pub(super) fn balance(
     true
 }
 
-/// A share of what is at one place that goes to another.
+/// What arrives at each place, reconciled; in all as much as was measured.
+fn balanced(chain: &Chain, ips: &Ips, errors: Errors) -> Vec<f64> {
+    let n_places = chain.arrivals.len();
+    let mut balanced = chain.arrivals.clone();
+    let mut skids = vec![0.0; ips.n_passages()];
+    for _ in 0..ROUNDS {
+        let equations = Equations::new(chain, ips, errors, &balanced);
+        let first = [balanced.as_slice(), &skids].concat();
+        let mut solved = solve(
+            |x| equations.apply(x),
+            &equations.right(),
+            &first,
+            equations.squares(),
+        );
+        skids = solved.split_off(n_places);
+        let all: f64 = chain.arrivals.iter().sum();
+        let sum: f64 = solved.iter().map(|a| a.max(0.0)).sum();
+        if !sum.is_finite() || sum <= 0.0 {
+            return chain.arrivals.clone();
+        }
+        balanced = solved.iter().map(|a| a.max(0.0) * all / sum).collect();
+    }
+    balanced
+}
+
+/// How wrong streams and their successions can be.
+///
+/// By chance, and by the bias: a share `excess` of the stacks was not taken where it was due, so that what they show of a
+/// place can be all there is of it or nothing. Of what is measured that is this share; of a succession with probability p,
+/// whose odds can be off by this share, it is p (1-p) times as much.
 #[derive(Clone, Copy)]
-struct Share {
-    from: usize,
-    to: usize,
-    share: f64,
+struct Errors {
+    streams_per_stack: f64,
+    excess: f64,
 }
 
-/// How streams and branches follow each other.
-struct Chain {
-    /// For each stream the place that it starts at.
-    starts: Vec<usize>,
-    /// The streams that start at each place.
-    arrivals: Vec<f64>,
-    /// Those of them that no recorded branch led to, such as what user code calls of the kernel.
-    unexplained: Vec<f64>,
-    /// From where streams start to the branches that end them.
-    streams: Vec<Share>,
-    /// From branches to where streams start.
-    branches: Vec<Share>,
-    n_branches: usize,
-}
-
-impl Chain {
-    /// `None` where no targets of branches were recorded.
-    fn new(located: &Located, map: &BlockMap, roles: &Roles, streams: &[Stream]) -> Option<Self> {
-        let mut places = Numbers::default();
-        let mut sources = Numbers::default();
-        let starts: Vec<usize> = streams
-            .iter()
-            .map(|s| places.number((s.text, s.first, s.process)))
-            .collect();
-        let mut arrivals = vec![0.0; places.0.len()];
-        for (stream, start) in streams.iter().zip(&starts) {
-            add(&mut arrivals, *start, stream.hits as f64);
-        }
-        let ended = streams.iter().zip(&starts).map(|(stream, from)| {
-            let to = sources.number((stream.text, stream.source, stream.process));
-            let all = arrivals.get(*from).copied().unwrap_or(1.0);
-            let (from, share) = (*from, stream.hits as f64 / all);
-            Share { from, to, share }
-        });
-        let ended: Vec<Share> = ended.collect();
-        let n_branches = sources.0.len();
-        let mut branches = Vec::new();
-        let mut led = vec![0.0; n_branches];
-        let mut unexplained = arrivals.clone();
-        for branch in located.branches.iter().filter(|b| roles.lbr.contains(&b.event)) {
-            let ends = branch
-                .to
-                .and_then(|to| Some((spot(map, branch.from)?, spot(map, to)?)));
-            let Some((from, to)) = ends else { continue };
-            let (Some(from), Some(to)) = (
-                sources.find(from, branch.process),
-                places.find(to, branch.process),
-            ) else {
-                continue;
-            };
-            let hits = branch.hits as f64;
-            add(&mut led, from, hits);
-            add(&mut unexplained, to, -hits);
-            branches.push(Share {
-                from,
-                to,
-                share: hits,
-            });
-        }
-        if branches.is_empty() {
-            return None;
-        }
-        let calls = Calls::new(map, &places, &sources, &ended, &arrivals, &branches);
-        branches.retain(|b| !(calls.returns.contains(&b.from) && calls.calls.contains_key(&b.to)));
-        for branch in &mut branches {
-            branch.share /= led.get(branch.from).copied().unwrap_or(1.0);
-        }
-        let mut behind: Vec<Share> = calls
-            .calls
-            .iter()
-            .map(|(to, from)| Share {
-                from: *from,
-                to: *to,
-                share: 1.0,
-            })
-            .collect();
-        // The order of a hash map is not one to sum in: equal inputs shall give equal figures.
-        behind.sort_unstable_by_key(|share| share.to);
-        branches.extend(behind);
-        for left in &mut unexplained {
-            *left = left.max(0.0);
-        }
-        Some(Self {
-            starts,
-            arrivals,
-            unexplained,
-            streams: ended,
-            branches,
-            n_branches,
-        })
+impl Errors {
+    /// Variance of what is measured at a place.
+    fn measured(self, arrivals: f64) -> f64 {
+        let bias = self.excess * arrivals;
+        self.streams_per_stack * arrivals.max(FEWEST) + bias * bias
     }
 
-    /// What arrives at each place, reconciled; in all as much as was measured.
-    fn balanced(&self, streams_per_stack: f64) -> Vec<f64> {
-        let mut balanced = self.arrivals.clone();
-        for _ in 0..ROUNDS {
-            // Of no place can less than half a stream be known.
-            let measured = balanced.iter().map(|b| 1.0 / (streams_per_stack * b.max(0.5)));
-            let measured: Vec<f64> = measured.collect();
-            let led: Vec<f64> = self
-                .variances(&balanced, streams_per_stack)
-                .iter()
-                .map(|v| 1.0 / v)
-                .collect();
-            let solved = self.solve(&balanced, &measured, &led);
-            let all: f64 = self.arrivals.iter().sum();
-            let sum: f64 = solved.iter().map(|a| a.max(0.0)).sum();
-            if !sum.is_finite() || sum <= 0.0 {
-                return self.arrivals.clone();
-            }
-            balanced = solved.iter().map(|a| a.max(0.0) * all / sum).collect();
-        }
-        balanced
+    /// Variance of how often one succession of several was taken: which one it is to be is drawn anew each time, and of a
+    /// draw with probability p the variance is p (1-p).
+    fn drawn(self, times: f64, probability: f64) -> f64 {
+        let draws = times * probability * (1.0 - probability);
+        let bias = self.excess * draws;
+        draws + bias * bias
     }
 
-    /// Variance of what is led to each place: which stream begins there and where its branch goes are drawn anew each
-    /// time, and of a draw with probability p the variance is p (1-p).
-    fn variances(&self, arrivals: &[f64], streams_per_stack: f64) -> Vec<f64> {
-        let mut leaves = vec![0.0; self.n_branches];
-        let mut leaves_variance = vec![0.0; self.n_branches];
-        for s in &self.streams {
+    /// Variances of what is led to each place, by streams that begin and branches that go somewhere by chance.
+    fn led(self, chain: &Chain, arrivals: &[f64]) -> Vec<f64> {
+        let mut leaves = vec![0.0; chain.n_branches];
+        let mut leaves_variance = vec![0.0; chain.n_branches];
+        for s in &chain.streams {
             let from = arrivals.get(s.from).copied().unwrap_or_default();
             add(&mut leaves, s.to, from * s.share);
-            add(&mut leaves_variance, s.to, from * s.share * (1.0 - s.share));
+            add(&mut leaves_variance, s.to, self.drawn(from, s.share));
         }
-        let mut variances: Vec<f64> = arrivals
-            .iter()
-            .zip(&self.unexplained)
-            .map(|(arrives, unexplained)| CERTAIN * arrives.max(0.5) + streams_per_stack * unexplained)
+        let unseen = arrivals.iter().zip(&chain.unexplained);
+        let mut variances: Vec<f64> = unseen
+            .map(|(arrives, unexplained)| {
+                CERTAIN * arrives.max(FEWEST) + self.streams_per_stack * unexplained
+            })
             .collect();
-        for b in &self.branches {
+        for b in &chain.branches {
             let leaves = leaves.get(b.from).copied().unwrap_or_default();
             let variance = leaves_variance.get(b.from).copied().unwrap_or_default();
             add(
                 &mut variances,
                 b.to,
-                leaves * b.share * (1.0 - b.share) + variance * b.share * b.share,
+                self.drawn(leaves, b.share) + variance * b.share * b.share,
             );
         }
         variances
     }
+}
 
-    /// The arrivals `a` with the least `sum measured (a - arrivals)^2 + sum led (a - unexplained - successions of a)^2`,
-    /// by conjugate gradients on its normal equations, with their diagonal as preconditioner.
-    fn solve(&self, first: &[f64], measured: &[f64], led: &[f64]) -> Vec<f64> {
-        let apply = |a: &[f64]| {
-            let mut residual = self.residual(a);
-            scale(&mut residual, led);
-            let mut sum = self.transposed(&residual);
-            for ((sum, a), measured) in sum.iter_mut().zip(a).zip(measured) {
-                *sum += measured * a;
-            }
-            sum
-        };
-        let mut right = self.unexplained.clone();
-        scale(&mut right, led);
-        let mut right = self.transposed(&right);
-        for ((right, arrives), measured) in right.iter_mut().zip(&self.arrivals).zip(measured) {
-            *right += measured * arrives;
+/// The equations of one round. Unknown are the arrivals `a` and, behind them, the skids in their standard deviations; least
+/// is to be
+///
+/// ```text
+/// sum measured (a - arrivals)^2 + sum led (a - unexplained - successions of a)^2 + sum skids^2 + squares of the samples
+/// ```
+struct Equations<'a> {
+    chain: &'a Chain,
+    ips: &'a Ips,
+    /// Inverse variances.
+    measured: Vec<f64>,
+    /// Inverse variances.
+    led: Vec<f64>,
+    due: Due,
+}
+
+impl<'a> Equations<'a> {
+    fn new(chain: &'a Chain, ips: &'a Ips, errors: Errors, arrivals: &[f64]) -> Self {
+        let led = errors.led(chain, arrivals);
+        Self {
+            chain,
+            ips,
+            measured: arrivals.iter().map(|a| 1.0 / errors.measured(*a)).collect(),
+            led: led.iter().map(|variance| 1.0 / variance).collect(),
+            due: ips.due(arrivals),
         }
-        let diagonal: Vec<f64> = measured.iter().zip(led).map(|(m, l)| m + l).collect();
-        let mut a = first.to_vec();
-        let applied = apply(&a);
-        let mut residual: Vec<f64> = right.iter().zip(&applied).map(|(r, a)| r - a).collect();
-        let precondition = |r: &[f64]| -> Vec<f64> { r.iter().zip(&diagonal).map(|(r, d)| r / d).collect() };
-        let mut z = precondition(&residual);
-        let mut direction = z.clone();
-        let mut rz = dot(&residual, &z);
-        let enough = rz * SMALL * SMALL;
-        for _ in 0..MAX_STEPS {
-            if rz <= enough || rz <= 0.0 {
-                break;
-            }
-            let applied = apply(&direction);
-            let length = rz / dot(&direction, &applied);
-            if !length.is_finite() {
-                break;
-            }
-            for ((a, r), (d, applied)) in a
-                .iter_mut()
-                .zip(&mut residual)
-                .zip(direction.iter().zip(&applied))
-            {
-                *a += length * d;
-                *r -= length * applied;
-            }
-            z = precondition(&residual);
-            let next = dot(&residual, &z);
-            for (d, z) in direction.iter_mut().zip(&z) {
-                *d = z + next / rz * *d;
-            }
-            rz = next;
-        }
-        a
     }
 
-    /// What arrives less what is led there.
-    fn residual(&self, arrivals: &[f64]) -> Vec<f64> {
-        let mut leaves = vec![0.0; self.n_branches];
-        for s in &self.streams {
-            add(
-                &mut leaves,
-                s.to,
-                arrivals.get(s.from).copied().unwrap_or_default() * s.share,
-            );
+    fn apply(&self, x: &[f64]) -> Vec<f64> {
+        let (arrivals, skids) = x.split_at(self.measured.len().min(x.len()));
+        let mut sum = self
+            .chain
+            .transposed(&product(&self.chain.residual(arrivals), &self.led));
+        for (sum, measured) in sum.iter_mut().zip(product(arrivals, &self.measured)) {
+            *sum += measured;
         }
-        let mut residual = arrivals.to_vec();
-        for b in &self.branches {
-            add(
-                &mut residual,
-                b.to,
-                -leaves.get(b.from).copied().unwrap_or_default() * b.share,
-            );
-        }
-        residual
+        sum.extend(skids);
+        self.ips.apply(&self.due, (arrivals, skids), &mut sum);
+        sum
     }
 
-    /// The transposed of [`Chain::residual`].
-    fn transposed(&self, residual: &[f64]) -> Vec<f64> {
-        let mut leaves = vec![0.0; self.n_branches];
-        for b in &self.branches {
-            add(
-                &mut leaves,
-                b.from,
-                residual.get(b.to).copied().unwrap_or_default() * b.share,
-            );
+    fn right(&self) -> Vec<f64> {
+        let mut sum = self
+            .chain
+            .transposed(&product(&self.chain.unexplained, &self.led));
+        for (sum, measured) in sum.iter_mut().zip(product(&self.chain.arrivals, &self.measured)) {
+            *sum += measured;
         }
-        let mut arrivals = residual.to_vec();
-        for s in &self.streams {
-            add(
-                &mut arrivals,
-                s.from,
-                -leaves.get(s.to).copied().unwrap_or_default() * s.share,
-            );
+        sum.extend(vec![0.0; self.ips.n_passages()]);
+        self.ips.right(&self.due, self.measured.len(), &mut sum);
+        sum
+    }
+
+    fn squares(&self) -> Symmetric {
+        let n_places = self.measured.len();
+        let mut squares = Symmetric::new(n_places + self.ips.n_passages());
+        let skids = vec![1.0; self.ips.n_passages()];
+        for (n, weight) in self.measured.iter().chain(&skids).enumerate() {
+            squares.add(&[(n, 1.0)], *weight);
         }
-        arrivals
+        for (terms, weight) in self.chain.terms().iter().zip(&self.led) {
+            squares.add(terms, *weight);
+        }
+        self.ips.add_squares(&self.due, n_places, &mut squares);
+        squares
     }
 }
 
-/// Most times that what returns behind a call may differ from what called, either way, and still be taken for its
-/// returns: a bias is less than that, and a function that does not return as a rule is more.
-const RETURNS: f64 = 4.0;
-
-/// The places behind calls.
-struct Calls {
-    /// Returns from functions, and from the kernel.
-    returns: HashSet<usize>,
-    /// By place, the call before it.
-    calls: HashMap<usize, usize>,
-}
-
-impl Calls {
-    fn new(
-        map: &BlockMap,
-        places: &Numbers,
-        sources: &Numbers,
-        ended: &[Share],
-        arrivals: &[f64],
-        branches: &[Share],
-    ) -> Self {
-        let flow = |text, instruction| Some(map.text(text)?.instruction(instruction)?.flow);
-        let returns = sources.0.iter().filter(|((text, instruction, _), _)| {
-            matches!(
-                flow(*text, *instruction),
-                Some(Flow::Return | Flow::InterruptReturn)
-            )
-        });
-        let returns: HashSet<usize> = returns.map(|(_, n)| *n).collect();
-        let mut returned = vec![0.0; arrivals.len()];
-        for branch in branches.iter().filter(|b| returns.contains(&b.from)) {
-            add(&mut returned, branch.to, branch.share);
-        }
-        let mut ran = vec![0.0; sources.0.len()];
-        for stream in ended {
-            let arrived = arrivals.get(stream.from).copied().unwrap_or_default();
-            add(&mut ran, stream.to, arrived * stream.share);
-        }
-        let call = |(text, instruction, process): (TextIdx, u32, ProcessIdx), place: usize| {
-            let before = instruction.checked_sub(1)?;
-            let is_call = matches!(
-                flow(text, before),
-                Some(Flow::Call | Flow::IndirectCall | Flow::SystemCall)
-            );
-            let call = sources.0.get(&(text, before, process)).filter(|_| is_call)?;
-            let (returned, ran) = (*returned.get(place)?, *ran.get(*call)?);
-            (0.0 < returned && returned < RETURNS * ran && ran < RETURNS * returned).then_some((place, *call))
-        };
-        let calls = places.0.iter().filter_map(|(spot, n)| call(*spot, *n)).collect();
-        Self { returns, calls }
-    }
-}
-
-fn add(sums: &mut [f64], n: usize, amount: f64) {
-    if let Some(sum) = sums.get_mut(n) {
-        *sum += amount;
-    }
-}
-
-fn scale(amounts: &mut [f64], by: &[f64]) {
-    for (amount, by) in amounts.iter_mut().zip(by) {
-        *amount *= by;
-    }
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
-fn spot(map: &BlockMap, place: Place) -> Option<(TextIdx, u32)> {
-    Some((place.text, map.text(place.text)?.find(place.addr).ok()?))
-}
-
-/// A number for each instruction of a process image, from 0 on.
-#[derive(Default)]
-struct Numbers(HashMap<(TextIdx, u32, ProcessIdx), usize>);
-
-impl Numbers {
-    fn number(&mut self, spot: (TextIdx, u32, ProcessIdx)) -> usize {
-        let next = self.0.len();
-        *self.0.entry(spot).or_insert(next)
-    }
-
-    /// Kernel code is counted once for all processes, or with the process like the rest.
-    fn find(&self, (text, instruction): (TextIdx, u32), process: ProcessIdx) -> Option<usize> {
-        let owners = [process, ProcessIdx::KERNEL];
-        owners
-            .iter()
-            .find_map(|owner| self.0.get(&(text, instruction, *owner)).copied())
-    }
+fn product(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a * b).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::estimate::chain::Share;
+    use crate::estimate::skid::tests::ips;
+
+    const FAIR: Errors = Errors {
+        streams_per_stack: 15.0,
+        excess: 0.0,
+    };
 
     /// Places in a row, each with one stream and one branch that leads to the next place, and from the last one back to
     /// the first; the branch of the `n`-th place goes to the start of the other loop with the probability `out[n]`.
@@ -445,7 +286,7 @@ mod tests {
         let biased: Vec<f64> = (0..40).map(|i| if i < 15 { 14_000.0 } else { 6_000.0 }).collect();
         let other = vec![5_000.0; 10];
         let chain = loops([&biased, &other], [&[0.0; 40], &[0.0; 10]]);
-        let balanced = chain.balanced(15.0);
+        let balanced = balanced(&chain, &Ips::default(), FAIR);
         let mean = biased.iter().sum::<f64>() / 40.0;
         for (place, arrives) in balanced.iter().enumerate() {
             assert_near(*arrives, if place < 40 { mean } else { 5_000.0 }, 0.02);
@@ -462,7 +303,10 @@ mod tests {
         out[0][19] = 0.2;
         out[1][7] = 0.05;
         let chain = loops([&first, &second], [&out[0], &out[1]]);
-        for (balanced, measured) in chain.balanced(15.0).iter().zip(&chain.arrivals) {
+        for (balanced, measured) in balanced(&chain, &Ips::default(), FAIR)
+            .iter()
+            .zip(&chain.arrivals)
+        {
             assert_near(*balanced, *measured, 1e-3);
         }
     }
@@ -474,8 +318,60 @@ mod tests {
         let mut out = [vec![0.0; 20], vec![0.0; 8]];
         out[0][3] = 1e-3;
         let chain = loops([&sizes[0], &sizes[1]], [&out[0], &out[1]]);
-        let balanced = chain.balanced(15.0);
+        let balanced = balanced(&chain, &Ips::default(), FAIR);
         assert_near(balanced[..20].iter().sum(), 20_000.0, 0.05);
         assert_near(balanced[20..].iter().sum(), 8_000.0, 0.05);
+    }
+    /// Two loops that are left for each other, the first of which looks half again as frequent and half again as hard to
+    /// leave as it is: both were run through as often. Places of ten instructions each.
+    fn seemingly_long() -> Chain {
+        let mut out = [vec![0.0; 20], vec![0.0; 20]];
+        out[0][19] = 0.10 / 1.5;
+        out[1][19] = 0.10;
+        loops([&[30_000.0; 20], &[20_000.0; 20]], [&out[0], &out[1]])
+    }
+
+    const BIASED: Errors = Errors {
+        streams_per_stack: 15.0,
+        excess: 0.3,
+    };
+
+    /// What the first loop has of all arrivals, which should be half.
+    fn first_loop(balanced: &[f64]) -> f64 {
+        balanced[..20].iter().sum::<f64>() / balanced.iter().sum::<f64>()
+    }
+
+    #[test]
+    fn eventing_ips_decide_between_regions() {
+        let chain = seemingly_long();
+        let ways: Vec<_> = (0..40)
+            .map(|n| (n, n / 20 * 20 + (n + 1) % 20, 20_000.0))
+            .collect();
+        assert!(0.59 < first_loop(&balanced(&chain, &Ips::default(), BIASED)));
+        let exact = ips(10.0, &[1000.0; 40], &ways);
+        let share = first_loop(&balanced(&chain, &exact, BIASED));
+        assert!((share - 0.5).abs() < 0.01, "{share}");
+        // Half of the samples of each second block are found in the next one.
+        let samples: Vec<f64> = (0..40).map(|n| if n % 2 == 0 { 500.0 } else { 1500.0 }).collect();
+        let skidded = balanced(&chain, &ips(10.0, &samples, &ways), BIASED);
+        let share = first_loop(&skidded);
+        assert!((share - 0.5).abs() < 0.02, "{share}");
+        for side in [&skidded[..20], &skidded[20..]] {
+            let mean = side.iter().sum::<f64>() / 20.0;
+            side.iter().for_each(|place| assert_near(*place, mean, 0.02));
+        }
+    }
+
+    #[test]
+    fn samples_that_skid_from_one_region_to_the_other_weigh_little() {
+        // Every passage goes to and fro between the loops, and half of the samples of the first stand in the second.
+        let chain = seemingly_long();
+        let ways: Vec<_> = (0..20)
+            .flat_map(|n| [(n, n + 20, 20_000.0), (n + 20, n, 20_000.0)])
+            .collect();
+        let samples: Vec<f64> = (0..40).map(|n| if n < 20 { 500.0 } else { 1500.0 }).collect();
+        let without = first_loop(&balanced(&chain, &Ips::default(), BIASED));
+        let share = first_loop(&balanced(&chain, &ips(10.0, &samples, &ways), BIASED));
+        assert!((share - without).abs() < 0.1, "{share} is not {without}");
     }
 }

@@ -6,6 +6,8 @@
 
 mod balance;
 mod bias;
+mod calls;
+mod chain;
 mod ebs;
 pub mod error;
 mod far;
@@ -16,6 +18,8 @@ mod phase;
 mod resample;
 mod roles;
 pub mod rule;
+mod skid;
+mod solve;
 pub mod strata;
 mod stream;
 
@@ -23,6 +27,7 @@ use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap};
 use crate::locate::{Discard, Located, Tally, TextIdx, Unresolved};
 use crate::snapshot::{ProcessIdx, Snapshot};
+use balance::Known;
 pub use bias::Occurrences;
 pub use far::{ends_near, near_only};
 pub use hybrid::Reason;
@@ -168,9 +173,14 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     let branches = bias::occurrences(located, map, &roles.lbr);
     let due_share = bias::due_share(located, &roles.lbr);
     let excess = bias::excess(&branches, due_share);
+    let known = Known {
+        ebs: &sampled.counts,
+        streams_per_stack,
+        excess,
+    };
     let balanced = rule.streams == Weighing::Balanced
         && BIAS < excess
-        && balance::balance(located, map, &roles, streams_per_stack, &mut judged.streams);
+        && balance::balance(snapshot, located, map, &roles, &known, &mut judged.streams);
     let passed = lbr::counts(map, &passes(&judged.streams));
     let scale = join::Scale {
         unit: roles.unit,

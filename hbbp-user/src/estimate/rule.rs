@@ -33,7 +33,7 @@ pub const NAMED: [(&str, &str); 3] = [("hybrid", DEFAULT), ("paper", PAPER), ("b
 pub enum Weighing {
     /// Each as often as it was recorded (paper section III.B).
     Recorded,
-    /// Balanced by what leads to them, where branches sit in the oldest slot out of proportion.
+    /// Balanced by what leads to them and by eventing IPs, where branches sit in the oldest slot out of proportion.
     Balanced,
 }
 

@@ -241,7 +241,8 @@ impl fmt::Display for Warning {
             Self::Balanced { excess } => write!(
                 f,
                 "branches stand in the oldest slot of the branch stacks too often, in {} % of the stacks: \
-                 streams were balanced by the branches that lead to them (`--rule paper` takes them as recorded)",
+                 streams were balanced by the branches that lead to them and by eventing IPs \
+                 (`--rule paper` takes them as recorded)",
                 percent(*excess)
             ),
             Self::FewSamples { n } => {
