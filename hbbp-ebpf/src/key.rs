@@ -110,6 +110,12 @@ impl EventTag {
         Self(event | Self::OLDEST)
     }
 
+    /// The tag of the branch that led to a stream with this tag, in the oldest slot.
+    #[inline(always)]
+    pub const fn of_oldest(self) -> Self {
+        Self(self.0 | Self::OLDEST)
+    }
+
     /// The number of the event.
     pub const fn event(self) -> u32 {
         self.0 & Self::EVENT

@@ -87,9 +87,9 @@ fn count_stack<const EVENT: u32>(ctx: &PerfEventContext) -> Outcome {
         stats.streams += n - 1;
         return Outcome::Counted;
     }
-    let n_discarded = stats.discarded();
+    let n_all = stats.streams + n - 1;
     Walk::new(table, work, stats, ids.kernel).count(n);
-    if stats.discarded() == n_discarded {
+    if stats.streams == n_all {
         repeated::keep(table, work, n, ids.user);
     }
     Outcome::Counted

@@ -13,7 +13,7 @@ use hbbp_ebpf::{CountKey, EventTag, MAX_DEPTH, is_kernel};
 
 use crate::count;
 use crate::maps::{BANK, DUPLICATED_HEADS, SWITCH};
-use crate::work::Work;
+use crate::work::{MAX_EVICTED, Work};
 
 /// Where the streams of one stack go.
 pub(crate) struct Walk<'a> {
@@ -90,7 +90,7 @@ impl<'a> Walk<'a> {
             end = from;
             i += 1;
         }
-        self.oldest(n);
+        self.oldest(n, slot);
         self.flush();
     }
 
@@ -174,6 +174,10 @@ impl<'a> Walk<'a> {
         if slot.hits != 0 {
             let (key, tally) = slot.count(*first_time);
             self.work.push_evicted(&key, &tally);
+            if slot.oldest != 0 {
+                let (key, tally) = slot.count_of_oldest(*first_time);
+                self.work.push_evicted(&key, &tally);
+            }
         }
         *first_time = now;
         slot.from = from;
@@ -184,19 +188,28 @@ impl<'a> Walk<'a> {
         slot.hits = 1;
         slot.unit = unit;
         slot.owner = [key.tgid, key.exec_id];
+        slot.oldest = 0;
         slot
     }
 
-    /// Adds the branch in the oldest slot.
+    /// Adds the branch in the oldest slot, where `last` is the slot of the last stream that was counted. Mostly the branch
+    /// led to that one, and is counted with it.
     #[inline(always)]
-    fn oldest(&mut self, n: u64) {
+    fn oldest(&mut self, n: u64, last: *mut Slot) {
         // The mask says to the verifier what `n` says to the reader.
         let address = self.work.stack[(n as usize - 1) & (MAX_DEPTH - 1)].from;
-        let id = number_of_oldest(if is_kernel(address) {
+        let id = if is_kernel(address) {
             self.kernel_id
         } else {
             self.work.user_id
-        });
+        };
+        // SAFETY: `last` points into the table.
+        let last = unsafe { &mut *last };
+        if last.is_led_by(address) && last.context & !WATCHED == id {
+            last.oldest += 1;
+            return;
+        }
+        let id = number_of_oldest(id);
         let oldest = Stream {
             from: 0,
             start: address,
@@ -219,7 +232,7 @@ impl<'a> Walk<'a> {
         let Some(bank) = BANK.get(0) else {
             return;
         };
-        for i in 0..MAX_DEPTH {
+        for i in 0..MAX_EVICTED {
             if n <= i as u64 {
                 break;
             }

@@ -29,8 +29,9 @@ pub(crate) struct Work {
     pub(crate) switched: Number,
     /// Time of the sample in ns; 0 until it is asked for.
     time: Number,
-    /// What left the combining table on the way: no more than the streams of a stack and its oldest branch.
-    pub(crate) evicted: [Evicted; MAX_DEPTH],
+    /// What left the combining table on the way: at the most two counts for each stream of a stack and two for its oldest
+    /// branch.
+    pub(crate) evicted: [Evicted; MAX_EVICTED],
     pub(crate) n_evicted: Number,
 }
 
@@ -43,8 +44,11 @@ pub(crate) struct Evicted {
     first_time: Number,
 }
 
+/// See [`Work::evicted`].
+pub(crate) const MAX_EVICTED: usize = 2 * MAX_DEPTH;
+
 /// What an index has at most; to the verifier, who does not know how many there are.
-const MASK: usize = MAX_DEPTH - 1;
+const MASK: usize = MAX_EVICTED - 1;
 
 impl Work {
     /// Begins with a stack.

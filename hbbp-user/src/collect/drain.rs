@@ -115,7 +115,11 @@ fn take_bucket(bucket: &mut Bucket, entries: &mut Vec<(CountKey, Tally)>) {
 fn take_table(table: &mut CombineTable, entries: &mut Vec<(CountKey, Tally)>) {
     let slots = table.slots.iter_mut().zip(&table.first_times);
     for (slot, first_time) in slots.filter(|(slot, _)| slot.hits != 0) {
-        entries.push(mem::take(slot).count(*first_time));
+        let slot = mem::take(slot);
+        entries.push(slot.count(*first_time));
+        if slot.oldest != 0 {
+            entries.push(slot.count_of_oldest(*first_time));
+        }
     }
     for slot in table.stacks.iter_mut().filter(|slot| slot.fingerprint != 0) {
         let slot = mem::take(slot);

@@ -18,6 +18,7 @@ pub mod pid_namespace;
 pub mod pmu;
 pub mod scope;
 pub mod sideband;
+pub mod stride;
 pub mod task_layout;
 pub mod text;
 pub mod uarch;
@@ -43,6 +44,7 @@ use object::{Constants, KernelCounts, Object, Room};
 use perf::Perf;
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
+use stride::Sampler;
 use wake::Wake;
 
 /// What to collect.
@@ -80,7 +82,7 @@ pub struct Collector {
 struct Sampled {
     source: Source,
     _program: OwnedFd,
-    counters: Vec<Perf>,
+    counters: Vec<Sampler>,
 }
 
 /// What the samples with branch stacks brought.
@@ -182,10 +184,12 @@ impl Collector {
                     .attach(program.as_fd())
                     .context("failed to attach the program to a perf event")?;
             }
+            let period = source.varying_period();
+            let counters = counters.into_iter().map(|perf| Sampler::new(perf, period));
             events.push(Sampled {
                 source,
                 _program: program,
-                counters,
+                counters: counters.collect(),
             });
         }
         let starts_by_exec = matches!(plan.scope, Scope::Command(_));
@@ -230,7 +234,7 @@ impl Collector {
             return Ok(());
         }
         for counter in self.events.iter().flat_map(|event| &event.counters) {
-            counter.enable().context("failed to start a perf event")?;
+            counter.perf.enable().context("failed to start a perf event")?;
         }
         // An event that cannot have its counter is told at once, not at the end.
         for sampled in &self.events {
@@ -241,7 +245,7 @@ impl Collector {
                 {
                     bail!(
                         "{}; try `--event cpu-clock`",
-                        no_counter(counter, &sampled.source)
+                        no_counter(&counter.perf, &sampled.source)
                     );
                 }
             }
@@ -283,7 +287,13 @@ impl Collector {
     }
 
     /// What was counted since the last call, up to each cut and from the last on; user code is all in the first part.
+    /// Periods change a little here.
     pub fn drain(&mut self) -> anyhow::Result<Vec<Vec<(CountKey, Tally)>>> {
+        for counter in self.events.iter_mut().flat_map(|event| &mut event.counters) {
+            counter
+                .vary()
+                .context("failed to change the period of a perf event")?;
+        }
         self.banks.drain()
     }
 
@@ -317,21 +327,21 @@ impl Collector {
     }
 
     /// Stops the events with branch stacks for good; the others go on.
-    pub fn stop_stacks(&self) -> anyhow::Result<()> {
+    pub fn stop_stacks(&mut self) -> anyhow::Result<()> {
         let with_stacks = self
             .events
-            .iter()
+            .iter_mut()
             .filter(|event| event.source.request.stack.is_some());
-        for counter in with_stacks.flat_map(|event| &event.counters) {
-            counter.disable().context("failed to stop a perf event")?;
+        for counter in with_stacks.flat_map(|event| &mut event.counters) {
+            counter.stop().context("failed to stop a perf event")?;
         }
         Ok(())
     }
 
     /// Stops sampling. The last bank must be drained after this.
     pub fn stop(&mut self) -> anyhow::Result<Totals> {
-        for counter in self.events.iter().flat_map(|event| &event.counters) {
-            counter.disable().context("failed to stop a perf event")?;
+        for counter in self.events.iter_mut().flat_map(|event| &mut event.counters) {
+            counter.stop().context("failed to stop a perf event")?;
         }
         let mut totals = Totals::default();
         for (sampled, number) in self.events.iter().zip(0u32..) {
@@ -344,16 +354,16 @@ impl Collector {
             );
             add_losses(&mut totals.losses, &stats, &stacks);
             let mut counters = Vec::new();
-            for perf in &sampled.counters {
-                match perf.read() {
+            for sampler in &sampled.counters {
+                match sampler.read() {
                     Ok(mut counter) => {
-                        let cpu = perf.cpu().and_then(|cpu| by_cpu.get(cpu as usize));
+                        let cpu = counter.cpu.and_then(|cpu| by_cpu.get(cpu as usize));
                         counter.runs = cpu.map(|stats| stats.runs);
                         counters.push(counter);
                     }
                     // What it sampled until then is good; only how much was due is not known.
                     Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                        totals.notes.push(no_counter(perf, &sampled.source));
+                        totals.notes.push(no_counter(&sampler.perf, &sampled.source));
                     }
                     Err(error) => return Err(error).context("failed to read a perf event"),
                 }

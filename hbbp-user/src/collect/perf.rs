@@ -169,6 +169,14 @@ impl Perf {
         check(unsafe { ioctls::ENABLE(self.fd.as_raw_fd(), 0) })
     }
 
+    /// Samples every so many units from now on; the unfinished period is forgotten.
+    pub fn set_period(&self, period: u64) -> io::Result<()> {
+        // The kernel wants the address of the number (kernel/events/core.c, `_perf_ioctl`), the wrapper an integer.
+        let address = (&raw const period).expose_provenance() as u64;
+        // SAFETY: the descriptor is an open perf event, and the number lives through the call.
+        check(unsafe { ioctls::PERIOD(self.fd.as_raw_fd(), address) })
+    }
+
     /// Stops counting.
     pub fn disable(&self) -> io::Result<()> {
         // SAFETY: the descriptor is an open perf event.

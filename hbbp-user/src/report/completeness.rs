@@ -103,6 +103,7 @@ mod tests {
             enabled: 10,
             running: 5,
             idle: None,
+            due: None,
         }
     }
 

@@ -70,6 +70,7 @@ pub(super) fn facts(
 fn event_in_words(event: &Event) -> String {
     let unit = unit_in_words(event.unit);
     let period = match event.period {
+        Period::Fixed(period) if event.varied() => format!("about every {} {unit}", grouped(period)),
         Period::Fixed(period) => format!("every {} {unit}", grouped(period)),
         Period::Frequency(frequency) => format!("{} times a second", grouped(frequency)),
     };

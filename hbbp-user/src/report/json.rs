@@ -87,6 +87,8 @@ struct EventJson<'a> {
     branch_stack: bool,
     /// Units from sample to sample; null where the kernel chose it.
     period: Option<u64>,
+    /// Whether it changed a little during the run.
+    period_varied: bool,
     /// Samples a second that were asked for; null where the period is fixed.
     frequency: Option<u64>,
     /// Samples that were due; null where the kernel chose the period.
@@ -239,6 +241,7 @@ impl<'a> EventJson<'a> {
             precise: event.precise,
             branch_stack: event.branch_stack,
             period,
+            period_varied: event.varied(),
             frequency,
             due: event.due(),
             runs: event.runs,

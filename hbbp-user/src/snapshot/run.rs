@@ -102,6 +102,9 @@ pub struct Counter {
     /// Time in ns that its CPU was idle, in steps of the kernel's clock tick; `None` where that is unknown.
     /// The timer of a clock event may not fire while its CPU is idle, and then no sample is due.
     pub idle: Option<u64>,
+    /// Samples that were due, where the period changed a little during the run; `None` where it did not, and they are
+    /// the count divided by the period.
+    pub due: Option<u64>,
 }
 
 /// Where the kernel's text was read.
@@ -126,9 +129,9 @@ impl EventUnit {
 }
 
 impl Counter {
-    /// Samples that were due on this counter, whose period was `period`.
+    /// Samples that were due on this counter, whose period was `period` or near it.
     pub fn due_at(&self, period: u64) -> u64 {
-        self.count / period.max(1)
+        self.due.unwrap_or(self.count / period.max(1))
     }
 }
 
@@ -146,7 +149,13 @@ impl Event {
         is_near_only(&self.name)
     }
 
-    /// Samples that the kernel should have taken: the sum over the counters of count / period, each rounded down.
+    /// Whether its period changed a little during the run.
+    pub fn varied(&self) -> bool {
+        self.counters.iter().any(|counter| counter.due.is_some())
+    }
+
+    /// Samples that the kernel should have taken: the sum over the counters of count / period, each rounded down, or of
+    /// what is known to have been due where the period changed.
     /// `None` where the kernel chose the period, or where the counters are not known, as in recordings of other tools.
     pub fn due(&self) -> Option<u64> {
         match self.period {

@@ -138,6 +138,7 @@ proptest! {
             event.runs = runs;
             for counter in &mut event.counters {
                 counter.count %= 1_000_000;
+                counter.due = counter.due.map(|due| due % 1_000_000);
             }
             if let Period::Fixed(period) = &mut event.period {
                 *period %= 1_000;

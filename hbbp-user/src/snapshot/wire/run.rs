@@ -81,6 +81,8 @@ struct CounterMessage {
     runs: Option<u64>,
     #[prost(uint64, optional, tag = "6")]
     idle: Option<u64>,
+    #[prost(uint64, optional, tag = "7")]
+    due: Option<u64>,
 }
 
 /// The section `losses`: counts by the stable name of the loss.
@@ -179,6 +181,7 @@ impl From<&Event> for EventMessage {
             running: c.running,
             runs: c.runs,
             idle: c.idle,
+            due: c.due,
         });
         Self {
             name: event.name.clone(),
@@ -215,6 +218,7 @@ impl TryFrom<EventMessage> for Event {
             running: c.running,
             runs: c.runs,
             idle: c.idle,
+            due: c.due,
         });
         Ok(Self {
             name: message.name,

@@ -1,0 +1,181 @@
+//! The period of one counter, changed a little at drains, so that samples do not keep step with a loop of the workload.
+//!
+//! The ioctl that changes a period forgets how far the counter had come in the old one (kernel/events/core.c,
+//! `__perf_event_period`): a new period begins with the change, and what was counted since the last sample has none.
+//! So the samples that are due are known exactly if the count is read while the counter stands still, and each change
+//! costs half a period on average. It is therefore made only after so many samples that this is little.
+
+use std::io;
+
+use super::perf::Perf;
+use crate::snapshot::run::Counter;
+
+/// A counter that samples.
+#[derive(Debug)]
+pub struct Sampler {
+    /// The perf event.
+    pub perf: Perf,
+    /// Its period, where it may change; `None` where the kernel chooses it, or the counter follows tasks: those that a
+    /// task creates would keep the old one.
+    stride: Option<Stride>,
+}
+
+impl Sampler {
+    /// A counter whose period may change from `period` on; `None` where it may not.
+    pub fn new(perf: Perf, period: Option<u64>) -> Self {
+        Self {
+            stride: period.filter(|_| perf.cpu().is_some()).map(Stride::new),
+            perf,
+        }
+    }
+
+    /// Stops it for good.
+    pub fn stop(&mut self) -> io::Result<()> {
+        if let Some(stride) = &mut self.stride {
+            stride.ended = true;
+        }
+        self.perf.disable()
+    }
+
+    /// Changes the period, if there have been enough samples since the last change.
+    /// A kernel that refuses leaves the period as it was; an event that lost its counter is left to [`Self::read`].
+    pub fn vary(&mut self) -> io::Result<()> {
+        let Some(stride) = self.stride.as_mut().filter(|stride| !stride.ended) else {
+            return Ok(());
+        };
+        if !self
+            .perf
+            .read()
+            .is_ok_and(|counter| stride.is_long(counter.count))
+        {
+            return Ok(());
+        }
+        self.perf.disable()?;
+        if let Ok(counter) = self.perf.read() {
+            let next = stride.next();
+            match self.perf.set_period(next) {
+                Ok(()) => stride.change(counter.count, next),
+                Err(_) => stride.ended = true,
+            }
+        }
+        self.perf.enable()
+    }
+
+    /// What it counted, with the samples that were due where its period has changed.
+    pub fn read(&self) -> io::Result<Counter> {
+        let counter = self.perf.read()?;
+        let changed = self.stride.as_ref().filter(|stride| 0 < stride.n_changes);
+        Ok(Counter {
+            due: changed.map(|stride| stride.due(counter.count)),
+            ..counter
+        })
+    }
+}
+
+/// The periods of one counter.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Stride {
+    /// The period that was asked for.
+    nominal: u64,
+    /// The period in force.
+    current: u64,
+    /// The count at which it came into force.
+    since: u64,
+    /// Samples that were due until then.
+    before: u64,
+    n_changes: u64,
+    /// No more changes.
+    ended: bool,
+}
+
+impl Stride {
+    /// Samples between two changes at the least: what a change loses is then one part in two thousand at the most.
+    const LONG: u64 = 1_000;
+
+    /// Periods stay within this part of the nominal one, on either side: enough that a loop which keeps step with one of
+    /// them is out of step with the next after a few samples, and too little to matter for how many there are.
+    const PART: u64 = 128;
+
+    const fn new(period: u64) -> Self {
+        Self {
+            nominal: period,
+            current: period,
+            since: 0,
+            before: 0,
+            n_changes: 0,
+            ended: period < Self::PART,
+        }
+    }
+
+    const fn is_long(&self, count: u64) -> bool {
+        Self::LONG <= count.saturating_sub(self.since) / self.current
+    }
+
+    /// Samples that are due at a count.
+    const fn due(&self, count: u64) -> u64 {
+        self.before + count.saturating_sub(self.since) / self.current
+    }
+
+    const fn change(&mut self, count: u64, period: u64) {
+        self.before = self.due(count);
+        self.since = count;
+        self.current = period;
+        self.n_changes += 1;
+    }
+
+    /// A prime near the nominal period, another one each time: the multiples of the golden ratio are spread evenly and
+    /// never come back (Knuth, The Art of Computer Programming, volume 3, section 6.4, theorem S).
+    fn next(&self) -> u64 {
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        let fraction = (self.n_changes + 1).wrapping_mul(GOLDEN) >> 32;
+        let spread = u128::from(self.nominal / Self::PART * 2);
+        let offset = u64::try_from((spread * u128::from(fraction)) >> 32).unwrap_or(0);
+        let least = (self.nominal - self.nominal / Self::PART).saturating_add(offset);
+        (least..).find(|n| is_prime(*n)).unwrap_or(self.nominal)
+    }
+}
+
+/// By division: a hundred thousand of them for the longest periods, some tens of times.
+fn is_prime(number: u64) -> bool {
+    let divisors = 2..=number.isqrt();
+    2 <= number
+        && divisors
+            .into_iter()
+            .all(|divisor| !number.is_multiple_of(divisor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_span_has_its_own_samples() {
+        let mut stride = Stride::new(1_009);
+        assert_eq!(
+            (stride.is_long(1_008_999), stride.is_long(1_009_000)),
+            (false, true)
+        );
+        // 1000 samples and half a period, which is lost.
+        stride.change(1_009_500, 1_013);
+        assert_eq!(stride.due(1_009_500 + 1_012), 1_000);
+        assert_eq!(stride.due(1_009_500 + 2 * 1_013), 1_002);
+        assert!(!stride.is_long(1_009_500 + 1_000));
+    }
+
+    #[test]
+    fn periods_are_primes_nearby_and_not_the_same() {
+        for nominal in [1_009, 100_003, 1_000_037, 100_000_007] {
+            let mut stride = Stride::new(nominal);
+            let mut seen = Vec::new();
+            for n in 0..20 {
+                let next = stride.next();
+                assert!(is_prime(next) && next.abs_diff(nominal) <= nominal / 64, "{next}");
+                assert!(!seen.contains(&next) || nominal < 10_000, "{next} again");
+                seen.push(next);
+                stride.change(n * nominal * 1_000, next);
+            }
+        }
+        // Too short to have primes nearby.
+        assert!(Stride::new(101).ended);
+    }
+}
