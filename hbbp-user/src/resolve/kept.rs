@@ -48,9 +48,17 @@ pub struct Kept {
 /// Answers by address.
 #[derive(Debug)]
 pub struct Answers<T> {
-    places: Vec<Option<(Holds, T)>>,
+    places: Vec<Option<Place<T>>>,
+    /// What was added before it last changed is forgotten.
+    since: u64,
     /// Neighbours of so many bytes, as a power of two, meet in one place.
     near: u32,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    since: u64,
+    answer: (Holds, T),
 }
 
 /// So many places on either side take an answer over.
@@ -61,14 +69,19 @@ impl<T: Copy> Answers<T> {
     pub fn new(n: usize, near: u32) -> Self {
         let mut places = Vec::new();
         places.resize_with(n, || None);
-        Self { places, near }
+        Self {
+            places,
+            since: 0,
+            near,
+        }
     }
 
     /// What is known of an address.
     #[inline]
     pub fn get(&self, task: TaskKey, time: u64, at: Va) -> Option<&(Holds, T)> {
-        let place = self.places.get(self.place(task, at))?.as_ref();
-        place.filter(|(holds, _)| holds.of(task, time, at))
+        let place = self.places.get(self.place(task, at))?.as_ref()?;
+        let holds = place.since == self.since && place.answer.0.of(task, time, at);
+        holds.then_some(&place.answer)
     }
 
     /// Takes over an answer that was given for `at`, for all its addresses that are not far behind or before.
@@ -79,14 +92,17 @@ impl<T: Copy> Answers<T> {
         for far in first..=last.max(at.0 >> self.near) {
             let place = self.place(holds.task, Va(far << self.near));
             if let Some(place) = self.places.get_mut(place) {
-                *place = Some((holds.clone(), answer));
+                *place = Some(Place {
+                    since: self.since,
+                    answer: (holds.clone(), answer),
+                });
             }
         }
     }
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        self.places.fill_with(|| None);
+        self.since += 1;
     }
 
     fn place(&self, task: TaskKey, at: Va) -> usize {

@@ -11,6 +11,8 @@
 //!                                                +---------- text (stretches and their generations) ---------+
 //! boot_image -> vmlinux -> text_sites -> text_difference           debug_file -> source_lines (of a snapshot)
 //! ```
+//!
+//! Most counts of a drain run through few stretches: `kept` answers for those that were looked up already.
 
 mod alternatives;
 pub mod boot_image;
@@ -79,7 +81,7 @@ pub struct Resolver {
 
 /// Stretches that are looked up again at once, and the bytes (as a power of two) that share a place there: functions are
 /// about as long, and a drain runs through few thousand of them.
-const KEPT: usize = 1 << 13;
+const KEPT: usize = 1 << 14;
 const KEPT_NEAR: u32 = 8;
 
 impl Resolver {

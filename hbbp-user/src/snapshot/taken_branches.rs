@@ -277,5 +277,54 @@ mod tests {
                 .collect();
             prop_assert_eq!(taken(vec![interval]), [expected]);
         }
+
+        /// The same as a table that is kept while counting: all ends and oldest slots, less what is known by its target.
+        #[test]
+        fn streams_tell_what_a_table_of_branches_would(
+            streams in prop::collection::vec((0u64..2, 0u64..5, 0u64..5, 0u64..5, 0u64..9), 0..30),
+            slots in prop::collection::vec((0u64..2, 0u64..5, 1u64..9), 0..10),
+        ) {
+            let at = |kernel: u64, at: u64| kernel * KERNEL + at;
+            let process = |at: u64| ProcessIdx(u32::from(at < KERNEL));
+            let mut interval = Interval::default();
+            for (kernel, source, start, len, hits) in streams {
+                let (start, end) = (at(kernel, start + 1), at(kernel, start + 1 + len));
+                // From either ring to user code, from the kernel to the kernel, or not told.
+                let source = if source < 2 { at(source, 3) } else { at(kernel, source - 2) };
+                let source = if KERNEL <= start && source < KERNEL { 0 } else { source };
+                let process = process(start);
+                interval.streams.push(StreamCount { process, ..stream(Some(source), start, end, hits) });
+            }
+            for (kernel, from, hits) in slots {
+                let from = at(kernel, from + 1);
+                interval.branches.push(oldest(process(from).0, from, hits));
+            }
+            let mut table: BTreeMap<(ProcessIdx, u64, u64), (u64, u64)> = BTreeMap::new();
+            for s in &interval.streams {
+                table.entry((s.process, s.end.0, 0)).or_default().0 += s.hits;
+                if let Some(Va(source)) = s.source.filter(|source| *source != Va(0)) {
+                    table.entry((s.process, source, s.start.0)).or_default().0 += s.hits;
+                }
+            }
+            for b in &interval.branches {
+                let (hits, oldest) = table.entry((b.process, b.from.0, 0)).or_default();
+                (*hits, *oldest) = (*hits + b.hits, *oldest + b.oldest);
+            }
+            for ((process, from, to), (led, _)) in table.clone() {
+                let owners = [process, ProcessIdx::KERNEL].map(|owner| (owner, from, 0));
+                let owner = owners.into_iter().find(|any| to != 0 && table.contains_key(any));
+                if let Some((any, _)) = owner.and_then(|any| table.get_mut(&any)) {
+                    *any = any.saturating_sub(led);
+                }
+            }
+            table.retain(|_, (hits, oldest)| *hits != 0 || *oldest != 0);
+            let expected: Vec<_> = table
+                .into_iter()
+                .map(|((_, from, to), (hits, oldest))| (from, to, hits, oldest))
+                .collect();
+            if !interval.streams.is_empty() {
+                prop_assert_eq!(taken(vec![interval]), [expected]);
+            }
+        }
     }
 }
