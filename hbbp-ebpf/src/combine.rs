@@ -162,26 +162,6 @@ impl Slot {
         (key, tally)
     }
 
-    /// What the branch that led there stands for in the bank as one in an oldest slot.
-    #[inline(always)]
-    pub const fn count_of_oldest(&self, first_time: u64) -> (CountKey, Tally) {
-        let [tgid, exec_id] = self.owner;
-        let key = CountKey {
-            address: self.from,
-            source: 0,
-            tgid,
-            exec_id,
-            event: self.event.of_oldest(),
-            length: 0,
-        };
-        let tally = Tally {
-            hits: self.oldest as u64,
-            weight: 0,
-            first_time,
-        };
-        (key, tally)
-    }
-
     /// Whether the branch that led there, if it is the one at `address`, is counted as the stream is.
     #[inline(always)]
     pub const fn is_led_by(&self, address: u64) -> bool {
@@ -264,10 +244,9 @@ mod tests {
             ..slot
         };
         assert!(slot.is_led_by(KERNEL + 9) && !slot.is_led_by(KERNEL + 8));
-        let (key, tally) = slot.count_of_oldest(9);
+        let key = slot.count(9).0.of_oldest();
         assert_eq!((key.address, key.source, key.length), (KERNEL + 9, 0, 0));
         assert_eq!(key.event, EventTag::oldest(1).in_interval(3));
-        assert_eq!((tally.hits, tally.weight), (2, 0));
     }
 
     #[test]

@@ -127,7 +127,7 @@ pub(crate) fn add(key: &CountKey, weight: u64) -> Outcome {
         first_time: unsafe { bpf_ktime_get_ns() },
     };
     work.n_evicted.set(0);
-    work.push_evicted(key, &tally);
+    work.push_evicted(key, &tally, 0);
     BANK.get(0)
         .map_or(Outcome::NoBank, |bank| add_evicted(bank, work, 0))
 }
@@ -135,8 +135,10 @@ pub(crate) fn add(key: &CountKey, weight: u64) -> Outcome {
 /// Counts in the bank what left the combining table of the CPU, or never was there: number `i` of that.
 #[inline(always)]
 pub(crate) fn add_evicted(bank: &Bank, work: &mut Work, i: usize) -> Outcome {
-    let (words, tally) = (work.evicted[i].key(), work.evicted[i].tally());
+    let evicted = &work.evicted[i];
+    let (words, tally, oldest) = (evicted.key(), evicted.tally(), evicted.oldest());
     let hash = hash(&words);
+    let state = bank::state_of(hash);
     let n_buckets = BUCKETS.load();
     let mut number = bucket_of(hash, n_buckets);
     for _ in 0..TRIED {
@@ -144,17 +146,17 @@ pub(crate) fn add_evicted(bank: &Bank, work: &mut Work, i: usize) -> Outcome {
             return Outcome::NoBank;
         };
         // SAFETY: a bucket of the bank lives as long as the program runs. To the verifier, all slots are one from here on.
-        let i = work.unknown(unsafe { find(bucket, hash) } as u64) as usize;
+        let i = work.unknown(unsafe { find(bucket, state) } as u64) as usize;
         if i < SLOTS {
             // SAFETY: as above, and `i` is less than the slots.
             let slot = unsafe { &raw mut (*bucket).slots[i] };
             if claim(slot) {
-                fill(slot, &words, hash, &tally);
+                fill(slot, &words, state, &tally, oldest as u32);
                 return Outcome::Counted;
             }
             // SAFETY: the slot is valid; once its state is a hash, its key does not change any more.
-            if unsafe { state_of(slot) == hash && is_same(&(*slot).key, &words) } {
-                add_to(slot, &tally);
+            if unsafe { read_state(slot) == state && is_same(&(*slot).key, &words) } {
+                add_to(slot, &tally, oldest as u32);
                 return Outcome::Counted;
             }
             // Another CPU has just claimed the slot, or two keys have one hash.
@@ -171,17 +173,17 @@ fn is_same(a: &[u64; 4], b: &[u64; 4]) -> bool {
     (a[0] ^ b[0] | a[1] ^ b[1] | a[2] ^ b[2] | a[3] ^ b[3]) == 0
 }
 
-/// The first slot that is free or has this hash; [`SLOTS`] where there is none.
+/// The first slot that is free or has this state; [`SLOTS`] where there is none.
 ///
 /// # Safety
 ///
 /// The bucket must be valid.
 #[inline(always)]
-unsafe fn find(bucket: *const Bucket, hash: u64) -> usize {
+unsafe fn find(bucket: *const Bucket, wanted: u32) -> usize {
     for i in 0..SLOTS {
         // SAFETY: by the caller, and `i` is less than the slots.
-        let state = unsafe { state_of(&raw const (*bucket).slots[i]) };
-        if state == hash || state == FREE {
+        let state = unsafe { read_state(&raw const (*bucket).slots[i]) };
+        if state == wanted || state == FREE {
             return i;
         }
     }
@@ -194,33 +196,34 @@ unsafe fn find(bucket: *const Bucket, hash: u64) -> usize {
 ///
 /// The slot must be valid.
 #[inline(always)]
-unsafe fn state_of(slot: *const bank::Slot) -> u64 {
+unsafe fn read_state(slot: *const bank::Slot) -> u32 {
     // SAFETY: by the caller.
-    unsafe { (&raw const (*slot).state).read_volatile() }
+    bank::Slot::state(unsafe { (&raw const (*slot).head).read_volatile() })
 }
 
 /// Claims a slot if it is free. Returns whether it is ours now.
 #[inline(always)]
 fn claim(slot: *mut bank::Slot) -> bool {
     // SAFETY: the slot is valid.
-    if unsafe { state_of(slot) } != FREE {
+    if unsafe { read_state(slot) } != FREE {
         return false;
     }
+    let free = bank::Slot::head(FREE, 0);
     // SAFETY: the slot is valid, and all CPUs claim it this way.
     let (before, _) = unsafe {
         atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
-            &raw mut (*slot).state,
-            FREE,
-            CLAIMED,
+            &raw mut (*slot).head,
+            free,
+            bank::Slot::head(CLAIMED, 0),
         )
     };
-    before == FREE
+    before == free
 }
 
 /// Fills a slot that was claimed. The processor keeps stores in their order, and the compiler keeps volatile ones
 /// (Intel SDM vol. 3, 9.2.2): the state says whose the slot is when all else stands in it.
 #[inline(always)]
-fn fill(slot: *mut bank::Slot, words: &[u64; 4], hash: u64, tally: &Tally) {
+fn fill(slot: *mut bank::Slot, words: &[u64; 4], state: u32, tally: &Tally, oldest: u32) {
     // SAFETY: the slot is valid, and nobody else writes to one that this CPU has claimed.
     unsafe {
         let key = &raw mut (*slot).key;
@@ -231,7 +234,7 @@ fn fill(slot: *mut bank::Slot, words: &[u64; 4], hash: u64, tally: &Tally) {
         (&raw mut (*slot).tally.hits).write_volatile(tally.hits);
         (&raw mut (*slot).tally.weight).write_volatile(tally.weight);
         (&raw mut (*slot).tally.first_time).write_volatile(tally.first_time);
-        (&raw mut (*slot).state).write_volatile(hash);
+        (&raw mut (*slot).head).write_volatile(bank::Slot::head(state, oldest));
     }
     if let Some(begun) = BEGUN.get_ptr_mut(0) {
         // SAFETY: the number belongs to this CPU, and the kernel does not nest programs on perf events.
@@ -240,11 +243,14 @@ fn fill(slot: *mut bank::Slot, words: &[u64; 4], hash: u64, tally: &Tally) {
 }
 
 #[inline(always)]
-fn add_to(slot: *mut bank::Slot, tally: &Tally) {
+fn add_to(slot: *mut bank::Slot, tally: &Tally, oldest: u32) {
     // SAFETY: the slot is valid, and all writers of a filled one add atomically. The results stay unused: LLVM may not
     // fetch the old value of a relaxed addition.
     unsafe {
         atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(&raw mut (*slot).tally.hits, tally.hits);
         atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(&raw mut (*slot).tally.weight, tally.weight);
+        // Mostly none, but a branch here would double the ways that the verifier walks.
+        let oldest = bank::Slot::head(0, oldest);
+        atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(&raw mut (*slot).head, oldest);
     }
 }

@@ -31,6 +31,17 @@ impl CountKey {
         ]
     }
 
+    /// The key of the branch that led to this stream, in an oldest slot. It is of the same ring.
+    pub const fn of_oldest(&self) -> Self {
+        Self {
+            address: self.source,
+            source: 0,
+            event: EventTag(self.event.0 | EventTag::OLDEST),
+            length: 0,
+            ..*self
+        }
+    }
+
     /// The key with these numbers.
     #[inline(always)]
     pub const fn of_words(words: &[u64; 4]) -> Self {
@@ -108,12 +119,6 @@ impl EventTag {
     /// The tag of a branch in the oldest slot of a stack, where it ends no stream: the paper's `entry[0]`.
     pub const fn oldest(event: u32) -> Self {
         Self(event | Self::OLDEST)
-    }
-
-    /// The tag of the branch that led to a stream with this tag, in the oldest slot.
-    #[inline(always)]
-    pub const fn of_oldest(self) -> Self {
-        Self(self.0 | Self::OLDEST)
     }
 
     /// The number of the event.

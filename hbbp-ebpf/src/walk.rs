@@ -13,7 +13,7 @@ use hbbp_ebpf::{CountKey, EventTag, MAX_DEPTH, is_kernel};
 
 use crate::count;
 use crate::maps::{BANK, DUPLICATED_HEADS, SWITCH};
-use crate::work::{MAX_EVICTED, Work};
+use crate::work::Work;
 
 /// Where the streams of one stack go.
 pub(crate) struct Walk<'a> {
@@ -135,34 +135,41 @@ impl<'a> Walk<'a> {
     /// Counts a stream where it belongs, and lets the slot before it lead there.
     #[inline(always)]
     fn find(&mut self, before: *mut Slot, stream: Stream, id: u64) -> *mut Slot {
-        let Stream { from, start, len } = stream;
-        let place = self.place_of(stream, id);
+        let (place, is_there) = self.place_of(stream, id);
         // SAFETY: `before` points into the table.
         let hints = unsafe { &mut (*before).next };
         hints[1] = hints[0];
         hints[0] = place as u16;
-        let slot = &mut self.table.slots[place];
-        if slot.is_of(from, start, len, id) {
+        if is_there {
+            let slot = &mut self.table.slots[place];
             slot.hits += 1;
             return slot;
         }
         let unit = self.work.context.unit;
+        let Stream { from, start, len } = stream;
         let key = self.work.context.stream(from, start, len as u32);
         self.begin(place, &key, from, id, unit)
     }
 
-    /// The slot of a stream: that which holds it, or of the two that may that with fewer hits.
+    /// The slot of a stream, and whether it holds it: where neither of the two does that may, it is that with fewer hits.
     #[inline(always)]
-    fn place_of(&mut self, stream: Stream, id: u64) -> usize {
+    fn place_of(&mut self, stream: Stream, id: u64) -> (usize, bool) {
+        /// Set in the number of a slot that holds the stream.
+        const THERE: usize = SLOTS;
         let Stream { from, start, len } = stream;
         let place = slot_of(from, start, len, id) & (SLOTS - 1);
         let (slot, other) = (&self.table.slots[place], &self.table.slots[place ^ 1]);
         let mut found = place;
-        if !slot.is_of(from, start, len, id) && (other.hits < slot.hits || other.is_of(from, start, len, id))
-        {
+        if slot.is_of(from, start, len, id) {
+            found |= THERE;
+        } else if other.is_of(from, start, len, id) {
+            found = place ^ 1 | THERE;
+        } else if other.hits < slot.hits {
             found = place ^ 1;
         }
-        self.work.unknown(found as u64) as usize & (SLOTS - 1)
+        // To the verifier, all ways are one from here on.
+        let found = self.work.unknown(found as u64) as usize;
+        (found & (SLOTS - 1), found & THERE != 0)
     }
 
     /// Takes a slot for another count, and sends what it held to the bank.
@@ -173,11 +180,7 @@ impl<'a> Walk<'a> {
         let first_time = &mut self.table.first_times[place & (SLOTS - 1)];
         if slot.hits != 0 {
             let (key, tally) = slot.count(*first_time);
-            self.work.push_evicted(&key, &tally);
-            if slot.oldest != 0 {
-                let (key, tally) = slot.count_of_oldest(*first_time);
-                self.work.push_evicted(&key, &tally);
-            }
+            self.work.push_evicted(&key, &tally, slot.oldest);
         }
         *first_time = now;
         slot.from = from;
@@ -215,10 +218,9 @@ impl<'a> Walk<'a> {
             start: address,
             len: 0,
         };
-        let place = self.place_of(oldest, id);
-        let slot = &mut self.table.slots[place];
-        if slot.is_of(0, address, 0, id) {
-            slot.hits += 1;
+        let (place, is_there) = self.place_of(oldest, id);
+        if is_there {
+            self.table.slots[place].hits += 1;
         } else {
             let key = self.work.context.oldest(address);
             self.begin(place, &key, 0, id, 0);
@@ -229,14 +231,15 @@ impl<'a> Walk<'a> {
     #[inline(always)]
     fn flush(&mut self) {
         let n = self.work.n_evicted.get();
-        let Some(bank) = BANK.get(0) else {
+        if n == 0 {
             return;
-        };
-        for i in 0..MAX_EVICTED {
+        }
+        let bank = BANK.get(0);
+        for i in 0..MAX_DEPTH {
             if n <= i as u64 {
                 break;
             }
-            if count::add_evicted(bank, self.work, i) == Outcome::Counted {
+            if bank.is_some_and(|bank| count::add_evicted(bank, self.work, i) == Outcome::Counted) {
                 continue;
             }
             let evicted = &self.work.evicted[i];
@@ -246,6 +249,7 @@ impl<'a> Walk<'a> {
                 self.stats.refused_oldest += hits;
             } else {
                 self.stats.refused += hits;
+                self.stats.refused_oldest += evicted.oldest();
             }
         }
     }

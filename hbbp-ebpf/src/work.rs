@@ -10,11 +10,14 @@ use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::context::Context;
 use hbbp_ebpf::{CountKey, Tally};
 
+/// Room for a stack and what stands behind it: a power of two, as an index is bounded by a mask.
+pub(crate) const ROOM: usize = 2 * MAX_DEPTH;
+
 /// The work space of one CPU.
 #[repr(C)]
 pub(crate) struct Work {
     /// The branch stack of the sample at hand, newest entry first, and behind the last one a [`BranchEntry::END`].
-    pub(crate) stack: [BranchEntry; MAX_DEPTH + 1],
+    pub(crate) stack: [BranchEntry; ROOM],
     /// What its streams are counted under.
     pub(crate) context: Context,
     /// The number of that for user code.
@@ -29,9 +32,8 @@ pub(crate) struct Work {
     pub(crate) switched: Number,
     /// Time of the sample in ns; 0 until it is asked for.
     time: Number,
-    /// What left the combining table on the way: at the most two counts for each stream of a stack and two for its oldest
-    /// branch.
-    pub(crate) evicted: [Evicted; MAX_EVICTED],
+    /// What left the combining table on the way: no more than the streams of a stack and its oldest branch.
+    pub(crate) evicted: [Evicted; MAX_DEPTH],
     pub(crate) n_evicted: Number,
 }
 
@@ -42,13 +44,11 @@ pub(crate) struct Evicted {
     hits: Number,
     weight: Number,
     first_time: Number,
+    oldest: Number,
 }
 
-/// See [`Work::evicted`].
-pub(crate) const MAX_EVICTED: usize = 2 * MAX_DEPTH;
-
 /// What an index has at most; to the verifier, who does not know how many there are.
-const MASK: usize = MAX_EVICTED - 1;
+const MASK: usize = MAX_DEPTH - 1;
 
 impl Work {
     /// Begins with a stack.
@@ -72,7 +72,7 @@ impl Work {
     }
 
     #[inline(always)]
-    pub(crate) fn push_evicted(&mut self, key: &CountKey, tally: &Tally) {
+    pub(crate) fn push_evicted(&mut self, key: &CountKey, tally: &Tally, oldest: u32) {
         let n = self.n_evicted.get();
         let evicted = &mut self.evicted[n as usize & MASK];
         let [address, source, image, rest] = key.words();
@@ -83,6 +83,7 @@ impl Work {
         evicted.hits.set(tally.hits);
         evicted.weight.set(tally.weight);
         evicted.first_time.set(tally.first_time);
+        evicted.oldest.set(oldest.into());
         self.n_evicted.set(n + 1);
     }
 
@@ -99,6 +100,12 @@ impl Evicted {
     pub(crate) fn key(&self) -> [u64; 4] {
         let [address, source, image, rest] = &self.key;
         [address.get(), source.get(), image.get(), rest.get()]
+    }
+
+    /// In how many of its hits it was the oldest stream.
+    #[inline(always)]
+    pub(crate) fn oldest(&self) -> u64 {
+        self.oldest.get()
     }
 
     #[inline(always)]

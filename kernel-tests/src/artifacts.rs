@@ -1,24 +1,29 @@
 //! What a run is built from: the plugin, the driver, PID 1 and the workloads. Built when asked for.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 
 use anyhow::{Context, Result};
 
 use crate::host;
 use crate::kernel::Kernel;
 
-/// One build at a time: tests of one binary run in parallel.
-static BUILDING: Mutex<()> = Mutex::new(());
+/// One build at a time, until what is returned is dropped: tests of one binary run in parallel, and so may tasks of `xtask`.
+fn one_build() -> Result<File> {
+    let path = host::work_directory()?.join("building");
+    let file = File::create(&path).with_context(|| format!("failed to create {}", path.display()))?;
+    file.lock()
+        .with_context(|| format!("failed to lock {}", path.display()))?;
+    Ok(file)
+}
 
 /// The TCG plugin, a shared object for QEMU.
 ///
 /// # Errors
 /// When it does not build.
 pub fn plugin() -> Result<PathBuf> {
-    let _one = BUILDING.lock();
+    let _one = one_build()?;
     host::run(cargo().args([
         "build",
         "--quiet",
@@ -35,7 +40,7 @@ pub fn plugin() -> Result<PathBuf> {
 /// When it does not build.
 pub fn guest_program(package: &str, program: &str) -> Result<PathBuf> {
     const TARGET: &str = "x86_64-unknown-linux-gnu";
-    let _one = BUILDING.lock();
+    let _one = one_build()?;
     let directory = host::work_directory()?.join("guest");
     let mut cargo = cargo();
     cargo.args([
@@ -60,7 +65,7 @@ pub fn guest_program(package: &str, program: &str) -> Result<PathBuf> {
 /// # Errors
 /// When it does not build; gcc-12 and make are needed.
 pub fn module(source: &str, name: &str, kernel: &Kernel) -> Result<PathBuf> {
-    let _one = BUILDING.lock();
+    let _one = one_build()?;
     let directory = host::work_directory()?
         .join("modules")
         .join(&kernel.release)
@@ -85,7 +90,7 @@ pub fn module(source: &str, name: &str, kernel: &Kernel) -> Result<PathBuf> {
 /// # Errors
 /// When it does not build; gcc and g++ are needed.
 pub fn workload(source: &str) -> Result<PathBuf> {
-    let _one = BUILDING.lock();
+    let _one = one_build()?;
     let from = package().join("workloads").join(source);
     let directory = host::work_directory()?.join("workloads");
     fs::create_dir_all(&directory)?;

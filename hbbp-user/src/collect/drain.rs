@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use anyhow::Context as _;
 use aya::maps::{Array, MapData, PerCpuArray};
-use hbbp_ebpf::bank::{Bucket, FREE};
+use hbbp_ebpf::bank::Bucket;
 use hbbp_ebpf::combine::CombineTable;
 use hbbp_ebpf::key::INTERVALS;
 use hbbp_ebpf::{CountKey, Tally, name};
@@ -104,10 +104,29 @@ impl Banks {
 
 /// Takes the counts out of a bucket. Its slots are filled in order.
 fn take_bucket(bucket: &mut Bucket, entries: &mut Vec<(CountKey, Tally)>) {
-    let n = bucket.slots.iter().take_while(|slot| slot.state != FREE).count();
+    let n = bucket.slots.iter().take_while(|slot| !slot.is_free()).count();
     for slot in bucket.slots.iter_mut().take(n) {
         let slot = mem::take(slot);
-        entries.push((CountKey::of_words(&slot.key), slot.tally));
+        push(
+            (CountKey::of_words(&slot.key), slot.tally),
+            slot.oldest(),
+            entries,
+        );
+    }
+}
+
+/// Adds a count, and where it is one of streams those of the branch that led there in the oldest slot.
+fn push((key, tally): (CountKey, Tally), oldest: u32, entries: &mut Vec<(CountKey, Tally)>) {
+    entries.push((key, tally));
+    if oldest != 0 {
+        let hits = oldest.into();
+        let weight = 0;
+        let tally = Tally {
+            hits,
+            weight,
+            ..tally
+        };
+        entries.push((key.of_oldest(), tally));
     }
 }
 
@@ -116,10 +135,7 @@ fn take_table(table: &mut CombineTable, entries: &mut Vec<(CountKey, Tally)>) {
     let slots = table.slots.iter_mut().zip(&table.first_times);
     for (slot, first_time) in slots.filter(|(slot, _)| slot.hits != 0) {
         let slot = mem::take(slot);
-        entries.push(slot.count(*first_time));
-        if slot.oldest != 0 {
-            entries.push(slot.count_of_oldest(*first_time));
-        }
+        push(slot.count(*first_time), slot.oldest, entries);
     }
     for slot in table.stacks.iter_mut().filter(|slot| slot.fingerprint != 0) {
         let slot = mem::take(slot);
@@ -138,7 +154,7 @@ mod tests {
     fn a_bucket_is_left_empty() {
         let mut bucket = Bucket::default();
         let slot = |address| Slot {
-            state: 2,
+            head: 2,
             key: [address, 0, 0, 0],
             ..Slot::default()
         };

@@ -136,7 +136,7 @@ impl Collector {
             .map_err(|(path, error)| anyhow::anyhow!("failed to read {path}: {error}"))?;
         let room = Room {
             counts: plan.map_entries.unwrap_or(by_cpus),
-            tables: u32::try_from(possible)?,
+            tables: if has_stacks { u32::try_from(possible)? } else { 1 },
         };
         let btf = task_layout::open_btf();
         let layout = module_layout(plan.modules, &btf, &mut notes);

@@ -44,7 +44,7 @@ pub struct Constants {
 pub struct Room {
     /// Counts in each bank.
     pub counts: u32,
-    /// Combining tables in each set: one for each CPU that may come online.
+    /// Combining tables in each set: where there are branch stacks, one for each CPU that may come online.
     pub tables: u32,
 }
 
