@@ -45,7 +45,7 @@ fn count_stack<const EVENT: u32>(ctx: &PerfEventContext) -> Outcome {
     if bytes < ENTRY as i64 {
         return Outcome::NoStack;
     }
-    let depth = bytes as u64 / u64::from(ENTRY);
+    let depth = u64::from(bytes as u32 / ENTRY);
     let depth = if WRONG_PATHS.load() == 0 {
         depth
     } else {
@@ -69,6 +69,8 @@ fn count_stack<const EVENT: u32>(ctx: &PerfEventContext) -> Outcome {
     } else {
         stands_for(work, n)
     };
+    // The mask says to the verifier what `n` says to the reader.
+    work.stack[n as usize & (ROOM - 1)] = BranchEntry::END;
     let image = Image::of_current();
     work.context = Context {
         user: image.user,
@@ -77,8 +79,6 @@ fn count_stack<const EVENT: u32>(ctx: &PerfEventContext) -> Outcome {
         interval: count::interval(),
         unit: stands_for * weight(period, n),
     };
-    // The mask says to the verifier what `n` says to the reader.
-    work.stack[n as usize & (ROOM - 1)] = BranchEntry::END;
     let ids = work.context.ids();
     work.user_id = ids.user;
     work.begin();

@@ -32,27 +32,37 @@ const NOWHERE: u64 = STACK_SLOTS as u64;
 pub(crate) fn look_up(table: &mut CombineTable, work: &mut Work, depth: u64, id: u64) -> Seen {
     let mut mixed = id;
     for i in [0, 4, 8, 12, 16, 20, 24, 28] {
-        mixed = fingerprint(mixed, work.stack[i].from);
+        // SAFETY: a reference is valid for reading. Volatile, or the compiler would keep all eight for the comparison, on the
+        // program's stack.
+        let from = unsafe { (&raw const work.stack[i].from).read_volatile() };
+        mixed = fingerprint(mixed, from);
     }
+    let [first, second] = stack_slots_of(mixed);
+    let slot = &table.stacks[first & (STACK_SLOTS - 1)];
+    // A stack takes the first place, unless another one needs that.
+    let place = if slot.fingerprint == mixed || slot.hits == 0 {
+        first
+    } else {
+        second
+    };
+    let place = place & (STACK_SLOTS - 1);
+    let slot = &mut table.stacks[place];
     work.place.set(NOWHERE);
-    for place in stack_slots_of(mixed) {
-        let slot = &mut table.stacks[place & (STACK_SLOTS - 1)];
-        if slot.fingerprint == mixed && slot.id == id && slot.depth == depth && is_same(slot, work) {
+    if slot.fingerprint == mixed {
+        if slot.id == id && slot.depth == depth && is_same(slot, work) {
             slot.hits += 1;
             return Seen::Counted;
         }
         if slot.hits == 0 {
-            // Nothing behind this place: a stack takes the first that no other one needs.
-            if slot.fingerprint == mixed {
-                work.place.set(place as u64);
-            } else if slot.patience == 0 {
-                slot.fingerprint = mixed;
-                slot.id = 0;
-                slot.patience = PATIENCE;
-            } else {
-                slot.patience -= 1;
-            }
-            break;
+            work.place.set(place as u64);
+        }
+    } else if slot.hits == 0 {
+        if slot.patience == 0 {
+            slot.fingerprint = mixed;
+            slot.id = 0;
+            slot.patience = PATIENCE;
+        } else {
+            slot.patience -= 1;
         }
     }
     Seen::NotKept
