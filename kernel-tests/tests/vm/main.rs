@@ -20,6 +20,7 @@ mod hygiene;
 mod image;
 mod import;
 mod perf;
+mod statistics;
 mod suite;
 mod support;
 mod text;
