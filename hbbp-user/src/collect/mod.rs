@@ -16,6 +16,7 @@ pub mod own_cost;
 pub mod perf;
 pub mod pid_namespace;
 pub mod pmu;
+mod room;
 pub mod scope;
 pub mod sideband;
 pub mod stride;
@@ -40,7 +41,7 @@ use drain::Banks;
 use event::{Choice, Source};
 pub use modules::ModuleWatch;
 use modules::{Modules, module_layout, no_modules};
-use object::{Constants, KernelCounts, Object, Room};
+use object::{Constants, KernelCounts, Object};
 use perf::Perf;
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
@@ -107,17 +108,6 @@ pub struct Totals {
     pub notes: Vec<String>,
 }
 
-/// Counts of a bank for each CPU: two drain intervals of a thousand samples a second, all at different addresses.
-const ENTRIES_PER_CPU: u32 = 8192;
-/// The smallest bank that is chosen by itself: 2 MB of kernel memory. A drain looks at each of its buckets, so it costs
-/// time too.
-const LEAST_ENTRIES: u32 = 1 << 14;
-/// The smallest bank for branch stacks: a storm of short processes makes new streams all the time, and 20 000 branch
-/// stacks of 300 forks filled 2^14 counts.
-const LEAST_ENTRIES_FOR_STACKS: u32 = 1 << 16;
-/// The largest bank that is chosen by itself: 128 MB of kernel memory.
-const MOST_ENTRIES: u32 = 1 << 20;
-
 impl Collector {
     /// Loads the programs and opens the events, disabled; the sideband runs from here on.
     pub fn open(plan: &Plan) -> anyhow::Result<Self> {
@@ -125,19 +115,7 @@ impl Collector {
         let mut notes = Vec::new();
         let sources = event::choose(&plan.choice)?;
         let has_stacks = sources.iter().any(|source| source.request.stack.is_some());
-        let least = if has_stacks {
-            LEAST_ENTRIES_FOR_STACKS
-        } else {
-            LEAST_ENTRIES
-        };
-        let n_cpus = u32::try_from(online.len()).unwrap_or(u32::MAX);
-        let by_cpus = n_cpus.saturating_mul(ENTRIES_PER_CPU).clamp(least, MOST_ENTRIES);
-        let possible = aya::util::nr_cpus()
-            .map_err(|(path, error)| anyhow::anyhow!("failed to read {path}: {error}"))?;
-        let room = Room {
-            counts: plan.map_entries.unwrap_or(by_cpus),
-            tables: if has_stacks { u32::try_from(possible)? } else { 1 },
-        };
+        let room = room::choose(online.len(), has_stacks, plan.map_entries)?;
         let btf = task_layout::open_btf();
         let layout = module_layout(plan.modules, &btf, &mut notes);
         let mut constants = constants(plan, &btf, &mut notes);
