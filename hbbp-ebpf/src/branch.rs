@@ -1,6 +1,6 @@
 //! Branch stacks: what an entry says, and how neighbouring entries make streams (paper section III.B).
 //!
-//! The same walk serves the program in the kernel and the import of recordings.
+//! The import of recordings walks through a stack by [`Walk`]; the program in the kernel has a loop of its own, for speed.
 //! Entries come newest first, as perf hands them over; between the target of an older branch and the source of the
 //! next younger one the processor ran straight on:
 //!

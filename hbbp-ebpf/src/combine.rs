@@ -5,8 +5,8 @@
 //!
 //! - A loop without choices makes whole stacks that are equal. One that was seen twice is kept as it is ([`StackSlot`]) and
 //!   costs a comparison for each address from then on; user space makes its streams.
-//! - The streams of other stacks have a table in which each has two places ([`Slot`]). Each slot remembers where the two next older
-//!   streams were found that followed it last: mostly it is one of them again, and nothing is hashed.
+//! - The streams of other stacks have a table in which each has two places ([`Slot`]). Each slot remembers where the two
+//!   next older streams were found that followed it last: mostly it is one of them again, and nothing is hashed.
 //! - A stream that finds both its places taken sends the one with fewer hits to the bank and takes over.
 //!
 //! Each CPU has its own table, and the kernel does not nest programs on perf events, so nothing here is atomic.
@@ -40,7 +40,7 @@ pub struct Slot {
     pub from: u64,
     /// First address, or the branch in an oldest slot.
     pub start: u64,
-    /// What it was counted under ([`Context::id`]); 0 where the slot is free.
+    /// What it was counted under ([`Context::ids`]); 0 where the slot is free.
     pub context: u64,
     /// Length of the stream in bytes: less than [`crate::refusal::MAX_STREAM`].
     pub len: u16,
@@ -80,7 +80,7 @@ pub struct StackSlot {
     pub entries: [Jump; MAX_DEPTH],
     /// What its streams are counted under.
     pub context: Context,
-    /// [`Context::id`] of that; 0 where no stack is kept here.
+    /// The number of that for user code ([`Context::ids`]); 0 where no stack is kept here.
     pub id: u64,
     /// The fingerprint of the stack that is kept here, or of the last one that had no place here.
     pub fingerprint: u64,
