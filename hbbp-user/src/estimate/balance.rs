@@ -16,7 +16,7 @@
 //! part in that bias; they are the third measurement, good for regions where the other two are good within them
 //! ([`super::skid`]).
 
-use super::chain::{Chain, add};
+use super::chain::{Chain, add, at};
 use super::skid::{Due, Ips};
 use super::solve::{Symmetric, solve};
 use super::{Counted, Roles, Stream};
@@ -136,7 +136,7 @@ impl Errors {
         let mut leaves = vec![0.0; chain.n_branches];
         let mut leaves_variance = vec![0.0; chain.n_branches];
         for s in &chain.streams {
-            let from = arrivals.get(s.from).copied().unwrap_or_default();
+            let from = at(arrivals, s.from);
             add(&mut leaves, s.to, from * s.share);
             add(&mut leaves_variance, s.to, self.drawn(from, s.share));
         }
@@ -147,8 +147,8 @@ impl Errors {
             })
             .collect();
         for b in &chain.branches {
-            let leaves = leaves.get(b.from).copied().unwrap_or_default();
-            let variance = leaves_variance.get(b.from).copied().unwrap_or_default();
+            let leaves = at(&leaves, b.from);
+            let variance = at(&leaves_variance, b.from);
             add(
                 &mut variances,
                 b.to,
@@ -322,6 +322,7 @@ mod tests {
         assert_near(balanced[..20].iter().sum(), 20_000.0, 0.05);
         assert_near(balanced[20..].iter().sum(), 8_000.0, 0.05);
     }
+
     /// Two loops that are left for each other, the first of which looks half again as frequent and half again as hard to
     /// leave as it is: both were run through as often. Places of ten instructions each.
     fn seemingly_long() -> Chain {

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::chain::{Numbers, Share, add};
+use super::chain::{Numbers, Share, add, at};
 use crate::blocks::{BlockMap, Flow};
 use crate::locate::TextIdx;
 use crate::snapshot::ProcessIdx;
@@ -46,7 +46,7 @@ impl Calls {
         }
         let mut ran = vec![0.0; sources.0.len()];
         for stream in ended {
-            let arrived = arrivals.get(stream.from).copied().unwrap_or_default();
+            let arrived = at(arrivals, stream.from);
             add(&mut ran, stream.to, arrived * stream.share);
         }
         let call = |(text, instruction, process): (TextIdx, u32, ProcessIdx), place: usize| {

@@ -116,19 +116,11 @@ impl Chain {
     pub(super) fn residual(&self, arrivals: &[f64]) -> Vec<f64> {
         let mut leaves = vec![0.0; self.n_branches];
         for s in &self.streams {
-            add(
-                &mut leaves,
-                s.to,
-                arrivals.get(s.from).copied().unwrap_or_default() * s.share,
-            );
+            add(&mut leaves, s.to, at(arrivals, s.from) * s.share);
         }
         let mut residual = arrivals.to_vec();
         for b in &self.branches {
-            add(
-                &mut residual,
-                b.to,
-                -leaves.get(b.from).copied().unwrap_or_default() * b.share,
-            );
+            add(&mut residual, b.to, -at(&leaves, b.from) * b.share);
         }
         residual
     }
@@ -137,22 +129,15 @@ impl Chain {
     pub(super) fn transposed(&self, residual: &[f64]) -> Vec<f64> {
         let mut leaves = vec![0.0; self.n_branches];
         for b in &self.branches {
-            add(
-                &mut leaves,
-                b.from,
-                residual.get(b.to).copied().unwrap_or_default() * b.share,
-            );
+            add(&mut leaves, b.from, at(residual, b.to) * b.share);
         }
         let mut arrivals = residual.to_vec();
         for s in &self.streams {
-            add(
-                &mut arrivals,
-                s.from,
-                -leaves.get(s.to).copied().unwrap_or_default() * s.share,
-            );
+            add(&mut arrivals, s.from, -at(&leaves, s.to) * s.share);
         }
         arrivals
     }
+
     /// The terms of [`Chain::residual`] for each place, place and factor; of a long sum the first [`LONG`].
     pub(super) fn terms(&self) -> Vec<Vec<(usize, f64)>> {
         let mut ended = vec![Vec::new(); self.n_branches];
@@ -172,6 +157,11 @@ impl Chain {
         }
         terms
     }
+}
+
+/// The number at a place that there is.
+pub(super) fn at(numbers: &[f64], n: usize) -> f64 {
+    numbers.get(n).copied().unwrap_or_default()
 }
 
 pub(super) fn add(sums: &mut [f64], n: usize, amount: f64) {

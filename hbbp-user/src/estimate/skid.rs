@@ -17,7 +17,7 @@
 
 use std::collections::HashMap;
 
-use super::chain::{Chain, Share, add, spot};
+use super::chain::{Chain, Share, add, at, spot};
 use super::solve::Symmetric;
 use super::{Counted, Roles, Stream, lbr};
 use crate::addr::Ring;
@@ -123,7 +123,7 @@ impl Ips {
     pub(super) fn due(&self, arrivals: &[f64]) -> Due {
         let mut instructions = vec![0.0; self.samples.len()];
         for run in &self.runs {
-            let arrives = arrivals.get(run.from).copied().unwrap_or_default();
+            let arrives = at(arrivals, run.from);
             add(&mut instructions, run.to, arrives * run.share);
         }
         let sampled = || {
@@ -160,7 +160,7 @@ impl Ips {
     pub(super) fn apply(&self, due: &Due, (arrivals, skids): (&[f64], &[f64]), sum: &mut [f64]) {
         let mut samples = vec![0.0; self.samples.len()];
         for run in &self.runs {
-            let arrives = arrivals.get(run.from).copied().unwrap_or_default();
+            let arrives = at(arrivals, run.from);
             add(&mut samples, run.to, due.rate * run.share * arrives);
         }
         for (passage, skid) in self.passages.iter().zip(skids) {
@@ -179,15 +179,14 @@ impl Ips {
 
     fn transposed(&self, due: &Due, samples: &[f64], n_places: usize, sum: &mut [f64]) {
         let weighed: Vec<f64> = samples.iter().zip(&due.weights).map(|(s, w)| s * w).collect();
-        let at = |block: usize| weighed.get(block).copied().unwrap_or_default();
         for run in &self.runs {
-            add(sum, run.from, due.rate * run.share * at(run.to));
+            add(sum, run.from, due.rate * run.share * at(&weighed, run.to));
         }
         for (n, passage) in self.passages.iter().enumerate() {
             add(
                 sum,
                 n_places + n,
-                due.moved(passage) * (at(passage.to) - at(passage.from)),
+                due.moved(passage) * (at(&weighed, passage.to) - at(&weighed, passage.from)),
             );
         }
     }
