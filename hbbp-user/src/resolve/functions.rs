@@ -138,15 +138,10 @@ impl Functions {
             };
             Some((r.global, name.filter(|n| !n.is_empty())?))
         });
-        let best = named.max_by_key(|(global, name)| {
-            let underscores = name.len() - name.trim_start_matches('_').len();
-            (
-                *global,
-                Reverse(underscores),
-                Reverse(name.len()),
-                Reverse(name.clone()),
-            )
-        });
+        let underscores = |name: &str| name.len() - name.trim_start_matches('_').len();
+        let rank =
+            |(global, name): &(bool, String)| (*global, Reverse(underscores(name)), Reverse(name.len()));
+        let best = named.max_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| b.1.cmp(&a.1)));
         let name = best.map_or_else(|| format!("[{:#x}]", found.start), |(_, name)| name);
         Some(Symbol {
             start: ImageAddr(found.start),

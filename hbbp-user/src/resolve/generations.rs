@@ -138,6 +138,11 @@ impl Generations {
         self.list.iter().map(|(since, bytes)| (*since, bytes.as_slice()))
     }
 
+    /// The same, handed over.
+    pub fn into_each(self) -> impl Iterator<Item = (u32, Vec<u8>)> {
+        self.list.into_iter()
+    }
+
     /// The bytes of the last one.
     pub fn last(&self) -> &[u8] {
         self.list.last().map_or(&[], |(_, bytes)| bytes)
@@ -255,13 +260,19 @@ impl Generations {
 
     /// Whether another stretch changed in the same intervals.
     pub fn same_times(&self, other: &Self) -> bool {
-        let times = |all: &Self| all.list.iter().map(|(since, _)| *since).collect::<Vec<_>>();
-        times(self) == times(other)
+        let mut both = self.list.iter().zip(&other.list);
+        self.list.len() == other.list.len() && both.all(|((since, _), (other, _))| since == other)
     }
 
     /// Appends what stood in the stretch behind, which also was read; where only one of the two changed, both have a
     /// generation.
     pub fn append(&mut self, behind: &Self) {
+        if self.same_times(behind) {
+            for ((_, bytes), (_, behind)) in self.list.iter_mut().zip(&behind.list) {
+                bytes.extend_from_slice(behind);
+            }
+            return;
+        }
         let mut times: Vec<u32> = self.iter().chain(behind.iter()).map(|(since, _)| since).collect();
         times.sort_unstable();
         times.dedup();

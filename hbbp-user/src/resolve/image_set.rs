@@ -209,6 +209,11 @@ impl ImageSet {
         Some(idx)
     }
 
+    /// The stretch of an image that is kept at `at` already.
+    pub fn stretch_at(&self, idx: ImageIdx, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        self.images.get(&idx)?.stretch_at(at)
+    }
+
     /// Sees to it that the text around `at` is kept, where `mapped` is what its mapping shows of the image.
     /// `memory` is given where the owner of memory still runs the program that was hit.
     /// Returns the stretch that is kept there.
@@ -221,10 +226,6 @@ impl ImageSet {
         losses: &mut Losses,
     ) -> Option<Range<ImageAddr>> {
         let image = self.images.get_mut(&idx)?;
-        let known = image.stretch_at(at);
-        if known.is_some() {
-            return known;
-        }
         let covered = image.cover(at, mapped, memory);
         if covered == Covered::UnreadableNow && !image.counted {
             image.counted = true;

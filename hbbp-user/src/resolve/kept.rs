@@ -1,5 +1,4 @@
-//! Answers of one part of a drain that hold for the addresses around them too: most of its counts run through few
-//! stretches of text.
+//! Answers that hold for the addresses around them too: most counts run through few stretches of text.
 //!
 //! An answer says for which addresses and times it is the answer, so that a lookup from here never differs from one made
 //! anew. A place in the table is found by the address and may be taken by another at any time: whoever makes many
@@ -45,33 +44,35 @@ pub struct Kept {
     pub behind: Va,
 }
 
+impl Default for Kept {
+    /// No stretch at all.
+    fn default() -> Self {
+        Self {
+            process: ProcessIdx::KERNEL,
+            behind: Va(0),
+        }
+    }
+}
+
 /// Answers by address.
 #[derive(Debug)]
 pub struct Answers<T> {
-    places: Vec<Option<Place<T>>>,
-    /// What was added before it last changed is forgotten.
-    since: u64,
+    /// The number of an answer by place. It may be any: an answer says itself what it holds for.
+    places: Vec<u32>,
+    answers: Vec<(Holds, T)>,
     /// Neighbours of so many bytes, as a power of two, meet in one place.
     near: u32,
-}
-
-#[derive(Debug)]
-struct Place<T> {
-    since: u64,
-    answer: (Holds, T),
 }
 
 /// So many places on either side take an answer over.
 const REACH: u64 = 16;
 
 impl<T: Copy> Answers<T> {
-    /// Room for `n` answers, a power of two, for addresses that share all but their lower `near` bits.
+    /// Places for `n` neighbourhoods, a power of two, of addresses that share all but their lower `near` bits.
     pub fn new(n: usize, near: u32) -> Self {
-        let mut places = Vec::new();
-        places.resize_with(n, || None);
         Self {
-            places,
-            since: 0,
+            places: vec![0; n],
+            answers: Vec::new(),
             near,
         }
     }
@@ -79,30 +80,34 @@ impl<T: Copy> Answers<T> {
     /// What is known of an address.
     #[inline]
     pub fn get(&self, task: TaskKey, time: u64, at: Va) -> Option<&(Holds, T)> {
-        let place = self.places.get(self.place(task, at))?.as_ref()?;
-        let holds = place.since == self.since && place.answer.0.of(task, time, at);
-        holds.then_some(&place.answer)
+        let nth = *self.places.get(self.place(task, at))?;
+        let answer = self.answers.get(nth as usize)?;
+        answer.0.of(task, time, at).then_some(answer)
     }
 
     /// Takes over an answer that was given for `at`, for all its addresses that are not far behind or before.
     pub fn add(&mut self, at: Va, holds: &Holds, answer: T) {
+        if self.places.len() <= self.answers.len() {
+            self.answers.clear();
+        }
+        let Ok(nth) = u32::try_from(self.answers.len()) else {
+            return;
+        };
+        self.answers.push((holds.clone(), answer));
         let reach = REACH << self.near;
         let first = holds.at.start.0.max(at.0.saturating_sub(reach)) >> self.near;
         let last = holds.at.end.0.saturating_sub(1).min(at.0.saturating_add(reach)) >> self.near;
         for far in first..=last.max(at.0 >> self.near) {
             let place = self.place(holds.task, Va(far << self.near));
             if let Some(place) = self.places.get_mut(place) {
-                *place = Some(Place {
-                    since: self.since,
-                    answer: (holds.clone(), answer),
-                });
+                *place = nth;
             }
         }
     }
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        self.since += 1;
+        self.answers.clear();
     }
 
     fn place(&self, task: TaskKey, at: Va) -> usize {

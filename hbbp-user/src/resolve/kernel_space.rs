@@ -25,8 +25,8 @@ use super::text::{Covered, Known, Live, ModuleText};
 const MAX_EARLY: u32 = 64 << 10;
 /// A module that comes as well. All that Debian has are shorter, but for a few drivers of graphics cards.
 const MAX_EARLY_MODULE: u64 = 2 << 20;
-/// Functions longer than this are taken in windows, so patches around an address are found within it.
-const NEAR: u64 = 16 << 10;
+/// No patch is longer: the longest writes a whole page of a trampoline.
+const MAX_PATCH: u64 = 16 << 10;
 
 /// How kernel text is kept.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -239,6 +239,7 @@ impl KernelSpace {
             modules: Vec::new(),
         };
         if self.reader.is_live() && self.history == TextHistory::Followed {
+            let fresh = Some(self.segments.first());
             let Self {
                 map, reader, texts, ..
             } = self;
@@ -249,7 +250,7 @@ impl KernelSpace {
             let read = |(module, text): (&KernelModuleIdx, &ModuleText)| {
                 (
                     *module,
-                    text.read_live(&mut |at, bytes| reader.read(Va(at.0), bytes)),
+                    text.read_live(fresh, &mut |at, bytes| reader.read(Va(at.0), bytes)),
                 )
             };
             live.modules = there.map(read).collect();
@@ -297,31 +298,16 @@ impl KernelSpace {
         }
     }
 
-    /// Whether one of these addresses lies where modules are loaded, but in none that is known, and on a page that
-    /// symbols were not read again for already.
-    pub fn lacks(&mut self, hits: impl Iterator<Item = Va>) -> bool {
-        if self.map.is_hidden() {
-            return false;
-        }
-        let n_before = self.nameless.len();
-        // Neighbours come one after another.
-        let mut known = Va(0)..Va(0);
-        for at in hits.filter(|at| KernelMap::in_module_area(*at)) {
-            if known.contains(&at) {
-                continue;
-            }
-            match self.map.named_region(at) {
-                Some(region) => known = region.start..region.end,
-                None => {
-                    self.nameless.insert(at.0 >> PAGE_BITS);
-                }
-            }
-        }
-        n_before < self.nameless.len()
+    /// Whether an address lies where modules are loaded, but in none that is known, and on a page that symbols were not
+    /// read again for already.
+    fn lacks(&mut self, at: Va) -> bool {
+        let is_known = !KernelMap::in_module_area(at) || self.map.named_region(at).is_some();
+        !is_known && !self.map.is_hidden() && self.nameless.insert(at.0 >> PAGE_BITS)
     }
 
-    /// Reads symbols and modules again; what is new came at `time` at the latest.
-    pub fn read_again(&mut self, time: u64) {
+    /// Reads symbols and modules again; what is new came at the start of the part at hand at the latest.
+    fn read_again(&mut self) {
+        let time = self.segments.time().start;
         if let Ok(symbols) = read_kallsyms() {
             self.map.update(symbols, &read_modules(), None, time);
         }
@@ -370,6 +356,9 @@ impl KernelSpace {
 
     /// The region that was hit.
     fn region_hit(&mut self, at: Va, time: u64) -> Region {
+        if self.lacks(at) {
+            self.read_again();
+        }
         let region = self.map.region_at(at, time);
         self.hit.entry((region.start, region.from)).or_insert(region);
         if self.map.is_alone(&region, &(region.start..region.end)) {
@@ -401,30 +390,35 @@ impl KernelSpace {
         let covered = text.cover(ImageAddr(at.0), bounds, function, &mut |at, bytes| {
             reader.read(Va(at.0), bytes)
         });
-        self.date(at, region);
+        self.date(region);
         covered
     }
 
-    /// Tells new text around `at` its time, and the patches of this drain.
-    fn date(&mut self, at: Va, region: &Region) {
+    /// Tells new text of a region its time, and the patches of this drain.
+    fn date(&mut self, region: &Region) {
         let Self {
             texts,
             pokes,
             segments,
             ..
         } = self;
-        let near = at.0.saturating_sub(2 * NEAR)..at.0.saturating_add(2 * NEAR);
-        let from = pokes.partition_point(|poke| poke.start.0 < near.start);
-        let near = pokes.iter().skip(from).take_while(|poke| poke.start.0 < near.end);
+        let Some(text) = texts.get_mut(&region.module) else {
+            return;
+        };
+        let added = text.added();
+        if added.is_empty() {
+            return;
+        }
+        let first = added.start.0.saturating_sub(MAX_PATCH);
+        let from = pokes.partition_point(|poke| poke.start.0 < first);
+        let near = pokes.iter().skip(from).take_while(|poke| poke.start < added.end);
         let end = segments.time().end;
         // What is written there when the region has gone belongs to another, such as a slot of a kprobe.
         let there = |p: &&Poke| region.from <= p.time && p.time < region.until && p.time <= end;
         let mut near: Vec<&Poke> = near.filter(there).collect();
         near.sort_by_key(|poke| poke.time);
         let patches = near.iter().map(|poke| (*poke, segments.interval(poke.time)));
-        if let Some(text) = texts.get_mut(&region.module) {
-            text.date(ImageAddr(at.0), now(), &patches);
-        }
+        text.date(now(), segments.first(), &patches);
     }
 
     /// Copies text that may be gone when it turns out that it was hit.
@@ -469,7 +463,7 @@ mod tests {
         let mut kernel = KernelSpace::new(KernelText::None, KernelMap::default());
         let filter = Va(0xffff_ffff_c012_3010);
         assert!(KernelMap::in_module_area(filter));
-        let lacks = |kernel: &mut KernelSpace, at| kernel.lacks([at].into_iter());
+        let lacks = |kernel: &mut KernelSpace, at| kernel.lacks(at);
         assert!(
             lacks(&mut kernel, filter),
             "its module may have been loaded since"

@@ -51,16 +51,17 @@ pub mod text_sites;
 pub mod user_space;
 pub mod vmlinux;
 
+use std::mem;
 use std::ops::Range;
 
 use crate::addr::{Ring, Va};
 use crate::record::{Record, Timed};
 use crate::snapshot::{Interval, Loss, Losses, Process, ProcessIdx, Run, Snapshot};
 
-use kept::{Answers, Kept};
+use kept::{Answers, Holds, Kept};
 use kernel_space::{KernelSpace, LiveText};
 use proc_scan::Scanned;
-use raw::{Raw, RawInterval, TaskKey};
+use raw::{Raw, RawInterval, Sort, TaskKey};
 use text::is_stream;
 use user_space::{Hit, UserSpace};
 
@@ -75,13 +76,33 @@ pub struct Resolver {
     user: UserSpace,
     intervals: Vec<Interval>,
     losses: Losses,
-    /// Text that was hit in the part of a drain at hand.
-    kept: Answers<Kept>,
+    /// Text of the kernel that was hit.
+    kernel_kept: Answers<Kept>,
+    /// Text of processes that was hit.
+    user_kept: Answers<Kept>,
+    /// The text of the last stream that was looked up.
+    last: Last,
+    /// How often processes had changed, and how many regions of the kernel there were, when this was found.
+    known_of: (u64, u64),
 }
 
-/// Stretches that are looked up again at once, and the bytes (as a power of two) that share a place there: functions are
-/// about as long, and a drain runs through few thousand of them.
-const KEPT: usize = 1 << 14;
+/// The text of a stream, which is that of the next as a rule.
+#[derive(Debug, Default)]
+struct Last {
+    holds: Holds,
+    kept: Kept,
+}
+
+impl Last {
+    #[inline]
+    fn get(&self, task: TaskKey, time: u64, at: Va) -> Option<Kept> {
+        self.holds.of(task, time, at).then_some(self.kept)
+    }
+}
+
+/// Places to look up stretches at once, and the bytes (as a power of two) that share one: functions are about as long,
+/// and a drain runs through few thousand of them.
+const KEPT: usize = 1 << 15;
 const KEPT_NEAR: u32 = 8;
 
 impl Resolver {
@@ -95,7 +116,10 @@ impl Resolver {
             user,
             intervals: Vec::new(),
             losses: Losses::default(),
-            kept: Answers::new(KEPT, KEPT_NEAR),
+            kernel_kept: Answers::new(KEPT, KEPT_NEAR),
+            user_kept: Answers::new(KEPT, KEPT_NEAR),
+            last: Last::default(),
+            known_of: (0, 0),
         }
     }
 
@@ -118,7 +142,7 @@ impl Resolver {
     ///
     /// Where kernel text was switched within a part, it becomes several intervals, and each count belongs to the one of
     /// its first sample.
-    pub fn drained(&mut self, parts: Vec<RawInterval>) {
+    pub fn drained<I: IntoIterator<Item = Raw>>(&mut self, parts: Vec<RawInterval<I>>) {
         let (Some(start), Some(end)) = (parts.first().map(|p| p.start), parts.last().map(|p| p.end)) else {
             return;
         };
@@ -136,78 +160,54 @@ impl Resolver {
         u32::try_from(self.intervals.len()).unwrap_or(u32::MAX)
     }
 
-    fn interval(&mut self, raw: RawInterval) {
+    fn interval<I: IntoIterator<Item = Raw>>(&mut self, raw: RawInterval<I>) {
         let idx = self.next_interval();
         let parts = self.kernel.begin(idx, raw.start..raw.end, &mut self.losses);
-        let kernel_ips = raw
-            .ips
-            .iter()
-            .map(|r| r.count.ip)
-            .filter(|ip| ip.ring() == Ring::Kernel);
-        let kernel_ends = raw
-            .streams
-            .iter()
-            .map(|r| r.count.start)
-            .filter(|at| at.ring() == Ring::Kernel);
-        if self.kernel.lacks(kernel_ips.chain(kernel_ends)) {
-            self.kernel.read_again(raw.start);
-        }
-        self.kept.clear();
         let new = |time: Range<u64>| Interval {
             start: time.start,
             end: time.end,
             ..Interval::default()
         };
         let mut intervals: Vec<Interval> = parts.bounds().map(new).collect();
-        if let [only] = intervals.as_mut_slice() {
-            only.ips.reserve_exact(raw.ips.len());
-            only.streams.reserve_exact(raw.streams.len());
-            only.branches.reserve_exact(raw.branches.len());
-        }
         intervals
             .iter_mut()
             .skip(1)
             .for_each(|interval| interval.continues = true);
+        self.last = Last::default();
+        self.forget_changed();
         let mut doubt = 0;
-        for Raw {
-            task,
-            first_time,
-            mut count,
-        } in raw.ips
-        {
-            count.process = self.hit(task, first_time, count.ip).0;
-            doubt += self.kernel.doubt((count.ip, count.ip), first_time, count.hits);
-            if let Some(interval) = intervals.get_mut(parts.part(first_time)) {
-                interval.ips.push(count);
+        let counts = raw.counts.into_iter();
+        let room = counts.size_hint().0 / intervals.len().max(1);
+        for count in counts {
+            let (task, time) = (count.task, count.first_time);
+            let Some(interval) = intervals.get_mut(parts.part(time)) else {
+                continue;
+            };
+            match count.sort {
+                Sort::Ip { exact } => {
+                    let process = self.one(task, time, count.start);
+                    doubt += self.kernel.doubt((count.start, count.start), time, count.hits);
+                    push(&mut interval.ips, count.ip(process, exact), room);
+                }
+                Sort::Stream => {
+                    let passed = (count.start, count.end);
+                    let process = self.stream(task, time, passed);
+                    if count.source != Va(0) {
+                        self.led(task, time, count.source);
+                    }
+                    doubt += self.kernel.doubt(passed, time, count.hits);
+                    push(&mut interval.streams, count.stream(process), room);
+                }
+                Sort::Oldest => {
+                    let process = self.one(task, time, count.start);
+                    push(&mut interval.branches, count.oldest(process), room);
+                }
             }
         }
-        for Raw {
-            task,
-            first_time,
-            mut count,
-        } in raw.streams
-        {
-            count.process = self.stream(task, first_time, count.start, count.end);
-            if let Some(source) = count.source.filter(|source| *source != Va(0)) {
-                self.led(task, first_time, source);
-            }
-            doubt += self
-                .kernel
-                .doubt((count.start, count.end), first_time, count.hits);
-            if let Some(interval) = intervals.get_mut(parts.part(first_time)) {
-                interval.streams.push(count);
-            }
-        }
-        for Raw {
-            task,
-            first_time,
-            mut count,
-        } in raw.branches
-        {
-            count.process = self.hit(task, first_time, count.from).0;
-            if let Some(interval) = intervals.get_mut(parts.part(first_time)) {
-                interval.branches.push(count);
-            }
+        for interval in &mut intervals {
+            interval.ips.shrink_to_fit();
+            interval.streams.shrink_to_fit();
+            interval.branches.shrink_to_fit();
         }
         self.losses.add(Loss::TextSwitched, doubt);
         self.kernel.close();
@@ -248,6 +248,14 @@ impl Resolver {
         }
     }
 
+    /// Resolves one address: the process image that ran.
+    fn one(&mut self, task: TaskKey, time: u64, at: Va) -> ProcessIdx {
+        match self.last.get(task, time, at) {
+            Some(kept) => kept.process,
+            None => self.hit(task, time, at).0,
+        }
+    }
+
     /// Resolves one address: the process image that ran, and the first address behind the text that is kept there.
     fn hit(&mut self, task: TaskKey, time: u64, at: Va) -> (ProcessIdx, Option<Va>) {
         match at.ring() {
@@ -261,16 +269,13 @@ impl Resolver {
                 (process, behind)
             }
             Ring::User => {
-                if let Some((_, kept)) = self.kept.get(task, time, at) {
+                if let Some((_, kept)) = self.user_kept.get(task, time, at) {
                     return (kept.process, Some(kept.behind));
                 }
-                let n_before = self.user.n_rescanned();
                 let Hit { process, kept } = self.user.hit(task, time, at, &mut self.losses);
-                if n_before < self.user.n_rescanned() {
-                    self.kept.clear();
-                }
+                self.forget_changed();
                 let behind = kept.map(|(behind, holds)| {
-                    self.kept.add(at, &holds, Kept { process, behind });
+                    self.user_kept.add(at, &holds, Kept { process, behind });
                     behind
                 });
                 (process, behind)
@@ -280,22 +285,36 @@ impl Resolver {
 
     /// Resolves an address of the kernel, whoever ran it: the first address behind the text that is kept there.
     fn kernel_hit(&mut self, time: u64, at: Va) -> Option<Va> {
-        if let Some((_, kept)) = self.kept.get(TaskKey::KERNEL, time, at) {
+        if let Some((_, kept)) = self.kernel_kept.get(TaskKey::KERNEL, time, at) {
             return Some(kept.behind);
         }
-        let n_before = self.kernel.n_regions();
         let hit = self.kernel.hit(at, time, &mut self.losses);
-        if n_before < self.kernel.n_regions() {
-            self.kept.clear();
-        }
+        self.forget_changed();
         let (behind, holds) = hit?;
         let process = ProcessIdx::KERNEL;
-        self.kept.add(at, &holds, Kept { process, behind });
+        self.kernel_kept.add(at, &holds, Kept { process, behind });
         Some(behind)
+    }
+
+    /// Forgets the answers that may not hold any more.
+    fn forget_changed(&mut self) {
+        let now = (self.user.n_changes(), self.kernel.n_regions());
+        let (n_changes, n_regions) = mem::replace(&mut self.known_of, now);
+        if n_changes != now.0 {
+            self.user_kept.clear();
+            self.last = Last::default();
+        }
+        if n_regions != now.1 {
+            self.kernel_kept.clear();
+            self.last = Last::default();
+        }
     }
 
     /// Sees to it that the text is kept of a branch that led to a stream.
     fn led(&mut self, task: TaskKey, time: u64, source: Va) {
+        if self.last.get(task, time, source).is_some() {
+            return;
+        }
         match source.ring() {
             Ring::Kernel => _ = self.kernel_hit(time, source),
             Ring::User => _ = self.hit(task, time, source),
@@ -303,7 +322,29 @@ impl Resolver {
     }
 
     /// Resolves a stream: all text from its start to the instruction at its end.
-    fn stream(&mut self, task: TaskKey, time: u64, start: Va, end: Va) -> ProcessIdx {
+    fn stream(&mut self, task: TaskKey, time: u64, (start, end): (Va, Va)) -> ProcessIdx {
+        let inside = |kept: &Kept| start <= end && end < kept.behind;
+        if let Some(kept) = self.last.get(task, time, start).filter(inside) {
+            return kept.process;
+        }
+        let known = match start.ring() {
+            Ring::Kernel if task != TaskKey::KERNEL => None,
+            Ring::Kernel => self.kernel_kept.get(task, time, start),
+            Ring::User => self.user_kept.get(task, time, start),
+        };
+        if let Some((holds, kept)) = known {
+            self.last = Last {
+                holds: holds.clone(),
+                kept: *kept,
+            };
+            if inside(kept) {
+                return kept.process;
+            }
+        }
+        self.new_stream(task, time, start, end)
+    }
+
+    fn new_stream(&mut self, task: TaskKey, time: u64, start: Va, end: Va) -> ProcessIdx {
         let (process, mut behind) = self.hit(task, time, start);
         if is_stream(start.0, end.0) {
             let mut at = start;
@@ -321,4 +362,12 @@ impl Resolver {
         self.hit(task, time, end);
         process
     }
+}
+
+/// Adds a row; the first one makes room for so many.
+fn push<T>(rows: &mut Vec<T>, row: T, room: usize) {
+    if rows.is_empty() {
+        rows.reserve(room);
+    }
+    rows.push(row);
 }

@@ -58,9 +58,20 @@ impl ByteSource {
     /// Reads the text up to the next zero byte, at most 1 KiB of it; mangled names beyond that are cut.
     pub fn read_name(&self, offset: u64) -> Option<String> {
         let len = self.len().checked_sub(offset)?.min(1024);
-        let bytes = self.read(offset, len)?;
-        let name = bytes.split(|b| *b == 0).next()?;
-        Some(String::from_utf8_lossy(name).into_owned())
+        let mut bytes = [0; 1024];
+        // Few names are longer than this, and what is read has to be copied.
+        for most in [64, 1024] {
+            let bytes = bytes.get_mut(..usize::try_from(len.min(most)).ok()?)?;
+            if !self.read_into(offset, bytes) {
+                return None;
+            }
+            let end = bytes.iter().position(|b| *b == 0);
+            if end.is_some() || len <= most {
+                let name = bytes.get(..end.unwrap_or(bytes.len()))?;
+                return Some(String::from_utf8_lossy(name).into_owned());
+            }
+        }
+        None
     }
 }
 

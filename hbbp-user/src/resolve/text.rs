@@ -35,6 +35,8 @@ pub struct ModuleText {
     symbols: BTreeMap<u64, Symbol>,
     /// Starts of stretches that streams ran into from the one before.
     entered: BTreeSet<u64>,
+    /// What the last [`Self::cover`] added.
+    added: Range<u64>,
 }
 
 #[derive(Debug)]
@@ -43,6 +45,8 @@ struct Stretch {
     /// What stood there, and since which interval; none where it could not be read.
     generations: Generations,
     why: Why,
+    /// The interval after which it was read first, where that was told.
+    read_after: Option<u32>,
 }
 
 /// Why a stretch is kept.
@@ -113,6 +117,7 @@ impl ModuleText {
                 .is_some_and(|from_start| from_start < symbol.len)
         });
         let range = self.extent(at.0, before, bounds.start.0..bounds.end.0, function.as_ref());
+        self.added = range.clone();
         if let Some(symbol) = function {
             self.symbols.entry(symbol.start.0).or_insert(symbol);
         }
@@ -174,6 +179,7 @@ impl ModuleText {
             len: range.end - range.start,
             generations,
             why: Why::Hit,
+            read_after: None,
         };
         self.stretches.insert(range.start, stretch);
     }
@@ -187,7 +193,7 @@ impl ModuleText {
             records: Records::NoneYet,
             pending: &[],
         };
-        let live = self.read_live(read);
+        let live = self.read_live(None, read);
         self.compare(&known, live)
     }
 
@@ -201,10 +207,11 @@ impl ModuleText {
     /// the other: code may run from one function into the next.
     pub fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Vec<Symbol> {
         let mut joined: Vec<(u64, Stretch)> = Vec::new();
+        let entered = &self.entered;
         for (start, stretch) in self.stretches.into_iter().filter(|(_, s)| s.why == Why::Hit) {
             match joined.last_mut() {
                 Some((first, last))
-                    if *first + last.len == start && last.joins(&stretch, self.entered.contains(&start)) =>
+                    if *first + last.len == start && last.joins(&stretch, || entered.contains(&start)) =>
                 {
                     last.len += stretch.len;
                     last.generations.append(&stretch.generations);
@@ -219,12 +226,12 @@ impl ModuleText {
             let behind = joined.get(before).is_some_and(|(start, _)| *start < end);
             behind || holding.is_some_and(|(start, s)| symbol.start.0 < start + s.len)
         };
-        let symbols = self.symbols.into_values().filter(was_hit).collect();
-        for (start, stretch) in &joined {
-            text.extend(stretch.generations.iter().map(|(since, bytes)| Text {
+        let symbols: Vec<Symbol> = self.symbols.into_values().filter(was_hit).collect();
+        for (start, stretch) in joined {
+            text.extend(stretch.generations.into_each().map(|(since, bytes)| Text {
                 module,
-                start: ImageAddr(*start),
-                bytes: bytes.to_vec(),
+                start: ImageAddr(start),
+                bytes,
                 since,
             }));
         }
@@ -241,9 +248,9 @@ impl Stretch {
         }
     }
 
-    fn joins(&self, next: &Self, entered: bool) -> bool {
+    fn joins(&self, next: &Self, entered: impl FnOnce() -> bool) -> bool {
         let both = !self.generations.is_empty() && !next.generations.is_empty();
-        self.generations.same_times(&next.generations) || both && entered
+        self.generations.same_times(&next.generations) || both && entered()
     }
 }
 

@@ -34,6 +34,8 @@ pub struct UserSpace {
     rescanned: HashSet<u32>,
     /// Mappings that were hit since the index last changed.
     ran: Answers<Ran>,
+    /// How often it changed.
+    n_changes: u64,
 }
 
 impl Default for UserSpace {
@@ -47,6 +49,7 @@ impl Default for UserSpace {
             process_idx: HashMap::new(),
             rescanned: HashSet::new(),
             ran: Answers::new(RAN, RAN_NEAR),
+            n_changes: 0,
         }
     }
 }
@@ -87,7 +90,7 @@ pub struct Hit {
     /// The process image that ran.
     pub process: ProcessIdx,
     /// The text that is kept there, as long as it goes on, and for which of its addresses and which times all this is so
-    /// until the next rescan; `None` where there is none.
+    /// until the next [change](UserSpace::n_changes); `None` where there is none.
     pub kept: Option<(Va, Holds)>,
 }
 
@@ -119,10 +122,18 @@ impl UserSpace {
     pub fn catch_up(&mut self, time: u64) {
         self.pending.sort_by_key(|t| t.time);
         let n_due = self.pending.partition_point(|t| t.time <= time);
-        self.ran.clear();
+        if n_due == 0 {
+            return;
+        }
         for timed in self.pending.drain(..n_due) {
             self.index.apply(&timed);
         }
+        self.changed();
+    }
+
+    fn changed(&mut self) {
+        self.ran.clear();
+        self.n_changes += 1;
     }
 
     fn open_early(&mut self, timed: &Timed) {
@@ -182,8 +193,14 @@ impl UserSpace {
         let kept = || {
             let mapped = hit.image_start..hit.image_start.checked_add(hit.end.since(start)?)?;
             let image_at = hit.image_start.checked_add(at.since(start)?)?;
-            let memory = is_live(&self.index, holds.task.tgid, generation).then_some(&mut self.memory);
-            let stretch = self.images.cover(hit.image, image_at, mapped, memory, losses)?;
+            let stretch = match self.images.stretch_at(hit.image, image_at) {
+                Some(stretch) => stretch,
+                None => {
+                    let is_live = is_live(&self.index, holds.task.tgid, generation);
+                    let memory = is_live.then_some(&mut self.memory);
+                    self.images.cover(hit.image, image_at, mapped, memory, losses)?
+                }
+            };
             let behind = start.checked_add(stretch.end.since(hit.image_start)?)?;
             let before = stretch.start.since(hit.image_start).unwrap_or(0);
             Some((behind, holds.within(start.checked_add(before)?..behind)))
@@ -214,14 +231,14 @@ impl UserSpace {
         let scanned = read_process(tgid);
         if let Some(scanned) = &scanned {
             self.index.scanned(scanned, time);
-            self.ran.clear();
+            self.changed();
         }
         scanned.is_some()
     }
 
-    /// How often a process was read once more in this interval.
-    pub fn n_rescanned(&self) -> usize {
-        self.rescanned.len()
+    /// How often what is known of processes changed: answers from before hold no more.
+    pub fn n_changes(&self) -> u64 {
+        self.n_changes
     }
 
     fn process(&mut self, task: TaskKey, image: Option<&ProcessImage>) -> ProcessIdx {

@@ -97,26 +97,24 @@ pub fn encode(snapshot: &Snapshot) -> Result<Vec<u8>, Error> {
     snapshot.check()?;
     let modules = snapshot.modules.as_slice();
     let mut file = Writer::new();
-    let mut push = |section, raw: Vec<u8>| file.push(section, &raw);
-    push(Section::Run, RunSection::from(&snapshot.run).encode_to_vec())?;
-    push(Section::Modules, ModulesSection::from(modules).encode_to_vec())?;
-    push(Section::Symbols, SymbolsSection::from(modules).encode_to_vec())?;
-    push(
-        Section::Processes,
-        ProcessesSection::from(snapshot.processes.as_slice()).encode_to_vec(),
-    )?;
-    push(
-        Section::Text,
-        TextSection::from(snapshot.text.as_slice()).encode_to_vec(),
-    )?;
+    add(&mut file, Section::Run, &RunSection::from(&snapshot.run))?;
+    add(&mut file, Section::Modules, &ModulesSection::from(modules))?;
+    add(&mut file, Section::Symbols, &SymbolsSection::from(modules))?;
+    let processes = ProcessesSection::from(snapshot.processes.as_slice());
+    add(&mut file, Section::Processes, &processes)?;
+    let text = TextSection::from(snapshot.text.as_slice());
+    add(&mut file, Section::Text, &text)?;
+    drop(text);
     for interval in &snapshot.intervals {
-        push(Section::Counts, CountsSection::from(interval).encode_to_vec())?;
+        add(&mut file, Section::Counts, &CountsSection::from(interval))?;
     }
-    push(
-        Section::Losses,
-        LossesSection::from(&snapshot.losses).encode_to_vec(),
-    )?;
+    add(&mut file, Section::Losses, &LossesSection::from(&snapshot.losses))?;
     file.finish()
+}
+
+/// Adds a section to a file, where it is encoded at once.
+fn add(file: &mut Writer, section: Section, message: &impl Message) -> Result<(), Error> {
+    file.push(section, message.encoded_len(), |bytes| message.encode_raw(bytes))
 }
 
 /// Whether a file that starts with these bytes is a snapshot, whole or not.

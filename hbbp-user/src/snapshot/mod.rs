@@ -283,14 +283,21 @@ impl Snapshot {
             )?;
         }
         for interval in &self.intervals {
-            let known = |event: EventIdx, process: ProcessIdx| {
-                (event.0 as usize) < self.run.events.len() && (process.0 as usize) < self.processes.len()
+            // The greatest of each are enough to know, and found at once.
+            let greatest = |(event, process): (u32, u32), (e, p): (EventIdx, ProcessIdx)| {
+                (event.max(e.0), process.max(p.0))
             };
-            let ips = interval.ips.iter().all(|c| known(c.event, c.process));
-            let streams = interval.streams.iter().all(|c| known(c.event, c.process));
-            let branches = interval.branches.iter().all(|c| known(c.event, c.process));
+            let known = |rows: (u32, u32), n: usize| {
+                let known = |idx: u32, n: usize| (idx as usize) < n;
+                n == 0 || known(rows.0, self.run.events.len()) && known(rows.1, self.processes.len())
+            };
+            let ips = interval.ips.iter().map(|c| (c.event, c.process));
+            let streams = interval.streams.iter().map(|c| (c.event, c.process));
+            let branches = interval.branches.iter().map(|c| (c.event, c.process));
             holds(
-                ips && streams && branches,
+                known(ips.fold((0, 0), greatest), interval.ips.len())
+                    && known(streams.fold((0, 0), greatest), interval.streams.len())
+                    && known(branches.fold((0, 0), greatest), interval.branches.len()),
                 "a count names an event or a process image that is not there",
             )?;
         }

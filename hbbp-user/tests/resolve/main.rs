@@ -23,8 +23,8 @@ use hbbp_user::resolve::build_id::read_kernel_build_id;
 use hbbp_user::resolve::kernel::KernelMap;
 use hbbp_user::resolve::kernel_space::KernelSpace;
 use hbbp_user::resolve::kernel_text::KernelText;
-use hbbp_user::resolve::raw::{Raw, RawInterval, TaskKey};
-use hbbp_user::snapshot::{Event, EventIdx, IpCount, Loss, ModuleKind, ProcessIdx, Run, Snapshot, Text};
+use hbbp_user::resolve::raw::{Raw, RawInterval, Sort, TaskKey};
+use hbbp_user::snapshot::{Event, EventIdx, Loss, ModuleKind, Run, Snapshot, Text};
 
 use program::{COMPILER, NARROW, PROGRAM, Running, compile};
 
@@ -32,19 +32,17 @@ fn no_kernel() -> KernelSpace {
     KernelSpace::new(KernelText::None, KernelMap::default())
 }
 
-fn ip(tgid: u32, first_time: u64, at: u64) -> Raw<IpCount> {
-    let count = IpCount {
-        event: EventIdx(0),
-        process: ProcessIdx::KERNEL,
-        ip: Va(at),
-        exact: false,
-        hits: 1,
-        weight: 1,
-    };
+fn ip(tgid: u32, first_time: u64, at: u64) -> Raw {
     Raw {
         task: TaskKey { tgid, exec_id: 2 },
         first_time,
-        count,
+        sort: Sort::Ip { exact: false },
+        event: EventIdx(0),
+        start: Va(at),
+        end: Va(at),
+        source: Va(0),
+        hits: 1,
+        weight: 1,
     }
 }
 
@@ -109,8 +107,7 @@ fn every_sort_of_program() {
         resolver.drained(vec![RawInterval {
             start: 1,
             end: 9,
-            ips: vec![ip(tgid, 5, spin + 1)],
-            ..RawInterval::default()
+            counts: vec![ip(tgid, 5, spin + 1)],
         }]);
         let snapshot = snapshot(resolver);
         let (text, bytes) = text_at(&snapshot, 1, spin).expect("its text");
@@ -179,8 +176,7 @@ fn a_deleted_program_that_has_ended_was_opened_in_time() {
     resolver.drained(vec![RawInterval {
         start: 1,
         end: 90,
-        ips: vec![ip(tgid, 40, spin + 4)],
-        ..RawInterval::default()
+        counts: vec![ip(tgid, 40, spin + 4)],
     }]);
     let snapshot = snapshot(resolver);
     let (text, _) = text_at(&snapshot, 1, spin).expect("its text");
@@ -238,8 +234,7 @@ fn a_file_that_only_relatives_see() {
     resolver.drained(vec![RawInterval {
         start: 1,
         end: 90,
-        ips: vec![ip(GONE, 40, spin)],
-        ..RawInterval::default()
+        counts: vec![ip(GONE, 40, spin)],
     }]);
     let snapshot = snapshot(resolver);
     assert!(text_at(&snapshot, 1, spin).is_some(), "{:?}", snapshot.losses);
@@ -258,8 +253,7 @@ fn code_without_a_file_is_copied_while_its_process_lives() {
     resolver.drained(vec![RawInterval {
         start: 1,
         end: 9,
-        ips: ips(),
-        ..RawInterval::default()
+        counts: ips(),
     }]);
     let alive = snapshot(resolver);
     for (at, name) in [(shared, "/memfd:jit"), (plain, "[anon]")] {
@@ -272,8 +266,7 @@ fn code_without_a_file_is_copied_while_its_process_lives() {
     resolver.drained(vec![RawInterval {
         start: 1,
         end: 9,
-        ips: ips(),
-        ..RawInterval::default()
+        counts: ips(),
     }]);
     let late = snapshot(resolver);
     assert!(text_at(&late, 1, plain).is_none());
@@ -301,8 +294,7 @@ fn a_replaced_program_is_not_read() {
     resolver.drained(vec![RawInterval {
         start: 1,
         end: 9,
-        ips: vec![ip(tgid, 5, spin)],
-        ..RawInterval::default()
+        counts: vec![ip(tgid, 5, spin)],
     }]);
     let snapshot = snapshot(resolver);
     assert!(text_at(&snapshot, 1, spin).is_none());
@@ -320,8 +312,7 @@ fn unknown_processes_and_addresses_keep_their_counts() {
     resolver.drained(vec![RawInterval {
         start: 1,
         end: 9,
-        ips,
-        ..RawInterval::default()
+        counts: ips,
     }]);
     resolver.apply([Timed {
         time: 11,
@@ -342,7 +333,7 @@ fn unknown_processes_and_addresses_keep_their_counts() {
     resolver.drained(vec![RawInterval {
         start: 10,
         end: 19,
-        ..RawInterval::default()
+        counts: Vec::new(),
     }]);
     let snapshot = snapshot(resolver);
     assert_eq!(snapshot.intervals[0].ips.iter().map(|c| c.hits).sum::<u64>(), 3);
@@ -377,13 +368,12 @@ fn this_kernel() {
         };
         first_times.iter().map(ip).collect()
     };
-    let mut drain = |time: std::ops::Range<u64>, ips: Vec<Raw<IpCount>>, told: Option<Timed>| {
+    let mut drain = |time: std::ops::Range<u64>, ips: Vec<Raw>, told: Option<Timed>| {
         resolver.apply(told);
         resolver.drained(vec![RawInterval {
             start: time.start,
             end: time.end,
-            ips,
-            ..RawInterval::default()
+            counts: ips,
         }]);
         let live = resolver.read_text();
         resolver.compare_text(live);
@@ -401,8 +391,8 @@ fn this_kernel() {
         time: 28,
         record: poke,
     };
-    let mut before_and_after: Vec<Raw<IpCount>> = ips(&[20, 28]);
-    before_and_after[0].count.hits = 10;
+    let mut before_and_after: Vec<Raw> = ips(&[20, 28]);
+    before_and_after[0].hits = 10;
     drain(19..29, before_and_after, Some(told));
     let snapshot = snapshot(resolver);
     let module = &snapshot.modules[0];

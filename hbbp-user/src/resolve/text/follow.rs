@@ -2,13 +2,14 @@
 //! that are made before a hit.
 
 use std::collections::BTreeSet;
+use std::mem;
 use std::ops::Range;
 
 use crate::addr::ImageAddr;
 
 use super::super::generations::{Compared, Patched, Poke, Records, rewind};
 use super::super::reading::{Window, read_range, readings};
-use super::{MAX_FUNCTION, ModuleText, Stretch, Why};
+use super::{ModuleText, Stretch, Why};
 
 /// What is known when text is read again.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,8 @@ pub struct Known<'a> {
 /// A reading of the stretches of a module that were hit, as far as it says more than that they are what they were.
 #[derive(Debug, Default)]
 pub struct Live {
+    /// What was read first after this interval was not read again.
+    fresh: Option<u32>,
     /// What stands in those that differ, or wait for a record since they did, by their starts in their order.
     differing: Vec<(ImageAddr, Vec<u8>)>,
     /// Starts of those that can no longer be read, in their order.
@@ -33,12 +36,16 @@ pub struct Live {
 }
 
 impl ModuleText {
-    /// Reads all stretches that were hit again.
-    pub fn read_live(&self, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> Live {
-        let hit = self.stretches.iter().filter(|(_, s)| s.is_compared());
+    /// Reads all stretches that were hit again, but for those that were read first after the interval `fresh`: no count
+    /// knows yet what becomes of them.
+    pub fn read_live(&self, fresh: Option<u32>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> Live {
+        let hit = self.stretches.iter().filter(|(_, s)| s.is_compared(fresh));
         let hit: Vec<(Range<u64>, &Stretch)> = hit.map(|(start, s)| (*start..*start + s.len, s)).collect();
         let mut window = Window::default();
-        let mut live = Live::default();
+        let mut live = Live {
+            fresh,
+            ..Live::default()
+        };
         for reading in readings(&hit) {
             let ([(first, _), ..], [.., (last, _)]) = (reading, reading) else {
                 continue;
@@ -69,7 +76,8 @@ impl ModuleText {
         let same: Vec<ImageAddr> = same.collect();
         let mut n_changed = 0;
         for start in same {
-            let stretch = self.stretches.get_mut(&start.0).filter(|s| s.is_compared());
+            let stretch = self.stretches.get_mut(&start.0);
+            let stretch = stretch.filter(|s| s.is_compared(live.fresh));
             if let Some(stretch) = stretch {
                 let bytes = stretch.generations.last().to_vec();
                 n_changed += stretch.compare(start, known, bytes);
@@ -101,17 +109,26 @@ impl ModuleText {
         outcomes.filter(|patched| *patched == Patched::Unexpected).count() as u64
     }
 
-    /// Tells the time of readings around `at` to the stretches that came by them, and all patches since then that
-    /// are known, each with its interval.
+    /// What the last reading added, until it was [dated](Self::date).
+    pub fn added(&self) -> Range<ImageAddr> {
+        ImageAddr(self.added.start)..ImageAddr(self.added.end)
+    }
+
+    /// Tells the time of the last reading, after the interval `after`, to the stretches that came by it, and all patches
+    /// since then that are known, each with its interval.
     pub fn date<'a>(
         &mut self,
-        at: ImageAddr,
         time: u64,
+        after: u32,
         patches: &(impl Iterator<Item = (&'a Poke, u32)> + Clone),
     ) {
-        let around = at.0.saturating_sub(MAX_FUNCTION)..at.0.saturating_add(MAX_FUNCTION);
-        for (start, stretch) in self.stretches.range_mut(around) {
+        let added = mem::take(&mut self.added);
+        if added.is_empty() {
+            return;
+        }
+        for (start, stretch) in self.stretches.range_mut(added) {
             if stretch.generations.is_undated() {
+                stretch.read_after = Some(after);
                 stretch.generations.date(time);
                 for (poke, since) in patches.clone() {
                     stretch.generations.patch(ImageAddr(*start), poke, since);
@@ -157,9 +174,10 @@ impl ModuleText {
 }
 
 impl Stretch {
-    /// Whether it is read again and again.
-    fn is_compared(&self) -> bool {
-        self.why == Why::Hit && !self.generations.is_empty()
+    /// Whether it is read again, where what was read first after the interval `fresh` is not.
+    fn is_compared(&self, fresh: Option<u32>) -> bool {
+        let is_fresh = fresh.is_some() && self.read_after == fresh;
+        self.why == Why::Hit && !self.generations.is_empty() && !is_fresh
     }
 
     /// Compares a reading of the stretch at `start`. Returns the number of changes that no record told.
@@ -234,7 +252,7 @@ mod tests {
                     let hole = gone.map_or(u64::MAX, |nth| 4 * nth);
                     at.0 + bytes.len() as u64 <= hole || hole < at.0
                 };
-                let reading = some.read_live(&mut read);
+                let reading = some.read_live(None, &mut read);
                 let n_changed = some.compare(&known, reading);
                 let mut n_expected = 0;
                 for (start, stretch) in &mut all.stretches {

@@ -115,29 +115,43 @@ impl Writer {
         Self { file, raw_len: 0 }
     }
 
-    /// Adds a section with the message `raw`.
-    pub(super) fn push(&mut self, section: Section, raw: &[u8]) -> Result<(), Error> {
+    /// Adds a section with a message of `len` bytes, which `write` appends.
+    pub(super) fn push(
+        &mut self,
+        section: Section,
+        len: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), Error> {
         let name = section.name();
-        let raw_len = u64::try_from(raw.len()).unwrap_or(u64::MAX);
+        let raw_len = u64::try_from(len).unwrap_or(u64::MAX);
         self.raw_len = self.raw_len.saturating_add(raw_len);
         if section.max_raw() < raw_len || MAX_RAW < self.raw_len {
             return Err(Error::TooLarge { section: name });
         }
-        let mut header = padded(name).to_vec();
-        header.extend(AS_IT_IS.to_le_bytes());
-        header.extend(raw_len.to_le_bytes());
-        header.extend(raw_len.to_le_bytes());
-        header.extend(crc32fast::hash(raw).to_le_bytes());
-        let check = crc32fast::hash(&header);
-        self.file.extend(header);
-        self.file.extend(check.to_le_bytes());
-        self.file.extend(raw);
+        let start = self.file.len();
+        self.file.reserve(HEADER + len);
+        self.file.extend([0; HEADER]);
+        write(&mut self.file);
+        let (_, section) = self.file.split_at_mut(start);
+        let Some((header, raw)) = section.split_first_chunk_mut::<HEADER>() else {
+            return Ok(());
+        };
+        let mut fields = padded(name).to_vec();
+        fields.extend(AS_IT_IS.to_le_bytes());
+        fields.extend(raw_len.to_le_bytes());
+        fields.extend(raw_len.to_le_bytes());
+        fields.extend(crc32fast::hash(raw).to_le_bytes());
+        let check = crc32fast::hash(&fields);
+        fields.extend(check.to_le_bytes());
+        if let Ok(fields) = fields.try_into() {
+            *header = fields;
+        }
         Ok(())
     }
 
     /// The bytes of the whole file.
     pub(super) fn finish(mut self) -> Result<Vec<u8>, Error> {
-        self.push(Section::End, &[])?;
+        self.push(Section::End, 0, |_| {})?;
         Ok(self.file)
     }
 }

@@ -37,9 +37,12 @@ const USUAL: usize = 8;
 pub(super) fn of_ips(ips: &[IpCount]) -> Vec<u8> {
     let mut out = Out::for_rows(ips.len());
     let in_units = ips.iter().all(|c| c.hits <= u64::MAX >> 1);
-    let unit = usual_unit(ips.iter().map(|c| (c.hits, c.weight)));
+    let mut usual = Usual::default();
+    ips.iter().for_each(|c| usual.vote(c.hits, c.weight));
+    let unit = usual.unit;
     out.number(if in_units { IN_UNITS } else { PLAIN });
     out.number(unit);
+    out.end_row();
     let mut last = 0;
     let key = |c: &IpCount| (c.event, c.process, c.exact);
     for run in ips.chunk_by(|a, b| key(a) == key(b)) {
@@ -51,14 +54,15 @@ pub(super) fn of_ips(ips: &[IpCount]) -> Vec<u8> {
             out.difference(count.ip.0.wrapping_sub(last));
             last = count.ip.0;
             if in_units {
-                out.hits_in_units(count.hits, count.weight, unit);
+                out.hits_in_units(count.hits, beside(count.hits, count.weight, unit));
             } else {
                 out.number(count.hits);
                 out.number(count.weight);
             }
+            out.end_row();
         }
     }
-    out.0
+    out.bytes
 }
 
 /// Reads what [`of_ips`] wrote.
@@ -96,14 +100,25 @@ pub(super) fn to_ips(bytes: &[u8]) -> Result<Vec<IpCount>, Malformed> {
 /// Streams as bytes.
 pub(super) fn of_streams(streams: &[StreamCount]) -> Vec<u8> {
     let mut out = Out::for_rows(streams.len());
-    let weights: Option<Vec<u64>> = streams.iter().map(in_fractions).collect();
-    let hits = streams.iter().map(|c| c.hits);
-    let unit = usual_unit(hits.zip(weights.iter().flatten().copied()));
-    let has_cycles = streams.iter().any(|c| c.cycles != 0);
-    out.number(if weights.is_some() { IN_UNITS } else { PLAIN });
-    out.number(unit);
+    let (mut in_units, mut cycles) = (true, 0);
+    let mut usual = Usual::default();
+    for count in streams {
+        cycles |= count.cycles;
+        // The first test is the short one, and true of nearly all.
+        if weighs(count, usual.unit) {
+            usual.votes += 1;
+        } else if let Some(weight) = in_fractions(count) {
+            usual.vote(count.hits, weight);
+        } else {
+            in_units = false;
+        }
+    }
+    let unit = usual.unit;
+    let has_cycles = cycles != 0;
+    out.number(if in_units { IN_UNITS } else { PLAIN });
+    out.number(if in_units { unit } else { 0 });
     out.number(has_cycles.into());
-    let mut weights = weights.map(Vec::into_iter);
+    out.end_row();
     let mut last = 0;
     let key = |c: &StreamCount| (c.event, c.process, c.source.is_some());
     for run in streams.chunk_by(|a, b| key(a) == key(b)) {
@@ -119,19 +134,24 @@ pub(super) fn of_streams(streams: &[StreamCount]) -> Vec<u8> {
             if let Some(Va(source)) = count.source {
                 out.difference(source.wrapping_sub(start));
             }
-            match weights.as_mut().and_then(Iterator::next) {
-                Some(weight) => out.hits_in_units(count.hits, weight, unit),
-                None => {
-                    out.number(count.hits);
-                    out.0.extend(count.weight.to_le_bytes());
-                }
+            if in_units {
+                let beside = if weighs(count, unit) {
+                    0
+                } else {
+                    beside(count.hits, in_fractions(count).unwrap_or(0), unit)
+                };
+                out.hits_in_units(count.hits, beside);
+            } else {
+                out.number(count.hits);
+                out.double(count.weight);
             }
             if has_cycles {
                 out.number(count.cycles);
             }
+            out.end_row();
         }
     }
-    out.0
+    out.bytes
 }
 
 /// Reads what [`of_streams`] wrote.
@@ -204,9 +224,10 @@ pub(super) fn of_branches(branches: &[BranchCount]) -> Vec<u8> {
                 out.number(count.oldest);
                 out.number(count.mispredicted);
             }
+            out.end_row();
         }
     }
-    out.0
+    out.bytes
 }
 
 /// Reads what [`of_branches`] wrote.
@@ -245,19 +266,36 @@ pub(super) fn to_branches(bytes: &[u8]) -> Result<Vec<BranchCount>, Malformed> {
 
 /// The weight of most rows for each of their hits, where most have one (Boyer and Moore's majority vote); any number
 /// serves, but this one makes rows short.
-fn usual_unit(rows: impl Iterator<Item = (u64, u64)>) -> u64 {
-    let (mut usual, mut votes) = (0, 0_u64);
-    for (hits, weight) in rows {
+#[derive(Default)]
+struct Usual {
+    unit: u64,
+    votes: u64,
+}
+
+impl Usual {
+    fn vote(&mut self, hits: u64, weight: u64) {
         let unit = weight.checked_div(hits).unwrap_or(0);
-        if unit == usual {
-            votes += 1;
-        } else if votes == 0 {
-            (usual, votes) = (unit, 1);
+        if unit == self.unit {
+            self.votes += 1;
+        } else if self.votes == 0 {
+            (self.unit, self.votes) = (unit, 1);
         } else {
-            votes -= 1;
+            self.votes -= 1;
         }
     }
-    usual
+}
+
+/// What a row weighs beside a unit for each hit.
+const fn beside(hits: u64, weight: u64, unit: u64) -> u64 {
+    weight.wrapping_sub(hits.wrapping_mul(unit))
+}
+
+/// Whether a stream weighs so many fractions for each hit, and can be stored so.
+#[inline]
+fn weighs(count: &StreamCount, unit: u64) -> bool {
+    let whole = count.hits.wrapping_mul(unit);
+    let exact = whole < 1 << f64::MANTISSA_DIGITS && count.hits <= u64::MAX >> 1;
+    exact && of_fractions(whole).to_bits() == count.weight.to_bits()
 }
 
 /// The weight of a stream as a whole number of fractions; `None` where that, or the hits beside it, cannot be stored.
@@ -282,37 +320,61 @@ fn of_fractions(whole: u64) -> f64 {
 }
 
 /// Bytes that are written.
-struct Out(Vec<u8>);
+struct Out {
+    bytes: Vec<u8>,
+    word: Word,
+}
+
+/// The last bytes, which are yet to be appended: most rows are no longer than a word.
+#[derive(Clone, Copy, Default)]
+struct Word {
+    /// The lowest byte comes first.
+    bytes: u64,
+    /// How many bits of it.
+    bits: u32,
+}
 
 impl Out {
     fn for_rows(n: usize) -> Self {
-        Self(Vec::with_capacity(USUAL * n))
-    }
-
-    /// Most numbers take one byte or two, which are written at once.
-    fn number(&mut self, mut number: u64) {
-        let low = |number: u64| {
-            let [low, ..] = number.to_le_bytes();
-            low
-        };
-        if number < 1 << 7 {
-            self.0.push(low(number));
-        } else if number < 1 << 14 {
-            self.0.extend_from_slice(&[low(number) | 0x80, low(number >> 7)]);
-        } else {
-            while 0x80 <= number {
-                self.0.push(low(number) | 0x80);
-                number >>= 7;
-            }
-            self.0.push(low(number));
+        Self {
+            bytes: Vec::with_capacity(USUAL * n + size_of::<u64>()),
+            word: Word::default(),
         }
     }
 
+    #[inline(always)]
+    fn number(&mut self, number: u64) {
+        let (bytes, bits) = if number < 1 << 7 {
+            (number, 8)
+        } else if number < 1 << 14 {
+            (number & 0x7f | 0x80 | number >> 7 << 8, 16)
+        } else {
+            self.word = long(&mut self.bytes, self.word, number);
+            return;
+        };
+        self.word = append(&mut self.bytes, self.word, bytes, bits);
+    }
+
+    #[inline(always)]
     fn difference(&mut self, difference: u64) {
         let sign = (difference.cast_signed() >> 63).cast_unsigned();
         self.number(difference << 1 ^ sign);
     }
 
+    fn double(&mut self, double: f64) {
+        self.end_row();
+        self.bytes.extend_from_slice(&double.to_le_bytes());
+    }
+
+    #[inline(always)]
+    fn hits_in_units(&mut self, hits: u64, beside: u64) {
+        self.number(hits << 1 | u64::from(beside != 0));
+        if beside != 0 {
+            self.difference(beside);
+        }
+    }
+
+    /// Begins rows that have this in common.
     fn run(&mut self, n: usize, (event, process): (EventIdx, ProcessIdx), kind: bool) {
         self.number(n as u64);
         self.number(event.0.into());
@@ -320,13 +382,46 @@ impl Out {
         self.number(kind.into());
     }
 
-    fn hits_in_units(&mut self, hits: u64, weight: u64, unit: u64) {
-        let beside = weight.wrapping_sub(hits.wrapping_mul(unit));
-        self.number(hits << 1 | u64::from(beside != 0));
-        if beside != 0 {
-            self.difference(beside);
-        }
+    /// To be called after each row, and at the end.
+    #[inline(always)]
+    fn end_row(&mut self) {
+        self.word = flush(&mut self.bytes, self.word);
     }
+}
+
+/// Adds up to 32 bits.
+#[inline(always)]
+fn append(out: &mut Vec<u8>, word: Word, bytes: u64, bits: u32) -> Word {
+    let Word {
+        bytes: before,
+        bits: at,
+    } = if u64::BITS < word.bits + bits {
+        flush(out, word)
+    } else {
+        word
+    };
+    Word {
+        bytes: before | bytes << at,
+        bits: at + bits,
+    }
+}
+
+#[inline(always)]
+fn flush(out: &mut Vec<u8>, word: Word) -> Word {
+    let end = out.len() + (word.bits / 8) as usize;
+    out.extend_from_slice(&word.bytes.to_le_bytes());
+    out.truncate(end);
+    Word::default()
+}
+
+/// Adds a number of more than two bytes.
+#[inline(never)]
+fn long(out: &mut Vec<u8>, mut word: Word, mut number: u64) -> Word {
+    while 0x80 <= number {
+        word = append(out, word, number & 0x7f | 0x80, 8);
+        number >>= 7;
+    }
+    append(out, word, number, 8)
 }
 
 /// What is still to be read of the table with a name.
