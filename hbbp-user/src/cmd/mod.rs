@@ -14,6 +14,7 @@ pub mod report;
 mod rule;
 
 use std::io::{self, Write};
+use std::mem;
 use std::path::PathBuf;
 
 use crate::collect::own_cost::keep_freed_memory;
@@ -121,8 +122,15 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
 
 /// Waits for a command that outlives its measurement, since its exit code is to be passed on.
 fn exit(recorded: Recorded) -> anyhow::Result<Option<u8>> {
-    drop(recorded.interrupt);
-    Ok(match recorded.command {
+    let Recorded {
+        snapshot,
+        command,
+        interrupt,
+    } = recorded;
+    // The process ends soon, which frees it all at once rather than piece by piece.
+    mem::forget(snapshot);
+    drop(interrupt);
+    Ok(match command {
         None => None,
         Some(Command::Ended(code)) => Some(code),
         Some(Command::Running(mut child)) => Some(child::exit_code(child.wait()?)),

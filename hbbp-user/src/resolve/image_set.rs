@@ -3,7 +3,7 @@
 //! A file is opened when its mapping is first heard of, because soon the process may be gone and its root with it.
 //! The number of open files is limited; the oldest that was never hit is closed first, and opened again on a hit.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
 use rustix::process::{Resource, getrlimit};
@@ -44,8 +44,8 @@ pub struct Mapper {
 /// All images that were mapped.
 #[derive(Debug)]
 pub struct ImageSet {
-    images: BTreeMap<ImageIdx, Image>,
-    n_images: u32,
+    /// By index; `None` where one was closed.
+    images: Vec<Option<Box<Image>>>,
     /// The image of each file that was asked for, or why there is none.
     files: HashMap<FileIdx, Result<ImageIdx, Loss>>,
     /// Images by device and inode: one file may be known by its inode and by its build id.
@@ -63,8 +63,7 @@ impl Default for ImageSet {
         // The rest is for the counters, one for each CPU and event.
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(4096) / 4;
         Self {
-            images: BTreeMap::new(),
-            n_images: 0,
+            images: Vec::new(),
             files: HashMap::new(),
             places: HashMap::new(),
             memories: HashMap::new(),
@@ -103,7 +102,7 @@ impl ImageSet {
     }
 
     fn close_oldest(&mut self) {
-        let unhit = |idx: &ImageIdx| self.images.get(idx).is_some_and(Image::is_unhit);
+        let unhit = |idx: &ImageIdx| self.image(*idx).is_some_and(Image::is_unhit);
         let Some(idx) = self
             .open
             .iter()
@@ -112,7 +111,9 @@ impl ImageSet {
         else {
             return;
         };
-        self.images.remove(&idx);
+        if let Some(place) = self.images.get_mut(idx.0 as usize) {
+            *place = None;
+        }
         self.places.retain(|_, image| *image != idx);
         self.files.retain(|_, image| *image != Ok(idx));
     }
@@ -142,7 +143,7 @@ impl ImageSet {
                 &mmap_of(mapper.tgid, mapping, file),
                 &mapper.ancestors,
             );
-            let image = opened.ok().and_then(|idx| Some((idx, self.images.get(&idx)?)));
+            let image = opened.ok().and_then(|idx| Some((idx, self.image(idx)?)));
             let start =
                 image.and_then(|(idx, image)| Some((idx, image.image_start(mapping.start, mapping.offset)?)));
             if let Some(placed) = start {
@@ -211,7 +212,7 @@ impl ImageSet {
 
     /// The stretch of an image that is kept at `at` already.
     pub fn stretch_at(&self, idx: ImageIdx, at: ImageAddr) -> Option<Range<ImageAddr>> {
-        self.images.get(&idx)?.stretch_at(at)
+        self.image(idx)?.stretch_at(at)
     }
 
     /// Sees to it that the text around `at` is kept, where `mapped` is what its mapping shows of the image.
@@ -225,7 +226,7 @@ impl ImageSet {
         memory: Option<&mut ProcessMemory>,
         losses: &mut Losses,
     ) -> Option<Range<ImageAddr>> {
-        let image = self.images.get_mut(&idx)?;
+        let image = self.images.get_mut(idx.0 as usize)?.as_mut()?;
         let covered = image.cover(at, mapped, memory);
         if covered == Covered::UnreadableNow && !image.counted {
             image.counted = true;
@@ -243,7 +244,7 @@ impl ImageSet {
         memory: &mut ProcessMemory,
     ) -> u64 {
         let mut n_changed = 0;
-        for image in self.images.values_mut() {
+        for image in self.images.iter_mut().flatten() {
             if matches!(&image.content, Content::Memory(owner) if is_live(owner)) {
                 n_changed += image.reread(interval, memory);
             }
@@ -259,7 +260,8 @@ impl ImageSet {
         hit: &[ImageIdx],
     ) -> HashMap<ImageIdx, ModuleIdx> {
         let mut became = HashMap::new();
-        for (idx, image) in self.images {
+        let images = (0..).map(ImageIdx).zip(self.images);
+        for (idx, image) in images.filter_map(|(idx, image)| Some((idx, image?))) {
             if hit.binary_search(&idx).is_ok() {
                 let module = ModuleIdx(u32::try_from(modules.len()).unwrap_or(u32::MAX));
                 modules.push(image.emit(module, text));
@@ -269,10 +271,13 @@ impl ImageSet {
         became
     }
 
+    fn image(&self, idx: ImageIdx) -> Option<&Image> {
+        self.images.get(idx.0 as usize)?.as_deref()
+    }
+
     fn add(&mut self, image: Image) -> ImageIdx {
-        let idx = ImageIdx(self.n_images);
-        self.n_images += 1;
-        self.images.insert(idx, image);
+        let idx = ImageIdx(u32::try_from(self.images.len()).unwrap_or(u32::MAX));
+        self.images.push(Some(Box::new(image)));
         idx
     }
 }

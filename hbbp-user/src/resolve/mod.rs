@@ -45,6 +45,7 @@ pub mod recorded;
 pub mod segments;
 pub mod source;
 pub mod source_lines;
+pub mod stretches;
 pub mod text;
 pub mod text_difference;
 pub mod text_sites;

@@ -58,20 +58,27 @@ impl ByteSource {
     /// Reads the text up to the next zero byte, at most 1 KiB of it; mangled names beyond that are cut.
     pub fn read_name(&self, offset: u64) -> Option<String> {
         let len = self.len().checked_sub(offset)?.min(1024);
-        let mut bytes = [0; 1024];
-        // Few names are longer than this, and what is read has to be copied.
-        for most in [64, 1024] {
-            let bytes = bytes.get_mut(..usize::try_from(len.min(most)).ok()?)?;
-            if !self.read_into(offset, bytes) {
-                return None;
-            }
-            let end = bytes.iter().position(|b| *b == 0);
-            if end.is_some() || len <= most {
-                let name = bytes.get(..end.unwrap_or(bytes.len()))?;
-                return Some(String::from_utf8_lossy(name).into_owned());
-            }
+        let mut short = [0; SHORT_NAME];
+        let short = short.get_mut(..usize::try_from(len).ok()?.min(SHORT_NAME))?;
+        if !self.read_into(offset, short) {
+            return None;
         }
-        None
+        if let Some(end) = short.iter().position(|b| *b == 0) {
+            return Some(text(short.get(..end)?));
+        }
+        let bytes = self.read(offset, len)?;
+        Some(text(bytes.split(|b| *b == 0).next()?))
+    }
+}
+
+/// Few names are longer, and what is read has to be copied.
+const SHORT_NAME: usize = 64;
+
+/// Text that may be none; it nearly always is.
+fn text(name: &[u8]) -> String {
+    match str::from_utf8(name) {
+        Ok(name) => name.to_owned(),
+        Err(_) => String::from_utf8_lossy(name).into_owned(),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::snapshot::{ModuleIdx, Symbol, Text};
 
 use super::generations::{Generations, Records};
 use super::reading::read_range;
+use super::stretches::Stretches;
 pub use follow::{Known, Live};
 
 /// A function longer than this is taken in windows: a compiler with giant functions left 26 MB of text in ten seconds
@@ -31,7 +32,7 @@ const MAX_STREAM: u64 = 64 << 10;
 /// The text of one module, as far as it was hit.
 #[derive(Debug, Default)]
 pub struct ModuleText {
-    stretches: BTreeMap<u64, Stretch>,
+    stretches: Stretches<Stretch>,
     symbols: BTreeMap<u64, Symbol>,
     /// Starts of stretches that streams ran into from the one before.
     entered: BTreeSet<u64>,
@@ -72,15 +73,15 @@ pub enum Covered {
 impl ModuleText {
     /// Whether the address was asked for already, and with which outcome.
     pub fn known(&self, at: ImageAddr) -> Option<Covered> {
-        let (start, stretch) = self.stretches.range(..=at.0).next_back()?;
+        let (start, stretch) = self.stretches.last_upto(at.0)?;
         (at.0 - start < stretch.len).then(|| stretch.covered())
     }
 
     /// The stretch that holds an address which was asked for already.
     pub fn stretch_at(&self, at: ImageAddr) -> Option<Range<ImageAddr>> {
-        let (start, stretch) = self.stretches.range(..=at.0).next_back()?;
+        let (start, stretch) = self.stretches.last_upto(at.0)?;
         let inside = at.0 - start < stretch.len;
-        inside.then_some(ImageAddr(*start)..ImageAddr(start + stretch.len))
+        inside.then_some(ImageAddr(start)..ImageAddr(start + stretch.len))
     }
 
     /// The same, and says that it was hit, where it may have been copied before.
@@ -100,7 +101,7 @@ impl ModuleText {
         function: Option<Symbol>,
         read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool,
     ) -> Covered {
-        let before = match self.stretches.range(..=at.0).next_back() {
+        let before = match self.stretches.last_upto(at.0) {
             Some((start, stretch)) if at.0 - start < stretch.len => return stretch.covered(),
             last => last.map_or(0, |(start, stretch)| start + stretch.len),
         };
@@ -141,11 +142,7 @@ impl ModuleText {
         if longest < wanted.end - wanted.start {
             wanted = wanted.start.max(at.saturating_sub(WINDOW))..wanted.end.min(at.saturating_add(WINDOW));
         }
-        let behind = self
-            .stretches
-            .range(at..)
-            .next()
-            .map_or(u64::MAX, |(start, _)| *start);
+        let behind = self.stretches.first_from(at).unwrap_or(u64::MAX);
         let start = wanted.start.max(bounds.start).max(before).min(at);
         let end = wanted.end.min(bounds.end).min(behind).max(at.saturating_add(1));
         start..end
@@ -208,7 +205,7 @@ impl ModuleText {
     pub fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Vec<Symbol> {
         let mut joined: Vec<(u64, Stretch)> = Vec::new();
         let entered = &self.entered;
-        for (start, stretch) in self.stretches.into_iter().filter(|(_, s)| s.why == Why::Hit) {
+        for (start, stretch) in self.stretches.into_each().filter(|(_, s)| s.why == Why::Hit) {
             match joined.last_mut() {
                 Some((first, last))
                     if *first + last.len == start && last.joins(&stretch, || entered.contains(&start)) =>

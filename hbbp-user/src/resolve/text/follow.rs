@@ -40,7 +40,7 @@ impl ModuleText {
     /// knows yet what becomes of them.
     pub fn read_live(&self, fresh: Option<u32>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> Live {
         let hit = self.stretches.iter().filter(|(_, s)| s.is_compared(fresh));
-        let hit: Vec<(Range<u64>, &Stretch)> = hit.map(|(start, s)| (*start..*start + s.len, s)).collect();
+        let hit: Vec<(Range<u64>, &Stretch)> = hit.map(|(start, s)| (start..start + s.len, s)).collect();
         let mut window = Window::default();
         let mut live = Live {
             fresh,
@@ -76,7 +76,7 @@ impl ModuleText {
         let same: Vec<ImageAddr> = same.collect();
         let mut n_changed = 0;
         for start in same {
-            let stretch = self.stretches.get_mut(&start.0);
+            let stretch = self.stretches.get_mut(start.0);
             let stretch = stretch.filter(|s| s.is_compared(live.fresh));
             if let Some(stretch) = stretch {
                 let bytes = stretch.generations.last().to_vec();
@@ -84,7 +84,7 @@ impl ModuleText {
             }
         }
         for (start, bytes) in live.differing {
-            if let Some(stretch) = self.stretches.get_mut(&start.0) {
+            if let Some(stretch) = self.stretches.get_mut(start.0) {
                 n_changed += stretch.compare(start, known, bytes);
             }
         }
@@ -94,18 +94,18 @@ impl ModuleText {
     /// Starts of the stretches that a patch changes.
     fn touched(&self, poke: &Poke) -> impl Iterator<Item = u64> {
         let end = poke.start.0.saturating_add(poke.new.len() as u64);
-        let before = self.stretches.range(..end).rev();
-        let touched = before.take_while(move |(start, s)| poke.start.0 < **start + s.len);
-        touched.map(|(start, _)| *start)
+        let before = self.stretches.before(end);
+        let touched = before.take_while(move |(start, s)| poke.start.0 < *start + s.len);
+        touched.map(|(start, _)| start)
     }
 
     /// Takes over a patch that the kernel told, valid from the interval `since` on.
     /// Returns the number of stretches in which other bytes stood before it than was known.
     pub fn patch(&mut self, poke: &Poke, since: u32) -> u64 {
         let end = poke.start.0.saturating_add(poke.new.len() as u64);
-        let touched = self.stretches.range_mut(..end).rev();
-        let touched = touched.take_while(|(start, s)| poke.start.0 < **start + s.len);
-        let outcomes = touched.map(|(start, s)| s.generations.patch(ImageAddr(*start), poke, since));
+        let touched = self.stretches.before_mut(end);
+        let touched = touched.take_while(|(start, s)| poke.start.0 < *start + s.len);
+        let outcomes = touched.map(|(start, s)| s.generations.patch(ImageAddr(start), poke, since));
         outcomes.filter(|patched| *patched == Patched::Unexpected).count() as u64
     }
 
@@ -131,7 +131,7 @@ impl ModuleText {
                 stretch.read_after = Some(after);
                 stretch.generations.date(time);
                 for (poke, since) in patches.clone() {
-                    stretch.generations.patch(ImageAddr(*start), poke, since);
+                    stretch.generations.patch(ImageAddr(start), poke, since);
                 }
             }
         }
@@ -150,25 +150,25 @@ impl ModuleText {
     }
 
     pub(super) fn holding(&mut self, at: ImageAddr) -> Option<(u64, &mut Stretch)> {
-        let (start, stretch) = self.stretches.range_mut(..=at.0).next_back()?;
-        (at.0 - start < stretch.len).then_some((*start, stretch))
+        let (start, stretch) = self.stretches.last_upto_mut(at.0)?;
+        (at.0 - start < stretch.len).then_some((start, stretch))
     }
 
     /// Takes differences that still wait for a record as they are. Returns their number.
     pub fn settle(&mut self) -> u64 {
         let waited = self
             .stretches
-            .values_mut()
-            .map(|s| u64::from(s.generations.settle()));
+            .iter_mut()
+            .map(|(_, s)| u64::from(s.generations.settle()));
         waited.sum()
     }
 
     /// Reads all stretches once more and forgets what they were before; what cannot be read now is not there.
     pub fn replace(&mut self, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) {
-        for (start, stretch) in &mut self.stretches {
+        for (start, stretch) in self.stretches.iter_mut() {
             stretch
                 .generations
-                .replace(read_range(&(*start..*start + stretch.len), read));
+                .replace(read_range(&(start..start + stretch.len), read));
         }
     }
 }
@@ -205,15 +205,14 @@ mod tests {
         for (start, bytes) in (0u64..).step_by(4).zip(bytes.chunks(4)) {
             text.insert(start..start + 4, Generations::read_first(bytes.to_vec()));
         }
-        for stretch in text.stretches.values_mut() {
+        for (_, stretch) in text.stretches.iter_mut() {
             stretch.generations.date(0);
         }
         text
     }
 
     fn histories(text: &ModuleText) -> Vec<(u64, u32, Vec<u8>)> {
-        let of = |(start, s): (&u64, &Stretch)| {
-            let start = *start;
+        let of = |(start, s): (u64, &Stretch)| {
             let all = s.generations.iter();
             all.map(|(since, bytes)| (start, since, bytes.to_vec()))
                 .collect::<Vec<_>>()
@@ -255,9 +254,9 @@ mod tests {
                 let reading = some.read_live(None, &mut read);
                 let n_changed = some.compare(&known, reading);
                 let mut n_expected = 0;
-                for (start, stretch) in &mut all.stretches {
-                    if let Some(bytes) = read_range(&(*start..*start + 4), &mut read) {
-                        n_expected += stretch.compare(ImageAddr(*start), &known, bytes);
+                for (start, stretch) in all.stretches.iter_mut() {
+                    if let Some(bytes) = read_range(&(start..start + 4), &mut read) {
+                        n_expected += stretch.compare(ImageAddr(start), &known, bytes);
                     }
                 }
                 prop_assert_eq!(n_changed, n_expected);

@@ -35,34 +35,34 @@ const USUAL: usize = 8;
 
 /// Samples of instruction pointers as bytes.
 pub(super) fn of_ips(ips: &[IpCount]) -> Vec<u8> {
-    let mut out = Out::for_rows(ips.len());
+    let (mut out, mut word) = (for_rows(ips.len()), Word::default());
     let in_units = ips.iter().all(|c| c.hits <= u64::MAX >> 1);
     let mut usual = Usual::default();
     ips.iter().for_each(|c| usual.vote(c.hits, c.weight));
     let unit = usual.unit;
-    out.number(if in_units { IN_UNITS } else { PLAIN });
-    out.number(unit);
-    out.end_row();
+    word = word.number(&mut out, if in_units { IN_UNITS } else { PLAIN });
+    word = word.number(&mut out, unit);
+    word = word.end_row(&mut out);
     let mut last = 0;
     let key = |c: &IpCount| (c.event, c.process, c.exact);
     for run in ips.chunk_by(|a, b| key(a) == key(b)) {
         let Some((event, process, exact)) = run.first().map(key) else {
             continue;
         };
-        out.run(run.len(), (event, process), exact);
+        word = word.run(&mut out, run.len(), (event, process), exact);
         for count in run {
-            out.difference(count.ip.0.wrapping_sub(last));
+            word = word.difference(&mut out, count.ip.0.wrapping_sub(last));
             last = count.ip.0;
             if in_units {
-                out.hits_in_units(count.hits, beside(count.hits, count.weight, unit));
+                word = word.hits_in_units(&mut out, count.hits, beside(count.hits, count.weight, unit));
             } else {
-                out.number(count.hits);
-                out.number(count.weight);
+                word = word.number(&mut out, count.hits);
+                word = word.number(&mut out, count.weight);
             }
-            out.end_row();
+            word = word.end_row(&mut out);
         }
     }
-    out.bytes
+    out
 }
 
 /// Reads what [`of_ips`] wrote.
@@ -99,7 +99,7 @@ pub(super) fn to_ips(bytes: &[u8]) -> Result<Vec<IpCount>, Malformed> {
 
 /// Streams as bytes.
 pub(super) fn of_streams(streams: &[StreamCount]) -> Vec<u8> {
-    let mut out = Out::for_rows(streams.len());
+    let (mut out, mut word) = (for_rows(streams.len()), Word::default());
     let (mut in_units, mut cycles) = (true, 0);
     let mut usual = Usual::default();
     for count in streams {
@@ -115,24 +115,24 @@ pub(super) fn of_streams(streams: &[StreamCount]) -> Vec<u8> {
     }
     let unit = usual.unit;
     let has_cycles = cycles != 0;
-    out.number(if in_units { IN_UNITS } else { PLAIN });
-    out.number(if in_units { unit } else { 0 });
-    out.number(has_cycles.into());
-    out.end_row();
+    word = word.number(&mut out, if in_units { IN_UNITS } else { PLAIN });
+    word = word.number(&mut out, if in_units { unit } else { 0 });
+    word = word.number(&mut out, has_cycles.into());
+    word = word.end_row(&mut out);
     let mut last = 0;
     let key = |c: &StreamCount| (c.event, c.process, c.source.is_some());
     for run in streams.chunk_by(|a, b| key(a) == key(b)) {
         let Some((event, process, has_source)) = run.first().map(key) else {
             continue;
         };
-        out.run(run.len(), (event, process), has_source);
+        word = word.run(&mut out, run.len(), (event, process), has_source);
         for count in run {
             let start = count.start.0;
-            out.difference(start.wrapping_sub(last));
+            word = word.difference(&mut out, start.wrapping_sub(last));
             last = start;
-            out.number(count.end.0.wrapping_sub(start));
+            word = word.number(&mut out, count.end.0.wrapping_sub(start));
             if let Some(Va(source)) = count.source {
-                out.difference(source.wrapping_sub(start));
+                word = word.difference(&mut out, source.wrapping_sub(start));
             }
             if in_units {
                 let beside = if weighs(count, unit) {
@@ -140,18 +140,18 @@ pub(super) fn of_streams(streams: &[StreamCount]) -> Vec<u8> {
                 } else {
                     beside(count.hits, in_fractions(count).unwrap_or(0), unit)
                 };
-                out.hits_in_units(count.hits, beside);
+                word = word.hits_in_units(&mut out, count.hits, beside);
             } else {
-                out.number(count.hits);
-                out.double(count.weight);
+                word = word.number(&mut out, count.hits);
+                word = word.double(&mut out, count.weight);
             }
             if has_cycles {
-                out.number(count.cycles);
+                word = word.number(&mut out, count.cycles);
             }
-            out.end_row();
+            word = word.end_row(&mut out);
         }
     }
-    out.bytes
+    out
 }
 
 /// Reads what [`of_streams`] wrote.
@@ -203,7 +203,7 @@ pub(super) fn to_streams(bytes: &[u8]) -> Result<Vec<StreamCount>, Malformed> {
 
 /// Branches as bytes.
 pub(super) fn of_branches(branches: &[BranchCount]) -> Vec<u8> {
-    let mut out = Out::for_rows(branches.len());
+    let (mut out, mut word) = (for_rows(branches.len()), Word::default());
     let mut last = 0;
     let is_full = |c: &BranchCount| c.to != Va(0) || c.oldest != c.hits || c.mispredicted != 0;
     let key = |c: &BranchCount| (c.event, c.process, is_full(c));
@@ -211,23 +211,23 @@ pub(super) fn of_branches(branches: &[BranchCount]) -> Vec<u8> {
         let Some((event, process, full)) = run.first().map(key) else {
             continue;
         };
-        out.run(run.len(), (event, process), full);
+        word = word.run(&mut out, run.len(), (event, process), full);
         for count in run {
             let from = count.from.0;
-            out.difference(from.wrapping_sub(last));
+            word = word.difference(&mut out, from.wrapping_sub(last));
             last = from;
             if full {
-                out.difference(count.to.0.wrapping_sub(from));
+                word = word.difference(&mut out, count.to.0.wrapping_sub(from));
             }
-            out.number(count.hits);
+            word = word.number(&mut out, count.hits);
             if full {
-                out.number(count.oldest);
-                out.number(count.mispredicted);
+                word = word.number(&mut out, count.oldest);
+                word = word.number(&mut out, count.mispredicted);
             }
-            out.end_row();
+            word = word.end_row(&mut out);
         }
     }
-    out.bytes
+    out
 }
 
 /// Reads what [`of_branches`] wrote.
@@ -319,14 +319,15 @@ fn of_fractions(whole: u64) -> f64 {
     whole as i64 as f64 / FRACTIONS
 }
 
-/// Bytes that are written.
-struct Out {
-    bytes: Vec<u8>,
-    word: Word,
+/// An empty table with room for `n` usual rows.
+fn for_rows(n: usize) -> Vec<u8> {
+    Vec::with_capacity(USUAL * n + size_of::<u64>())
 }
 
-/// The last bytes, which are yet to be appended: most rows are no longer than a word.
+/// The last bytes, which are yet to be appended: most rows are no longer than a word. It goes from call to call as a
+/// value, so that it stays in registers.
 #[derive(Clone, Copy, Default)]
+#[must_use]
 struct Word {
     /// The lowest byte comes first.
     bytes: u64,
@@ -334,94 +335,76 @@ struct Word {
     bits: u32,
 }
 
-impl Out {
-    fn for_rows(n: usize) -> Self {
-        Self {
-            bytes: Vec::with_capacity(USUAL * n + size_of::<u64>()),
-            word: Word::default(),
-        }
-    }
-
+impl Word {
     #[inline(always)]
-    fn number(&mut self, number: u64) {
-        let (bytes, bits) = if number < 1 << 7 {
-            (number, 8)
+    fn number(self, out: &mut Vec<u8>, number: u64) -> Self {
+        if number < 1 << 7 {
+            self.append(out, number, 8)
         } else if number < 1 << 14 {
-            (number & 0x7f | 0x80 | number >> 7 << 8, 16)
+            self.append(out, number & 0x7f | 0x80 | number >> 7 << 8, 16)
         } else {
-            self.word = long(&mut self.bytes, self.word, number);
-            return;
-        };
-        self.word = append(&mut self.bytes, self.word, bytes, bits);
-    }
-
-    #[inline(always)]
-    fn difference(&mut self, difference: u64) {
-        let sign = (difference.cast_signed() >> 63).cast_unsigned();
-        self.number(difference << 1 ^ sign);
-    }
-
-    fn double(&mut self, double: f64) {
-        self.end_row();
-        self.bytes.extend_from_slice(&double.to_le_bytes());
-    }
-
-    #[inline(always)]
-    fn hits_in_units(&mut self, hits: u64, beside: u64) {
-        self.number(hits << 1 | u64::from(beside != 0));
-        if beside != 0 {
-            self.difference(beside);
+            self.long(out, number)
         }
+    }
+
+    #[inline(always)]
+    fn difference(self, out: &mut Vec<u8>, difference: u64) -> Self {
+        let sign = (difference.cast_signed() >> 63).cast_unsigned();
+        self.number(out, difference << 1 ^ sign)
+    }
+
+    fn double(self, out: &mut Vec<u8>, double: f64) -> Self {
+        let word = self.end_row(out);
+        out.extend_from_slice(&double.to_le_bytes());
+        word
+    }
+
+    #[inline(always)]
+    fn hits_in_units(self, out: &mut Vec<u8>, hits: u64, beside: u64) -> Self {
+        if beside == 0 {
+            return self.number(out, hits << 1);
+        }
+        self.number(out, hits << 1 | 1).difference(out, beside)
     }
 
     /// Begins rows that have this in common.
-    fn run(&mut self, n: usize, (event, process): (EventIdx, ProcessIdx), kind: bool) {
-        self.number(n as u64);
-        self.number(event.0.into());
-        self.number(process.0.into());
-        self.number(kind.into());
+    fn run(self, out: &mut Vec<u8>, n: usize, (event, process): (EventIdx, ProcessIdx), kind: bool) -> Self {
+        let word = self.number(out, n as u64).number(out, event.0.into());
+        word.number(out, process.0.into()).number(out, kind.into())
     }
 
     /// To be called after each row, and at the end.
     #[inline(always)]
-    fn end_row(&mut self) {
-        self.word = flush(&mut self.bytes, self.word);
+    fn end_row(self, out: &mut Vec<u8>) -> Self {
+        let end = out.len() + (self.bits / 8) as usize;
+        out.extend_from_slice(&self.bytes.to_le_bytes());
+        out.truncate(end);
+        Self::default()
     }
-}
 
-/// Adds up to 32 bits.
-#[inline(always)]
-fn append(out: &mut Vec<u8>, word: Word, bytes: u64, bits: u32) -> Word {
-    let Word {
-        bytes: before,
-        bits: at,
-    } = if u64::BITS < word.bits + bits {
-        flush(out, word)
-    } else {
-        word
-    };
-    Word {
-        bytes: before | bytes << at,
-        bits: at + bits,
+    /// Adds up to 16 bits.
+    #[inline(always)]
+    fn append(self, out: &mut Vec<u8>, bytes: u64, bits: u32) -> Self {
+        let before = if u64::BITS < self.bits + bits {
+            self.end_row(out)
+        } else {
+            self
+        };
+        Self {
+            bytes: before.bytes | bytes << before.bits,
+            bits: before.bits + bits,
+        }
     }
-}
 
-#[inline(always)]
-fn flush(out: &mut Vec<u8>, word: Word) -> Word {
-    let end = out.len() + (word.bits / 8) as usize;
-    out.extend_from_slice(&word.bytes.to_le_bytes());
-    out.truncate(end);
-    Word::default()
-}
-
-/// Adds a number of more than two bytes.
-#[inline(never)]
-fn long(out: &mut Vec<u8>, mut word: Word, mut number: u64) -> Word {
-    while 0x80 <= number {
-        word = append(out, word, number & 0x7f | 0x80, 8);
-        number >>= 7;
+    /// Adds a number of more than two bytes.
+    #[inline(never)]
+    fn long(mut self, out: &mut Vec<u8>, mut number: u64) -> Self {
+        while 0x80 <= number {
+            self = self.append(out, number & 0x7f | 0x80, 8);
+            number >>= 7;
+        }
+        self.append(out, number, 8)
     }
-    append(out, word, number, 8)
 }
 
 /// What is still to be read of the table with a name.
