@@ -4,6 +4,7 @@
 //! files the table of unwind information knows at least the starts; linkage tables have sections of their own.
 //! A table may have a million entries of which a run hits a hundred, so names stay in the file until they are asked for.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 
 use object::LittleEndian;
@@ -15,6 +16,7 @@ use crate::addr::ImageAddr;
 use crate::snapshot::Symbol;
 
 use super::elf::{ElfClass, ElfLayout, Section, Segment};
+use super::name_blocks::NameBlocks;
 use super::source::ByteSource;
 
 /// No table is read beyond this many entries: the largest browsers have about a million.
@@ -31,6 +33,10 @@ pub struct Functions {
     ranges: Vec<FunctionRange>,
     /// Where their names stand.
     names: Vec<NameTable>,
+    /// What was read of the names of the file itself.
+    read: RefCell<NameBlocks>,
+    /// What was read of those of its debug file.
+    read_debug: RefCell<NameBlocks>,
 }
 
 /// There may be millions of them, so each is kept small.
@@ -133,8 +139,8 @@ impl Functions {
             let table = self.names.get(usize::from(r.table))?;
             let offset = table.offset.checked_add(u64::from(r.name))?;
             let name = match table.file {
-                NameFile::Own => own.read_name(offset),
-                NameFile::Debug => debug?.read_name(offset),
+                NameFile::Own => self.read.borrow_mut().read_name(own, offset),
+                NameFile::Debug => self.read_debug.borrow_mut().read_name(debug?, offset),
             };
             Some((r.global, name.filter(|n| !n.is_empty())?))
         });
@@ -362,7 +368,7 @@ mod tests {
     fn open_ends_reach_to_the_next_function() {
         let mut functions = Functions {
             ranges: vec![range(0x100, 0), range(0x100, 0), range(0x140, 0x10)],
-            names: Vec::new(),
+            ..Functions::default()
         };
         functions.add_starts(vec![0x100, 0x144, 0x180]);
         functions.close_open_ends(|_| {

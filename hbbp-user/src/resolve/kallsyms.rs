@@ -158,19 +158,21 @@ fn usual_address(line: &str) -> Option<(u64, &str)> {
 /// The value of eight lower-case hexadecimal digits, all at once.
 fn eight_digits(digits: [u8; 8]) -> Option<u64> {
     const EACH: u64 = 0x0101_0101_0101_0101;
+    const HIGHEST: u64 = 0x80 * EACH;
+    const LOW_HALF: u64 = 0x0f * EACH;
 
     let digits = u64::from_be_bytes(digits);
-    if digits & 0x80 * EACH != 0 {
+    if digits & HIGHEST != 0 {
         return None;
     }
     // The highest bit of a byte says whether the character is no less than some one.
-    let no_less = |than: u8| digits + u64::from(0x80 - than) * EACH & 0x80 * EACH;
+    let no_less = |than: u8| (digits + u64::from(0x80 - than) * EACH) & HIGHEST;
     let decimal = no_less(b'0') & !no_less(b'9' + 1);
     let letter = no_less(b'a') & !no_less(b'f' + 1);
-    if decimal | letter != 0x80 * EACH {
+    if decimal | letter != HIGHEST {
         return None;
     }
-    let values = (digits & 0x0f * EACH) + (letter >> 7) * 9;
+    let values = (digits & LOW_HALF) + (letter >> 7) * 9;
     let pairs = (values | values >> 4) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs | pairs >> 8) & 0x0000_ffff_0000_ffff;
     Some((fours | fours >> 16) & 0xffff_ffff)

@@ -34,6 +34,7 @@ pub mod kernel_space;
 pub mod kernel_symbols;
 pub mod kernel_text;
 pub mod mapped_file;
+pub mod name_blocks;
 pub mod perf_map;
 pub mod proc_scan;
 pub mod process;

@@ -57,7 +57,7 @@ impl ByteSource {
 
     /// Reads the text up to the next zero byte, at most 1 KiB of it; mangled names beyond that are cut.
     pub fn read_name(&self, offset: u64) -> Option<String> {
-        let len = self.len().checked_sub(offset)?.min(1024);
+        let len = self.len().checked_sub(offset)?.min(LONGEST_NAME as u64);
         let mut short = [0; SHORT_NAME];
         let short = short.get_mut(..usize::try_from(len).ok()?.min(SHORT_NAME))?;
         if !self.read_into(offset, short) {
@@ -71,11 +71,13 @@ impl ByteSource {
     }
 }
 
+/// Names beyond this are cut.
+pub(super) const LONGEST_NAME: usize = 1024;
 /// Few names are longer, and what is read has to be copied.
 const SHORT_NAME: usize = 64;
 
 /// Text that may be none; it nearly always is.
-fn text(name: &[u8]) -> String {
+pub(super) fn text(name: &[u8]) -> String {
     match str::from_utf8(name) {
         Ok(name) => name.to_owned(),
         Err(_) => String::from_utf8_lossy(name).into_owned(),

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 /// Most stretches of a piece.
-const PIECE: usize = 128;
+const PIECE: usize = 32;
 
 /// Values by their starts.
 #[derive(Debug)]
