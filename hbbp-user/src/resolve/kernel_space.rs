@@ -60,6 +60,8 @@ pub struct KernelSpace {
     nameless: HashSet<u64>,
     /// A region that was hit and overlaps no other, with the number of regions that there were.
     alone: Option<(Region, u64)>,
+    /// How often all that was hit was read once more.
+    n_readings: u64,
 }
 
 /// A reading of the text that was hit.
@@ -111,6 +113,7 @@ impl KernelSpace {
             doubt: Doubt::default(),
             nameless: HashSet::new(),
             alone: None,
+            n_readings: 0,
         }
     }
 
@@ -239,7 +242,8 @@ impl KernelSpace {
             modules: Vec::new(),
         };
         if self.reader.is_live() && self.history == TextHistory::Followed {
-            let fresh = Some(self.segments.first());
+            let fresh = Some(self.n_readings);
+            self.n_readings += 1;
             let Self {
                 map, reader, texts, ..
             } = self;
@@ -400,6 +404,7 @@ impl KernelSpace {
             texts,
             pokes,
             segments,
+            n_readings,
             ..
         } = self;
         let Some(text) = texts.get_mut(&region.module) else {
@@ -418,7 +423,7 @@ impl KernelSpace {
         let mut near: Vec<&Poke> = near.filter(there).collect();
         near.sort_by_key(|poke| poke.time);
         let patches = near.iter().map(|poke| (*poke, segments.interval(poke.time)));
-        text.date(now(), segments.first(), &patches);
+        text.date(now(), *n_readings, &patches);
     }
 
     /// Copies text that may be gone when it turns out that it was hit.

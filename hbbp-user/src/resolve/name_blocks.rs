@@ -3,7 +3,7 @@
 //! A name is a few bytes long and a call that reads it costs as much as copying thousands; those of a run lie in a table
 //! that is small beside it.
 
-use std::collections::HashMap;
+use std::ffi::CStr;
 
 use super::source::{ByteSource, LONGEST_NAME, text};
 
@@ -12,10 +12,11 @@ const BLOCK: u64 = 4096;
 /// Blocks that are held; a table of names is rarely longer than so many, and what is beyond is read anew.
 const MOST: usize = 512;
 
-/// Blocks of one file by their numbers.
+/// Blocks of one file.
 #[derive(Debug, Default)]
 pub struct NameBlocks {
-    blocks: HashMap<u64, Vec<u8>>,
+    /// Number and bytes of the last block that was read of those that share a place.
+    places: Vec<Option<(u64, Vec<u8>)>>,
 }
 
 impl NameBlocks {
@@ -27,20 +28,19 @@ impl NameBlocks {
     /// A name that ends in the block where it begins.
     fn in_block(&mut self, source: &ByteSource, offset: u64) -> Option<String> {
         let nth = offset / BLOCK;
-        if !self.blocks.contains_key(&nth) {
+        if self.places.is_empty() {
+            self.places.resize_with(MOST, || None);
+        }
+        let place = self.places.get_mut(usize::try_from(nth).ok()? % MOST)?;
+        if place.as_ref().is_none_or(|(number, _)| *number != nth) {
             let start = nth * BLOCK;
             let bytes = source.read(start, source.len().checked_sub(start)?.min(BLOCK))?;
-            if MOST <= self.blocks.len() {
-                self.blocks.clear();
-            }
-            self.blocks.insert(nth, bytes);
+            *place = Some((nth, bytes));
         }
-        let behind = self
-            .blocks
-            .get(&nth)?
-            .get(usize::try_from(offset % BLOCK).ok()?..)?;
-        let end = behind.iter().take(LONGEST_NAME).position(|b| *b == 0)?;
-        Some(text(behind.get(..end)?))
+        let (_, bytes) = place.as_ref()?;
+        let behind = bytes.get(usize::try_from(offset % BLOCK).ok()?..)?;
+        let longest = behind.get(..LONGEST_NAME).unwrap_or(behind);
+        Some(text(CStr::from_bytes_until_nul(longest).ok()?.to_bytes()))
     }
 }
 

@@ -46,8 +46,8 @@ struct Stretch {
     /// What stood there, and since which interval; none where it could not be read.
     generations: Generations,
     why: Why,
-    /// The interval after which it was read first, where that was told.
-    read_after: Option<u32>,
+    /// The reading of all since which it was read first, where that was told.
+    read_since: Option<u64>,
 }
 
 /// Why a stretch is kept.
@@ -176,7 +176,7 @@ impl ModuleText {
             len: range.end - range.start,
             generations,
             why: Why::Hit,
-            read_after: None,
+            read_since: None,
         };
         self.stretches.insert(range.start, stretch);
     }

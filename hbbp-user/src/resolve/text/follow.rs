@@ -27,8 +27,8 @@ pub struct Known<'a> {
 /// A reading of the stretches of a module that were hit, as far as it says more than that they are what they were.
 #[derive(Debug, Default)]
 pub struct Live {
-    /// What was read first after this interval was not read again.
-    fresh: Option<u32>,
+    /// What was read first since this reading was not read again.
+    fresh: Option<u64>,
     /// What stands in those that differ, or wait for a record since they did, by their starts in their order.
     differing: Vec<(ImageAddr, Vec<u8>)>,
     /// Starts of those that can no longer be read, in their order.
@@ -36,9 +36,9 @@ pub struct Live {
 }
 
 impl ModuleText {
-    /// Reads all stretches that were hit again, but for those that were read first after the interval `fresh`: no count
-    /// knows yet what becomes of them.
-    pub fn read_live(&self, fresh: Option<u32>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> Live {
+    /// Reads all stretches that were hit again, but for those that were read first since the reading `fresh` before: no
+    /// count knows yet what becomes of them.
+    pub fn read_live(&self, fresh: Option<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> Live {
         let hit = self.stretches.iter().filter(|(_, s)| s.is_compared(fresh));
         let hit: Vec<(Range<u64>, &Stretch)> = hit.map(|(start, s)| (start..start + s.len, s)).collect();
         let mut window = Window::default();
@@ -114,12 +114,12 @@ impl ModuleText {
         ImageAddr(self.added.start)..ImageAddr(self.added.end)
     }
 
-    /// Tells the time of the last reading, after the interval `after`, to the stretches that came by it, and all patches
-    /// since then that are known, each with its interval.
+    /// Tells the time of the last reading to the stretches that came by it, that it was the first since the reading
+    /// `since` of all, and all patches since then that are known, each with its interval.
     pub fn date<'a>(
         &mut self,
         time: u64,
-        after: u32,
+        since: u64,
         patches: &(impl Iterator<Item = (&'a Poke, u32)> + Clone),
     ) {
         let added = mem::take(&mut self.added);
@@ -128,10 +128,10 @@ impl ModuleText {
         }
         for (start, stretch) in self.stretches.range_mut(added) {
             if stretch.generations.is_undated() {
-                stretch.read_after = Some(after);
+                stretch.read_since = Some(since);
                 stretch.generations.date(time);
-                for (poke, since) in patches.clone() {
-                    stretch.generations.patch(ImageAddr(start), poke, since);
+                for (poke, interval) in patches.clone() {
+                    stretch.generations.patch(ImageAddr(start), poke, interval);
                 }
             }
         }
@@ -141,6 +141,8 @@ impl ModuleText {
     pub fn set_early(&mut self, at: ImageAddr) {
         if let Some((_, stretch)) = self.holding(at) {
             stretch.why = Why::Early;
+            // What becomes of it before the hit counts.
+            stretch.read_since = None;
         }
     }
 
@@ -174,9 +176,9 @@ impl ModuleText {
 }
 
 impl Stretch {
-    /// Whether it is read again, where what was read first after the interval `fresh` is not.
-    fn is_compared(&self, fresh: Option<u32>) -> bool {
-        let is_fresh = fresh.is_some() && self.read_after == fresh;
+    /// Whether it is read again, where what was read first since the reading `fresh` is not.
+    fn is_compared(&self, fresh: Option<u64>) -> bool {
+        let is_fresh = fresh.is_some() && self.read_since == fresh;
         self.why == Why::Hit && !self.generations.is_empty() && !is_fresh
     }
 
@@ -218,6 +220,28 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         text.stretches.iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn text_that_was_read_just_now_waits_for_the_next_reading() {
+        let mut text = ModuleText::default();
+        let bounds = ImageAddr(0x1000)..ImageAddr(0x2000);
+        let mut read = |_: ImageAddr, bytes: &mut [u8]| {
+            bytes.fill(1);
+            true
+        };
+        text.cover(ImageAddr(0x1100), bounds, None, &mut read);
+        text.date(5, 3, &std::iter::empty());
+        let mut patched = |_: ImageAddr, bytes: &mut [u8]| {
+            bytes.fill(2);
+            true
+        };
+        let mut n_differing = |fresh| text.read_live(fresh, &mut patched).differing.len();
+        assert_eq!([Some(3), Some(4), None].map(&mut n_differing), [0, 1, 1]);
+        text.set_early(ImageAddr(0x1100));
+        text.hit(ImageAddr(0x1100));
+        let n_differing = text.read_live(Some(3), &mut patched).differing.len();
+        assert_eq!(n_differing, 1, "a copy that was made before the hit");
     }
 
     proptest! {
