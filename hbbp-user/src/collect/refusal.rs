@@ -1,6 +1,6 @@
 //! Why a stream cannot have run in the process that it was sampled in, as far as addresses alone tell.
 
-use crate::key::is_kernel;
+use hbbp_ebpf::is_kernel;
 
 /// The reason to refuse a stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
