@@ -32,11 +32,7 @@ pub(crate) fn cpu() -> u32 {
 /// The key of an address that the current task executed.
 #[inline(always)]
 pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
-    let [tgid, exec_id] = if is_together(address) {
-        [0, 0]
-    } else {
-        image()
-    };
+    let [tgid, exec_id] = if is_together(address) { [0, 0] } else { image() };
     let event = if is_kernel(address) {
         event.in_interval(interval())
     } else {

@@ -4,10 +4,10 @@ use aya_ebpf::Global;
 use aya_ebpf::bindings::{BPF_F_INNER_MAP, BPF_F_MMAPABLE};
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
+use hbbp_ebpf::TEXT_WINDOW;
 use hbbp_ebpf::bank::Bucket;
 use hbbp_ebpf::cpu::Cpu;
 use hbbp_ebpf::module::{MODULE_RING, ModuleNews};
-use hbbp_ebpf::TEXT_WINDOW;
 use hbbp_ebpf::stack::{KeptStacks, Stack};
 
 use crate::work::Work;

@@ -34,7 +34,9 @@ fn on_branch<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {
 #[inline(always)]
 fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, number: u32, cpu: &mut Cpu) -> Outcome {
     let ring = RING.load();
-    let place = number.wrapping_mul(ring).wrapping_add(cpu.head as u32 & (ring - 1));
+    let place = number
+        .wrapping_mul(ring)
+        .wrapping_add(cpu.head as u32 & (ring - 1));
     let Some(stack) = STACKS.get_ptr_mut(place) else {
         return Outcome::NoBank;
     };
@@ -128,9 +130,14 @@ fn without_wrong_paths(stack: &mut Stack, wrong_path: &mut u64, depth: u64) -> u
         if entry.is_wrong_path() {
             *wrong_path += 1;
         } else {
-            stack.entries[kept] = entry;
-            // SAFETY: as above.
-            unsafe { n_kept.write_volatile(kept as u64 + 1) };
+            let place = &raw mut stack.entries[kept];
+            // SAFETY: fields of the stack. Word by word: a copy of more is a call that goes byte by byte on the BPF target.
+            unsafe {
+                (&raw mut (*place).from).write_volatile(entry.from);
+                (&raw mut (*place).to).write_volatile(entry.to);
+                (&raw mut (*place).flags).write_volatile(entry.flags);
+                n_kept.write_volatile(kept as u64 + 1);
+            }
         }
     }
     // SAFETY: as above.

@@ -29,10 +29,7 @@ const PATIENCE: u64 = 3;
 pub(crate) fn look_up(kept: &mut KeptStacks, stack: &Stack, context: &Context, depth: u64) -> Seen {
     let mut mixed = context.image;
     for i in [0, 4, 8, 12, 16, 20, 24, 28] {
-        // SAFETY: a reference is valid for reading. Volatile, or the compiler would keep all eight for the comparison, on the
-        // program's stack.
-        let from = unsafe { (&raw const stack.entries[i].from).read_volatile() };
-        mixed = fingerprint(mixed, from);
+        mixed = fingerprint(mixed, stack.entries[i].from);
     }
     let [first, second] = places_of(mixed);
     let slot = &kept.places[first & (KEPT - 1)];
@@ -66,7 +63,10 @@ pub(crate) fn look_up(kept: &mut KeptStacks, stack: &Stack, context: &Context, d
 
 /// Whether all entries are the same. Those behind the last one of a stack that is not full are whatever the ring holds
 /// from earlier stacks: where they differ, the stack is not taken for the same, which costs time and is not wrong.
-#[inline(always)]
+///
+/// It is a function of its own because the compiler then has registers for both pointers: within the program it loads one
+/// of them from its stack again for each address.
+#[inline(never)]
 fn is_same(slot: &KeptStack, stack: &Stack) -> bool {
     // The compiler unrolls nothing for this target, and a loop takes twice the instructions.
     macro_rules! all {

@@ -145,7 +145,8 @@ impl Context {
 impl KeptStack {
     /// The entries as in [`Stack`], without what the processor says of them beside their addresses.
     pub fn entries(&self) -> [BranchEntry; MAX_DEPTH] {
-        self.entries.map(|Jump { from, to }| BranchEntry { from, to, flags: 0 })
+        self.entries
+            .map(|Jump { from, to }| BranchEntry { from, to, flags: 0 })
     }
 }
 
@@ -165,7 +166,10 @@ mod tests {
     fn a_context_is_its_parts() {
         let context = Context::new([7, u32::MAX], 5, 9, 1009);
         assert_eq!(context.owner(), [7, u32::MAX]);
-        assert_eq!((context.event(), context.interval(), context.period), (5, 9, 1009));
+        assert_eq!(
+            (context.event(), context.interval(), context.period),
+            (5, 9, 1009)
+        );
         let others = [
             Context::new([8, u32::MAX], 5, 9, 1009),
             Context::new([7, 1], 5, 9, 1009),

@@ -17,7 +17,6 @@ pub mod own_cost;
 pub mod perf;
 pub mod pid_namespace;
 pub mod pmu;
-pub mod refusal;
 mod room;
 pub mod scope;
 pub mod sideband;
@@ -26,6 +25,7 @@ pub mod streams;
 pub mod stride;
 pub mod task_layout;
 pub mod text;
+pub mod totals;
 pub mod uarch;
 pub mod wake;
 
@@ -37,8 +37,8 @@ use btf_rs::Btf;
 use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, Tally};
 
 use crate::record::{Record, Timed};
+use crate::snapshot::Loss;
 use crate::snapshot::run::{Event, is_near_only};
-use crate::snapshot::{Loss, Losses};
 use cpus::Cpus;
 use drain::Banks;
 use event::{Choice, Source};
@@ -49,8 +49,10 @@ use perf::Perf;
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
 use stacks::Stacks;
-use streams::{Habits, StackStats};
+use streams::Habits;
 use stride::Sampler;
+pub use totals::Totals;
+use totals::{add_losses, hotplug, sum};
 use wake::Wake;
 
 /// What to collect.
@@ -100,17 +102,6 @@ pub enum StacksSeen {
     Filled,
     /// All were empty, as on some virtual machines.
     Empty,
-}
-
-/// What a collection knows of itself when it has stopped.
-#[derive(Clone, Debug, Default)]
-pub struct Totals {
-    /// The events with what the kernel counted.
-    pub events: Vec<Event>,
-    /// What reached a program and could not be counted.
-    pub losses: Losses,
-    /// What else the reader of the report should know.
-    pub notes: Vec<String>,
 }
 
 impl Collector {
@@ -417,10 +408,6 @@ fn habits(plan: &Plan, sources: &[Source]) -> Habits {
     }
 }
 
-fn sum(by_cpu: &[EventStats]) -> EventStats {
-    by_cpu.iter().copied().fold(EventStats::default(), EventStats::plus)
-}
-
 /// What the samples of events with branch stacks brought, by their counters.
 const fn seen(stats: &EventStats) -> StacksSeen {
     /// A stack may be empty by chance, and what is done about empty ones is done for the rest of the run.
@@ -435,24 +422,6 @@ const fn seen(stats: &EventStats) -> StacksSeen {
     }
 }
 
-fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &StackStats) {
-    let counted = [
-        (Loss::NoBank, samples.no_bank),
-        (Loss::NoStack, samples.no_stack),
-        (Loss::WrongPath, samples.wrong_path),
-        (Loss::Duplicated, stacks.duplicated),
-        (Loss::Backward, stacks.backward),
-        (Loss::Crossing, stacks.crossing),
-        (Loss::Long, stacks.long),
-        (Loss::Switched, stacks.switched),
-        (Loss::StreamsRefused, stacks.refused),
-        (Loss::OldestRefused, stacks.refused_oldest),
-    ];
-    for (loss, n) in counted {
-        losses.add(loss, n);
-    }
-}
-
 fn no_counter(perf: &Perf, source: &Source) -> String {
     let place = perf
         .cpu()
@@ -461,15 +430,6 @@ fn no_counter(perf: &Perf, source: &Source) -> String {
         "the event {} lost its counter on {place}: another user of the PMU holds it",
         source.name
     )
-}
-
-/// What is to be said where CPUs came or went: an event that was opened on one ends with it for good.
-fn hotplug(before: &[u32], after: &[u32]) -> Vec<String> {
-    let came = after.iter().filter(|cpu| !before.contains(cpu));
-    let went = before.iter().filter(|cpu| !after.contains(cpu));
-    let came = came.map(|cpu| format!("CPU {cpu} came online during the run and was not measured"));
-    let went = went.map(|cpu| format!("CPU {cpu} went offline during the run and was measured until then"));
-    came.chain(went).collect()
 }
 
 #[cfg(test)]
@@ -487,13 +447,5 @@ mod tests {
         assert_eq!(seen(&stats(3, 3)), StacksSeen::NotYet);
         assert_eq!(seen(&stats(3, 2)), StacksSeen::Filled);
         assert_eq!(seen(&stats(90, 90)), StacksSeen::Empty);
-    }
-
-    #[test]
-    fn cpus_that_come_and_go_are_named() {
-        assert!(hotplug(&[0, 1], &[0, 1]).is_empty());
-        let notes = hotplug(&[0, 1, 2], &[0, 2, 3]);
-        assert_eq!(notes.len(), 2);
-        assert!(notes[0].starts_with("CPU 3 came") && notes[1].starts_with("CPU 1 went"));
     }
 }

@@ -48,7 +48,8 @@ fn ring_for(n_cpus: usize) -> u32 {
     let power = if each.is_power_of_two() {
         each
     } else {
-        each.checked_next_power_of_two().map_or(MOST_STACKS, |next| next / 2)
+        each.checked_next_power_of_two()
+            .map_or(MOST_STACKS, |next| next / 2)
     };
     power.clamp(LEAST_STACKS, MOST_STACKS)
 }
@@ -62,7 +63,10 @@ mod tests {
         for n_cpus in [1, 2, 8, 40, 64, 128, 640] {
             let ring = ring_for(n_cpus);
             assert!(ring.is_power_of_two() && (LEAST_STACKS..=MOST_STACKS).contains(&ring));
-            assert!(ring as usize * n_cpus * size_of::<Stack>() <= ALL_STACKS, "{n_cpus}");
+            assert!(
+                ring as usize * n_cpus * size_of::<Stack>() <= ALL_STACKS,
+                "{n_cpus}"
+            );
         }
         assert_eq!((ring_for(1), ring_for(8192)), (MOST_STACKS, LEAST_STACKS));
     }

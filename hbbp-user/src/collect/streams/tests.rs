@@ -1,5 +1,9 @@
+//! Streams by hand, and against the plain walk that imports take.
+
+use super::table::FEW;
 use super::*;
 use hbbp_ebpf::branch::{Step, Walk};
+use hbbp_ebpf::{EventTag, is_kernel};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -18,8 +22,11 @@ fn context(tgid: u32, interval: u32) -> Context {
     Context::new([tgid, 1], 0, interval, 300)
 }
 
+/// Address, source, thread group id, tag and length.
+type Key = (u64, u64, u32, u32, u32);
+
 /// What was counted, equal keys together: hits and weight.
-fn taken(streams: &mut Streams) -> BTreeMap<(u64, u64, u32, u32, u32), (u64, u64)> {
+fn taken(streams: &mut Streams) -> BTreeMap<Key, (u64, u64)> {
     let mut counts = Vec::new();
     streams.take(&mut counts);
     let mut sums = BTreeMap::new();
@@ -44,13 +51,7 @@ fn neighbours_make_streams_and_the_oldest_branch_is_counted() {
     streams.count(&stack, &context(7, 4), 3, 99);
     let expected = BTreeMap::from([
         (
-            (
-                0x1000,
-                KERNEL + 5,
-                7,
-                EventTag::stream(0).in_interval(4).0,
-                0x20,
-            ),
+            (0x1000, KERNEL + 5, 7, EventTag::stream(0).in_interval(4).0, 0x20),
             (3, 450 * WEIGHT_ONE),
         ),
         (
@@ -137,11 +138,17 @@ fn a_stack_behind_a_far_branch_stands_for_the_one_that_could_not_be_taken_there(
     let weight = |stack: &[BranchEntry]| {
         let mut streams = streams(habits);
         streams.count(stack, &context(7, 0), 1, 1);
-        taken(&mut streams).values().map(|(_, weight)| weight).sum::<u64>()
+        taken(&mut streams)
+            .values()
+            .map(|(_, weight)| weight)
+            .sum::<u64>()
     };
     let near = [entry(30, 40), entry(20, 25), entry(10, 15)];
     let far = [entry(30, 40), entry(KERNEL, 25), entry(KERNEL - 9, KERNEL - 4)];
-    assert_eq!((weight(&near), weight(&far)), (300 * WEIGHT_ONE, 600 * WEIGHT_ONE));
+    assert_eq!(
+        (weight(&near), weight(&far)),
+        (300 * WEIGHT_ONE, 600 * WEIGHT_ONE)
+    );
 }
 
 #[test]
