@@ -25,6 +25,7 @@ pub mod generations;
 pub mod image;
 pub mod image_set;
 pub mod kallsyms;
+pub mod kallsyms_line;
 pub mod kcore;
 pub mod kept;
 pub mod kernel;

@@ -2,6 +2,7 @@
 
 mod columns;
 mod rows;
+mod word;
 
 use super::Malformed;
 use crate::snapshot::Interval;
