@@ -408,7 +408,9 @@ mod tests {
         assert_eq!(parse_unwind_starts(&[], ImageAddr(0)), None);
     }
 
+    // A test is called in one place, so that the compiler may well leave no function of it.
     #[test]
+    #[inline(never)]
     fn own_functions_have_names() {
         let file = std::fs::File::open("/proc/self/exe").expect("own program");
         let len = file.metadata().expect("its length").len();
