@@ -55,7 +55,7 @@ impl Spread {
         let sum = self.amounts.sum();
         let enough = ENOUGH_STACKS <= self.shown && 0.0 < sum;
         let n_drawn: f64 = strata.stacks.iter().sum();
-        enough.then(|| self.amounts.variance(&strata.stacks, &strata.chance) * n_drawn / (sum * sum))
+        enough.then(|| self.amounts.variance(&strata.stacks, strata) * n_drawn / (sum * sum))
     }
 }
 
