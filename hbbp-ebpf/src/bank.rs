@@ -17,11 +17,8 @@ use crate::key::Tally;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Slot {
-    /// Below, the state: [`FREE`], [`CLAIMED`] or [`state_of`] the key's hash. Above, of the streams that are counted here,
-    /// those that were the oldest of their stacks: so often the branch that led there stood in the oldest slot. Of a thousand
-    /// CPUs at the kernel's bound of 100 000 samples a second these would take 40 s to overflow, and a drain comes every two.
-    /// It is one number because the BPF target exchanges no shorter ones.
-    pub head: u64,
+    /// [`FREE`], [`CLAIMED`] or [`state_of`] the key's hash.
+    pub state: u64,
     /// What is counted: [`crate::CountKey::words`].
     pub key: [u64; 4],
     /// How often.
@@ -29,33 +26,16 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The lower half of a head.
-    #[inline(always)]
-    pub const fn state(head: u64) -> u32 {
-        head as u32
-    }
-
-    /// The head of a slot with this state and so many oldest streams.
-    #[inline(always)]
-    pub const fn head(state: u32, oldest: u32) -> u64 {
-        state as u64 | (oldest as u64) << 32
-    }
-
     /// Whether nobody has claimed it.
     pub const fn is_free(&self) -> bool {
-        Self::state(self.head) == FREE
-    }
-
-    /// How many oldest streams it counts.
-    pub const fn oldest(&self) -> u32 {
-        (self.head >> 32) as u32
+        self.state == FREE
     }
 }
 
 /// Nobody has claimed the slot.
-pub const FREE: u32 = 0;
+pub const FREE: u64 = 0;
 /// Some CPU is filling it. No key has that.
-pub const CLAIMED: u32 = 1;
+pub const CLAIMED: u64 = 1;
 
 /// Slots of a bucket: one call of the kernel finds so many of them, and the verifier walks every way through them.
 pub const SLOTS: usize = 16;
@@ -82,8 +62,8 @@ pub const TRIED: u32 = 2;
 
 /// The state of a slot that holds a key with this hash: neither [`FREE`] nor [`CLAIMED`].
 #[inline(always)]
-pub const fn state_of(hash: u64) -> u32 {
-    hash as u32 | 2
+pub const fn state_of(hash: u64) -> u64 {
+    hash | 2
 }
 
 /// The hash of a key.
@@ -171,13 +151,8 @@ mod tests {
     }
 
     #[test]
-    fn a_head_holds_two_numbers() {
-        let slot = Slot {
-            head: Slot::head(state_of(u64::MAX), 7),
-            ..Slot::default()
-        };
-        assert_eq!((Slot::state(slot.head), slot.oldest()), (u32::MAX, 7));
-        assert!(!slot.is_free() && Slot::default().is_free());
+    fn a_state_says_whether_a_slot_is_taken() {
+        assert!(Slot::default().is_free());
         assert!((0..4).all(|hash| ![FREE, CLAIMED].contains(&state_of(hash))));
     }
 

@@ -1,6 +1,6 @@
 //! Branch stacks: what an entry says, and how neighbouring entries make streams (paper section III.B).
 //!
-//! The import of recordings walks through a stack by [`Walk`]; the program in the kernel has a loop of its own, for speed.
+//! The import of recordings walks through a stack by [`Walk`]; what is collected live has a loop of its own, for speed.
 //! Entries come newest first, as perf hands them over; between the target of an older branch and the source of the
 //! next younger one the processor ran straight on:
 //!
@@ -33,14 +33,6 @@ const _: () = assert!(size_of::<BranchEntry>() == 24 && align_of::<BranchEntry>(
 const SPEC_WRONG_PATH: u64 = 1;
 
 impl BranchEntry {
-    /// Equals no entry of a stack: neither address is one that code can have (SDM vol. 1, 3.3.7.1; it is the last byte of
-    /// memory, where no branch fits).
-    pub const END: Self = Self {
-        from: u64::MAX,
-        to: u64::MAX,
-        flags: 0,
-    };
-
     /// Whether it was predicted wrongly.
     #[inline(always)]
     pub const fn mispredicted(&self) -> bool {

@@ -4,43 +4,35 @@ use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 
 use aya_ebpf::bindings::bpf_pidns_info;
 use aya_ebpf::helpers::generated::bpf_get_ns_current_pid_tgid;
-use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_ktime_get_ns};
+use aya_ebpf::helpers::{
+    bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_get_smp_processor_id, bpf_ktime_get_ns,
+};
 use hbbp_ebpf::bank::{self, Bucket, CLAIMED, FREE, SLOTS, TRIED, bucket_behind, bucket_of, hash};
 use hbbp_ebpf::key::OUTSIDE;
 use hbbp_ebpf::stat::Outcome;
 use hbbp_ebpf::{CountKey, EventTag, Tally, is_kernel};
 
 use crate::maps::{
-    BANK, BEGUN, BUCKETS, Bank, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SPLIT_KERNEL,
-    WORK,
+    BANK, BUCKETS, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SPLIT_KERNEL, WORK,
 };
-use crate::work::Work;
 
-/// The process image that the current task runs, as its addresses in each ring are counted: thread group and exec id.
-#[derive(Clone, Copy)]
-pub(crate) struct Image {
-    pub(crate) user: [u32; 2],
-    pub(crate) kernel: [u32; 2],
+/// The process image that the current task runs: thread group and exec id.
+#[inline(always)]
+pub(crate) fn image() -> [u32; 2] {
+    [tgid(), exec_id()]
 }
 
-impl Image {
-    /// Asks the kernel: two helper calls.
-    #[inline(always)]
-    pub(crate) fn of_current() -> Self {
-        let user = [tgid(), exec_id()];
-        let kernel = if SPLIT_KERNEL.load() == 0 { [0, 0] } else { user };
-        Self { user, kernel }
-    }
+/// The number of this CPU.
+#[inline(always)]
+pub(crate) fn cpu() -> u32 {
+    // SAFETY: the helper takes no arguments.
+    unsafe { bpf_get_smp_processor_id() as u32 }
 }
 
 /// The key of an address that the current task executed.
 #[inline(always)]
 pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
-    let [tgid, exec_id] = if is_together(address) {
-        [0, 0]
-    } else {
-        Image::of_current().user
-    };
+    let [tgid, exec_id] = if is_together(address) { [0, 0] } else { image() };
     let event = if is_kernel(address) {
         event.in_interval(interval())
     } else {
@@ -112,31 +104,17 @@ fn exec_id() -> u32 {
     }
 }
 
-/// Counts one sample of `weight` units under `key`.
+/// Counts one sample of `weight` units under `key`; `begun` is how many counts this CPU began.
 #[inline(always)]
-pub(crate) fn add(key: &CountKey, weight: u64) -> Outcome {
-    let Some(work) = WORK.get_ptr_mut(0) else {
+pub(crate) fn add(key: &CountKey, weight: u64, begun: &mut u64) -> Outcome {
+    let (Some(work), Some(bank)) = (WORK.get_ptr_mut(0), BANK.get(0)) else {
         return Outcome::NoBank;
     };
     // SAFETY: the work space belongs to this CPU, and the kernel does not nest programs on perf events.
     let work = unsafe { &mut *work };
-    let tally = Tally {
-        hits: 1,
-        weight,
-        // SAFETY: the helper takes no arguments and is safe in NMI context.
-        first_time: unsafe { bpf_ktime_get_ns() },
-    };
-    work.n_evicted.set(0);
-    work.push_evicted(key, &tally, 0);
-    BANK.get(0)
-        .map_or(Outcome::NoBank, |bank| add_evicted(bank, work, 0))
-}
-
-/// Counts in the bank what left the combining table of the CPU, or never was there: number `i` of that.
-#[inline(always)]
-pub(crate) fn add_evicted(bank: &Bank, work: &mut Work, i: usize) -> Outcome {
-    let evicted = &work.evicted[i];
-    let (words, tally, oldest) = (evicted.key(), evicted.tally(), evicted.oldest());
+    // SAFETY: the helper takes no arguments and is safe in NMI context.
+    work.set(key, weight, unsafe { bpf_ktime_get_ns() });
+    let (words, tally) = (work.key(), work.tally());
     let hash = hash(&words);
     let state = bank::state_of(hash);
     let n_buckets = BUCKETS.load();
@@ -151,12 +129,13 @@ pub(crate) fn add_evicted(bank: &Bank, work: &mut Work, i: usize) -> Outcome {
             // SAFETY: as above, and `i` is less than the slots.
             let slot = unsafe { &raw mut (*bucket).slots[i] };
             if claim(slot) {
-                fill(slot, &words, state, &tally, oldest as u32);
+                fill(slot, &words, state, &tally);
+                *begun += 1;
                 return Outcome::Counted;
             }
             // SAFETY: the slot is valid; once its state is a hash, its key does not change any more.
             if unsafe { read_state(slot) == state && is_same(&(*slot).key, &words) } {
-                add_to(slot, &tally, oldest as u32);
+                add_to(slot, &tally);
                 return Outcome::Counted;
             }
             // Another CPU has just claimed the slot, or two keys have one hash.
@@ -179,7 +158,7 @@ fn is_same(a: &[u64; 4], b: &[u64; 4]) -> bool {
 ///
 /// The bucket must be valid.
 #[inline(always)]
-unsafe fn find(bucket: *const Bucket, wanted: u32) -> usize {
+unsafe fn find(bucket: *const Bucket, wanted: u64) -> usize {
     for i in 0..SLOTS {
         // SAFETY: by the caller, and `i` is less than the slots.
         let state = unsafe { read_state(&raw const (*bucket).slots[i]) };
@@ -196,9 +175,9 @@ unsafe fn find(bucket: *const Bucket, wanted: u32) -> usize {
 ///
 /// The slot must be valid.
 #[inline(always)]
-unsafe fn read_state(slot: *const bank::Slot) -> u32 {
+unsafe fn read_state(slot: *const bank::Slot) -> u64 {
     // SAFETY: by the caller.
-    bank::Slot::state(unsafe { (&raw const (*slot).head).read_volatile() })
+    unsafe { (&raw const (*slot).state).read_volatile() }
 }
 
 /// Claims a slot if it is free. Returns whether it is ours now.
@@ -208,22 +187,21 @@ fn claim(slot: *mut bank::Slot) -> bool {
     if unsafe { read_state(slot) } != FREE {
         return false;
     }
-    let free = bank::Slot::head(FREE, 0);
     // SAFETY: the slot is valid, and all CPUs claim it this way.
     let (before, _) = unsafe {
         atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
-            &raw mut (*slot).head,
-            free,
-            bank::Slot::head(CLAIMED, 0),
+            &raw mut (*slot).state,
+            FREE,
+            CLAIMED,
         )
     };
-    before == free
+    before == FREE
 }
 
 /// Fills a slot that was claimed. The processor keeps stores in their order, and the compiler keeps volatile ones
 /// (Intel SDM vol. 3, 9.2.2): the state says whose the slot is when all else stands in it.
 #[inline(always)]
-fn fill(slot: *mut bank::Slot, words: &[u64; 4], state: u32, tally: &Tally, oldest: u32) {
+fn fill(slot: *mut bank::Slot, words: &[u64; 4], state: u64, tally: &Tally) {
     // SAFETY: the slot is valid, and nobody else writes to one that this CPU has claimed.
     unsafe {
         let key = &raw mut (*slot).key;
@@ -234,23 +212,16 @@ fn fill(slot: *mut bank::Slot, words: &[u64; 4], state: u32, tally: &Tally, olde
         (&raw mut (*slot).tally.hits).write_volatile(tally.hits);
         (&raw mut (*slot).tally.weight).write_volatile(tally.weight);
         (&raw mut (*slot).tally.first_time).write_volatile(tally.first_time);
-        (&raw mut (*slot).head).write_volatile(bank::Slot::head(state, oldest));
-    }
-    if let Some(begun) = BEGUN.get_ptr_mut(0) {
-        // SAFETY: the number belongs to this CPU, and the kernel does not nest programs on perf events.
-        unsafe { *begun += 1 };
+        (&raw mut (*slot).state).write_volatile(state);
     }
 }
 
 #[inline(always)]
-fn add_to(slot: *mut bank::Slot, tally: &Tally, oldest: u32) {
+fn add_to(slot: *mut bank::Slot, tally: &Tally) {
     // SAFETY: the slot is valid, and all writers of a filled one add atomically. The results stay unused: LLVM may not
     // fetch the old value of a relaxed addition.
     unsafe {
         atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(&raw mut (*slot).tally.hits, tally.hits);
         atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(&raw mut (*slot).tally.weight, tally.weight);
-        // Mostly none, but a branch here would double the ways that the verifier walks.
-        let oldest = bank::Slot::head(0, oldest);
-        atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(&raw mut (*slot).head, oldest);
     }
 }

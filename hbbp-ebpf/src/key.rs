@@ -31,17 +31,6 @@ impl CountKey {
         ]
     }
 
-    /// The key of the branch that led to this stream, in an oldest slot. It is of the same ring.
-    pub const fn of_oldest(&self) -> Self {
-        Self {
-            address: self.source,
-            source: 0,
-            event: EventTag(self.event.0 | EventTag::OLDEST),
-            length: 0,
-            ..*self
-        }
-    }
-
     /// The key with these numbers.
     #[inline(always)]
     pub const fn of_words(words: &[u64; 4]) -> Self {

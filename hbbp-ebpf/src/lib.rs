@@ -9,22 +9,21 @@
 
 pub mod bank;
 pub mod branch;
-pub mod combine;
-pub mod context;
+pub mod cpu;
 pub mod key;
 pub mod module;
-pub mod refusal;
+pub mod stack;
 pub mod stat;
 
 pub use key::{CountKey, EventTag, Tally, is_kernel};
-pub use stat::{EventStats, StackStats};
+pub use stat::EventStats;
 
 /// Names by which user space finds what the object defines. The kernel keeps 15 characters of a program's or map's.
 pub mod name {
     /// Program on the event with tag `n`: counts the instruction pointer of the sample.
     pub const ON_IP: [&str; super::MAX_EVENTS] =
         ["on_ip_0", "on_ip_1", "on_ip_2", "on_ip_3", "on_ip_4", "on_ip_5"];
-    /// Program on the event with tag `n`: counts the streams of the sample's branch stack.
+    /// Program on the event with tag `n`: counts the sample's branch stack, or hands it to user space.
     pub const ON_BRANCH: [&str; super::MAX_EVENTS] = [
         "on_branch_0",
         "on_branch_1",
@@ -52,16 +51,16 @@ pub mod name {
     pub const BANKS: [&str; 2] = ["BANK_0", "BANK_1"];
     /// One `u32`: the interval that kernel code is counted in.
     pub const INTERVAL: &str = "INTERVAL";
-    /// One `u64` for each CPU: how many counts it began in a bank.
-    pub const BEGUN: &str = "BEGUN";
-    /// One [`super::EventStats`] for each event and CPU.
-    pub const EVENT_STATS: &str = "EVENT_STATS";
-    /// One [`super::StackStats`] for each event and CPU.
-    pub const STACK_STATS: &str = "STACK_STATS";
-    /// Array of one map: the combining tables in use, one [`super::combine::CombineTable`] for each CPU.
-    pub const COMBINE: &str = "COMBINE";
-    /// The tables of the two banks.
-    pub const COMBINES: [&str; 2] = ["COMBINE_0", "COMBINE_1"];
+    /// One [`super::cpu::Cpu`] for each CPU, mapped by user space.
+    pub const CPUS: &str = "CPUS";
+    /// The rings of all CPUs, one behind the other: [`super::stack::Stack`].
+    pub const STACKS: &str = "STACKS";
+    /// Ring of `u64`: one arrives where the ring of a CPU is half full.
+    pub const WAKE: &str = "WAKE";
+    /// Array of one map: the kept stacks in use, one [`super::stack::KeptStacks`] for each CPU.
+    pub const KEPT: &str = "KEPT";
+    /// Those that take turns.
+    pub const KEPTS: [&str; 2] = ["KEPT_0", "KEPT_1"];
     /// One window of [`super::TEXT_WINDOW`] bytes, mapped by user space.
     pub const TEXT: &str = "TEXT";
     /// `u64`: offset of `self_exec_id` in the kernel's `task_struct`, 0 where it is not known.
@@ -74,13 +73,8 @@ pub mod name {
     pub const SPLIT_KERNEL: &str = "SPLIT_KERNEL";
     /// `u32`: buckets of a bank.
     pub const BUCKETS: &str = "BUCKETS";
-    /// Two `u64`: address of the kernel's `__switch_to_asm` and its length in bytes; zero where they are not known. Not a
-    /// constant, because the kernel's symbols are read when the programs are loaded and are among them.
-    pub const SWITCH: &str = "SWITCH";
-    /// `u32`: 1 where the processor repeats the newest entry of a stack now and then (Skylake).
-    pub const DUPLICATED_HEADS: &str = "DUPLICATED_HEADS";
-    /// `u32`: bit n is 1 where event number n counts near branches alone, while its stacks hold far ones too.
-    pub const NEAR_ONLY: &str = "NEAR_ONLY";
+    /// `u32`: stacks that the ring of one CPU holds, a power of two.
+    pub const RING: &str = "RING";
     /// `u32`: 1 where a stack may hold entries that were never executed (AMD).
     pub const WRONG_PATHS: &str = "WRONG_PATHS";
 }

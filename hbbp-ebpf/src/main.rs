@@ -20,8 +20,6 @@ mod read_text;
 #[cfg(target_arch = "bpf")]
 mod repeated;
 #[cfg(target_arch = "bpf")]
-mod walk;
-#[cfg(target_arch = "bpf")]
 mod work;
 
 /// The kernel reads this section: helpers that read kernel memory are for GPL-compatible programs.

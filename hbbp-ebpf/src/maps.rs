@@ -4,10 +4,11 @@ use aya_ebpf::Global;
 use aya_ebpf::bindings::{BPF_F_INNER_MAP, BPF_F_MMAPABLE};
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
+use hbbp_ebpf::TEXT_WINDOW;
 use hbbp_ebpf::bank::Bucket;
-use hbbp_ebpf::combine::CombineTable;
+use hbbp_ebpf::cpu::Cpu;
 use hbbp_ebpf::module::{MODULE_RING, ModuleNews};
-use hbbp_ebpf::{EventStats, MAX_EVENTS, StackStats, TEXT_WINDOW};
+use hbbp_ebpf::stack::{KeptStacks, Stack};
 
 use crate::work::Work;
 
@@ -34,40 +35,37 @@ pub(crate) static BANK_1: Bank = Bank::new();
 #[btf_map]
 pub(crate) static INTERVAL: Array<u32, 1> = Array::new();
 
-/// How many counts each CPU began in a bank: by them user space knows how full it is.
+/// What each CPU counts of its samples, by CPU number. The loader gives room for all that there may be, here and in the maps
+/// below.
 #[btf_map]
-pub(crate) static BEGUN: PerCpuArray<u64, 1> = PerCpuArray::new();
+pub(crate) static CPUS: Array<Cpu, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
 
-/// See [`hbbp_ebpf::name::SWITCH`].
-#[btf_map]
-pub(crate) static SWITCH: Array<[u64; 2], 1> = Array::new();
-
-/// How the samples of each event ended, on each CPU.
-#[btf_map]
-pub(crate) static EVENT_STATS: PerCpuArray<EventStats, MAX_EVENTS> = PerCpuArray::new();
-
-/// What became of the entries of the branch stacks, on each CPU.
-#[btf_map]
-pub(crate) static STACK_STATS: PerCpuArray<StackStats, MAX_EVENTS> = PerCpuArray::new();
-
-/// What a branch program works on.
+/// What the programs on eventing IPs work on.
 #[btf_map]
 pub(crate) static WORK: PerCpuArray<Work, 1> = PerCpuArray::new();
 
-/// The combining tables of one bank, by CPU number; user space maps them to read them without a syscall.
-pub(crate) type CombineTables = Array<CombineTable, 1, { (BPF_F_MMAPABLE | BPF_F_INNER_MAP) as usize }>;
-
-/// The combining tables in use.
+/// The rings of branch stacks, [`RING`] for each CPU, by CPU number.
 #[btf_map]
-pub(crate) static COMBINE: ArrayOfMaps<CombineTables, 1> = ArrayOfMaps::new();
+pub(crate) static STACKS: Array<Stack, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
 
-/// The tables of the two banks; see [`BANK_0`].
+/// What wakes user space: how much each ring has taken, where it is half full.
 #[btf_map]
-pub(crate) static COMBINE_0: CombineTables = CombineTables::new();
+pub(crate) static WAKE: RingBuf<u64, 4096> = RingBuf::new();
 
-/// See [`COMBINE_0`].
+/// Kept stacks by CPU number. There are two of these, which take turns as the banks do.
+pub(crate) type Kept = Array<KeptStacks, 1, { (BPF_F_MMAPABLE | BPF_F_INNER_MAP) as usize }>;
+
+/// The kept stacks in use.
 #[btf_map]
-pub(crate) static COMBINE_1: CombineTables = CombineTables::new();
+pub(crate) static KEPT: ArrayOfMaps<Kept, 1> = ArrayOfMaps::new();
+
+/// See [`BANK_0`].
+#[btf_map]
+pub(crate) static KEPT_0: Kept = Kept::new();
+
+/// See [`BANK_0`].
+#[btf_map]
+pub(crate) static KEPT_1: Kept = Kept::new();
 
 /// The window through which kernel text reaches user space.
 #[btf_map]
@@ -105,13 +103,9 @@ pub(crate) static SPLIT_KERNEL: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub(crate) static BUCKETS: Global<u32> = Global::new(0);
 
-/// See [`hbbp_ebpf::name::DUPLICATED_HEADS`].
+/// See [`hbbp_ebpf::name::RING`].
 #[unsafe(no_mangle)]
-pub(crate) static DUPLICATED_HEADS: Global<u32> = Global::new(0);
-
-/// See [`hbbp_ebpf::name::NEAR_ONLY`].
-#[unsafe(no_mangle)]
-pub(crate) static NEAR_ONLY: Global<u32> = Global::new(0);
+pub(crate) static RING: Global<u32> = Global::new(1);
 
 /// See [`hbbp_ebpf::name::WRONG_PATHS`].
 #[unsafe(no_mangle)]

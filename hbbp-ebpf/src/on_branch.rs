@@ -1,166 +1,147 @@
-//! Programs on an event with a branch stack: from the stack to what is counted of it.
+//! Programs on an event with a branch stack: what comes again and again is counted whole, the rest goes to user space.
 //!
-//! Entries that never ran are removed, and what all streams of the stack are counted under is found out. Then the stack is
-//! counted whole, if it is one that comes again and again ([`crate::repeated`]), or stream by stream ([`crate::walk`]).
+//! The kernel copies the stack right to where user space will read it, in the ring of the CPU. If it is a stack that is
+//! kept ([`crate::repeated`]), it is counted there and the place in the ring is used again.
 
 use aya_ebpf::EbpfContext as _;
-use aya_ebpf::helpers::bpf_get_smp_processor_id;
+use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::helpers::generated::bpf_read_branch_records;
 use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
 use hbbp_ebpf::MAX_DEPTH;
 use hbbp_ebpf::branch::BranchEntry;
-use hbbp_ebpf::context::Context;
-use hbbp_ebpf::key::WEIGHT_ONE;
-use hbbp_ebpf::stat::{Outcome, StackStats};
+use hbbp_ebpf::cpu::{Cpu, WAKE_AGAIN};
+use hbbp_ebpf::stack::{Context, Stack};
+use hbbp_ebpf::stat::Outcome;
 
-use crate::count::{self, Image};
-use crate::maps::{COMBINE, EVENT_STATS, NEAR_ONLY, STACK_STATS, WORK, WRONG_PATHS};
+use crate::count::{self, cpu};
+use crate::maps::{CPUS, KEPT, RING, STACKS, WAKE, WRONG_PATHS};
 use crate::repeated::{self, Seen};
-use crate::walk::Walk;
-use crate::work::{ROOM, Work};
 
 /// Counts one sample.
 #[inline(always)]
 fn on_branch<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {
-    let outcome = count_stack::<EVENT>(ctx);
-    if let Some(stats) = EVENT_STATS.get_ptr_mut(EVENT) {
-        // SAFETY: the slot belongs to this CPU, and the kernel does not nest programs on perf events.
-        unsafe { (*stats).count(outcome) };
+    let number = cpu();
+    if let Some(cpu) = CPUS.get_ptr_mut(number) {
+        // SAFETY: what the programs write there belongs to this CPU, and the kernel does not nest programs on perf events.
+        let cpu = unsafe { &mut *cpu };
+        let outcome = take_stack::<EVENT>(ctx, number, cpu);
+        cpu.events[EVENT as usize].count(outcome);
     }
     0
 }
 
 #[inline(always)]
-fn count_stack<const EVENT: u32>(ctx: &PerfEventContext) -> Outcome {
-    let (Some(work), Some(stats)) = (WORK.get_ptr_mut(0), STACK_STATS.get_ptr_mut(EVENT)) else {
+fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, number: u32, cpu: &mut Cpu) -> Outcome {
+    let ring = RING.load();
+    let place = number
+        .wrapping_mul(ring)
+        .wrapping_add(cpu.head as u32 & (ring - 1));
+    let Some(stack) = STACKS.get_ptr_mut(place) else {
         return Outcome::NoBank;
     };
-    // SAFETY: both belong to this CPU, and the kernel does not nest programs on perf events.
-    let (work, stats) = unsafe { (&mut *work, &mut *stats) };
-    let buffer = work.stack.as_mut_ptr();
-    // SAFETY: the buffer is as large as stated.
+    // SAFETY: the place at the head of the ring belongs to the programs of this CPU.
+    let stack = unsafe { &mut *stack };
+    let entries = stack.entries.as_mut_ptr();
+    // SAFETY: there is room for as many bytes.
     let bytes =
-        unsafe { bpf_read_branch_records(ctx.as_ptr().cast(), buffer.cast(), ENTRY * MAX_DEPTH as u32, 0) };
+        unsafe { bpf_read_branch_records(ctx.as_ptr().cast(), entries.cast(), ENTRY * MAX_DEPTH as u32, 0) };
     if bytes < ENTRY as i64 {
         return Outcome::NoStack;
     }
-    let depth = u64::from(bytes as u32 / ENTRY);
-    let depth = if WRONG_PATHS.load() == 0 {
-        depth
-    } else {
-        without_wrong_paths(work, stats, depth)
-    };
-    let n = not_empty(work, depth);
-    if n == 0 {
+    let mut depth = u64::from(bytes as u32 / ENTRY);
+    if WRONG_PATHS.load() != 0 {
+        depth = without_wrong_paths(stack, &mut cpu.events[EVENT as usize].wrong_path, depth);
+    }
+    if depth == 0 || stack.entries[0].is_empty() {
         return Outcome::NoStack;
     }
-    let Some(table) = COMBINE.get_value_ptr_mut(0, &cpu()) else {
-        return Outcome::NoBank;
-    };
     // SAFETY: the kernel hands a valid context to the program; the verifier checks the access.
     let period = unsafe { (&raw const (*ctx.ctx).sample_period).read_volatile() };
+    let context = Context::new(count::image(), EVENT, count::interval(), period);
+    let Some(kept) = KEPT.get_value_ptr_mut(0, &number) else {
+        return Outcome::NoBank;
+    };
     // SAFETY: the table belongs to this CPU, as above.
-    let table = unsafe { &mut *table };
-    stats.stacks += 1;
-    stats.entries += n;
-    let stands_for = if NEAR_ONLY.load() >> EVENT & 1 == 0 {
-        1
-    } else {
-        stands_for(work, n)
-    };
-    // The mask says to the verifier what `n` says to the reader.
-    work.stack[n as usize & (ROOM - 1)] = BranchEntry::END;
-    let image = Image::of_current();
-    work.context = Context {
-        user: image.user,
-        kernel: image.kernel,
-        event: EVENT,
-        interval: count::interval(),
-        unit: stands_for * weight(period, n),
-    };
-    let ids = work.context.ids();
-    work.user_id = ids.user;
-    work.begin();
-    if repeated::look_up(table, work, n, ids.user) == Seen::Counted {
-        stats.streams += n - 1;
+    let kept = unsafe { &mut *kept };
+    let seen = repeated::look_up(kept, stack, &context, depth);
+    if seen == Seen::Counted {
         return Outcome::Counted;
     }
-    let n_all = stats.streams + n - 1;
-    Walk::new(table, work, stats, ids.kernel).count(n);
-    if stats.streams == n_all {
-        repeated::keep(table, work, n, ids.user);
+    // SAFETY: the helper takes no arguments and is safe in NMI context.
+    let time = unsafe { bpf_ktime_get_ns() };
+    if let Seen::Twice(place) = seen {
+        repeated::keep(kept, place, stack, (&context, depth, time));
     }
-    Outcome::Counted
+    append(stack, (&context, depth, time), cpu, ring)
 }
 
 /// Bytes of an entry.
 const ENTRY: u32 = size_of::<BranchEntry>() as u32;
 
-/// What one stream of a stack of `n` entries weighs: period / (n-1).
+/// Gives the stack at the head of the ring to user space, and wakes that where half of the ring is full.
 #[inline(always)]
-fn weight(period: u64, n: u64) -> u64 {
-    if n < 2 { 0 } else { period * WEIGHT_ONE / (n - 1) }
-}
-
-/// How many stacks this one stands for. Where an event counts near branches alone, no stack is taken at a far one; the
-/// next near branch, whose stack begins right behind it, has the chance of both. Without this, whatever runs shortly before
-/// a system call or a return from one is missed: with two in a hundred branches, one stream in fifty.
-#[inline(always)]
-fn stands_for(work: &Work, n: u64) -> u64 {
-    let far = |i: usize| (i as u64) < n && work.stack[i].changes_ring();
-    match (far(1), far(2)) {
-        (false, _) => 1,
-        (true, false) => 2,
-        // As where an interrupt comes upon the return to user code.
-        (true, true) => 3,
+fn append(
+    stack: &mut Stack,
+    (context, depth, time): (&Context, u64, u64),
+    cpu: &mut Cpu,
+    ring: u32,
+) -> Outcome {
+    let head = cpu.head;
+    // SAFETY: an aligned number that user space writes as a whole.
+    let tail = unsafe { (&raw const cpu.tail).read_volatile() };
+    let n = head.wrapping_sub(tail).wrapping_add(1);
+    if u64::from(ring) <= n {
+        return Outcome::Full;
     }
+    // SAFETY: both are valid. The processor keeps stores in their order, and the compiler keeps volatile ones (Intel SDM
+    // vol. 3, 9.2.2): the head moves when all else stands there.
+    unsafe {
+        (&raw mut stack.context.image).write_volatile(context.image);
+        (&raw mut stack.context.kind).write_volatile(context.kind);
+        (&raw mut stack.context.period).write_volatile(context.period);
+        (&raw mut stack.depth).write_volatile(depth);
+        (&raw mut stack.time).write_volatile(time);
+        (&raw mut cpu.head).write_volatile(head.wrapping_add(1));
+    }
+    let half = u64::from(ring / 2);
+    if half <= n && (n - half) % WAKE_AGAIN == 0 {
+        // The ring that wakes is full where user space has not answered yet, and then it need not be called again.
+        let _ = WAKE.output(&head, 0);
+    }
+    Outcome::Counted
 }
 
-/// Closes the gaps of entries that were never executed; their neighbours are neighbours of each other.
+/// Closes the gaps of entries that were never executed; their neighbours are neighbours of each other. The number that are
+/// left stands in the stack meanwhile: to the verifier what is loaded from a map is any number, while it would walk the
+/// loop once for each value of one in a register.
 #[inline(always)]
-fn without_wrong_paths(work: &mut Work, stats: &mut StackStats, depth: u64) -> u64 {
-    work.kept.set(0);
+fn without_wrong_paths(stack: &mut Stack, wrong_path: &mut u64, depth: u64) -> u64 {
+    let n_kept = &raw mut stack.depth;
+    // SAFETY: a field of the stack, all three times.
+    unsafe { n_kept.write_volatile(0) };
     for i in 0..MAX_DEPTH {
-        let kept = work.kept.get() as usize;
+        // SAFETY: as above.
+        let kept = unsafe { n_kept.read_volatile() } as usize;
         if depth as usize <= i || MAX_DEPTH <= kept {
             break;
         }
-        let entry = work.stack[i];
+        let entry = stack.entries[i];
         if entry.is_wrong_path() {
-            stats.wrong_path += 1;
-            stats.entries += 1;
+            *wrong_path += 1;
         } else {
-            work.stack[kept] = entry;
-            work.kept.set(kept as u64 + 1);
-        }
-    }
-    work.kept.get()
-}
-
-/// The number of entries before the first zero entry: a stack that is not full yet ends in such.
-#[inline(always)]
-fn not_empty(work: &mut Work, depth: u64) -> u64 {
-    work.kept.set(depth);
-    let oldest = &work.stack[(depth as usize).wrapping_sub(1) & (MAX_DEPTH - 1)];
-    if oldest.is_empty() {
-        let mut n = 0;
-        for entry in &work.stack {
-            if depth <= n || entry.is_empty() {
-                break;
+            let place = &raw mut stack.entries[kept];
+            // SAFETY: fields of the stack. Word by word: a copy of more is a call that goes byte by byte on the BPF target.
+            unsafe {
+                (&raw mut (*place).from).write_volatile(entry.from);
+                (&raw mut (*place).to).write_volatile(entry.to);
+                (&raw mut (*place).flags).write_volatile(entry.flags);
+                n_kept.write_volatile(kept as u64 + 1);
             }
-            n += 1;
         }
-        work.kept.set(n);
     }
-    // Any number from here on: see the module `work`.
-    work.kept.get()
-}
-
-#[inline(always)]
-fn cpu() -> u32 {
-    // SAFETY: the helper takes no arguments.
-    unsafe { bpf_get_smp_processor_id() as u32 }
+    // SAFETY: as above.
+    unsafe { n_kept.read_volatile() }
 }
 
 macro_rules! programs {

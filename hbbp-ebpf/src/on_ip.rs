@@ -8,7 +8,7 @@ use aya_ebpf::programs::PerfEventContext;
 use hbbp_ebpf::EventTag;
 
 use crate::count;
-use crate::maps::EVENT_STATS;
+use crate::maps::CPUS;
 
 /// Counts one sample. The return value 0 keeps the sample out of any perf ring buffer.
 #[inline(always)]
@@ -22,10 +22,12 @@ fn on_ip<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {
             (&raw const (*data).sample_period).read_volatile(),
         )
     };
-    let outcome = count::add(&count::key(ip, EventTag::new(EVENT, eflags)), period);
-    if let Some(stats) = EVENT_STATS.get_ptr_mut(EVENT) {
-        // SAFETY: the slot belongs to this CPU, and the kernel does not nest programs on perf events.
-        unsafe { (*stats).count(outcome) };
+    if let Some(cpu) = CPUS.get_ptr_mut(count::cpu()) {
+        // SAFETY: what the programs write there belongs to this CPU, and the kernel does not nest programs on perf events.
+        let cpu = unsafe { &mut *cpu };
+        let key = count::key(ip, EventTag::new(EVENT, eflags));
+        let outcome = count::add(&key, period, &mut cpu.begun);
+        cpu.events[EVENT as usize].count(outcome);
     }
     0
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, SystemTime};
@@ -139,7 +140,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     if collector.has_stacks()
         && let Some(switch) = kernel.switch()
     {
-        collector.tell_switch(switch)?;
+        collector.tell_switch(switch);
     }
     run.notes.extend(notes);
     if options.text == TextHistory::Once {
@@ -171,10 +172,11 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let command = runtime.block_on(measure(&mut session, options.duration, child, &mut interrupt))?;
 
     session.look_at_stacks()?;
-    let totals = session.collector.stop()?;
+    session.collector.stop()?;
     run.duration = now().saturating_sub(started);
     session.drain()?;
     session.compare_text()?;
+    let totals = session.collector.totals()?;
     run.events = totals.events;
     run.notes.extend(totals.notes);
     if session.stacks == StacksSeen::Empty {
@@ -311,7 +313,7 @@ impl Session {
     /// Looks whether the branch stacks hold anything, until that is known; empty ones are not asked for any more.
     fn look_at_stacks(&mut self) -> anyhow::Result<()> {
         if self.stacks == StacksSeen::NotYet {
-            self.stacks = self.collector.stacks_seen()?;
+            self.stacks = self.collector.stacks_seen();
             if self.stacks == StacksSeen::Empty {
                 self.collector.stop_stacks()?;
             }
@@ -337,10 +339,10 @@ async fn measure(
     tokio::pin!(end);
     // A command may use the same terminal.
     let progress = child.is_none().then(|| Progress::start(duration));
-    let news = session.collector.text_news()?;
-    // SAFETY: the descriptor is our own and stays the same and open as long as it is waited for.
-    let news = unsafe { AsyncFd::register_with_interest(news, Interest::READABLE) }
-        .context("failed to wait for news of kernel text")?;
+    let news = readable(session.collector.text_news()?).context("failed to wait for news of kernel text")?;
+    let stack_news = session.collector.stack_news()?;
+    let stack_news = stack_news.map(readable).transpose();
+    let stack_news = stack_news.context("failed to wait for branch stacks")?;
     loop {
         let patched = tokio::time::sleep_until(session.patched.unwrap_or(start));
         tokio::select! {
@@ -350,6 +352,12 @@ async fn measure(
             _ = drains.tick() => {
                 session.drain()?;
                 session.compare_text()?;
+            }
+            ready = wait(stack_news.as_ref()) => {
+                ready.context("failed to wait for branch stacks")?;
+                if session.collector.read_stacks() {
+                    session.drain()?;
+                }
             }
             () = patched, if session.patched.is_some() => session.cut()?,
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
@@ -362,13 +370,27 @@ async fn measure(
                     return Ok(Some(Command::Ended(exit_code(status))));
                 }
             }
-            ready = news.readable() => {
-                ready.context("failed to wait for news of kernel text")?.clear_ready();
+            ready = wait(Some(&news)) => {
+                ready.context("failed to wait for news of kernel text")?;
                 session.read_sideband()?;
             }
         }
     }
     Ok(child.map(Command::Running))
+}
+
+/// A descriptor to wait for until it is readable.
+fn readable(descriptor: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: the descriptor is our own and stays the same and open as long as it is waited for.
+    Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
+}
+
+/// Waits until it was readable, for ever where there is none.
+async fn wait(news: Option<&AsyncFd<OwnedFd>>) -> std::io::Result<()> {
+    match news {
+        Some(news) => news.readable().await.map(|mut ready| ready.clear_ready()),
+        None => std::future::pending().await,
+    }
 }
 
 fn ended(child: Option<&mut Child>) -> anyhow::Result<Option<ExitStatus>> {

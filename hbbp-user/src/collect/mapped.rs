@@ -1,9 +1,10 @@
 //! Tables that the programs fill and user space reads through a mapping, without a syscall.
 //!
-//! There are two of each sort: one is shown to the programs, the other is read and emptied.
+//! Of most sorts there are two: one is shown to the programs, the other is read and emptied.
 
 use std::io;
 use std::mem;
+use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::ptr::NonNull;
 
@@ -52,14 +53,15 @@ impl<T: Pod> Pair<T> {
 }
 
 /// An array of the object, mapped.
-struct Mapped<T: Pod> {
+pub struct Mapped<T: Pod> {
     map: Array<MapData, T>,
     base: NonNull<T>,
     n: usize,
 }
 
 impl<T: Pod> Mapped<T> {
-    fn open(object: &mut Object, name: &str) -> anyhow::Result<Self> {
+    /// Takes the array with this name.
+    pub fn open(object: &mut Object, name: &str) -> anyhow::Result<Self> {
         let map: Array<MapData, T> = Array::try_from(object.take_map(name)?)?;
         let n = usize::try_from(map.len())?;
         let fd = map.map().fd().as_fd().as_raw_fd();
@@ -72,6 +74,21 @@ impl<T: Pod> Mapped<T> {
         }
         let base = NonNull::new(base.cast()).context("the tables of counts were mapped at address 0")?;
         Ok(Self { map, base, n })
+    }
+
+    /// The numbers of its elements.
+    pub const fn all(&self) -> Range<usize> {
+        0..self.n
+    }
+
+    /// One element, which programs may write to.
+    pub const fn at(&self, idx: usize) -> Option<NonNull<T>> {
+        if idx < self.n {
+            // SAFETY: within the mapping.
+            Some(unsafe { self.base.add(idx) })
+        } else {
+            None
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`Collector::records`] often and [`Collector::drain`] rarely, and [`Collector::stop`] once.
 
 pub mod bpf;
+pub mod cpus;
 pub mod drain;
 pub mod event;
 pub mod mapped;
@@ -19,9 +20,12 @@ pub mod pmu;
 mod room;
 pub mod scope;
 pub mod sideband;
+pub mod stacks;
+pub mod streams;
 pub mod stride;
 pub mod task_layout;
 pub mod text;
+pub mod totals;
 pub mod uarch;
 pub mod wake;
 
@@ -29,14 +33,13 @@ use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context as _, bail};
-use aya::Pod;
-use aya::maps::{Array, MapData, PerCpuArray};
 use btf_rs::Btf;
-use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, StackStats, Tally, name};
+use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, Tally};
 
 use crate::record::{Record, Timed};
+use crate::snapshot::Loss;
 use crate::snapshot::run::{Event, is_near_only};
-use crate::snapshot::{Loss, Losses};
+use cpus::Cpus;
 use drain::Banks;
 use event::{Choice, Source};
 pub use modules::ModuleWatch;
@@ -45,7 +48,11 @@ use object::{Constants, KernelCounts, Object};
 use perf::Perf;
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
+use stacks::Stacks;
+use streams::Habits;
 use stride::Sampler;
+pub use totals::Totals;
+use totals::{add_losses, hotplug, sum};
 use wake::Wake;
 
 /// What to collect.
@@ -67,8 +74,8 @@ pub struct Plan {
 pub struct Collector {
     object: Object,
     banks: Banks,
-    event_stats: PerCpuArray<MapData, EventStats>,
-    stack_stats: PerCpuArray<MapData, StackStats>,
+    cpus: Cpus,
+    stacks: Option<Stacks>,
     events: Vec<Sampled>,
     sideband: Sideband,
     modules: Option<Modules>,
@@ -97,17 +104,6 @@ pub enum StacksSeen {
     Empty,
 }
 
-/// What a collection knows of itself when it has stopped.
-#[derive(Clone, Debug, Default)]
-pub struct Totals {
-    /// The events with what the kernel counted.
-    pub events: Vec<Event>,
-    /// What reached a program and could not be counted.
-    pub losses: Losses,
-    /// What else the reader of the report should know.
-    pub notes: Vec<String>,
-}
-
 impl Collector {
     /// Loads the programs and opens the events, disabled; the sideband runs from here on.
     pub fn open(plan: &Plan) -> anyhow::Result<Self> {
@@ -119,16 +115,10 @@ impl Collector {
         let btf = task_layout::open_btf();
         let layout = module_layout(plan.modules, &btf, &mut notes);
         let mut constants = constants(plan, &btf, &mut notes);
-        let near_only = sources
-            .iter()
-            .enumerate()
-            .filter(|(_, source)| is_near_only(&source.name));
-        constants.near_only = near_only.fold(0, |all, (number, _)| all | 1 << number);
         constants.module_size = layout.map(|layout| layout.size);
         let mut object = Object::load(constants, room)?;
-        let mut banks = Banks::open(&mut object, room.counts)?;
-        let event_stats = PerCpuArray::try_from(object.take_map(name::EVENT_STATS)?)?;
-        let stack_stats = PerCpuArray::try_from(object.take_map(name::STACK_STATS)?)?;
+        let banks = Banks::open(&mut object, room.counts)?;
+        let cpus = Cpus::open(&mut object)?;
         let sideband = Sideband::open(&online).context(
             "failed to open the events that tell about processes; the tool needs root, or CAP_PERFMON and \
              CAP_BPF with kernel.perf_event_paranoid at most 1",
@@ -144,9 +134,9 @@ impl Collector {
         let told = modules.iter().map(AsFd::as_fd);
         let wake = Wake::on(sideband.text_descriptors().chain(told))
             .context("failed to wait for news of kernel text")?;
-        if has_stacks {
-            banks.combine(&mut object)?;
-        }
+        let habits = habits(plan, &sources);
+        let stacks = has_stacks.then(|| Stacks::open(&mut object, room, habits));
+        let stacks = stacks.transpose()?;
         let mut events = Vec::new();
         for (number, source) in sources.into_iter().enumerate() {
             if MAX_EVENTS <= number {
@@ -174,8 +164,8 @@ impl Collector {
         Ok(Self {
             object,
             banks,
-            event_stats,
-            stack_stats,
+            cpus,
+            stacks,
             events,
             sideband,
             modules,
@@ -191,14 +181,13 @@ impl Collector {
         text::TextWindow::open(&mut self.object)
     }
 
-    /// Tells the programs where the kernel changes from one task to the next (`__switch_to_asm` in
-    /// arch/x86/entry/entry_64.S), start and length: a branch in there marks a context switch in a stack, and user entries
-    /// older than that belong to another process. To be called before [`Self::enable`].
-    pub fn tell_switch(&mut self, (start, len): (u64, u64)) -> anyhow::Result<()> {
-        let mut switch: Array<MapData, [u64; 2]> = Array::try_from(self.object.take_map(name::SWITCH)?)?;
-        switch
-            .set(0, [start, len], 0)
-            .context("failed to tell the programs where the kernel changes tasks")
+    /// Tells where the kernel changes from one task to the next (`__switch_to_asm` in arch/x86/entry/entry_64.S), start and
+    /// length: a branch in there marks a context switch in a stack, and user entries older than that belong to another
+    /// process. To be called before [`Self::enable`].
+    pub const fn tell_switch(&mut self, switch: (u64, u64)) {
+        if let Some(stacks) = &mut self.stacks {
+            stacks.tell_switch(switch);
+        }
     }
 
     /// What the reader of the report should know about this collection.
@@ -261,7 +250,17 @@ impl Collector {
 
     /// Counts kernel code apart from now on. Returns whether it could; where not, a drain does it.
     pub fn cut(&mut self) -> anyhow::Result<bool> {
-        self.banks.cut()
+        self.banks.cut(&self.cpus)
+    }
+
+    /// A descriptor that becomes readable when some ring of branch stacks is half full; `None` where there are none.
+    pub fn stack_news(&self) -> anyhow::Result<Option<OwnedFd>> {
+        self.stacks.as_ref().map(Stacks::news).transpose()
+    }
+
+    /// Makes room in the rings of branch stacks. Returns whether so much was counted of them that a drain should come.
+    pub fn read_stacks(&mut self) -> bool {
+        self.stacks.as_mut().is_some_and(|stacks| stacks.read(&self.cpus))
     }
 
     /// What was counted since the last call, up to each cut and from the last on; user code is all in the first part.
@@ -272,14 +271,12 @@ impl Collector {
                 .vary()
                 .context("failed to change the period of a perf event")?;
         }
-        self.banks.drain()
+        self.banks.drain(&self.cpus, self.stacks.as_mut())
     }
 
     /// Whether the samples of some event carry branch stacks.
     pub fn has_stacks(&self) -> bool {
-        self.events
-            .iter()
-            .any(|event| event.source.request.stack.is_some())
+        self.stacks.is_some()
     }
 
     /// Whether the samples of the event with this number carry branch stacks.
@@ -291,17 +288,11 @@ impl Collector {
     }
 
     /// What the samples with branch stacks brought so far.
-    pub fn stacks_seen(&self) -> anyhow::Result<StacksSeen> {
-        let mut stats = EventStats::default();
-        let with_stacks = self
-            .events
-            .iter()
-            .zip(0u32..)
-            .filter(|(_, number)| self.has_stack(*number));
-        for (_, number) in with_stacks {
-            stats = sum(&read_by_cpu(&self.event_stats, number)?, stats, EventStats::plus);
-        }
-        Ok(seen(&stats))
+    pub fn stacks_seen(&self) -> StacksSeen {
+        let numbers = self.events.iter().zip(0usize..);
+        let with_stacks = numbers.filter(|(event, _)| event.source.request.stack.is_some());
+        let stats = with_stacks.map(|(_, number)| sum(&self.cpus.stats(number)));
+        seen(&stats.fold(EventStats::default(), EventStats::plus))
     }
 
     /// Stops the events with branch stacks for good; the others go on.
@@ -316,21 +307,27 @@ impl Collector {
         Ok(())
     }
 
-    /// Stops sampling. The last bank must be drained after this.
-    pub fn stop(&mut self) -> anyhow::Result<Totals> {
+    /// Stops sampling. What was counted last is to be drained after this.
+    pub fn stop(&mut self) -> anyhow::Result<()> {
         for counter in self.events.iter_mut().flat_map(|event| &mut event.counters) {
             counter.stop().context("failed to stop a perf event")?;
         }
+        Ok(())
+    }
+
+    /// What it knows of itself, after the last drain.
+    pub fn totals(&self) -> anyhow::Result<Totals> {
         let mut totals = Totals::default();
         for (sampled, number) in self.events.iter().zip(0u32..) {
-            let by_cpu = read_by_cpu(&self.event_stats, number)?;
-            let stats = sum(&by_cpu, EventStats::default(), EventStats::plus);
-            let stacks = sum(
-                &read_by_cpu(&self.stack_stats, number)?,
-                StackStats::default(),
-                StackStats::plus,
-            );
-            add_losses(&mut totals.losses, &stats, &stacks);
+            let by_cpu = self.cpus.stats(number as usize);
+            let stats = sum(&by_cpu);
+            let full = match sampled.source.request.stack {
+                Some(_) => Loss::StacksFull,
+                None => Loss::CountsFull,
+            };
+            totals.losses.add(full, stats.full);
+            let stacks = self.stacks.as_ref().map(|stacks| stacks.stats(number));
+            add_losses(&mut totals.losses, &stats, &stacks.unwrap_or_default());
             let mut counters = Vec::new();
             for sampler in &sampled.counters {
                 match sampler.read() {
@@ -386,27 +383,29 @@ fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) ->
                 .to_owned(),
         );
     }
-    let (duplicated_heads, wrong_paths) = event::quirks();
+    let (_, wrong_paths) = event::quirks();
     Constants {
         exec_id_offset,
         pid_namespace,
         kernel: plan.kernel,
-        duplicated_heads,
         wrong_paths,
-        near_only: 0,
         module_size: None,
     }
 }
 
-fn read_by_cpu<S: Pod>(map: &PerCpuArray<MapData, S>, event: u32) -> anyhow::Result<Vec<S>> {
-    let by_cpu = map
-        .get(&event, 0)
-        .context("failed to read the counters of the programs")?;
-    Ok(by_cpu.iter().copied().collect())
-}
-
-fn sum<S: Copy>(by_cpu: &[S], start: S, plus: fn(S, S) -> S) -> S {
-    by_cpu.iter().copied().fold(start, plus)
+/// What the stacks of these events are judged by.
+fn habits(plan: &Plan, sources: &[Source]) -> Habits {
+    let near_only = sources
+        .iter()
+        .enumerate()
+        .filter(|(_, source)| is_near_only(&source.name));
+    let (duplicated_heads, _) = event::quirks();
+    Habits {
+        near_only: near_only.fold(0, |all, (number, _)| all | 1 << number),
+        duplicated_heads,
+        switch: (0, 0),
+        kernel: plan.kernel,
+    }
 }
 
 /// What the samples of events with branch stacks brought, by their counters.
@@ -423,25 +422,6 @@ const fn seen(stats: &EventStats) -> StacksSeen {
     }
 }
 
-fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &StackStats) {
-    let counted = [
-        (Loss::CountsFull, samples.full),
-        (Loss::NoBank, samples.no_bank),
-        (Loss::NoStack, samples.no_stack),
-        (Loss::WrongPath, stacks.wrong_path),
-        (Loss::Duplicated, stacks.duplicated),
-        (Loss::Backward, stacks.backward),
-        (Loss::Crossing, stacks.crossing),
-        (Loss::Long, stacks.long),
-        (Loss::Switched, stacks.switched),
-        (Loss::StreamsRefused, stacks.refused),
-        (Loss::OldestRefused, stacks.refused_oldest),
-    ];
-    for (loss, n) in counted {
-        losses.add(loss, n);
-    }
-}
-
 fn no_counter(perf: &Perf, source: &Source) -> String {
     let place = perf
         .cpu()
@@ -450,15 +430,6 @@ fn no_counter(perf: &Perf, source: &Source) -> String {
         "the event {} lost its counter on {place}: another user of the PMU holds it",
         source.name
     )
-}
-
-/// What is to be said where CPUs came or went: an event that was opened on one ends with it for good.
-fn hotplug(before: &[u32], after: &[u32]) -> Vec<String> {
-    let came = after.iter().filter(|cpu| !before.contains(cpu));
-    let went = before.iter().filter(|cpu| !after.contains(cpu));
-    let came = came.map(|cpu| format!("CPU {cpu} came online during the run and was not measured"));
-    let went = went.map(|cpu| format!("CPU {cpu} went offline during the run and was measured until then"));
-    came.chain(went).collect()
 }
 
 #[cfg(test)]
@@ -476,13 +447,5 @@ mod tests {
         assert_eq!(seen(&stats(3, 3)), StacksSeen::NotYet);
         assert_eq!(seen(&stats(3, 2)), StacksSeen::Filled);
         assert_eq!(seen(&stats(90, 90)), StacksSeen::Empty);
-    }
-
-    #[test]
-    fn cpus_that_come_and_go_are_named() {
-        assert!(hotplug(&[0, 1], &[0, 1]).is_empty());
-        let notes = hotplug(&[0, 1, 2], &[0, 2, 3]);
-        assert_eq!(notes.len(), 2);
-        assert!(notes[0].starts_with("CPU 3 came") && notes[1].starts_with("CPU 1 went"));
     }
 }

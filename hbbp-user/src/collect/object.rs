@@ -29,12 +29,8 @@ pub struct Constants {
     pub pid_namespace: Option<PidNamespace>,
     /// Which kernel addresses share a count.
     pub kernel: KernelCounts,
-    /// The processor repeats the newest entry of a stack now and then.
-    pub duplicated_heads: bool,
     /// Stacks may hold entries that were never executed.
     pub wrong_paths: bool,
-    /// Bit n: event number n counts near branches alone.
-    pub near_only: u32,
     /// Bytes of the kernel's `struct module`; `None` where it is not known or not asked for.
     pub module_size: Option<u32>,
 }
@@ -44,14 +40,23 @@ pub struct Constants {
 pub struct Room {
     /// Counts in each bank.
     pub counts: u32,
-    /// Combining tables in each set: where there are branch stacks, one for each CPU that may come online.
-    pub tables: u32,
+    /// Different streams of branch stacks between two drains.
+    pub streams: u32,
+    /// CPUs that may come online.
+    pub cpus: u32,
+    /// Branch stacks in the ring of each, a power of two; 0 where there are none.
+    pub ring: u32,
 }
 
 impl Default for Room {
     /// The least: enough to see whether the kernel takes the object.
     fn default() -> Self {
-        Self { counts: 1, tables: 1 }
+        Self {
+            counts: 1,
+            streams: 1,
+            cpus: 1,
+            ring: 0,
+        }
     }
 }
 
@@ -73,21 +78,23 @@ impl Object {
             .pid_namespace
             .map_or((0, 0), |own| (own.inode, own.device));
         let split_kernel = u32::from(constants.kernel == KernelCounts::ByProcess);
-        let duplicated_heads = u32::from(constants.duplicated_heads);
         let wrong_paths = u32::from(constants.wrong_paths);
         let module_size = u64::from(constants.module_size.unwrap_or(0));
         let buckets = buckets_for(room.counts);
         let mut loader = loader_without_btf();
-        for (bank, tables) in name::BANKS.into_iter().zip(name::COMBINES) {
+        let with_stacks = if room.ring == 0 { 1 } else { room.cpus };
+        let ring = room.ring.max(1);
+        for (bank, kept) in name::BANKS.into_iter().zip(name::KEPTS) {
             loader.map_max_entries(bank, buckets);
-            loader.map_max_entries(tables, room.tables);
+            loader.map_max_entries(kept, with_stacks);
         }
+        loader.map_max_entries(name::CPUS, room.cpus);
+        loader.map_max_entries(name::STACKS, with_stacks.saturating_mul(ring));
         let ebpf = loader
             .btf(None)
             .override_global(name::MODULE_SIZE, &module_size, true)
             .override_global(name::BUCKETS, &buckets, true)
-            .override_global(name::DUPLICATED_HEADS, &duplicated_heads, true)
-            .override_global(name::NEAR_ONLY, &constants.near_only, true)
+            .override_global(name::RING, &ring, true)
             .override_global(name::WRONG_PATHS, &wrong_paths, true)
             .override_global(name::EXEC_ID_OFFSET, &exec_id_offset, true)
             .override_global(name::PID_NAMESPACE, &namespace, true)

@@ -81,8 +81,8 @@ impl Accounting {
                     .map(|count| count.event)
                     .any(|event| event == EventIdx(*idx))
         });
-        let no_stack = snapshot.losses.get(Loss::NoStack);
-        let stacks = total(stacks.map(|(event, _)| event.runs)).saturating_sub(no_stack);
+        let lost = [Loss::NoStack, Loss::StacksFull].map(|loss| snapshot.losses.get(loss));
+        let stacks = total(stacks.map(|(event, _)| event.runs)).saturating_sub(lost.iter().sum());
         let losses = Loss::ALL.iter().filter(|loss| loss.unit() == LossUnit::Sample);
         let refused = losses
             .map(|loss| (*loss, snapshot.losses.get(*loss)))

@@ -55,6 +55,8 @@ macro_rules! losses {
 losses! {
     CountsFull, "sample.counts_full", Sample,
         "samples found the map of counts full: raise --map-entries or lower the sampling rate";
+    StacksFull, "sample.stacks_full", Sample,
+        "samples found the ring of branch stacks full, as the tool got no time to read it: take stacks more rarely (--branch-period), or give the tool more time (nice)";
     NoBank, "sample.no_bank", Sample,
         "samples found no bank to be counted in";
     NoStack, "sample.no_stack", Sample,
@@ -74,9 +76,9 @@ losses! {
     Switched, "stream.switched", Stream,
         "user streams are older than a context switch, so they belong to another process";
     StreamsRefused, "stream.refused", Stream,
-        "streams were refused by the map of counts: raise --map-entries";
+        "streams found the table of streams full: raise --map-entries";
     OldestRefused, "entry.oldest_refused", Entry,
-        "branches in the oldest slot were refused by the map of counts, so that a bias may go unseen: raise --map-entries";
+        "branches in the oldest slot found the table of streams full, so that a bias may go unseen: raise --map-entries";
     RecorderLost, "record.recorder_lost", Record,
         "records, most of them samples, were lost by their recorder, which could not write as fast as they came";
     SampleUnread, "record.sample_unread", Record,

@@ -34,8 +34,9 @@ fn samples_are_counted_and_the_sums_close() {
         std::thread::sleep(Duration::from_millis(500));
         entries.extend(collector.drain().unwrap().concat());
     }
-    let totals = collector.stop().unwrap();
+    collector.stop().unwrap();
     entries.extend(collector.drain().unwrap().concat());
+    let totals = collector.totals().unwrap();
 
     let hits: u64 = entries.iter().map(|(_, tally)| tally.hits).sum();
     let event = &totals.events[0];
@@ -150,8 +151,9 @@ fn a_full_bank_is_counted_not_hidden() {
     .unwrap();
     collector.enable().unwrap();
     std::thread::sleep(Duration::from_secs(2));
-    let totals = collector.stop().unwrap();
+    collector.stop().unwrap();
     let entries = collector.drain().unwrap().concat();
+    let totals = collector.totals().unwrap();
     let hits: u64 = entries.iter().map(|(_, tally)| tally.hits).sum();
     let full = totals.losses.get(hbbp_user::snapshot::Loss::CountsFull);
     assert!(0 < full, "64 entries cannot hold the kernel's code");

@@ -33,7 +33,7 @@ fn measured_load(series: &str) -> Option<Measured> {
     Some(measure_command(machine, &["/bin/busybox", "sh", "-c", LOAD], &setup).unwrap())
 }
 
-/// The sum of the losses that are streams: refused in the kernel before they were counted.
+/// The sum of the losses that are streams: refused before they were counted.
 fn refused_streams(measured: &Measured) -> u64 {
     let losses = measured.report["losses"].as_array().unwrap();
     let of_stream =
@@ -96,6 +96,47 @@ fn nothing_is_lost_unseen_on_6_1() {
 #[test]
 fn nothing_is_lost_unseen_on_6_12() {
     nothing_is_lost_unseen("6.12");
+}
+
+/// While the tool is stopped nobody reads the ring of branch stacks. What found it full is told, and all sums close.
+#[test]
+fn stacks_that_find_the_ring_full_are_counted() {
+    const STOPPED: &str = "kill -STOP $PPID; heapsort 50000; kill -CONT $PPID; heapsort 10000";
+    let Some(machine) = support::machine("6.12") else {
+        return;
+    };
+    let mut setup = Setup::new(personality("ideal"));
+    (setup.period, setup.branch_period) = (1_000_037, 503);
+    let mut machine = machine
+        .clock(setup.clock)
+        .marks(Marks::Events)
+        .personality(&setup.personality)
+        .limit(setup.limit);
+    support::add_workload(&mut machine, "heapsort.c");
+    let measured = measure_command(machine, &["/bin/busybox", "sh", "-c", STOPPED], &setup).unwrap();
+    let report = &measured.report;
+    let losses = report["losses"].as_array().unwrap();
+    let full = losses.iter().find(|loss| loss["id"] == "sample.stacks_full");
+    let full = full.and_then(|loss| loss["count"].as_u64()).unwrap_or(0);
+    let stacks = measured.reported("/events/1/runs");
+    println!("{full} of {stacks} stacks found the ring full");
+    assert!(1000 < full && 4096 < stacks - full, "{report:#}");
+    let (reached, skipped) = (
+        measured.reported("/accounting/reached"),
+        measured.reported("/accounting/skipped"),
+    );
+    assert_eq!(
+        measured.counters["delivered"],
+        reached + skipped,
+        "{:?} {report:#}",
+        measured.counters
+    );
+    assert_eq!(report["accounting"]["unexplained"], 0, "{report:#}");
+    assert_eq!(
+        measured.reported("/streams/counted") + refused_streams(&measured),
+        (stacks - full) * (DEPTH - 1),
+        "{report:#}"
+    );
 }
 
 /// Most of the tools' machines: no branch records, no counters. The clock serves, and the report says what it is.

@@ -20,7 +20,7 @@ const PERIODS: (u64, u64) = (1_000_037, 1_009);
 /// Which processor it is, for what its branch records are known for (hbbp-user/src/collect/uarch.rs).
 const SKYLAKE: &str = "cpu = vendor=GenuineIntel,family=6,model=94,stepping=3\n";
 const ZEN_4: &str = "cpu = vendor=AuthenticAMD,family=25,model=17,stepping=1\n";
-/// Streams of this many bytes and more are no straight-line code (hbbp-ebpf/src/refusal.rs).
+/// Streams of this many bytes and more are no straight-line code (hbbp-user/src/collect/streams/refusal.rs).
 const LONG: u64 = 64 << 10;
 
 /// What a processor's records need, beside what all need.

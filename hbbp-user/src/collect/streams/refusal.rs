@@ -1,10 +1,10 @@
 //! Why a stream cannot have run in the process that it was sampled in, as far as addresses alone tell.
 
-use crate::key::is_kernel;
+use hbbp_ebpf::is_kernel;
 
 /// The reason to refuse a stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Refusal {
+pub(super) enum Refusal {
     /// Its ends lie in different rings: an entry between them was dropped.
     Crossing,
     /// It ends before it starts.
@@ -17,11 +17,11 @@ pub enum Refusal {
 
 /// The longest stream in bytes. Straight-line code of this length is not met in practice; what looks like it is a pair
 /// of entries that are no neighbours.
-pub const MAX_STREAM: u64 = 64 << 10;
+pub(super) const MAX_STREAM: u64 = 64 << 10;
 
 /// Judges the stream from `start` to `end`; `switched` says whether a context switch stands between it and the sample.
 #[inline(always)]
-pub const fn refusal(start: u64, end: u64, switched: bool) -> Option<Refusal> {
+pub(super) const fn refusal(start: u64, end: u64, switched: bool) -> Option<Refusal> {
     if is_kernel(start) != is_kernel(end) {
         Some(Refusal::Crossing)
     } else if MAX_STREAM <= end.wrapping_sub(start) {

@@ -1,0 +1,35 @@
+//! What one CPU counts of its samples, and the two ends of its ring of branch stacks; user space maps it.
+//!
+//! The ring has one writer, the programs of its CPU, and one reader, user space. The reader owns what lies between `tail` and
+//! `head`; the entry at `head` belongs to the programs, so that a stack is read right into it, and one entry of the ring
+//! stays free for that. Neither end goes back: an index is their value modulo the size.
+
+use crate::MAX_EVENTS;
+use crate::stat::EventStats;
+
+/// One CPU.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cpu {
+    /// How the samples of each event ended.
+    pub events: [EventStats; MAX_EVENTS],
+    /// Stacks that were ever put into the ring. The programs write it.
+    pub head: u64,
+    /// How many counts it began in a bank.
+    pub begun: u64,
+    /// For the next line of cache: the reader writes there.
+    pub padding: [u64; 2],
+    /// Stacks that were ever read. User space writes it.
+    pub tail: u64,
+    /// See `padding`.
+    pub padding_behind: [u64; 7],
+}
+
+const _: () = assert!(size_of::<Cpu>() == 384 && core::mem::offset_of!(Cpu, tail) == 320);
+
+/// After so many stacks beyond half of the ring the programs wake user space again, in case that a first time failed.
+pub const WAKE_AGAIN: u64 = 64;
+
+#[cfg(feature = "user")]
+// SAFETY: repr(C), no padding (asserted above), any bit pattern is a value.
+unsafe impl aya::Pod for Cpu {}

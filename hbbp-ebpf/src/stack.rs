@@ -1,0 +1,193 @@
+//! Branch stacks on their way to user space: whole ones that come again and again, and all others.
+//!
+//! A loop without choices makes stacks that are equal. One that was seen twice is kept ([`KeptStack`]) and costs a
+//! comparison for each address from then on. All other stacks go, as they are, into a ring of the CPU ([`Stack`]), and user
+//! space makes their streams: native code needs a third of the instructions that a program needs for that, which can
+//! neither keep much in registers nor call anything.
+//!
+//! Each CPU has its own ring and its own table of kept stacks, and the kernel does not nest programs on perf events, so
+//! nothing here is atomic but the two ends of the ring ([`crate::cpu::Cpu`]).
+
+use crate::MAX_DEPTH;
+use crate::branch::BranchEntry;
+
+/// What the streams of a stack are counted under.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Context {
+    /// The process image that ran: thread group id below, exec id above; see [`crate::CountKey`].
+    pub image: u64,
+    /// The number of the event below, the interval of kernel code above.
+    pub kind: u64,
+    /// The period of the sample, in units of the event.
+    pub period: u64,
+}
+
+/// A stack in the ring of its CPU.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stack {
+    /// Newest entry first; those behind `depth` are whatever the ring held.
+    pub entries: [BranchEntry; MAX_DEPTH],
+    /// What its streams are counted under.
+    pub context: Context,
+    /// Number of entries; those behind the first empty one are none.
+    pub depth: u64,
+    /// Time of the sample in ns of CLOCK_MONOTONIC.
+    pub time: u64,
+}
+
+/// Source and target of an entry.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Jump {
+    /// The branch.
+    pub from: u64,
+    /// Its target.
+    pub to: u64,
+}
+
+/// A stack that was seen twice, and how often since then.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeptStack {
+    /// As in [`Stack`].
+    pub entries: [Jump; MAX_DEPTH],
+    /// As in [`Stack`].
+    pub context: Context,
+    /// As in [`Stack`]; 0 where no stack is kept here.
+    pub depth: u64,
+    /// The fingerprint of the stack that is kept here, or of the last one that had no place here.
+    pub fingerprint: u64,
+    /// How often it was seen since it is kept.
+    pub hits: u64,
+    /// When that began, in ns of CLOCK_MONOTONIC.
+    pub first_time: u64,
+    /// How many other stacks it has still to see until it gives this one up, if that was not seen again.
+    pub patience: u64,
+}
+
+/// Places for kept stacks, as a power of two. A loop of so many branches has as many stacks that differ; some must share a
+/// place long before, so a stack has two where it may stand. They are 72 KiB.
+pub const KEPT_BITS: u32 = 7;
+
+/// Places for kept stacks.
+pub const KEPT: usize = 1 << KEPT_BITS;
+
+/// The kept stacks of one CPU.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct KeptStacks {
+    /// By [`places_of`].
+    pub places: [KeptStack; KEPT],
+}
+
+const _: () = assert!(size_of::<Context>() == 24);
+const _: () = assert!(size_of::<Stack>() == 24 * MAX_DEPTH + 40);
+const _: () = assert!(size_of::<KeptStack>() == 16 * MAX_DEPTH + 64);
+const _: () = assert!(size_of::<KeptStacks>() == size_of::<KeptStack>() * KEPT);
+
+/// 2^64 divided by the golden ratio, for Fibonacci hashing (Knuth, The Art of Computer Programming, vol. 3, section 6.4).
+const PHI: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Takes another number into the fingerprint of a stack. It finds a place and no more: what is counted as equal has been
+/// compared.
+#[inline(always)]
+pub const fn fingerprint(before: u64, number: u64) -> u64 {
+    (before ^ number).wrapping_mul(PHI)
+}
+
+/// The two places where a stack with this fingerprint may stand.
+#[inline(always)]
+pub const fn places_of(fingerprint: u64) -> [usize; 2] {
+    [
+        (fingerprint >> (64 - KEPT_BITS)) as usize,
+        (fingerprint >> (64 - 2 * KEPT_BITS)) as usize & (KEPT - 1),
+    ]
+}
+
+impl Context {
+    /// Of these parts.
+    #[inline(always)]
+    pub const fn new([tgid, exec_id]: [u32; 2], event: u32, interval: u32, period: u64) -> Self {
+        Self {
+            image: tgid as u64 | (exec_id as u64) << 32,
+            kind: event as u64 | (interval as u64) << 32,
+            period,
+        }
+    }
+
+    /// Thread group id and exec id.
+    #[inline(always)]
+    pub const fn owner(&self) -> [u32; 2] {
+        [self.image as u32, (self.image >> 32) as u32]
+    }
+
+    /// The number of the event.
+    #[inline(always)]
+    pub const fn event(&self) -> u32 {
+        self.kind as u32
+    }
+
+    /// The interval of kernel code.
+    #[inline(always)]
+    pub const fn interval(&self) -> u32 {
+        (self.kind >> 32) as u32
+    }
+
+    /// Whether it is the same. There is no branch for each part, which costs more than it saves.
+    #[inline(always)]
+    pub const fn is_same(&self, other: &Self) -> bool {
+        (self.image ^ other.image | self.kind ^ other.kind | self.period ^ other.period) == 0
+    }
+}
+
+impl KeptStack {
+    /// The entries as in [`Stack`], without what the processor says of them beside their addresses.
+    pub fn entries(&self) -> [BranchEntry; MAX_DEPTH] {
+        self.entries
+            .map(|Jump { from, to }| BranchEntry { from, to, flags: 0 })
+    }
+}
+
+#[cfg(feature = "user")]
+mod pod {
+    // SAFETY: repr(C), no padding (asserted above), any bit pattern is a value.
+    unsafe impl aya::Pod for super::Stack {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::KeptStacks {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_is_its_parts() {
+        let context = Context::new([7, u32::MAX], 5, 9, 1009);
+        assert_eq!(context.owner(), [7, u32::MAX]);
+        assert_eq!(
+            (context.event(), context.interval(), context.period),
+            (5, 9, 1009)
+        );
+        let others = [
+            Context::new([8, u32::MAX], 5, 9, 1009),
+            Context::new([7, 1], 5, 9, 1009),
+            Context::new([7, u32::MAX], 4, 9, 1009),
+            Context::new([7, u32::MAX], 5, 8, 1009),
+            Context::new([7, u32::MAX], 5, 9, 1013),
+        ];
+        assert!(context.is_same(&context) && others.iter().all(|other| !context.is_same(other)));
+    }
+
+    #[test]
+    fn neighbouring_stacks_find_different_places() {
+        let mut seen = [0u32; KEPT];
+        for n in 0..KEPT as u64 {
+            let [first, second] = places_of(fingerprint(1, 0xffff_ffff_8100_0000 + 16 * n));
+            assert!(first < KEPT && second < KEPT);
+            seen[first] += 1;
+        }
+        assert!(seen.iter().all(|n| *n < 6), "some place is far too popular");
+    }
+}

@@ -1,0 +1,75 @@
+//! What the programs count on each CPU, and the ends of its ring of branch stacks, read through a mapping
+//! ([`hbbp_ebpf::cpu`]).
+
+use std::mem::offset_of;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hbbp_ebpf::cpu::Cpu;
+use hbbp_ebpf::{EventStats, name};
+
+use super::mapped::Mapped;
+use super::object::Object;
+
+/// All CPUs that there may be, by number.
+pub struct Cpus {
+    mapped: Mapped<Cpu>,
+}
+
+impl Cpus {
+    /// Takes them from the object.
+    pub fn open(object: &mut Object) -> anyhow::Result<Self> {
+        Ok(Self {
+            mapped: Mapped::open(object, name::CPUS)?,
+        })
+    }
+
+    /// The numbers of all.
+    pub const fn all(&self) -> Range<usize> {
+        self.mapped.all()
+    }
+
+    /// How the samples of an event ended, by CPU. While the event runs, these may be of slightly different times.
+    pub fn stats(&self, event: usize) -> Vec<EventStats> {
+        let stats = |cpu| {
+            let cpu = self.mapped.at(cpu)?;
+            // SAFETY: the CPU is mapped as long as `self` lives; the programs may count meanwhile, so each number is read as
+            // it stands, once.
+            let cpu = unsafe { cpu.read_volatile() };
+            cpu.events.get(event).copied()
+        };
+        self.all().filter_map(stats).collect()
+    }
+
+    /// How many counts all CPUs together began in a bank.
+    pub fn begun(&self) -> u64 {
+        let begun = |cpu| self.number(cpu, offset_of!(Cpu, begun));
+        let begun = self.all().filter_map(begun);
+        begun.map(|begun| begun.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The stacks in the ring of a CPU that wait to be read. What they hold was written before they are seen here.
+    pub fn unread(&self, cpu: usize) -> Range<u64> {
+        let head = self.number(cpu, offset_of!(Cpu, head));
+        let tail = self.number(cpu, offset_of!(Cpu, tail));
+        match (head, tail) {
+            (Some(head), Some(tail)) => tail.load(Ordering::Relaxed)..head.load(Ordering::Acquire),
+            _ => 0..0,
+        }
+    }
+
+    /// Gives the places of all stacks before this one back to the programs.
+    pub fn read_until(&self, cpu: usize, next: u64) {
+        if let Some(tail) = self.number(cpu, offset_of!(Cpu, tail)) {
+            tail.store(next, Ordering::Release);
+        }
+    }
+
+    fn number(&self, cpu: usize, offset: usize) -> Option<&AtomicU64> {
+        let cpu = self.mapped.at(cpu)?;
+        // SAFETY: one of the numbers of a CPU.
+        let number = unsafe { cpu.byte_add(offset) }.cast();
+        // SAFETY: aligned, mapped as long as `self` lives, and written as a whole by both sides.
+        Some(unsafe { AtomicU64::from_ptr(number.as_ptr()) })
+    }
+}

@@ -1,0 +1,67 @@
+//! What a collection knows of itself when it has stopped: its events, what was lost, what else a reader should know.
+
+use hbbp_ebpf::EventStats;
+
+use super::streams::StackStats;
+use crate::snapshot::run::Event;
+use crate::snapshot::{Loss, Losses};
+
+/// What a collection knows of itself when it has stopped.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// The events with what the kernel counted.
+    pub events: Vec<Event>,
+    /// What reached a program and could not be counted.
+    pub losses: Losses,
+    /// What else the reader of the report should know.
+    pub notes: Vec<String>,
+}
+
+/// The sum over all CPUs.
+pub(super) fn sum(by_cpu: &[EventStats]) -> EventStats {
+    by_cpu
+        .iter()
+        .copied()
+        .fold(EventStats::default(), EventStats::plus)
+}
+
+/// Adds what the programs and the table of streams counted.
+pub(super) fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &StackStats) {
+    let counted = [
+        (Loss::NoBank, samples.no_bank),
+        (Loss::NoStack, samples.no_stack),
+        (Loss::WrongPath, samples.wrong_path),
+        (Loss::Duplicated, stacks.duplicated),
+        (Loss::Backward, stacks.backward),
+        (Loss::Crossing, stacks.crossing),
+        (Loss::Long, stacks.long),
+        (Loss::Switched, stacks.switched),
+        (Loss::StreamsRefused, stacks.refused),
+        (Loss::OldestRefused, stacks.refused_oldest),
+    ];
+    for (loss, n) in counted {
+        losses.add(loss, n);
+    }
+}
+
+/// What is to be said where CPUs came or went: an event that was opened on one ends with it for good.
+pub(super) fn hotplug(before: &[u32], after: &[u32]) -> Vec<String> {
+    let came = after.iter().filter(|cpu| !before.contains(cpu));
+    let went = before.iter().filter(|cpu| !after.contains(cpu));
+    let came = came.map(|cpu| format!("CPU {cpu} came online during the run and was not measured"));
+    let went = went.map(|cpu| format!("CPU {cpu} went offline during the run and was measured until then"));
+    came.chain(went).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_that_come_and_go_are_named() {
+        assert!(hotplug(&[0, 1], &[0, 1]).is_empty());
+        let notes = hotplug(&[0, 1, 2], &[0, 2, 3]);
+        assert_eq!(notes.len(), 2);
+        assert!(notes[0].starts_with("CPU 3 came") && notes[1].starts_with("CPU 1 went"));
+    }
+}
