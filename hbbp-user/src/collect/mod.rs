@@ -38,7 +38,7 @@ use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, Tally};
 
 use crate::record::{Record, Timed};
 use crate::snapshot::Loss;
-use crate::snapshot::run::{Event, is_near_only};
+use crate::snapshot::run::{Event, Period, is_near_only};
 use cpus::Cpus;
 use drain::Banks;
 use event::{Choice, Source};
@@ -110,8 +110,9 @@ impl Collector {
         let online = perf::read_online_cpus().context("failed to list the CPUs")?;
         let mut notes = Vec::new();
         let sources = event::choose(&plan.choice)?;
-        let has_stacks = sources.iter().any(|source| source.request.stack.is_some());
-        let room = room::choose(online.len(), has_stacks, plan.map_entries)?;
+        let with_stacks = sources.iter().filter(|source| source.request.stack.is_some());
+        let stack_period = with_stacks.map(shortest_period).min();
+        let room = room::choose(online.len(), stack_period, plan.map_entries)?;
         let btf = task_layout::open_btf();
         let layout = module_layout(plan.modules, &btf, &mut notes);
         let mut constants = constants(plan, &btf, &mut notes);
@@ -135,7 +136,7 @@ impl Collector {
         let wake = Wake::on(sideband.text_descriptors().chain(told))
             .context("failed to wait for news of kernel text")?;
         let habits = habits(plan, &sources);
-        let stacks = has_stacks.then(|| Stacks::open(&mut object, room, habits));
+        let stacks = stack_period.map(|_| Stacks::open(&mut object, room, habits));
         let stacks = stacks.transpose()?;
         let mut events = Vec::new();
         for (number, source) in sources.into_iter().enumerate() {
@@ -390,6 +391,18 @@ fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) ->
         kernel: plan.kernel,
         wrong_paths,
         module_size: None,
+    }
+}
+
+/// The least events between two samples, as far as that is known before they run.
+const fn shortest_period(source: &Source) -> u64 {
+    match source.request.period {
+        Period::Fixed(period) => period,
+        // The kernel finds one, and no processor takes many more than a thousand million branches a second.
+        Period::Frequency(frequency) => {
+            let frequency = if frequency == 0 { 1 } else { frequency };
+            1_000_000_000 / frequency
+        }
     }
 }
 

@@ -12,46 +12,50 @@ const LEAST_ENTRIES: u32 = 1 << 14;
 /// The largest bank that is chosen by itself: 128 MB of kernel memory.
 const MOST_ENTRIES: u32 = 1 << 20;
 
-/// Different streams that are counted between two drains, at the most that is chosen by itself: 64 MB of memory. At half
+/// Different streams that are counted between two drains, at the most that is chosen by itself: 128 MB of memory. At half
 /// of them, a drain comes early.
 const STREAMS: u32 = 1 << 20;
 
-/// Stacks in the ring of a CPU: at ten thousand a second, which is a taken branch in a hundred thousand of a processor that
-/// takes a thousand million a second, user space has 0.2 s from being woken until some are lost. They take 3.2 MB.
-const MOST_STACKS: u32 = 1 << 12;
-/// The fewest, where there are many CPUs.
-const LEAST_STACKS: u32 = 1 << 8;
-/// All rings together take no more memory than this, unless there are too many CPUs for that.
+/// How many taken branches a CPU may take in the time that a ring lasts: 0.1 s at a thousand million a second, which is more
+/// than any takes for long. From half of that on user space is awake, and it has the rest to get a CPU; a busy scheduler
+/// takes some ten milliseconds.
+const BRANCHES: u64 = 100_000_000;
+/// The most stacks in the ring of a CPU, as short periods would want: 6.6 MB.
+const MOST_STACKS: u64 = 1 << 13;
+/// The fewest: 0.2 MB.
+const LEAST_STACKS: u64 = 1 << 8;
+/// All rings together take no more memory than this, unless there are too many CPUs for the fewest.
 const ALL_STACKS: usize = 128 << 20;
 
-/// Room for so many CPUs that are online; `counts` is what the user wants of each bank, and of the table of streams.
-pub(super) fn choose(n_online: usize, has_stacks: bool, counts: Option<u32>) -> anyhow::Result<Room> {
+/// Room for so many CPUs that are online; `stack_period` is the shortest period of events with branch stacks, if there are
+/// any, and `counts` is what the user wants of each bank, and of the table of streams.
+pub(super) fn choose(
+    n_online: usize,
+    stack_period: Option<u64>,
+    counts: Option<u32>,
+) -> anyhow::Result<Room> {
     let n_cpus = u32::try_from(n_online).unwrap_or(u32::MAX);
     let by_cpus = n_cpus
         .saturating_mul(ENTRIES_PER_CPU)
         .clamp(LEAST_ENTRIES, MOST_ENTRIES);
     let possible =
         aya::util::nr_cpus().map_err(|(path, error)| anyhow::anyhow!("failed to read {path}: {error}"))?;
-    let cpus = u32::try_from(possible)?.max(1);
+    let ring = stack_period.map_or(0, |period| ring_for(possible, period));
     Ok(Room {
         counts: counts.unwrap_or(by_cpus),
         streams: counts.unwrap_or(STREAMS),
-        cpus,
-        ring: if has_stacks { ring_for(possible) } else { 0 },
+        cpus: u32::try_from(possible)?.max(1),
+        ring: u32::try_from(ring)?,
     })
 }
 
 /// Stacks in the ring of each of so many CPUs: a power of two.
-fn ring_for(n_cpus: usize) -> u32 {
-    let each = ALL_STACKS / size_of::<Stack>() / n_cpus.max(1);
-    let each = u32::try_from(each).unwrap_or(u32::MAX);
-    let power = if each.is_power_of_two() {
-        each
-    } else {
-        each.checked_next_power_of_two()
-            .map_or(MOST_STACKS, |next| next / 2)
-    };
-    power.clamp(LEAST_STACKS, MOST_STACKS)
+fn ring_for(n_cpus: usize, period: u64) -> u64 {
+    let fit = ALL_STACKS / size_of::<Stack>() / n_cpus.max(1);
+    // The powers of two at or below what fits, and at or above what is wanted.
+    let fit = (u64::MAX >> 1).min(fit as u64 + 1).next_power_of_two() / 2;
+    let wanted = (BRANCHES / period.max(1)).next_power_of_two();
+    wanted.min(MOST_STACKS).min(fit).max(LEAST_STACKS)
 }
 
 #[cfg(test)]
@@ -61,13 +65,20 @@ mod tests {
     #[test]
     fn rings_are_powers_of_two_that_fit_together() {
         for n_cpus in [1, 2, 8, 40, 64, 128, 640] {
-            let ring = ring_for(n_cpus);
-            assert!(ring.is_power_of_two() && (LEAST_STACKS..=MOST_STACKS).contains(&ring));
-            assert!(
-                ring as usize * n_cpus * size_of::<Stack>() <= ALL_STACKS,
-                "{n_cpus}"
-            );
+            for period in [1, 401, 100_003, 10_000_019] {
+                let ring = ring_for(n_cpus, period);
+                assert!(ring.is_power_of_two() && (LEAST_STACKS..=MOST_STACKS).contains(&ring));
+                assert!(
+                    ring as usize * n_cpus * size_of::<Stack>() <= ALL_STACKS,
+                    "{n_cpus}, {period}"
+                );
+            }
         }
-        assert_eq!((ring_for(1), ring_for(8192)), (MOST_STACKS, LEAST_STACKS));
+        let defaults = [1, 64, 128, 8192].map(|n_cpus| ring_for(n_cpus, 100_003));
+        assert_eq!(defaults, [1024, 1024, 1024, LEAST_STACKS]);
+        assert_eq!(
+            [1, 16, 32].map(|n_cpus| ring_for(n_cpus, 401)),
+            [8192, 8192, 4096]
+        );
     }
 }

@@ -10,6 +10,12 @@
 //! Where too few of the drawn stacks show the count, rho is taken as 1, which is never too small an error.
 //! The stacks themselves come at a fixed period, so that phases of the run have their share of them without chance
 //! ([`super::phase`]): what counts is how much stacks of one phase differ.
+//!
+//! Two things are left out, and both make the errors too large for most runs. The walks go round a loop as often as chance
+//! has it, while many loops have a fixed number of rounds. And of a load that repeats itself, samples at a fixed period
+//! find all parts more evenly than chance would, except for the rare period that keeps step with it: over many periods
+//! both together have the variance of independent samples (Cochran, chapter 8, on periodic variation). Nothing in a
+//! snapshot tells which period is which.
 
 use std::collections::HashMap;
 
@@ -55,7 +61,7 @@ impl Spread {
         let sum = self.amounts.sum();
         let enough = ENOUGH_STACKS <= self.shown && 0.0 < sum;
         let n_drawn: f64 = strata.stacks.iter().sum();
-        enough.then(|| self.amounts.variance(&strata.stacks, &strata.chance) * n_drawn / (sum * sum))
+        enough.then(|| self.amounts.variance(&strata.stacks, strata) * n_drawn / (sum * sum))
     }
 }
 

@@ -197,8 +197,8 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     let n_streams: f64 = judged.streams.iter().map(|s| s.hits as f64).sum();
     let n_stacks = n_streams / streams_per_stack;
     let samples = error::samples(snapshot, &roles);
-    let phases = Phases::find(&judged.streams, &ways, n_stacks, samples);
-    let resampled = resample::resample(&judged.streams, ways, map, &phases, streams_per_stack, index);
+    let phases = Phases::find(&judged.streams, &ways, streams_per_stack, n_stacks, samples);
+    let resampled = resample::resample(&judged.streams, &ways, map, &phases, streams_per_stack, index);
     let mut strata = Strata::new(&phases, blocks.len());
     strata.place_blocks(&judged.streams, map, &phases, index);
     strata.count_stacks(&resampled);

@@ -8,13 +8,15 @@
 //! How long the processor stays is read from the recorded streams and branches. They are a graph of places with how often
 //! each way was taken; a set of places that is entered and left rarely against how often it runs is stayed in for long.
 //! Sets are made by merging: as long as one is left within less than a period, it joins the one that it is left for most.
+//! On the way there lie sets that are left sooner, but not within a stack: phases within phases.
 //!
 //! What lies between the phases is not quite without chance. Where the lengths of stay are exponential with mean T, a
 //! sample every P has of the variance between phases the part coth(x) - 1/x with x = P / 2T: the sum over the samples of
-//! the correlation exp(-t/T), less its integral. That is 1/6 where T = P, and nothing where T is long.
+//! the correlation exp(-t/T), less its integral. That is 1/6 where T = P, a half where T is a quarter of P, nearly all
+//! where T is a stack, and nothing where T is long.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use super::Stream;
 use crate::locate::TextIdx;
@@ -25,16 +27,19 @@ pub(super) type Spot = (TextIdx, u32);
 /// Which phase each place belongs to, and how much of the variance between phases is left to chance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Phases {
+    /// The innermost one of each place.
     of: HashMap<Spot, usize>,
     chance: Vec<f64>,
+    outer: Vec<Option<usize>>,
 }
 
 impl Phases {
     /// Finds the phases of a run with so many stacks and samples of eventing IPs: both kinds must come more than once in
-    /// each. `branches` are source, target and occurrences.
+    /// each. A stay shorter than the `depth` of a stack makes no phase. `branches` are source, target and occurrences.
     pub(super) fn find(
         streams: &[Stream],
         branches: &[(Spot, Spot, u64)],
+        depth: f64,
         n_stacks: f64,
         n_samples: f64,
     ) -> Self {
@@ -46,11 +51,11 @@ impl Phases {
         } else {
             n_stacks
         };
-        Self::within(streams, branches, all / fewest.max(1.0))
+        Self::within(streams, branches, depth, all / fewest.max(1.0))
     }
 
     /// As [`Self::find`], with a period in taken branches.
-    fn within(streams: &[Stream], branches: &[(Spot, Spot, u64)], period: f64) -> Self {
+    fn within(streams: &[Stream], branches: &[(Spot, Spot, u64)], shortest: f64, period: f64) -> Self {
         let mut graph = Graph::default();
         for stream in streams {
             let (first, source) = ((stream.text, stream.first), (stream.text, stream.source));
@@ -62,11 +67,46 @@ impl Phases {
             let (from, to) = (graph.node(*from), graph.node(*to));
             graph.add_way(from, to, *hits as f64);
         }
-        graph.merge(period);
-        graph.phases(period)
+        let mut stay = shortest.min(period);
+        graph.merge(stay);
+        let (mut phases, mut sets) = graph.phases(period);
+        while stay < period {
+            stay = (2.0 * stay).min(period);
+            graph.merge(stay);
+            sets = phases.enclose(&sets, &graph, period);
+        }
+        phases
     }
 
-    /// Number of the phase of a place; `None` where no stream begins or ends.
+    /// Adds a phase around those whose sets were merged. `sets` are the outermost phases before, and the result those
+    /// after: set and phase.
+    fn enclose(&mut self, sets: &[(usize, usize)], graph: &Graph, period: f64) -> Vec<(usize, usize)> {
+        let mut merged: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (set, phase) in sets {
+            merged.entry(graph.root(*set)).or_default().push(*phase);
+        }
+        let mut around = |(set, inner): (usize, Vec<usize>)| {
+            if let [same] = inner.as_slice() {
+                return (set, *same);
+            }
+            let phase = self.add(part_by_chance(period, graph.stay(set)));
+            for inner in inner {
+                if let Some(outer) = self.outer.get_mut(inner) {
+                    *outer = Some(phase);
+                }
+            }
+            (set, phase)
+        };
+        merged.into_iter().map(&mut around).collect()
+    }
+
+    fn add(&mut self, chance: f64) -> usize {
+        self.chance.push(chance);
+        self.outer.push(None);
+        self.chance.len() - 1
+    }
+
+    /// Number of the innermost phase of a place; `None` where no stream begins or ends.
     pub(super) fn of(&self, spot: Spot) -> Option<usize> {
         self.of.get(&spot).copied()
     }
@@ -74,6 +114,11 @@ impl Phases {
     /// The part of the variance between phases that each of them has by chance, from 0 to 1.
     pub(super) fn chances(&self) -> &[f64] {
         &self.chance
+    }
+
+    /// The phase that each phase is within, which has a higher number; `None` where it is within the run alone.
+    pub(super) fn outer(&self) -> &[Option<usize>] {
+        &self.outer
     }
 }
 
@@ -188,22 +233,24 @@ impl Graph {
         kept
     }
 
-    fn phases(&self, period: f64) -> Phases {
+    /// The sets as they are now, with the phase of each.
+    fn phases(&self, period: f64) -> (Phases, Vec<(usize, usize)>) {
         let mut numbers: HashMap<usize, usize> = HashMap::new();
-        let mut chance = Vec::new();
-        let mut of = HashMap::new();
+        let mut phases = Phases::default();
+        let mut sets = Vec::new();
         // In the order of the places, so that the same profile always has the same numbers.
         let mut spots: Vec<(&Spot, &usize)> = self.numbers.iter().collect();
         spots.sort_unstable();
         for (spot, node) in spots {
             let set = self.root(*node);
             let phase = *numbers.entry(set).or_insert_with(|| {
-                chance.push(part_by_chance(period, self.stay(set)));
-                chance.len() - 1
+                let phase = phases.add(part_by_chance(period, self.stay(set)));
+                sets.push((set, phase));
+                phase
             });
-            of.insert(*spot, phase);
+            phases.of.insert(*spot, phase);
         }
-        Phases { of, chance }
+        (phases, sets)
     }
 }
 
@@ -234,6 +281,9 @@ mod tests {
         }
     }
 
+    /// A stack of a model of a processor with few entries.
+    const SHORTEST: f64 = 4.0;
+
     /// Two loops of two blocks each, and how often one is left for the other.
     fn loops(exits: u64) -> Phases {
         let streams = [
@@ -251,7 +301,7 @@ mod tests {
             (at(19), at(10), 5000 - exits),
             (at(19), at(0), exits),
         ];
-        Phases::within(&streams, &branches, 100.0)
+        Phases::within(&streams, &branches, SHORTEST, 100.0)
     }
 
     #[test]
@@ -264,9 +314,15 @@ mod tests {
         assert_eq!(of(&slow), [a, a, a, a, b, b, b, b]);
         let chance = slow.chances()[0];
         assert!((chance - 0.055 / 3.0).abs() < 1e-4, "{chance}");
-        // A stay of ten branches.
-        assert_eq!(of(&loops(1000)), [a; 8]);
-        assert_eq!(loops(1000).chances().len(), 1);
+        assert_eq!(slow.outer(), [None; 2]);
+        // A stay of 10 000 / (200 + 1) branches, half a period: the loops are phases, and both are in one.
+        let faster = loops(200);
+        assert_eq!(of(&faster), [a, a, a, a, b, b, b, b]);
+        assert_eq!(faster.outer(), [Some(2), Some(2), None]);
+        assert!((faster.chances()[0] - 0.31).abs() < 0.01, "{faster:?}");
+        // A stay of two branches.
+        assert_eq!(of(&loops(5000)), [a; 8]);
+        assert_eq!(loops(5000).chances().len(), 1);
     }
 
     #[test]

@@ -6,7 +6,13 @@
 //! much a count differs from walk to walk is how much it differs from stack to stack: a parametric bootstrap
 //! (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 6.5), with a Markov chain as the model.
 //!
+//! Not every way is recorded: what user code calls of the kernel is no branch from one to the other. A walk that comes to
+//! such an end goes on where streams begin that no recorded branch led to. Anywhere else it would hardly ever be found
+//! behind that end, and stacks of a load that makes many system calls would differ more than real ones do.
+//!
 //! The chain knows neither the process nor how often a loop has been around; both matter little within one stack.
+
+use std::collections::BTreeMap;
 
 use super::phase::{Phases, Spot};
 use super::{Roles, Stream, lbr};
@@ -48,22 +54,13 @@ pub struct Ran {
 /// Draws stacks of `depth` streams. None where no branch counts say how the streams follow each other.
 pub(super) fn resample(
     streams: &[Stream],
-    branches: Vec<(Spot, Spot, u64)>,
+    branches: &[(Spot, Spot, u64)],
     map: &BlockMap,
     phases: &Phases,
     depth: f64,
     index: impl Fn(BlockId) -> Option<usize>,
 ) -> Stacks {
-    let chain = Chain {
-        streams,
-        starts: Choices::new(
-            streams
-                .iter()
-                .zip(0usize..)
-                .map(|(s, n)| ((s.text, s.first), n, s.hits)),
-        ),
-        targets: Choices::new(branches.into_iter()),
-    };
+    let chain = Chain::new(streams, branches);
     if chain.targets.is_empty() || chain.starts.is_empty() {
         return Stacks::default();
     }
@@ -106,11 +103,33 @@ struct Chain<'a> {
     streams: &'a [Stream],
     /// The streams, by where they begin.
     starts: Choices<usize>,
+    /// Places where streams begin that no recorded branch led to.
+    entries: Choices<Spot>,
     /// The targets of branches, by the branch.
     targets: Choices<Spot>,
 }
 
-impl Chain<'_> {
+impl<'a> Chain<'a> {
+    fn new(streams: &'a [Stream], branches: &[(Spot, Spot, u64)]) -> Self {
+        let begin = |stream: &Stream| (stream.text, stream.first);
+        let mut unexplained: BTreeMap<Spot, u64> = BTreeMap::new();
+        for stream in streams {
+            *unexplained.entry(begin(stream)).or_default() += stream.hits;
+        }
+        for (_, to, hits) in branches {
+            if let Some(left) = unexplained.get_mut(to) {
+                *left = left.saturating_sub(*hits);
+            }
+        }
+        let numbered = streams.iter().zip(0usize..);
+        Self {
+            streams,
+            starts: Choices::new(numbered.map(|(s, n)| (begin(s), n, s.hits))),
+            entries: Choices::new(unexplained.into_iter().map(|(spot, hits)| (spot, spot, hits))),
+            targets: Choices::new(branches.iter().copied()),
+        }
+    }
+
     /// The streams of one stack, as indices, from the oldest on; the first one by its share of all streams.
     fn walk(&self, first: f64, depth: f64, random: &mut SplitMix) -> Vec<usize> {
         let mut walked = Vec::new();
@@ -124,7 +143,8 @@ impl Chain<'_> {
             next = self.streams.get(stream).and_then(|stream| {
                 let target = self
                     .targets
-                    .draw((stream.text, stream.source), random.fraction())?;
+                    .draw((stream.text, stream.source), random.fraction())
+                    .or_else(|| self.entries.nth_share(random.fraction()))?;
                 self.starts.draw(target, random.fraction())
             });
         }
@@ -240,19 +260,11 @@ mod tests {
 
     /// Relative variance of how often stream 0 is in a stack of 31, for a chain with these branches.
     fn variance(streams: &[Stream], branches: &[(u32, u32, u64)]) -> f64 {
-        let branches = branches
+        let branches: Vec<_> = branches
             .iter()
-            .map(|&(from, to, hits)| (spot(from), spot(to), hits));
-        let chain = Chain {
-            streams,
-            starts: Choices::new(
-                streams
-                    .iter()
-                    .zip(0usize..)
-                    .map(|(s, n)| (spot(s.first), n, s.hits)),
-            ),
-            targets: Choices::new(branches),
-        };
+            .map(|&(from, to, hits)| (spot(from), spot(to), hits))
+            .collect();
+        let chain = Chain::new(streams, &branches);
         let mut random = SplitMix(7);
         let mut spread = Spread::default();
         for n in 0..N_STACKS {
@@ -286,10 +298,19 @@ mod tests {
     }
 
     #[test]
+    fn an_unrecorded_way_leads_where_no_recorded_one_does() {
+        // A program calls the kernel (0 to 10), which is no branch, and the kernel returns; beside them a loop.
+        let streams = [stream(0, 4, 100), stream(10, 14, 100), stream(20, 24, 1000)];
+        let found = variance(&streams, &[(14, 0, 100), (24, 20, 1000)]);
+        // One stack in six is of both, with 15 or 16 of each: Var = (1 - p) / p.
+        assert!((found - 5.0).abs() < 0.05, "{found}");
+    }
+
+    #[test]
     fn without_branches_nothing_is_drawn() {
         let (map, phases) = (BlockMap::default(), Phases::default());
         assert_eq!(
-            resample(&[stream(0, 1, 1)], Vec::new(), &map, &phases, 31.0, |_| None),
+            resample(&[stream(0, 1, 1)], &[], &map, &phases, 31.0, |_| None),
             Stacks::default()
         );
     }

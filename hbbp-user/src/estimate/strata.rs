@@ -4,10 +4,11 @@
 //! phases, and of the spread between them only a part c_p:
 //!
 //! ```text
-//! Var = sum over p of  squares_p - sum_p^2 / n_p  +  c_p n_p (sum_p / n_p - sum / n)^2
+//! Var = sum over p of  squares_p - sum_p^2 / n_p  +  c_p n_p (sum_p / n_p - sum_o / n_o)^2
 //! ```
 //!
-//! With one phase that is the variance of n draws by chance.
+//! where o is what the phase p is within, another phase or the run. The first two terms are for phases that have none
+//! within them. With one phase, or with all c_p = 1, that is the variance of n draws by chance.
 
 use super::phase::Phases;
 use super::{BlockCount, Stacks, Stream, lbr};
@@ -24,6 +25,9 @@ pub struct Strata {
     pub stacks: Vec<f64>,
     /// The part of the variance between phases that is left to chance, 0 to 1.
     pub chance: Vec<f64>,
+    /// The phase that each phase is within, which stands behind it. Blocks, samples and stacks are counted in the
+    /// innermost phases only.
+    pub outer: Vec<Option<usize>>,
 }
 
 impl Strata {
@@ -31,11 +35,14 @@ impl Strata {
     pub(super) fn new(phases: &Phases, n_blocks: usize) -> Self {
         let mut chance = phases.chances().to_vec();
         chance.push(1.0);
+        let mut outer = phases.outer().to_vec();
+        outer.push(None);
         Self {
             of_block: vec![chance.len() - 1; n_blocks],
             samples: vec![0.0; chance.len()],
             stacks: vec![0.0; chance.len()],
             chance,
+            outer,
         }
     }
 
@@ -85,6 +92,10 @@ impl Strata {
         }
     }
 
+    fn outer_of(&self, phase: usize) -> Option<usize> {
+        self.outer.get(phase).copied().flatten()
+    }
+
     /// The phase of a block.
     pub fn of_block(&self, block: usize) -> usize {
         self.of_block.get(block).copied().unwrap_or(0)
@@ -127,23 +138,33 @@ impl ByPhase {
         (squares - over(self.sum() * self.sum(), n)).max(0.0)
     }
 
-    /// The variance of the sum of as many samples as each phase has.
-    pub fn variance(&self, samples: &[f64], chance: &[f64]) -> f64 {
-        let mean = over(self.sum(), samples.iter().sum());
-        let within: f64 = self
-            .0
-            .iter()
-            .map(|of| {
-                let n = samples.get(of.phase).copied().unwrap_or(0.0);
-                (of.squares - over(of.sum * of.sum, n)).max(0.0)
-            })
-            .sum();
-        let phases = samples.iter().zip(chance).enumerate();
-        let between: f64 = phases
-            .filter(|(_, (n, _))| 0.0 < **n)
-            .map(|(phase, (n, chance))| {
-                let here = self.0.iter().find(|of| of.phase == phase);
-                let off = here.map_or(0.0, |of| of.sum) / n - mean;
+    /// The variance of the sum of as many samples, stacks or eventing IPs, as each phase has.
+    pub fn variance(&self, samples: &[f64], strata: &Strata) -> f64 {
+        let mut within = 0.0;
+        // Sum and samples of each phase.
+        let mut phases: Vec<(f64, f64)> = samples.iter().map(|n| (0.0, *n)).collect();
+        for of in &self.0 {
+            let n = samples.get(of.phase).copied().unwrap_or(0.0);
+            within += (of.squares - over(of.sum * of.sum, n)).max(0.0);
+            if let Some((sum, _)) = phases.get_mut(of.phase) {
+                *sum += of.sum;
+            }
+        }
+        // What is within a phase stands before it, and is complete when its turn comes.
+        for phase in 0..phases.len() {
+            let inner = phases.get(phase).copied().unwrap_or_default();
+            if let Some((sum, n)) = strata.outer_of(phase).and_then(|outer| phases.get_mut(outer)) {
+                *sum += inner.0;
+                *n += inner.1;
+            }
+        }
+        let run = (self.sum(), samples.iter().sum());
+        let all = phases.iter().zip(&strata.chance).enumerate();
+        let between: f64 = all
+            .map(|(phase, ((sum, n), chance))| {
+                let outer = strata.outer_of(phase).and_then(|outer| phases.get(outer));
+                let (outer_sum, outer_n) = outer.copied().unwrap_or(run);
+                let off = over(*sum, *n) - over(outer_sum, outer_n);
                 chance * n * off * off
             })
             .sum();
@@ -160,6 +181,15 @@ fn over(amount: f64, n: f64) -> f64 {
 mod tests {
     use super::*;
 
+    /// Phases that leave so much to chance, each within another one or the run.
+    fn strata(chance: &[f64], outer: &[Option<usize>]) -> Strata {
+        Strata {
+            chance: chance.to_vec(),
+            outer: outer.to_vec(),
+            ..Strata::default()
+        }
+    }
+
     #[test]
     fn what_is_between_phases_is_not_left_to_chance() {
         let mut sum = ByPhase::default();
@@ -168,10 +198,26 @@ mod tests {
             sum.add(0, 2.0, 4.0);
         }
         let samples = [10.0, 30.0];
-        assert_eq!(sum.variance(&samples, &[0.0, 0.0]), 0.0);
+        assert_eq!(sum.variance(&samples, &strata(&[0.0, 0.0], &[None; 2])), 0.0);
         assert_eq!(sum.variance_of(40.0), 30.0);
         // With all of it left to chance the phases make no difference.
-        assert_eq!(sum.variance(&samples, &[1.0, 1.0]), 30.0);
+        assert_eq!(sum.variance(&samples, &strata(&[1.0, 1.0], &[None; 2])), 30.0);
+    }
+
+    #[test]
+    fn a_phase_within_another_is_off_its_mean() {
+        let mut sum = ByPhase::default();
+        // Phases 0 and 1 are within 3; of their twenty stacks the first ten show it twice. Twenty of phase 2 do not.
+        for _ in 0..10 {
+            sum.add(0, 2.0, 4.0);
+        }
+        let samples = [10.0, 10.0, 20.0, 0.0];
+        let outer = [Some(3), Some(3), None, None];
+        let of = |chance: &[f64]| sum.variance(&samples, &strata(chance, &outer));
+        assert_eq!(of(&[1.0; 4]), sum.variance_of(40.0));
+        // Twenty stacks of 3 are one off their mean, and all forty half of one.
+        assert_eq!(of(&[1.0, 1.0, 0.0, 0.0]), 20.0);
+        assert_eq!(of(&[0.0, 0.0, 1.0, 1.0]), 10.0);
     }
 
     #[test]
@@ -181,6 +227,6 @@ mod tests {
             let amount = f64::from(n % 2);
             sum.add(0, amount, amount);
         }
-        assert_eq!(sum.variance(&[10.0, 90.0], &[0.0, 0.0]), 2.5);
+        assert_eq!(sum.variance(&[10.0, 90.0], &strata(&[0.0, 0.0], &[None; 2])), 2.5);
     }
 }

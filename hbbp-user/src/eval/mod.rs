@@ -7,7 +7,7 @@
 mod group;
 mod truth;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::addr::{ImageAddr, Ring};
 use crate::blocks::{BlockId, BlockMap, TextBlocks};
@@ -61,7 +61,7 @@ pub const UNKNOWN: &str = "[unknown]";
 pub struct Evaluation {
     spots: Vec<Spot>,
     /// By spot and mnemonic.
-    mnemonics: HashMap<(usize, String), Amounts>,
+    mnemonics: BTreeMap<(usize, String), Amounts>,
     /// By block, with its spot, in instructions.
     blocks: Vec<(usize, Amounts)>,
     /// Near taken branches of the reference: user code and kernel.
@@ -107,10 +107,10 @@ struct Tally<'a> {
     mnemonics: Vec<String>,
     spots: HashMap<Spot, usize>,
     of_site: HashMap<(Ring, Option<Site>), usize>,
-    by_mnemonic: HashMap<(usize, String), Amounts>,
-    by_block: HashMap<BlockId, (usize, Amounts)>,
+    by_mnemonic: BTreeMap<(usize, String), Amounts>,
+    by_block: BTreeMap<BlockId, (usize, Amounts)>,
     /// Instructions of the reference outside all blocks of the measurement.
-    elsewhere: HashMap<usize, f64>,
+    elsewhere: BTreeMap<usize, f64>,
 }
 
 impl<'a> Tally<'a> {
@@ -121,9 +121,9 @@ impl<'a> Tally<'a> {
             mnemonics: mnemonics(map),
             spots: HashMap::new(),
             of_site: HashMap::new(),
-            by_mnemonic: HashMap::new(),
-            by_block: HashMap::new(),
-            elsewhere: HashMap::new(),
+            by_mnemonic: BTreeMap::new(),
+            by_block: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
         }
     }
 
