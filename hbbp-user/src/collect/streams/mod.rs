@@ -154,8 +154,8 @@ impl Streams {
         let mut older = older.iter();
         let mut last = None;
         let mut switched = false;
-        while let Some(stream) = self.table.follow(&mut older, &mut end, &mut last, (&ids, each)) {
-            let Stream { start, end, .. } = stream;
+        while let Some(missed) = self.table.follow(&mut older, &mut end, &mut last, (&ids, each)) {
+            let Stream { start, end, .. } = missed.stream;
             let (switch, len) = self.habits.switch;
             let watched = end.wrapping_sub(switch) < len;
             if watched {
@@ -165,11 +165,11 @@ impl Streams {
             let refused = refusal(start, end, switched);
             last = match refused {
                 Some(_) => None,
-                None => self.table.add(
-                    stream,
-                    of_ring(&ids, start) | if watched { WATCHED } else { 0 },
-                    each,
-                ),
+                None if watched => {
+                    let id = of_ring(&ids, start) | WATCHED;
+                    self.table.add(missed.stream, id, each)
+                }
+                None => self.table.add_missed(missed, each),
             };
             if last.is_none() {
                 self.refuse(event, refused, each.times);

@@ -28,10 +28,18 @@ pub(super) struct Each {
     pub(super) time: u64,
 }
 
+/// A stream that does not stand where it is looked for first, under the number of its context.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Missed {
+    pub(super) stream: Stream,
+    id: u64,
+    home: usize,
+}
+
 /// Streams and branches in oldest slots.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// A power of two of them, at most half of them used.
+    /// A power of two of them, at most three quarters of them used.
     slots: Vec<Slot>,
     /// Those that are used.
     used: Vec<u32>,
@@ -60,8 +68,9 @@ struct Slot {
 
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// Slots at the start: half a MiB, for as many streams as a quiet machine has.
-pub(super) const FEW: usize = 1 << 13;
+/// Slots at the start: 8 MiB, of which the kernel gives what is touched. To move all to a larger table takes some forty
+/// instructions for each, which a compiler at a hundred times the usual rate of samples is spared by this.
+pub(super) const FEW: usize = 1 << 17;
 
 impl Table {
     /// With room for so many.
@@ -79,7 +88,7 @@ impl Table {
     }
 
     /// Counts the stream that ends at `end`, and those at the sources of these branches, as long as each stands where it is
-    /// looked for first. Returns the first one that does not, and leaves the place of the one before it in `last`.
+    /// looked for first. Returns the first one that does not; the place of the last one that did is left in `last`.
     #[inline(always)]
     pub(super) fn follow(
         &mut self,
@@ -87,10 +96,14 @@ impl Table {
         end: &mut u64,
         last: &mut Option<usize>,
         (ids, each): (&Ids, Each),
-    ) -> Option<Stream> {
+    ) -> Option<Missed> {
         let slots = self.slots.as_mut_slice();
         let mask = slots.len() - 1;
-        for entry in older {
+        // By itself, or the compiler moves two ends of the rest.
+        let mut rest = older.as_slice();
+        let mut missed = None;
+        while let Some((entry, older)) = rest.split_first() {
+            rest = older;
             let stream = Stream {
                 from: entry.from,
                 start: entry.to,
@@ -105,20 +118,37 @@ impl Table {
                     slot.weight = slot.weight.wrapping_add(each.weight);
                     *last = Some(place);
                 }
-                _ => return Some(stream),
+                _ => {
+                    missed = Some(Missed {
+                        stream,
+                        id,
+                        home: place,
+                    });
+                    break;
+                }
             }
         }
-        None
+        *older = rest.iter();
+        missed
     }
 
     /// Adds to the count of a stream, wherever it stands. Returns the place; none if it is new and there is no room.
-    #[inline(never)]
     pub(super) fn add(&mut self, stream: Stream, id: u64, each: Each) -> Option<usize> {
+        let home = place_of(stream, id) & (self.slots.len() - 1);
+        self.add_missed(Missed { stream, id, home }, each)
+    }
+
+    /// The same for one that was looked for.
+    #[inline(never)]
+    pub(super) fn add_missed(&mut self, missed: Missed, each: Each) -> Option<usize> {
+        let Missed { stream, id, home } = missed;
         let mask = self.slots.len() - 1;
-        let home = place_of(stream, id) & mask;
         let mut place = home;
         loop {
             let slot = self.slots.get_mut(place)?;
+            if slot.hits == 0 {
+                break;
+            }
             if slot.is_of(stream, id) {
                 slot.hits += each.times;
                 slot.weight = slot.weight.wrapping_add(each.weight);
@@ -131,22 +161,13 @@ impl Table {
                 }
                 return Some(place);
             }
-            if slot.hits == 0 {
-                return self.begin(place, stream, id, each);
-            }
             place = (place + 1) & mask;
         }
-    }
-
-    /// Takes a free slot.
-    #[cold]
-    fn begin(&mut self, place: usize, stream: Stream, id: u64, each: Each) -> Option<usize> {
         if self.most <= self.used.len() {
             return None;
         }
-        let slot = self.slots.get_mut(place)?;
         let Stream { from, start, end } = stream;
-        *slot = Slot {
+        *self.slots.get_mut(place)? = Slot {
             from,
             start,
             end,
@@ -157,13 +178,14 @@ impl Table {
             oldest: 0,
         };
         self.used.push(place as u32);
-        if self.slots.len() / 2 < self.used.len() {
+        if self.slots.len() / 4 * 3 < self.used.len() {
             return self.grow(place);
         }
         Some(place)
     }
 
     /// Makes room for twice as many. Returns where the slot at `place` stands now.
+    #[cold]
     fn grow(&mut self, place: usize) -> Option<usize> {
         let more = vec![Slot::default(); 2 * self.slots.len()];
         let mask = more.len() - 1;
@@ -251,10 +273,12 @@ impl Slot {
 /// Where to look for a stream first.
 #[inline(always)]
 const fn place_of(stream: Stream, id: u64) -> usize {
-    /// 2^64 divided by the golden ratio, for Fibonacci hashing (Knuth, The Art of Computer Programming, vol. 3, 6.4).
-    const PHI: u64 = 0x9e37_79b9_7f4a_7c15;
+    // Factors of 31 bits, as they stand in one instruction then: those of MurmurHash3's finalizer without their sign. Addresses
+    // that differ in their lower bits have products that differ in all above.
+    const SOURCE: u64 = 0x05eb_ca6b;
+    const ALL: u64 = 0x42b2_ae35;
     let Stream { from, start, end } = stream;
     // Neighbours differ in their lower bits, and multiples of eight in the sum with the others move these apart.
     let ends = start.wrapping_add(end.wrapping_mul(8));
-    ((ends ^ from.rotate_left(20) ^ id).wrapping_mul(PHI) >> 32) as usize
+    ((ends ^ from.wrapping_mul(SOURCE) ^ id).wrapping_mul(ALL) >> 20) as usize
 }

@@ -241,7 +241,7 @@ proptest! {
     #[test]
     fn a_table_that_grows_loses_nothing(seed in 0u64..1000) {
         let mut streams = streams(Habits::default());
-        let n = FEW as u64;
+        let n = FEW as u64 + 1;
         for i in (0..n).chain(0..n / 2) {
             let start = KERNEL + (i ^ seed) * 64;
             streams.count(&[entry(start + 9, KERNEL), entry(KERNEL + seed, start)], &context(7, 0), 1, 1);
