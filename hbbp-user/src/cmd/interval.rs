@@ -23,10 +23,10 @@ const _: () = assert!(
 /// a number carry branch stacks.
 pub(super) fn raw_interval(
     time: Range<u64>,
-    entries: &[(CountKey, Tally)],
+    counts: impl Iterator<Item = (CountKey, Tally)>,
     has_stack: impl Fn(u32) -> bool,
 ) -> RawInterval<impl Iterator<Item = Raw>> {
-    let count = move |(key, tally): &(CountKey, Tally)| Raw {
+    let count = move |(key, tally): (CountKey, Tally)| Raw {
         task: TaskKey {
             tgid: key.tgid,
             exec_id: key.exec_id,
@@ -51,7 +51,7 @@ pub(super) fn raw_interval(
     RawInterval {
         start: time.start,
         end: time.end,
-        counts: entries.iter().map(count),
+        counts: counts.map(count),
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
             entry(EventTag::stream(1), 0x1010, 0x1010, 0, 4),
             entry(EventTag::oldest(1), 0, 0x1010, 0, 5),
         ];
-        let interval = raw_interval(1..2, &entries, |event| event == 1);
+        let interval = raw_interval(1..2, entries.into_iter(), |event| event == 1);
         assert_eq!((interval.start, interval.end), (1, 2));
         let counts: Vec<Raw> = interval.counts.collect();
         let [first, .., last] = counts.as_slice() else {

@@ -293,8 +293,8 @@ impl Session {
         let has_stack = |event| self.collector.has_stack(event);
         let times = self.cut.drain(..);
         let intervals = times
-            .zip(&parts)
-            .map(|(time, entries)| raw_interval(time, entries, has_stack));
+            .zip(parts.iter())
+            .map(|(time, part)| raw_interval(time, part, has_stack));
         self.resolver.drained(intervals.collect());
         self.began = end;
         self.patched = None;

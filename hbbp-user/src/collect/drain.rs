@@ -18,7 +18,7 @@ use hbbp_ebpf::{CountKey, Tally, name};
 use super::cpus::Cpus;
 use super::mapped::Pair;
 use super::object::Object;
-use super::ordered::by_interval;
+use super::ordered::Parts;
 use super::stacks::Stacks;
 
 /// The two banks.
@@ -61,11 +61,7 @@ impl Banks {
 
     /// Lets the programs count elsewhere from now on, and takes out what was counted, with the streams of `stacks`: for each
     /// interval since the last drain, in their order. What has nothing to do with kernel code stands in the first.
-    pub fn drain(
-        &mut self,
-        cpus: &Cpus,
-        stacks: Option<&mut Stacks>,
-    ) -> anyhow::Result<Vec<Vec<(CountKey, Tally)>>> {
+    pub fn drain(&mut self, cpus: &Cpus, stacks: Option<&mut Stacks>) -> anyhow::Result<Parts> {
         let begun = cpus.begun();
         self.banks.flip()?;
         let mut entries = Vec::new();
@@ -76,7 +72,7 @@ impl Banks {
             stacks.drain(cpus, &mut entries)?;
         }
         // Two slots of the bank may hold the same key, and so may two of the streams.
-        let parts = by_interval(entries, &self.intervals);
+        let parts = Parts::new(entries, &self.intervals);
         self.intervals.start = self.intervals.end.wrapping_sub(1);
         self.begun_before = begun;
         Ok(parts)

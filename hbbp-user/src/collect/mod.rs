@@ -12,7 +12,7 @@ pub mod mapped;
 pub mod module_layout;
 pub mod modules;
 pub mod object;
-mod ordered;
+pub mod ordered;
 pub mod own_cost;
 pub mod perf;
 pub mod pid_namespace;
@@ -34,7 +34,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context as _, bail};
 use btf_rs::Btf;
-use hbbp_ebpf::{CountKey, EventStats, MAX_EVENTS, Tally};
+use hbbp_ebpf::{EventStats, MAX_EVENTS};
 
 use crate::record::{Record, Timed};
 use crate::snapshot::Loss;
@@ -45,6 +45,7 @@ use event::{Choice, Source};
 pub use modules::ModuleWatch;
 use modules::{Modules, module_layout, no_modules};
 use object::{Constants, KernelCounts, Object};
+pub use ordered::Parts;
 use perf::Perf;
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
@@ -266,7 +267,7 @@ impl Collector {
 
     /// What was counted since the last call, up to each cut and from the last on; user code is all in the first part.
     /// Periods change a little here.
-    pub fn drain(&mut self) -> anyhow::Result<Vec<Vec<(CountKey, Tally)>>> {
+    pub fn drain(&mut self) -> anyhow::Result<Parts> {
         for counter in self.events.iter_mut().flat_map(|event| &mut event.counters) {
             counter
                 .vary()

@@ -6,6 +6,7 @@
 //! The order depends on the keys alone, so that equal drains make equal snapshots.
 
 use std::ops::Range;
+use std::{iter, slice};
 
 use hbbp_ebpf::key::INTERVALS;
 use hbbp_ebpf::{CountKey, Tally, is_kernel};
@@ -17,51 +18,96 @@ const FEW: usize = 512;
 /// Bits of a digit.
 const DIGIT: u32 = 11;
 
-/// The counts of each of these intervals, without it in their keys, each key once.
-/// What has nothing to do with kernel code stands in the first, and so does what is late: a program that began before
-/// the last drain and ended after it.
-pub(super) fn by_interval(
-    mut entries: Vec<(CountKey, Tally)>,
-    intervals: &Range<u32>,
-) -> Vec<Vec<(CountKey, Tally)>> {
-    let n = intervals.end.wrapping_sub(intervals.start).max(1);
-    let order = entries.iter_mut().zip(0u64..).map(|((key, _), idx)| {
-        let part = key.event.interval().wrapping_sub(intervals.start) % INTERVALS;
-        let part = if part < n && is_kernel(key.address | key.source) {
-            part
-        } else {
-            0
-        };
-        key.event = key.event.in_interval(part);
-        u64::from(neighbourhood(key)) << 32 | idx
-    });
-    let mut order: Vec<u64> = order.collect();
-    sort(&mut order);
-    let mut parts = vec![Vec::new(); n as usize];
-    if let Some(first) = parts.first_mut() {
-        first.reserve(entries.len());
-    }
-    let entry = |order: u64| entries.get(order as u32 as usize);
-    for near in order.chunk_by_mut(|a, b| *a >> 32 == *b >> 32) {
-        if 1 < near.len() {
-            near.sort_unstable_by_key(|order| entry(*order).map(|(key, _)| whole(key)));
-        }
-        let mut last = None;
-        for (key, tally) in near.iter().filter_map(|order| entry(*order)) {
-            let Some(part) = parts.get_mut(key.event.interval() as usize) else {
-                continue;
+/// The counts of a drain in order, interval by interval. They stand as they came, and are put together as they are read:
+/// there are many, and each copy of them would want memory that the kernel has to give.
+#[derive(Debug)]
+pub struct Parts {
+    counts: Vec<(CountKey, Tally)>,
+    /// Their numbers, in the lower halves, in order.
+    order: Vec<u64>,
+    /// Where each interval ends in `order`.
+    ends: Vec<usize>,
+}
+
+/// The counts of one interval in order, without it in their keys, each key once.
+#[derive(Clone, Debug)]
+pub struct Part<'a> {
+    counts: &'a [(CountKey, Tally)],
+    order: slice::Iter<'a, u64>,
+}
+
+impl Parts {
+    /// Of counts that may have some keys more than once, for these intervals.
+    /// What has nothing to do with kernel code stands in the first, and so does what is late: a program that began before
+    /// the last drain and ended after it.
+    pub(super) fn new(mut counts: Vec<(CountKey, Tally)>, intervals: &Range<u32>) -> Self {
+        let n = intervals.end.wrapping_sub(intervals.start).max(1);
+        let order = counts.iter_mut().zip(0u64..).map(|((key, _), idx)| {
+            let part = key.event.interval().wrapping_sub(intervals.start) % INTERVALS;
+            let part = if part < n && is_kernel(key.address | key.source) {
+                part
+            } else {
+                0
             };
-            match part.last_mut().filter(|_| last == Some(key)) {
-                Some((_, sum)) => add(sum, tally),
-                None => {
-                    let event = key.event.in_interval(0);
-                    part.push((CountKey { event, ..*key }, *tally));
-                }
+            key.event = key.event.in_interval(part);
+            u64::from(neighbourhood(key)) << 32 | idx
+        });
+        let mut order: Vec<u64> = order.collect();
+        sort(&mut order);
+        for near in order.chunk_by_mut(|a, b| *a >> 32 == *b >> 32) {
+            if 1 < near.len() {
+                near.sort_unstable_by_key(|order| at(&counts, *order).map(|(key, _)| whole(key)));
             }
-            last = Some(key);
         }
+        let mut ends = vec![order.len()];
+        if 1 < n {
+            let part = |order: &u64| at(&counts, *order).map_or(0, |(key, _)| key.event.interval());
+            order.sort_by_key(part);
+            ends = (0..n)
+                .map(|n| order.partition_point(|order| part(order) <= n))
+                .collect();
+        }
+        Self { counts, order, ends }
     }
-    parts
+
+    /// The intervals, in the order of time.
+    pub fn iter(&self) -> impl Iterator<Item = Part<'_>> {
+        let starts = iter::once(&0).chain(&self.ends);
+        starts.zip(&self.ends).map(|(start, end)| Part {
+            counts: &self.counts,
+            order: self.order.get(*start..*end).unwrap_or_default().iter(),
+        })
+    }
+}
+
+impl Iterator for Part<'_> {
+    type Item = (CountKey, Tally);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (key, mut tally) = *at(self.counts, *self.order.next()?)?;
+        while let Some((_, more)) = self
+            .order
+            .as_slice()
+            .first()
+            .and_then(|next| at(self.counts, *next))
+            .filter(|(next, _)| *next == key)
+        {
+            add(&mut tally, more);
+            self.order.next();
+        }
+        let event = key.event.in_interval(0);
+        Some((CountKey { event, ..key }, tally))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.order.len()))
+    }
+}
+
+#[inline(always)]
+fn at(counts: &[(CountKey, Tally)], order: u64) -> Option<&(CountKey, Tally)> {
+    counts.get(order as u32 as usize)
 }
 
 fn add(sum: &mut Tally, tally: &Tally) {
@@ -125,6 +171,11 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
+    fn all(counts: Vec<(CountKey, Tally)>, intervals: &Range<u32>) -> Vec<Vec<(CountKey, Tally)>> {
+        let parts = Parts::new(counts, intervals);
+        parts.iter().map(Iterator::collect).collect()
+    }
+
     #[test]
     fn kernel_code_is_told_apart_by_interval_and_user_code_is_not() {
         const KERNEL: u64 = 0xffff_ffff_8100_0000;
@@ -149,7 +200,7 @@ mod tests {
             entry(KERNEL, 0, first + 1, 8),
             entry(KERNEL, 0, first - 1, 16),
         ];
-        let parts = by_interval(entries, &(first..first + 2));
+        let parts = all(entries, &(first..first + 2));
         let mut hits: Vec<Vec<u64>> = parts
             .iter()
             .map(|part| part.iter().map(|(_, tally)| tally.hits).collect())
@@ -177,7 +228,7 @@ mod tests {
         let entries = (0..3000_u64)
             .map(|n| entry((n % 3) as u32, 0x7000_0000 + n * 7919 % 3000))
             .collect();
-        let parts = by_interval(entries, &(0..1));
+        let parts = all(entries, &(0..1));
         let keys: Vec<_> = parts[0].iter().map(|(key, _)| (key.tgid, key.address)).collect();
         let runs: Vec<_> = keys.chunk_by(|a, b| a.0 == b.0 && a.1 < b.1).collect();
         assert_eq!(runs.len(), 3);
@@ -203,8 +254,8 @@ mod tests {
             }
             let mut reversed = entries.clone();
             reversed.reverse();
-            let parts = by_interval(entries, &(0..1));
-            prop_assert_eq!(&parts, &by_interval(reversed, &(0..1)));
+            let parts = all(entries, &(0..1));
+            prop_assert_eq!(&parts, &all(reversed, &(0..1)));
             prop_assert_eq!(parts[0].len(), expected.len());
             for (key, tally) in &parts[0] {
                 prop_assert_eq!(expected.get(key), Some(tally));

@@ -180,7 +180,8 @@ impl Resolver {
         self.forget_changed();
         let mut doubt = 0;
         let counts = raw.counts.into_iter();
-        let room = counts.size_hint().0 / intervals.len().max(1);
+        let (least, most) = counts.size_hint();
+        let room = most.unwrap_or(least) / intervals.len().max(1);
         for count in counts {
             let (task, time) = (count.task, count.first_time);
             let Some(interval) = intervals.get_mut(parts.part(time)) else {

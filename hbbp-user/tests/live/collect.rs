@@ -32,10 +32,10 @@ fn samples_are_counted_and_the_sums_close() {
     let mut entries = Vec::new();
     for _ in 0..4 {
         std::thread::sleep(Duration::from_millis(500));
-        entries.extend(collector.drain().unwrap().concat());
+        entries.extend(collector.drain().unwrap().iter().flatten());
     }
     collector.stop().unwrap();
-    entries.extend(collector.drain().unwrap().concat());
+    entries.extend(collector.drain().unwrap().iter().flatten());
     let totals = collector.totals().unwrap();
 
     let hits: u64 = entries.iter().map(|(_, tally)| tally.hits).sum();
@@ -96,7 +96,7 @@ fn kernel_samples_can_be_kept_apart_by_process() {
     collector.enable().unwrap();
     std::thread::sleep(Duration::from_secs(1));
     collector.stop().unwrap();
-    let entries = collector.drain().unwrap().concat();
+    let entries: Vec<_> = collector.drain().unwrap().iter().flatten().collect();
     assert!(!entries.is_empty());
     assert!(
         entries.iter().all(|(key, _)| key.tgid == load.0.id()),
@@ -121,7 +121,7 @@ fn an_exec_is_another_image_of_the_same_process() {
     let mut child = child.unwrap();
     let pid = child.id();
     child.wait().unwrap();
-    let entries = collector.drain().unwrap().concat();
+    let entries: Vec<_> = collector.drain().unwrap().iter().flatten().collect();
     let mut images: Vec<u32> = entries
         .iter()
         .filter(|(key, _)| key.tgid == pid)
@@ -152,7 +152,7 @@ fn a_full_bank_is_counted_not_hidden() {
     collector.enable().unwrap();
     std::thread::sleep(Duration::from_secs(2));
     collector.stop().unwrap();
-    let entries = collector.drain().unwrap().concat();
+    let entries: Vec<_> = collector.drain().unwrap().iter().flatten().collect();
     let totals = collector.totals().unwrap();
     let hits: u64 = entries.iter().map(|(_, tally)| tally.hits).sum();
     let full = totals.losses.get(hbbp_user::snapshot::Loss::CountsFull);

@@ -68,9 +68,8 @@ struct Slot {
 
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// Slots at the start: 8 MiB, of which the kernel gives what is touched. To move all to a larger table takes some forty
-/// instructions for each, which a compiler at a hundred times the usual rate of samples is spared by this.
-pub(super) const FEW: usize = 1 << 17;
+/// Slots at the start: 2 MiB. Fewer would be moved soon, and of more the kernel would have to give pages for a few slots each.
+pub(super) const FEW: usize = 1 << 15;
 
 impl Table {
     /// With room for so many.
@@ -184,10 +183,10 @@ impl Table {
         Some(place)
     }
 
-    /// Makes room for twice as many. Returns where the slot at `place` stands now.
+    /// Makes room for four times as many. Returns where the slot at `place` stands now.
     #[cold]
     fn grow(&mut self, place: usize) -> Option<usize> {
-        let more = vec![Slot::default(); 2 * self.slots.len()];
+        let more = vec![Slot::default(); 4 * self.slots.len()];
         let mask = more.len() - 1;
         let fewer = std::mem::replace(&mut self.slots, more);
         let mut stands = None;
