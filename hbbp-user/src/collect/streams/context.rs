@@ -15,6 +15,11 @@ pub(super) const WATCHED: u64 = 1 << 62;
 /// No stream is counted under this.
 pub(super) const NOWHERE: u64 = u64::MAX;
 
+/// Below the index of a context stand bits that are spread evenly, so that equal streams of several processes do not stand
+/// side by side: multiples of the golden ratio (Knuth, The Art of Computer Programming, vol. 3, 6.4).
+const NUMBER_SHIFT: u32 = 32;
+const PHI: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The numbers of the context of a stack: for user code, and for kernel code.
 pub(super) type Ids = [u64; 2];
 
@@ -79,8 +84,9 @@ impl Contexts {
         };
         let mut id = |under: Under| {
             *self.numbers.entry(under).or_insert_with(|| {
+                let number = self.all.len() as u64;
                 self.all.push(under);
-                self.all.len() as u64 - 1
+                number << NUMBER_SHIFT | number.wrapping_mul(PHI) >> (64 - NUMBER_SHIFT)
             })
         };
         let ids = [id(user), id(kernel)];
@@ -90,7 +96,7 @@ impl Contexts {
 
     /// What is counted under a number.
     pub(super) fn get(&self, id: u64) -> Option<&Under> {
-        let number = usize::try_from(id & !(OLDEST | WATCHED)).ok()?;
+        let number = usize::try_from((id & !(OLDEST | WATCHED)) >> NUMBER_SHIFT).ok()?;
         self.all.get(number)
     }
 

@@ -135,26 +135,20 @@ impl Streams {
         // All, until one is refused.
         stats.streams += older.len() as u64 * times;
         let ids = self.contexts.ids(context);
-        let last = self.walk(newest.from, older, ids, each, event);
-        if let Some(oldest) = entries.last() {
-            self.count_oldest(oldest.from, last, ids, (event, each));
-        }
+        self.walk(newest.from, older, ids, each, event);
+        let (oldest, end) = match older {
+            [.., before, oldest] => (oldest, before.from),
+            [oldest] => (oldest, newest.from),
+            // It led to no stream, and none ends at address 0.
+            [] => (newest, 0),
+        };
+        self.count_oldest(*oldest, end, &ids, (event, each));
     }
 
-    /// Counts the streams that end at `end` and, one after the other, at the sources of these branches. Returns the place of
-    /// the oldest one, if it was counted.
-    fn walk(
-        &mut self,
-        mut end: u64,
-        older: &[BranchEntry],
-        mut ids: Ids,
-        each: Each,
-        event: u32,
-    ) -> Option<usize> {
-        let mut older = older.iter();
-        let mut last = None;
+    /// Counts the streams that end at `end` and, one after the other, at the sources of these branches.
+    fn walk(&mut self, mut end: u64, mut older: &[BranchEntry], mut ids: Ids, each: Each, event: u32) {
         let mut switched = false;
-        while let Some(missed) = self.table.follow(&mut older, &mut end, &mut last, (&ids, each)) {
+        while let Some(missed) = self.table.follow(&mut older, &mut end, &ids, each) {
             let Stream { start, end, .. } = missed.stream;
             let (switch, len) = self.habits.switch;
             let watched = end.wrapping_sub(switch) < len;
@@ -163,37 +157,36 @@ impl Streams {
                 (switched, ids[0]) = (true, NOWHERE);
             }
             let refused = refusal(start, end, switched);
-            last = match refused {
-                Some(_) => None,
+            let counted = match refused {
+                Some(_) => false,
                 None if watched => {
                     let id = of_ring(&ids, start) | WATCHED;
                     self.table.add(missed.stream, id, each)
                 }
                 None => self.table.add_missed(missed, each),
             };
-            if last.is_none() {
+            if !counted {
                 self.refuse(event, refused, each.times);
             }
         }
-        last
     }
 
-    /// Counts the branch in the oldest slot. Mostly it led to the last stream, and is counted with that.
+    /// Counts the branch in the oldest slot: with the stream that it led to and that ends at `end`, where that was counted.
     #[inline]
-    fn count_oldest(&mut self, from: u64, last: Option<usize>, ids: Ids, (event, each): (u32, Each)) {
-        if last.is_some_and(|last| self.table.add_oldest(last, from, each.times)) {
+    fn count_oldest(&mut self, oldest: BranchEntry, end: u64, ids: &Ids, (event, each): (u32, Each)) {
+        let BranchEntry { from, to: start, .. } = oldest;
+        let id = of_ring(ids, from);
+        let led_to = Stream { from, start, end };
+        if id == of_ring(ids, start) && self.table.add_oldest(led_to, id, each.times) {
             return;
         }
-        let oldest = Stream {
+        let alone = Stream {
             from: 0,
             start: from,
             end: 0,
         };
         let each = Each { weight: 0, ..each };
-        if self
-            .table
-            .add(oldest, of_ring(&ids, from) | OLDEST, each)
-            .is_none()
+        if !self.table.add(alone, id | OLDEST, each)
             && let Some(stats) = self.stats.get_mut(event as usize)
         {
             stats.refused_oldest += each.times;

@@ -167,6 +167,22 @@ fn a_full_table_refuses_what_is_new_and_counts_what_is_not() {
 }
 
 #[test]
+fn streams_that_are_made_for_one_place_are_refused_after_a_while() {
+    let mut streams = streams(Habits::default());
+    // The same sum of start and eight times the end.
+    for n in 0..2000 {
+        let end = 0x1000_0000 + n;
+        let stack = [entry(end, 0x50), entry(0x2000, 0x1000_0000 - 8 * n)];
+        streams.count(&stack, &context(7, 0), 1, 1);
+    }
+    let stats = streams.stats(0);
+    assert_eq!(stats.entries, stats.stacks + stats.streams + stats.refused);
+    assert_eq!(stats.refused, 2000 - 1024);
+    let n: u64 = taken(&mut streams).values().map(|(hits, _)| hits).sum();
+    assert_eq!(n, stats.streams + stats.stacks - stats.refused_oldest);
+}
+
+#[test]
 fn kernel_code_is_counted_once_for_all_unless_it_is_to_be_kept_apart() {
     for (kernel, n) in [(KernelCounts::Together, 1), (KernelCounts::ByProcess, 2)] {
         let mut streams = streams(Habits {
