@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, SystemTime};
@@ -12,6 +11,7 @@ use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::child::{Held, exit_code};
@@ -339,10 +339,11 @@ async fn measure(
     tokio::pin!(end);
     // A command may use the same terminal.
     let progress = child.is_none().then(|| Progress::start(duration));
-    let news = readable(session.collector.text_news()?).context("failed to wait for news of kernel text")?;
-    let stack_news = session.collector.stack_news()?;
-    let stack_news = stack_news.map(readable).transpose();
-    let stack_news = stack_news.context("failed to wait for branch stacks")?;
+    let news = session.collector.text_news()?;
+    // SAFETY: the descriptor is our own and stays the same and open as long as it is waited for.
+    let news = unsafe { AsyncFd::register_with_interest(news, Interest::READABLE) }
+        .context("failed to wait for news of kernel text")?;
+    let half_full = session.collector.half_full();
     loop {
         let patched = tokio::time::sleep_until(session.patched.unwrap_or(start));
         tokio::select! {
@@ -353,12 +354,7 @@ async fn measure(
                 session.drain()?;
                 session.compare_text()?;
             }
-            ready = wait(stack_news.as_ref()) => {
-                ready.context("failed to wait for branch stacks")?;
-                if session.collector.read_stacks() {
-                    session.drain()?;
-                }
-            }
+            () = told(half_full.as_deref()) => session.drain()?,
             () = patched, if session.patched.is_some() => session.cut()?,
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
             _ = sideband.tick() => {
@@ -370,8 +366,8 @@ async fn measure(
                     return Ok(Some(Command::Ended(exit_code(status))));
                 }
             }
-            ready = wait(Some(&news)) => {
-                ready.context("failed to wait for news of kernel text")?;
+            ready = news.readable() => {
+                ready.context("failed to wait for news of kernel text")?.clear_ready();
                 session.read_sideband()?;
             }
         }
@@ -379,16 +375,10 @@ async fn measure(
     Ok(child.map(Command::Running))
 }
 
-/// A descriptor to wait for until it is readable.
-fn readable(descriptor: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: the descriptor is our own and stays the same and open as long as it is waited for.
-    Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
-}
-
-/// Waits until it was readable, for ever where there is none.
-async fn wait(news: Option<&AsyncFd<OwnedFd>>) -> std::io::Result<()> {
-    match news {
-        Some(news) => news.readable().await.map(|mut ready| ready.clear_ready()),
+/// Waits until it is told, for ever where nobody tells.
+async fn told(by: Option<&Notify>) {
+    match by {
+        Some(by) => by.notified().await,
         None => std::future::pending().await,
     }
 }

@@ -69,7 +69,7 @@ impl Banks {
             take_bucket(bucket, &mut entries);
         }
         if let Some(stacks) = stacks {
-            stacks.drain(cpus, &mut entries)?;
+            stacks.drain(&mut entries)?;
         }
         // Two slots of the bank may hold the same key, and so may two of the streams.
         let parts = Parts::new(entries, &self.intervals);

@@ -92,6 +92,11 @@ impl<T: Pod> Mapped<T> {
     }
 }
 
+// SAFETY: it owns its mapping, and is a pointer to that for no other reason than that programs write there too.
+unsafe impl<T: Pod + Send> Send for Mapped<T> {}
+// SAFETY: a shared one gives pointers alone, and who reads through them says why that is sound.
+unsafe impl<T: Pod + Sync> Sync for Mapped<T> {}
+
 impl<T: Pod> Drop for Mapped<T> {
     fn drop(&mut self) {
         // SAFETY: mapped in `open` with this length; nothing borrows from it any more.

@@ -31,10 +31,12 @@ pub mod wake;
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use btf_rs::Btf;
 use hbbp_ebpf::{EventStats, MAX_EVENTS};
+use tokio::sync::Notify;
 
 use crate::record::{Record, Timed};
 use crate::snapshot::Loss;
@@ -75,7 +77,7 @@ pub struct Plan {
 pub struct Collector {
     object: Object,
     banks: Banks,
-    cpus: Cpus,
+    cpus: Arc<Cpus>,
     stacks: Option<Stacks>,
     events: Vec<Sampled>,
     sideband: Sideband,
@@ -120,7 +122,7 @@ impl Collector {
         constants.module_size = layout.map(|layout| layout.size);
         let mut object = Object::load(constants, room)?;
         let banks = Banks::open(&mut object, room.counts)?;
-        let cpus = Cpus::open(&mut object)?;
+        let cpus = Arc::new(Cpus::open(&mut object)?);
         let sideband = Sideband::open(&online).context(
             "failed to open the events that tell about processes; the tool needs root, or CAP_PERFMON and \
              CAP_BPF with kernel.perf_event_paranoid at most 1",
@@ -137,7 +139,7 @@ impl Collector {
         let wake = Wake::on(sideband.text_descriptors().chain(told))
             .context("failed to wait for news of kernel text")?;
         let habits = habits(plan, &sources);
-        let stacks = stack_period.map(|_| Stacks::open(&mut object, room, habits));
+        let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, room, habits));
         let stacks = stacks.transpose()?;
         let mut events = Vec::new();
         for (number, source) in sources.into_iter().enumerate() {
@@ -186,8 +188,8 @@ impl Collector {
     /// Tells where the kernel changes from one task to the next (`__switch_to_asm` in arch/x86/entry/entry_64.S), start and
     /// length: a branch in there marks a context switch in a stack, and user entries older than that belong to another
     /// process. To be called before [`Self::enable`].
-    pub const fn tell_switch(&mut self, switch: (u64, u64)) {
-        if let Some(stacks) = &mut self.stacks {
+    pub fn tell_switch(&self, switch: (u64, u64)) {
+        if let Some(stacks) = &self.stacks {
             stacks.tell_switch(switch);
         }
     }
@@ -255,14 +257,9 @@ impl Collector {
         self.banks.cut(&self.cpus)
     }
 
-    /// A descriptor that becomes readable when some ring of branch stacks is half full; `None` where there are none.
-    pub fn stack_news(&self) -> anyhow::Result<Option<OwnedFd>> {
-        self.stacks.as_ref().map(Stacks::news).transpose()
-    }
-
-    /// Makes room in the rings of branch stacks. Returns whether so much was counted of them that a drain should come.
-    pub fn read_stacks(&mut self) -> bool {
-        self.stacks.as_mut().is_some_and(|stacks| stacks.read(&self.cpus))
+    /// Is told when so many streams were counted that a drain should come; `None` where there are no branch stacks.
+    pub fn half_full(&self) -> Option<Arc<Notify>> {
+        self.stacks.as_ref().map(Stacks::half_full)
     }
 
     /// What was counted since the last call, up to each cut and from the last on; user code is all in the first part.

@@ -1,14 +1,19 @@
 //! Branch stacks as they come from the programs: out of the ring of each CPU, and out of the tables of kept ones.
 //!
-//! Rings are read while the programs go on, without a syscall, during which the kernel would skip programs on that CPU. The
-//! kept stacks take turns as the banks do.
+//! Rings are read while the programs go on, without a syscall, during which the kernel would skip programs on that CPU. A
+//! thread of its own does that as soon as one is half full: the other one may be busy with a drain for longer than a ring
+//! lasts. The kept stacks take turns as the banks do.
 
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use anyhow::Context as _;
 use aya::maps::{MapData, RingBuf};
 use hbbp_ebpf::stack::{KeptStack, KeptStacks, Stack};
 use hbbp_ebpf::{CountKey, MAX_DEPTH, Tally, name};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use tokio::sync::Notify;
 
 use super::cpus::Cpus;
 use super::mapped::{Mapped, Pair};
@@ -17,10 +22,26 @@ use super::streams::{Habits, StackStats, Streams};
 
 /// The rings, the kept stacks, and the streams that were made of both.
 pub struct Stacks {
-    rings: Mapped<Stack>,
-    /// Stacks in the ring of a CPU, a power of two.
-    ring: u64,
     kept: Pair<KeptStacks>,
+    shared: Arc<Shared>,
+    /// Makes the thread end.
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread works on.
+struct Shared {
+    rings: Mutex<Rings>,
+    /// Told when so many streams were counted that a drain should come.
+    half_full: Arc<Notify>,
+}
+
+/// The rings, and the streams that were made of what stood there.
+struct Rings {
+    cpus: Arc<Cpus>,
+    stacks: Mapped<Stack>,
+    /// Stacks in the ring of a CPU, a power of two.
+    each: u64,
     wake: RingBuf<MapData>,
     streams: Streams,
 }
@@ -29,69 +50,56 @@ pub struct Stacks {
 const AT_ONCE: u64 = 64;
 
 impl Stacks {
-    /// Takes the maps of the object, which has been loaded with this room.
-    pub fn open(object: &mut Object, room: Room, habits: Habits) -> anyhow::Result<Self> {
-        Ok(Self {
-            rings: Mapped::open(object, name::STACKS)?,
-            ring: room.ring.into(),
-            kept: Pair::open(object, name::KEPT, name::KEPTS)?,
+    /// Takes the maps of the object, which has been loaded with this room, and begins to read.
+    pub fn open(object: &mut Object, cpus: &Arc<Cpus>, room: Room, habits: Habits) -> anyhow::Result<Self> {
+        let rings = Rings {
+            cpus: cpus.clone(),
+            stacks: Mapped::open(object, name::STACKS)?,
+            each: room.ring.into(),
             wake: RingBuf::try_from(object.take_map(name::WAKE)?)?,
             streams: Streams::new(room.streams, habits),
+        };
+        let news = rings.wake.as_fd().try_clone_to_owned();
+        let news = news.context("failed to wait for branch stacks")?;
+        let shared = Arc::new(Shared {
+            rings: Mutex::new(rings),
+            half_full: Arc::new(Notify::new()),
+        });
+        let stop = eventfd(0, EventfdFlags::CLOEXEC).context("failed to wait for branch stacks")?;
+        let stop = Arc::new(stop);
+        let thread = {
+            let (shared, stop) = (shared.clone(), stop.clone());
+            let reader = thread::Builder::new().name("stacks".to_owned());
+            reader.spawn(move || shared.read_until_stopped(&news, &stop))
+        };
+        Ok(Self {
+            kept: Pair::open(object, name::KEPT, name::KEPTS)?,
+            shared,
+            stop,
+            thread: Some(thread.context("failed to start the thread that reads branch stacks")?),
         })
     }
 
     /// See [`super::Collector::tell_switch`].
-    pub const fn tell_switch(&mut self, switch: (u64, u64)) {
-        self.streams.tell_switch(switch);
+    pub fn tell_switch(&self, switch: (u64, u64)) {
+        self.shared.rings().streams.tell_switch(switch);
     }
 
-    /// A descriptor that becomes readable when some ring is half full.
-    pub fn news(&self) -> anyhow::Result<OwnedFd> {
-        let descriptor = self.wake.as_fd().try_clone_to_owned();
-        descriptor.context("failed to wait for branch stacks")
+    /// See [`super::Collector::half_full`].
+    pub fn half_full(&self) -> Arc<Notify> {
+        self.shared.half_full.clone()
     }
 
     /// What became of the stacks of an event that were read.
     pub fn stats(&self, event: u32) -> StackStats {
-        self.streams.stats(event)
-    }
-
-    /// Reads the rings until they are empty. Returns whether the table of streams is half full.
-    pub fn read(&mut self, cpus: &Cpus) -> bool {
-        // First, so that a ring that fills up meanwhile wakes again.
-        while self.wake.next().is_some() {}
-        for cpu in cpus.all() {
-            self.read_ring(cpus, cpu);
-        }
-        self.streams.is_half_full()
-    }
-
-    fn read_ring(&mut self, cpus: &Cpus, cpu: usize) {
-        let mut unread = cpus.unread(cpu);
-        // What comes meanwhile is left for the next time, or a CPU that is faster than this one would keep it here.
-        let last = unread.end.min(unread.start.wrapping_add(self.ring));
-        while unread.start < last {
-            let until = last.min(unread.start + AT_ONCE);
-            for number in unread.start..until {
-                let place = cpu as u64 * self.ring + number % self.ring;
-                let stack = usize::try_from(place).ok().and_then(|place| self.rings.at(place));
-                if let Some(stack) = stack {
-                    // SAFETY: mapped as long as `self` lives, any bits are a value, and until its place is given back
-                    // nobody writes there.
-                    let stack = unsafe { stack.as_ref() };
-                    let entries = first(&stack.entries, stack.depth);
-                    self.streams.count(entries, &stack.context, 1, stack.time);
-                }
-            }
-            cpus.read_until(cpu, until);
-            unread.start = until;
-        }
+        self.shared.rings().streams.stats(event)
     }
 
     /// Takes out all that was counted. No stack of the time before is missing, but those that a program reads just now.
-    pub fn drain(&mut self, cpus: &Cpus, counts: &mut Vec<(CountKey, Tally)>) -> anyhow::Result<()> {
+    pub fn drain(&mut self, counts: &mut Vec<(CountKey, Tally)>) -> anyhow::Result<()> {
         // The kept ones go first: a stack that loses its place meanwhile is in the ring then.
         self.kept.flip()?;
+        let mut rings = self.shared.rings();
         for kept in self.kept.spare().iter_mut().flat_map(|cpu| &mut cpu.places) {
             if kept.fingerprint == 0 {
                 continue;
@@ -100,13 +108,84 @@ impl Stacks {
             if 0 < kept.hits {
                 let entries = kept.entries();
                 let entries = first(&entries, kept.depth);
-                self.streams
+                rings
+                    .streams
                     .count(entries, &kept.context, kept.hits, kept.first_time);
             }
         }
-        self.read(cpus);
-        self.streams.take(counts);
+        rings.read();
+        rings.streams.take(counts);
         Ok(())
+    }
+}
+
+impl Drop for Stacks {
+    fn drop(&mut self) {
+        let told = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+        // Without the word it would not end.
+        if let (Ok(_), Some(thread)) = (told, self.thread.take()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Nothing is left undone where a thread panics with the rings in its hands: what is read stays unread.
+    fn rings(&self) -> MutexGuard<'_, Rings> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_until_stopped(&self, news: &OwnedFd, stop: &OwnedFd) {
+        loop {
+            let mut events = [news, stop].map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
+            let interrupted = poll(&mut events, None).is_err();
+            let [_, stopped] = &events;
+            if !stopped.revents().is_empty() {
+                return;
+            }
+            if !interrupted {
+                let mut rings = self.rings();
+                rings.read();
+                if rings.streams.is_half_full() {
+                    self.half_full.notify_one();
+                }
+            }
+        }
+    }
+}
+
+impl Rings {
+    /// Reads all rings.
+    fn read(&mut self) {
+        // First, so that a ring that fills up meanwhile wakes again.
+        while self.wake.next().is_some() {}
+        for cpu in self.cpus.all() {
+            self.read_one(cpu);
+        }
+    }
+
+    fn read_one(&mut self, cpu: usize) {
+        let mut unread = self.cpus.unread(cpu);
+        // What comes meanwhile is left for the next time, or a CPU that is faster than this one would keep it here.
+        let last = unread.end.min(unread.start.wrapping_add(self.each));
+        while unread.start < last {
+            let until = last.min(unread.start + AT_ONCE);
+            for number in unread.start..until {
+                let place = cpu as u64 * self.each + number % self.each;
+                let stack = usize::try_from(place)
+                    .ok()
+                    .and_then(|place| self.stacks.at(place));
+                if let Some(stack) = stack {
+                    // SAFETY: mapped as long as `self` lives, any bits are a value, and until its place is given back
+                    // nobody writes there.
+                    let stack = unsafe { stack.as_ref() };
+                    let entries = first(&stack.entries, stack.depth);
+                    self.streams.count(entries, &stack.context, 1, stack.time);
+                }
+            }
+            self.cpus.read_until(cpu, until);
+            unread.start = until;
+        }
     }
 }
 
