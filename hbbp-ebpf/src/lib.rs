@@ -55,7 +55,7 @@ pub mod name {
     pub const CPUS: &str = "CPUS";
     /// The rings of all CPUs, one behind the other: [`super::stack::Stack`].
     pub const STACKS: &str = "STACKS";
-    /// Ring of `u64`: one arrives where the ring of a CPU is half full.
+    /// Ring of `u64`: one arrives where the ring of a CPU is a quarter full.
     pub const WAKE: &str = "WAKE";
     /// Array of one map: the kept stacks in use, one [`super::stack::KeptStacks`] for each CPU.
     pub const KEPT: &str = "KEPT";

@@ -48,7 +48,7 @@ pub(crate) static WORK: PerCpuArray<Work, 1> = PerCpuArray::new();
 #[btf_map]
 pub(crate) static STACKS: Array<Stack, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
 
-/// What wakes user space: how much each ring has taken, where it is half full.
+/// What wakes user space: how much each ring has taken, where it is a quarter full.
 #[btf_map]
 pub(crate) static WAKE: RingBuf<u64, 4096> = RingBuf::new();
 

@@ -79,7 +79,7 @@ fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, number: u32, cpu: &mut C
 /// Bytes of an entry.
 const ENTRY: u32 = size_of::<BranchEntry>() as u32;
 
-/// Gives the stack at the head of the ring to user space, and wakes that where half of the ring is full.
+/// Gives the stack at the head of the ring to user space, and wakes that where a quarter of the ring is full.
 #[inline(always)]
 fn append(
     stack: &mut Stack,
@@ -104,8 +104,8 @@ fn append(
         (&raw mut stack.time).write_volatile(time);
         (&raw mut cpu.head).write_volatile(head.wrapping_add(1));
     }
-    let half = u64::from(ring / 2);
-    if half <= n && (n - half) % WAKE_AGAIN == 0 {
+    let quarter = u64::from(ring / 4);
+    if quarter <= n && (n - quarter) % WAKE_AGAIN == 0 {
         // The ring that wakes is full where user space has not answered yet, and then it need not be called again.
         let _ = WAKE.output(&head, 0);
     }

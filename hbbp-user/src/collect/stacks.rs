@@ -1,7 +1,7 @@
 //! Branch stacks as they come from the programs: out of the ring of each CPU, and out of the tables of kept ones.
 //!
 //! Rings are read while the programs go on, without a syscall, during which the kernel would skip programs on that CPU. A
-//! thread of its own does that as soon as one is half full: the other one may be busy with a drain for longer than a ring
+//! thread of its own does that as soon as one is a quarter full: the other one may be busy with a drain for longer than a ring
 //! lasts. The kept stacks take turns as the banks do.
 
 use std::os::fd::{AsFd as _, OwnedFd};

@@ -109,7 +109,7 @@ fn nothing_is_lost_unseen_on_three_cpus() {
 /// While the tool is stopped nobody reads the ring of branch stacks. What found it full is told, and all sums close.
 #[test]
 fn stacks_that_find_the_ring_full_are_counted() {
-    const STOPPED: &str = "kill -STOP $PPID; heapsort 100000; kill -CONT $PPID; heapsort 10000";
+    const STOPPED: &str = "kill -STOP $PPID; heapsort 250000; kill -CONT $PPID; heapsort 10000";
     let Some(machine) = support::machine("6.12") else {
         return;
     };
