@@ -13,6 +13,7 @@ use aya::maps::{MapData, RingBuf};
 use hbbp_ebpf::stack::{KeptStack, KeptStacks, Stack};
 use hbbp_ebpf::{CountKey, MAX_DEPTH, Tally, name};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
 use tokio::sync::Notify;
 
 use super::cpus::Cpus;
@@ -130,25 +131,29 @@ impl Drop for Stacks {
 }
 
 impl Shared {
-    /// Nothing is left undone where a thread panics with the rings in its hands: what is read stays unread.
+    /// Also where a thread has panicked with the rings in its hands: it left no more than [`AT_ONCE`] stacks to be counted
+    /// twice.
     fn rings(&self) -> MutexGuard<'_, Rings> {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Ends also where waiting fails for good: the rings are then read by drains alone, and what finds them full is counted.
     fn read_until_stopped(&self, news: &OwnedFd, stop: &OwnedFd) {
         loop {
             let mut events = [news, stop].map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
-            let interrupted = poll(&mut events, None).is_err();
+            match poll(&mut events, None) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(_) => return,
+            }
             let [_, stopped] = &events;
             if !stopped.revents().is_empty() {
                 return;
             }
-            if !interrupted {
-                let mut rings = self.rings();
-                rings.read();
-                if rings.streams.is_half_full() {
-                    self.half_full.notify_one();
-                }
+            let mut rings = self.rings();
+            rings.read();
+            if rings.streams.is_half_full() {
+                self.half_full.notify_one();
             }
         }
     }
