@@ -209,7 +209,7 @@ impl Table {
     #[inline(always)]
     pub(super) fn add_oldest(&mut self, stream: Stream, id: u64, times: u64) -> bool {
         let mask = self.slots.len() - 1;
-        let home = place_of(stream, id);
+        let home = place_of(stream, id) & mask;
         for behind in 0..LONGEST {
             match self.slots.get_mut((home + behind) & mask) {
                 Some(slot) if slot.hits != 0 => {
