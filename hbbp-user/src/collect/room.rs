@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(defaults, [1024, 1024, 1024, LEAST_STACKS]);
         assert_eq!(
             [1, 16, 32].map(|n_cpus| ring_for(n_cpus, 401)),
-            [8192, 8192, 4096]
+            [32768, 8192, 4096]
         );
     }
 }
