@@ -2,8 +2,8 @@
 //!
 //! A loop without choices makes stacks that are equal. One that was seen twice is kept ([`KeptStack`]) and costs a
 //! comparison for each address from then on. All other stacks go, as they are, into a ring of the CPU ([`Stack`]), and user
-//! space makes their streams: native code needs a third of the instructions that a program needs for that, which can
-//! neither keep much in registers nor call anything.
+//! space makes their streams: native code needs a half to a third of the instructions that a program needs for that, which
+//! can neither keep much in registers nor call anything.
 //!
 //! Each CPU has its own ring and its own table of kept stacks, and the kernel does not nest programs on perf events, so
 //! nothing here is atomic but the two ends of the ring ([`crate::cpu::Cpu`]).

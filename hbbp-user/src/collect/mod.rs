@@ -119,6 +119,8 @@ impl Collector {
         let btf = task_layout::open_btf();
         let layout = module_layout(plan.modules, &btf, &mut notes);
         let mut constants = constants(plan, &btf, &mut notes);
+        let duplicated_heads;
+        (duplicated_heads, constants.wrong_paths) = event::quirks();
         constants.module_size = layout.map(|layout| layout.size);
         let mut object = Object::load(constants, room)?;
         let banks = Banks::open(&mut object, room.counts)?;
@@ -138,7 +140,10 @@ impl Collector {
         let told = modules.iter().map(AsFd::as_fd);
         let wake = Wake::on(sideband.text_descriptors().chain(told))
             .context("failed to wait for news of kernel text")?;
-        let habits = habits(plan, &sources);
+        let habits = Habits {
+            duplicated_heads,
+            ..habits(plan, &sources)
+        };
         let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, room, habits));
         let stacks = stacks.transpose()?;
         let mut events = Vec::new();
@@ -382,12 +387,11 @@ fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) ->
                 .to_owned(),
         );
     }
-    let (_, wrong_paths) = event::quirks();
     Constants {
         exec_id_offset,
         pid_namespace,
         kernel: plan.kernel,
-        wrong_paths,
+        wrong_paths: false,
         module_size: None,
     }
 }
@@ -410,12 +414,10 @@ fn habits(plan: &Plan, sources: &[Source]) -> Habits {
         .iter()
         .enumerate()
         .filter(|(_, source)| is_near_only(&source.name));
-    let (duplicated_heads, _) = event::quirks();
     Habits {
         near_only: near_only.fold(0, |all, (number, _)| all | 1 << number),
-        duplicated_heads,
-        switch: (0, 0),
         kernel: plan.kernel,
+        ..Habits::default()
     }
 }
 
