@@ -21,9 +21,8 @@ fn personality(name: &str) -> String {
 /// Entries of a full stack of `ideal`.
 const DEPTH: u64 = 32;
 
-fn measured_load(series: &str, cpus: u32, load: &str) -> Option<Measured> {
+fn measured_load(series: &str, cpus: u32, load: &str, setup: &Setup) -> Option<Measured> {
     let machine = support::machine(series)?;
-    let setup = Setup::new(personality("ideal"));
     let mut machine = machine
         .cpus(cpus)
         .clock(setup.clock)
@@ -31,7 +30,7 @@ fn measured_load(series: &str, cpus: u32, load: &str) -> Option<Measured> {
         .personality(&setup.personality)
         .limit(setup.limit);
     support::add_workload(&mut machine, "heapsort.c");
-    Some(measure_command(machine, &["/bin/busybox", "sh", "-c", load], &setup).unwrap())
+    Some(measure_command(machine, &["/bin/busybox", "sh", "-c", load], setup).unwrap())
 }
 
 /// The sum of the losses that are streams: refused before they were counted.
@@ -46,21 +45,28 @@ fn refused_streams(measured: &Measured) -> u64 {
         .sum()
 }
 
-fn nothing_is_lost_unseen(series: &str, cpus: u32, load: &str) {
-    let Some(measured) = measured_load(series, cpus, load) else {
-        return;
-    };
-    let counters = &measured.counters;
+/// What the silicon delivered is what reached the programs and what is told as skipped.
+fn assert_delivered(measured: &Measured) {
     let (reached, skipped) = (
         measured.reported("/accounting/reached"),
         measured.reported("/accounting/skipped"),
     );
+    let counters = &measured.counters;
     assert_eq!(
         counters["delivered"],
         reached + skipped,
         "{counters:?} {:#}",
         measured.report
     );
+}
+
+fn nothing_is_lost_unseen(series: &str, cpus: u32, load: &str) {
+    let setup = Setup::new(personality("ideal"));
+    let Some(measured) = measured_load(series, cpus, load, &setup) else {
+        return;
+    };
+    assert_delivered(&measured);
+    let counters = &measured.counters;
     assert_eq!(counters["overflows"], counters["delivered"], "{counters:?}");
 
     let stacks = measured.reported("/events/1/runs");
@@ -110,18 +116,11 @@ fn nothing_is_lost_unseen_on_three_cpus() {
 #[test]
 fn stacks_that_find_the_ring_full_are_counted() {
     const STOPPED: &str = "kill -STOP $PPID; heapsort 250000; kill -CONT $PPID; heapsort 10000";
-    let Some(machine) = support::machine("6.12") else {
-        return;
-    };
     let mut setup = Setup::new(personality("ideal"));
     (setup.period, setup.branch_period) = (1_000_037, 503);
-    let mut machine = machine
-        .clock(setup.clock)
-        .marks(Marks::Events)
-        .personality(&setup.personality)
-        .limit(setup.limit);
-    support::add_workload(&mut machine, "heapsort.c");
-    let measured = measure_command(machine, &["/bin/busybox", "sh", "-c", STOPPED], &setup).unwrap();
+    let Some(measured) = measured_load("6.12", 1, STOPPED, &setup) else {
+        return;
+    };
     let report = &measured.report;
     let losses = report["losses"].as_array().unwrap();
     let full = losses.iter().find(|loss| loss["id"] == "sample.stacks_full");
@@ -129,16 +128,7 @@ fn stacks_that_find_the_ring_full_are_counted() {
     let stacks = measured.reported("/events/1/runs");
     println!("{full} of {stacks} stacks found the ring full");
     assert!(1000 < full && 4096 < stacks - full, "{report:#}");
-    let (reached, skipped) = (
-        measured.reported("/accounting/reached"),
-        measured.reported("/accounting/skipped"),
-    );
-    assert_eq!(
-        measured.counters["delivered"],
-        reached + skipped,
-        "{:?} {report:#}",
-        measured.counters
-    );
+    assert_delivered(&measured);
     assert_eq!(report["accounting"]["unexplained"], 0, "{report:#}");
     assert_eq!(
         measured.reported("/streams/counted") + refused_streams(&measured),
