@@ -12,7 +12,7 @@ bool silicon_mark_events;
 
 static struct pmu silicon_pmu;
 
-/* Encodings that Intel's tables give to the two events, by generation (events.tsv of perfmon). */
+/* Encodings that Intel's tables give to the two events, by generation (github.com/intel/perfmon). */
 static u32 silicon_event(u64 config)
 {
 	switch (config & ENCODING_MASK) {

@@ -38,7 +38,7 @@ pub struct Setup {
     pub options: Vec<String>,
 }
 
-/// The periods of the paper for runs of seconds (hbbp.txt, Table 4), divided by a hundred and made prime again: the
+/// The periods of the paper for runs of seconds (HBBP, ISPASS 2018, Table 4), divided by a hundred and made prime again: the
 /// workloads here run a hundredth of the instructions of a benchmark that runs for seconds, so that the number of
 /// samples is the paper's.
 pub const PERIODS: (u64, u64) = (10_007, 1_009);

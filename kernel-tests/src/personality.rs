@@ -26,7 +26,8 @@ pub struct Personality {
     /// Highest precise level (`max_precise`), 0 to 3.
     pub max_precise: u32,
     /// Cycles from an overflow to its sample, for each precise level: least and most
-    /// (`skid.0 = 20 60`). The model of papers/skid-model.txt, equation 1; 0 0 is no skid at all.
+    /// (`skid.0 = 20 60`). The model of "Can We Trust Profiling Results?", ICS 2019, equation 1;
+    /// 0 0 is no skid at all.
     pub skid: [(u32, u32); 4],
     /// Cycles that an instruction of each class takes (`latency.divide = 25`), see [`CLASSES`].
     pub latency: [u32; CLASSES.len()],
@@ -67,8 +68,8 @@ impl Default for Personality {
             depth: MAX_DEPTH,
             max_precise: 3,
             skid: [(0, 0); 4],
-            // Order of CLASSES; latencies of Ivy Bridge in round numbers, from the tables that
-            // papers/base-of-trust.txt leans on: the order matters for the model, not the last digit.
+            // Order of CLASSES; latencies of Ivy Bridge in round numbers (Intel 64 and IA-32 Architectures
+            // Optimization Reference Manual, appendix on latency and throughput): the order matters, not the last digit.
             latency: [1, 4, 1, 3, 25, 4, 20, 40],
             sticky_one_in: 0,
             sticky_percent: 0,

@@ -28,7 +28,8 @@ pub enum Flow {
     IndirectJump,
     /// To its target; the next instruction is the return address.
     Call,
-    /// To the next instruction, whose address it pushes: a branch that some processors do not record (kernel-facts 3b).
+    /// To the next instruction, whose address it pushes: a branch that processors with architectural LBR
+    /// do not record (Intel SDM vol. 3B, chapter "Last Branch Records").
     CallNext,
     /// To a target that is computed; the next instruction is the return address.
     IndirectCall,

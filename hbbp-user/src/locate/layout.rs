@@ -6,7 +6,8 @@
 //! layout   [ libold - ][ libnew -- ][ - ]
 //! ```
 //!
-//! The kernel reports no munmap, so overlaps are all that tells of it (kernel-facts 4).
+//! The kernel reports no munmap, so overlaps are all that tells of it (callers of `perf_event_mmap`, Linux
+//! v6.12).
 
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 //!
 //! Per mnemonic (paper section VI.B): Error(M) = |Vref(M) - Vmeasured(M)| / Vref(M), and over all mnemonics the average
 //! weighted error = sum of Error(M) x Vref(M) / instructions.
-//! Per block (base-of-trust, section 3.3): the sum of the deviations of all blocks, in instructions, over the net
+//! Per block ("Establishing a Base of Trust", ATC 2015, section 3.3): the sum of the deviations of all blocks, in instructions, over the net
 //! instruction count.
 
 use std::collections::BTreeMap;

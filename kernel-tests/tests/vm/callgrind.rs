@@ -20,7 +20,7 @@ const PROGRAMS: [(&str, &[&str], &str); 3] = [
     ("hello_u.c", &["20000", "100"], "hello_u"),
     ("virtual.cc", &["150000"], "virtual"),
 ];
-/// The share of instructions by which the two may differ, from the issue that asked for this test.
+/// The share of instructions by which the two may differ.
 const TOLERANCE: f64 = 0.0001;
 /// Static programs are linked to 4 MiB; what the child of PID 1 ran before its exec lies elsewhere.
 const PROGRAM_END: u64 = 1 << 32;

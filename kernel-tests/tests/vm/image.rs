@@ -66,7 +66,7 @@ fn every_byte_has_a_cause(series: &str) {
         "{series}: {unknown} of {sum} bytes that differ have no cause, of {} bytes of .text",
         bytes("text_bytes")
     );
-    // The bound of the issue, in its stricter reading: of the bytes that differ, not of all text.
+    // A thousandth of the bytes that differ, not of all text.
     assert!(
         (unknown as f64) < 0.001 * sum as f64,
         "{:#}",
