@@ -163,15 +163,14 @@ mod tests {
 
     #[test]
     fn a_hang_ends_at_the_limit() {
-        let began = Instant::now();
-        let error = watched("echo started; exec sleep 60", Duration::from_millis(300))
+        // It ends the process: otherwise this would wait for a day.
+        let error = watched("echo started; exec sleep 1d", Duration::from_secs(2))
             .unwrap_err()
             .to_string();
         assert!(
             error.contains("no verdict within") && error.contains("started"),
             "{error}"
         );
-        assert!(began.elapsed() < Duration::from_secs(5));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hbbp_user::addr::Va;
 
@@ -17,7 +17,7 @@ const SIZE: usize = if cfg!(debug_assertions) { 32 << 20 } else { 1 << 30 };
 const MOST_MEMORY: u64 = 300 << 10;
 
 #[test]
-fn a_gigabyte_takes_seconds_and_little_memory() {
+fn a_gigabyte_takes_little_memory() {
     let folder = Folder::new();
     let program = elf(&Program {
         code: LOOP,
@@ -40,7 +40,6 @@ fn a_gigabyte_takes_seconds_and_little_memory() {
         file.write_all(&samples).unwrap();
     }
     let target = folder.path().join("x.hbbp");
-    let begin = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_hbbp-sys"));
     child
         .args([
@@ -61,12 +60,8 @@ fn a_gigabyte_takes_seconds_and_little_memory() {
         peak = now.and_then(|now| now.trim().parse().ok()).unwrap_or(0).max(peak);
         std::thread::sleep(Duration::from_millis(5));
     }
-    let took = begin.elapsed();
     assert!(child.wait().unwrap().success());
-    assert!(
-        took < Duration::from_secs(20) && peak < MOST_MEMORY,
-        "{took:?}, {peak} KiB"
-    );
+    assert!(peak < MOST_MEMORY, "{peak} KiB");
     let streams = export(&target, &["--format", "streams"]);
     let n_streams: usize = lines(&streams, "S ")
         .iter()

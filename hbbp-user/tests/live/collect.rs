@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hbbp_user::addr::{Ring, Va};
 use hbbp_user::collect::event::Choice;
-use hbbp_user::collect::object::{Constants, KernelCounts, Object, Room};
+use hbbp_user::collect::object::{Constants, KernelCounts, Messages, Object, Room};
 use hbbp_user::collect::{Collector, ModuleWatch, Plan, Scope};
 use hbbp_user::record::Record;
 
@@ -19,6 +19,7 @@ fn plan(scope: Scope) -> Plan {
         kernel: KernelCounts::Together,
         modules: ModuleWatch::Told,
         map_entries: None,
+        messages: Messages::Off,
     }
 }
 
@@ -206,10 +207,39 @@ fn run_count(name: &str) -> u64 {
 #[test]
 fn the_kernel_takes_every_program() {
     let Some(_kernel) = kernel() else { return };
-    let mut object = Object::load(Constants::default(), Room::default()).unwrap();
-    for event in 0..hbbp_ebpf::MAX_EVENTS {
-        object.on_ip(event).unwrap();
-        object.on_branch(event).unwrap();
+    for messages in [Messages::Off, Messages::On] {
+        let constants = Constants {
+            messages,
+            ..Constants::default()
+        };
+        let mut object = Object::load(constants, Room::default()).unwrap();
+        let _log = (messages == Messages::On).then(|| object.take_log().unwrap());
+        for event in 0..hbbp_ebpf::MAX_EVENTS {
+            object.on_ip(event).unwrap();
+            object.on_branch(event).unwrap();
+        }
+        object.read_text().unwrap();
+        object.attach_modules().unwrap();
     }
-    object.read_text().unwrap();
+}
+
+#[test]
+fn verbose_programs_say_what_they_refuse() {
+    let Some(_kernel) = kernel() else { return };
+    let _loads = [Load::syscalls(), Load::syscalls()];
+    let full = ["--duration", "1", "--map-entries", "64"];
+    let quiet = super::run(&full);
+    let verbose = super::run(&[&full[..], &["--verbose"]].concat());
+    assert!(
+        quiet.status.success() && verbose.status.success(),
+        "{quiet:?} {verbose:?}"
+    );
+    let message = "no space for the sample at";
+    let said =
+        |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).matches(message).count();
+    assert_eq!(said(&quiet), 0, "{quiet:?}");
+    let n = said(&verbose);
+    println!("{n} messages: {}", String::from_utf8_lossy(&verbose.stderr));
+    // The first, second, fourth .. on each CPU.
+    assert!((1..200).contains(&n), "{verbose:?}");
 }
