@@ -12,13 +12,14 @@ mod clean_room;
 mod command;
 mod cost;
 mod demo;
+mod man;
 mod run;
 mod setup;
 mod statistics;
 mod system;
 mod test;
 mod tidy;
-mod toolchain;
+mod totals;
 mod vm;
 
 use std::ffi::OsString;
@@ -51,18 +52,16 @@ enum Task {
     Setup,
     /// Build target/release/hbbp-sys.
     Build,
+    /// Write man pages and shell completions to target/man.
+    Man,
     /// Build hbbp-sys and run it as root.
     Run {
         /// Arguments of hbbp-sys.
         #[arg(last = true)]
         args: Vec<OsString>,
     },
-    /// Run all tests; as root, also those that sample this machine's kernel.
-    Test {
-        /// Arguments of `cargo test`.
-        #[arg(last = true)]
-        args: Vec<OsString>,
-    },
+    /// Run the tests: all tiers, or those that are named.
+    Test(test::TestArgs),
     /// Check our own rules: import order, sizes, names, docs.
     Tidy,
     /// Do all that must pass before a change is accepted: formatting, lints, tidy rules, tests.
@@ -94,8 +93,9 @@ fn run(args: Args) -> Result<()> {
     match args.task {
         Task::Setup => setup::setup(Needs::Test, install),
         Task::Build => build::build(install),
+        Task::Man => man::man(install),
         Task::Run { args } => run::run(&args, install),
-        Task::Test { args } => test::test(&args, install),
+        Task::Test(args) => test::test(&args, install),
         Task::Tidy => tidy::tidy(),
         Task::Ci => ci::ci(install),
         Task::Vm(args) => vm::vm(&args),
