@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use jiff::SignedDuration;
 
 use crate::cmd::eval::EvalOptions;
 use crate::cmd::kernel_text::KernelTextOptions;
@@ -17,7 +18,7 @@ use crate::cmd::record::{RecordOptions, Target};
 use crate::cmd::report::ReportOptions;
 use crate::cmd::{Job, check};
 use crate::collect::event::Choice;
-use crate::collect::object::KernelCounts;
+use crate::collect::object::{KernelCounts, Messages};
 use crate::collect::perf::parse_cpu_list;
 use crate::eval::Level;
 use crate::mix::Dimension;
@@ -190,6 +191,9 @@ struct RecordArgs {
     /// counts for the wrong instructions or for none.
     #[arg(long)]
     text_once: bool,
+    /// Log to standard error what the programs in the kernel refuse, and why.
+    #[arg(long)]
+    verbose: bool,
     /// Command to run and measure.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pid", "cpu", "cgroup"])]
     command: Vec<OsString>,
@@ -230,6 +234,14 @@ impl Cli {
         match &self.command {
             Some(Command::Report { report, .. }) => report.strict,
             _ => self.report.strict,
+        }
+    }
+
+    /// Whether the log is to be shown.
+    pub const fn is_verbose(&self) -> bool {
+        match &self.command {
+            Some(Command::Record { record, .. }) => record.verbose,
+            _ => self.record.verbose,
         }
     }
 
@@ -329,6 +341,7 @@ impl RecordArgs {
             } else {
                 TextHistory::Followed
             },
+            messages: if self.verbose { Messages::On } else { Messages::Off },
         })
     }
 }
@@ -381,24 +394,17 @@ fn parse_top(text: &str) -> Result<Top, String> {
     }
 }
 
-/// Seconds, or a number with one of the units ms, s, m, h.
+/// Seconds, or numbers with units such as ms, s, m, h.
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "a time such as 10, 500ms, 90s, 5m or 1h".to_owned();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let seconds_per_unit = match text.get(digits.len()..) {
-        Some("" | "s") => 1.0,
-        Some("ms") => 1e-3,
-        Some("m") => 60.0,
-        Some("h") => 3600.0,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = digits.parse().map_err(|_| wrong())?;
-    let duration = Duration::try_from_secs_f64(number * seconds_per_unit).map_err(|_| wrong())?;
-    if duration.is_zero() {
-        Err(wrong())
-    } else {
-        Ok(duration)
-    }
+    let seconds = text
+        .parse()
+        .ok()
+        .and_then(|it| Duration::try_from_secs_f64(it).ok());
+    let with_units = || Duration::try_from(text.parse::<SignedDuration>().ok()?).ok();
+    seconds
+        .or_else(with_units)
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "a time such as 10, 500ms, 90s, 5m or 1h".to_owned())
 }
 
 #[cfg(test)]
@@ -417,6 +423,7 @@ mod tests {
         assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("1h 30m"), Ok(Duration::from_secs(5400)));
         for wrong in ["", "0", "-1", "s", "10 parsecs", "1e400", "nan"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }

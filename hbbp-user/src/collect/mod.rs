@@ -46,7 +46,7 @@ use drain::Banks;
 use event::{Choice, Source};
 pub use modules::ModuleWatch;
 use modules::{Modules, module_layout, no_modules};
-use object::{Constants, KernelCounts, Object};
+use object::{Constants, KernelCounts, Messages, Object, ProgramLog};
 pub use ordered::Parts;
 use perf::Perf;
 pub use scope::Scope;
@@ -71,11 +71,14 @@ pub struct Plan {
     pub map_entries: Option<u32>,
     /// Whether to tell of modules that come and go.
     pub modules: ModuleWatch,
+    /// Whether the programs say what they refuse.
+    pub messages: Messages,
 }
 
 /// A running collection.
 pub struct Collector {
     object: Object,
+    log: Option<ProgramLog>,
     banks: Banks,
     cpus: Arc<Cpus>,
     stacks: Option<Stacks>,
@@ -123,6 +126,10 @@ impl Collector {
         (duplicated_heads, constants.wrong_paths) = event::quirks();
         constants.module_size = layout.map(|layout| layout.size);
         let mut object = Object::load(constants, room)?;
+        let log = match plan.messages {
+            Messages::Off => None,
+            Messages::On => Some(object.take_log()?),
+        };
         let banks = Banks::open(&mut object, room.counts)?;
         let cpus = Arc::new(Cpus::open(&mut object)?);
         let sideband = Sideband::open(&online).context(
@@ -172,6 +179,7 @@ impl Collector {
         let starts_by_exec = matches!(plan.scope, Scope::Command(_));
         Ok(Self {
             object,
+            log,
             banks,
             cpus,
             stacks,
@@ -241,6 +249,9 @@ impl Collector {
         self.wake
             .rest()
             .context("failed to wait for news of kernel text")?;
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
         let mut reading = self.sideband.read();
         if let Some(modules) = &mut self.modules {
             let told = modules.read()?;
@@ -393,6 +404,7 @@ fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) ->
         kernel: plan.kernel,
         wrong_paths: false,
         module_size: None,
+        messages: plan.messages,
     }
 }
 
