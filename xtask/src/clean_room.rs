@@ -29,7 +29,8 @@ exec chroot "$1" sh -c "cd; $2"
 const HOME: &str = "/root";
 
 /// The commands to prove, from the README, and at last a build of what is built already.
-const COMMANDS: [&str; 3] = [
+const COMMANDS: [&str; 4] = [
+    "apt-get update -qq && apt-get install -qq --yes --no-install-recommends gcc libc6-dev",
     "cargo xtask run -- --duration 10",
     "cargo xtask test",
     "cargo xtask build",

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 
 use crate::eval::{Level, evaluate};
-use crate::reference::Reference;
 use crate::report::{Errors, Format};
 use crate::snapshot::file;
+use hbbp_reference::Reference;
 
 /// What to compare, and how to show it.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,11 +14,9 @@ pub mod report;
 mod rule;
 
 use std::io::{self, Write};
-use std::mem;
 use std::path::PathBuf;
 
-use crate::collect::own_cost::keep_freed_memory;
-use crate::snapshot::file;
+use crate::snapshot::{Snapshot, file};
 use export::ExportOptions;
 use import::ImportOptions;
 use record::{Command, RecordOptions, Recorded};
@@ -52,11 +50,12 @@ pub struct Done {
     pub command: Option<u8>,
     /// How good the measurement is.
     pub quality: Quality,
+    /// What was measured. The program ends without freeing it piece by piece.
+    pub snapshot: Option<Snapshot>,
 }
 
 /// Does the job; what it prints goes to `out`.
 pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
-    keep_freed_memory();
     match job {
         Job::Direct(record, report, output) => {
             output.as_deref().map(file::check_writable).transpose()?;
@@ -68,24 +67,21 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             let quality = report::print(&recorded.snapshot, report, out)?;
             saved.transpose()?;
             Ok(Done {
-                command: exit(recorded)?,
                 quality,
+                ..end(recorded)?
             })
         }
         Job::Record(record, path) => {
             file::check_writable(path)?;
             let recorded = record::record(record)?;
             file::write_atomic(path, &recorded.snapshot)?;
-            Ok(Done {
-                command: exit(recorded)?,
-                quality: Quality::default(),
-            })
+            end(recorded)
         }
         Job::Report(input, report) => {
             let quality = report::print(&import::read_profile(input)?, report, out)?;
             Ok(Done {
-                command: None,
                 quality,
+                ..Done::default()
             })
         }
         Job::Import(input, path) => {
@@ -121,19 +117,22 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
 }
 
 /// Waits for a command that outlives its measurement, since its exit code is to be passed on.
-fn exit(recorded: Recorded) -> anyhow::Result<Option<u8>> {
+fn end(recorded: Recorded) -> anyhow::Result<Done> {
     let Recorded {
         snapshot,
         command,
         interrupt,
     } = recorded;
-    // The process ends soon, which frees it all at once rather than piece by piece.
-    mem::forget(snapshot);
-    drop(interrupt);
-    Ok(match command {
+    let _runtime = interrupt.abort_at_next();
+    let command = match command {
         None => None,
         Some(Command::Ended(code)) => Some(code),
         Some(Command::Running(mut child)) => Some(child::exit_code(child.wait()?)),
+    };
+    Ok(Done {
+        command,
+        snapshot: Some(snapshot),
+        ..Done::default()
     })
 }
 

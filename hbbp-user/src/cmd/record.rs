@@ -15,11 +15,11 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::child::{Held, exit_code};
-use super::interrupt::Interrupt;
+use super::interrupt::{Interrupt, Signals};
 use super::interval::raw_interval;
 use super::progress::Progress;
 use crate::collect::event::Choice;
-use crate::collect::object::KernelCounts;
+use crate::collect::object::{KernelCounts, Messages};
 use crate::collect::own_cost::{read_idle_times, read_own_cpu, read_own_memory};
 use crate::collect::{Collector, ModuleWatch, Plan, Scope, StacksSeen};
 use crate::record::{Record, Timed};
@@ -45,6 +45,8 @@ pub struct RecordOptions {
     pub map_entries: Option<u32>,
     /// How kernel text is kept.
     pub text: TextHistory,
+    /// Whether the programs say what they refuse.
+    pub messages: Messages,
 }
 
 /// Whose samples to record.
@@ -126,6 +128,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
             TextHistory::Followed => ModuleWatch::Told,
             TextHistory::Once => ModuleWatch::Untold,
         },
+        messages: options.messages,
     };
     let mut collector = Collector::open(&plan)?;
     let mut run = facts(scope_words);
@@ -166,10 +169,8 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     run.started = u64::try_from(since_epoch.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
     session.began = started;
     let child = held.map(Held::release).transpose()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let command = runtime.block_on(measure(&mut session, options.duration, child, &mut interrupt))?;
+    let (runtime, signals) = interrupt.parts();
+    let command = runtime.block_on(measure(&mut session, options.duration, child, signals))?;
 
     session.look_at_stacks()?;
     session.collector.stop()?;
@@ -326,7 +327,7 @@ async fn measure(
     session: &mut Session,
     duration: Option<Duration>,
     mut child: Option<Child>,
-    interrupt: &mut Interrupt,
+    signals: &mut Signals,
 ) -> anyhow::Result<Option<Command>> {
     let start = Instant::now();
     let mut drains = interval_at(start + DRAIN_EVERY, DRAIN_EVERY);
@@ -349,7 +350,7 @@ async fn measure(
         tokio::select! {
             biased;
             () = &mut end, if duration.is_some() => break,
-            () = interrupt.wait() => break,
+            () = signals.wait() => break,
             _ = drains.tick() => {
                 session.drain()?;
                 session.compare_text()?;

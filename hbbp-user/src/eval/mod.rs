@@ -1,7 +1,8 @@
 //! A measurement beside exact counts: the papers' errors of EBS, LBR and the hybrid of both.
 //!
 //! Both sides are reduced to amounts of executed instructions, by place (ring, module, function) and mnemonic for the
-//! paper's error (hbbp.txt, section VI.B), and by block for the accuracy error of base-of-trust.txt, section 3.3.
+//! paper's error (HBBP, ISPASS 2018, section VI.B), and by block for the accuracy error of "Establishing a Base of
+//! Trust" (ATC 2015, section 3.3).
 //! Everything of the reference counts, also what the measurement never saw, and the other way round.
 
 mod group;
@@ -14,9 +15,9 @@ use crate::blocks::{BlockId, BlockMap, TextBlocks};
 use crate::estimate::{BlockCounts, Figure, Rule, Unit};
 use crate::locate::{Site, TextIdx};
 use crate::mix::{Analysis, analyse, function, mnemonics};
-use crate::reference::Reference;
 use crate::snapshot::{ModuleIdx, Snapshot};
 pub use group::{Group, Level};
+use hbbp_reference::Reference;
 
 /// A way to estimate, as the columns of the paper's Figure 2 have them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -6,8 +6,8 @@ use crate::addr::{ImageAddr, Ring, Va};
 use crate::blocks::blocks;
 use crate::locate::{Located, Site, agrees, sites};
 use crate::mix::mnemonics;
-use crate::reference::{Block, KERNEL, Reference};
 use crate::snapshot::{Module, ModuleIdx, ModuleKind, ProcessIdx, Snapshot, Text};
+use hbbp_reference::{Block, KERNEL, Reference};
 
 use super::amount;
 

@@ -1,5 +1,7 @@
 //! The facts of a run in words, above the table: where, when, how, and what the measurement cost.
 
+use jiff::Timestamp;
+
 use super::accounting::Accounting;
 use super::completeness::{self, share};
 use super::number::{bytes, grouped, percent, scaled, seconds, several};
@@ -167,31 +169,10 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 /// A time in ns since 1970 as `2026-11-20 05:13:41 UTC`.
-///
-/// The calendar is counted in years that begin with March, so that the leap day is the last of its year, within
-/// periods of 400 years, which are all alike.
 fn utc(ns: u64) -> String {
-    const DAYS_OF_ERA: u64 = 146_097;
-    // From 1 March of the year 0 to 1 January 1970.
-    const DAYS_BEFORE_1970: u64 = 719_468;
-
-    let seconds = ns / 1_000_000_000;
-    let days = seconds / 86_400 + DAYS_BEFORE_1970;
-    let (era, day) = (days / DAYS_OF_ERA, days % DAYS_OF_ERA);
-    // The last day of 4, of 100 and of 400 years has no full year before it.
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    // Months from March have 31, 30, 31, 30, 31 days, and so on: 153 in five.
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (year, month) = if month < 10 {
-        (year, month + 3)
-    } else {
-        (year + 1, month - 9)
-    };
-    let year = 400 * era + year;
-    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    // All of u64 lies before the year 2555.
+    let time = Timestamp::from_nanosecond(i128::from(ns)).unwrap_or(Timestamp::MAX);
+    time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 #[cfg(test)]

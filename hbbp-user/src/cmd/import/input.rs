@@ -1,6 +1,6 @@
 //! Opening a recording: a file, perf's folder, or a stream that has to be put aside first.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::path::Path;
 
@@ -60,14 +60,7 @@ pub(in crate::cmd) fn open_input(path: &Path, kernel: &KernelPlace) -> anyhow::R
 }
 
 fn put_aside(stream: &mut dyn io::Read) -> anyhow::Result<File> {
-    let path = std::env::temp_dir().join(format!("hbbp-sys-import-{}", std::process::id()));
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(&path)?;
-    // From here on the file goes away with its last user, whatever happens.
-    std::fs::remove_file(&path)?;
+    let mut file = tempfile::tempfile()?;
     io::copy(stream, &mut file).context("failed to put the recording aside")?;
     file.rewind()?;
     Ok(file)

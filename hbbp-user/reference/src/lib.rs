@@ -23,8 +23,6 @@
 //! The rule for REP: a string instruction with a REP prefix is one instruction, whatever its count. It
 //! retires when control leaves it for the instruction behind it, and is a block of its own here.
 //! An instruction that raised a fault did not retire; a HLT and a software interrupt did.
-//!
-//! This file uses nothing but the standard library: `kernel-tests` compiles it too.
 
 use std::collections::BTreeMap;
 use std::fmt;
