@@ -76,9 +76,9 @@ pub enum Malformed {
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoMagic => write!(f, "it is no reference file: the magic HBBPREF1 is missing"),
-            Self::EndsEarly => write!(f, "the reference file ends too early; was it copied whole?"),
-            Self::GoesOn(n) => write!(f, "{n} bytes follow the last block of the reference file"),
+            Self::NoMagic => write!(f, "not a reference file (no magic HBBPREF1)"),
+            Self::EndsEarly => write!(f, "the reference file is truncated"),
+            Self::GoesOn(n) => write!(f, "the reference file has {n} trailing bytes"),
         }
     }
 }

@@ -40,7 +40,7 @@ impl Held {
             // There was no fork, and the thread knows why.
             return Err(started(starting)
                 .err()
-                .unwrap_or_else(|| anyhow!("it said nothing")))
+                .unwrap_or_else(|| anyhow!("no error was reported")))
             .with_context(|| format!("failed to start {name}"));
         }
         Ok(Self {
@@ -74,7 +74,7 @@ impl Held {
 fn started(starting: JoinHandle<io::Result<Child>>) -> anyhow::Result<Child> {
     Ok(starting
         .join()
-        .map_err(|_| anyhow!("the thread that starts it failed"))??)
+        .map_err(|_| anyhow!("the launcher thread failed"))??)
 }
 
 fn hold(mut pid: PipeWriter, mut go: PipeReader, parents_end: RawFd) -> impl FnMut() -> io::Result<()> {

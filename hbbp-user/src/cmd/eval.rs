@@ -36,7 +36,7 @@ pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let path = &options.reference;
     let bytes = fs::read(path).with_context(|| format!("failed to read the reference {}", path.display()))?;
     let reference =
-        Reference::parse(&bytes).with_context(|| format!("failed to understand {}", path.display()))?;
+        Reference::parse(&bytes).with_context(|| format!("failed to parse {}", path.display()))?;
     let rule = super::rule::read(&options.rule)?;
     let evaluation = evaluate(&snapshot, &reference, &rule)?;
     let mut out = BufWriter::new(out);

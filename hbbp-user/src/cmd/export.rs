@@ -83,7 +83,7 @@ fn write_entries(path: &Path, pid: Option<u32>, out: &mut dyn Write) -> anyhow::
     let failed = || format!("failed to read {shown}");
     let mut input = open_input(path, &Default::default()).with_context(failed)?;
     if input.format != Format::PerfData {
-        bail!("{shown} is a text: its entries are what it consists of");
+        bail!("{shown} is already text; --format entries needs perf.data");
     }
     let mut data = PerfData::open(&mut input.file, input.len).with_context(failed)?;
     data.read_sideband(&mut |_| {}).with_context(failed)?;

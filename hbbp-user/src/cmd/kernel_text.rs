@@ -15,10 +15,10 @@ use crate::collect::object::{Constants, Object, Room};
 use crate::collect::text::TextWindow;
 use crate::resolve::build_id::{hex, read_kernel_build_id};
 use crate::resolve::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
-use crate::resolve::kernel_text::{KernelText, ReadKernel, open_kernel_text};
+use crate::resolve::kernel_text::{KernelText, ReadKernel, open_kernel_text, open_named_image};
 use crate::resolve::text_difference::{TextDifference, compare};
 use crate::resolve::text_sites::{Cause, Linked, Told, read_sites};
-use crate::resolve::vmlinux::{Vmlinux, find_vmlinux, open_vmlinux_at};
+use crate::resolve::vmlinux::{Vmlinux, find_vmlinux};
 use crate::snapshot::KernelTextSource;
 
 use super::check::Format;
@@ -92,7 +92,7 @@ pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::
     }
     let vmlinux = open_image(options.vmlinux.as_deref(), &symbols)?;
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let (mut live, why) = open_kernel_text(open_probe(), release.trim(), &symbols.image);
+    let (mut live, why) = open_kernel_text(open_probe(), release.trim(), &symbols.image, None);
     if !live.is_live() {
         bail!("{}", why.unwrap_or_default());
     }
@@ -101,7 +101,7 @@ pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::
         bail!("{path} has no section .text");
     };
     let linked = vmlinux.read_section(section);
-    let linked = linked.with_context(|| format!("{path} is shorter than its headers say"))?;
+    let linked = linked.with_context(|| format!("{path} is truncated"))?;
     let text = Linked {
         start: section.start,
         bytes: &linked,
@@ -123,8 +123,8 @@ pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::
     if let Some(to) = &options.write {
         vmlinux
             .write_patched(to, section, &now)
-            .with_context(|| format!("failed to write {} (it must not be there yet)", to.display()))?;
-        notes.push(format!("{} is this image with the live text in it", to.display()));
+            .with_context(|| format!("failed to write {} (the file must not exist yet)", to.display()))?;
+        notes.push(format!("wrote the image with the live text to {}", to.display()));
     }
     let findings = findings(&vmlinux, &live, &difference, unreadable_bytes, &symbols, notes);
     match options.format {
@@ -139,17 +139,10 @@ pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::
 
 /// The image that was named, or that of the running kernel.
 fn open_image(named: Option<&Path>, symbols: &Kallsyms) -> anyhow::Result<Vmlinux> {
-    let build_id = read_kernel_build_id();
     if let Some(path) = named {
-        return match open_vmlinux_at(path, &build_id, &symbols.image) {
-            Ok(vmlinux) => Ok(vmlinux),
-            Err(why) => bail!(
-                "{} {why}; the running kernel has build id {}",
-                path.display(),
-                hex(&build_id)
-            ),
-        };
+        return Ok(open_named_image(path, &symbols.image)?);
     }
+    let build_id = read_kernel_build_id();
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     find_vmlinux(release.trim(), &build_id, &symbols.image).map_err(|refused| {
         let refused: Vec<String> = refused
@@ -157,7 +150,7 @@ fn open_image(named: Option<&Path>, symbols: &Kallsyms) -> anyhow::Result<Vmlinu
             .map(|(path, why)| format!("  {} {why}", path.display()))
             .collect();
         anyhow::anyhow!(
-            "no image of the running kernel ({}, build id {}) was found; name its vmlinux or boot image with \
+            "found no image of the running kernel ({}, build id {}); pass its vmlinux or boot image with \
              --vmlinux FILE, or install its package\n{}",
             release.trim(),
             hex(&build_id),
@@ -231,7 +224,7 @@ fn findings(
         image: vmlinux.path.display().to_string(),
         build_id: hex(vmlinux.build_id()),
         live: match live.source() {
-            KernelTextSource::Probe => "a BPF program that copies it",
+            KernelTextSource::Probe => "BPF program",
             _ => "/proc/kcore",
         },
         moved_by: vmlinux.slide(),
@@ -260,7 +253,7 @@ fn text_of(findings: &Findings) -> String {
     } = findings;
     // Writing to a String cannot fail.
     let mut text = format!("  static image  {image}, build id {build_id}\n  live text     {live}\n");
-    let _ = writeln!(text, "  moved by      {:#x}\n", findings.moved_by);
+    let _ = writeln!(text, "  KASLR offset  {:#x}\n", findings.moved_by);
     let _ = writeln!(
         text,
         "{:<18}{:>10}{:>10}{:>12}{:>9}",
@@ -291,17 +284,13 @@ fn text_of(findings: &Findings) -> String {
     let _ = writeln!(
         text,
         "{:<38}{:>12}{:>9.2}\n",
-        "differ", findings.differing_bytes, 100.0
+        "differing", findings.differing_bytes, 100.0
     );
     let _ = writeln!(text, "  {:>12}  bytes of .text", findings.text_bytes);
-    let _ = writeln!(text, "- {:>12}  cannot be read", findings.unreadable_bytes);
-    let _ = writeln!(text, "- {:>12}  are as they were linked", findings.same_bytes);
-    let _ = writeln!(
-        text,
-        "- {:>12}  are addresses that moved with the kernel",
-        findings.relocated_bytes
-    );
-    let _ = writeln!(text, "= {:>12}  differ", findings.differing_bytes);
+    let _ = writeln!(text, "- {:>12}  unreadable", findings.unreadable_bytes);
+    let _ = writeln!(text, "- {:>12}  unchanged", findings.same_bytes);
+    let _ = writeln!(text, "- {:>12}  relocated addresses", findings.relocated_bytes);
+    let _ = writeln!(text, "= {:>12}  differing", findings.differing_bytes);
     for UnknownFound {
         address,
         symbol,

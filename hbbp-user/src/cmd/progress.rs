@@ -16,11 +16,11 @@ impl Progress {
         let (bar, template) = match millis {
             Some(millis) => (
                 ProgressBar::new(millis),
-                "measuring {bar:40} {elapsed} (Ctrl-C ends early)",
+                "measuring {bar:40} {elapsed} (Ctrl-C to stop)",
             ),
             None => (
                 ProgressBar::no_length(),
-                "measuring {spinner} {elapsed} (Ctrl-C ends)",
+                "measuring {spinner} {elapsed} (Ctrl-C to stop)",
             ),
         };
         if let Ok(style) = ProgressStyle::with_template(template) {

@@ -45,6 +45,8 @@ pub struct RecordOptions {
     pub map_entries: Option<u32>,
     /// How kernel text is kept.
     pub text: TextHistory,
+    /// Static image of the kernel, used where live text or symbols cannot be read.
+    pub vmlinux: Option<PathBuf>,
 }
 
 /// Whose samples to record.
@@ -103,12 +105,12 @@ const REST: u32 = 19;
 const SWITCH: Duration = Duration::from_millis(2);
 
 /// Said where kernel text is read once.
-const TEXT_ONCE: &str = "kernel text was read once, at the end (--text-once): what was patched or unloaded before then \
-                         counts for the wrong instructions or for none";
+const TEXT_ONCE: &str = "kernel text was read once, at the end (--text-once): samples in code patched or \
+                         unloaded earlier are misattributed or unresolved";
 
 /// Said where branch stacks come back empty.
-const EMPTY_STACKS: &str = "the branch stacks of this machine come back empty, as on some virtual machines: \
-                            the mix comes from sampled instructions alone";
+const EMPTY_STACKS: &str = "branch stacks are empty on this machine, as on some virtual machines: the mix \
+                            uses instruction samples only";
 
 /// Records until the time is over, the command ends or a signal comes.
 pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
@@ -135,7 +137,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let probe = window
         .ok()
         .map(|window| Box::new(move |at, out: &mut [u8]| window.read(at, out)) as Box<ReadKernel>);
-    let (mut kernel, notes) = open_kernel_space(probe, &run.kernel_release);
+    let (mut kernel, notes) = open_kernel_space(probe, &run.kernel_release, options.vmlinux.as_deref())?;
     kernel.keep(options.text);
     if collector.has_stacks()
         && let Some(switch) = kernel.switch()
@@ -226,9 +228,9 @@ fn describe(target: &Target, held: Option<&Held>) -> String {
             let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
             format!("CPU {}", cpus.join(", "))
         }
-        Target::Process(pid) => format!("process {pid} and what it creates"),
-        Target::Cgroup(path) => format!("the cgroup {}", path.display()),
-        Target::Command(_) => format!("the command {command} and what it creates"),
+        Target::Process(pid) => format!("process {pid} and its descendants"),
+        Target::Cgroup(path) => format!("cgroup {}", path.display()),
+        Target::Command(_) => format!("the command {command} and its descendants"),
         Target::SystemDuring(_) => format!("the whole system while the command {command} runs"),
     }
 }
@@ -342,7 +344,7 @@ async fn measure(
     let news = session.collector.text_news()?;
     // SAFETY: the descriptor is our own and stays the same and open as long as it is waited for.
     let news = unsafe { AsyncFd::register_with_interest(news, Interest::READABLE) }
-        .context("failed to wait for news of kernel text")?;
+        .context("failed to wait for kernel text events")?;
     let half_full = session.collector.half_full();
     loop {
         let patched = tokio::time::sleep_until(session.patched.unwrap_or(start));
@@ -367,7 +369,7 @@ async fn measure(
                 }
             }
             ready = news.readable() => {
-                ready.context("failed to wait for news of kernel text")?.clear_ready();
+                ready.context("failed to wait for kernel text events")?.clear_ready();
                 session.read_sideband()?;
             }
         }

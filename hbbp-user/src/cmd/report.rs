@@ -122,8 +122,8 @@ fn missing_lines(without: &[&Module]) -> Option<String> {
     };
     (!without.is_empty()).then(|| {
         format!(
-            "without debug information, functions stand in the place of lines: {names}{more}; debug packages (-dbg, \
-             -dbgsym) or --binary FILE bring it, by build id"
+            "no debug information for {names}{more}, so functions are shown instead of lines: install debug \
+             packages (-dbg, -dbgsym), or report a saved profile with --binary FILE"
         )
     })
 }

@@ -15,11 +15,11 @@ pub(super) fn read(rule: &str) -> anyhow::Result<Rule> {
         None => fs::read_to_string(rule).with_context(|| {
             let names: Vec<&str> = NAMED.iter().map(|(name, _)| *name).collect();
             format!(
-                "{rule} is neither a rule ({}) nor a file that can be read",
+                "unknown rule `{rule}`; expected one of {}, or a rule file",
                 names.join(", ")
             )
         })?,
     };
     text.parse()
-        .with_context(|| format!("failed to understand the rule {rule}"))
+        .with_context(|| format!("failed to parse rule {rule}"))
 }

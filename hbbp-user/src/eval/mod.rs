@@ -74,7 +74,8 @@ pub struct Evaluation {
 
 /// A measurement that cannot be held against a count of executions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the profile holds {}, which cannot be compared with executions: record with the event instructions or branches", .0.noun())]
+#[error("the profile holds {}, which cannot be compared with executions: record with --event instructions \
+         or branches", .0.noun())]
 pub struct NoExecutions(pub Unit);
 
 /// Holds a snapshot, whose hybrid follows `rule`, against the reference of the same span.

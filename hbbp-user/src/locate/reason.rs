@@ -39,15 +39,15 @@ reasons! {
     /// Why a sampled address is not in the mix.
     Unresolved {
         NoMapping, "ip.no_mapping",
-            "samples hit an address where no executable mapping is known";
+            "samples unresolved: address outside any known executable mapping";
         NoText, "ip.no_text",
-            "samples hit a mapping whose text is not in the snapshot";
+            "samples unresolved: text of the mapping is not in the snapshot";
         NotOnInstruction, "ip.not_on_instruction",
-            "samples hit the middle of an instruction: the text is not the one that ran";
+            "samples unresolved: address inside an instruction, so other text ran";
         Undecodable, "ip.undecodable",
-            "samples hit bytes that are no instruction";
+            "samples unresolved: invalid instruction bytes";
         Halted, "ip.halted",
-            "samples found their CPU halted, waiting for an interrupt: nothing was executed";
+            "samples excluded: the CPU was halted and executed nothing";
     }
 }
 
@@ -55,21 +55,21 @@ reasons! {
     /// Why a stream of a branch stack is not in the estimate.
     Discard {
         CrossesRings, "stream.crosses_rings",
-            "streams begin in one ring and end in the other: a branch between them is missing in the stack";
+            "streams discarded: start and end in different rings, so a branch entry is missing";
         Backwards, "stream.backwards",
-            "streams end before they begin: a repeated or missing entry in the stack";
+            "streams discarded: end before start, from a repeated or missing branch entry";
         NoMapping, "stream.no_mapping",
-            "streams have an end where no executable mapping is known";
+            "streams discarded: start or end outside any known executable mapping";
         NoText, "stream.no_text",
-            "streams have an end whose text is not in the snapshot";
+            "streams discarded: text at start or end is not in the snapshot";
         CrossesText, "stream.crosses_text",
-            "streams begin in one stretch of text and end in another: a branch between them is missing in the stack";
+            "streams discarded: start and end in different text ranges, so a branch entry is missing";
         NotOnInstruction, "stream.not_on_instruction",
-            "streams have an end in the middle of an instruction";
+            "streams discarded: start or end inside an instruction";
         Undecodable, "stream.undecodable",
-            "streams pass bytes that are no instruction";
+            "streams discarded: invalid instruction bytes";
         PassesBranch, "stream.passes_branch",
-            "streams pass a jump, call or return that is always taken: a branch is missing in the stack";
+            "streams discarded: run past an unconditional branch, so a branch entry is missing";
     }
 }
 

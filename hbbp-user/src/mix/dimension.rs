@@ -82,7 +82,7 @@ impl fmt::Display for UnknownDimension {
         let names: Vec<&str> = Dimension::ALL.iter().map(|d| d.name()).collect();
         write!(
             f,
-            "`{}` is nothing that a mix can be broken down by; choose from {}",
+            "unknown dimension `{}`; expected one of {}",
             self.0,
             names.join(", ")
         )

@@ -16,7 +16,7 @@ pub struct Malformed;
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a record is cut off or contradicts itself")
+        f.write_str("truncated or inconsistent record")
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) fn facts(
     facts.extend(run.events.iter().map(|event| ("event", event_in_words(event))));
     let counted = accounting.counted;
     let samples = format!(
-        "{} of the kernel, {} of user code",
+        "{} kernel, {} user",
         grouped(counted.kernel),
         grouped(counted.user)
     );
@@ -55,14 +55,14 @@ pub(super) fn facts(
             .iter()
             .map(|event| ("completeness", completeness_in_words(event))),
     );
-    facts.extend(sources_in_words(sources).map(|sources| ("blocks from", sources)));
+    facts.extend(sources_in_words(sources).map(|sources| ("estimated by", sources)));
     facts.extend(
         residuals
             .iter()
             .map(|residual| ("residual", residual_in_words(residual))),
     );
     facts.push(("kernel text", kernel_text_in_words(&run.kernel_text)));
-    facts.push(("own cost", own_cost_in_words(run)));
+    facts.push(("overhead", own_cost_in_words(run)));
     facts
 }
 
@@ -72,7 +72,7 @@ fn event_in_words(event: &Event) -> String {
     let period = match event.period {
         Period::Fixed(period) if event.varied() => format!("about every {} {unit}", grouped(period)),
         Period::Fixed(period) => format!("every {} {unit}", grouped(period)),
-        Period::Frequency(frequency) => format!("{} times a second", grouped(frequency)),
+        Period::Frequency(frequency) => format!("{} Hz", grouped(frequency)),
     };
     let precise = if event.precise == 0 {
         String::new()
@@ -91,16 +91,19 @@ fn event_in_words(event: &Event) -> String {
 fn completeness_in_words(event: &Event) -> String {
     let runs = grouped(event.runs);
     let Some((due, share)) = event.due().zip(completeness::overall(event)) else {
-        return format!("{runs} samples of {}; how many were due is not known", event.name);
+        return format!(
+            "{runs} samples of {} received; expected number unknown",
+            event.name
+        );
     };
     let worst = match completeness::worst_cpu(event) {
-        Some(worst) => format!("; least on CPU {}: {} %", worst.cpu, percent(worst.share)),
+        Some(worst) => format!("; lowest on CPU {}: {} %", worst.cpu, percent(worst.share)),
         None => String::new(),
     };
     let due = grouped(due.saturating_sub(completeness::idle(event)));
     let share = percent(share);
     format!(
-        "{share} %: {runs} of {due} samples of {} that were due reached the collector{worst}",
+        "{share} %: received {runs} of {due} expected samples of {}{worst}",
         event.name
     )
 }
@@ -122,7 +125,7 @@ fn residual_in_words(residual: &Residual) -> String {
     let off = residual.relative();
     let sign = if off < 0.0 { "-" } else { "+" };
     format!(
-        "{sign}{} % of the {}: {} estimated, {} counted by the sampling events themselves",
+        "{sign}{} % for {}: {} estimated, {} counted by the sampling events",
         percent(off.abs()),
         unit_in_words(residual.unit),
         scaled(residual.estimated, 4),
@@ -145,8 +148,8 @@ fn kernel_text_in_words(source: &KernelTextSource) -> String {
     match source {
         KernelTextSource::None => "not read".to_owned(),
         KernelTextSource::Kcore => "live, read from /proc/kcore".to_owned(),
-        KernelTextSource::Probe => "live, copied by a BPF program".to_owned(),
-        KernelTextSource::Vmlinux(path) => format!("of the file {path}, not the live one"),
+        KernelTextSource::Probe => "live, read by a BPF program".to_owned(),
+        KernelTextSource::Vmlinux(path) => format!("static image {path}, not the live text"),
     }
 }
 
@@ -154,11 +157,11 @@ fn kernel_text_in_words(source: &KernelTextSource) -> String {
 fn own_cost_in_words(run: &Run) -> String {
     let machine = run.duration.saturating_mul(u64::from(run.n_cpus));
     let of_machine = match share(run.own_cpu, machine) {
-        Some(share) => format!(" ({} % of the machine)", percent(share)),
+        Some(share) => format!(" ({} % of all CPUs)", percent(share)),
         None => String::new(),
     };
     let (cpu, memory) = (seconds(run.own_cpu, 3), bytes(run.own_memory));
-    format!("{cpu} s of CPU time before this report{of_machine}, {memory} of memory")
+    format!("{cpu} s CPU time before this report{of_machine}, {memory} memory")
 }
 
 /// Bytes as hexadecimal digits.

@@ -46,7 +46,7 @@ pub enum Format {
 
 /// A name that is no format.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("`{0}` is no format of a report; choose from text, json, csv")]
+#[error("unknown format `{0}`; expected one of text, json, csv")]
 pub struct UnknownFormat(pub String);
 
 impl FromStr for Format {

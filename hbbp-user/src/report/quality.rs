@@ -126,22 +126,22 @@ impl fmt::Display for Miss {
                 of_tasks,
             } => {
                 let why = if *of_tasks {
-                    "threads and processes shorter than a period have no samples: take a shorter --period, or \
-                     measure the whole system (--all, where a command is given)"
+                    "threads that run for less than one period get no samples; use a shorter --period, or \
+                     measure the whole system (with a command: --all)"
                 } else {
-                    "what runs while other BPF programs do is missing"
+                    "code that runs while other BPF programs run is underrepresented"
                 };
                 write!(
                     f,
-                    "only {} % of the due samples of {event} reached the collector (limit {} %): {why}",
+                    "only {} % of the expected samples of {event} were received (limit {} %): {why}",
                     percent(*share),
                     percent(COMPLETENESS)
                 )
             }
             Self::Counted { share } => write!(
                 f,
-                "only {} % of the samples that reached the collector were counted (limit {} %): \
-                 rare places are missing",
+                "only {} % of the received samples were counted (limit {} %): rarely executed code is \
+                 underrepresented",
                 percent(*share),
                 percent(COUNTED)
             ),
@@ -153,10 +153,10 @@ impl fmt::Display for Miss {
                 let (share, limit) = (percent(*share), percent(limit));
                 write!(
                     f,
-                    "only {share} % of the {ring} samples stand on a known instruction (limit {limit} %)"
+                    "only {share} % of the {ring} samples map to a known instruction (limit {limit} %)"
                 )
             }
-            Self::NoSamples => f.write_str("no sample is in the mix"),
+            Self::NoSamples => f.write_str("the mix has no samples"),
         }
     }
 }

@@ -192,77 +192,78 @@ impl fmt::Display for Warning {
             Self::Missed(miss) => miss.fmt(f),
             Self::TimeOnly { events } => write!(
                 f,
-                "the figures are time-weighted samples of {events}: they say at which instructions time passed, \
-                 not how often an instruction ran"
+                "figures are time-weighted samples of {events}: they show where time was spent, not how \
+                 often instructions ran"
             ),
             Self::OtherEvent { events } => write!(
                 f,
-                "the figures are samples of {events}: they weigh an instruction by this event, \
-                 not by how often it ran"
+                "figures are samples of {events}: instructions are weighted by this event, not by how often \
+                 they ran"
             ),
             Self::Imprecise { event } => {
                 write!(
                     f,
-                    "{event} is not precise here: a sample may stand a few instructions too late"
+                    "{event} is not precise on this machine: samples may be attributed a few instructions \
+                     late"
                 )
             }
             Self::UnevenCpu { event, worst } => write!(
                 f,
-                "on CPU {} only {} % of the due samples of {event} reached the collector: \
-                 what ran there is underrepresented",
+                "CPU {}: only {} % of the expected samples of {event} were received, so its code is \
+                 underrepresented",
                 worst.cpu,
                 percent(worst.share)
             ),
             Self::Multiplexed { event, share } => write!(
                 f,
-                "{event} shared its hardware counter with others and counted only {} % of the time",
+                "{event} was multiplexed with other events and counted only {} % of the time",
                 percent(*share)
             ),
             Self::UnknownPeriod { event } => {
                 write!(
                     f,
-                    "the kernel chose the period of {event}: how many samples were skipped is not known"
+                    "{event} was sampled by frequency: the number of skipped samples is unknown"
                 )
             }
-            Self::NoKernelText => {
-                f.write_str("the kernel's text could not be read: its samples have no instructions")
-            }
+            Self::NoKernelText => f.write_str(
+                "kernel text could not be read: kernel samples cannot be resolved to \
+                             instructions",
+            ),
             Self::StaticKernelText { path } => write!(
                 f,
-                "the kernel's text is that of the file {path}, not the live one: \
-                 what the kernel patched since it was built is wrong"
+                "kernel text is from {path}, not from the running kernel: samples in patched code are \
+                 misattributed"
             ),
             Self::Biased { n_blocks } => write!(
                 f,
-                "{} take their figures from branch stacks although the branch behind them stands in \
-                 the oldest slot too often",
+                "{} with biased counts: LBR is used although the branch is in the oldest slot too often",
                 several(*n_blocks, "block")
             ),
             Self::Balanced { excess } => write!(
                 f,
-                "branches stand in the oldest slot of the branch stacks too often, in {} % of the stacks: \
-                 streams were balanced by the branches that lead to them and by eventing IPs \
-                 (`--rule paper` takes them as recorded)",
+                "branches are in the oldest slot too often, in {} % of the branch stacks (LBR bias): \
+                 streams were reweighted to conserve flow and to agree with EBS (`--rule paper` uses them \
+                 as recorded)",
                 percent(*excess)
             ),
             Self::FewSamples { n } => {
                 write!(
                     f,
-                    "{} samples are few: shares below a few percent are uncertain",
+                    "only {} samples: shares below a few percent are uncertain",
                     grouped(*n)
                 )
             }
             Self::Unexplained { n } => write!(
                 f,
-                "{n} samples that reached the collector are neither counted nor lost: \
-                 this is a mistake of hbbp-sys, please report it with the snapshot"
+                "{n} received samples are neither counted nor lost: this is a bug in hbbp-sys, please \
+                 report it with the profile"
             ),
             Self::Lost {
                 n, loss: Some(loss), ..
             } => write!(f, "{} {}", grouped(*n), loss.sentence()),
             Self::Lost { n, id, loss: None } => write!(
                 f,
-                "{} times `{id}`: another version knows what it is",
+                "{} losses of kind `{id}`, unknown to this version of hbbp-sys",
                 grouped(*n)
             ),
             Self::Note(note) => f.write_str(note),

@@ -136,7 +136,7 @@ fn a_profile_that_cannot_be_saved_is_known_at_once_or_costs_no_report() {
     assert!(began.elapsed().as_secs() < 30, "nothing was measured");
     let full = run(&["--duration", "200ms", "-o", "/dev/full"]);
     fails(&full, 1, "No space left");
-    assert!(String::from_utf8_lossy(&full.stdout).contains("Where the samples went"));
+    assert!(String::from_utf8_lossy(&full.stdout).contains("Sample accounting"));
 }
 
 #[test]
@@ -192,9 +192,9 @@ fn a_second_signal_aborts() {
 fn an_image_of_another_kernel_is_refused_in_one_sentence() {
     let Some(_kernel) = kernel() else { return };
     for (image, why) in [
-        ("/nowhere", "is not there"),
+        ("/nowhere", "does not exist"),
         ("/bin/true", "another kernel"),
-        ("/etc/passwd", "neither an image nor a boot image"),
+        ("/etc/passwd", "neither a kernel image nor a boot image"),
     ] {
         let output = run(&["kernel-text", "--vmlinux", image]);
         let said = String::from_utf8(output.stderr).unwrap();

@@ -207,7 +207,7 @@ fn short_processes_without_samples_are_not_laid_to_the_kernel() {
     let script = "for i in $(seq 200); do /bin/true; done";
     let report = report(&["--", "sh", "-c", script]);
     let warnings = report["warnings"].to_string();
-    assert!(warnings.contains("shorter than a period"), "{warnings}");
+    assert!(warnings.contains("less than one period"), "{warnings}");
 }
 
 #[test]

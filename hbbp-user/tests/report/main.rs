@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod golden;
+mod options;
 #[path = "../fixtures/program.rs"]
 mod program;
 #[path = "../fixtures/strategy.rs"]

@@ -106,7 +106,7 @@ fn what_can_be_spared_becomes_a_note() {
         assert_eq!(damaged, expected);
         let missing = read_changed(|s| drop(s.remove(place(s, name)))).unwrap();
         assert!(
-            missing.run.notes[0].contains("there are 0 of it"),
+            missing.run.notes[0].contains("found 0 of it"),
             "{:?}",
             missing.run.notes
         );
@@ -133,7 +133,7 @@ fn what_cannot_be_spared_must_be_there_once() {
 fn two_files_in_a_row_are_noticed() {
     let file = encode(&small()).unwrap();
     let error = parse(&[file.clone(), file].concat()).unwrap_err().to_string();
-    assert!(error.contains("follow the end"), "{error}");
+    assert!(error.contains("trailing bytes"), "{error}");
 }
 
 #[test]
@@ -149,20 +149,20 @@ fn claimed_sizes_are_not_believed() {
         .concat()
     };
     let huge = claims(1, 1 << 40, b"x");
-    assert!(huge.contains("more than any recording needs"), "{huge}");
+    assert!(huge.contains("exceeds the limit"), "{huge}");
     // 200 MB of zero bytes in a few kB, with a true length.
     let bomb = zstd::bulk::compress(&vec![0; 200_000_000], 3).unwrap();
     assert!(bomb.len() < 20_000);
     let bomb = claims(1, 200_000_000, &bomb);
-    assert!(bomb.contains("more than any recording needs"), "{bomb}");
+    assert!(bomb.contains("exceeds the limit"), "{bomb}");
     let longer = claims(1, 3, &zstd::bulk::compress(&[0; 60], 3).unwrap());
-    assert!(longer.contains("does not decompress"), "{longer}");
+    assert!(longer.contains("cannot be decompressed"), "{longer}");
     let shorter = claims(1, 61, &zstd::bulk::compress(&[0; 60], 3).unwrap());
-    assert!(shorter.contains("does not decompress"), "{shorter}");
+    assert!(shorter.contains("cannot be decompressed"), "{shorter}");
     let stored = claims(0, 4, b"abc");
-    assert!(stored.contains("more than any recording needs"), "{stored}");
+    assert!(stored.contains("exceeds the limit"), "{stored}");
     let unknown = claims(7, 3, b"abc");
-    assert!(unknown.contains("newer version"), "{unknown}");
+    assert!(unknown.contains("newer hbbp-sys"), "{unknown}");
 }
 
 /// What compresses better than a reader believes is stored as it is, and read again.
@@ -182,7 +182,7 @@ fn columns_that_do_not_fit_are_malformed() {
         s[text] = section("text", 0, 3, &[0x0a, 1, 0]);
     });
     let note = read.unwrap().run.notes.concat();
-    assert!(note.contains("the columns of text differ in length"), "{note}");
+    assert!(note.contains("columns of text differ in length"), "{note}");
 }
 
 /// Many sections, each within its own limit, are not read either.
@@ -193,5 +193,5 @@ fn claimed_sizes_are_not_believed_in_sum() {
         let counts = place(s, "counts");
         s[counts] = section("counts", 1, 65_000, &bomb).repeat(5_000);
     });
-    assert!(error.unwrap_err().contains("larger than any recording needs"));
+    assert!(error.unwrap_err().contains("profile is too large"));
 }

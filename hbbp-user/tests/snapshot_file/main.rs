@@ -136,7 +136,7 @@ fn what_contradicts_itself_is_not_written() {
         encode(&snapshot)
             .unwrap_err()
             .to_string()
-            .contains("contradicts itself")
+            .contains("inconsistent")
     );
 }
 

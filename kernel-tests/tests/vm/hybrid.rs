@@ -198,7 +198,11 @@ fn empty_stacks_are_recognised_within_the_first_second() {
     let samples = measured.reported("/events/0/runs") as f64;
     assert!(0.9 < samples * setup.period as f64 / instructions, "{samples}");
     let report = measured.report.to_string();
-    assert!(report.contains("come back empty"), "{:#}", measured.report);
+    assert!(
+        report.contains("branch stacks are empty"),
+        "{:#}",
+        measured.report
+    );
     let sources = measured.report["sources"].as_array().unwrap();
     let sources: Vec<&str> = sources
         .iter()
