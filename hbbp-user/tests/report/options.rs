@@ -30,7 +30,7 @@ fn names<'a>(text: &'a str, prefix: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Each line of the sources outside comments, and of the help, with its place.
+/// Each line of the sources outside comments and tests, and of the help, with its place.
 fn messages(command: &Command) -> Vec<(String, String)> {
     let mut messages = Vec::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
@@ -41,7 +41,8 @@ fn messages(command: &Command) -> Vec<(String, String)> {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = std::fs::read_to_string(&path).unwrap();
-                let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+                let shown = text.split("#[cfg(test)]").next().unwrap_or_default();
+                let lines = shown.lines().filter(|line| !line.trim_start().starts_with("//"));
                 messages.extend(lines.map(|line| (path.display().to_string(), line.to_owned())));
             }
         }
