@@ -1,7 +1,7 @@
 //! What a branch stack costs: instructions of kernel and user code, for `hbbp-sys` and for `perf record -b -a`.
 //!
 //! One guest runs a workload again and again, each time under a tool and a period, each time in a span of its own; its
-//! time is a function of its instructions. The silicon counts all instructions of a span, those of interrupts and eBPF
+//! time is a function of its instructions. The emulated PMU counts all instructions of a span, those of interrupts and eBPF
 //! programs too, and the driver counts the stacks. Both tools do everything that belongs to a recording: they start,
 //! sample, drain, and save a file. The cost of one stack is the slope of instructions over stacks, in which the
 //! workload, start and end of the tool have no part, except where they grow with the number of stacks.
@@ -145,8 +145,13 @@ pub fn slope(spans: &[Span]) -> f64 {
 ///
 /// # Errors
 /// When something does not build, is not installed, or fails in the guest, and when perf lost samples.
-pub fn measure(workload: &Workload, kernel: &Kernel, personality: &str, periods: &[u64]) -> Result<Costs> {
-    let mut machine = machine(workload, kernel, personality)?;
+pub fn measure(
+    workload: &Workload,
+    kernel: &Kernel,
+    hardware_profile: &str,
+    periods: &[u64],
+) -> Result<Costs> {
+    let mut machine = machine(workload, kernel, hardware_profile)?;
     machine.files().program(Path::new("/usr/bin/perf"))?;
     // A first run of each is not counted: it fills the guest's caches of files, and perf's of build ids.
     let run = format!("busybox sh {SCRIPT}");
@@ -208,9 +213,9 @@ const ROUND: &str = "heapsort 200000; storms syscalls 50000";
 ///
 /// # Errors
 /// As [`measure`].
-pub fn overhead(kernel: &Kernel, personality: &str, rounds: u32) -> Result<Overhead> {
+pub fn overhead(kernel: &Kernel, hardware_profile: &str, rounds: u32) -> Result<Overhead> {
     let named = |name| Workload::named(name).with_context(|| format!("there is no workload {name}"));
-    let mut machine = machine(named("heapsort")?, kernel, personality)?;
+    let mut machine = machine(named("heapsort")?, kernel, hardware_profile)?;
     named("syscalls")?.furnish(&mut machine, kernel)?;
     let work = format!("for i in $(busybox seq {rounds}); do {ROUND}; done > /dev/null");
     machine.files().file(ROUNDS, work.as_bytes());
@@ -236,11 +241,11 @@ pub fn overhead(kernel: &Kernel, personality: &str, rounds: u32) -> Result<Overh
 }
 
 /// A machine for one workload, whose spans are told by `guest-span`.
-fn machine(workload: &Workload, kernel: &Kernel, personality: &str) -> Result<Machine> {
+fn machine(workload: &Workload, kernel: &Kernel, hardware_profile: &str) -> Result<Machine> {
     let mut machine = Machine::new(kernel)
         .clock(Clock::Instructions)
         .marks(Marks::Program)
-        .personality(personality)
+        .hardware_profile(hardware_profile)
         .limit(Duration::from_secs(3600));
     workload.furnish(&mut machine, kernel)?;
     if let Source::Host(_) = workload.source {

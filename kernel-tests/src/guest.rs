@@ -13,10 +13,10 @@ pub const COMMAND: &str = "/etc/vm/command";
 pub const MARKS: &str = "/etc/vm/marks";
 /// Parameters for the driver module; no driver is loaded when the file is missing.
 pub const DRIVER_PARAMETERS: &str = "/etc/vm/driver";
-/// Samples a second that the kernel lets through, when the personality limits them.
+/// Samples a second that the kernel lets through, when the hardware profile limits them.
 pub const SAMPLE_RATE: &str = "/etc/vm/sample_rate";
 /// The driver module.
-pub const DRIVER: &str = "/lib/vm/hbbp_silicon.ko";
+pub const DRIVER: &str = "/lib/vm/hbbp_emu.ko";
 /// Other modules are loaded from here in the order of their names.
 pub const MODULES: &str = "/lib/vm/modules";
 /// Every file here comes back to the host.

@@ -41,7 +41,7 @@ impl Outcome {
         reference::read(&self.directory.path.join(reference::file(n)))
     }
 
-    /// The driver's and the silicon's own counters: how many records were written, delivered, lost.
+    /// The driver's and the emulated PMU's own counters: how many records were written, delivered, lost.
     ///
     /// # Errors
     /// When the guest left none: it had no driver.

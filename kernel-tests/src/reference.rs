@@ -1,4 +1,4 @@
-//! The exact counts that the silicon left: names of its files, and what follows from their blocks.
+//! The exact counts that the emulated PMU left: names of its files, and what follows from their blocks.
 //!
 //! The format and its reader are those of `hbbp-sys eval`, whose source is compiled here too, so that one cannot
 //! differ from the other.
@@ -24,7 +24,7 @@ pub fn file(n: u32) -> String {
     }
 }
 
-/// Reads a file that the silicon wrote.
+/// Reads a file that the emulated PMU wrote.
 ///
 /// # Errors
 /// When the file cannot be read, is not a reference file, or ends too early.

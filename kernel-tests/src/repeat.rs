@@ -5,7 +5,7 @@
 //! measurement. Independent runs are made in two ways. Within one boot nothing is the same twice: the kernel's memory,
 //! process numbers and the place of the timer interrupts in the workload differ from run to run. And each run has prime
 //! periods of its own, so that two runs sample the same instructions only by chance, wherever their periods began.
-//! The seed of the personality takes no part: `ideal` draws nothing.
+//! The seed of the hardware profile takes no part: `ideal` draws nothing.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub const MIXED: &str = "heapsort 40000; storms syscalls 4000; storms forks 12; 
 /// Room for counts between two drains (`--map-entries`).
 const MAP_ENTRIES: &str = "65536";
 
-/// At the densest periods the ring of the silicon would run full between two ticks of the driver's own clock.
+/// At the densest periods the ring of the emulated PMU would run full between two ticks of the driver's own clock.
 const DRAIN_OFTEN: &str = "drain_us=100";
 
 /// Sampling periods of one run: instructions, taken branches.
@@ -49,7 +49,7 @@ pub fn repeat(kernel: &Kernel, setup: &Setup, periods: &[Periods], keep: Option<
         .cpus(setup.cpus)
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
+        .hardware_profile(&setup.hardware_profile)
         .driver(DRAIN_OFTEN)
         .limit(setup.limit);
     let program = artifacts::guest_program("hbbp-user", "hbbp-sys")?;

@@ -1,4 +1,4 @@
-//! The debug trace of the silicon: all branches of the marked spans, and all samples.
+//! The debug trace of the emulated PMU: all branches of the marked spans, and all samples.
 //!
 //! A span begins with the branches before it that stacks may still show. Where the reference stands still
 //! because the driver works, the trace goes on.
@@ -28,7 +28,7 @@ pub fn stack_file(cpu: usize) -> String {
     format!("stacks.{cpu}")
 }
 
-/// A record as the silicon wrote it, faults and all.
+/// A record as the emulated PMU wrote it, faults and all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
     /// Events that the record stands for.

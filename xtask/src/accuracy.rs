@@ -8,7 +8,7 @@ use kernel_tests::accuracy::{Errors, Fractions, Measured, Setup, measure};
 use kernel_tests::kernel::Kernel;
 use kernel_tests::workload::{ALL, Workload};
 
-use crate::vm::personality;
+use crate::vm::hardware_profile;
 
 /// What to measure. The table has the columns of the paper's Figure 2.
 #[derive(Debug, Parser)]
@@ -16,9 +16,9 @@ pub(crate) struct Args {
     /// Series of the kernels.
     #[arg(long, value_delimiter = ',', default_value = "6.1,6.12")]
     kernel: Vec<String>,
-    /// File of kernel-tests/personalities, or a path; several with commas between them.
+    /// File of kernel-tests/hardware-profiles, or a path; several with commas between them.
     #[arg(long, value_delimiter = ',', default_value = "ideal,ivb")]
-    personality: Vec<String>,
+    hardware_profile: Vec<String>,
     /// Workloads by name; all without it.
     #[arg(long, value_delimiter = ',')]
     workload: Vec<String>,
@@ -42,12 +42,12 @@ pub(crate) fn accuracy(args: &Args) -> Result<()> {
     let mut failed = Vec::new();
     for series in &args.kernel {
         let kernel = Kernel::get(series)?;
-        for name in &args.personality {
-            let mut setup = Setup::new(personality(name)?);
+        for name in &args.hardware_profile {
+            let mut setup = Setup::new(hardware_profile(name)?);
             (setup.period, setup.branch_period) = (args.period, args.branch_period);
             if !args.json {
                 println!(
-                    "kernel {series}, personality {name}: on a model of a processor, in % of the reference"
+                    "kernel {series}, hardware profile {name}: on a model of a processor, in % of the reference"
                 );
                 println!("{TITLES}");
             }
@@ -95,7 +95,13 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Workload>> {
 const TITLES: &str = "workload       M instr. %kernel   stacks  samples  %there   hybrid      LBR      EBS   kernel     user \
                       hybrid/b    LBR/b    EBS/b";
 
-fn print(args: &Args, series: &str, personality: &str, workload: &str, measured: &Measured) -> Result<()> {
+fn print(
+    args: &Args,
+    series: &str,
+    hardware_profile: &str,
+    workload: &str,
+    measured: &Measured,
+) -> Result<()> {
     let Errors {
         whole,
         stacks,
@@ -108,7 +114,7 @@ fn print(args: &Args, series: &str, personality: &str, workload: &str, measured:
     let kernel = ring("kernel").map_or(0.0, |group| group.instructions.reference);
     if args.json {
         let line = serde_json::json!({
-            "kernel": series, "personality": personality, "workload": workload,
+            "kernel": series, "hardware_profile": hardware_profile, "workload": workload,
             "period": args.period, "branch_period": args.branch_period,
             "instructions": total, "kernel_instructions": kernel, "stacks": stacks, "samples": samples, "completeness": measured.completeness,
             "average_weighted_error": columns(whole.average_weighted_error),

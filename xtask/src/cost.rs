@@ -6,7 +6,7 @@ use kernel_tests::cost::{self, Costs, FLAT, LOOPS, Overhead, PERIODS, Tool};
 use kernel_tests::kernel::Kernel;
 use kernel_tests::workload::Workload;
 
-use crate::vm::personality;
+use crate::vm::hardware_profile;
 
 /// What to measure.
 #[derive(Debug, Parser)]
@@ -29,15 +29,15 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The personality whose stacks have 32 entries, always.
-const PERSONALITY: &str = "ideal";
+/// The hardware profile whose stacks have 32 entries, always.
+const HARDWARE_PROFILE: &str = "ideal";
 
 /// Measures and prints, line by line as the runs end.
 pub(crate) fn cost(args: &Args) -> Result<()> {
     let kernel = Kernel::get(&args.kernel)?;
-    let personality = personality(PERSONALITY)?;
+    let hardware_profile = hardware_profile(HARDWARE_PROFILE)?;
     if let Some(rounds) = args.overhead {
-        print_overhead(args, &cost::overhead(&kernel, &personality, rounds)?);
+        print_overhead(args, &cost::overhead(&kernel, &hardware_profile, rounds)?);
         return Ok(());
     }
     ensure!(
@@ -47,7 +47,7 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
     );
     if !args.json {
         println!(
-            "kernel {}, personality {PERSONALITY}: on a model of a processor, instructions of kernel and user code for each \
+            "kernel {}, hardware profile {HARDWARE_PROFILE}: on a model of a processor, instructions of kernel and user code for each \
              stack of 32 entries\n{TITLES}",
             args.kernel
         );
@@ -60,7 +60,7 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
     };
     for name in names {
         let workload = Workload::named(name).with_context(|| format!("there is no workload {name}"))?;
-        let costs = cost::measure(workload, &kernel, &personality, &args.period)?;
+        let costs = cost::measure(workload, &kernel, &hardware_profile, &args.period)?;
         print(args, name, &costs);
     }
     Ok(())
@@ -85,7 +85,7 @@ fn print(args: &Args, name: &str, costs: &Costs) {
     if args.json {
         let [of_machine, of_hbbp, of_perf, of_bare] = &costs.tools;
         let line = serde_json::json!({
-            "kernel": args.kernel, "personality": PERSONALITY, "workload": name, "code": code, "alone": costs.alone,
+            "kernel": args.kernel, "hardware_profile": HARDWARE_PROFILE, "workload": name, "code": code, "alone": costs.alone,
             "spans": {"machine": of_machine, "hbbp-sys": of_hbbp, "perf": of_perf, "perf -B -N": of_bare},
             "per_stack": {"machine": machine, "hbbp-sys": hbbp, "perf": perf, "perf -B -N": bare},
             "ratio": ratio, "own_ratio": own_ratio,
@@ -104,14 +104,14 @@ fn print(args: &Args, name: &str, costs: &Costs) {
 fn print_overhead(args: &Args, overhead: &Overhead) {
     if args.json {
         let line = serde_json::json!({
-            "kernel": args.kernel, "personality": PERSONALITY, "overhead": overhead.fraction(), "spans": overhead,
+            "kernel": args.kernel, "hardware_profile": HARDWARE_PROFILE, "overhead": overhead.fraction(), "spans": overhead,
         });
         println!("{line}");
         return;
     }
     let millions = |instructions: u64| instructions as f64 / 1e6;
     println!(
-        "kernel {}, personality {PERSONALITY}: on a model of a processor, both events at their default periods\n\
+        "kernel {}, hardware profile {HARDWARE_PROFILE}: on a model of a processor, both events at their default periods\n\
          work alone {:.1} M instructions, {:.1} M while the emulated PMU looks for records, {:.1} M while hbbp-sys samples, \
          with {} samples\n{:.3} % are added by the tool, {:.3} % with what the looking adds\n\
          start and end of the tool: {:.1} M instructions in all",

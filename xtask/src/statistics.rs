@@ -11,7 +11,7 @@ use kernel_tests::repeat::{
     Deviation, MIXED, Periods, Point, Run, coverage, deviations, mean, periods_about, repeat, slope,
 };
 
-use crate::vm::personality;
+use crate::vm::hardware_profile;
 
 /// What is common to both.
 #[derive(Debug, Parser)]
@@ -19,9 +19,9 @@ struct Runs {
     /// Series of the kernel.
     #[arg(long, default_value = "6.12")]
     kernel: String,
-    /// File of kernel-tests/personalities, or a path.
+    /// File of kernel-tests/hardware-profiles, or a path.
     #[arg(long, default_value = "ideal")]
-    personality: String,
+    hardware_profile: String,
     /// Print JSON: one object for each line of the table, each on a line of its own.
     #[arg(long)]
     json: bool,
@@ -71,15 +71,15 @@ const LEAST_SAMPLES: f64 = 100.0;
 
 impl Runs {
     fn measure(&self, periods: &[Periods]) -> Result<Vec<Run>> {
-        let setup = Setup::new(personality(&self.personality)?);
+        let setup = Setup::new(hardware_profile(&self.hardware_profile)?);
         repeat(&Kernel::get(&self.kernel)?, &setup, periods, self.keep.as_deref())
     }
 
     fn title(&self, of: &str) {
         if !self.json {
             println!(
-                "kernel {}, personality {}: on a model of a processor\n{of}\nworkload: {MIXED}",
-                self.kernel, self.personality
+                "kernel {}, hardware profile {}: on a model of a processor\n{of}\nworkload: {MIXED}",
+                self.kernel, self.hardware_profile
             );
         }
     }

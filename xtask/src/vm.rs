@@ -27,9 +27,9 @@ pub(crate) struct Args {
     /// Virtual CPUs, at most 8.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
     cpus: u32,
-    /// File of kernel-tests/personalities, or a path: the hardware faults that the machine shows.
+    /// File of kernel-tests/hardware-profiles, or a path: the hardware faults that the machine shows.
     #[arg(long, default_value = "ideal")]
-    personality: String,
+    hardware_profile: String,
     /// Guest time is a function of the instructions: runs repeat.
     #[arg(long)]
     icount: bool,
@@ -59,7 +59,7 @@ pub(crate) struct Args {
 /// What has a command of its own.
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Print how exact the estimates are: workloads, personalities and kernels, with the columns of the paper's Figure 2.
+    /// Print how exact the estimates are: workloads, hardware profiles and kernels, with the columns of the paper's Figure 2.
     Accuracy(accuracy::Args),
     /// Print what a branch stack costs in instructions, and what `perf record -b -a` costs beside it.
     Cost(cost::Args),
@@ -92,7 +92,7 @@ pub(crate) fn vm(args: &Args) -> Result<()> {
     let kernel = Kernel::get(&args.kernel)?;
     let mut machine = Machine::new(&kernel)
         .cpus(args.cpus)
-        .personality(&personality(&args.personality)?)
+        .hardware_profile(&hardware_profile(&args.hardware_profile)?)
         .limit(Duration::from_secs(args.limit))
         .marks(match args.span {
             Span::Command => Marks::Command,
@@ -124,15 +124,15 @@ pub(crate) fn vm(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The text of a personality, by name or path.
-pub(crate) fn personality(name: &str) -> Result<String> {
-    let named = artifacts::package().join("personalities").join(name);
+/// The text of a hardware profile, by name or path.
+pub(crate) fn hardware_profile(name: &str) -> Result<String> {
+    let named = artifacts::package().join("hardware-profiles").join(name);
     let path = if named.exists() {
         named
     } else {
         PathBuf::from(name)
     };
-    fs::read_to_string(&path).with_context(|| format!("there is no personality {name}"))
+    fs::read_to_string(&path).with_context(|| format!("unknown hardware profile `{name}`"))
 }
 
 /// Puts in what the command needs, and says how it is called in the guest.

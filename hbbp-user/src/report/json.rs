@@ -1,7 +1,7 @@
-//! The report as JSON, format `hbbp-sys.mix/1`.
+//! The report as JSON, format `hbbp-sys.mix/2`.
 //!
 //! The structures of this file are the format: their fields come in this order, under these names.
-//! A field may be added within version 1; nothing is renamed, removed or given another meaning without a new version.
+//! A field may be added within version 2; nothing is renamed, removed or given another meaning without a new version.
 //! Times are in ns, shares from 0 to 1, `null` means "not known" or "there is none".
 //! Sums close: the `rows` and `more` of a mix in samples add up to `accounting.in_mix`, and each line of
 //! `accounting` is what its documentation says.
@@ -123,7 +123,7 @@ struct LossJson<'a> {
     /// Stable name.
     id: &'a str,
     count: u64,
-    /// What one count is: `sample`, `entry`, `stream`, `record` or `region`; null for a loss of a newer version.
+    /// What one count is: `sample`, `entry`, `stream`, `record`, `region` or `ambiguous`; null for a loss of a newer version.
     unit: Option<&'static str>,
     text: Option<&'static str>,
 }
@@ -182,7 +182,7 @@ impl<'a> Document<'a> {
     fn new(report: &'a Report<'a>) -> Self {
         let warnings = report.warnings.iter();
         Self {
-            format: "hbbp-sys.mix/1",
+            format: "hbbp-sys.mix/2",
             run: RunJson::new(&report.snapshot.run),
             events: report.snapshot.run.events.iter().map(EventJson::new).collect(),
             warnings: warnings
@@ -263,7 +263,7 @@ fn losses(losses: &Losses) -> Vec<LossJson<'_>> {
         LossUnit::Stream => "stream",
         LossUnit::Record => "record",
         LossUnit::Region => "region",
-        LossUnit::Doubt => "doubt",
+        LossUnit::Ambiguous => "ambiguous",
     };
     let losses = losses.iter().map(|(id, count, known)| LossJson {
         id,

@@ -38,7 +38,7 @@ pub enum Format {
     /// For people: aligned text.
     #[default]
     Text,
-    /// For programs: the whole report, format `hbbp-sys.mix/1`.
+    /// For programs: the whole report, format `hbbp-sys.mix/2`.
     Json,
     /// For spreadsheets: the table alone.
     Csv,

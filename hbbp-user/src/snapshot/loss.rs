@@ -18,8 +18,8 @@ pub enum LossUnit {
     Record,
     /// A mapping or text region whose text could not be read: its samples stay unresolved.
     Region,
-    /// A sample or stream that is counted, but perhaps for other bytes than those that ran.
-    Doubt,
+    /// A sample or stream that is counted, perhaps for other bytes than those that ran.
+    Ambiguous,
 }
 
 macro_rules! losses {
@@ -58,7 +58,7 @@ losses! {
     StacksFull, "sample.stacks_full", Sample,
         "samples dropped: branch-stack ring buffer overflowed; raise --branch-period, or run at higher \
          priority (nice)";
-    NoBank, "sample.no_bank", Sample,
+    NoBank, "sample.no_map", Sample,
         "samples dropped: no active count map";
     NoStack, "sample.no_stack", Sample,
         "samples dropped: missing or empty branch stack";
@@ -103,7 +103,7 @@ losses! {
         "mapped files not read: invalid ELF";
     TextUnreadable, "region.text_unreadable", Region,
         "kernel text ranges could not be read";
-    TextSwitched, "doubt.text_switched", Doubt,
+    TextSwitched, "ambiguous.text_switched", Ambiguous,
         "samples and streams with ambiguous text: code was patched mid-interval, and they were attributed \
          to the old bytes";
     TextUncertain, "region.text_uncertain", Region,

@@ -1,4 +1,4 @@
-//! The one source of chance of the silicon: the same seed gives the same run.
+//! The one source of chance of the emulated PMU: the same seed gives the same run.
 
 /// xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2016).
 pub(crate) struct Random {

@@ -1,4 +1,4 @@
-//! Faults on demand: each personality switch shows its fault, and every lost record is counted.
+//! Faults on demand: each hardware profile switch shows its fault, and every lost record is counted.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::support;
 /// Forks and user code: user branches, system calls, interrupts and task switches.
 const LOAD: &str = "for i in $(busybox seq 30); do busybox seq 300 | busybox md5sum; done";
 
-/// The samples of the load under a personality, by event, with the counters.
+/// The samples of the load under a hardware profile, by event, with the counters.
 struct Witnessed {
     samples: Vec<Seen>,
     runs: u64,
@@ -20,9 +20,9 @@ struct Witnessed {
     outcome: Outcome,
 }
 
-fn witnessed(personality: &str, precise: &str, load: &str) -> Option<Witnessed> {
+fn witnessed(hardware_profile: &str, precise: &str, load: &str) -> Option<Witnessed> {
     let machine = support::machine("6.12")?;
-    let mut machine = machine.marks(Marks::Events).personality(personality);
+    let mut machine = machine.marks(Marks::Events).hardware_profile(hardware_profile);
     support::add_guest_program(&mut machine, "guest-witness");
     support::add_workload(&mut machine, "skid.c");
     support::add_workload(&mut machine, "kernels.c");
@@ -174,8 +174,8 @@ fn a_smaller_stack_is_a_smaller_stack() {
 #[test]
 fn sticky_branches_are_the_oldest_entry_more_often() {
     // How much more often a branch is the oldest entry than any entry: the paper's bias, of the worst branch.
-    let bias = |personality: &str| {
-        let seen = witnessed(personality, "2", "kernels callchain 300000")?;
+    let bias = |hardware_profile: &str| {
+        let seen = witnessed(hardware_profile, "2", "kernels callchain 300000")?;
         let mut counts: BTreeMap<u64, [f64; 2]> = BTreeMap::new();
         for seen in seen.stacks() {
             for entry in &seen.stack {
@@ -201,9 +201,9 @@ fn sticky_branches_are_the_oldest_entry_more_often() {
 fn skid_follows_the_model_of_the_paper() {
     const SKID: u64 = 4;
     const ROUNDS: u64 = 1_500_000;
-    let personality = format!("skid.0 = {SKID}\nskid.2 = {SKID}\nlatency.divide = 25");
+    let hardware_profile = format!("skid.0 = {SKID}\nskid.2 = {SKID}\nlatency.divide = 25");
     let load = format!("skid {ROUNDS}");
-    let Some(seen) = witnessed(&personality, "0", &load) else {
+    let Some(seen) = witnessed(&hardware_profile, "0", &load) else {
         return;
     };
     // Division, nine additions, the decrement and the jump back.

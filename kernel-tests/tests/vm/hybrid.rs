@@ -14,8 +14,8 @@ use crate::support;
 /// Forks, execs, pipes, sorting: kernel and user code, a minute at the most.
 const LOAD: &str = "heapsort 50000; busybox seq 3000 | busybox sort -r | busybox md5sum";
 
-fn personality(name: &str) -> String {
-    fs::read_to_string(artifacts::package().join("personalities").join(name)).unwrap()
+fn hardware_profile(name: &str) -> String {
+    fs::read_to_string(artifacts::package().join("hardware-profiles").join(name)).unwrap()
 }
 
 /// Entries of a full stack of `ideal`.
@@ -27,7 +27,7 @@ fn measured_load(series: &str, cpus: u32, load: &str, setup: &Setup) -> Option<M
         .cpus(cpus)
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
+        .hardware_profile(&setup.hardware_profile)
         .limit(setup.limit);
     support::add_workload(&mut machine, "heapsort.c");
     Some(measure_command(machine, &["/bin/busybox", "sh", "-c", load], setup).unwrap())
@@ -45,7 +45,7 @@ fn refused_streams(measured: &Measured) -> u64 {
         .sum()
 }
 
-/// What the silicon delivered is what reached the programs and what is told as skipped.
+/// What the emulated PMU delivered is what reached the programs and what is told as skipped.
 fn assert_delivered(measured: &Measured) {
     let (reached, skipped) = (
         measured.reported("/accounting/reached"),
@@ -61,7 +61,7 @@ fn assert_delivered(measured: &Measured) {
 }
 
 fn nothing_is_lost_unseen(series: &str, cpus: u32, load: &str) {
-    let setup = Setup::new(personality("ideal"));
+    let setup = Setup::new(hardware_profile("ideal"));
     let Some(measured) = measured_load(series, cpus, load, &setup) else {
         return;
     };
@@ -116,7 +116,7 @@ fn nothing_is_lost_unseen_on_three_cpus() {
 #[test]
 fn stacks_that_find_the_ring_full_are_counted() {
     const STOPPED: &str = "kill -STOP $PPID; heapsort 250000; kill -CONT $PPID; heapsort 10000";
-    let mut setup = Setup::new(personality("ideal"));
+    let mut setup = Setup::new(hardware_profile("ideal"));
     (setup.period, setup.branch_period) = (1_000_037, 503);
     let Some(measured) = measured_load("6.12", 1, STOPPED, &setup) else {
         return;
@@ -172,7 +172,7 @@ fn empty_stacks_are_recognised_within_the_first_second() {
     let mut machine = machine
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
+        .hardware_profile(&setup.hardware_profile)
         .limit(setup.limit);
     support::add_workload(&mut machine, "kernels.c");
     // A loop, so that the taken branches tell the time.
@@ -229,7 +229,7 @@ fn the_same_code_has_the_same_mix_in_both_rings(series: &str) {
             return;
         }
         let kernel = Kernel::get(series).unwrap();
-        let mut setup = Setup::new(personality("ivb"));
+        let mut setup = Setup::new(hardware_profile("ivb"));
         // At the period of the accuracy runs, chance alone takes the mean of one run in ten beyond the hundredth.
         setup.branch_period = STACKS_EVERY;
         let measured = measure(Workload::named(workload).unwrap(), &kernel, &setup).unwrap();

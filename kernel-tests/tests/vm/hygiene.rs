@@ -1,6 +1,6 @@
-//! The faults of branch stacks, one by one: each counter of `hbbp-sys` is what the silicon's own stacks say.
+//! The faults of branch stacks, one by one: each counter of `hbbp-sys` is what the emulated PMU's own stacks say.
 //!
-//! The silicon keeps every stack that it writes into a ring, faults and all. Here they are judged once more, entry by
+//! The emulated PMU keeps every stack that it writes into a ring, faults and all. Here they are judged once more, entry by
 //! entry, by rules written anew; every counter of the report must then be exact.
 
 use std::collections::BTreeMap;
@@ -96,17 +96,17 @@ fn switch_range(kallsyms: &str) -> std::ops::Range<u64> {
     start..end
 }
 
-/// Runs the load under a personality and compares every counter; gives what was counted.
-fn exact(personality: &str, quirk: Quirk) -> Option<BTreeMap<&'static str, u64>> {
+/// Runs the load under a hardware profile and compares every counter; gives what was counted.
+fn exact(hardware_profile: &str, quirk: Quirk) -> Option<BTreeMap<&'static str, u64>> {
     let machine = support::machine("6.12")?;
-    let mut setup = Setup::new(personality.to_owned());
+    let mut setup = Setup::new(hardware_profile.to_owned());
     (setup.period, setup.branch_period) = PERIODS;
     // Drains at each patch of the kernel's text skip samples, and here every one is to reach the programs.
     setup.options = vec!["--text-once".to_owned()];
     let machine = machine
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(personality)
+        .hardware_profile(hardware_profile)
         .keep_stacks()
         .limit(setup.limit);
     let measured = measure_command(machine, &["/bin/busybox", "sh", "-c", LOAD], &setup).unwrap();
@@ -171,8 +171,8 @@ fn zero_entries_end_a_stack() {
 
 #[test]
 fn repeated_newest_entries_are_counted() {
-    let personality = format!("{SKYLAKE}fault.duplicate_percent = 30");
-    let Some(seen) = exact(&personality, Quirk::DuplicatedHeads) else {
+    let hardware_profile = format!("{SKYLAKE}fault.duplicate_percent = 30");
+    let Some(seen) = exact(&hardware_profile, Quirk::DuplicatedHeads) else {
         return;
     };
     assert!(0 < seen["stream.duplicated"], "{seen:?}");
@@ -180,8 +180,8 @@ fn repeated_newest_entries_are_counted() {
 
 #[test]
 fn entries_of_wrong_paths_are_taken_out() {
-    let personality = format!("{ZEN_4}fault.wrong_path_percent = 40");
-    let Some(seen) = exact(&personality, Quirk::WrongPaths) else {
+    let hardware_profile = format!("{ZEN_4}fault.wrong_path_percent = 40");
+    let Some(seen) = exact(&hardware_profile, Quirk::WrongPaths) else {
         return;
     };
     assert!(0 < seen["entry.wrong_path"], "{seen:?}");

@@ -55,7 +55,7 @@ const DISCARDED: f64 = 1e-3;
 /// A stream in fewer stacks than this has no normal distribution to speak of.
 const HOT: f64 = 30.0;
 
-/// Streams of a full stack of the personality.
+/// Streams of a full stack of the hardware profile.
 const STREAMS: f64 = 31.0;
 
 /// A stream, by module and the addresses of its ends.

@@ -11,7 +11,7 @@ use kernel_tests::machine::Marks;
 use crate::support;
 
 fn ideal() -> String {
-    fs::read_to_string(artifacts::package().join("personalities/ideal")).unwrap()
+    fs::read_to_string(artifacts::package().join("hardware-profiles/ideal")).unwrap()
 }
 
 /// Two drains while the machine sleeps, which costs nothing here: the clock counts instructions.
@@ -26,7 +26,7 @@ fn periods_change_at_drains_and_every_due_sample_is_accounted_for() {
     let mut machine = machine
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
+        .hardware_profile(&setup.hardware_profile)
         .limit(Duration::from_secs(600));
     support::add_workload(&mut machine, "heapsort.c");
     let measured = measure_command(machine, &["/bin/busybox", "sh", "-c", NAPS], &setup).unwrap();
