@@ -1,7 +1,7 @@
-//! How exact `hbbp-sys` is: a workload measured on the emulated machine, and held against the exact counts.
+//! Accuracy of `hbbp-sys`: a workload is measured on the emulated machine and compared with exact counts.
 //!
-//! `hbbp-sys` runs in the guest and samples the whole system while the workload runs; the emulated PMU counts in the same
-//! span. `hbbp-sys eval`, run on the host, compares the two.
+//! `hbbp-sys` runs in the guest and samples the whole system while the workload runs; the emulated PMU counts in the
+//! same span. `hbbp-sys eval` compares the two on the host.
 //! These are results on a model of a processor: they show how the estimators behave under that model.
 
 use std::collections::BTreeMap;
@@ -158,7 +158,7 @@ pub fn measure(workload: &Workload, kernel: &Kernel, setup: &Setup) -> Result<Me
         .marks(Marks::Events)
         .hardware_profile(&setup.hardware_profile)
         .limit(setup.limit);
-    workload.furnish(&mut machine, kernel)?;
+    workload.install(&mut machine, kernel)?;
     let words = workload.words();
     measure_command(machine, &words.each_ref().map(String::as_str), setup)
 }

@@ -1,6 +1,6 @@
-//! Hardware profiles: the hardware faults that the emulated PMU shows, as a small text file.
+//! Hardware profiles: the faults of the emulated PMU and its CPU, as small text files.
 //!
-//! One `key = value` per line, `#` starts a comment. Files stand in `hardware-profiles/`. Every key has a
+//! One `key = value` per line, `#` starts a comment. Files are in `hardware-profiles/`. Every key has a
 //! default, and all defaults together are a faultless processor (`ideal`). The figures of a hardware profile
 //! are a model: results on it are not measurements of a processor.
 
@@ -26,11 +26,11 @@ pub struct HardwareProfile {
     /// Highest precise level (`max_precise`), 0 to 3.
     pub max_precise: u32,
     /// Cycles from an overflow to its sample, for each precise level: least and most
-    /// (`skid.0 = 20 60`). The model of papers/skid-model.txt, equation 1; 0 0 is no skid at all.
+    /// (`skid.0 = 20 60`). The model of papers/skid-model.txt, equation 1; 0 0 means no skid.
     pub skid: [(u32, u32); 4],
     /// Cycles that an instruction of each class takes (`latency.divide = 25`), see [`CLASSES`].
     pub latency: [u32; CLASSES.len()],
-    /// One in so many branch addresses is sticky, 0 = none (`sticky.one_in`).
+    /// One in this many branch addresses is sticky, 0 = none (`sticky.one_in`).
     pub sticky_one_in: u32,
     /// Percent of the stacks that are aligned so that a sticky branch is their oldest entry
     /// (`sticky.percent`): the bias of the HBBP paper's section III.C.
@@ -112,7 +112,7 @@ impl HardwareProfile {
                 .with_context(|| format!("line {} is not 'key = value'", index + 1))?;
             hardware_profile
                 .set(key.trim(), value.trim())
-                .with_context(|| format!("line {}: '{line}' is not understood", index + 1))?;
+                .with_context(|| format!("cannot parse line {}: '{line}'", index + 1))?;
         }
         Ok(hardware_profile)
     }
@@ -151,7 +151,7 @@ impl HardwareProfile {
             "fault.empty_stacks" => self.empty_stacks = value.parse()?,
             "fault.sample_rate" => self.sample_rate = value.parse()?,
             "seed" => self.seed = value.parse()?,
-            _ => bail!("there is no key '{key}'"),
+            _ => bail!("unknown key '{key}'"),
         }
         Ok(())
     }
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_file_is_the_faultless_processor() {
+    fn empty_profile_has_no_faults() {
         assert_eq!(
             HardwareProfile::parse("# nothing\n").unwrap(),
             HardwareProfile::default()
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read() {
+    fn profile_keys_are_parsed() {
         let text =
             "depth = 16 # as Ivy Bridge\nskid.0 = 20 60\nlatency.divide = 30\nfault.zero_on_switch = true";
         let hardware_profile = HardwareProfile::parse(text).unwrap();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn profile_errors_are_named() {
         for text in [
             "depth = 33",
             "depth",

@@ -126,7 +126,7 @@ pub struct Record {
     pub tgid: u32,
     /// [`CpuArea::pid`] at the overflow.
     pub pid: u32,
-    /// Events this record stands for.
+    /// Number of events that this record represents.
     pub period: u64,
     /// Branches the CPU had recorded up to the newest of `entries`.
     pub branches: u64,
@@ -151,7 +151,7 @@ const _: () = assert!(size_of::<Record>() * RING_SLOTS <= RING_BYTES);
 const _: () = assert!(size_of::<CpuArea>() <= CPU_AREA_BYTES);
 
 /// A doorbell is an eight-byte no-op, `nopl imm32(%rax,%rax,1)`: the processor does nothing, the emulated PMU
-/// sees it execute. It stands for the write to a model-specific register on hardware.
+/// sees it execute. It models a write to a model-specific register.
 pub const DOORBELL: [u8; 4] = [0x0f, 0x1f, 0x84, 0x00];
 /// Upper half of the doorbell's displacement ("HB"); the lower half is the [`Doorbell`].
 pub const DOORBELL_BASE: u32 = 0x4842_0000;
@@ -178,7 +178,7 @@ pub enum Doorbell {
     Stop = 8,
     /// Write the reference file and forget its counts.
     Write = 9,
-    /// The counters and the branch records of this CPU stand still.
+    /// Counters and branch records of this CPU are frozen.
     Freeze = 10,
     /// The counters and the branch records of this CPU go on.
     Unfreeze = 11,

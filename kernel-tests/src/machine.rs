@@ -35,7 +35,7 @@ pub enum Clock {
     /// The host's time.
     Host,
     /// One nanosecond per instruction (`-icount shift=0,sleep=off`), with the same date and the same chance in
-    /// every run: runs repeat, and costs can be told in instructions.
+    /// every run: runs repeat, and costs can be measured in instructions.
     Instructions,
 }
 
@@ -148,7 +148,7 @@ impl Machine {
     pub fn run<S: AsRef<str>>(mut self, command: &[S]) -> Result<Outcome> {
         let directory = RunDirectory::new()?;
         let path = directory.path.as_path();
-        self.furnish(command)?;
+        self.install(command)?;
         fs::write(path.join("hardware_profile"), &self.hardware_profile)?;
         File::create(path.join("shared"))?.set_len(layout::BYTES as u64)?;
         File::create(path.join("ram"))?.set_len(MEMORY << 20)?;
@@ -169,7 +169,7 @@ impl Machine {
         })
     }
 
-    fn furnish<S: AsRef<str>>(&mut self, command: &[S]) -> Result<()> {
+    fn install<S: AsRef<str>>(&mut self, command: &[S]) -> Result<()> {
         for directory in [
             "proc",
             "sys",

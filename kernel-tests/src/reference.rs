@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mix_weighs_by_executions() {
+    fn mix_is_weighted_by_executions() {
         // dec ecx; jne -4
         let bytes = vec![0xff, 0xc9, 0x75, 0xfc];
         let blocks = [Block {

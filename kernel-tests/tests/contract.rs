@@ -66,7 +66,7 @@ fn expected() -> Vec<u64> {
 }
 
 #[test]
-fn c_and_rust_agree() {
+fn layouts_of_c_and_rust_agree() {
     let directory = host::work_directory().unwrap().join("contract");
     fs::create_dir_all(directory.join("linux")).unwrap();
     let types = "#include <stdint.h>\ntypedef uint8_t u8;\ntypedef uint32_t u32;\ntypedef uint64_t u64;\n";
@@ -85,7 +85,7 @@ fn c_and_rust_agree() {
 }
 
 #[test]
-fn doorbells_are_told_by_their_bytes() {
+fn doorbells_are_decoded_from_their_bytes() {
     let bytes = |number: u8| [0x0f, 0x1f, 0x84, 0x00, number, 0x00, 0x42, 0x48];
     assert_eq!(Doorbell::of(&bytes(1)), Some(Doorbell::Attach));
     assert_eq!(Doorbell::of(&bytes(11)), Some(Doorbell::Unfreeze));

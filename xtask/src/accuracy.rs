@@ -13,25 +13,25 @@ use crate::vm::hardware_profile;
 /// What to measure. The table has the columns of the paper's Figure 2.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Series of the kernels.
+    /// Kernel series, comma-separated.
     #[arg(long, value_delimiter = ',', default_value = "6.1,6.12")]
     kernel: Vec<String>,
-    /// File of kernel-tests/hardware-profiles, or a path; several with commas between them.
+    /// Hardware profiles, comma-separated: files of kernel-tests/hardware-profiles, or paths.
     #[arg(long, value_delimiter = ',', default_value = "ideal,ivb")]
     hardware_profile: Vec<String>,
-    /// Workloads by name; all without it.
+    /// Workloads by name. Default: all.
     #[arg(long, value_delimiter = ',')]
     workload: Vec<String>,
-    /// Take a sample every so many instructions.
+    /// Sampling period in instructions.
     #[arg(long, default_value_t = kernel_tests::accuracy::PERIODS.0)]
     period: u64,
-    /// Take a branch stack every so many taken branches.
+    /// Sampling period of branch stacks, in taken branches.
     #[arg(long, default_value_t = kernel_tests::accuracy::PERIODS.1)]
     branch_period: u64,
-    /// Print JSON: one object for each line of the table, each on a line of its own.
+    /// Print one JSON object per line of the table.
     #[arg(long)]
     json: bool,
-    /// Keep the profiles and references here.
+    /// Directory in which to keep profiles and references.
     #[arg(long)]
     keep: Option<PathBuf>,
 }
@@ -86,7 +86,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Workload>> {
     }
     let named = names
         .iter()
-        .map(|name| Workload::named(name).with_context(|| format!("there is no workload {name}")));
+        .map(|name| Workload::named(name).with_context(|| format!("unknown workload `{name}`")));
     named.collect()
 }
 

@@ -11,20 +11,20 @@ use crate::vm::hardware_profile;
 /// What to measure.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Series of the kernel.
+    /// Kernel series.
     #[arg(long, default_value = "6.12")]
     kernel: String,
-    /// Workloads by name; without it those of flat code and of loops.
+    /// Workloads by name. Default: those of flat code and of loops.
     #[arg(long, value_delimiter = ',')]
     workload: Vec<String>,
-    /// Taken branches from stack to stack; at least three, with commas between them.
+    /// Sampling periods of branch stacks in taken branches, comma-separated; at least three.
     #[arg(long, value_delimiter = ',', default_values_t = PERIODS)]
     period: Vec<u64>,
-    /// Measure what both events at their default periods add to so many rounds of work, 330 million instructions each,
-    /// in place of the cost of a stack.
+    /// Measure the overhead of both events at their default periods instead of the cost of a stack, over this number of
+    /// rounds of 330 million instructions.
     #[arg(long, value_name = "ROUNDS")]
     overhead: Option<u32>,
-    /// Print JSON: one object for each line of the table, each on a line of its own.
+    /// Print one JSON object per line of the table.
     #[arg(long)]
     json: bool,
 }
@@ -59,7 +59,7 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
         named.collect()
     };
     for name in names {
-        let workload = Workload::named(name).with_context(|| format!("there is no workload {name}"))?;
+        let workload = Workload::named(name).with_context(|| format!("unknown workload `{name}`"))?;
         let costs = cost::measure(workload, &kernel, &hardware_profile, &args.period)?;
         print(args, name, &costs);
     }

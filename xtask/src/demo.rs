@@ -30,7 +30,7 @@ pub(crate) fn demo() -> Result<()> {
         .hardware_profile(&setup.hardware_profile)
         .limit(setup.limit);
     let workload = Workload::named("hello-kernel").context("the workload hello-kernel is gone")?;
-    workload.furnish(&mut machine, &kernel)?;
+    workload.install(&mut machine, &kernel)?;
     machine.files().copy("bin/busybox", Path::new("/bin/busybox"))?;
     let measured = measure_command(machine, &["/bin/busybox", "sh", "-c", LOAD], &setup)?;
     let (kernel, user) = (measured.rings.named("kernel")?, measured.rings.named("user")?);

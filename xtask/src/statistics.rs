@@ -16,16 +16,16 @@ use crate::vm::hardware_profile;
 /// What is common to both.
 #[derive(Debug, Parser)]
 struct Runs {
-    /// Series of the kernel.
+    /// Kernel series.
     #[arg(long, default_value = "6.12")]
     kernel: String,
-    /// File of kernel-tests/hardware-profiles, or a path.
+    /// Hardware profile: a file of kernel-tests/hardware-profiles, or a path.
     #[arg(long, default_value = "ideal")]
     hardware_profile: String,
-    /// Print JSON: one object for each line of the table, each on a line of its own.
+    /// Print one JSON object per line of the table.
     #[arg(long)]
     json: bool,
-    /// Keep the profiles and references here.
+    /// Directory in which to keep profiles and references.
     #[arg(long)]
     keep: Option<PathBuf>,
 }
@@ -48,10 +48,10 @@ pub(crate) struct CalibrationArgs {
     /// Independent runs.
     #[arg(long, default_value_t = 20)]
     repeat: usize,
-    /// Take a sample every so many instructions.
+    /// Sampling period in instructions.
     #[arg(long, default_value_t = PERIODS.0)]
     period: u64,
-    /// Take a branch stack every so many taken branches.
+    /// Sampling period of branch stacks, in taken branches.
     #[arg(long, default_value_t = PERIODS.1)]
     branch_period: u64,
 }

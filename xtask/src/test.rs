@@ -13,7 +13,7 @@ use crate::{command, system};
 pub(crate) fn test(args: &[OsString], install: Install) -> Result<()> {
     setup::setup(Needs::Test, install)?;
     if !system::is_root() {
-        println!("not root: the tests that sample this machine's kernel skip themselves");
+        println!("not root: skipping tests that sample the kernel of this machine");
     }
     let mut cargo = command::cargo();
     cargo

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use crate::cmd::export::{ExportLines, ExportOptions};
 use crate::cmd::import::ImportOptions;
-use crate::export::Hygiene;
+use crate::export::StreamFilter;
 use crate::export::counts::CountSource;
 use crate::resolve::recorded::kernel::KernelPlace;
 use crate::resolve::recorded::{Mismatch, Places};
@@ -133,8 +133,8 @@ impl ExportArgs {
             bail!("--source requires --format counts");
         }
         let lines = match self.format {
-            LinesArg::Streams if self.raw => ExportLines::Streams(Hygiene::Raw),
-            LinesArg::Streams => ExportLines::Streams(Hygiene::Checked),
+            LinesArg::Streams if self.raw => ExportLines::Streams(StreamFilter::Raw),
+            LinesArg::Streams => ExportLines::Streams(StreamFilter::Checked),
             LinesArg::Branches => ExportLines::Branches,
             LinesArg::Counts => ExportLines::Counts(self.source.map(|source| match source {
                 SourceArg::Lbr => CountSource::Lbr,

@@ -1,4 +1,4 @@
-//! `hbbp-sys check`: what this machine offers, rung by rung of the ladder, and what to do about what is missing.
+//! `hbbp-sys check`: what this machine supports, including the ladder of events, and how to enable what is missing.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::collect::sideband::Sideband;
 use crate::collect::{perf, task_layout, text::TextWindow};
 use crate::resolve;
 
-/// How to print the findings.
+/// Output format.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Format {
     /// Lines for people.
@@ -23,28 +23,28 @@ pub enum Format {
     Json,
 }
 
-/// How well something is.
+/// Status of a finding.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// It is there.
+    /// Available.
     Ok,
-    /// It works with a limit that the text names.
+    /// Available with a limit that the text states.
     Limited,
-    /// It is not there.
+    /// Not available.
     Missing,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Finding {
     /// Stable name.
     pub id: &'static str,
-    /// How well it is.
+    /// Its status.
     pub status: Status,
     /// What was found.
     pub found: String,
-    /// What to do about it; empty where there is nothing to do.
+    /// How to fix it; empty if nothing needs fixing.
     pub advice: String,
 }
 
@@ -53,13 +53,13 @@ pub struct Finding {
 pub struct Findings {
     /// Version of this layout.
     pub format: &'static str,
-    /// The rung of the ladder that a run would take.
+    /// The default event of a run.
     pub best: String,
-    /// What was looked at, the most basic first.
+    /// The checks, most basic first.
     pub findings: Vec<Finding>,
 }
 
-/// Looks at this machine and prints what it finds.
+/// Checks this machine and prints the findings.
 pub fn check(format: Format, out: &mut dyn Write) -> anyhow::Result<()> {
     let findings = look();
     match format {
@@ -160,7 +160,7 @@ fn limited(id: &'static str, found: impl Into<String>, advice: impl Into<String>
     }
 }
 
-/// Capabilities by number (`include/uapi/linux/capability.h`) and what each is for here.
+/// Capabilities by number (`include/uapi/linux/capability.h`), and the use of each.
 const CAPABILITIES: [(u32, &str, &str); 6] = [
     (38, "CAP_PERFMON", "perf events, kernel text through BPF"),
     (39, "CAP_BPF", "loading BPF programs"),
@@ -170,7 +170,7 @@ const CAPABILITIES: [(u32, &str, &str); 6] = [
     (2, "CAP_DAC_READ_SEARCH", "files that only their owners can read"),
 ];
 
-/// `CAP_SYS_ADMIN` stands for the first two on kernels before 5.8 and on all later ones.
+/// `CAP_SYS_ADMIN` includes the first two, on kernels before 5.8 and on all later ones.
 const CAP_SYS_ADMIN: u32 = 21;
 
 fn privileges() -> Finding {
@@ -294,7 +294,7 @@ fn step(rung: &Rung) -> Finding {
     }
 }
 
-/// What to do about the kernel's answer.
+/// How to fix an error of the kernel.
 fn advice(reason: &str) -> &'static str {
     if reason.contains("Permission denied") || reason.contains("not permitted") {
         "run as root, or grant CAP_PERFMON"
@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn effective_capabilities_are_hexadecimal() {
+    fn capabilities_are_parsed_as_hexadecimal() {
         assert_eq!(
             parse_effective("Name:\tx\nCapEff:\t000001ffffffffff\n"),
             Some(0x1ff_ffff_ffff)
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn every_missing_thing_comes_with_advice() {
+    fn missing_findings_have_advice() {
         let findings = look();
         for finding in &findings.findings {
             assert!(

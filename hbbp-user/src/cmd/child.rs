@@ -1,4 +1,4 @@
-//! The command to measure: started, but held before its exec until the events are open.
+//! The command to measure: forked, but held before its exec until the events are open.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context as _, anyhow};
 
-/// A command that waits for its exec.
+/// A forked command that waits before its exec.
 #[derive(Debug)]
 pub struct Held {
     name: String,
@@ -19,8 +19,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Forks the command and holds it. The standard library returns from `spawn` only after the exec, so that is
-    /// another thread's business.
+    /// Forks the command and holds it. `spawn` returns only after the exec, so it is called in another thread.
     pub fn fork(command: &[OsString]) -> anyhow::Result<Self> {
         let (program, args) = command
             .split_first()
@@ -37,7 +36,7 @@ impl Held {
         let name = program.to_string_lossy().into_owned();
         let mut pid = [0; 4];
         if pid_reader.read_exact(&mut pid).is_err() {
-            // There was no fork, and the thread knows why.
+            // The fork failed; the thread has the error.
             return Err(started(starting)
                 .err()
                 .unwrap_or_else(|| anyhow!("no error was reported")))
@@ -61,7 +60,7 @@ impl Held {
         &self.name
     }
 
-    /// Lets the command go on to its exec.
+    /// Lets the command exec.
     pub fn release(mut self) -> anyhow::Result<Child> {
         let name = self.name;
         self.go
@@ -87,7 +86,7 @@ fn hold(mut pid: PipeWriter, mut go: PipeReader, parents_end: RawFd) -> impl FnM
     }
 }
 
-/// The exit code to pass on: the command's own, or 128 and the number of the signal that ended it, as shells do.
+/// The exit code to pass on: that of the command, or 128 plus the signal number, as in shells.
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     code.and_then(|code| u8::try_from(code & 0xff).ok()).unwrap_or(1)
@@ -105,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_are_passed_on() {
+    fn exit_code_is_passed_on() {
         assert_eq!(run(&["sh", "-c", "exit 7"]).unwrap(), 7);
         assert_eq!(run(&["sh", "-c", "kill -9 $$"]).unwrap(), 137);
     }
 
     #[test]
-    fn a_command_that_is_not_there_is_named() {
+    fn missing_command_is_named() {
         let error = format!("{:#}", run(&["/no/such/program"]).unwrap_err());
         assert!(error.contains("/no/such/program"), "{error}");
     }

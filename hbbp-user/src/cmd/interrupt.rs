@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM: the first ends the measurement, the second ends the program. A first one that comes when the
-//! report is there already, and only the command is waited for, ends the program too.
+//! Ctrl-C and SIGTERM: the first ends the measurement, the second ends the program. The first one also ends the program
+//! if it arrives after the report, while only the command is awaited.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Exit code of a program that the user aborts: 128 and the number of SIGINT, as shells count.
+/// Exit code of an aborted program: 128 plus the number of SIGINT, as in shells.
 const ABORTED: i32 = 130;
 
 /// Whether the measurement is to end.
@@ -15,7 +15,7 @@ const ABORTED: i32 = 130;
 pub struct Interrupt(watch::Receiver<bool>);
 
 impl Interrupt {
-    /// Listens from now on, in a thread of its own, so that the second signal is heard whatever else is going on.
+    /// Starts a thread that listens for signals, so that the second signal is handled at any time.
     pub fn listen() -> anyhow::Result<Self> {
         let (sender, receiver) = watch::channel(false);
         let runtime = tokio::runtime::Builder::new_current_thread()

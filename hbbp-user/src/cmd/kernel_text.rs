@@ -1,7 +1,7 @@
-//! `hbbp-sys kernel-text`: how the text that the kernel runs differs from the image that it was started from, by cause.
+//! `hbbp-sys kernel-text`: differences between live kernel text and the image that was booted, by cause.
 //!
-//! With `--write` this is the patch of the paper (section IV.B: the static image with the text of the live kernel in
-//! it): an analysis on the file that is written and one on the live text read the same bytes.
+//! `--write` is the patch of the paper (section IV.B: the static image with the text of the live kernel): analyses of
+//! the written file and of the live text read the same bytes.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -23,12 +23,12 @@ use crate::snapshot::KernelTextSource;
 
 use super::check::Format;
 
-/// What to compare, and where to put what comes of it.
+/// What to compare, and where to write the patched image.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KernelTextOptions {
-    /// The static image; `None` for that of the running kernel in the usual places.
+    /// The static image; `None` to look for that of the running kernel in the usual locations.
     pub vmlinux: Option<PathBuf>,
-    /// Where to write the image with the live text in it.
+    /// Where to write the image with the live text.
     pub write: Option<PathBuf>,
     /// The form of the report.
     pub format: Format,
@@ -45,19 +45,19 @@ struct Findings {
     build_id: String,
     /// Where live text was read.
     live: &'static str,
-    /// How far from where it was linked the kernel runs, in bytes.
+    /// KASLR offset: run-time minus link-time address, in bytes.
     moved_by: u64,
     /// Bytes of .text.
     text_bytes: u64,
-    /// Those that live text could not be read of.
+    /// Bytes whose live text could not be read.
     unreadable_bytes: u64,
     compared_bytes: u64,
     same_bytes: u64,
-    /// Bytes that differ because the kernel runs elsewhere.
+    /// Bytes that differ because of relocation.
     relocated_bytes: u64,
-    /// All others that differ: the sum of those of the causes.
+    /// Other differing bytes: the sum over the causes.
     differing_bytes: u64,
-    /// Unknown bytes in parts of those that differ.
+    /// Share of the differing bytes with unknown cause.
     unknown_share: f64,
     causes: Vec<CauseFound>,
     /// Runs of bytes without a cause, the first 1000.
@@ -83,7 +83,7 @@ struct UnknownFound {
     live: String,
 }
 
-/// Compares the two texts and prints how they differ.
+/// Compares the two texts and prints the differences.
 pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let kallsyms = std::fs::read("/proc/kallsyms").context("failed to read /proc/kallsyms")?;
     let symbols = parse_kallsyms(&kallsyms);
@@ -166,7 +166,7 @@ fn open_probe() -> Option<Box<ReadKernel>> {
     Some(Box::new(move |at, out: &mut [u8]| window.read(at, out)))
 }
 
-/// Reads the live text; what cannot be read stays as it was linked and is counted, in bytes.
+/// Reads the live text. Unreadable pages keep their linked bytes, and are counted in bytes.
 fn read_live(live: &mut KernelText, start: Va, linked: &[u8]) -> (Vec<u8>, u64) {
     /// As much as a reader copies at once, and a page.
     const STEPS: [usize; 2] = [1 << 20, 4096];

@@ -1,4 +1,4 @@
-//! The rule that the user names: one that the program brings along, or a file.
+//! The rule that the user chose: built in, or a file.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use crate::estimate::Rule;
 use crate::estimate::rule::NAMED;
 
-/// The rule with this name, else the one in this file.
+/// The built-in rule with this name, else the rule in this file.
 pub(super) fn read(rule: &str) -> anyhow::Result<Rule> {
     let known = NAMED.iter().find(|(name, _)| *name == rule);
     let text = match known {

@@ -38,7 +38,7 @@ pub fn write_branches(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()
             }
         }
     }
-    // A target in the same module stands as it is, one in another module with the name of that module.
+    // A target in another module is prefixed with the build id of that module.
     lines.write(snapshot, out, |module, (from, to, other), sum, out| {
         let prefix = match build_id(snapshot, *other) {
             _ if module == *other => String::new(),
@@ -65,7 +65,7 @@ mod tests {
     use crate::export::tests;
 
     #[test]
-    fn targets_elsewhere_bear_the_name_of_their_module() {
+    fn branch_targets_in_other_modules_are_prefixed() {
         let branches = [
             (0x1002, 0x1000, 5, 2),
             (0x1002, 0x2000, 3, 0),

@@ -184,7 +184,7 @@ mod tests {
             "F 1 2 -3\n",
         ] {
             let error = read(&format!("F 1 2 3\n{wrong}")).err().unwrap().to_string();
-            assert!(error.starts_with("line 2 "), "{error}");
+            assert!(error.contains("line 2:"), "{error}");
         }
     }
 

@@ -1,9 +1,9 @@
-//! Where each count belongs: from an address as executed to the stretch of text whose bytes ran.
+//! Locates counts: from an executed address to the text range whose bytes ran.
 //!
-//! A kernel address is looked up in the mappings of process 0, a user address in those of its process image.
-//! Within one interval the mapping that came last counts for the whole interval: the counts carry no times.
-//! Of text that was patched during the run, the generation that is valid in the interval of the count is taken.
-//! Equal counts of several intervals are summed, so that later stages see each place once for each event and process.
+//! Kernel addresses are looked up in the mappings of process 0, user addresses in those of their process image.
+//! Counts have no timestamps, so the latest mapping of an interval applies to the whole interval.
+//! For text that was patched during the run, the version valid in the interval of the count applies.
+//! Equal counts of several intervals are summed: later stages see each location once per event and process.
 
 mod atlas;
 mod layout;
@@ -20,16 +20,16 @@ pub use sites::{Site, agrees, sites};
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TextIdx(pub u32);
 
-/// An address in one stretch of text.
+/// An address in a text range.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Place {
-    /// The stretch of text.
+    /// The text range.
     pub text: TextIdx,
-    /// The address, inside the stretch.
+    /// The address, inside the range.
     pub addr: ImageAddr,
 }
 
-/// Samples of an eventing IP at one place.
+/// Samples of an eventing IP at one location.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LocatedIp {
     /// Where.
@@ -44,7 +44,7 @@ pub struct LocatedIp {
     pub weight: u64,
 }
 
-/// Occurrences of a stream whose both ends lie in one stretch of text.
+/// Occurrences of a stream that starts and ends in the same text range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LocatedStream {
     /// Its first instruction.
@@ -66,7 +66,7 @@ pub struct LocatedStream {
 pub struct LocatedBranch {
     /// The branch instruction.
     pub from: Place,
-    /// Its target, where that lies in text of the snapshot.
+    /// Its target, if it lies in text of the snapshot.
     pub to: Option<Place>,
     /// The event whose samples carried the branch stacks.
     pub event: EventIdx,
@@ -78,24 +78,24 @@ pub struct LocatedBranch {
     pub oldest: u64,
 }
 
-/// All counts of a snapshot, by place.
+/// All counts of a snapshot, by location.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Located {
-    /// Samples, sorted by (place, event, process), each combination once.
+    /// Samples, sorted by (location, event, process), each combination once.
     pub ips: Vec<LocatedIp>,
     /// Streams, sorted by (start, end, event, process), each combination once.
     pub streams: Vec<LocatedStream>,
     /// Branches, sorted by (from, to, event, process), each combination once.
     pub branches: Vec<LocatedBranch>,
-    /// Samples that have no place; with `ips` they add up to the samples of the snapshot.
+    /// Samples without a location; with `ips` they add up to the samples of the snapshot.
     pub unresolved: Tally<Unresolved>,
-    /// Streams that have no place; with `streams` they add up to the streams of the snapshot.
+    /// Streams without a location; with `streams` they add up to the streams of the snapshot.
     pub discarded: Tally<Discard>,
-    /// Branches whose source has no place; with `branches` they add up to the branches of the snapshot.
+    /// Branches whose source has no location; with `branches` they add up to the branches of the snapshot.
     pub lost_branches: Tally<Unresolved>,
 }
 
-/// Finds the place of every count.
+/// Locates every count.
 pub fn locate(snapshot: &Snapshot) -> Located {
     let mut atlas = Atlas::new(snapshot);
     let mut located = Located::default();
@@ -134,7 +134,7 @@ pub fn locate(snapshot: &Snapshot) -> Located {
             }
         }
     }
-    located.sum_equal_places();
+    located.sum_equal_locations();
     located
 }
 
@@ -178,8 +178,8 @@ fn located_branch(from: Place, to: Option<Place>, count: &BranchCount) -> Locate
 }
 
 impl Located {
-    /// The sorts are stable, so that sums of fractions are made in the order of the snapshot.
-    fn sum_equal_places(&mut self) {
+    /// The sorts are stable: fractions are summed in the order of the snapshot, so that results are reproducible.
+    fn sum_equal_locations(&mut self) {
         let ip = |c: &LocatedIp| (c.place, c.event, c.process);
         self.ips.sort_by_key(ip);
         self.ips.dedup_by(|next, kept| {
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// The kernel with 64 bytes of text that was patched in interval 1, and a program with a page of which the first
+    /// The kernel with 64 bytes of text that are patched in interval 1, and a program with one page of which the first
     /// 16 bytes are known.
     fn snapshot() -> Snapshot {
         let process = |mappings| Process {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_generation_of_the_interval_is_taken_and_equal_places_are_summed() {
+    fn locate_uses_the_text_version_of_the_interval_and_sums_equal_locations() {
         let mut snapshot = snapshot();
         for _ in 0..3 {
             let ips = vec![ip(1, KERNEL + 3, 2), ip(1, 0x40_0004, 1)];
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn generations_with_the_same_bytes_are_one_place() {
+    fn text_versions_with_the_same_bytes_are_merged() {
         let mut snapshot = snapshot();
         snapshot.text.insert(2, text(0, KERNEL, 64, 2));
         for _ in 0..3 {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stream_that_has_no_place_says_why() {
+    fn unlocated_streams_have_a_reason() {
         let mut snapshot = snapshot();
         let cases = [
             (stream(0x40_0000, 0x40_0008), None),
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_mapping_of_kernel_text_is_no_mapping() {
+    fn user_mapping_of_kernel_text_is_ignored() {
         let mut snapshot = snapshot();
         snapshot.processes[1].mappings = vec![mapping(0x40_0000, 0x1000, 0, KERNEL)];
         snapshot.intervals = vec![Interval {
@@ -381,7 +381,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_close_in_each_ring(
+        fn located_and_unresolved_add_up_in_each_ring(
             drawn in prop::collection::vec((0u32..2, any::<bool>(), 0u64..0x1100, 1u64..9), 0..40),
         ) {
             let mut snapshot = snapshot();

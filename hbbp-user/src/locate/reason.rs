@@ -1,9 +1,9 @@
-//! Every way that a count which was kept cannot be used, each with its name and sentence.
+//! Reasons why a recorded count cannot be used, each with its id and message.
 //!
-//! What was lost before it was counted stands in [`crate::snapshot::loss`].
-//! The enums are filled in two places: [`super::locate`] knows mappings and text, and [`crate::estimate`] knows the
-//! instructions.
-//! A tally over them closes: what was used and what is tallied add up to what the snapshot holds.
+//! Losses before counting are in [`crate::snapshot::loss`].
+//! [`super::locate`] assigns the reasons that follow from mappings and text, [`crate::estimate`] those that follow from
+//! the instructions.
+//! Tallies close: used and tallied counts add up to the counts of the snapshot.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ macro_rules! reasons {
                 match self { $(Self::$variant => $id),* }
             }
 
-            /// What happened, to be read after the count.
+            /// Message, to be read after the count.
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => $sentence),* }
             }
@@ -36,7 +36,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Why a sampled address is not in the mix.
+    /// Why a sample is not in the mix.
     Unresolved {
         NoMapping, "ip.no_mapping",
             "samples unresolved: address outside any known executable mapping";
@@ -82,7 +82,7 @@ pub struct PerRing {
     pub user: u64,
 }
 
-/// How often each reason was met, by event and ring.
+/// Counts of each reason, by event and ring.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Tally<R: Ord>(pub BTreeMap<(EventIdx, R), PerRing>);
 
@@ -151,19 +151,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique() {
+    fn reason_ids_are_unique() {
         let ids = Unresolved::ALL
             .iter()
             .map(|r| r.id())
             .chain(Discard::ALL.iter().map(|r| r.id()));
         let mut seen = std::collections::BTreeSet::new();
         for id in ids {
-            assert!(seen.insert(id), "{id} stands twice");
+            assert!(seen.insert(id), "duplicate id {id}");
         }
     }
 
     #[test]
-    fn tallies_add_up_by_event_and_by_reason() {
+    fn tally_sums_by_event_and_by_reason() {
         let mut tally = Tally::default();
         tally.add(EventIdx(0), Unresolved::NoText, Ring::Kernel, 2);
         tally.add(EventIdx(1), Unresolved::NoText, Ring::User, 3);

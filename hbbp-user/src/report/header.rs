@@ -1,4 +1,4 @@
-//! The facts of a run in words, above the table: where, when, how, and what the measurement cost.
+//! The header of the text report: scope, host, events, completeness and overhead of the run.
 
 use super::accounting::Accounting;
 use super::completeness::{self, share};
@@ -7,7 +7,7 @@ use super::residual::Residual;
 use crate::mix::{Source, SourceShare};
 use crate::snapshot::{Event, EventUnit, KernelTextSource, Period, Run};
 
-/// What was measured and when; recordings of other tools do not tell the time of day, and texts none at all.
+/// Scope and time of the measurement; recordings of other tools have no time of day, and text has no time at all.
 fn measured(run: &Run) -> String {
     let scope = &run.scope;
     match (run.duration, run.started) {
@@ -40,8 +40,8 @@ pub(super) fn facts(
             },
         ),
     ];
-    // Recordings of other tools do not tell all of it.
-    facts.retain(|(_, said)| !said.is_empty());
+    // Recordings of other tools lack some of these.
+    facts.retain(|(_, value)| !value.is_empty());
     facts.extend(run.events.iter().map(|event| ("event", event_in_words(event))));
     let counted = accounting.counted;
     let samples = format!(
@@ -62,7 +62,7 @@ pub(super) fn facts(
             .map(|residual| ("residual", residual_in_words(residual))),
     );
     facts.push(("kernel text", kernel_text_in_words(&run.kernel_text)));
-    facts.push(("overhead", own_cost_in_words(run)));
+    facts.push(("overhead", overhead_in_words(run)));
     facts
 }
 
@@ -87,7 +87,7 @@ fn event_in_words(event: &Event) -> String {
     format!("{}, {period}{precise}{stacks}", event.name)
 }
 
-/// How many of the due samples of an event reached the collector.
+/// How many of the expected samples of an event were received.
 fn completeness_in_words(event: &Event) -> String {
     let runs = grouped(event.runs);
     let Some((due, share)) = event.due().zip(completeness::overall(event)) else {
@@ -108,7 +108,7 @@ fn completeness_in_words(event: &Event) -> String {
     )
 }
 
-/// What each source contributes; nothing where there is no choice, that is without branch stacks.
+/// The contribution of each method; `None` without branch stacks, where EBS is the only one.
 fn sources_in_words(sources: &[SourceShare]) -> Option<String> {
     let amount = |share: &SourceShare| share.kernel + share.user;
     let total: f64 = sources.iter().map(amount).sum();
@@ -120,7 +120,7 @@ fn sources_in_words(sources: &[SourceShare]) -> Option<String> {
     Some(sources.iter().map(in_words).collect::<Vec<_>>().join(", ")).filter(|_| stacks && 0.0 < total)
 }
 
-/// How far the estimates are from what was counted.
+/// The difference between the estimate and the counters.
 fn residual_in_words(residual: &Residual) -> String {
     let off = residual.relative();
     let sign = if off < 0.0 { "-" } else { "+" };
@@ -153,8 +153,8 @@ fn kernel_text_in_words(source: &KernelTextSource) -> String {
     }
 }
 
-/// What the tool itself used, against what the machine could have given while it was measured.
-fn own_cost_in_words(run: &Run) -> String {
+/// CPU time and memory of the tool; CPU time also as a share of all CPUs during the run.
+fn overhead_in_words(run: &Run) -> String {
     let machine = run.duration.saturating_mul(u64::from(run.n_cpus));
     let of_machine = match share(run.own_cpu, machine) {
         Some(share) => format!(" ({} % of all CPUs)", percent(share)),
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn utc_matches_the_calendar() {
         // Each from `date -u -d @SECONDS`.
         let dates = [
             (0, "1970-01-01 00:00:00 UTC"),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn own_cost_is_a_share_of_all_cpus() {
+    fn overhead_is_a_share_of_all_cpus() {
         let run = Run {
             n_cpus: 4,
             duration: 10_000_000_000,
@@ -226,7 +226,7 @@ mod tests {
             own_memory: 1 << 24,
             ..Run::default()
         };
-        let shown = "0.020 s of CPU time before this report (0.05 % of the machine), 16.0 MiB of memory";
-        assert_eq!(own_cost_in_words(&run), shown);
+        let shown = "0.020 s CPU time before this report (0.05 % of all CPUs), 16.0 MiB memory";
+        assert_eq!(overhead_in_words(&run), shown);
     }
 }

@@ -22,7 +22,7 @@ use crate::snapshot::loss::LossUnit;
 use crate::snapshot::{Event, EventUnit, KernelTextSource, Losses, Period, Run};
 use accounting::{AccountingJson, StreamsJson};
 
-/// Writes the report, and a line end behind it.
+/// Writes the report and a newline.
 pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let document = Document::new(report);
     serde_json::to_writer_pretty(&mut *out, &document)?;
@@ -36,16 +36,16 @@ struct Document<'a> {
     format: &'static str,
     run: RunJson<'a>,
     events: Vec<EventJson<'a>>,
-    /// Every doubt about the measurement, the gravest first.
+    /// Warnings about the measurement, most severe first.
     warnings: Vec<WarningJson>,
     /// What was lost, if not zero.
     losses: Vec<LossJson<'a>>,
-    /// What each source of the figures of blocks contributes to the mix.
+    /// The contribution of each method to the mix.
     sources: Vec<SourceJson>,
     accounting: AccountingJson,
-    /// The way of the streams of branch stacks; null where there are none.
+    /// Accounting of the streams of branch stacks; null without streams.
     streams: Option<StreamsJson>,
-    /// The estimates beside what the sampling events themselves counted; empty where figures are no executions.
+    /// Estimates and counter values of the sampling events; empty if figures are not executions.
     residuals: Vec<ResidualJson>,
     mix: MixJson<'a>,
 }
@@ -91,15 +91,15 @@ struct EventJson<'a> {
     period_varied: bool,
     /// Samples a second that were asked for; null where the period is fixed.
     frequency: Option<u64>,
-    /// Samples that were due; null where the kernel chose the period.
+    /// Expected samples; null if the kernel chose the period.
     due: Option<u64>,
-    /// Samples that reached the collector.
+    /// Samples received.
     runs: u64,
-    /// Due samples that were not taken while their CPU was idle.
+    /// Expected samples that were not taken because their CPU was idle.
     idle: u64,
     /// `runs / (due - idle)`.
     completeness: Option<f64>,
-    /// The CPU with the lowest completeness, where it can be told.
+    /// The CPU with the lowest completeness, if known.
     worst_cpu: Option<WorstCpuJson>,
     /// Share of the time in which the event really counted.
     time_counted: f64,
@@ -128,7 +128,7 @@ struct LossJson<'a> {
     text: Option<&'static str>,
 }
 
-/// A source of the figures of blocks: `EBS` or `LBR`.
+/// A method of estimation: `EBS` or `LBR`.
 #[derive(Serialize)]
 struct SourceJson {
     source: &'static str,
@@ -158,7 +158,7 @@ struct MixJson<'a> {
     unit: &'static str,
     /// By falling total.
     rows: Vec<RowJson<'a>>,
-    /// The rows behind `--top`, as one; null where there are none.
+    /// The sum of the rows after `--top`; null if there are none.
     more: Option<MoreJson<'a>>,
     total: &'a Figures,
 }

@@ -166,7 +166,7 @@ fn table(body: &Body, detail: &Detail) -> Table {
     }
 }
 
-/// A value of a dimension as people read it: names of Rust functions as they stand in the source.
+/// A value of a dimension for display, with Rust function names demangled.
 /// JSON and CSV keep the names of the symbol tables, which other tools can look up.
 fn name(dimension: Dimension, value: &str) -> String {
     match (dimension, rustc_demangle::try_demangle(value)) {
@@ -201,7 +201,7 @@ enum Sign {
     Equals,
 }
 
-/// The way of the samples, as a sum that the reader can check.
+/// The sample accounting, as a sum that the reader can check.
 fn samples(all: &Accounting) -> Vec<Step> {
     let mut steps = Vec::new();
     match all.due {
@@ -282,7 +282,7 @@ fn samples(all: &Accounting) -> Vec<Step> {
     steps
 }
 
-/// The way of the streams; nothing where there are none.
+/// The stream accounting; empty without streams.
 fn streams(report: &Report<'_>) -> Vec<Step> {
     let streams = &report.streams;
     if streams.counted == 0 {

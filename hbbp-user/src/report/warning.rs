@@ -1,4 +1,4 @@
-//! Every doubt about a measurement that its reader must know, as one enum with a sentence for each.
+//! Warnings about a measurement, as one enum with a message for each.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use crate::snapshot::{EventUnit, KernelTextSource, Loss, Period, Snapshot};
 /// With this many samples the standard error of a share of 10 % is one percentage point.
 const ENOUGH_SAMPLES: u64 = 900;
 
-/// A CPU may fall this far behind the others before it is named.
+/// A CPU below this share of its expected samples is named.
 const EVEN_CPU: f64 = 0.9;
 
-/// A doubt about a measurement.
+/// A warning about a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Warning {
     /// A stated limit of quality was missed.
@@ -30,7 +30,7 @@ pub(super) enum Warning {
         /// Names of the events.
         events: String,
     },
-    /// The address of a sample may be behind the instruction that caused it.
+    /// The sampled address may be after the instruction that caused the sample.
     Imprecise {
         /// Name of the event.
         event: String,
@@ -49,26 +49,26 @@ pub(super) enum Warning {
         /// Share of the time in which it counted.
         share: f64,
     },
-    /// The kernel chose the period, so that nobody knows how many samples were due.
+    /// The kernel chose the period, so the number of expected samples is unknown.
     UnknownPeriod {
         /// Name of the event.
         event: String,
     },
     /// There are kernel samples but no kernel text.
     NoKernelText,
-    /// The kernel's text is that of a file.
+    /// Kernel text is from a static image.
     StaticKernelText {
         /// The file.
         path: String,
     },
-    /// Blocks have their figures from suspect branch stacks.
+    /// Blocks have LBR counts although their branches are biased.
     Biased {
         /// Number of blocks.
         n_blocks: u64,
     },
-    /// Streams were balanced since branches sit in the oldest slot out of proportion.
+    /// Streams were reweighted because branches are in the oldest slot too often.
     Balanced {
-        /// Share of the oldest slots that these branches hold beyond what is due to them.
+        /// Excess share of the oldest slots that these branches hold.
         excess: f64,
     },
     /// There are too few samples for small shares.
@@ -78,7 +78,7 @@ pub(super) enum Warning {
     },
     /// The accounting does not close.
     Unexplained {
-        /// Samples that reached the collector without a trace, or less than zero.
+        /// Received samples that are neither counted nor lost; may be negative.
         n: i128,
     },
     /// Something was lost before it was counted.
@@ -87,14 +87,14 @@ pub(super) enum Warning {
         n: u64,
         /// Its stable name.
         id: String,
-        /// What happened; `None` for a loss of another version.
+        /// The loss; `None` if written by another version.
         loss: Option<Loss>,
     },
-    /// What the collector said about the run.
+    /// A note of the collector.
     Note(String),
 }
 
-/// The doubts about a measurement, the gravest first.
+/// The warnings about a measurement, most severe first.
 pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Accounting) -> Vec<Warning> {
     let run = &snapshot.run;
     let mut warnings = Vec::new();

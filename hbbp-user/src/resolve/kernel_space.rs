@@ -99,11 +99,15 @@ pub fn open_kernel_space(
     if let Some(image) = &named
         && (symbols.hidden || symbols.iter().next().is_none())
     {
-        symbols = image.read_symbols();
-        let path = image.path.display();
-        notes.push(format!(
-            "/proc/kallsyms shows no addresses: names of kernel functions are from {path}"
-        ));
+        let of_image = image.read_symbols();
+        // The image inside a boot image has no symbol table.
+        if of_image.iter().next().is_some() {
+            symbols = of_image;
+            notes.push(format!(
+                "/proc/kallsyms shows no addresses: names of kernel functions are from {}",
+                image.path.display()
+            ));
+        }
     }
     let (reader, why) = open_kernel_text(probe, release, &marks, named);
     notes.extend(why);

@@ -67,7 +67,7 @@ fn two_runs_around_a_switched_key_differ_at_the_patched_sites() {
 }
 
 #[test]
-fn a_run_across_the_switch_keeps_both_sides() {
+fn run_across_the_switch_keeps_both_sides() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("across");

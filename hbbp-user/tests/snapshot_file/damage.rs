@@ -79,8 +79,8 @@ fn a_newer_minor_version_is_read_and_a_newer_major_one_refused() {
     file[8] = 3;
     assert_eq!(
         parse(&file).unwrap_err().to_string(),
-        "the snapshot has format version 3, and this version of hbbp-sys reads version 2: \
-         use the version of hbbp-sys that wrote it, or a newer one"
+        "unsupported profile version 3 (this hbbp-sys reads version 2): \
+         use the hbbp-sys version that wrote it, or a newer one"
     );
 }
 
@@ -88,7 +88,7 @@ fn a_newer_minor_version_is_read_and_a_newer_major_one_refused() {
 fn a_damaged_section_is_named() {
     for name in ["run", "modules", "process", "counts"] {
         let read = read_changed(|sections| damage(sections, name));
-        let named = format!("the section `{name}` of the snapshot is damaged: its checksum does not match");
+        let named = format!("damaged section `{name}`: wrong checksum");
         assert_eq!(read, Err(named));
     }
 }
@@ -118,15 +118,9 @@ fn what_can_be_spared_becomes_a_note() {
 #[test]
 fn what_cannot_be_spared_must_be_there_once() {
     let missing = read_changed(|s| drop(s.remove(place(s, "process"))));
-    assert_eq!(
-        missing,
-        Err("the snapshot has 0 sections `process` where it needs one".to_owned())
-    );
+    assert_eq!(missing, Err("expected one section `process`, found 0".to_owned()));
     let twice = read_changed(|s| s.insert(0, s[place(s, "run")].clone()));
-    assert_eq!(
-        twice,
-        Err("the snapshot has 2 sections `run` where it needs one".to_owned())
-    );
+    assert_eq!(twice, Err("expected one section `run`, found 2".to_owned()));
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(crate) const ODD: u32 = REP | GATE | SOFT_INT | IRET;
 pub(crate) struct Block {
     /// Address of the first instruction.
     pub(crate) start: u64,
-    /// Address behind the last instruction.
+    /// Address after the last instruction.
     pub(crate) fall: u64,
     /// Address of the last instruction.
     pub(crate) last: u64,

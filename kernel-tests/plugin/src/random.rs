@@ -24,7 +24,7 @@ impl Random {
         ((scrambled * u64::from(bound)) >> 32) as u32
     }
 
-    /// True in so many of a hundred cases.
+    /// True with a probability of `percent` %.
     pub(crate) fn percent(&mut self, percent: u32) -> bool {
         0 < percent && self.below(100) < percent
     }

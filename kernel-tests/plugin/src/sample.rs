@@ -296,7 +296,7 @@ impl PmuModel {
             .map_or(0, |age| age + 1 - depth as u64)
     }
 
-    /// Sticky branches are told by their place in the page, which neither KASLR nor a new mapping changes.
+    /// Sticky branches are chosen by their offset in the page, which neither KASLR nor a new mapping changes.
     fn is_sticky(&self, from: u64) -> bool {
         let mixed = ((from & 0xfff) ^ self.hardware_profile.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         mixed.is_multiple_of(u64::from(self.hardware_profile.sticky_one_in))

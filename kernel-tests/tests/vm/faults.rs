@@ -77,7 +77,7 @@ impl Witnessed {
 }
 
 #[test]
-fn a_full_ring_is_counted() {
+fn full_ring_is_counted() {
     let Some(seen) = witnessed("ring_slots = 4", "2", LOAD) else {
         return;
     };
@@ -103,7 +103,7 @@ fn throttled_records_are_counted() {
 }
 
 #[test]
-fn the_newest_entry_comes_twice() {
+fn newest_entry_is_duplicated() {
     let Some(seen) = witnessed("fault.duplicate_percent = 30", "2", LOAD) else {
         return;
     };
@@ -114,7 +114,7 @@ fn the_newest_entry_comes_twice() {
 }
 
 #[test]
-fn a_stack_is_wiped_at_a_task_switch() {
+fn stack_is_wiped_at_a_task_switch() {
     let Some(seen) = witnessed("fault.zero_on_switch = true", "2", LOAD) else {
         return;
     };
@@ -164,7 +164,7 @@ fn interrupt_entries_are_filtered_out() {
 }
 
 #[test]
-fn a_smaller_stack_is_a_smaller_stack() {
+fn smaller_stack_is_a_smaller_stack() {
     let Some(seen) = witnessed("depth = 16", "2", LOAD) else {
         return;
     };

@@ -45,7 +45,7 @@ fn refused_streams(measured: &Measured) -> u64 {
         .sum()
 }
 
-/// What the emulated PMU delivered is what reached the programs and what is told as skipped.
+/// Delivered records are the samples of the programs plus those reported as skipped.
 fn assert_delivered(measured: &Measured) {
     let (reached, skipped) = (
         measured.reported("/accounting/reached"),
@@ -60,7 +60,7 @@ fn assert_delivered(measured: &Measured) {
     );
 }
 
-fn nothing_is_lost_unseen(series: &str, cpus: u32, load: &str) {
+fn losses_are_all_counted(series: &str, cpus: u32, load: &str) {
     let setup = Setup::new(hardware_profile("ideal"));
     let Some(measured) = measured_load(series, cpus, load, &setup) else {
         return;
@@ -96,25 +96,25 @@ fn nothing_is_lost_unseen(series: &str, cpus: u32, load: &str) {
 }
 
 #[test]
-fn nothing_is_lost_unseen_on_6_1() {
-    nothing_is_lost_unseen("6.1", 1, LOAD);
+fn losses_are_all_counted_on_6_1() {
+    losses_are_all_counted("6.1", 1, LOAD);
 }
 
 #[test]
-fn nothing_is_lost_unseen_on_6_12() {
-    nothing_is_lost_unseen("6.12", 1, LOAD);
+fn losses_are_all_counted_on_6_12() {
+    losses_are_all_counted("6.12", 1, LOAD);
 }
 
 /// Each CPU has a ring of its own, and all fill one table of streams.
 #[test]
-fn nothing_is_lost_unseen_on_three_cpus() {
+fn losses_are_all_counted_on_three_cpus() {
     const EACH: &str = "for i in 1 2 3 4; do heapsort 20000 & done; busybox seq 3000 | busybox sort -r | busybox md5sum; wait";
-    nothing_is_lost_unseen("6.12", 3, EACH);
+    losses_are_all_counted("6.12", 3, EACH);
 }
 
-/// While the tool is stopped nobody reads the ring of branch stacks. What found it full is told, and all sums close.
+/// While the tool is stopped, the ring of branch stacks overflows. Lost stacks are reported, and all sums close.
 #[test]
-fn stacks_that_find_the_ring_full_are_counted() {
+fn stacks_lost_to_a_full_ring_are_counted() {
     const STOPPED: &str = "kill -STOP $PPID; heapsort 250000; kill -CONT $PPID; heapsort 10000";
     let mut setup = Setup::new(hardware_profile("ideal"));
     (setup.period, setup.branch_period) = (1_000_037, 503);
@@ -137,9 +137,9 @@ fn stacks_that_find_the_ring_full_are_counted() {
     );
 }
 
-/// Most of the tools' machines: no branch records, no counters. The clock serves, and the report says what it is.
+/// Most machines have no branch records and no counters. The clock is used, and the report says so.
 #[test]
-fn without_branch_records_the_clock_serves() {
+fn clock_is_used_without_branch_records() {
     let Some(machine) = support::machine("6.12") else {
         return;
     };
@@ -223,7 +223,7 @@ const WORST_MNEMONIC: f64 = 0.03;
 const STACKS_EVERY: u64 = 127;
 
 /// The paper's Table 7: the same code in a kernel module and in a program, by mnemonic, in both rings.
-fn the_same_code_has_the_same_mix_in_both_rings(series: &str) {
+fn same_code_has_the_same_mix_in_both_rings(series: &str) {
     for (workload, function) in [("hello-kernel", "hello_k"), ("hello-user", "hello_u")] {
         if support::machine(series).is_none() {
             return;
@@ -261,11 +261,11 @@ fn the_same_code_has_the_same_mix_in_both_rings(series: &str) {
 }
 
 #[test]
-fn the_same_code_has_the_same_mix_in_both_rings_on_6_1() {
-    the_same_code_has_the_same_mix_in_both_rings("6.1");
+fn same_code_has_the_same_mix_in_both_rings_on_6_1() {
+    same_code_has_the_same_mix_in_both_rings("6.1");
 }
 
 #[test]
-fn the_same_code_has_the_same_mix_in_both_rings_on_6_12() {
-    the_same_code_has_the_same_mix_in_both_rings("6.12");
+fn same_code_has_the_same_mix_in_both_rings_on_6_12() {
+    same_code_has_the_same_mix_in_both_rings("6.12");
 }

@@ -1,4 +1,4 @@
-//! The faults of branch stacks, one by one: each counter of `hbbp-sys` is what the emulated PMU's own stacks say.
+//! Faults of branch stacks, one by one: each counter of `hbbp-sys` matches the stacks of the emulated PMU.
 //!
 //! The emulated PMU keeps every stack that it writes into a ring, faults and all. Here they are judged once more, entry by
 //! entry, by rules written anew; every counter of the report must then be exact.
@@ -17,7 +17,7 @@ const LOAD: &str = "for i in $(busybox seq 9); do busybox seq 300 | busybox sort
                     busybox cp /proc/kallsyms /out/kallsyms";
 /// A period that tells the stacks from the samples of instructions, and some ten thousand stacks.
 const PERIODS: (u64, u64) = (1_000_037, 1_009);
-/// Which processor it is, for what its branch records are known for (hbbp-user/src/collect/uarch.rs).
+/// The CPU model, for the quirks of its branch records (hbbp-user/src/collect/uarch.rs).
 const SKYLAKE: &str = "cpu = vendor=GenuineIntel,family=6,model=94,stepping=3\n";
 const ZEN_4: &str = "cpu = vendor=AuthenticAMD,family=25,model=17,stepping=1\n";
 /// Streams of this many bytes and more are no straight-line code (hbbp-user/src/collect/streams/refusal.rs).
@@ -179,7 +179,7 @@ fn repeated_newest_entries_are_counted() {
 }
 
 #[test]
-fn entries_of_wrong_paths_are_taken_out() {
+fn entries_of_wrong_paths_are_removed() {
     let hardware_profile = format!("{ZEN_4}fault.wrong_path_percent = 40");
     let Some(seen) = exact(&hardware_profile, Quirk::WrongPaths) else {
         return;
@@ -187,9 +187,9 @@ fn entries_of_wrong_paths_are_taken_out() {
     assert!(0 < seen["entry.wrong_path"], "{seen:?}");
 }
 
-/// Where entries are missing between two others, what stands between these is no stream.
+/// Two entries with missing ones in between do not form a stream.
 #[test]
-fn gaps_of_filtered_interrupts_are_told_apart() {
+fn gaps_of_filtered_interrupts_are_classified() {
     let Some(seen) = exact("fault.filter_interrupts = true", Quirk::None) else {
         return;
     };

@@ -18,7 +18,7 @@ fn ideal() -> String {
 const NAPS: &str = "heapsort 50000; sleep 3; heapsort 50000; sleep 3; heapsort 50000";
 
 #[test]
-fn periods_change_at_drains_and_every_due_sample_is_accounted_for() {
+fn periods_change_at_drains_and_expected_samples_add_up() {
     let Some(machine) = support::machine("6.12") else {
         return;
     };

@@ -156,7 +156,7 @@ fn text_that_changes(series: &str) {
 /// The newest series that apt may have.
 #[test]
 fn text_that_changes_on_7() {
-    // Debian 12 has none, which is no failure of continuous integration either.
+    // Debian 12 has none, which does not fail continuous integration either.
     match Kernel::get("7") {
         Ok(_) => text_that_changes("7"),
         Err(error) => println!("skipped: {error:#}"),

@@ -1,4 +1,4 @@
-//! The records are true: what an eBPF program and perf(1) read in the guest stands in the emulated PMU's trace.
+//! Records match the trace: what an eBPF program and perf(1) read in the guest is in the trace of the emulated PMU.
 
 use std::collections::BTreeMap;
 

@@ -25,7 +25,7 @@ fn refused(script: &str, limit: Duration) -> Option<String> {
 }
 
 #[test]
-fn a_panic_ends_the_run() {
+fn panic_ends_the_run() {
     let Some(error) = refused("echo c > /proc/sysrq-trigger", Duration::from_secs(120)) else {
         return;
     };
@@ -36,8 +36,8 @@ fn a_panic_ends_the_run() {
 }
 
 #[test]
-fn a_stalled_cpu_ends_the_run() {
-    // A soft lockup is told after twice this threshold.
+fn stalled_cpu_ends_the_run() {
+    // A soft lockup is reported after twice this threshold.
     let script =
         "echo 2 > /proc/sys/kernel/watchdog_thresh; busybox insmod /opt/hello.ko spin_seconds=100000";
     let Some(error) = refused(script, Duration::from_secs(120)) else {
@@ -47,7 +47,7 @@ fn a_stalled_cpu_ends_the_run() {
 }
 
 #[test]
-fn a_hung_guest_ends_at_its_limit() {
+fn hung_guest_ends_at_its_limit() {
     let Some(error) = refused(
         "echo waiting > /dev/console; busybox sleep 10000",
         Duration::from_secs(40),
@@ -61,7 +61,7 @@ fn a_hung_guest_ends_at_its_limit() {
 }
 
 #[test]
-fn a_guest_that_powers_off_gave_no_verdict() {
+fn guest_that_powers_off_gave_no_verdict() {
     let Some(error) = refused(
         "echo leaving > /dev/console; busybox poweroff -f",
         Duration::from_secs(120),
