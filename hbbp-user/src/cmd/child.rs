@@ -11,14 +11,14 @@ use anyhow::{Context as _, anyhow};
 
 /// A forked command that waits before its exec.
 #[derive(Debug)]
-pub struct Held {
+pub struct PendingChild {
     name: String,
     pid: u32,
     go: PipeWriter,
     starting: JoinHandle<io::Result<Child>>,
 }
 
-impl Held {
+impl PendingChild {
     /// Forks the command and holds it. `spawn` returns only after the exec, so it is called in another thread.
     pub fn fork(command: &[OsString]) -> anyhow::Result<Self> {
         let (program, args) = command
@@ -98,9 +98,9 @@ mod tests {
 
     fn run(command: &[&str]) -> anyhow::Result<u8> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
-        let held = Held::fork(&command)?;
-        assert_ne!(held.pid(), 0);
-        Ok(exit_code(held.release()?.wait()?))
+        let pending = PendingChild::fork(&command)?;
+        assert_ne!(pending.pid(), 0);
+        Ok(exit_code(pending.release()?.wait()?))
     }
 
     #[test]

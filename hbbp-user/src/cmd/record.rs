@@ -14,7 +14,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::child::{Held, exit_code};
+use super::child::{PendingChild, exit_code};
 use super::interrupt::Interrupt;
 use super::interval::raw_interval;
 use super::progress::Progress;
@@ -115,10 +115,10 @@ const EMPTY_STACKS: &str = "branch stacks are empty on this machine, as on some 
 /// Records until the time is over, the command exits or a signal arrives.
 pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let mut interrupt = Interrupt::listen()?;
-    let (scope, held) = prepare(&options.target)?;
+    let (scope, pending) = prepare(&options.target)?;
     // After the fork, so that the command keeps its own limit.
     raise_file_limit();
-    let scope_words = describe(&options.target, held.as_ref());
+    let scope_words = describe(&options.target, pending.as_ref());
     let plan = Plan {
         scope,
         choice: options.choice.clone(),
@@ -167,7 +167,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     run.started = u64::try_from(since_epoch.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
     session.began = started;
-    let child = held.map(Held::release).transpose()?;
+    let child = pending.map(PendingChild::release).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -206,22 +206,22 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     })
 }
 
-fn prepare(target: &Target) -> anyhow::Result<(Scope, Option<Held>)> {
+fn prepare(target: &Target) -> anyhow::Result<(Scope, Option<PendingChild>)> {
     Ok(match target {
         Target::System => (Scope::System, None),
         Target::Cpus(cpus) => (Scope::Cpus(cpus.clone()), None),
         Target::Process(pid) => (Scope::Process(*pid), None),
         Target::Cgroup(path) => (Scope::Cgroup(path.clone()), None),
         Target::Command(command) => {
-            let held = Held::fork(command)?;
-            (Scope::Command(held.pid()), Some(held))
+            let pending = PendingChild::fork(command)?;
+            (Scope::Command(pending.pid()), Some(pending))
         }
-        Target::SystemDuring(command) => (Scope::System, Some(Held::fork(command)?)),
+        Target::SystemDuring(command) => (Scope::System, Some(PendingChild::fork(command)?)),
     })
 }
 
-fn describe(target: &Target, held: Option<&Held>) -> String {
-    let command = held.map_or("", Held::name);
+fn describe(target: &Target, pending: Option<&PendingChild>) -> String {
+    let command = pending.map_or("", PendingChild::name);
     match target {
         Target::System => "the whole system".to_owned(),
         Target::Cpus(cpus) => {
