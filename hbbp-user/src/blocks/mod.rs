@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::addr::ImageAddr;
-use crate::locate::{Located, Place, TextIdx, Unresolved};
+use crate::locate::{Located, Location, TextIdx, Unresolved};
 use crate::snapshot::{ModuleIdx, Snapshot, Text};
 pub use decode::{Flow, Instruction};
 pub use form::{Form, FormIdx};
@@ -93,7 +93,7 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
     targets.sort_unstable();
     targets.dedup();
 
-    let targets_seen = split::observed_targets(located, |place| flow_at(&texts, place));
+    let targets_seen = split::observed_targets(located, |location| flow_at(&texts, location));
     for (((blocks, text), inside), n) in texts.iter_mut().zip(&snapshot.text).zip(inside).zip(0u32..) {
         let targets = at_or_after(&targets, (text.module, text.start));
         let targets = targets.iter().map_while(|(module, target)| {
@@ -117,16 +117,16 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
 }
 
 /// Every address that the CPU reported, sorted: each is the start of an instruction.
-fn observed(located: &Located) -> Vec<Place> {
-    let ips = located.ips.iter().map(|c| c.place);
+fn observed(located: &Located) -> Vec<Location> {
+    let ips = located.ips.iter().map(|c| c.location);
     let starts = located.streams.iter().map(|c| c.start);
-    let ends = located.streams.iter().map(|c| Place {
+    let ends = located.streams.iter().map(|c| Location {
         text: c.start.text,
         addr: c.end,
     });
     let sources = located.branches.iter().map(|c| c.from);
     let targets = located.branches.iter().filter_map(|c| c.to);
-    let mut observed: Vec<Place> = ips
+    let mut observed: Vec<Location> = ips
         .chain(starts)
         .chain(ends)
         .chain(sources)
@@ -145,18 +145,18 @@ fn at_or_after<T: Ord + Copy>(sorted: &[T], bound: T) -> &[T] {
 }
 
 /// The offsets of the locations (sorted) that lie in a text.
-fn offsets<'a>(places: &'a [Place], text: &'a Text, idx: TextIdx) -> impl Iterator<Item = u32> + 'a {
-    let places = at_or_after(
-        places,
-        Place {
+fn offsets<'a>(locations: &'a [Location], text: &'a Text, idx: TextIdx) -> impl Iterator<Item = u32> + 'a {
+    let locations = at_or_after(
+        locations,
+        Location {
             text: idx,
             addr: text.start,
         },
     )
     .iter();
-    places.map_while(move |place| {
-        if place.text == idx {
-            offset(text, place.addr)
+    locations.map_while(move |location| {
+        if location.text == idx {
+            offset(text, location.addr)
         } else {
             None
         }
@@ -180,9 +180,9 @@ fn symbol_starts<'a>(snapshot: &'a Snapshot, text: &'a Text) -> impl Iterator<It
     symbols.map_while(|s| offset(text, s.start))
 }
 
-fn flow_at(texts: &[TextBlocks], place: Place) -> Option<Flow> {
-    let text = texts.get(place.text.0 as usize)?;
-    let found = text.find(place.addr).ok()?;
+fn flow_at(texts: &[TextBlocks], location: Location) -> Option<Flow> {
+    let text = texts.get(location.text.0 as usize)?;
+    let found = text.find(location.addr).ok()?;
     text.instructions.get(found as usize).map(|i| i.flow)
 }
 
@@ -344,7 +344,7 @@ mod tests {
     fn find_distinguishes_undecodable_from_mid_instruction() {
         let mut snapshot = snapshot();
         let at = |addr| LocatedIp {
-            place: Place {
+            location: Location {
                 text: TextIdx(0),
                 addr: ImageAddr(addr),
             },

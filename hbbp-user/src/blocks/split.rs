@@ -6,7 +6,7 @@
 //! longer they are observed. Streams that start or end inside a block are counted by instruction instead.
 
 use super::decode::{Flow, Instruction};
-use crate::locate::{Located, Place};
+use crate::locate::{Located, Location};
 
 /// The instruction indices at which blocks begin, for instructions without gaps.
 ///
@@ -35,7 +35,7 @@ pub(super) fn firsts(instructions: &[Instruction], leaders: impl Iterator<Item =
 /// Observed targets of taken branches other than interrupt returns, sorted.
 ///
 /// `flow` is the control flow of the instruction at a location.
-pub(super) fn observed_targets(located: &Located, flow: impl Fn(Place) -> Option<Flow>) -> Vec<Place> {
+pub(super) fn observed_targets(located: &Located, flow: impl Fn(Location) -> Option<Flow>) -> Vec<Location> {
     let mut targets = Vec::new();
     let mut returns = Vec::new();
     for branch in &located.branches {
@@ -74,8 +74,8 @@ mod tests {
             .collect()
     }
 
-    fn place(addr: u64) -> Place {
-        Place {
+    fn location(addr: u64) -> Location {
+        Location {
             text: TextIdx(0),
             addr: ImageAddr(addr),
         }
@@ -106,14 +106,14 @@ mod tests {
     fn interrupt_return_targets_are_not_leaders() {
         let branch = |from, to| LocatedBranch {
             process: ProcessIdx::KERNEL,
-            from: place(from),
-            to: Some(place(to)),
+            from: location(from),
+            to: Some(location(to)),
             event: EventIdx(0),
             hits: 1,
             oldest: 0,
         };
         let stream = |start| LocatedStream {
-            start: place(start),
+            start: location(start),
             end: ImageAddr(99),
             event: EventIdx(0),
             process: ProcessIdx(0),
@@ -125,13 +125,13 @@ mod tests {
             streams: vec![stream(10), stream(20), stream(30)],
             ..Located::default()
         };
-        let flow = |p: Place| {
+        let flow = |p: Location| {
             Some(if p.addr.0 == 1 {
                 Flow::InterruptReturn
             } else {
                 Flow::Jump
             })
         };
-        assert_eq!(observed_targets(&located, flow), [place(20), place(30)]);
+        assert_eq!(observed_targets(&located, flow), [location(20), location(30)]);
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{Lines, build_id, known_modules};
 use crate::addr::ImageAddr;
-use crate::locate::Atlas;
+use crate::locate::AddressMap;
 use crate::snapshot::{ModuleIdx, Snapshot};
 
 /// Occurrences of a branch.
@@ -18,11 +18,11 @@ struct Occurrences {
 pub fn write_branches(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     let mut lines: Lines<(ImageAddr, ImageAddr, ModuleIdx), Occurrences> = Lines::new();
     let known = known_modules(snapshot);
-    let mut atlas = Atlas::new(snapshot);
+    let mut map = AddressMap::new(snapshot);
     for (branches, n) in snapshot.taken_branches().zip(0..) {
-        atlas.turn_to(n);
+        map.set_interval(n);
         for count in branches.as_ref() {
-            let ends = [count.from, count.to].map(|at| atlas.module_at(count.process, at));
+            let ends = [count.from, count.to].map(|at| map.module_at(count.process, at));
             match ends {
                 [Some((module, from)), Some((other, to))]
                     if known.contains(&module) && known.contains(&other) =>

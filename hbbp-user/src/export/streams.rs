@@ -6,7 +6,7 @@ use super::{Lines, StreamFilter, known_modules};
 use crate::addr::ImageAddr;
 use crate::blocks::{BlockMap, TextBlocks, blocks};
 use crate::estimate::{Line, judge};
-use crate::locate::{Atlas, Discard, Located, LocatedStream, locate};
+use crate::locate::{AddressMap, Discard, Located, LocatedStream, locate};
 use crate::snapshot::{ModuleIdx, Snapshot};
 
 /// Writes the streams of all events.
@@ -28,11 +28,11 @@ type StreamLines = Lines<(ImageAddr, ImageAddr), u64>;
 fn raw(snapshot: &Snapshot) -> StreamLines {
     let mut lines = Lines::new();
     let known = known_modules(snapshot);
-    let mut atlas = Atlas::new(snapshot);
+    let mut map = AddressMap::new(snapshot);
     for (interval, n) in snapshot.intervals.iter().zip(0..) {
-        atlas.turn_to(n);
+        map.set_interval(n);
         for count in &interval.streams {
-            let ends = [count.start, count.end].map(|at| atlas.module_at(count.process, at));
+            let ends = [count.start, count.end].map(|at| map.module_at(count.process, at));
             match ends {
                 _ if count.start.ring() != count.end.ring() => {
                     lines.discard(Discard::CrossesRings.id(), count.hits);

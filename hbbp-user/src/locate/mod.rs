@@ -5,14 +5,14 @@
 //! For text that was patched during the run, the version valid in the interval of the count applies.
 //! Equal counts of several intervals are summed: later stages see each location once per event and process.
 
-mod atlas;
+mod address_map;
 mod layout;
 mod reason;
 mod sites;
 
 use crate::addr::ImageAddr;
 use crate::snapshot::{BranchCount, EventIdx, IpCount, ProcessIdx, Snapshot, StreamCount};
-pub use atlas::Atlas;
+pub use address_map::AddressMap;
 pub use reason::{Discard, PerRing, Tally, Unresolved};
 pub use sites::{Site, agrees, sites};
 
@@ -22,7 +22,7 @@ pub struct TextIdx(pub u32);
 
 /// An address in a text range.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Place {
+pub struct Location {
     /// The text range.
     pub text: TextIdx,
     /// The address, inside the range.
@@ -33,7 +33,7 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LocatedIp {
     /// Where.
-    pub place: Place,
+    pub location: Location,
     /// The event that sampled it.
     pub event: EventIdx,
     /// The process image that ran.
@@ -48,7 +48,7 @@ pub struct LocatedIp {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LocatedStream {
     /// Its first instruction.
-    pub start: Place,
+    pub start: Location,
     /// Its last instruction, in the same text.
     pub end: ImageAddr,
     /// The event whose samples carried the branch stacks.
@@ -65,9 +65,9 @@ pub struct LocatedStream {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LocatedBranch {
     /// The branch instruction.
-    pub from: Place,
+    pub from: Location,
     /// Its target, if it lies in text of the snapshot.
-    pub to: Option<Place>,
+    pub to: Option<Location>,
     /// The event whose samples carried the branch stacks.
     pub event: EventIdx,
     /// The process image that ran.
@@ -97,7 +97,7 @@ pub struct Located {
 
 /// Locates every count.
 pub fn locate(snapshot: &Snapshot) -> Located {
-    let mut atlas = Atlas::new(snapshot);
+    let mut addresses = AddressMap::new(snapshot);
     let mut located = Located::default();
     for ((interval, branches), n) in snapshot
         .intervals
@@ -105,17 +105,17 @@ pub fn locate(snapshot: &Snapshot) -> Located {
         .zip(snapshot.taken_branches())
         .zip(0u32..)
     {
-        atlas.turn_to(n);
+        addresses.set_interval(n);
         for count in &interval.ips {
-            match atlas.place(count.process, count.ip) {
-                Ok(place) => located.ips.push(located_ip(place, count)),
+            match addresses.location(count.process, count.ip) {
+                Ok(location) => located.ips.push(located_ip(location, count)),
                 Err(why) => located
                     .unresolved
                     .add(count.event, why, count.ip.ring(), count.hits),
             }
         }
         for count in &interval.streams {
-            match atlas.span(count) {
+            match addresses.span(count) {
                 Ok((start, end)) => located.streams.push(located_stream(start, end, count)),
                 Err(why) => located
                     .discarded
@@ -123,9 +123,9 @@ pub fn locate(snapshot: &Snapshot) -> Located {
             }
         }
         for count in branches.as_ref() {
-            match atlas.place(count.process, count.from) {
+            match addresses.location(count.process, count.from) {
                 Ok(from) => {
-                    let to = atlas.place(count.process, count.to).ok();
+                    let to = addresses.location(count.process, count.to).ok();
                     located.branches.push(located_branch(from, to, count));
                 }
                 Err(why) => located
@@ -138,9 +138,9 @@ pub fn locate(snapshot: &Snapshot) -> Located {
     located
 }
 
-fn located_ip(place: Place, count: &IpCount) -> LocatedIp {
+fn located_ip(location: Location, count: &IpCount) -> LocatedIp {
     LocatedIp {
-        place,
+        location,
         event: count.event,
         process: count.process,
         hits: count.hits,
@@ -148,7 +148,7 @@ fn located_ip(place: Place, count: &IpCount) -> LocatedIp {
     }
 }
 
-fn located_stream(start: Place, end: ImageAddr, count: &StreamCount) -> LocatedStream {
+fn located_stream(start: Location, end: ImageAddr, count: &StreamCount) -> LocatedStream {
     let StreamCount {
         event,
         process,
@@ -166,7 +166,7 @@ fn located_stream(start: Place, end: ImageAddr, count: &StreamCount) -> LocatedS
     }
 }
 
-fn located_branch(from: Place, to: Option<Place>, count: &BranchCount) -> LocatedBranch {
+fn located_branch(from: Location, to: Option<Location>, count: &BranchCount) -> LocatedBranch {
     LocatedBranch {
         from,
         to,
@@ -180,7 +180,7 @@ fn located_branch(from: Place, to: Option<Place>, count: &BranchCount) -> Locate
 impl Located {
     /// The sorts are stable: fractions are summed in the order of the snapshot, so that results are reproducible.
     fn sum_equal_locations(&mut self) {
-        let ip = |c: &LocatedIp| (c.place, c.event, c.process);
+        let ip = |c: &LocatedIp| (c.location, c.event, c.process);
         self.ips.sort_by_key(ip);
         self.ips.dedup_by(|next, kept| {
             let equal = ip(next) == ip(kept);
@@ -319,7 +319,7 @@ mod tests {
         let found: Vec<_> = located
             .ips
             .iter()
-            .map(|c| (c.place.text.0, c.place.addr.0, c.hits, c.weight))
+            .map(|c| (c.location.text.0, c.location.addr.0, c.hits, c.weight))
             .collect();
         assert_eq!(
             found,
@@ -339,7 +339,7 @@ mod tests {
             });
         }
         let located = locate(&snapshot);
-        let found: Vec<_> = located.ips.iter().map(|c| (c.place.text.0, c.hits)).collect();
+        let found: Vec<_> = located.ips.iter().map(|c| (c.location.text.0, c.hits)).collect();
         assert_eq!(found, [(0, 2), (1, 1)]);
     }
 
@@ -395,7 +395,7 @@ mod tests {
             let located = locate(&snapshot);
             let mut sum = located.unresolved.of_event(EventIdx(0));
             for c in &located.ips {
-                sum.add(if c.place.text.0 < 2 { Ring::Kernel } else { Ring::User }, c.hits);
+                sum.add(if c.location.text.0 < 2 { Ring::Kernel } else { Ring::User }, c.hits);
             }
             prop_assert_eq!(sum, counted);
         }

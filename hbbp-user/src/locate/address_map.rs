@@ -2,13 +2,13 @@
 
 use super::layout::Layout;
 use super::reason::{Discard, Unresolved};
-use super::{Place, TextIdx};
+use super::{Location, TextIdx};
 use crate::addr::{ImageAddr, Ring, Va};
 use crate::snapshot::{ModuleIdx, ProcessIdx, Snapshot, StreamCount, Text};
 
 /// The mappings and the text of a snapshot, as of one interval.
 #[derive(Debug)]
-pub struct Atlas<'a> {
+pub struct AddressMap<'a> {
     snapshot: &'a Snapshot,
     interval: u32,
     /// For each text the first version of its range that has the same bytes.
@@ -17,7 +17,7 @@ pub struct Atlas<'a> {
     layouts: Vec<Option<(u32, Layout)>>,
 }
 
-impl<'a> Atlas<'a> {
+impl<'a> AddressMap<'a> {
     /// The address map of the first interval.
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let layouts = snapshot.processes.iter().map(|_| None).collect();
@@ -30,7 +30,7 @@ impl<'a> Atlas<'a> {
     }
 
     /// Selects another interval.
-    pub fn turn_to(&mut self, interval: u32) {
+    pub fn set_interval(&mut self, interval: u32) {
         self.interval = interval;
     }
 
@@ -48,10 +48,10 @@ impl<'a> Atlas<'a> {
     }
 
     /// Location of an address that ran in a process image.
-    pub(super) fn place(&mut self, process: ProcessIdx, va: Va) -> Result<Place, Unresolved> {
+    pub(super) fn location(&mut self, process: ProcessIdx, va: Va) -> Result<Location, Unresolved> {
         let (module, addr) = self.module_at(process, va).ok_or(Unresolved::NoMapping)?;
         let text = self.text(module, addr).ok_or(Unresolved::NoText)?;
-        Ok(Place { text, addr })
+        Ok(Location { text, addr })
     }
 
     fn image_addr(&mut self, process: ProcessIdx, va: Va) -> Option<(ModuleIdx, ImageAddr)> {
@@ -80,15 +80,15 @@ impl<'a> Atlas<'a> {
     }
 
     /// Location of the start of a stream, and its end in the same text.
-    pub(super) fn span(&mut self, count: &StreamCount) -> Result<(Place, ImageAddr), Discard> {
+    pub(super) fn span(&mut self, count: &StreamCount) -> Result<(Location, ImageAddr), Discard> {
         if count.start.ring() != count.end.ring() {
             return Err(Discard::CrossesRings);
         }
         if count.end < count.start {
             return Err(Discard::Backwards);
         }
-        let start = self.place(count.process, count.start).map_err(discard)?;
-        let end = self.place(count.process, count.end).map_err(discard)?;
+        let start = self.location(count.process, count.start).map_err(discard)?;
+        let end = self.location(count.process, count.end).map_err(discard)?;
         if start.text == end.text && start.addr <= end.addr {
             Ok((start, end.addr))
         } else {
