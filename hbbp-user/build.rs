@@ -46,14 +46,14 @@ fn main() {
 fn build_objects() -> Result<(), Box<dyn Error>> {
     let toolchain = Toolchain::find().ok_or_else(|| {
         format!(
-            "found no compiler that can build the eBPF object: neither a rustup nightly with rust-src, \
-             nor Debian's rustc-web, cargo-web and libstd-rust-web-dev-bpf, on LLVM {LLVM_MAJOR} at most; \
-             `cargo xtask setup` installs what is missing"
+            "found no compiler for the eBPF object: expected a rustup nightly with rust-src, or Debian's \
+             rustc-web, cargo-web and libstd-rust-web-dev-bpf, with LLVM {LLVM_MAJOR} at most; run `cargo \
+             xtask setup` to install it"
         )
     })?;
-    let linker = find_linker().ok_or("found no bpf-linker; `cargo xtask setup` installs it")?;
+    let linker = find_linker().ok_or("found no bpf-linker; run `cargo xtask setup` to install it")?;
 
-    let out_dir = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo did not set OUT_DIR")?);
+    let out_dir = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     for (name, features) in OBJECTS {
         let object = build_object(&toolchain, &linker, features, &out_dir)?;
         let copy = out_dir.join(name);

@@ -1,4 +1,4 @@
-//! The exact counts that the silicon left: names of its files, and what follows from their blocks.
+//! The exact counts that the emulated PMU left: names of its files, and what follows from their blocks.
 //!
 //! The format and its reader are those of `hbbp-sys eval` (crate `hbbp-reference`).
 
@@ -20,7 +20,7 @@ pub fn file(n: u32) -> String {
     }
 }
 
-/// Reads a file that the silicon wrote.
+/// Reads a file that the emulated PMU wrote.
 ///
 /// # Errors
 /// When the file cannot be read, is not a reference file, or ends too early.
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mix_weighs_by_executions() {
+    fn mix_is_weighted_by_executions() {
         // dec ecx; jne -4
         let bytes = vec![0xff, 0xc9, 0x75, 0xfc];
         let blocks = [Block {

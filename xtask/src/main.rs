@@ -41,14 +41,14 @@ struct Args {
     #[command(subcommand)]
     task: Task,
 
-    /// Install nothing: print what would be installed, and stop if the task cannot do without it.
+    /// Print what would be installed instead of installing it, and stop if the task needs it.
     #[arg(long, global = true)]
     no_install: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Install what building and testing need.
+    /// Install the dependencies of builds and tests.
     Setup,
     /// Build target/release/hbbp-sys.
     Build,
@@ -64,13 +64,13 @@ enum Task {
     Test(test::TestArgs),
     /// Check our own rules: import order, sizes, names, docs.
     Tidy,
-    /// Do all that must pass before a change is accepted: formatting, lints, tidy rules, tests.
+    /// Run every check of a change: formatting, lints, tidy rules, tests.
     Ci,
     /// Run a command on the emulated machine, with exact counts of what it executed.
     Vm(Box<vm::Args>),
-    /// Measure a load of kernel and user code on the emulated machine, and print the mix beside the exact one.
+    /// Measure a load of kernel and user code on the emulated machine, and print the estimated and the exact mix.
     Demo,
-    /// Prove the README's commands on a fresh Debian 12 made by debootstrap, and time them.
+    /// Run and time the commands of the README on a fresh Debian 12 by debootstrap.
     CleanRoom,
 }
 

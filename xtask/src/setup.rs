@@ -58,20 +58,20 @@ pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
     }
 
     let obstacle = if install == Install::Print {
-        Some("nothing was installed, as asked by --no-install")
+        Some("nothing was installed (--no-install)")
     } else if !system.has_apt() {
-        Some("this is neither Debian nor Ubuntu: run the commands above, then try again")
+        Some("not a Debian or Ubuntu system: run the commands above, then retry")
     } else if !system::is_root() {
-        Some("only root can install packages: run the commands above, then try again")
+        Some("only root can install packages: run the commands above, then retry")
     } else {
         None
     };
     let (verb, sudo) = match obstacle {
-        None => ("is now installed", ""),
-        Some(_) if system::is_root() => ("can be installed", ""),
-        Some(_) => ("can be installed", "sudo "),
+        None => ("installing them", ""),
+        Some(_) if system::is_root() => ("install them", ""),
+        Some(_) => ("install them", "sudo "),
     };
-    eprintln!("hbbp-sys needs what is not on this machine; it {verb} by");
+    eprintln!("hbbp-sys has missing dependencies; {verb} with");
     for line in &lines {
         eprintln!("    {}{}", if line.needs_root { sudo } else { "" }, line.text);
     }

@@ -1,15 +1,15 @@
-//! Ctrl-C and SIGTERM: the first ends the measurement, the second ends the program. A first one that comes when the
-//! report is there already, and only the command is waited for, ends the program too.
+//! Ctrl-C and SIGTERM: the first ends the measurement, the second ends the program. The first one also ends the program
+//! if it arrives after the report, while only the command is awaited.
 //!
-//! The runtime of the program lives here. Its one worker thread hears signals, so that the second one is heard whatever
-//! else is going on; the measurement runs on the main thread.
+//! The runtime of the program is here. Its one worker thread handles signals, so that the second signal is handled at
+//! any time; the measurement runs on the main thread.
 
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// Exit code of a program that the user aborts: 128 and the number of SIGINT, as shells count.
+/// Exit code of an aborted program: 128 plus the number of SIGINT, as in shells.
 const ABORTED: i32 = 130;
 
 /// The runtime, and whether the measurement is to end.
@@ -24,7 +24,7 @@ pub struct Interrupt {
 pub struct Signals(watch::Receiver<bool>);
 
 impl Interrupt {
-    /// Starts the runtime and listens from now on.
+    /// Starts the runtime and listens for signals.
     pub fn listen() -> anyhow::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)

@@ -129,8 +129,8 @@ impl Object {
                 Messages::On => VERBOSE_OBJECT,
             })
             .context(
-                "failed to load the eBPF object; `hbbp-sys check` says what this machine lacks, and a smaller \
-                 --map-entries needs less memory",
+                "failed to load the eBPF object; run `hbbp-sys check` for what is missing, or lower \
+                 --map-entries to use less memory",
             )?;
         Ok(Self { ebpf })
     }
@@ -139,7 +139,7 @@ impl Object {
     pub fn on_ip(&mut self, event: usize) -> anyhow::Result<OwnedFd> {
         let name = name::ON_IP
             .get(event)
-            .ok_or_else(|| anyhow!("more events than the object has programs"))?;
+            .ok_or_else(|| anyhow!("too many events: the eBPF object has no more programs"))?;
         self.perf_event(name)
     }
 
@@ -147,7 +147,7 @@ impl Object {
     pub fn on_branch(&mut self, event: usize) -> anyhow::Result<OwnedFd> {
         let name = name::ON_BRANCH
             .get(event)
-            .ok_or_else(|| anyhow!("more events than the object has programs"))?;
+            .ok_or_else(|| anyhow!("too many events: the eBPF object has no more programs"))?;
         self.perf_event(name)
     }
 
@@ -156,7 +156,7 @@ impl Object {
         let program: &mut RawTracePoint = self.program(name::READ_TEXT)?.try_into()?;
         program
             .load()
-            .context("the kernel refused the program that reads its text")?;
+            .context("the kernel refused the program that reads kernel text")?;
         Ok(program.fd()?.as_fd().try_clone_to_owned()?)
     }
 
@@ -166,7 +166,7 @@ impl Object {
             let program: &mut RawTracePoint = self.program(name)?.try_into()?;
             program
                 .load()
-                .with_context(|| format!("the kernel refused the program {name}"))?;
+                .with_context(|| format!("the kernel refused program {name}"))?;
             program
                 .attach(tracepoint)
                 .with_context(|| format!("the kernel has no tracepoint {tracepoint}"))?;
@@ -183,21 +183,21 @@ impl Object {
     pub fn take_map(&mut self, name: &str) -> anyhow::Result<Map> {
         self.ebpf
             .take_map(name)
-            .ok_or_else(|| anyhow!("no map {name} in the object"))
+            .ok_or_else(|| anyhow!("the eBPF object has no map {name}"))
     }
 
     fn perf_event(&mut self, name: &str) -> anyhow::Result<OwnedFd> {
         let program: &mut PerfEvent = self.program(name)?.try_into()?;
         program
             .load()
-            .with_context(|| format!("the kernel refused the program {name}"))?;
+            .with_context(|| format!("the kernel refused program {name}"))?;
         Ok(program.fd()?.as_fd().try_clone_to_owned()?)
     }
 
     fn program(&mut self, name: &str) -> anyhow::Result<&mut Program> {
         self.ebpf
             .program_mut(name)
-            .ok_or_else(|| anyhow!("no program {name} in the object"))
+            .ok_or_else(|| anyhow!("the eBPF object has no program {name}"))
     }
 }
 

@@ -22,7 +22,7 @@ use super::solve::Symmetric;
 use super::{Counted, Roles, Stream, lbr};
 use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap};
-use crate::locate::{Located, Place};
+use crate::locate::{Located, Location};
 use crate::snapshot::Snapshot;
 
 /// Most instructions that a sample may skid: no reorder buffer holds more (Golden Cove has 512 entries, Intel 64 and IA-32
@@ -89,7 +89,7 @@ impl Ips {
                 }
             }
         }
-        let block_of = |place: Place| {
+        let block_of = |place: Location| {
             let (text, instruction) = spot(map, place)?;
             let block = map.text(text)?.block_of(instruction);
             blocks.get(&BlockId { text, block }).copied()

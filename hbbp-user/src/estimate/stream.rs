@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use crate::addr::ImageAddr;
     use crate::blocks::blocks;
-    use crate::locate::Place;
+    use crate::locate::Location;
     use crate::snapshot::{EventIdx, Module, ModuleIdx, ModuleKind, Text};
 
     /// What becomes of a stream between two offsets of this code.
@@ -174,7 +174,7 @@ mod tests {
             ..Snapshot::default()
         };
         let map = blocks(&snapshot, &Located::default());
-        let place = Place {
+        let place = Location {
             text: TextIdx(0),
             addr: ImageAddr(start),
         };

@@ -1,7 +1,7 @@
 //! The mix as comma-separated values (RFC 4180, with line feeds), one line of titles first.
 //!
-//! It holds the table alone: header, warnings and accounting are in the text and in the JSON report.
-//! Lines cut off by `--top` stand in one line at the end, so that the columns add up to the same sums.
+//! It has the table only: header, warnings and accounting are in the text and JSON reports.
+//! Rows after `--top` are summed in the last line, so that the columns add up to the same totals.
 
 use std::io::{self, Write};
 

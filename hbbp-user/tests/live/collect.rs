@@ -86,7 +86,7 @@ fn samples_are_counted_and_the_sums_close() {
 }
 
 #[test]
-fn kernel_samples_can_be_kept_apart_by_process() {
+fn kernel_samples_can_be_split_by_process() {
     let Some(_kernel) = kernel() else { return };
     let load = Load::syscalls();
     let split = Plan {
@@ -111,7 +111,7 @@ fn kernel_samples_can_be_kept_apart_by_process() {
 }
 
 #[test]
-fn an_exec_is_another_image_of_the_same_process() {
+fn exec_starts_a_new_image_of_the_process() {
     let Some(_kernel) = kernel() else { return };
     let spin = "exec 3<>/dev/null; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
     let mut collector = Collector::open(&plan(Scope::System)).unwrap();
@@ -142,7 +142,7 @@ fn an_exec_is_another_image_of_the_same_process() {
 }
 
 #[test]
-fn a_full_bank_is_counted_not_hidden() {
+fn full_count_map_is_counted() {
     let Some(_kernel) = kernel() else { return };
     let _load = [Load::syscalls(), Load::syscalls()];
     let mut collector = Collector::open(&Plan {
@@ -205,7 +205,7 @@ fn run_count(name: &str) -> u64 {
 }
 
 #[test]
-fn the_kernel_takes_every_program() {
+fn programs_all_load() {
     let Some(_kernel) = kernel() else { return };
     for messages in [Messages::Off, Messages::On] {
         let constants = Constants {

@@ -67,7 +67,7 @@ fn two_runs_around_a_switched_key_differ_at_the_patched_sites() {
 }
 
 #[test]
-fn a_run_across_the_switch_keeps_both_sides() {
+fn run_across_the_switch_keeps_both_sides() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("across");
@@ -222,7 +222,8 @@ fn switches_that_nobody_tells_are_found_by_reading_at_little_cost() {
 
     let mut object = Object::load(Constants::default(), Room::default()).unwrap();
     let window = TextWindow::open(&mut object).unwrap();
-    let (mut kernel, _) = open_kernel_space(Some(Box::new(move |at, out| window.read(at, out))), "");
+    let (mut kernel, _) =
+        open_kernel_space(Some(Box::new(move |at, out| window.read(at, out))), "", None).unwrap();
     let mut losses = Losses::default();
     kernel.begin(0, 1..2, &mut losses);
     for at in &addresses {

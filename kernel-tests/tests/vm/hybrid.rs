@@ -14,8 +14,8 @@ use crate::support;
 /// Forks, execs, pipes, sorting: kernel and user code, a minute at the most.
 const LOAD: &str = "heapsort 50000; busybox seq 3000 | busybox sort -r | busybox md5sum";
 
-fn personality(name: &str) -> String {
-    fs::read_to_string(artifacts::package().join("personalities").join(name)).unwrap()
+fn hardware_profile(name: &str) -> String {
+    fs::read_to_string(artifacts::package().join("hardware-profiles").join(name)).unwrap()
 }
 
 /// Entries of a full stack of `ideal`.
@@ -27,7 +27,7 @@ fn measured_load(series: &str, cpus: u32, load: &str, setup: &Setup) -> Option<M
         .cpus(cpus)
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
+        .hardware_profile(&setup.hardware_profile)
         .limit(setup.limit);
     support::add_workload(&mut machine, "heapsort.c");
     Some(measure_command(machine, &["/bin/busybox", "sh", "-c", load], setup).unwrap())
@@ -45,7 +45,7 @@ fn refused_streams(measured: &Measured) -> u64 {
         .sum()
 }
 
-/// What the silicon delivered is what reached the programs and what is told as skipped.
+/// Delivered records are the samples of the programs plus those reported as skipped.
 fn assert_delivered(measured: &Measured) {
     let (reached, skipped) = (
         measured.reported("/accounting/reached"),
@@ -60,8 +60,8 @@ fn assert_delivered(measured: &Measured) {
     );
 }
 
-fn nothing_is_lost_unseen(series: &str, cpus: u32, load: &str) {
-    let setup = Setup::new(personality("ideal"));
+fn losses_are_all_counted(series: &str, cpus: u32, load: &str) {
+    let setup = Setup::new(hardware_profile("ideal"));
     let Some(measured) = measured_load(series, cpus, load, &setup) else {
         return;
     };
@@ -96,27 +96,27 @@ fn nothing_is_lost_unseen(series: &str, cpus: u32, load: &str) {
 }
 
 #[test]
-fn nothing_is_lost_unseen_on_6_1() {
-    nothing_is_lost_unseen("6.1", 1, LOAD);
+fn losses_are_all_counted_on_6_1() {
+    losses_are_all_counted("6.1", 1, LOAD);
 }
 
 #[test]
-fn nothing_is_lost_unseen_on_6_12() {
-    nothing_is_lost_unseen("6.12", 1, LOAD);
+fn losses_are_all_counted_on_6_12() {
+    losses_are_all_counted("6.12", 1, LOAD);
 }
 
 /// Each CPU has a ring of its own, and all fill one table of streams.
 #[test]
-fn nothing_is_lost_unseen_on_three_cpus() {
+fn losses_are_all_counted_on_three_cpus() {
     const EACH: &str = "for i in 1 2 3 4; do heapsort 20000 & done; busybox seq 3000 | busybox sort -r | busybox md5sum; wait";
-    nothing_is_lost_unseen("6.12", 3, EACH);
+    losses_are_all_counted("6.12", 3, EACH);
 }
 
-/// While the tool is stopped nobody reads the ring of branch stacks. What found it full is told, and all sums close.
+/// While the tool is stopped, the ring of branch stacks overflows. Lost stacks are reported, and all sums close.
 #[test]
-fn stacks_that_find_the_ring_full_are_counted() {
+fn stacks_lost_to_a_full_ring_are_counted() {
     const STOPPED: &str = "kill -STOP $PPID; heapsort 250000; kill -CONT $PPID; heapsort 10000";
-    let mut setup = Setup::new(personality("ideal"));
+    let mut setup = Setup::new(hardware_profile("ideal"));
     (setup.period, setup.branch_period) = (1_000_037, 503);
     let Some(measured) = measured_load("6.12", 1, STOPPED, &setup) else {
         return;
@@ -137,9 +137,9 @@ fn stacks_that_find_the_ring_full_are_counted() {
     );
 }
 
-/// Most of the tools' machines: no branch records, no counters. The clock serves, and the report says what it is.
+/// Most machines have no branch records and no counters. The clock is used, and the report says so.
 #[test]
-fn without_branch_records_the_clock_serves() {
+fn clock_is_used_without_branch_records() {
     let Some(machine) = support::machine("6.12") else {
         return;
     };
@@ -172,7 +172,7 @@ fn empty_stacks_are_recognised_within_the_first_second() {
     let mut machine = machine
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
+        .hardware_profile(&setup.hardware_profile)
         .limit(setup.limit);
     support::add_workload(&mut machine, "kernels.c");
     // A loop, so that the taken branches tell the time.
@@ -198,7 +198,11 @@ fn empty_stacks_are_recognised_within_the_first_second() {
     let samples = measured.reported("/events/0/runs") as f64;
     assert!(0.9 < samples * setup.period as f64 / instructions, "{samples}");
     let report = measured.report.to_string();
-    assert!(report.contains("come back empty"), "{:#}", measured.report);
+    assert!(
+        report.contains("branch stacks are empty"),
+        "{:#}",
+        measured.report
+    );
     let sources = measured.report["sources"].as_array().unwrap();
     let sources: Vec<&str> = sources
         .iter()
@@ -220,18 +224,18 @@ const STACKS_EVERY: u64 = 127;
 
 /// The paper's Table 7: the same code in a kernel module and in a program, by mnemonic, in both rings; both are measured in
 /// one run.
-fn the_same_code_has_the_same_mix_in_both_rings(series: &str) {
+fn same_code_has_the_same_mix_in_both_rings(series: &str) {
     const BOTH: &str = "hello_u 20000 20 kernel; hello_u 20000 20";
     let Some(machine) = support::machine(series) else {
         return;
     };
-    let mut setup = Setup::new(personality("ivb"));
+    let mut setup = Setup::new(hardware_profile("ivb"));
     // At the period of the accuracy runs, chance alone takes the mean of one run in ten beyond the hundredth.
     setup.branch_period = STACKS_EVERY;
     let mut machine = machine
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
+        .hardware_profile(&setup.hardware_profile)
         .limit(setup.limit);
     let workload = Workload::named("hello-kernel").unwrap();
     workload
@@ -267,11 +271,11 @@ fn the_same_code_has_the_same_mix_in_both_rings(series: &str) {
 }
 
 #[test]
-fn the_same_code_has_the_same_mix_in_both_rings_on_6_1() {
-    the_same_code_has_the_same_mix_in_both_rings("6.1");
+fn same_code_has_the_same_mix_in_both_rings_on_6_1() {
+    same_code_has_the_same_mix_in_both_rings("6.1");
 }
 
 #[test]
-fn the_same_code_has_the_same_mix_in_both_rings_on_6_12() {
-    the_same_code_has_the_same_mix_in_both_rings("6.12");
+fn same_code_has_the_same_mix_in_both_rings_on_6_12() {
+    same_code_has_the_same_mix_in_both_rings("6.12");
 }

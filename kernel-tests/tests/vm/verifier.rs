@@ -1,7 +1,7 @@
-//! How much work the programs are for the kernel's verifier: at most a tenth more than `results/verifier.txt` says.
+//! The cost of the programs for the kernel's verifier: at most a tenth above `results/verifier.txt`.
 //!
-//! The number of instructions that the verifier walked bounds what a program may grow to, and jumps when a loop is no
-//! longer walked once. It depends on the program and the kernel alone, so it is the same in every run.
+//! The number of walked instructions bounds the size of a program, and jumps when the verifier walks a loop more than
+//! once. It depends on the program and the kernel only, so it is equal in every run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -47,7 +47,7 @@ for messages in '' --verbose; do
 done";
 
 #[test]
-fn the_programs_do_not_grow_unseen() {
+fn program_sizes_match_the_record() {
     let baseline = fs::read_to_string(artifacts::package().join("results/verifier.txt")).unwrap();
     // One kernel is enough to see a program grow.
     let series = "6.1";

@@ -17,7 +17,7 @@ fn refused(script: &str) -> Option<String> {
 }
 
 #[test]
-fn a_panic_ends_the_run() {
+fn panic_ends_the_run() {
     let Some(error) = refused("echo c > /proc/sysrq-trigger") else {
         return;
     };
@@ -28,8 +28,8 @@ fn a_panic_ends_the_run() {
 }
 
 #[test]
-fn a_stalled_cpu_ends_the_run() {
-    // A soft lockup is told after twice this threshold.
+fn stalled_cpu_ends_the_run() {
+    // A soft lockup is reported after twice this threshold.
     let script =
         "echo 2 > /proc/sys/kernel/watchdog_thresh; busybox insmod /opt/hello.ko spin_seconds=100000";
     let Some(error) = refused(script) else {
@@ -39,7 +39,7 @@ fn a_stalled_cpu_ends_the_run() {
 }
 
 #[test]
-fn a_guest_that_powers_off_gave_no_verdict() {
+fn guest_that_powers_off_gave_no_verdict() {
     let Some(error) = refused("echo leaving > /dev/console; busybox poweroff -f") else {
         return;
     };

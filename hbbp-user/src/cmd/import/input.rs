@@ -33,8 +33,7 @@ pub(in crate::cmd) fn open_input(path: &Path, kernel: &KernelPlace) -> anyhow::R
             kernel = KernelPlace::Kcore(copy);
         }
         let data = path.join("data");
-        File::open(&data)
-            .with_context(|| format!("it is a folder without a recording ({})", data.display()))?
+        File::open(&data).with_context(|| format!("the directory holds no recording ({})", data.display()))?
     } else {
         let mut opened = File::open(path)?;
         if opened.metadata()?.is_file() {
@@ -45,7 +44,7 @@ pub(in crate::cmd) fn open_input(path: &Path, kernel: &KernelPlace) -> anyhow::R
     };
     let len = file.metadata()?.len();
     if len == 0 {
-        bail!("it is empty");
+        bail!("the file is empty");
     }
     let mut start = Vec::new();
     (&file).take(u64::try_from(START)?).read_to_end(&mut start)?;
@@ -61,7 +60,7 @@ pub(in crate::cmd) fn open_input(path: &Path, kernel: &KernelPlace) -> anyhow::R
 
 fn put_aside(stream: &mut dyn io::Read) -> anyhow::Result<File> {
     let mut file = tempfile::tempfile()?;
-    io::copy(stream, &mut file).context("failed to put the recording aside")?;
+    io::copy(stream, &mut file).context("failed to copy the recording to a temporary file")?;
     file.rewind()?;
     Ok(file)
 }
