@@ -239,7 +239,7 @@ fn same_code_has_the_same_mix_in_both_rings(series: &str) {
         .limit(setup.limit);
     let workload = Workload::named("hello-kernel").unwrap();
     workload
-        .furnish(&mut machine, &Kernel::get(series).unwrap())
+        .install(&mut machine, &Kernel::get(series).unwrap())
         .unwrap();
     let measured = measure_command(machine, &["/bin/busybox", "sh", "-c", BOTH], &setup).unwrap();
     for function in ["hello_k", "hello_u"] {

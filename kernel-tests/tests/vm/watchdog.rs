@@ -1,5 +1,5 @@
 //! A guest that cannot end well is ended, and its log is shown. A guest that hangs ends at a limit of time, which the tests of
-//! the watchdog itself reach (`a_hang_ends_at_the_limit`): here it would depend on how long the host takes to boot.
+//! the watchdog itself reach (`hang_ends_at_the_limit`): here it would depend on how long the host takes to boot.
 
 use kernel_tests::artifacts;
 use kernel_tests::kernel::Kernel;
