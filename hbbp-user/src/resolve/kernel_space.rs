@@ -12,13 +12,14 @@ use crate::snapshot::{KernelTextSource, Loss, Losses, Symbol};
 
 use super::doubt::Doubt;
 use super::generations::{Poke, Records};
-use super::kallsyms::{HIDDEN, ImageMarks, Kallsyms, read_kallsyms};
-use super::kcore::open_kcore;
+use super::kallsyms::{HIDDEN, Kallsyms, read_kallsyms};
 use super::kept::Holds;
 use super::kernel::{KernelMap, KernelModuleIdx, Region};
 use super::kernel_modules::read_modules;
 use super::kernel_symbols::read_module_symbols;
-use super::kernel_text::{KernelText, ReadKernel, WrongImage, open_kernel_text, open_named_image};
+use super::kernel_text::{
+    KernelText, ReadKernel, WrongImage, image_marks, open_kernel_text, open_named_image, stand_in,
+};
 use super::raw::TaskKey;
 use super::segments::Segments;
 use super::text::{Covered, Known, Live, ModuleText};
@@ -96,18 +97,9 @@ pub fn open_kernel_space(
     });
     let marks = image_marks(&symbols);
     let named = image.map(|path| open_named_image(path, &marks)).transpose()?;
-    if let Some(image) = &named
-        && (symbols.hidden || symbols.iter().next().is_none())
-    {
-        let of_image = image.read_symbols();
-        // The image inside a boot image has no symbol table.
-        if of_image.iter().next().is_some() {
-            symbols = of_image;
-            notes.push(format!(
-                "/proc/kallsyms shows no addresses: names of kernel functions are from {}",
-                image.path.display()
-            ));
-        }
+    if let Some((of_image, note)) = named.as_ref().and_then(|image| stand_in(&symbols, image)) {
+        symbols = of_image;
+        notes.push(note);
     }
     let (reader, why) = open_kernel_text(probe, release, &marks, named);
     notes.extend(why);
@@ -118,18 +110,6 @@ pub fn open_kernel_space(
     let mut map = KernelMap::default();
     map.update(symbols, &read_modules(), image, 0);
     Ok((KernelSpace::new(reader, map), notes))
-}
-
-/// Where the kernel image runs; /proc/kcore shows its start even if symbols are hidden.
-fn image_marks(symbols: &Kallsyms) -> ImageMarks {
-    if symbols.image.range().is_some() {
-        return symbols.image;
-    }
-    let image = open_kcore().ok().and_then(|kcore| kcore.image());
-    ImageMarks {
-        text: image.map(|(start, _)| start),
-        ..symbols.image
-    }
 }
 
 impl KernelSpace {

@@ -7,7 +7,7 @@ use crate::addr::Va;
 use crate::snapshot::KernelTextSource;
 
 use super::build_id::{hex, read_kernel_build_id};
-use super::kallsyms::ImageMarks;
+use super::kallsyms::{ImageMarks, Kallsyms};
 use super::kcore::{Kcore, open_kcore};
 use super::vmlinux::{NotTheImage, Vmlinux, open_vmlinux, open_vmlinux_at};
 
@@ -45,6 +45,31 @@ pub fn open_named_image(path: &Path, marks: &ImageMarks) -> Result<Vmlinux, Wron
         why,
         build_id,
     })
+}
+
+/// Where the kernel image runs; /proc/kcore shows its start even if symbols are hidden.
+pub(super) fn image_marks(symbols: &Kallsyms) -> ImageMarks {
+    if symbols.image.range().is_some() {
+        return symbols.image;
+    }
+    let image = open_kcore().ok().and_then(|kcore| kcore.image());
+    ImageMarks {
+        text: image.map(|(start, _)| start),
+        ..symbols.image
+    }
+}
+
+/// The symbols of the image with a note, if /proc/kallsyms shows none and the image has some: the image inside a boot
+/// image has no symbol table.
+pub(super) fn stand_in(symbols: &Kallsyms, image: &Vmlinux) -> Option<(Kallsyms, String)> {
+    let lacking = symbols.hidden || symbols.iter().next().is_none();
+    let of_image = lacking.then(|| image.read_symbols())?;
+    of_image.iter().next()?;
+    let note = format!(
+        "/proc/kallsyms shows no addresses: names of kernel functions are from {}",
+        image.path.display()
+    );
+    Some((of_image, note))
 }
 
 /// Opens the best reader of kernel text: /proc/kcore, else the probe of the collector, else a static image: the one

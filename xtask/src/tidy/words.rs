@@ -25,12 +25,14 @@ const SNAPSHOT: &str = "hbbp-user/src/snapshot/";
 const TESTS: &str = "hbbp-user/tests/";
 const XTASK: &str = "xtask/";
 
-const WORDS: [GivenUp; 15] = [
+const WORDS: [GivenUp; 17] = [
     given_up("silicon", "emulated PMU", &[]),
     given_up("personality", "hardware profile", &[]),
     given_up("personalities", "hardware profiles", &[]),
     given_up("mind:", "Warnings:", &[]),
     given_up("furnish", "install", &[]),
+    given_up("atlas", "address map", &[]),
+    given_up("hygiene", "filter", &[COLLECT, TESTS, "kernel-tests/tests/vm/"]),
     given_up("own cost", "overhead", &[COLLECT, CMD, "hbbp-user/src/main.rs"]),
     given_up("doubt", "ambiguous", &[RESOLVE]),
     given_up("news", "notification, event or record", &[COLLECT, CMD, EBPF]),
@@ -116,10 +118,8 @@ fn separated(line: &str) -> String {
 
 /// Whether a word occurs in a separated line, alone or in the plural.
 fn occurs(text: &str, word: &str) -> bool {
-    let after = |at: usize| text.get(at..).unwrap_or_default();
-    let mut found = text
-        .match_indices(&format!(" {word}"))
-        .map(|(at, it)| after(at + it.len()));
+    let phrase = format!(" {word}");
+    let mut found = text.match_indices(&phrase).map(|(at, it)| &text[at + it.len()..]);
     found.any(|rest| {
         let rest = rest.strip_prefix('s').unwrap_or(rest);
         rest.starts_with([' ', ':']) && !rest.starts_with(" longer ")
