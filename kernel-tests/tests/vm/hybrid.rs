@@ -232,8 +232,7 @@ fn same_code_has_the_same_mix_in_both_rings(series: &str) {
     let mut machine = machine
         .clock(setup.clock)
         .marks(Marks::Events)
-        .hardware_profile(&setup.hardware_profile)
-        .limit(setup.limit);
+        .hardware_profile(&setup.hardware_profile);
     let workload = Workload::named("hello-kernel").unwrap();
     workload
         .install(&mut machine, &Kernel::get(series).unwrap())
