@@ -128,12 +128,12 @@ static void emu_start(struct perf_event *event, int flags)
 	EMU_CONFIG();
 }
 
+/* Adds what the counter's area shows since the last time. */
 static void emu_update(struct perf_event *event)
 {
 	struct emu_counter *counter = &emu_area(smp_processor_id())->counters[event->hw.idx];
 	u64 before;
 
-	EMU_READ();
 	before = local64_xchg(&event->hw.prev_count, counter->value);
 	local64_add(counter->value - before, &event->count);
 	local64_set(&event->hw.period_left, counter->left);
@@ -146,10 +146,11 @@ static void emu_stop(struct perf_event *event, int flags)
 
 	if (event->hw.state & PERF_HES_STOPPED)
 		return;
-	emu_update(event);
 	event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;
+	/* Switching it off reads it out: in two steps, the events between them would be counted twice or lost. */
 	counter->event = 0;
 	EMU_CONFIG();
+	emu_update(event);
 	if (is_sampling_event(event) && --cpu->sampling == 0) {
 		if (emu_mark_events)
 			EMU_STOP();
@@ -205,8 +206,10 @@ static void emu_del(struct perf_event *event, int flags)
 
 static void emu_read(struct perf_event *event)
 {
-	if (!(event->hw.state & PERF_HES_STOPPED))
-		emu_update(event);
+	if (event->hw.state & PERF_HES_STOPPED)
+		return;
+	EMU_READ();
+	emu_update(event);
 }
 
 static ssize_t encoding_show(struct device *device, struct device_attribute *attribute, char *page)

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -32,8 +31,6 @@ pub struct Setup {
     pub cpus: u32,
     /// The guest's clock.
     pub clock: Clock,
-    /// Longest that the run may take.
-    pub limit: Duration,
     /// More options of `hbbp-sys record`.
     pub options: Vec<String>,
 }
@@ -60,7 +57,6 @@ impl Setup {
             branch_period,
             cpus,
             clock,
-            limit: Duration::from_secs(900),
             options: Vec::new(),
         }
     }
@@ -156,8 +152,7 @@ pub fn measure(workload: &Workload, kernel: &Kernel, setup: &Setup) -> Result<Me
         .cpus(setup.cpus)
         .clock(setup.clock)
         .marks(Marks::Events)
-        .hardware_profile(&setup.hardware_profile)
-        .limit(setup.limit);
+        .hardware_profile(&setup.hardware_profile);
     workload.install(&mut machine, kernel)?;
     let words = workload.words();
     measure_command(machine, &words.each_ref().map(String::as_str), setup)

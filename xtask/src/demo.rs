@@ -27,8 +27,7 @@ pub(crate) fn demo() -> Result<()> {
     let mut machine = Machine::new(&kernel)
         .clock(setup.clock)
         .marks(Marks::Events)
-        .hardware_profile(&setup.hardware_profile)
-        .limit(setup.limit);
+        .hardware_profile(&setup.hardware_profile);
     let workload = Workload::named("hello-kernel").context("the workload hello-kernel is gone")?;
     workload.install(&mut machine, &kernel)?;
     machine.files().copy("bin/busybox", Path::new("/bin/busybox"))?;

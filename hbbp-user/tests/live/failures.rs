@@ -151,37 +151,55 @@ fn closed_pipe_is_not_an_error() {
 #[test]
 fn signal_ends_the_wait_for_the_command() {
     let Some(_kernel) = kernel() else { return };
-    let mut child = program(&["--duration", "300ms", "--", "sleep", "20"]);
-    let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
+    let mut group = Group::spawn(&["--duration", "300ms", "--", "sleep", "1000000"], Stdio::piped());
     let mut report = String::new();
-    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut out = std::io::BufReader::new(group.0.stdout.take().unwrap());
     while !report.contains("in the mix") {
         assert!(0 < std::io::BufRead::read_line(&mut out, &mut report).unwrap());
     }
     std::thread::sleep(std::time::Duration::from_millis(500));
-    let pid = i32::try_from(child.id()).unwrap();
-    // SAFETY: a signal to a child that has not been waited for.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    // Without a signal it would wait for the command.
+    assert_eq!(group.signal_until_it_ends(libc::SIGTERM), Some(130));
+}
+
+/// The program in a process group of its own, which ends with the test: the command that it measures outlives it.
+struct Group(std::process::Child);
+
+impl Group {
+    fn spawn(args: &[&str], out: Stdio) -> Self {
+        Self(program(args).process_group(0).stdout(out).spawn().unwrap())
+    }
+
+    fn pid(&self) -> i32 {
+        i32::try_from(self.0.id()).unwrap()
+    }
+
+    /// Sends the signal until the program has ended: on a busy machine a second one may come before the first was taken,
+    /// and is none then.
+    fn signal_until_it_ends(&mut self, signal: i32) -> Option<i32> {
+        while self.0.try_wait().unwrap().is_none() {
+            // SAFETY: a signal to a child that has not been waited for.
+            assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
+            std::thread::sleep(std::time::Duration::from_millis(500));
+        }
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // SAFETY: a signal to the group that was made for this child; where nobody is left it does nothing.
+        unsafe { libc::kill(-self.pid(), libc::SIGKILL) };
+    }
 }
 
 #[test]
 fn second_signal_aborts() {
     let Some(_kernel) = kernel() else { return };
-    let mut child = program(&["--duration", "60", "--", "sleep", "60"]);
-    let mut child = child.stdout(Stdio::null()).spawn().unwrap();
-    let pid = i32::try_from(child.id()).unwrap();
-    super::wait_for_handler(child.id(), libc::SIGINT);
-    // Two signals that come close together are one.
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        // SAFETY: a signal to a child that has not been waited for.
-        assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
-        std::thread::sleep(std::time::Duration::from_millis(500));
-    };
-    assert_eq!(status.code(), Some(130));
+    let args = ["--duration", "1000000", "--", "sleep", "1000000"];
+    let mut group = Group::spawn(&args, Stdio::null());
+    super::wait_for_handler(group.0.id(), libc::SIGINT);
+    assert_eq!(group.signal_until_it_ends(libc::SIGINT), Some(130));
 }
 
 #[test]

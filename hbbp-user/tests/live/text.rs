@@ -153,7 +153,7 @@ fn own_time() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
 }
 
-/// Reads all text again and says how many stretches changed, and what that cost.
+/// Reads all text again and says how many stretches changed, and what that cost in CPU time of this thread.
 fn compare(kernel: &mut KernelSpace) -> (u64, Duration) {
     let mut losses = Losses::default();
     let before = own_time();
@@ -200,9 +200,9 @@ fn text_of(names: &[&str]) -> Vec<Va> {
 /// Turns something on or off.
 type Switch<'a> = Box<dyn Fn(bool) + 'a>;
 
-/// No kcore, and no record of a patch is taken over: what a drain then costs more, and what it finds.
+/// No kcore, and no record of a patch is taken over: what a drain then finds, and what that costs it.
 #[test]
-fn switches_that_nobody_tells_are_found_by_reading_at_little_cost() {
+fn switches_that_nobody_tells_are_found_by_reading() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let off = BpfStats::set("0");

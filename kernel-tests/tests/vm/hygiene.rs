@@ -107,8 +107,7 @@ fn exact(hardware_profile: &str, quirk: Quirk) -> Option<BTreeMap<&'static str, 
         .clock(setup.clock)
         .marks(Marks::Events)
         .hardware_profile(hardware_profile)
-        .keep_stacks()
-        .limit(setup.limit);
+        .keep_stacks();
     let measured = measure_command(machine, &["/bin/busybox", "sh", "-c", LOAD], &setup).unwrap();
     let counters = &measured.counters;
     assert_eq!(
