@@ -3,7 +3,7 @@
 //! It is the seam of the program.
 //! What touches the kernel or the disk ends here, and what comes after is a pure function of it.
 //! The text that was hit is part of it, because live kernel text and the text of dead processes cannot be read again.
-//! A saved snapshot (see [`file`]) is the profile, the input of `report`, the fixture of the tests and the bug report.
+//! A saved snapshot (see [`mod@file`]) is the profile, the input of `report`, the fixture of the tests and the bug report.
 //!
 //! The vectors refer to each other by index; [`Snapshot::check`] says whether all of them hold.
 
