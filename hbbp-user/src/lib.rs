@@ -35,6 +35,8 @@ pub mod report;
 
 pub mod export;
 
+pub mod profile;
+
 pub mod cmd;
 
 pub mod cli;

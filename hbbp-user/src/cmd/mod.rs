@@ -18,7 +18,7 @@ use std::mem;
 use std::path::PathBuf;
 
 use crate::collect::own_cost::keep_freed_memory;
-use crate::snapshot::file;
+use crate::profile::Output;
 use export::ExportOptions;
 use import::ImportOptions;
 use record::{Command, RecordOptions, Recorded};
@@ -59,11 +59,13 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
     keep_freed_memory();
     match job {
         Job::Direct(record, report, output) => {
-            output.as_deref().map(file::check_writable).transpose()?;
+            let output = output.as_deref().map(Output::open).transpose()?;
+            anyhow::ensure!(
+                !output.as_ref().is_some_and(Output::is_standard),
+                "the report goes to standard output: save the profile with `hbbp-sys record -o -`"
+            );
             let recorded = record::record(record)?;
-            let saved = output
-                .as_deref()
-                .map(|path| file::write_atomic(path, &recorded.snapshot));
+            let saved = output.map(|output| output.save(&recorded.snapshot));
             // A disk that is full takes nothing away from the report.
             let quality = report::print(&recorded.snapshot, report, out)?;
             saved.transpose()?;
@@ -73,9 +75,9 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             })
         }
         Job::Record(record, path) => {
-            file::check_writable(path)?;
+            let output = Output::open(path)?;
             let recorded = record::record(record)?;
-            file::write_atomic(path, &recorded.snapshot)?;
+            output.save(&recorded.snapshot)?;
             Ok(Done {
                 command: exit(recorded)?,
                 quality: Quality::default(),
@@ -89,7 +91,8 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             })
         }
         Job::Import(input, path) => {
-            file::write_atomic(path, &import::import(input)?)?;
+            let output = Output::open(path)?;
+            output.save(&import::import(input)?)?;
             Ok(Done::default())
         }
         Job::Export(options) => {

@@ -20,6 +20,8 @@ pub enum LossUnit {
     Region,
     /// A sample or stream that is counted, but perhaps for other bytes than those that ran.
     Doubt,
+    /// A name of a function or module.
+    Name,
 }
 
 macro_rules! losses {
@@ -105,6 +107,16 @@ losses! {
         "samples and streams, told by time, passed instructions after these were switched and before the counts were cut: they count for the bytes before";
     TextUncertain, "region.text_uncertain", Region,
         "stretches of text changed between two readings: samples of that interval may have run the other bytes";
+    SamplesLeftOut, "sample.profile_full", Sample,
+        "samples were left out because the profile reached its size limit, addresses with the fewest first: record for a shorter time, or sample more rarely (--period)";
+    StreamsLeftOut, "stream.profile_full", Stream,
+        "streams were left out because the profile reached its size limit, those with the fewest occurrences first: record for a shorter time, or take stacks more rarely (--branch-period)";
+    BranchesLeftOut, "entry.profile_full", Entry,
+        "branch entries were left out because the profile reached its size limit";
+    RegionsLeftOut, "region.profile_full", Region,
+        "mappings and text ranges were left out because the profile reached its size limit: their samples have no instruction";
+    NamesLeftOut, "name.profile_full", Name,
+        "names of functions or files were left out or shortened because the profile reached its size limit";
 }
 
 /// How much was lost, by the stable name of the loss. Names of other versions of the tool are kept as they are.

@@ -7,7 +7,9 @@
 //!
 //! The vectors refer to each other by index; [`Snapshot::check`] says whether all of them hold.
 
+pub mod budget;
 pub mod file;
+pub mod fold;
 pub mod loss;
 pub mod run;
 mod taken_branches;

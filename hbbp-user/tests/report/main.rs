@@ -5,6 +5,7 @@
 mod golden;
 #[path = "../fixtures/program.rs"]
 mod program;
+mod schema;
 #[path = "../fixtures/strategy.rs"]
 mod strategy;
 mod sums;

@@ -2,8 +2,10 @@
 
 #![cfg(test)]
 
+mod budget;
 mod damage;
-mod disk;
+mod profile;
+mod python;
 #[path = "../fixtures/strategy.rs"]
 mod strategy;
 
@@ -106,7 +108,7 @@ proptest! {
     #[test]
     fn garbage_is_an_error(garbage in prop::collection::vec(any::<u8>(), 0..400)) {
         prop_assert!(parse(&garbage).is_err());
-        let behind_a_header = [b"HBBPSNAP\x01\0\0\0".as_slice(), &garbage].concat();
+        let behind_a_header = [b"HBBPSNAP\x03\0\0\0".as_slice(), &garbage].concat();
         prop_assert!(parse(&behind_a_header).is_err());
     }
 }
@@ -124,7 +126,7 @@ fn cut_off_at_every_byte_is_an_error() {
     let error = parse(&file[..file.len() - 1]).unwrap_err().to_string();
     assert_eq!(
         error,
-        "the snapshot is incomplete: it was cut off behind the section `losses`"
+        "the snapshot is incomplete: it was cut off after the section `losses`"
     );
 }
 

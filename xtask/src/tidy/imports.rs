@@ -4,7 +4,7 @@ use super::rust::{Mention, mentions};
 use super::{Finding, Source};
 
 /// The modules in the order of the flow: each may use only what stands before it.
-const LINE: [&str; 14] = [
+const LINE: [&str; 15] = [
     "addr",
     "record",
     "reference",
@@ -16,6 +16,7 @@ const LINE: [&str; 14] = [
     "eval",
     "report",
     "export",
+    "profile",
     "cmd",
     "cli",
     "main",
@@ -29,11 +30,12 @@ const SEEN_BY_WORLD: [&str; 3] = ["addr", "record", "snapshot"];
 const USERS_OF_WORLD: [&str; 2] = ["cmd", "cli"];
 
 /// The modules whose answer depends on nothing but their arguments, and what they may not mention for that.
-const PURE: [&str; 11] = [
+const PURE: [&str; 12] = [
     "addr",
     "record",
     "reference",
     "import",
+    "snapshot",
     "locate",
     "blocks",
     "estimate",
