@@ -17,7 +17,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::fold::{Boundaries, Intervals, MAX_COUNTS, replaced_at};
+use super::fold::{Boundaries, Intervals, MAX_COUNTS, memory, replaced_at};
 use super::{Loss, Module, ModuleIdx, Process, ProcessIdx, Snapshot, Symbol, Text};
 
 /// Most process images.
@@ -49,7 +49,7 @@ pub(super) const MAX_MEMORY: usize = MAX_COUNTS
 
 /// The greatest share of its bound that a snapshot uses, in percent.
 pub fn used_percent(snapshot: &Snapshot) -> usize {
-    let counts: usize = snapshot.intervals.iter().map(super::fold::memory).sum();
+    let counts: usize = snapshot.intervals.iter().map(memory).sum();
     let mappings = snapshot
         .processes
         .iter()
@@ -94,6 +94,9 @@ impl Snapshot {
     }
 
     fn fit_counts(&mut self) {
+        if self.intervals.iter().map(memory).sum::<usize>() <= MAX_COUNTS {
+            return;
+        }
         let boundaries = Boundaries {
             versions: self.text.iter().map(|text| text.since).collect(),
             mappings: self.processes.iter().flat_map(replaced).collect(),

@@ -161,6 +161,7 @@ fn a_minute_of_a_whole_system_is_small() {
     });
     let mut ips: Vec<_> = ips.collect();
     ips.sort_by_key(|c| (c.process, c.ip));
+    ips.dedup_by_key(|c| (c.process, c.ip));
     snapshot.intervals = vec![Interval {
         ips,
         ..Interval::default()

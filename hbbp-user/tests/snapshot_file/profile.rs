@@ -16,6 +16,9 @@ use super::{random_below, small};
 const STRANGER: u32 = 65_534;
 const CALLER: u32 = 4711;
 
+/// A small recording, of which anybody can make a profile.
+const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/preaggregated/all");
+
 fn save(path: &Path, snapshot: &Snapshot) -> anyhow::Result<()> {
     Output::open(path)?.save(snapshot)
 }
@@ -41,10 +44,9 @@ fn is_root() -> bool {
 
 /// Runs the program, which makes a profile of a small recording, as if by sudo.
 fn import(output: &Path) -> Finished {
-    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/preaggregated/all");
     Command::new(env!("CARGO_BIN_EXE_hbbp-sys"))
         .arg("import")
-        .arg(recording)
+        .arg(RECORDING)
         .arg("-o")
         .arg(output)
         .env("SUDO_UID", CALLER.to_string())
@@ -155,7 +157,7 @@ fn a_link_stays_and_its_target_is_replaced_without_privileges() {
     fs::write(directory.path().join("a.hbbp"), "old").unwrap();
     let recording = directory.path().join("recording");
     let program = directory.path().join("hbbp-sys");
-    fs::write(&recording, "S 1 2\n").unwrap();
+    fs::copy(RECORDING, &recording).unwrap();
     fs::copy(env!("CARGO_BIN_EXE_hbbp-sys"), &program).unwrap();
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])

@@ -42,7 +42,7 @@ fn totals(snapshot: &Snapshot) -> Value {
         "ip_hits": ips().map(|count| count.hits).sum::<u64>(),
         "ip_weight": ips().map(|count| count.weight).sum::<u64>(),
         "stream_hits": streams().map(|count| count.hits).sum::<u64>(),
-        "stream_weight": streams().map(|count| count.weight).sum::<f64>(),
+        "stream_weight": streams().fold(0.0, |sum, count| sum + count.weight),
         "branch_hits": branches().map(|count| count.hits).sum::<u64>(),
     })
 }

@@ -37,8 +37,8 @@ def message(data):
         fields.setdefault(key >> 3, []).append(table.bytes() if key & 7 == 2 else table.number())
     return fields
 
-total = dict.fromkeys(["ip_hits", "ip_weight", "stream_hits", "stream_weight", "branch_hits", "text_bytes"], 0)
-total |= {"modules": [], "losses": {}}
+total = dict.fromkeys(["ip_hits", "ip_weight", "stream_hits", "branch_hits", "text_bytes"], 0)
+total |= {"stream_weight": 0.0, "modules": [], "losses": {}}
 for name, data in sections(open(sys.argv[1], "rb").read()):
     fields = message(data)
     table = Table(fields.get(1, [b""])[0]) if name in ("modules", "text") else None
