@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 
 use super::STANDARD;
@@ -139,13 +139,12 @@ impl User {
     }
 
     fn open_directory(self, path: &Path) -> anyhow::Result<OwnedFd> {
-        let resolve = if self.is_root {
-            ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
-        } else {
-            ResolveFlags::empty()
-        };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve) {
+        if !self.is_root {
+            return Ok(rustix::fs::open(path, flags, Mode::empty())?);
+        }
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
             Err(Errno::LOOP) => bail!(NotAFile::Link),
             opened => Ok(opened?),
         }
