@@ -222,7 +222,7 @@ impl fmt::Display for NotAFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory => f.write_str("it is a directory"),
-            Self::Link => f.write_str("a part of the path is a symbolic link: name the place it leads to"),
+            Self::Link => f.write_str("a part of the path is a symbolic link, which is not followed as root: use the path that it leads to"),
             Self::OfOthers(uid) => write!(f, "it belongs to user {uid}: choose another name"),
             Self::Other => f.write_str("it is neither a regular file nor a pipe"),
         }

@@ -37,7 +37,7 @@ pub const MAX_SYMBOLS: usize = 1 << 20;
 /// Most bytes of names of modules.
 pub const MAX_PATHS: usize = 8 << 20;
 
-/// Share of a bound, in percent, from which on a note tells the user.
+/// Percentage of a bound from which on a note warns the user.
 const NOTICED: usize = 50;
 
 /// Memory that a snapshot within these bounds takes: what a reader grants to a file.
@@ -285,7 +285,7 @@ fn even_share(sizes: impl Iterator<Item = usize>, most: usize) -> usize {
     usize::MAX
 }
 
-/// The last bytes of a path, whole characters, behind two dots.
+/// The last bytes of a path, whole characters, after two dots.
 fn end_of(path: &str, len: usize) -> String {
     const DOTS: &str = "..";
     let start = path.len() - len.saturating_sub(DOTS.len()).min(path.len());

@@ -92,11 +92,11 @@ impl Row for BranchCount {
 pub struct Boundaries {
     /// Numbers of the intervals in which a text version begins.
     pub versions: BTreeSet<u32>,
-    /// Times at which a mapping took the place of another one, in ns of CLOCK_MONOTONIC.
+    /// Times at which a mapping replaced another one, in ns of CLOCK_MONOTONIC.
     pub mappings: BTreeSet<u64>,
 }
 
-/// Times at which a mapping took the place of another one, of mappings with their times that are sorted by start.
+/// Times at which a mapping replaced another one; the mappings, with their times, are sorted by start.
 pub fn replaced_at(mappings: impl Iterator<Item = (Range<Va>, u64)>) -> impl Iterator<Item = u64> {
     let mut last = (Va(0), 0);
     mappings.filter_map(move |(range, from)| {
@@ -186,7 +186,7 @@ impl Intervals {
         }
     }
 
-    /// Merges each interval with an even place with the next one, where that is allowed, and says whether any was.
+    /// Merges each interval with an even index with the next one, where that is allowed, and says whether any was.
     fn merge_pairs(&mut self, boundaries: &Boundaries, latest: usize) -> bool {
         let n_before = self.merged.len();
         let n_early = n_before.saturating_sub(latest);
@@ -249,7 +249,7 @@ impl Intervals {
     }
 }
 
-/// Hits up to which rows are told apart when some are to be left out. Rows with more stay.
+/// Rows with at least this many hits are never left out.
 const FEW: usize = 1 << 10;
 
 /// Hits of a row, as an index below [`FEW`] or beyond.

@@ -307,11 +307,11 @@ impl<'a> Header<'a> {
         if !holds(checked, u32::from_le_bytes(*check)) {
             return None;
         }
-        let (name, rest) = checked.split_first_chunk::<8>()?;
-        let (encoding, rest) = rest.split_first_chunk::<4>()?;
-        let (stored_len, rest) = rest.split_first_chunk::<8>()?;
-        let (raw_len, rest) = rest.split_first_chunk::<8>()?;
-        let (crc, _) = rest.split_first_chunk::<4>()?;
+        let (name, fields) = checked.split_first_chunk::<8>()?;
+        let (encoding, fields) = fields.split_first_chunk::<4>()?;
+        let (stored_len, fields) = fields.split_first_chunk::<8>()?;
+        let (raw_len, fields) = fields.split_first_chunk::<8>()?;
+        let (crc, _) = fields.split_first_chunk::<4>()?;
         let name_len = name.iter().position(|b| *b == 0).unwrap_or(name.len());
         Some(Self {
             name: name.get(..name_len)?,

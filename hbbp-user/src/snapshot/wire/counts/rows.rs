@@ -464,8 +464,8 @@ mod tests {
         ) {
             let mut streams: Vec<StreamCount> = rows
                 .iter()
-                .map(|(hits, weight, told)| {
-                    let source = told.then_some(Va(*weight));
+                .map(|(hits, weight, has_source)| {
+                    let source = has_source.then_some(Va(*weight));
                     StreamCount { source, ..stream(*weight, *hits, of_fractions(*weight)) }
                 })
                 .collect();
