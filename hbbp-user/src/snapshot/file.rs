@@ -1,3 +1,5 @@
+//! The snapshot file: [`encode`] and [`parse`] turn a snapshot into bytes and back. `FORMAT.md` follows.
+//!
 #![doc = include_str!("FORMAT.md")]
 
 mod container;
@@ -123,15 +125,7 @@ pub fn is_snapshot(start: &[u8]) -> bool {
 /// Memory stays below eight times the length of the file for the sections, and [`MAX_MEMORY`] for their rows.
 pub fn parse(file: &[u8]) -> Result<Snapshot, Error> {
     let sections = container::sections(file)?;
-    for section in Section::ONCE {
-        let found = all(&sections, section).count();
-        if 1 < found {
-            return Err(Error::Count {
-                section: section.name(),
-                found,
-            });
-        }
-    }
+    refuse_duplicates(&sections)?;
     let capacity = &mut Capacity(MAX_MEMORY);
     let mut run = needed(&sections, Section::Run, |section: RunSection| {
         Run::try_from(section)
@@ -182,6 +176,19 @@ pub fn parse(file: &[u8]) -> Result<Snapshot, Error> {
     };
     snapshot.check()?;
     Ok(snapshot)
+}
+
+fn refuse_duplicates(sections: &[Stored<'_>]) -> Result<(), Error> {
+    for section in Section::ONCE {
+        let found = all(sections, section).count();
+        if 1 < found {
+            return Err(Error::Count {
+                section: section.name(),
+                found,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Why one section cannot be used, while the others may well be.
