@@ -122,7 +122,7 @@ pub fn is_snapshot(start: &[u8]) -> bool {
 /// The snapshot in the bytes of a file.
 /// What is returned is consistent (see [`Snapshot::check`]); sections that had to be left out are listed in its notes.
 ///
-/// Memory stays below eight times the length of the file for the sections, and [`MAX_MEMORY`] for their rows.
+/// Memory stays below eight times the length of the file for a section, and below the bounds of [`budget`] for the rows.
 pub fn parse(file: &[u8]) -> Result<Snapshot, Error> {
     let sections = container::sections(file)?;
     refuse_duplicates(&sections)?;
