@@ -13,9 +13,9 @@ pub mod record;
 pub mod report;
 mod rule;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::mem;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::collect::own_cost::keep_freed_memory;
 use crate::profile::Output;
@@ -65,7 +65,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
                 "the report goes to standard output: save the profile with `hbbp-sys record -o -`"
             );
             let recorded = record::record(record)?;
-            let saved = output.map(|output| output.save(&recorded.snapshot));
+            let saved = output.map(|output| output.save(&recorded.snapshot, &mut io::sink()));
             // A disk that is full takes nothing away from the report.
             let quality = report::print(&recorded.snapshot, report, out)?;
             saved.transpose()?;
@@ -75,9 +75,9 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             })
         }
         Job::Record(record, path) => {
-            let output = Output::open(path)?;
+            let output = open_output(path)?;
             let recorded = record::record(record)?;
-            output.save(&recorded.snapshot)?;
+            output.save(&recorded.snapshot, out)?;
             Ok(Done {
                 command: exit(recorded)?,
                 quality: Quality::default(),
@@ -91,8 +91,8 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             })
         }
         Job::Import(input, path) => {
-            let output = Output::open(path)?;
-            output.save(&import::import(input)?)?;
+            let output = open_output(path)?;
+            output.save(&import::import(input)?, out)?;
             Ok(Done::default())
         }
         Job::Export(options) => {
@@ -121,6 +121,16 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             Ok(Done::default())
         }
     }
+}
+
+/// Opens an output for a profile alone.
+fn open_output(path: &Path) -> anyhow::Result<Output> {
+    let output = Output::open(path)?;
+    anyhow::ensure!(
+        !output.is_standard() || !io::stdout().is_terminal(),
+        "standard output is a terminal: redirect it, or name a file"
+    );
+    Ok(output)
 }
 
 /// Waits for a command that outlives its measurement, since its exit code is to be passed on.

@@ -10,11 +10,11 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 
@@ -54,19 +54,14 @@ impl Output {
     /// A pipe is waited for until it has a reader.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let user = User::current();
-        let open = || {
-            if path != Path::new(STANDARD) {
-                return user.open(path);
-            }
-            ensure!(
-                !io::stdout().is_terminal(),
-                "standard output is a terminal: redirect it, or name a file"
-            );
+        let target = if path == Path::new(STANDARD) {
             Ok(Target::Standard)
+        } else {
+            user.open(path)
         };
         Ok(Self {
             path: path.to_owned(),
-            target: open().with_context(|| format!("cannot write a profile to {}", path.display()))?,
+            target: target.with_context(|| format!("cannot write a profile to {}", path.display()))?,
             user,
         })
     }
@@ -76,15 +71,13 @@ impl Output {
         matches!(self.target, Target::Standard)
     }
 
-    /// Writes the profile. Where that fails, a file is as it was before.
-    pub fn save(self, snapshot: &Snapshot) -> anyhow::Result<()> {
+    /// Writes the profile, to `standard` where the output is standard output. Where that fails, a file is as it was
+    /// before.
+    pub fn save(self, snapshot: &Snapshot, standard: &mut dyn Write) -> anyhow::Result<()> {
         let failed = || format!("failed to write the profile {}", self.path.display());
         let bytes = encode(snapshot).with_context(failed)?;
         let written = match self.target {
-            Target::Standard => {
-                let mut out = io::stdout().lock();
-                out.write_all(&bytes).and_then(|()| out.flush())
-            }
+            Target::Standard => standard.write_all(&bytes).and_then(|()| standard.flush()),
             Target::Stream(mut stream) => stream.write_all(&bytes),
             Target::File { directory, name } => self.user.replace(&directory, &name, &bytes),
         };

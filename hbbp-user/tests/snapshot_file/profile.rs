@@ -20,7 +20,7 @@ const CALLER: u32 = 4711;
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/preaggregated/all");
 
 fn save(path: &Path, snapshot: &Snapshot) -> anyhow::Result<()> {
-    Output::open(path)?.save(snapshot)
+    Output::open(path)?.save(snapshot, &mut std::io::sink())
 }
 
 /// The names in a directory.

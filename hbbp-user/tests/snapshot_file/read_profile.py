@@ -48,7 +48,8 @@ for name, data in sections(open(sys.argv[1], "rb").read()):
         if name == "text": total["text_bytes"] += len(content)
         else: total["modules"].append(content.decode()), table.number(), table.bytes()
     if name == "run": total["host"] = fields.get(2, [b""])[0].decode()
-    if name == "losses": total["losses"] = {e[1][0].decode(): e[2][0] for e in map(message, fields.get(1, []))}
+    if name == "losses": total["losses"] = {
+        e.get(1, [b""])[0].decode(): e.get(2, [0])[0] for e in map(message, fields.get(1, []))}
     if name != "counts": continue
     ips, streams, branches = (Table(fields.get(n, [b""])[0]) for n in (4, 5, 6))
     plain, unit = (ips.number(), ips.number()) if ips else (0, 0)
