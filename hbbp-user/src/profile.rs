@@ -27,7 +27,7 @@ pub fn read(path: &Path) -> anyhow::Result<Snapshot> {
     if path == Path::new(STANDARD) {
         return read_from(io::stdin().lock()).context("failed to read a profile from standard input");
     }
-    let failed = || format!("failed to read the profile {}", path.display());
+    let failed = || format!("failed to read profile {}", path.display());
     let source = File::open(path).with_context(failed)?;
     read_from(source).with_context(failed)
 }

@@ -74,7 +74,7 @@ impl Output {
     /// Writes the profile, to `standard` where the output is standard output. Where that fails, a file is as it was
     /// before.
     pub fn save(self, snapshot: &Snapshot, standard: &mut dyn Write) -> anyhow::Result<()> {
-        let failed = || format!("failed to write the profile {}", self.path.display());
+        let failed = || format!("failed to write profile {}", self.path.display());
         let bytes = encode(snapshot).with_context(failed)?;
         let written = match self.target {
             Target::Standard => standard.write_all(&bytes).and_then(|()| standard.flush()),

@@ -24,12 +24,12 @@ pub const MAGIC: [u8; 8] = container::MAGIC;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The first bytes are those of something else.
-    #[error("this is not a snapshot of hbbp-sys")]
+    #[error("not an hbbp-sys profile")]
     NotASnapshot,
     /// The format has another major version.
     #[error(
-        "the snapshot has format version {found}, and this version of hbbp-sys reads version {known}: \
-         use the version of hbbp-sys that wrote it"
+        "unsupported profile version {found} (this hbbp-sys reads version {known}): use the hbbp-sys \
+         version that wrote it"
     )]
     Version {
         /// Major version of the file.
@@ -38,27 +38,25 @@ pub enum Error {
         known: u16,
     },
     /// The file ends too early.
-    #[error("the snapshot is incomplete: it was cut off {place}")]
+    #[error("truncated profile: it ends {place}")]
     Truncated {
         /// Where it ends, in words.
         place: String,
     },
     /// The frame between sections is damaged, so that none after it can be found.
-    #[error(
-        "the snapshot is damaged after {before}: the frame of the next section does not match its checksum"
-    )]
+    #[error("damaged profile: wrong checksum of the section header after {before}")]
     Frame {
         /// What comes before the damage, in words.
         before: String,
     },
     /// Something follows the end of the snapshot.
-    #[error("{n_bytes} bytes follow the end of the snapshot: it is damaged, or two files were joined")]
+    #[error("{n_bytes} trailing bytes: the profile is damaged, or two files were joined")]
     Trailing {
         /// How many bytes.
         n_bytes: usize,
     },
     /// A section that is needed is damaged.
-    #[error("the section `{section}` of the snapshot is damaged: {why}")]
+    #[error("damaged section `{section}`: {why}")]
     Damaged {
         /// Name of the section.
         section: &'static str,
@@ -66,7 +64,7 @@ pub enum Error {
         why: String,
     },
     /// A section that is needed is missing, or a section is there more than once.
-    #[error("the snapshot has {found} sections `{section}` where there must be one")]
+    #[error("expected one section `{section}`, found {found}")]
     Count {
         /// Name of the section.
         section: &'static str,
@@ -145,7 +143,7 @@ pub fn parse(file: &[u8]) -> Result<Snapshot, Error> {
     let mut without = |section, consequence: &str, why: Fault| {
         let name = Section::name(section);
         notes.push(format!(
-            "the section `{name}` of the snapshot file could not be read ({why}): {consequence}"
+            "section `{name}` of the profile could not be read ({why}): {consequence}"
         ));
     };
     let symbols = only::<SymbolsSection>(&sections, Section::Symbols)
@@ -156,13 +154,13 @@ pub fn parse(file: &[u8]) -> Result<Snapshot, Error> {
     let text: Vec<Text> = only::<TextSection>(&sections, Section::Text)
         .and_then(|section| Ok(section.read(capacity)?))
         .unwrap_or_else(|why| {
-            without(Section::Text, "no sample can be given an instruction", why);
+            without(Section::Text, "samples cannot be resolved to instructions", why);
             Vec::new()
         });
     let losses = only::<LossesSection>(&sections, Section::Losses)
         .map(Losses::from)
         .unwrap_or_else(|why| {
-            without(Section::Losses, "what was lost is not known", why);
+            without(Section::Losses, "losses are unknown", why);
             Losses::default()
         });
     run.notes.extend(notes);
@@ -194,7 +192,7 @@ fn refuse_duplicates(sections: &[Stored<'_>]) -> Result<(), Error> {
 /// Why one section cannot be used, while the others may well be.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
-    #[error("it is missing")]
+    #[error("missing")]
     Missing,
     #[error("{0}")]
     Unreadable(#[from] Unreadable),

@@ -22,16 +22,16 @@ pub(super) enum Malformed {
     #[error("{0}")]
     Protobuf(#[from] prost::DecodeError),
     /// A table ends inside a row, or does not end with its last row.
-    #[error("the rows of {0} do not end where their table ends")]
+    #[error("rows of {0} do not match their table")]
     Rows(&'static str),
     /// A field has no value that this version knows.
-    #[error("{0} has the unknown value {1}")]
+    #[error("unknown value {1} of {0}")]
     Value(&'static str, i64),
     /// A weight is infinite or NaN.
-    #[error("a weight is not a finite number")]
+    #[error("weight is not finite")]
     Weight,
     /// A name is not UTF-8.
-    #[error("a name is not UTF-8")]
+    #[error("name is not UTF-8")]
     Name(#[from] std::str::Utf8Error),
     /// The rows need more memory than any profile that this version writes.
     #[error("{0} need more memory than a profile may take")]

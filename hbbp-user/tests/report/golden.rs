@@ -87,7 +87,7 @@ fn text_by_class() {
 }
 
 #[test]
-fn text_cut_off() {
+fn text_with_top() {
     let options = ReportOptions {
         top: Some(2),
         ..ReportOptions::default()

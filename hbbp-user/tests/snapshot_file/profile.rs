@@ -225,10 +225,7 @@ fn what_is_not_a_file_is_refused() {
 #[test]
 fn what_does_not_begin_like_a_profile_is_not_read_to_its_end() {
     let error = format!("{:#}", read(Path::new("/dev/zero")).unwrap_err());
-    assert_eq!(
-        error,
-        "failed to read the profile /dev/zero: this is not a snapshot of hbbp-sys"
-    );
+    assert_eq!(error, "failed to read profile /dev/zero: not an hbbp-sys profile");
     assert!(read(Path::new("/")).is_err());
 }
 
