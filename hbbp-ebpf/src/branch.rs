@@ -33,10 +33,13 @@ const _: () = assert!(size_of::<BranchEntry>() == 24 && align_of::<BranchEntry>(
 const SPEC_WRONG_PATH: u64 = 1;
 
 impl BranchEntry {
-    /// Whether it was predicted wrongly.
+    /// Whether it was predicted wrongly; `None` where the processor does not tell.
     #[inline(always)]
-    pub const fn mispredicted(&self) -> bool {
-        self.flags & 1 != 0
+    pub const fn mispredicted(&self) -> Option<bool> {
+        match self.flags & 3 {
+            0 => None,
+            flags => Some(flags & 1 != 0),
+        }
     }
 
     /// Cycles since the next older branch; 0 where the processor does not count them.
@@ -217,7 +220,9 @@ mod tests {
             to: 2,
             flags: 3 << 24 | 0xf_1235,
         };
-        assert!(entry.mispredicted());
+        assert_eq!(entry.mispredicted(), Some(true));
+        assert_eq!(BranchEntry { flags: 2, ..entry }.mispredicted(), Some(false));
+        assert_eq!(BranchEntry { flags: 0, ..entry }.mispredicted(), None);
         assert_eq!((entry.cycles(), entry.speculation()), (0xf123, 3));
         let into_kernel = BranchEntry {
             to: 0xffff_ffff_8100_0000,

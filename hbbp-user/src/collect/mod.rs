@@ -52,7 +52,7 @@ use perf::Perf;
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
 use stacks::Stacks;
-use streams::Habits;
+use streams::Quirks;
 use stride::Sampler;
 pub use totals::Totals;
 use totals::{add_losses, hotplug, sum};
@@ -119,8 +119,8 @@ impl Collector {
         let btf = task_layout::open_btf();
         let layout = module_layout(plan.modules, &btf, &mut notes);
         let mut constants = constants(plan, &btf, &mut notes);
-        let duplicated_heads;
-        (duplicated_heads, constants.wrong_paths) = event::quirks();
+        let repeats_newest;
+        (repeats_newest, constants.wrong_paths) = event::quirks();
         constants.module_size = layout.map(|layout| layout.size);
         let mut object = Object::load(constants, room)?;
         let banks = Banks::open(&mut object, room.counts)?;
@@ -140,11 +140,11 @@ impl Collector {
         let told = modules.iter().map(AsFd::as_fd);
         let wake = Wake::on(sideband.text_descriptors().chain(told))
             .context("failed to wait for news of kernel text")?;
-        let habits = Habits {
-            duplicated_heads,
-            ..habits(plan, &sources)
+        let quirks = Quirks {
+            repeats_newest,
+            ..quirks(plan, &sources)
         };
-        let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, room, habits));
+        let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, room, quirks));
         let stacks = stacks.transpose()?;
         let mut events = Vec::new();
         for (number, source) in sources.into_iter().enumerate() {
@@ -409,15 +409,15 @@ const fn shortest_period(source: &Source) -> u64 {
 }
 
 /// What the stacks of these events are judged by.
-fn habits(plan: &Plan, sources: &[Source]) -> Habits {
+fn quirks(plan: &Plan, sources: &[Source]) -> Quirks {
     let near_only = sources
         .iter()
         .enumerate()
         .filter(|(_, source)| is_near_only(&source.name));
-    Habits {
+    Quirks {
         near_only: near_only.fold(0, |all, (number, _)| all | 1 << number),
         kernel: plan.kernel,
-        ..Habits::default()
+        ..Quirks::default()
     }
 }
 

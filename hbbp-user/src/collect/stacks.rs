@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use super::cpus::Cpus;
 use super::mapped::{Mapped, Pair};
 use super::object::{Object, Room};
-use super::streams::{Habits, StackStats, Streams};
+use super::streams::{Quirks, StackStats, Streams};
 
 /// The rings, the kept stacks, and the streams that were made of both.
 pub struct Stacks {
@@ -52,13 +52,13 @@ const AT_ONCE: u64 = 64;
 
 impl Stacks {
     /// Takes the maps of the object, which has been loaded with this room, and begins to read.
-    pub fn open(object: &mut Object, cpus: &Arc<Cpus>, room: Room, habits: Habits) -> anyhow::Result<Self> {
+    pub fn open(object: &mut Object, cpus: &Arc<Cpus>, room: Room, quirks: Quirks) -> anyhow::Result<Self> {
         let rings = Rings {
             cpus: cpus.clone(),
             stacks: Mapped::open(object, name::STACKS)?,
             each: room.ring.into(),
             wake: RingBuf::try_from(object.take_map(name::WAKE)?)?,
-            streams: Streams::new(room.streams, habits),
+            streams: Streams::new(room.streams, quirks),
         };
         let news = rings.wake.as_fd().try_clone_to_owned();
         let news = news.context("failed to wait for branch stacks")?;

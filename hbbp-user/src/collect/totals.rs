@@ -31,7 +31,7 @@ pub(super) fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &Sta
         (Loss::NoBank, samples.no_bank),
         (Loss::NoStack, samples.no_stack),
         (Loss::WrongPath, samples.wrong_path),
-        (Loss::Duplicated, stacks.duplicated),
+        (Loss::NewestUnused, stacks.newest_unused),
         (Loss::Backward, stacks.backward),
         (Loss::Crossing, stacks.crossing),
         (Loss::Long, stacks.long),

@@ -5,7 +5,8 @@
 //! ```text
 //! M path buildid                        before the lines of each module; modules by path; - for no build id
 //! S start end count                     stream: addresses of its first and its last instruction
-//! B from to count mispredicted          branch; in another module the target is buildid:address
+//! B from to count mispredicted          branch; in another module the target is buildid:address; `unknown` in place of
+//!                                       the number where the branch records did not tell it, as in live profiles
 //! address executions                    instruction (no letter)
 //! # discarded REASON COUNT              at the end: what is in no line
 //! ```
@@ -122,7 +123,7 @@ mod tests {
             source: None,
             hits,
             weight: hits as f64,
-            cycles: 0,
+            cycles: None,
         }
     }
 
@@ -134,7 +135,7 @@ mod tests {
             to,
             hits,
             oldest: 0,
-            mispredicted,
+            mispredicted: Some(mispredicted),
         }
     }
 

@@ -81,7 +81,7 @@ impl Counter {
     }
 
     /// Adds a branch that a text gives already summed.
-    pub fn add_branch(&mut self, owner: Owner, ends: (Va, Va), hits: u64, mispredicted: u64) {
+    pub fn add_branch(&mut self, owner: Owner, ends: (Va, Va), hits: u64, mispredicted: Option<u64>) {
         let tables = self.intervals.get_mut(owner.interval);
         let added = tables.is_some_and(|tables| tables.add_branch(owner, ends, hits, mispredicted));
         self.losses.add(Loss::TooMany, if added { 0 } else { hits });
@@ -106,6 +106,7 @@ impl Counter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::num::NonZeroU64;
 
     const USER: Owner = Owner {
         event: EventIdx(0),
@@ -157,15 +158,29 @@ mod tests {
         let streams: Vec<_> = counts
             .streams
             .iter()
-            .map(|s| (s.start.0, s.end.0, s.hits, s.weight, s.cycles))
+            .map(|s| {
+                (
+                    s.start.0,
+                    s.end.0,
+                    s.hits,
+                    s.weight,
+                    s.cycles.map(NonZeroU64::get),
+                )
+            })
             .collect();
-        assert_eq!(streams, [(15, 20, 2, 300.0, 6), (25, 30, 2, 300.0, 10)]);
+        assert_eq!(
+            streams,
+            [(15, 20, 2, 300.0, Some(6)), (25, 30, 2, 300.0, Some(10))]
+        );
         let branches: Vec<_> = counts
             .branches
             .iter()
             .map(|b| (b.from.0, b.hits, b.oldest, b.mispredicted))
             .collect();
-        assert_eq!(branches, [(10, 2, 2, 0), (20, 2, 0, 0), (30, 2, 0, 2)]);
+        assert_eq!(
+            branches,
+            [(10, 2, 2, None), (20, 2, 0, None), (30, 2, 0, Some(2))]
+        );
     }
 
     #[test]

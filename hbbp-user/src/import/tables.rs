@@ -1,6 +1,7 @@
 //! The counts of one interval of a recording, by what was seen.
 
 use std::hash::Hash;
+use std::num::NonZeroU64;
 
 use hashbrown::HashMap;
 use hbbp_ebpf::branch::{Step, Walk};
@@ -33,7 +34,7 @@ struct StreamTally {
 struct BranchTally {
     hits: u64,
     oldest: u64,
-    mispredicted: u64,
+    mispredicted: Option<u64>,
 }
 
 /// What the entries of a stack are.
@@ -72,9 +73,11 @@ impl StreamTally {
 }
 
 impl BranchTally {
-    fn add(&mut self, hits: u64, mispredicted: u64) {
+    fn add(&mut self, hits: u64, mispredicted: Option<u64>) {
         self.hits = self.hits.saturating_add(hits);
-        self.mispredicted = self.mispredicted.saturating_add(mispredicted);
+        if let Some(n) = mispredicted {
+            self.mispredicted = Some(self.mispredicted.unwrap_or(0).saturating_add(n));
+        }
     }
 }
 
@@ -102,7 +105,7 @@ impl Tables {
         owner: Owner,
         (from, to): (Va, Va),
         hits: u64,
-        mispredicted: u64,
+        mispredicted: Option<u64>,
     ) -> bool {
         let key = (owner.event, owner_of(from, owner.process), from, to);
         tally(&mut self.branches, key)
@@ -156,7 +159,7 @@ impl Tables {
                 }
             }
             let (from, to) = (Va(entry.from), Va(entry.to));
-            let mispredicted = if entry.mispredicted() { times } else { 0 };
+            let mispredicted = entry.mispredicted().map(|wrong| if wrong { times } else { 0 });
             match tally(&mut self.branches, (owner.event, process_of(from), from, to)) {
                 Some(count) => count.add(times, mispredicted),
                 None => found.n_left_out += 1,
@@ -189,7 +192,7 @@ impl Tables {
                 source: None,
                 hits,
                 weight,
-                cycles,
+                cycles: NonZeroU64::new(cycles),
             }
         };
         let branch = |((event, process, from, to), count): (_, BranchTally)| {

@@ -10,7 +10,9 @@ mod layout;
 mod reason;
 mod sites;
 
-use crate::addr::ImageAddr;
+use std::collections::BTreeMap;
+
+use crate::addr::{ImageAddr, Ring};
 use crate::snapshot::{BranchCount, EventIdx, IpCount, ProcessIdx, Snapshot, StreamCount};
 pub use atlas::Atlas;
 pub use reason::{Discard, PerRing, Tally, Unresolved};
@@ -78,6 +80,9 @@ pub struct LocatedBranch {
     pub oldest: u64,
 }
 
+/// The streams of an event in one process image and ring: what cannot have run among them, the others make up for.
+pub type StreamGroup = (EventIdx, ProcessIdx, Ring);
+
 /// All counts of a snapshot, by place.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Located {
@@ -91,6 +96,8 @@ pub struct Located {
     pub unresolved: Tally<Unresolved>,
     /// Streams that have no place; with `streams` they add up to the streams of the snapshot.
     pub discarded: Tally<Discard>,
+    /// Hits and weight of the discarded streams that cannot have been executed.
+    pub impossible: BTreeMap<StreamGroup, (u64, f64)>,
     /// Branches whose source has no place; with `branches` they add up to the branches of the snapshot.
     pub lost_branches: Tally<Unresolved>,
 }
@@ -117,9 +124,7 @@ pub fn locate(snapshot: &Snapshot) -> Located {
         for count in &interval.streams {
             match atlas.span(count) {
                 Ok((start, end)) => located.streams.push(located_stream(start, end, count)),
-                Err(why) => located
-                    .discarded
-                    .add(count.event, why, count.start.ring(), count.hits),
+                Err(why) => located.discard(count, why),
             }
         }
         for count in branches.as_ref() {
@@ -178,6 +183,17 @@ fn located_branch(from: Place, to: Option<Place>, count: &BranchCount) -> Locate
 }
 
 impl Located {
+    fn discard(&mut self, count: &StreamCount, why: Discard) {
+        let ring = count.start.ring();
+        self.discarded.add(count.event, why, ring, count.hits);
+        if why.is_impossible() {
+            let group = (count.event, count.process, ring);
+            let (hits, weight) = self.impossible.entry(group).or_default();
+            *hits = hits.saturating_add(count.hits);
+            *weight += count.weight;
+        }
+    }
+
     /// The sorts are stable, so that sums of fractions are made in the order of the snapshot.
     fn sum_equal_places(&mut self) {
         let ip = |c: &LocatedIp| (c.place, c.event, c.process);
@@ -216,7 +232,7 @@ impl Located {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::{Ring, Va};
+    use crate::addr::Va;
     use crate::snapshot::{Interval, Mapping, Module, ModuleIdx, ModuleKind, Process, Text};
     use proptest::prelude::*;
 
@@ -301,7 +317,7 @@ mod tests {
             source: None,
             hits: 1,
             weight: 0.5,
-            cycles: 0,
+            cycles: None,
         }
     }
 

@@ -73,6 +73,17 @@ reasons! {
     }
 }
 
+impl Discard {
+    /// Whether something else ran than the stream shows: then the other streams make up for its weight. Where only its text
+    /// is not known, its executions are missing.
+    pub const fn is_impossible(self) -> bool {
+        matches!(
+            self,
+            Self::CrossesRings | Self::Backwards | Self::CrossesText | Self::PassesBranch
+        )
+    }
+}
+
 /// Counts of the two rings.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct PerRing {

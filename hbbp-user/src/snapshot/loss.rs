@@ -65,8 +65,8 @@ losses! {
         "branch entries were fetched on a wrong path and never executed";
     TooMany, "entry.too_many", Entry,
         "branch entries were left out, as the recording holds more different ones than are kept";
-    Duplicated, "stream.duplicated", Stream,
-        "streams were made of a repeated newest entry (Skylake)";
+    NewestUnused, "entry.newest_unused", Entry,
+        "newest entries of branch stacks were left out: this processor (Skylake) repeats the newest entry now and then, and a copy cannot be told from a loop";
     Backward, "stream.backward", Stream,
         "streams end before they start";
     Crossing, "stream.crossing", Stream,

@@ -17,6 +17,7 @@ mod exact;
 mod faults;
 mod hybrid;
 mod hygiene;
+mod identity;
 mod image;
 mod import;
 mod perf;

@@ -6,6 +6,7 @@ use hbbp_ebpf::key::{kernel_mask, source_of};
 use hbbp_ebpf::stack::Context;
 use hbbp_ebpf::{CountKey, EventTag, is_kernel};
 
+use super::table::Slot;
 use crate::collect::object::KernelCounts;
 
 /// Set in the number under which branches in oldest slots are counted.
@@ -34,7 +35,7 @@ pub(super) const fn of_ring(ids: &Ids, address: u64) -> u64 {
 #[derive(Debug)]
 pub(super) struct Contexts {
     kernel: KernelCounts,
-    all: Vec<Under>,
+    all: Vec<(Under, Weights)>,
     numbers: HashMap<Under, u64>,
     /// The last context, and its numbers.
     last: Option<(Context, Ids)>,
@@ -46,6 +47,38 @@ pub(super) struct Under {
     owner: [u32; 2],
     event: u32,
     interval: u32,
+}
+
+/// What the streams of one context weigh.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Weights {
+    /// Those that can have run.
+    pub(super) possible: u128,
+    /// Those that cannot.
+    pub(super) impossible: u128,
+}
+
+impl Weights {
+    /// Adds what was counted in a slot.
+    pub(super) const fn add(&mut self, slot: &Slot) {
+        let weight = slot.weight as u128;
+        match slot.refusal() {
+            Some(_) => self.impossible += weight,
+            None => self.possible += weight,
+        }
+    }
+
+    /// The weight of a stream that can have run, with its share of that of those which cannot.
+    pub(super) fn made_up(&self, weight: u64) -> u64 {
+        if self.impossible == 0 || self.possible == 0 {
+            return weight;
+        }
+        let all = self.possible + self.impossible;
+        match all.checked_mul(weight as u128) {
+            Some(product) => u64::try_from(product / self.possible).unwrap_or(u64::MAX),
+            None => weight,
+        }
+    }
 }
 
 impl Contexts {
@@ -85,7 +118,7 @@ impl Contexts {
         let mut id = |under: Under| {
             *self.numbers.entry(under).or_insert_with(|| {
                 let number = self.all.len() as u64;
-                self.all.push(under);
+                self.all.push((under, Weights::default()));
                 number << NUMBER_SHIFT | number.wrapping_mul(PHI) >> (64 - NUMBER_SHIFT)
             })
         };
@@ -94,10 +127,19 @@ impl Contexts {
         ids
     }
 
-    /// What is counted under a number.
-    pub(super) fn get(&self, id: u64) -> Option<&Under> {
-        let number = usize::try_from((id & !(OLDEST | WATCHED)) >> NUMBER_SHIFT).ok()?;
-        self.all.get(number)
+    /// What is counted under a number, and what its streams weigh.
+    pub(super) fn get(&self, id: u64) -> Option<(&Under, &Weights)> {
+        self.all.get(index(id)).map(|(under, weights)| (under, weights))
+    }
+
+    /// The same, to be added to; of a number that is not known it is lost.
+    pub(super) fn weights(&mut self, id: u64) -> Option<&mut Weights> {
+        self.all.get_mut(index(id)).map(|(_, weights)| weights)
+    }
+
+    /// Whether streams that cannot have run were added to any.
+    pub(super) fn has_impossible(&self) -> bool {
+        self.all.iter().any(|(_, weights)| 0 < weights.impossible)
     }
 
     /// Forgets all.
@@ -108,7 +150,16 @@ impl Contexts {
     }
 }
 
+/// The index of a context by its number.
+const fn index(id: u64) -> usize {
+    ((id & !(OLDEST | WATCHED)) >> NUMBER_SHIFT) as usize
+}
+
 impl Under {
+    pub(super) const fn event(&self) -> u32 {
+        self.event
+    }
+
     /// The key of the stream from `start`, of `length` bytes, to which the branch at `from` led. It is of the interval if
     /// one of the two is kernel code, so that both sides of a branch in the kernel are counted in one interval.
     pub(super) const fn stream(&self, from: u64, start: u64, length: u32) -> CountKey {

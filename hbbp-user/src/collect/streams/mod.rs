@@ -2,8 +2,9 @@
 //!
 //! A stack makes up to 31 streams, hot code makes the same ones again and again, and all that a report says of branch stacks
 //! begins here, so that this is the busiest loop of user space: for each stream one multiplication and a look at one line of
-//! a hash table ([`Table::follow`]). It judges nothing: what is not to be counted never stands in the table, or stands there under
-//! a number that this loop does not look for.
+//! a hash table ([`Table::follow`]). What belongs to a stack is settled here: where it begins, what it weighs, what is older than
+//! a context switch, and its oldest branch. Whether a stream can have run at all is judged once for each distinct one, when it
+//! is taken out; the weight of those that cannot goes to the others of the same process image, event and interval.
 
 mod context;
 mod refusal;
@@ -12,38 +13,42 @@ mod table;
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::key::WEIGHT_ONE;
 use hbbp_ebpf::stack::Context;
-use hbbp_ebpf::{CountKey, MAX_EVENTS, Tally};
+use hbbp_ebpf::{CountKey, MAX_EVENTS, Tally, is_kernel};
 
 use super::object::KernelCounts;
 use context::{Contexts, Ids, NOWHERE, OLDEST, WATCHED, of_ring};
-use refusal::{Refusal, refusal};
+use refusal::Refusal;
 use table::{Each, Stream, Table};
 
-/// What must be known of the machine to judge its stacks.
+/// What must be known of the machine to read its stacks.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Habits {
+pub struct Quirks {
     /// Bit n: event number n counts near branches alone, while its stacks hold far ones too.
     pub near_only: u32,
-    /// The processor repeats the newest entry of a stack now and then (Skylake).
-    pub duplicated_heads: bool,
+    /// The processor repeats the newest entry of a stack now and then (Skylake). In a loop of one block a repeat is what
+    /// happened, and a copy cannot be told from it: the newest entry of every stack is left out. That costs one stream of a
+    /// stack and no more, as each branch has the same chance to be found in any slot. To leave out only what looks like a
+    /// copy would take a repeat from short loops, and to keep it would give them one.
+    pub repeats_newest: bool,
     /// Address and length of the kernel's `__switch_to_asm`; zero where they are not known.
     pub switch: (u64, u64),
     /// Which kernel addresses share a count.
     pub kernel: KernelCounts,
 }
 
-/// What became of the entries of an event's branch stacks. Three sums close: `entries` = `stacks` + `streams` + all that was
-/// discarded + `refused`, each stack has one branch in its oldest slot, and `entries` are those that were executed.
+/// What became of the entries of an event's branch stacks. Three sums close after [`Streams::take`]: `entries` = `stacks` +
+/// `streams` + all that was discarded + `refused`, each stack has one branch in its oldest slot, and `entries` +
+/// `newest_unused` are those that were executed. Until then `streams` holds also what will be discarded.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct StackStats {
-    /// Stacks with at least one entry.
+    /// Newest entries that were left out, as they may be copies ([`Quirks::repeats_newest`]).
+    pub newest_unused: u64,
+    /// Stacks with at least one other entry.
     pub stacks: u64,
-    /// Entries that were executed.
+    /// Their entries.
     pub entries: u64,
     /// Streams that were counted.
     pub streams: u64,
-    /// Streams made of a repeated newest entry (Skylake).
-    pub duplicated: u64,
     /// Streams that end before they start.
     pub backward: u64,
     /// Streams between the rings.
@@ -61,7 +66,7 @@ pub struct StackStats {
 /// Streams and branches in oldest slots, counted since the last time that they were taken.
 #[derive(Debug)]
 pub struct Streams {
-    habits: Habits,
+    quirks: Quirks,
     table: Table,
     contexts: Contexts,
     /// By event.
@@ -70,18 +75,18 @@ pub struct Streams {
 
 impl Streams {
     /// With room for so many different ones.
-    pub fn new(most: u32, habits: Habits) -> Self {
+    pub fn new(most: u32, quirks: Quirks) -> Self {
         Self {
-            habits,
+            quirks,
             table: Table::new(most),
-            contexts: Contexts::new(habits.kernel),
+            contexts: Contexts::new(quirks.kernel),
             stats: [StackStats::default(); MAX_EVENTS],
         }
     }
 
     /// Where the kernel changes from one task to the next: address and length of the function.
     pub const fn tell_switch(&mut self, switch: (u64, u64)) {
-        self.habits.switch = switch;
+        self.quirks.switch = switch;
     }
 
     /// Whether it is time to take what was counted.
@@ -98,42 +103,39 @@ impl Streams {
     /// Counts a stack that was seen so many times, newest entry first, up to the first empty entry. `time` is that of the
     /// first time in ns.
     pub fn count(&mut self, entries: &[BranchEntry], context: &Context, times: u64, time: u64) {
-        let entries = executed(entries);
-        let Some((newest, older)) = entries.split_first() else {
-            return;
-        };
-        let n = entries.len() as u64;
+        let recorded = executed(entries);
         let event = context.event();
         let Some(stats) = self.stats.get_mut(event as usize) else {
             return;
         };
+        let mut entries = recorded;
+        if self.quirks.repeats_newest
+            && let Some((_, others)) = recorded.split_first()
+        {
+            entries = others;
+            stats.newest_unused += times;
+        }
+        let Some((newest, older)) = entries.split_first() else {
+            return;
+        };
         stats.stacks += times;
-        stats.entries += n * times;
-        let stands_for = if self.habits.near_only >> event & 1 == 0 {
+        stats.entries += entries.len() as u64 * times;
+        // All, until one is refused.
+        stats.streams += older.len() as u64 * times;
+        let unit = match older.len() as u64 {
+            0 => 0,
+            n_streams => context.period.saturating_mul(WEIGHT_ONE) / n_streams,
+        };
+        let n_triggers = if self.quirks.near_only >> event & 1 == 0 {
             1
         } else {
-            stands_for(entries)
-        };
-        let unit = if n < 2 {
-            0
-        } else {
-            context.period.saturating_mul(WEIGHT_ONE) / (n - 1)
+            n_triggers(recorded)
         };
         let each = Each {
             times,
-            weight: unit.saturating_mul(stands_for).saturating_mul(times),
+            weight: unit.saturating_mul(n_triggers).saturating_mul(times),
             time,
         };
-        let mut older = older;
-        if self.habits.duplicated_heads
-            && let Some((next, rest)) = older.split_first()
-            && newest.is_same(next)
-        {
-            stats.duplicated += times;
-            older = rest;
-        }
-        // All, until one is refused.
-        stats.streams += older.len() as u64 * times;
         let ids = self.contexts.ids(context);
         self.walk(newest.from, older, ids, each, event);
         let (oldest, end) = match older {
@@ -150,24 +152,39 @@ impl Streams {
         let mut switched = false;
         while let Some(missed) = self.table.follow(&mut older, &mut end, &ids, each) {
             let Stream { start, end, .. } = missed.stream;
-            let (switch, len) = self.habits.switch;
+            let (switch, len) = self.quirks.switch;
             let watched = end.wrapping_sub(switch) < len;
             if watched {
                 // User code from here on is that of another process.
                 (switched, ids[0]) = (true, NOWHERE);
             }
-            let refused = refusal(start, end, switched);
-            let counted = match refused {
-                Some(_) => false,
-                None if watched => {
-                    let id = of_ring(&ids, start) | WATCHED;
-                    self.table.add(missed.stream, id, each)
-                }
-                None => self.table.add_missed(missed, each),
-            };
-            if !counted {
-                self.refuse(event, refused, each.times);
+            if switched && !is_kernel(start) {
+                self.switched(event, &ids, each);
+                continue;
             }
+            let counted = if watched {
+                let id = of_ring(&ids, start) | WATCHED;
+                self.table.add(missed.stream, id, each)
+            } else {
+                self.table.add_missed(missed, each)
+            };
+            if !counted && let Some(stats) = self.stats.get_mut(event as usize) {
+                stats.refused += each.times;
+                stats.streams -= each.times;
+            }
+        }
+    }
+
+    /// Sets a user stream aside that is older than a context switch. Its weight goes to the kernel code, which is what is
+    /// left of such a stack.
+    #[cold]
+    fn switched(&mut self, event: u32, [_, kernel]: &Ids, each: Each) {
+        if let Some(weights) = self.contexts.weights(*kernel) {
+            weights.impossible += u128::from(each.weight);
+        }
+        if let Some(stats) = self.stats.get_mut(event as usize) {
+            stats.switched += each.times;
+            stats.streams -= each.times;
         }
     }
 
@@ -193,27 +210,42 @@ impl Streams {
         }
     }
 
-    /// Takes a stream back that was counted as sound: for a reason, or because there was no room.
-    #[cold]
-    fn refuse(&mut self, event: u32, refusal: Option<Refusal>, times: u64) {
-        let Some(stats) = self.stats.get_mut(event as usize) else {
-            return;
-        };
+    /// Takes out what was counted since the last time, without streams that cannot have run. Some keys may stand there twice.
+    pub fn take(&mut self, counts: &mut Vec<(CountKey, Tally)>) {
+        if self.table.has_impossible() || self.contexts.has_impossible() {
+            for slot in self.table.used() {
+                if let Some(weights) = self.contexts.weights(slot.id) {
+                    weights.add(slot);
+                }
+            }
+        }
+        counts.reserve(self.table.n_used());
+        for slot in self.table.drain() {
+            let Some((under, weights)) = self.contexts.get(slot.id) else {
+                continue;
+            };
+            let refusal = slot.refusal();
+            if let Some(stats) = self.stats.get_mut(under.event() as usize)
+                && let Some(refusal) = refusal
+            {
+                stats.discard(refusal, slot.hits);
+            }
+            slot.push(under, weights, refusal, counts);
+        }
+        self.contexts.clear();
+    }
+}
+
+impl StackStats {
+    /// Takes streams back that were counted and cannot have run.
+    const fn discard(&mut self, refusal: Refusal, times: u64) {
         let counter = match refusal {
-            Some(Refusal::Crossing) => &mut stats.crossing,
-            Some(Refusal::Backward) => &mut stats.backward,
-            Some(Refusal::Long) => &mut stats.long,
-            Some(Refusal::Switched) => &mut stats.switched,
-            None => &mut stats.refused,
+            Refusal::Crossing => &mut self.crossing,
+            Refusal::Backward => &mut self.backward,
+            Refusal::Long => &mut self.long,
         };
         *counter += times;
-        stats.streams -= times;
-    }
-
-    /// Takes out what was counted since the last time. Some keys may stand there twice.
-    pub fn take(&mut self, counts: &mut Vec<(CountKey, Tally)>) {
-        self.table.take(&self.contexts, counts);
-        self.contexts.clear();
+        self.streams -= times;
     }
 }
 
@@ -227,11 +259,17 @@ fn executed(entries: &[BranchEntry]) -> &[BranchEntry] {
     entries.get(..n.unwrap_or(0)).unwrap_or_default()
 }
 
-/// How many stacks this one stands for. Where an event counts near branches alone, no stack is taken at a far one; the
-/// next near branch, whose stack begins right behind it, has the chance of both. Without this, whatever runs shortly before
-/// a system call or a return from one is missed: with two in a hundred branches, one stream in fifty.
+/// How many branches would have triggered this stack. Where an event counts near branches alone, no stack is taken at a far
+/// one; the next near branch, whose stack begins right after it, has the chance of both. Without this, whatever runs shortly
+/// before a system call or a return from one is missed: with two in a hundred branches, one stream in fifty.
 #[inline(always)]
-fn stands_for(entries: &[BranchEntry]) -> u64 {
+fn n_triggers(entries: &[BranchEntry]) -> u64 {
+    let entries = match entries {
+        // A copy for sure: what runs from its target never ends at it.
+        [newest, copy, ..] if newest.is_same(copy) && newest.from < newest.to => entries.get(1..),
+        _ => None,
+    }
+    .unwrap_or(entries);
     let far = |n: usize| entries.get(n).is_some_and(BranchEntry::changes_ring);
     match (far(1), far(2)) {
         (false, _) => 1,

@@ -7,7 +7,8 @@
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::{CountKey, Tally};
 
-use super::context::{Contexts, Ids, OLDEST, Under, of_ring};
+use super::context::{Ids, OLDEST, Under, Weights, of_ring};
+use super::refusal::{Refusal, refusal};
 
 /// A stream, and the branch that led there.
 #[derive(Clone, Copy, Debug)]
@@ -44,12 +45,14 @@ pub(super) struct Table {
     used: Vec<u32>,
     /// So many are used at most.
     most: usize,
+    /// Whether any of them is a stream that cannot have run.
+    has_impossible: bool,
 }
 
 /// One stream, or one branch that stood in oldest slots; free where it has no hits.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
-struct Slot {
+pub(super) struct Slot {
     /// The branch that led there; 0 for a branch in an oldest slot.
     from: u64,
     /// First address, or the branch in an oldest slot.
@@ -57,9 +60,9 @@ struct Slot {
     /// Address of the branch at its end; 0 for a branch in an oldest slot.
     end: u64,
     /// The number of its context.
-    id: u64,
-    hits: u64,
-    weight: u64,
+    pub(super) id: u64,
+    pub(super) hits: u64,
+    pub(super) weight: u64,
     first_time: u64,
     /// How often it was the oldest stream of its stack, so that the branch which led there stood in the oldest slot.
     oldest: u64,
@@ -81,6 +84,7 @@ impl Table {
             slots: vec![Slot::default(); FEW],
             used: Vec::new(),
             most: usize::try_from(most).unwrap_or(usize::MAX).max(1),
+            has_impossible: false,
         }
     }
 
@@ -176,6 +180,7 @@ impl Table {
             first_time: each.time,
             oldest: 0,
         };
+        self.has_impossible |= slot.refusal().is_some();
         self.used.push(place as u32);
         if self.slots.len() / 4 * 3 < self.used.len() {
             self.grow();
@@ -224,18 +229,28 @@ impl Table {
         false
     }
 
-    /// Takes out what was counted since the last time. Some keys may stand there twice.
-    pub(super) fn take(&mut self, contexts: &Contexts, counts: &mut Vec<(CountKey, Tally)>) {
-        counts.reserve(self.used.len());
-        for place in self.used.drain(..) {
-            let Some(slot) = self.slots.get_mut(place as usize) else {
-                continue;
-            };
-            let slot = std::mem::take(slot);
-            if let Some(under) = contexts.get(slot.id) {
-                slot.push(under, counts);
-            }
-        }
+    /// Whether any stream was counted that cannot have run.
+    pub(super) const fn has_impossible(&self) -> bool {
+        self.has_impossible
+    }
+
+    pub(super) const fn n_used(&self) -> usize {
+        self.used.len()
+    }
+
+    /// What was counted since the last time.
+    pub(super) fn used(&self) -> impl Iterator<Item = &Slot> {
+        self.used
+            .iter()
+            .filter_map(|place| self.slots.get(*place as usize))
+    }
+
+    /// Takes out what was counted since the last time.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Slot> {
+        self.has_impossible = false;
+        let Self { slots, used, .. } = self;
+        used.drain(..)
+            .filter_map(|place| slots.get_mut(place as usize).map(std::mem::take))
     }
 }
 
@@ -277,19 +292,37 @@ impl Slot {
         Stream { from, start, end }
     }
 
-    /// Adds what it counted, and where it is a stream also the branch that led there in oldest slots.
-    fn push(&self, under: &Under, counts: &mut Vec<(CountKey, Tally)>) {
+    /// Why it cannot have run; `None` where it can, and for a branch in an oldest slot.
+    #[inline(always)]
+    pub(super) const fn refusal(&self) -> Option<Refusal> {
+        if self.id & OLDEST == 0 {
+            refusal(self.start, self.end)
+        } else {
+            None
+        }
+    }
+
+    /// Adds what it counted unless it is refused, and where it is a stream also the branch that led there in oldest slots.
+    pub(super) fn push(
+        &self,
+        under: &Under,
+        weights: &Weights,
+        refusal: Option<Refusal>,
+        counts: &mut Vec<(CountKey, Tally)>,
+    ) {
         let tally = Tally {
             hits: self.hits,
-            weight: self.weight,
+            weight: weights.made_up(self.weight),
             first_time: self.first_time,
         };
         if self.id & OLDEST != 0 {
             counts.push((under.oldest(self.start), tally));
             return;
         }
-        let length = self.end.wrapping_sub(self.start) as u32;
-        counts.push((under.stream(self.from, self.start, length), tally));
+        if refusal.is_none() {
+            let length = self.end.wrapping_sub(self.start) as u32;
+            counts.push((under.stream(self.from, self.start, length), tally));
+        }
         if self.oldest != 0 {
             let oldest = Tally {
                 hits: self.oldest,

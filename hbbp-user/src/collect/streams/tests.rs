@@ -14,8 +14,8 @@ fn entry(from: u64, to: u64) -> BranchEntry {
     BranchEntry { from, to, flags: 0 }
 }
 
-fn streams(habits: Habits) -> Streams {
-    Streams::new(1 << 20, habits)
+fn streams(quirks: Quirks) -> Streams {
+    Streams::new(1 << 20, quirks)
 }
 
 fn context(tgid: u32, interval: u32) -> Context {
@@ -41,7 +41,7 @@ fn taken(streams: &mut Streams) -> BTreeMap<Key, (u64, u64)> {
 
 #[test]
 fn neighbours_make_streams_and_the_oldest_branch_is_counted() {
-    let mut streams = streams(Habits::default());
+    let mut streams = streams(Quirks::default());
     // Kernel code that user code led to, and user code that it led to.
     let stack = [
         entry(0x1020, 0x9999),
@@ -68,7 +68,7 @@ fn neighbours_make_streams_and_the_oldest_branch_is_counted() {
 
 #[test]
 fn a_stack_ends_at_its_first_empty_entry() {
-    let mut streams = streams(Habits::default());
+    let mut streams = streams(Quirks::default());
     streams.count(
         &[entry(30, 40), entry(20, 25), entry(0, 0), entry(0, 0)],
         &context(7, 0),
@@ -81,10 +81,68 @@ fn a_stack_ends_at_its_first_empty_entry() {
 }
 
 #[test]
-fn what_cannot_have_run_is_refused_with_its_reason() {
-    let mut streams = streams(Habits {
+fn streams_that_cannot_have_run_are_discarded_with_their_reasons_and_the_others_bear_their_weight() {
+    let mut streams = streams(Quirks::default());
+    let stack = [
+        entry(0x1010, 0x50),
+        entry(0x2000, 0x1000),
+        // Backward.
+        entry(0x10_0000, 0x2008),
+        // Long.
+        entry(0x1400, 0x3000),
+        // Crossing.
+        entry(KERNEL + 0x20, KERNEL + 0x500),
+        entry(0x5000, KERNEL),
+    ];
+    streams.count(&stack, &context(7, 0), 2, 1);
+    let rows = taken(&mut streams);
+    let expected = StackStats {
+        stacks: 2,
+        entries: 12,
+        streams: 4,
+        backward: 2,
+        long: 2,
+        crossing: 2,
+        ..StackStats::default()
+    };
+    assert_eq!(streams.stats(0), expected);
+    let weight = |address| {
+        let row = rows.iter().find(|((start, ..), _)| *start == address);
+        row.map(|(_, (hits, weight))| (*hits, *weight / WEIGHT_ONE))
+    };
+    // Each of five streams weighs 60, twice. The user's streams share the weight of the backward and the long one, the
+    // kernel's that of the one that begins there and ends in user code.
+    assert_eq!(weight(0x1000), Some((2, 360)));
+    assert_eq!(weight(KERNEL), Some((2, 240)));
+}
+
+#[test]
+fn the_weight_of_a_context_without_a_possible_stream_is_lost() {
+    let mut streams = streams(Quirks::default());
+    streams.count(
+        &[entry(0x1000, 0x50), entry(0x2000, 0x1008)],
+        &context(7, 0),
+        1,
+        1,
+    );
+    streams.count(
+        &[entry(0x1010, 0x50), entry(0x2000, 0x1000)],
+        &context(8, 0),
+        1,
+        1,
+    );
+    let weights: Vec<_> = taken(&mut streams)
+        .into_values()
+        .filter(|(_, weight)| 0 < *weight)
+        .collect();
+    assert_eq!(weights, [(1, 300 * WEIGHT_ONE)]);
+}
+
+#[test]
+fn user_streams_from_before_a_context_switch_are_set_aside() {
+    let mut streams = streams(Quirks {
         switch: SWITCH,
-        ..Habits::default()
+        ..Quirks::default()
     });
     let end = SWITCH.0 + 0x10;
     let stack = [
@@ -94,49 +152,102 @@ fn what_cannot_have_run_is_refused_with_its_reason() {
         entry(0x3010, SWITCH.0),
         entry(KERNEL + 0x20, 0x3000),
         entry(0x5000, KERNEL),
-        // Backward, and nothing else is said of it.
+        // Before the switch, whatever else may be said of it.
         entry(0x4000, 0x5008),
         entry(0x1000, 0x200_0000),
     ];
-    streams.count(&stack, &context(7, 0), 2, 1);
-    let stats = streams.stats(0);
+    // Twice, as what was counted stands in the table then.
+    for _ in 0..2 {
+        streams.count(&stack, &context(7, 0), 2, 1);
+    }
+    let rows = taken(&mut streams);
     let expected = StackStats {
-        stacks: 2,
-        entries: 14,
-        streams: 6,
-        backward: 4,
-        switched: 2,
+        stacks: 4,
+        entries: 28,
+        streams: 12,
+        switched: 12,
         ..StackStats::default()
     };
-    assert_eq!(stats, expected);
-    // Once more, as what was counted stands in the table now.
-    streams.count(&stack, &context(7, 0), 2, 1);
-    assert_eq!(streams.stats(0).switched, 4);
+    assert_eq!(streams.stats(0), expected);
+    let of_kernel: u64 = rows
+        .iter()
+        .filter(|((address, ..), _)| is_kernel(*address))
+        .map(|(_, (_, weight))| weight / WEIGHT_ONE)
+        .sum();
+    assert_eq!(of_kernel, 4 * 50 * 5, "with that of three streams of each stack");
 }
 
 #[test]
-fn a_repeated_newest_entry_makes_no_stream() {
-    let stack = [entry(30, 40), entry(30, 40), entry(20, 25)];
-    let mut repeats = streams(Habits {
-        duplicated_heads: true,
-        ..Habits::default()
+fn the_newest_entry_is_left_out_where_it_may_be_a_copy() {
+    let sound = [entry(30, 40), entry(20, 25), entry(10, 15)];
+    let repeated = [sound[0], sound[0], sound[1], sound[2]];
+    let quirks = Quirks {
+        repeats_newest: true,
+        ..Quirks::default()
+    };
+    let mut of_skylake = streams(quirks);
+    of_skylake.count(&repeated, &context(7, 0), 1, 1);
+    let mut of_others = streams(Quirks::default());
+    of_others.count(&sound, &context(7, 0), 1, 1);
+    assert_eq!(taken(&mut of_skylake), taken(&mut of_others));
+    let (stats, others) = (of_skylake.stats(0), of_others.stats(0));
+    assert_eq!((stats.newest_unused, others.newest_unused), (1, 0));
+    assert_eq!(
+        (stats.stacks, stats.entries, stats.streams),
+        (others.stacks, others.entries, others.streams)
+    );
+    // All that such a stack has.
+    of_skylake.count(&sound[..1], &context(7, 0), 1, 1);
+    assert_eq!(
+        (of_skylake.stats(0).newest_unused, of_skylake.stats(0).stacks),
+        (2, 1)
+    );
+}
+
+/// Stacks of a program that goes round one loop of one block, then another one, and back: with copies of newest entries and
+/// without, each stream has its share.
+#[test]
+fn copies_of_newest_entries_move_no_share() {
+    /// Rounds of each loop, and branches of the whole.
+    const ROUNDS: [usize; 2] = [3, 11];
+    let mut history = Vec::new();
+    for (rounds, at) in ROUNDS.into_iter().zip([0x1000, 0x2000]) {
+        history.extend(vec![entry(at + 0x10, at); rounds]);
+        history.push(entry(at + 0x20, if at == 0x1000 { 0x2000 } else { 0x1000 }));
+    }
+    history.reverse();
+    let around: Vec<_> = history.iter().cycle().take(3 * history.len()).copied().collect();
+    let mut streams = streams(Quirks {
+        repeats_newest: true,
+        ..Quirks::default()
     });
-    repeats.count(&stack, &context(7, 0), 1, 1);
-    let stats = repeats.stats(0);
-    assert_eq!((stats.streams, stats.duplicated, stats.backward), (1, 1, 0));
-    let mut others = streams(Habits::default());
-    others.count(&stack, &context(7, 0), 1, 1);
-    assert_eq!((others.stats(0).streams, others.stats(0).backward), (1, 1));
+    for at in 0..history.len() {
+        for copies in [0, 1, 0, 0] {
+            let newest = vec![around[at]; copies];
+            let stack = [&newest, around.get(at..at + 16 - copies).unwrap()].concat();
+            streams.count(&stack, &context(7, 0), 1, 1);
+        }
+    }
+    let mut weights: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    for ((start, _, _, _, length), (_, weight)) in taken(&mut streams) {
+        *weights.entry((start, start + u64::from(length))).or_default() += weight;
+    }
+    let all: u64 = weights.values().sum();
+    for (rounds, at) in ROUNDS.into_iter().zip([0x1000, 0x2000]) {
+        let share = weights[&(at, at + 0x10)] as f64 / all as f64;
+        let exact = rounds as f64 / history.len() as f64;
+        assert!((share / exact - 1.0).abs() < 1e-3, "{share} is not {exact}");
+    }
 }
 
 #[test]
-fn a_stack_behind_a_far_branch_stands_for_the_one_that_could_not_be_taken_there() {
-    let habits = Habits {
+fn a_stack_right_after_a_far_branch_weighs_as_much_as_the_one_that_could_not_be_taken_there() {
+    let quirks = Quirks {
         near_only: 1,
-        ..Habits::default()
+        ..Quirks::default()
     };
     let weight = |stack: &[BranchEntry]| {
-        let mut streams = streams(habits);
+        let mut streams = streams(quirks);
         streams.count(stack, &context(7, 0), 1, 1);
         taken(&mut streams)
             .values()
@@ -149,11 +260,13 @@ fn a_stack_behind_a_far_branch_stands_for_the_one_that_could_not_be_taken_there(
         (weight(&near), weight(&far)),
         (300 * WEIGHT_ONE, 600 * WEIGHT_ONE)
     );
+    let copied = [far[0], far[0], far[1], far[2]];
+    assert_eq!(weight(&copied), 600 * WEIGHT_ONE);
 }
 
 #[test]
 fn a_full_table_refuses_what_is_new_and_counts_what_is_not() {
-    let mut streams = Streams::new(2, Habits::default());
+    let mut streams = Streams::new(2, Quirks::default());
     let stack = [entry(30, 40), entry(20, 25), entry(10, 15)];
     for _ in 0..3 {
         streams.count(&stack, &context(7, 0), 1, 1);
@@ -168,26 +281,26 @@ fn a_full_table_refuses_what_is_new_and_counts_what_is_not() {
 
 #[test]
 fn streams_that_are_made_for_one_place_are_refused_after_a_while() {
-    let mut streams = streams(Habits::default());
+    let mut streams = streams(Quirks::default());
     // The same sum of start and eight times the end.
     for n in 0..2000 {
         let end = 0x1000_0000 + n;
         let stack = [entry(end, 0x50), entry(0x2000, 0x1000_0000 - 8 * n)];
         streams.count(&stack, &context(7, 0), 1, 1);
     }
+    let n: u64 = taken(&mut streams).values().map(|(hits, _)| hits).sum();
     let stats = streams.stats(0);
     assert_eq!(stats.entries, stats.stacks + stats.streams + stats.refused);
     assert_eq!(stats.refused, 2000 - 1024);
-    let n: u64 = taken(&mut streams).values().map(|(hits, _)| hits).sum();
     assert_eq!(n, stats.streams + stats.stacks - stats.refused_oldest);
 }
 
 #[test]
 fn kernel_code_is_counted_once_for_all_unless_it_is_to_be_kept_apart() {
     for (kernel, n) in [(KernelCounts::Together, 1), (KernelCounts::ByProcess, 2)] {
-        let mut streams = streams(Habits {
+        let mut streams = streams(Quirks {
             kernel,
-            ..Habits::default()
+            ..Quirks::default()
         });
         for tgid in [7, 8] {
             let stack = [entry(KERNEL + 9, 40), entry(KERNEL + 50, KERNEL)];
@@ -215,7 +328,7 @@ proptest! {
     /// Against the plain walk that imports take, with each stream judged by itself.
     #[test]
     fn it_is_what_the_plain_walk_gives(stacks in stacks()) {
-        let mut streams = streams(Habits { switch: SWITCH, ..Habits::default() });
+        let mut streams = streams(Quirks { switch: SWITCH, ..Quirks::default() });
         let mut expected: BTreeMap<(u64, u64, u32), u64> = BTreeMap::new();
         let mut refused = 0;
         let mut n_entries = 0;
@@ -227,7 +340,8 @@ proptest! {
                 n_entries += times;
                 let Step::Stream(stream) = walk.step(*entry) else { continue };
                 switched |= stream.end.wrapping_sub(SWITCH.0) < SWITCH.1;
-                if refusal(stream.start, stream.end, switched).is_some() {
+                let is_of_other = switched && !is_kernel(stream.start);
+                if is_of_other || refusal::refusal(stream.start, stream.end).is_some() {
                     refused += times;
                     continue;
                 }
@@ -235,14 +349,15 @@ proptest! {
                 *expected.entry((stream.start, stream.end, owner)).or_default() += times;
             }
         }
+        let rows = taken(&mut streams);
         let stats = streams.stats(0);
-        let discarded = stats.duplicated + stats.backward + stats.crossing + stats.long + stats.switched;
+        let discarded = stats.backward + stats.crossing + stats.long + stats.switched;
         prop_assert_eq!(discarded, refused);
         prop_assert_eq!(stats.entries, n_entries);
         prop_assert_eq!(stats.entries, stats.stacks + stats.streams + discarded + stats.refused);
         let mut counted: BTreeMap<(u64, u64, u32), u64> = BTreeMap::new();
         let mut oldest = 0;
-        for ((address, _, tgid, tag, length), (hits, _)) in taken(&mut streams) {
+        for ((address, _, tgid, tag, length), (hits, _)) in rows {
             if EventTag(tag).is_oldest() {
                 oldest += hits;
             } else {
@@ -256,7 +371,7 @@ proptest! {
     /// More streams than there are slots at the start.
     #[test]
     fn a_table_that_grows_loses_nothing(seed in 0u64..1000) {
-        let mut streams = streams(Habits::default());
+        let mut streams = streams(Quirks::default());
         let n = FEW as u64 + 1;
         for i in (0..n).chain(0..n / 2) {
             let start = KERNEL + (i ^ seed) * 64;

@@ -1,5 +1,7 @@
 //! The tables of counts as files of major version 1 hold them: a packed array for each field. They are only read.
 
+use std::num::NonZeroU64;
+
 use super::super::{Malformed, same_length, sums};
 use crate::addr::Va;
 use crate::snapshot::{BranchCount, EventIdx, IpCount, ProcessIdx, StreamCount};
@@ -123,7 +125,7 @@ impl TryFrom<StreamTable> for Vec<StreamCount> {
                 source: None,
                 hits: *hits,
                 weight: *weight,
-                cycles: *cycles,
+                cycles: NonZeroU64::new(*cycles),
             },
         );
         Ok(counts.collect())
@@ -156,7 +158,8 @@ impl TryFrom<BranchTable> for Vec<BranchCount> {
                 to: Va(from.wrapping_add(len.cast_unsigned())),
                 hits: *hits,
                 oldest: *oldest,
-                mispredicted: *mispredicted,
+                // A zero was written for what is not known, too.
+                mispredicted: Some(*mispredicted).filter(|n| *n != 0),
             },
         );
         Ok(counts.collect())
