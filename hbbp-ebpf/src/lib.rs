@@ -14,6 +14,7 @@ pub mod key;
 pub mod module;
 pub mod stack;
 pub mod stat;
+pub mod stream;
 
 pub use key::{CountKey, EventTag, Tally, is_kernel};
 pub use stat::EventStats;

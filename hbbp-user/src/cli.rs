@@ -17,7 +17,6 @@ use crate::cmd::record::{RecordOptions, Target};
 use crate::cmd::report::ReportOptions;
 use crate::cmd::{Job, check};
 use crate::collect::event::Choice;
-use crate::collect::object::KernelCounts;
 use crate::collect::perf::parse_cpu_list;
 use crate::eval::Level;
 use crate::mix::Dimension;
@@ -25,6 +24,7 @@ use crate::report::Format;
 use crate::resolve::kernel_space::TextHistory;
 use crate::resolve::recorded::kernel::KernelPlace;
 use crate::snapshot::run::Period;
+use crate::streams::KernelCounts;
 use recording::{ExportArgs, InputArgs};
 
 /// Measures which instructions run, in the kernel and in user code, on the whole system, and prints the mix.

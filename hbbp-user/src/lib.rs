@@ -4,6 +4,7 @@
 //! perf events -> eBPF maps -> drain -> resolve -> SNAPSHOT -> locate -> blocks -> estimate -> mix -> report
 //!             (touches the kernel and the disk: may fail)    |     (pure: same snapshot, same answer)
 //! recordings of other tools -> import -> resolve ------------+            (for scripts) estimate -> export
+//!        (branch stacks of both -> streams)
 //! ```
 //!
 //! The modules stand in the order of that flow, and imports go one way; `cargo xtask tidy` checks it.
@@ -12,6 +13,8 @@ pub mod addr;
 pub mod record;
 
 pub mod reference;
+
+pub mod streams;
 
 pub mod collect;
 

@@ -19,7 +19,6 @@ use super::interrupt::Interrupt;
 use super::interval::raw_interval;
 use super::progress::Progress;
 use crate::collect::event::Choice;
-use crate::collect::object::KernelCounts;
 use crate::collect::own_cost::{read_idle_times, read_own_cpu, read_own_memory};
 use crate::collect::{Collector, ModuleWatch, Plan, Scope, StacksSeen};
 use crate::record::{Record, Timed};
@@ -29,6 +28,7 @@ use crate::resolve::kernel_space::{TextHistory, open_kernel_space};
 use crate::resolve::kernel_text::ReadKernel;
 use crate::resolve::proc_scan::read_processes;
 use crate::snapshot::{Loss, Run, Snapshot};
+use crate::streams::KernelCounts;
 
 /// What to record.
 #[derive(Clone, Debug)]

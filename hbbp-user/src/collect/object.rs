@@ -11,6 +11,7 @@ use hbbp_ebpf::name;
 use rustix::process::chroot;
 
 use super::pid_namespace::PidNamespace;
+use crate::streams::KernelCounts;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/hbbp"));
 
@@ -58,16 +59,6 @@ impl Default for Room {
             ring: 0,
         }
     }
-}
-
-/// How kernel addresses are counted.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum KernelCounts {
-    /// Once for the whole system: few entries, no reading of the task.
-    #[default]
-    Together,
-    /// For each process image that entered the kernel.
-    ByProcess,
 }
 
 impl Object {

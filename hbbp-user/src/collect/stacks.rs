@@ -1,8 +1,8 @@
-//! Branch stacks as they come from the programs: out of the ring of each CPU, and out of the tables of kept ones.
+//! Branch stacks as they come from the programs: out of the ring of each CPU, and out of the tables of cached ones.
 //!
 //! Rings are read while the programs go on, without a syscall, during which the kernel would skip programs on that CPU. A
 //! thread of its own does that as soon as one is a quarter full: the other one may be busy with a drain for longer than a ring
-//! lasts. The kept stacks take turns as the banks do.
+//! lasts. The cached stacks stand in two tables that take turns, as the counts do.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,8 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::Context as _;
 use aya::maps::{MapData, RingBuf};
-use hbbp_ebpf::stack::{KeptStack, KeptStacks, Stack};
+use hbbp_ebpf::branch::BranchEntry;
+use hbbp_ebpf::stack::{Context, KeptStack, KeptStacks, Stack};
 use hbbp_ebpf::{CountKey, MAX_DEPTH, Tally, name};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
@@ -19,9 +20,10 @@ use tokio::sync::Notify;
 use super::cpus::Cpus;
 use super::mapped::{Mapped, Pair};
 use super::object::{Object, Room};
-use super::streams::{Quirks, StackStats, Streams};
+use super::stream_counts::{StackOwner, Streams};
+use crate::streams::{Quirks, StackStats, Taken};
 
-/// The rings, the kept stacks, and the streams that were made of both.
+/// The rings, the cached stacks, and the streams that were made of both.
 pub struct Stacks {
     kept: Pair<KeptStacks>,
     shared: Arc<Shared>,
@@ -33,7 +35,7 @@ pub struct Stacks {
 /// What the thread works on.
 struct Shared {
     rings: Mutex<Rings>,
-    /// Told when so many streams were counted that a drain should come.
+    /// Notified when the table of streams is half full, so that a drain comes.
     half_full: Arc<Notify>,
 }
 
@@ -83,7 +85,7 @@ impl Stacks {
 
     /// See [`super::Collector::tell_switch`].
     pub fn tell_switch(&self, switch: (u64, u64)) {
-        self.shared.rings().streams.tell_switch(switch);
+        self.shared.rings().streams.set_switch(switch);
     }
 
     /// See [`super::Collector::half_full`].
@@ -98,7 +100,7 @@ impl Stacks {
 
     /// Takes out all that was counted. No stack of the time before is missing, but those that a program reads just now.
     pub fn drain(&mut self, counts: &mut Vec<(CountKey, Tally)>) -> anyhow::Result<()> {
-        // The kept ones go first: a stack that loses its place meanwhile is in the ring then.
+        // The cached ones go first: a stack that loses its slot meanwhile is in the ring then.
         self.kept.flip()?;
         let mut rings = self.shared.rings();
         for kept in self.kept.spare().iter_mut().flat_map(|cpu| &mut cpu.places) {
@@ -109,13 +111,18 @@ impl Stacks {
             if 0 < kept.hits {
                 let entries = kept.entries();
                 let entries = first(&entries, kept.depth);
-                rings
-                    .streams
-                    .count(entries, &kept.context, kept.hits, kept.first_time);
+                count(
+                    &mut rings.streams,
+                    entries,
+                    &kept.context,
+                    (kept.hits, kept.first_time),
+                );
             }
         }
         rings.read();
-        rings.streams.take(counts);
+        rings
+            .streams
+            .take_possible(|owner, counted, tally| counts.push((owner.key(counted), tally)));
         Ok(())
     }
 }
@@ -185,13 +192,24 @@ impl Rings {
                     // nobody writes there.
                     let stack = unsafe { stack.as_ref() };
                     let entries = first(&stack.entries, stack.depth);
-                    self.streams.count(entries, &stack.context, 1, stack.time);
+                    count(&mut self.streams, entries, &stack.context, (1, stack.time));
                 }
             }
             self.cpus.read_until(cpu, until);
             unread.start = until;
         }
     }
+}
+
+/// Counts the streams of a stack that was seen so many times, for the first time at that one.
+#[inline(always)]
+fn count(streams: &mut Streams, entries: &[BranchEntry], context: &Context, (times, time): (u64, u64)) {
+    let taken = Taken {
+        period: context.period,
+        times,
+        time,
+    };
+    streams.count(entries, StackOwner::of(context), &taken);
 }
 
 /// The first `depth` entries, all where that is too many.

@@ -2,9 +2,9 @@
 
 use hbbp_ebpf::EventStats;
 
-use super::streams::StackStats;
 use crate::snapshot::run::Event;
 use crate::snapshot::{Loss, Losses};
+use crate::streams::StackStats;
 
 /// What a collection knows of itself when it has stopped.
 #[derive(Clone, Debug, Default)]

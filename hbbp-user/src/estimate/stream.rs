@@ -162,7 +162,7 @@ pub fn judge(text: &TextBlocks, stream: &LocatedStream) -> Result<Line, Discard>
     let first = text.find(stream.start.addr).map_err(refused)?;
     let last = text.find(stream.end).map_err(refused)?;
     if last < first {
-        return Err(Discard::Backwards);
+        return Err(Discard::Backward);
     }
     let stop = text.next_stop(first);
     if stop < last {
@@ -267,6 +267,6 @@ mod tests {
         assert_eq!(covers(15, 15), Ok((7, 8, 7)));
         assert_eq!(covers(2, 3), Err(Discard::NotOnInstruction));
         assert_eq!(covers(17, 16), Err(Discard::Undecodable));
-        assert_eq!(covers(10, 1), Err(Discard::Backwards));
+        assert_eq!(covers(10, 1), Err(Discard::Backward));
     }
 }

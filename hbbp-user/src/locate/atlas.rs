@@ -3,6 +3,8 @@
 use super::layout::Layout;
 use super::reason::{Discard, Unresolved};
 use super::{Place, TextIdx};
+use hbbp_ebpf::stream::Stream;
+
 use crate::addr::{ImageAddr, Ring, Va};
 use crate::snapshot::{ModuleIdx, ProcessIdx, Snapshot, StreamCount, Text};
 
@@ -81,11 +83,13 @@ impl<'a> Atlas<'a> {
 
     /// The place of a stream's start, and its end in the same text.
     pub(super) fn span(&mut self, count: &StreamCount) -> Result<(Place, ImageAddr), Discard> {
-        if count.start.ring() != count.end.ring() {
-            return Err(Discard::CrossesRings);
-        }
-        if count.end < count.start {
-            return Err(Discard::Backwards);
+        let stream = Stream {
+            from: 0,
+            start: count.start.0,
+            end: count.end.0,
+        };
+        if let Some(refusal) = stream.refusal() {
+            return Err(refusal.into());
         }
         let start = self.place(count.process, count.start).map_err(discard)?;
         let end = self.place(count.process, count.end).map_err(discard)?;

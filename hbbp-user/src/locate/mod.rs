@@ -364,8 +364,8 @@ mod tests {
         let mut snapshot = snapshot();
         let cases = [
             (stream(0x40_0000, 0x40_0008), None),
-            (stream(0x40_0008, 0x40_0000), Some(Discard::Backwards)),
-            (stream(0x40_0000, KERNEL), Some(Discard::CrossesRings)),
+            (stream(0x40_0008, 0x40_0000), Some(Discard::Backward)),
+            (stream(0x40_0000, KERNEL), Some(Discard::Crossing)),
             (stream(0x30_0000, 0x40_0000), Some(Discard::NoMapping)),
             (stream(0x40_0000, 0x40_0010), Some(Discard::NoText)),
         ];

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use hbbp_ebpf::stream::Refusal;
+
 use crate::addr::Ring;
 use crate::snapshot::EventIdx;
 
@@ -54,10 +56,12 @@ reasons! {
 reasons! {
     /// Why a stream of a branch stack is not in the estimate.
     Discard {
-        CrossesRings, "stream.crosses_rings",
-            "streams begin in one ring and end in the other: a branch between them is missing in the stack";
-        Backwards, "stream.backwards",
-            "streams end before they begin: a repeated or missing entry in the stack";
+        Crossing, "stream.crossing",
+            "streams begin in one ring and end in the other: an entry between them is missing in the stack";
+        Backward, "stream.backward",
+            "streams end before they begin: an entry of the stack is missing or a copy";
+        Long, "stream.long",
+            "streams are too long to be straight-line code: an entry between them is missing in the stack";
         NoMapping, "stream.no_mapping",
             "streams have an end where no executable mapping is known";
         NoText, "stream.no_text",
@@ -79,8 +83,18 @@ impl Discard {
     pub const fn is_impossible(self) -> bool {
         matches!(
             self,
-            Self::CrossesRings | Self::Backwards | Self::CrossesText | Self::PassesBranch
+            Self::Crossing | Self::Backward | Self::Long | Self::CrossesText | Self::PassesBranch
         )
+    }
+}
+
+impl From<Refusal> for Discard {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Crossing => Self::Crossing,
+            Refusal::Backward => Self::Backward,
+            Refusal::Long => Self::Long,
+        }
     }
 }
 
@@ -160,6 +174,7 @@ impl<R: Ord + Copy> Tally<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Loss;
 
     #[test]
     fn names_are_unique() {
@@ -170,6 +185,17 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for id in ids {
             assert!(seen.insert(id), "{id} stands twice");
+        }
+    }
+
+    #[test]
+    fn what_cannot_have_run_is_named_alike_live_and_in_recordings() {
+        for (loss, discard) in [
+            (Loss::Crossing, Discard::Crossing),
+            (Loss::Backward, Discard::Backward),
+            (Loss::Long, Discard::Long),
+        ] {
+            assert_eq!((loss.id(), loss.sentence()), (discard.id(), discard.sentence()));
         }
     }
 

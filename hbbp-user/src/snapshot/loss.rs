@@ -68,11 +68,11 @@ losses! {
     NewestUnused, "entry.newest_unused", Entry,
         "newest entries of branch stacks were left out: this processor (Skylake) repeats the newest entry now and then, and a copy cannot be told from a loop";
     Backward, "stream.backward", Stream,
-        "streams end before they start";
+        "streams end before they begin: an entry of the stack is missing or a copy";
     Crossing, "stream.crossing", Stream,
-        "streams lead from one ring to the other: an entry between them is missing";
+        "streams begin in one ring and end in the other: an entry between them is missing in the stack";
     Long, "stream.long", Stream,
-        "streams are too long to be straight-line code: an entry between them is missing";
+        "streams are too long to be straight-line code: an entry between them is missing in the stack";
     Switched, "stream.switched", Stream,
         "user streams are older than a context switch, so they belong to another process";
     StreamsRefused, "stream.refused", Stream,

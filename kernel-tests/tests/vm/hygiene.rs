@@ -10,7 +10,7 @@ use kernel_tests::layout::Branch;
 use kernel_tests::machine::Marks;
 use kernel_tests::trace::{self, Stack};
 
-use crate::support;
+use crate::{recorded, support};
 
 /// Forks, execs and pipes: task switches, system calls, interrupts.
 const LOAD: &str = "for i in $(busybox seq 9); do busybox seq 300 | busybox sort -r | busybox md5sum; done; \
@@ -20,7 +20,7 @@ const PERIODS: (u64, u64) = (1_000_037, 1_009);
 /// Which processor it is, for what its branch records are known for (hbbp-user/src/collect/uarch.rs).
 const SKYLAKE: &str = "cpu = vendor=GenuineIntel,family=6,model=94,stepping=3\n";
 const ZEN_4: &str = "cpu = vendor=AuthenticAMD,family=25,model=17,stepping=1\n";
-/// Streams of this many bytes and more are no straight-line code (hbbp-user/src/collect/streams/refusal.rs).
+/// Streams of this many bytes and more are no straight-line code (hbbp-ebpf/src/stream.rs).
 const LONG: u64 = 64 << 10;
 
 /// What a processor's records need, beside what all need.
@@ -127,6 +127,9 @@ fn exact(personality: &str, quirk: Quirk) -> Option<BTreeMap<&'static str, u64>>
     refused.remove("short");
     assert_eq!(counted(&measured), refused, "{:#}", measured.report);
     println!("{} stacks: {expected:?}", stacks.len());
+    if quirk != Quirk::RepeatsNewest {
+        recorded::compare(measured.profile(), &stacks);
+    }
     assert!(1000 < stacks.len());
     Some(expected)
 }

@@ -21,6 +21,7 @@ mod identity;
 mod image;
 mod import;
 mod perf;
+mod recorded;
 mod statistics;
 mod suite;
 mod support;

@@ -4,10 +4,11 @@ use super::rust::{Mention, mentions};
 use super::{Finding, Source};
 
 /// The modules in the order of the flow: each may use only what stands before it.
-const LINE: [&str; 14] = [
+const LINE: [&str; 15] = [
     "addr",
     "record",
     "reference",
+    "streams",
     "snapshot",
     "locate",
     "blocks",
@@ -25,14 +26,15 @@ const LINE: [&str; 14] = [
 const WORLD: [&str; 3] = ["collect", "import", "resolve"];
 
 /// What those may use of the line, and the only ones there that may use them.
-const SEEN_BY_WORLD: [&str; 3] = ["addr", "record", "snapshot"];
+const SEEN_BY_WORLD: [&str; 4] = ["addr", "record", "streams", "snapshot"];
 const USERS_OF_WORLD: [&str; 2] = ["cmd", "cli"];
 
 /// The modules whose answer depends on nothing but their arguments, and what they may not mention for that.
-const PURE: [&str; 11] = [
+const PURE: [&str; 12] = [
     "addr",
     "record",
     "reference",
+    "streams",
     "import",
     "locate",
     "blocks",

@@ -1,41 +1,69 @@
-//! Streams by hand, and against the plain walk that imports take.
+//! Streams by hand, and against a plain walk through each stack.
+
+use std::collections::BTreeMap;
+
+use hbbp_ebpf::Tally;
+use hbbp_ebpf::key::WEIGHT_ONE;
+use proptest::prelude::*;
 
 use super::table::FEW;
 use super::*;
-use hbbp_ebpf::branch::{Step, Walk};
-use hbbp_ebpf::{EventTag, is_kernel};
-use proptest::prelude::*;
-use std::collections::BTreeMap;
 
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
 const SWITCH: (u64, u64) = (KERNEL + 0x100, 0x40);
+
+/// A process.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Process(u32);
+
+impl Owner for Process {
+    fn event(&self) -> u32 {
+        0
+    }
+
+    fn of_kernel(&self, kernel: KernelCounts) -> Self {
+        match kernel {
+            KernelCounts::Together => Self(0),
+            KernelCounts::ByProcess => *self,
+        }
+    }
+}
+
+type Counts = Streams<Process, Tally>;
 
 fn entry(from: u64, to: u64) -> BranchEntry {
     BranchEntry { from, to, flags: 0 }
 }
 
-fn streams(quirks: Quirks) -> Streams {
+fn streams(quirks: Quirks) -> Counts {
     Streams::new(1 << 20, quirks)
 }
 
-fn context(tgid: u32, interval: u32) -> Context {
-    Context::new([tgid, 1], 0, interval, 300)
+/// Counts stacks of a process, at a period of 300.
+fn count(streams: &mut Counts, stack: &[BranchEntry], process: u32, times: u64) {
+    let taken = Taken {
+        period: 300,
+        times,
+        time: 1,
+    };
+    streams.count(stack, Process(process), &taken);
 }
 
-/// Address, source, thread group id, tag and length.
-type Key = (u64, u64, u32, u32, u32);
+/// Process, source, start and end of a stream, or process, zero, branch and zero of an oldest slot.
+type Key = (u32, u64, u64, u64);
 
 /// What was counted, equal keys together: hits and weight.
-fn taken(streams: &mut Streams) -> BTreeMap<Key, (u64, u64)> {
-    let mut counts = Vec::new();
-    streams.take(&mut counts);
+fn taken(streams: &mut Counts) -> BTreeMap<Key, (u64, u64)> {
     let mut sums = BTreeMap::new();
-    for (key, tally) in counts {
-        let key = (key.address, key.source, key.tgid, key.event.0, key.length);
+    streams.take_possible(|Process(process), counted, tally| {
+        let key = match counted {
+            Counted::Stream(Stream { from, start, end }) => (*process, from, start, end),
+            Counted::Oldest(branch) => (*process, 0, branch, 0),
+        };
         let (hits, weight) = sums.entry(key).or_insert((0, 0));
         *hits += tally.hits;
         *weight += tally.weight;
-    }
+    });
     sums
 }
 
@@ -48,17 +76,11 @@ fn neighbours_make_streams_and_the_oldest_branch_is_counted() {
         entry(KERNEL + 5, 0x1000),
         entry(0x2000, KERNEL),
     ];
-    streams.count(&stack, &context(7, 4), 3, 99);
+    count(&mut streams, &stack, 7, 3);
     let expected = BTreeMap::from([
-        (
-            (0x1000, KERNEL + 5, 7, EventTag::stream(0).in_interval(4).0, 0x20),
-            (3, 450 * WEIGHT_ONE),
-        ),
-        (
-            (KERNEL, 0, 0, EventTag::stream(0).in_interval(4).0, 5),
-            (3, 450 * WEIGHT_ONE),
-        ),
-        ((0x2000, 0, 7, EventTag::oldest(0).0, 0), (3, 0)),
+        ((7, KERNEL + 5, 0x1000, 0x1020), (3, 450 * WEIGHT_ONE)),
+        ((0, 0x2000, KERNEL, KERNEL + 5), (3, 450 * WEIGHT_ONE)),
+        ((7, 0, 0x2000, 0), (3, 0)),
     ]);
     assert_eq!(taken(&mut streams), expected);
     let stats = streams.stats(0);
@@ -69,13 +91,13 @@ fn neighbours_make_streams_and_the_oldest_branch_is_counted() {
 #[test]
 fn a_stack_ends_at_its_first_empty_entry() {
     let mut streams = streams(Quirks::default());
-    streams.count(
+    count(
+        &mut streams,
         &[entry(30, 40), entry(20, 25), entry(0, 0), entry(0, 0)],
-        &context(7, 0),
-        1,
+        7,
         1,
     );
-    streams.count(&[entry(0, 0), entry(0, 0)], &context(7, 0), 1, 1);
+    count(&mut streams, &[entry(0, 0), entry(0, 0)], 7, 1);
     let stats = streams.stats(0);
     assert_eq!((stats.stacks, stats.entries, stats.streams), (1, 2, 1));
 }
@@ -94,7 +116,7 @@ fn streams_that_cannot_have_run_are_discarded_with_their_reasons_and_the_others_
         entry(KERNEL + 0x20, KERNEL + 0x500),
         entry(0x5000, KERNEL),
     ];
-    streams.count(&stack, &context(7, 0), 2, 1);
+    count(&mut streams, &stack, 7, 2);
     let rows = taken(&mut streams);
     let expected = StackStats {
         stacks: 2,
@@ -107,7 +129,9 @@ fn streams_that_cannot_have_run_are_discarded_with_their_reasons_and_the_others_
     };
     assert_eq!(streams.stats(0), expected);
     let weight = |address| {
-        let row = rows.iter().find(|((start, ..), _)| *start == address);
+        let row = rows
+            .iter()
+            .find(|((_, _, start, end), _)| *start == address && *end != 0);
         row.map(|(_, (hits, weight))| (*hits, *weight / WEIGHT_ONE))
     };
     // Each of five streams weighs 60, twice. The user's streams share the weight of the backward and the long one, the
@@ -119,18 +143,8 @@ fn streams_that_cannot_have_run_are_discarded_with_their_reasons_and_the_others_
 #[test]
 fn the_weight_of_a_context_without_a_possible_stream_is_lost() {
     let mut streams = streams(Quirks::default());
-    streams.count(
-        &[entry(0x1000, 0x50), entry(0x2000, 0x1008)],
-        &context(7, 0),
-        1,
-        1,
-    );
-    streams.count(
-        &[entry(0x1010, 0x50), entry(0x2000, 0x1000)],
-        &context(8, 0),
-        1,
-        1,
-    );
+    count(&mut streams, &[entry(0x1000, 0x50), entry(0x2000, 0x1008)], 7, 1);
+    count(&mut streams, &[entry(0x1010, 0x50), entry(0x2000, 0x1000)], 8, 1);
     let weights: Vec<_> = taken(&mut streams)
         .into_values()
         .filter(|(_, weight)| 0 < *weight)
@@ -158,7 +172,7 @@ fn user_streams_from_before_a_context_switch_are_set_aside() {
     ];
     // Twice, as what was counted stands in the table then.
     for _ in 0..2 {
-        streams.count(&stack, &context(7, 0), 2, 1);
+        count(&mut streams, &stack, 7, 2);
     }
     let rows = taken(&mut streams);
     let expected = StackStats {
@@ -171,7 +185,7 @@ fn user_streams_from_before_a_context_switch_are_set_aside() {
     assert_eq!(streams.stats(0), expected);
     let of_kernel: u64 = rows
         .iter()
-        .filter(|((address, ..), _)| is_kernel(*address))
+        .filter(|((_, _, start, _), _)| is_kernel(*start))
         .map(|(_, (_, weight))| weight / WEIGHT_ONE)
         .sum();
     assert_eq!(of_kernel, 4 * 50 * 5, "with that of three streams of each stack");
@@ -186,9 +200,9 @@ fn the_newest_entry_is_left_out_where_it_may_be_a_copy() {
         ..Quirks::default()
     };
     let mut of_skylake = streams(quirks);
-    of_skylake.count(&repeated, &context(7, 0), 1, 1);
+    count(&mut of_skylake, &repeated, 7, 1);
     let mut of_others = streams(Quirks::default());
-    of_others.count(&sound, &context(7, 0), 1, 1);
+    count(&mut of_others, &sound, 7, 1);
     assert_eq!(taken(&mut of_skylake), taken(&mut of_others));
     let (stats, others) = (of_skylake.stats(0), of_others.stats(0));
     assert_eq!((stats.newest_unused, others.newest_unused), (1, 0));
@@ -197,7 +211,7 @@ fn the_newest_entry_is_left_out_where_it_may_be_a_copy() {
         (others.stacks, others.entries, others.streams)
     );
     // All that such a stack has.
-    of_skylake.count(&sound[..1], &context(7, 0), 1, 1);
+    count(&mut of_skylake, &sound[..1], 7, 1);
     assert_eq!(
         (of_skylake.stats(0).newest_unused, of_skylake.stats(0).stacks),
         (2, 1)
@@ -225,12 +239,12 @@ fn copies_of_newest_entries_move_no_share() {
         for copies in [0, 1, 0, 0] {
             let newest = vec![around[at]; copies];
             let stack = [&newest, around.get(at..at + 16 - copies).unwrap()].concat();
-            streams.count(&stack, &context(7, 0), 1, 1);
+            count(&mut streams, &stack, 7, 1);
         }
     }
     let mut weights: BTreeMap<(u64, u64), u64> = BTreeMap::new();
-    for ((start, _, _, _, length), (_, weight)) in taken(&mut streams) {
-        *weights.entry((start, start + u64::from(length))).or_default() += weight;
+    for ((_, _, start, end), (_, weight)) in taken(&mut streams) {
+        *weights.entry((start, end)).or_default() += weight;
     }
     let all: u64 = weights.values().sum();
     for (rounds, at) in ROUNDS.into_iter().zip([0x1000, 0x2000]) {
@@ -248,7 +262,7 @@ fn a_stack_right_after_a_far_branch_weighs_as_much_as_the_one_that_could_not_be_
     };
     let weight = |stack: &[BranchEntry]| {
         let mut streams = streams(quirks);
-        streams.count(stack, &context(7, 0), 1, 1);
+        count(&mut streams, stack, 7, 1);
         taken(&mut streams)
             .values()
             .map(|(_, weight)| weight)
@@ -266,13 +280,13 @@ fn a_stack_right_after_a_far_branch_weighs_as_much_as_the_one_that_could_not_be_
 
 #[test]
 fn a_full_table_refuses_what_is_new_and_counts_what_is_not() {
-    let mut streams = Streams::new(2, Quirks::default());
+    let mut streams = Counts::new(2, Quirks::default());
     let stack = [entry(30, 40), entry(20, 25), entry(10, 15)];
     for _ in 0..3 {
-        streams.count(&stack, &context(7, 0), 1, 1);
+        count(&mut streams, &stack, 7, 1);
     }
     assert!(streams.is_half_full());
-    streams.count(&[entry(130, 140), entry(120, 125)], &context(7, 0), 1, 1);
+    count(&mut streams, &[entry(130, 140), entry(120, 125)], 7, 1);
     let stats = streams.stats(0);
     assert_eq!((stats.streams, stats.refused), (6, 1));
     assert_eq!(stats.refused_oldest, 1);
@@ -286,7 +300,7 @@ fn streams_that_are_made_for_one_place_are_refused_after_a_while() {
     for n in 0..2000 {
         let end = 0x1000_0000 + n;
         let stack = [entry(end, 0x50), entry(0x2000, 0x1000_0000 - 8 * n)];
-        streams.count(&stack, &context(7, 0), 1, 1);
+        count(&mut streams, &stack, 7, 1);
     }
     let n: u64 = taken(&mut streams).values().map(|(hits, _)| hits).sum();
     let stats = streams.stats(0);
@@ -304,10 +318,10 @@ fn kernel_code_is_counted_once_for_all_unless_it_is_to_be_kept_apart() {
         });
         for tgid in [7, 8] {
             let stack = [entry(KERNEL + 9, 40), entry(KERNEL + 50, KERNEL)];
-            streams.count(&stack, &context(tgid, 0), 1, 1);
+            count(&mut streams, &stack, tgid, 1);
         }
         let rows = taken(&mut streams);
-        let of_streams = rows.keys().filter(|key| !EventTag(key.3).is_oldest());
+        let of_streams = rows.keys().filter(|key| key.3 != 0);
         assert_eq!(of_streams.count(), n);
     }
 }
@@ -325,23 +339,23 @@ fn stacks() -> impl Strategy<Value = Vec<(Vec<BranchEntry>, u32, u64)>> {
 }
 
 proptest! {
-    /// Against the plain walk that imports take, with each stream judged by itself.
+    /// Against a plain walk, with each stream judged by itself.
     #[test]
-    fn it_is_what_the_plain_walk_gives(stacks in stacks()) {
+    fn streams_are_what_a_plain_walk_gives(stacks in stacks()) {
         let mut streams = streams(Quirks { switch: SWITCH, ..Quirks::default() });
         let mut expected: BTreeMap<(u64, u64, u32), u64> = BTreeMap::new();
         let mut refused = 0;
         let mut n_entries = 0;
         for (stack, tgid, times) in &stacks {
-            streams.count(stack, &context(*tgid, 0), *times, 1);
-            let mut walk = Walk::default();
+            count(&mut streams, stack, *tgid, *times);
+            n_entries += times * stack.len() as u64;
             let mut switched = false;
-            for entry in stack {
-                n_entries += times;
-                let Step::Stream(stream) = walk.step(*entry) else { continue };
+            for pair in stack.windows(2) {
+                let [younger, older] = pair else { continue };
+                let stream = Stream { from: older.from, start: older.to, end: younger.from };
                 switched |= stream.end.wrapping_sub(SWITCH.0) < SWITCH.1;
                 let is_of_other = switched && !is_kernel(stream.start);
-                if is_of_other || refusal::refusal(stream.start, stream.end).is_some() {
+                if is_of_other || stream.refusal().is_some() {
                     refused += times;
                     continue;
                 }
@@ -357,11 +371,11 @@ proptest! {
         prop_assert_eq!(stats.entries, stats.stacks + stats.streams + discarded + stats.refused);
         let mut counted: BTreeMap<(u64, u64, u32), u64> = BTreeMap::new();
         let mut oldest = 0;
-        for ((address, _, tgid, tag, length), (hits, _)) in rows {
-            if EventTag(tag).is_oldest() {
+        for ((process, _, start, end), (hits, _)) in rows {
+            if end == 0 {
                 oldest += hits;
             } else {
-                *counted.entry((address, address + u64::from(length), tgid)).or_default() += hits;
+                *counted.entry((start, end, process)).or_default() += hits;
             }
         }
         prop_assert_eq!(counted, expected);
@@ -375,10 +389,10 @@ proptest! {
         let n = FEW as u64 + 1;
         for i in (0..n).chain(0..n / 2) {
             let start = KERNEL + (i ^ seed) * 64;
-            streams.count(&[entry(start + 9, KERNEL), entry(KERNEL + seed, start)], &context(7, 0), 1, 1);
+            count(&mut streams, &[entry(start + 9, KERNEL), entry(KERNEL + seed, start)], 7, 1);
         }
         let rows = taken(&mut streams);
-        let of_streams: Vec<_> = rows.iter().filter(|(key, _)| !EventTag(key.3).is_oldest()).collect();
+        let of_streams: Vec<_> = rows.iter().filter(|(key, _)| key.3 != 0).collect();
         prop_assert_eq!(of_streams.len() as u64, n);
         prop_assert_eq!(of_streams.iter().map(|(_, (hits, _))| hits).sum::<u64>(), n + n / 2);
     }
