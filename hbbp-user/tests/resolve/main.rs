@@ -11,6 +11,8 @@
 
 mod hostile;
 mod program;
+#[path = "../fixtures/skip.rs"]
+mod skip;
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -196,8 +198,7 @@ fn a_file_that_only_relatives_see() {
     let mut parent = Command::new("chroot");
     let parent = parent.arg(folder).arg("/contained").stdout(Stdio::piped());
     let Some(parent) = Running::of_command(parent, folder, 1) else {
-        println!("skipped: chroot needs root");
-        return;
+        return skip::skip("chroot needs root");
     };
     let (tgid, spin) = (parent.child.id(), parent.addresses[0]);
     let scanned = parent.scanned();
@@ -346,8 +347,7 @@ fn unknown_processes_and_addresses_keep_their_counts() {
 fn this_kernel() {
     let symbols = hbbp_user::resolve::kallsyms::read_kallsyms().expect("/proc/kallsyms");
     if symbols.hidden {
-        println!("skipped: kernel symbols are hidden");
-        return;
+        return skip::skip("kernel symbols are hidden");
     }
     let idle = symbols.named("do_idle").expect("every kernel idles").start;
     let mut map = KernelMap::default();

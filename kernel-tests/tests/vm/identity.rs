@@ -15,14 +15,14 @@ fn identity(vendor: &str, family: u32, model: u32) -> String {
     format!("cpu = vendor={vendor},family={family},model={model},stepping=4\n")
 }
 
-fn measured(personality: String, load: &str) -> Option<Measured> {
-    let mut setup = Setup::new(personality);
+fn measured(hardware_profile: String, load: &str) -> Option<Measured> {
+    let mut setup = Setup::new(hardware_profile);
     (setup.period, setup.branch_period) = (10_007, 503);
     let machine = support::machine("6.12")?;
     let mut machine = machine
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
+        .hardware_profile(&setup.hardware_profile)
         .limit(setup.limit);
     support::add_workload(&mut machine, "one_block.c");
     support::add_workload(&mut machine, "heapsort.c");
