@@ -343,7 +343,7 @@ async fn measure(
     tokio::pin!(end);
     // A command may write to the same terminal.
     let progress = child.is_none().then(|| Progress::start(duration));
-    let text_events = session.collector.text_news()?;
+    let text_events = session.collector.text_events()?;
     // SAFETY: the descriptor is our own and stays the same and open as long as it is waited for.
     let text_events = unsafe { AsyncFd::register_with_interest(text_events, Interest::READABLE) }
         .context("failed to wait for kernel text events")?;

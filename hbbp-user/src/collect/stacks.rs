@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::Context as _;
 use aya::maps::{MapData, RingBuf};
 use hbbp_ebpf::branch::BranchEntry;
-use hbbp_ebpf::stack::{Context, KeptStack, KeptStacks, Stack};
+use hbbp_ebpf::stack::{CachedStack, CachedStacks, Context, Stack};
 use hbbp_ebpf::{CountKey, MAX_DEPTH, Tally, name};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
@@ -25,7 +25,7 @@ use crate::streams::{Quirks, StackStats, Taken};
 
 /// The rings, the cached stacks, and the streams that were made of both.
 pub struct Stacks {
-    kept: Pair<KeptStacks>,
+    cached: Pair<CachedStacks>,
     shared: Arc<Shared>,
     /// Makes the thread end.
     stop: Arc<OwnedFd>,
@@ -49,7 +49,7 @@ struct Rings {
     streams: Streams,
 }
 
-/// After so many stacks their places are given back to the programs.
+/// Stacks after which their entries of the ring are given back to the programs.
 const AT_ONCE: u64 = 64;
 
 impl Stacks {
@@ -62,8 +62,8 @@ impl Stacks {
             wake: RingBuf::try_from(object.take_map(name::WAKE)?)?,
             streams: Streams::new(room.streams, quirks),
         };
-        let news = rings.wake.as_fd().try_clone_to_owned();
-        let news = news.context("failed to wait for branch stacks")?;
+        let wake = rings.wake.as_fd().try_clone_to_owned();
+        let wake = wake.context("failed to wait for branch stacks")?;
         let shared = Arc::new(Shared {
             rings: Mutex::new(rings),
             half_full: Arc::new(Notify::new()),
@@ -73,10 +73,10 @@ impl Stacks {
         let thread = {
             let (shared, stop) = (shared.clone(), stop.clone());
             let reader = thread::Builder::new().name("stacks".to_owned());
-            reader.spawn(move || shared.read_until_stopped(&news, &stop))
+            reader.spawn(move || shared.read_until_stopped(&wake, &stop))
         };
         Ok(Self {
-            kept: Pair::open(object, name::KEPT, name::KEPTS)?,
+            cached: Pair::open(object, name::CACHED, name::CACHED_MAPS)?,
             shared,
             stop,
             thread: Some(thread.context("failed to start the thread that reads branch stacks")?),
@@ -101,21 +101,21 @@ impl Stacks {
     /// Takes out all that was counted. No stack of the time before is missing, but those that a program reads just now.
     pub fn drain(&mut self, counts: &mut Vec<(CountKey, Tally)>) -> anyhow::Result<()> {
         // The cached ones go first: a stack that loses its slot meanwhile is in the ring then.
-        self.kept.flip()?;
+        self.cached.flip()?;
         let mut rings = self.shared.rings();
-        for kept in self.kept.spare().iter_mut().flat_map(|cpu| &mut cpu.places) {
-            if kept.fingerprint == 0 {
+        for cached in self.cached.spare().iter_mut().flat_map(|cpu| &mut cpu.slots) {
+            if cached.fingerprint == 0 {
                 continue;
             }
-            let kept = std::mem::take::<KeptStack>(kept);
-            if 0 < kept.hits {
-                let entries = kept.entries();
-                let entries = first(&entries, kept.depth);
+            let cached = std::mem::take::<CachedStack>(cached);
+            if 0 < cached.hits {
+                let entries = cached.entries();
+                let entries = first(&entries, cached.depth);
                 count(
                     &mut rings.streams,
                     entries,
-                    &kept.context,
-                    (kept.hits, kept.first_time),
+                    &cached.context,
+                    (cached.hits, cached.first_time),
                 );
             }
         }
@@ -145,9 +145,9 @@ impl Shared {
     }
 
     /// Ends also where waiting fails for good: the rings are then read by drains alone, and what finds them full is counted.
-    fn read_until_stopped(&self, news: &OwnedFd, stop: &OwnedFd) {
+    fn read_until_stopped(&self, wake: &OwnedFd, stop: &OwnedFd) {
         loop {
-            let mut events = [news, stop].map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
+            let mut events = [wake, stop].map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
             match poll(&mut events, None) {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
@@ -201,7 +201,7 @@ impl Rings {
     }
 }
 
-/// Counts the streams of a stack that was seen so many times, for the first time at that one.
+/// Counts the streams of a stack, by how often it was seen and when for the first time.
 #[inline(always)]
 fn count(streams: &mut Streams, entries: &[BranchEntry], context: &Context, (times, time): (u64, u64)) {
     let taken = Taken {

@@ -51,7 +51,7 @@ impl Counter {
 
     /// The same for stacks of these events, by their numbers.
     ///
-    /// That a processor repeats newest entries is no matter here: what was recorded stays as it is, and the streams that
+    /// That a processor may repeat newest entries is not applied here: what was recorded stays as it is, and the streams that
     /// cannot have run are set aside when it is read.
     pub fn for_events(mut self, events: &[Event]) -> Self {
         let numbered = (0..u32::BITS).zip(events);

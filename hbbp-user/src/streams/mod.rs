@@ -117,7 +117,7 @@ pub enum Counted {
 }
 
 impl<O: Owner, S: Sums> Streams<O, S> {
-    /// With capacity for so many different ones.
+    /// With capacity for this number of different ones.
     pub fn new(capacity: u32, quirks: Quirks) -> Self {
         Self {
             quirks,
@@ -233,7 +233,7 @@ impl<O: Owner, S: Sums> Streams<O, S> {
         detail: S::Detail,
     ) {
         let weight = S::begin(&each, detail).weight();
-        self.owners.add_weight(*kernel, Some(Refusal::Crossing), weight);
+        self.owners.add_impossible(*kernel, weight);
         self.update(event, |stats| {
             add(&mut stats.switched, times);
             stats.streams = stats.streams.saturating_sub(times);
@@ -293,8 +293,11 @@ impl<O: Owner, S: Sums> Streams<O, S> {
     pub fn take_possible(&mut self, mut take: impl FnMut(&O, Counted, S)) {
         if self.table.has_impossible() || self.owners.has_impossible() {
             for slot in self.table.used().filter(|slot| slot.id & OLDEST == 0) {
-                self.owners
-                    .add_weight(slot.id, slot.refusal(), slot.sums.weight());
+                let weight = slot.sums.weight();
+                match slot.refusal() {
+                    None => self.owners.add_possible(slot.id, weight),
+                    Some(_) => self.owners.add_impossible(slot.id, weight),
+                }
             }
         }
         for mut slot in self.table.drain() {

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use hbbp_ebpf::is_kernel;
-use hbbp_ebpf::stream::Refusal;
 
 use super::{KernelCounts, Owner};
 
@@ -86,13 +85,17 @@ impl<O: Owner> Owners<O> {
         self.all.get(index(id)).map(|(owner, _)| owner)
     }
 
-    /// Adds the weight of a stream, by whether it can have run.
-    pub(super) fn add_weight(&mut self, id: u64, refusal: Option<Refusal>, weight: f64) {
+    /// Adds the weight of a stream that can have run.
+    pub(super) fn add_possible(&mut self, id: u64, weight: f64) {
         if let Some((_, weights)) = self.all.get_mut(index(id)) {
-            match refusal {
-                Some(_) => weights.impossible += weight,
-                None => weights.possible += weight,
-            }
+            weights.possible += weight;
+        }
+    }
+
+    /// Adds the weight of a stream that cannot have run.
+    pub(super) fn add_impossible(&mut self, id: u64, weight: f64) {
+        if let Some((_, weights)) = self.all.get_mut(index(id)) {
+            weights.impossible += weight;
         }
     }
 

@@ -28,7 +28,7 @@ pub trait Sums: Copy + Default {
     fn weight(&self) -> f64;
     /// Multiplies what they weigh.
     fn scale(&mut self, factor: f64);
-    /// The same at so many occurrences of a branch in the oldest slot, which weigh nothing.
+    /// The same for occurrences of a branch in the oldest slot, which weigh nothing.
     fn in_oldest_slot(self, hits: u64) -> Self;
 }
 
@@ -67,7 +67,7 @@ impl Sums for Tally {
         self.hits
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a sum of weights is no exact number")]
+    #[expect(clippy::cast_precision_loss, reason = "sums of weights stay far below 2^53")]
     fn weight(&self) -> f64 {
         self.weight as f64
     }

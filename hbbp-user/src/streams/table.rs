@@ -2,7 +2,7 @@
 //!
 //! Slots are searched in a row from the one that a hash names. Where a stream stands after another one that is seen less
 //! often, the two change places, so that hot streams stand where they are looked for first ([`Table::follow`]).
-//! The hash is no secret: a process that makes streams of one hash has the search end after [`LONGEST`] slots.
+//! The hash is not a secret: a process that makes streams of one hash has the search end after [`LONGEST`] slots.
 
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::stream::{Refusal, Stream};
@@ -53,12 +53,12 @@ pub(super) struct Slot<S> {
 /// Slots at the start: 2 MiB. Fewer would be moved soon, and of more the kernel would have to give pages for a few slots each.
 pub(super) const FEW: usize = 1 << 15;
 
-/// A search ends after so many slots. Streams that nobody has made for that have far fewer used ones before them in a table
+/// Most slots that a search looks at. Streams that nobody has made for that have far fewer used ones before them in a table
 /// that is three quarters full.
 const LONGEST: usize = 1024;
 
 impl<S: Sums> Table<S> {
-    /// With capacity for so many.
+    /// With capacity for this number of streams and branches.
     pub(super) fn new(capacity: u32) -> Self {
         Self {
             slots: vec![Slot::default(); FEW],
