@@ -6,6 +6,8 @@ mod budget;
 mod damage;
 mod profile;
 mod python;
+#[path = "../fixtures/skip.rs"]
+mod skip;
 #[path = "../fixtures/strategy.rs"]
 mod strategy;
 

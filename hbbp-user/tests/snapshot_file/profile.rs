@@ -37,7 +37,7 @@ fn names(directory: &Path) -> Vec<String> {
 fn is_root() -> bool {
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     if !is_root {
-        println!("skipped: needs root");
+        crate::skip::skip("needs root");
     }
     is_root
 }
@@ -239,7 +239,7 @@ fn a_full_disk_leaves_the_old_file() {
         .output()
         .is_ok_and(|o| o.status.success());
     if !mounted {
-        println!("skipped: mounting a small tmpfs needs root");
+        crate::skip::skip("mounting a small tmpfs needs root");
         return;
     }
     let path = directory.path().join("a.hbbp");

@@ -52,7 +52,7 @@ fn has_python() -> bool {
     let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
     let has_both = has("python3") && has("zstd");
     if !has_both {
-        println!("skipped: reading a profile in Python needs python3 and zstd");
+        crate::skip::skip("reading a profile in Python needs python3 and zstd");
     }
     has_both
 }
