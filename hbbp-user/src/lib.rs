@@ -45,6 +45,7 @@
 //! | modules | what they do |
 //! |---|---|
 //! | [`addr`], [`record`] | addresses and rings; records of processes, mappings and text |
+//! | [`streams`] | turns branch stacks into counted streams, for live runs and recordings |
 //! | [`collect`] | opens perf events, loads the programs of `hbbp-ebpf`, drains counts and streams |
 //! | [`import`] | reads recordings of other tools: perf.data, text of perf script, pre-aggregated text |
 //! | [`resolve`] | finds the text, the symbols and the mappings of what was sampled |
@@ -74,6 +75,8 @@
 
 pub mod addr;
 pub mod record;
+
+pub mod streams;
 
 pub mod collect;
 

@@ -61,7 +61,11 @@ impl Row for StreamCount {
     fn add(&mut self, other: &Self) {
         self.hits = self.hits.saturating_add(other.hits);
         self.weight = (self.weight + other.weight).clamp(f64::MIN, f64::MAX);
-        self.cycles = self.cycles.saturating_add(other.cycles);
+        // The sum of those that are known: a branch without cycles adds none.
+        self.cycles = match (self.cycles, other.cycles) {
+            (Some(sum), Some(cycles)) => Some(sum.saturating_add(cycles.get())),
+            (sum, cycles) => sum.or(cycles),
+        };
     }
 
     fn hits(&self) -> u64 {
@@ -79,7 +83,9 @@ impl Row for BranchCount {
     fn add(&mut self, other: &Self) {
         self.hits = self.hits.saturating_add(other.hits);
         self.oldest = self.oldest.saturating_add(other.oldest);
-        self.mispredicted = self.mispredicted.saturating_add(other.mispredicted);
+        // A number of which a part is not known is not known.
+        let both = self.mispredicted.zip(other.mispredicted);
+        self.mispredicted = both.map(|(sum, n)| sum.saturating_add(n));
     }
 
     fn hits(&self) -> u64 {

@@ -68,10 +68,10 @@ losses! {
         "branch entries discarded: speculative wrong path, never executed";
     TooMany, "entry.too_many", Entry,
         "branch entries dropped: too many distinct entries in the recording";
-    Duplicated, "stream.duplicated", Stream,
-        "streams discarded: newest branch entry was repeated (Skylake)";
+    NewestUnused, "entry.newest_unused", Entry,
+        "newest branch entries left out: this processor (Skylake) may repeat them, and a copy cannot be told from a loop";
     Backward, "stream.backward", Stream,
-        "streams discarded: end before start";
+        "streams discarded: end before start, from a repeated or missing branch entry";
     Crossing, "stream.crossing", Stream,
         "streams discarded: start and end in different rings, so a branch entry is missing";
     Long, "stream.long", Stream,

@@ -16,6 +16,7 @@ mod taken_branches;
 mod wire;
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 use crate::addr::{ImageAddr, Va};
 pub use loss::{Loss, Losses};
@@ -198,8 +199,8 @@ pub struct StreamCount {
     pub hits: u64,
     /// Sum of period / (N-1) over the stacks of N entries that held it (paper section III.B), in units of the event.
     pub weight: f64,
-    /// Sum of the cycles that the hardware recorded for the younger branch; 0 where it records none.
-    pub cycles: u64,
+    /// Sum of the cycles that the hardware gave for the younger branch; `None` where they are not known.
+    pub cycles: Option<NonZeroU64>,
 }
 
 /// How often a taken branch was seen in branch stacks.
@@ -217,8 +218,8 @@ pub struct BranchCount {
     pub hits: u64,
     /// Occurrences in the oldest slot, where no stream can end (the paper's `entry[0]`, section III.C).
     pub oldest: u64,
-    /// Occurrences that the hardware flagged as mispredicted.
-    pub mispredicted: u64,
+    /// Occurrences that the hardware flagged as mispredicted; `None` where predictions are not known.
+    pub mispredicted: Option<u64>,
 }
 
 impl ModuleKind {

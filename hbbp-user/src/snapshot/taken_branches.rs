@@ -83,7 +83,7 @@ fn row(stream: &StreamCount, (from, to): (Va, Va), nth: usize) -> Row {
             to,
             hits: stream.hits,
             oldest: 0,
-            mispredicted: 0,
+            mispredicted: None,
         },
         with_target: 0,
         nth,
@@ -104,7 +104,8 @@ fn summed(mut rows: Vec<Row>) -> Vec<Row> {
             let (sum_of, of) = (&mut sum.branch, &row.branch);
             sum_of.hits = sum_of.hits.saturating_add(of.hits);
             sum_of.oldest = sum_of.oldest.saturating_add(of.oldest);
-            sum_of.mispredicted = sum_of.mispredicted.saturating_add(of.mispredicted);
+            let both = sum_of.mispredicted.zip(of.mispredicted);
+            sum_of.mispredicted = both.map(|(sum, n)| sum.saturating_add(n));
             sum.with_target = sum.with_target.saturating_add(row.with_target);
             sum.nth = sum.nth.min(row.nth);
         }
@@ -154,7 +155,7 @@ mod tests {
             source: source.map(Va),
             hits,
             weight: 0.0,
-            cycles: 0,
+            cycles: None,
         }
     }
 
@@ -166,7 +167,7 @@ mod tests {
             to: Va(0),
             hits,
             oldest: hits,
-            mispredicted: 0,
+            mispredicted: None,
         }
     }
 

@@ -281,7 +281,7 @@ proptest! {
                 source: Some(Va(*hits)),
                 hits: *hits,
                 weight: 2.0,
-                cycles: 1,
+                cycles: std::num::NonZeroU64::new(1),
             };
             intervals.push(Interval {
                 ips: chunk.iter().map(|(at, hits, process)| ip(*process, *at, *hits)).collect(),

@@ -107,7 +107,7 @@ fn import_perf_data(input: &mut Input, options: &ImportOptions) -> anyhow::Resul
     };
     let (start, end) = sideband.span.unwrap_or((0, 0));
     let bounds = import.user.bounds(start, end);
-    let mut counter = Counter::new(bounds.len());
+    let mut counter = Counter::new(bounds.len()).for_events(&events);
     data.read_samples(
         &mut |byte| progress.at_byte(input.len + byte),
         &mut |event, sample, exact| {

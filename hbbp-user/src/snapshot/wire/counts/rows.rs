@@ -9,12 +9,15 @@
 //!
 //! All are numbers in LEB128. Addresses are differences modulo 2^64, zigzag encoded: `ip`, `start` and `from` to the
 //! row before, `source` to `start`, `to` to `from`; `length` has no sign.
-//! `cycles` says whether rows have cycles.
-//! A branch that is not full was seen in the oldest slot alone, without a target.
+//! `cycles` says whether rows have cycles; 0 stands for those that are not known.
+//! A branch that is not full was seen in the oldest slot alone, without a target or predictions. `mispredicted` is one more
+//! than the number, and 0 where it is not known.
 //!
 //! Nearly all rows weigh `unit` for each hit. Where `weights` is 0, the lowest bit of the hits says whether a row does
 //! not, and then the difference follows (zigzag); for streams, a unit is 1 / [`FRACTIONS`] of one unit of the event.
 //! Where `weights` is 1, the weight follows the hits: a number for IPs, the 8 bytes of a double for streams.
+
+use std::num::NonZeroU64;
 
 use super::super::number::Reader;
 use super::super::{Capacity, Malformed};
@@ -103,10 +106,10 @@ pub(super) fn to_ips(bytes: &[u8], capacity: &mut Capacity) -> Result<Vec<IpCoun
 /// Streams as bytes.
 pub(super) fn of_streams(streams: &[StreamCount]) -> Vec<u8> {
     let (mut out, mut word) = (for_rows(streams.len()), Word::default());
-    let (mut in_units, mut cycles) = (true, 0);
+    let (mut in_units, mut has_cycles) = (true, false);
     let mut usual = Usual::default();
     for count in streams {
-        cycles |= count.cycles;
+        has_cycles |= count.cycles.is_some();
         // The first test is the short one, and true of nearly all.
         if weighs(count, usual.unit) {
             usual.votes += 1;
@@ -117,7 +120,6 @@ pub(super) fn of_streams(streams: &[StreamCount]) -> Vec<u8> {
         }
     }
     let unit = usual.unit;
-    let has_cycles = cycles != 0;
     word = word.number(&mut out, if in_units { IN_UNITS } else { PLAIN });
     word = word.number(&mut out, if in_units { unit } else { 0 });
     word = word.number(&mut out, has_cycles.into());
@@ -149,7 +151,7 @@ pub(super) fn of_streams(streams: &[StreamCount]) -> Vec<u8> {
                 word = word.double(&mut out, count.weight);
             }
             if has_cycles {
-                word = word.number(&mut out, count.cycles);
+                word = word.number(&mut out, count.cycles.map_or(0, NonZeroU64::get));
             }
             word = word.end_row(&mut out);
         }
@@ -185,6 +187,7 @@ pub(super) fn to_streams(bytes: &[u8], capacity: &mut Capacity) -> Result<Vec<St
                 (rows.number()?, rows.double()?)
             };
             let cycles = if has_cycles { rows.number()? } else { 0 };
+            let cycles = NonZeroU64::new(cycles);
             // A weight that is NaN would silently spoil every sum that it enters.
             if !weight.is_finite() {
                 return Err(Malformed::Weight);
@@ -209,7 +212,7 @@ pub(super) fn to_streams(bytes: &[u8], capacity: &mut Capacity) -> Result<Vec<St
 pub(super) fn of_branches(branches: &[BranchCount]) -> Vec<u8> {
     let (mut out, mut word) = (for_rows(branches.len()), Word::default());
     let mut last = 0;
-    let is_full = |c: &BranchCount| c.to != Va(0) || c.oldest != c.hits || c.mispredicted != 0;
+    let is_full = |c: &BranchCount| c.to != Va(0) || c.oldest != c.hits || c.mispredicted.is_some();
     let key = |c: &BranchCount| (c.event, c.process, is_full(c));
     for group in branches.chunk_by(|a, b| key(a) == key(b)) {
         let Some((event, process, full)) = group.first().map(key) else {
@@ -226,7 +229,7 @@ pub(super) fn of_branches(branches: &[BranchCount]) -> Vec<u8> {
             word = word.number(&mut out, count.hits);
             if full {
                 word = word.number(&mut out, count.oldest);
-                word = word.number(&mut out, count.mispredicted);
+                word = word.number(&mut out, count.mispredicted.map_or(0, |n| n.saturating_add(1)));
             }
             word = word.end_row(&mut out);
         }
@@ -250,9 +253,9 @@ pub(super) fn to_branches(bytes: &[u8], capacity: &mut Capacity) -> Result<Vec<B
             };
             let hits = rows.number()?;
             let (oldest, mispredicted) = if group.kind {
-                (rows.number()?, rows.number()?)
+                (rows.number()?, rows.number()?.checked_sub(1))
             } else {
-                (hits, 0)
+                (hits, None)
             };
             let count = BranchCount {
                 event: group.event,
@@ -388,7 +391,7 @@ mod tests {
             source: Some(Va(start + 40)),
             hits,
             weight,
-            cycles: 0,
+            cycles: None,
         }
     }
 
