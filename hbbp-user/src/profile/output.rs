@@ -2,9 +2,9 @@
 //!
 //! A file is replaced as a whole or not at all: the bytes go to a new file in the same directory, reach the disk, and
 //! then take the name.
-//! With privileges, others must not decide where the bytes go: no symbolic link is followed, in no part of the path,
-//! and neither files nor devices nor pipes of other users are replaced or written to. The user who called sudo is no
-//! other.
+//! With privileges, other users must not decide where the bytes go: no symbolic link is followed, in no part of the
+//! path, and their files, devices and pipes are neither replaced nor written to. The user who called sudo counts as the
+//! owner, like root.
 //! Without privileges a symbolic link stays, and the file that it leads to is replaced.
 
 use std::ffi::{OsStr, OsString};

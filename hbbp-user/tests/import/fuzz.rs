@@ -163,11 +163,14 @@ fn mutated_sections_pass_the_checksums() {
     };
     let n_stopped = (0..300).filter(|seed| is_stopped(*seed)).count();
     assert_eq!(n_stopped, 0);
-    let n_read = (0..300).filter(|seed| {
-        hbbp_user::snapshot::file::parse(&with_mutated_section(&file, *seed))
-            .is_ok_and(|s| s.run.notes.is_empty())
-    });
-    assert!(30 < n_read.count(), "some mutations are read without a complaint");
+    let notes = hbbp_user::snapshot::file::parse(&file).unwrap().run.notes;
+    let is_read = |seed| {
+        let read = hbbp_user::snapshot::file::parse(&with_mutated_section(&file, seed));
+        read.is_ok_and(|snapshot| snapshot.run.notes == notes)
+    };
+    let n_read = (0..300).filter(|seed| is_read(*seed)).count();
+    assert!(0 < n_read, "no mutation was read");
+    println!("{n_read} of 300 mutations are read without a complaint");
 }
 
 fn write_corpus() {

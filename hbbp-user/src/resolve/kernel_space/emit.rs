@@ -2,11 +2,18 @@
 
 use super::super::build_id::{read_kernel_build_id, read_module_build_id};
 use super::super::kernel::{KernelModuleIdx, Region};
+use super::super::text::ModuleText;
 use super::KernelSpace;
 use crate::addr::ImageAddr;
 use crate::snapshot::{Mapping, Module, ModuleIdx, ModuleKind, Text};
 
 impl KernelSpace {
+    /// The intervals in which text versions begin.
+    pub fn version_starts(&self) -> impl Iterator<Item = u32> {
+        let texts = self.texts.values();
+        texts.flat_map(ModuleText::version_starts)
+    }
+
     /// Hands over the modules and the text that were hit, and returns the mappings of the kernel.
     pub fn emit(mut self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> Vec<Mapping> {
         let mut regions: Vec<Region> = self.hit.values().copied().collect();
