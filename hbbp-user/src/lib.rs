@@ -54,6 +54,7 @@
 //! | [`estimate`] | executions of each block with their standard errors |
 //! | [`mix`], [`eval`] | sums by dimension; errors against exact counts |
 //! | [`report`], [`export`] | prints mixes for people, and lines for scripts |
+//! | [`profile`] | snapshots in files: reads them, and replaces them as a whole |
 //! | [`cmd`], [`cli`] | wires the stages of each command; the command line |
 //!
 //! # Invariants that must never break
@@ -98,6 +99,8 @@ pub mod eval;
 pub mod report;
 
 pub mod export;
+
+pub mod profile;
 
 pub mod cmd;
 

@@ -199,6 +199,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         snapshot.losses.add(loss, n);
     }
     snapshot.losses.add(Loss::SidebandUnread, unread);
+    snapshot.fit();
     snapshot.run.own_cpu = read_own_cpu();
     snapshot.run.own_memory = read_own_memory();
     Ok(Recorded {

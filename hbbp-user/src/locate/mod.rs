@@ -18,7 +18,7 @@ pub use address_map::AddressMap;
 pub use reason::{Discard, PerRing, Tally, Unresolved};
 pub use sites::{Site, agrees, sites};
 
-/// Index of a [`Text`] in [`Snapshot::text`].
+/// Index of a [`crate::snapshot::Text`] in [`Snapshot::text`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TextIdx(pub u32);
 

@@ -103,7 +103,7 @@ fn full_disk_keeps_the_old_file() {
         .args(["-t", "tmpfs", "-o", "size=4k", "tmpfs", path])
         .status();
     if !mount.is_ok_and(|status| status.success()) {
-        return super::skip::skip_outside_ci("a tmpfs cannot be mounted here");
+        return super::skip_outside_ci("a tmpfs cannot be mounted here");
     }
     let file = folder.path().join("old.hbbp");
     std::fs::write(&file, "old").unwrap();

@@ -3,11 +3,7 @@
 //!
 //! Each program prints the address of its code and then waits, so that a sample there can be made up.
 
-#![expect(
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "helpers of a test may end it, and say why they skip something"
-)]
+#![expect(clippy::expect_used, reason = "helpers of a test may end it")]
 
 mod hostile;
 mod program;
