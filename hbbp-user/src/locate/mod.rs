@@ -366,7 +366,8 @@ mod tests {
             (stream(0x40_0000, 0x40_0008), None),
             (stream(0x40_0008, 0x40_0000), Some(Discard::Backward)),
             (stream(0x40_0000, KERNEL), Some(Discard::Crossing)),
-            (stream(0x30_0000, 0x40_0000), Some(Discard::NoMapping)),
+            (stream(0x40_0000, 0x41_0000), Some(Discard::Long)),
+            (stream(0x3f_fff0, 0x40_0000), Some(Discard::NoMapping)),
             (stream(0x40_0000, 0x40_0010), Some(Discard::NoText)),
         ];
         for (stream, why) in cases {
