@@ -22,8 +22,8 @@ use crate::collect::perf::parse_cpu_list;
 use crate::eval::Level;
 use crate::mix::Dimension;
 use crate::report::Format;
-use crate::resolve::kernel_space::TextHistory;
-use crate::resolve::recorded::kernel::KernelPlace;
+use crate::resolve::kernel::recorded::KernelPlace;
+use crate::resolve::kernel::space::TextHistory;
 use crate::snapshot::run::Period;
 use recording::{ExportArgs, InputArgs};
 

@@ -9,8 +9,8 @@ use crate::cmd::export::{ExportLines, ExportOptions};
 use crate::cmd::import::ImportOptions;
 use crate::export::Hygiene;
 use crate::export::counts::CountSource;
-use crate::resolve::recorded::kernel::KernelPlace;
-use crate::resolve::recorded::{Mismatch, Places};
+use crate::resolve::kernel::recorded::KernelPlace;
+use crate::resolve::user::recorded::{Mismatch, Places};
 
 /// The contract of the exported lines.
 pub(super) const EXPORT_HELP: &str = "\

@@ -345,10 +345,10 @@ fn watchdog(pmus: &[Pmu]) -> Finding {
 
 fn kernel_text(object: Option<&mut Object>) -> Finding {
     let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
-    if resolve::kcore::open_kcore().is_ok() {
+    if resolve::kernel::kcore::open_kcore().is_ok() {
         return ok("kernel-text", "live, through /proc/kcore");
     }
-    let symbols = resolve::kallsyms::read_kallsyms();
+    let symbols = resolve::kernel::kallsyms::read_kallsyms();
     let start = symbols
         .ok()
         .and_then(|symbols| symbols.image.stext)
@@ -369,7 +369,7 @@ fn kernel_text(object: Option<&mut Object>) -> Finding {
 }
 
 fn kernel_symbols() -> Finding {
-    match resolve::kallsyms::read_kallsyms() {
+    match resolve::kernel::kallsyms::read_kallsyms() {
         Ok(symbols) if !symbols.hidden => ok("kernel-symbols", "/proc/kallsyms has addresses"),
         _ => missing(
             "kernel-symbols",

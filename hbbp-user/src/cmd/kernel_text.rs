@@ -13,12 +13,12 @@ use serde::Serialize;
 use crate::addr::Va;
 use crate::collect::object::{Constants, Object, Room};
 use crate::collect::text::TextWindow;
-use crate::resolve::build_id::{hex, read_kernel_build_id};
-use crate::resolve::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
-use crate::resolve::kernel_text::{KernelText, ReadKernel, open_kernel_text};
-use crate::resolve::text_difference::{TextDifference, compare};
-use crate::resolve::text_sites::{Cause, Linked, Told, read_sites};
-use crate::resolve::vmlinux::{Vmlinux, find_vmlinux, open_vmlinux_at};
+use crate::resolve::elf::build_id::{hex, read_kernel_build_id};
+use crate::resolve::kernel::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
+use crate::resolve::kernel::patch_sites::{Cause, Linked, Told, read_sites};
+use crate::resolve::kernel::reader::{KernelText, ReadKernel, open_kernel_text};
+use crate::resolve::kernel::text_difference::{TextDifference, compare};
+use crate::resolve::kernel::vmlinux::{Vmlinux, find_vmlinux, open_vmlinux_at};
 use crate::snapshot::KernelTextSource;
 
 use super::check::Format;

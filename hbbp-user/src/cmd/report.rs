@@ -8,7 +8,7 @@ use anyhow::Context;
 use crate::estimate::Rule;
 use crate::mix::{Analysis, Dimension, SourcePlace, analyse, analyse_in_source};
 use crate::report::{Format, Miss, Report, quality};
-use crate::resolve::source_lines::SourceLines;
+use crate::resolve::source::lines::SourceLines;
 use crate::snapshot::{Module, ModuleKind, Snapshot};
 
 /// What a report shows, and how.

@@ -14,45 +14,13 @@
 //!
 //! Most counts of a drain run through few stretches: `kept` answers for those that were looked up already.
 
-mod alternatives;
-pub mod boot_image;
-pub mod build_id;
-mod debug_file;
-pub mod doubt;
 pub mod elf;
-pub mod functions;
-pub mod generations;
-pub mod image;
-pub mod image_set;
-pub mod kallsyms;
-pub mod kallsyms_line;
-pub mod kcore;
-pub mod kept;
 pub mod kernel;
-pub mod kernel_modules;
-pub mod kernel_names;
-pub mod kernel_space;
-pub mod kernel_symbols;
-pub mod kernel_text;
-pub mod mapped_file;
-pub mod name_blocks;
-pub mod perf_map;
-pub mod proc_scan;
-pub mod process;
-pub mod process_image;
-pub mod process_memory;
+pub mod lookup_cache;
 pub mod raw;
-pub mod reading;
-pub mod recorded;
-pub mod segments;
 pub mod source;
-pub mod source_lines;
-pub mod stretches;
 pub mod text;
-pub mod text_difference;
-pub mod text_sites;
-pub mod user_space;
-pub mod vmlinux;
+pub mod user;
 
 use std::mem;
 use std::ops::Range;
@@ -61,12 +29,12 @@ use crate::addr::{Ring, Va};
 use crate::record::{Record, Timed};
 use crate::snapshot::{Interval, Loss, Losses, Process, ProcessIdx, Run, Snapshot};
 
-use kept::{Answers, Holds, Kept};
-use kernel_space::{KernelSpace, LiveText};
-use proc_scan::Scanned;
+use kernel::space::{KernelSpace, LiveText};
+use lookup_cache::{Answers, Holds, Kept};
 use raw::{Raw, RawInterval, Sort, TaskKey};
 use text::is_stream;
-use user_space::{Hit, UserSpace};
+use user::proc_scan::Scanned;
+use user::space::{Hit, UserSpace};
 
 /// Turns what one run counted into a snapshot, drain by drain.
 ///
@@ -237,7 +205,7 @@ impl Resolver {
         let (mut modules, mut text) = (Vec::new(), Vec::new());
         let mappings = self.kernel.emit(&mut modules, &mut text);
         let mut processes = vec![Process {
-            comm: kernel::KERNEL.to_owned(),
+            comm: kernel::map::KERNEL.to_owned(),
             mappings,
             ..Process::default()
         }];

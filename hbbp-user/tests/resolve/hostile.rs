@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use hbbp_user::addr::{FileOff, ImageAddr, Va};
-use hbbp_user::resolve::build_id::parse_build_id;
-use hbbp_user::resolve::elf::read_layout;
-use hbbp_user::resolve::functions::{SymbolFile, read_functions};
-use hbbp_user::resolve::image::Image;
-use hbbp_user::resolve::kallsyms::parse_kallsyms;
-use hbbp_user::resolve::kernel::KernelMap;
-use hbbp_user::resolve::kernel_modules::parse_modules;
-use hbbp_user::resolve::perf_map::parse_perf_map;
-use hbbp_user::resolve::proc_scan::parse_maps;
-use hbbp_user::resolve::source::ByteSource;
-use hbbp_user::resolve::source_lines::SourceLines;
+use hbbp_user::resolve::elf::build_id::parse_build_id;
+use hbbp_user::resolve::elf::byte_source::ByteSource;
+use hbbp_user::resolve::elf::functions::{SymbolFile, read_functions};
+use hbbp_user::resolve::elf::layout::read_layout;
+use hbbp_user::resolve::kernel::kallsyms::parse_kallsyms;
+use hbbp_user::resolve::kernel::map::KernelMap;
+use hbbp_user::resolve::kernel::modules::parse_modules;
+use hbbp_user::resolve::source::lines::SourceLines;
+use hbbp_user::resolve::user::image::Image;
+use hbbp_user::resolve::user::perf_map::parse_perf_map;
+use hbbp_user::resolve::user::proc_scan::parse_maps;
 use hbbp_user::snapshot::{Module, ModuleIdx, ModuleKind, Snapshot};
 use object::{Object as _, ObjectSection as _};
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 
 use crate::import::{Format, ImportError, START, format_of};
-use crate::resolve::recorded::kernel::KernelPlace;
+use crate::resolve::kernel::recorded::KernelPlace;
 
 /// A recording, open at its start.
 #[derive(Debug)]

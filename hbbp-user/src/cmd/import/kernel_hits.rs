@@ -1,7 +1,7 @@
 //! The text under the kernel addresses of a recording.
 
 use crate::addr::{Ring, Va};
-use crate::resolve::kernel_space::KernelSpace;
+use crate::resolve::kernel::space::KernelSpace;
 use crate::resolve::text::is_stream;
 use crate::snapshot::{Interval, Losses};
 

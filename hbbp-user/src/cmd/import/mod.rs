@@ -20,9 +20,9 @@ use crate::import::perf_data::{PerfData, Sideband};
 use crate::import::preaggregated::read_preaggregated;
 use crate::import::{Format, ROOM, START, Sample, TEXT_BASE, TextModules, format_of, parse_build_id};
 use crate::record::Timed;
-use crate::resolve::kernel_space::KernelSpace;
-use crate::resolve::recorded::kernel::{KernelPlace, open_recorded_kernel};
-use crate::resolve::recorded::{NamedFile, Places, RecordedSpace};
+use crate::resolve::kernel::recorded::{KernelPlace, open_recorded_kernel};
+use crate::resolve::kernel::space::KernelSpace;
+use crate::resolve::user::recorded::{NamedFile, Places, RecordedSpace};
 use crate::snapshot::run::Period;
 use crate::snapshot::{Event, EventIdx, Loss, Module, ModuleKind, Process, Run, Snapshot, file};
 

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use crate::addr::ImageAddr;
 
-use super::super::generations::{Compared, Patched, Poke, Records, rewind};
-use super::super::reading::{Window, read_range, readings};
+use super::reading::{Window, read_range, readings};
+use super::versions::{Compared, Patched, Poke, Records, rewind};
 use super::{ModuleText, Stretch, Why};
 
 /// What is known when text is read again.
@@ -198,8 +198,8 @@ impl Stretch {
 
 #[cfg(test)]
 mod tests {
+    use super::super::versions::Generations;
     use super::*;
-    use crate::resolve::generations::Generations;
     use proptest::prelude::*;
 
     fn stretches(bytes: &[u8]) -> ModuleText {

@@ -17,8 +17,8 @@ use super::mapped_file::{open_mapped, plain_path};
 use super::proc_scan::{ANONYMOUS, read_process};
 use super::process_image::{FileIdx, Generation, ImageMapping, MappedFile};
 use super::process_memory::ProcessMemory;
-use super::source::ByteSource;
-use super::text::Covered;
+use crate::resolve::elf::byte_source::ByteSource;
+use crate::resolve::text::Covered;
 
 const VDSO: &str = "[vdso]";
 /// The kernel's code page is one or two pages long; more is no vdso.

@@ -4,26 +4,21 @@
 //! Counting asks whose a sample is ([`RecordedSpace::owner`]); when all is counted, each place that was hit is looked
 //! up in the mappings of its time, and its text is read.
 
-mod cuts;
-mod file;
-pub mod kernel;
-mod text;
-
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::process_image::{FileIdx, ImageMapping, MappedFile, ProcessImage};
+use super::process_index::ProcessIndex;
 use crate::addr::{ImageAddr, Ring, Va};
 use crate::record::{FileIdentity, Record, Timed};
-use crate::resolve::build_id::hex;
-use crate::resolve::process::ProcessIndex;
-use crate::resolve::process_image::{FileIdx, ImageMapping, MappedFile, ProcessImage};
+use crate::resolve::elf::build_id::hex;
 use crate::snapshot::{Interval, Losses, Mapping, Module, ModuleIdx, ModuleKind, Process, ProcessIdx, Text};
 
-use cuts::Cuts;
-use file::{Found, find};
-pub use file::{Mismatch, Places, same_build_id};
-use text::FileText;
+use super::find_file::{Found, find};
+pub use super::find_file::{Mismatch, Places, same_build_id};
+use super::recorded_text::FileText;
+use super::remaps::Cuts;
 
 /// A stream that is longer is no straight line of code.
 const MAX_STREAM: u64 = 64 << 10;

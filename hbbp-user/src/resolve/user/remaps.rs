@@ -3,10 +3,10 @@
 //! Counts carry no times, so all of an interval are read with the mappings of its end. Where a mapping takes the place
 //! of another file, as when a program unloads a library and loads another, the recording is cut into intervals.
 
+use super::process_image::ImageMapping;
+use super::process_index::ProcessIndex;
 use crate::addr::Va;
 use crate::record::Mmap;
-use crate::resolve::process::ProcessIndex;
-use crate::resolve::process_image::ImageMapping;
 
 /// No recording is cut more often than this: compilers at run time map without end.
 const MAX_CUTS: usize = 255;

@@ -7,7 +7,7 @@
 
 use crate::addr::ImageAddr;
 
-use super::text_sites::{Cause, Linked, Site};
+use super::patch_sites::{Cause, Linked, Site};
 
 /// No more runs of bytes without a cause are kept.
 const MAX_UNKNOWN: usize = 1000;

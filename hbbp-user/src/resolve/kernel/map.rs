@@ -12,8 +12,8 @@ use crate::snapshot::{ModuleKind, Symbol};
 
 use super::kallsyms::Kallsyms;
 use super::kcore::TEXT_AREA;
-use super::kernel_modules::LoadedModule;
-use super::kernel_names::{MODULE_AREA_END, area, named_by_symbol, tagged_runs, written_kind};
+use super::modules::LoadedModule;
+use super::names::{MODULE_AREA_END, area, named_by_symbol, tagged_runs, written_kind};
 
 /// Name of the kernel image.
 pub const KERNEL: &str = "[kernel]";
@@ -330,9 +330,9 @@ impl KernelMap {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kallsyms::parse_kallsyms;
+    use super::super::modules::parse_modules;
     use super::*;
-    use crate::resolve::kallsyms::parse_kallsyms;
-    use crate::resolve::kernel_modules::parse_modules;
     use proptest::prelude::*;
 
     const TABLE: &[u8] = b"\

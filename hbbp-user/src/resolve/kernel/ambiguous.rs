@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::addr::Va;
 
-use super::generations::Poke;
+use crate::resolve::text::versions::Poke;
 
 /// No instruction is longer (SDM vol. 2, 2.3.11).
 const MAX_INSTRUCTION: u64 = 15;

@@ -15,8 +15,8 @@ use object::pod;
 
 use crate::addr::Va;
 
-use super::elf::read_table;
-use super::source::ByteSource;
+use crate::resolve::elf::byte_source::ByteSource;
+use crate::resolve::elf::layout::read_table;
 
 /// Start of the kernel image area; the module area follows it (Documentation/arch/x86/x86_64/mm.rst).
 pub const TEXT_AREA: u64 = 0xffff_ffff_8000_0000;

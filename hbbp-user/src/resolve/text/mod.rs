@@ -6,6 +6,9 @@
 //! becomes a new generation of the same stretch.
 
 mod follow;
+pub mod ranges;
+pub mod reading;
+pub mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,9 +16,9 @@ use std::ops::Range;
 use crate::addr::ImageAddr;
 use crate::snapshot::{ModuleIdx, Symbol, Text};
 
-use super::generations::{Generations, Records};
-use super::reading::read_range;
-use super::stretches::Stretches;
+use self::ranges::Stretches;
+use self::reading::read_range;
+use self::versions::{Generations, Records};
 pub use follow::{Known, Live};
 
 /// A function longer than this is taken in windows: a compiler with giant functions left 26 MB of text in ten seconds

@@ -1,7 +1,5 @@
 //! Ring 0 of a run: which kernel text was hit, its bytes as they ran, and how both change while the run goes on.
 
-mod emit;
-
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
@@ -9,17 +7,17 @@ use crate::addr::{ImageAddr, Va};
 use crate::record::{LoadedText, Record};
 use crate::snapshot::{KernelTextSource, Loss, Losses, Symbol};
 
-use super::doubt::Doubt;
-use super::generations::{Poke, Records};
+use super::ambiguous::Doubt;
 use super::kallsyms::{HIDDEN, Kallsyms, read_kallsyms};
-use super::kept::Holds;
-use super::kernel::{KernelMap, KernelModuleIdx, Region};
-use super::kernel_modules::read_modules;
-use super::kernel_symbols::read_module_symbols;
-use super::kernel_text::{KernelText, ReadKernel, open_kernel_text};
-use super::raw::TaskKey;
+use super::map::{KernelMap, KernelModuleIdx, Region};
+use super::module_symbols::read_module_symbols;
+use super::modules::read_modules;
+use super::reader::{KernelText, ReadKernel, open_kernel_text};
 use super::segments::Segments;
-use super::text::{Covered, Known, Live, ModuleText};
+use crate::resolve::lookup_cache::Holds;
+use crate::resolve::raw::TaskKey;
+use crate::resolve::text::versions::{Poke, Records};
+use crate::resolve::text::{Covered, Known, Live, ModuleText};
 
 /// A program that comes is copied at once, as it may be gone at the next drain; longer ones wait for a hit.
 const MAX_EARLY: u32 = 64 << 10;
@@ -41,11 +39,11 @@ pub enum TextHistory {
 /// Ring 0 of a run.
 #[derive(Debug)]
 pub struct KernelSpace {
-    map: KernelMap,
+    pub(super) map: KernelMap,
     reader: KernelText,
-    texts: BTreeMap<KernelModuleIdx, ModuleText>,
+    pub(super) texts: BTreeMap<KernelModuleIdx, ModuleText>,
     /// Regions that were hit, by (start, from).
-    hit: BTreeMap<(Va, u64), Region>,
+    pub(super) hit: BTreeMap<(Va, u64), Region>,
     history: TextHistory,
     /// Patches that the kernel told since the last part, sorted by place from [`Self::begin`] on.
     pokes: Vec<Poke>,

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use crate::addr::ImageAddr;
-use crate::resolve::elf::{ElfClass, ElfLayout};
-use crate::resolve::functions::{Functions, SymbolFile, read_functions};
-use crate::resolve::source::ByteSource;
+use crate::resolve::elf::byte_source::ByteSource;
+use crate::resolve::elf::functions::{Functions, SymbolFile, read_functions};
+use crate::resolve::elf::layout::{ElfClass, ElfLayout};
 use crate::snapshot::{Module, ModuleIdx, ModuleKind, Symbol, Text};
 
 /// A function longer than this is taken in windows: the longest hand-written interpreters have about 60 KiB.
@@ -147,7 +147,7 @@ impl FileText {
 mod tests {
     use super::*;
     use crate::addr::FileOff;
-    use crate::resolve::elf::Segment;
+    use crate::resolve::elf::layout::Segment;
 
     fn file() -> FileText {
         let segment = Segment {

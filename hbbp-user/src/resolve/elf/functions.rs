@@ -15,9 +15,9 @@ use object::read::elf::Sym;
 use crate::addr::ImageAddr;
 use crate::snapshot::Symbol;
 
-use super::elf::{ElfClass, ElfLayout, Section, Segment};
+use super::byte_source::ByteSource;
+use super::layout::{ElfClass, ElfLayout, Section, Segment};
 use super::name_blocks::NameBlocks;
-use super::source::ByteSource;
 
 /// No table is read beyond this many entries: the largest browsers have about a million.
 const MAX_SYMBOLS: usize = 2 << 20;
@@ -344,8 +344,8 @@ fn parse_unwind_starts(table: &[u8], address: ImageAddr) -> Option<Vec<u64>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::layout::read_layout;
     use super::*;
-    use crate::resolve::elf::read_layout;
 
     fn range(start: u64, len: u32) -> FunctionRange {
         FunctionRange {

@@ -15,9 +15,9 @@ use gimli::{EndianArcSlice, LittleEndian, SectionId};
 use object::read::{CompressionFormat, ReadCache, RelocationKind, RelocationTarget};
 use object::{Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _, SectionIndex, SectionKind};
 
-use super::mapped_file::open_own;
-use super::source::ByteSource;
-use super::vmlinux::{debug_file_place, usual_places};
+use crate::resolve::elf::byte_source::ByteSource;
+use crate::resolve::kernel::vmlinux::{debug_file_place, usual_places};
+use crate::resolve::user::mapped_file::open_own;
 use crate::snapshot::{Module, ModuleKind};
 
 /// The bytes of one section.

@@ -8,12 +8,12 @@ use crate::record::{Record, Timed};
 use crate::snapshot::{Loss, Losses, Mapping, Module, ModuleIdx, Process, ProcessIdx, Text};
 
 use super::image_set::{ImageIdx, ImageSet, Mapper, is_file};
-use super::kept::{Answers, Holds};
 use super::proc_scan::{Scanned, read_process};
-use super::process::ProcessIndex;
 use super::process_image::{Generation, ImageMapping, ProcessImage};
+use super::process_index::ProcessIndex;
 use super::process_memory::ProcessMemory;
-use super::raw::TaskKey;
+use crate::resolve::lookup_cache::{Answers, Holds};
+use crate::resolve::raw::TaskKey;
 
 /// Records wait for those of other CPUs, which may come later and be older; beyond this number the oldest are taken.
 const MAX_PENDING: usize = 1 << 16;

@@ -1,9 +1,9 @@
 //! What is handed over of ring 0 at the end of a run: the modules that were hit, their text and the kernel's mappings.
 
-use super::super::build_id::{read_kernel_build_id, read_module_build_id};
-use super::super::kernel::{KernelModuleIdx, Region};
-use super::KernelSpace;
+use super::map::{KernelModuleIdx, Region};
+use super::space::KernelSpace;
 use crate::addr::ImageAddr;
+use crate::resolve::elf::build_id::{read_kernel_build_id, read_module_build_id};
 use crate::snapshot::{Mapping, Module, ModuleIdx, ModuleKind, Text};
 
 impl KernelSpace {

@@ -5,10 +5,10 @@ use std::fmt;
 use crate::addr::Va;
 use crate::snapshot::KernelTextSource;
 
-use super::build_id::read_kernel_build_id;
 use super::kallsyms::ImageMarks;
 use super::kcore::{Kcore, open_kcore};
 use super::vmlinux::{Vmlinux, open_vmlinux};
+use crate::resolve::elf::build_id::read_kernel_build_id;
 
 /// Fills a buffer with kernel memory from an address on; `false` where it cannot.
 pub type ReadKernel = dyn FnMut(Va, &mut [u8]) -> bool + Send;

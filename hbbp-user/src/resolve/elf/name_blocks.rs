@@ -5,7 +5,7 @@
 
 use std::ffi::CStr;
 
-use super::source::{ByteSource, LONGEST_NAME, text};
+use super::byte_source::{ByteSource, LONGEST_NAME, text};
 
 /// What is read at once.
 const BLOCK: u64 = 4096;

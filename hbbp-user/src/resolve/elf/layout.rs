@@ -13,7 +13,7 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use crate::addr::{FileOff, ImageAddr};
 
 use super::build_id::parse_build_id;
-use super::source::ByteSource;
+use super::byte_source::ByteSource;
 
 /// Real files have about ten; each function that has only a start is looked for in all of them.
 const MAX_SEGMENTS: usize = 128;
@@ -186,7 +186,7 @@ fn read_sections<E: FileHeader<Endian = LittleEndian>>(
 }
 
 /// Reads `n` records that lie side by side from `offset` on.
-pub(super) fn read_table<T: Pod>(source: &ByteSource, offset: u64, n: usize) -> Option<Vec<T>> {
+pub(in crate::resolve) fn read_table<T: Pod>(source: &ByteSource, offset: u64, n: usize) -> Option<Vec<T>> {
     if n == 0 {
         return Some(Vec::new());
     }
@@ -244,7 +244,7 @@ impl ElfLayout {
     }
 
     /// The name of a section.
-    pub(super) fn section_name(&self, source: &ByteSource, section: &Section) -> Option<String> {
+    pub(in crate::resolve) fn section_name(&self, source: &ByteSource, section: &Section) -> Option<String> {
         let names = self.sections.iter().find(|s| s.holds_names)?;
         source.read_name(names.offset.0.checked_add(u64::from(section.name))?)
     }

@@ -6,12 +6,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::mapped_file::{OpenedFile, Refusal, open_own, plain_path};
+use super::process_image::MappedFile;
 use crate::record::FileIdentity;
-use crate::resolve::build_id::hex;
-use crate::resolve::elf::{ElfLayout, read_layout};
-use crate::resolve::mapped_file::{OpenedFile, Refusal, open_own, plain_path};
-use crate::resolve::process_image::MappedFile;
-use crate::resolve::source::ByteSource;
+use crate::resolve::elf::build_id::hex;
+use crate::resolve::elf::byte_source::ByteSource;
+use crate::resolve::elf::layout::{ElfLayout, read_layout};
 use crate::snapshot::Loss;
 
 /// Whether a file that is not the one that ran may be taken for it.

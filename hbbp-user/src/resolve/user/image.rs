@@ -5,14 +5,14 @@ use std::ops::Range;
 use crate::addr::{FileOff, ImageAddr, Va};
 use crate::snapshot::{Loss, Module, ModuleIdx, ModuleKind, Symbol, Text};
 
-use super::elf::{ElfClass, ElfError, ElfLayout, read_layout};
-use super::functions::{Functions, SymbolFile, read_functions};
 use super::mapped_file::open_own;
 use super::process_image::Generation;
 use super::process_memory::ProcessMemory;
-use super::source::ByteSource;
-use super::text::{Covered, ModuleText};
-use super::vmlinux::debug_file_place;
+use crate::resolve::elf::byte_source::ByteSource;
+use crate::resolve::elf::functions::{Functions, SymbolFile, read_functions};
+use crate::resolve::elf::layout::{ElfClass, ElfError, ElfLayout, read_layout};
+use crate::resolve::kernel::vmlinux::debug_file_place;
+use crate::resolve::text::{Covered, ModuleText};
 
 /// Something that is mapped into processes, and its text as far as it was hit.
 #[derive(Debug)]

@@ -16,12 +16,12 @@ use object::elf::SHT_NOBITS;
 use crate::addr::{ImageAddr, Va};
 
 use super::boot_image::{BootImageError, unpack_boot_image};
-use super::build_id::hex;
-use super::elf::{ElfError, ElfLayout, Section, read_layout};
-use super::functions::{SymbolFile, read_functions};
 use super::kallsyms::{HIDDEN, ImageMarks, Kallsyms, parse_kallsyms};
-use super::mapped_file::{Refusal, open_own};
-use super::source::ByteSource;
+use crate::resolve::elf::build_id::hex;
+use crate::resolve::elf::byte_source::ByteSource;
+use crate::resolve::elf::functions::{SymbolFile, read_functions};
+use crate::resolve::elf::layout::{ElfError, ElfLayout, Section, read_layout};
+use crate::resolve::user::mapped_file::{Refusal, open_own};
 
 /// The tables of what is patched have less than 2 MiB.
 const MAX_TABLE: usize = 64 << 20;
@@ -69,7 +69,7 @@ impl fmt::Display for NotTheImage {
 }
 
 /// Where distributions put the uncompressed image, its debug file and the boot image.
-pub(super) fn usual_places(release: &str, build_id: &[u8]) -> Vec<PathBuf> {
+pub(in crate::resolve) fn usual_places(release: &str, build_id: &[u8]) -> Vec<PathBuf> {
     /// Unpacking costs time, so boot images come last.
     const N_UNPACKED: usize = 5;
 
@@ -255,7 +255,7 @@ impl Vmlinux {
 mod tests {
     use super::*;
     use crate::addr::FileOff;
-    use crate::resolve::elf::{ElfClass, Section, Segment};
+    use crate::resolve::elf::layout::{ElfClass, Section, Segment};
 
     fn image(sections: Vec<Section>) -> Vmlinux {
         // readelf -l of Debian's vmlinux 6.1: the text segment is linked for 0xffffffff81000000 at offset 0x200000.

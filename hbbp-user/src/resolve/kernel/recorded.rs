@@ -5,16 +5,16 @@
 
 use std::path::{Path, PathBuf};
 
+use super::kallsyms::{ImageMarks, Kallsyms, parse_kallsyms};
+use super::kcore::{TEXT_AREA, open_kcore_at};
+use super::map::KernelMap;
+use super::modules::{LoadedModule, parse_modules};
+use super::reader::KernelText;
+use super::space::KernelSpace;
+use super::vmlinux::open_vmlinux_at;
 use crate::addr::Va;
 use crate::record::{Mmap, Record, Timed};
-use crate::resolve::build_id::hex;
-use crate::resolve::kallsyms::{ImageMarks, Kallsyms, parse_kallsyms};
-use crate::resolve::kcore::{TEXT_AREA, open_kcore_at};
-use crate::resolve::kernel::KernelMap;
-use crate::resolve::kernel_modules::{LoadedModule, parse_modules};
-use crate::resolve::kernel_space::KernelSpace;
-use crate::resolve::kernel_text::KernelText;
-use crate::resolve::vmlinux::open_vmlinux_at;
+use crate::resolve::elf::build_id::hex;
 
 /// How perf names the kernel among the mappings; the name of a symbol at a known address may follow.
 const KERNEL: &str = "[kernel.kallsyms]";

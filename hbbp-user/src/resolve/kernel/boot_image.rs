@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io::{self, Read};
 
-use super::source::ByteSource;
+use crate::resolve::elf::byte_source::ByteSource;
 
 /// Images of distributions unpack to 60 to 80 MiB.
 const MAX_UNPACKED: u64 = 1 << 30;
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(unpacked(&gzip.finish().expect("memory")), IMAGE);
         assert_eq!(unpacked(&zstd::encode_all(IMAGE, 1).expect("memory")), IMAGE);
         // xz --check=crc32 --x86 --lzma2, as the kernel's scripts/xz_wrap.sh packs.
-        let xz = include_bytes!("../../tests/fixtures/image.xz");
+        let xz = include_bytes!("../../../tests/fixtures/image.xz");
         assert_eq!(unpacked(xz), IMAGE);
     }
 

@@ -3,8 +3,8 @@
 //! Layouts: `struct alt_instr` in arch/x86/include/asm/alternative.h of Linux 6.1 and 6.12, and an older one that was not
 //! tried on its kernels. No version is asked for: a layout is the right one when every record of the table makes sense.
 
-use super::elf::Section;
 use crate::addr::ImageAddr;
+use crate::resolve::elf::layout::Section;
 
 /// Where the field at `at` of a table points to: it holds the distance from itself.
 pub(super) fn target(table: ImageAddr, bytes: &[u8], at: usize) -> Option<ImageAddr> {

@@ -13,7 +13,7 @@ use crate::addr::ImageAddr;
 use crate::snapshot::Symbol;
 
 use super::mapped_file::open_below_process;
-use super::source::ByteSource;
+use crate::resolve::elf::byte_source::ByteSource;
 
 /// Real ones have some MiB; names beyond that are left out.
 const MAX_LEN: u64 = 32 << 20;

@@ -18,8 +18,8 @@ use rustix::io::Errno;
 use crate::record::{FileIdentity, Mmap};
 use crate::snapshot::Loss;
 
-use super::elf::read_layout;
-use super::source::ByteSource;
+use crate::resolve::elf::byte_source::ByteSource;
+use crate::resolve::elf::layout::read_layout;
 
 /// The mark that the kernel puts behind the path of a file that was deleted.
 const DELETED: &str = " (deleted)";
@@ -185,9 +185,9 @@ fn same_inode(stat: &Stat, identity: &FileIdentity) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::proc_scan::read_process;
     use super::*;
     use crate::addr::{FileOff, Va};
-    use crate::resolve::proc_scan::read_process;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
     use std::time::{Duration, Instant};
