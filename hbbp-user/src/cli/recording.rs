@@ -10,7 +10,7 @@ use crate::cmd::import::ImportOptions;
 use crate::export::Hygiene;
 use crate::export::counts::CountSource;
 use crate::resolve::kernel::recorded::KernelPlace;
-use crate::resolve::user::recorded::{Mismatch, Places};
+use crate::resolve::user::find_file::{Host, Mismatch, Places};
 
 /// The contract of the exported lines.
 pub(super) const EXPORT_HELP: &str = "\
@@ -113,6 +113,7 @@ impl InputArgs {
             symfs,
             cache,
             mismatch,
+            host: Host::default(),
         };
         ImportOptions {
             file: self.file,

@@ -5,6 +5,7 @@ pub mod child;
 pub mod eval;
 pub mod export;
 pub mod import;
+mod input;
 pub mod interrupt;
 mod interval;
 pub mod kernel_text;
@@ -82,7 +83,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             })
         }
         Job::Report(input, report) => {
-            let quality = report::print(&import::read_profile(input)?, report, out)?;
+            let quality = report::print(&input::read_profile(input)?, report, out)?;
             Ok(Done {
                 command: None,
                 quality,

@@ -1,8 +1,8 @@
-//! Answers that hold for the addresses around them too: most counts run through few stretches of text.
+//! A cache of lookups by address: most counts run through few text ranges.
 //!
-//! An answer says for which addresses and times it is the answer, so that a lookup from here never differs from one made
-//! anew. A place in the table is found by the address and may be taken by another at any time: whoever makes many
-//! addresses meet in one place gets the lookups that all would cost without it.
+//! Each result has a validity range, the addresses and times for which it is the result, so that a cached lookup never
+//! differs from a new one. A slot is found by the address and may be overwritten at any time: adversarial collisions
+//! only degrade to uncached lookups.
 
 use std::ops::Range;
 
@@ -11,9 +11,9 @@ use crate::snapshot::ProcessIdx;
 
 use super::raw::TaskKey;
 
-/// Where and when something is true of a task.
+/// The tasks, addresses and times for which a result is valid.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Holds {
+pub struct Validity {
     /// The task; [`TaskKey::KERNEL`] where it does not matter.
     pub task: TaskKey,
     /// Addresses.
@@ -22,97 +22,103 @@ pub struct Holds {
     pub time: Range<u64>,
 }
 
-impl Holds {
-    /// The same for fewer addresses: those of `at` too.
+impl Validity {
+    /// The same for the part of the addresses that lies in `at`.
     pub fn within(self, at: Range<Va>) -> Self {
         let at = self.at.start.max(at.start)..self.at.end.min(at.end);
         Self { at, ..self }
     }
 
-    /// Whether it is true of this.
-    pub fn of(&self, task: TaskKey, time: u64, at: Va) -> bool {
+    /// Whether it covers this lookup.
+    pub fn covers(&self, task: TaskKey, time: u64, at: Va) -> bool {
         self.at.contains(&at) && self.time.contains(&time) && self.task == task
     }
 }
 
-/// A stretch of text that is kept.
+/// A text range that is in the snapshot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Kept {
+pub struct HeldText {
     /// The process image that ran.
     pub process: ProcessIdx,
-    /// The first address behind the stretch.
-    pub behind: Va,
+    /// The first address after it.
+    pub end: Va,
 }
 
-impl Default for Kept {
-    /// No stretch at all.
+impl Default for HeldText {
+    /// No text at all.
     fn default() -> Self {
         Self {
             process: ProcessIdx::KERNEL,
-            behind: Va(0),
+            end: Va(0),
         }
     }
 }
 
-/// Answers by address.
+/// Results by address.
 #[derive(Debug)]
-pub struct Answers<T> {
-    /// The number of an answer by place. It may be any: an answer says itself what it holds for.
-    places: Vec<u32>,
-    answers: Vec<(Holds, T)>,
-    /// Neighbours of so many bytes, as a power of two, meet in one place.
+pub struct LookupCache<T> {
+    /// The number of a result by slot. It may be any: each result has its validity.
+    slots: Vec<u32>,
+    results: Vec<(Validity, T)>,
+    /// Addresses that share all but so many lower bits share a slot.
     near: u32,
 }
 
-/// So many places on either side take an answer over.
+/// So many slots on either side take a result over.
 const REACH: u64 = 16;
 
-impl<T: Copy> Answers<T> {
-    /// Places for `n` neighbourhoods, a power of two, of addresses that share all but their lower `near` bits.
+impl<T: Copy> LookupCache<T> {
+    /// With `n` slots, a power of two, for addresses that share all but their lower `near` bits.
     pub fn new(n: usize, near: u32) -> Self {
         Self {
-            places: vec![0; n],
-            answers: Vec::new(),
+            slots: vec![0; n],
+            results: Vec::new(),
             near,
         }
     }
 
     /// What is known of an address.
     #[inline]
-    pub fn get(&self, task: TaskKey, time: u64, at: Va) -> Option<&(Holds, T)> {
-        let nth = *self.places.get(self.place(task, at))?;
-        let answer = self.answers.get(nth as usize)?;
-        answer.0.of(task, time, at).then_some(answer)
+    pub fn get(&self, task: TaskKey, time: u64, at: Va) -> Option<&(Validity, T)> {
+        let nth = *self.slots.get(self.slot(task, at))?;
+        let result = self.results.get(nth as usize)?;
+        result.0.covers(task, time, at).then_some(result)
     }
 
-    /// Takes over an answer that was given for `at`, for all its addresses that are not far behind or before.
-    pub fn add(&mut self, at: Va, holds: &Holds, answer: T) {
-        if self.places.len() <= self.answers.len() {
-            self.answers.clear();
+    /// Adds the result of a lookup of `at`, for all addresses of its validity that are near.
+    pub fn add(&mut self, at: Va, validity: &Validity, result: T) {
+        if self.slots.len() <= self.results.len() {
+            self.results.clear();
         }
-        let Ok(nth) = u32::try_from(self.answers.len()) else {
+        let Ok(nth) = u32::try_from(self.results.len()) else {
             return;
         };
-        self.answers.push((holds.clone(), answer));
+        self.results.push((validity.clone(), result));
         let reach = REACH << self.near;
-        let first = holds.at.start.0.max(at.0.saturating_sub(reach)) >> self.near;
-        let last = holds.at.end.0.saturating_sub(1).min(at.0.saturating_add(reach)) >> self.near;
+        let first = validity.at.start.0.max(at.0.saturating_sub(reach)) >> self.near;
+        let last = validity
+            .at
+            .end
+            .0
+            .saturating_sub(1)
+            .min(at.0.saturating_add(reach))
+            >> self.near;
         for far in first..=last.max(at.0 >> self.near) {
-            let place = self.place(holds.task, Va(far << self.near));
-            if let Some(place) = self.places.get_mut(place) {
-                *place = nth;
+            let slot = self.slot(validity.task, Va(far << self.near));
+            if let Some(slot) = self.slots.get_mut(slot) {
+                *slot = nth;
             }
         }
     }
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        self.answers.clear();
+        self.results.clear();
     }
 
-    fn place(&self, task: TaskKey, at: Va) -> usize {
+    fn slot(&self, task: TaskKey, at: Va) -> usize {
         let far = (at.0 >> self.near) as usize;
-        (far ^ far >> 10 ^ task.tgid as usize) & self.places.len().wrapping_sub(1)
+        (far ^ far >> 10 ^ task.tgid as usize) & self.slots.len().wrapping_sub(1)
     }
 }
 
@@ -122,35 +128,35 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However answers displace each other, none is given for what it does not hold for.
+        /// However results displace each other, none is returned outside of its validity.
         #[test]
-        fn an_answer_is_given_only_where_it_holds(
+        fn cached_results_are_returned_only_where_they_are_valid(
             added in prop::collection::vec((0u32..3, 0u64..64, 1u64..9, 0u64..4), 0..30),
             asked in prop::collection::vec((0u32..3, 0u64..80, 0u64..6), 1..30),
         ) {
             let task = |tgid| TaskKey { tgid, exec_id: 0 };
-            let mut answers = Answers::new(8, 2);
-            let mut given: Vec<Holds> = Vec::new();
+            let mut cache = LookupCache::new(8, 2);
+            let mut given: Vec<Validity> = Vec::new();
             for (tgid, start, len, from) in added {
-                let holds = Holds {
+                let validity = Validity {
                     task: task(tgid),
                     at: Va(start)..Va(start + len),
                     time: from..from + 2,
                 };
-                given.push(holds.clone());
-                answers.add(Va(start), &holds, given.len() - 1);
+                given.push(validity.clone());
+                cache.add(Va(start), &validity, given.len() - 1);
                 for at in start..(start + len).min(start + 16) {
-                    let found = answers.get(task(tgid), from, Va(at));
+                    let found = cache.get(task(tgid), from, Va(at));
                     prop_assert_eq!(found.map(|(_, nth)| *nth), Some(given.len() - 1));
                 }
             }
             for (tgid, at, time) in asked {
-                if let Some((_, nth)) = answers.get(task(tgid), time, Va(at)) {
-                    prop_assert!(given[*nth].of(task(tgid), time, Va(at)));
+                if let Some((_, nth)) = cache.get(task(tgid), time, Va(at)) {
+                    prop_assert!(given[*nth].covers(task(tgid), time, Va(at)));
                 }
             }
-            answers.clear();
-            prop_assert!(answers.get(task(0), 0, Va(0)).is_none());
+            cache.clear();
+            prop_assert!(cache.get(task(0), 0, Va(0)).is_none());
         }
     }
 }

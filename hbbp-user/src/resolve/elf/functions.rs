@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use object::LittleEndian;
 use object::elf::{self, Sym32, Sym64};
@@ -154,6 +155,15 @@ impl Functions {
             len: u64::from(found.len),
             name,
         })
+    }
+
+    /// The addresses around `at`, which is in no function, up to the nearest functions.
+    pub fn gap_at(&self, at: ImageAddr) -> Range<ImageAddr> {
+        let n_before = self.ranges.partition_point(|r| r.start <= at.0);
+        let before = self.ranges.iter().take(n_before).rev().take(MAX_NESTED);
+        let start = before.map(|r| r.start.saturating_add(u64::from(r.len))).max();
+        let end = self.ranges.get(n_before).map_or(u64::MAX, |r| r.start);
+        ImageAddr(start.unwrap_or(0).min(at.0))..ImageAddr(end)
     }
 
     fn add_symbols(&mut self, file: SymbolFile<'_>, kind: u32, names: NameFile) {

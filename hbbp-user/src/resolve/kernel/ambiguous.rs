@@ -1,8 +1,8 @@
-//! How much of a drain may have been counted for the wrong bytes.
+//! Ambiguous attribution: how much of a drain may have been counted for the wrong bytes.
 //!
-//! A count knows when it began. One that began before a patch of the instructions it passes, and may have gone on after
-//! it, belongs to the bytes before; of its later samples, all but the first, the part that this doubt is about is told
-//! by time.
+//! A count has the time of its first sample. One that began before a patch of the instructions it passes, and may have
+//! gone on after it, is attributed to the bytes before. Of its later samples, the share of the time after the patch is
+//! ambiguous.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,9 +14,9 @@ use crate::resolve::text::versions::Poke;
 /// No instruction is longer (SDM vol. 2, 2.3.11).
 const MAX_INSTRUCTION: u64 = 15;
 
-/// The patches of one drain, by place.
+/// The patches of one drain, by address.
 #[derive(Debug, Default)]
-pub struct Doubt {
+pub struct Ambiguity {
     /// Length and times by the first address.
     sites: BTreeMap<u64, (u64, Vec<u64>)>,
     /// All of them lie here.
@@ -24,7 +24,7 @@ pub struct Doubt {
     end: u64,
 }
 
-impl Doubt {
+impl Ambiguity {
     /// The patches of a drain that ended at `end`; others are left out.
     pub fn new<'a>(pokes: impl Iterator<Item = &'a Poke>, end: u64) -> Self {
         let mut sites: BTreeMap<u64, (u64, Vec<u64>)> = BTreeMap::new();
@@ -60,8 +60,8 @@ impl Doubt {
         let later = passing.flat_map(|(_, (_, times))| times.iter().filter(|time| first_time < **time));
         let Some(patched) = later.min() else { return 0 };
         let (after, all) = (self.end - patched, self.end - first_time);
-        let doubtful = (u128::from(hits - 1) * u128::from(after)).div_ceil(u128::from(all));
-        u64::try_from(doubtful).unwrap_or(u64::MAX)
+        let ambiguous = (u128::from(hits - 1) * u128::from(after)).div_ceil(u128::from(all));
+        u64::try_from(ambiguous).unwrap_or(u64::MAX)
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
     use crate::addr::ImageAddr;
 
     #[test]
-    fn what_began_before_a_patch_and_passes_it_is_in_doubt_for_the_rest_of_the_drain() {
+    fn counts_that_began_before_a_patch_they_pass_are_ambiguous_for_the_remainder_of_the_drain() {
         let poke = |time, start| Poke {
             time,
             start: ImageAddr(start),
@@ -79,8 +79,8 @@ mod tests {
             new: vec![1; 5],
         };
         let pokes = [poke(80, 0x1000), poke(90, 0x1000), poke(200, 0x2000)];
-        let doubt = Doubt::new(pokes.iter(), 100);
-        let of = |start, end, first| doubt.of((Va(start), Va(end)), first, 101);
+        let ambiguity = Ambiguity::new(pokes.iter(), 100);
+        let of = |start, end, first| ambiguity.of((Va(start), Va(end)), first, 101);
         assert_eq!(of(0xff0, 0x1010, 0), 20);
         assert_eq!(of(0x1004, 0x1004, 60), 50);
         assert_eq!(of(0x1000, 0x1000, 85), 67);
@@ -90,7 +90,7 @@ mod tests {
         );
         assert_eq!(of(0x2000, 0x2000, 0), 0, "after the drain");
         assert_eq!(
-            doubt.of((Va(0x1000), Va(0x1000)), 0, 1),
+            ambiguity.of((Va(0x1000), Va(0x1000)), 0, 1),
             0,
             "the first sample is known"
         );

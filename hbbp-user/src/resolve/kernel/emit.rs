@@ -1,7 +1,7 @@
 //! What is handed over of ring 0 at the end of a run: the modules that were hit, their text and the kernel's mappings.
 
 use super::map::{KernelModuleIdx, Region};
-use super::space::KernelSpace;
+use super::space::{KernelSpace, Machine};
 use crate::addr::ImageAddr;
 use crate::resolve::elf::build_id::{read_kernel_build_id, read_module_build_id};
 use crate::snapshot::{Mapping, Module, ModuleIdx, ModuleKind, Text};
@@ -19,9 +19,10 @@ impl KernelSpace {
             };
             let module_idx = ModuleIdx(u32::try_from(modules.len()).unwrap_or(u32::MAX));
             let symbols = self.texts.remove(idx).unwrap_or_default().emit(module_idx, text);
-            let build_id = match module.kind {
-                ModuleKind::Kernel => read_kernel_build_id(),
-                ModuleKind::KernelModule => read_module_build_id(&module.name),
+            let build_id = match (&self.machine, module.kind) {
+                (Machine::This, ModuleKind::Kernel) => read_kernel_build_id(),
+                (Machine::This, ModuleKind::KernelModule) => read_module_build_id(&module.name),
+                (Machine::Recorded(kernel), ModuleKind::Kernel) => kernel.clone(),
                 _ => Vec::new(),
             };
             modules.push(Module {

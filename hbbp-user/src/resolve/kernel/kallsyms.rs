@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 use std::fs;
 use std::io;
+use std::ops::Range;
 
 use crate::addr::Va;
 
@@ -240,6 +241,15 @@ impl Kallsyms {
         let n_before = self.entries.partition_point(|e| e.start <= at.0);
         let entry = self.entries.get(n_before.checked_sub(1)?)?;
         (at.0 - entry.start < entry.len).then(|| self.symbol(entry))
+    }
+
+    /// The addresses around `at`, which is in no function, up to the nearest functions.
+    pub fn gap_at(&self, at: Va) -> Range<Va> {
+        let n_before = self.entries.partition_point(|e| e.start <= at.0);
+        let before = n_before.checked_sub(1).and_then(|n| self.entries.get(n));
+        let start = before.map_or(0, |e| e.start.saturating_add(e.len));
+        let end = self.entries.get(n_before).map_or(u64::MAX, |e| e.start);
+        Va(start)..Va(end)
     }
 
     /// All functions in the order of their addresses.

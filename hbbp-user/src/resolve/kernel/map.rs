@@ -241,6 +241,20 @@ impl KernelMap {
         })
     }
 
+    /// The part of a region around `at`, which is in no function, up to the nearest functions.
+    pub fn gap_at(&self, at: Va, region: &Region) -> Range<Va> {
+        let gap = match self.functions.get(&(region.start, region.from)) {
+            Some(functions) => {
+                let n_before = functions.partition_point(|f| f.start.0 <= at.0);
+                let before = n_before.checked_sub(1).and_then(|n| functions.get(n));
+                let start = before.map_or(0, |f| f.start.0.saturating_add(f.len));
+                Va(start)..Va(functions.get(n_before).map_or(u64::MAX, |f| f.start.0))
+            }
+            None => self.symbols.gap_at(at),
+        };
+        gap.start.max(region.start)..gap.end.min(region.end)
+    }
+
     /// Start and length of a function of the kernel image.
     pub fn named(&self, name: &str) -> Option<(u64, u64)> {
         let symbol = self.symbols.named(name)?;

@@ -3,7 +3,7 @@
 //! ```text
 //! kallsyms, modules, names, module_symbols -> map     --+
 //! kcore | probe | vmlinux                  -> reader    +-> space (hits, versions of text) -> emit
-//! PERF_RECORD_TEXT_POKE, readings -> segments, ambiguous --+
+//! PERF_RECORD_TEXT_POKE, readings -> changes (segments, ambiguous) --+
 //! recorded: the same space for the kernel of a recording
 //! boot_image -> vmlinux -> patch_sites (alternatives) -> text_difference: what the kernel patched into itself
 //! ```
@@ -11,6 +11,7 @@
 mod alternatives;
 pub mod ambiguous;
 pub mod boot_image;
+mod changes;
 mod emit;
 pub mod kallsyms;
 pub mod kallsyms_line;

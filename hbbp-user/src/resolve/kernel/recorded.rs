@@ -72,7 +72,7 @@ pub fn open_recorded_kernel(
             KernelText::Vmlinux(vmlinux)
         }
     };
-    let mut kernel = KernelSpace::new(reader, map);
+    let mut kernel = KernelSpace::new(reader, map).recorded(build_id);
     for timed in records {
         kernel.apply(timed.time, &timed.record);
     }

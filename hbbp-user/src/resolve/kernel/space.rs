@@ -3,30 +3,26 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use crate::addr::{ImageAddr, Va};
-use crate::record::{LoadedText, Record};
-use crate::snapshot::{KernelTextSource, Loss, Losses, Symbol};
-
-use super::ambiguous::Doubt;
+use super::changes::TextChanges;
 use super::kallsyms::{HIDDEN, Kallsyms, read_kallsyms};
 use super::map::{KernelMap, KernelModuleIdx, Region};
 use super::module_symbols::read_module_symbols;
 use super::modules::read_modules;
 use super::reader::{KernelText, ReadKernel, open_kernel_text};
 use super::segments::Segments;
-use crate::resolve::lookup_cache::Holds;
+use crate::addr::{ImageAddr, Va};
+use crate::record::{LoadedText, Record};
+use crate::resolve::lookup_cache::Validity;
 use crate::resolve::raw::TaskKey;
-use crate::resolve::text::versions::{Poke, Records};
-use crate::resolve::text::{Covered, Known, Live, ModuleText};
+use crate::resolve::text::versions::Poke;
+use crate::resolve::text::{Change, Covered, Live, ModuleText};
+use crate::snapshot::{KernelTextSource, Loss, Losses, Symbol};
 
 /// A program that comes is copied at once, as it may be gone at the next drain; longer ones wait for a hit.
 const MAX_EARLY: u32 = 64 << 10;
 /// A module that comes as well. All that Debian has are shorter, but for a few drivers of graphics cards.
 const MAX_EARLY_MODULE: u64 = 2 << 20;
-/// No patch is longer: the longest writes a whole page of a trampoline.
-const MAX_PATCH: u64 = 16 << 10;
-
-/// How kernel text is kept.
+/// Which text of the kernel goes into the snapshot.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum TextHistory {
     /// As it was at each time of the run.
@@ -34,6 +30,16 @@ pub enum TextHistory {
     Followed,
     /// As it is at the end of the run, as other tools read it.
     Once,
+}
+
+/// The machine whose kernel this is.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Machine {
+    /// This one: what /proc and /sys say is true of it.
+    #[default]
+    This,
+    /// That of a recording, with the build id of its kernel, empty where it is unknown; nothing else is known of it.
+    Recorded(Vec<u8>),
 }
 
 /// Ring 0 of a run.
@@ -44,22 +50,14 @@ pub struct KernelSpace {
     pub(super) texts: BTreeMap<KernelModuleIdx, ModuleText>,
     /// Regions that were hit, by (start, from).
     pub(super) hit: BTreeMap<(Va, u64), Region>,
+    pub(super) machine: Machine,
     history: TextHistory,
-    /// Patches that the kernel told since the last part, sorted by place from [`Self::begin`] on.
-    pokes: Vec<Poke>,
-    records: Records,
-    /// When modules came or went since the last part.
-    switches: Vec<u64>,
-    /// The part of a drain at hand.
-    segments: Segments,
-    doubt: Doubt,
+    changes: TextChanges,
     /// Pages where modules are loaded that hold code without a name, such as the kernel's thunks and the compiled
     /// filters of sockets: reading all symbols once for each of them has to do.
     nameless: HashSet<u64>,
     /// A region that was hit and overlaps no other, with the number of regions that there were.
     alone: Option<(Region, u64)>,
-    /// How often all that was hit was read once more.
-    n_readings: u64,
 }
 
 /// A reading of the text that was hit.
@@ -103,19 +101,21 @@ impl KernelSpace {
             reader,
             texts: BTreeMap::new(),
             hit: BTreeMap::new(),
+            machine: Machine::default(),
             history: TextHistory::Followed,
-            pokes: Vec::new(),
-            records: Records::NoneYet,
-            switches: Vec::new(),
-            segments: Segments::default(),
-            doubt: Doubt::default(),
+            changes: TextChanges::default(),
             nameless: HashSet::new(),
             alone: None,
-            n_readings: 0,
         }
     }
 
-    /// Keeps text in another way than [`TextHistory::Followed`], from the start of the run.
+    /// The kernel is that of a recording, with this build id.
+    pub(super) fn recorded(mut self, build_id: &[u8]) -> Self {
+        self.machine = Machine::Recorded(build_id.to_vec());
+        self
+    }
+
+    /// Takes another history of text than [`TextHistory::Followed`], from the start of the run.
     pub fn keep(&mut self, history: TextHistory) {
         self.history = history;
     }
@@ -159,17 +159,9 @@ impl KernelSpace {
                 }
             }
             _ if self.history == TextHistory::Once => {}
-            Record::TextPoke { start, old, new } => {
-                self.records = Records::Come;
-                self.pokes.push(Poke {
-                    time,
-                    start: ImageAddr(start.0),
-                    old: old.clone(),
-                    new: new.clone(),
-                });
-            }
+            Record::TextPoke { start, old, new } => self.changes.notified(time, *start, old, new),
             Record::Module(module) if module.gone => {
-                self.switches.push(time);
+                self.changes.switched(time);
                 self.map.module_went(&module.name, time);
             }
             Record::Module(module) => self.module_came(time, module),
@@ -178,7 +170,7 @@ impl KernelSpace {
     }
 
     fn module_came(&mut self, time: u64, module: &LoadedText) {
-        self.switches.push(time);
+        self.changes.switched(time);
         let symbols = read_module_symbols(module, &mut |at, bytes| self.reader.read(at, bytes));
         for part in &module.parts {
             let Some(end) = part.start.checked_add(part.len) else {
@@ -199,38 +191,26 @@ impl KernelSpace {
     }
 
     /// Opens a part of a drain, of this time and with the first interval `first`: takes over the patches in it.
-    /// Returns the intervals that it has to be cut into.
+    /// Returns the intervals that it has to be split into.
     pub fn begin(&mut self, first: u32, time: Range<u64>, losses: &mut Losses) -> Segments {
         let Self {
-            map,
-            texts,
-            pokes,
-            switches,
-            ..
+            map, texts, changes, ..
         } = self;
-        let end = time.end;
-        let switched = switches.extract_if(.., |at| *at <= end);
-        let times = pokes.iter().map(|poke| poke.time).chain(switched);
-        let segments = Segments::new(first, time, times);
-        pokes.sort_by_key(|poke| poke.time);
-        for poke in pokes.iter().filter(|poke| poke.time <= end) {
+        let mut take = |poke: &Poke, interval: u32| {
             for module in map.modules_at(Va(poke.start.0), poke.time) {
                 let text = texts.get_mut(&module);
-                let unexpected = text.map_or(0, |text| text.patch(poke, segments.interval(poke.time)));
+                let unexpected = text.map_or(0, |text| text.change(Change::Notified(poke, interval)));
                 losses.add(Loss::TextUncertain, unexpected);
             }
-        }
-        pokes.sort_by_key(|poke| poke.start);
-        self.doubt = Doubt::new(pokes.iter(), end);
-        self.segments = segments.clone();
+        };
         self.alone = None;
-        segments
+        changes.begin(first, time, &mut take)
     }
 
     /// How many of `hits` between the addresses `passed`, the first of which came at `first_time`, may have run other
     /// bytes.
-    pub fn doubt(&self, passed: (Va, Va), first_time: u64, hits: u64) -> u64 {
-        self.doubt.of(passed, first_time, hits)
+    pub fn ambiguous(&self, passed: (Va, Va), first_time: u64, hits: u64) -> u64 {
+        self.changes.ambiguous(passed, first_time, hits)
     }
 
     /// Reads what was hit once more, after a drain.
@@ -240,8 +220,7 @@ impl KernelSpace {
             modules: Vec::new(),
         };
         if self.reader.is_live() && self.history == TextHistory::Followed {
-            let fresh = Some(self.n_readings);
-            self.n_readings += 1;
+            let fresh = Some(self.changes.next_reading());
             let Self {
                 map, reader, texts, ..
             } = self;
@@ -261,22 +240,15 @@ impl KernelSpace {
     }
 
     /// Compares a reading with what is known. All records up to the reading should have been applied: what went before it
-    /// was told had been read already, or what took its place.
+    /// was notified of had been read already, or what took its place.
     pub fn compare(&mut self, live: LiveText, losses: &mut Losses) {
-        let end = self.segments.time().end;
-        let mut pending: Vec<Poke> = self.pokes.iter().filter(|p| end < p.time).cloned().collect();
-        pending.sort_by_key(|poke| poke.time);
+        let pending = self.changes.pending();
         let there = self.map.modules_there();
-        let known = Known {
-            time: live.time,
-            interval: self.segments.first(),
-            records: self.records,
-            pending: &pending,
-        };
+        let known = self.changes.known(live.time, &pending);
         for (module, live) in live.modules {
             let is_there = there.get(module) == Some(&true);
             if let Some(text) = self.texts.get_mut(&module).filter(|_| is_there) {
-                losses.add(Loss::TextUncertain, text.compare(&known, live));
+                losses.add(Loss::TextUncertain, text.change(Change::Observed(live, known)));
             }
         }
     }
@@ -304,21 +276,22 @@ impl KernelSpace {
     /// read again for already.
     fn lacks(&mut self, at: Va) -> bool {
         let is_known = !KernelMap::in_module_area(at) || self.map.named_region(at).is_some();
-        !is_known && !self.map.is_hidden() && self.nameless.insert(at.0 >> PAGE_BITS)
+        let can_read = matches!(self.machine, Machine::This) && !self.map.is_hidden();
+        !is_known && can_read && self.nameless.insert(at.0 >> PAGE_BITS)
     }
 
     /// Reads symbols and modules again; what is new came at the start of the part at hand at the latest.
     fn read_again(&mut self) {
-        let time = self.segments.time().start;
+        let time = self.changes.start();
         if let Ok(symbols) = read_kallsyms() {
             self.map.update(symbols, &read_modules(), None, time);
         }
     }
 
-    /// Sees to it that the text around `at`, which ran at `time`, is kept.
-    /// Returns the first address behind what is kept there, and for which addresses and times that is so as long as there
-    /// are as many [regions](Self::n_regions).
-    pub fn hit(&mut self, at: Va, time: u64, losses: &mut Losses) -> Option<(Va, Holds)> {
+    /// Sees to it that the text around `at`, which ran at `time`, is there.
+    /// Returns the first address after it, and the validity of that as long as there are as many
+    /// [regions](Self::n_regions).
+    pub fn hit(&mut self, at: Va, time: u64, losses: &mut Losses) -> Option<(Va, Validity)> {
         let n_regions = self.map.n_regions();
         let alone = self
             .alone
@@ -332,8 +305,8 @@ impl KernelSpace {
             .texts
             .get_mut(&module)
             .and_then(|text| text.hit(ImageAddr(at.0)));
-        let stretch = match known {
-            Some(stretch) => stretch,
+        let held = match known {
+            Some(held) => held,
             None => {
                 if self.cover(at, &region) == Covered::UnreadableNow {
                     losses.add(Loss::TextUnreadable, 1);
@@ -341,19 +314,19 @@ impl KernelSpace {
                 self.texts.get_mut(&module)?.hit(ImageAddr(at.0))?
             }
         };
-        let behind = Va(stretch.end.0);
-        let addresses = Va(stretch.start.0).max(region.start)..behind.min(region.end);
+        let end = Va(held.end.0);
+        let addresses = Va(held.start.0).max(region.start)..end.min(region.end);
         let time = if alone.is_some() || self.map.is_alone(&region, &addresses) {
             0..u64::MAX
         } else {
             0..0
         };
-        let holds = Holds {
+        let validity = Validity {
             task: TaskKey::KERNEL,
             at: addresses,
             time,
         };
-        Some((behind, holds))
+        Some((end, validity))
     }
 
     /// The region that was hit.
@@ -374,7 +347,7 @@ impl KernelSpace {
         self.map.n_regions()
     }
 
-    /// Says that a stream at `time` ran into the stretch that starts at `at` from the one before.
+    /// Says that a stream at `time` ran into the range that starts at `at` from the one before.
     pub fn entered(&mut self, at: Va, time: u64) {
         let region = self.map.region_at(at, time);
         if let Some(text) = self.texts.get_mut(&region.module) {
@@ -387,8 +360,12 @@ impl KernelSpace {
             map, reader, texts, ..
         } = self;
         let text = texts.entry(region.module).or_default();
-        let bounds = ImageAddr(region.start.0)..ImageAddr(region.end.0);
         let function = map.function_at(at, region);
+        let bounds = match function {
+            Some(_) => region.start..region.end,
+            None => map.gap_at(at, region),
+        };
+        let bounds = ImageAddr(bounds.start.0)..ImageAddr(bounds.end.0);
         let covered = text.cover(ImageAddr(at.0), bounds, function, &mut |at, bytes| {
             reader.read(Va(at.0), bytes)
         });
@@ -396,32 +373,16 @@ impl KernelSpace {
         covered
     }
 
-    /// Tells new text of a region its time, and the patches of this drain.
+    /// Sets the time of new text of a region, and takes over the patches of this drain.
     fn date(&mut self, region: &Region) {
-        let Self {
-            texts,
-            pokes,
-            segments,
-            n_readings,
-            ..
-        } = self;
-        let Some(text) = texts.get_mut(&region.module) else {
+        let Some(text) = self.texts.get_mut(&region.module) else {
             return;
         };
         let added = text.added();
-        if added.is_empty() {
-            return;
+        if !added.is_empty() {
+            let patches = self.changes.near(region, &added);
+            text.date(now(), self.changes.n_readings(), &patches.into_iter());
         }
-        let first = added.start.0.saturating_sub(MAX_PATCH);
-        let from = pokes.partition_point(|poke| poke.start.0 < first);
-        let near = pokes.iter().skip(from).take_while(|poke| poke.start < added.end);
-        let end = segments.time().end;
-        // What is written there when the region has gone belongs to another, such as a slot of a kprobe.
-        let there = |p: &&Poke| region.from <= p.time && p.time < region.until && p.time <= end;
-        let mut near: Vec<&Poke> = near.filter(there).collect();
-        near.sort_by_key(|poke| poke.time);
-        let patches = near.iter().map(|poke| (*poke, segments.interval(poke.time)));
-        text.date(now(), *n_readings, &patches);
     }
 
     /// Copies text that may be gone when it turns out that it was hit.
@@ -435,8 +396,7 @@ impl KernelSpace {
 
     /// Closes the part at hand: its patches are taken over.
     pub fn close(&mut self) {
-        let end = self.segments.time().end;
-        self.pokes.retain(|poke| end < poke.time);
+        self.changes.close();
     }
 
     /// Forgets what went before `time` without having been hit.

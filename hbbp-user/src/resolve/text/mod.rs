@@ -1,9 +1,10 @@
-//! Which stretches of a module's text go into the snapshot, and what stood there at which time.
+//! Which text ranges of a module go into the snapshot, and what stood there at which time.
 //!
-//! An address that was hit calls for its whole function, because blocks are found by decoding from a known start;
-//! where no function is known, or a giant one, a window around the address has to do.
-//! Stretches of one module never overlap, and a stretch keeps its extent for the whole run: text that is patched
-//! becomes a new generation of the same stretch.
+//! An address that was hit calls for its whole function, because blocks are found by decoding from a known start; where
+//! no function is known, or a giant one, a window around the address has to do.
+//! Ranges of one module never overlap, hold no part of two functions, and keep their extent for the whole run: text that
+//! is patched becomes a new version of the same range ([`versions`]). `follow` is the door for all changes of text:
+//! those that records notify of, and those that reading again finds.
 
 mod follow;
 pub mod ranges;
@@ -16,10 +17,10 @@ use std::ops::Range;
 use crate::addr::ImageAddr;
 use crate::snapshot::{ModuleIdx, Symbol, Text};
 
-use self::ranges::Stretches;
+pub use self::follow::{Change, Known, Live};
+use self::ranges::RangeTable;
 use self::reading::read_range;
-use self::versions::{Generations, Records};
-pub use follow::{Known, Live};
+use self::versions::TextVersions;
 
 /// A function longer than this is taken in windows: a compiler with giant functions left 26 MB of text in ten seconds
 /// when whole functions of up to 128 KiB were taken, most of which never ran.
@@ -27,7 +28,9 @@ const MAX_FUNCTION: u64 = 16 << 10;
 /// How much is taken on either side of an address without a function, or in a giant one: decoding falls into step
 /// with the instructions after a few of them, and few basic blocks are longer than 100.
 const WINDOW: u64 = 1 << 10;
-/// Where a stretch cannot be read as a whole, its pages are read one by one.
+/// An instruction that starts so many bytes before the end of a window is whole (SDM vol. 2, 2.3.11: 15 bytes at most).
+const LAST_START: u64 = 14;
+/// Where a range cannot be read as a whole, its pages are read one by one.
 const PAGE: u64 = 4096;
 /// A stream that is longer is no straight line of code.
 const MAX_STREAM: u64 = 64 << 10;
@@ -35,31 +38,41 @@ const MAX_STREAM: u64 = 64 << 10;
 /// The text of one module, as far as it was hit.
 #[derive(Debug, Default)]
 pub struct ModuleText {
-    stretches: Stretches<Stretch>,
+    ranges: RangeTable<TextRange>,
     symbols: BTreeMap<u64, Symbol>,
-    /// Starts of stretches that streams ran into from the one before.
+    /// Starts of ranges that code runs into from the one before: a stream did, or a window ended within an instruction.
     entered: BTreeSet<u64>,
     /// What the last [`Self::cover`] added.
     added: Range<u64>,
 }
 
 #[derive(Debug)]
-struct Stretch {
+struct TextRange {
     len: u64,
     /// What stood there, and since which interval; none where it could not be read.
-    generations: Generations,
+    versions: TextVersions,
     why: Why,
-    /// The reading of all since which it was read first, where that was told.
+    end: End,
+    /// The reading of all since which it was read first, where that is known.
     read_since: Option<u64>,
 }
 
-/// Why a stretch is kept.
+/// Why a range is there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Why {
     /// It was hit.
     Hit,
     /// It may be hit, and may be gone by then.
     Early,
+}
+
+/// Where a range ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum End {
+    /// With its function, its region, or where the next range starts.
+    Code,
+    /// With a window: its last instruction may not be whole.
+    Window,
 }
 
 /// What became of an address that was hit.
@@ -73,162 +86,190 @@ pub enum Covered {
     Unreadable,
 }
 
+/// Fills a buffer with the text from an address on and says whether it could.
+pub type ReadText<'a> = dyn FnMut(ImageAddr, &mut [u8]) -> bool + 'a;
+
 impl ModuleText {
     /// Whether the address was asked for already, and with which outcome.
     pub fn known(&self, at: ImageAddr) -> Option<Covered> {
-        let (start, stretch) = self.stretches.last_upto(at.0)?;
-        (at.0 - start < stretch.len).then(|| stretch.covered())
+        let (start, range) = self.ranges.last_upto(at.0)?;
+        (at.0 - start < range.len).then(|| range.covered())
     }
 
-    /// The stretch that holds an address which was asked for already.
-    pub fn stretch_at(&self, at: ImageAddr) -> Option<Range<ImageAddr>> {
-        let (start, stretch) = self.stretches.last_upto(at.0)?;
-        let inside = at.0 - start < stretch.len;
-        inside.then_some(ImageAddr(start)..ImageAddr(start + stretch.len))
+    /// Addresses around `at` whose instructions were asked for already, `at` among them.
+    pub fn covered_at(&self, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        let (start, range) = self.ranges.last_upto(at.0)?;
+        range.whole(start, at)
     }
 
     /// The same, and says that it was hit, where it may have been copied before.
     pub fn hit(&mut self, at: ImageAddr) -> Option<Range<ImageAddr>> {
-        let (start, stretch) = self.holding(at)?;
-        stretch.why = Why::Hit;
-        Some(ImageAddr(start)..ImageAddr(start + stretch.len))
+        let (start, range) = self.holding(at)?;
+        range.why = Why::Hit;
+        range.whole(start, at)
     }
 
-    /// Sees to it that the text around `at` is there.
-    /// `bounds` is the region that holds it, `function` what is known to contain it;
-    /// `read` fills a buffer with the text from an address on and says whether it could.
+    /// Sees to it that the text around `at` is there, the instruction at `at` to its end.
+    /// `bounds` is the region that holds it, or the gap between functions; `function` is what is known to contain it.
     pub fn cover(
         &mut self,
         at: ImageAddr,
         bounds: Range<ImageAddr>,
         function: Option<Symbol>,
-        read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool,
+        read: &mut ReadText<'_>,
     ) -> Covered {
-        let before = match self.stretches.last_upto(at.0) {
-            Some((start, stretch)) if at.0 - start < stretch.len => return stretch.covered(),
-            last => last.map_or(0, |(start, stretch)| start + stretch.len),
-        };
-        if !bounds.contains(&at) {
-            // The file ends before its mapping, or its headers lie.
-            let end = at.0.saturating_add(1);
-            if at.0 < end {
-                self.insert(at.0..end, Generations::default());
-            }
-            return Covered::UnreadableNow;
-        }
         let function = function.filter(|symbol| {
             at.since(symbol.start)
                 .is_some_and(|from_start| from_start < symbol.len)
         });
-        let range = self.extent(at.0, before, bounds.start.0..bounds.end.0, function.as_ref());
-        self.added = range.clone();
-        if let Some(symbol) = function {
-            self.symbols.entry(symbol.start.0).or_insert(symbol);
+        self.added = 0..0;
+        let covered = match self.known(at) {
+            Some(covered) => covered,
+            None => self.cover_new(at, &bounds, function.as_ref(), read),
+        };
+        if let Some(next) = self.cut_off(at) {
+            self.cover_new(next, &bounds, function.as_ref(), read);
+            self.entered.insert(next.0);
         }
-        if self.add(range, read) || self.known(at) == Some(Covered::Yes) {
+        covered
+    }
+
+    /// Where text has to go on for the instruction at `at`, whose range ends with a window.
+    fn cut_off(&mut self, at: ImageAddr) -> Option<ImageAddr> {
+        let (start, range) = self.holding(at)?;
+        let end = start + range.len;
+        let cut_off = range.end == End::Window && end - at.0 <= LAST_START;
+        if cut_off {
+            range.end = End::Code;
+        }
+        cut_off.then_some(ImageAddr(end))
+    }
+
+    /// Adds a range around an address that none holds.
+    fn cover_new(
+        &mut self,
+        at: ImageAddr,
+        bounds: &Range<ImageAddr>,
+        function: Option<&Symbol>,
+        read: &mut ReadText<'_>,
+    ) -> Covered {
+        if !bounds.contains(&at) {
+            // The file ends before its mapping, or its headers lie.
+            let end = at.0.saturating_add(1);
+            if at.0 < end {
+                self.insert(at.0..end, End::Code, TextVersions::default());
+            }
+            return Covered::UnreadableNow;
+        }
+        let (range, end) = self.extent(at.0, &(bounds.start.0..bounds.end.0), function);
+        self.added = if self.added.is_empty() {
+            range.clone()
+        } else {
+            self.added.start.min(range.start)..self.added.end.max(range.end)
+        };
+        if let Some(symbol) = function {
+            self.symbols
+                .entry(symbol.start.0)
+                .or_insert_with(|| symbol.clone());
+        }
+        if self.add(range, end, read) || self.known(at) == Some(Covered::Yes) {
             Covered::Yes
         } else {
             Covered::UnreadableNow
         }
     }
 
-    /// The extent of a new stretch around `at`: inside the bounds, between its neighbours, of which the last one ends at
-    /// `before`.
-    fn extent(&self, at: u64, before: u64, bounds: Range<u64>, function: Option<&Symbol>) -> Range<u64> {
-        let (mut wanted, longest) = match function {
+    /// The extent of a new range around `at`, inside the bounds and between its neighbours, and where it ends.
+    fn extent(&self, at: u64, bounds: &Range<u64>, function: Option<&Symbol>) -> (Range<u64>, End) {
+        let (whole, longest) = match function {
             Some(symbol) => (
                 symbol.start.0..symbol.start.0.saturating_add(symbol.len),
                 MAX_FUNCTION,
             ),
             None => (bounds.clone(), 2 * WINDOW),
         };
-        if longest < wanted.end - wanted.start {
-            wanted = wanted.start.max(at.saturating_sub(WINDOW))..wanted.end.min(at.saturating_add(WINDOW));
-        }
-        let behind = self.stretches.first_from(at).unwrap_or(u64::MAX);
+        let wanted = if longest < whole.end - whole.start {
+            whole.start.max(at.saturating_sub(WINDOW))..whole.end.min(at.saturating_add(WINDOW))
+        } else {
+            whole.clone()
+        };
+        let last = self.ranges.last_upto(at);
+        let before = last.map_or(0, |(start, range)| start + range.len);
+        let after = self.ranges.first_from(at).unwrap_or(u64::MAX);
         let start = wanted.start.max(bounds.start).max(before).min(at);
-        let end = wanted.end.min(bounds.end).min(behind).max(at.saturating_add(1));
-        start..end
+        let end = wanted.end.min(bounds.end).min(after).max(at.saturating_add(1));
+        let is_window = end < whole.end && end < bounds.end && end < after;
+        (start..end, if is_window { End::Window } else { End::Code })
     }
 
-    /// Adds a new stretch. Returns whether it could be read as a whole.
-    fn add(&mut self, range: Range<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> bool {
+    /// Adds a new range. Returns whether it could be read as a whole.
+    fn add(&mut self, range: Range<u64>, end: End, read: &mut ReadText<'_>) -> bool {
         match read_range(&range, read) {
             Some(bytes) => {
-                self.insert(range, Generations::read_first(bytes));
+                self.insert(range, end, TextVersions::read_first(bytes));
                 return true;
             }
             None if range.start / PAGE == (range.end - 1) / PAGE => {
-                self.insert(range, Generations::default());
+                self.insert(range, end, TextVersions::default());
             }
             None => {
                 let mut start = range.start;
                 while start < range.end {
-                    let end = range.end.min((start / PAGE + 1).saturating_mul(PAGE));
-                    let bytes = read_range(&(start..end), read);
-                    self.insert(start..end, bytes.map(Generations::read_first).unwrap_or_default());
-                    start = end;
+                    let page_end = range.end.min((start / PAGE + 1).saturating_mul(PAGE));
+                    let end = if page_end < range.end { End::Code } else { end };
+                    let bytes = read_range(&(start..page_end), read);
+                    let versions = bytes.map(TextVersions::read_first).unwrap_or_default();
+                    self.insert(start..page_end, end, versions);
+                    start = page_end;
                 }
             }
         }
         false
     }
 
-    fn insert(&mut self, range: Range<u64>, generations: Generations) {
-        let stretch = Stretch {
-            len: range.end - range.start,
-            generations,
+    fn insert(&mut self, range: Range<u64>, end: End, versions: TextVersions) {
+        let start = range.start;
+        let range = TextRange {
+            len: range.end - start,
+            versions,
             why: Why::Hit,
+            end,
             read_since: None,
         };
-        self.stretches.insert(range.start, stretch);
-    }
-
-    /// Reads all stretches again; where the text differs it is a new generation, valid from `interval` on.
-    /// Returns the number of stretches that differ. What can no longer be read stays as it was.
-    pub fn reread(&mut self, interval: u32, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> u64 {
-        let known = Known {
-            time: 0,
-            interval,
-            records: Records::NoneYet,
-            pending: &[],
-        };
-        let live = self.read_live(None, read);
-        self.compare(&known, live)
+        self.ranges.insert(start, range);
     }
 
     /// Whether no address of this module was hit.
     pub fn is_empty(&self) -> bool {
-        self.stretches.is_empty()
+        self.ranges.is_empty()
     }
 
     /// Hands the text that was hit over to `text`, sorted by (start, since), and returns its symbols, sorted by start.
-    /// Stretches that touch become one, where the same generations are known of both or a stream ran from one into
-    /// the other: code may run from one function into the next.
+    /// Ranges that touch become one, where the same versions are known of both or code runs from one into the other.
     pub fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Vec<Symbol> {
-        let mut joined: Vec<(u64, Stretch)> = Vec::new();
+        let mut joined: Vec<(u64, TextRange)> = Vec::new();
         let entered = &self.entered;
-        for (start, stretch) in self.stretches.into_each().filter(|(_, s)| s.why == Why::Hit) {
+        for (start, range) in self.ranges.into_each().filter(|(_, r)| r.why == Why::Hit) {
             match joined.last_mut() {
                 Some((first, last))
-                    if *first + last.len == start && last.joins(&stretch, || entered.contains(&start)) =>
+                    if *first + last.len == start && last.joins(&range, || entered.contains(&start)) =>
                 {
-                    last.len += stretch.len;
-                    last.generations.append(&stretch.generations);
+                    last.len += range.len;
+                    last.versions.append(&range.versions);
                 }
-                _ => joined.push((start, stretch)),
+                _ => joined.push((start, range)),
             }
         }
         let was_hit = |symbol: &Symbol| {
-            let before = joined.partition_point(|(start, _)| *start <= symbol.start.0);
+            let n_before = joined.partition_point(|(start, _)| *start <= symbol.start.0);
             let end = symbol.start.0.saturating_add(symbol.len.max(1));
-            let holding = before.checked_sub(1).and_then(|n| joined.get(n));
-            let behind = joined.get(before).is_some_and(|(start, _)| *start < end);
-            behind || holding.is_some_and(|(start, s)| symbol.start.0 < start + s.len)
+            let holding = n_before.checked_sub(1).and_then(|n| joined.get(n));
+            let after = joined.get(n_before).is_some_and(|(start, _)| *start < end);
+            after || holding.is_some_and(|(start, r)| symbol.start.0 < start + r.len)
         };
         let symbols: Vec<Symbol> = self.symbols.into_values().filter(was_hit).collect();
-        for (start, stretch) in joined {
-            text.extend(stretch.generations.into_each().map(|(since, bytes)| Text {
+        for (start, range) in joined {
+            text.extend(range.versions.into_each().map(|(since, bytes)| Text {
                 module,
                 start: ImageAddr(start),
                 bytes,
@@ -239,18 +280,27 @@ impl ModuleText {
     }
 }
 
-impl Stretch {
+impl TextRange {
     fn covered(&self) -> Covered {
-        if self.generations.is_empty() {
+        if self.versions.is_empty() {
             Covered::Unreadable
         } else {
             Covered::Yes
         }
     }
 
+    /// Where instructions may start that are whole in the range at `start`, if one at `at` is.
+    fn whole(&self, start: u64, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        let end = match self.end {
+            End::Code => start + self.len,
+            End::Window => (start + self.len).saturating_sub(LAST_START).max(start),
+        };
+        (at.0 < end).then_some(ImageAddr(start)..ImageAddr(end))
+    }
+
     fn joins(&self, next: &Self, entered: impl FnOnce() -> bool) -> bool {
-        let both = !self.generations.is_empty() && !next.generations.is_empty();
-        self.generations.same_times(&next.generations) || both && entered()
+        let both = !self.versions.is_empty() && !next.versions.is_empty();
+        self.versions.same_times(&next.versions) || both && entered()
     }
 }
 
@@ -281,6 +331,15 @@ mod tests {
             };
         }
         at.0 + u64::try_from(bytes.len()).expect("short") <= 0x5000
+    }
+
+    fn reread(text: &mut ModuleText, interval: u32, read: &mut ReadText<'_>) -> u64 {
+        let live = text.read_live(None, read);
+        let known = Known {
+            interval,
+            ..Known::default()
+        };
+        text.change(Change::Observed(live, known))
     }
 
     const ALL: Range<ImageAddr> = ImageAddr(0x1000)..ImageAddr(0x10_0000);
@@ -326,6 +385,30 @@ mod tests {
     }
 
     #[test]
+    fn windows_hold_their_last_instructions_to_the_end() {
+        let mut text = ModuleText::default();
+        let giant = || symbol(0x10000, 0x1_0000);
+        text.cover(ImageAddr(0x18000), ALL, giant(), &mut memory_of_nops);
+        let end = 0x18000 + WINDOW;
+        assert_eq!(
+            text.covered_at(ImageAddr(end - 15)).map(|r| r.end.0),
+            Some(end - 14)
+        );
+        assert_eq!(text.covered_at(ImageAddr(end - 14)), None, "15 bytes do not fit");
+        text.cover(ImageAddr(end - 1), ALL, giant(), &mut memory_of_nops);
+        assert_eq!(text.covered_at(ImageAddr(end - 1)).map(|r| r.end.0), Some(end));
+        let mut out = Vec::new();
+        text.emit(ModuleIdx(0), &mut out);
+        let found: Vec<_> = out.iter().map(|t| (t.start.0, t.bytes.len() as u64)).collect();
+        assert_eq!(found, [(0x18000 - WINDOW, 3 * WINDOW)]);
+    }
+
+    fn memory_of_nops(_: ImageAddr, bytes: &mut [u8]) -> bool {
+        bytes.fill(0x90);
+        true
+    }
+
+    #[test]
     fn holes_and_faults_cost_only_their_own_pages() {
         let mut text = ModuleText::default();
         let function = || symbol(0x2f00, 0x2400);
@@ -352,17 +435,21 @@ mod tests {
     }
 
     #[test]
-    fn patched_text_is_a_new_generation_of_the_same_extent() {
+    fn patched_text_is_a_new_version_of_the_same_extent() {
         let mut text = ModuleText::default();
         text.cover(ImageAddr(0x1200), ALL, symbol(0x1200, 5), &mut memory);
-        assert_eq!(text.reread(1, &mut memory), 0);
+        assert_eq!(reread(&mut text, 1, &mut memory), 0);
         let mut patched = |_: ImageAddr, bytes: &mut [u8]| {
             bytes.copy_from_slice(&[0xe9, 1, 2, 3, 4]);
             true
         };
-        assert_eq!(text.reread(2, &mut patched), 1);
-        assert_eq!(text.reread(3, &mut |_, _| false), 0, "gone text stays as it was");
-        assert_eq!(text.reread(4, &mut memory), 1, "and back again");
+        assert_eq!(reread(&mut text, 2, &mut patched), 1);
+        assert_eq!(
+            reread(&mut text, 3, &mut |_, _| false),
+            0,
+            "gone text stays as it was"
+        );
+        assert_eq!(reread(&mut text, 4, &mut memory), 1, "and back again");
         let mut out = Vec::new();
         text.emit(ModuleIdx(0), &mut out);
         let since: Vec<_> = out.iter().map(|t| (t.since, t.bytes[0])).collect();
@@ -385,7 +472,7 @@ mod tests {
             }
             true
         };
-        text.reread(1, &mut patched);
+        reread(&mut text, 1, &mut patched);
         let mut out = Vec::new();
         text.emit(ModuleIdx(0), &mut out);
         let found: Vec<_> = out.iter().map(|t| (t.start.0, t.bytes.len(), t.since)).collect();

@@ -1,17 +1,17 @@
-//! Stretches by their starts, in pieces of sorted tables.
+//! Text ranges by their starts, in pieces of sorted tables.
 //!
-//! Text is looked up several times for each stretch that is new, and a tree of small nodes is walked from its root each
-//! time; here it takes two short searches. What is added moves the rest of its piece alone, so that a program which makes
-//! text without end costs no more for each stretch than others.
+//! Text is looked up several times for each new range, and a tree of small nodes is walked from its root each time; here
+//! it takes two short searches. An insertion moves only the remainder of its piece, so that a program which makes text
+//! without end costs no more for each range than others.
 
 use std::ops::Range;
 
-/// Most stretches of a piece.
+/// Most ranges of a piece.
 const PIECE: usize = 32;
 
 /// Values by their starts.
 #[derive(Debug)]
-pub struct Stretches<T> {
+pub struct RangeTable<T> {
     /// The first start of each piece.
     firsts: Vec<u64>,
     /// None is empty.
@@ -24,7 +24,7 @@ struct Piece<T> {
     values: Vec<T>,
 }
 
-impl<T> Default for Stretches<T> {
+impl<T> Default for RangeTable<T> {
     fn default() -> Self {
         Self {
             firsts: Vec::new(),
@@ -50,7 +50,7 @@ impl<T> Piece<T> {
     }
 }
 
-impl<T> Stretches<T> {
+impl<T> RangeTable<T> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
@@ -77,7 +77,7 @@ impl<T> Stretches<T> {
         Some((*piece.starts.get(nth)?, piece.values.get_mut(nth)?))
     }
 
-    /// The start of the first one that starts at `at` or behind it.
+    /// The start of the first one that starts at `at` or after it.
     pub fn first_from(&self, at: u64) -> Option<u64> {
         let piece = self.piece_of(at).unwrap_or(0);
         let starts = &self.pieces.get(piece)?.starts;
@@ -193,7 +193,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// The same as a tree, whatever the order in which stretches come.
+        /// The same as a tree, whatever the order in which ranges come.
         #[test]
         fn what_is_found_is_what_a_tree_finds(
             added in prop::collection::vec(0u64..900, 0..700),
@@ -204,7 +204,7 @@ mod tests {
             if in_order {
                 added.sort_unstable();
             }
-            let (mut all, mut tree) = (Stretches::default(), BTreeMap::new());
+            let (mut all, mut tree) = (RangeTable::default(), BTreeMap::new());
             for (start, value) in added.into_iter().zip(0..) {
                 all.insert(start, value);
                 tree.insert(start, value);

@@ -1,27 +1,28 @@
-//! Reading stretches of text, several at once where they lie close together: a call for each costs more than its bytes.
+//! Reading text ranges, several at once where they lie close together: a call for each costs more than its bytes.
 
 use std::ops::Range;
 
+use super::ReadText;
 use crate::addr::ImageAddr;
 
-/// A page. Stretches that lie farther apart are not read at once.
+/// A page. Ranges that lie farther apart are not read at once.
 const PAGE: u64 = 4096;
 /// The longest reading.
 const READING: u64 = 64 << 10;
 
-/// Stretches that lie close enough together to be read at once, in the order of their addresses.
-pub fn readings<T>(stretches: &[(Range<u64>, T)]) -> impl Iterator<Item = &[(Range<u64>, T)]> {
-    let mut rest = stretches;
+/// Ranges that lie close enough together to be read at once, in the order of their addresses.
+pub fn readings<T>(ranges: &[(Range<u64>, T)]) -> impl Iterator<Item = &[(Range<u64>, T)]> {
+    let mut remaining = ranges;
     std::iter::from_fn(move || {
-        let (first, _) = rest.first()?;
+        let (first, _) = remaining.first()?;
         let mut end = first.end;
-        let together = rest.iter().skip(1).take_while(|(stretch, _)| {
-            let near = stretch.start - end < PAGE && stretch.end - first.start <= READING;
-            end = if near { stretch.end } else { end };
+        let together = remaining.iter().skip(1).take_while(|(range, _)| {
+            let near = range.start - end < PAGE && range.end - first.start <= READING;
+            end = if near { range.end } else { end };
             near
         });
-        let (reading, behind) = rest.split_at(1 + together.count());
-        rest = behind;
+        let (reading, after) = remaining.split_at(1 + together.count());
+        remaining = after;
         Some(reading)
     })
 }
@@ -43,17 +44,13 @@ struct Buffer {
 
 impl Window {
     /// Reads a range at once.
-    pub fn open(&mut self, range: &Range<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) {
+    pub fn open(&mut self, range: &Range<u64>, read: &mut ReadText<'_>) {
         self.whole.fill(range, read);
     }
 
     /// The bytes of a part of the range, read alone where the range could not be read as a whole; `None` where there is
     /// no code, or none any more.
-    pub fn part(
-        &mut self,
-        range: &Range<u64>,
-        read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool,
-    ) -> Option<&[u8]> {
+    pub fn part(&mut self, range: &Range<u64>, read: &mut ReadText<'_>) -> Option<&[u8]> {
         let whole = self.whole.part(range).filter(|bytes| is_code(bytes));
         if whole.is_some() {
             return whole;
@@ -64,7 +61,7 @@ impl Window {
 }
 
 impl Buffer {
-    fn fill(&mut self, range: &Range<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) {
+    fn fill(&mut self, range: &Range<u64>, read: &mut ReadText<'_>) {
         (self.start, self.len) = (range.start, 0);
         let Ok(len) = usize::try_from(range.end - range.start) else {
             return;
@@ -93,8 +90,8 @@ pub fn is_code(bytes: &[u8]) -> bool {
     bytes.iter().any(|byte| *byte != 0 && *byte != INT3)
 }
 
-/// Reads a stretch; `None` where there is no code, or none any more.
-pub fn read_range(range: &Range<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> Option<Vec<u8>> {
+/// Reads a range; `None` where there is no code, or none any more.
+pub fn read_range(range: &Range<u64>, read: &mut ReadText<'_>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
     let done = read(ImageAddr(range.start), &mut bytes);
     (done && is_code(&bytes)).then_some(bytes)
@@ -118,10 +115,10 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_read_at_once_and_a_hole_costs_its_own_stretch() {
-        let stretches = [0x1000..0x1100, 0x1200..0x1300, 0x2400..0x2500, 0x1_2400..0x1_2500].map(|s| (s, ()));
-        let ends: Vec<_> = readings(&stretches)
-            .map(|reading| reading.last().map(|(stretch, ())| stretch.end))
+    fn neighbours_are_read_at_once_and_a_hole_costs_its_own_range() {
+        let ranges = [0x1000..0x1100, 0x1200..0x1300, 0x2400..0x2500, 0x1_2400..0x1_2500].map(|r| (r, ()));
+        let ends: Vec<_> = readings(&ranges)
+            .map(|reading| reading.last().map(|(range, ())| range.end))
             .collect();
         assert_eq!(ends, [Some(0x1300), Some(0x2500), Some(0x1_2500)]);
         let mut n_calls = 0;
@@ -143,8 +140,8 @@ mod tests {
             true
         });
         let mut no_more = |_: ImageAddr, _: &mut [u8]| false;
-        for stretch in [0x1000..0x1100, 0x1200..0x1300] {
-            assert_eq!(window.part(&stretch, &mut no_more), Some(&[1; 0x100][..]));
+        for range in [0x1000..0x1100, 0x1200..0x1300] {
+            assert_eq!(window.part(&range, &mut no_more), Some(&[1; 0x100][..]));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The generations of one stretch of text: which bytes stood there, and since which interval.
+//! The versions of one text range: which bytes stood there, and since which interval.
 //!
-//! A generation comes from a reading of the text, or from a record in which the kernel tells a patch with its time and
-//! the bytes before and after it (PERF_RECORD_TEXT_POKE). Where both are there, they check each other:
+//! A version comes from a reading of the text, or from a record that notifies of a patch, with its time and the bytes
+//! before and after it (PERF_RECORD_TEXT_POKE). Where both are there, they check each other:
 //!
 //! ```text
 //! interval     0          1          2          3
@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use crate::addr::ImageAddr;
 
-/// A patch as the kernel tells it.
+/// A patch as its record describes it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Poke {
     /// Time in ns.
@@ -32,24 +32,24 @@ pub struct Poke {
 /// Between the breakpoint and the record lie two interrupts to all CPUs; a virtual CPU may be away for so long.
 const STEPS: u64 = 20_000_000;
 
-/// Whether the kernel tells of its patches.
+/// Whether the kernel notifies of its patches.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Records {
-    /// It has told none yet: perhaps it never does.
+    /// No notification came yet: perhaps none ever does.
     #[default]
     NoneYet,
     /// It does.
     Come,
 }
 
-/// What became of a patch that the kernel told.
+/// What became of a patch that a record notified of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Patched {
-    /// It is nowhere in this stretch, or changes nothing.
+    /// It is nowhere in this range, or changes nothing.
     No,
-    /// It is a generation.
+    /// It is a version.
     Yes,
-    /// It is a generation, and other bytes were expected before it: a patch in between was not told.
+    /// It is a version, and other bytes were expected before it: a patch in between had no record.
     Unexpected,
 }
 
@@ -60,19 +60,19 @@ pub enum Compared {
     Same,
     /// It differs, which a record to come may explain.
     Doubtful,
-    /// It differs, which is a generation.
+    /// It differs, which is a version.
     Changed,
 }
 
 /// No reading is so late.
 const UNDATED: u64 = u64::MAX;
 
-/// What stood in a stretch.
+/// What stood in a text range.
 #[derive(Clone, Debug, Default)]
-pub struct Generations {
+pub struct TextVersions {
     /// First interval and bytes of each; all have one length.
     list: Vec<(u32, Vec<u8>)>,
-    /// Time of the last reading that became a generation, and the number of that.
+    /// Time of the last reading that became a version, and the number of that.
     read: (u64, usize),
     /// A reading that differs and is not explained, with its interval.
     doubtful: Option<(u32, Vec<u8>)>,
@@ -81,14 +81,14 @@ pub struct Generations {
 impl Poke {
     /// The part of `len` bytes at `start` that this changes, and the same part of its own bytes.
     fn site(&self, start: ImageAddr, len: usize) -> Option<(Range<usize>, Range<usize>)> {
-        let (before, behind) = (start.since(self.start), self.start.since(start));
+        let (before, after) = (start.since(self.start), self.start.since(start));
         let skip = usize::try_from(before.unwrap_or(0)).ok()?;
-        let from = usize::try_from(behind.unwrap_or(0)).ok()?;
+        let from = usize::try_from(after.unwrap_or(0)).ok()?;
         let n = self.new.len().checked_sub(skip)?.min(len.checked_sub(from)?);
         (0 < n).then_some((from..from + n, skip..skip + n))
     }
 
-    /// The bytes before, where they are told for all bytes after.
+    /// The bytes before, where the record has them for all bytes after.
     fn before(&self, part: Range<usize>) -> Option<&[u8]> {
         (self.old.len() == self.new.len())
             .then(|| self.old.get(part))
@@ -108,7 +108,7 @@ pub fn rewind<'a>(start: ImageAddr, bytes: &mut [u8], newest_first: impl Iterato
     }
 }
 
-impl Generations {
+impl TextVersions {
     /// Text as it was read first. It may have seen patches whose records are still to be taken over.
     pub fn read_first(bytes: Vec<u8>) -> Self {
         Self {
@@ -118,12 +118,12 @@ impl Generations {
         }
     }
 
-    /// Whether the time of the first reading was not told yet.
+    /// Whether the time of the first reading is not set yet.
     pub fn is_undated(&self) -> bool {
         self.read.0 == UNDATED
     }
 
-    /// Tells the time of the first reading; it must be told before the first patch.
+    /// Sets the time of the first reading; it must be set before the first patch.
     pub fn date(&mut self, time: u64) {
         self.read.0 = time;
     }
@@ -160,7 +160,7 @@ impl Generations {
         found.map_or(&[], |(_, bytes)| bytes)
     }
 
-    /// Takes over a patch of the stretch at `start`, valid from the interval `since` on.
+    /// Takes over a patch of the range at `start`, valid from the interval `since` on.
     pub fn patch(&mut self, start: ImageAddr, poke: &Poke, since: u32) -> Patched {
         let Some((_, last)) = self.list.last() else {
             return Patched::No;
@@ -210,8 +210,8 @@ impl Generations {
         }
     }
 
-    /// Compares with a reading at `time` from which patches behind the interval `interval` were taken back.
-    /// Where the kernel tells its patches, a difference waits for the next reading: its record may be on the way.
+    /// Compares with a reading at `time` from which patches after the interval `interval` were taken back.
+    /// Where the kernel notifies of its patches, a difference waits for the next reading: its record may be on the way.
     pub fn compare(&mut self, live: Vec<u8>, time: u64, interval: u32, records: Records) -> Compared {
         let same = self.list.last().is_none_or(|(_, bytes)| *bytes == live);
         if same
@@ -258,27 +258,27 @@ impl Generations {
         *self = bytes.map(Self::read_first).unwrap_or_default();
     }
 
-    /// Whether another stretch changed in the same intervals.
+    /// Whether another range changed in the same intervals.
     pub fn same_times(&self, other: &Self) -> bool {
         let mut both = self.list.iter().zip(&other.list);
         self.list.len() == other.list.len() && both.all(|((since, _), (other, _))| since == other)
     }
 
-    /// Appends what stood in the stretch behind, which also was read; where only one of the two changed, both have a
-    /// generation.
-    pub fn append(&mut self, behind: &Self) {
-        if self.same_times(behind) {
-            for ((_, bytes), (_, behind)) in self.list.iter_mut().zip(&behind.list) {
-                bytes.extend_from_slice(behind);
+    /// Appends what stood in the next range, which also was read; where only one of the two changed, both have a
+    /// version.
+    pub fn append(&mut self, next: &Self) {
+        if self.same_times(next) {
+            for ((_, bytes), (_, next)) in self.list.iter_mut().zip(&next.list) {
+                bytes.extend_from_slice(next);
             }
             return;
         }
-        let mut times: Vec<u32> = self.iter().chain(behind.iter()).map(|(since, _)| since).collect();
+        let mut times: Vec<u32> = self.iter().chain(next.iter()).map(|(since, _)| since).collect();
         times.sort_unstable();
         times.dedup();
         let joined = times
             .into_iter()
-            .map(|since| (since, [self.at(since), behind.at(since)].concat()));
+            .map(|since| (since, [self.at(since), next.at(since)].concat()));
         self.list = joined.collect();
     }
 }
@@ -299,14 +299,14 @@ mod tests {
         }
     }
 
-    fn read_at(bytes: Vec<u8>, time: u64) -> Generations {
-        let mut all = Generations::read_first(bytes);
+    fn read_at(bytes: Vec<u8>, time: u64) -> TextVersions {
+        let mut all = TextVersions::read_first(bytes);
         all.date(time);
         all
     }
 
-    fn found(generations: &Generations) -> Vec<(u32, Vec<u8>)> {
-        generations
+    fn found(versions: &TextVersions) -> Vec<(u32, Vec<u8>)> {
+        versions
             .iter()
             .map(|(since, bytes)| (since, bytes.to_vec()))
             .collect()
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_waits_for_its_record_where_records_come() {
+    fn differences_wait_for_their_record_where_records_come() {
         let mut all = read_at(vec![1, 2], 0);
         assert_eq!(all.compare(vec![9, 2], 5, 3, Records::Come), Compared::Doubtful);
         assert_eq!(all.patch(START, &poke(6, 0x1000, &[1], &[9]), 4), Patched::Yes);
@@ -346,9 +346,9 @@ mod tests {
         assert!(all.settle(), "none will come");
         let expected = [(0, vec![1, 2]), (4, vec![9, 2]), (5, vec![9, 8]), (7, vec![1, 8])];
         assert_eq!(found(&all), expected);
-        let mut told_nothing = read_at(vec![1], 0);
+        let mut without_records = read_at(vec![1], 0);
         assert_eq!(
-            told_nothing.compare(vec![2], 5, 3, Records::NoneYet),
+            without_records.compare(vec![2], 5, 3, Records::NoneYet),
             Compared::Changed
         );
     }
@@ -387,12 +387,12 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_has_a_generation_too() {
+    fn the_next_range_has_a_version_too() {
         let mut all = read_at(vec![1], 0);
         all.patch(START, &poke(STEPS + 1, 0x1000, &[1], &[2]), 3);
-        let mut behind = read_at(vec![5], 0);
-        behind.patch(ImageAddr(0x1001), &poke(STEPS + 1, 0x1001, &[5], &[6]), 4);
-        all.append(&behind);
+        let mut next = read_at(vec![5], 0);
+        next.patch(ImageAddr(0x1001), &poke(STEPS + 1, 0x1001, &[5], &[6]), 4);
+        all.append(&next);
         assert_eq!(found(&all), [(0, vec![1, 5]), (3, vec![2, 5]), (4, vec![2, 6])]);
     }
 

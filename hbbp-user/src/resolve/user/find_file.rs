@@ -2,7 +2,8 @@
 //!
 //! A file must be the one that ran: its build id is compared where the recording has one. Files are looked for among
 //! those that the user names, below the folder that the user names, in perf's cache of files by build id, and at
-//! their own place on this machine.
+//! their own path on this machine. A file of this machine that is another one is worth a word only where the recording
+//! was made here.
 
 use std::path::{Path, PathBuf};
 
@@ -35,6 +36,30 @@ pub struct Places {
     pub cache: Option<PathBuf>,
     /// What to do about another build id.
     pub mismatch: Mismatch,
+    /// Whose files stand at the paths of the recording.
+    pub host: Host,
+}
+
+/// The machine that a recording was made on.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Host {
+    /// This one.
+    This,
+    /// Another one, or an unknown one.
+    #[default]
+    Other,
+}
+
+impl Host {
+    /// The host of this name; empty where it is unknown.
+    pub fn named(name: &str) -> Self {
+        let own = rustix::system::uname();
+        if own.nodename().to_bytes() == name.as_bytes() {
+            Self::This
+        } else {
+            Self::Other
+        }
+    }
 }
 
 /// A file that was found.
@@ -42,6 +67,8 @@ pub struct Places {
 pub(super) struct Found {
     pub(super) path: PathBuf,
     pub(super) source: ByteSource,
+    /// Its device and inode.
+    pub(super) place: (u64, u64),
     pub(super) layout: ElfLayout,
     /// What the user must know about it.
     pub(super) note: Option<String>,
@@ -96,15 +123,14 @@ pub(super) fn find(places: &Places, file: &MappedFile, build_id: &[u8]) -> Resul
         }
     }
     let below = |root: &PathBuf| root.join(path.trim_start_matches('/'));
-    let others = [
-        places.symfs.as_ref().map(below),
-        cached(places, build_id),
-        own_place(places, path, file, build_id),
-    ];
-    for candidate in others.into_iter().flatten() {
+    let others = [places.symfs.as_ref().map(below), cached(places, build_id)];
+    let own = own_place(places, path, file, build_id);
+    let is_own = |candidate: &PathBuf| own.as_ref() == Some(candidate);
+    for candidate in others.into_iter().chain([own.clone()]).flatten() {
         match open_checked(&candidate, build_id, places.mismatch) {
             Ok(found) => return Ok(found),
             Err(refused) if refused.loss == Loss::FileMissing => {}
+            Err(_) if is_own(&candidate) && places.host == Host::Other => {}
             Err(refused) => {
                 worst = NotFound {
                     named: worst.named.take(),
@@ -152,7 +178,7 @@ fn open_checked(path: &Path, build_id: &[u8], mismatch: Mismatch) -> Result<Foun
         note: Some(format!("{shown} was not used: {why}")),
         named: None,
     };
-    let OpenedFile { source, .. } = open_own(path).map_err(|refusal| match refusal {
+    let OpenedFile { source, place } = open_own(path).map_err(|refusal| match refusal {
         Refusal::Missing => NotFound {
             loss: Loss::FileMissing,
             note: None,
@@ -189,6 +215,7 @@ fn open_checked(path: &Path, build_id: &[u8], mismatch: Mismatch) -> Result<Foun
     Ok(Found {
         path: path.to_owned(),
         source,
+        place,
         layout,
         note,
     })

@@ -12,7 +12,7 @@ use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::elf::functions::{Functions, SymbolFile, read_functions};
 use crate::resolve::elf::layout::{ElfClass, ElfError, ElfLayout, read_layout};
 use crate::resolve::kernel::vmlinux::debug_file_place;
-use crate::resolve::text::{Covered, ModuleText};
+use crate::resolve::text::{Change, Covered, Known, ModuleText};
 
 /// Something that is mapped into processes, and its text as far as it was hit.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub enum Content {
     Flat(ByteSource),
     /// Memory of one process; its addresses are those of the process.
     Memory(Owner),
+    /// Nothing; its addresses are file offsets.
+    Missing,
 }
 
 /// An ELF file with what is known about its functions.
@@ -69,44 +71,41 @@ impl Image {
     /// An image of a file: ELF where it is one, else its plain bytes.
     pub fn of_file(name: String, source: ByteSource) -> Result<Self, ElfError> {
         match read_layout(&source) {
-            Ok(layout) => {
-                let kind = match layout.class {
-                    ElfClass::X86 => ModuleKind::Elf32,
-                    ElfClass::X86_64 | ElfClass::X32 => ModuleKind::Elf64,
-                };
-                let content = Content::Elf(Box::new(ElfContent {
-                    source,
-                    layout,
-                    names: None,
-                }));
-                Ok(Self {
-                    name,
-                    kind,
-                    content,
-                    counted: false,
-                    text: ModuleText::default(),
-                })
-            }
-            Err(ElfError::NotElf) => {
-                let content = Content::Flat(source);
-                Ok(Self {
-                    name,
-                    kind: ModuleKind::Anonymous,
-                    content,
-                    counted: false,
-                    text: ModuleText::default(),
-                })
-            }
+            Ok(layout) => Ok(Self::of_elf(name, source, layout)),
+            Err(ElfError::NotElf) => Ok(Self::new(name, ModuleKind::Anonymous, Content::Flat(source))),
             Err(error) => Err(error),
         }
     }
 
+    /// An image of an ELF file.
+    pub fn of_elf(name: String, source: ByteSource, layout: ElfLayout) -> Self {
+        let kind = match layout.class {
+            ElfClass::X86 => ModuleKind::Elf32,
+            ElfClass::X86_64 | ElfClass::X32 => ModuleKind::Elf64,
+        };
+        let elf = ElfContent {
+            source,
+            layout,
+            names: None,
+        };
+        Self::new(name, kind, Content::Elf(Box::new(elf)))
+    }
+
     /// An image of memory of one process.
     pub fn of_memory(name: String, kind: ModuleKind, owner: Owner) -> Self {
+        Self::new(name, kind, Content::Memory(owner))
+    }
+
+    /// A file of a recording that was not found: it was hit, and nothing else is known of it.
+    pub fn missing(name: String) -> Self {
+        Self::new(name, ModuleKind::Elf64, Content::Missing)
+    }
+
+    fn new(name: String, kind: ModuleKind, content: Content) -> Self {
         Self {
             name,
             kind,
-            content: Content::Memory(owner),
+            content,
             counted: false,
             text: ModuleText::default(),
         }
@@ -116,18 +115,18 @@ impl Image {
     pub fn image_start(&self, start: Va, offset: FileOff) -> Option<ImageAddr> {
         match &self.content {
             Content::Elf(elf) => elf.layout.image_addr(offset),
-            Content::Flat(_) => Some(ImageAddr(offset.0)),
+            Content::Flat(_) | Content::Missing => Some(ImageAddr(offset.0)),
             Content::Memory(_) => Some(ImageAddr(start.0)),
         }
     }
 
-    /// The stretch of text that holds `at`, where that was asked for already.
-    pub fn stretch_at(&self, at: ImageAddr) -> Option<Range<ImageAddr>> {
-        self.text.stretch_at(at)
+    /// Addresses around `at` whose text was asked for already, `at` among them.
+    pub fn covered_at(&self, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        self.text.covered_at(at)
     }
 
-    /// Sees to it that the text around `at` is kept; `mapped` are the addresses of the mapping that was hit,
-    /// and `memory` is given where an owner of memory still runs the program that was hit.
+    /// Sees to it that the text around `at` is there; `mapped` are the addresses of the mapping that was hit, and
+    /// `memory` is given where an owner of memory still runs the program that was hit.
     pub fn cover(
         &mut self,
         at: ImageAddr,
@@ -136,18 +135,17 @@ impl Image {
     ) -> Covered {
         match &mut self.content {
             Content::Elf(elf) => {
-                let function = elf.read_function_at(at);
-                let bounds = elf
-                    .layout
-                    .segment_at(at)
-                    .map(|s| s.start..ImageAddr(s.start.0.saturating_add(s.len)));
+                let segment = elf.layout.segment_at(at);
+                let segment = segment.map(|s| s.start..ImageAddr(s.start.0.saturating_add(s.len)));
+                let (function, gap) = elf.read_function_at(at);
+                let bounds = within(segment.unwrap_or(mapped), gap);
                 let (source, layout) = (&elf.source, &elf.layout);
                 let mut read = |at: ImageAddr, bytes: &mut [u8]| {
                     layout
                         .file_off(at)
                         .is_some_and(|offset| source.read_into(offset.0, bytes))
                 };
-                self.text.cover(at, bounds.unwrap_or(mapped), function, &mut read)
+                self.text.cover(at, bounds, function, &mut read)
             }
             Content::Flat(source) => {
                 // A mapping is whole pages long, the file may end before.
@@ -159,34 +157,38 @@ impl Image {
                 let tgid = owner.tgid;
                 match memory {
                     Some(memory) => {
-                        let function = memory.read_function_at(tgid, at);
-                        self.text.cover(at, mapped, function, &mut |at, bytes| {
-                            memory.read(tgid, Va(at.0), bytes)
-                        })
+                        let names = memory.names(tgid);
+                        let function = names.function_at(at);
+                        let gap = function.is_none().then(|| names.gap_at(at));
+                        let mut read = |at: ImageAddr, bytes: &mut [u8]| memory.read(tgid, Va(at.0), bytes);
+                        self.text.cover(at, within(mapped, gap), function, &mut read)
                     }
                     None => self.text.cover(at, mapped, None, &mut |_, _| false),
                 }
             }
+            Content::Missing => Covered::Unreadable,
         }
     }
 
     /// Reads memory that was hit before once more, its owner being alive; files are taken not to change while they are mapped.
-    /// Returns the number of stretches that differ.
+    /// Returns the number of ranges that differ.
     pub fn reread(&mut self, interval: u32, memory: &mut ProcessMemory) -> u64 {
-        match &self.content {
-            Content::Memory(owner) => {
-                let tgid = owner.tgid;
-                self.text
-                    .reread(interval, &mut |at, bytes| memory.read(tgid, Va(at.0), bytes))
-            }
-            _ => 0,
-        }
+        let Content::Memory(Owner { tgid, .. }) = self.content else {
+            return 0;
+        };
+        let mut read = |at: ImageAddr, bytes: &mut [u8]| memory.read(tgid, Va(at.0), bytes);
+        let live = self.text.read_live(None, &mut read);
+        let known = Known {
+            interval,
+            ..Known::default()
+        };
+        self.text.change(Change::Observed(live, known))
     }
 
     /// How it is counted where its text cannot be read.
     pub fn loss(&self) -> Loss {
         match &self.content {
-            Content::Elf(_) | Content::Flat(_) => Loss::FileUnreadable,
+            Content::Elf(_) | Content::Flat(_) | Content::Missing => Loss::FileUnreadable,
             Content::Memory(owner) => owner.loss,
         }
     }
@@ -200,7 +202,7 @@ impl Image {
     pub fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Module {
         let build_id = match self.content {
             Content::Elf(elf) => elf.layout.build_id,
-            Content::Flat(_) | Content::Memory(_) => Vec::new(),
+            Content::Flat(_) | Content::Memory(_) | Content::Missing => Vec::new(),
         };
         Module {
             name: self.name,
@@ -212,14 +214,26 @@ impl Image {
 }
 
 impl ElfContent {
-    fn read_function_at(&mut self, at: ImageAddr) -> Option<Symbol> {
+    /// The function that contains `at`, else the gap between functions around it.
+    fn read_function_at(&mut self, at: ImageAddr) -> (Option<Symbol>, Option<Range<ImageAddr>>) {
         let Self {
             source,
             layout,
             names,
         } = self;
         let names = names.get_or_insert_with(|| read_names(source, layout));
-        names.functions.read_function_at(at, source, names.debug.as_ref())
+        let functions = &names.functions;
+        let function = functions.read_function_at(at, source, names.debug.as_ref());
+        let gap = function.is_none().then(|| functions.gap_at(at));
+        (function, gap)
+    }
+}
+
+/// The part of `bounds` that lies in a gap, where there is one.
+fn within(bounds: Range<ImageAddr>, gap: Option<Range<ImageAddr>>) -> Range<ImageAddr> {
+    match gap {
+        Some(gap) => bounds.start.max(gap.start)..bounds.end.min(gap.end),
+        None => bounds,
     }
 }
 

@@ -17,6 +17,7 @@ use super::mapped_file::{open_mapped, plain_path};
 use super::proc_scan::{ANONYMOUS, read_process};
 use super::process_image::{FileIdx, Generation, ImageMapping, MappedFile};
 use super::process_memory::ProcessMemory;
+use super::recorded_files::RecordedFiles;
 use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::text::Covered;
 
@@ -60,7 +61,7 @@ pub struct ImageSet {
 
 impl Default for ImageSet {
     fn default() -> Self {
-        // The rest is for the counters, one for each CPU and event.
+        // The remainder is for the counters, one for each CPU and event.
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(4096) / 4;
         Self {
             images: Vec::new(),
@@ -210,14 +211,47 @@ impl ImageSet {
         Some(idx)
     }
 
-    /// The stretch of an image that is kept at `at` already.
-    pub fn stretch_at(&self, idx: ImageIdx, at: ImageAddr) -> Option<Range<ImageAddr>> {
-        self.image(idx)?.stretch_at(at)
+    /// The image of a file of a recording, which is looked for once; of a file that is not there, an image without text.
+    pub fn recorded(
+        &mut self,
+        idx: FileIdx,
+        file: &MappedFile,
+        files: &mut RecordedFiles,
+        losses: &mut Losses,
+    ) -> ImageIdx {
+        if let Some(Ok(known)) = self.files.get(&idx) {
+            return *known;
+        }
+        let image = match files.find(file, losses) {
+            // One file may be known by its inode and by its build id, and by several paths.
+            Some(found) => match self.places.get(&found.place) {
+                Some(known) => *known,
+                None => {
+                    let image = Image::of_elf(file.path.clone(), found.source, found.layout);
+                    let image = self.add(image);
+                    self.places.insert(found.place, image);
+                    image
+                }
+            },
+            None => self.add(Image::missing(file.path.clone())),
+        };
+        self.files.insert(idx, Ok(image));
+        image
     }
 
-    /// Sees to it that the text around `at` is kept, where `mapped` is what its mapping shows of the image.
+    /// The address in an image of the first byte of a mapping; `None` where an ELF file has no such segment.
+    pub fn image_start(&self, idx: ImageIdx, mapping: &ImageMapping) -> Option<ImageAddr> {
+        self.image(idx)?.image_start(mapping.start, mapping.offset)
+    }
+
+    /// Addresses of an image around `at` whose text was asked for already, `at` among them.
+    pub fn covered_at(&self, idx: ImageIdx, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        self.image(idx)?.covered_at(at)
+    }
+
+    /// Sees to it that the text around `at` is there, where `mapped` is what its mapping shows of the image.
     /// `memory` is given where the owner of memory still runs the program that was hit.
-    /// Returns the stretch that is kept there.
+    /// Returns addresses around `at` whose text was asked for.
     pub fn cover(
         &mut self,
         idx: ImageIdx,
@@ -232,20 +266,20 @@ impl ImageSet {
             image.counted = true;
             losses.add(image.loss(), 1);
         }
-        image.stretch_at(at)
+        image.covered_at(at)
     }
 
     /// Reads memory that was hit before once more, where `is_live` says that its owner still runs the same program.
-    /// Returns the number of stretches that differ.
+    /// Returns the number of ranges that differ.
     pub fn reread(
         &mut self,
         interval: u32,
-        is_live: impl Fn(&Owner) -> bool,
+        is_live: impl Fn(u32, Generation) -> bool,
         memory: &mut ProcessMemory,
     ) -> u64 {
         let mut n_changed = 0;
         for image in self.images.iter_mut().flatten() {
-            if matches!(&image.content, Content::Memory(owner) if is_live(owner)) {
+            if matches!(&image.content, Content::Memory(owner) if is_live(owner.tgid, owner.generation)) {
                 n_changed += image.reread(interval, memory);
             }
         }

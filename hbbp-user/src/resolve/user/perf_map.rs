@@ -60,6 +60,15 @@ impl PerfMap {
             name: String::from_utf8_lossy(name).into_owned(),
         })
     }
+
+    /// The addresses around `at`, which is in no function, up to the nearest functions.
+    pub fn gap_at(&self, at: ImageAddr) -> Range<ImageAddr> {
+        let n_before = self.functions.partition_point(|f| f.start <= at.0);
+        let before = n_before.checked_sub(1).and_then(|n| self.functions.get(n));
+        let start = before.map_or(0, |f| f.start.saturating_add(f.len));
+        let end = self.functions.get(n_before).map_or(u64::MAX, |f| f.start);
+        ImageAddr(start.min(at.0))..ImageAddr(end)
+    }
 }
 
 fn read_trusted(tgid: u32) -> Option<Vec<u8>> {

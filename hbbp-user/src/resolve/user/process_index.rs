@@ -77,6 +77,19 @@ impl ProcessIndex {
             .filter(|image| image.ended.is_none())
     }
 
+    /// Whether process `tgid` still runs the program that it ran, as far as the records tell.
+    pub fn is_live(&self, tgid: u32, generation: Option<Generation>) -> bool {
+        self.live(tgid)
+            .is_some_and(|live| Some(live.generation) == generation)
+    }
+
+    /// When process `tgid` came to run another program than that of `generation`, in ns; `u64::MAX` where it did not.
+    pub fn end_of(&self, tgid: u32, generation: Generation) -> u64 {
+        let images = self.processes.get(&tgid).map_or(&[][..], Vec::as_slice);
+        let later = images.iter().skip_while(|image| image.generation != generation);
+        later.map(|image| image.from).nth(1).unwrap_or(u64::MAX)
+    }
+
     /// Width in bits of the code of an image: the kernel maps its code page below 4 GiB into 32-bit programs only.
     pub fn bits(&self, image: &ProcessImage) -> u32 {
         let vdso = |m: &&ImageMapping| self.file(m.file).is_some_and(|f| f.path == "[vdso]");
@@ -165,7 +178,7 @@ impl ProcessIndex {
         let images = self.processes.values().flatten();
         let mapped = images.flat_map(|image| image.mappings().iter().map(|mapping| mapping.file));
         let mut used: HashSet<FileIdx> = mapped.collect();
-        used.extend(awaited.map(|mmap| self.intern(mmap)));
+        used.extend(awaited.map(|mmap| self.intern_mmap(mmap)));
         self.files.retain(|idx, _| used.contains(idx));
         self.file_idx.retain(|_, idx| used.contains(idx));
         true
@@ -191,7 +204,7 @@ impl ProcessIndex {
         let Some(end) = mmap.start.checked_add(mmap.len).filter(|_| 0 < mmap.len) else {
             return;
         };
-        let file = self.intern(mmap);
+        let file = self.intern_mmap(mmap);
         let mapping = ImageMapping {
             start: mmap.start,
             end,
@@ -210,18 +223,22 @@ impl ProcessIndex {
     }
 
     /// The index of the file that a mapping names.
-    pub fn intern(&mut self, mmap: &Mmap) -> FileIdx {
-        let file = MappedFile {
+    pub fn intern_mmap(&mut self, mmap: &Mmap) -> FileIdx {
+        self.intern(&MappedFile {
             path: mmap.path.clone(),
             identity: mmap.identity.clone(),
-        };
-        match self.file_idx.get(&file) {
+        })
+    }
+
+    /// The index of a file.
+    pub fn intern(&mut self, file: &MappedFile) -> FileIdx {
+        match self.file_idx.get(file) {
             Some(idx) => *idx,
             None => {
                 let idx = FileIdx(self.n_files);
                 self.n_files = self.n_files.saturating_add(1);
                 self.files.insert(idx, file.clone());
-                self.file_idx.insert(file, idx);
+                self.file_idx.insert(file.clone(), idx);
                 idx
             }
         }
@@ -438,7 +455,7 @@ mod tests {
         let Record::Mmap(awaited) = map(9, 0x9000, 0x1000, "/bin/next") else {
             unreachable!()
         };
-        let idx = index.intern(&awaited);
+        let idx = index.intern_mmap(&awaited);
         assert!(index.forget_files(std::iter::once(&awaited)));
         assert!(!index.forget_files(std::iter::once(&awaited)), "few are left");
         assert!(index.files.len() < 5, "{}", index.files.len());

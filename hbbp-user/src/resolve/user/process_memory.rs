@@ -7,8 +7,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::addr::{ImageAddr, Va};
-use crate::snapshot::Symbol;
+use crate::addr::Va;
 
 use super::perf_map::PerfMap;
 
@@ -39,9 +38,9 @@ impl ProcessMemory {
             .is_some_and(|file| file.read_exact_at(bytes, at.0).is_ok())
     }
 
-    /// The function of process `tgid` that contains `at`, where its compiler names it.
-    pub fn read_function_at(&mut self, tgid: u32, at: ImageAddr) -> Option<Symbol> {
-        let names = self.names.entry(tgid).or_insert_with(|| {
+    /// The names that the compiler of process `tgid` gives to its functions.
+    pub fn names(&mut self, tgid: u32) -> &PerfMap {
+        self.names.entry(tgid).or_insert_with(|| {
             let names = if self.names_size < MAX_NAMES {
                 PerfMap::read(tgid)
             } else {
@@ -49,8 +48,7 @@ impl ProcessMemory {
             };
             self.names_size += names.size();
             names
-        });
-        names.function_at(at)
+        })
     }
 
     /// Closes all of it: process ids may be used again until the next drain.

@@ -1,69 +1,56 @@
-//! Ring 3 of a run: which program of which process was hit where, and the text that ran there.
+//! Ring 3: which program of which process was hit where, and the text that ran there.
+//!
+//! Lookups are the same for live runs and recordings; [`Origin`] says where the bytes come from. What follows a live run
+//! (records that come late, processes that are read again) is in [`super::live`].
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::addr::{ImageAddr, Va};
-use crate::record::{Record, Timed};
-use crate::snapshot::{Loss, Losses, Mapping, Module, ModuleIdx, Process, ProcessIdx, Text};
-
-use super::image_set::{ImageIdx, ImageSet, Mapper, is_file};
-use super::proc_scan::{Scanned, read_process};
+use super::image_set::{ImageIdx, ImageSet, Mapper};
+use super::live::LiveProcesses;
 use super::process_image::{Generation, ImageMapping, ProcessImage};
 use super::process_index::ProcessIndex;
-use super::process_memory::ProcessMemory;
-use crate::resolve::lookup_cache::{Answers, Holds};
+use super::recorded_files::RecordedFiles;
+use super::recorded_time::RecordedTime;
+use crate::addr::{ImageAddr, Va};
+use crate::record::Timed;
+use crate::resolve::lookup_cache::{LookupCache, Validity};
 use crate::resolve::raw::TaskKey;
+use crate::snapshot::{Losses, Mapping, Module, ModuleIdx, Process, ProcessIdx, Text};
 
-/// Records wait for those of other CPUs, which may come later and be older; beyond this number the oldest are taken.
-const MAX_PENDING: usize = 1 << 16;
-/// No CPU's records come later than this, in ns: its ring is read at least as often.
-const LATEST: u64 = 2_000_000_000;
-/// Processes whose /proc entry is read once more in one interval, for addresses that no record explains.
-const MAX_RESCANNED: usize = 256;
-
-/// Ring 3 of a run.
+/// Ring 3 of a run or a recording.
 #[derive(Debug)]
 pub struct UserSpace {
-    index: ProcessIndex,
-    pending: Vec<Timed>,
-    images: ImageSet,
-    memory: ProcessMemory,
+    pub(super) index: ProcessIndex,
+    pub(super) images: ImageSet,
+    pub(super) origin: Origin,
     processes: Vec<HitProcess>,
     process_idx: HashMap<(Option<Generation>, TaskKey), ProcessIdx>,
-    rescanned: HashSet<u32>,
     /// Mappings that were hit since the index last changed.
-    ran: Answers<Ran>,
+    mappings: LookupCache<RanMapping>,
     /// How often it changed.
     n_changes: u64,
 }
 
-impl Default for UserSpace {
-    fn default() -> Self {
-        Self {
-            index: ProcessIndex::default(),
-            pending: Vec::new(),
-            images: ImageSet::default(),
-            memory: ProcessMemory::default(),
-            processes: Vec::new(),
-            process_idx: HashMap::new(),
-            rescanned: HashSet::new(),
-            ran: Answers::new(RAN, RAN_NEAR),
-            n_changes: 0,
-        }
-    }
+/// Where processes and their bytes come from.
+#[derive(Debug)]
+pub enum Origin {
+    /// From this machine, as they run.
+    Live(LiveProcesses),
+    /// From a recording: all is mapped already, and files are found by name and build id.
+    Recorded(RecordedTime, RecordedFiles),
 }
 
-/// Mappings that are looked up again at once: a handful for each program that runs.
-const RAN: usize = 256;
+/// Slots for mappings: a handful for each program that runs.
+const MAPPING_SLOTS: usize = 256;
 /// Mappings of programs and libraries are mostly longer than so many bytes, as a power of two.
-const RAN_NEAR: u32 = 18;
+const MAPPING_NEAR: u32 = 18;
 
 /// A mapping as a task ran it.
 #[derive(Clone, Copy, Debug)]
-struct Ran {
+struct RanMapping {
     process: ProcessIdx,
-    generation: Generation,
+    generation: Option<Generation>,
     start: Va,
     hit: HitMapping,
 }
@@ -72,6 +59,7 @@ struct Ran {
 #[derive(Debug)]
 struct HitProcess {
     task: TaskKey,
+    generation: Option<Generation>,
     comm: Arc<str>,
     /// Mappings that were hit, by (start, from).
     mappings: BTreeMap<(Va, u64), HitMapping>,
@@ -89,68 +77,49 @@ struct HitMapping {
 pub struct Hit {
     /// The process image that ran.
     pub process: ProcessIdx,
-    /// The text that is kept there, as long as it goes on, and for which of its addresses and which times all this is so
-    /// until the next [change](UserSpace::n_changes); `None` where there is none.
-    pub kept: Option<(Va, Holds)>,
+    /// The first address after the text that is there, and the validity of all this until the next
+    /// [change](UserSpace::n_changes); `None` where there is no text.
+    pub text: Option<(Va, Validity)>,
 }
 
 impl UserSpace {
-    /// Takes over the processes that were there before the run, and opens their files.
-    pub fn scanned(&mut self, processes: &[Scanned]) {
-        for process in processes {
-            self.index.scanned(process, 0);
-            for mmap in &process.mappings {
-                self.open_early(&Timed {
-                    time: 0,
-                    record: Record::Mmap(mmap.clone()),
-                });
-            }
+    /// With processes of this origin, none of which is known yet.
+    fn new(origin: Origin) -> Self {
+        Self {
+            index: ProcessIndex::default(),
+            images: ImageSet::default(),
+            origin,
+            processes: Vec::new(),
+            process_idx: HashMap::new(),
+            mappings: LookupCache::new(MAPPING_SLOTS, MAPPING_NEAR),
+            n_changes: 0,
         }
     }
 
-    /// Takes a record as it comes, in any order, and opens the file of a new mapping while its process lives.
-    pub fn take(&mut self, timed: Timed) {
-        self.open_early(&timed);
-        self.pending.push(timed);
-        if MAX_PENDING <= self.pending.len() {
-            let newest = self.pending.iter().map(|t| t.time).max().unwrap_or(0);
-            self.catch_up(newest.saturating_sub(LATEST));
-        }
+    /// Of this machine.
+    pub fn live() -> Self {
+        Self::new(Origin::Live(LiveProcesses::default()))
     }
 
-    /// Applies the records up to `time`, in the order of time.
-    pub fn catch_up(&mut self, time: u64) {
-        self.pending.sort_by_key(|t| t.time);
-        let n_due = self.pending.partition_point(|t| t.time <= time);
-        if n_due == 0 {
-            return;
-        }
-        for timed in self.pending.drain(..n_due) {
-            self.index.apply(&timed);
-        }
-        self.changed();
+    /// Of a recording with these records, which must stand in the order of time.
+    pub fn recorded(records: &[Timed], files: RecordedFiles) -> Self {
+        let mut index = ProcessIndex::default();
+        let time = RecordedTime::new(records, &mut index);
+        let mut space = Self::new(Origin::Recorded(time, files));
+        space.index = index;
+        space
     }
 
-    fn changed(&mut self) {
-        self.ran.clear();
+    pub(super) fn changed(&mut self) {
+        self.mappings.clear();
         self.n_changes += 1;
     }
 
-    fn open_early(&mut self, timed: &Timed) {
-        if let Record::Mmap(mmap) = &timed.record
-            && is_file(&mmap.path)
-        {
-            let file = self.index.intern(mmap);
-            // Where it fails, the reason is counted when the mapping is hit.
-            let _ = self.images.open(file, mmap, &[]);
-        }
-    }
-
-    /// Sees to it that the text around `at`, which `task` ran at `time`, is kept.
+    /// Sees to it that the text around `at`, which `task` ran at `time`, is there.
     pub fn hit(&mut self, task: TaskKey, time: u64, at: Va, losses: &mut Losses) -> Hit {
-        if let Some((holds, ran)) = self.ran.get(task, time, at) {
-            let (holds, ran) = (holds.clone(), *ran);
-            return self.text(ran, holds, at, losses);
+        if let Some((validity, ran)) = self.mappings.get(task, time, at) {
+            let (validity, ran) = (validity.clone(), *ran);
+            return self.text(ran, validity, at, losses);
         }
         let mut found = self.look_up(task, time, at);
         if found.1.is_none() && self.rescan(task.tgid, time) {
@@ -158,56 +127,69 @@ impl UserSpace {
         }
         let (image, mapping) = found;
         let process = self.process(task, image.as_ref());
-        let ran = image.zip(mapping).and_then(|(image, mapping)| {
-            let hit = self.place(process, task, &image, &mapping)?;
-            let (addresses, times) = image.same_mapping(&mapping, at, time);
-            let same_image = self.index.same_image(task.tgid, time);
-            let time = times.start.max(same_image.start)..times.end.min(same_image.end);
-            let holds = Holds {
-                task,
-                at: addresses,
-                time,
-            };
-            let ran = Ran {
-                process,
-                generation: image.generation,
-                start: mapping.start,
-                hit,
-            };
-            self.ran.add(at, &holds, ran);
-            Some((ran, holds))
-        });
+        let ran = match image.zip(mapping) {
+            Some((image, mapping)) => {
+                let ran = self.ran(process, task, &image, &mapping, losses);
+                ran.map(|ran| (ran, self.validity(task, &image, &mapping, time, at)))
+            }
+            None => self.named(process, at, losses).map(|ran| {
+                let at = at..Va(at.0.saturating_add(1));
+                let time = time..time.saturating_add(1);
+                (ran, Validity { task, at, time })
+            }),
+        };
         match ran {
-            Some((ran, holds)) => self.text(ran, holds, at, losses),
-            None => Hit { process, kept: None },
+            Some((ran, validity)) => {
+                self.mappings.add(at, &validity, ran);
+                self.text(ran, validity, at, losses)
+            }
+            None => Hit { process, text: None },
         }
     }
 
-    fn text(&mut self, ran: Ran, holds: Holds, at: Va, losses: &mut Losses) -> Hit {
-        let Ran {
+    fn validity(
+        &self,
+        task: TaskKey,
+        image: &ProcessImage,
+        mapping: &ImageMapping,
+        time: u64,
+        at: Va,
+    ) -> Validity {
+        let (at, times) = image.same_mapping(mapping, at, time);
+        let same_image = self.index.same_image(task.tgid, time);
+        let time = times.start.max(same_image.start)..times.end.min(same_image.end);
+        Validity { task, at, time }
+    }
+
+    fn text(&mut self, ran: RanMapping, validity: Validity, at: Va, losses: &mut Losses) -> Hit {
+        let RanMapping {
             process,
             generation,
             start,
             hit,
         } = ran;
-        let kept = || {
+        let text = || {
             let mapped = hit.image_start..hit.image_start.checked_add(hit.end.since(start)?)?;
             let image_at = hit.image_start.checked_add(at.since(start)?)?;
-            let stretch = match self.images.stretch_at(hit.image, image_at) {
-                Some(stretch) => stretch,
+            let held = match self.images.covered_at(hit.image, image_at) {
+                Some(held) => held,
                 None => {
-                    let is_live = is_live(&self.index, holds.task.tgid, generation);
-                    let memory = is_live.then_some(&mut self.memory);
+                    let memory = match &mut self.origin {
+                        Origin::Live(live) if self.index.is_live(validity.task.tgid, generation) => {
+                            Some(&mut live.memory)
+                        }
+                        _ => None,
+                    };
                     self.images.cover(hit.image, image_at, mapped, memory, losses)?
                 }
             };
-            let behind = start.checked_add(stretch.end.since(hit.image_start)?)?;
-            let before = stretch.start.since(hit.image_start).unwrap_or(0);
-            Some((behind, holds.within(start.checked_add(before)?..behind)))
+            let end = start.checked_add(held.end.since(hit.image_start)?)?;
+            let before = held.start.since(hit.image_start).unwrap_or(0);
+            Some((end, validity.within(start.checked_add(before)?..end)))
         };
         Hit {
             process,
-            kept: kept(),
+            text: text(),
         }
     }
 
@@ -223,20 +205,7 @@ impl UserSpace {
         (image.cloned(), mapping)
     }
 
-    /// Reads a live process once more, once in an interval: records may have been lost, and some changes have none.
-    fn rescan(&mut self, tgid: u32, time: u64) -> bool {
-        if MAX_RESCANNED <= self.rescanned.len() || !self.rescanned.insert(tgid) {
-            return false;
-        }
-        let scanned = read_process(tgid);
-        if let Some(scanned) = &scanned {
-            self.index.scanned(scanned, time);
-            self.changed();
-        }
-        scanned.is_some()
-    }
-
-    /// How often what is known of processes changed: answers from before hold no more.
+    /// How often what is known of processes changed: results of earlier lookups are no longer valid.
     pub fn n_changes(&self) -> u64 {
         self.n_changes
     }
@@ -249,6 +218,7 @@ impl UserSpace {
                 let comm = Arc::default();
                 self.processes.push(HitProcess {
                     task,
+                    generation: key.0,
                     comm,
                     mappings: BTreeMap::new(),
                 });
@@ -264,72 +234,129 @@ impl UserSpace {
         idx
     }
 
-    fn place(
+    /// The mapping of a process image as it was hit.
+    fn ran(
         &mut self,
-        idx: ProcessIdx,
+        process: ProcessIdx,
         task: TaskKey,
         image: &ProcessImage,
         mapping: &ImageMapping,
-    ) -> Option<HitMapping> {
-        let process = hit_process(&mut self.processes, idx)?;
-        let key = (mapping.start, mapping.from);
-        if let Some(known) = process.mappings.get(&key) {
-            return Some(*known);
-        }
-        let bits = self.index.bits(image);
-        let ancestors = self.index.ancestors(image);
-        let mapper = Mapper {
-            tgid: task.tgid,
-            generation: image.generation,
-            bits,
-            ancestors,
+        losses: &mut Losses,
+    ) -> Option<RanMapping> {
+        let generation = Some(image.generation);
+        let of = |hit| RanMapping {
+            process,
+            generation,
+            start: mapping.start,
+            hit,
         };
+        let key = (mapping.start, mapping.from);
+        if let Some(known) = hit_process(&mut self.processes, process)?.mappings.get(&key) {
+            return Some(of(*known));
+        }
         let file = self.index.file(mapping.file)?;
-        let memory = is_live(&self.index, mapper.tgid, mapper.generation).then_some(&mut self.memory);
-        let (image, image_start) = self.images.place(&mapper, mapping, file, memory);
+        let (idx, image_start) = match &mut self.origin {
+            Origin::Live(live) => {
+                let mapper = Mapper {
+                    tgid: task.tgid,
+                    generation: image.generation,
+                    bits: self.index.bits(image),
+                    ancestors: self.index.ancestors(image),
+                };
+                let is_live = self.index.is_live(task.tgid, generation);
+                let memory = is_live.then_some(&mut live.memory);
+                self.images.place(&mapper, mapping, file, memory)
+            }
+            Origin::Recorded(_, files) => {
+                let idx = self.images.recorded(mapping.file, file, files, losses);
+                (idx, self.images.image_start(idx, mapping)?)
+            }
+        };
         let hit = HitMapping {
             end: mapping.end,
-            image,
+            image: idx,
             image_start,
         };
+        let process = hit_process(&mut self.processes, process)?;
         process.mappings.insert(key, hit);
-        Some(hit)
+        Some(of(hit))
     }
 
-    /// Reads memory that was hit before once more, at the end of the interval `idx`.
-    pub fn reread(&mut self, idx: u32, losses: &mut Losses) {
-        let index = &self.index;
-        let n_changed = self.images.reread(
-            idx,
-            |owner| is_live(index, owner.tgid, owner.generation),
-            &mut self.memory,
-        );
-        losses.add(Loss::TextUncertain, n_changed);
+    /// The file of a recording that a text names an address of, as if it were mapped.
+    fn named(&mut self, process: ProcessIdx, at: Va, losses: &mut Losses) -> Option<RanMapping> {
+        let Origin::Recorded(_, files) = &mut self.origin else {
+            return None;
+        };
+        let (named, file) = files.named_at(at)?;
+        let idx = self.index.intern(&file);
+        let hit = HitMapping {
+            end: named.base.checked_add(named.len)?,
+            image: self.images.recorded(idx, &file, files, losses),
+            image_start: ImageAddr(0),
+        };
+        let owner = hit_process(&mut self.processes, process)?;
+        owner.mappings.insert((named.base, 0), hit);
+        Some(RanMapping {
+            process,
+            generation: None,
+            start: named.base,
+            hit,
+        })
     }
 
-    /// Ends an interval: what ended before `time` has had its last sample.
-    pub fn forget_before(&mut self, time: u64) {
-        self.index.forget_before(time);
-        let awaited = self.pending.iter().filter_map(|timed| match &timed.record {
-            Record::Mmap(mmap) => Some(mmap),
-            _ => None,
-        });
-        if self.index.forget_files(awaited) {
-            self.images.forget_files(|file| self.index.file(file).is_some());
+    /// The process image that a sample of a recording belongs to, and its interval.
+    pub fn owner(&mut self, tgid: u32, time: u64) -> (ProcessIdx, usize) {
+        let (tgid, interval) = match &self.origin {
+            Origin::Recorded(recorded, _) => (recorded.tgid(tgid), recorded.interval_at(time)),
+            Origin::Live(_) => (tgid, 0),
+        };
+        let image = self.index.image_at(tgid, time);
+        // Two programs of one process must not pass for one.
+        let exec_id = image.map_or(0, |image| u32::try_from(image.generation.0).unwrap_or(u32::MAX));
+        (self.process_at(TaskKey { tgid, exec_id }, time), interval)
+    }
+
+    /// The tasks of all process images, each with the last time up to `time` at which it ran: counts of a recording carry
+    /// no times.
+    pub fn tasks(&self, time: u64) -> Vec<(TaskKey, u64)> {
+        let last_time = |process: &HitProcess| {
+            let of = process
+                .generation
+                .map(|of| self.index.end_of(process.task.tgid, of));
+            (
+                process.task,
+                of.map_or(time, |end| time.min(end.saturating_sub(1))),
+            )
+        };
+        self.processes.iter().map(last_time).collect()
+    }
+
+    /// Start and end of each interval of a recording, between `start` and `end`.
+    pub fn recorded_bounds(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        match &self.origin {
+            Origin::Recorded(recorded, _) => recorded.bounds(start, end),
+            Origin::Live(_) => vec![(start, end)],
         }
-        self.memory.close();
-        self.rescanned.clear();
     }
 
-    /// Hands over the images that were hit and their text, and returns the processes without the kernel.
-    pub fn emit(self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> Vec<Process> {
+    /// Why a recording cannot be used, if it cannot.
+    pub fn refused(&self) -> Option<String> {
+        match &self.origin {
+            Origin::Recorded(_, files) => files.refused(),
+            Origin::Live(_) => None,
+        }
+    }
+
+    /// Hands over the images that were hit and their text; returns the processes without the kernel, and their origin.
+    pub fn emit(self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> (Vec<Process>, Origin) {
         let mappings = self.processes.iter().flat_map(|p| p.mappings.values());
         let mut hit: Vec<ImageIdx> = mappings.map(|m| m.image).collect();
         hit.sort_unstable();
         hit.dedup();
         let became = self.images.emit(modules, text, &hit);
         let processes = self.processes.into_iter();
-        processes.map(|process| process.emit(&became)).collect()
+        let processes = processes.map(|process| process.emit(&became)).collect();
+        (processes, self.origin)
     }
 }
 
@@ -352,11 +379,6 @@ impl HitProcess {
             mappings: self.mappings.into_iter().filter_map(mapping).collect(),
         }
     }
-}
-
-/// Whether a process still runs the program that it ran, as far as the records tell.
-fn is_live(index: &ProcessIndex, tgid: u32, generation: Generation) -> bool {
-    index.live(tgid).is_some_and(|live| live.generation == generation)
 }
 
 /// The process at an index that counts the kernel as the first one.
