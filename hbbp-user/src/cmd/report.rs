@@ -5,11 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-use crate::estimate::Rule;
-use crate::mix::{Analysis, Dimension, SourcePlace, analyse, analyse_in_source};
+use crate::mix::{Dimension, Estimated};
 use crate::report::{Format, Miss, Report, quality};
 use crate::resolve::source::lines::SourceLines;
-use crate::snapshot::{Module, ModuleKind, Snapshot};
+use crate::snapshot::{Module, ModuleKind, Snapshot, SourceLocations};
 
 /// What a report shows, and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,11 +53,18 @@ pub struct Quality {
 /// Reports on a snapshot. A reader that closes the pipe has seen enough, which is no error.
 pub fn print(snapshot: &Snapshot, options: &ReportOptions, out: &mut dyn Write) -> anyhow::Result<Quality> {
     let rule = super::rule::read(&options.rule)?;
-    let (analysis, noted) = if options.by.iter().any(|d| d.is_in_source()) {
-        analyse_with_lines(snapshot, options, &rule)
+    let estimated = Estimated::new(snapshot, &rule);
+    let (locations, note) = if options.by.iter().any(|d| d.is_in_source()) {
+        read_locations(snapshot, &estimated, options)
     } else {
-        (analyse(snapshot, &options.by, &rule), None)
+        Default::default()
     };
+    let analysis = estimated.mix(&options.by, &locations);
+    let noted = note.map(|note| {
+        let mut noted = snapshot.clone();
+        noted.run.notes.push(note);
+        noted
+    });
     let snapshot = noted.as_ref().unwrap_or(snapshot);
     let report = Report::new(snapshot, &analysis, options.top);
     let mut out = BufWriter::new(out);
@@ -74,28 +80,16 @@ pub fn print(snapshot: &Snapshot, options: &ReportOptions, out: &mut dyn Write) 
     })
 }
 
-/// Analyses with the debug information that is found on this machine; where some is missing, the snapshot comes back
-/// with a note about it.
-fn analyse_with_lines(
+/// Reads where the instructions of a mix stand, from the debug information that is found on this machine; where some is
+/// missing, a note says so.
+fn read_locations(
     snapshot: &Snapshot,
+    estimated: &Estimated<'_>,
     options: &ReportOptions,
-    rule: &Rule,
-) -> (Analysis, Option<Snapshot>) {
+) -> (SourceLocations, Option<String>) {
     let mut lines = SourceLines::new(snapshot, options.debug_files.clone());
-    let mut find = |module, at| {
-        let place = lines.find(module, at)?;
-        Some(SourcePlace {
-            line: place.line,
-            function: place.function,
-        })
-    };
-    let analysis = analyse_in_source(snapshot, &options.by, rule, &mut find);
-    let noted = missing_lines(&lines.without()).map(|note| {
-        let mut noted = snapshot.clone();
-        noted.run.notes.push(note);
-        noted
-    });
-    (analysis, noted)
+    let locations = lines.read(estimated.instructions());
+    (locations, missing_lines(&lines.without()))
 }
 
 /// What to say of modules without debug information; those that the kernel wrote itself never have any.

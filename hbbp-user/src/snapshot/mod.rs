@@ -10,6 +10,7 @@
 pub mod file;
 pub mod loss;
 pub mod run;
+mod source_location;
 mod taken_branches;
 mod wire;
 
@@ -18,6 +19,7 @@ use std::fmt;
 use crate::addr::{ImageAddr, Va};
 pub use loss::{Loss, Losses};
 pub use run::{Event, EventUnit, KernelTextSource, Period, Run};
+pub use source_location::{SourceLocation, SourceLocations};
 
 /// Index of a [`Module`] in [`Snapshot::modules`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

@@ -11,16 +11,7 @@ use addr2line::Context;
 
 use super::debug_file::{Bytes, DebugFile, find_debug_file};
 use crate::addr::ImageAddr;
-use crate::snapshot::{Module, ModuleIdx, Snapshot, Symbol};
-
-/// Where an instruction stands in the source.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Place {
-    /// `file:line`, as the compiler was told the file.
-    pub line: Option<String>,
-    /// The innermost function that the instruction was inlined from, or the function that it is in.
-    pub function: Option<String>,
-}
+use crate::snapshot::{Module, ModuleIdx, Snapshot, SourceLocation, SourceLocations, Symbol};
 
 /// The debug information of the modules of a snapshot, opened where it is asked for.
 pub struct SourceLines<'a> {
@@ -39,7 +30,7 @@ struct ModuleLines {
 /// How far the addresses of a snapshot are from those of the debug file, modulo 2^64.
 ///
 /// User code has the addresses of its file. Kernel text is known only where it ran; its functions have names, and one
-/// whose name stands for a single address tells how far its section was moved.
+/// whose name stands for a single address says how far its section was moved.
 #[derive(Debug, Default)]
 struct Moved {
     /// By start of the function; sorted.
@@ -58,8 +49,14 @@ impl<'a> SourceLines<'a> {
         }
     }
 
+    /// The locations of instructions, by module and address.
+    pub fn read(&mut self, instructions: impl Iterator<Item = (ModuleIdx, ImageAddr)>) -> SourceLocations {
+        let found = |(module, at)| Some(((module, at), self.find(module, at)?));
+        instructions.filter_map(found).collect()
+    }
+
     /// Where the instruction at `at` stands; `None` where no debug information says it.
-    pub fn find(&mut self, idx: ModuleIdx, at: ImageAddr) -> Option<Place> {
+    pub fn find(&mut self, idx: ModuleIdx, at: ImageAddr) -> Option<SourceLocation> {
         let Self {
             snapshot,
             named,
@@ -83,7 +80,7 @@ impl<'a> SourceLines<'a> {
         let name = innermost
             .function
             .and_then(|function| Some(function.raw_name().ok()?.into_owned()));
-        Some(Place { line, function: name })
+        Some(SourceLocation { line, function: name })
     }
 
     /// The modules that were asked for and have no debug information here, in the order of the snapshot.
