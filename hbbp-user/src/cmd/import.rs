@@ -1,7 +1,7 @@
 //! `hbbp-sys import`: from a recording of another tool to a snapshot; wires the readers of recordings to the resolver.
 
 use std::io::{Read, Seek};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Error, bail};
 
@@ -13,7 +13,7 @@ use crate::resolve::Resolver;
 use crate::resolve::kernel::recorded::{KernelPlace, open_recorded_kernel};
 use crate::resolve::user::find_file::{Host, Places};
 use crate::resolve::user::recorded_files::{NamedFile, RecordedFiles};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, file};
 
 /// What to import.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +26,24 @@ pub struct ImportOptions {
     pub kernel: KernelPlace,
     /// Only this process.
     pub pid: Option<u32>,
+}
+
+/// Makes a profile of a recording. What the user must know about it goes to standard error.
+pub fn save(options: &ImportOptions, path: &Path) -> anyhow::Result<()> {
+    let snapshot = import(options)?;
+    let notes = &snapshot.run.notes;
+    if snapshot.text.is_empty() {
+        let notes = notes.iter().map(|note| format!("; {note}"));
+        let shown = options.file.display();
+        bail!(
+            "no instruction of {shown} is known, so no profile was saved{}",
+            notes.collect::<String>()
+        );
+    }
+    for note in notes {
+        eprintln!("warning: {note}");
+    }
+    file::write_atomic(path, &snapshot)
 }
 
 /// Reads a recording.

@@ -90,7 +90,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             })
         }
         Job::Import(input, path) => {
-            file::write_atomic(path, &import::import(input)?)?;
+            import::save(input, path)?;
             Ok(Done::default())
         }
         Job::Export(options) => {

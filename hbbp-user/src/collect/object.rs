@@ -1,4 +1,10 @@
 //! The eBPF object: loaded and verified, its constants set, its programs and maps handed out.
+//!
+//! For a security review: `EbpfLoader::new` of aya 0.14 always parses the kernel's BTF and has no option to do without,
+//! though the object has no relocations. So one thread, which does nothing else and ends at once, gets a root of its own
+//! (`unshare(CLONE_FS)`, then `chroot("/proc")`), makes the loader there, where no BTF is found, and hands it back. The
+//! root of the other threads stays as it is, no privilege changes, and nothing is opened below the new root but what aya
+//! looks for under /sys. Where one of the two calls is refused, the BTF is parsed for nothing.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 

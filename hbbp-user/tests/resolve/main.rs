@@ -11,6 +11,7 @@
 
 mod hostile;
 mod program;
+mod recorded;
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 //! It names what runs in ring 0: the kernel image, its modules, BPF programs and trampolines.
 //! It gives starts only, so a function ends where the next symbol starts; several symbols may share one address,
 //! and one of them is chosen by a fixed rule, so that two runs on one kernel give the same names.
+//! procfs does not read this file.
 //! Where the kernel hides addresses (`kernel.kptr_restrict`) every line has the address 0, and the table is empty.
 
 use std::cmp::Reverse;

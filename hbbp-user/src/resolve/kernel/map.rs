@@ -14,6 +14,8 @@ use super::kallsyms::Kallsyms;
 use super::kcore::TEXT_AREA;
 use super::modules::LoadedModule;
 use super::names::{MODULE_AREA_END, area, named_by_symbol, tagged_runs, written_kind};
+use super::region::PARTS;
+pub use super::region::{KernelModule, KernelModuleIdx, Region, Regions};
 
 /// Name of the kernel image.
 pub const KERNEL: &str = "[kernel]";
@@ -21,33 +23,6 @@ pub const KERNEL: &str = "[kernel]";
 const PAGE: u64 = 4096;
 /// Regions that may overlap one address: parts of modules and freed programs.
 const MAX_OVERLAP: usize = 64;
-
-/// Index of a module of this map.
-pub type KernelModuleIdx = usize;
-
-/// A module of ring 0.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct KernelModule {
-    /// Its name: `[kernel]`, that of a kernel module, of a BPF program, of an area.
-    pub name: String,
-    /// Its sort.
-    pub kind: ModuleKind,
-}
-
-/// A region of kernel text.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Region {
-    /// First address.
-    pub start: Va,
-    /// First address behind it.
-    pub end: Va,
-    /// What it belongs to.
-    pub module: KernelModuleIdx,
-    /// When it came, in ns; 0 where it was there before the run.
-    pub from: u64,
-    /// When it went, in ns; `u64::MAX` where it did not.
-    pub until: u64,
-}
 
 /// The map of ring 0.
 #[derive(Debug, Default)]
@@ -66,12 +41,12 @@ impl KernelMap {
     /// `image` is where the kernel image lies, for a kernel that hides its symbols.
     pub fn update(&mut self, symbols: Kallsyms, loaded: &[LoadedModule], image: Option<(Va, Va)>, time: u64) {
         if let Some((start, end)) = symbols.image.range().or(image) {
-            self.add_named(KERNEL, ModuleKind::Kernel, start..end, time);
+            self.add_named(KERNEL, (ModuleKind::Kernel, Regions::OfName), start..end, time);
         } else if self.regions.is_empty() {
             // Nothing is known but the area that the image must lie in.
             self.add_named(
                 KERNEL,
-                ModuleKind::Kernel,
+                (ModuleKind::Kernel, Regions::OfName),
                 Va(TEXT_AREA)..Va(TEXT_AREA + (1 << 30)),
                 time,
             );
@@ -81,11 +56,11 @@ impl KernelMap {
             let has_symbols = runs.iter().any(|(tag, _)| *tag == module.name);
             let end = module.start.and_then(|start| start.checked_add(module.len));
             if let (Some(start), Some(end), false) = (module.start, end, has_symbols) {
-                self.add_named(&module.name, ModuleKind::KernelModule, start..end, time);
+                self.add_named(&module.name, PARTS, start..end, time);
             }
         }
         for (tag, run) in &runs {
-            self.add_named(tag, ModuleKind::KernelModule, run.clone(), time);
+            self.add_named(tag, PARTS, run.clone(), time);
         }
         for symbol in symbols.iter() {
             if let Some((name, kind)) = named_by_symbol(&symbol) {
@@ -101,7 +76,7 @@ impl KernelMap {
         let end = start.checked_add(u64::from(len)).filter(|end| start < *end);
         let kind = written_kind(name);
         if let Some(end) = end {
-            self.add_named(name, kind, start..end, time);
+            self.add_named(name, (kind, Regions::One), start..end, time);
         }
     }
 
@@ -127,7 +102,7 @@ impl KernelMap {
         time: u64,
     ) -> Option<Region> {
         let start = part.start;
-        self.add_named(name, ModuleKind::KernelModule, part, time);
+        self.add_named(name, PARTS, part, time);
         let added = self.regions.range((start, 0)..=(start, u64::MAX)).next_back();
         let region = added.map(|(_, region)| *region).filter(|r| r.from == time)?;
         self.functions.insert((start, time), functions);
@@ -201,7 +176,8 @@ impl KernelMap {
         let start = Va(at.0 / PAGE * PAGE);
         let end = Va(start.0.saturating_add(PAGE));
         let module = self.modules.iter().position(|m| m.name == name);
-        let module = module.unwrap_or_else(|| self.add_module(name, ModuleKind::Trampoline));
+        let module =
+            module.unwrap_or_else(|| self.add_module(name, ModuleKind::Trampoline, Regions::Unnamed));
         self.add_region(Region {
             start,
             end,
@@ -269,7 +245,10 @@ impl KernelMap {
     /// A region that holds `at` and has a name of its own.
     pub fn named_region(&self, at: Va) -> Option<&Region> {
         let before = self.regions.range(..=(at, u64::MAX)).rev().take(MAX_OVERLAP);
-        let own_name = |r: &Region| self.module(r.module).is_some_and(|m| !m.name.ends_with(" area]"));
+        let own_name = |r: &Region| {
+            self.module(r.module)
+                .is_some_and(|m| m.regions != Regions::Unnamed)
+        };
         before
             .map(|(_, region)| region)
             .find(|r| at < r.end && own_name(r))
@@ -301,7 +280,7 @@ impl KernelMap {
     }
 
     /// Adds a region unless it is there already.
-    fn add_named(&mut self, name: &str, kind: ModuleKind, range: Range<Va>, from: u64) {
+    fn add_named(&mut self, name: &str, (kind, regions): (ModuleKind, Regions), range: Range<Va>, from: u64) {
         let (start, end) = (range.start, range.end);
         let at_start = || {
             self.regions
@@ -312,12 +291,9 @@ impl KernelMap {
         if at_start().any(|r| same(&r)) || end <= start {
             return;
         }
-        // Parts of a kernel module share it; memory of BPF programs is used again, under whatever name.
-        let shared = matches!(kind, ModuleKind::Kernel | ModuleKind::KernelModule) || name.starts_with('[');
-        let known = shared
-            .then(|| self.modules.iter().position(|m| m.name == name && m.kind == kind))
-            .flatten();
-        let module = known.unwrap_or_else(|| self.add_module(name, kind));
+        let is_same = |m: &KernelModule| m.name == name && m.kind == kind && regions == Regions::OfName;
+        let known = self.modules.iter().position(is_same);
+        let module = known.unwrap_or_else(|| self.add_module(name, kind, regions));
         self.add_region(Region {
             start,
             end,
@@ -327,10 +303,11 @@ impl KernelMap {
         });
     }
 
-    fn add_module(&mut self, name: &str, kind: ModuleKind) -> KernelModuleIdx {
+    fn add_module(&mut self, name: &str, kind: ModuleKind, regions: Regions) -> KernelModuleIdx {
         self.modules.push(KernelModule {
             name: name.to_owned(),
             kind,
+            regions,
         });
         self.modules.len() - 1
     }

@@ -23,6 +23,7 @@ pub mod names;
 pub mod patch_sites;
 pub mod reader;
 pub mod recorded;
+pub mod region;
 pub mod segments;
 pub mod space;
 pub mod text_difference;

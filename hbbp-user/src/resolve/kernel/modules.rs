@@ -1,6 +1,7 @@
 //! The loaded kernel modules, from the text of /proc/modules.
 //!
 //! A kernel without module support has no such file, which is no error: then there are none.
+//! The text is interpreted here and not by procfs, because that crate leaves the addresses out.
 //! Since Linux 6.4 the parts of a module lie apart: the address is that of its text, the size that of all parts.
 
 use std::fs;

@@ -6,8 +6,9 @@ use crate::addr::Va;
 use crate::snapshot::ModuleKind;
 
 use super::kallsyms::{Kallsyms, KernelSymbol};
+use super::map::Regions;
 
-/// Modules are loaded behind the image area, which is 1 GiB long or 512 MiB (without KASLR).
+/// Modules are loaded after the image area, which is 1 GiB long or 512 MiB (without KASLR).
 pub const MODULE_AREA_END: u64 = 0xffff_ffff_ff00_0000;
 /// Symbols of one module that lie farther apart belong to two regions.
 const MAX_GAP: u64 = 1 << 20;
@@ -31,16 +32,17 @@ pub fn tagged_runs(symbols: &Kallsyms) -> Vec<(String, Range<Va>)> {
 }
 
 /// The module of a symbol that is one by itself: a BPF program, a trampoline, a page of kprobes.
-pub fn named_by_symbol(symbol: &KernelSymbol<'_>) -> Option<(String, ModuleKind)> {
+pub fn named_by_symbol(symbol: &KernelSymbol<'_>) -> Option<(String, (ModuleKind, Regions))> {
     match symbol.tag? {
-        "bpf" => Some((symbol.name.to_owned(), written_kind(symbol.name))),
+        "bpf" => Some((symbol.name.to_owned(), (written_kind(symbol.name), Regions::One))),
         tag => tag
             .strip_prefix("__builtin__")
-            .map(|what| (format!("[{what}]"), ModuleKind::Trampoline)),
+            .map(|what| (format!("[{what}]"), (ModuleKind::Trampoline, Regions::OfName))),
     }
 }
 
-/// The sort of text that the kernel wrote, by its name: programs, or the trampolines and dispatchers that call them.
+/// The sort of text that the kernel wrote, by its name, which is all that symbols and records say of it
+/// (kernel/bpf/core.c, `bpf_get_prog_name`): programs, or the trampolines and dispatchers that call them.
 pub fn written_kind(name: &str) -> ModuleKind {
     if name.starts_with("bpf_prog_") {
         ModuleKind::Bpf

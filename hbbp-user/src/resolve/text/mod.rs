@@ -6,6 +6,7 @@
 //! is patched becomes a new version of the same range ([`versions`]). `follow` is the door for all changes of text:
 //! those that records notify of, and those that reading again finds.
 
+mod emit;
 mod follow;
 pub mod ranges;
 pub mod reading;
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::addr::ImageAddr;
-use crate::snapshot::{ModuleIdx, Symbol, Text};
+use crate::snapshot::Symbol;
 
 pub use self::follow::{Change, Known, Live};
 use self::ranges::RangeTable;
@@ -243,41 +244,6 @@ impl ModuleText {
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
-
-    /// Hands the text that was hit over to `text`, sorted by (start, since), and returns its symbols, sorted by start.
-    /// Ranges that touch become one, where the same versions are known of both or code runs from one into the other.
-    pub fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Vec<Symbol> {
-        let mut joined: Vec<(u64, TextRange)> = Vec::new();
-        let entered = &self.entered;
-        for (start, range) in self.ranges.into_each().filter(|(_, r)| r.why == Why::Hit) {
-            match joined.last_mut() {
-                Some((first, last))
-                    if *first + last.len == start && last.joins(&range, || entered.contains(&start)) =>
-                {
-                    last.len += range.len;
-                    last.versions.append(&range.versions);
-                }
-                _ => joined.push((start, range)),
-            }
-        }
-        let was_hit = |symbol: &Symbol| {
-            let n_before = joined.partition_point(|(start, _)| *start <= symbol.start.0);
-            let end = symbol.start.0.saturating_add(symbol.len.max(1));
-            let holding = n_before.checked_sub(1).and_then(|n| joined.get(n));
-            let after = joined.get(n_before).is_some_and(|(start, _)| *start < end);
-            after || holding.is_some_and(|(start, r)| symbol.start.0 < start + r.len)
-        };
-        let symbols: Vec<Symbol> = self.symbols.into_values().filter(was_hit).collect();
-        for (start, range) in joined {
-            text.extend(range.versions.into_each().map(|(since, bytes)| Text {
-                module,
-                start: ImageAddr(start),
-                bytes,
-                since,
-            }));
-        }
-        symbols
-    }
 }
 
 impl TextRange {
@@ -297,11 +263,6 @@ impl TextRange {
         };
         (at.0 < end).then_some(ImageAddr(start)..ImageAddr(end))
     }
-
-    fn joins(&self, next: &Self, entered: impl FnOnce() -> bool) -> bool {
-        let both = !self.versions.is_empty() && !next.versions.is_empty();
-        self.versions.same_times(&next.versions) || both && entered()
-    }
 }
 
 /// Whether a stream can be a straight line of code; both ends are inclusive.
@@ -312,6 +273,7 @@ pub fn is_stream(start: u64, end: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::ModuleIdx;
 
     fn symbol(start: u64, len: u64) -> Option<Symbol> {
         Some(Symbol {

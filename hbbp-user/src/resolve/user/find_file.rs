@@ -275,6 +275,24 @@ mod tests {
     }
 
     #[test]
+    fn another_file_at_the_same_path_matters_on_the_host_of_the_recording_only() {
+        let (path, _) = own_program();
+        let find_on = |host| {
+            let places = Places {
+                host,
+                ..Places::default()
+            };
+            let refused = find(&places, &mapped(path.to_str().unwrap()), &[0xab; 20]).unwrap_err();
+            (refused.loss, refused.note.is_some())
+        };
+        assert_eq!(find_on(Host::Other), (Loss::FileMissing, false));
+        assert_eq!(find_on(Host::This), (Loss::FileChanged, true));
+        let own = rustix::system::uname();
+        assert_eq!(Host::named(own.nodename().to_str().unwrap()), Host::This);
+        assert_eq!(Host::named(""), Host::Other);
+    }
+
+    #[test]
     fn files_are_found_by_build_id_below_a_folder_and_at_their_place() {
         let (path, own) = own_program();
         let place = path.to_str().unwrap();

@@ -15,7 +15,7 @@ use crate::snapshot::{Loss, Losses, Module, ModuleIdx, ModuleKind, Text};
 use super::image::{Content, Image, Owner};
 use super::mapped_file::{open_mapped, plain_path};
 use super::proc_scan::{ANONYMOUS, read_process};
-use super::process_image::{FileIdx, Generation, ImageMapping, MappedFile};
+use super::process_image::{Backing, FileIdx, Generation, ImageMapping, MappedFile};
 use super::process_memory::ProcessMemory;
 use super::recorded_files::RecordedFiles;
 use crate::resolve::elf::byte_source::ByteSource;
@@ -132,13 +132,13 @@ impl ImageSet {
         file: &MappedFile,
         memory: Option<&mut ProcessMemory>,
     ) -> (ImageIdx, ImageAddr) {
-        if file.path == VDSO
+        if file.backing() == Backing::Vdso
             && let Some(idx) = self.vdso(mapper, mapping, memory)
         {
             return (idx, ImageAddr(mapping.offset.0));
         }
         let mut loss = Loss::ProcessGone;
-        if is_file(&file.path) {
+        if file.backing() == Backing::File {
             let opened = self.open(
                 mapping.file,
                 &mmap_of(mapper.tgid, mapping, file),
@@ -195,7 +195,10 @@ impl ImageSet {
             )
         } else {
             let own = read_process(std::process::id())?;
-            let vdso = own.mappings.into_iter().find(|m| m.path == VDSO)?;
+            let vdso = own
+                .mappings
+                .into_iter()
+                .find(|m| Backing::of(&m.path) == Backing::Vdso)?;
             (own.tgid, vdso.start, vdso.len, &mut own_memory)
         };
         let mut bytes = vec![0; usize::try_from(len.min(MAX_VDSO)).ok()?];
@@ -314,11 +317,6 @@ impl ImageSet {
         self.images.push(Some(Box::new(image)));
         idx
     }
-}
-
-/// Whether a path names a file rather than memory: `//anon`, `[heap]`, `anon_inode:x` do not.
-pub fn is_file(path: &str) -> bool {
-    path.starts_with('/') && !path.starts_with("//")
 }
 
 fn memory_name(path: &str) -> String {

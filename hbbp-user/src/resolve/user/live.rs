@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::image_set::is_file;
 use super::proc_scan::{Scanned, read_process};
+use super::process_image::Backing;
 use super::process_memory::ProcessMemory;
 use super::space::{Origin, UserSpace};
 use crate::record::{Record, Timed};
@@ -76,7 +76,7 @@ impl UserSpace {
 
     fn open_early(&mut self, timed: &Timed) {
         if let Record::Mmap(mmap) = &timed.record
-            && is_file(&mmap.path)
+            && Backing::of(&mmap.path) == Backing::File
         {
             let file = self.index.intern_mmap(mmap);
             // Where it fails, the reason is counted when the mapping is hit.

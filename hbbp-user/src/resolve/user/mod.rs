@@ -8,6 +8,7 @@
 //!
 //! Live runs and recordings differ in where bytes come from ([`space::Origin`]) and in nothing else.
 
+mod file_table;
 pub mod find_file;
 pub mod image;
 pub mod image_set;

@@ -5,9 +5,10 @@
 //! It only grows, so of two functions at one address the later one counts.
 //! A map may have a million lines of which a run hits a hundred, so names stay in the text until they are asked for.
 
-use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
+
+use procfs::process::Process;
 
 use crate::addr::ImageAddr;
 use crate::snapshot::Symbol;
@@ -72,10 +73,9 @@ impl PerfMap {
 }
 
 fn read_trusted(tgid: u32) -> Option<Vec<u8>> {
-    let owner = fs::metadata(format!("/proc/{tgid}")).ok()?.uid();
-    let status = fs::read_to_string(format!("/proc/{tgid}/status")).ok()?;
-    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    let inner = ids.split_ascii_whitespace().next_back()?;
+    let process = Process::new(i32::try_from(tgid).ok()?).ok()?;
+    let owner = process.uid().ok()?;
+    let inner = process.status().ok()?.nspid?.into_iter().next_back()?;
     let file = open_below_process(tgid, &format!("/tmp/perf-{inner}.map")).ok()?;
     let len = file.source.len().min(MAX_LEN);
     let trusted = match &file.source {
@@ -129,6 +129,7 @@ fn parse_line(line: &[u8], line_at: usize) -> Option<NamedRange> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn later_lines_count() {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::addr::{FileOff, Va};
-use crate::record::FileIdentity;
+use crate::record::{FileIdentity, Mmap};
 
 /// A compiler at run time may map without end; the oldest hidden mappings beyond this number are forgotten.
 const MAX_MAPPINGS: usize = 8192;
@@ -26,6 +26,43 @@ pub struct MappedFile {
     pub path: String,
     /// Device and inode, or build id.
     pub identity: FileIdentity,
+}
+
+/// What a mapping is made of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Backing {
+    /// A file.
+    File,
+    /// The kernel's code page for processes.
+    Vdso,
+    /// Memory, with or without a name.
+    Memory,
+}
+
+impl Backing {
+    /// By the path of a mapping, as the kernel writes it: `//anon`, `[heap]`, `anon_inode:x` are memory.
+    pub fn of(path: &str) -> Self {
+        match path {
+            "[vdso]" => Self::Vdso,
+            path if path.starts_with('/') && !path.starts_with("//") => Self::File,
+            _ => Self::Memory,
+        }
+    }
+}
+
+impl MappedFile {
+    /// The file that a mapping names.
+    pub fn of(mmap: &Mmap) -> Self {
+        Self {
+            path: mmap.path.clone(),
+            identity: mmap.identity.clone(),
+        }
+    }
+
+    /// What mappings of it are made of.
+    pub fn backing(&self) -> Backing {
+        Backing::of(&self.path)
+    }
 }
 
 /// A mapping of a process image.

@@ -14,29 +14,25 @@ use std::sync::Arc;
 
 use crate::record::{Mmap, Record, Timed};
 
+use super::file_table::FileTable;
 use super::proc_scan::Scanned;
-use super::process_image::{FileIdx, Generation, ImageMapping, MappedFile, ProcessImage};
+use super::process_image::{Backing, FileIdx, Generation, ImageMapping, MappedFile, ProcessImage};
 
 /// Ancestors that are asked for a file: a container is rarely deeper.
 const MAX_ANCESTORS: usize = 6;
-/// With more files than this, those that are no longer mapped are forgotten: a user can map new ones for ever.
-const MANY_FILES: usize = 1 << 14;
-
 /// All process images that may still have samples.
 #[derive(Debug, Default)]
 pub struct ProcessIndex {
     /// Generations of each tgid in the order of time.
     processes: HashMap<u32, Vec<ProcessImage>>,
-    files: HashMap<FileIdx, MappedFile>,
-    file_idx: HashMap<MappedFile, FileIdx>,
-    n_files: u32,
+    files: FileTable,
     n_generations: u64,
 }
 
 impl ProcessIndex {
     /// What a mapping's file is called and known by.
     pub fn file(&self, idx: FileIdx) -> Option<&MappedFile> {
-        self.files.get(&idx)
+        self.files.get(idx)
     }
 
     /// The image that process `tgid` ran at `time`; where the time lies before all that is known, the first one.
@@ -92,7 +88,7 @@ impl ProcessIndex {
 
     /// Width in bits of the code of an image: the kernel maps its code page below 4 GiB into 32-bit programs only.
     pub fn bits(&self, image: &ProcessImage) -> u32 {
-        let vdso = |m: &&ImageMapping| self.file(m.file).is_some_and(|f| f.path == "[vdso]");
+        let vdso = |m: &&ImageMapping| self.file(m.file).is_some_and(|f| f.backing() == Backing::Vdso);
         let is_low = image
             .mappings()
             .iter()
@@ -172,15 +168,14 @@ impl ProcessIndex {
     /// Forgets the files that no image maps, where there are many; `awaited` are mappings that are yet to be applied.
     /// Returns whether there were.
     pub fn forget_files<'a>(&mut self, awaited: impl Iterator<Item = &'a Mmap>) -> bool {
-        if self.files.len() <= MANY_FILES {
+        if !self.files.are_many() {
             return false;
         }
         let images = self.processes.values().flatten();
         let mapped = images.flat_map(|image| image.mappings().iter().map(|mapping| mapping.file));
         let mut used: HashSet<FileIdx> = mapped.collect();
-        used.extend(awaited.map(|mmap| self.intern_mmap(mmap)));
-        self.files.retain(|idx, _| used.contains(idx));
-        self.file_idx.retain(|_, idx| used.contains(idx));
+        used.extend(awaited.map(|mmap| self.files.intern(&MappedFile::of(mmap))));
+        self.files.retain(&used);
         true
     }
 
@@ -224,24 +219,12 @@ impl ProcessIndex {
 
     /// The index of the file that a mapping names.
     pub fn intern_mmap(&mut self, mmap: &Mmap) -> FileIdx {
-        self.intern(&MappedFile {
-            path: mmap.path.clone(),
-            identity: mmap.identity.clone(),
-        })
+        self.intern(&MappedFile::of(mmap))
     }
 
     /// The index of a file.
     pub fn intern(&mut self, file: &MappedFile) -> FileIdx {
-        match self.file_idx.get(file) {
-            Some(idx) => *idx,
-            None => {
-                let idx = FileIdx(self.n_files);
-                self.n_files = self.n_files.saturating_add(1);
-                self.files.insert(idx, file.clone());
-                self.file_idx.insert(file.clone(), idx);
-                idx
-            }
-        }
+        self.files.intern(file)
     }
 
     fn next_generation(&mut self) -> Generation {

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use procfs::process::Process;
+
 use crate::addr::Va;
 
 use super::perf_map::PerfMap;
@@ -33,7 +35,7 @@ impl ProcessMemory {
         let file = self
             .open
             .entry(tgid)
-            .or_insert_with(|| File::open(format!("/proc/{tgid}/mem")).ok());
+            .or_insert_with(|| Process::new(i32::try_from(tgid).ok()?).ok()?.mem().ok());
         file.as_ref()
             .is_some_and(|file| file.read_exact_at(bytes, at.0).is_ok())
     }

@@ -6,8 +6,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::find_file::{Found, NotFound, Places, find};
-use super::image_set::is_file;
-use super::process_image::MappedFile;
+use super::process_image::{Backing, MappedFile};
 use crate::addr::Va;
 use crate::record::FileIdentity;
 use crate::resolve::elf::build_id::hex;
@@ -58,7 +57,7 @@ impl RecordedFiles {
 
     /// The file of a mapping; `None` where it is nowhere, which is counted and noted.
     pub(super) fn find(&mut self, file: &MappedFile, losses: &mut Losses) -> Option<Found> {
-        if !is_file(&file.path) && file.identity == FileIdentity::Unknown {
+        if file.backing() != Backing::File && file.identity == FileIdentity::Unknown {
             // Memory without a file, which went with its process.
             losses.add(Loss::ProcessGone, 1);
             return None;
