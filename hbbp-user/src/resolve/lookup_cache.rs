@@ -60,11 +60,11 @@ pub struct LookupCache<T> {
     /// The number of a result by slot. It may be any: each result has its validity.
     slots: Vec<u32>,
     results: Vec<(Validity, T)>,
-    /// Addresses that share all but so many lower bits share a slot.
+    /// Addresses that share all but this number of lower bits share a slot.
     near: u32,
 }
 
-/// So many slots on either side take a result over.
+/// Slots on either side that take a result over.
 const REACH: u64 = 16;
 
 impl<T: Copy> LookupCache<T> {

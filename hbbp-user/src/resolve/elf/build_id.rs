@@ -4,7 +4,7 @@ use std::fs;
 
 use object::elf::{ELF_NOTE_GNU, NT_GNU_BUILD_ID};
 
-/// A build id is a hash: sha1 has 20 bytes, and the kernel's records have no room for more.
+/// A build id is a hash: sha1 has 20 bytes, and the kernel's records hold no more.
 const MAX_BUILD_ID: usize = 20;
 
 /// Reads the build id of the running kernel from /sys/kernel/notes; empty where there is none.
@@ -26,21 +26,21 @@ pub fn read_module_build_id(module: &str) -> Vec<u8> {
 
 /// Finds the GNU build id in a run of ELF notes with 4-byte alignment (little endian).
 pub fn parse_build_id(notes: &[u8]) -> Option<Vec<u8>> {
-    let mut rest = notes;
+    let mut remainder = notes;
     loop {
-        let name_len = word(rest, 0)?;
-        let desc_len = word(rest, 4)?;
-        let kind = word(rest, 8)?;
-        let name = rest.get(12..)?.get(..name_len)?;
+        let name_len = word(remainder, 0)?;
+        let desc_len = word(remainder, 4)?;
+        let kind = word(remainder, 8)?;
+        let name = remainder.get(12..)?.get(..name_len)?;
         let desc_at = name_len.checked_next_multiple_of(4)?.checked_add(12)?;
-        let desc = rest.get(desc_at..)?.get(..desc_len)?;
+        let desc = remainder.get(desc_at..)?.get(..desc_len)?;
         let is_gnu = name.strip_suffix(&[0]) == Some(ELF_NOTE_GNU);
         let is_build_id = u32::try_from(kind) == Ok(NT_GNU_BUILD_ID);
         if is_gnu && is_build_id && !desc.is_empty() {
             return Some(desc.iter().copied().take(MAX_BUILD_ID).collect());
         }
         let next = desc_len.checked_next_multiple_of(4)?.checked_add(desc_at)?;
-        rest = rest.get(next..)?;
+        remainder = remainder.get(next..)?;
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_build_id_stands_behind_other_notes() {
+    fn the_build_id_follows_other_notes() {
         let mut notes = note(b"Xen\0", 6, &[1; 7]);
         notes.extend(note(b"GNU\0", 3, &[0xab; 20]));
         assert_eq!(parse_build_id(&notes), Some(vec![0xab; 20]));
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(
             parse_build_id(&note(b"GNU\0", 3, &[7; 64])),
             Some(vec![7; 20]),
-            "cut to what records hold"
+            "truncated to what records hold"
         );
     }
 

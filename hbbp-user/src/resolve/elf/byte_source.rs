@@ -55,7 +55,7 @@ impl ByteSource {
         }
     }
 
-    /// Reads the text up to the next zero byte, at most 1 KiB of it; mangled names beyond that are cut.
+    /// Reads the text up to the next zero byte, at most 1 KiB of it; mangled names beyond that are truncated.
     pub fn read_name(&self, offset: u64) -> Option<String> {
         let len = self.len().checked_sub(offset)?.min(LONGEST_NAME as u64);
         let mut short = [0; SHORT_NAME];
@@ -71,7 +71,7 @@ impl ByteSource {
     }
 }
 
-/// Names beyond this are cut.
+/// Names beyond this are truncated.
 pub(super) const LONGEST_NAME: usize = 1024;
 /// Few names are longer, and what is read has to be copied.
 const SHORT_NAME: usize = 64;

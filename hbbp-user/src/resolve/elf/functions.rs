@@ -24,7 +24,7 @@ use super::name_blocks::NameBlocks;
 const MAX_SYMBOLS: usize = 2 << 20;
 /// Tables are read in pieces of this many entries, which fit into a cache of the processor.
 const PIECE: usize = 1 << 12;
-/// A small function may lie inside a large one; the search for the large one ends after so many small ones.
+/// A small function may lie inside a large one; the search for the large one ends after this many small ones.
 const MAX_NESTED: usize = 64;
 
 /// The functions of one file, sorted by start.
@@ -261,8 +261,8 @@ impl Functions {
         self.ranges.reserve(starts.len());
         for start in starts {
             let symbols = self.ranges.get(..n_symbols).unwrap_or(&[]);
-            let behind = symbols.iter().skip(n_before);
-            n_before += behind.take_while(|r| r.start <= start).count();
+            let later = symbols.iter().skip(n_before);
+            n_before += later.take_while(|r| r.start <= start).count();
             let nearest = symbols.iter().take(n_before).rev().take(2);
             let covered = nearest
                 .into_iter()
@@ -283,17 +283,17 @@ impl Functions {
     /// A function without a length ends where the next one starts, or with its segment.
     fn close_open_ends(&mut self, segment_at: impl Fn(ImageAddr) -> Option<Segment>) {
         let mut next_start = u64::MAX;
-        let mut behind = u64::MAX;
+        let mut after = u64::MAX;
         for range in self.ranges.iter_mut().rev() {
             if range.start != next_start {
-                behind = next_start;
+                after = next_start;
                 next_start = range.start;
             }
             if range.len == 0 {
                 let segment = segment_at(ImageAddr(range.start));
                 let end = segment
                     .map_or(range.start, |s| s.start.0.saturating_add(s.len))
-                    .min(behind);
+                    .min(after);
                 range.len = short(end.saturating_sub(range.start));
             }
         }
@@ -337,14 +337,14 @@ fn read_unwind_starts(own: SymbolFile<'_>) -> Vec<u64> {
 fn parse_unwind_starts(table: &[u8], address: ImageAddr) -> Option<Vec<u64>> {
     /// Version 1; the frame pointer as pcrel sdata4, the number as udata4, the table as datarel sdata4.
     const USUAL_HEAD: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-    let (head, rest) = table.split_first_chunk::<4>()?;
-    let (_frame, rest) = rest.split_first_chunk::<4>()?;
-    let (n, rest) = rest.split_first_chunk::<4>()?;
+    let (head, remainder) = table.split_first_chunk::<4>()?;
+    let (_frame, remainder) = remainder.split_first_chunk::<4>()?;
+    let (n, remainder) = remainder.split_first_chunk::<4>()?;
     if *head != USUAL_HEAD {
         return None;
     }
     let n = usize::try_from(u32::from_le_bytes(*n)).ok()?.min(MAX_SYMBOLS);
-    let entries = rest.as_chunks::<8>().0.iter().take(n);
+    let entries = remainder.as_chunks::<8>().0.iter().take(n);
     let starts = entries.map(|[a, b, c, d, ..]| {
         let relative = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
         address.0.wrapping_add_signed(relative)

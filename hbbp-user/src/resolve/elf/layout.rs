@@ -1,6 +1,6 @@
 //! The layout of an ELF file: what it is for, its build id, and how file offsets and image addresses correspond.
 //!
-//! The bytes are those of a stranger: every size is checked against the file, and tables are cut at fixed limits.
+//! The bytes are those of a stranger: every size is checked against the file, and tables are truncated at fixed limits.
 
 use std::fmt;
 use std::mem;

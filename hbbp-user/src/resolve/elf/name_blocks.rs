@@ -9,7 +9,7 @@ use super::byte_source::{ByteSource, LONGEST_NAME, text};
 
 /// What is read at once.
 const BLOCK: u64 = 4096;
-/// Blocks that are held; a table of names is rarely longer than so many, and what is beyond is read anew.
+/// Blocks that are held; a table of names is rarely longer, and what is beyond is read anew.
 const MOST: usize = 512;
 
 /// Blocks of one file.
@@ -38,8 +38,8 @@ impl NameBlocks {
             *place = Some((nth, bytes));
         }
         let (_, bytes) = place.as_ref()?;
-        let behind = bytes.get(usize::try_from(offset % BLOCK).ok()?..)?;
-        let longest = behind.get(..LONGEST_NAME).unwrap_or(behind);
+        let from = bytes.get(usize::try_from(offset % BLOCK).ok()?..)?;
+        let longest = from.get(..LONGEST_NAME).unwrap_or(from);
         Some(text(CStr::from_bytes_until_nul(longest).ok()?.to_bytes()))
     }
 }

@@ -44,9 +44,9 @@ pub struct ImageMarks {
     pub text: Option<Va>,
     /// `_stext`: first byte of its functions.
     pub stext: Option<Va>,
-    /// `_etext`: first byte behind its functions.
+    /// `_etext`: first byte after its functions.
     pub etext: Option<Va>,
-    /// `_end`: first byte behind the image.
+    /// `_end`: first byte after the image.
     pub end: Option<Va>,
 }
 
@@ -59,7 +59,7 @@ pub struct KernelSymbol<'a> {
     pub len: u64,
     /// Name as the kernel gives it.
     pub name: &'a str,
-    /// What stands in brackets behind it: the module, `bpf`, `__builtin__ftrace`; `None` for the kernel image.
+    /// What follows in brackets: the module, `bpf`, `__builtin__ftrace`; `None` for the kernel image.
     pub tag: Option<&'a str>,
 }
 
@@ -187,14 +187,14 @@ impl Kallsyms {
         table.hidden = 0 < n_lines && table.entries.is_empty();
         // The kernel prints them nearly in order, which a stable sort makes use of.
         table.entries.sort_by_key(|e| e.start);
-        table.entries.dedup_by(|next, kept| {
-            let alias = next.start == kept.start;
+        table.entries.dedup_by(|next, best| {
+            let alias = next.start == best.start;
             if alias {
-                let len = next.len.max(kept.len);
-                if next.rank(&text) < kept.rank(&text) {
-                    std::mem::swap(next, kept);
+                let len = next.len.max(best.len);
+                if next.rank(&text) < best.rank(&text) {
+                    std::mem::swap(next, best);
                 }
-                kept.len = len;
+                best.len = len;
             }
             alias
         });

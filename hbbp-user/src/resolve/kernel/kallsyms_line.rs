@@ -1,6 +1,6 @@
 //! A line of /proc/kallsyms. There are 200,000 of them, so that what each of them costs shows when a recording starts.
 
-/// One line: `address [size] type name`, and a tag in brackets behind a tab.
+/// One line: `address [size] type name`, and a tag in brackets after a tab.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Line<'a> {
     /// Where the symbol starts; 0 where that is hidden.
@@ -11,27 +11,33 @@ pub struct Line<'a> {
     pub kind: u8,
     /// Its name.
     pub name: &'a str,
-    /// What stands in brackets behind it.
+    /// What follows in brackets.
     pub tag: Option<&'a str>,
 }
 
 /// Interprets a line; `None` where it makes no sense.
 pub fn parse_line(line: &str) -> Option<Line<'_>> {
-    let (address, rest) = usual_address(line).or_else(|| {
-        let (address, rest) = split_at_byte(line, b' ')?;
-        Some((parse_hex(address)?, rest))
+    let (address, remainder) = usual_address(line).or_else(|| {
+        let (address, remainder) = split_at_byte(line, b' ')?;
+        Some((parse_hex(address)?, remainder))
     })?;
-    let (second, rest) = split_at_byte(rest, b' ')?;
-    let at = rest.bytes().position(|b| matches!(b, b' ' | b'\t'));
-    let ended = at.and_then(|at| Some((rest.get(..at)?, *rest.as_bytes().get(at)?, rest.get(at + 1..)?)));
+    let (second, remainder) = split_at_byte(remainder, b' ')?;
+    let at = remainder.bytes().position(|b| matches!(b, b' ' | b'\t'));
+    let ended = at.and_then(|at| {
+        Some((
+            remainder.get(..at)?,
+            *remainder.as_bytes().get(at)?,
+            remainder.get(at + 1..)?,
+        ))
+    });
     // Some kernels print a size before the type; a type is one letter and always stands before a name.
     let (size, kind, (name, tag)) = match ended {
-        None => (None, second, (rest, None)),
-        Some((kind, b' ', rest)) => (parse_hex(second), kind, tagged(rest)),
+        None => (None, second, (remainder, None)),
+        Some((kind, b' ', remainder)) => (parse_hex(second), kind, tagged(remainder)),
         Some((name, _, tag)) if !tag.contains(' ') => (None, second, (name, Some(tag))),
         Some(_) => {
-            let (kind, rest) = split_at_byte(rest, b' ')?;
-            (parse_hex(second), kind, tagged(rest))
+            let (kind, remainder) = split_at_byte(remainder, b' ')?;
+            (parse_hex(second), kind, tagged(remainder))
         }
     };
     let &[kind] = kind.as_bytes() else { return None };
@@ -52,10 +58,10 @@ fn tagged(text: &str) -> (&str, Option<&str>) {
 /// The address at the start of a line, and what follows it, where it has as many digits as the kernel prints.
 fn usual_address(line: &str) -> Option<(u64, &str)> {
     let digits = line.as_bytes().first_chunk::<16>()?;
-    let rest = line.get(16..)?.strip_prefix(' ')?;
+    let remainder = line.get(16..)?.strip_prefix(' ')?;
     let (high, low) = digits.split_first_chunk::<8>()?;
     let (high, low) = (eight_digits(*high)?, eight_digits(low.try_into().ok()?)?);
-    Some((high << 32 | low, rest))
+    Some((high << 32 | low, remainder))
 }
 
 /// The value of eight lower-case hexadecimal digits, all at once.
@@ -81,14 +87,14 @@ fn eight_digits(digits: [u8; 8]) -> Option<u64> {
     Some((fours | fours >> 16) & 0xffff_ffff)
 }
 
-/// The text before and behind the first such byte of ASCII. Words are so short that the search of the standard library,
+/// The text before and after the first such byte of ASCII. Words are so short that the search of the standard library,
 /// which is made for long texts, shows.
 fn split_at_byte(text: &str, byte: u8) -> Option<(&str, &str)> {
     let at = text.bytes().position(|b| b == byte)?;
     Some((text.get(..at)?, text.get(at + 1..)?))
 }
 
-/// A 64-bit number in hexadecimal; there are so many of them that the parser of the standard library shows.
+/// A 64-bit number in hexadecimal; there are 200,000 of them, enough for the parser of the standard library to show.
 fn parse_hex(digits: &str) -> Option<u64> {
     let fits = (1..=16).contains(&digits.len());
     let digit = |b: u8| match b {

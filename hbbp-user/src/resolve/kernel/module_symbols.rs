@@ -51,10 +51,10 @@ pub fn read_module_symbols(module: &LoadedText, read: &mut dyn FnMut(Va, &mut [u
     let starts: Vec<u64> = all.keys().copied().collect();
     let nexts = starts.into_iter().skip(1).chain(std::iter::once(u64::MAX));
     let functions = all.into_iter().zip(nexts).map(|((start, (_, len, name)), next)| {
-        let room = next.min(part_end(start)) - start;
+        let longest = next.min(part_end(start)) - start;
         Symbol {
             start: ImageAddr(start),
-            len: if len == 0 { room } else { len.min(room) },
+            len: if len == 0 { longest } else { len.min(longest) },
             name,
         }
     });
@@ -156,7 +156,7 @@ fn parse_entry(bytes: &[u8; SYMBOL], parts: &[TextPart]) -> Option<Entry> {
     })
 }
 
-/// All names, the last of which starts at `last`; behind it nothing may be mapped.
+/// All names, the last of which starts at `last`; nothing may be mapped after it.
 fn read_names(names: Va, last: u64, read: &mut dyn FnMut(Va, &mut [u8]) -> bool) -> Vec<u8> {
     if MAX_NAMES < last {
         return Vec::new();

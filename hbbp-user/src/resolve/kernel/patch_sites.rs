@@ -4,7 +4,7 @@
 //! (arch/x86/include/asm/alternative.h, paravirt_types.h, runtime-const.h; include/linux/jump_label.h and
 //! static_call_types.h; the section names are in arch/x86/kernel/vmlinux.lds.S).
 //! Most entries hold a 32-bit distance from the field itself to the place. Tables in the middle of a section are bounded
-//! by symbols, which only the running kernel tells where the image is stripped.
+//! by symbols, which only the running kernel has where the image is stripped.
 
 use std::fmt;
 
@@ -89,7 +89,9 @@ pub struct Linked<'a> {
 impl Linked<'_> {
     fn at(&self, at: ImageAddr) -> Option<&[u8]> {
         let from_start = usize::try_from(at.since(self.start)?).ok()?;
-        self.bytes.get(from_start..).filter(|rest| !rest.is_empty())
+        self.bytes
+            .get(from_start..)
+            .filter(|remainder| !remainder.is_empty())
     }
 
     /// Length of the instruction that was linked here.
@@ -99,9 +101,9 @@ impl Linked<'_> {
     }
 }
 
-/// What the running kernel tells of its text, as it prints it.
+/// What the running kernel says of its text, as it prints it.
 #[derive(Clone, Copy, Debug)]
-pub struct Told<'a> {
+pub struct RunningKernel<'a> {
     /// Text of /proc/kallsyms.
     pub kallsyms: &'a [u8],
     /// The same, understood.
@@ -111,7 +113,11 @@ pub struct Told<'a> {
 }
 
 /// Reads all sites of `text`, sorted; and a sentence about each table that could not be read.
-pub fn read_sites(vmlinux: &Vmlinux, text: Linked<'_>, told: Told<'_>) -> (Vec<Site>, Vec<String>) {
+pub fn read_sites(
+    vmlinux: &Vmlinux,
+    text: Linked<'_>,
+    kernel: RunningKernel<'_>,
+) -> (Vec<Site>, Vec<String>) {
     let mut reading = Reading {
         vmlinux,
         text,
@@ -134,9 +140,9 @@ pub fn read_sites(vmlinux: &Vmlinux, text: Linked<'_>, told: Told<'_>) -> (Vec<S
     reading.distances("runtime_shift_*", Cause::RuntimeConstants, |_, _| Some(1));
     reading.alternatives();
     reading.paravirt();
-    reading.bounded(told.kallsyms);
-    reading.trampolines(told.symbols);
-    reading.kprobes(told.kprobes);
+    reading.bounded(kernel.kallsyms);
+    reading.trampolines(kernel.symbols);
+    reading.kprobes(kernel.kprobes);
     let Reading { mut sites, notes, .. } = reading;
     sites.sort_unstable();
     sites.dedup();

@@ -70,7 +70,7 @@ impl KernelText {
         }
     }
 
-    /// Whether it shows what runs now, so that reading again can tell something new.
+    /// Whether it shows what runs now, so that reading again can find something new.
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Kcore(_) | Self::Probe(_))
     }

@@ -33,7 +33,7 @@ pub enum KernelPlace {
     Vmlinux(PathBuf),
 }
 
-/// Opens the kernel of a recording with these records; `build_id` is empty where the recording does not tell it.
+/// Opens the kernel of a recording with these records; `build_id` is empty where the recording does not have it.
 /// An error is a sentence for the user, who named the place.
 pub fn open_recorded_kernel(
     place: &KernelPlace,

@@ -33,7 +33,7 @@ pub enum Regions {
 pub struct Region {
     /// First address.
     pub start: Va,
-    /// First address behind it.
+    /// First address after it.
     pub end: Va,
     /// What it belongs to.
     pub module: KernelModuleIdx,

@@ -14,26 +14,26 @@ pub struct Segments {
     /// Index of the first interval.
     first: u32,
     time: Range<u64>,
-    cuts: Vec<u64>,
+    splits: Vec<u64>,
 }
 
 impl Segments {
-    /// Cuts a drain of this time at the times of switches, in any order; `first` is the index of its first interval.
+    /// Splits a drain of this time at the times of switches, in any order; `first` is the index of its first interval.
     pub fn new(first: u32, time: Range<u64>, switches: impl Iterator<Item = u64>) -> Self {
         let mut switches: Vec<u64> = switches.filter(|at| time.start < *at && *at < time.end).collect();
         switches.sort_unstable();
-        let mut cuts: Vec<u64> = Vec::new();
+        let mut splits: Vec<u64> = Vec::new();
         for at in switches {
-            if cuts.last().is_none_or(|last| ONE_SWITCH <= at - last) {
-                cuts.push(at);
+            if splits.last().is_none_or(|last| ONE_SWITCH <= at - last) {
+                splits.push(at);
             }
         }
-        Self { first, time, cuts }
+        Self { first, time, splits }
     }
 
     /// Which of the parts, by number, holds a time; what lies outside of the drain belongs to the nearest.
     pub fn part(&self, time: u64) -> usize {
-        self.cuts.partition_point(|cut| *cut <= time)
+        self.splits.partition_point(|split| *split <= time)
     }
 
     /// Index of the interval that holds a time.
@@ -54,8 +54,8 @@ impl Segments {
 
     /// Start and end of each part.
     pub fn bounds(&self) -> impl Iterator<Item = Range<u64>> {
-        let starts = std::iter::once(self.time.start).chain(self.cuts.iter().copied());
-        let ends = self.cuts.iter().copied().chain(std::iter::once(self.time.end));
+        let starts = std::iter::once(self.time.start).chain(self.splits.iter().copied());
+        let ends = self.splits.iter().copied().chain(std::iter::once(self.time.end));
         starts.zip(ends).map(|(start, end)| start..end)
     }
 }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drain_is_cut_at_its_switches_alone() {
+    fn drains_are_split_at_their_switches_alone() {
         let ms = |n: u64| n * 1_000_000;
         let switches = [ms(70), ms(20), ms(20) + 400, ms(1), ms(500), ms(100)];
         let all = Segments::new(5, ms(10)..ms(100), switches.into_iter());

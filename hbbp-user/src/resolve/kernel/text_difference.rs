@@ -9,7 +9,7 @@ use crate::addr::ImageAddr;
 
 use super::patch_sites::{Cause, Linked, Site};
 
-/// No more runs of bytes without a cause are kept.
+/// Most runs of bytes without a cause that are listed.
 const MAX_UNKNOWN: usize = 1000;
 
 /// What was patched for one cause.

@@ -2,7 +2,7 @@
 //!
 //! It lacks what the kernel patched into itself since, so the report says when it was used.
 //! It must be the image of the running kernel: build ids are compared where both are known.
-//! The kernel may run at another address than it was linked for; its first text byte tells by how much.
+//! The kernel may run at another address than it was linked for; its first text byte says by how much.
 //! Where only the boot image is installed, the image is unpacked from it.
 
 use std::fmt;
@@ -91,11 +91,13 @@ pub(in crate::resolve) fn usual_places(release: &str, build_id: &[u8]) -> Vec<Pa
 /// Where the debug file of a build id lies (gdb's convention).
 pub fn debug_file_place(build_id: &[u8]) -> Option<PathBuf> {
     let digits = hex(build_id);
-    let (first, rest) = digits.split_at_checked(2).filter(|(_, rest)| !rest.is_empty())?;
+    let (first, remainder) = digits
+        .split_at_checked(2)
+        .filter(|(_, remainder)| !remainder.is_empty())?;
     Some(
         Path::new("/usr/lib/debug/.build-id")
             .join(first)
-            .join(format!("{rest}.debug")),
+            .join(format!("{remainder}.debug")),
     )
 }
 

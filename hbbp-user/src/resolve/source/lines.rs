@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(
             linked(0x1204),
             0x204,
-            "its name stands for two addresses; the others tell"
+            "its name has two addresses; the others decide"
         );
         assert_eq!(linked(0x9004), 0x14, "in another section");
         assert_eq!(

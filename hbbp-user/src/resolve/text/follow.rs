@@ -1,7 +1,7 @@
 //! The one door for changes of text: patches that records notify of, and what reading again finds.
 //!
 //! Both become versions of the ranges that they touch ([`ModuleText::change`]); [`super::versions`] lets one check the
-//! other. Copies that are made before a hit, and the times of first readings, are kept here as well.
+//! other. Copies that are made before a hit, and the times of first readings, belong here as well.
 
 use std::collections::BTreeSet;
 use std::mem;

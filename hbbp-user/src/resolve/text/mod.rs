@@ -29,7 +29,7 @@ const MAX_FUNCTION: u64 = 16 << 10;
 /// How much is taken on either side of an address without a function, or in a giant one: decoding falls into step
 /// with the instructions after a few of them, and few basic blocks are longer than 100.
 const WINDOW: u64 = 1 << 10;
-/// An instruction that starts so many bytes before the end of a window is whole (SDM vol. 2, 2.3.11: 15 bytes at most).
+/// An instruction that starts this many bytes before the end of a window is whole (SDM vol. 2, 2.3.11: 15 bytes at most).
 const LAST_START: u64 = 14;
 /// Where a range cannot be read as a whole, its pages are read one by one.
 const PAGE: u64 = 4096;

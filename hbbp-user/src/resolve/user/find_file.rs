@@ -88,7 +88,7 @@ pub(super) struct NotFound {
 pub fn same_build_id(a: &[u8], b: &[u8]) -> bool {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
     long.split_at_checked(short.len())
-        .is_some_and(|(head, rest)| head == short && rest.iter().all(|byte| *byte == 0))
+        .is_some_and(|(head, remainder)| head == short && remainder.iter().all(|byte| *byte == 0))
 }
 
 /// Looks for the file of a mapping. `build_id` is what the recording says of it, empty where it says nothing.
@@ -145,20 +145,22 @@ pub(super) fn find(places: &Places, file: &MappedFile, build_id: &[u8]) -> Resul
 /// `~/.debug/.build-id/ab/cdef.../elf`, where perf keeps the files that a recording hit.
 fn cached(places: &Places, build_id: &[u8]) -> Option<PathBuf> {
     let digits = hex(build_id);
-    let (first, rest) = digits.split_at_checked(2).filter(|(_, rest)| !rest.is_empty())?;
+    let (first, remainder) = digits
+        .split_at_checked(2)
+        .filter(|(_, remainder)| !remainder.is_empty())?;
     Some(
         places
             .cache
             .as_ref()?
             .join(".build-id")
             .join(first)
-            .join(rest)
+            .join(remainder)
             .join("elf"),
     )
 }
 
-/// The place that the recording names, on this machine; a folder of files stands for the whole machine.
-/// Nothing tells a file of the same name apart but its build id or its inode.
+/// The path that the recording names, on this machine; a folder of files replaces the whole machine.
+/// Only its build id or its inode distinguishes a file from others of its name.
 fn own_place(places: &Places, path: &str, file: &MappedFile, build_id: &[u8]) -> Option<PathBuf> {
     let is_same_inode = || match file.identity {
         FileIdentity::Inode { inode, .. } => {

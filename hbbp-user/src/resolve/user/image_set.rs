@@ -150,7 +150,7 @@ impl ImageSet {
             if let Some(placed) = start {
                 return placed;
             }
-            // What the file does not tell can be read from the memory of the process while it lives.
+            // What is not in the file can be read from the memory of the process while it lives.
             loss = opened.err().unwrap_or(Loss::FileUnreadable);
         }
         let key = (mapper.generation, mapping.start, mapping.from);

@@ -21,7 +21,7 @@ use crate::snapshot::Loss;
 use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::elf::layout::read_layout;
 
-/// The mark that the kernel puts behind the path of a file that was deleted.
+/// The mark that the kernel appends to the path of a file that was deleted.
 const DELETED: &str = " (deleted)";
 
 /// A mapped file, open for reading.
@@ -33,7 +33,7 @@ pub struct OpenedFile {
     pub place: (u64, u64),
 }
 
-/// Why the file behind a mapping cannot be used; the worst reason of all places that were tried.
+/// Why the file behind a mapping cannot be used; the worst reason of all paths that were tried.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Refusal {
     /// It is nowhere.

@@ -1,6 +1,6 @@
 //! What ran before the run started: one walk over /proc.
 //!
-//! Records tell only of what happens from now on, so each live process is read once: name, number of threads,
+//! Records describe only what happens from now on, so each live process is read once: name, number of threads,
 //! executable mappings.
 //! The text of `maps` is interpreted here and not by procfs, because that crate gives up a whole process over one
 //! path that is not UTF-8, and any user can make such a path.
@@ -51,7 +51,7 @@ pub fn read_process(tgid: u32) -> Option<Scanned> {
 }
 
 /// Reads the text of /proc/PID/maps, at most so much of it that any real process is read whole: a hostile one can have
-/// 65,530 mappings with paths of 4 KiB. A line that is cut is left out.
+/// 65,530 mappings with paths of 4 KiB. A line that is truncated is left out.
 fn read_maps(maps: impl Read) -> io::Result<Vec<u8>> {
     const MOST: u64 = 16 << 20;
 
@@ -72,14 +72,14 @@ pub fn parse_maps(tgid: u32, text: &[u8]) -> Vec<Mmap> {
 
 /// `start-end perms offset major:minor inode path`, where the path may hold blanks and may be missing.
 fn parse_line(pid: u32, line: &str) -> Option<Mmap> {
-    let (range, rest) = line.split_once(' ')?;
-    let (perms, rest) = rest.split_once(' ')?;
+    let (range, remainder) = line.split_once(' ')?;
+    let (perms, remainder) = remainder.split_once(' ')?;
     if perms.as_bytes().get(2) != Some(&b'x') {
         return None;
     }
-    let (offset, rest) = rest.split_once(' ')?;
-    let (device, rest) = rest.split_once(' ')?;
-    let (inode, path) = rest.split_once(' ').unwrap_or((rest, ""));
+    let (offset, remainder) = remainder.split_once(' ')?;
+    let (device, remainder) = remainder.split_once(' ')?;
+    let (inode, path) = remainder.split_once(' ').unwrap_or((remainder, ""));
     let (start, end) = range.split_once('-')?;
     let hex = |digits| u64::from_str_radix(digits, 16).ok();
     let start = hex(start)?;
@@ -175,7 +175,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     }
 
     #[test]
-    fn a_giant_table_is_cut_behind_a_whole_line() {
+    fn a_giant_table_is_truncated_after_a_whole_line() {
         let line = format!("1000-2000 r-xp 00000000 fe:00 5 /{}\n", "x".repeat(4000));
         let mut reader = Repeated(line.as_bytes(), 0);
         let text = read_maps(&mut reader).expect("no error");

@@ -70,7 +70,7 @@ impl MappedFile {
 pub struct ImageMapping {
     /// First address.
     pub start: Va,
-    /// First address behind it.
+    /// First address after it.
     pub end: Va,
     /// Offset in the file of the byte at `start`.
     pub offset: FileOff,
@@ -233,7 +233,7 @@ mod tests {
         assert!(image.mappings().is_sorted_by_key(|m| (m.start, m.from)));
         assert!(
             image.mapping_at(Va(0x1000 * (29_999 % 12_000)), 60_000).is_some(),
-            "the last one is kept"
+            "the last one stays"
         );
     }
 

@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(
             at(&index, 5, 25, 0x3000).map(|m| m.1),
             Some("/a"),
-            "the rest of it still shows"
+            "the remainder of it still shows"
         );
     }
 

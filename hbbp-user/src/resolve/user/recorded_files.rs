@@ -1,6 +1,6 @@
 //! The files of a recording: nothing of the recorded machine is there but these, or copies of them.
 //!
-//! Each is looked for once ([`super::find_file`]); what the user must know about the search is kept until the end.
+//! Each is looked for once ([`super::find_file`]); what the user must know about the search is collected until the end.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -43,7 +43,7 @@ pub enum Origin {
 
 /// Slots for mappings: a handful for each program that runs.
 const MAPPING_SLOTS: usize = 256;
-/// Mappings of programs and libraries are mostly longer than so many bytes, as a power of two.
+/// Most mappings of programs and libraries are longer than this number of bytes, as a power of two.
 const MAPPING_NEAR: u32 = 18;
 
 /// A mapping as a task ran it.
