@@ -128,12 +128,12 @@ static void silicon_start(struct perf_event *event, int flags)
 	SILICON_CONFIG();
 }
 
+/* Adds what the counter's area shows since the last time. */
 static void silicon_update(struct perf_event *event)
 {
 	struct silicon_counter *counter = &silicon_area(smp_processor_id())->counters[event->hw.idx];
 	u64 before;
 
-	SILICON_READ();
 	before = local64_xchg(&event->hw.prev_count, counter->value);
 	local64_add(counter->value - before, &event->count);
 	local64_set(&event->hw.period_left, counter->left);
@@ -146,10 +146,11 @@ static void silicon_stop(struct perf_event *event, int flags)
 
 	if (event->hw.state & PERF_HES_STOPPED)
 		return;
-	silicon_update(event);
 	event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;
+	/* Switching it off reads it out: in two steps, the events between them would be counted twice or lost. */
 	counter->event = 0;
 	SILICON_CONFIG();
+	silicon_update(event);
 	if (is_sampling_event(event) && --cpu->sampling == 0) {
 		if (silicon_mark_events)
 			SILICON_STOP();
@@ -205,8 +206,10 @@ static void silicon_del(struct perf_event *event, int flags)
 
 static void silicon_read(struct perf_event *event)
 {
-	if (!(event->hw.state & PERF_HES_STOPPED))
-		silicon_update(event);
+	if (event->hw.state & PERF_HES_STOPPED)
+		return;
+	SILICON_READ();
+	silicon_update(event);
 }
 
 static ssize_t encoding_show(struct device *device, struct device_attribute *attribute, char *page)

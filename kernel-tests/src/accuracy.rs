@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -32,8 +31,6 @@ pub struct Setup {
     pub cpus: u32,
     /// The guest's clock.
     pub clock: Clock,
-    /// Longest that the run may take.
-    pub limit: Duration,
     /// More options of `hbbp-sys record`.
     pub options: Vec<String>,
 }
@@ -52,7 +49,7 @@ impl Setup {
     pub fn new(personality: String) -> Self {
         let (period, branch_period) = PERIODS;
         // By the host's clock, a busy host makes the guest's timers late against its instructions, and the ring of the
-        // silicon overflows between two of them.
+        // PMU overflows between two of them.
         let (cpus, clock) = (1, Clock::Instructions);
         Self {
             personality,
@@ -60,7 +57,6 @@ impl Setup {
             branch_period,
             cpus,
             clock,
-            limit: Duration::from_secs(900),
             options: Vec::new(),
         }
     }
@@ -156,8 +152,7 @@ pub fn measure(workload: &Workload, kernel: &Kernel, setup: &Setup) -> Result<Me
         .cpus(setup.cpus)
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
-        .limit(setup.limit);
+        .personality(&setup.personality);
     workload.furnish(&mut machine, kernel)?;
     let words = workload.words();
     measure_command(machine, &words.each_ref().map(String::as_str), setup)

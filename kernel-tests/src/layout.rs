@@ -86,9 +86,9 @@ pub struct Counter {
     /// Events between two overflows; 0 = count only.
     pub period: u64,
     /// Events until the next overflow: set by the driver with [`Doorbell::Config`], read back by
-    /// [`Doorbell::Read`].
+    /// [`Doorbell::Read`] and when the counter is switched off.
     pub left: u64,
-    /// Events since [`Doorbell::Config`], valid after [`Doorbell::Read`].
+    /// Events since [`Doorbell::Config`], valid after [`Doorbell::Read`] and when the counter is switched off.
     pub value: u64,
     /// Requested precise level, 0 to 3: the personality decides how far a sample of that level skids.
     pub precise: u32,

@@ -32,11 +32,11 @@ pub enum Marks {
 /// The guest's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
+    /// One nanosecond per instruction (`-icount shift=0,sleep=off`), with the same date and the same chance in
+    /// every run: runs repeat whatever else the host does, and costs can be told in instructions.
+    Instructions,
     /// The host's time.
     Host,
-    /// One nanosecond per instruction (`-icount shift=0,sleep=off`), with the same date and the same chance in
-    /// every run: runs repeat, and costs can be told in instructions.
-    Instructions,
 }
 
 /// A machine to be booted.
@@ -54,29 +54,33 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine with one CPU, the faultless personality, the host's clock, and five minutes to live.
+    /// A machine with one CPU, the faultless personality, the clock of instructions, and half an hour to live.
     pub fn new(kernel: &Kernel) -> Self {
         Self {
             kernel: kernel.clone(),
             cpus: 1,
-            clock: Clock::Host,
+            clock: Clock::Instructions,
             marks: Marks::Command,
             trace: "",
             personality: String::new(),
             driver_parameters: Some(String::new()),
-            limit: Duration::from_secs(300),
+            limit: Duration::from_secs(1800),
             files: Initramfs::default(),
             modules: 0,
         }
     }
 
-    /// Virtual CPUs, at most 8.
+    /// Virtual CPUs, at most 8. Several of them go by the host's clock: counting instructions, the emulator gives each
+    /// one its turn up to the next timer, and one that waits for another spins for so long.
     pub fn cpus(mut self, cpus: u32) -> Self {
         self.cpus = cpus;
+        if 1 < cpus {
+            self.clock = Clock::Host;
+        }
         self
     }
 
-    /// The guest's clock.
+    /// The guest's clock, where it is to be another one than [`Self::cpus`] gives.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self

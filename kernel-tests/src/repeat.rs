@@ -50,8 +50,7 @@ pub fn repeat(kernel: &Kernel, setup: &Setup, periods: &[Periods], keep: Option<
         .clock(setup.clock)
         .marks(Marks::Events)
         .personality(&setup.personality)
-        .driver(DRAIN_OFTEN)
-        .limit(setup.limit);
+        .driver(DRAIN_OFTEN);
     let program = artifacts::guest_program("hbbp-user", "hbbp-sys")?;
     machine.files().copy("bin/hbbp-sys", &program)?;
     machine.files().copy("bin/busybox", Path::new("/bin/busybox"))?;

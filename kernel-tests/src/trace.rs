@@ -60,8 +60,8 @@ impl Entry {
 /// An overflow whose record was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The counter's total at the overflow.
-    pub at: u64,
+    /// Events that the counter had counted at the overflow, over all the times that it was switched on.
+    pub counted: u64,
     /// Instructions the CPU had executed at the overflow.
     pub executed: u64,
     /// Eventing IP of the record.
@@ -89,7 +89,7 @@ impl Sample {
     /// As the file has it.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let who = u64::from(self.counter) | u64::from(self.tgid) << 32;
-        words([self.at, self.executed, self.ip, who, self.branches])
+        words([self.counted, self.executed, self.ip, who, self.branches])
     }
 }
 
@@ -153,8 +153,8 @@ pub fn read_samples(path: &Path) -> Result<Vec<Sample>> {
     let words = read_words(path)?;
     Ok(words
         .iter()
-        .map(|[at, executed, ip, who, branches]| Sample {
-            at: *at,
+        .map(|[counted, executed, ip, who, branches]| Sample {
+            counted: *counted,
             executed: *executed,
             ip: *ip,
             counter: *who as u32,

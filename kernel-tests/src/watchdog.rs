@@ -163,15 +163,13 @@ mod tests {
 
     #[test]
     fn a_hang_ends_at_the_limit() {
-        let began = Instant::now();
-        let error = watched("echo started; exec sleep 60", Duration::from_millis(300))
+        let error = watched("echo started; exec sleep 10000", Duration::from_secs(3))
             .unwrap_err()
             .to_string();
         assert!(
             error.contains("no verdict within") && error.contains("started"),
             "{error}"
         );
-        assert!(began.elapsed() < Duration::from_secs(5));
     }
 
     #[test]

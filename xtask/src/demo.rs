@@ -27,8 +27,7 @@ pub(crate) fn demo() -> Result<()> {
     let mut machine = Machine::new(&kernel)
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
-        .limit(setup.limit);
+        .personality(&setup.personality);
     let workload = Workload::named("hello-kernel").context("the workload hello-kernel is gone")?;
     workload.furnish(&mut machine, &kernel)?;
     machine.files().copy("bin/busybox", Path::new("/bin/busybox"))?;

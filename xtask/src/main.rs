@@ -6,6 +6,7 @@
 )]
 
 mod accuracy;
+mod bench;
 mod build;
 mod ci;
 mod clean_room;
@@ -63,6 +64,8 @@ enum Task {
         #[arg(last = true)]
         args: Vec<OsString>,
     },
+    /// Measure what a run of ten seconds under load costs on this machine; as root.
+    Bench,
     /// Check our own rules: import order, sizes, names, docs.
     Tidy,
     /// Do all that must pass before a change is accepted: formatting, lints, tidy rules, tests.
@@ -96,6 +99,7 @@ fn run(args: Args) -> Result<()> {
         Task::Build => build::build(install),
         Task::Run { args } => run::run(&args, install),
         Task::Test { args } => test::test(&args, install),
+        Task::Bench => bench::bench(install),
         Task::Tidy => tidy::tidy(),
         Task::Ci => ci::ci(install),
         Task::Vm(args) => vm::vm(&args),

@@ -17,7 +17,7 @@ mod run;
 mod text;
 
 use std::os::unix::fs::MetadataExt as _;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -42,6 +42,21 @@ fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hbbp-sys"));
     command.args(args).stdin(Stdio::null());
     command
+}
+
+/// Waits until the child handles this signal, which the kernel shows in /proc/PID/status (proc(5), `SigCgt`).
+fn wait_for_handler(child: &Child, signal: i32) {
+    let caught = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let mask = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:"))
+            .unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
+    };
+    while !caught() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
 
 /// Runs the program to its end.

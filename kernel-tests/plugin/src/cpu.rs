@@ -115,6 +115,7 @@ impl Cpu {
             saved_reached: 0,
             sampler: Sampler {
                 counters: [const { None }; COUNTERS],
+                counted: [0; COUNTERS],
             },
             skids: Vec::new(),
         }

@@ -139,20 +139,30 @@ impl Machine {
         cpu.rearm();
     }
 
-    /// Takes over the counters that the driver configured.
+    /// Takes over the counters that the driver configured. A counter that is switched off leaves its final values in
+    /// the CPU's area: read before, they would miss what retires between the two.
     pub(crate) fn configure(&mut self, cpu_idx: usize) {
         let cpu = &mut self.cpus[cpu_idx];
         let area = self.silicon.shared.area(cpu_idx);
         cpu.branch_rings = area.branch_rings;
-        for (slot, counter) in area.counters.iter().enumerate() {
-            cpu.sampler.counters[slot] = match cpu.sampler.counters[slot] {
+        for (slot, counter) in area.counters.iter_mut().enumerate() {
+            let known = cpu.sampler.counters[slot];
+            let goes_on = known.filter(|known| counter.event != 0 && known.generation == counter.generation);
+            if let (Some(known), None) = (known, goes_on) {
+                let total = cpu.total(known.event, known.rings);
+                cpu.sampler.counted[slot] = known.counted(total);
+                if counter.event == 0 {
+                    read_out(&known, total, counter);
+                }
+            }
+            cpu.sampler.counters[slot] = match goes_on {
                 _ if counter.event == 0 => None,
                 // Only the period of a running counter can change; it holds from the next overflow on.
-                Some(known) if known.generation == counter.generation => Some(Counting {
+                Some(known) => Some(Counting {
                     period: counter.period,
                     ..known
                 }),
-                _ => Some(counting(cpu, counter)),
+                None => Some(counting(cpu, slot, counter)),
             };
         }
         cpu.rearm();
@@ -164,15 +174,19 @@ impl Machine {
         let area = self.silicon.shared.area(cpu_idx);
         for (counting, counter) in cpu.sampler.counters.iter().zip(&mut area.counters) {
             if let Some(counting) = counting {
-                let total = cpu.total(counting.event, counting.rings);
-                counter.value = total - counting.base;
-                counter.left = counting.at.saturating_sub(total);
+                read_out(counting, cpu.total(counting.event, counting.rings), counter);
             }
         }
     }
 }
 
-fn counting(cpu: &Cpu, counter: &Counter) -> Counting {
+/// Shows a counter's values to the driver.
+const fn read_out(counting: &Counting, total: u64, counter: &mut Counter) {
+    counter.value = total - counting.base;
+    counter.left = counting.at.saturating_sub(total);
+}
+
+fn counting(cpu: &Cpu, slot: usize, counter: &Counter) -> Counting {
     let total = cpu.total(counter.event, counter.rings);
     Counting {
         event: counter.event,
@@ -181,6 +195,7 @@ fn counting(cpu: &Cpu, counter: &Counter) -> Counting {
         precise: counter.precise,
         generation: counter.generation,
         base: total,
+        before: cpu.sampler.counted[slot],
         at: total + counter.left.max(1),
     }
 }

@@ -22,13 +22,24 @@ pub(crate) struct Counting {
     pub(crate) generation: u32,
     /// Value of the rings' total when it was configured.
     pub(crate) base: u64,
+    /// Events that this counter had counted before, while it was switched on.
+    pub(crate) before: u64,
     /// Value of the rings' total at the next overflow.
     pub(crate) at: u64,
+}
+
+impl Counting {
+    /// Events counted when the rings' total is `total`, over all the times that the counter was switched on.
+    pub(crate) const fn counted(&self, total: u64) -> u64 {
+        self.before + (total - self.base)
+    }
 }
 
 /// The counters of one CPU.
 pub(crate) struct Sampler {
     pub(crate) counters: [Option<Counting>; COUNTERS],
+    /// Events that each counter had counted when it was last switched off.
+    pub(crate) counted: [u64; COUNTERS],
 }
 
 /// A sample on its way: its counter overflowed and the processor needs some cycles to take it.
@@ -36,8 +47,8 @@ pub(crate) struct Skid {
     pub(crate) counter: usize,
     pub(crate) generation: u32,
     pub(crate) cycles: i64,
-    /// What the total was at the overflow.
-    pub(crate) at: u64,
+    /// Events that the counter had counted at the overflow.
+    pub(crate) counted: u64,
     /// Instructions the CPU had executed at the overflow.
     pub(crate) executed: u64,
 }
@@ -47,7 +58,8 @@ pub(crate) struct Overflow {
     /// Index of the instruction.
     pub(crate) index: u32,
     pub(crate) counter: usize,
-    pub(crate) at: u64,
+    /// Events that the counter had counted with this one.
+    pub(crate) counted: u64,
     /// Instructions the CPU had executed with this one.
     pub(crate) executed: u64,
 }
@@ -98,7 +110,7 @@ impl Cpu {
                 found.push(Overflow {
                     index,
                     counter,
-                    at: counting.at,
+                    counted: counting.counted(counting.at),
                     executed,
                 });
                 counting.at += counting.period;
@@ -157,7 +169,7 @@ impl Silicon {
                 counter: overflow.counter,
                 generation: counting.generation,
                 cycles: i64::from(cycles),
-                at: overflow.at,
+                counted: overflow.counted,
                 executed: overflow.executed,
             });
             return;
@@ -168,7 +180,7 @@ impl Silicon {
                 cpu,
                 cpu_idx,
                 overflow.counter,
-                [overflow.at, overflow.executed],
+                [overflow.counted, overflow.executed],
                 next,
                 0,
             ),
@@ -176,7 +188,7 @@ impl Silicon {
                 cpu,
                 cpu_idx,
                 overflow.counter,
-                [overflow.at, overflow.executed],
+                [overflow.counted, overflow.executed],
                 ip,
                 FLAG_EXACT,
             ),
@@ -196,7 +208,7 @@ impl Silicon {
             }
             match cpu.sampler.counters[skid.counter] {
                 Some(counting) if counting.generation == skid.generation => {
-                    self.sample(cpu, cpu_idx, skid.counter, [skid.at, skid.executed], ip, 0);
+                    self.sample(cpu, cpu_idx, skid.counter, [skid.counted, skid.executed], ip, 0);
                 }
                 _ => self.shared.area(cpu_idx).lost_stopped += 1,
             }
@@ -205,8 +217,8 @@ impl Silicon {
         cpu.skids = under_way;
     }
 
-    /// Takes the sample: the record goes into the ring, or is counted as lost. `due` is the counter's total
-    /// and the executed instructions at the overflow, for the trace.
+    /// Takes the sample: the record goes into the ring, or is counted as lost. `due` holds the events that the counter
+    /// had counted and the instructions that the CPU had executed at the overflow, for the trace.
     fn sample(&mut self, cpu: &mut Cpu, cpu_idx: usize, counter: usize, due: [u64; 2], ip: u64, flags: u32) {
         let Some(counting) = cpu.sampler.counters[counter] else {
             return;

@@ -91,10 +91,10 @@ impl Trace {
     }
 
     /// A record was written.
-    pub(crate) fn sample(&mut self, cpu_idx: usize, record: &Record, [at, executed]: [u64; 2]) {
+    pub(crate) fn sample(&mut self, cpu_idx: usize, record: &Record, [counted, executed]: [u64; 2]) {
         if let Some(file) = self.samples.get_mut(cpu_idx) {
             let sample = trace::Sample {
-                at,
+                counted,
                 executed,
                 ip: record.ip,
                 counter: record.counter,

@@ -1,7 +1,6 @@
 //! hbbp-sys on branch stacks: nothing is lost unseen, and the hybrid is what the exact counts say.
 
 use std::fs;
-use std::time::Duration;
 
 use kernel_tests::accuracy::{Measured, Mnemonic, Setup, measure, measure_command};
 use kernel_tests::artifacts;
@@ -27,8 +26,7 @@ fn measured_load(series: &str, cpus: u32, load: &str, setup: &Setup) -> Option<M
         .cpus(cpus)
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
-        .limit(setup.limit);
+        .personality(&setup.personality);
     support::add_workload(&mut machine, "heapsort.c");
     Some(measure_command(machine, &["/bin/busybox", "sh", "-c", load], setup).unwrap())
 }
@@ -143,7 +141,7 @@ fn without_branch_records_the_clock_serves() {
     let Some(machine) = support::machine("6.12") else {
         return;
     };
-    let mut machine = machine.without_driver().limit(Duration::from_secs(600));
+    let mut machine = machine.without_driver();
     support::add_workload(&mut machine, "heapsort.c");
     let program = artifacts::guest_program("hbbp-user", "hbbp-sys").unwrap();
     machine.files().copy("bin/hbbp-sys", &program).unwrap();
@@ -172,8 +170,7 @@ fn empty_stacks_are_recognised_within_the_first_second() {
     let mut machine = machine
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
-        .limit(setup.limit);
+        .personality(&setup.personality);
     support::add_workload(&mut machine, "kernels.c");
     // A loop, so that the taken branches tell the time.
     let load = ["/bin/kernels", "latency", "180000000"];

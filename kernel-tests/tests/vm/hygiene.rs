@@ -107,8 +107,7 @@ fn exact(personality: &str, quirk: Quirk) -> Option<BTreeMap<&'static str, u64>>
         .clock(setup.clock)
         .marks(Marks::Events)
         .personality(personality)
-        .keep_stacks()
-        .limit(setup.limit);
+        .keep_stacks();
     let measured = measure_command(machine, &["/bin/busybox", "sh", "-c", LOAD], &setup).unwrap();
     let counters = &measured.counters;
     assert_eq!(

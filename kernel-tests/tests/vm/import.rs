@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use iced_x86::Mnemonic;
 use iced_x86::{Decoder, DecoderOptions};
@@ -178,10 +177,7 @@ impl Recordings {
 
 fn recorded(series: &str) -> Option<Outcome> {
     let machine = support::machine(series)?;
-    let mut machine = machine
-        .clock(Clock::Instructions)
-        .marks(Marks::Events)
-        .limit(Duration::from_secs(600));
+    let mut machine = machine.clock(Clock::Instructions).marks(Marks::Events);
     support::add_workload(&mut machine, "heapsort.c");
     support::add_workload(&mut machine, "storms.c");
     machine.files().program(Path::new("/usr/bin/perf")).unwrap();

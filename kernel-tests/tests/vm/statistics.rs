@@ -2,7 +2,6 @@
 //! samples is measured by `cargo xtask vm slope`.
 
 use std::fs;
-use std::time::Duration;
 
 use kernel_tests::accuracy::{Setup, measure_command};
 use kernel_tests::artifacts;
@@ -26,8 +25,7 @@ fn periods_change_at_drains_and_every_due_sample_is_accounted_for() {
     let mut machine = machine
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
-        .limit(Duration::from_secs(600));
+        .personality(&setup.personality);
     support::add_workload(&mut machine, "heapsort.c");
     let measured = measure_command(machine, &["/bin/busybox", "sh", "-c", NAPS], &setup).unwrap();
     let events = measured.report["events"].as_array().unwrap();

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use kernel_tests::accuracy::{Measured, Setup, measure_command};
 use kernel_tests::artifacts;
@@ -64,8 +63,7 @@ fn measured(series: &str, script: &str, with_module: bool, options: &[&str]) -> 
     let mut machine = machine
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
-        .limit(Duration::from_secs(600));
+        .personality(&setup.personality);
     for workload in ["storms.c", "hello_u.c"] {
         support::add_workload(&mut machine, workload);
     }
