@@ -23,7 +23,10 @@ fn main() -> ExitCode {
         }
     };
     match cmd::run(&job, &mut std::io::stdout()) {
-        Ok(done) => exit_code(&done, strict),
+        Ok(done) => {
+            warn(&done.warnings);
+            exit_code(&done, strict)
+        }
         Err(error) => {
             complain(&error);
             ExitCode::FAILURE
@@ -37,6 +40,13 @@ fn exit_code(done: &Done, strict: bool) -> ExitCode {
         Some(code) if code != 0 => ExitCode::from(code),
         _ if strict && !done.quality.misses.is_empty() => ExitCode::from(QUALITY_MISSED),
         _ => ExitCode::SUCCESS,
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the one place that prints warnings")]
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        eprintln!("hbbp-sys: warning: {warning}");
     }
 }
 

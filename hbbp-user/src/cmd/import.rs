@@ -28,22 +28,16 @@ pub struct ImportOptions {
     pub pid: Option<u32>,
 }
 
-/// Makes a profile of a recording. What the user must know about it goes to standard error.
-pub fn save(options: &ImportOptions, path: &Path) -> anyhow::Result<()> {
+/// Makes a profile of a recording. Returns what the user must know about it.
+pub fn save(options: &ImportOptions, path: &Path) -> anyhow::Result<Vec<String>> {
     let snapshot = import(options)?;
-    let notes = &snapshot.run.notes;
     if snapshot.text.is_empty() {
-        let notes = notes.iter().map(|note| format!("; {note}"));
         let shown = options.file.display();
-        bail!(
-            "no instruction of {shown} is known, so no profile was saved{}",
-            notes.collect::<String>()
-        );
+        let why = snapshot.run.notes.join("; ");
+        bail!("no instruction of {shown} is known, so no profile was saved; {why}");
     }
-    for note in notes {
-        eprintln!("warning: {note}");
-    }
-    file::write_atomic(path, &snapshot)
+    file::write_atomic(path, &snapshot)?;
+    Ok(snapshot.run.notes)
 }
 
 /// Reads a recording.

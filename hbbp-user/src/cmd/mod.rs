@@ -53,6 +53,8 @@ pub struct Done {
     pub command: Option<u8>,
     /// How good the measurement is.
     pub quality: Quality,
+    /// What the user must know of an import, sentence by sentence.
+    pub warnings: Vec<String>,
 }
 
 /// Does the job; what it prints goes to `out`.
@@ -71,6 +73,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             Ok(Done {
                 command: exit(recorded)?,
                 quality,
+                ..Done::default()
             })
         }
         Job::Record(record, path) => {
@@ -79,7 +82,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             file::write_atomic(path, &recorded.snapshot)?;
             Ok(Done {
                 command: exit(recorded)?,
-                quality: Quality::default(),
+                ..Done::default()
             })
         }
         Job::Report(input, report) => {
@@ -87,11 +90,15 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             Ok(Done {
                 command: None,
                 quality,
+                ..Done::default()
             })
         }
         Job::Import(input, path) => {
-            import::save(input, path)?;
-            Ok(Done::default())
+            let warnings = import::save(input, path)?;
+            Ok(Done {
+                warnings,
+                ..Done::default()
+            })
         }
         Job::Export(options) => {
             export::run(options, out)?;

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::Resolver;
 use super::raw::{Raw, RawInterval, Sort, TaskKey};
+use super::user::space::Origin;
 use crate::addr::{Ring, Va};
 use crate::snapshot::{Interval, Loss, ProcessIdx};
 
@@ -100,7 +101,10 @@ impl Resolver {
 
     /// Start and end of the intervals of a recording that lasts from `start` to `end`.
     pub fn recorded_bounds(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        self.user.recorded_bounds(start, end)
+        match &self.user.origin {
+            Origin::Recorded(time, _) => time.bounds(start, end),
+            Origin::Live(_) => vec![(start, end)],
+        }
     }
 
     /// Takes over the counts of an interval of a recording, whose process images are known.
@@ -136,7 +140,10 @@ impl Resolver {
 
     /// Why a recording cannot be used, as a sentence for the user, if it cannot.
     pub fn refused(&self) -> Option<String> {
-        self.user.refused()
+        match &self.user.origin {
+            Origin::Recorded(_, files) => files.refused(),
+            Origin::Live(_) => None,
+        }
     }
 }
 

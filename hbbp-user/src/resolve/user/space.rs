@@ -23,7 +23,7 @@ use crate::snapshot::{Losses, Mapping, Module, ModuleIdx, Process, ProcessIdx, T
 pub struct UserSpace {
     pub(super) index: ProcessIndex,
     pub(super) images: ImageSet,
-    pub(super) origin: Origin,
+    pub(in crate::resolve) origin: Origin,
     processes: Vec<HitProcess>,
     process_idx: HashMap<(Option<Generation>, TaskKey), ProcessIdx>,
     /// Mappings that were hit since the index last changed.
@@ -329,22 +329,6 @@ impl UserSpace {
             )
         };
         self.processes.iter().map(last_time).collect()
-    }
-
-    /// Start and end of each interval of a recording, between `start` and `end`.
-    pub fn recorded_bounds(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        match &self.origin {
-            Origin::Recorded(recorded, _) => recorded.bounds(start, end),
-            Origin::Live(_) => vec![(start, end)],
-        }
-    }
-
-    /// Why a recording cannot be used, if it cannot.
-    pub fn refused(&self) -> Option<String> {
-        match &self.origin {
-            Origin::Recorded(_, files) => files.refused(),
-            Origin::Live(_) => None,
-        }
     }
 
     /// Hands over the images that were hit and their text; returns the processes without the kernel, and their origin.
