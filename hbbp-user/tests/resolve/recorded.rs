@@ -107,3 +107,47 @@ fn functions_have_names_after_one_bogus_long_stream() {
         assert_eq!(function(module, at), Some(expected.name));
     }
 }
+
+#[test]
+fn counts_before_and_after_an_exec_have_the_mappings_of_their_own_program() {
+    let map = |time, path: &str| Timed {
+        time,
+        record: Record::Mmap(Mmap {
+            pid: PID,
+            start: Va(BASE),
+            len: 0x1000,
+            offset: FileOff(0),
+            identity: FileIdentity::Unknown,
+            path: path.to_owned(),
+        }),
+    };
+    let exec = Timed {
+        time: 10,
+        record: Record::Comm {
+            pid: PID,
+            tid: PID,
+            comm: "second".to_owned(),
+            exec: true,
+        },
+    };
+    let records = [map(1, "/bin/first"), exec, map(11, "/bin/second")];
+    let mut resolver = Resolver::recorded(no_kernel(), &records, RecordedFiles::default());
+    let owners = [5, 15].map(|time| resolver.owner(PID, time));
+    let [(first, _), (second, _)] = owners;
+    assert_ne!(first, second);
+    resolver.recorded_interval(Interval {
+        start: 1,
+        end: 19,
+        ips: vec![ip(first, BASE + 1), ip(second, BASE + 1)],
+        ..Interval::default()
+    });
+    let snapshot = snapshot(resolver);
+    let module = |process: ProcessIdx| {
+        let mappings = &snapshot.processes[process.0 as usize].mappings;
+        let modules = mappings
+            .iter()
+            .map(|m| snapshot.modules[m.module.0 as usize].name.as_str());
+        modules.collect::<Vec<_>>()
+    };
+    assert_eq!([first, second].map(module), [["/bin/first"], ["/bin/second"]]);
+}
