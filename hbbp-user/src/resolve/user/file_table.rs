@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::process_image::{FileIdx, MappedFile};
 
 /// With more files than this, those that are no longer mapped are forgotten: a user can map new ones for ever.
-const MANY_FILES: usize = 1 << 14;
+pub(super) const MANY_FILES: usize = 1 << 14;
 
 /// Files and their numbers.
 #[derive(Debug, Default)]
@@ -35,9 +35,9 @@ impl FileTable {
         }
     }
 
-    /// Whether it is worth while to forget some.
-    pub(super) fn are_many(&self) -> bool {
-        MANY_FILES < self.files.len()
+    /// Number of files that are known.
+    pub(super) fn len(&self) -> usize {
+        self.files.len()
     }
 
     /// Forgets all files but these.

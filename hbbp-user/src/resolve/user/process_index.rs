@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::record::{Mmap, Record, Timed};
 
-use super::file_table::FileTable;
+use super::file_table::{FileTable, MANY_FILES};
 use super::proc_scan::Scanned;
 use super::process_image::{Backing, FileIdx, Generation, ImageMapping, MappedFile, ProcessImage};
 
@@ -168,7 +168,7 @@ impl ProcessIndex {
     /// Forgets the files that no image maps, where there are many; `awaited` are mappings that are yet to be applied.
     /// Returns whether there were.
     pub fn forget_files<'a>(&mut self, awaited: impl Iterator<Item = &'a Mmap>) -> bool {
-        if !self.files.are_many() {
+        if self.files.len() <= MANY_FILES {
             return false;
         }
         let images = self.processes.values().flatten();
