@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::hardware_profile::HardwareProfile;
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
 use crate::outcome::{Outcome, RunDirectory};
-use crate::personality::Personality;
 use crate::watchdog::{self, Verdict};
 use crate::{artifacts, guest, layout};
 
@@ -46,7 +46,7 @@ pub struct Machine {
     clock: Clock,
     marks: Marks,
     trace: &'static str,
-    personality: String,
+    hardware_profile: String,
     driver_parameters: Option<String>,
     limit: Duration,
     files: Initramfs,
@@ -54,7 +54,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine with one CPU, the faultless personality, the clock of instructions, and half an hour to live.
+    /// A machine with one CPU, the faultless hardware profile, the clock of instructions, and half an hour to live.
     pub fn new(kernel: &Kernel) -> Self {
         Self {
             kernel: kernel.clone(),
@@ -62,7 +62,7 @@ impl Machine {
             clock: Clock::Instructions,
             marks: Marks::Command,
             trace: "",
-            personality: String::new(),
+            hardware_profile: String::new(),
             driver_parameters: Some(String::new()),
             limit: Duration::from_secs(1800),
             files: Initramfs::default(),
@@ -98,19 +98,19 @@ impl Machine {
         self
     }
 
-    /// Keeps every branch stack as the silicon wrote it ([`crate::trace::Stack`]).
+    /// Keeps every branch stack as the emulated PMU wrote it ([`crate::trace::Stack`]).
     pub fn keep_stacks(mut self) -> Self {
         self.trace = ",trace=stacks";
         self
     }
 
-    /// Text of a personality file ([`crate::personality`]).
-    pub fn personality(mut self, text: &str) -> Self {
-        text.clone_into(&mut self.personality);
+    /// Text of a hardware profile file ([`crate::hardware_profile`]).
+    pub fn hardware_profile(mut self, text: &str) -> Self {
+        text.clone_into(&mut self.hardware_profile);
         self
     }
 
-    /// Module parameters of the driver, for example `name=silicon drain_us=100`.
+    /// Module parameters of the driver, for example `name=cpu drain_us=100`.
     pub fn driver(mut self, parameters: &str) -> Self {
         self.driver_parameters = Some(parameters.to_owned());
         self
@@ -152,8 +152,8 @@ impl Machine {
     pub fn run<S: AsRef<str>>(mut self, command: &[S]) -> Result<Outcome> {
         let directory = RunDirectory::new()?;
         let path = directory.path.as_path();
-        self.furnish(command)?;
-        fs::write(path.join("personality"), &self.personality)?;
+        self.install(command)?;
+        fs::write(path.join("hardware_profile"), &self.hardware_profile)?;
         File::create(path.join("shared"))?.set_len(layout::BYTES as u64)?;
         File::create(path.join("ram"))?.set_len(MEMORY << 20)?;
         std::mem::take(&mut self.files).write(&path.join("initramfs"))?;
@@ -173,7 +173,7 @@ impl Machine {
         })
     }
 
-    fn furnish<S: AsRef<str>>(&mut self, command: &[S]) -> Result<()> {
+    fn install<S: AsRef<str>>(&mut self, command: &[S]) -> Result<()> {
         for directory in [
             "proc",
             "sys",
@@ -191,7 +191,7 @@ impl Machine {
             .copy("init", &artifacts::guest_program("kernel-tests", "guest-init")?)?;
         let words: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
         self.files.file(guest::COMMAND, words.join("\0").as_bytes());
-        let rate = Personality::parse(&self.personality)?.sample_rate;
+        let rate = HardwareProfile::parse(&self.hardware_profile)?.sample_rate;
         if 0 < rate {
             self.files.file(guest::SAMPLE_RATE, rate.to_string().as_bytes());
         }
@@ -205,16 +205,19 @@ impl Machine {
             let events = u32::from(self.marks == Marks::Events);
             let parameters = format!("mark_events={events} {parameters}");
             self.files.file(guest::DRIVER_PARAMETERS, parameters.as_bytes());
-            let driver = artifacts::module("driver", "hbbp_silicon", &self.kernel)?;
+            let driver = artifacts::module("driver", "hbbp_emu", &self.kernel)?;
             self.files.copy(guest::DRIVER, &driver)?;
         }
         Ok(())
     }
 
     fn qemu(&self, directory: &Path) -> Result<Command> {
-        let personality = Personality::parse(&self.personality)?;
+        let hardware_profile = HardwareProfile::parse(&self.hardware_profile)?;
         // Without SMAP, FSRM and ERMS: they cut blocks and copy byte by byte, which only costs time here.
-        let cpu = format!("max,la57=off,-smap,-erms,-fsrm{}", prefixed(&personality.cpu));
+        let cpu = format!(
+            "max,la57=off,-smap,-erms,-fsrm{}",
+            prefixed(&hardware_profile.cpu)
+        );
         let file = |name: &str| directory.join(name).display().to_string();
         let trace = self.trace;
         let plugin = format!(

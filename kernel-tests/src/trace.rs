@@ -1,7 +1,7 @@
-//! The debug trace of the silicon: all branches of the marked spans, and all samples.
+//! The debug trace of the emulated PMU: all branches of the marked spans, and all samples.
 //!
-//! A span begins with the branches before it that stacks may still show. Where the reference stands still
-//! because the driver works, the trace goes on.
+//! A span starts with the earlier branches that stacks may still contain. The trace continues while the driver
+//! runs, where the reference is frozen.
 //!
 //! Per CPU one file of [`Entry`] and one of [`Sample`], or one of [`Stack`] alone, without a header, little-endian. A stack that the
 //! guest delivered is true when it is a run of consecutive entries; a sample's eventing IP is true when
@@ -28,10 +28,10 @@ pub fn stack_file(cpu: usize) -> String {
     format!("stacks.{cpu}")
 }
 
-/// A record as the silicon wrote it, faults and all.
+/// A record as the emulated PMU wrote it, faults and all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// Events that the record stands for.
+    /// Number of events that the record represents.
     pub period: u64,
     /// Bit i: entry i is of a path that was not taken in the end.
     pub wrong_path: u64,

@@ -60,8 +60,7 @@ pub(super) fn open_input(path: &Path, kernel: &KernelPlace) -> anyhow::Result<In
             kernel = KernelPlace::Kcore(copy);
         }
         let data = path.join("data");
-        File::open(&data)
-            .with_context(|| format!("it is a folder without a recording ({})", data.display()))?
+        File::open(&data).with_context(|| format!("the directory holds no recording ({})", data.display()))?
     } else {
         let mut opened = File::open(path)?;
         if opened.metadata()?.is_file() {
@@ -72,7 +71,7 @@ pub(super) fn open_input(path: &Path, kernel: &KernelPlace) -> anyhow::Result<In
     };
     let len = file.metadata()?.len();
     if len == 0 {
-        bail!("it is empty");
+        bail!("the file is empty");
     }
     let mut start = Vec::new();
     (&file).take(u64::try_from(START)?).read_to_end(&mut start)?;
@@ -89,7 +88,7 @@ pub(super) fn open_input(path: &Path, kernel: &KernelPlace) -> anyhow::Result<In
 /// Copies a stream to a file without a name, which goes away with its last user.
 fn put_aside(stream: &mut dyn io::Read) -> anyhow::Result<File> {
     let mut file = tempfile::tempfile()?;
-    io::copy(stream, &mut file).context("failed to copy the recording to a file")?;
+    io::copy(stream, &mut file).context("failed to copy the recording to a temporary file")?;
     file.rewind()?;
     Ok(file)
 }

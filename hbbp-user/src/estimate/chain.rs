@@ -9,7 +9,7 @@ use super::calls::Calls;
 use super::solve::LONG;
 use super::{Roles, Stream};
 use crate::blocks::BlockMap;
-use crate::locate::{Located, Place, TextIdx};
+use crate::locate::{Located, Location, TextIdx};
 use crate::snapshot::ProcessIdx;
 
 /// A share of what is at one place that goes to another.
@@ -170,7 +170,7 @@ pub(super) fn add(sums: &mut [f64], n: usize, amount: f64) {
     }
 }
 
-pub(super) fn spot(map: &BlockMap, place: Place) -> Option<(TextIdx, u32)> {
+pub(super) fn spot(map: &BlockMap, place: Location) -> Option<(TextIdx, u32)> {
     Some((place.text, map.text(place.text)?.find(place.addr).ok()?))
 }
 

@@ -76,9 +76,9 @@ impl Reason {
     /// Why, to be read after the name of the source.
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::Rule(_) => "the rule names it for such a block",
-            Self::OnlySource => "the other source has no data of this ring",
-            Self::OtherIsBlind => "the other source saw nothing where it should have seen the block often",
+            Self::Rule(_) => "chosen by the rule",
+            Self::OnlySource => "the other method has no data for this ring",
+            Self::OtherIsBlind => "the other method missed a block that it should have seen often",
         }
     }
 }

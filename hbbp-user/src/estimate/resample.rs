@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use super::phase::{Phases, Spot};
 use super::{Roles, Stream, lbr};
 use crate::blocks::{BlockId, BlockMap};
-use crate::locate::{Located, Place};
+use crate::locate::{Located, Location};
 use crate::snapshot::ProcessIdx;
 
 /// Stacks to draw. A variance from n stacks that show the count is known to sqrt(2/n) of itself: 4096 leave 2 % for a
@@ -160,7 +160,7 @@ pub(super) fn branches(located: &Located, map: &BlockMap, roles: &Roles) -> Vec<
         .collect()
 }
 
-fn spot(map: &BlockMap, place: Place) -> Option<Spot> {
+fn spot(map: &BlockMap, place: Location) -> Option<Spot> {
     Some((place.text, map.text(place.text)?.find(place.addr).ok()?))
 }
 

@@ -159,14 +159,14 @@ impl FromStr for Rule {
                     "balanced" => Weighing::Balanced,
                     other => {
                         return Err(bad(format!(
-                            "`{other}` is no weighing; choose recorded or balanced"
+                            "unknown stream weighting `{other}`; expected one of recorded, balanced"
                         )));
                     }
                 };
                 continue;
             }
             if lines.last().is_some_and(|line| line.conditions.is_empty()) {
-                return Err(bad("nothing can follow a line without a condition".to_owned()));
+                return Err(bad("unreachable line: the line above has no condition".to_owned()));
             }
             lines.push(parse_line(stated).map_err(bad)?);
         }
@@ -174,7 +174,7 @@ impl FromStr for Rule {
             Some(line) if line.conditions.is_empty() => Ok(Self { name, streams, lines }),
             _ => Err(BadRule {
                 line: 0,
-                problem: "the last line must name a source without a condition".to_owned(),
+                problem: "the last line must be unconditional".to_owned(),
             }),
         }
     }
@@ -188,7 +188,7 @@ fn parse_line(stated: &str) -> Result<Line, String> {
     let source = match source.trim() {
         "ebs" => Source::Ebs,
         "lbr" => Source::Lbr,
-        other => return Err(format!("`{other}` is no source; choose ebs or lbr")),
+        other => return Err(format!("unknown method `{other}`; expected one of ebs, lbr")),
     };
     Ok(Line {
         source,
@@ -202,7 +202,7 @@ fn parse_condition(stated: &str) -> Result<Condition, String> {
         (words.next(), words.next(), words.next(), words.next())
     else {
         return Err(format!(
-            "`{stated}` is not of the form FEATURE <= NUMBER or FEATURE > NUMBER"
+            "invalid condition `{stated}`; expected FEATURE <= NUMBER or FEATURE > NUMBER"
         ));
     };
     let feature = match feature {
@@ -212,25 +212,25 @@ fn parse_condition(stated: &str) -> Result<Condition, String> {
         "lbr_hits" => Feature::LbrHits,
         other => {
             return Err(format!(
-                "`{other}` is no feature; choose instructions, biased, ebs_hits or lbr_hits"
+                "unknown feature `{other}`; expected one of instructions, biased, ebs_hits, lbr_hits"
             ));
         }
     };
     let side = match side {
         "<=" => Side::AtMost,
         ">" => Side::Above,
-        other => return Err(format!("`{other}` is no comparison; choose <= or >")),
+        other => return Err(format!("unknown operator `{other}`; expected one of <=, >")),
     };
     let number = bound.parse::<f64>().ok().filter(|b| b.is_finite());
-    let bound = number.ok_or_else(|| format!("`{bound}` is no number"))?;
+    let bound = number.ok_or_else(|| format!("invalid number `{bound}`"))?;
     Ok(Condition { feature, side, bound })
 }
 
 impl fmt::Display for BadRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            0 => write!(f, "bad rule: {}", self.problem),
-            line => write!(f, "bad rule, line {line}: {}", self.problem),
+            0 => write!(f, "invalid rule: {}", self.problem),
+            line => write!(f, "invalid rule, line {line}: {}", self.problem),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Eventing IPs as a second measurement of what streams count, good for regions and not for blocks.
 //!
 //! An eventing IP stands a few cycles behind the instruction that it is due to, and latencies draw it on (paper section
-//! III.A, papers/skid-model.txt), so that short blocks have too many samples or too few. But a sample only moves along
+//! III.A; "Can We Trust Profiling Results?", ICS 2019, section 1), so that short blocks have too many samples or too few. But a sample only moves along
 //! the way that the processor takes: what one block loses, the next one gains. So the samples of a region are off by no
 //! more than what skids over its border, however wrong they are within it.
 //! To each passage from block to block belongs the skid over it, in instructions that are counted on the far side, and
@@ -22,7 +22,7 @@ use super::solve::Symmetric;
 use super::{Counted, Roles, Stream, lbr};
 use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap};
-use crate::locate::{Located, Place};
+use crate::locate::{Located, Location};
 use crate::snapshot::Snapshot;
 
 /// Most instructions that a sample may skid: no reorder buffer holds more (Golden Cove has 512 entries, Intel 64 and IA-32
@@ -89,7 +89,7 @@ impl Ips {
                 }
             }
         }
-        let block_of = |place: Place| {
+        let block_of = |place: Location| {
             let (text, instruction) = spot(map, place)?;
             let block = map.text(text)?.block_of(instruction);
             blocks.get(&BlockId { text, block }).copied()

@@ -254,15 +254,12 @@ impl Chosen {
 fn sideband_notes(sideband: &Sideband) -> Vec<String> {
     let throttled = (0 < sideband.throttled).then(|| {
         format!(
-            "the kernel stopped events {} times because their samples came too fast: what ran then is missing; record \
-             with a longer period",
+            "the kernel throttled events {} times, so samples are missing: record with a longer period",
             sideband.throttled
         )
     });
     let cut_off = sideband.cut_off.then(|| {
-        "the recording ends early, as it does when its recorder was killed or its disk was full: what came after is \
-         missing"
-            .to_owned()
+        "the recording is truncated (recorder killed or disk full?): later samples are missing".to_owned()
     });
     throttled.into_iter().chain(cut_off).collect()
 }

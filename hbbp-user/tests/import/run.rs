@@ -37,6 +37,10 @@ pub(crate) struct Usage {
 
 /// Runs `hbbp-sys` with these arguments and its output thrown away; it must succeed.
 #[track_caller]
+#[expect(
+    clippy::zombie_processes,
+    reason = "wait4 waits for it, and says what it cost"
+)]
 pub(crate) fn usage(args: &[&str]) -> Usage {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hbbp-sys"));
     let child = command.args(args).stdout(Stdio::null()).spawn().unwrap();

@@ -67,7 +67,7 @@ fn two_runs_around_a_switched_key_differ_at_the_patched_sites() {
 }
 
 #[test]
-fn a_run_across_the_switch_keeps_both_sides() {
+fn run_across_the_switch_keeps_both_sides() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("across");
@@ -77,7 +77,8 @@ fn a_run_across_the_switch_keeps_both_sides() {
     let mut recorder = program(&["record", "--duration", "7", "--period", "200003", "-o", path])
         .spawn()
         .unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(4500));
+    super::wait_for_handler(recorder.id(), libc::SIGINT);
+    std::thread::sleep(std::time::Duration::from_millis(3500));
     let _on = BpfStats::set("1");
     assert!(recorder.wait().unwrap().success());
     let snapshot = file::read(Path::new(path)).unwrap();
@@ -221,7 +222,8 @@ fn switches_that_nobody_tells_are_found_by_reading() {
 
     let mut object = Object::load(Constants::default(), Room::default()).unwrap();
     let window = TextWindow::open(&mut object).unwrap();
-    let (mut kernel, _) = open_kernel_space(Some(Box::new(move |at, out| window.read(at, out))), "");
+    let (mut kernel, _) =
+        open_kernel_space(Some(Box::new(move |at, out| window.read(at, out))), "", None).unwrap();
     let mut losses = Losses::default();
     kernel.begin(0, 1..2, &mut losses);
     for at in &addresses {

@@ -5,7 +5,7 @@ use kernel_tests::layout::{
 };
 
 use crate::cpu::{Cpu, HISTORY};
-use crate::machine::Silicon;
+use crate::machine::PmuModel;
 
 /// One counter that is switched on.
 #[derive(Clone, Copy)]
@@ -148,7 +148,7 @@ impl Cpu {
     }
 }
 
-impl Silicon {
+impl PmuModel {
     /// A counter overflowed at the instruction at `ip`, which retired; `next` is the instruction after it.
     pub(crate) fn overflow(
         &mut self,
@@ -162,7 +162,7 @@ impl Silicon {
             return;
         };
         self.shared.area(cpu_idx).overflows += 1;
-        let (least, most) = self.personality.skid[(counting.precise & 3) as usize];
+        let (least, most) = self.hardware_profile.skid[(counting.precise & 3) as usize];
         let cycles = least + self.random.below(most - least + 1);
         if 0 < cycles {
             cpu.skids.push(Skid {
@@ -223,8 +223,8 @@ impl Silicon {
         let Some(counting) = cpu.sampler.counters[counter] else {
             return;
         };
-        let slots = self.personality.ring_slots;
-        let dropped = self.random.percent(self.personality.drop_percent);
+        let slots = self.hardware_profile.ring_slots;
+        let dropped = self.random.percent(self.hardware_profile.drop_percent);
         let area = self.shared.area(cpu_idx);
         if dropped {
             area.lost_dropped += 1;
@@ -250,29 +250,29 @@ impl Silicon {
             wrong_path: 0,
             entries: [Branch::default(); MAX_DEPTH],
         };
-        if !self.personality.empty_stacks {
+        if !self.hardware_profile.empty_stacks {
             self.fill_stack(cpu, &mut record);
         }
         self.trace.sample(cpu_idx, &record, due);
         self.shared.put(cpu_idx, record);
     }
 
-    /// The branch stack as this personality shows it.
+    /// The branch stack as this hardware profile shows it.
     fn fill_stack(&mut self, cpu: &Cpu, record: &mut Record) {
-        let depth = self.personality.depth;
+        let depth = self.hardware_profile.depth;
         let newest = cpu.branches - self.sticky_age(cpu, depth);
         let oldest = newest.saturating_sub(depth as u64).max(cpu.wiped.min(newest));
         let mut entries: Vec<Branch> = (oldest..newest)
             .rev()
             .map(|number| cpu.history[number as usize % HISTORY])
             .collect();
-        if self.personality.filter_interrupts {
+        if self.hardware_profile.filter_interrupts {
             entries.retain(|entry| !self.gates.contains_key(&entry.to));
         }
-        if self.random.percent(self.personality.duplicate_percent) && !entries.is_empty() {
+        if self.random.percent(self.hardware_profile.duplicate_percent) && !entries.is_empty() {
             entries.insert(0, entries[0]);
         }
-        if self.random.percent(self.personality.wrong_path_percent) && 2 < entries.len() {
+        if self.random.percent(self.hardware_profile.wrong_path_percent) && 2 < entries.len() {
             let at = 1 + self.random.below(entries.len() as u32 - 2) as usize;
             // A branch that was predicted and not taken: it leaves where its successor in the stack
             // arrives, and goes to a place of another branch.
@@ -283,7 +283,7 @@ impl Silicon {
             entries.insert(at, wrong);
             record.wrong_path = 1 << at;
         }
-        if self.personality.zero_on_switch {
+        if self.hardware_profile.zero_on_switch {
             entries.resize(depth, Branch::default());
         }
         entries.truncate(depth);
@@ -294,7 +294,9 @@ impl Silicon {
 
     /// How many branches further back the stack begins, so that a sticky branch is its oldest entry.
     fn sticky_age(&mut self, cpu: &Cpu, depth: usize) -> u64 {
-        if self.personality.sticky_one_in == 0 || !self.random.percent(self.personality.sticky_percent) {
+        if self.hardware_profile.sticky_one_in == 0
+            || !self.random.percent(self.hardware_profile.sticky_percent)
+        {
             return 0;
         }
         let known = (cpu.branches - cpu.wiped.min(cpu.branches)).min(HISTORY as u64);
@@ -306,9 +308,9 @@ impl Silicon {
             .map_or(0, |age| age + 1 - depth as u64)
     }
 
-    /// Sticky branches are told by their place in the page, which neither KASLR nor a new mapping changes.
+    /// Sticky branches are chosen by their offset in the page, which neither KASLR nor a new mapping changes.
     fn is_sticky(&self, from: u64) -> bool {
-        let mixed = ((from & 0xfff) ^ self.personality.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        mixed.is_multiple_of(u64::from(self.personality.sticky_one_in))
+        let mixed = ((from & 0xfff) ^ self.hardware_profile.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        mixed.is_multiple_of(u64::from(self.hardware_profile.sticky_one_in))
     }
 }

@@ -1,6 +1,6 @@
 //! The debug trace: every branch and every sample of the marked spans, in files on the host.
 //!
-//! Read by `kernel_tests::trace`, where the format stands.
+//! Read by `kernel_tests::trace`, which documents the format.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -28,7 +28,7 @@ pub(crate) struct Trace {
     branches: Vec<BufWriter<File>>,
     samples: Vec<BufWriter<File>>,
     stacks: Vec<BufWriter<File>>,
-    /// CPUs that are in a marked span, or whose span stands still while the counters are frozen.
+    /// CPUs that are in a marked span, or whose span is frozen with the counters.
     open: [bool; MAX_CPUS],
 }
 

@@ -14,7 +14,7 @@ fn workloads_run(series: &str, wanted: impl Fn(&Workload) -> bool) {
     let kernel = Kernel::get(series).unwrap();
     let mut script = String::from("set -e\n");
     for workload in workload::ALL.iter().filter(|workload| wanted(workload)) {
-        workload.furnish(&mut machine, &kernel).unwrap();
+        workload.install(&mut machine, &kernel).unwrap();
         let [.., command] = workload.words();
         script += &format!("echo workload {} >&2\n{command}\n", workload.name);
     }
@@ -51,17 +51,17 @@ fn programs_of_the_distribution_run() {
 
 /// A series of the future: where there is no such kernel, the reason is the harness' to print.
 #[test]
-fn a_kernel_that_is_not_there_is_named() {
+fn missing_kernel_is_named() {
     let error = format!("{:#}", Kernel::get("99.9").unwrap_err());
     assert!(error.contains("99.9"), "{error}");
 }
 
 /// The newest kernels, where the distribution has one.
 #[test]
-fn a_current_kernel_boots_where_there_is_one() {
+fn current_kernel_boots_where_there_is_one() {
     let kernel = match Kernel::get("7") {
         Ok(kernel) => kernel,
-        Err(error) => return println!("skipped: {error:#}"),
+        Err(error) => return support::skip(&format!("{error:#}")),
     };
     let mut machine = kernel_tests::machine::Machine::new(&kernel);
     machine

@@ -1,4 +1,4 @@
-//! The records are true: what an eBPF program and perf(1) read in the guest stands in the silicon's trace.
+//! Records match the trace: what an eBPF program and perf(1) read in the guest is in the trace of the emulated PMU.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::support;
 const LOAD: &str = "for i in $(busybox seq 9); do busybox seq 3000 | busybox sort -r | busybox md5sum; done";
 /// A processor on which the kernel has page tables of its own (PTI): interrupts come in on other stacks.
 const INTEL: &str = "cpu = vendor=GenuineIntel,family=6,model=58,stepping=9";
-/// Depth of the default personality's stack.
+/// Depth of the default hardware profile's stack.
 const DEPTH: usize = 32;
 
-/// Everything the silicon kept of one CPU.
+/// Everything the emulated PMU kept of one CPU.
 struct Traced {
     /// All branches.
     branches: Vec<Entry>,
@@ -124,7 +124,7 @@ fn check_counters(outcome: &Outcome) -> BTreeMap<String, u64> {
     counters
 }
 
-/// Every sample that the witness got is the silicon's, in the same order; returns how many there were.
+/// Every sample that the witness got is the emulated PMU's, in the same order; returns how many there were.
 fn check_samples(outcome: &Outcome, cpus: usize, rings: &str) -> usize {
     let runs: usize = outcome.text("witness").unwrap().trim().parse().unwrap();
     let seen = Seen::parse(&outcome.files["samples"]).unwrap();
@@ -199,11 +199,11 @@ fn check_periods(samples: &[Sample]) {
     }
 }
 
-fn records_are_true(series: &str, cpus: u32, rings: &str, personality: &str) {
+fn records_are_true(series: &str, cpus: u32, rings: &str, hardware_profile: &str) {
     let Some(machine) = support::machine(series) else {
         return;
     };
-    let outcome = witnessed(machine.cpus(cpus).personality(personality), rings, LOAD);
+    let outcome = witnessed(machine.cpus(cpus).hardware_profile(hardware_profile), rings, LOAD);
     let counters = check_counters(&outcome);
     let n = check_samples(&outcome, cpus as usize, rings);
     assert_eq!(counters["delivered"], n as u64, "{counters:?}");

@@ -125,9 +125,12 @@ impl RecordedFiles {
         notes.extend(missing_note(self.missing));
         let unused = |path: &&PathBuf| !self.found.contains(path);
         let unused = self.places.binaries.iter().filter(unused);
-        notes.extend(
-            unused.map(|path| format!("{}: nothing of that name or build id was hit", path.display())),
-        );
+        notes.extend(unused.map(|path| {
+            format!(
+                "{} was not used: no sample hit a file of that name or build id",
+                path.display()
+            )
+        }));
         notes
     }
 }
