@@ -1,7 +1,7 @@
 //! `hbbp-sys import`: from a recording of another tool to a snapshot; wires the readers of recordings to the resolver.
 
 use std::io::{Read, Seek};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Error, bail};
 
@@ -13,7 +13,7 @@ use crate::resolve::Resolver;
 use crate::resolve::kernel::recorded::{KernelPlace, open_recorded_kernel};
 use crate::resolve::user::find_file::{Host, Places};
 use crate::resolve::user::recorded_files::{NamedFile, RecordedFiles};
-use crate::snapshot::{Snapshot, file};
+use crate::snapshot::{Run, Snapshot};
 
 /// What to import.
 #[derive(Clone, Debug, Default)]
@@ -28,16 +28,16 @@ pub struct ImportOptions {
     pub pid: Option<u32>,
 }
 
-/// Makes a profile of a recording. Returns what the user must know about it.
-pub fn save(options: &ImportOptions, path: &Path) -> anyhow::Result<Vec<String>> {
-    let snapshot = import(options)?;
+/// Refuses a snapshot of which no instruction is known: the profile would stay empty for good.
+pub fn check_resolved(snapshot: &Snapshot) -> anyhow::Result<()> {
     if snapshot.text.is_empty() {
-        let shown = options.file.display();
-        let why = snapshot.run.notes.join("; ");
-        bail!("no instruction of {shown} is known, so no profile was saved; {why}");
+        let Run { scope, notes, .. } = &snapshot.run;
+        bail!(
+            "no instruction of {scope} is known, so no profile was saved; {}",
+            notes.join("; ")
+        );
     }
-    file::write_atomic(path, &snapshot)?;
-    Ok(snapshot.run.notes)
+    Ok(())
 }
 
 /// Reads a recording.
@@ -52,6 +52,7 @@ pub fn import(options: &ImportOptions) -> anyhow::Result<Snapshot> {
         None => format!("the recording {shown}"),
     };
     snapshot.check()?;
+    snapshot.fit();
     Ok(snapshot)
 }
 

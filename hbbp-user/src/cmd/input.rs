@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail};
 
 use super::import::{ImportOptions, import};
 use crate::import::{Format, ImportError, START, format_of};
+use crate::profile;
 use crate::resolve::kernel::recorded::KernelPlace;
 use crate::snapshot::{Snapshot, file};
 
@@ -27,7 +28,7 @@ pub(super) fn read_profile(options: &ImportOptions) -> anyhow::Result<Snapshot> 
     if is_recording(&options.file) {
         import(options)
     } else {
-        file::read(&options.file)
+        profile::read(&options.file)
     }
 }
 

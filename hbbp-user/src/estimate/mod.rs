@@ -120,6 +120,8 @@ pub struct Outcome {
     pub interrupted: Tally<()>,
     /// Streams that are set aside.
     pub discarded: Tally<Discard>,
+    /// Streams that are set aside because they cannot have been executed, and whose weight the accepted ones bear.
+    pub made_up: u64,
 }
 
 /// How often each block ran.
@@ -210,6 +212,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         accepted: judged.accepted,
         interrupted: judged.interrupted,
         discarded: judged.discarded,
+        made_up: judged.made_up,
     };
     BlockCounts {
         roles,

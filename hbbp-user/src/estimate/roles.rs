@@ -167,7 +167,7 @@ mod tests {
                 source: None,
                 hits: 1,
                 weight: 1.0,
-                cycles: 0,
+                cycles: None,
             }
         };
         let ips = (0u32..).map(EventIdx).take(events.len()).map(ip).collect();

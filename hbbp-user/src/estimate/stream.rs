@@ -13,10 +13,12 @@
 //! Stack").
 //! The stream then covers what stands before, which can be nothing; it is accepted and counted as interrupted.
 
+use std::collections::BTreeMap;
+
 use super::Roles;
 use crate::addr::Ring;
 use crate::blocks::{BlockMap, Flow, TextBlocks};
-use crate::locate::{Discard, Located, LocatedStream, Tally, TextIdx, Unresolved};
+use crate::locate::{Discard, Located, LocatedStream, StreamGroup, Tally, TextIdx, Unresolved};
 use crate::snapshot::{ProcessIdx, Snapshot};
 
 /// Instructions that ran one after another, so often.
@@ -35,7 +37,8 @@ pub struct Stream {
     pub source: u32,
     /// Occurrences.
     pub hits: u64,
-    /// Sum of period / (N-1) over the stacks of N entries that held it.
+    /// Sum of period / (N-1) over the stacks of N entries that held it, with its share of the weight of streams that cannot
+    /// have been executed.
     pub weight: f64,
 }
 
@@ -49,56 +52,99 @@ pub(super) struct Judged {
     pub(super) interrupted: Tally<()>,
     /// Streams that cannot have been executed.
     pub(super) discarded: Tally<Discard>,
+    /// Discarded streams whose weight the accepted ones of the same event, process image and ring bear.
+    pub(super) made_up: u64,
 }
 
-/// Judges every stream.
+/// What the streams of a group weigh.
+#[derive(Default)]
+struct Weights {
+    accepted: f64,
+    /// Those that cannot have been executed, and their weight.
+    impossible: (u64, f64),
+}
+
+/// Judges every stream. Something else ran where one cannot have been executed, so the others bear its weight.
 pub(super) fn judged(snapshot: &Snapshot, located: &Located, map: &BlockMap, roles: &Roles) -> Judged {
     let mut judged = Judged {
         streams: Vec::new(),
         accepted: Tally::default(),
         interrupted: Tally::default(),
         discarded: Tally::default(),
+        made_up: 0,
     };
+    let mut weights: BTreeMap<StreamGroup, Weights> = BTreeMap::new();
+    for (group, impossible) in &located.impossible {
+        weights.entry(*group).or_default().impossible = *impossible;
+    }
+    let mut served = Vec::new();
     for stream in &located.streams {
         let ring = super::ring(snapshot, map, stream.start.text);
         let verdict = map
             .text(stream.start.text)
             .ok_or(Discard::NoText)
             .and_then(|text| judge(text, stream));
+        let group = (stream.event, stream.process, ring);
         match verdict {
-            Ok(line) => judged.accept(stream, line, ring, roles),
-            Err(why) => judged.discarded.add(stream.event, why, ring, stream.hits),
+            Ok(line) => {
+                weights.entry(group).or_default().accepted += stream.weight;
+                judged.accept(stream, &line, ring);
+                if roles.lbr.contains(&stream.event) {
+                    served.push((group, on_line(stream, line)));
+                }
+            }
+            Err(why) => {
+                judged.discarded.add(stream.event, why, ring, stream.hits);
+                if why.is_impossible() {
+                    let (hits, weight) = &mut weights.entry(group).or_default().impossible;
+                    *hits = hits.saturating_add(stream.hits);
+                    *weight += stream.weight;
+                }
+            }
         }
     }
+    let bearing = weights.values().filter(|group| 0.0 < group.accepted);
+    judged.made_up = bearing.fold(0, |sum, group| sum.saturating_add(group.impossible.0));
+    for (group, stream) in &mut served {
+        stream.weight *= weights.get(group).map_or(1.0, Weights::factor);
+    }
+    judged
+        .streams
+        .extend(served.into_iter().map(|(_, stream)| stream));
     judged.streams.sort_by_key(|s| (s.text, s.process));
     judged
 }
 
+impl Weights {
+    /// What the weight of an accepted stream is multiplied by.
+    fn factor(&self) -> f64 {
+        if 0.0 < self.accepted {
+            1.0 + self.impossible.1 / self.accepted
+        } else {
+            1.0
+        }
+    }
+}
+
 impl Judged {
-    fn accept(&mut self, stream: &LocatedStream, line: Line, ring: Ring, roles: &Roles) {
+    fn accept(&mut self, stream: &LocatedStream, line: &Line, ring: Ring) {
         self.accepted.add(stream.event, (), ring, stream.hits);
         if line.end == line.source {
             self.interrupted.add(stream.event, (), ring, stream.hits);
         }
-        if roles.lbr.contains(&stream.event) {
-            let &LocatedStream {
-                start,
-                process,
-                hits,
-                weight,
-                ..
-            } = stream;
-            let Line { first, end, source } = line;
-            self.streams.push(Stream {
-                text: start.text,
-                process,
-                first,
-                end,
-                source,
-                hits,
-                weight,
-            });
-        }
+    }
+}
+
+const fn on_line(stream: &LocatedStream, line: Line) -> Stream {
+    let Line { first, end, source } = line;
+    Stream {
+        text: stream.start.text,
+        process: stream.process,
+        first,
+        end,
+        source,
+        hits: stream.hits,
+        weight: stream.weight,
     }
 }
 
@@ -118,7 +164,7 @@ pub fn judge(text: &TextBlocks, stream: &LocatedStream) -> Result<Line, Discard>
     let first = text.find(stream.start.addr).map_err(refused)?;
     let last = text.find(stream.end).map_err(refused)?;
     if last < first {
-        return Err(Discard::Backwards);
+        return Err(Discard::Backward);
     }
     let stop = text.next_stop(first);
     if stop < last {
@@ -223,6 +269,6 @@ mod tests {
         assert_eq!(covers(15, 15), Ok((7, 8, 7)));
         assert_eq!(covers(2, 3), Err(Discard::NotOnInstruction));
         assert_eq!(covers(17, 16), Err(Discard::Undecodable));
-        assert_eq!(covers(10, 1), Err(Discard::Backwards));
+        assert_eq!(covers(10, 1), Err(Discard::Backward));
     }
 }

@@ -157,6 +157,9 @@ impl<F: Read + Seek> Recording<F> {
     ) -> Result<Counted, ImportError> {
         let mut chosen = Chosen::new(&self.events)?;
         let mut counter = Counter::new(bounds.len());
+        if let Samples::PerfData(_) = &self.samples {
+            counter = counter.for_events(&chosen.events);
+        }
         let mut take = |event: usize, sample: Sample<'_>, exact: bool| {
             if pid.is_none_or(|pid| pid == sample.tgid) {
                 chosen.count(&mut counter, event, &sample, exact, owner);

@@ -337,7 +337,7 @@ mod tests {
             source: None,
             hits,
             weight: hits as f64 * 100.0 / 3.0,
-            cycles: 0,
+            cycles: None,
         };
         let branch = |oldest| BranchCount {
             event: EventIdx(1),
@@ -346,7 +346,7 @@ mod tests {
             to: Va(USER),
             hits: 400,
             oldest,
-            mispredicted: 0,
+            mispredicted: None,
         };
         snapshot.intervals = vec![Interval {
             ips: vec![ip(0, USER, 7, 1000)],

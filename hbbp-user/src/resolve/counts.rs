@@ -6,6 +6,7 @@ use super::Resolver;
 use super::raw::{Raw, RawInterval, Sort, TaskKey};
 use super::user::space::Origin;
 use crate::addr::{Ring, Va};
+use crate::snapshot::fold::Boundaries;
 use crate::snapshot::{Interval, Loss, ProcessIdx};
 
 impl Resolver {
@@ -19,21 +20,30 @@ impl Resolver {
             return;
         };
         self.user.catch_up(end);
-        self.user.reread(self.next_interval(), &mut self.losses);
+        self.user.reread(self.intervals.next(), &mut self.losses);
         for part in parts {
             self.interval(part);
         }
         // Counting goes on while a drain is under way, so what ends within it may still have samples in the next.
         self.user.forget_before(start);
         self.kernel.forget_before(start);
+        self.fold_intervals();
     }
 
-    fn next_interval(&self) -> u32 {
-        u32::try_from(self.intervals.len()).unwrap_or(u32::MAX)
+    /// Merges intervals where their counts take too much memory.
+    fn fold_intervals(&mut self) {
+        if self.intervals.is_full() {
+            let versions = self.kernel.version_starts();
+            let boundaries = Boundaries {
+                versions: versions.chain(self.user.version_starts()).collect(),
+                mappings: self.user.replaced_mappings().collect(),
+            };
+            self.intervals.fold(&boundaries, &mut self.losses);
+        }
     }
 
     fn interval<I: IntoIterator<Item = Raw>>(&mut self, raw: RawInterval<I>) {
-        let idx = self.next_interval();
+        let idx = self.intervals.next();
         let parts = self.kernel.begin(idx, raw.start..raw.end, &mut self.losses);
         let new = |time: Range<u64>| Interval {
             start: time.start,
@@ -63,7 +73,9 @@ impl Resolver {
         }
         self.losses.add(Loss::TextSwitched, ambiguous);
         self.kernel.close();
-        self.intervals.append(&mut intervals);
+        for interval in intervals {
+            self.intervals.push(interval);
+        }
     }
 
     /// Adds a count to its interval. Returns how many of its hits are ambiguous.

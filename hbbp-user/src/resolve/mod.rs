@@ -27,7 +27,8 @@ pub mod text;
 pub mod user;
 
 use crate::record::{Record, Timed};
-use crate::snapshot::{Interval, Loss, Losses, Process, Run, Snapshot};
+use crate::snapshot::fold::Intervals;
+use crate::snapshot::{Loss, Losses, Process, Run, Snapshot};
 
 use kernel::space::{KernelSpace, LiveText};
 use lookup::Lookups;
@@ -45,7 +46,7 @@ use user::space::{Origin, UserSpace};
 pub struct Resolver {
     kernel: KernelSpace,
     user: UserSpace,
-    intervals: Vec<Interval>,
+    intervals: Intervals,
     losses: Losses,
     lookups: Lookups,
 }
@@ -68,7 +69,7 @@ impl Resolver {
         Self {
             kernel,
             user,
-            intervals: Vec::new(),
+            intervals: Intervals::default(),
             losses: Losses::default(),
             lookups: Lookups::default(),
         }
@@ -125,12 +126,13 @@ impl Resolver {
         if let Origin::Recorded(_, files) = origin {
             run.notes.extend(files.into_notes());
         }
+        let intervals = self.intervals.finish(&mut text);
         Snapshot {
             run,
             modules,
             processes,
             text,
-            intervals: self.intervals,
+            intervals,
             losses: self.losses,
         }
     }

@@ -36,7 +36,7 @@ fn stream(process: ProcessIdx, start: u64, end: u64) -> StreamCount {
         source: None,
         hits: 1,
         weight: 1.0,
-        cycles: 0,
+        cycles: None,
     }
 }
 

@@ -244,6 +244,12 @@ impl ModuleText {
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
+
+    /// The intervals in which text versions begin.
+    pub fn version_starts(&self) -> impl Iterator<Item = u32> {
+        let versions = self.ranges.iter().flat_map(|(_, r)| r.versions.iter());
+        versions.map(|(since, _)| since)
+    }
 }
 
 impl TextRange {

@@ -16,6 +16,7 @@ use crate::addr::{ImageAddr, Va};
 use crate::record::Timed;
 use crate::resolve::lookup_cache::{LookupCache, Validity};
 use crate::resolve::raw::TaskKey;
+use crate::snapshot::fold::replaced_at;
 use crate::snapshot::{Losses, Mapping, Module, ModuleIdx, Process, ProcessIdx, Text};
 
 /// Ring 3 of a run or a recording.
@@ -329,6 +330,19 @@ impl UserSpace {
             )
         };
         self.processes.iter().map(last_time).collect()
+    }
+
+    /// The intervals in which versions of the text of processes begin.
+    pub fn version_starts(&self) -> impl Iterator<Item = u32> {
+        self.images.version_starts()
+    }
+
+    /// Times at which a mapping that was hit took the place of another one.
+    pub fn replaced_mappings(&self) -> impl Iterator<Item = u64> {
+        self.processes.iter().flat_map(|process| {
+            let mappings = process.mappings.iter();
+            replaced_at(mappings.map(|((start, from), hit)| (*start..hit.end, *from)))
+        })
     }
 
     /// Hands over the images that were hit and their text; returns the processes without the kernel, and their origin.
