@@ -322,7 +322,7 @@ impl KernelMap {
 #[cfg(test)]
 mod tests {
     use super::super::modules::parse_modules;
-    use super::kallsyms::parse_kallsyms;
+    use super::super::kallsyms::parse_kallsyms;
     use super::*;
     use proptest::prelude::*;
 

@@ -185,7 +185,7 @@ fn same_inode(stat: &Stat, identity: &FileIdentity) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::proc_scan::read_process;
+    use super::super::proc_scan::read_process;
     use super::*;
     use crate::addr::{FileOff, Va};
     use std::os::unix::fs::symlink;
