@@ -321,8 +321,8 @@ impl KernelMap {
 
 #[cfg(test)]
 mod tests {
-    use super::super::modules::parse_modules;
     use super::super::kallsyms::parse_kallsyms;
+    use super::super::modules::parse_modules;
     use super::*;
     use proptest::prelude::*;
 
