@@ -29,6 +29,7 @@ fn main() -> ExitCode {
     };
     match cmd::run(&job, &mut std::io::stdout()) {
         Ok(done) => {
+            warn(&done.warnings);
             let code = exit_code(&done, strict);
             // The end of the process frees the snapshot all at once rather than piece by piece.
             mem::forget(done);
@@ -72,6 +73,13 @@ fn exit_code(done: &Done, strict: bool) -> ExitCode {
         Some(code) if code != 0 => ExitCode::from(code),
         _ if strict && !done.quality.misses.is_empty() => ExitCode::from(QUALITY_MISSED),
         _ => ExitCode::SUCCESS,
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the one place that prints warnings")]
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        eprintln!("hbbp-sys: warning: {warning}");
     }
 }
 

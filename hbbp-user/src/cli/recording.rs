@@ -9,8 +9,8 @@ use crate::cmd::export::{ExportLines, ExportOptions};
 use crate::cmd::import::ImportOptions;
 use crate::export::StreamFilter;
 use crate::export::counts::CountSource;
-use crate::resolve::recorded::kernel::KernelPlace;
-use crate::resolve::recorded::{Mismatch, Places};
+use crate::resolve::kernel::recorded::KernelPlace;
+use crate::resolve::user::find_file::{Host, Mismatch, Places};
 
 /// Format of the exported lines.
 pub(super) const EXPORT_HELP: &str = "\
@@ -113,6 +113,7 @@ impl InputArgs {
             symfs,
             cache,
             mismatch,
+            host: Host::default(),
         };
         ImportOptions {
             file: self.file,

@@ -331,10 +331,10 @@ fn watchdog(pmus: &[Pmu]) -> Finding {
 
 fn kernel_text(object: Option<&mut Object>) -> Finding {
     let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
-    if resolve::kcore::open_kcore().is_ok() {
+    if resolve::kernel::kcore::open_kcore().is_ok() {
         return ok("kernel-text", "live, read from /proc/kcore");
     }
-    let symbols = resolve::kallsyms::read_kallsyms();
+    let symbols = resolve::kernel::kallsyms::read_kallsyms();
     let start = symbols
         .ok()
         .and_then(|symbols| symbols.image.stext)
@@ -355,7 +355,7 @@ fn kernel_text(object: Option<&mut Object>) -> Finding {
 }
 
 fn kernel_symbols() -> Finding {
-    match resolve::kallsyms::read_kallsyms() {
+    match resolve::kernel::kallsyms::read_kallsyms() {
         Ok(symbols) if !symbols.hidden => ok("kernel-symbols", "/proc/kallsyms shows addresses"),
         _ => missing(
             "kernel-symbols",

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-use super::import::{ImportOptions, input::open_input, read_profile};
+use super::import::ImportOptions;
+use super::input::{open_input, read_profile};
 use crate::export::StreamFilter;
 use crate::export::branches::write_branches;
 use crate::export::counts::{CountSource, write_counts};

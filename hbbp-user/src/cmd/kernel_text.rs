@@ -13,12 +13,12 @@ use serde::Serialize;
 use crate::addr::Va;
 use crate::collect::object::{Constants, Object, Room};
 use crate::collect::text::TextWindow;
-use crate::resolve::build_id::{hex, read_kernel_build_id};
-use crate::resolve::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
-use crate::resolve::kernel_text::{KernelText, ReadKernel, open_kernel_text, open_named_image};
-use crate::resolve::text_difference::{TextDifference, compare};
-use crate::resolve::text_sites::{Cause, Linked, Told, read_sites};
-use crate::resolve::vmlinux::{Vmlinux, find_vmlinux};
+use crate::resolve::elf::build_id::{hex, read_kernel_build_id};
+use crate::resolve::kernel::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
+use crate::resolve::kernel::patch_sites::{Cause, Linked, RunningKernel, read_sites};
+use crate::resolve::kernel::reader::{KernelText, ReadKernel, open_kernel_text, open_named_image};
+use crate::resolve::kernel::text_difference::{TextDifference, compare};
+use crate::resolve::kernel::vmlinux::{Vmlinux, find_vmlinux};
 use crate::snapshot::KernelTextSource;
 
 use super::check::Format;
@@ -113,12 +113,12 @@ pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::
     );
     // In debugfs, which may not be mounted, or locked.
     let kprobes = std::fs::read_to_string("/sys/kernel/debug/kprobes/list").unwrap_or_default();
-    let told = Told {
+    let kernel = RunningKernel {
         kallsyms: &kallsyms,
         symbols: &symbols,
         kprobes: &kprobes,
     };
-    let (sites, mut notes) = read_sites(&vmlinux, text, told);
+    let (sites, mut notes) = read_sites(&vmlinux, text, kernel);
     let difference = compare(text, &now, vmlinux.slide(), &sites);
     if let Some(to) = &options.write {
         vmlinux

@@ -5,6 +5,7 @@ pub mod child;
 pub mod eval;
 pub mod export;
 pub mod import;
+mod input;
 pub mod interrupt;
 mod interval;
 pub mod kernel_text;
@@ -51,6 +52,8 @@ pub struct Done {
     pub command: Option<u8>,
     /// Quality of the measurement.
     pub quality: Quality,
+    /// What the user must know of an import, sentence by sentence.
+    pub warnings: Vec<String>,
     /// What was measured. The program ends without freeing it piece by piece.
     pub snapshot: Option<Snapshot>,
 }
@@ -81,7 +84,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             end(recorded)
         }
         Job::Report(input, report) => {
-            let quality = report::print(&import::read_profile(input)?, report, out)?;
+            let quality = report::print(&input::read_profile(input)?, report, out)?;
             Ok(Done {
                 quality,
                 ..Done::default()
@@ -89,8 +92,13 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
         }
         Job::Import(input, path) => {
             let output = open_output(path)?;
-            output.save(&import::import(input)?, out)?;
-            Ok(Done::default())
+            let snapshot = import::import(input)?;
+            import::check_resolved(&snapshot)?;
+            output.save(&snapshot, out)?;
+            Ok(Done {
+                warnings: snapshot.run.notes,
+                ..Done::default()
+            })
         }
         Job::Export(options) => {
             export::run(options, out)?;

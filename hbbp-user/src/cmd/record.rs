@@ -24,10 +24,10 @@ use crate::collect::own_cost::{read_idle_times, read_own_cpu, read_own_memory};
 use crate::collect::{Collector, ModuleWatch, Plan, Scope, StacksSeen};
 use crate::record::{Record, Timed};
 use crate::resolve::Resolver;
-use crate::resolve::build_id::read_kernel_build_id;
-use crate::resolve::kernel_space::{TextHistory, open_kernel_space};
-use crate::resolve::kernel_text::ReadKernel;
-use crate::resolve::proc_scan::read_processes;
+use crate::resolve::elf::build_id::read_kernel_build_id;
+use crate::resolve::kernel::reader::ReadKernel;
+use crate::resolve::kernel::space::{TextHistory, open_kernel_space};
+use crate::resolve::user::proc_scan::read_processes;
 use crate::snapshot::{Loss, Run, Snapshot};
 use crate::streams::KernelCounts;
 

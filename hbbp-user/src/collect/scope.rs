@@ -5,6 +5,7 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail};
+use procfs::process::Process;
 
 use super::event::Source;
 use super::perf::{Perf, Target};
@@ -94,8 +95,9 @@ pub fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::
 
 /// The tasks of a process. Those it creates later are followed by the kernel.
 fn read_tasks(pid: u32) -> anyhow::Result<Vec<u32>> {
-    let folder = format!("/proc/{pid}/task");
-    let entries = std::fs::read_dir(&folder).map_err(|_| anyhow!("no process {pid}"))?;
-    let tasks = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let missing = || anyhow!("no process {pid}");
+    let process = i32::try_from(pid).ok().and_then(|pid| Process::new(pid).ok());
+    let tasks = process.ok_or_else(missing)?.tasks().map_err(|_| missing())?;
+    let tasks = tasks.filter_map(|task| u32::try_from(task.ok()?.tid).ok());
     Ok(tasks.collect())
 }

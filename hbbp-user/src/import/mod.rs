@@ -17,6 +17,7 @@ mod lines;
 pub mod perf_data;
 pub mod preaggregated;
 mod reader;
+mod recording;
 mod sample;
 mod script_record;
 mod tables;
@@ -27,9 +28,10 @@ pub use attr::{Attr, Pmus};
 pub use entry_text::EntryText;
 pub use error::ImportError;
 pub use header::{FileBuildId, Header, RecordedEvent};
+pub use recording::{Counted, FindOwner, Recording};
 pub use sample::{Sample, entries};
 pub use script_record::parse_build_id;
-pub use text_modules::{FIRST as TEXT_BASE, ROOM, TextModules};
+pub use text_modules::{FIRST as TEXT_BASE, ROOM as MODULE_LEN, TextModules};
 
 /// What sort of recording a file is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

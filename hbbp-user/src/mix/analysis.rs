@@ -1,13 +1,13 @@
 //! The analysis of a snapshot: everything that a report shows, as one pure function.
 
-use super::keys::{FindPlace, Keys};
+use super::keys::Keys;
 use super::pivot::pivot;
 use super::{Dimension, Mix};
-use crate::addr::Ring;
+use crate::addr::{ImageAddr, Ring};
 use crate::blocks::{BlockMap, blocks};
 use crate::estimate::{BlockCounts, Rule, Source, estimate};
-use crate::locate::{Discard, PerRing, Tally, Unresolved, locate};
-use crate::snapshot::Snapshot;
+use crate::locate::{Discard, Located, PerRing, Tally, Unresolved, locate};
+use crate::snapshot::{ModuleIdx, Snapshot, SourceLocations};
 
 /// The analysis of a snapshot.
 ///
@@ -51,40 +51,72 @@ pub struct SourceShare {
 }
 
 /// Computes the mix of a snapshot by the given dimensions; the rule chooses a method for blocks that both methods have
-/// seen.
+/// seen. Dimensions that need source locations find none; [`Estimated`] takes them.
 ///
 /// The snapshot must be consistent ([`Snapshot::check`]); inconsistent counts become unresolved.
 pub fn analyse(snapshot: &Snapshot, by: &[Dimension], rule: &Rule) -> Analysis {
-    analyse_in_source(snapshot, by, rule, &mut |_, _| None)
+    Estimated::new(snapshot, rule).mix(by, &SourceLocations::new())
 }
 
-/// The same with debug information, for the dimensions that need it.
-pub fn analyse_in_source(
-    snapshot: &Snapshot,
-    by: &[Dimension],
-    rule: &Rule,
-    places: &mut FindPlace<'_>,
-) -> Analysis {
-    let located = locate(snapshot);
-    let map = blocks(snapshot, &located);
-    let counts = estimate(snapshot, &located, &map, rule);
-    let keys = Keys::new(snapshot, &map, by, places);
-    let mix = pivot(&counts, by, keys);
-    let mut unresolved = located.unresolved;
-    unresolved.merge(&counts.outcome.unresolved);
-    let mut discarded = located.discarded;
-    discarded.merge(&counts.outcome.discarded);
-    Analysis {
-        mix,
-        resolved: counts.outcome.resolved.clone(),
-        unresolved,
-        accepted: counts.outcome.accepted.clone(),
-        interrupted: counts.outcome.interrupted.clone(),
-        discarded,
-        lost_branches: located.lost_branches,
-        sources: shares(&counts),
-        map,
-        counts,
+/// A snapshot whose blocks were counted, and whose mix is still to be broken down.
+pub struct Estimated<'a> {
+    snapshot: &'a Snapshot,
+    located: Located,
+    map: BlockMap,
+    counts: BlockCounts,
+}
+
+impl<'a> Estimated<'a> {
+    /// Counts the blocks of a snapshot.
+    pub fn new(snapshot: &'a Snapshot, rule: &Rule) -> Self {
+        let located = locate(snapshot);
+        let map = blocks(snapshot, &located);
+        let counts = estimate(snapshot, &located, &map, rule);
+        Self {
+            snapshot,
+            located,
+            map,
+            counts,
+        }
+    }
+
+    /// The instructions that a mix by source lines needs the locations of.
+    pub fn instructions(&self) -> impl Iterator<Item = (ModuleIdx, ImageAddr)> {
+        self.counts.blocks.iter().flat_map(|block| {
+            let text = self.map.text(block.block.text).into_iter();
+            text.flat_map(|text| {
+                let instructions = self.map.instructions(block.block).iter();
+                instructions.map(|instruction| (text.module, text.addr(*instruction)))
+            })
+        })
+    }
+
+    /// The mix by these dimensions. Where an instruction has no location, its function stands for it.
+    pub fn mix(self, by: &[Dimension], locations: &SourceLocations) -> Analysis {
+        let Self {
+            snapshot,
+            located,
+            map,
+            counts,
+        } = self;
+        let keys = Keys::new(snapshot, &map, by, locations);
+        let mix = pivot(&counts, by, keys);
+        let mut unresolved = located.unresolved;
+        unresolved.merge(&counts.outcome.unresolved);
+        let mut discarded = located.discarded;
+        discarded.merge(&counts.outcome.discarded);
+        Analysis {
+            mix,
+            resolved: counts.outcome.resolved.clone(),
+            unresolved,
+            accepted: counts.outcome.accepted.clone(),
+            interrupted: counts.outcome.interrupted.clone(),
+            discarded,
+            lost_branches: located.lost_branches,
+            sources: shares(&counts),
+            map,
+            counts,
+        }
     }
 }
 

@@ -12,19 +12,7 @@ use super::dimension::Dimension;
 use crate::addr::ImageAddr;
 use crate::blocks::{BlockId, BlockMap, Flow, FormIdx, Instruction};
 use crate::estimate::BlockCount;
-use crate::snapshot::{Module, ModuleIdx, ProcessIdx, Snapshot};
-
-/// Source location of an instruction.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct SourceLocation {
-    /// `file:line`.
-    pub line: Option<String>,
-    /// The innermost function that it was inlined from, or that it is in.
-    pub function: Option<String>,
-}
-
-/// Finds the source location of an instruction by module and address; `None` if unknown.
-pub type FindPlace<'a> = dyn FnMut(ModuleIdx, ImageAddr) -> Option<SourceLocation> + 'a;
+use crate::snapshot::{Module, ProcessIdx, Snapshot, SourceLocation, SourceLocations};
 
 /// Number of a row, in the order of first use.
 pub(super) type RowIdx = usize;
@@ -34,7 +22,7 @@ pub(super) struct Keys<'a> {
     snapshot: &'a Snapshot,
     map: &'a BlockMap,
     by: &'a [Dimension],
-    source_places: &'a mut FindPlace<'a>,
+    locations: &'a SourceLocations,
     forms: Labels,
     places: Labels,
     /// The label of each form, once it is known.
@@ -73,13 +61,13 @@ impl<'a> Keys<'a> {
         snapshot: &'a Snapshot,
         map: &'a BlockMap,
         by: &'a [Dimension],
-        source_places: &'a mut FindPlace<'a>,
+        locations: &'a SourceLocations,
     ) -> Self {
         Self {
             snapshot,
             map,
             by,
-            source_places,
+            locations,
             forms: Labels::default(),
             places: Labels::default(),
             of_form: HashMap::new(),
@@ -157,9 +145,9 @@ impl<'a> Keys<'a> {
     fn place(&mut self, instruction: Instruction, block: &BlockCount, process: ProcessIdx) -> u32 {
         let source = self.map.text(block.block.text).and_then(|text| {
             let asks_source = self.by.iter().any(|d| d.is_in_source());
-            asks_source.then(|| (self.source_places)(text.module, text.addr(instruction)))?
+            asks_source.then(|| self.locations.get(&(text.module, text.addr(instruction))))?
         });
-        let source = source.unwrap_or_default();
+        let source = source.cloned().unwrap_or_default();
         let dimensions = self.by.iter().filter(|d| !d.is_static());
         let label = dimensions
             .map(|d| match (d, &source) {

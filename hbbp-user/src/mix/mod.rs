@@ -18,12 +18,12 @@ mod pivot;
 pub use crate::estimate::{Source, Unit};
 use crate::locate::PerRing;
 pub use accuracy::{Accuracy, KeyError, block_error};
-pub use analysis::{Analysis, SourceShare, analyse, analyse_in_source};
+pub use analysis::{Analysis, Estimated, SourceShare, analyse};
 pub use apportion::apportion;
 pub use category::Category;
 pub use class::{Class, Latency, Lock, Memory, Packing};
 pub use dimension::{Dimension, UnknownDimension};
-pub use keys::{FindPlace, SourceLocation, function, mnemonics};
+pub use keys::{function, mnemonics};
 
 /// One figure of a mix, in the unit of [`Mix::unit`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -9,7 +9,7 @@ pub struct TaskKey {
     /// Thread group id in our pid namespace, `u32::MAX` outside of it; 0 for counts of the kernel that are not split by
     /// process.
     pub tgid: u32,
-    /// `self_exec_id` of the task, cut to 32 bits.
+    /// `self_exec_id` of the task, truncated to 32 bits.
     pub exec_id: u32,
 }
 
@@ -33,7 +33,7 @@ pub struct Raw {
     pub start: Va,
     /// The last instruction of a stream.
     pub end: Va,
-    /// Source of the branch that led to a stream; 0 where that is not told.
+    /// Source of the branch that led to a stream; 0 where it is unknown.
     pub source: Va,
     /// Samples or occurrences.
     pub hits: u64,
@@ -55,7 +55,7 @@ pub enum Sort {
     Oldest,
 }
 
-/// So many parts of a weight of a stream are one of its event.
+/// Weights of streams are in parts of this: 256 are one unit of the event.
 pub const WEIGHT_ONE: u64 = 256;
 
 impl Raw {

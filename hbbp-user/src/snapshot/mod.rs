@@ -12,6 +12,7 @@ pub mod file;
 pub mod fold;
 pub mod loss;
 pub mod run;
+mod source_location;
 mod taken_branches;
 mod wire;
 
@@ -21,6 +22,7 @@ use std::num::NonZeroU64;
 use crate::addr::{ImageAddr, Va};
 pub use loss::{Loss, Losses};
 pub use run::{Event, EventUnit, KernelTextSource, Period, Run};
+pub use source_location::{SourceLocation, SourceLocations};
 
 /// Index of a [`Module`] in [`Snapshot::modules`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

@@ -6,6 +6,7 @@
 )]
 
 mod elf;
+mod files;
 mod fuzz;
 mod genuine;
 mod hygiene;

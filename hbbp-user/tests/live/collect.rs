@@ -170,7 +170,7 @@ fn live_text_shows_what_the_kernel_patches() {
     let Some(_kernel) = kernel() else { return };
     let mut collector = Collector::open(&plan(Scope::System)).unwrap();
     let window = collector.text_window().unwrap();
-    let symbols = hbbp_user::resolve::kallsyms::read_kallsyms().unwrap();
+    let symbols = hbbp_user::resolve::kernel::kallsyms::read_kallsyms().unwrap();
     let (start, end) = (symbols.image.stext.unwrap(), symbols.image.etext.unwrap());
     let read = |window: &hbbp_user::collect::text::TextWindow| {
         let mut text = vec![0; usize::try_from(end.since(start).unwrap()).unwrap()];

@@ -9,7 +9,7 @@ use hbbp_user::addr::{Ring, Va};
 use hbbp_user::collect::object::{Constants, Object, Room};
 use hbbp_user::collect::text::TextWindow;
 use hbbp_user::profile;
-use hbbp_user::resolve::kernel_space::{KernelSpace, open_kernel_space};
+use hbbp_user::resolve::kernel::space::{KernelSpace, open_kernel_space};
 use hbbp_user::snapshot::{Loss, Losses, ModuleKind, Snapshot};
 use rustix::time::{ClockId, clock_gettime};
 

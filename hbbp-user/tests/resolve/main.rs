@@ -7,6 +7,7 @@
 
 mod hostile;
 mod program;
+mod recorded;
 #[path = "../fixtures/skip.rs"]
 mod skip;
 
@@ -17,10 +18,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use hbbp_user::addr::{FileOff, Va};
 use hbbp_user::record::{FileIdentity, Mmap, Record, Timed};
 use hbbp_user::resolve::Resolver;
-use hbbp_user::resolve::build_id::read_kernel_build_id;
-use hbbp_user::resolve::kernel::KernelMap;
-use hbbp_user::resolve::kernel_space::KernelSpace;
-use hbbp_user::resolve::kernel_text::KernelText;
+use hbbp_user::resolve::elf::build_id::read_kernel_build_id;
+use hbbp_user::resolve::kernel::map::KernelMap;
+use hbbp_user::resolve::kernel::reader::KernelText;
+use hbbp_user::resolve::kernel::space::KernelSpace;
 use hbbp_user::resolve::raw::{Raw, RawInterval, Sort, TaskKey};
 use hbbp_user::snapshot::{Event, EventIdx, Loss, ModuleKind, Run, Snapshot, Text};
 
@@ -341,7 +342,7 @@ fn unknown_processes_and_addresses_keep_their_counts() {
 
 #[test]
 fn this_kernel() {
-    let symbols = hbbp_user::resolve::kallsyms::read_kallsyms().expect("/proc/kallsyms");
+    let symbols = hbbp_user::resolve::kernel::kallsyms::read_kallsyms().expect("/proc/kallsyms");
     if symbols.hidden {
         return skip::skip("kernel symbols are hidden");
     }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use hbbp_user::resolve::proc_scan::{Scanned, read_process};
+use hbbp_user::resolve::user::proc_scan::{Scanned, read_process};
 
 use super::skip::skip;
 

@@ -1,46 +1,64 @@
-//! How text that is kept follows the text that runs: patches that are told, readings that are compared, and copies
-//! that are made before a hit.
+//! The one door for changes of text: patches that records notify of, and what reading again finds.
+//!
+//! Both become versions of the ranges that they touch ([`ModuleText::change`]); [`super::versions`] lets one check the
+//! other. Copies that are made before a hit, and the times of first readings, belong here as well.
 
 use std::collections::BTreeSet;
 use std::mem;
 use std::ops::Range;
 
+use super::reading::{Window, read_range, readings};
+use super::versions::{Compared, Patched, Poke, Records, rewind};
+use super::{ModuleText, ReadText, TextRange, Why};
 use crate::addr::ImageAddr;
 
-use super::super::generations::{Compared, Patched, Poke, Records, rewind};
-use super::super::reading::{Window, read_range, readings};
-use super::{ModuleText, Stretch, Why};
+/// A change of text.
+#[derive(Debug)]
+pub enum Change<'a> {
+    /// A record notifies of this patch, which is valid from the interval on.
+    Notified(&'a Poke, u32),
+    /// The text was read again.
+    Observed(Live, Known<'a>),
+}
 
 /// What is known when text is read again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
     /// Time of the reading in ns.
     pub time: u64,
-    /// The interval that a change belongs to which no record told.
+    /// The interval that a change without a record belongs to.
     pub interval: u32,
     /// Whether records come.
     pub records: Records,
-    /// Patches, in the order of time, that belong to intervals behind that one, but may be in the text already.
+    /// Patches, in the order of time, that belong to later intervals, but may be in the text already.
     pub pending: &'a [Poke],
 }
 
-/// A reading of the stretches of a module that were hit, as far as it says more than that they are what they were.
+/// A reading of the ranges of a module that were hit, as far as it differs from what is known.
 #[derive(Debug, Default)]
 pub struct Live {
-    /// What was read first since this reading was not read again.
+    /// Ranges that were first read since this reading were left out.
     fresh: Option<u64>,
-    /// What stands in those that differ, or wait for a record since they did, by their starts in their order.
+    /// The bytes of those that differ, or wait for a record since they did, by their starts in their order.
     differing: Vec<(ImageAddr, Vec<u8>)>,
     /// Starts of those that can no longer be read, in their order.
     unreadable: Vec<ImageAddr>,
 }
 
 impl ModuleText {
-    /// Reads all stretches that were hit again, but for those that were read first since the reading `fresh` before: no
-    /// count knows yet what becomes of them.
-    pub fn read_live(&self, fresh: Option<u64>, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) -> Live {
-        let hit = self.stretches.iter().filter(|(_, s)| s.is_compared(fresh));
-        let hit: Vec<(Range<u64>, &Stretch)> = hit.map(|(start, s)| (start..start + s.len, s)).collect();
+    /// Takes over a change. Returns the number of ranges that also changed without a record.
+    pub fn change(&mut self, change: Change<'_>) -> u64 {
+        match change {
+            Change::Notified(poke, since) => self.patch(poke, since),
+            Change::Observed(live, known) => self.compare(&known, live),
+        }
+    }
+
+    /// Reads all ranges that were hit again, but for those that were first read since the reading `fresh`: no count
+    /// depends yet on what becomes of them.
+    pub fn read_live(&self, fresh: Option<u64>, read: &mut ReadText<'_>) -> Live {
+        let hit = self.ranges.iter().filter(|(_, r)| r.is_compared(fresh));
+        let hit: Vec<(Range<u64>, &TextRange)> = hit.map(|(start, r)| (start..start + r.len, r)).collect();
         let mut window = Window::default();
         let mut live = Live {
             fresh,
@@ -51,10 +69,10 @@ impl ModuleText {
                 continue;
             };
             window.open(&(first.start..last.end), read);
-            for (range, stretch) in reading {
+            for (range, text) in reading {
                 let start = ImageAddr(range.start);
                 match window.part(range, read) {
-                    Some(bytes) if stretch.generations.stands(bytes) => {}
+                    Some(bytes) if text.versions.stands(bytes) => {}
                     Some(bytes) => live.differing.push((start, bytes.to_vec())),
                     None => live.unreadable.push(start),
                 }
@@ -63,49 +81,50 @@ impl ModuleText {
         live
     }
 
-    /// Compares a reading with what is known. Returns the number of changes that no record told.
-    pub fn compare(&mut self, known: &Known<'_>, live: Live) -> u64 {
+    /// Compares a reading with what is known. What can no longer be read stays as it was.
+    fn compare(&mut self, known: &Known<'_>, live: Live) -> u64 {
         let pending = known.pending.iter();
         let about_to: BTreeSet<u64> = pending.flat_map(|poke| self.touched(poke)).collect();
-        let said = |start: &ImageAddr| {
-            let differs = live.differing.binary_search_by_key(start, |(start, _)| *start);
-            differs.is_ok() || live.unreadable.binary_search(start).is_ok()
+        let differs = |start: &ImageAddr| {
+            let differing = live.differing.binary_search_by_key(start, |(start, _)| *start);
+            differing.is_ok() || live.unreadable.binary_search(start).is_ok()
         };
         // What may be patched already, and is as it was.
-        let same = about_to.into_iter().map(ImageAddr).filter(|start| !said(start));
+        let same = about_to
+            .into_iter()
+            .map(ImageAddr)
+            .filter(|start| !differs(start));
         let same: Vec<ImageAddr> = same.collect();
         let mut n_changed = 0;
         for start in same {
-            let stretch = self.stretches.get_mut(start.0);
-            let stretch = stretch.filter(|s| s.is_compared(live.fresh));
-            if let Some(stretch) = stretch {
-                let bytes = stretch.generations.last().to_vec();
-                n_changed += stretch.compare(start, known, bytes);
+            let range = self.ranges.get_mut(start.0);
+            if let Some(range) = range.filter(|r| r.is_compared(live.fresh)) {
+                let bytes = range.versions.last().to_vec();
+                n_changed += range.compare(start, known, bytes);
             }
         }
         for (start, bytes) in live.differing {
-            if let Some(stretch) = self.stretches.get_mut(start.0) {
-                n_changed += stretch.compare(start, known, bytes);
+            if let Some(range) = self.ranges.get_mut(start.0) {
+                n_changed += range.compare(start, known, bytes);
             }
         }
         n_changed
     }
 
-    /// Starts of the stretches that a patch changes.
+    /// Starts of the ranges that a patch changes.
     fn touched(&self, poke: &Poke) -> impl Iterator<Item = u64> {
         let end = poke.start.0.saturating_add(poke.new.len() as u64);
-        let before = self.stretches.before(end);
-        let touched = before.take_while(move |(start, s)| poke.start.0 < *start + s.len);
+        let before = self.ranges.before(end);
+        let touched = before.take_while(move |(start, r)| poke.start.0 < *start + r.len);
         touched.map(|(start, _)| start)
     }
 
-    /// Takes over a patch that the kernel told, valid from the interval `since` on.
-    /// Returns the number of stretches in which other bytes stood before it than was known.
-    pub fn patch(&mut self, poke: &Poke, since: u32) -> u64 {
+    /// Takes over a patch. Returns the number of ranges in which other bytes stood before it than was known.
+    fn patch(&mut self, poke: &Poke, since: u32) -> u64 {
         let end = poke.start.0.saturating_add(poke.new.len() as u64);
-        let touched = self.stretches.before_mut(end);
-        let touched = touched.take_while(|(start, s)| poke.start.0 < *start + s.len);
-        let outcomes = touched.map(|(start, s)| s.generations.patch(ImageAddr(start), poke, since));
+        let touched = self.ranges.before_mut(end);
+        let touched = touched.take_while(|(start, r)| poke.start.0 < *start + r.len);
+        let outcomes = touched.map(|(start, r)| r.versions.patch(ImageAddr(start), poke, since));
         outcomes.filter(|patched| *patched == Patched::Unexpected).count() as u64
     }
 
@@ -114,8 +133,8 @@ impl ModuleText {
         ImageAddr(self.added.start)..ImageAddr(self.added.end)
     }
 
-    /// Tells the time of the last reading to the stretches that came by it, that it was the first since the reading
-    /// `since` of all, and all patches since then that are known, each with its interval.
+    /// Sets the time of the last reading for the ranges that it added: it was the first since the reading `since` of
+    /// all. `patches` are all known patches since then, each with its interval.
     pub fn date<'a>(
         &mut self,
         time: u64,
@@ -126,12 +145,12 @@ impl ModuleText {
         if added.is_empty() {
             return;
         }
-        for (start, stretch) in self.stretches.range_mut(added) {
-            if stretch.generations.is_undated() {
-                stretch.read_since = Some(since);
-                stretch.generations.date(time);
+        for (start, range) in self.ranges.range_mut(added) {
+            if range.versions.is_undated() {
+                range.read_since = Some(since);
+                range.versions.date(time);
                 for (poke, interval) in patches.clone() {
-                    stretch.generations.patch(ImageAddr(start), poke, interval);
+                    range.versions.patch(ImageAddr(start), poke, interval);
                 }
             }
         }
@@ -139,87 +158,85 @@ impl ModuleText {
 
     /// Says that the text around `at` was copied before it was hit.
     pub fn set_early(&mut self, at: ImageAddr) {
-        if let Some((_, stretch)) = self.holding(at) {
-            stretch.why = Why::Early;
+        if let Some((_, range)) = self.holding(at) {
+            range.why = Why::Early;
             // What becomes of it before the hit counts.
-            stretch.read_since = None;
+            range.read_since = None;
         }
     }
 
-    /// Says that a stream ran from the stretch before into the one that starts at `at`.
+    /// Says that a stream ran from the range before into the one that starts at `at`.
     pub fn set_entered(&mut self, at: ImageAddr) {
         self.entered.insert(at.0);
     }
 
-    pub(super) fn holding(&mut self, at: ImageAddr) -> Option<(u64, &mut Stretch)> {
-        let (start, stretch) = self.stretches.last_upto_mut(at.0)?;
-        (at.0 - start < stretch.len).then_some((start, stretch))
+    pub(super) fn holding(&mut self, at: ImageAddr) -> Option<(u64, &mut TextRange)> {
+        let (start, range) = self.ranges.last_upto_mut(at.0)?;
+        (at.0 - start < range.len).then_some((start, range))
     }
 
     /// Takes differences that still wait for a record as they are. Returns their number.
     pub fn settle(&mut self) -> u64 {
-        let waited = self
-            .stretches
-            .iter_mut()
-            .map(|(_, s)| u64::from(s.generations.settle()));
-        waited.sum()
+        let ranges = self.ranges.iter_mut();
+        ranges.map(|(_, r)| u64::from(r.versions.settle())).sum()
     }
 
-    /// Reads all stretches once more and forgets what they were before; what cannot be read now is not there.
-    pub fn replace(&mut self, read: &mut dyn FnMut(ImageAddr, &mut [u8]) -> bool) {
-        for (start, stretch) in self.stretches.iter_mut() {
-            stretch
-                .generations
-                .replace(read_range(&(start..start + stretch.len), read));
+    /// Reads all ranges once more and forgets what they were before; what cannot be read now is not there.
+    pub fn replace(&mut self, read: &mut ReadText<'_>) {
+        for (start, range) in self.ranges.iter_mut() {
+            range
+                .versions
+                .replace(read_range(&(start..start + range.len), read));
         }
     }
 }
 
-impl Stretch {
-    /// Whether it is read again, where what was read first since the reading `fresh` is not.
+impl TextRange {
+    /// Whether it is read again, where what was first read since the reading `fresh` is not.
     fn is_compared(&self, fresh: Option<u64>) -> bool {
         let is_fresh = fresh.is_some() && self.read_since == fresh;
-        self.why == Why::Hit && !self.generations.is_empty() && !is_fresh
+        self.why == Why::Hit && !self.versions.is_empty() && !is_fresh
     }
 
-    /// Compares a reading of the stretch at `start`. Returns the number of changes that no record told.
+    /// Compares a reading of the range at `start`. Returns the number of changes without a record.
     fn compare(&mut self, start: ImageAddr, known: &Known<'_>, mut live: Vec<u8>) -> u64 {
         rewind(start, &mut live, known.pending.iter().rev());
-        let Known {
-            time,
-            interval,
-            records,
-            ..
-        } = *known;
-        let compared = self.generations.compare(live, time, interval, records);
+        let compared = self
+            .versions
+            .compare(live, known.time, known.interval, known.records);
         u64::from(compared == Compared::Changed)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::End;
+    use super::super::versions::TextVersions;
     use super::*;
-    use crate::resolve::generations::Generations;
     use proptest::prelude::*;
 
-    fn stretches(bytes: &[u8]) -> ModuleText {
+    fn ranges(bytes: &[u8]) -> ModuleText {
         let mut text = ModuleText::default();
         for (start, bytes) in (0u64..).step_by(4).zip(bytes.chunks(4)) {
-            text.insert(start..start + 4, Generations::read_first(bytes.to_vec()));
+            text.insert(
+                start..start + 4,
+                End::Code,
+                TextVersions::read_first(bytes.to_vec()),
+            );
         }
-        for (_, stretch) in text.stretches.iter_mut() {
-            stretch.generations.date(0);
+        for (_, range) in text.ranges.iter_mut() {
+            range.versions.date(0);
         }
         text
     }
 
     fn histories(text: &ModuleText) -> Vec<(u64, u32, Vec<u8>)> {
-        let of = |(start, s): (u64, &Stretch)| {
-            let all = s.generations.iter();
+        let of = |(start, r): (u64, &TextRange)| {
+            let all = r.versions.iter();
             all.map(|(since, bytes)| (start, since, bytes.to_vec()))
                 .collect::<Vec<_>>()
         };
-        text.stretches.iter().flat_map(of).collect()
+        text.ranges.iter().flat_map(of).collect()
     }
 
     #[test]
@@ -258,8 +275,8 @@ mod tests {
                 1..6,
             ),
         ) {
-            let (mut some, mut all) = (stretches(&[1; 12]), stretches(&[1; 12]));
-            for ((live, pending, gone, told), interval) in readings.into_iter().zip(1..) {
+            let (mut some, mut all) = (ranges(&[1; 12]), ranges(&[1; 12]));
+            for ((live, pending, gone, notified), interval) in readings.into_iter().zip(1..) {
                 let poke = |(at, old, new): (u64, u8, u8)| Poke {
                     time: u64::MAX,
                     start: ImageAddr(at),
@@ -267,7 +284,7 @@ mod tests {
                     new: vec![new; 2],
                 };
                 let pending: Vec<Poke> = pending.into_iter().map(poke).collect();
-                let records = if told { Records::Come } else { Records::NoneYet };
+                let records = if notified { Records::Come } else { Records::NoneYet };
                 let known = Known { time: 5, interval, records, pending: &pending };
                 let mut read = |at: ImageAddr, bytes: &mut [u8]| {
                     let from = usize::try_from(at.0).expect("short");
@@ -276,11 +293,11 @@ mod tests {
                     at.0 + bytes.len() as u64 <= hole || hole < at.0
                 };
                 let reading = some.read_live(None, &mut read);
-                let n_changed = some.compare(&known, reading);
+                let n_changed = some.change(Change::Observed(reading, known));
                 let mut n_expected = 0;
-                for (start, stretch) in all.stretches.iter_mut() {
+                for (start, range) in all.ranges.iter_mut() {
                     if let Some(bytes) = read_range(&(start..start + 4), &mut read) {
-                        n_expected += stretch.compare(ImageAddr(start), &known, bytes);
+                        n_expected += range.compare(ImageAddr(start), &known, bytes);
                     }
                 }
                 prop_assert_eq!(n_changed, n_expected);

@@ -1,0 +1,106 @@
+//! `hbbp-sys import`: from a recording of another tool to a snapshot; wires the readers of recordings to the resolver.
+
+use std::io::{Read, Seek};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Error, bail};
+
+use super::input::{Input, open_input};
+use super::progress::Progress;
+use crate::addr::Va;
+use crate::import::{Format, MODULE_LEN, Recording, TEXT_BASE, parse_build_id};
+use crate::resolve::Resolver;
+use crate::resolve::kernel::recorded::{KernelPlace, open_recorded_kernel};
+use crate::resolve::user::find_file::{Host, Places};
+use crate::resolve::user::recorded_files::{NamedFile, RecordedFiles};
+use crate::snapshot::{Run, Snapshot};
+
+/// What to import.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// The recording: a file, the folder that `perf record --kcore` writes, or `-` for standard input.
+    pub file: PathBuf,
+    /// Where the files that ran are.
+    pub places: Places,
+    /// Where the text of the kernel that ran is.
+    pub kernel: KernelPlace,
+    /// Only this process.
+    pub pid: Option<u32>,
+}
+
+/// Refuses a snapshot of which no instruction is known: the profile would stay empty for good.
+pub fn check_resolved(snapshot: &Snapshot) -> anyhow::Result<()> {
+    if snapshot.text.is_empty() {
+        let Run { scope, notes, .. } = &snapshot.run;
+        bail!(
+            "no instruction of {scope} is known, so no profile was saved; {}",
+            notes.join("; ")
+        );
+    }
+    Ok(())
+}
+
+/// Reads a recording.
+pub fn import(options: &ImportOptions) -> anyhow::Result<Snapshot> {
+    let shown = options.file.display();
+    let input =
+        open_input(&options.file, &options.kernel).with_context(|| format!("failed to open {shown}"))?;
+    let mut snapshot = read(input, options).with_context(|| format!("failed to read {shown}"))?;
+    snapshot.run.tool_version = env!("CARGO_PKG_VERSION").to_owned();
+    snapshot.run.scope = match options.pid {
+        Some(pid) => format!("process {pid} in the recording {shown}"),
+        None => format!("the recording {shown}"),
+    };
+    snapshot.check()?;
+    snapshot.fit();
+    Ok(snapshot)
+}
+
+fn read(input: Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
+    let n_passes = match input.format {
+        Format::PerfData | Format::Script => 2,
+        Format::Preaggregated => 1,
+    };
+    let progress = Progress::reading(n_passes * input.len);
+    let at_byte = &mut |byte| progress.at_byte(byte);
+    let recording = Recording::read(input.file, input.len, input.format, at_byte)?;
+    let build_id = &recording.run.kernel_build_id;
+    let kernel = open_recorded_kernel(&input.kernel, &recording.records, build_id).map_err(Error::msg)?;
+    let mut resolver = Resolver::recorded(kernel, &recording.records, files(&recording, &options.places));
+    let bounds = resolver.recorded_bounds(recording.span.0, recording.span.1);
+    let owner = &mut |tgid, time| resolver.owner(tgid, time);
+    let at_byte = &mut |byte| progress.at_byte(input.len + byte);
+    let counted = recording.count(&bounds, options.pid, owner, at_byte)?;
+    for interval in counted.intervals {
+        resolver.recorded_interval(interval);
+    }
+    if let Some(why) = resolver.refused() {
+        bail!("{why}");
+    }
+    resolver.add_losses(&counted.losses);
+    Ok(resolver.finish(counted.run))
+}
+
+/// The files that a recording ran, as far as it knows them.
+fn files<F: Read + Seek>(recording: &Recording<F>, places: &Places) -> RecordedFiles {
+    let places = Places {
+        host: Host::named(&recording.run.host),
+        ..places.clone()
+    };
+    let named = |(id, base): (&str, Va)| {
+        Some(NamedFile {
+            build_id: parse_build_id(id)?,
+            base,
+            len: MODULE_LEN,
+        })
+    };
+    // Without mappings a plain address is one of the program.
+    let program = recording.records.is_empty().then_some(NamedFile {
+        build_id: Vec::new(),
+        base: Va(0),
+        len: TEXT_BASE.0,
+    });
+    let modules = recording.modules().into_iter();
+    let named = modules.flat_map(|modules| modules.bases().filter_map(named).chain(program.clone()));
+    RecordedFiles::new(places, recording.build_ids.clone(), named.collect())
+}

@@ -1,0 +1,268 @@
+//! A recording of any format, read in two steps: what happened to processes, then the samples.
+//!
+//! Between the two the caller learns which process image each sample belongs to.
+
+use std::collections::HashMap;
+use std::io::{BufReader, Read, Seek};
+
+use super::brstack::{ScriptText, read_script_records, read_script_samples};
+use super::count::{Counter, Owner, Use};
+use super::events::{choose, describe_by_name};
+use super::perf_data::{PerfData, Sideband};
+use super::preaggregated::{Preaggregated, read_preaggregated};
+use super::{Format, ImportError, Sample, TextModules};
+use crate::record::Timed;
+use crate::snapshot::run::Period;
+use crate::snapshot::{Event, EventIdx, Interval, Loss, Losses, ProcessIdx, Run};
+
+/// A recording whose records were read.
+pub struct Recording<F> {
+    /// What happened to processes and kernel text, in the order of time.
+    pub records: Vec<Timed>,
+    /// Build ids of files by path, as far as they are listed.
+    pub build_ids: HashMap<String, Vec<u8>>,
+    /// Time of the first and the last sample.
+    pub span: (u64, u64),
+    /// The facts of the run. Events are added with the samples.
+    pub run: Run,
+    events: Vec<Event>,
+    losses: Losses,
+    samples: Samples<F>,
+}
+
+/// What is left to read.
+enum Samples<F> {
+    PerfData(PerfData<F>),
+    Script(F, ScriptText),
+    /// Nothing: all counts belong to one process image and one event.
+    Counted(Counter, Preaggregated),
+}
+
+/// The counts of a recording.
+#[derive(Debug)]
+pub struct Counted {
+    /// In the order of time.
+    pub intervals: Vec<Interval>,
+    /// What could not be counted.
+    pub losses: Losses,
+    /// The facts of the run.
+    pub run: Run,
+}
+
+/// The process image and the interval of a sample, by process id and time.
+pub type FindOwner<'a> = dyn FnMut(u32, u64) -> (ProcessIdx, usize) + 'a;
+
+impl<F: Read + Seek> Recording<F> {
+    /// Reads the records of `file`, which has `len` bytes. `progress` is called with the number of bytes read.
+    pub fn read(
+        file: F,
+        len: u64,
+        format: Format,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Self, ImportError> {
+        match format {
+            Format::PerfData => Self::read_perf_data(file, len, progress),
+            Format::Script => Self::read_script(file, progress),
+            Format::Preaggregated => Self::read_preaggregated(file, progress),
+        }
+    }
+
+    fn read_perf_data(file: F, len: u64, progress: &mut dyn FnMut(u64)) -> Result<Self, ImportError> {
+        let mut data = PerfData::open(file, len)?;
+        let sideband = data.read_sideband(progress)?;
+        let header = &data.header;
+        let build_ids = header.build_ids.iter();
+        let build_ids: HashMap<_, _> = build_ids
+            .map(|file| (file.path.clone(), file.build_id.clone()))
+            .collect();
+        let (start, end) = sideband.span.unwrap_or((0, 0));
+        let mut losses = Losses::default();
+        losses.add(Loss::RecorderLost, sideband.lost);
+        losses.add(Loss::SidebandUnread, sideband.unread);
+        losses.add(Loss::SampleUnread, sideband.unread_samples);
+        let run = Run {
+            host: header.host.clone(),
+            cpu_model: header.cpu.clone(),
+            kernel_release: header.os_release.clone(),
+            kernel_build_id: build_ids.get("[kernel.kallsyms]").cloned().unwrap_or_default(),
+            n_cpus: header.n_cpus,
+            duration: end.saturating_sub(start),
+            notes: sideband_notes(&sideband),
+            ..Run::default()
+        };
+        Ok(Self {
+            events: header.describe(&sideband.n_samples)?,
+            records: sideband.records,
+            build_ids,
+            span: (start, end),
+            run,
+            losses,
+            samples: Samples::PerfData(data),
+        })
+    }
+
+    fn read_script(mut file: F, progress: &mut dyn FnMut(u64)) -> Result<Self, ImportError> {
+        let mut text = read_script_records(BufReader::new(&mut file), progress)?;
+        let counted = text.events.iter().zip(&text.n_samples);
+        Ok(Self {
+            events: counted.map(|(name, n)| describe_by_name(name, *n)).collect(),
+            records: std::mem::take(&mut text.records),
+            build_ids: HashMap::new(),
+            span: (1, text.n_lines),
+            run: Run::default(),
+            losses: Losses::default(),
+            samples: Samples::Script(file, text),
+        })
+    }
+
+    fn read_preaggregated(file: F, progress: &mut dyn FnMut(u64)) -> Result<Self, ImportError> {
+        let mut counter = Counter::new(1);
+        // The first process image after the kernel, which is the only one.
+        let owner = Owner {
+            event: EventIdx(0),
+            process: ProcessIdx(1),
+            interval: 0,
+        };
+        let text = read_preaggregated(BufReader::new(file), &mut counter, owner, progress)?;
+        let name = text.events.first().map_or("", String::as_str);
+        let mut event = describe_by_name(name, text.n_samples.saturating_add(text.n_branches));
+        event.branch_stack = 0 < text.n_branches;
+        Ok(Self {
+            events: vec![event],
+            records: Vec::new(),
+            build_ids: HashMap::new(),
+            span: (0, 0),
+            run: Run::default(),
+            losses: Losses::default(),
+            samples: Samples::Counted(counter, text),
+        })
+    }
+
+    /// The files that the addresses of a text name; `None` where addresses are those that ran.
+    pub fn modules(&self) -> Option<&TextModules> {
+        match &self.samples {
+            Samples::PerfData(_) => None,
+            Samples::Script(_, text) => Some(&text.modules),
+            Samples::Counted(_, text) => Some(&text.modules),
+        }
+    }
+
+    /// Counts the samples, of one process where `pid` says which, into intervals of these starts and ends.
+    pub fn count(
+        self,
+        bounds: &[(u64, u64)],
+        pid: Option<u32>,
+        owner: &mut FindOwner<'_>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Counted, ImportError> {
+        let mut chosen = Chosen::new(&self.events)?;
+        let mut counter = Counter::new(bounds.len());
+        if let Samples::PerfData(_) = &self.samples {
+            counter = counter.for_events(&chosen.events);
+        }
+        let mut take = |event: usize, sample: Sample<'_>, exact: bool| {
+            if pid.is_none_or(|pid| pid == sample.tgid) {
+                chosen.count(&mut counter, event, &sample, exact, owner);
+            }
+        };
+        match self.samples {
+            Samples::PerfData(mut data) => data.read_samples(progress, &mut take)?,
+            Samples::Script(mut file, mut text) => {
+                file.rewind()?;
+                let mut take = |event, sample: Sample<'_>| take(event, sample, false);
+                read_script_samples(BufReader::new(file), &mut text, progress, &mut take)?;
+            }
+            Samples::Counted(counted, _) => {
+                owner(0, 0);
+                counter = counted;
+                chosen.events = self.events;
+            }
+        }
+        let mut losses = std::mem::take(&mut counter.losses);
+        for (id, n, _) in self.losses.iter() {
+            *losses.0.entry(id.to_owned()).or_default() += n;
+        }
+        let mut run = self.run;
+        run.notes.extend(chosen.notes);
+        run.events = chosen.events;
+        Ok(Counted {
+            intervals: counter.into_intervals(bounds),
+            losses,
+            run,
+        })
+    }
+}
+
+/// The events that serve, in their order in the snapshot.
+struct Chosen {
+    events: Vec<Event>,
+    /// For each event of the recording: its index in the snapshot, and what of it is counted.
+    uses: Vec<Option<(EventIdx, Use)>>,
+    notes: Vec<String>,
+}
+
+impl Chosen {
+    fn new(events: &[Event]) -> Result<Self, ImportError> {
+        let choice = choose(events)?;
+        let mut chosen = Self {
+            events: Vec::new(),
+            uses: Vec::new(),
+            notes: choice.notes,
+        };
+        for (event, wanted) in events.iter().zip(choice.uses) {
+            let serves = wanted != Use::default();
+            let idx = EventIdx(u32::try_from(chosen.events.len()).unwrap_or(u32::MAX));
+            chosen.uses.push(serves.then_some((idx, wanted)));
+            if serves {
+                chosen.events.push(Event {
+                    branch_stack: wanted.stacks,
+                    runs: 0,
+                    ..event.clone()
+                });
+            }
+        }
+        Ok(chosen)
+    }
+
+    fn count(
+        &mut self,
+        counter: &mut Counter,
+        event: usize,
+        sample: &Sample<'_>,
+        exact: bool,
+        owner: &mut FindOwner<'_>,
+    ) {
+        let Some((event, wanted)) = self.uses.get(event).copied().flatten() else {
+            return;
+        };
+        let Some(facts) = self.events.get_mut(event.0 as usize) else {
+            return;
+        };
+        let (process, interval) = owner(sample.tgid, sample.time);
+        facts.runs = facts.runs.saturating_add(sample.times);
+        let period = match (sample.period, facts.period) {
+            (Some(period), _) | (None, Period::Fixed(period)) => period,
+            (None, Period::Frequency(_)) => 1,
+        };
+        let owner = Owner {
+            event,
+            process,
+            interval,
+        };
+        counter.add(owner, sample, period, exact, wanted);
+    }
+}
+
+/// What the user must know about a recording as a whole.
+fn sideband_notes(sideband: &Sideband) -> Vec<String> {
+    let throttled = (0 < sideband.throttled).then(|| {
+        format!(
+            "the kernel throttled events {} times, so samples are missing: record with a longer period",
+            sideband.throttled
+        )
+    });
+    let cut_off = sideband.cut_off.then(|| {
+        "the recording is truncated (recorder killed or disk full?): later samples are missing".to_owned()
+    });
+    throttled.into_iter().chain(cut_off).collect()
+}

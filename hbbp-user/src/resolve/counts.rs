@@ -1,0 +1,173 @@
+//! Counts become rows of the snapshot: those of a drain, and those of a recording.
+
+use std::ops::Range;
+
+use super::Resolver;
+use super::raw::{Raw, RawInterval, Sort, TaskKey};
+use super::user::space::Origin;
+use crate::addr::{Ring, Va};
+use crate::snapshot::fold::Boundaries;
+use crate::snapshot::{Interval, Loss, ProcessIdx};
+
+impl Resolver {
+    /// Takes over the counts of one drain, part by part in the order of time. All records up to its end should have been
+    /// applied.
+    ///
+    /// Where kernel text was patched within a part, it becomes several intervals, and each count belongs to the one of
+    /// its first sample.
+    pub fn drained<I: IntoIterator<Item = Raw>>(&mut self, parts: Vec<RawInterval<I>>) {
+        let (Some(start), Some(end)) = (parts.first().map(|p| p.start), parts.last().map(|p| p.end)) else {
+            return;
+        };
+        self.user.catch_up(end);
+        self.user.reread(self.intervals.next(), &mut self.losses);
+        for part in parts {
+            self.interval(part);
+        }
+        // Counting goes on while a drain is under way, so what ends within it may still have samples in the next.
+        self.user.forget_before(start);
+        self.kernel.forget_before(start);
+        self.fold_intervals();
+    }
+
+    /// Merges intervals where their counts take too much memory.
+    fn fold_intervals(&mut self) {
+        if self.intervals.is_full() {
+            let versions = self.kernel.version_starts();
+            let boundaries = Boundaries {
+                versions: versions.chain(self.user.version_starts()).collect(),
+                mappings: self.user.replaced_mappings().collect(),
+            };
+            self.intervals.fold(&boundaries, &mut self.losses);
+        }
+    }
+
+    fn interval<I: IntoIterator<Item = Raw>>(&mut self, raw: RawInterval<I>) {
+        let idx = self.intervals.next();
+        let parts = self.kernel.begin(idx, raw.start..raw.end, &mut self.losses);
+        let new = |time: Range<u64>| Interval {
+            start: time.start,
+            end: time.end,
+            ..Interval::default()
+        };
+        let mut intervals: Vec<Interval> = parts.bounds().map(new).collect();
+        intervals
+            .iter_mut()
+            .skip(1)
+            .for_each(|interval| interval.continues = true);
+        self.begin_lookups();
+        let mut ambiguous = 0;
+        let counts = raw.counts.into_iter();
+        let (least, most) = counts.size_hint();
+        let capacity = most.unwrap_or(least) / intervals.len().max(1);
+        for count in counts {
+            let time = count.first_time;
+            if let Some(interval) = intervals.get_mut(parts.part(time)) {
+                ambiguous += self.count(&count, interval, capacity);
+            }
+        }
+        for interval in &mut intervals {
+            interval.ips.shrink_to_fit();
+            interval.streams.shrink_to_fit();
+            interval.branches.shrink_to_fit();
+        }
+        self.losses.add(Loss::TextSwitched, ambiguous);
+        self.kernel.close();
+        for interval in intervals {
+            self.intervals.push(interval);
+        }
+    }
+
+    /// Adds a count to its interval. Returns how many of its hits are ambiguous.
+    #[inline]
+    fn count(&mut self, count: &Raw, interval: &mut Interval, capacity: usize) -> u64 {
+        let (task, time) = (count.task, count.first_time);
+        match count.sort {
+            Sort::Ip { exact } => {
+                let process = self.one(task, time, count.start);
+                push(&mut interval.ips, count.ip(process, exact), capacity);
+                let passed = (count.start, count.start);
+                self.kernel.ambiguous(passed, time, count.hits)
+            }
+            Sort::Stream => {
+                let passed = (count.start, count.end);
+                let process = self.stream(task, time, passed);
+                if count.source != Va(0) {
+                    self.source(task, time, count.source);
+                }
+                push(&mut interval.streams, count.stream(process), capacity);
+                self.kernel.ambiguous(passed, time, count.hits)
+            }
+            Sort::Oldest => {
+                let process = self.one(task, time, count.start);
+                push(&mut interval.branches, count.oldest(process), capacity);
+                0
+            }
+        }
+    }
+
+    /// The process image that a sample of a recording belongs to, and its interval.
+    pub fn owner(&mut self, tgid: u32, time: u64) -> (ProcessIdx, usize) {
+        self.user.owner(tgid, time)
+    }
+
+    /// Start and end of the intervals of a recording that lasts from `start` to `end`.
+    pub fn recorded_bounds(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        match &self.user.origin {
+            Origin::Recorded(time, _) => time.bounds(start, end),
+            Origin::Live(_) => vec![(start, end)],
+        }
+    }
+
+    /// Takes over the counts of an interval of a recording, whose process images are known.
+    pub fn recorded_interval(&mut self, interval: Interval) {
+        self.begin_lookups();
+        let end = interval.end.saturating_sub(1);
+        let tasks = self.user.tasks(end);
+        let task = |process: ProcessIdx| match usize::try_from(process.0).ok()?.checked_sub(1) {
+            Some(nth) => tasks.get(nth).copied(),
+            None => Some((TaskKey::KERNEL, end)),
+        };
+        for count in &interval.ips {
+            self.recorded_hit(task(count.process), count.ip);
+        }
+        for count in &interval.streams {
+            if let Some((task, time)) = task(count.process).filter(|of| owns(*of, count.start)) {
+                self.stream(task, time, (count.start, count.end));
+            }
+            self.recorded_hit(task(count.process), count.end);
+        }
+        for count in &interval.branches {
+            self.recorded_hit(task(count.process), count.from);
+            self.recorded_hit(task(count.process), count.to);
+        }
+        self.intervals.push(interval);
+    }
+
+    fn recorded_hit(&mut self, task: Option<(TaskKey, u64)>, at: Va) {
+        if let Some((task, time)) = task.filter(|of| owns(*of, at)) {
+            self.hit(task, time, at);
+        }
+    }
+
+    /// Why a recording cannot be used, as a sentence for the user, if it cannot.
+    pub fn refused(&self) -> Option<String> {
+        match &self.user.origin {
+            Origin::Recorded(_, files) => files.refused(),
+            Origin::Live(_) => None,
+        }
+    }
+}
+
+/// Whether an address can be one that this task ran: the kernel has no user code.
+fn owns((task, _): (TaskKey, u64), at: Va) -> bool {
+    task != TaskKey::KERNEL || at.ring() == Ring::Kernel
+}
+
+/// Adds a row; the first one reserves the capacity.
+fn push<T>(rows: &mut Vec<T>, row: T, capacity: usize) {
+    if rows.is_empty() {
+        rows.reserve(capacity);
+    }
+    rows.push(row);
+}

@@ -1,0 +1,445 @@
+//! Where the functions of an ELF file start and end, and what they are called.
+//!
+//! Symbol tables say it best (.symtab, or that of a debug file with the same build id, then .dynsym); in stripped
+//! files the table of unwind information knows at least the starts; linkage tables have sections of their own.
+//! A table may have a million entries of which a run hits a hundred, so names stay in the file until they are asked for.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use object::LittleEndian;
+use object::elf::{self, Sym32, Sym64};
+use object::pod;
+use object::read::elf::Sym;
+
+use crate::addr::ImageAddr;
+use crate::snapshot::Symbol;
+
+use super::byte_source::ByteSource;
+use super::layout::{ElfClass, ElfLayout, Section, Segment};
+use super::name_blocks::NameBlocks;
+
+/// No table is read beyond this many entries: the largest browsers have about a million.
+const MAX_SYMBOLS: usize = 2 << 20;
+/// Tables are read in pieces of this many entries, which fit into a cache of the processor.
+const PIECE: usize = 1 << 12;
+/// A small function may lie inside a large one; the search for the large one ends after this many small ones.
+const MAX_NESTED: usize = 64;
+
+/// The functions of one file, sorted by start.
+#[derive(Debug, Default)]
+pub struct Functions {
+    /// Sorted by start; several may share one.
+    ranges: Vec<FunctionRange>,
+    /// Where their names stand.
+    names: Vec<NameTable>,
+    /// What was read of the names of the file itself.
+    read: RefCell<NameBlocks>,
+    /// What was read of those of its debug file.
+    read_debug: RefCell<NameBlocks>,
+}
+
+/// There may be millions of them, so each is kept small.
+#[derive(Clone, Copy, Debug)]
+struct FunctionRange {
+    start: u64,
+    /// Length in bytes; a function of 4 GiB is a lie.
+    len: u32,
+    /// Offset of its name in its table.
+    name: u32,
+    /// Which table; [`UNNAMED`] where only the start is known.
+    table: u8,
+    global: bool,
+}
+
+/// The table of functions that have no name.
+const UNNAMED: u8 = u8::MAX;
+
+/// A table of names.
+#[derive(Clone, Copy, Debug)]
+struct NameTable {
+    file: NameFile,
+    /// Its offset in the file.
+    offset: u64,
+}
+
+/// The file that holds a table of names.
+#[derive(Clone, Copy, Debug)]
+enum NameFile {
+    /// The file itself.
+    Own,
+    /// Its debug file.
+    Debug,
+}
+
+/// A file with symbols: its bytes and its layout.
+#[derive(Clone, Copy, Debug)]
+pub struct SymbolFile<'a> {
+    /// The bytes.
+    pub source: &'a ByteSource,
+    /// Their layout.
+    pub layout: &'a ElfLayout,
+}
+
+/// Reads the functions of `own`, with the help of its debug file where there is one.
+pub fn read_functions(own: SymbolFile<'_>, debug: Option<SymbolFile<'_>>) -> Functions {
+    let mut functions = Functions::default();
+    functions.add_symbols(own, elf::SHT_SYMTAB, NameFile::Own);
+    if functions.ranges.is_empty()
+        && let Some(debug) = debug
+    {
+        functions.add_symbols(debug, elf::SHT_SYMTAB, NameFile::Debug);
+    }
+    functions.add_symbols(own, elf::SHT_DYNSYM, NameFile::Own);
+    functions.add_linkage_tables(own);
+    functions.add_starts(read_unwind_starts(own));
+    let layout = own.layout;
+    functions.close_open_ends(|at| layout.segment_at(at).copied());
+    functions
+}
+
+impl Functions {
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Where the functions start, in rising order; several may share a start.
+    pub fn starts(&self) -> impl Iterator<Item = ImageAddr> {
+        self.ranges.iter().map(|r| ImageAddr(r.start))
+    }
+
+    /// The function that contains `at`; of several with one start, the name is chosen by a fixed rule.
+    pub fn read_function_at(
+        &self,
+        at: ImageAddr,
+        own: &ByteSource,
+        debug: Option<&ByteSource>,
+    ) -> Option<Symbol> {
+        let n_before = self.ranges.partition_point(|r| r.start <= at.0);
+        let before = self.ranges.get(..n_before)?;
+        let found = before
+            .iter()
+            .rev()
+            .take(MAX_NESTED)
+            .find(|r| at.0 - r.start < u64::from(r.len))?;
+        let first = self.ranges.partition_point(|r| r.start < found.start);
+        let aliases = self
+            .ranges
+            .iter()
+            .skip(first)
+            .take_while(|r| r.start == found.start)
+            .take(MAX_NESTED);
+        let named = aliases.filter_map(|r| {
+            let table = self.names.get(usize::from(r.table))?;
+            let offset = table.offset.checked_add(u64::from(r.name))?;
+            let name = match table.file {
+                NameFile::Own => self.read.borrow_mut().read_name(own, offset),
+                NameFile::Debug => self.read_debug.borrow_mut().read_name(debug?, offset),
+            };
+            Some((r.global, name.filter(|n| !n.is_empty())?))
+        });
+        let underscores = |name: &str| name.len() - name.trim_start_matches('_').len();
+        let rank =
+            |(global, name): &(bool, String)| (*global, Reverse(underscores(name)), Reverse(name.len()));
+        let best = named.max_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| b.1.cmp(&a.1)));
+        let name = best.map_or_else(|| format!("[{:#x}]", found.start), |(_, name)| name);
+        Some(Symbol {
+            start: ImageAddr(found.start),
+            len: u64::from(found.len),
+            name,
+        })
+    }
+
+    /// The addresses around `at`, which is in no function, up to the nearest functions.
+    pub fn gap_at(&self, at: ImageAddr) -> Range<ImageAddr> {
+        let n_before = self.ranges.partition_point(|r| r.start <= at.0);
+        let before = self.ranges.iter().take(n_before).rev().take(MAX_NESTED);
+        let start = before.map(|r| r.start.saturating_add(u64::from(r.len))).max();
+        let end = self.ranges.get(n_before).map_or(u64::MAX, |r| r.start);
+        ImageAddr(start.unwrap_or(0).min(at.0))..ImageAddr(end)
+    }
+
+    fn add_symbols(&mut self, file: SymbolFile<'_>, kind: u32, names: NameFile) {
+        // A file has one table of each kind at the most (ELF specification, `sh_type`).
+        let Some(table) = file.layout.sections.iter().find(|s| s.kind == kind) else {
+            return;
+        };
+        let strings = usize::try_from(table.link)
+            .ok()
+            .and_then(|idx| file.layout.sections.get(idx));
+        let Some(names) = strings.and_then(|strings| self.add_names(names, strings)) else {
+            return;
+        };
+        match file.layout.class {
+            ElfClass::X86_64 => self.add_table::<Sym64<LittleEndian>>(file.source, table, names),
+            ElfClass::X86 | ElfClass::X32 => {
+                self.add_table::<Sym32<LittleEndian>>(file.source, table, names);
+            }
+        }
+        self.ranges.sort_by_key(|r| r.start);
+    }
+
+    /// Notes a table of names and returns its number; `None` where there are more than any real file has.
+    fn add_names(&mut self, file: NameFile, strings: &Section) -> Option<u8> {
+        let number = u8::try_from(self.names.len())
+            .ok()
+            .filter(|number| *number < UNNAMED)?;
+        self.names.push(NameTable {
+            file,
+            offset: strings.offset.0,
+        });
+        Some(number)
+    }
+
+    fn add_table<S: Sym<Endian = LittleEndian>>(&mut self, source: &ByteSource, table: &Section, names: u8) {
+        let entry = std::mem::size_of::<S>();
+        let n_symbols = usize::try_from(table.len.min(source.len())).unwrap_or(usize::MAX) / entry;
+        let n_symbols = n_symbols.min(MAX_SYMBOLS.saturating_sub(self.ranges.len()));
+        // Growing step by step would move the table from page to new page.
+        self.ranges.reserve(n_symbols);
+        let mut piece = vec![0; PIECE.min(n_symbols) * entry];
+        for first in (0..n_symbols).step_by(PIECE) {
+            let offset = u64::try_from(first * entry)
+                .ok()
+                .and_then(|bytes| table.offset.0.checked_add(bytes));
+            let n = PIECE.min(n_symbols - first);
+            piece.truncate(n * entry);
+            if !offset.is_some_and(|offset| source.read_into(offset, &mut piece)) {
+                return;
+            }
+            let Ok((symbols, _)) = pod::slice_from_bytes::<S>(&piece, n) else {
+                return;
+            };
+            self.ranges
+                .extend(symbols.iter().filter_map(|s| function_range(s, names)));
+        }
+    }
+
+    /// Each section of a linkage table is one function that bears the name of the section.
+    fn add_linkage_tables(&mut self, own: SymbolFile<'_>) {
+        let strings = own.layout.sections.iter().find(|s| s.holds_names);
+        let Some(table) = strings.and_then(|strings| self.add_names(NameFile::Own, strings)) else {
+            return;
+        };
+        for section in own
+            .layout
+            .sections
+            .iter()
+            .filter(|s| s.kind == elf::SHT_PROGBITS && 0 < s.start.0)
+        {
+            if own
+                .layout
+                .section_name(own.source, section)
+                .is_some_and(|n| n.starts_with(".plt"))
+            {
+                let (start, len) = (section.start.0, short(section.len));
+                self.ranges.push(FunctionRange {
+                    start,
+                    len,
+                    name: section.name,
+                    table,
+                    global: true,
+                });
+            }
+        }
+        self.ranges.sort_by_key(|r| r.start);
+    }
+
+    /// Adds the starts that no symbol covers.
+    fn add_starts(&mut self, mut starts: Vec<u64>) {
+        // They are sorted already, unless the file lies.
+        starts.sort_unstable();
+        let n_symbols = self.ranges.len();
+        let mut n_before = 0;
+        self.ranges.reserve(starts.len());
+        for start in starts {
+            let symbols = self.ranges.get(..n_symbols).unwrap_or(&[]);
+            let later = symbols.iter().skip(n_before);
+            n_before += later.take_while(|r| r.start <= start).count();
+            let nearest = symbols.iter().take(n_before).rev().take(2);
+            let covered = nearest
+                .into_iter()
+                .any(|r| r.start == start || start - r.start < u64::from(r.len));
+            if !covered {
+                self.ranges.push(FunctionRange {
+                    start,
+                    len: 0,
+                    name: 0,
+                    table: UNNAMED,
+                    global: false,
+                });
+            }
+        }
+        self.ranges.sort_by_key(|r| r.start);
+    }
+
+    /// A function without a length ends where the next one starts, or with its segment.
+    fn close_open_ends(&mut self, segment_at: impl Fn(ImageAddr) -> Option<Segment>) {
+        let mut next_start = u64::MAX;
+        let mut after = u64::MAX;
+        for range in self.ranges.iter_mut().rev() {
+            if range.start != next_start {
+                after = next_start;
+                next_start = range.start;
+            }
+            if range.len == 0 {
+                let segment = segment_at(ImageAddr(range.start));
+                let end = segment
+                    .map_or(range.start, |s| s.start.0.saturating_add(s.len))
+                    .min(after);
+                range.len = short(end.saturating_sub(range.start));
+            }
+        }
+        self.ranges.retain(|r| 0 < r.len);
+        self.ranges.shrink_to_fit();
+    }
+}
+
+fn function_range<S: Sym<Endian = LittleEndian>>(symbol: &S, table: u8) -> Option<FunctionRange> {
+    let le = LittleEndian;
+    let is_function =
+        matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC) && !symbol.is_undefined(le);
+    let (start, len) = (symbol.st_value(le).into(), short(symbol.st_size(le).into()));
+    let global = symbol.st_bind() != elf::STB_LOCAL;
+    let range = FunctionRange {
+        start,
+        len,
+        name: symbol.st_name(le),
+        table,
+        global,
+    };
+    (is_function && 0 < start).then_some(range)
+}
+
+fn short(len: u64) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+/// Reads the starts of functions from the binary search table in `.eh_frame_hdr`
+/// (Linux Standard Base 5.0, section 10.6.2); linkers write it in one encoding only.
+fn read_unwind_starts(own: SymbolFile<'_>) -> Vec<u64> {
+    let starts = || {
+        let segment = own.layout.eh_frame_hdr?;
+        let table = own.source.read(segment.offset.0, segment.len)?;
+        parse_unwind_starts(&table, segment.start)
+    };
+    starts().unwrap_or_default()
+}
+
+/// Interprets `.eh_frame_hdr`, which lies at `address`; `None` where it is encoded in an unusual way.
+fn parse_unwind_starts(table: &[u8], address: ImageAddr) -> Option<Vec<u64>> {
+    /// Version 1; the frame pointer as pcrel sdata4, the number as udata4, the table as datarel sdata4.
+    const USUAL_HEAD: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+    let (head, remainder) = table.split_first_chunk::<4>()?;
+    let (_frame, remainder) = remainder.split_first_chunk::<4>()?;
+    let (n, remainder) = remainder.split_first_chunk::<4>()?;
+    if *head != USUAL_HEAD {
+        return None;
+    }
+    let n = usize::try_from(u32::from_le_bytes(*n)).ok()?.min(MAX_SYMBOLS);
+    let entries = remainder.as_chunks::<8>().0.iter().take(n);
+    let starts = entries.map(|[a, b, c, d, ..]| {
+        let relative = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
+        address.0.wrapping_add_signed(relative)
+    });
+    Some(starts.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::read_layout;
+    use super::*;
+
+    fn range(start: u64, len: u32) -> FunctionRange {
+        FunctionRange {
+            start,
+            len,
+            name: 0,
+            table: UNNAMED,
+            global: false,
+        }
+    }
+
+    fn at(functions: &Functions, at: u64) -> Option<(u64, u64)> {
+        let none = ByteSource::Memory(Vec::new());
+        functions
+            .read_function_at(ImageAddr(at), &none, None)
+            .map(|s| (s.start.0, s.len))
+    }
+
+    #[test]
+    fn open_ends_reach_to_the_next_function() {
+        let mut functions = Functions {
+            ranges: vec![range(0x100, 0), range(0x100, 0), range(0x140, 0x10)],
+            ..Functions::default()
+        };
+        functions.add_starts(vec![0x100, 0x144, 0x180]);
+        functions.close_open_ends(|_| {
+            Some(Segment {
+                offset: crate::addr::FileOff(0),
+                start: ImageAddr(0),
+                len: 0x1c0,
+                executable: true,
+            })
+        });
+        assert_eq!(at(&functions, 0x13f), Some((0x100, 0x40)));
+        assert_eq!(at(&functions, 0x14f), Some((0x140, 0x10)));
+        assert_eq!(at(&functions, 0x150), None, "padding");
+        assert_eq!(at(&functions, 0x1bf), Some((0x180, 0x40)));
+        assert_eq!(at(&functions, 0x1c0), None);
+    }
+
+    #[test]
+    fn unwind_table() {
+        let mut table = vec![1, 0x1b, 0x03, 0x3b, 9, 9, 9, 9, 2, 0, 0, 0];
+        for start in [-0x1000_i32, 0x20] {
+            table.extend(start.to_le_bytes());
+            table.extend([0; 4]);
+        }
+        assert_eq!(
+            parse_unwind_starts(&table, ImageAddr(0x2000)),
+            Some(vec![0x1000, 0x2020])
+        );
+        table[8] = 0xff;
+        assert_eq!(
+            parse_unwind_starts(&table, ImageAddr(0x2000)).map(|s| s.len()),
+            Some(2),
+            "the count lies"
+        );
+        table[3] = 0x0b;
+        assert_eq!(parse_unwind_starts(&table, ImageAddr(0)), None);
+        assert_eq!(parse_unwind_starts(&[], ImageAddr(0)), None);
+    }
+
+    // A test is called in one place, so that the compiler may well leave no function of it.
+    #[test]
+    #[inline(never)]
+    fn own_functions_have_names() {
+        let file = std::fs::File::open("/proc/self/exe").expect("own program");
+        let len = file.metadata().expect("its length").len();
+        let source = ByteSource::File(file, len);
+        let layout = read_layout(&source).expect("an ELF file");
+        let own = SymbolFile {
+            source: &source,
+            layout: &layout,
+        };
+        let functions = read_functions(own, None);
+        assert!(1000 < functions.len());
+        let named = functions
+            .ranges
+            .iter()
+            .filter_map(|r| functions.read_function_at(ImageAddr(r.start), &source, None));
+        assert!(
+            named
+                .into_iter()
+                .any(|s| s.name.contains("own_functions_have_names"))
+        );
+    }
+}

@@ -1,0 +1,354 @@
+//! The layout of an ELF file: what it is for, its build id, and how file offsets and image addresses correspond.
+//!
+//! The bytes are those of a stranger: every size is checked against the file, and tables are truncated at fixed limits.
+
+use std::fmt;
+use std::mem;
+
+use object::LittleEndian;
+use object::elf::{self, FileHeader32, FileHeader64};
+use object::pod::{self, Pod};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+
+use crate::addr::{FileOff, ImageAddr};
+
+use super::build_id::parse_build_id;
+use super::byte_source::ByteSource;
+
+/// Real files have about ten; each function that has only a start is looked for in all of them.
+const MAX_SEGMENTS: usize = 128;
+const MAX_SECTIONS: usize = 65536;
+const MAX_NOTES: u64 = 64 << 10;
+/// Pages of x86; mappings start and end on them, segments need not.
+const PAGE: u64 = 4096;
+
+/// What the code of a file is compiled for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ElfClass {
+    /// 64-bit code.
+    X86_64,
+    /// 64-bit code with 32-bit pointers, and tables of 32-bit entries.
+    X32,
+    /// 32-bit code.
+    X86,
+}
+
+/// Why a file is no image that we can use.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ElfError {
+    /// It does not start as an ELF file does.
+    NotElf,
+    /// It is for another processor, or no program or library.
+    Foreign,
+    /// Its tables lie outside of it, or are larger than any real ones.
+    Broken,
+}
+
+impl fmt::Display for ElfError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotElf => "not an ELF file",
+            Self::Foreign => "not an x86 executable or library",
+            Self::Broken => "truncated or damaged ELF file",
+        })
+    }
+}
+
+impl std::error::Error for ElfError {}
+
+/// The layout of an ELF file.
+#[derive(Clone, Debug)]
+pub struct ElfLayout {
+    /// What its code is for.
+    pub class: ElfClass,
+    /// GNU build id, empty where there is none.
+    pub build_id: Vec<u8>,
+    /// Segments that are loaded, in the order of the file.
+    pub segments: Vec<Segment>,
+    /// Sections; none where the file was stripped of them.
+    pub sections: Vec<Section>,
+    /// Where the search table of unwind information lies: its segment.
+    pub eh_frame_hdr: Option<Segment>,
+}
+
+/// A part of the file that is mapped.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Segment {
+    /// First byte in the file.
+    pub offset: FileOff,
+    /// Its address.
+    pub start: ImageAddr,
+    /// Length in bytes in the file.
+    pub len: u64,
+    /// Whether it is mapped executable.
+    pub executable: bool,
+}
+
+/// A section.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Section {
+    /// `sh_type`.
+    pub kind: u32,
+    /// First byte in the file.
+    pub offset: FileOff,
+    /// Its address; 0 where it is not mapped.
+    pub start: ImageAddr,
+    /// Length in bytes.
+    pub len: u64,
+    /// Index of the section that it refers to, such as the strings of a symbol table.
+    pub link: u32,
+    /// Where its name stands in the section of names.
+    pub name: u32,
+    /// Whether this section holds the names of sections.
+    pub holds_names: bool,
+}
+
+/// Reads the layout of an ELF file.
+pub fn read_layout(source: &ByteSource) -> Result<ElfLayout, ElfError> {
+    let ident = source.read(0, 16).ok_or(ElfError::NotElf)?;
+    if !ident.starts_with(&elf::ELFMAG) {
+        return Err(ElfError::NotElf);
+    }
+    match (ident.get(4).copied(), ident.get(5).copied()) {
+        (Some(elf::ELFCLASS64), Some(elf::ELFDATA2LSB)) => read_headers::<FileHeader64<LittleEndian>>(source),
+        (Some(elf::ELFCLASS32), Some(elf::ELFDATA2LSB)) => read_headers::<FileHeader32<LittleEndian>>(source),
+        _ => Err(ElfError::Foreign),
+    }
+}
+
+fn read_headers<E: FileHeader<Endian = LittleEndian>>(source: &ByteSource) -> Result<ElfLayout, ElfError> {
+    let le = LittleEndian;
+    let head = source
+        .read(0, wide(mem::size_of::<E>()))
+        .ok_or(ElfError::Broken)?;
+    let (head, _) = pod::from_bytes::<E>(&head).map_err(|()| ElfError::Broken)?;
+    let class = match (head.e_machine(le), head.is_type_64()) {
+        (elf::EM_X86_64, true) => ElfClass::X86_64,
+        (elf::EM_X86_64, false) => ElfClass::X32,
+        (elf::EM_386, false) => ElfClass::X86,
+        _ => return Err(ElfError::Foreign),
+    };
+    if !matches!(head.e_type(le), elf::ET_EXEC | elf::ET_DYN) {
+        return Err(ElfError::Foreign);
+    }
+    let n_segments = usize::from(head.e_phnum(le));
+    if MAX_SEGMENTS < n_segments {
+        return Err(ElfError::Broken);
+    }
+    let headers: Vec<E::ProgramHeader> =
+        read_table(source, head.e_phoff(le).into(), n_segments).ok_or(ElfError::Broken)?;
+    let of_kind = |kind| headers.iter().filter(move |h| h.p_type(le) == kind);
+    let notes = of_kind(elf::PT_NOTE).find_map(|h| {
+        let notes = source.read(h.p_offset(le).into(), h.p_filesz(le).into().min(MAX_NOTES))?;
+        parse_build_id(&notes)
+    });
+    Ok(ElfLayout {
+        class,
+        build_id: notes.unwrap_or_default(),
+        segments: of_kind(elf::PT_LOAD).map(segment).collect(),
+        sections: read_sections::<E>(source, head).unwrap_or_default(),
+        eh_frame_hdr: of_kind(elf::PT_GNU_EH_FRAME).map(segment).next(),
+    })
+}
+
+fn segment<P: ProgramHeader<Endian = LittleEndian>>(header: &P) -> Segment {
+    let le = LittleEndian;
+    Segment {
+        offset: FileOff(header.p_offset(le).into()),
+        start: ImageAddr(header.p_vaddr(le).into()),
+        len: header.p_filesz(le).into(),
+        executable: header.p_flags(le) & elf::PF_X != 0,
+    }
+}
+
+/// Sections serve for names only, so damaged ones are as good as none.
+fn read_sections<E: FileHeader<Endian = LittleEndian>>(
+    source: &ByteSource,
+    head: &E,
+) -> Option<Vec<Section>> {
+    let le = LittleEndian;
+    let n_sections = usize::from(head.e_shnum(le));
+    if MAX_SECTIONS < n_sections {
+        return None;
+    }
+    let headers: Vec<E::SectionHeader> = read_table(source, head.e_shoff(le).into(), n_sections)?;
+    let names = usize::from(head.e_shstrndx(le));
+    let sections = headers.iter().enumerate().map(|(idx, h)| Section {
+        kind: h.sh_type(le),
+        offset: FileOff(h.sh_offset(le).into()),
+        start: ImageAddr(h.sh_addr(le).into()),
+        len: h.sh_size(le).into(),
+        link: h.sh_link(le),
+        name: h.sh_name(le),
+        holds_names: idx == names,
+    });
+    Some(sections.collect())
+}
+
+/// Reads `n` records that lie side by side from `offset` on.
+pub(in crate::resolve) fn read_table<T: Pod>(source: &ByteSource, offset: u64, n: usize) -> Option<Vec<T>> {
+    if n == 0 {
+        return Some(Vec::new());
+    }
+    let bytes = source.read(offset, wide(n.checked_mul(mem::size_of::<T>())?))?;
+    let (records, _) = pod::slice_from_bytes::<T>(&bytes, n).ok()?;
+    Some(records.to_vec())
+}
+
+fn wide(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+impl ElfLayout {
+    /// The image address of the byte at `offset` of the file, as the loader maps it: whole pages of a segment.
+    /// Executable segments are preferred where two segments share a page.
+    pub fn image_addr(&self, offset: FileOff) -> Option<ImageAddr> {
+        let holds = |s: &&Segment| {
+            let first = s.offset.0 / PAGE * PAGE;
+            let end = s
+                .offset
+                .0
+                .saturating_add(s.len)
+                .div_ceil(PAGE)
+                .saturating_mul(PAGE);
+            first <= offset.0 && offset.0 < end
+        };
+        let segment = self
+            .segments
+            .iter()
+            .rev()
+            .filter(holds)
+            .max_by_key(|s| s.executable)?;
+        Some(ImageAddr(
+            offset
+                .0
+                .wrapping_sub(segment.offset.0)
+                .wrapping_add(segment.start.0),
+        ))
+    }
+
+    /// The segment that holds the byte at `at`.
+    pub fn segment_at(&self, at: ImageAddr) -> Option<&Segment> {
+        let holds = |s: &&Segment| at.since(s.start).is_some_and(|from_start| from_start < s.len);
+        self.segments.iter().filter(holds).max_by_key(|s| s.executable)
+    }
+
+    /// The file offset of the byte at `at`.
+    pub fn file_off(&self, at: ImageAddr) -> Option<FileOff> {
+        let segment = self.segment_at(at)?;
+        segment
+            .offset
+            .0
+            .checked_add(at.since(segment.start)?)
+            .map(FileOff)
+    }
+
+    /// The name of a section.
+    pub(in crate::resolve) fn section_name(&self, source: &ByteSource, section: &Section) -> Option<String> {
+        let names = self.sections.iter().find(|s| s.holds_names)?;
+        source.read_name(names.offset.0.checked_add(u64::from(section.name))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(segments: Vec<Segment>) -> ElfLayout {
+        ElfLayout {
+            class: ElfClass::X86_64,
+            build_id: Vec::new(),
+            segments,
+            sections: Vec::new(),
+            eh_frame_hdr: None,
+        }
+    }
+
+    fn text(offset: u64, start: u64, len: u64) -> Segment {
+        Segment {
+            offset: FileOff(offset),
+            start: ImageAddr(start),
+            len,
+            executable: true,
+        }
+    }
+
+    #[test]
+    fn lld_puts_segments_at_addresses_that_differ_from_offsets() {
+        // readelf -l of a library linked by lld: text at offset 0x1a40 has the address 0x2a40.
+        let data = Segment {
+            offset: FileOff(0),
+            start: ImageAddr(0),
+            len: 0x1a3c,
+            executable: false,
+        };
+        let image = layout(vec![data, text(0x1a40, 0x2a40, 0x600)]);
+        assert_eq!(
+            image.image_addr(FileOff(0x1000)),
+            Some(ImageAddr(0x2000)),
+            "the mapping starts on a page"
+        );
+        assert_eq!(image.file_off(ImageAddr(0x2a44)), Some(FileOff(0x1a44)));
+        assert_eq!(image.file_off(ImageAddr(0x2a3c)), None);
+        assert_eq!(image.file_off(ImageAddr(0x3040)), None);
+        assert_eq!(image.image_addr(FileOff(0x5000)), None);
+    }
+
+    #[test]
+    fn programs_at_fixed_addresses() {
+        let image = layout(vec![text(0x1000, 0x40_1000, 0x2345)]);
+        assert_eq!(image.image_addr(FileOff(0x1000)), Some(ImageAddr(0x40_1000)));
+        assert_eq!(
+            image.image_addr(FileOff(0x2000)),
+            Some(ImageAddr(0x40_2000)),
+            "a split mapping"
+        );
+    }
+
+    #[test]
+    fn own_program() {
+        let file = std::fs::File::open("/proc/self/exe").expect("own program");
+        let len = file.metadata().expect("its length").len();
+        let layout = read_layout(&ByteSource::File(file, len)).expect("an ELF file");
+        assert_eq!(layout.class, ElfClass::X86_64);
+        assert!(layout.segments.iter().any(|s| s.executable));
+        assert!(!layout.sections.is_empty());
+    }
+
+    #[test]
+    fn hostile_headers() {
+        let own = std::fs::read("/proc/self/exe").expect("own program");
+        let head: Vec<u8> = own.iter().copied().take(4096).collect();
+        assert_eq!(
+            read_layout(&ByteSource::Memory(b"MZ".to_vec())).err(),
+            Some(ElfError::NotElf)
+        );
+        assert_eq!(
+            read_layout(&ByteSource::Memory(vec![0; 99])).err(),
+            Some(ElfError::NotElf)
+        );
+        assert_eq!(
+            read_layout(&ByteSource::Memory(head[..40].to_vec())).err(),
+            Some(ElfError::Broken)
+        );
+        let mut arm = head.clone();
+        arm[18] = 183;
+        assert_eq!(
+            read_layout(&ByteSource::Memory(arm)).err(),
+            Some(ElfError::Foreign)
+        );
+        // Each byte of the headers takes some odd values: nothing may panic, and nothing may take long.
+        for at in 0..0x300 {
+            for value in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut bytes = head.clone();
+                bytes[at] = value;
+                if let Ok(layout) = read_layout(&ByteSource::Memory(bytes)) {
+                    for probe in [0, 1, 0x1000, u64::MAX] {
+                        let _ = layout.image_addr(FileOff(probe));
+                        let _ = layout.file_off(ImageAddr(probe));
+                    }
+                }
+            }
+        }
+    }
+}

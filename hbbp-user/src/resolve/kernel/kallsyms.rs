@@ -1,0 +1,402 @@
+//! The kernel's own symbol table, from the text of /proc/kallsyms.
+//!
+//! It names what runs in ring 0: the kernel image, its modules, BPF programs and trampolines.
+//! It gives starts only, so a function ends where the next symbol starts; several symbols may share one address,
+//! and one of them is chosen by a fixed rule, so that two runs on one kernel give the same names.
+//! procfs does not read this file.
+//! Where the kernel hides addresses (`kernel.kptr_restrict`) every line has the address 0, and the table is empty.
+
+use std::cmp::Reverse;
+use std::fs;
+use std::io;
+use std::ops::Range;
+
+use crate::addr::Va;
+
+use super::kallsyms_line::{Line, parse_line};
+
+/// What to tell the user when [`Kallsyms::hidden`].
+pub const HIDDEN: &str = "kernel symbol addresses are hidden, so kernel functions have no names: run as \
+                          root with `sysctl kernel.kptr_restrict=1` (or 0)";
+
+/// A gap longer than this separates two regions: no function of the kernel is so long.
+const MAX_FUNCTION: u64 = 1 << 20;
+/// The last function before such a gap is taken to end with its page.
+const PAGE: u64 = 4096;
+
+/// The text symbols of a running kernel, sorted by address, one for each address.
+#[derive(Clone, Debug, Default)]
+pub struct Kallsyms {
+    /// Where the names stand.
+    text: String,
+    entries: Vec<Entry>,
+    tags: Vec<String>,
+    /// The ends of the kernel image, as far as they are named.
+    pub image: ImageMarks,
+    /// Whether the table had lines, but all of them with address 0.
+    pub hidden: bool,
+}
+
+/// Addresses by which the kernel image names its own parts.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ImageMarks {
+    /// `_text`: first byte of the image.
+    pub text: Option<Va>,
+    /// `_stext`: first byte of its functions.
+    pub stext: Option<Va>,
+    /// `_etext`: first byte after its functions.
+    pub etext: Option<Va>,
+    /// `_end`: first byte after the image.
+    pub end: Option<Va>,
+}
+
+/// A function of the running kernel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct KernelSymbol<'a> {
+    /// First byte.
+    pub start: Va,
+    /// Length in bytes: up to the next symbol.
+    pub len: u64,
+    /// Name as the kernel gives it.
+    pub name: &'a str,
+    /// What follows in brackets: the module, `bpf`, `__builtin__ftrace`; `None` for the kernel image.
+    pub tag: Option<&'a str>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: u64,
+    /// Length in bytes; 0 where it was not given and has not been guessed yet.
+    len: u64,
+    name_at: u32,
+    name_len: u16,
+    tag: u16,
+    kind: u8,
+}
+
+/// Tag of the kernel image itself.
+const NO_TAG: u16 = 0;
+
+/// Reads /proc/kallsyms. The kernel decides at the opening whether it shows addresses.
+pub fn read_kallsyms() -> io::Result<Kallsyms> {
+    let text = String::from_utf8(fs::read("/proc/kallsyms")?);
+    Ok(Kallsyms::of(text.unwrap_or_else(|error| lossy(error.as_bytes()))))
+}
+
+/// Looks up symbols of the kernel image that are no functions, such as the bounds of tables (kernels with
+/// `CONFIG_KALLSYMS_ALL` list them); in the order of `names`, `None` where one is missing or hidden.
+pub fn parse_marks<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<Va>; N] {
+    let mut marks = [None; N];
+    for line in String::from_utf8_lossy(text).lines().filter_map(parse_line) {
+        let wanted = names.iter().position(|name| *name == line.name);
+        if let Some(mark) = wanted.and_then(|idx| marks.get_mut(idx))
+            && line.tag.is_none()
+            && line.address != 0
+        {
+            *mark = Some(Va(line.address));
+        }
+    }
+    marks
+}
+
+/// Interprets the text of /proc/kallsyms; lines that it cannot understand are skipped.
+pub fn parse_kallsyms(text: &[u8]) -> Kallsyms {
+    Kallsyms::of(lossy(text))
+}
+
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+impl Entry {
+    fn is_text(&self) -> bool {
+        matches!(self.kind, b't' | b'T' | b'w' | b'W')
+    }
+
+    fn name<'a>(&self, text: &'a str) -> &'a str {
+        let start = self.name_at as usize;
+        text.get(start..start + usize::from(self.name_len)).unwrap_or("")
+    }
+
+    /// Orders the symbols of one address, the best first: text before data, functions before marks of sections, global
+    /// before local, few leading underscores, no suffix of the compiler, short, and then by the alphabet.
+    fn rank<'a>(&self, text: &'a str) -> (bool, bool, bool, usize, bool, usize, Reverse<&'a str>) {
+        let name = self.name(text);
+        let plain = name.trim_start_matches('_');
+        let mark = matches!(name, "_text" | "_stext" | "_etext" | "_end")
+            || ["_text_start", "_text_end", "_begin"]
+                .iter()
+                .any(|s| name.ends_with(s));
+        let local = !self.kind.is_ascii_uppercase();
+        let underscores = name.len() - plain.len();
+        (
+            !self.is_text(),
+            mark,
+            local,
+            underscores,
+            name.contains('.'),
+            name.len(),
+            Reverse(name),
+        )
+    }
+}
+
+impl ImageMarks {
+    fn note(&mut self, name: &str, address: Va) {
+        let mark = match name {
+            "_text" => &mut self.text,
+            "_stext" => &mut self.stext,
+            "_etext" => &mut self.etext,
+            "_end" => &mut self.end,
+            _ => return,
+        };
+        *mark = Some(address);
+    }
+
+    /// First and last address of the image, where the table names them.
+    pub fn range(&self) -> Option<(Va, Va)> {
+        let start = self.text.or(self.stext)?;
+        let end = self.end.or(self.etext)?;
+        (start < end).then_some((start, end))
+    }
+}
+
+impl Kallsyms {
+    /// The table of a text. It holds 100,000 symbols, so they are sorted and thinned out where they stand, and their
+    /// names stay in the text.
+    fn of(text: String) -> Self {
+        let mut table = Self {
+            tags: vec![String::new()],
+            entries: Vec::with_capacity(text.len() / 40),
+            ..Self::default()
+        };
+        let mut n_lines = 0_u64;
+        for line in text.lines().filter_map(parse_line) {
+            n_lines += 1;
+            if line.address == 0 {
+                continue;
+            }
+            if line.tag.is_none() {
+                table.image.note(line.name, Va(line.address));
+            }
+            // Absolute symbols are numbers, not places.
+            if !matches!(line.kind, b'a' | b'A') {
+                table.push(&line, &text);
+            }
+        }
+        table.hidden = 0 < n_lines && table.entries.is_empty();
+        // The kernel prints them nearly in order, which a stable sort makes use of.
+        table.entries.sort_by_key(|e| e.start);
+        table.entries.dedup_by(|next, best| {
+            let alias = next.start == best.start;
+            if alias {
+                let len = next.len.max(best.len);
+                if next.rank(&text) < best.rank(&text) {
+                    std::mem::swap(next, best);
+                }
+                best.len = len;
+            }
+            alias
+        });
+        // Symbols of data are no functions, but a function ends where they start.
+        for idx in 0..table.entries.len() {
+            let next = table.entries.get(idx + 1).copied();
+            if let Some(entry) = table.entries.get_mut(idx).filter(|e| e.len == 0) {
+                entry.len = guessed_len(entry, next);
+            }
+        }
+        table.entries.retain(Entry::is_text);
+        table.text = text;
+        table
+    }
+
+    /// Takes over a line of `text`.
+    fn push(&mut self, line: &Line<'_>, text: &str) {
+        let name_at = line.name.as_ptr().addr() - text.as_ptr().addr();
+        let (Ok(name_at), Ok(name_len)) = (u32::try_from(name_at), u16::try_from(line.name.len())) else {
+            return;
+        };
+        let tag = match line.tag {
+            None => NO_TAG,
+            // Symbols of one module stand together, so the last tag is nearly always the right one.
+            Some(tag) => match self.tags.iter().skip(1).rposition(|t| t == tag) {
+                Some(idx) => u16::try_from(idx + 1).unwrap_or(NO_TAG),
+                None => {
+                    self.tags.push(tag.to_owned());
+                    u16::try_from(self.tags.len() - 1).unwrap_or(NO_TAG)
+                }
+            },
+        };
+        self.entries.push(Entry {
+            start: line.address,
+            len: line.size.unwrap_or(0),
+            name_at,
+            name_len,
+            tag,
+            kind: line.kind,
+        });
+    }
+
+    /// The function that contains `at`.
+    pub fn at(&self, at: Va) -> Option<KernelSymbol<'_>> {
+        let n_before = self.entries.partition_point(|e| e.start <= at.0);
+        let entry = self.entries.get(n_before.checked_sub(1)?)?;
+        (at.0 - entry.start < entry.len).then(|| self.symbol(entry))
+    }
+
+    /// The addresses around `at`, which is in no function, up to the nearest functions.
+    pub fn gap_at(&self, at: Va) -> Range<Va> {
+        let n_before = self.entries.partition_point(|e| e.start <= at.0);
+        let before = n_before.checked_sub(1).and_then(|n| self.entries.get(n));
+        let start = before.map_or(0, |e| e.start.saturating_add(e.len));
+        let end = self.entries.get(n_before).map_or(u64::MAX, |e| e.start);
+        Va(start)..Va(end)
+    }
+
+    /// All functions in the order of their addresses.
+    pub fn iter(&self) -> impl Iterator<Item = KernelSymbol<'_>> {
+        self.entries.iter().map(|e| self.symbol(e))
+    }
+
+    /// The function `name` of the kernel image.
+    pub fn named(&self, name: &str) -> Option<KernelSymbol<'_>> {
+        self.iter().find(|s| s.tag.is_none() && s.name == name)
+    }
+
+    fn symbol(&self, entry: &Entry) -> KernelSymbol<'_> {
+        let tag = self
+            .tags
+            .get(usize::from(entry.tag))
+            .map(String::as_str)
+            .filter(|t| !t.is_empty());
+        KernelSymbol {
+            start: Va(entry.start),
+            len: entry.len,
+            name: entry.name(&self.text),
+            tag,
+        }
+    }
+}
+
+/// The length of a function up to the next symbol, or to the end of its page where nothing of its kind follows.
+fn guessed_len(entry: &Entry, next: Option<Entry>) -> u64 {
+    let to_page_end = PAGE - entry.start % PAGE;
+    match next {
+        Some(next) => {
+            let gap = next.start - entry.start;
+            let neighbours = next.tag == entry.tag && gap < MAX_FUNCTION;
+            if neighbours { gap } else { gap.min(to_page_end) }
+        }
+        None => to_page_end,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+ffffffff81000000 T srso_alias_untrain_ret
+ffffffff81000000 T _stext
+ffffffff81000000 T _text
+ffffffff81000000 T __pi__text
+ffffffff81000040 t local_one
+ffffffff81000040 t __local_one
+ffffffff81000100 T _etext
+ffffffff82000000 D jiffies
+ffffffff83000000 B _end
+ffffffffc0201000 t ftrace_trampoline\t[__builtin__ftrace]
+ffffffffc0300000 t nf_hook\t[nf_tables]
+ffffffffc0300080 t nf_other\t[nf_tables]
+ffffffffc0400000 t bpf_prog_6deef7357e7b4530\t[bpf]
+0000000000001000 A fixed_percpu_data
+";
+
+    #[test]
+    fn names_lengths_and_tags() {
+        let table = parse_kallsyms(TABLE.as_bytes());
+        let at = |va| table.at(Va(va)).map(|s| (s.start.0, s.len, s.name, s.tag));
+        assert_eq!(
+            at(0xffff_ffff_8100_0010),
+            Some((0xffff_ffff_8100_0000, 0x40, "srso_alias_untrain_ret", None))
+        );
+        assert_eq!(
+            at(0xffff_ffff_8100_0041),
+            Some((0xffff_ffff_8100_0040, 0xc0, "local_one", None))
+        );
+        assert_eq!(at(0xffff_ffff_8200_0000), None, "data is no function");
+        assert_eq!(
+            at(0xffff_ffff_c030_0080),
+            Some((0xffff_ffff_c030_0080, 0xf80, "nf_other", Some("nf_tables")))
+        );
+        assert_eq!(at(0xffff_ffff_c030_1080), None);
+        assert_eq!(
+            at(0xffff_ffff_c020_1ff0).map(|s| s.3),
+            Some(Some("__builtin__ftrace"))
+        );
+        assert_eq!(at(0xffff_ffff_c040_0000).map(|s| s.3), Some(Some("bpf")));
+        let range = Some((Va(0xffff_ffff_8100_0000), Va(0xffff_ffff_8300_0000)));
+        assert_eq!(table.image.range(), range);
+        assert!(!table.hidden);
+    }
+
+    #[test]
+    fn marks_of_data() {
+        let names = ["jiffies", "nf_hook", "_etext"];
+        let found = [
+            Some(Va(0xffff_ffff_8200_0000)),
+            None,
+            Some(Va(0xffff_ffff_8100_0100)),
+        ];
+        assert_eq!(parse_marks(TABLE.as_bytes(), names), found);
+    }
+
+    #[test]
+    fn sizes_are_taken_where_they_are_given() {
+        let table = parse_kallsyms(b"ffffffff8b013d20 409 t pt_buffer_setup_aux\t[pt]\n");
+        let symbol = table.at(Va(0xffff_ffff_8b01_3d20)).expect("one symbol");
+        assert_eq!(
+            (symbol.len, symbol.name, symbol.tag),
+            (0x409, "pt_buffer_setup_aux", Some("pt"))
+        );
+    }
+
+    #[test]
+    fn hidden_addresses_are_recognised() {
+        let table = parse_kallsyms(b"0000000000000000 T _stext\n0000000000000000 T do_idle\n");
+        assert!(table.hidden);
+        assert_eq!(table.iter().count(), 0);
+        assert!(!parse_kallsyms(b"").hidden);
+    }
+
+    #[test]
+    fn the_order_of_aliases_does_not_matter() {
+        let one = parse_kallsyms(b"ffffffff81000000 T __x64_sys_a\nffffffff81000000 T x64_a\n");
+        let two = parse_kallsyms(b"ffffffff81000000 T x64_a\nffffffff81000000 T __x64_sys_a\n");
+        assert_eq!(one.iter().next(), two.iter().next());
+        assert_eq!(one.iter().next().map(|s| s.name), Some("x64_a"));
+    }
+
+    #[test]
+    fn garbage_is_skipped() {
+        for garbage in [
+            &b"\xff\xfe\x00"[..],
+            b"zz T x",
+            b"1",
+            b"1 T",
+            b"1 TT name",
+            b"1 2 3 4 5 6",
+            b"\n\n",
+        ] {
+            assert_eq!(parse_kallsyms(garbage).iter().count(), 0, "{garbage:?}");
+        }
+        assert_eq!(
+            parse_kallsyms(b"1 T \xff").iter().count(),
+            1,
+            "a name may be anything"
+        );
+        let top = parse_kallsyms(b"ffffffffffffffff T last\nffffffffffffffff t alias\n");
+        assert_eq!(top.iter().count(), 1);
+        assert!(top.at(Va(u64::MAX)).is_some());
+    }
+}

@@ -1,0 +1,30 @@
+//! Ring 0: what the kernel consists of, where its text is read, and how that text changes.
+//!
+//! ```text
+//! kallsyms, modules, names, module_symbols -> map     --+
+//! kcore | probe | vmlinux                  -> reader    +-> space (hits, versions of text) -> emit
+//! PERF_RECORD_TEXT_POKE, readings -> changes (segments, ambiguous) --+
+//! recorded: the same space for the kernel of a recording
+//! boot_image -> vmlinux -> patch_sites (alternatives) -> text_difference: what the kernel patched into itself
+//! ```
+
+mod alternatives;
+pub mod ambiguous;
+pub mod boot_image;
+mod changes;
+mod emit;
+pub mod kallsyms;
+pub mod kallsyms_line;
+pub mod kcore;
+pub mod map;
+pub mod module_symbols;
+pub mod modules;
+pub mod names;
+pub mod patch_sites;
+pub mod reader;
+pub mod recorded;
+pub mod region;
+pub mod segments;
+pub mod space;
+pub mod text_difference;
+pub mod vmlinux;

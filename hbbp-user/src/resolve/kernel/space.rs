@@ -1,0 +1,458 @@
+//! Ring 0 of a run: which kernel text was hit, its bytes as they ran, and how both change while the run goes on.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+use std::path::Path;
+
+use super::changes::TextChanges;
+use super::kallsyms::{HIDDEN, Kallsyms, read_kallsyms};
+use super::map::{KernelMap, KernelModuleIdx, Region};
+use super::module_symbols::read_module_symbols;
+use super::modules::read_modules;
+use super::reader::{
+    KernelText, ReadKernel, WrongImage, image_marks, open_kernel_text, open_named_image, stand_in,
+};
+use super::segments::Segments;
+use crate::addr::{ImageAddr, Va};
+use crate::record::{LoadedText, Record};
+use crate::resolve::lookup_cache::Validity;
+use crate::resolve::raw::TaskKey;
+use crate::resolve::text::versions::Poke;
+use crate::resolve::text::{Change, Covered, Live, ModuleText};
+use crate::snapshot::{KernelTextSource, Loss, Losses, Symbol};
+
+/// A program that comes is copied at once, as it may be gone at the next drain; longer ones wait for a hit.
+const MAX_EARLY: u32 = 64 << 10;
+/// A module that comes as well. All that Debian has are shorter, but for a few drivers of graphics cards.
+const MAX_EARLY_MODULE: u64 = 2 << 20;
+/// Which text of the kernel goes into the snapshot.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum TextHistory {
+    /// As it was at each time of the run.
+    #[default]
+    Followed,
+    /// As it is at the end of the run, as other tools read it.
+    Once,
+}
+
+/// The machine whose kernel this is.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Machine {
+    /// This one: what /proc and /sys say is true of it.
+    #[default]
+    This,
+    /// That of a recording, with the build id of its kernel, empty where it is unknown; nothing else is known of it.
+    Recorded(Vec<u8>),
+}
+
+/// Ring 0 of a run.
+#[derive(Debug)]
+pub struct KernelSpace {
+    pub(super) map: KernelMap,
+    reader: KernelText,
+    pub(super) texts: BTreeMap<KernelModuleIdx, ModuleText>,
+    /// Regions that were hit, by (start, from).
+    pub(super) hit: BTreeMap<(Va, u64), Region>,
+    pub(super) machine: Machine,
+    history: TextHistory,
+    changes: TextChanges,
+    /// Pages where modules are loaded that hold code without a name, such as the kernel's thunks and the compiled
+    /// filters of sockets: reading all symbols once for each of them has to do.
+    nameless: HashSet<u64>,
+    /// A region that was hit and overlaps no other, with the number of regions that there were.
+    alone: Option<(Region, u64)>,
+}
+
+/// A reading of the text that was hit.
+#[derive(Debug)]
+pub struct LiveText {
+    /// When it began, in ns.
+    time: u64,
+    modules: Vec<(KernelModuleIdx, Live)>,
+}
+
+/// Pages of x86-64, as a power of two.
+const PAGE_BITS: u32 = 12;
+
+/// Opens the best reader of live kernel text, and reads the symbols and modules of the kernel.
+/// `probe` is the collector's reader, for machines without /proc/kcore; `release` is that of the running kernel.
+/// `image` is a static image that the user named: it stands in for live text and for the symbols of the kernel where
+/// these cannot be read.
+/// Also returns sentences about what is missing.
+pub fn open_kernel_space(
+    probe: Option<Box<ReadKernel>>,
+    release: &str,
+    image: Option<&Path>,
+) -> Result<(KernelSpace, Vec<String>), WrongImage> {
+    let mut notes = Vec::new();
+    let mut symbols = read_kallsyms().unwrap_or_else(|error| {
+        notes.push(format!(
+            "/proc/kallsyms cannot be read, so kernel functions have no names: {error}"
+        ));
+        Kallsyms::default()
+    });
+    let marks = image_marks(&symbols);
+    let named = image.map(|path| open_named_image(path, &marks)).transpose()?;
+    if let Some((of_image, note)) = named.as_ref().and_then(|image| stand_in(&symbols, image)) {
+        symbols = of_image;
+        notes.push(note);
+    }
+    let (reader, why) = open_kernel_text(probe, release, &marks, named);
+    notes.extend(why);
+    let image = match &reader {
+        KernelText::Kcore(kcore) => kcore.image(),
+        _ => None,
+    };
+    let mut map = KernelMap::default();
+    map.update(symbols, &read_modules(), image, 0);
+    Ok((KernelSpace::new(reader, map), notes))
+}
+
+impl KernelSpace {
+    /// Starts with the kernel's map as it is before the run.
+    pub fn new(reader: KernelText, map: KernelMap) -> Self {
+        Self {
+            map,
+            reader,
+            texts: BTreeMap::new(),
+            hit: BTreeMap::new(),
+            machine: Machine::default(),
+            history: TextHistory::Followed,
+            changes: TextChanges::default(),
+            nameless: HashSet::new(),
+            alone: None,
+        }
+    }
+
+    /// The kernel is that of a recording, with this build id.
+    pub(super) fn recorded(mut self, build_id: &[u8]) -> Self {
+        self.machine = Machine::Recorded(build_id.to_vec());
+        self
+    }
+
+    /// Takes another history of text than [`TextHistory::Followed`], from the start of the run.
+    pub fn keep(&mut self, history: TextHistory) {
+        self.history = history;
+    }
+
+    /// Where text is read.
+    pub fn source(&self) -> KernelTextSource {
+        self.reader.source()
+    }
+
+    /// Start and length of the function in which the kernel changes from one task to the next; `None` where the kernel
+    /// hides its addresses.
+    pub fn switch(&self) -> Option<(u64, u64)> {
+        self.map.named("__switch_to_asm")
+    }
+
+    /// What the user should know about names, if anything.
+    pub fn note(&self) -> Option<&'static str> {
+        self.map.is_hidden().then_some(HIDDEN)
+    }
+
+    /// Takes over a record about kernel text, in the order of time.
+    pub fn apply(&mut self, time: u64, record: &Record) {
+        match record {
+            Record::Ksymbol {
+                start,
+                name,
+                gone: true,
+                ..
+            } => self.map.went(*start, name, time),
+            Record::Ksymbol {
+                start,
+                len,
+                name,
+                gone: false,
+                ..
+            } => {
+                self.map.came(*start, *len, name, time);
+                if *len <= MAX_EARLY && self.reader.is_live() && self.history == TextHistory::Followed {
+                    let region = self.map.region_at(*start, time);
+                    self.copy_early(*start, &region);
+                }
+            }
+            _ if self.history == TextHistory::Once => {}
+            Record::TextPoke { start, old, new } => self.changes.notified(time, *start, old, new),
+            Record::Module(module) if module.gone => {
+                self.changes.switched(time);
+                self.map.module_went(&module.name, time);
+            }
+            Record::Module(module) => self.module_came(time, module),
+            _ => {}
+        }
+    }
+
+    fn module_came(&mut self, time: u64, module: &LoadedText) {
+        self.changes.switched(time);
+        let symbols = read_module_symbols(module, &mut |at, bytes| self.reader.read(at, bytes));
+        for part in &module.parts {
+            let Some(end) = part.start.checked_add(part.len) else {
+                continue;
+            };
+            let inside = |s: &&Symbol| part.start.0 <= s.start.0 && s.start.0 < end.0;
+            let inside: Vec<Symbol> = symbols.iter().filter(inside).cloned().collect();
+            let starts: Vec<Va> = inside.iter().map(|s| Va(s.start.0)).collect();
+            let Some(region) = self.map.module_came(&module.name, part.start..end, inside, time) else {
+                continue;
+            };
+            if part.len <= MAX_EARLY_MODULE && self.reader.is_live() {
+                for start in starts {
+                    self.copy_early(start, &region);
+                }
+            }
+        }
+    }
+
+    /// Opens a part of a drain, of this time and with the first interval `first`: takes over the patches in it.
+    /// Returns the intervals that it has to be split into.
+    pub fn begin(&mut self, first: u32, time: Range<u64>, losses: &mut Losses) -> Segments {
+        let Self {
+            map, texts, changes, ..
+        } = self;
+        let mut take = |poke: &Poke, interval: u32| {
+            for module in map.modules_at(Va(poke.start.0), poke.time) {
+                let text = texts.get_mut(&module);
+                let unexpected = text.map_or(0, |text| text.change(Change::Notified(poke, interval)));
+                losses.add(Loss::TextUncertain, unexpected);
+            }
+        };
+        self.alone = None;
+        changes.begin(first, time, &mut take)
+    }
+
+    /// How many of `hits` between the addresses `passed`, the first of which came at `first_time`, may have run other
+    /// bytes.
+    pub fn ambiguous(&self, passed: (Va, Va), first_time: u64, hits: u64) -> u64 {
+        self.changes.ambiguous(passed, first_time, hits)
+    }
+
+    /// Reads what was hit once more, after a drain.
+    pub fn read_live(&mut self) -> LiveText {
+        let mut live = LiveText {
+            time: now(),
+            modules: Vec::new(),
+        };
+        if self.reader.is_live() && self.history == TextHistory::Followed {
+            let fresh = Some(self.changes.next_reading());
+            let Self {
+                map, reader, texts, ..
+            } = self;
+            let there = map.modules_there();
+            let there = texts
+                .iter()
+                .filter(|(module, _)| there.get(**module) == Some(&true));
+            let read = |(module, text): (&KernelModuleIdx, &ModuleText)| {
+                (
+                    *module,
+                    text.read_live(fresh, &mut |at, bytes| reader.read(Va(at.0), bytes)),
+                )
+            };
+            live.modules = there.map(read).collect();
+        }
+        live
+    }
+
+    /// Compares a reading with what is known. All records up to the reading should have been applied: what went before it
+    /// was notified of had been read already, or what took its place.
+    pub fn compare(&mut self, live: LiveText, losses: &mut Losses) {
+        let pending = self.changes.pending();
+        let there = self.map.modules_there();
+        let known = self.changes.known(live.time, &pending);
+        for (module, live) in live.modules {
+            let is_there = there.get(module) == Some(&true);
+            if let Some(text) = self.texts.get_mut(&module).filter(|_| is_there) {
+                losses.add(Loss::TextUncertain, text.change(Change::Observed(live, known)));
+            }
+        }
+    }
+
+    /// Puts an end to the histories: differences whose record did not come are taken as they are, and text that is to
+    /// be read once is read now.
+    pub fn settle(&mut self, losses: &mut Losses) {
+        let Self { reader, texts, .. } = self;
+        match self.history {
+            TextHistory::Followed => {
+                losses.add(
+                    Loss::TextUncertain,
+                    texts.values_mut().map(ModuleText::settle).sum(),
+                );
+            }
+            TextHistory::Once => {
+                for text in texts.values_mut() {
+                    text.replace(&mut |at, bytes| reader.read(Va(at.0), bytes));
+                }
+            }
+        }
+    }
+
+    /// Whether an address lies where modules are loaded, but in none that is known, and on a page that symbols were not
+    /// read again for already.
+    fn lacks(&mut self, at: Va) -> bool {
+        let is_known = !KernelMap::in_module_area(at) || self.map.named_region(at).is_some();
+        let can_read = matches!(self.machine, Machine::This) && !self.map.is_hidden();
+        !is_known && can_read && self.nameless.insert(at.0 >> PAGE_BITS)
+    }
+
+    /// Reads symbols and modules again; what is new came at the start of the part at hand at the latest.
+    fn read_again(&mut self) {
+        let time = self.changes.start();
+        if let Ok(symbols) = read_kallsyms()
+            && !symbols.hidden
+        {
+            self.map.update(symbols, &read_modules(), None, time);
+        }
+    }
+
+    /// Sees to it that the text around `at`, which ran at `time`, is there.
+    /// Returns the first address after it, and the validity of that as long as there are as many
+    /// [regions](Self::n_regions).
+    pub fn hit(&mut self, at: Va, time: u64, losses: &mut Losses) -> Option<(Va, Validity)> {
+        let n_regions = self.map.n_regions();
+        let alone = self
+            .alone
+            .filter(|(r, n)| r.start <= at && at < r.end && *n == n_regions);
+        let region = match alone {
+            Some((region, _)) => region,
+            None => self.region_hit(at, time),
+        };
+        let module = region.module;
+        let known = self
+            .texts
+            .get_mut(&module)
+            .and_then(|text| text.hit(ImageAddr(at.0)));
+        let held = match known {
+            Some(held) => held,
+            None => {
+                if self.cover(at, &region) == Covered::UnreadableNow {
+                    losses.add(Loss::TextUnreadable, 1);
+                }
+                self.texts.get_mut(&module)?.hit(ImageAddr(at.0))?
+            }
+        };
+        let end = Va(held.end.0);
+        let addresses = Va(held.start.0).max(region.start)..end.min(region.end);
+        let time = if alone.is_some() || self.map.is_alone(&region, &addresses) {
+            0..u64::MAX
+        } else {
+            0..0
+        };
+        let validity = Validity {
+            task: TaskKey::KERNEL,
+            at: addresses,
+            time,
+        };
+        Some((end, validity))
+    }
+
+    /// The region that was hit.
+    fn region_hit(&mut self, at: Va, time: u64) -> Region {
+        if self.lacks(at) {
+            self.read_again();
+        }
+        let region = self.map.region_at(at, time);
+        self.hit.entry((region.start, region.from)).or_insert(region);
+        if self.map.is_alone(&region, &(region.start..region.end)) {
+            self.alone = Some((region, self.map.n_regions()));
+        }
+        region
+    }
+
+    /// How many regions of kernel text were ever known.
+    pub fn n_regions(&self) -> u64 {
+        self.map.n_regions()
+    }
+
+    /// Says that a stream at `time` ran into the range that starts at `at` from the one before.
+    pub fn entered(&mut self, at: Va, time: u64) {
+        let region = self.map.region_at(at, time);
+        if let Some(text) = self.texts.get_mut(&region.module) {
+            text.set_entered(ImageAddr(at.0));
+        }
+    }
+
+    fn cover(&mut self, at: Va, region: &Region) -> Covered {
+        let Self {
+            map, reader, texts, ..
+        } = self;
+        let text = texts.entry(region.module).or_default();
+        let function = map.function_at(at, region);
+        let bounds = match function {
+            Some(_) => region.start..region.end,
+            None => map.gap_at(at, region),
+        };
+        let bounds = ImageAddr(bounds.start.0)..ImageAddr(bounds.end.0);
+        let covered = text.cover(ImageAddr(at.0), bounds, function, &mut |at, bytes| {
+            reader.read(Va(at.0), bytes)
+        });
+        self.date(region);
+        covered
+    }
+
+    /// Sets the time of new text of a region, and takes over the patches of this drain.
+    fn date(&mut self, region: &Region) {
+        let Some(text) = self.texts.get_mut(&region.module) else {
+            return;
+        };
+        let added = text.added();
+        if !added.is_empty() {
+            let patches = self.changes.near(region, &added);
+            text.date(now(), self.changes.n_readings(), &patches.into_iter());
+        }
+    }
+
+    /// Copies text that may be gone when it turns out that it was hit.
+    fn copy_early(&mut self, at: Va, region: &Region) {
+        let text = self.texts.entry(region.module).or_default();
+        if text.known(ImageAddr(at.0)).is_none() && self.cover(at, region) == Covered::Yes {
+            let text = self.texts.entry(region.module).or_default();
+            text.set_early(ImageAddr(at.0));
+        }
+    }
+
+    /// Closes the part at hand: its patches are taken over.
+    pub fn close(&mut self) {
+        self.changes.close();
+    }
+
+    /// Forgets what went before `time` without having been hit.
+    pub fn forget_before(&mut self, time: u64) {
+        let hit = &self.hit;
+        let in_use = |module| hit.values().any(|r| r.module == module);
+        self.map.forget_before(time, in_use);
+        let map = &self.map;
+        self.texts
+            .retain(|module, _| in_use(*module) || map.holds(*module));
+    }
+}
+
+/// Now in ns of CLOCK_MONOTONIC, the clock of the records.
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let part = |value: i64| u64::try_from(value).unwrap_or(0);
+    part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_are_read_again_once_for_code_without_a_name() {
+        let mut kernel = KernelSpace::new(KernelText::None, KernelMap::default());
+        let filter = Va(0xffff_ffff_c012_3010);
+        assert!(KernelMap::in_module_area(filter));
+        let lacks = |kernel: &mut KernelSpace, at| kernel.lacks(at);
+        assert!(
+            lacks(&mut kernel, filter),
+            "its module may have been loaded since"
+        );
+        assert!(!lacks(&mut kernel, filter), "nothing new is to be had");
+        assert!(!lacks(&mut kernel, Va(filter.0 + 0x20)), "nor for its neighbours");
+        assert!(
+            lacks(&mut kernel, Va(filter.0 + 0x5000)),
+            "another page is another matter"
+        );
+    }
+}

@@ -1,0 +1,485 @@
+//! Which text ranges of a module go into the snapshot, and what stood there at which time.
+//!
+//! An address that was hit calls for its whole function, because blocks are found by decoding from a known start; where
+//! no function is known, or a giant one, a window around the address has to do.
+//! Ranges of one module never overlap, hold no part of two functions, and keep their extent for the whole run: text that
+//! is patched becomes a new version of the same range ([`versions`]). `follow` is the door for all changes of text:
+//! those that records notify of, and those that reading again finds.
+
+mod emit;
+mod follow;
+pub mod ranges;
+pub mod reading;
+pub mod versions;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use crate::addr::ImageAddr;
+use crate::snapshot::Symbol;
+
+pub use self::follow::{Change, Known, Live};
+use self::ranges::RangeTable;
+use self::reading::read_range;
+use self::versions::TextVersions;
+
+/// A function longer than this is taken in windows: a compiler with giant functions left 26 MB of text in ten seconds
+/// when whole functions of up to 128 KiB were taken, most of which never ran.
+const MAX_FUNCTION: u64 = 16 << 10;
+/// How much is taken on either side of an address without a function, or in a giant one: decoding falls into step
+/// with the instructions after a few of them, and few basic blocks are longer than 100.
+const WINDOW: u64 = 1 << 10;
+/// An instruction that starts this many bytes before the end of a window is whole (SDM vol. 2, 2.3.11: 15 bytes at most).
+const LAST_START: u64 = 14;
+/// Where a range cannot be read as a whole, its pages are read one by one.
+const PAGE: u64 = 4096;
+/// A stream that is longer is no straight line of code.
+const MAX_STREAM: u64 = 64 << 10;
+
+/// The text of one module, as far as it was hit.
+#[derive(Debug, Default)]
+pub struct ModuleText {
+    ranges: RangeTable<TextRange>,
+    symbols: BTreeMap<u64, Symbol>,
+    /// Starts of ranges that code runs into from the one before: a stream did, or a window ended within an instruction.
+    entered: BTreeSet<u64>,
+    /// What the last [`Self::cover`] added.
+    added: Range<u64>,
+}
+
+#[derive(Debug)]
+struct TextRange {
+    len: u64,
+    /// What stood there, and since which interval; none where it could not be read.
+    versions: TextVersions,
+    why: Why,
+    end: End,
+    /// The reading of all since which it was read first, where that is known.
+    read_since: Option<u64>,
+}
+
+/// Why a range is there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Why {
+    /// It was hit.
+    Hit,
+    /// It may be hit, and may be gone by then.
+    Early,
+}
+
+/// Where a range ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum End {
+    /// With its function, its region, or where the next range starts.
+    Code,
+    /// With a window: its last instruction may not be whole.
+    Window,
+}
+
+/// What became of an address that was hit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Covered {
+    /// Its text is there.
+    Yes,
+    /// Its text was asked for now, for the first time, and cannot be read.
+    UnreadableNow,
+    /// It is known that its text cannot be read.
+    Unreadable,
+}
+
+/// Fills a buffer with the text from an address on and says whether it could.
+pub type ReadText<'a> = dyn FnMut(ImageAddr, &mut [u8]) -> bool + 'a;
+
+impl ModuleText {
+    /// Whether the address was asked for already, and with which outcome.
+    pub fn known(&self, at: ImageAddr) -> Option<Covered> {
+        let (start, range) = self.ranges.last_upto(at.0)?;
+        (at.0 - start < range.len).then(|| range.covered())
+    }
+
+    /// Addresses around `at` whose instructions were asked for already, `at` among them.
+    pub fn covered_at(&self, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        let (start, range) = self.ranges.last_upto(at.0)?;
+        range.whole(start, at)
+    }
+
+    /// The same, and says that it was hit, where it may have been copied before.
+    pub fn hit(&mut self, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        let (start, range) = self.holding(at)?;
+        range.why = Why::Hit;
+        range.whole(start, at)
+    }
+
+    /// Sees to it that the text around `at` is there, the instruction at `at` to its end.
+    /// `bounds` is the region that holds it, or the gap between functions; `function` is what is known to contain it.
+    pub fn cover(
+        &mut self,
+        at: ImageAddr,
+        bounds: Range<ImageAddr>,
+        function: Option<Symbol>,
+        read: &mut ReadText<'_>,
+    ) -> Covered {
+        let function = function.filter(|symbol| {
+            at.since(symbol.start)
+                .is_some_and(|from_start| from_start < symbol.len)
+        });
+        self.added = 0..0;
+        let covered = match self.known(at) {
+            Some(covered) => covered,
+            None => self.cover_new(at, &bounds, function.as_ref(), read),
+        };
+        if let Some(next) = self.cut_off(at) {
+            self.cover_new(next, &bounds, function.as_ref(), read);
+            self.entered.insert(next.0);
+        }
+        covered
+    }
+
+    /// Where text has to go on for the instruction at `at`, whose range ends with a window.
+    fn cut_off(&mut self, at: ImageAddr) -> Option<ImageAddr> {
+        let (start, range) = self.holding(at)?;
+        let end = start + range.len;
+        let cut_off = range.end == End::Window && end - at.0 <= LAST_START;
+        if cut_off {
+            range.end = End::Code;
+        }
+        cut_off.then_some(ImageAddr(end))
+    }
+
+    /// Adds a range around an address that none holds.
+    fn cover_new(
+        &mut self,
+        at: ImageAddr,
+        bounds: &Range<ImageAddr>,
+        function: Option<&Symbol>,
+        read: &mut ReadText<'_>,
+    ) -> Covered {
+        if !bounds.contains(&at) {
+            // The file ends before its mapping, or its headers lie.
+            let end = at.0.saturating_add(1);
+            if at.0 < end {
+                self.insert(at.0..end, End::Code, TextVersions::default());
+            }
+            return Covered::UnreadableNow;
+        }
+        let (range, end) = self.extent(at.0, &(bounds.start.0..bounds.end.0), function);
+        self.added = if self.added.is_empty() {
+            range.clone()
+        } else {
+            self.added.start.min(range.start)..self.added.end.max(range.end)
+        };
+        if let Some(symbol) = function {
+            self.symbols
+                .entry(symbol.start.0)
+                .or_insert_with(|| symbol.clone());
+        }
+        if self.add(range, end, read) || self.known(at) == Some(Covered::Yes) {
+            Covered::Yes
+        } else {
+            Covered::UnreadableNow
+        }
+    }
+
+    /// The extent of a new range around `at`, inside the bounds and between its neighbours, and where it ends.
+    fn extent(&self, at: u64, bounds: &Range<u64>, function: Option<&Symbol>) -> (Range<u64>, End) {
+        let (whole, longest) = match function {
+            Some(symbol) => (
+                symbol.start.0..symbol.start.0.saturating_add(symbol.len),
+                MAX_FUNCTION,
+            ),
+            None => (bounds.clone(), 2 * WINDOW),
+        };
+        let wanted = if longest < whole.end - whole.start {
+            whole.start.max(at.saturating_sub(WINDOW))..whole.end.min(at.saturating_add(WINDOW))
+        } else {
+            whole.clone()
+        };
+        let last = self.ranges.last_upto(at);
+        let before = last.map_or(0, |(start, range)| start + range.len);
+        let after = self.ranges.first_from(at).unwrap_or(u64::MAX);
+        let start = wanted.start.max(bounds.start).max(before).min(at);
+        let end = wanted.end.min(bounds.end).min(after).max(at.saturating_add(1));
+        let is_window = end < whole.end && end < bounds.end && end < after;
+        (start..end, if is_window { End::Window } else { End::Code })
+    }
+
+    /// Adds a new range. Returns whether it could be read as a whole.
+    fn add(&mut self, range: Range<u64>, end: End, read: &mut ReadText<'_>) -> bool {
+        match read_range(&range, read) {
+            Some(bytes) => {
+                self.insert(range, end, TextVersions::read_first(bytes));
+                return true;
+            }
+            None if range.start / PAGE == (range.end - 1) / PAGE => {
+                self.insert(range, end, TextVersions::default());
+            }
+            None => {
+                let mut start = range.start;
+                while start < range.end {
+                    let page_end = range.end.min((start / PAGE + 1).saturating_mul(PAGE));
+                    let end = if page_end < range.end { End::Code } else { end };
+                    let bytes = read_range(&(start..page_end), read);
+                    let versions = bytes.map(TextVersions::read_first).unwrap_or_default();
+                    self.insert(start..page_end, end, versions);
+                    start = page_end;
+                }
+            }
+        }
+        false
+    }
+
+    fn insert(&mut self, range: Range<u64>, end: End, versions: TextVersions) {
+        let start = range.start;
+        let range = TextRange {
+            len: range.end - start,
+            versions,
+            why: Why::Hit,
+            end,
+            read_since: None,
+        };
+        self.ranges.insert(start, range);
+    }
+
+    /// Whether no address of this module was hit.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// The intervals in which text versions begin.
+    pub fn version_starts(&self) -> impl Iterator<Item = u32> {
+        let versions = self.ranges.iter().flat_map(|(_, r)| r.versions.iter());
+        versions.map(|(since, _)| since)
+    }
+}
+
+impl TextRange {
+    fn covered(&self) -> Covered {
+        if self.versions.is_empty() {
+            Covered::Unreadable
+        } else {
+            Covered::Yes
+        }
+    }
+
+    /// Where instructions may start that are whole in the range at `start`, if one at `at` is.
+    fn whole(&self, start: u64, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        let end = match self.end {
+            End::Code => start + self.len,
+            End::Window => (start + self.len).saturating_sub(LAST_START).max(start),
+        };
+        (at.0 < end).then_some(ImageAddr(start)..ImageAddr(end))
+    }
+}
+
+/// Whether a stream can be a straight line of code; both ends are inclusive.
+pub fn is_stream(start: u64, end: u64) -> bool {
+    start <= end && end - start < MAX_STREAM
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::ModuleIdx;
+
+    fn symbol(start: u64, len: u64) -> Option<Symbol> {
+        Some(Symbol {
+            start: ImageAddr(start),
+            len,
+            name: format!("f{start:x}"),
+        })
+    }
+
+    fn memory(at: ImageAddr, bytes: &mut [u8]) -> bool {
+        // 0x3000..0x4000 is a hole, as the kernel shows it; 0x5000.. faults.
+        for (byte, address) in bytes.iter_mut().zip(at.0..) {
+            *byte = if (0x3000..0x4000).contains(&address) {
+                0
+            } else {
+                0x90
+            };
+        }
+        at.0 + u64::try_from(bytes.len()).expect("short") <= 0x5000
+    }
+
+    fn reread(text: &mut ModuleText, interval: u32, read: &mut ReadText<'_>) -> u64 {
+        let live = text.read_live(None, read);
+        let known = Known {
+            interval,
+            ..Known::default()
+        };
+        text.change(Change::Observed(live, known))
+    }
+
+    const ALL: Range<ImageAddr> = ImageAddr(0x1000)..ImageAddr(0x10_0000);
+
+    #[test]
+    fn a_function_is_read_once_and_whole() {
+        let mut text = ModuleText::default();
+        assert_eq!(
+            text.cover(ImageAddr(0x1234), ALL, symbol(0x1200, 0x80), &mut memory),
+            Covered::Yes
+        );
+        assert_eq!(
+            text.cover(ImageAddr(0x127f), ALL, None, &mut |_, _| false),
+            Covered::Yes
+        );
+        let mut out = Vec::new();
+        let symbols = text.emit(ModuleIdx(3), &mut out);
+        assert_eq!(
+            (symbols.len(), out.len(), out[0].start, out[0].bytes.len()),
+            (1, 1, ImageAddr(0x1200), 0x80)
+        );
+    }
+
+    #[test]
+    fn windows_keep_off_their_neighbours_and_bounds() {
+        let mut text = ModuleText::default();
+        text.cover(ImageAddr(0x1810), ALL, symbol(0x1800, 0x20), &mut memory);
+        assert_eq!(
+            text.cover(ImageAddr(0x1700), ALL, None, &mut memory),
+            Covered::Yes
+        );
+        assert_eq!(
+            text.cover(ImageAddr(0x1830), ALL, None, &mut memory),
+            Covered::Yes
+        );
+        let mut out = Vec::new();
+        text.emit(ModuleIdx(0), &mut out);
+        let extents: Vec<_> = out
+            .iter()
+            .map(|t| (t.start.0, t.start.0 + t.bytes.len() as u64))
+            .collect();
+        assert_eq!(extents, [(0x1300, 0x1c30)], "they touch, so they are one");
+    }
+
+    #[test]
+    fn windows_hold_their_last_instructions_to_the_end() {
+        let mut text = ModuleText::default();
+        let giant = || symbol(0x10000, 0x1_0000);
+        text.cover(ImageAddr(0x18000), ALL, giant(), &mut memory_of_nops);
+        let end = 0x18000 + WINDOW;
+        assert_eq!(
+            text.covered_at(ImageAddr(end - 15)).map(|r| r.end.0),
+            Some(end - 14)
+        );
+        assert_eq!(text.covered_at(ImageAddr(end - 14)), None, "15 bytes do not fit");
+        text.cover(ImageAddr(end - 1), ALL, giant(), &mut memory_of_nops);
+        assert_eq!(text.covered_at(ImageAddr(end - 1)).map(|r| r.end.0), Some(end));
+        let mut out = Vec::new();
+        text.emit(ModuleIdx(0), &mut out);
+        let found: Vec<_> = out.iter().map(|t| (t.start.0, t.bytes.len() as u64)).collect();
+        assert_eq!(found, [(0x18000 - WINDOW, 3 * WINDOW)]);
+    }
+
+    fn memory_of_nops(_: ImageAddr, bytes: &mut [u8]) -> bool {
+        bytes.fill(0x90);
+        true
+    }
+
+    #[test]
+    fn holes_and_faults_cost_only_their_own_pages() {
+        let mut text = ModuleText::default();
+        let function = || symbol(0x2f00, 0x2400);
+        assert_eq!(
+            text.cover(ImageAddr(0x4800), ALL, function(), &mut memory),
+            Covered::Yes
+        );
+        assert_eq!(
+            text.cover(ImageAddr(0x2f00), ALL, function(), &mut memory),
+            Covered::Yes
+        );
+        assert_eq!(
+            text.cover(ImageAddr(0x3004), ALL, function(), &mut memory),
+            Covered::Unreadable
+        );
+        assert_eq!(
+            text.cover(ImageAddr(0x5004), ALL, function(), &mut memory),
+            Covered::Unreadable
+        );
+        assert_eq!(
+            text.cover(ImageAddr(0x9000), ALL, symbol(0x9000, 8), &mut memory),
+            Covered::UnreadableNow
+        );
+    }
+
+    #[test]
+    fn patched_text_is_a_new_version_of_the_same_extent() {
+        let mut text = ModuleText::default();
+        text.cover(ImageAddr(0x1200), ALL, symbol(0x1200, 5), &mut memory);
+        assert_eq!(reread(&mut text, 1, &mut memory), 0);
+        let mut patched = |_: ImageAddr, bytes: &mut [u8]| {
+            bytes.copy_from_slice(&[0xe9, 1, 2, 3, 4]);
+            true
+        };
+        assert_eq!(reread(&mut text, 2, &mut patched), 1);
+        assert_eq!(
+            reread(&mut text, 3, &mut |_, _| false),
+            0,
+            "gone text stays as it was"
+        );
+        assert_eq!(reread(&mut text, 4, &mut memory), 1, "and back again");
+        let mut out = Vec::new();
+        text.emit(ModuleIdx(0), &mut out);
+        let since: Vec<_> = out.iter().map(|t| (t.since, t.bytes[0])).collect();
+        assert_eq!(since, [(0, 0x90), (2, 0xe9), (4, 0x90)]);
+    }
+
+    #[test]
+    fn patched_text_stands_apart_from_its_neighbours() {
+        let mut text = ModuleText::default();
+        for start in [0x1200, 0x1210, 0x1220, 0x1240] {
+            text.cover(ImageAddr(start), ALL, symbol(start, 0x10), &mut memory);
+        }
+        let mut patched = |at: ImageAddr, bytes: &mut [u8]| {
+            for (byte, address) in bytes.iter_mut().zip(at.0..) {
+                *byte = if (0x1220..0x1230).contains(&address) {
+                    0xc3
+                } else {
+                    0x90
+                };
+            }
+            true
+        };
+        reread(&mut text, 1, &mut patched);
+        let mut out = Vec::new();
+        text.emit(ModuleIdx(0), &mut out);
+        let found: Vec<_> = out.iter().map(|t| (t.start.0, t.bytes.len(), t.since)).collect();
+        assert_eq!(
+            found,
+            [
+                (0x1200, 0x20, 0),
+                (0x1220, 0x10, 0),
+                (0x1220, 0x10, 1),
+                (0x1240, 0x10, 0)
+            ]
+        );
+    }
+
+    #[test]
+    fn odd_extents() {
+        let mut text = ModuleText::default();
+        let top = ImageAddr(u64::MAX - 1);
+        let bounds = ImageAddr(u64::MAX - 0x10)..ImageAddr(u64::MAX);
+        assert_eq!(
+            text.cover(top, bounds, symbol(u64::MAX - 8, 100), &mut |_, b| {
+                b.fill(1);
+                true
+            }),
+            Covered::Yes
+        );
+        let beside = text.cover(ImageAddr(0x2000), ALL, symbol(0x1f00, 0x10), &mut memory);
+        assert_eq!(
+            beside,
+            Covered::Yes,
+            "a function that does not hold the address counts for nothing"
+        );
+        let outside = ImageAddr(u64::MAX)..ImageAddr(5);
+        for at in [0, 7, u64::MAX] {
+            assert_eq!(
+                text.cover(ImageAddr(at), outside.clone(), None, &mut memory),
+                Covered::UnreadableNow
+            );
+        }
+        assert!(is_stream(1, 1) && !is_stream(2, 1) && !is_stream(0, MAX_STREAM));
+    }
+}

@@ -1,0 +1,261 @@
+//! What is mapped into processes: an ELF file, another file, or memory; where its text is read and who names it.
+
+use std::ops::Range;
+
+use crate::addr::{FileOff, ImageAddr, Va};
+use crate::snapshot::{Loss, Module, ModuleIdx, ModuleKind, Symbol, Text};
+
+use super::mapped_file::open_own;
+use super::process_image::Generation;
+use super::process_memory::ProcessMemory;
+use crate::resolve::elf::byte_source::ByteSource;
+use crate::resolve::elf::functions::{Functions, SymbolFile, read_functions};
+use crate::resolve::elf::layout::{ElfClass, ElfError, ElfLayout, read_layout};
+use crate::resolve::kernel::vmlinux::debug_file_place;
+use crate::resolve::text::{Change, Covered, Known, ModuleText};
+
+/// Something that is mapped into processes, and its text as far as it was hit.
+#[derive(Debug)]
+pub struct Image {
+    /// Path, or the kernel's name.
+    pub name: String,
+    /// Its sort.
+    pub kind: ModuleKind,
+    /// Where its text is read.
+    pub content: Content,
+    /// Whether it was counted as lost.
+    pub counted: bool,
+    text: ModuleText,
+}
+
+/// Where the text of an image is read.
+#[derive(Debug)]
+pub enum Content {
+    /// An ELF file or a copy of one.
+    Elf(Box<ElfContent>),
+    /// A file that is no ELF file, such as the code cache of a compiler; its addresses are file offsets.
+    Flat(ByteSource),
+    /// Memory of one process; its addresses are those of the process.
+    Memory(Owner),
+    /// Nothing; its addresses are file offsets.
+    Missing,
+}
+
+/// An ELF file with what is known about its functions.
+#[derive(Debug)]
+pub struct ElfContent {
+    source: ByteSource,
+    layout: ElfLayout,
+    /// Read at the first hit.
+    names: Option<Names>,
+}
+
+#[derive(Debug)]
+struct Names {
+    functions: Functions,
+    debug: Option<ByteSource>,
+}
+
+/// The process whose memory an image is.
+#[derive(Debug)]
+pub struct Owner {
+    /// Thread group id.
+    pub tgid: u32,
+    /// The program that it ran.
+    pub generation: Generation,
+    /// What is counted where the memory cannot be read: why it had to be.
+    pub loss: Loss,
+}
+
+impl Image {
+    /// An image of a file: ELF where it is one, else its plain bytes.
+    pub fn of_file(name: String, source: ByteSource) -> Result<Self, ElfError> {
+        match read_layout(&source) {
+            Ok(layout) => Ok(Self::of_elf(name, source, layout)),
+            Err(ElfError::NotElf) => Ok(Self::new(name, ModuleKind::Anonymous, Content::Flat(source))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An image of an ELF file.
+    pub fn of_elf(name: String, source: ByteSource, layout: ElfLayout) -> Self {
+        let kind = match layout.class {
+            ElfClass::X86 => ModuleKind::Elf32,
+            ElfClass::X86_64 | ElfClass::X32 => ModuleKind::Elf64,
+        };
+        let elf = ElfContent {
+            source,
+            layout,
+            names: None,
+        };
+        Self::new(name, kind, Content::Elf(Box::new(elf)))
+    }
+
+    /// An image of memory of one process.
+    pub fn of_memory(name: String, kind: ModuleKind, owner: Owner) -> Self {
+        Self::new(name, kind, Content::Memory(owner))
+    }
+
+    /// A file of a recording that was not found: it was hit, and nothing else is known of it.
+    pub fn missing(name: String) -> Self {
+        Self::new(name, ModuleKind::Elf64, Content::Missing)
+    }
+
+    fn new(name: String, kind: ModuleKind, content: Content) -> Self {
+        Self {
+            name,
+            kind,
+            content,
+            counted: false,
+            text: ModuleText::default(),
+        }
+    }
+
+    /// The address in the image of the first byte of a mapping; `None` where an ELF file has no such segment.
+    pub fn image_start(&self, start: Va, offset: FileOff) -> Option<ImageAddr> {
+        match &self.content {
+            Content::Elf(elf) => elf.layout.image_addr(offset),
+            Content::Flat(_) | Content::Missing => Some(ImageAddr(offset.0)),
+            Content::Memory(_) => Some(ImageAddr(start.0)),
+        }
+    }
+
+    /// Addresses around `at` whose text was asked for already, `at` among them.
+    pub fn covered_at(&self, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        self.text.covered_at(at)
+    }
+
+    /// Sees to it that the text around `at` is there; `mapped` are the addresses of the mapping that was hit, and
+    /// `memory` is given where an owner of memory still runs the program that was hit.
+    pub fn cover(
+        &mut self,
+        at: ImageAddr,
+        mapped: Range<ImageAddr>,
+        memory: Option<&mut ProcessMemory>,
+    ) -> Covered {
+        match &mut self.content {
+            Content::Elf(elf) => {
+                let segment = elf.layout.segment_at(at);
+                let segment = segment.map(|s| s.start..ImageAddr(s.start.0.saturating_add(s.len)));
+                let (function, gap) = elf.read_function_at(at);
+                let bounds = within(segment.unwrap_or(mapped), gap);
+                let (source, layout) = (&elf.source, &elf.layout);
+                let mut read = |at: ImageAddr, bytes: &mut [u8]| {
+                    layout
+                        .file_off(at)
+                        .is_some_and(|offset| source.read_into(offset.0, bytes))
+                };
+                self.text.cover(at, bounds, function, &mut read)
+            }
+            Content::Flat(source) => {
+                // A mapping is whole pages long, the file may end before.
+                let filled = mapped.start..mapped.end.min(ImageAddr(source.len()));
+                self.text
+                    .cover(at, filled, None, &mut |at, bytes| source.read_into(at.0, bytes))
+            }
+            Content::Memory(owner) => {
+                let tgid = owner.tgid;
+                match memory {
+                    Some(memory) => {
+                        let names = memory.names(tgid);
+                        let function = names.function_at(at);
+                        let gap = function.is_none().then(|| names.gap_at(at));
+                        let mut read = |at: ImageAddr, bytes: &mut [u8]| memory.read(tgid, Va(at.0), bytes);
+                        self.text.cover(at, within(mapped, gap), function, &mut read)
+                    }
+                    None => self.text.cover(at, mapped, None, &mut |_, _| false),
+                }
+            }
+            Content::Missing => Covered::Unreadable,
+        }
+    }
+
+    /// Reads memory that was hit before once more, its owner being alive; files are taken not to change while they are mapped.
+    /// Returns the number of ranges that differ.
+    pub fn reread(&mut self, interval: u32, memory: &mut ProcessMemory) -> u64 {
+        let Content::Memory(Owner { tgid, .. }) = self.content else {
+            return 0;
+        };
+        let mut read = |at: ImageAddr, bytes: &mut [u8]| memory.read(tgid, Va(at.0), bytes);
+        let live = self.text.read_live(None, &mut read);
+        let known = Known {
+            interval,
+            ..Known::default()
+        };
+        self.text.change(Change::Observed(live, known))
+    }
+
+    /// How it is counted where its text cannot be read.
+    pub fn loss(&self) -> Loss {
+        match &self.content {
+            Content::Elf(_) | Content::Flat(_) | Content::Missing => Loss::FileUnreadable,
+            Content::Memory(owner) => owner.loss,
+        }
+    }
+
+    /// Whether nothing of it was hit.
+    pub fn is_unhit(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Its text, as far as it was hit.
+    pub const fn text(&self) -> &ModuleText {
+        &self.text
+    }
+
+    /// Hands over its text and becomes a module of the snapshot.
+    pub fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Module {
+        let build_id = match self.content {
+            Content::Elf(elf) => elf.layout.build_id,
+            Content::Flat(_) | Content::Memory(_) | Content::Missing => Vec::new(),
+        };
+        Module {
+            name: self.name,
+            kind: self.kind,
+            build_id,
+            symbols: self.text.emit(module, text),
+        }
+    }
+}
+
+impl ElfContent {
+    /// The function that contains `at`, else the gap between functions around it.
+    fn read_function_at(&mut self, at: ImageAddr) -> (Option<Symbol>, Option<Range<ImageAddr>>) {
+        let Self {
+            source,
+            layout,
+            names,
+        } = self;
+        let names = names.get_or_insert_with(|| read_names(source, layout));
+        let functions = &names.functions;
+        let function = functions.read_function_at(at, source, names.debug.as_ref());
+        let gap = function.is_none().then(|| functions.gap_at(at));
+        (function, gap)
+    }
+}
+
+/// The part of `bounds` that lies in a gap, where there is one.
+fn within(bounds: Range<ImageAddr>, gap: Option<Range<ImageAddr>>) -> Range<ImageAddr> {
+    match gap {
+        Some(gap) => bounds.start.max(gap.start)..bounds.end.min(gap.end),
+        None => bounds,
+    }
+}
+
+/// Reads the function ranges of a file, and of its debug file where one is installed.
+fn read_names(source: &ByteSource, layout: &ElfLayout) -> Names {
+    let own = SymbolFile { source, layout };
+    let debug = debug_file_place(&layout.build_id)
+        .and_then(|path| open_own(&path).ok())
+        .map(|file| file.source);
+    let debug_layout = debug.as_ref().and_then(|debug| read_layout(debug).ok());
+    let fits = debug_layout
+        .as_ref()
+        .filter(|debug| debug.build_id == layout.build_id);
+    let debug_file = debug
+        .as_ref()
+        .zip(fits)
+        .map(|(source, layout)| SymbolFile { source, layout });
+    let functions = read_functions(own, debug_file);
+    Names { functions, debug }
+}

@@ -1,0 +1,347 @@
+//! All images that were mapped: one for each file, however many processes map it, and one for each piece of memory.
+//!
+//! A file is opened when its mapping is first heard of, because soon the process may be gone and its root with it.
+//! The number of open files is limited; the oldest that was never hit is closed first, and opened again on a hit.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::addr::{ImageAddr, Va};
+use crate::record::Mmap;
+use crate::snapshot::{Loss, Losses, Module, ModuleIdx, ModuleKind, Text};
+
+use super::image::{Content, Image, Owner};
+use super::mapped_file::{open_mapped, plain_path};
+use super::proc_scan::{ANONYMOUS, read_process};
+use super::process_image::{Backing, FileIdx, Generation, ImageMapping, MappedFile};
+use super::process_memory::ProcessMemory;
+use super::recorded_files::RecordedFiles;
+use crate::resolve::elf::byte_source::ByteSource;
+use crate::resolve::text::Covered;
+
+const VDSO: &str = "[vdso]";
+/// The kernel's code page is one or two pages long; more is no vdso.
+const MAX_VDSO: u64 = 64 << 10;
+
+/// Index of an image of this set.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ImageIdx(pub u32);
+
+/// Who maps something.
+#[derive(Clone, Debug)]
+pub struct Mapper {
+    /// Thread group id.
+    pub tgid: u32,
+    /// The program that it runs.
+    pub generation: Generation,
+    /// Width of its code in bits.
+    pub bits: u32,
+    /// The processes that led to it.
+    pub ancestors: Vec<u32>,
+}
+
+/// All images that were mapped.
+#[derive(Debug)]
+pub struct ImageSet {
+    /// By index; `None` where one was closed.
+    images: Vec<Option<Box<Image>>>,
+    /// The image of each file that was asked for, or why there is none.
+    files: HashMap<FileIdx, Result<ImageIdx, Loss>>,
+    /// Images by device and inode: one file may be known by its inode and by its build id.
+    places: HashMap<(u64, u64), ImageIdx>,
+    memories: HashMap<(Generation, Va, u64), ImageIdx>,
+    /// The kernel's code page, by width in bits.
+    vdso: HashMap<u32, ImageIdx>,
+    /// Open files in the order of their opening.
+    open: VecDeque<ImageIdx>,
+    max_open: usize,
+}
+
+impl Default for ImageSet {
+    fn default() -> Self {
+        // The remainder is for the counters, one for each CPU and event.
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(4096) / 4;
+        Self {
+            images: Vec::new(),
+            files: HashMap::new(),
+            places: HashMap::new(),
+            memories: HashMap::new(),
+            vdso: HashMap::new(),
+            open: VecDeque::new(),
+            max_open: usize::try_from(limit.clamp(64, 1024)).unwrap_or(64),
+        }
+    }
+}
+
+impl ImageSet {
+    /// Opens the file of a mapping unless it is open; a file that was refused once is tried anew, as another process
+    /// may have a better look at it.
+    pub fn open(&mut self, file: FileIdx, mmap: &Mmap, relatives: &[u32]) -> Result<ImageIdx, Loss> {
+        if let Some(Ok(idx)) = self.files.get(&file) {
+            return Ok(*idx);
+        }
+        let opened = self.open_new(mmap, relatives);
+        self.files.insert(file, opened);
+        opened
+    }
+
+    fn open_new(&mut self, mmap: &Mmap, relatives: &[u32]) -> Result<ImageIdx, Loss> {
+        let file = open_mapped(mmap, relatives).map_err(|refusal| refusal.loss())?;
+        if let Some(idx) = self.places.get(&file.place) {
+            return Ok(*idx);
+        }
+        let image = Image::of_file(plain_path(&mmap.path).to_owned(), file.source);
+        let idx = self.add(image.map_err(|_| Loss::FileUnreadable)?);
+        self.places.insert(file.place, idx);
+        self.open.push_back(idx);
+        if self.max_open < self.open.len() {
+            self.close_oldest();
+        }
+        Ok(idx)
+    }
+
+    fn close_oldest(&mut self) {
+        let unhit = |idx: &ImageIdx| self.image(*idx).is_some_and(Image::is_unhit);
+        let Some(idx) = self
+            .open
+            .iter()
+            .position(unhit)
+            .and_then(|at| self.open.remove(at))
+        else {
+            return;
+        };
+        if let Some(place) = self.images.get_mut(idx.0 as usize) {
+            *place = None;
+        }
+        self.places.retain(|_, image| *image != idx);
+        self.files.retain(|_, image| *image != Ok(idx));
+    }
+
+    /// Forgets what became of the files that are not known any more; the images that were hit stay.
+    pub fn forget_files(&mut self, is_known: impl Fn(FileIdx) -> bool) {
+        self.files.retain(|file, _| is_known(*file));
+    }
+
+    /// The image of a mapping and the address in it of the first mapped byte.
+    pub fn place(
+        &mut self,
+        mapper: &Mapper,
+        mapping: &ImageMapping,
+        file: &MappedFile,
+        memory: Option<&mut ProcessMemory>,
+    ) -> (ImageIdx, ImageAddr) {
+        if file.backing() == Backing::Vdso
+            && let Some(idx) = self.vdso(mapper, mapping, memory)
+        {
+            return (idx, ImageAddr(mapping.offset.0));
+        }
+        let mut loss = Loss::ProcessGone;
+        if file.backing() == Backing::File {
+            let opened = self.open(
+                mapping.file,
+                &mmap_of(mapper.tgid, mapping, file),
+                &mapper.ancestors,
+            );
+            let image = opened.ok().and_then(|idx| Some((idx, self.image(idx)?)));
+            let start =
+                image.and_then(|(idx, image)| Some((idx, image.image_start(mapping.start, mapping.offset)?)));
+            if let Some(placed) = start {
+                return placed;
+            }
+            // What is not in the file can be read from the memory of the process while it lives.
+            loss = opened.err().unwrap_or(Loss::FileUnreadable);
+        }
+        let key = (mapper.generation, mapping.start, mapping.from);
+        let idx = match self.memories.get(&key) {
+            Some(idx) => *idx,
+            None => {
+                let owner = Owner {
+                    tgid: mapper.tgid,
+                    generation: mapper.generation,
+                    loss,
+                };
+                let kind = if mapper.bits == 32 {
+                    ModuleKind::Elf32
+                } else {
+                    ModuleKind::Anonymous
+                };
+                let idx = self.add(Image::of_memory(memory_name(&file.path), kind, owner));
+                self.memories.insert(key, idx);
+                idx
+            }
+        };
+        (idx, ImageAddr(mapping.start.0))
+    }
+
+    /// The kernel's code page: that of our own process for 64-bit code, that of the process itself for 32-bit code.
+    fn vdso(
+        &mut self,
+        mapper: &Mapper,
+        mapping: &ImageMapping,
+        memory: Option<&mut ProcessMemory>,
+    ) -> Option<ImageIdx> {
+        if let Some(idx) = self.vdso.get(&mapper.bits) {
+            return Some(*idx);
+        }
+        let mut own_memory = ProcessMemory::default();
+        let (tgid, start, len, memory) = if mapper.bits == 32 {
+            (
+                mapper.tgid,
+                mapping.start,
+                mapping.end.since(mapping.start)?,
+                memory?,
+            )
+        } else {
+            let own = read_process(std::process::id())?;
+            let vdso = own
+                .mappings
+                .into_iter()
+                .find(|m| Backing::of(&m.path) == Backing::Vdso)?;
+            (own.tgid, vdso.start, vdso.len, &mut own_memory)
+        };
+        let mut bytes = vec![0; usize::try_from(len.min(MAX_VDSO)).ok()?];
+        let read = memory.read(tgid, start, &mut bytes);
+        let mut image = Image::of_file(VDSO.to_owned(), ByteSource::Memory(bytes))
+            .ok()
+            .filter(|_| read)?;
+        if image.kind == ModuleKind::Elf64 {
+            image.kind = ModuleKind::Vdso;
+        }
+        let idx = self.add(image);
+        self.vdso.insert(mapper.bits, idx);
+        Some(idx)
+    }
+
+    /// The image of a file of a recording, which is looked for once; of a file that is not there, an image without text.
+    pub fn recorded(
+        &mut self,
+        idx: FileIdx,
+        file: &MappedFile,
+        files: &mut RecordedFiles,
+        losses: &mut Losses,
+    ) -> ImageIdx {
+        if let Some(Ok(known)) = self.files.get(&idx) {
+            return *known;
+        }
+        let image = match files.find(file, losses) {
+            // One file may be known by its inode and by its build id, and by several paths.
+            Some(found) => match self.places.get(&found.place) {
+                Some(known) => *known,
+                None => {
+                    let image = Image::of_elf(file.path.clone(), found.source, found.layout);
+                    let image = self.add(image);
+                    self.places.insert(found.place, image);
+                    image
+                }
+            },
+            None => self.add(Image::missing(file.path.clone())),
+        };
+        self.files.insert(idx, Ok(image));
+        image
+    }
+
+    /// The address in an image of the first byte of a mapping; `None` where an ELF file has no such segment.
+    pub fn image_start(&self, idx: ImageIdx, mapping: &ImageMapping) -> Option<ImageAddr> {
+        self.image(idx)?.image_start(mapping.start, mapping.offset)
+    }
+
+    /// Addresses of an image around `at` whose text was asked for already, `at` among them.
+    pub fn covered_at(&self, idx: ImageIdx, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        self.image(idx)?.covered_at(at)
+    }
+
+    /// Sees to it that the text around `at` is there, where `mapped` is what its mapping shows of the image.
+    /// `memory` is given where the owner of memory still runs the program that was hit.
+    /// Returns addresses around `at` whose text was asked for.
+    pub fn cover(
+        &mut self,
+        idx: ImageIdx,
+        at: ImageAddr,
+        mapped: Range<ImageAddr>,
+        memory: Option<&mut ProcessMemory>,
+        losses: &mut Losses,
+    ) -> Option<Range<ImageAddr>> {
+        let image = self.images.get_mut(idx.0 as usize)?.as_mut()?;
+        let covered = image.cover(at, mapped, memory);
+        if covered == Covered::UnreadableNow && !image.counted {
+            image.counted = true;
+            losses.add(image.loss(), 1);
+        }
+        image.covered_at(at)
+    }
+
+    /// Reads memory that was hit before once more, where `is_live` says that its owner still runs the same program.
+    /// Returns the number of ranges that differ.
+    pub fn reread(
+        &mut self,
+        interval: u32,
+        is_live: impl Fn(u32, Generation) -> bool,
+        memory: &mut ProcessMemory,
+    ) -> u64 {
+        let mut n_changed = 0;
+        for image in self.images.iter_mut().flatten() {
+            if matches!(&image.content, Content::Memory(owner) if is_live(owner.tgid, owner.generation)) {
+                n_changed += image.reread(interval, memory);
+            }
+        }
+        n_changed
+    }
+
+    /// The intervals in which text versions begin.
+    pub fn version_starts(&self) -> impl Iterator<Item = u32> {
+        let images = self.images.iter().flatten();
+        images.flat_map(|image| image.text().version_starts())
+    }
+
+    /// Hands over the images that were hit, as modules, and their text; returns what became of each image.
+    pub fn emit(
+        self,
+        modules: &mut Vec<Module>,
+        text: &mut Vec<Text>,
+        hit: &[ImageIdx],
+    ) -> HashMap<ImageIdx, ModuleIdx> {
+        let mut became = HashMap::new();
+        let images = (0..).map(ImageIdx).zip(self.images);
+        for (idx, image) in images.filter_map(|(idx, image)| Some((idx, image?))) {
+            if hit.binary_search(&idx).is_ok() {
+                let module = ModuleIdx(u32::try_from(modules.len()).unwrap_or(u32::MAX));
+                modules.push(image.emit(module, text));
+                became.insert(idx, module);
+            }
+        }
+        became
+    }
+
+    fn image(&self, idx: ImageIdx) -> Option<&Image> {
+        self.images.get(idx.0 as usize)?.as_deref()
+    }
+
+    fn add(&mut self, image: Image) -> ImageIdx {
+        let idx = ImageIdx(u32::try_from(self.images.len()).unwrap_or(u32::MAX));
+        self.images.push(Some(Box::new(image)));
+        idx
+    }
+}
+
+fn memory_name(path: &str) -> String {
+    if path == ANONYMOUS {
+        "[anon]".to_owned()
+    } else {
+        plain_path(path).to_owned()
+    }
+}
+
+fn mmap_of(pid: u32, mapping: &ImageMapping, file: &MappedFile) -> Mmap {
+    let len = mapping.end.since(mapping.start).unwrap_or(0);
+    let MappedFile { path, identity } = file.clone();
+    Mmap {
+        pid,
+        start: mapping.start,
+        len,
+        offset: mapping.offset,
+        identity,
+        path,
+    }
+}

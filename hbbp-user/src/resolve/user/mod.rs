@@ -1,0 +1,24 @@
+//! Ring 3: which program of which process ran, what was mapped into it, and the bytes of that.
+//!
+//! ```text
+//! proc_scan, records -> process_index (process_image)                             --+
+//! live: mapped_file, process_memory, perf_map --+-> image -> image_set (by file)  --+-> space
+//! recorded: recorded_files (find_file)        --+                recorded_time    --+
+//! ```
+//!
+//! Live runs and recordings differ in where bytes come from ([`space::Origin`]) and in nothing else.
+
+mod file_table;
+pub mod find_file;
+pub mod image;
+pub mod image_set;
+mod live;
+pub mod mapped_file;
+pub mod perf_map;
+pub mod proc_scan;
+pub mod process_image;
+pub mod process_index;
+pub mod process_memory;
+pub mod recorded_files;
+mod recorded_time;
+pub mod space;

@@ -1,0 +1,492 @@
+//! Which program a process ran at a given time, and what was mapped into it: a pure index.
+//!
+//! It is filled from a walk over /proc ([`super::proc_scan`]) and from timed records, in the order of time.
+//! A process is a list of generations: a fork starts one with the mappings of the parent, an exec starts one with
+//! none, and a process id that is used again starts another.
+//! The kernel counts by (tgid, self_exec_id), a number which neither /proc nor the records show, so a count finds its
+//! generation by the time of its first sample.
+//! Forked children share the mappings of their parent until one of them changes its own, and what has ended is
+//! dropped after each drain, so memory follows the number of live processes.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::record::{Mmap, Record, Timed};
+
+use super::file_table::{FileTable, MANY_FILES};
+use super::proc_scan::Scanned;
+use super::process_image::{Backing, FileIdx, Generation, ImageMapping, MappedFile, ProcessImage};
+
+/// Ancestors that are asked for a file: a container is rarely deeper.
+const MAX_ANCESTORS: usize = 6;
+/// All process images that may still have samples.
+#[derive(Debug, Default)]
+pub struct ProcessIndex {
+    /// Generations of each tgid in the order of time.
+    processes: HashMap<u32, Vec<ProcessImage>>,
+    files: FileTable,
+    n_generations: u64,
+}
+
+impl ProcessIndex {
+    /// What a mapping's file is called and known by.
+    pub fn file(&self, idx: FileIdx) -> Option<&MappedFile> {
+        self.files.get(idx)
+    }
+
+    /// The image that process `tgid` ran at `time`; where the time lies before all that is known, the first one.
+    pub fn image_at(&self, tgid: u32, time: u64) -> Option<&ProcessImage> {
+        let images = self.processes.get(&tgid)?;
+        let n_begun = images.partition_point(|image| image.from <= time);
+        images.get(n_begun.saturating_sub(1))
+    }
+
+    /// The times at which [`Self::image_at`] is the same as at `time`.
+    pub fn same_image(&self, tgid: u32, time: u64) -> Range<u64> {
+        let images = self.processes.get(&tgid).map_or(&[][..], Vec::as_slice);
+        let nth = images
+            .partition_point(|image| image.from <= time)
+            .saturating_sub(1);
+        let from = |nth: usize| images.get(nth).map(|image| image.from);
+        let start = if nth == 0 { None } else { from(nth) };
+        start.unwrap_or(0)..from(nth + 1).unwrap_or(u64::MAX)
+    }
+
+    /// The processes that led to this image, the nearest first: they nearly always see the same files.
+    pub fn ancestors(&self, image: &ProcessImage) -> Vec<u32> {
+        let parent_of = |tgid: &u32| {
+            self.live(*tgid)
+                .map(|image| image.parent)
+                .filter(|parent| 0 < *parent)
+        };
+        std::iter::successors(Some(image.parent).filter(|parent| 0 < *parent), parent_of)
+            .take(MAX_ANCESTORS)
+            .collect()
+    }
+
+    /// The image that process `tgid` runs now, as far as the records tell; `None` where it has ended.
+    pub fn live(&self, tgid: u32) -> Option<&ProcessImage> {
+        self.processes
+            .get(&tgid)?
+            .last()
+            .filter(|image| image.ended.is_none())
+    }
+
+    /// Whether process `tgid` still runs the program that it ran, as far as the records tell.
+    pub fn is_live(&self, tgid: u32, generation: Option<Generation>) -> bool {
+        self.live(tgid)
+            .is_some_and(|live| Some(live.generation) == generation)
+    }
+
+    /// When process `tgid` came to run another program than that of `generation`, in ns; `u64::MAX` where it did not.
+    pub fn end_of(&self, tgid: u32, generation: Generation) -> u64 {
+        let images = self.processes.get(&tgid).map_or(&[][..], Vec::as_slice);
+        let later = images.iter().skip_while(|image| image.generation != generation);
+        later.map(|image| image.from).nth(1).unwrap_or(u64::MAX)
+    }
+
+    /// Width in bits of the code of an image: the kernel maps its code page below 4 GiB into 32-bit programs only.
+    pub fn bits(&self, image: &ProcessImage) -> u32 {
+        let vdso = |m: &&ImageMapping| self.file(m.file).is_some_and(|f| f.backing() == Backing::Vdso);
+        let is_low = image
+            .mappings()
+            .iter()
+            .find(vdso)
+            .is_some_and(|m| m.end.0 <= 1 << 32);
+        if is_low { 32 } else { 64 }
+    }
+
+    /// Number of process images held.
+    pub fn n_images(&self) -> usize {
+        self.processes.values().map(Vec::len).sum()
+    }
+
+    /// Takes over what /proc shows of a process, as of `time` (0: since before the run).
+    /// A process that is known already keeps its image and gains the mappings that it lacks.
+    pub fn scanned(&mut self, scanned: &Scanned, time: u64) {
+        let tgid = scanned.tgid;
+        if self.live(tgid).is_none() {
+            let comm = Arc::from(scanned.comm.as_str());
+            let mut image = ProcessImage::new(self.next_generation(), comm, time);
+            image.parent = scanned.parent;
+            image.n_threads = scanned.n_threads;
+            self.insert(tgid, image);
+        }
+        for mapping in &scanned.mappings {
+            self.map(mapping, time);
+        }
+    }
+
+    /// Takes over one record. Records must come in the order of time; a late one counts for the image of its time.
+    pub fn apply(&mut self, timed: &Timed) {
+        let time = timed.time;
+        match &timed.record {
+            // The kernel speaks of itself as the last process, and of those outside of our pid namespace as process 0.
+            Record::Mmap(mmap) if 0 < mmap.pid && mmap.pid < u32::MAX => self.map(mmap, time),
+            Record::Comm { pid, tid, comm, exec } => self.comm(*pid, *tid, comm, *exec, time),
+            Record::Fork { pid, parent_pid, .. } if pid == parent_pid => {
+                if let Some(image) = self.image_at_mut(*pid, time) {
+                    image.n_threads = image.n_threads.saturating_add(1);
+                }
+            }
+            Record::Fork { pid, parent_pid, .. } => {
+                let generation = self.next_generation();
+                let image = match self.image_at(*parent_pid, time) {
+                    Some(parent) => parent.child(generation, *parent_pid, time),
+                    None => ProcessImage::new(generation, Arc::default(), time),
+                };
+                self.insert(*pid, image);
+            }
+            Record::Exit { pid, .. } => {
+                if let Some(image) = self.image_at_mut(*pid, time) {
+                    image.n_threads = image.n_threads.saturating_sub(1);
+                    if image.n_threads == 0 {
+                        image.ended = Some(time);
+                    }
+                }
+            }
+            Record::Mmap(_)
+            | Record::Ksymbol { .. }
+            | Record::TextPoke { .. }
+            | Record::Module(_)
+            | Record::Lost(_)
+            | Record::LostText(_) => {}
+        }
+    }
+
+    /// Forgets the images that ended, or gave way to another one, before `time`: all their samples have been read.
+    pub fn forget_before(&mut self, time: u64) {
+        self.processes.retain(|_, images| {
+            let n_over = images.iter().skip(1).take_while(|next| next.from < time).count();
+            images.drain(..n_over);
+            images.retain(|image| image.ended.is_none_or(|ended| time <= ended));
+            !images.is_empty()
+        });
+    }
+
+    /// Forgets the files that no image maps, where there are many; `awaited` are mappings that are yet to be applied.
+    /// Returns whether there were.
+    pub fn forget_files<'a>(&mut self, awaited: impl Iterator<Item = &'a Mmap>) -> bool {
+        if self.files.len() <= MANY_FILES {
+            return false;
+        }
+        let images = self.processes.values().flatten();
+        let mapped = images.flat_map(|image| image.mappings().iter().map(|mapping| mapping.file));
+        let mut used: HashSet<FileIdx> = mapped.collect();
+        used.extend(awaited.map(|mmap| self.files.intern(&MappedFile::of(mmap))));
+        self.files.retain(&used);
+        true
+    }
+
+    /// A thread may rename itself; only the name of the leader is that of the process.
+    fn comm(&mut self, pid: u32, tid: u32, comm: &str, exec: bool, time: u64) {
+        let image = self.image_at_mut(pid, time);
+        if exec {
+            // The mappings of the new program come after this record, and its other threads have ended.
+            let parent = image.map_or(0, |before| before.parent);
+            let mut image = ProcessImage::new(self.next_generation(), Arc::from(comm), time);
+            image.parent = parent;
+            self.insert(pid, image);
+        } else if let Some(image) = image
+            && pid == tid
+        {
+            image.comm = Arc::from(comm);
+        }
+    }
+
+    fn map(&mut self, mmap: &Mmap, time: u64) {
+        let Some(end) = mmap.start.checked_add(mmap.len).filter(|_| 0 < mmap.len) else {
+            return;
+        };
+        let file = self.intern_mmap(mmap);
+        let mapping = ImageMapping {
+            start: mmap.start,
+            end,
+            offset: mmap.offset,
+            file,
+            from: time,
+        };
+        if self.image_at(mmap.pid, time).is_none() {
+            // Its fork was lost, or happened before the records began.
+            let image = ProcessImage::new(self.next_generation(), Arc::default(), 0);
+            self.insert(mmap.pid, image);
+        }
+        if let Some(image) = self.image_at_mut(mmap.pid, time) {
+            image.add(mapping);
+        }
+    }
+
+    /// The index of the file that a mapping names.
+    pub fn intern_mmap(&mut self, mmap: &Mmap) -> FileIdx {
+        self.intern(&MappedFile::of(mmap))
+    }
+
+    /// The index of a file.
+    pub fn intern(&mut self, file: &MappedFile) -> FileIdx {
+        self.files.intern(file)
+    }
+
+    fn next_generation(&mut self) -> Generation {
+        self.n_generations += 1;
+        Generation(self.n_generations)
+    }
+
+    fn insert(&mut self, tgid: u32, image: ProcessImage) {
+        let images = self.processes.entry(tgid).or_default();
+        let at = images.partition_point(|other| other.from <= image.from);
+        images.insert(at, image);
+    }
+
+    fn image_at_mut(&mut self, tgid: u32, time: u64) -> Option<&mut ProcessImage> {
+        let images = self.processes.get_mut(&tgid)?;
+        let n_begun = images.partition_point(|image| image.from <= time);
+        images.get_mut(n_begun.saturating_sub(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::{FileOff, Va};
+    use crate::record::FileIdentity;
+    use proptest::prelude::*;
+
+    fn map(pid: u32, start: u64, len: u64, path: &str) -> Record {
+        let (start, offset, path) = (Va(start), FileOff(0), path.to_owned());
+        Record::Mmap(Mmap {
+            pid,
+            start,
+            len,
+            offset,
+            identity: FileIdentity::Unknown,
+            path,
+        })
+    }
+
+    fn exec(pid: u32, comm: &str) -> Record {
+        Record::Comm {
+            pid,
+            tid: pid,
+            comm: comm.to_owned(),
+            exec: true,
+        }
+    }
+
+    fn fork(pid: u32, parent_pid: u32) -> Record {
+        Record::Fork {
+            pid,
+            tid: pid,
+            parent_pid,
+        }
+    }
+
+    fn index(records: Vec<(u64, Record)>) -> ProcessIndex {
+        let mut index = ProcessIndex::default();
+        for (time, record) in records {
+            index.apply(&Timed { time, record });
+        }
+        index
+    }
+
+    fn at(index: &ProcessIndex, pid: u32, time: u64, address: u64) -> Option<(&str, &str)> {
+        let image = index.image_at(pid, time)?;
+        let mapping = image.mapping_at(Va(address), time)?;
+        Some((&image.comm, index.file(mapping.file)?.path.as_str()))
+    }
+
+    fn shell() -> Scanned {
+        let Record::Mmap(mmap) = map(1, 0x1000, 0x1000, "/bin/sh") else {
+            unreachable!()
+        };
+        Scanned {
+            tgid: 1,
+            comm: "sh".to_owned(),
+            parent: 0,
+            n_threads: 1,
+            mappings: vec![mmap],
+        }
+    }
+
+    #[test]
+    fn children_inherit_and_exec_starts_anew() {
+        let mut index = ProcessIndex::default();
+        index.scanned(&shell(), 0);
+        let records = [
+            (10, fork(2, 1)),
+            (20, exec(2, "cc1")),
+            (21, map(2, 0x1000, 0x4000, "/bin/cc1")),
+        ];
+        for (time, record) in records {
+            index.apply(&Timed { time, record });
+        }
+        assert_eq!(
+            at(&index, 2, 15, 0x1800),
+            Some(("sh", "/bin/sh")),
+            "before the exec"
+        );
+        assert_eq!(at(&index, 2, 25, 0x1800), Some(("cc1", "/bin/cc1")));
+        assert_eq!(at(&index, 1, 25, 0x1800), Some(("sh", "/bin/sh")));
+        assert_eq!(at(&index, 2, 25, 0x5000), None);
+        let generations = [15, 25].map(|time| index.image_at(2, time).expect("known").generation);
+        assert_ne!(generations[0], generations[1]);
+    }
+
+    #[test]
+    fn later_mappings_hide_earlier_ones_from_their_time_on() {
+        let records = vec![
+            (10, map(5, 0x1000, 0x3000, "/a")),
+            (20, map(5, 0x2000, 0x1000, "/b")),
+        ];
+        let index = index(records);
+        assert_eq!(at(&index, 5, 15, 0x2800).map(|m| m.1), Some("/a"));
+        assert_eq!(at(&index, 5, 25, 0x2800).map(|m| m.1), Some("/b"));
+        assert_eq!(
+            at(&index, 5, 25, 0x3000).map(|m| m.1),
+            Some("/a"),
+            "the remainder of it still shows"
+        );
+    }
+
+    #[test]
+    fn a_process_id_is_used_again() {
+        let exit = |pid, tid| Record::Exit { pid, tid };
+        let first = vec![
+            (10, fork(7, 1)),
+            (11, exec(7, "one")),
+            (12, map(7, 0x1000, 16, "/one")),
+            (20, exit(7, 7)),
+        ];
+        let second = vec![
+            (30, fork(7, 1)),
+            (31, exec(7, "two")),
+            (32, map(7, 0x1000, 16, "/two")),
+        ];
+        let mut index = index(first.into_iter().chain(second).collect());
+        assert_eq!(at(&index, 7, 15, 0x1000), Some(("one", "/one")));
+        assert_eq!(at(&index, 7, 40, 0x1000), Some(("two", "/two")));
+        index.forget_before(25);
+        assert_eq!(index.n_images(), 2, "the fork and the exec of the second one");
+        index.forget_before(100);
+        assert_eq!(index.n_images(), 1);
+    }
+
+    #[test]
+    fn threads_are_no_processes() {
+        let thread = |tid| Record::Fork {
+            pid: 8,
+            tid,
+            parent_pid: 8,
+        };
+        let name = Record::Comm {
+            pid: 8,
+            tid: 9,
+            comm: "worker".to_owned(),
+            exec: false,
+        };
+        let exit = |tid| Record::Exit { pid: 8, tid };
+        let records = vec![
+            (1, fork(8, 1)),
+            (2, exec(8, "main")),
+            (3, thread(9)),
+            (4, name),
+            (5, exit(8)),
+        ];
+        let mut index = index(records);
+        assert_eq!(index.image_at(8, 9).map(|i| i.comm.as_ref()), Some("main"));
+        assert!(index.live(8).is_some(), "its leader ended, but a thread runs on");
+        index.apply(&Timed {
+            time: 6,
+            record: exit(9),
+        });
+        assert!(index.live(8).is_none());
+    }
+
+    #[test]
+    fn what_is_scanned_again_adds_what_is_missing() {
+        let mut index = ProcessIndex::default();
+        index.scanned(&shell(), 0);
+        index.scanned(&shell(), 50);
+        assert_eq!(index.image_at(1, 60).map(|i| i.mappings().len()), Some(1));
+        let mut grown = shell();
+        grown.mappings.extend(shell().mappings.into_iter().map(|m| Mmap {
+            start: Va(0x9000),
+            ..m
+        }));
+        index.scanned(&grown, 70);
+        assert_eq!(index.image_at(1, 80).map(|i| i.mappings().len()), Some(2));
+        assert_eq!(at(&index, 1, 60, 0x9000), None);
+    }
+
+    #[test]
+    fn files_that_nobody_maps_any_more_are_forgotten() {
+        let mut index = ProcessIndex::default();
+        let n_files = u64::try_from(MANY_FILES).expect("small") + 10;
+        for n in 0..n_files {
+            let record = map(9, 0x1000, 0x1000, &format!("/tmp/{n}"));
+            index.apply(&Timed { time: n + 1, record });
+            index.apply(&Timed {
+                time: n + 1,
+                record: exec(9, "next"),
+            });
+            index.forget_before(n + 1);
+        }
+        index.apply(&Timed {
+            time: n_files + 1,
+            record: map(9, 0x1000, 0x1000, "/bin/last"),
+        });
+        let Record::Mmap(awaited) = map(9, 0x9000, 0x1000, "/bin/next") else {
+            unreachable!()
+        };
+        let idx = index.intern_mmap(&awaited);
+        assert!(index.forget_files(std::iter::once(&awaited)));
+        assert!(!index.forget_files(std::iter::once(&awaited)), "few are left");
+        assert!(index.files.len() < 5, "{}", index.files.len());
+        assert_eq!(index.file(idx).map(|f| f.path.as_str()), Some("/bin/next"));
+        assert_eq!(at(&index, 9, n_files + 2, 0x1000), Some(("next", "/bin/last")));
+    }
+
+    /// A build: 200 processes a second for two minutes, drained every ten seconds.
+    #[test]
+    fn memory_follows_the_live_processes() {
+        let begin = std::time::Instant::now();
+        let mut index = ProcessIndex::default();
+        index.scanned(&shell(), 0);
+        for n in 0..24_000_u32 {
+            let (pid, time) = (100 + n % 30_000, 5_000_000 * u64::from(n) + 1);
+            let mut records = vec![fork(pid, 1), exec(pid, "cc1")];
+            records.extend((0..8).map(|lib| map(pid, 0x10_0000 * lib, 0x8000, &format!("/lib/{lib}.so"))));
+            records.push(Record::Exit { pid, tid: pid });
+            for record in records {
+                index.apply(&Timed { time, record });
+            }
+            if n % 2000 == 1999 {
+                assert!(index.n_images() <= 2 * 2000 + 1);
+                index.forget_before(time + 1);
+                assert_eq!(index.n_images(), 1, "the shell");
+            }
+        }
+        println!("264 000 records took {:?}", begin.elapsed());
+    }
+
+    proptest! {
+        #[test]
+        fn an_image_is_the_same_while_it_is_said_to_be(
+            begun in prop::collection::vec((any::<bool>(), 1u64..20), 0..6),
+            time in 0u64..24,
+        ) {
+            let mut index = ProcessIndex::default();
+            index.scanned(&shell(), 0);
+            for (is_exec, time) in begun {
+                let record = if is_exec { exec(1, "x") } else { fork(1, 7) };
+                index.apply(&Timed { time, record });
+            }
+            let generation = |time| index.image_at(1, time).map(|image| image.generation);
+            let same = index.same_image(1, time);
+            prop_assert!(same.contains(&time));
+            for other in 0..24 {
+                prop_assert!(!same.contains(&other) || generation(other) == generation(time));
+            }
+        }
+    }
+}

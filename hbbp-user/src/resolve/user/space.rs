@@ -1,0 +1,385 @@
+//! Ring 3: which program of which process was hit where, and the text that ran there.
+//!
+//! Lookups are the same for live runs and recordings; [`Origin`] says where the bytes come from. What follows a live run
+//! (records that come late, processes that are read again) is in [`super::live`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::image_set::{ImageIdx, ImageSet, Mapper};
+use super::live::LiveProcesses;
+use super::process_image::{Generation, ImageMapping, ProcessImage};
+use super::process_index::ProcessIndex;
+use super::recorded_files::RecordedFiles;
+use super::recorded_time::RecordedTime;
+use crate::addr::{ImageAddr, Va};
+use crate::record::Timed;
+use crate::resolve::lookup_cache::{LookupCache, Validity};
+use crate::resolve::raw::TaskKey;
+use crate::snapshot::fold::replaced_at;
+use crate::snapshot::{Losses, Mapping, Module, ModuleIdx, Process, ProcessIdx, Text};
+
+/// Ring 3 of a run or a recording.
+#[derive(Debug)]
+pub struct UserSpace {
+    pub(super) index: ProcessIndex,
+    pub(super) images: ImageSet,
+    pub(in crate::resolve) origin: Origin,
+    processes: Vec<HitProcess>,
+    process_idx: HashMap<(Option<Generation>, TaskKey), ProcessIdx>,
+    /// Mappings that were hit since the index last changed.
+    mappings: LookupCache<RanMapping>,
+    /// How often it changed.
+    n_changes: u64,
+}
+
+/// Where processes and their bytes come from.
+#[derive(Debug)]
+pub enum Origin {
+    /// From this machine, as they run.
+    Live(LiveProcesses),
+    /// From a recording: all is mapped already, and files are found by name and build id.
+    Recorded(RecordedTime, RecordedFiles),
+}
+
+/// Slots for mappings: a handful for each program that runs.
+const MAPPING_SLOTS: usize = 256;
+/// Most mappings of programs and libraries are longer than this number of bytes, as a power of two.
+const MAPPING_NEAR: u32 = 18;
+
+/// A mapping as a task ran it.
+#[derive(Clone, Copy, Debug)]
+struct RanMapping {
+    process: ProcessIdx,
+    generation: Option<Generation>,
+    start: Va,
+    hit: HitMapping,
+}
+
+/// A process image that has counts.
+#[derive(Debug)]
+struct HitProcess {
+    task: TaskKey,
+    generation: Option<Generation>,
+    comm: Arc<str>,
+    /// Mappings that were hit, by (start, from).
+    mappings: BTreeMap<(Va, u64), HitMapping>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct HitMapping {
+    end: Va,
+    image: ImageIdx,
+    image_start: ImageAddr,
+}
+
+/// What a hit led to.
+#[derive(Clone, Debug)]
+pub struct Hit {
+    /// The process image that ran.
+    pub process: ProcessIdx,
+    /// The first address after the text that is there, and the validity of all this until the next
+    /// [change](UserSpace::n_changes); `None` where there is no text.
+    pub text: Option<(Va, Validity)>,
+}
+
+impl UserSpace {
+    /// With processes of this origin, none of which is known yet.
+    fn new(origin: Origin) -> Self {
+        Self {
+            index: ProcessIndex::default(),
+            images: ImageSet::default(),
+            origin,
+            processes: Vec::new(),
+            process_idx: HashMap::new(),
+            mappings: LookupCache::new(MAPPING_SLOTS, MAPPING_NEAR),
+            n_changes: 0,
+        }
+    }
+
+    /// Of this machine.
+    pub fn live() -> Self {
+        Self::new(Origin::Live(LiveProcesses::default()))
+    }
+
+    /// Of a recording with these records, which must stand in the order of time.
+    pub fn recorded(records: &[Timed], files: RecordedFiles) -> Self {
+        let mut index = ProcessIndex::default();
+        let time = RecordedTime::new(records, &mut index);
+        let mut space = Self::new(Origin::Recorded(time, files));
+        space.index = index;
+        space
+    }
+
+    pub(super) fn changed(&mut self) {
+        self.mappings.clear();
+        self.n_changes += 1;
+    }
+
+    /// Sees to it that the text around `at`, which `task` ran at `time`, is there.
+    pub fn hit(&mut self, task: TaskKey, time: u64, at: Va, losses: &mut Losses) -> Hit {
+        if let Some((validity, ran)) = self.mappings.get(task, time, at) {
+            let (validity, ran) = (validity.clone(), *ran);
+            return self.text(ran, validity, at, losses);
+        }
+        let mut found = self.look_up(task, time, at);
+        if found.1.is_none() && self.rescan(task.tgid, time) {
+            found = self.look_up(task, time, at);
+        }
+        let (image, mapping) = found;
+        let process = self.process(task, image.as_ref());
+        let ran = match image.zip(mapping) {
+            Some((image, mapping)) => {
+                let ran = self.ran(process, task, &image, &mapping, losses);
+                ran.map(|ran| (ran, self.validity(task, &image, &mapping, time, at)))
+            }
+            None => self.named(process, at, losses).map(|ran| {
+                let at = at..Va(at.0.saturating_add(1));
+                let time = time..time.saturating_add(1);
+                (ran, Validity { task, at, time })
+            }),
+        };
+        match ran {
+            Some((ran, validity)) => {
+                self.mappings.add(at, &validity, ran);
+                self.text(ran, validity, at, losses)
+            }
+            None => Hit { process, text: None },
+        }
+    }
+
+    fn validity(
+        &self,
+        task: TaskKey,
+        image: &ProcessImage,
+        mapping: &ImageMapping,
+        time: u64,
+        at: Va,
+    ) -> Validity {
+        let (at, times) = image.same_mapping(mapping, at, time);
+        let same_image = self.index.same_image(task.tgid, time);
+        let time = times.start.max(same_image.start)..times.end.min(same_image.end);
+        Validity { task, at, time }
+    }
+
+    fn text(&mut self, ran: RanMapping, validity: Validity, at: Va, losses: &mut Losses) -> Hit {
+        let RanMapping {
+            process,
+            generation,
+            start,
+            hit,
+        } = ran;
+        let text = || {
+            let mapped = hit.image_start..hit.image_start.checked_add(hit.end.since(start)?)?;
+            let image_at = hit.image_start.checked_add(at.since(start)?)?;
+            let held = match self.images.covered_at(hit.image, image_at) {
+                Some(held) => held,
+                None => {
+                    let memory = match &mut self.origin {
+                        Origin::Live(live) if self.index.is_live(validity.task.tgid, generation) => {
+                            Some(&mut live.memory)
+                        }
+                        _ => None,
+                    };
+                    self.images.cover(hit.image, image_at, mapped, memory, losses)?
+                }
+            };
+            let end = start.checked_add(held.end.since(hit.image_start)?)?;
+            let before = held.start.since(hit.image_start).unwrap_or(0);
+            Some((end, validity.within(start.checked_add(before)?..end)))
+        };
+        Hit {
+            process,
+            text: text(),
+        }
+    }
+
+    /// The process image that `task` ran at `time`, for counts whose address is no text of its own.
+    pub fn process_at(&mut self, task: TaskKey, time: u64) -> ProcessIdx {
+        let image = self.index.image_at(task.tgid, time).cloned();
+        self.process(task, image.as_ref())
+    }
+
+    fn look_up(&self, task: TaskKey, time: u64, at: Va) -> (Option<ProcessImage>, Option<ImageMapping>) {
+        let image = self.index.image_at(task.tgid, time);
+        let mapping = image.and_then(|image| image.mapping_at(at, time)).copied();
+        (image.cloned(), mapping)
+    }
+
+    /// How often what is known of processes changed: results of earlier lookups are no longer valid.
+    pub fn n_changes(&self) -> u64 {
+        self.n_changes
+    }
+
+    fn process(&mut self, task: TaskKey, image: Option<&ProcessImage>) -> ProcessIdx {
+        let key = (image.map(|i| i.generation), task);
+        let idx = match self.process_idx.get(&key) {
+            Some(idx) => *idx,
+            None => {
+                let comm = Arc::default();
+                self.processes.push(HitProcess {
+                    task,
+                    generation: key.0,
+                    comm,
+                    mappings: BTreeMap::new(),
+                });
+                // The kernel stands before all of them.
+                let idx = ProcessIdx(u32::try_from(self.processes.len()).unwrap_or(u32::MAX));
+                self.process_idx.insert(key, idx);
+                idx
+            }
+        };
+        if let (Some(image), Some(process)) = (image, hit_process(&mut self.processes, idx)) {
+            process.comm = image.comm.clone();
+        }
+        idx
+    }
+
+    /// The mapping of a process image as it was hit.
+    fn ran(
+        &mut self,
+        process: ProcessIdx,
+        task: TaskKey,
+        image: &ProcessImage,
+        mapping: &ImageMapping,
+        losses: &mut Losses,
+    ) -> Option<RanMapping> {
+        let generation = Some(image.generation);
+        let of = |hit| RanMapping {
+            process,
+            generation,
+            start: mapping.start,
+            hit,
+        };
+        let key = (mapping.start, mapping.from);
+        if let Some(known) = hit_process(&mut self.processes, process)?.mappings.get(&key) {
+            return Some(of(*known));
+        }
+        let file = self.index.file(mapping.file)?;
+        let (idx, image_start) = match &mut self.origin {
+            Origin::Live(live) => {
+                let mapper = Mapper {
+                    tgid: task.tgid,
+                    generation: image.generation,
+                    bits: self.index.bits(image),
+                    ancestors: self.index.ancestors(image),
+                };
+                let is_live = self.index.is_live(task.tgid, generation);
+                let memory = is_live.then_some(&mut live.memory);
+                self.images.place(&mapper, mapping, file, memory)
+            }
+            Origin::Recorded(_, files) => {
+                let idx = self.images.recorded(mapping.file, file, files, losses);
+                (idx, self.images.image_start(idx, mapping)?)
+            }
+        };
+        let hit = HitMapping {
+            end: mapping.end,
+            image: idx,
+            image_start,
+        };
+        let process = hit_process(&mut self.processes, process)?;
+        process.mappings.insert(key, hit);
+        Some(of(hit))
+    }
+
+    /// The file of a recording that a text names an address of, as if it were mapped.
+    fn named(&mut self, process: ProcessIdx, at: Va, losses: &mut Losses) -> Option<RanMapping> {
+        let Origin::Recorded(_, files) = &mut self.origin else {
+            return None;
+        };
+        let (named, file) = files.named_at(at)?;
+        let idx = self.index.intern(&file);
+        let hit = HitMapping {
+            end: named.base.checked_add(named.len)?,
+            image: self.images.recorded(idx, &file, files, losses),
+            image_start: ImageAddr(0),
+        };
+        let owner = hit_process(&mut self.processes, process)?;
+        owner.mappings.insert((named.base, 0), hit);
+        Some(RanMapping {
+            process,
+            generation: None,
+            start: named.base,
+            hit,
+        })
+    }
+
+    /// The process image that a sample of a recording belongs to, and its interval.
+    pub fn owner(&mut self, tgid: u32, time: u64) -> (ProcessIdx, usize) {
+        let (tgid, interval) = match &self.origin {
+            Origin::Recorded(recorded, _) => (recorded.tgid(tgid), recorded.interval_at(time)),
+            Origin::Live(_) => (tgid, 0),
+        };
+        let image = self.index.image_at(tgid, time);
+        // Two programs of one process must not pass for one.
+        let exec_id = image.map_or(0, |image| u32::try_from(image.generation.0).unwrap_or(u32::MAX));
+        (self.process_at(TaskKey { tgid, exec_id }, time), interval)
+    }
+
+    /// The tasks of all process images, each with the last time up to `time` at which it ran: counts of a recording carry
+    /// no times.
+    pub fn tasks(&self, time: u64) -> Vec<(TaskKey, u64)> {
+        let last_time = |process: &HitProcess| {
+            let of = process
+                .generation
+                .map(|of| self.index.end_of(process.task.tgid, of));
+            (
+                process.task,
+                of.map_or(time, |end| time.min(end.saturating_sub(1))),
+            )
+        };
+        self.processes.iter().map(last_time).collect()
+    }
+
+    /// The intervals in which versions of the text of processes begin.
+    pub fn version_starts(&self) -> impl Iterator<Item = u32> {
+        self.images.version_starts()
+    }
+
+    /// Times at which a mapping that was hit took the place of another one.
+    pub fn replaced_mappings(&self) -> impl Iterator<Item = u64> {
+        self.processes.iter().flat_map(|process| {
+            let mappings = process.mappings.iter();
+            replaced_at(mappings.map(|((start, from), hit)| (*start..hit.end, *from)))
+        })
+    }
+
+    /// Hands over the images that were hit and their text; returns the processes without the kernel, and their origin.
+    pub fn emit(self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> (Vec<Process>, Origin) {
+        let mappings = self.processes.iter().flat_map(|p| p.mappings.values());
+        let mut hit: Vec<ImageIdx> = mappings.map(|m| m.image).collect();
+        hit.sort_unstable();
+        hit.dedup();
+        let became = self.images.emit(modules, text, &hit);
+        let processes = self.processes.into_iter();
+        let processes = processes.map(|process| process.emit(&became)).collect();
+        (processes, self.origin)
+    }
+}
+
+impl HitProcess {
+    fn emit(self, became: &HashMap<ImageIdx, ModuleIdx>) -> Process {
+        let mapping = |((start, from), hit): ((Va, u64), HitMapping)| {
+            let module = *became.get(&hit.image)?;
+            Some(Mapping {
+                start,
+                end: hit.end,
+                module,
+                image_start: hit.image_start,
+                from,
+            })
+        };
+        Process {
+            tgid: self.task.tgid,
+            exec_id: self.task.exec_id,
+            comm: self.comm.as_ref().to_owned(),
+            mappings: self.mappings.into_iter().filter_map(mapping).collect(),
+        }
+    }
+}
+
+/// The process at an index that counts the kernel as the first one.
+fn hit_process(processes: &mut [HitProcess], idx: ProcessIdx) -> Option<&mut HitProcess> {
+    processes.get_mut((idx.0 as usize).checked_sub(1)?)
+}

@@ -1,0 +1,18 @@
+//! Where instructions stand in the source: found by whoever may read debug information, and handed on as data.
+
+use std::collections::HashMap;
+
+use super::ModuleIdx;
+use crate::addr::ImageAddr;
+
+/// Where an instruction stands in the source.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct SourceLocation {
+    /// `file:line`, as the compiler got the name of the file.
+    pub line: Option<String>,
+    /// The innermost function that the instruction was inlined from, or the function that it is in.
+    pub function: Option<String>,
+}
+
+/// Source locations by module and address; what has none is not there.
+pub type SourceLocations = HashMap<(ModuleIdx, ImageAddr), SourceLocation>;

@@ -1,0 +1,153 @@
+//! The resolver on a recording: the functions that were hit have names, whatever was hit before them.
+
+use hbbp_user::addr::{FileOff, ImageAddr, Va};
+use hbbp_user::mix::function;
+use hbbp_user::record::{FileIdentity, Mmap, Record, Timed};
+use hbbp_user::resolve::Resolver;
+use hbbp_user::resolve::elf::byte_source::ByteSource;
+use hbbp_user::resolve::elf::functions::{SymbolFile, read_functions};
+use hbbp_user::resolve::elf::layout::read_layout;
+use hbbp_user::resolve::user::find_file::Places;
+use hbbp_user::resolve::user::recorded_files::RecordedFiles;
+use hbbp_user::snapshot::{EventIdx, Interval, IpCount, ProcessIdx, StreamCount};
+
+use crate::{no_kernel, snapshot};
+
+const PID: u32 = 7;
+const BASE: u64 = 0x7f00_0000_0000;
+
+fn ip(process: ProcessIdx, at: u64) -> IpCount {
+    IpCount {
+        event: EventIdx(0),
+        process,
+        ip: Va(at),
+        exact: false,
+        hits: 1,
+        weight: 1,
+    }
+}
+
+fn stream(process: ProcessIdx, start: u64, end: u64) -> StreamCount {
+    StreamCount {
+        event: EventIdx(0),
+        process,
+        start: Va(start),
+        end: Va(end),
+        source: None,
+        hits: 1,
+        weight: 1.0,
+        cycles: None,
+    }
+}
+
+#[test]
+fn functions_have_names_after_one_bogus_long_stream() {
+    let path = std::env::current_exe().expect("own program");
+    let file = std::fs::File::open(&path).expect("own program");
+    let len = file.metadata().expect("own program").len();
+    let source = ByteSource::File(file, len);
+    let layout = read_layout(&source).expect("ELF");
+    let own = SymbolFile {
+        source: &source,
+        layout: &layout,
+    };
+    let functions = read_functions(own, None);
+    let text = layout
+        .segments
+        .iter()
+        .filter(|s| s.executable)
+        .max_by_key(|s| s.len);
+    let text = *text.expect("code");
+    let middle = text.start.0 + text.len / 2;
+    let near = |at: &ImageAddr| middle <= at.0 && at.0 < middle + 0xf000;
+    let mut starts: Vec<ImageAddr> = functions.starts().filter(near).collect();
+    starts.dedup();
+    assert!(10 < starts.len(), "{}", starts.len());
+
+    let running = |at: ImageAddr| BASE + (at.0 - text.start.0);
+    let mmap = Mmap {
+        pid: PID,
+        start: Va(BASE),
+        len: text.len,
+        offset: FileOff(text.offset.0),
+        identity: FileIdentity::Unknown,
+        path: path.to_str().expect("UTF-8").to_owned(),
+    };
+    let records = [Timed {
+        time: 1,
+        record: Record::Mmap(mmap),
+    }];
+    let places = Places {
+        binaries: vec![path],
+        ..Places::default()
+    };
+    let files = RecordedFiles::new(places, Default::default(), Vec::new());
+    let mut resolver = Resolver::recorded(no_kernel(), &records, files);
+    let (process, interval) = resolver.owner(PID, 5);
+    assert_eq!(interval, 0);
+    let (first, last) = (starts[0], starts[starts.len() - 1]);
+    resolver.recorded_interval(Interval {
+        start: 1,
+        end: 9,
+        streams: vec![stream(process, running(first), running(last))],
+        ..Interval::default()
+    });
+    resolver.recorded_interval(Interval {
+        start: 9,
+        end: 19,
+        ips: starts.iter().map(|at| ip(process, running(*at))).collect(),
+        ..Interval::default()
+    });
+    let snapshot = snapshot(resolver);
+    let module = snapshot.modules.last().expect("the program");
+    for at in starts {
+        let expected = functions
+            .read_function_at(at, &source, None)
+            .expect("it starts one");
+        assert_eq!(function(module, at), Some(expected.name));
+    }
+}
+
+#[test]
+fn counts_before_and_after_an_exec_have_the_mappings_of_their_own_program() {
+    let map = |time, path: &str| Timed {
+        time,
+        record: Record::Mmap(Mmap {
+            pid: PID,
+            start: Va(BASE),
+            len: 0x1000,
+            offset: FileOff(0),
+            identity: FileIdentity::Unknown,
+            path: path.to_owned(),
+        }),
+    };
+    let exec = Timed {
+        time: 10,
+        record: Record::Comm {
+            pid: PID,
+            tid: PID,
+            comm: "second".to_owned(),
+            exec: true,
+        },
+    };
+    let records = [map(1, "/bin/first"), exec, map(11, "/bin/second")];
+    let mut resolver = Resolver::recorded(no_kernel(), &records, RecordedFiles::default());
+    let owners = [5, 15].map(|time| resolver.owner(PID, time));
+    let [(first, _), (second, _)] = owners;
+    assert_ne!(first, second);
+    resolver.recorded_interval(Interval {
+        start: 1,
+        end: 19,
+        ips: vec![ip(first, BASE + 1), ip(second, BASE + 1)],
+        ..Interval::default()
+    });
+    let snapshot = snapshot(resolver);
+    let module = |process: ProcessIdx| {
+        let mappings = &snapshot.processes[process.0 as usize].mappings;
+        let modules = mappings
+            .iter()
+            .map(|m| snapshot.modules[m.module.0 as usize].name.as_str());
+        modules.collect::<Vec<_>>()
+    };
+    assert_eq!([first, second].map(module), [["/bin/first"], ["/bin/second"]]);
+}
