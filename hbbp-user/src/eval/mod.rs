@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::addr::{ImageAddr, Ring};
 use crate::blocks::{BlockId, BlockMap, TextBlocks};
-use crate::estimate::{BlockCounts, Figure, Rule, Unit};
+use crate::estimate::{BlockCounts, Estimate, Rule, Unit};
 use crate::locate::{Site, TextIdx};
 use crate::mix::{Analysis, analyse, function, mnemonics};
 use crate::reference::Reference;
@@ -25,7 +25,7 @@ pub enum Method {
     Ebs,
     /// Streams of branch stacks alone.
     Lbr,
-    /// For each block the source that the rule names.
+    /// For each block the method that the rule names.
     Hybrid,
 }
 
@@ -80,7 +80,7 @@ pub struct NoExecutions(pub Unit);
 /// Holds a snapshot, whose hybrid follows `rule`, against the reference of the same span.
 pub fn evaluate(snapshot: &Snapshot, reference: &Reference, rule: &Rule) -> Result<Evaluation, NoExecutions> {
     let analysis = analyse(snapshot, &[], rule);
-    let unit = analysis.counts.roles.unit;
+    let unit = analysis.counts.assignment.unit;
     if unit != Unit::Executions {
         return Err(NoExecutions(unit));
     }
@@ -129,7 +129,7 @@ impl<'a> Tally<'a> {
 
     fn add_measured(&mut self, analysis: &Analysis) {
         for block in &analysis.counts.blocks {
-            let count = |figure: Option<Figure>| figure.unwrap_or_default().count;
+            let count = |estimate: Option<Estimate>| estimate.unwrap_or_default().count;
             let one = Amounts {
                 reference: 0.0,
                 ebs: count(block.ebs),

@@ -5,7 +5,7 @@ use super::pivot::pivot;
 use super::{Dimension, Mix};
 use crate::addr::Ring;
 use crate::blocks::{BlockMap, blocks};
-use crate::estimate::{BlockCounts, Rule, Source, estimate};
+use crate::estimate::{BlockCounts, Method, Rule, estimate};
 use crate::locate::{Discard, PerRing, Tally, Unresolved, locate};
 use crate::snapshot::Snapshot;
 
@@ -17,7 +17,7 @@ use crate::snapshot::Snapshot;
 pub struct Analysis {
     /// The instruction mix.
     pub mix: Mix,
-    /// Samples on an instruction, by event. Those of the events of `counts.roles.ebs` are the samples of the mix.
+    /// Samples on an instruction, by event. Those of the events of `counts.assignment.ebs` are the samples of the mix.
     pub resolved: Tally<()>,
     /// Samples that are in no mix, by event and reason.
     pub unresolved: Tally<Unresolved>,
@@ -29,20 +29,22 @@ pub struct Analysis {
     pub discarded: Tally<Discard>,
     /// Recorded branches whose source lies nowhere that is known, by event and reason: they cannot flag a bias.
     pub lost_branches: Tally<Unresolved>,
-    /// What each source contributes to the mix, for those that contribute.
-    pub sources: Vec<SourceShare>,
+    /// What each method contributes to the mix, for those that contribute.
+    pub methods: Vec<MethodShare>,
     /// The blocks of the text that ran.
     pub map: BlockMap,
-    /// How often each block ran, by which source and why.
+    /// How often each block ran, by which method and why.
     pub counts: BlockCounts,
 }
 
-/// What one source contributes to a mix.
+/// What one method contributes to a mix.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SourceShare {
-    /// The source.
-    pub source: Source,
-    /// Blocks whose figure it gives.
+pub struct MethodShare {
+    /// The method.
+    pub method: Method,
+    /// Whether it counts streams that were balanced.
+    pub balanced: bool,
+    /// Blocks whose estimate it gives.
     pub blocks: u64,
     /// Instructions of ring 0, in the unit of the mix.
     pub kernel: f64,
@@ -51,7 +53,7 @@ pub struct SourceShare {
 }
 
 /// Computes the mix of a snapshot, broken down by the given dimensions, with the given rule for blocks that both
-/// sources have seen.
+/// methods have seen.
 ///
 /// The snapshot must hold together ([`Snapshot::check`]); what contradicts itself is counted as unresolved.
 pub fn analyse(snapshot: &Snapshot, by: &[Dimension], rule: &Rule) -> Analysis {
@@ -82,21 +84,29 @@ pub fn analyse_in_source(
         interrupted: counts.outcome.interrupted.clone(),
         discarded,
         lost_branches: located.lost_branches,
-        sources: shares(&counts),
+        methods: shares(&counts),
         map,
         counts,
     }
 }
 
-fn shares(counts: &BlockCounts) -> Vec<SourceShare> {
-    let share = |source| {
-        let mut share = SourceShare {
-            source,
+impl MethodShare {
+    /// Instructions of both rings, in the unit of the mix.
+    pub const fn instructions(&self) -> f64 {
+        self.kernel + self.user
+    }
+}
+
+fn shares(counts: &BlockCounts) -> Vec<MethodShare> {
+    let share = |method| {
+        let mut share = MethodShare {
+            method,
+            balanced: method == Method::Lbr && counts.bias.is_some(),
             blocks: 0,
             kernel: 0.0,
             user: 0.0,
         };
-        for block in counts.blocks.iter().filter(|b| b.source == source) {
+        for block in counts.blocks.iter().filter(|b| b.method == method) {
             let amount = block.chosen().count * f64::from(block.instructions);
             if 0.0 < amount {
                 share.blocks += 1;
@@ -108,7 +118,7 @@ fn shares(counts: &BlockCounts) -> Vec<SourceShare> {
         }
         share
     };
-    [Source::Ebs, Source::Lbr]
+    [Method::Ebs, Method::Lbr]
         .into_iter()
         .map(share)
         .filter(|share| 0 < share.blocks)
@@ -119,7 +129,7 @@ impl Analysis {
     /// Samples of the events that the mix is made of, wherever they fell: those in the mix and those set aside.
     pub fn samples(&self) -> PerRing {
         let mut samples = PerRing::default();
-        for event in &self.counts.roles.ebs {
+        for event in &self.counts.assignment.ebs {
             for part in [self.resolved.of_event(*event), self.unresolved.of_event(*event)] {
                 samples.add(Ring::Kernel, part.kernel);
                 samples.add(Ring::User, part.user);
@@ -342,10 +352,10 @@ mod tests {
         assert_eq!(block.lbr.unwrap().hits, 315.0);
         assert!((block.lbr.unwrap().count - 10_500.0).abs() < 1e-6);
         assert_eq!(block.ebs.unwrap().count, 1750.0);
-        assert_eq!(block.source, Source::Lbr);
+        assert_eq!(block.method, Method::Lbr);
         assert_eq!(analysis.mix.rows[0].key, ["LBR", "ADD"]);
         assert!((analysis.mix.rows[0].user.amount - 21_000.0).abs() < 1e-6);
-        assert_eq!(analysis.sources.len(), 1);
+        assert_eq!(analysis.methods.len(), 1);
     }
 
     proptest! {

@@ -9,15 +9,15 @@
 //! ```
 //!
 //! The samples come at a fixed period, so that this holds within each phase of the run ([`crate::estimate::strata`]).
-//! For counts from branch stacks the variance is the one between stacks drawn anew, over the number of stacks.
+//! For counts from branch stacks the variance is the one between bootstrap replicates, over the number of stacks.
 //! Where too few of these show the row, the formula above holds with the number of stacks for n, and for h what is left
 //! of the streams if all streams of a stack were the same.
 
 use super::Cell;
 use crate::estimate::strata::ByPhase;
-use crate::estimate::{BlockCounts, Part, Source, error::Spread};
+use crate::estimate::{BlockCounts, Method, Part, error::Spread};
 
-/// A sum of amounts from both sources.
+/// A sum of amounts by both methods.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sum {
     ebs: ByPhase,
@@ -27,21 +27,21 @@ pub(super) struct Sum {
 
 impl Sum {
     /// Adds the count of a block for each of `instructions` of its instructions.
-    pub(super) fn add(&mut self, part: &Part, source: Source, instructions: f64, counts: &BlockCounts) {
-        let sums = match source {
-            Source::Ebs => &mut self.ebs,
-            Source::Lbr => &mut self.lbr,
+    pub(super) fn add(&mut self, part: &Part, method: Method, instructions: f64, counts: &BlockCounts) {
+        let sums = match method {
+            Method::Ebs => &mut self.ebs,
+            Method::Lbr => &mut self.lbr,
         };
         let amount = part.count * instructions;
         let squares = if 0.0 < part.hits {
-            amount * amount * counts.design_effect(source) / part.hits
+            amount * amount * counts.design_effect(method) / part.hits
         } else {
             0.0
         };
         sums.add(counts.strata.of_block(part.block), amount, squares);
     }
 
-    /// Adds what one of the drawn stacks, of a phase, shows of the part from branch stacks, in instructions.
+    /// Adds what one replicate, of a phase, shows of the part from branch stacks, in instructions.
     pub(super) fn add_stack(&mut self, phase: usize, instructions: f64) {
         self.spread.add(phase, instructions);
     }

@@ -6,8 +6,8 @@ use super::accounting::Accounting;
 use super::completeness::{self, OnCpu};
 use super::number::{grouped, percent, several};
 use super::quality::{self, Miss};
-use crate::mix::{Analysis, Source, Unit};
-use crate::snapshot::{EventUnit, KernelTextSource, Loss, Period, Snapshot};
+use crate::mix::{Analysis, Method, Unit};
+use crate::snapshot::{EventIdx, EventUnit, KernelTextSource, Loss, Period, Snapshot};
 
 /// With this many samples the standard error of a share of 10 % is one percentage point.
 const ENOUGH_SAMPLES: u64 = 900;
@@ -61,14 +61,14 @@ pub(super) enum Warning {
         /// The file.
         path: String,
     },
-    /// Blocks have their figures from suspect branch stacks.
+    /// Blocks have their estimates from suspect branch stacks.
     Biased {
         /// Number of blocks.
         n_blocks: u64,
     },
-    /// Streams were balanced since branches sit in the oldest slot out of proportion.
+    /// Streams were balanced because branches are in the oldest slot out of proportion.
     Balanced {
-        /// Share of the oldest slots that these branches hold beyond what is due to them.
+        /// Share of the oldest slots that these branches hold beyond what is expected.
         excess: f64,
     },
     /// There are too few samples for small shares.
@@ -97,24 +97,22 @@ pub(super) enum Warning {
 /// The doubts about a measurement, the gravest first.
 pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Accounting) -> Vec<Warning> {
     let run = &snapshot.run;
-    let mut warnings = Vec::new();
+    let (residuals, misses): (Vec<Miss>, Vec<Miss>) = quality::misses(analysis, snapshot, accounting)
+        .into_iter()
+        .partition(|miss| matches!(miss, Miss::Residual { .. }));
+    let mut warnings: Vec<Warning> = residuals.into_iter().map(Warning::Missed).collect();
     if accounting.unexplained != 0 {
         warnings.push(Warning::Unexplained {
             n: accounting.unexplained,
         });
     }
-    let names: Vec<&str> = run.events.iter().map(|event| event.name.as_str()).collect();
-    let events = names.join(", ");
+    let events = served(analysis, snapshot);
     match analysis.mix.unit {
         Unit::Executions => {}
         Unit::TimeWeightedSamples => warnings.push(Warning::TimeOnly { events }),
         Unit::EventWeightedSamples => warnings.push(Warning::OtherEvent { events }),
     }
-    warnings.extend(
-        quality::misses(analysis, snapshot, accounting)
-            .into_iter()
-            .map(Warning::Missed),
-    );
+    warnings.extend(misses.into_iter().map(Warning::Missed));
     if 0 < accounting.counted.kernel {
         match &run.kernel_text {
             KernelTextSource::None => warnings.push(Warning::NoKernelText),
@@ -142,7 +140,7 @@ pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Ac
     }
     let blocks = analysis.counts.blocks.iter();
     let n_blocks = blocks
-        .filter(|block| block.biased && block.source == Source::Lbr)
+        .filter(|block| block.biased && block.method == Method::Lbr)
         .count() as u64;
     if let Some(excess) = analysis.counts.bias {
         warnings.push(Warning::Balanced { excess });
@@ -161,6 +159,18 @@ pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Ac
     }));
     warnings.extend(run.notes.iter().cloned().map(Warning::Note));
     warnings
+}
+
+/// Names of the events that the mix is made of; all where it is made of none.
+fn served(analysis: &Analysis, snapshot: &Snapshot) -> String {
+    let assignment = &analysis.counts.assignment;
+    let serves = |idx: &EventIdx| assignment.ebs.contains(idx) || assignment.lbr.contains(idx);
+    let none = assignment.ebs.is_empty() && assignment.lbr.is_empty();
+    let events = snapshot.run.events.iter().zip((0_u32..).map(EventIdx));
+    let names = events
+        .filter(|(_, idx)| none || serves(idx))
+        .map(|(event, _)| event.name.as_str());
+    names.collect::<Vec<_>>().join(", ")
 }
 
 impl Warning {
@@ -234,14 +244,14 @@ impl fmt::Display for Warning {
             ),
             Self::Biased { n_blocks } => write!(
                 f,
-                "{} take their figures from branch stacks although the branch behind them stands in \
+                "the estimates of {} come from branch stacks although the branch that ends them is in \
                  the oldest slot too often",
                 several(*n_blocks, "block")
             ),
             Self::Balanced { excess } => write!(
                 f,
-                "branches stand in the oldest slot of the branch stacks too often, in {} % of the stacks: \
-                 streams were balanced by the branches that lead to them and by eventing IPs \
+                "branches are in the oldest slot of the branch stacks too often, in {} % of the stacks: \
+                 streams were reweighted so that flow is conserved and agrees with the EBS samples \
                  (`--rule paper` takes them as recorded)",
                 percent(*excess)
             ),

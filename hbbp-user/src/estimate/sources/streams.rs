@@ -11,13 +11,13 @@
 //! the address that it returns to, and that instruction did not run (SDM vol. 3, kernel-facts 3b).
 //! The stream then covers what stands before, which can be nothing; it is accepted and counted as interrupted.
 
-use super::Roles;
 use crate::addr::Ring;
 use crate::blocks::{BlockMap, Flow, TextBlocks};
+use crate::estimate::{EventAssignment, Unit};
 use crate::locate::{Discard, Located, LocatedStream, Tally, TextIdx, Unresolved};
-use crate::snapshot::{ProcessIdx, Snapshot};
+use crate::snapshot::{EventIdx, ProcessIdx, Snapshot};
 
-/// Instructions that ran one after another, so often.
+/// A straight line of instructions that was executed `hits` times in the recorded stacks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stream {
     /// Their text.
@@ -26,31 +26,32 @@ pub struct Stream {
     pub process: ProcessIdx,
     /// Index of the first instruction.
     pub first: u32,
-    /// Index behind the last instruction; `first` where an interrupt struck at once.
+    /// Index after the last instruction; `first` where an interrupt struck at once.
     pub end: u32,
-    /// Index of the instruction that was recorded as the source of the next branch: the last one, or the one behind it
+    /// Index of the instruction that was recorded as the source of the next branch: the last one, or the one after it
     /// where an interrupt ended the stream.
     pub source: u32,
     /// Occurrences.
     pub hits: u64,
-    /// Sum of period / (N-1) over the stacks of N entries that held it.
+    /// Executions: the sum of period / (N-1) over the stacks of N entries that held it. `hits` where the unit of the
+    /// estimate is samples. Balanced where the estimate balances.
     pub weight: f64,
 }
 
 /// What became of the streams of all events.
-pub(super) struct Judged {
-    /// Accepted streams of the events that serve as LBR, sorted by (text, process).
-    pub(super) streams: Vec<Stream>,
+pub(in crate::estimate) struct Judged {
+    /// Accepted streams with their events, sorted by (text, process); their weights are in units of the events.
+    streams: Vec<(EventIdx, Stream)>,
     /// Accepted streams, by event; together with `discarded` all that were located.
-    pub(super) accepted: Tally<()>,
+    pub(in crate::estimate) accepted: Tally<()>,
     /// Those of the accepted streams that an interrupt or exception ended.
-    pub(super) interrupted: Tally<()>,
+    pub(in crate::estimate) interrupted: Tally<()>,
     /// Streams that cannot have been executed.
-    pub(super) discarded: Tally<Discard>,
+    pub(in crate::estimate) discarded: Tally<Discard>,
 }
 
 /// Judges every stream.
-pub(super) fn judged(snapshot: &Snapshot, located: &Located, map: &BlockMap, roles: &Roles) -> Judged {
+pub(in crate::estimate) fn judged(snapshot: &Snapshot, located: &Located, map: &BlockMap) -> Judged {
     let mut judged = Judged {
         streams: Vec::new(),
         accepted: Tally::default(),
@@ -64,39 +65,51 @@ pub(super) fn judged(snapshot: &Snapshot, located: &Located, map: &BlockMap, rol
             .ok_or(Discard::NoText)
             .and_then(|text| judge(text, stream));
         match verdict {
-            Ok(line) => judged.accept(stream, line, ring, roles),
+            Ok(line) => judged.accept(stream, line, ring),
             Err(why) => judged.discarded.add(stream.event, why, ring, stream.hits),
         }
     }
-    judged.streams.sort_by_key(|s| (s.text, s.process));
+    judged.streams.sort_by_key(|(_, s)| (s.text, s.process));
     judged
 }
 
 impl Judged {
-    fn accept(&mut self, stream: &LocatedStream, line: Line, ring: Ring, roles: &Roles) {
+    fn accept(&mut self, stream: &LocatedStream, line: Line, ring: Ring) {
         self.accepted.add(stream.event, (), ring, stream.hits);
         if line.end == line.source {
             self.interrupted.add(stream.event, (), ring, stream.hits);
         }
-        if roles.lbr.contains(&stream.event) {
-            let &LocatedStream {
-                start,
-                process,
-                hits,
-                weight,
-                ..
-            } = stream;
-            let Line { first, end, source } = line;
-            self.streams.push(Stream {
-                text: start.text,
-                process,
+        let Line { first, end, source } = line;
+        self.streams.push((
+            stream.event,
+            Stream {
+                text: stream.start.text,
+                process: stream.process,
                 first,
                 end,
                 source,
-                hits,
-                weight,
-            });
-        }
+                hits: stream.hits,
+                weight: stream.weight,
+            },
+        ));
+    }
+
+    /// The streams of the events that serve as LBR, sorted by (text, process), and the units of these events that they
+    /// represent, such as taken branches.
+    pub(in crate::estimate) fn streams(&self, assignment: &EventAssignment) -> (Vec<Stream>, f64) {
+        let serving = self
+            .streams
+            .iter()
+            .filter(|(event, _)| assignment.lbr.contains(event));
+        let units = serving.clone().map(|(_, stream)| stream.weight).sum();
+        let weighted = |(_, stream): &(EventIdx, Stream)| Stream {
+            weight: match assignment.unit {
+                Unit::Executions => stream.weight,
+                Unit::TimeWeightedSamples | Unit::EventWeightedSamples => stream.hits as f64,
+            },
+            ..*stream
+        };
+        (serving.map(weighted).collect(), units)
     }
 }
 
@@ -105,7 +118,7 @@ impl Judged {
 pub struct Line {
     /// Index of the first instruction.
     pub first: u32,
-    /// Index behind the last instruction.
+    /// Index after the last instruction.
     pub end: u32,
     /// Index of the instruction that was recorded as the source of the next branch.
     pub source: u32,

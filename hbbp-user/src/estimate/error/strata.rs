@@ -1,6 +1,6 @@
 //! Sums that know which phase of the run each addend belongs to, and their variance under sampling at a fixed period.
 //!
-//! Of n samples, the n_p that fall into phase p are as good as given ([`super::phase`]); chance has the spread within the
+//! Of n samples, the n_p that fall into phase p are as good as given ([`super::phases`]); chance has the spread within the
 //! phases, and of the spread between them only a part c_p:
 //!
 //! ```text
@@ -10,96 +10,104 @@
 //! where o is what the phase p is within, another phase or the run. The first two terms are for phases that have none
 //! within them. With one phase, or with all c_p = 1, that is the variance of n draws by chance.
 
-use super::phase::Phases;
-use super::{BlockCount, Stacks, Stream, lbr};
-use crate::blocks::{BlockId, BlockMap};
+use std::collections::BinaryHeap;
+
+use super::super::flow::graph::{FlowGraph, add};
+use super::super::sources::{Counted, SeenBlocks};
+use super::Replicate;
+use super::phases::Phases;
 
 /// The phases as they matter for the figures.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Strata {
-    /// Phase of each block in [`super::BlockCounts::blocks`].
+    /// Phase of each block in [`super::super::BlockCounts::blocks`].
     pub of_block: Vec<usize>,
     /// Samples of eventing IPs in each phase.
     pub samples: Vec<f64>,
-    /// Drawn stacks in each phase.
+    /// Bootstrap replicates in each phase.
     pub stacks: Vec<f64>,
     /// The part of the variance between phases that is left to chance, 0 to 1.
     pub chance: Vec<f64>,
-    /// The phase that each phase is within, which stands behind it. Blocks, samples and stacks are counted in the
+    /// The phase that each phase is within, which has a higher number. Blocks, samples and stacks are counted in the
     /// innermost phases only.
     pub outer: Vec<Option<usize>>,
 }
 
 impl Strata {
-    /// No samples yet, in the phases that were found and one more, for blocks that are in none.
-    pub(super) fn new(phases: &Phases, n_blocks: usize) -> Self {
-        let mut chance = phases.chances().to_vec();
-        chance.push(1.0);
-        let mut outer = phases.outer().to_vec();
-        outer.push(None);
-        Self {
-            of_block: vec![chance.len() - 1; n_blocks],
-            samples: vec![0.0; chance.len()],
-            stacks: vec![0.0; chance.len()],
-            chance,
-            outer,
-        }
-    }
-
-    /// Puts each block into the phase of the stream that passed it most often.
-    pub(super) fn place_blocks(
-        &mut self,
-        streams: &[Stream],
-        map: &BlockMap,
+    /// The phases that were found and one more, for blocks that are in none; how much of the run each holds is seen by
+    /// `samples` of eventing IPs in all, and by the replicates.
+    pub(in crate::estimate) fn new(
         phases: &Phases,
-        index: impl Fn(BlockId) -> Option<usize>,
-    ) {
-        let mut most = vec![0u64; self.of_block.len()];
-        for stream in streams {
-            let Some(phase) = phases.of((stream.text, stream.first)) else {
-                continue;
-            };
-            for (block, _) in lbr::shares(map, stream.text, stream.first..stream.end) {
-                let Some(block) = index(block) else { continue };
-                if let (Some(most), Some(of_block)) = (most.get_mut(block), self.of_block.get_mut(block))
-                    && *most < stream.hits
-                {
-                    (*most, *of_block) = (stream.hits, phase);
-                }
-            }
+        graph: &FlowGraph,
+        seen: &SeenBlocks,
+        ebs: &[Counted],
+        samples: f64,
+        replicates: &[Replicate],
+    ) -> Self {
+        let n = phases.none() + 1;
+        let mut strata = Self {
+            of_block: of_blocks(phases, graph, seen),
+            samples: vec![0.0; n],
+            stacks: vec![0.0; n],
+            chance: [phases.chances(), &[1.0]].concat(),
+            outer: [phases.outer(), &[None]].concat(),
+        };
+        for counted in ebs {
+            let phase = seen.number(counted.block).map(|block| strata.of_block(block));
+            add(&mut strata.samples, phase.unwrap_or(phases.none()), counted.hits);
         }
-    }
-
-    /// Counts the drawn stacks of each phase.
-    pub(super) fn count_stacks(&mut self, drawn: &Stacks) {
-        for stack in &drawn.stacks {
-            if let Some(stacks) = self.stacks.get_mut(stack.phase) {
-                *stacks += 1.0;
-            }
+        let elsewhere = samples - strata.samples.iter().sum::<f64>();
+        add(&mut strata.samples, phases.none(), elsewhere.max(0.0));
+        for replicate in replicates {
+            add(&mut strata.stacks, replicate.phase, 1.0);
         }
-    }
-
-    /// Counts the samples of eventing IPs in each phase; what is left of `all` belongs to none.
-    pub(super) fn count_samples(&mut self, blocks: &[BlockCount], all: f64) {
-        for (block, phase) in blocks.iter().zip(&self.of_block) {
-            if let (Some(figure), Some(samples)) = (block.ebs, self.samples.get_mut(*phase)) {
-                *samples += figure.hits;
-            }
-        }
-        let elsewhere = all - self.samples.iter().sum::<f64>();
-        if let Some(samples) = self.samples.last_mut() {
-            *samples += elsewhere.max(0.0);
-        }
+        strata
     }
 
     fn outer_of(&self, phase: usize) -> Option<usize> {
         self.outer.get(phase).copied().flatten()
     }
 
+    /// Samples of eventing IPs in the phase of a block.
+    pub(in crate::estimate) fn samples_around(&self, block: usize) -> f64 {
+        let phase = self.of_block(block);
+        self.samples.get(phase).copied().unwrap_or(f64::INFINITY)
+    }
+
     /// The phase of a block.
     pub fn of_block(&self, block: usize) -> usize {
         self.of_block.get(block).copied().unwrap_or(0)
     }
+}
+
+/// The phase of each block: that of the most frequent stream that executes it.
+fn of_blocks(phases: &Phases, graph: &FlowGraph, seen: &SeenBlocks) -> Vec<usize> {
+    // First block, streams, block after the last one, phase.
+    let streams = graph.streams.iter().zip(&seen.executed);
+    let mut streams: Vec<(usize, u64, usize, usize)> = streams
+        .map(|(edge, executed)| {
+            let range = &executed.blocks;
+            (
+                range.start,
+                edge.amount.to_bits(),
+                range.end,
+                phases.of(edge.from),
+            )
+        })
+        .collect();
+    streams.sort_unstable();
+    let mut streams = streams.into_iter().peekable();
+    let mut most = BinaryHeap::new();
+    let of_block = |block: usize| {
+        while let Some((_, hits, end, phase)) = streams.next_if(|(first, ..)| *first <= block) {
+            most.push((hits, end, phase));
+        }
+        while most.peek().is_some_and(|(_, end, _)| *end <= block) {
+            most.pop();
+        }
+        most.peek().map_or(phases.none(), |(.., phase)| *phase)
+    };
+    (0..seen.ids.len()).map(of_block).collect()
 }
 
 /// A sum, and its squares, by phase.

@@ -1,0 +1,377 @@
+//! The hybrid rule as data: a classification tree, written down as lines of which the first that holds decides.
+//!
+//! ```text
+//! # a comment
+//! name paper
+//! lbr if instructions <= 18
+//! ebs
+//! ```
+//!
+//! A line names a method and the conditions for it, joined by `and`; the last line has none.
+//! A condition compares a feature of the block with a number or another feature, by `<=` or `>`, as a tree does at each
+//! node.
+//! `streams balanced` balances the streams where there is a bias ([`super::flow::balance`]); without it they count as
+//! recorded. `without STAGE` leaves a stage of the estimate out ([`Stage`]), to see what it is worth.
+
+mod choose;
+mod join;
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Method;
+use super::stages::{Stage, Stages};
+pub use choose::Reason;
+pub(super) use choose::{Case, choose};
+pub(super) use join::{Evidence, join};
+
+/// The default: for each block the method with the smaller expected error, on balanced streams.
+pub const DEFAULT: &str = include_str!("hybrid.rule");
+
+/// The rule of the paper, section IV.B: block length decides.
+pub const PAPER: &str = include_str!("paper.rule");
+
+/// A rule with the bias flag and sample counts as further features, which the paper found to matter less.
+pub const BIAS: &str = include_str!("bias.rule");
+
+/// The rules that can be asked for by name.
+pub const NAMED: [(&str, &str); 3] = [("hybrid", DEFAULT), ("paper", PAPER), ("bias", BIAS)];
+
+/// What a rule can ask of a block (paper section IV.B: "block lengths, ... execution counts and bias flags").
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Feature {
+    /// Length of the block in instructions.
+    Instructions,
+    /// 1 where the branch that ends the block is biased, else 0.
+    Biased,
+    /// Samples of eventing IPs in the block.
+    EbsHits,
+    /// Streams that executed the block.
+    LbrHits,
+    /// Relative error to expect of the EBS estimate: chance, and the skid of the samples.
+    EbsError,
+    /// Relative error to expect of the LBR estimate: chance, and the bias of streams that are not balanced.
+    LbrError,
+}
+
+/// The features of one block.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Features {
+    /// Length of the block in instructions.
+    pub instructions: f64,
+    /// 1 or 0.
+    pub biased: f64,
+    /// Samples.
+    pub ebs_hits: f64,
+    /// Streams.
+    pub lbr_hits: f64,
+    /// A fraction; infinite where it is not known.
+    pub ebs_error: f64,
+    /// As `ebs_error`.
+    pub lbr_error: f64,
+}
+
+/// On which side of its bound a feature must lie.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// At most the bound.
+    AtMost,
+    /// Above the bound.
+    Above,
+}
+
+/// A condition of a line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Condition {
+    /// What is compared.
+    pub feature: Feature,
+    /// How.
+    pub side: Side,
+    /// With what.
+    pub bound: Bound,
+}
+
+/// What a feature is compared with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// A number.
+    Number(f64),
+    /// Another feature of the same block.
+    Feature(Feature),
+}
+
+/// A line of a rule: its method is taken where all conditions hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// The method.
+    pub method: Method,
+    /// The conditions.
+    pub conditions: Vec<Condition>,
+}
+
+/// A rule that chooses a method for each block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Its name, for the report.
+    pub name: String,
+    /// The stages of the estimate that run.
+    pub stages: Stages,
+    /// Its lines; the last has no condition.
+    pub lines: Vec<Line>,
+}
+
+/// What is wrong with the text of a rule.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct BadRule {
+    /// Line of the text, counted from 1; 0 where the rule as a whole is meant.
+    pub line: usize,
+    /// The complaint.
+    pub problem: String,
+}
+
+impl Rule {
+    /// The method for a block, and the index of the line that chose it.
+    pub fn choose(&self, features: &Features) -> (Method, usize) {
+        let holds = |line: &Line| line.conditions.iter().all(|c| c.holds(features));
+        let chosen = self.lines.iter().enumerate().find(|(_, line)| holds(line));
+        chosen.map_or((Method::Lbr, self.lines.len()), |(n, line)| (line.method, n))
+    }
+}
+
+impl Condition {
+    fn holds(&self, features: &Features) -> bool {
+        let value = features.value(self.feature);
+        let bound = match self.bound {
+            Bound::Number(bound) => bound,
+            Bound::Feature(feature) => features.value(feature),
+        };
+        match self.side {
+            Side::AtMost => value <= bound,
+            Side::Above => bound < value,
+        }
+    }
+}
+
+impl Features {
+    const fn value(&self, feature: Feature) -> f64 {
+        match feature {
+            Feature::Instructions => self.instructions,
+            Feature::Biased => self.biased,
+            Feature::EbsHits => self.ebs_hits,
+            Feature::LbrHits => self.lbr_hits,
+            Feature::EbsError => self.ebs_error,
+            Feature::LbrError => self.lbr_error,
+        }
+    }
+}
+
+impl Feature {
+    const NAMED: [(&str, Self); 6] = [
+        ("instructions", Self::Instructions),
+        ("biased", Self::Biased),
+        ("ebs_hits", Self::EbsHits),
+        ("lbr_hits", Self::LbrHits),
+        ("ebs_error", Self::EbsError),
+        ("lbr_error", Self::LbrError),
+    ];
+
+    fn named(name: &str) -> Option<Self> {
+        let found = Self::NAMED.iter().find(|(known, _)| *known == name);
+        found.map(|(_, feature)| *feature)
+    }
+}
+
+impl FromStr for Rule {
+    type Err = BadRule;
+
+    fn from_str(text: &str) -> Result<Self, BadRule> {
+        let mut name = "unnamed".to_owned();
+        let mut stages = Stages::default().without(Stage::Balance);
+        let mut lines: Vec<Line> = Vec::new();
+        for (n, raw) in text.lines().enumerate() {
+            let bad = |problem: String| BadRule { line: n + 1, problem };
+            let stated = raw.split('#').next().unwrap_or_default().trim();
+            if stated.is_empty() {
+                continue;
+            }
+            if let Some(given) = stated.strip_prefix("name ") {
+                given.trim().clone_into(&mut name);
+                continue;
+            }
+            if let Some(given) = stated.strip_prefix("streams ") {
+                stages = match given.trim() {
+                    "recorded" => stages.without(Stage::Balance),
+                    "balanced" => stages.with(Stage::Balance),
+                    other => {
+                        return Err(bad(format!(
+                            "unknown streams `{other}`; expected recorded or balanced"
+                        )));
+                    }
+                };
+                continue;
+            }
+            if let Some(given) = stated.strip_prefix("without ") {
+                stages = stages.without(parse_stage(given.trim()).map_err(bad)?);
+                continue;
+            }
+            if lines.last().is_some_and(|line| line.conditions.is_empty()) {
+                return Err(bad("no line can follow one without a condition".to_owned()));
+            }
+            lines.push(parse_line(stated).map_err(bad)?);
+        }
+        match lines.last() {
+            Some(line) if line.conditions.is_empty() => Ok(Self { name, stages, lines }),
+            _ => Err(BadRule {
+                line: 0,
+                problem: "the last line must name a method without a condition".to_owned(),
+            }),
+        }
+    }
+}
+
+fn parse_stage(name: &str) -> Result<Stage, String> {
+    Stage::named(name).ok_or_else(|| {
+        let names = Stage::ALL.map(Stage::name).join(", ");
+        format!("unknown stage `{name}`; expected one of {names}")
+    })
+}
+
+fn parse_line(stated: &str) -> Result<Line, String> {
+    let (method, conditions) = match stated.split_once(" if ") {
+        Some((method, conditions)) => (method, conditions.split(" and ").map(parse_condition).collect()),
+        None => (stated, Ok(Vec::new())),
+    };
+    let method = match method.trim() {
+        "ebs" => Method::Ebs,
+        "lbr" => Method::Lbr,
+        other => return Err(format!("unknown method `{other}`; expected ebs or lbr")),
+    };
+    Ok(Line {
+        method,
+        conditions: conditions?,
+    })
+}
+
+fn parse_condition(stated: &str) -> Result<Condition, String> {
+    let mut words = stated.split_whitespace();
+    let (Some(feature), Some(side), Some(bound), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err(format!(
+            "`{stated}` is not of the form FEATURE <= BOUND or FEATURE > BOUND"
+        ));
+    };
+    let unknown = |what: &str, name: &str| {
+        let names = Feature::NAMED.map(|(name, _)| name).join(", ");
+        format!("unknown {what} `{name}`; expected one of {names}")
+    };
+    let feature = Feature::named(feature).ok_or_else(|| unknown("feature", feature))?;
+    let side = match side {
+        "<=" => Side::AtMost,
+        ">" => Side::Above,
+        other => return Err(format!("unknown comparison `{other}`; expected <= or >")),
+    };
+    let number = bound.parse::<f64>().ok().filter(|b| b.is_finite());
+    let number = number.map(Bound::Number);
+    let bound = number
+        .or_else(|| Feature::named(bound).map(Bound::Feature))
+        .ok_or_else(|| {
+            let expected = unknown("bound", bound);
+            format!("{expected}, or a finite number")
+        })?;
+    Ok(Condition { feature, side, bound })
+}
+
+impl fmt::Display for BadRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "bad rule: {}", self.problem),
+            line => write!(f, "bad rule, line {line}: {}", self.problem),
+        }
+    }
+}
+
+impl std::error::Error for BadRule {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(instructions: f64) -> Features {
+        Features {
+            instructions,
+            ..Features::default()
+        }
+    }
+
+    #[test]
+    fn paper_rule_divides_at_18_instructions() {
+        let rule: Rule = PAPER.parse().unwrap();
+        assert_eq!(rule.name, "paper");
+        assert_eq!(rule.choose(&block(18.0)), (Method::Lbr, 0));
+        assert_eq!(rule.choose(&block(19.0)), (Method::Ebs, 1));
+    }
+
+    #[test]
+    fn bias_rule_takes_well_sampled_biased_blocks_from_ebs() {
+        let rule: Rule = BIAS.parse().unwrap();
+        let biased = Features {
+            biased: 1.0,
+            ebs_hits: 101.0,
+            ..block(3.0)
+        };
+        assert_eq!(rule.choose(&biased).0, Method::Ebs);
+        assert_eq!(
+            rule.choose(&Features {
+                ebs_hits: 100.0,
+                ..biased
+            })
+            .0,
+            Method::Lbr
+        );
+    }
+
+    #[test]
+    fn default_rule_takes_the_smaller_error() {
+        let rule: Rule = DEFAULT.parse().unwrap();
+        let of = |ebs_error, lbr_error| {
+            let features = Features {
+                ebs_error,
+                lbr_error,
+                ..block(3.0)
+            };
+            rule.choose(&features).0
+        };
+        assert_eq!(of(0.01, 0.02), Method::Ebs);
+        assert_eq!(of(0.02, 0.01), Method::Lbr);
+        assert_eq!(of(f64::INFINITY, f64::INFINITY), Method::Lbr);
+    }
+
+    #[test]
+    fn stages_are_left_out_by_name() {
+        let rule: Rule = "streams balanced\nwithout skid\nlbr".parse().unwrap();
+        let runs = |stage| rule.stages.run(stage);
+        assert!(runs(Stage::Balance) && !runs(Stage::Skid) && runs(Stage::Fallback));
+        let paper: Rule = PAPER.parse().unwrap();
+        assert!(!paper.stages.run(Stage::Balance));
+    }
+
+    #[test]
+    fn bad_rules_are_refused_by_line() {
+        let cases = [
+            ("", 0),
+            ("lbr if instructions <= 18", 0),
+            ("ebs\nlbr", 2),
+            ("pebs", 1),
+            ("# fine\nlbr if length <= 18\nebs", 2),
+            ("lbr if instructions < 18\nebs", 1),
+            ("lbr if instructions <= inf\nebs", 1),
+            ("lbr if instructions <= 18 and\nebs", 1),
+            ("lbr if ebs_error <= error\nebs", 1),
+            ("lbr\nwithout much", 2),
+        ];
+        for (text, line) in cases {
+            assert_eq!(text.parse::<Rule>().unwrap_err().line, line, "{text}");
+        }
+    }
+}
