@@ -120,8 +120,8 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct RuleArgs {
-    /// How figures are chosen between EBS and LBR: `hybrid`, `paper` (as published), `bias`, or a file with a rule.
-    #[arg(long, value_name = "RULE", default_value = "hybrid")]
+    /// How estimates are made of EBS and LBR: `balanced`, `paper` (as published), `bias`, or a rule file.
+    #[arg(long, value_name = "RULE", default_value = "balanced")]
     rule: String,
 }
 

@@ -12,7 +12,7 @@ use kernel_tests::outcome::Outcome;
 use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host};
 
-use crate::{accuracy, cost, statistics};
+use crate::{ablation, accuracy, cost, statistics};
 
 /// What to boot and run. COMMAND is a program of the host (brought along with its libraries), `hbbp-sys`
 /// (built static), the name of a workload, or what the guest's busybox knows.
@@ -61,6 +61,8 @@ pub(crate) struct Args {
 enum Task {
     /// Print how exact the estimates are: workloads, personalities and kernels, with the columns of the paper's Figure 2.
     Accuracy(accuracy::Args),
+    /// Print what each stage of the estimate is worth: errors and calibration without it.
+    Ablation(ablation::Args),
     /// Print what a branch stack costs in instructions, and what `perf record -b -a` costs beside it.
     Cost(cost::Args),
     /// Print how the errors fall with the number of samples: 1/sqrt(n) where nothing is biased.
@@ -84,6 +86,7 @@ enum Span {
 pub(crate) fn vm(args: &Args) -> Result<()> {
     match &args.task {
         Some(Task::Accuracy(args)) => return accuracy::accuracy(args),
+        Some(Task::Ablation(args)) => return ablation::ablation(args),
         Some(Task::Cost(args)) => return cost::cost(args),
         Some(Task::Slope(args)) => return statistics::slopes(args),
         Some(Task::Calibration(args)) => return statistics::calibration(args),

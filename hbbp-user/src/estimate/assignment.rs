@@ -94,11 +94,10 @@ fn has(tally: &Tally<()>, event: EventIdx) -> bool {
     0 < tally.of_event(event).total()
 }
 
+/// Samples or streams of these events. From 0.0: the sum of nothing is -0.0, and its inverse no error.
 fn total(tally: &Tally<()>, events: &[EventIdx]) -> f64 {
-    events
-        .iter()
-        .map(|event| tally.of_event(*event).total() as f64)
-        .sum()
+    let of_event = |event: &EventIdx| tally.of_event(*event).total() as f64;
+    events.iter().map(of_event).fold(0.0, |sum, n| sum + n)
 }
 
 /// The unit of a run without any count, so that an idle run does not claim more than a busy one.

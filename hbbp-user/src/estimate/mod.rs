@@ -189,7 +189,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     let n_stacks = n_streams / streams_per_stack;
     let n_samples = error::samples(snapshot, &assignment.ebs);
     let period = period(units, n_stacks, n_samples);
-    let phases = phases(rule, &graph, streams_per_stack, period);
+    let phases = phases(rule, &graph, period);
     let replicates = if rule.stages.run(Stage::Bootstrap) {
         let nothing = FlowGraph {
             external: Vec::new(),
@@ -212,10 +212,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         lbr: &lbr::by_block(map, &execution_counts(&streams)),
         branches: &branches.of_blocks,
         oldest_share: branches.share,
-        expected: &blocks.expected(&inflow),
-        strata: &strata,
         lbr_errors: &error::of_blocks(&replicates, &strata, n_stacks),
-        lbr_bias: if balances { 0.0 } else { excess },
         streams_per_stack,
     };
     let (blocks, parts) = rule::join(snapshot, map, rule, &evidence);
@@ -275,14 +272,9 @@ fn period(units: f64, n_stacks: f64, n_samples: f64) -> f64 {
     units / rarer.max(1.0)
 }
 
-fn phases(rule: &Rule, graph: &FlowGraph, depth: f64, period: f64) -> Phases {
+fn phases(rule: &Rule, graph: &FlowGraph, period: f64) -> Phases {
     if rule.stages.run(Stage::Phases) {
-        let shortest = if rule.stages.run(Stage::NestedPhases) {
-            depth
-        } else {
-            period
-        };
-        Phases::find(graph, shortest, period)
+        Phases::find(graph, period)
     } else {
         Phases::default()
     }

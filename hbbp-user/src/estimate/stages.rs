@@ -21,8 +21,6 @@ pub enum Stage {
     Bootstrap,
     /// Knows that samples at a fixed period leave nothing to chance between long phases of a run.
     Phases,
-    /// Knows phases within phases.
-    NestedPhases,
     /// Has bootstrap walks go on at external inflow after an edge that is not recorded.
     ExternalInflow,
     /// Temporary.
@@ -61,7 +59,7 @@ impl Stages {
 
 impl Stage {
     /// All of them, in the order of the flow.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::Balance,
         Self::ReturnSites,
         Self::Samples,
@@ -70,7 +68,6 @@ impl Stage {
         Self::Fallback,
         Self::Bootstrap,
         Self::Phases,
-        Self::NestedPhases,
         Self::ExternalInflow,
         Self::SharedReturns,
     ];
@@ -86,7 +83,6 @@ impl Stage {
             Self::Fallback => "fallback",
             Self::Bootstrap => "bootstrap",
             Self::Phases => "phases",
-            Self::NestedPhases => "nested_phases",
             Self::ExternalInflow => "external_inflow",
             Self::SharedReturns => "shared_returns",
         }

@@ -55,7 +55,7 @@ impl Sum {
             Some(relative) => lbr * lbr * relative / counts.n_stacks.max(1.0),
             None => self.lbr.variance_of(counts.n_stacks),
         };
-        let variance = self.ebs.variance(&strata.samples, strata) + of_stacks;
+        let variance = self.ebs.variance(&strata.samples) + of_stacks;
         let std_error = (0.0 < amount).then(|| variance.sqrt());
         Cell { amount, std_error }
     }

@@ -65,8 +65,8 @@ impl Spread {
     pub fn relative_variance(&self, strata: &Strata) -> Option<f64> {
         let sum = self.amounts.sum();
         let enough = ENOUGH <= self.shown && 0.0 < sum;
-        let n_drawn: f64 = strata.stacks.iter().sum();
-        enough.then(|| self.amounts.variance(&strata.stacks, strata) * n_drawn / (sum * sum))
+        let n_drawn = strata.stacks.all();
+        enough.then(|| self.amounts.variance(&strata.stacks) * n_drawn / (sum * sum))
     }
 }
 

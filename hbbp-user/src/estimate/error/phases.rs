@@ -8,7 +8,6 @@
 //! How long the processor stays is read from the recorded streams and branches. They are a graph
 //! ([`super::super::flow::graph`]); a set of its nodes that is entered and left rarely against how often it runs is stayed in for long.
 //! Sets are made by merging: as long as one is left within less than a period, it joins the one that it is left for most.
-//! On the way there lie sets that are left sooner, but not within a stack: phases within phases.
 //!
 //! What lies between the phases is not quite without chance. Where the lengths of stay are exponential with mean T, a
 //! sample every P has of the variance between phases the part coth(x) - 1/x with x = P / 2T: the sum over the samples of
@@ -16,64 +15,38 @@
 //! where T is a stack, and nothing where T is long.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap};
 
 use super::super::flow::graph::{FlowGraph, add, at};
 
 /// Which phase each start belongs to, and how much of the variance between phases is left to chance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::estimate) struct Phases {
-    /// The innermost one of each start of the graph.
+    /// The one of each start of the graph.
     of: Vec<usize>,
     chance: Vec<f64>,
-    outer: Vec<Option<usize>>,
 }
 
 impl Phases {
     /// Finds the phases of a run with so many taken branches between two stacks or samples: these must come more than once
-    /// in each. A stay shorter than the `depth` of a stack makes no phase.
-    pub(in crate::estimate) fn find(graph: &FlowGraph, depth: f64, period: f64) -> Self {
+    /// in each.
+    pub(in crate::estimate) fn find(graph: &FlowGraph, period: f64) -> Self {
         let mut sets = Sets::new(graph);
-        let mut stay = depth.min(period);
-        sets.merge(stay);
-        let (mut phases, mut outermost) = sets.phases(graph.starts.len(), period);
-        while stay < period {
-            stay = (2.0 * stay).min(period);
-            sets.merge(stay);
-            outermost = phases.enclose(&outermost, &sets, period);
+        sets.merge(period);
+        let mut numbers: HashMap<usize, usize> = HashMap::new();
+        let mut phases = Self::default();
+        for start in 0..graph.starts.len() {
+            let set = sets.root(start);
+            let phase = *numbers.entry(set).or_insert_with(|| {
+                phases.chance.push(part_by_chance(period, sets.stay(set)));
+                phases.chance.len() - 1
+            });
+            phases.of.push(phase);
         }
         phases
     }
 
-    /// Adds a phase around those whose sets were merged. `sets` are the outermost phases before, and the result those
-    /// after: set and phase.
-    fn enclose(&mut self, before: &[(usize, usize)], sets: &Sets, period: f64) -> Vec<(usize, usize)> {
-        let mut merged: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (set, phase) in before {
-            merged.entry(sets.root(*set)).or_default().push(*phase);
-        }
-        let mut around = |(set, inner): (usize, Vec<usize>)| {
-            if let [same] = inner.as_slice() {
-                return (set, *same);
-            }
-            let phase = self.add(part_by_chance(period, sets.stay(set)));
-            for inner in inner {
-                if let Some(outer) = self.outer.get_mut(inner) {
-                    *outer = Some(phase);
-                }
-            }
-            (set, phase)
-        };
-        merged.into_iter().map(&mut around).collect()
-    }
-
-    fn add(&mut self, chance: f64) -> usize {
-        self.chance.push(chance);
-        self.outer.push(None);
-        self.chance.len() - 1
-    }
-
-    /// Number of the innermost phase of a start of the graph.
+    /// Number of the phase of a start of the graph.
     pub(in crate::estimate) fn of(&self, start: usize) -> usize {
         self.of.get(start).copied().unwrap_or(self.none())
     }
@@ -86,11 +59,6 @@ impl Phases {
     /// The part of the variance between phases that each of them has by chance, from 0 to 1.
     pub(in crate::estimate) fn chances(&self) -> &[f64] {
         &self.chance
-    }
-
-    /// The phase that each phase is within, which has a higher number; `None` where it is within the run alone.
-    pub(in crate::estimate) fn outer(&self) -> &[Option<usize>] {
-        &self.outer
     }
 }
 
@@ -211,23 +179,6 @@ impl Sets {
         }
         kept
     }
-
-    /// The sets as they are now, with the phase of each.
-    fn phases(&self, n_starts: usize, period: f64) -> (Phases, Vec<(usize, usize)>) {
-        let mut numbers: HashMap<usize, usize> = HashMap::new();
-        let mut phases = Phases::default();
-        let mut sets = Vec::new();
-        for node in 0..n_starts {
-            let set = self.root(node);
-            let phase = *numbers.entry(set).or_insert_with(|| {
-                let phase = phases.add(part_by_chance(period, self.stay(set)));
-                sets.push((set, phase));
-                phase
-            });
-            phases.of.push(phase);
-        }
-        (phases, sets)
-    }
 }
 
 /// coth(x) - 1/x for x = period / (2 * stay); near 0 its series begins with x/3.
@@ -245,9 +196,6 @@ mod tests {
     use super::*;
     use crate::estimate::flow::graph::tests::graph;
 
-    /// A stack of a model of a processor with few entries.
-    const SHORTEST: f64 = 4.0;
-
     /// Two loops of two blocks each, and how often one is left for the other.
     fn loops(exits: f64) -> Phases {
         let streams = [0, 1, 2, 3].map(|n| (n, n, 5000.0));
@@ -259,7 +207,7 @@ mod tests {
             (3, 2, 5000.0 - exits),
             (3, 0, exits),
         ];
-        Phases::find(&graph(&streams, &branches), SHORTEST, 100.0)
+        Phases::find(&graph(&streams, &branches), 100.0)
     }
 
     #[test]
@@ -270,15 +218,9 @@ mod tests {
         assert_eq!(of(&slow), [0, 0, 1, 1]);
         let chance = slow.chances()[0];
         assert!((chance - 0.055 / 3.0).abs() < 1e-4, "{chance}");
-        assert_eq!(slow.outer(), [None; 2]);
-        // A stay of 10 000 / (200 + 1) branches, half a period: the loops are phases, and both are in one.
-        let faster = loops(200.0);
-        assert_eq!(of(&faster), [0, 0, 1, 1]);
-        assert_eq!(faster.outer(), [Some(2), Some(2), None]);
-        assert!((faster.chances()[0] - 0.31).abs() < 0.01, "{faster:?}");
-        // A stay of two branches.
-        assert_eq!(of(&loops(5000.0)), [0; 4]);
-        assert_eq!(loops(5000.0).chances().len(), 1);
+        // A stay of 10 000 / (200 + 1) branches is half a period.
+        assert_eq!(of(&loops(200.0)), [0; 4]);
+        assert_eq!(loops(200.0).chances().len(), 1);
     }
 
     #[test]

@@ -52,15 +52,13 @@ pub(in crate::estimate) struct SampledBlocks {
 }
 
 /// What inflow makes of the samples.
-pub(in crate::estimate) struct Expected {
+pub(super) struct Expected {
     /// Samples for each executed instruction.
     rate: f64,
     /// Standard deviation of the skid over an edge, in instructions.
     skid: f64,
-    /// Expected samples of each block; zero where nothing is known of them.
+    /// Expected samples of each block.
     samples: Vec<f64>,
-    /// The variance that a skid of one instruction over each of its edges adds to the samples of a block.
-    skidded: Vec<f64>,
 }
 
 impl SampledBlocks {
@@ -102,7 +100,7 @@ impl SampledBlocks {
     }
 
     /// What this inflow makes of the samples.
-    pub(in crate::estimate) fn expected(&self, inflow: &[f64]) -> Expected {
+    pub(super) fn expected(&self, inflow: &[f64]) -> Expected {
         let instructions = |executed: &Vec<(usize, f64)>| -> f64 {
             executed.iter().map(|(start, n)| at(inflow, *start) * n).sum()
         };
@@ -128,7 +126,6 @@ impl SampledBlocks {
             rate,
             skid: skid(&deviations.collect::<Vec<_>>()),
             samples,
-            skidded,
         }
     }
 
@@ -166,21 +163,6 @@ impl SampledBlocks {
             });
         }
         equations.extend(of_blocks.into_iter().filter(|equation| 0.0 < equation.weight));
-    }
-}
-
-impl Expected {
-    /// The relative error to expect of the EBS estimate of a block: chance and skid. Infinite where nothing is known.
-    /// A block that all `of_phase` samples of a phase of the run are in has none by chance.
-    pub(in crate::estimate) fn relative_error(&self, block: usize, of_phase: f64) -> f64 {
-        let expected = at(&self.samples, block);
-        let elsewhere = (1.0 - expected / of_phase.max(1.0)).max(0.0);
-        let variance = expected * elsewhere + self.skid * self.skid * at(&self.skidded, block);
-        if 0.0 < expected {
-            variance.sqrt() / expected
-        } else {
-            f64::INFINITY
-        }
     }
 }
 
@@ -373,16 +355,5 @@ pub(super) mod tests {
             none.expected(&[100.0, 100.0]).relative_error(0, 1.0),
             f64::INFINITY
         );
-    }
-
-    #[test]
-    fn the_expected_error_is_chance_and_skid() {
-        // A hundred samples each, off by as much as three instructions over the edge make of it.
-        let samples: Vec<f64> = (0..40).map(|n| if n % 2 == 0 { 76.0 } else { 124.0 }).collect();
-        let edges: Vec<_> = (0..20).map(|n| (2 * n, 2 * n + 1, 80.0)).collect();
-        let blocks = sampled_blocks(10.0, &samples, &edges);
-        let expected = blocks.expected(&[100.0; 40]);
-        // Squares of 24 samples where chance has those of ten.
-        assert!((expected.relative_error(0, 1e9) - 0.24).abs() < 1e-3);
     }
 }

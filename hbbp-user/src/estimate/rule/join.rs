@@ -1,10 +1,9 @@
 //! Both methods side by side for each block, and the choice between them.
 
 use super::super::error::{clustered, independent};
-use super::super::flow::skid::Expected;
 use super::super::sources::oldest_slot::Occurrences;
 use super::super::sources::{Counted, SeenBlocks, ring};
-use super::super::{BlockCount, Estimate, Method, Part, Strata};
+use super::super::{BlockCount, Estimate, Method, Part};
 use super::{Case, Features, Rule, choose};
 use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap};
@@ -18,13 +17,8 @@ pub(in crate::estimate) struct Evidence<'a> {
     pub(in crate::estimate) branches: &'a [Occurrences],
     /// The share of all branches that is in the oldest slot.
     pub(in crate::estimate) oldest_share: f64,
-    /// What the streams make of the samples, where that is known.
-    pub(in crate::estimate) expected: &'a Expected,
-    pub(in crate::estimate) strata: &'a Strata,
     /// For each block, the relative standard error of LBR as bootstrap replicates show it, where enough of them do.
     pub(in crate::estimate) lbr_errors: &'a [Option<f64>],
-    /// The bias of the streams as they are counted, as a fraction.
-    pub(in crate::estimate) lbr_bias: f64,
     pub(in crate::estimate) streams_per_stack: f64,
 }
 
@@ -61,7 +55,7 @@ pub(in crate::estimate) fn join(
         one.ebs = one.ebs.filter(|_| ebs_supply.serves(one.ring));
         one.lbr = one.lbr.filter(|_| lbr_supply.serves(one.ring));
         let case = Case {
-            features: evidence.features(number, &one),
+            features: features(&one),
             ebs: one.ebs,
             lbr: one.lbr,
             ebs_expected: ebs_supply.hits_of(one.of(Method::Lbr).unwrap_or_default().count * length),
@@ -131,24 +125,14 @@ impl Evidence<'_> {
             std_error,
         }
     }
+}
 
-    fn features(&self, number: usize, block: &BlockCount) -> Features {
-        let (ebs, lbr) = (block.ebs.unwrap_or_default(), block.lbr.unwrap_or_default());
-        let by_chance = if 0.0 < lbr.count {
-            lbr.std_error / lbr.count
-        } else {
-            f64::INFINITY
-        };
-        Features {
-            instructions: f64::from(block.instructions),
-            biased: f64::from(u8::from(block.biased)),
-            ebs_hits: ebs.hits,
-            lbr_hits: lbr.hits,
-            ebs_error: self
-                .expected
-                .relative_error(number, self.strata.samples_around(number)),
-            lbr_error: by_chance.hypot(self.lbr_bias),
-        }
+fn features(block: &BlockCount) -> Features {
+    Features {
+        instructions: f64::from(block.instructions),
+        biased: f64::from(u8::from(block.biased)),
+        ebs_hits: block.ebs.unwrap_or_default().hits,
+        lbr_hits: block.lbr.unwrap_or_default().hits,
     }
 }
 
@@ -197,7 +181,6 @@ mod tests {
     use super::super::PAPER;
     use super::*;
     use crate::estimate::Reason;
-    use crate::estimate::flow::skid::SampledBlocks;
     use crate::locate::TextIdx;
     use crate::snapshot::ProcessIdx;
 
@@ -223,10 +206,7 @@ mod tests {
             lbr,
             branches: &[],
             oldest_share: 0.0,
-            expected: &SampledBlocks::default().expected(&[]),
-            strata: &Strata::default(),
             lbr_errors,
-            lbr_bias: 0.0,
             streams_per_stack: 4.0,
         };
         join(&Snapshot::default(), &map, &PAPER.parse().unwrap(), &evidence)

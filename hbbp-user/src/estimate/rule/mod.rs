@@ -8,8 +8,7 @@
 //! ```
 //!
 //! A line names a method and the conditions for it, joined by `and`; the last line has none.
-//! A condition compares a feature of the block with a number or another feature, by `<=` or `>`, as a tree does at each
-//! node.
+//! A condition compares a feature of the block with a number, by `<=` or `>`, as a tree does at each node.
 //! `streams balanced` balances the streams where there is a bias ([`super::flow::balance`]); without it they count as
 //! recorded. `without STAGE` leaves a stage of the estimate out ([`Stage`]), to see what it is worth.
 
@@ -25,8 +24,8 @@ pub use choose::Reason;
 pub(super) use choose::{Case, choose};
 pub(super) use join::{Evidence, join};
 
-/// The default: for each block the method with the smaller expected error, on balanced streams.
-pub const DEFAULT: &str = include_str!("hybrid.rule");
+/// The default: balanced streams.
+pub const DEFAULT: &str = include_str!("balanced.rule");
 
 /// The rule of the paper, section IV.B: block length decides.
 pub const PAPER: &str = include_str!("paper.rule");
@@ -35,7 +34,7 @@ pub const PAPER: &str = include_str!("paper.rule");
 pub const BIAS: &str = include_str!("bias.rule");
 
 /// The rules that can be asked for by name.
-pub const NAMED: [(&str, &str); 3] = [("hybrid", DEFAULT), ("paper", PAPER), ("bias", BIAS)];
+pub const NAMED: [(&str, &str); 3] = [("balanced", DEFAULT), ("paper", PAPER), ("bias", BIAS)];
 
 /// What a rule can ask of a block (paper section IV.B: "block lengths, ... execution counts and bias flags").
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,10 +47,6 @@ pub enum Feature {
     EbsHits,
     /// Streams that executed the block.
     LbrHits,
-    /// Relative error to expect of the EBS estimate: chance, and the skid of the samples.
-    EbsError,
-    /// Relative error to expect of the LBR estimate: chance, and the bias of streams that are not balanced.
-    LbrError,
 }
 
 /// The features of one block.
@@ -65,10 +60,6 @@ pub struct Features {
     pub ebs_hits: f64,
     /// Streams.
     pub lbr_hits: f64,
-    /// A fraction; infinite where it is not known.
-    pub ebs_error: f64,
-    /// As `ebs_error`.
-    pub lbr_error: f64,
 }
 
 /// On which side of its bound a feature must lie.
@@ -88,16 +79,7 @@ pub struct Condition {
     /// How.
     pub side: Side,
     /// With what.
-    pub bound: Bound,
-}
-
-/// What a feature is compared with.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bound {
-    /// A number.
-    Number(f64),
-    /// Another feature of the same block.
-    Feature(Feature),
+    pub bound: f64,
 }
 
 /// A line of a rule: its method is taken where all conditions hold.
@@ -141,13 +123,9 @@ impl Rule {
 impl Condition {
     fn holds(&self, features: &Features) -> bool {
         let value = features.value(self.feature);
-        let bound = match self.bound {
-            Bound::Number(bound) => bound,
-            Bound::Feature(feature) => features.value(feature),
-        };
         match self.side {
-            Side::AtMost => value <= bound,
-            Side::Above => bound < value,
+            Side::AtMost => value <= self.bound,
+            Side::Above => self.bound < value,
         }
     }
 }
@@ -159,20 +137,16 @@ impl Features {
             Feature::Biased => self.biased,
             Feature::EbsHits => self.ebs_hits,
             Feature::LbrHits => self.lbr_hits,
-            Feature::EbsError => self.ebs_error,
-            Feature::LbrError => self.lbr_error,
         }
     }
 }
 
 impl Feature {
-    const NAMED: [(&str, Self); 6] = [
+    const NAMED: [(&str, Self); 4] = [
         ("instructions", Self::Instructions),
         ("biased", Self::Biased),
         ("ebs_hits", Self::EbsHits),
         ("lbr_hits", Self::LbrHits),
-        ("ebs_error", Self::EbsError),
-        ("lbr_error", Self::LbrError),
     ];
 
     fn named(name: &str) -> Option<Self> {
@@ -258,27 +232,20 @@ fn parse_condition(stated: &str) -> Result<Condition, String> {
         (words.next(), words.next(), words.next(), words.next())
     else {
         return Err(format!(
-            "`{stated}` is not of the form FEATURE <= BOUND or FEATURE > BOUND"
+            "`{stated}` is not of the form FEATURE <= NUMBER or FEATURE > NUMBER"
         ));
     };
-    let unknown = |what: &str, name: &str| {
+    let feature = Feature::named(feature).ok_or_else(|| {
         let names = Feature::NAMED.map(|(name, _)| name).join(", ");
-        format!("unknown {what} `{name}`; expected one of {names}")
-    };
-    let feature = Feature::named(feature).ok_or_else(|| unknown("feature", feature))?;
+        format!("unknown feature `{feature}`; expected one of {names}")
+    })?;
     let side = match side {
         "<=" => Side::AtMost,
         ">" => Side::Above,
         other => return Err(format!("unknown comparison `{other}`; expected <= or >")),
     };
     let number = bound.parse::<f64>().ok().filter(|b| b.is_finite());
-    let number = number.map(Bound::Number);
-    let bound = number
-        .or_else(|| Feature::named(bound).map(Bound::Feature))
-        .ok_or_else(|| {
-            let expected = unknown("bound", bound);
-            format!("{expected}, or a finite number")
-        })?;
+    let bound = number.ok_or_else(|| format!("`{bound}` is not a finite number"))?;
     Ok(Condition { feature, side, bound })
 }
 
@@ -332,22 +299,6 @@ mod tests {
     }
 
     #[test]
-    fn default_rule_takes_the_smaller_error() {
-        let rule: Rule = DEFAULT.parse().unwrap();
-        let of = |ebs_error, lbr_error| {
-            let features = Features {
-                ebs_error,
-                lbr_error,
-                ..block(3.0)
-            };
-            rule.choose(&features).0
-        };
-        assert_eq!(of(0.01, 0.02), Method::Ebs);
-        assert_eq!(of(0.02, 0.01), Method::Lbr);
-        assert_eq!(of(f64::INFINITY, f64::INFINITY), Method::Lbr);
-    }
-
-    #[test]
     fn stages_are_left_out_by_name() {
         let rule: Rule = "streams balanced\nwithout skid\nlbr".parse().unwrap();
         let runs = |stage| rule.stages.run(stage);
@@ -367,7 +318,6 @@ mod tests {
             ("lbr if instructions < 18\nebs", 1),
             ("lbr if instructions <= inf\nebs", 1),
             ("lbr if instructions <= 18 and\nebs", 1),
-            ("lbr if ebs_error <= error\nebs", 1),
             ("lbr\nwithout much", 2),
         ];
         for (text, line) in cases {
