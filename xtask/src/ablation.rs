@@ -99,12 +99,12 @@ pub(crate) fn ablation(args: &Args) -> Result<()> {
             let profiles = profiles(args, series, name, &workloads)?;
             println!("kernel {series}, personality {name}: on a model of a processor\n{TITLES}");
             let all = figures(&program, &profiles, &args.profiles, &text)?;
-            print("(all stages)", &all, String::new());
+            print("(all stages)", &all, "");
             for (stage, figure) in STAGES {
                 // No line can follow the last one of a rule.
                 let rule = format!("without {stage}\n{text}");
                 let without = figures(&program, &profiles, &args.profiles, &rule)?;
-                print(stage, &without, worth(figure, &all, &without));
+                print(stage, &without, &worth(figure, &all, &without));
             }
             println!();
         }
@@ -115,7 +115,7 @@ pub(crate) fn ablation(args: &Args) -> Result<()> {
 /// Means over the workloads, in % of the reference; figures of the mixed workload within two of their standard errors.
 const TITLES: &str = "without            mean    worst   within 2      rms   worth";
 
-fn print(stage: &str, figures: &Figures, worth: String) {
+fn print(stage: &str, figures: &Figures, worth: &str) {
     println!(
         "{stage:<14} {:>8.3} {:>8.2} {:>8.1} % {:>8.3}   {worth}",
         100.0 * figures.mean,

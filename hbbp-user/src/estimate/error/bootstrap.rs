@@ -207,7 +207,7 @@ impl SplitMix {
 
 #[cfg(test)]
 mod tests {
-    use super::super::strata::Drawn;
+    use super::super::strata::Allocation;
     use super::super::{Spread, Strata};
     use super::*;
     use crate::estimate::flow::graph::tests::graph;
@@ -227,7 +227,7 @@ mod tests {
             }
         }
         let one_phase = Strata {
-            stacks: Drawn::new(&[N_REPLICATES as f64], &[0.0]),
+            stacks: Allocation::new(&[N_REPLICATES as f64], &[0.0]),
             ..Strata::default()
         };
         spread.relative_variance(&one_phase).unwrap()

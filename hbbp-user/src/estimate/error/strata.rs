@@ -22,14 +22,14 @@ pub struct Strata {
     /// Phase of each block in [`super::super::BlockCounts::blocks`].
     pub of_block: Vec<usize>,
     /// Samples of eventing IPs.
-    pub samples: Drawn,
+    pub samples: Allocation,
     /// Bootstrap replicates of stacks.
-    pub stacks: Drawn,
+    pub stacks: Allocation,
 }
 
 /// How many samples or stacks each phase has.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Drawn {
+pub struct Allocation {
     /// Of each phase, their number and the part of the variance between phases that is left to chance, 0 to 1.
     phases: Vec<(f64, f64)>,
     /// Of all phases.
@@ -62,10 +62,10 @@ impl Strata {
         for replicate in replicates {
             add(&mut stacks, replicate.phase, 1.0);
         }
-        let drawn = |n: &[f64]| Drawn::new(n, phases.chances());
+        let allocation = |n: &[f64]| Allocation::new(n, phases.chances());
         Self {
-            samples: drawn(&samples),
-            stacks: drawn(&stacks),
+            samples: allocation(&samples),
+            stacks: allocation(&stacks),
             of_block,
         }
     }
@@ -76,7 +76,7 @@ impl Strata {
     }
 }
 
-impl Drawn {
+impl Allocation {
     /// So many of each phase, with the part of the variance that is left to chance; of phases beyond, all of it is.
     pub(in crate::estimate) fn new(n: &[f64], chance: &[f64]) -> Self {
         let chances = chance.iter().copied().chain(std::iter::repeat(1.0));
@@ -149,11 +149,11 @@ impl ByPhase {
     }
 
     /// The variance of the sum of as many samples or stacks as each phase has.
-    pub fn variance(&self, drawn: &Drawn) -> f64 {
-        let mean = over(self.sum(), drawn.all);
-        let (mut within, mut between) = (0.0, mean * mean * drawn.by_chance);
+    pub fn variance(&self, allocation: &Allocation) -> f64 {
+        let mean = over(self.sum(), allocation.all);
+        let (mut within, mut between) = (0.0, mean * mean * allocation.by_chance);
         for (phase, (sum, squares)) in &self.0 {
-            let (n, chance) = drawn.phases.get(*phase).copied().unwrap_or_default();
+            let (n, chance) = allocation.phases.get(*phase).copied().unwrap_or_default();
             within += (squares - over(sum * sum, n)).max(0.0);
             let off = over(*sum, n) - mean;
             // A phase without the sum is off by the mean, which all phases have above.
@@ -179,7 +179,7 @@ mod tests {
         for _ in 0..10 {
             sum.add(0, 2.0, 4.0);
         }
-        let of = |chance: [f64; 2]| sum.variance(&Drawn::new(&[10.0, 30.0], &chance));
+        let of = |chance: [f64; 2]| sum.variance(&Allocation::new(&[10.0, 30.0], &chance));
         assert_eq!(of([0.0, 0.0]), 0.0);
         assert_eq!(sum.variance_of(40.0), 30.0);
         // With all of it left to chance the phases make no difference.
@@ -196,6 +196,6 @@ mod tests {
             let amount = f64::from(n % 2);
             sum.add(0, amount, amount);
         }
-        assert_eq!(sum.variance(&Drawn::new(&[10.0, 90.0], &[0.0, 0.0])), 2.5);
+        assert_eq!(sum.variance(&Allocation::new(&[10.0, 90.0], &[0.0, 0.0])), 2.5);
     }
 }
