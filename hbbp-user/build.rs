@@ -1,21 +1,22 @@
-//! Builds the eBPF object from the source in `hbbp-ebpf` and leaves it as `OUT_DIR/hbbp` to be embedded.
+//! Builds the eBPF object from the source in `hbbp-ebpf` and leaves it in `OUT_DIR` to be embedded, twice: as `hbbp`, and as
+//! `hbbp-verbose` with the feature `log`, whose programs say what they refuse.
 //!
 //! It calls cargo itself and not through aya-build: that one can neither use a compiler besides rustup's
 //! without a warning at every build, nor keep cargo's progress out of our warnings.
 
-#[path = "../xtask/src/toolchain.rs"]
-mod toolchain;
-
 use std::env;
 use std::error::Error;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use toolchain::{DEBIAN_CARGO, DEBIAN_RUSTC, LLVM_MAJOR, TARGET, Toolchain};
+use hbbp_toolchain::{DEBIAN_CARGO, DEBIAN_RUSTC, LLVM_MAJOR, TARGET, Toolchain, find_linker};
 
 /// The binary target of the package `hbbp-ebpf`.
 const OBJECT: &str = "hbbp";
+
+/// The objects: name and features.
+const OBJECTS: [(&str, &str); 2] = [("hbbp", ""), ("hbbp-verbose", "log")];
 
 /// Flags of the object, separated as in CARGO_ENCODED_RUSTFLAGS: the layout of the registers that aya-ebpf
 /// shall assume, and BTF, which the linker makes from full debug information.
@@ -26,13 +27,7 @@ const FLAGS: [&str; 3] = [
 ];
 
 /// What decides about the object besides the source that cargo watches anyway.
-const INPUTS: [&str; 5] = [
-    "build.rs",
-    "../xtask/src/toolchain.rs",
-    "../hbbp-ebpf",
-    "../Cargo.toml",
-    "../Cargo.lock",
-];
+const INPUTS: [&str; 4] = ["build.rs", "../hbbp-ebpf", "../Cargo.toml", "../Cargo.lock"];
 
 fn main() {
     for path in INPUTS {
@@ -41,27 +36,43 @@ fn main() {
     for name in ["CARGO_HOME", "RUSTUP_HOME"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
-    if let Err(err) = build_object() {
+    if let Err(err) = build_objects() {
         for line in err.to_string().lines() {
             println!("cargo::error={line}");
         }
     }
 }
 
-fn build_object() -> Result<(), Box<dyn Error>> {
+fn build_objects() -> Result<(), Box<dyn Error>> {
     let toolchain = Toolchain::find().ok_or_else(|| {
         format!(
-            "found no compiler that can build the eBPF object: neither a rustup nightly with rust-src, \
-             nor Debian's rustc-web, cargo-web and libstd-rust-web-dev-bpf, on LLVM {LLVM_MAJOR} at most; \
-             `cargo xtask setup` installs what is missing"
+            "found no compiler for the eBPF object: expected a rustup nightly with rust-src, or Debian's \
+             rustc-web, cargo-web and libstd-rust-web-dev-bpf, with LLVM {LLVM_MAJOR} at most; run `cargo \
+             xtask setup` to install it"
         )
     })?;
-    let linker = toolchain::find_linker().ok_or("found no bpf-linker; `cargo xtask setup` installs it")?;
+    let linker = find_linker().ok_or("found no bpf-linker; run `cargo xtask setup` to install it")?;
 
-    let out_dir = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo did not set OUT_DIR")?);
+    let out_dir = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
+    for (name, features) in OBJECTS {
+        let object = build_object(&toolchain, &linker, features, &out_dir)?;
+        let copy = out_dir.join(name);
+        fs::copy(&object, &copy)
+            .map_err(|err| format!("failed to copy {} to {}: {err}", object.display(), copy.display()))?;
+    }
+    Ok(())
+}
+
+/// Builds the object with these features; the next one takes its place.
+fn build_object(
+    toolchain: &Toolchain,
+    linker: &Path,
+    features: &str,
+    out_dir: &Path,
+) -> Result<PathBuf, Box<dyn Error>> {
     // A folder of its own, because the cargo that called us holds the lock of the outer one.
     let target_dir = out_dir.join("target");
-    let mut cargo = cargo_build(&toolchain);
+    let mut cargo = cargo_build(toolchain);
     cargo
         .args([
             "--quiet",
@@ -71,6 +82,8 @@ fn build_object() -> Result<(), Box<dyn Error>> {
             "hbbp-ebpf",
             "--bin",
             OBJECT,
+            "--features",
+            features,
         ])
         .arg("--target-dir")
         .arg(&target_dir)
@@ -89,11 +102,7 @@ fn build_object() -> Result<(), Box<dyn Error>> {
         println!("cargo::warning={line}");
     }
 
-    let object = target_dir.join(TARGET).join("release").join(OBJECT);
-    let copy = out_dir.join(OBJECT);
-    fs::copy(&object, &copy)
-        .map_err(|err| format!("failed to copy {} to {}: {err}", object.display(), copy.display()))?;
-    Ok(())
+    Ok(target_dir.join(TARGET).join("release").join(OBJECT))
 }
 
 /// `cargo build` by this compiler for the object, with nothing inherited from the cargo that called us.

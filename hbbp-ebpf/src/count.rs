@@ -12,6 +12,7 @@ use hbbp_ebpf::key::OUTSIDE;
 use hbbp_ebpf::stat::Outcome;
 use hbbp_ebpf::{CountKey, EventTag, Tally, is_kernel};
 
+use crate::log;
 use crate::maps::{
     BANK, BUCKETS, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SPLIT_KERNEL, WORK,
 };
@@ -83,6 +84,7 @@ fn tgid() -> u32 {
     if failed == 0 && ids.tgid != 0 {
         ids.tgid
     } else {
+        log::no_task(failed);
         OUTSIDE
     }
 }

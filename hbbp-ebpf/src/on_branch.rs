@@ -15,6 +15,8 @@ use hbbp_ebpf::stack::{Context, Stack};
 use hbbp_ebpf::stat::Outcome;
 
 use crate::count::{self, cpu};
+#[cfg(feature = "log")]
+use crate::log;
 use crate::maps::{CPUS, KEPT, RING, STACKS, WAKE, WRONG_PATHS};
 use crate::repeated::{self, Seen};
 
@@ -27,8 +29,18 @@ fn on_branch<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {
         let cpu = unsafe { &mut *cpu };
         let outcome = take_stack::<EVENT>(ctx, number, cpu);
         cpu.events[EVENT as usize].count(outcome);
+        #[cfg(feature = "log")]
+        log::sample(outcome, EVENT, address(ctx));
     }
     0
+}
+
+/// Where the sample was taken.
+#[cfg(feature = "log")]
+#[inline(always)]
+fn address(ctx: &PerfEventContext) -> u64 {
+    // SAFETY: the kernel hands a valid context to the program; the verifier checks the access.
+    unsafe { (&raw const (*ctx.ctx).regs.rip).read_volatile() }
 }
 
 #[inline(always)]

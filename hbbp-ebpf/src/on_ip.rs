@@ -7,8 +7,8 @@ use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
 use hbbp_ebpf::EventTag;
 
-use crate::count;
 use crate::maps::CPUS;
+use crate::{count, log};
 
 /// Counts one sample. The return value 0 keeps the sample out of any perf ring buffer.
 #[inline(always)]
@@ -28,6 +28,7 @@ fn on_ip<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {
         let key = count::key(ip, EventTag::new(EVENT, eflags));
         let outcome = count::add(&key, period, &mut cpu.begun);
         cpu.events[EVENT as usize].count(outcome);
+        log::sample(outcome, EVENT, ip);
     }
     0
 }

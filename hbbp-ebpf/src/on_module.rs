@@ -12,6 +12,7 @@ use aya_ebpf::macros::raw_tracepoint;
 use aya_ebpf::programs::RawTracePointContext;
 use hbbp_ebpf::module::{CAME, MODULE_BYTES, ModuleNews, WENT};
 
+use crate::log;
 use crate::maps::{MODULE_SIZE, MODULES, MODULES_LOST};
 
 #[raw_tracepoint(tracepoint = "module_load")]
@@ -36,11 +37,12 @@ fn tell(ctx: &RawTracePointContext, what: u64) {
             // too small by one still says that some were lost.
             unsafe { *lost += 1 };
         }
+        log::modules_full(module);
         return;
     };
     let at: *mut ModuleNews = news.as_mut_ptr();
     // SAFETY: the reservation holds a ModuleNews, which is written here as a whole or zeroed by the helper.
-    unsafe {
+    let failed = unsafe {
         addr_of_mut!((*at).time).write(bpf_ktime_get_ns());
         addr_of_mut!((*at).what).write(what);
         let bytes = addr_of_mut!((*at).module).cast::<c_void>();
@@ -49,7 +51,10 @@ fn tell(ctx: &RawTracePointContext, what: u64) {
         } else {
             size
         };
-        bpf_probe_read_kernel(bytes, size as u32, module as *const c_void);
-    }
+        bpf_probe_read_kernel(bytes, size as u32, module as *const c_void)
+    };
     news.submit(0);
+    if failed != 0 {
+        log::module_unreadable(module, failed);
+    }
 }

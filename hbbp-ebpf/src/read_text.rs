@@ -6,6 +6,7 @@ use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use aya_ebpf::programs::RawTracePointContext;
 use hbbp_ebpf::TEXT_WINDOW;
 
+use crate::log;
 use crate::maps::TEXT;
 
 /// Copies `args[1]` bytes of kernel memory from address `args[0]` into the text window.
@@ -27,5 +28,9 @@ extern "C" fn read_text(ctx: *mut c_void) -> i32 {
     };
     // SAFETY: the window holds TEXT_WINDOW bytes and the helper checks the address it reads.
     let failed = unsafe { bpf_probe_read_kernel(window.cast(), len as u32, address as *const _) };
-    if failed == 0 { 0 } else { 2 }
+    if failed == 0 {
+        return 0;
+    }
+    log::text_unreadable(address, len, failed);
+    2
 }

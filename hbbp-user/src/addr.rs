@@ -1,17 +1,17 @@
-//! Addresses, each kind a type of its own, and the only arithmetic between them.
+//! Address types, one for each address space, and the arithmetic between them.
 //!
-//! A `Va` is an address as it was executed, an `ImageAddr` is an address inside a module as its own file states it
-//! (the link-time address that `objdump` and `addr2line` show), a `FileOff` is an offset into the file that holds it.
-//! The kernel's text is known only as it runs, so there a `Va` and its `ImageAddr` have the same value.
-//! No bare `u64` that means an address crosses a module of this crate.
+//! A `Va` is an executed (run-time) address, an `ImageAddr` is a link-time address inside a module, as `objdump` and
+//! `addr2line` show it, and a `FileOff` is an offset in the file of the module.
+//! For the kernel, whose text is read live, `Va` and `ImageAddr` have the same value.
+//! Addresses are never passed between modules as bare `u64`.
 
 use std::fmt;
 
-/// An address as executed: what the instruction pointer held.
+/// A virtual address at run time: a value of the instruction pointer.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Va(pub u64);
 
-/// An address inside a module, as the module's own file states it (ELF `p_vaddr` space).
+/// A link-time address inside a module (ELF `p_vaddr` space).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ImageAddr(pub u64);
 
@@ -22,7 +22,7 @@ pub struct FileOff(pub u64);
 /// The privilege ring that an address belongs to.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Ring {
-    /// Ring 0: the kernel, its modules and what it compiles.
+    /// Ring 0: the kernel, its modules and BPF programs.
     Kernel,
     /// Ring 3: user code.
     User,
@@ -38,7 +38,7 @@ impl Va {
         }
     }
 
-    /// The address `bytes` further on, or `None` past the end of the address space.
+    /// The address plus `bytes`, or `None` past the end of the address space.
     pub const fn checked_add(self, bytes: u64) -> Option<Self> {
         match self.0.checked_add(bytes) {
             Some(sum) => Some(Self(sum)),
@@ -46,14 +46,14 @@ impl Va {
         }
     }
 
-    /// The distance in bytes from `start`, or `None` where `start` lies behind.
+    /// The distance in bytes from `start`, or `None` if `start` is greater.
     pub const fn since(self, start: Self) -> Option<u64> {
         self.0.checked_sub(start.0)
     }
 }
 
 impl ImageAddr {
-    /// The address `bytes` further on, or `None` past the end of the address space.
+    /// The address plus `bytes`, or `None` past the end of the address space.
     pub const fn checked_add(self, bytes: u64) -> Option<Self> {
         match self.0.checked_add(bytes) {
             Some(sum) => Some(Self(sum)),
@@ -61,7 +61,7 @@ impl ImageAddr {
         }
     }
 
-    /// The distance in bytes from `start`, or `None` where `start` lies behind.
+    /// The distance in bytes from `start`, or `None` if `start` is greater.
     pub const fn since(self, start: Self) -> Option<u64> {
         self.0.checked_sub(start.0)
     }
@@ -93,14 +93,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ring_follows_the_canonical_halves() {
+    fn va_ring_follows_the_canonical_half() {
         assert_eq!(Va(0x7fff_ffff_ffff).ring(), Ring::User);
         assert_eq!(Va(0xffff_8000_0000_0000).ring(), Ring::Kernel);
         assert_eq!(Va(0xffff_ffff_8100_0000).ring(), Ring::Kernel);
     }
 
     #[test]
-    fn arithmetic_does_not_wrap() {
+    fn address_arithmetic_does_not_wrap() {
         assert_eq!(Va(u64::MAX).checked_add(1), None);
         assert_eq!(ImageAddr(3).since(ImageAddr(4)), None);
         assert_eq!(ImageAddr(4).since(ImageAddr(3)), Some(1));

@@ -1,6 +1,6 @@
-//! What may be said on the command line, and what it means as the plain options of [`crate::cmd`].
+//! The command line: its definition, and the conversion to the plain options of [`crate::cmd`].
 //!
-//! Nothing below this file knows clap. Parsing cannot touch the system; turning what was said into options may fail.
+//! No other module uses clap. Parsing does not touch the system; the conversion to options may fail.
 
 mod recording;
 
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use jiff::SignedDuration;
 
 use crate::cmd::eval::EvalOptions;
 use crate::cmd::kernel_text::KernelTextOptions;
@@ -17,7 +18,7 @@ use crate::cmd::record::{RecordOptions, Target};
 use crate::cmd::report::ReportOptions;
 use crate::cmd::{Job, check};
 use crate::collect::event::Choice;
-use crate::collect::object::KernelCounts;
+use crate::collect::object::{KernelCounts, Messages};
 use crate::collect::perf::parse_cpu_list;
 use crate::eval::Level;
 use crate::mix::Dimension;
@@ -27,9 +28,9 @@ use crate::resolve::recorded::kernel::KernelPlace;
 use crate::snapshot::run::Period;
 use recording::{ExportArgs, InputArgs};
 
-/// Measures which instructions run, in the kernel and in user code, on the whole system, and prints the mix.
+/// Measure the dynamic instruction mix of the whole system, kernel and user code together.
 ///
-/// Without a subcommand it records and reports at once: `sudo hbbp-sys --duration 10`.
+/// Without a subcommand, record and print a report: `sudo hbbp-sys --duration 10`.
 #[derive(Debug, Parser)]
 #[command(
     name = "hbbp-sys",
@@ -44,75 +45,75 @@ pub struct Cli {
     record: RecordArgs,
     #[command(flatten)]
     report: ReportArgs,
-    /// Also save the profile, for `hbbp-sys report`.
+    /// Also save the profile to FILE, for `hbbp-sys report`.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Record a profile and save it, without a report.
+    /// Record a profile and save it to a file.
     Record {
         #[command(flatten)]
         record: RecordArgs,
-        /// Where to save the profile.
+        /// Save the profile to FILE.
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
-    /// Print the report of a saved profile: on any machine, without root. Recordings of perf are read as well.
+    /// Print a report of a saved profile or a perf recording (needs no root).
     Report {
         #[command(flatten)]
         input: InputArgs,
         #[command(flatten)]
         report: ReportArgs,
     },
-    /// Make a profile of a recording of perf (perf.data, perf script's text with branch stacks) or of BOLT's
-    /// pre-aggregated text.
+    /// Convert a recording to a profile: perf.data, `perf script` output with branch stacks, or BOLT pre-aggregated
+    /// text.
     Import {
         #[command(flatten)]
         input: InputArgs,
-        /// Where to save the profile.
+        /// Save the profile to FILE.
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
-    /// Print the counts of a profile or recording for scripts.
+    /// Print the counts of a profile or recording as lines for scripts.
     #[command(after_long_help = recording::EXPORT_HELP)]
     Export(ExportArgs),
-    /// Compare a saved profile with exact counts of the same span: the errors of EBS, LBR and the hybrid of both.
+    /// Compare a profile with exact counts: errors of EBS, LBR and hybrid.
     Eval {
-        /// The profile.
+        /// Profile to evaluate.
         file: PathBuf,
-        /// The exact counts, as the emulated machine writes them (`cargo xtask vm`).
+        /// Exact counts of the same run, as written by the emulated machine (`cargo xtask vm`).
         #[arg(long, value_name = "FILE")]
         reference: PathBuf,
-        /// What the groups are.
+        /// Level at which errors are grouped.
         #[arg(short, long, value_enum, default_value_t = EvalLevel::Ring)]
         by: EvalLevel,
         #[command(flatten)]
         rule: RuleArgs,
-        /// Print at most so many groups and mnemonics, or `all`.
+        /// Show the top N groups and mnemonics (`all` for every one).
         #[arg(short = 'n', long, value_name = "N", default_value = "20", value_parser = parse_top)]
         top: Top,
-        /// How to print it.
+        /// Output format.
         #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
         format: CheckFormat,
     },
-    /// Say what this machine offers for measuring, and what to do about what is missing.
+    /// Show what this machine supports, and how to enable what is missing.
     Check {
-        /// How to print it.
+        /// Output format.
         #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
         format: CheckFormat,
     },
-    /// Say how the text that the kernel runs differs from its static image: bytes and sites by cause.
+    /// Compare live kernel text with the static image: differing bytes and sites by cause.
     KernelText {
-        /// The image: a vmlinux or a boot image. Default: that of the running kernel, by build id, in the usual
-        /// places.
+        /// Static image: a vmlinux or a boot image. Default: the image of the running kernel, found by build id in
+        /// the usual locations.
         #[arg(long, value_name = "FILE")]
         vmlinux: Option<PathBuf>,
-        /// Write the image with the live text in it to a new file.
+        /// Write a copy of the image with the live text to a new file.
         #[arg(long, value_name = "FILE")]
         write: Option<PathBuf>,
-        /// How to print it.
+        /// Output format.
         #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
         format: CheckFormat,
     },
@@ -120,7 +121,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct RuleArgs {
-    /// How estimates are made of EBS and LBR: `balanced`, `paper` (as published), `bias`, or a rule file.
+    /// Rule that chooses between EBS and LBR: `balanced`, `paper` (as published), `bias`, or a rule file.
     #[arg(long, value_name = "RULE", default_value = "balanced")]
     rule: String,
 }
@@ -150,46 +151,53 @@ impl From<CheckFormat> for check::Format {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
 struct RecordArgs {
-    /// How long to measure: seconds, or with a unit (500ms, 90s, 5m, 1h). Without it: until Ctrl-C, or until the
-    /// command ends.
+    /// Measurement time in seconds, or with a unit (500ms, 90s, 5m, 1h). Default: until Ctrl-C or until the command
+    /// exits.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Event to sample: instructions, cycles, cpu-clock, task-clock, or PMU/config=0x..,precise=N,name=../.
-    /// Default: the best that this machine has, see `hbbp-sys check`.
+    /// Default: the best event of this machine, see `hbbp-sys check`.
     #[arg(short, long)]
     event: Option<String>,
-    /// Take a sample every so many units of the event (for a clock: nanoseconds).
+    /// Sampling period in event counts (nanoseconds for clocks).
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     period: Option<u64>,
-    /// Take a sample with a branch stack every so many taken branches.
+    /// Sampling period of branch stacks, in taken branches.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     branch_period: Option<u64>,
-    /// Take so many samples a second on each CPU; the kernel then chooses the period.
+    /// Sampling frequency on each CPU, instead of a period; the kernel adapts the period to it.
     #[arg(short = 'F', long, value_name = "HERTZ", conflicts_with = "period",
           value_parser = clap::value_parser!(u64).range(1..))]
     frequency: Option<u64>,
-    /// Measure this process and what it creates.
+    /// Measure this process and its descendants.
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// Measure these CPUs only, such as 0-3,8.
+    /// Measure only these CPUs, e.g. 0-3,8.
     #[arg(short = 'C', long, value_name = "LIST", conflicts_with = "pid")]
     cpu: Option<String>,
     /// Measure this cgroup: a path below /sys/fs/cgroup, or absolute.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["pid", "cpu"])]
     cgroup: Option<PathBuf>,
-    /// With a command: measure the whole system while it runs, not only the command.
+    /// Measure the whole system while the command runs, not only the command.
     #[arg(short, long, conflicts_with_all = ["pid", "cpu", "cgroup"])]
     all: bool,
-    /// Keep kernel code apart by the process that entered it. `--by process` asks for it too.
+    /// Count kernel code separately for each process (implied by `--by process`).
     #[arg(long)]
     split_kernel: bool,
-    /// Room for distinct addresses between two drains; the default follows the number of CPUs.
+    /// Capacity of the count map in distinct addresses between two drains. Default: grows with the number of CPUs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=(1 << 24)))]
     map_entries: Option<u32>,
-    /// Read kernel text once, at the end, as other tools do. For comparison: what was patched or unloaded before then
-    /// counts for the wrong instructions or for none.
+    /// Read kernel text only once, at the end, for comparison with other tools: samples in code patched or unloaded
+    /// earlier are misattributed or unresolved.
     #[arg(long)]
     text_once: bool,
+    /// Log to standard error what the programs in the kernel refuse, and why.
+    #[arg(long)]
+    verbose: bool,
+    /// Static image of the running kernel (vmlinux or boot image), for kernel text and function names where the live
+    /// ones cannot be read. Default: the image with the build id of the kernel in the usual locations.
+    #[arg(long, value_name = "FILE")]
+    vmlinux: Option<PathBuf>,
     /// Command to run and measure.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pid", "cpu", "cgroup"])]
     command: Vec<OsString>,
@@ -198,7 +206,7 @@ struct RecordArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Report")]
 struct ReportArgs {
-    /// What the rows are, such as mnemonic, module, function, process, extension, category.
+    /// Dimensions of the rows, comma-separated, e.g. mnemonic, module, function, process, extension, category.
     #[arg(
         short,
         long,
@@ -209,13 +217,13 @@ struct ReportArgs {
     by: Vec<Dimension>,
     #[command(flatten)]
     rule: RuleArgs,
-    /// Print at most so many rows, or `all`; the sum of the others follows.
+    /// Show the top N rows (`all` for every row); the remainder is summed.
     #[arg(short = 'n', long, value_name = "N", default_value = "40", value_parser = parse_top)]
     top: Top,
-    /// How to print it: text, json or csv.
+    /// Output format: text, json or csv.
     #[arg(long, default_value = "text")]
     format: Format,
-    /// Exit with 3 where the quality of the measurement misses its limits.
+    /// Exit with status 3 if the measurement misses a quality limit.
     #[arg(long)]
     strict: bool,
 }
@@ -225,7 +233,7 @@ struct ReportArgs {
 struct Top(Option<usize>);
 
 impl Cli {
-    /// Whether a measurement that misses a limit of quality is to fail.
+    /// Whether a measurement that misses a quality limit fails.
     pub const fn is_strict(&self) -> bool {
         match &self.command {
             Some(Command::Report { report, .. }) => report.strict,
@@ -233,7 +241,15 @@ impl Cli {
         }
     }
 
-    /// What was said, as a job.
+    /// Whether the log is shown.
+    pub const fn is_verbose(&self) -> bool {
+        match &self.command {
+            Some(Command::Record { record, .. }) => record.verbose,
+            _ => self.record.verbose,
+        }
+    }
+
+    /// Converts the arguments to a job.
     pub fn into_job(self) -> anyhow::Result<Job> {
         match self.command {
             None => {
@@ -242,7 +258,9 @@ impl Cli {
                 if by_process {
                     record.kernel = KernelCounts::ByProcess;
                 }
-                Ok(Job::Direct(record, self.report.into_options(), self.output))
+                let mut report = self.report.into_options();
+                report.debug_files.extend(record.vmlinux.clone());
+                Ok(Job::Direct(record, report, self.output))
             }
             Some(Command::Record { record, output }) => Ok(Job::Record(record.into_options()?, output)),
             Some(Command::Report { input, report }) => {
@@ -302,7 +320,7 @@ impl RecordArgs {
             (Some(pid), ..) => Target::Process(pid),
             (_, Some(list), _) => match parse_cpu_list(list) {
                 Some(cpus) if !cpus.is_empty() => Target::Cpus(cpus),
-                _ => bail!("--cpu takes a list such as 0-3,8, not {list}"),
+                _ => bail!("invalid CPU list `{list}`; expected one such as 0-3,8"),
             },
             (_, _, Some(path)) => Target::Cgroup(cgroup_folder(&path)),
             _ if self.command.is_empty() => Target::System,
@@ -329,6 +347,8 @@ impl RecordArgs {
             } else {
                 TextHistory::Followed
             },
+            messages: if self.verbose { Messages::On } else { Messages::Off },
+            vmlinux: self.vmlinux,
         })
     }
 }
@@ -348,14 +368,14 @@ impl ReportArgs {
     }
 }
 
-/// Columns of the terminal on standard output; `None` where it is none.
+/// Columns of the terminal on standard output; `None` if it is not a terminal.
 fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
     (0 < size.ws_col).then_some(usize::from(size.ws_col))
 }
 
-/// A cgroup by the path that `/proc/PID/cgroup` shows, or by its folder. Hosts mount the hierarchy that perf events
-/// know in one of three places; where there is none of that name, the first is named in the error to come.
+/// Directory of a cgroup, given by its directory or by its path in `/proc/PID/cgroup`. Hosts mount the hierarchy of
+/// the perf_event controller at one of three paths; if the cgroup exists in none, the first one is reported.
 fn cgroup_folder(path: &Path) -> PathBuf {
     const MOUNTS: [&str; 3] = [
         "/sys/fs/cgroup",
@@ -366,8 +386,8 @@ fn cgroup_folder(path: &Path) -> PathBuf {
         return path.to_owned();
     }
     let below = path.strip_prefix("/").unwrap_or(path);
-    let mut places = MOUNTS.iter().map(|mount| Path::new(mount).join(below));
-    let found = places.find(|place| place.join("cgroup.procs").exists());
+    let mut paths = MOUNTS.iter().map(|mount| Path::new(mount).join(below));
+    let found = paths.find(|path| path.join("cgroup.procs").exists());
     found.unwrap_or_else(|| Path::new(MOUNTS[0]).join(below))
 }
 
@@ -377,28 +397,21 @@ fn parse_top(text: &str) -> Result<Top, String> {
         _ => text
             .parse()
             .map(|n| Top(Some(n)))
-            .map_err(|_| "a number of rows, or `all`".to_owned()),
+            .map_err(|_| "expected a number of rows or `all`".to_owned()),
     }
 }
 
-/// Seconds, or a number with one of the units ms, s, m, h.
+/// Seconds, or numbers with units such as ms, s, m, h.
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "a time such as 10, 500ms, 90s, 5m or 1h".to_owned();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let seconds_per_unit = match text.get(digits.len()..) {
-        Some("" | "s") => 1.0,
-        Some("ms") => 1e-3,
-        Some("m") => 60.0,
-        Some("h") => 3600.0,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = digits.parse().map_err(|_| wrong())?;
-    let duration = Duration::try_from_secs_f64(number * seconds_per_unit).map_err(|_| wrong())?;
-    if duration.is_zero() {
-        Err(wrong())
-    } else {
-        Ok(duration)
-    }
+    let seconds = text
+        .parse()
+        .ok()
+        .and_then(|it| Duration::try_from_secs_f64(it).ok());
+    let with_units = || Duration::try_from(text.parse::<SignedDuration>().ok()?).ok();
+    seconds
+        .or_else(with_units)
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "expected a time such as 10, 500ms, 90s, 5m or 1h".to_owned())
 }
 
 #[cfg(test)]
@@ -408,15 +421,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definition_is_consistent() {
+    fn definition_is_consistent() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn durations() {
+    fn durations_have_units() {
         assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("1h 30m"), Ok(Duration::from_secs(5400)));
         for wrong in ["", "0", "-1", "s", "10 parsecs", "1e400", "nan"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
@@ -427,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_measured_alone_unless_all_is_asked_for() {
+    fn command_is_measured_alone_without_all() {
         let Ok(Job::Direct(options, ..)) = job(&["--", "ls", "-l"]) else {
             panic!()
         };
@@ -439,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_refused() {
+    fn conflicting_options_are_rejected() {
         assert!(job(&["--pid", "1", "--cpu", "0"]).is_err());
         assert!(job(&["--period", "7", "--frequency", "7"]).is_err());
         assert!(job(&["--cpu", "none"]).is_err());
@@ -448,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_by_process_keeps_the_kernel_apart_too() {
+    fn mix_by_process_splits_kernel_counts() {
         let Ok(Job::Direct(options, ..)) = job(&["--by", "process,mnemonic"]) else {
             panic!()
         };
@@ -456,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn cgroups_may_be_named_as_proc_names_them() {
+    fn cgroup_paths_of_proc_are_accepted() {
         assert_eq!(
             cgroup_folder(Path::new("/a.slice/b")),
             Path::new("/sys/fs/cgroup/a.slice/b")

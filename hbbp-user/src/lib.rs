@@ -6,12 +6,73 @@
 //! recordings of other tools -> import -> resolve ------------+            (for scripts) estimate -> export
 //! ```
 //!
-//! The modules stand in the order of that flow, and imports go one way; `cargo xtask tidy` checks it.
+//! # Glossary
+//!
+//! | term | meaning |
+//! |---|---|
+//! | retired instruction | an instruction whose result became architectural state; the unit of all estimates |
+//! | instruction mix | executions by mnemonic, or by another dimension of the instructions |
+//! | ring | privilege level: ring 0 is the kernel, ring 3 is user code |
+//! | event | what a hardware counter or a clock counts: retired instructions, taken branches, nanoseconds |
+//! | period | events from sample to sample, a prime number that varies a little between drains |
+//! | sample | what the kernel delivers when a counter overflows: an address, or a branch stack |
+//! | eventing IP | address of the instruction that made the counter overflow (Intel SDM) |
+//! | skid | distance from the eventing instruction to the address that is reported |
+//! | precise event | a sample whose eventing IP the hardware recorded itself (PEBS, IBS) |
+//! | LBR, branch stack | the last taken branches that the processor recorded, up to 32 pairs of source and target |
+//! | taken branch | a change of control flow: jumps, calls and returns are near; system calls and interrupts are far |
+//! | stream | the code from the target of one recorded branch to the source of the next |
+//! | basic block | instructions that run one after the other: one entry at its start, one exit at its end |
+//! | leader | the first instruction of a basic block |
+//! | EBS | event-based sampling: executions of blocks from eventing IPs |
+//! | HBBP | hybrid basic block profiling: chooses between EBS and LBR for each block |
+//! | rule | the classification tree of HBBP, as a file |
+//! | LBR bias | a branch is recorded as the oldest entry of stacks out of proportion to its executions |
+//! | standard error | the error of an estimate by chance alone, from the number of samples |
+//! | residual | estimated minus counted events, over counted events |
+//! | completeness | samples that reached the tool, over samples that were expected |
+//! | drain | reading what was counted in the kernel since the last drain |
+//! | interval | the time between two drains, or between a patch of kernel text and a drain |
+//! | process image | a process from one exec to the next |
+//! | module | what has text: the kernel, a kernel module, a BPF program, a mapped file |
+//! | text version | bytes of a text range between two patches |
+//! | loss | samples or streams that are in no row, by cause; each has a counter and a sentence |
+//!
+//! # Modules, in the order of the flow
+//!
+//! Imports go one way; `cargo xtask tidy` checks it.
+//!
+//! | modules | what they do |
+//! |---|---|
+//! | [`addr`], [`record`] | addresses and rings; records of processes, mappings and text |
+//! | [`collect`] | opens perf events, loads the programs of `hbbp-ebpf`, drains counts and streams |
+//! | [`import`] | reads recordings of other tools: perf.data, text of perf script, pre-aggregated text |
+//! | [`resolve`] | finds the text, the symbols and the mappings of what was sampled |
+//! | [`snapshot`] | the profile: counts, losses, text, mappings, symbols, facts of the run; the file format |
+//! | [`locate`], [`blocks`] | assigns counts to text; decodes it and splits it into basic blocks |
+//! | [`estimate`] | executions of each block with their standard errors |
+//! | [`mix`], [`eval`] | sums by dimension; errors against exact counts |
+//! | [`report`], [`export`] | prints mixes for people, and lines for scripts |
+//! | [`cmd`], [`cli`] | wires the stages of each command; the command line |
+//!
+//! # Invariants that must never break
+//!
+//! 1. The report is a pure function of the snapshot: what stands after [`snapshot`] reads no disk, process or clock.
+//! 2. Every sample is accounted for: expected = skipped + idle + refused + unresolved + in the mix, exactly.
+//! 3. Every refusal and loss has a counter and a sentence ([`snapshot::loss`]); nothing is dropped silently.
+//! 4. Time-weighted samples are never called executions.
+//! 5. Text is the bytes that ran. A static image or a mapped file is used only where the report says so.
+//! 6. Input of other users (memory, files, recordings) is hostile: no panic, no unbounded memory or time.
+//! 7. A collection that has begun ends with a report: resolution is given up by stated steps, the recording never.
+//! 8. Estimators are tuned on other workloads and hardware profiles than those that they are reported on.
+//! 9. `unsafe` stands at the rim, each use with its reason; nothing but tests may panic.
+//!
+//! # Where new things go
+//!
+//! A new refusal, dimension, export and processor: `.github/CONTRIBUTING.md` answers each in five lines.
 
 pub mod addr;
 pub mod record;
-
-pub mod reference;
 
 pub mod collect;
 

@@ -15,15 +15,15 @@
 /* Pauses to wait for an NMI that was sent to this CPU; the emulator delivers it within a block or two. */
 #define PATIENCE	100000
 
-unsigned int silicon_drain_us = 500;
+unsigned int emu_drain_us = 500;
 
 static int (*overflow)(struct perf_event *event, struct perf_sample_data *data, struct pt_regs *regs);
 
-static void copy_stack(struct silicon_cpu *cpu, const struct silicon_record *record)
+static void copy_stack(struct emu_cpu *cpu, const struct emu_record *record)
 {
 	u32 i;
 
-	cpu->stack.nr = min_t(u32, record->nr, SILICON_MAX_DEPTH);
+	cpu->stack.nr = min_t(u32, record->nr, EMU_MAX_DEPTH);
 	cpu->stack.hw_idx = -1ULL;
 	for (i = 0; i < cpu->stack.nr; i++) {
 		struct perf_branch_entry *entry = &cpu->stack.entries[i];
@@ -37,7 +37,7 @@ static void copy_stack(struct silicon_cpu *cpu, const struct silicon_record *rec
 }
 
 /* Returns whether the perf core wants no more of this event for now. */
-static int deliver(struct silicon_cpu *cpu, struct perf_event *event, const struct silicon_record *record)
+static int deliver(struct emu_cpu *cpu, struct perf_event *event, const struct emu_record *record)
 {
 	struct perf_branch_stack *stack = (struct perf_branch_stack *)&cpu->stack;
 	struct pt_regs *regs = &cpu->regs;
@@ -46,7 +46,7 @@ static int deliver(struct silicon_cpu *cpu, struct perf_event *event, const stru
 	regs->ip = record->ip;
 	regs->cs = (long)record->ip < 0 ? __KERNEL_CS : __USER_CS;
 	regs->flags &= ~PERF_EFLAGS_EXACT;
-	if (event->attr.precise_ip > 1 && (record->flags & SILICON_FLAG_EXACT))
+	if (event->attr.precise_ip > 1 && (record->flags & EMU_FLAG_EXACT))
 		regs->flags |= PERF_EFLAGS_EXACT;
 	event->hw.last_period = record->period;
 	perf_sample_data_init(&data, 0, record->period);
@@ -66,11 +66,11 @@ static int deliver(struct silicon_cpu *cpu, struct perf_event *event, const stru
 	return overflow(event, &data, regs);
 }
 
-static void drain_one(struct silicon_cpu *cpu, struct silicon_cpu_area *area, const struct silicon_record *record)
+static void drain_one(struct emu_cpu *cpu, struct emu_cpu_area *area, const struct emu_record *record)
 {
 	struct perf_event *event = NULL;
 
-	if (record->counter < SILICON_COUNTERS)
+	if (record->counter < EMU_COUNTERS)
 		event = cpu->events[record->counter];
 	if (!event || area->counters[record->counter].generation != record->generation) {
 		cpu->stats.orphaned++;
@@ -86,37 +86,37 @@ static void drain_one(struct silicon_cpu *cpu, struct silicon_cpu_area *area, co
 	} else if (event->hw.sample_period != area->counters[record->counter].period) {
 		/* Frequency mode: the perf core chose another period. */
 		area->counters[record->counter].period = event->hw.sample_period;
-		SILICON_CONFIG();
+		EMU_CONFIG();
 	}
 }
 
 static int drain(unsigned int cmd, struct pt_regs *regs)
 {
-	struct silicon_cpu *cpu = this_cpu_ptr(&silicon_cpus);
+	struct emu_cpu *cpu = this_cpu_ptr(&emu_cpus);
 	int this = smp_processor_id();
-	struct silicon_cpu_area *area = silicon_area(this);
+	struct emu_cpu_area *area = emu_area(this);
 	u64 tail = area->tail, head = READ_ONCE(area->head);
 
 	if (head == tail)
 		return NMI_DONE;
 	/* Ends at the head it found, or its own records would keep a short period going for ever. */
-	silicon_freeze();
+	emu_freeze();
 	cpu->draining = true;
 	cpu->regs = *regs;
 	cpu->stats.nmis++;
 	for (; tail != head; tail++) {
-		drain_one(cpu, area, silicon_record(this, tail));
+		drain_one(cpu, area, emu_record(this, tail));
 		WRITE_ONCE(area->tail, tail + 1);
 	}
 	cpu->draining = false;
-	silicon_unfreeze();
+	emu_unfreeze();
 	return NMI_HANDLED;
 }
 
 /* Raises an NMI on this CPU and waits for it; interrupts are off, so nothing else can come between. */
-void silicon_drain_request(void)
+void emu_drain_request(void)
 {
-	struct silicon_cpu_area *area = silicon_area(smp_processor_id());
+	struct emu_cpu_area *area = emu_area(smp_processor_id());
 	u64 head = READ_ONCE(area->head);
 	int patience = PATIENCE;
 
@@ -126,25 +126,25 @@ void silicon_drain_request(void)
 	while ((s64)(READ_ONCE(area->tail) - head) < 0 && --patience)
 		cpu_relax();
 	if (!patience)
-		this_cpu_inc(silicon_cpus.stats.late);
+		this_cpu_inc(emu_cpus.stats.late);
 }
 
 static enum hrtimer_restart tick(struct hrtimer *timer)
 {
-	silicon_drain_request();
-	if (!this_cpu_read(silicon_cpus.sampling))
+	emu_drain_request();
+	if (!this_cpu_read(emu_cpus.sampling))
 		return HRTIMER_NORESTART;
-	hrtimer_forward_now(timer, ns_to_ktime((u64)silicon_drain_us * NSEC_PER_USEC));
+	hrtimer_forward_now(timer, ns_to_ktime((u64)emu_drain_us * NSEC_PER_USEC));
 	return HRTIMER_RESTART;
 }
 
-void silicon_drain_timer(bool on)
+void emu_drain_timer(bool on)
 {
-	struct hrtimer *timer = this_cpu_ptr(&silicon_cpus.timer);
+	struct hrtimer *timer = this_cpu_ptr(&emu_cpus.timer);
 
 	/* Switched off by the tick itself: this may be called from the tick, which cannot wait for itself. */
 	if (on && !hrtimer_active(timer))
-		hrtimer_start(timer, ns_to_ktime((u64)silicon_drain_us * NSEC_PER_USEC), HRTIMER_MODE_REL_PINNED_HARD);
+		hrtimer_start(timer, ns_to_ktime((u64)emu_drain_us * NSEC_PER_USEC), HRTIMER_MODE_REL_PINNED_HARD);
 }
 
 static ssize_t stat_show(struct device *device, struct device_attribute *attribute, char *page);
@@ -169,10 +169,10 @@ static ssize_t stat_show(struct device *device, struct device_attribute *attribu
 	int cpu;
 
 	if (attribute == &stat_anomalies)
-		return sysfs_emit(page, "%llu\n", silicon_header()->anomalies);
+		return sysfs_emit(page, "%llu\n", emu_header()->anomalies);
 	for_each_online_cpu(cpu) {
-		struct silicon_stats *stats = &per_cpu(silicon_cpus, cpu).stats;
-		struct silicon_cpu_area *area = silicon_area(cpu);
+		struct emu_stats *stats = &per_cpu(emu_cpus, cpu).stats;
+		struct emu_cpu_area *area = emu_area(cpu);
 
 		sum += attribute == &stat_delivered ? stats->delivered :
 		       attribute == &stat_orphaned ? stats->orphaned :
@@ -193,7 +193,7 @@ static struct attribute *stat_attributes[] = {
 	&stat_nmis.attr, &stat_late.attr, &stat_written.attr, &stat_overflows.attr,
 	&stat_lost_full.attr, &stat_lost_dropped.attr, &stat_lost_stopped.attr, &stat_anomalies.attr, NULL,
 };
-struct attribute_group silicon_stats_group = { .name = "silicon", .attrs = stat_attributes };
+struct attribute_group emu_stats_group = { .name = "hbbp_emu", .attrs = stat_attributes };
 
 /* perf_event_overflow is not exported; a kprobe on it gives its address and is taken away at once. */
 static int find_overflow(void)
@@ -208,14 +208,14 @@ static int find_overflow(void)
 	return 0;
 }
 
-int silicon_drain_init(void)
+int emu_drain_init(void)
 {
 	int cpu, error = find_overflow();
 
 	if (error)
 		return error;
 	for_each_possible_cpu(cpu) {
-		struct hrtimer *timer = &per_cpu(silicon_cpus, cpu).timer;
+		struct hrtimer *timer = &per_cpu(emu_cpus, cpu).timer;
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
 		hrtimer_setup(timer, tick, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
@@ -224,10 +224,10 @@ int silicon_drain_init(void)
 		timer->function = tick;
 #endif
 	}
-	return register_nmi_handler(NMI_LOCAL, drain, 0, "silicon");
+	return register_nmi_handler(NMI_LOCAL, drain, 0, "hbbp_emu");
 }
 
-void silicon_drain_exit(void)
+void emu_drain_exit(void)
 {
-	unregister_nmi_handler(NMI_LOCAL, "silicon");
+	unregister_nmi_handler(NMI_LOCAL, "hbbp_emu");
 }

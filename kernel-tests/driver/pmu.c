@@ -7,60 +7,60 @@
 
 #define ENCODING_MASK	0xffff	/* event and umask */
 
-DEFINE_PER_CPU(struct silicon_cpu, silicon_cpus);
-bool silicon_mark_events;
+DEFINE_PER_CPU(struct emu_cpu, emu_cpus);
+bool emu_mark_events;
 
-static struct pmu silicon_pmu;
+static struct pmu emu_pmu;
 
-/* Encodings that Intel's tables give to the two events, by generation (events.tsv of perfmon). */
-static u32 silicon_event(u64 config)
+/* Encodings that Intel's tables give to the two events, by generation (github.com/intel/perfmon). */
+static u32 emu_event(u64 config)
 {
 	switch (config & ENCODING_MASK) {
 	case 0x00c0:	/* INST_RETIRED.ANY_P */
 	case 0x01c0:	/* INST_RETIRED.PREC_DIST up to Skylake */
 	case 0x0100:	/* INST_RETIRED.PREC_DIST since Ice Lake */
-		return SILICON_EVENT_INSTRUCTIONS;
+		return EMU_EVENT_INSTRUCTIONS;
 	case 0x20c4:	/* BR_INST_RETIRED.NEAR_TAKEN */
 	case 0xc0c4:	/* the same on E-cores */
 	case 0xfbc4:	/* the same since Panther Lake */
-		return SILICON_EVENT_TAKEN;
+		return EMU_EVENT_TAKEN;
 	default:
 		return 0;
 	}
 }
 
-static u32 silicon_rings(struct perf_event *event)
+static u32 emu_rings(struct perf_event *event)
 {
 	u32 rings = 0;
 
 	if (!event->attr.exclude_user)
-		rings |= SILICON_RING_USER;
+		rings |= EMU_RING_USER;
 	if (!event->attr.exclude_kernel)
-		rings |= SILICON_RING_KERNEL;
+		rings |= EMU_RING_KERNEL;
 	return rings;
 }
 
-static u32 silicon_branch_rings(struct perf_event *event)
+static u32 emu_branch_rings(struct perf_event *event)
 {
 	u32 rings = 0;
 
 	if (event->attr.branch_sample_type & PERF_SAMPLE_BRANCH_USER)
-		rings |= SILICON_RING_USER;
+		rings |= EMU_RING_USER;
 	if (event->attr.branch_sample_type & PERF_SAMPLE_BRANCH_KERNEL)
-		rings |= SILICON_RING_KERNEL;
-	return rings ? rings : SILICON_RING_USER | SILICON_RING_KERNEL;
+		rings |= EMU_RING_KERNEL;
+	return rings ? rings : EMU_RING_USER | EMU_RING_KERNEL;
 }
 
-static int silicon_event_init(struct perf_event *event)
+static int emu_event_init(struct perf_event *event)
 {
 	u64 kinds = PERF_SAMPLE_BRANCH_USER | PERF_SAMPLE_BRANCH_KERNEL | PERF_SAMPLE_BRANCH_HV |
 		    PERF_SAMPLE_BRANCH_ANY | PERF_SAMPLE_BRANCH_NO_FLAGS | PERF_SAMPLE_BRANCH_NO_CYCLES;
 
-	if (event->attr.type != silicon_pmu.type)
+	if (event->attr.type != emu_pmu.type)
 		return -ENOENT;
-	if (!silicon_event(event->attr.config))
+	if (!emu_event(event->attr.config))
 		return -ENOENT;
-	if (event->attr.precise_ip > silicon_header()->max_precise)
+	if (event->attr.precise_ip > emu_header()->max_precise)
 		return -EOPNOTSUPP;
 	if (event->attr.precise_ip && !is_sampling_event(event))
 		return -EINVAL;
@@ -76,41 +76,41 @@ static int silicon_event_init(struct perf_event *event)
  * The machine's own work (its driver, the eBPF programs it calls) is not counted, as a real PMU stands
  * still while its interrupt is handled. Where the reference follows the events, it stands still too.
  */
-void silicon_freeze(void)
+void emu_freeze(void)
 {
-	struct silicon_cpu *cpu = this_cpu_ptr(&silicon_cpus);
+	struct emu_cpu *cpu = this_cpu_ptr(&emu_cpus);
 
 	if (cpu->frozen++)
 		return;
-	if (silicon_mark_events && cpu->sampling)
-		SILICON_STOP();
-	SILICON_FREEZE();
+	if (emu_mark_events && cpu->sampling)
+		EMU_STOP();
+	EMU_FREEZE();
 }
 
-void silicon_unfreeze(void)
+void emu_unfreeze(void)
 {
-	struct silicon_cpu *cpu = this_cpu_ptr(&silicon_cpus);
+	struct emu_cpu *cpu = this_cpu_ptr(&emu_cpus);
 
 	if (--cpu->frozen)
 		return;
-	SILICON_UNFREEZE();
-	if (silicon_mark_events && cpu->sampling)
-		SILICON_START();
+	EMU_UNFREEZE();
+	if (emu_mark_events && cpu->sampling)
+		EMU_START();
 }
 
-static void silicon_start(struct perf_event *event, int flags)
+static void emu_start(struct perf_event *event, int flags)
 {
-	struct silicon_cpu *cpu = this_cpu_ptr(&silicon_cpus);
-	struct silicon_cpu_area *area = silicon_area(smp_processor_id());
-	struct silicon_counter *counter = &area->counters[event->hw.idx];
+	struct emu_cpu *cpu = this_cpu_ptr(&emu_cpus);
+	struct emu_cpu_area *area = emu_area(smp_processor_id());
+	struct emu_counter *counter = &area->counters[event->hw.idx];
 	struct hw_perf_event *hw = &event->hw;
 
 	if (!(hw->state & PERF_HES_STOPPED))
 		return;
 	hw->state = 0;
 	cpu->throttled &= ~(1u << hw->idx);
-	counter->event = silicon_event(event->attr.config);
-	counter->rings = silicon_rings(event);
+	counter->event = emu_event(event->attr.config);
+	counter->rings = emu_rings(event);
 	counter->precise = event->attr.precise_ip;
 	counter->period = is_sampling_event(event) ? hw->sample_period : 0;
 	counter->left = local64_read(&hw->period_left);
@@ -119,94 +119,97 @@ static void silicon_start(struct perf_event *event, int flags)
 	counter->generation = ++cpu->generation;
 	local64_set(&hw->prev_count, 0);
 	if (has_branch_stack(event))
-		area->branch_rings = silicon_branch_rings(event);
+		area->branch_rings = emu_branch_rings(event);
 	if (is_sampling_event(event) && cpu->sampling++ == 0) {
-		silicon_drain_timer(true);
-		if (silicon_mark_events && !cpu->frozen)
-			SILICON_START();
+		emu_drain_timer(true);
+		if (emu_mark_events && !cpu->frozen)
+			EMU_START();
 	}
-	SILICON_CONFIG();
+	EMU_CONFIG();
 }
 
-static void silicon_update(struct perf_event *event)
+/* Adds what the counter's area shows since the last time. */
+static void emu_update(struct perf_event *event)
 {
-	struct silicon_counter *counter = &silicon_area(smp_processor_id())->counters[event->hw.idx];
+	struct emu_counter *counter = &emu_area(smp_processor_id())->counters[event->hw.idx];
 	u64 before;
 
-	SILICON_READ();
 	before = local64_xchg(&event->hw.prev_count, counter->value);
 	local64_add(counter->value - before, &event->count);
 	local64_set(&event->hw.period_left, counter->left);
 }
 
-static void silicon_stop(struct perf_event *event, int flags)
+static void emu_stop(struct perf_event *event, int flags)
 {
-	struct silicon_cpu *cpu = this_cpu_ptr(&silicon_cpus);
-	struct silicon_counter *counter = &silicon_area(smp_processor_id())->counters[event->hw.idx];
+	struct emu_cpu *cpu = this_cpu_ptr(&emu_cpus);
+	struct emu_counter *counter = &emu_area(smp_processor_id())->counters[event->hw.idx];
 
 	if (event->hw.state & PERF_HES_STOPPED)
 		return;
-	silicon_update(event);
 	event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;
+	/* Switching it off reads it out: in two steps, the events between them would be counted twice or lost. */
 	counter->event = 0;
-	SILICON_CONFIG();
+	EMU_CONFIG();
+	emu_update(event);
 	if (is_sampling_event(event) && --cpu->sampling == 0) {
-		if (silicon_mark_events)
-			SILICON_STOP();
-		silicon_drain_timer(false);
+		if (emu_mark_events)
+			EMU_STOP();
+		emu_drain_timer(false);
 	}
 	/* What the counter left in the ring still belongs to this event and this task. */
 	if (!cpu->draining)
-		silicon_drain_request();
+		emu_drain_request();
 }
 
 /* There is one branch stack: events that want different branches in it take turns, as on hardware. */
-static bool same_branches(struct silicon_cpu *cpu, struct perf_event *event)
+static bool same_branches(struct emu_cpu *cpu, struct perf_event *event)
 {
 	int slot;
 
-	for (slot = 0; slot < SILICON_COUNTERS; slot++) {
+	for (slot = 0; slot < EMU_COUNTERS; slot++) {
 		struct perf_event *other = cpu->events[slot];
 
 		if (other && has_branch_stack(other) && has_branch_stack(event) &&
-		    silicon_branch_rings(other) != silicon_branch_rings(event))
+		    emu_branch_rings(other) != emu_branch_rings(event))
 			return false;
 	}
 	return true;
 }
 
-static int silicon_add(struct perf_event *event, int flags)
+static int emu_add(struct perf_event *event, int flags)
 {
-	struct silicon_cpu *cpu = this_cpu_ptr(&silicon_cpus);
+	struct emu_cpu *cpu = this_cpu_ptr(&emu_cpus);
 	int slot;
 
 	if (!same_branches(cpu, event))
 		return -EAGAIN;
-	for (slot = 0; slot < SILICON_COUNTERS; slot++)
+	for (slot = 0; slot < EMU_COUNTERS; slot++)
 		if (!cpu->events[slot])
 			break;
-	if (slot == SILICON_COUNTERS)
+	if (slot == EMU_COUNTERS)
 		return -EAGAIN;
 	cpu->events[slot] = event;
 	event->hw.idx = slot;
 	event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;
 	if (flags & PERF_EF_START)
-		silicon_start(event, PERF_EF_RELOAD);
+		emu_start(event, PERF_EF_RELOAD);
 	perf_event_update_userpage(event);
 	return 0;
 }
 
-static void silicon_del(struct perf_event *event, int flags)
+static void emu_del(struct perf_event *event, int flags)
 {
-	silicon_stop(event, PERF_EF_UPDATE);
-	this_cpu_ptr(&silicon_cpus)->events[event->hw.idx] = NULL;
+	emu_stop(event, PERF_EF_UPDATE);
+	this_cpu_ptr(&emu_cpus)->events[event->hw.idx] = NULL;
 	perf_event_update_userpage(event);
 }
 
-static void silicon_read(struct perf_event *event)
+static void emu_read(struct perf_event *event)
 {
-	if (!(event->hw.state & PERF_HES_STOPPED))
-		silicon_update(event);
+	if (event->hw.state & PERF_HES_STOPPED)
+		return;
+	EMU_READ();
+	emu_update(event);
 }
 
 static ssize_t encoding_show(struct device *device, struct device_attribute *attribute, char *page)
@@ -239,11 +242,11 @@ static struct attribute_group format_group = { .name = "format", .attrs = format
 
 static ssize_t branches_show(struct device *device, struct device_attribute *attribute, char *page)
 {
-	return sysfs_emit(page, "%u\n", silicon_header()->depth);
+	return sysfs_emit(page, "%u\n", emu_header()->depth);
 }
 static ssize_t max_precise_show(struct device *device, struct device_attribute *attribute, char *page)
 {
-	return sysfs_emit(page, "%u\n", silicon_header()->max_precise);
+	return sysfs_emit(page, "%u\n", emu_header()->max_precise);
 }
 static DEVICE_ATTR_RO(branches);
 static DEVICE_ATTR_RO(max_precise);
@@ -251,27 +254,27 @@ static struct attribute *caps_attributes[] = { &dev_attr_branches.attr, &dev_att
 static struct attribute_group caps_group = { .name = "caps", .attrs = caps_attributes };
 
 static const struct attribute_group *groups[] = {
-	&events_group, &format_group, &caps_group, &silicon_stats_group, NULL,
+	&events_group, &format_group, &caps_group, &emu_stats_group, NULL,
 };
 
-static struct pmu silicon_pmu = {
+static struct pmu emu_pmu = {
 	.module = THIS_MODULE,
 	.task_ctx_nr = perf_hw_context,
 	.attr_groups = groups,
-	.event_init = silicon_event_init,
-	.add = silicon_add,
-	.del = silicon_del,
-	.start = silicon_start,
-	.stop = silicon_stop,
-	.read = silicon_read,
+	.event_init = emu_event_init,
+	.add = emu_add,
+	.del = emu_del,
+	.start = emu_start,
+	.stop = emu_stop,
+	.read = emu_read,
 };
 
-int silicon_pmu_register(const char *name, int type)
+int emu_pmu_register(const char *name, int type)
 {
-	return perf_pmu_register(&silicon_pmu, name, type);
+	return perf_pmu_register(&emu_pmu, name, type);
 }
 
-void silicon_pmu_unregister(void)
+void emu_pmu_unregister(void)
 {
-	perf_pmu_unregister(&silicon_pmu);
+	perf_pmu_unregister(&emu_pmu);
 }

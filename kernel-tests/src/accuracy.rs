@@ -1,14 +1,13 @@
-//! How exact `hbbp-sys` is: a workload measured on the emulated machine, and held against the exact counts.
+//! Accuracy of `hbbp-sys`: a workload is measured on the emulated machine and compared with exact counts.
 //!
-//! `hbbp-sys` runs in the guest and samples the whole system while the workload runs; the silicon counts in the same
-//! span. `hbbp-sys eval`, run on the host, compares the two.
+//! `hbbp-sys` runs in the guest and samples the whole system while the workload runs; the emulated PMU counts in the
+//! same span. `hbbp-sys eval` compares the two on the host.
 //! These are results on a model of a processor: they show how the estimators behave under that model.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -22,8 +21,8 @@ use crate::{artifacts, host};
 /// What one measurement is made of.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Text of the personality.
-    pub personality: String,
+    /// Text of the hardware profile.
+    pub hardware_profile: String,
     /// Instructions from sample to sample.
     pub period: u64,
     /// Taken branches from stack to stack.
@@ -32,13 +31,11 @@ pub struct Setup {
     pub cpus: u32,
     /// The guest's clock.
     pub clock: Clock,
-    /// Longest that the run may take.
-    pub limit: Duration,
     /// More options of `hbbp-sys record`.
     pub options: Vec<String>,
 }
 
-/// The periods of the paper for runs of seconds (hbbp.txt, Table 4), divided by a hundred and made prime again: the
+/// The periods of the paper for runs of seconds (HBBP, ISPASS 2018, Table 4), divided by a hundred and made prime again: the
 /// workloads here run a hundredth of the instructions of a benchmark that runs for seconds, so that the number of
 /// samples is the paper's.
 pub const PERIODS: (u64, u64) = (10_007, 1_009);
@@ -48,19 +45,18 @@ pub const PERIODS: (u64, u64) = (10_007, 1_009);
 const MAP_ENTRIES: &str = "262144";
 
 impl Setup {
-    /// A machine with this personality, one CPU, and the periods of [`PERIODS`].
-    pub fn new(personality: String) -> Self {
+    /// A machine with this hardware profile, one CPU, and the periods of [`PERIODS`].
+    pub fn new(hardware_profile: String) -> Self {
         let (period, branch_period) = PERIODS;
         // By the host's clock, a busy host makes the guest's timers late against its instructions, and the ring of the
-        // silicon overflows between two of them.
+        // emulated PMU overflows between two of them.
         let (cpus, clock) = (1, Clock::Instructions);
         Self {
-            personality,
+            hardware_profile,
             period,
             branch_period,
             cpus,
             clock,
-            limit: Duration::from_secs(900),
             options: Vec::new(),
         }
     }
@@ -74,7 +70,7 @@ pub struct Measured {
     pub functions: Errors,
     /// `hbbp-sys report --format json` of the profile.
     pub report: serde_json::Value,
-    /// Counters of the driver and the silicon.
+    /// Counters of the driver and the emulated PMU.
     pub counters: BTreeMap<String, u64>,
     /// The part of the due samples that reached the programs.
     pub completeness: f64,
@@ -156,9 +152,8 @@ pub fn measure(workload: &Workload, kernel: &Kernel, setup: &Setup) -> Result<Me
         .cpus(setup.cpus)
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
-        .limit(setup.limit);
-    workload.furnish(&mut machine, kernel)?;
+        .hardware_profile(&setup.hardware_profile);
+    workload.install(&mut machine, kernel)?;
     let words = workload.words();
     measure_command(machine, &words.each_ref().map(String::as_str), setup)
 }

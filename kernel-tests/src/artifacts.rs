@@ -1,15 +1,33 @@
-//! What a run is built from: the plugin, the driver, PID 1 and the workloads. Built when asked for.
+//! What a run is built from: the plugin, the driver, PID 1 and the workloads. Each is built when a process asks for it
+//! for the first time; asking cargo, make and gcc again for each machine took a second of CPU time for each boot.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
 use crate::host;
 use crate::kernel::Kernel;
 
-/// One build at a time, until what is returned is dropped: tests of one binary run in parallel, and so may tasks of `xtask`.
+/// What this process has built, by name.
+static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+
+/// The artifact of this name: from an earlier call, or built now. One build at a time, since tests run in parallel.
+fn built(name: String, build: impl FnOnce() -> Result<PathBuf>) -> Result<PathBuf> {
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(path) = built.get(&name) {
+        return Ok(path.clone());
+    }
+    let _one = one_build()?;
+    let path = build()?;
+    built.insert(name, path.clone());
+    Ok(path)
+}
+
+/// The lock against builds of other processes, until what is returned is dropped.
 fn one_build() -> Result<File> {
     let path = host::work_directory()?.join("building");
     let file = File::create(&path).with_context(|| format!("failed to create {}", path.display()))?;
@@ -23,15 +41,16 @@ fn one_build() -> Result<File> {
 /// # Errors
 /// When it does not build.
 pub fn plugin() -> Result<PathBuf> {
-    let _one = one_build()?;
-    host::run(cargo().args([
-        "build",
-        "--quiet",
-        "--release",
-        "--package",
-        "kernel-tests-plugin",
-    ]))?;
-    Ok(host::target_directory().join("release/libkernel_tests_plugin.so"))
+    built("plugin".to_owned(), || {
+        host::run(cargo().args([
+            "build",
+            "--quiet",
+            "--release",
+            "--package",
+            "kernel-tests-plugin",
+        ]))?;
+        Ok(host::target_directory().join("release/libkernel_tests_plugin.so"))
+    })
 }
 
 /// A statically linked program of the workspace for the guest, for example `hbbp-sys` of `hbbp-user`.
@@ -39,8 +58,13 @@ pub fn plugin() -> Result<PathBuf> {
 /// # Errors
 /// When it does not build.
 pub fn guest_program(package: &str, program: &str) -> Result<PathBuf> {
+    built(format!("program {package} {program}"), || {
+        build_guest_program(package, program)
+    })
+}
+
+fn build_guest_program(package: &str, program: &str) -> Result<PathBuf> {
     const TARGET: &str = "x86_64-unknown-linux-gnu";
-    let _one = one_build()?;
     let directory = host::work_directory()?.join("guest");
     let mut cargo = cargo();
     cargo.args([
@@ -65,7 +89,12 @@ pub fn guest_program(package: &str, program: &str) -> Result<PathBuf> {
 /// # Errors
 /// When it does not build; gcc-12 and make are needed.
 pub fn module(source: &str, name: &str, kernel: &Kernel) -> Result<PathBuf> {
-    let _one = one_build()?;
+    built(format!("module {} {source} {name}", kernel.release), || {
+        build_module(source, name, kernel)
+    })
+}
+
+fn build_module(source: &str, name: &str, kernel: &Kernel) -> Result<PathBuf> {
     let directory = host::work_directory()?
         .join("modules")
         .join(&kernel.release)
@@ -90,7 +119,10 @@ pub fn module(source: &str, name: &str, kernel: &Kernel) -> Result<PathBuf> {
 /// # Errors
 /// When it does not build; gcc and g++ are needed.
 pub fn workload(source: &str) -> Result<PathBuf> {
-    let _one = one_build()?;
+    built(format!("workload {source}"), || build_workload(source))
+}
+
+fn build_workload(source: &str) -> Result<PathBuf> {
     let from = package().join("workloads").join(source);
     let directory = host::work_directory()?.join("workloads");
     fs::create_dir_all(&directory)?;

@@ -1,14 +1,14 @@
-//! What a branch stack costs: instructions of kernel and user code, for `hbbp-sys` and for `perf record -b -a`.
+//! The cost of a branch stack in instructions of kernel and user code, for `hbbp-sys` and for `perf record -b -a`.
 //!
-//! One guest runs a workload again and again, each time under a tool and a period, each time in a span of its own; its
-//! time is a function of its instructions. The silicon counts all instructions of a span, those of interrupts and eBPF
-//! programs too, and the driver counts the stacks. Both tools do everything that belongs to a recording: they start,
-//! sample, drain, and save a file. The cost of one stack is the slope of instructions over stacks, in which the
-//! workload, start and end of the tool have no part, except where they grow with the number of stacks.
+//! One guest runs a workload repeatedly, once for each tool and period, each run in its own span. Guest time is a
+//! function of the instructions. The emulated PMU counts all instructions of a span, including interrupts and eBPF
+//! programs, and the driver counts the stacks. Both tools make a complete recording: they start, sample, drain, and
+//! save a file. The cost of one stack is the slope of instructions over stacks, which excludes the workload and the
+//! start and end of the tool, except for what grows with the number of stacks.
 //!
-//! The slope has a part that belongs to no tool: the emulated PMU hands out its records in a loop of its own, which
-//! stands for the interrupt handler of a real one. It is measured with a program on the event that returns at once
-//! ([`Tool::Returning`]) and told beside the costs, never subtracted in silence.
+//! The slope includes the loop in which the emulated PMU delivers its records, as the interrupt handler of a real PMU
+//! would. That part is measured with a program that returns at once ([`Tool::Returning`]), and is reported beside the
+//! costs; it is not subtracted.
 //! These are results on a model of a processor.
 
 use std::path::Path;
@@ -26,12 +26,12 @@ use crate::workload::{Source, Workload};
 pub const SPANS: &str = "/out/spans";
 /// The workload, as a script of the guest.
 const SCRIPT: &str = "/opt/workload";
-/// What every script begins with. The kernel goes on testing its ciphers for a while after it has started its first
-/// program, 400 million instructions long; idle time costs nothing here.
+/// Start of every script. The kernel tests its ciphers for 400 million instructions after it has started its first
+/// program; idle time costs nothing here.
 const SETTLE: &str = "set -e\nbusybox sleep 20";
 /// The rounds of work, likewise.
 const ROUNDS: &str = "/opt/rounds";
-/// What stands between two spans: the kernel frees maps and events of the last one later, in its own time.
+/// The pause between two spans: the kernel frees maps and events of the last one asynchronously.
 const PAUSE: &str = "busybox sleep 2";
 /// A period of instructions that no run here reaches: the samples are branch stacks, and nothing else.
 const NEVER: &str = "1000000000039";
@@ -145,8 +145,13 @@ pub fn slope(spans: &[Span]) -> f64 {
 ///
 /// # Errors
 /// When something does not build, is not installed, or fails in the guest, and when perf lost samples.
-pub fn measure(workload: &Workload, kernel: &Kernel, personality: &str, periods: &[u64]) -> Result<Costs> {
-    let mut machine = machine(workload, kernel, personality)?;
+pub fn measure(
+    workload: &Workload,
+    kernel: &Kernel,
+    hardware_profile: &str,
+    periods: &[u64],
+) -> Result<Costs> {
+    let mut machine = machine(workload, kernel, hardware_profile)?;
     machine.files().program(Path::new("/usr/bin/perf"))?;
     // A first run of each is not counted: it fills the guest's caches of files, and perf's of build ids.
     let run = format!("busybox sh {SCRIPT}");
@@ -204,14 +209,14 @@ impl Overhead {
 /// Sorting and system calls in turn, 330 million instructions in each round.
 const ROUND: &str = "heapsort 200000; storms syscalls 50000";
 
-/// Measures the overhead of both events at their default periods over so many rounds of work.
+/// Measures the overhead of both events at their default periods over `rounds` rounds of work.
 ///
 /// # Errors
 /// As [`measure`].
-pub fn overhead(kernel: &Kernel, personality: &str, rounds: u32) -> Result<Overhead> {
-    let named = |name| Workload::named(name).with_context(|| format!("there is no workload {name}"));
-    let mut machine = machine(named("heapsort")?, kernel, personality)?;
-    named("syscalls")?.furnish(&mut machine, kernel)?;
+pub fn overhead(kernel: &Kernel, hardware_profile: &str, rounds: u32) -> Result<Overhead> {
+    let named = |name| Workload::named(name).with_context(|| format!("unknown workload `{name}`"));
+    let mut machine = machine(named("heapsort")?, kernel, hardware_profile)?;
+    named("syscalls")?.install(&mut machine, kernel)?;
     let work = format!("for i in $(busybox seq {rounds}); do {ROUND}; done > /dev/null");
     machine.files().file(ROUNDS, work.as_bytes());
     let record = "hbbp-sys record -o /tmp/profile --all --duration 30s --";
@@ -235,14 +240,14 @@ pub fn overhead(kernel: &Kernel, personality: &str, rounds: u32) -> Result<Overh
     })
 }
 
-/// A machine for one workload, whose spans are told by `guest-span`.
-fn machine(workload: &Workload, kernel: &Kernel, personality: &str) -> Result<Machine> {
+/// A machine for one workload, whose spans are marked by `guest-span`.
+fn machine(workload: &Workload, kernel: &Kernel, hardware_profile: &str) -> Result<Machine> {
     let mut machine = Machine::new(kernel)
         .clock(Clock::Instructions)
         .marks(Marks::Program)
-        .personality(personality)
+        .hardware_profile(hardware_profile)
         .limit(Duration::from_secs(3600));
-    workload.furnish(&mut machine, kernel)?;
+    workload.install(&mut machine, kernel)?;
     if let Source::Host(_) = workload.source {
         machine.files().directory("opt");
     }
@@ -292,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slope_knows_nothing_of_constants() {
+    fn slope_ignores_constants() {
         let span = |stacks, user| Span {
             period: 1,
             stacks,

@@ -13,10 +13,10 @@ pub const COMMAND: &str = "/etc/vm/command";
 pub const MARKS: &str = "/etc/vm/marks";
 /// Parameters for the driver module; no driver is loaded when the file is missing.
 pub const DRIVER_PARAMETERS: &str = "/etc/vm/driver";
-/// Samples a second that the kernel lets through, when the personality limits them.
+/// Samples a second that the kernel lets through, when the hardware profile limits them.
 pub const SAMPLE_RATE: &str = "/etc/vm/sample_rate";
 /// The driver module.
-pub const DRIVER: &str = "/lib/vm/hbbp_silicon.ko";
+pub const DRIVER: &str = "/lib/vm/hbbp_emu.ko";
 /// Other modules are loaded from here in the order of their names.
 pub const MODULES: &str = "/lib/vm/modules";
 /// Every file here comes back to the host.
@@ -45,7 +45,7 @@ pub fn pack(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
 /// The files that [`pack`] packed.
 ///
 /// # Errors
-/// When the memory does not hold what it says.
+/// When the memory is inconsistent.
 pub fn unpack(memory: &[u8]) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut rest = memory;
     let length = number(&mut rest, 8)? as usize;
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_come_back() {
+    fn guest_files_round_trip() {
         let files = BTreeMap::from([("a".to_owned(), vec![1, 2, 3]), ("empty".to_owned(), vec![])]);
         let mut memory = pack(&files);
         memory.extend_from_slice(&[0; 100]);

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_archive_is_what_cpio_reads() {
+    fn archive_is_readable_by_cpio() {
         let mut archive = Initramfs::default();
         archive.file("/a/b/hello", b"text");
         archive.file("/a/b/hello", b"second");

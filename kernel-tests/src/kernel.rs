@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_are_ordered_by_their_numbers() {
+    fn releases_are_sorted_numerically() {
         let mut releases = [
             "6.12.101+deb12-amd64",
             "6.12.9+deb12-amd64",

@@ -1,7 +1,7 @@
-//! The shared memory between the silicon (the TCG plugin), the guest driver and the guest's PID 1.
+//! The shared memory between the emulated PMU (the TCG plugin), the guest driver and the guest's PID 1.
 //!
 //! One file on the host is mapped by the plugin and is BAR 2 of an ivshmem device in the guest.
-//! `driver/silicon.h` is the same contract in C; a test in `tests/contract.rs` compares the two.
+//! `driver/layout.h` is the same contract in C; a test in `tests/contract.rs` compares the two.
 //! All numbers are little-endian, all offsets are bytes from the start of the file.
 
 /// "HBBPSIL1", the first eight bytes of the file, written by the plugin when it is loaded.
@@ -37,13 +37,13 @@ pub struct Header {
     pub magic: u64,
     /// Entries of a branch stack on this machine.
     pub depth: u32,
-    /// 1 once every instruction is seen by the silicon (some time after [`Doorbell::Attach`]).
+    /// 1 once every instruction is seen by the emulated PMU (some time after [`Doorbell::Attach`]).
     pub running: u32,
-    /// Highest precise level that the personality offers (`caps/max_precise`).
+    /// Highest precise level that the hardware profile offers (`caps/max_precise`).
     pub max_precise: u32,
     /// Padding to a full word.
     pub reserved: u32,
-    /// Transitions the silicon could not explain; a test asserts that it stays 0 in marked spans.
+    /// Transitions the emulated PMU could not explain; a test asserts that it stays 0 in marked spans.
     pub anomalies: u64,
 }
 
@@ -60,13 +60,13 @@ pub struct CpuArea {
     pub branch_rings: u32,
     /// Padding to a full word.
     pub reserved: u32,
-    /// Records written so far (the silicon's index into the ring).
+    /// Records written so far (the emulated PMU's index into the ring).
     pub head: u64,
     /// Records read so far (the driver's index into the ring).
     pub tail: u64,
     /// Overflows whose record found the ring full.
     pub lost_full: u64,
-    /// Overflows whose record the personality dropped on purpose.
+    /// Overflows whose record the hardware profile dropped on purpose.
     pub lost_dropped: u64,
     /// Overflows whose counter was switched off before their record was taken (skid in flight).
     pub lost_stopped: u64,
@@ -86,11 +86,11 @@ pub struct Counter {
     /// Events between two overflows; 0 = count only.
     pub period: u64,
     /// Events until the next overflow: set by the driver with [`Doorbell::Config`], read back by
-    /// [`Doorbell::Read`].
+    /// [`Doorbell::Read`] and when the counter is switched off.
     pub left: u64,
-    /// Events since [`Doorbell::Config`], valid after [`Doorbell::Read`].
+    /// Events since [`Doorbell::Config`], valid after [`Doorbell::Read`] and when the counter is switched off.
     pub value: u64,
-    /// Requested precise level, 0 to 3: the personality decides how far a sample of that level skids.
+    /// Requested precise level, 0 to 3: the hardware profile decides how far a sample of that level skids.
     pub precise: u32,
     /// Number of this configuration; records carry it so that the driver knows stale ones.
     pub generation: u32,
@@ -111,7 +111,7 @@ pub struct Branch {
     pub to: u64,
 }
 
-/// One record of a ring, written by the silicon at an overflow.
+/// One record of a ring, written by the emulated PMU at an overflow.
 #[repr(C)]
 pub struct Record {
     /// Number of the record on its CPU, from 0.
@@ -126,7 +126,7 @@ pub struct Record {
     pub tgid: u32,
     /// [`CpuArea::pid`] at the overflow.
     pub pid: u32,
-    /// Events this record stands for.
+    /// Number of events that this record represents.
     pub period: u64,
     /// Branches the CPU had recorded up to the newest of `entries`.
     pub branches: u64,
@@ -134,7 +134,7 @@ pub struct Record {
     pub nr: u32,
     /// [`FLAG_EXACT`].
     pub flags: u32,
-    /// Bit i: entry i is of a path that was not taken in the end (AMD personalities only).
+    /// Bit i: entry i is of a path that was not taken in the end (AMD hardware profiles only).
     pub wrong_path: u64,
     /// The stack, newest first, as the kernel's perf core has it.
     pub entries: [Branch; MAX_DEPTH],
@@ -150,13 +150,13 @@ const _: () = assert!(size_of::<Record>() == 64 + 16 * MAX_DEPTH);
 const _: () = assert!(size_of::<Record>() * RING_SLOTS <= RING_BYTES);
 const _: () = assert!(size_of::<CpuArea>() <= CPU_AREA_BYTES);
 
-/// A doorbell is an eight-byte no-op, `nopl imm32(%rax,%rax,1)`: the processor does nothing, the silicon
-/// sees it execute. It stands for the write to a model-specific register on hardware.
+/// A doorbell is an eight-byte no-op, `nopl imm32(%rax,%rax,1)`: the processor does nothing, the emulated PMU
+/// sees it execute. It models a write to a model-specific register.
 pub const DOORBELL: [u8; 4] = [0x0f, 0x1f, 0x84, 0x00];
 /// Upper half of the doorbell's displacement ("HB"); the lower half is the [`Doorbell`].
 pub const DOORBELL_BASE: u32 = 0x4842_0000;
 
-/// What a doorbell asks of the silicon. User code may ring only the marks.
+/// What a doorbell asks of the emulated PMU. User code may ring only the marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Doorbell {
@@ -178,7 +178,7 @@ pub enum Doorbell {
     Stop = 8,
     /// Write the reference file and forget its counts.
     Write = 9,
-    /// The counters and the branch records of this CPU stand still.
+    /// Counters and branch records of this CPU are frozen.
     Freeze = 10,
     /// The counters and the branch records of this CPU go on.
     Unfreeze = 11,

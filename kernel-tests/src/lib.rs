@@ -2,15 +2,15 @@
 //!
 //! Few development machines have branch-recording hardware, virtual machines least of all, and no
 //! instrumentation tool counts kernel code. So QEMU, in software emulation, runs an unmodified distribution
-//! kernel; a TCG plugin (`plugin/`, "the silicon") sees every block that is executed; a driver in the guest
-//! (`driver/`) hands its records to the kernel's perf core; and the same plugin keeps the exact count of
-//! every block. Everything above the driver is the real thing: perf core, eBPF, `hbbp-sys` itself.
+//! kernel. A TCG plugin (`plugin/`, the emulated PMU) observes every executed block, and counts each exactly. A
+//! driver in the guest (`driver/`) passes its records to the perf core of the kernel. Everything above the driver
+//! is unmodified: perf core, eBPF, `hbbp-sys` itself.
 //!
 //! **A result on this machine is a result on a model of a processor, not a measurement of one.** Every
 //! place that quotes one says so.
 //!
 //! # To run something
-//! By hand, `cargo xtask vm --kernel 6.12 --cpus 2 --personality ivb -- COMMAND`. In a test:
+//! By hand, `cargo xtask vm --kernel 6.12 --cpus 2 --hardware-profile ivb -- COMMAND`. In a test:
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
@@ -31,31 +31,32 @@
 //!    [`initramfs`] packs the guest's files, [`machine`] starts QEMU with one thread for all virtual CPUs
 //!    (so blocks never interleave and counts are exact), and the watchdog reads the guest's log: a panic, a
 //!    stall, a hang or a missing verdict is an error that shows it.
-//! 2. PID 1 (`src/bin/guest-init.rs`) loads the driver. The driver tells the silicon where the interrupt
+//! 2. PID 1 (`src/bin/guest-init.rs`) loads the driver. The driver tells the emulated PMU where the interrupt
 //!    gates are and rings [`layout::Doorbell::Attach`]; from then on every instruction is seen. A doorbell is
-//!    a no-op with a number in it; it stands for a write to a model-specific register.
-//! 3. The driver registers the PMU `cpu`, of type raw, in the place of the core PMU that the machine lacks,
+//!    a no-op with a number in it, and models a write to a model-specific register.
+//! 3. The driver registers the PMU `cpu`, of type raw, instead of the core PMU that the machine lacks,
 //!    with the encodings of Intel's two events. A counter that overflows leaves a [`layout::Record`] in a
 //!    ring. A timer and each task switch raise an NMI to their own CPU; its handler passes the records to
-//!    `perf_event_overflow`. The counters stand still in the driver's own code; `silicon/` beside the PMU's
-//!    `type` in sysfs tells what became of every record.
+//!    `perf_event_overflow`. Counters are frozen in the code of the driver; `hbbp_emu/` beside the `type` of the
+//!    PMU in sysfs counts every record by outcome.
 //! 4. The [`mod@reference`] counts between marks: while the command runs, while events sample, or where a
 //!    program in the guest says so ([`machine::Marks`], [`mark`]).
 //!
-//! # What the silicon knows
+//! # How the emulated PMU counts
 //! - A block that stopped half-way took an exception there; the instruction did not retire. Where interrupted
 //!   code goes on is read from the frame that the processor pushed, so that a conditional branch before an
 //!   interrupt is known to be taken or not. Transitions that cannot be explained are counted (`anomalies`);
 //!   tests assert that there are none.
 //! - REP: one instruction, retired when control leaves it ([`mod@reference`]).
 //! - An interrupt's entry in the stack comes from the instruction that it kept from running.
-//! - Faults of hardware are [`personality`] files, all off by default.
-//! - Each switch to a task is told by the driver, so user code is counted per process.
+//! - Hardware faults are set by [`hardware_profile`] files, all off by default.
+//! - The driver reports each task switch, so user code is counted per process.
 
 pub mod accuracy;
 pub mod artifacts;
 pub mod cost;
 pub mod guest;
+pub mod hardware_profile;
 pub mod host;
 pub mod initramfs;
 pub mod kernel;
@@ -63,7 +64,6 @@ pub mod layout;
 pub mod machine;
 pub mod mark;
 pub mod outcome;
-pub mod personality;
 pub mod reference;
 pub mod repeat;
 pub mod trace;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::hardware_profile::HardwareProfile;
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
 use crate::outcome::{Outcome, RunDirectory};
-use crate::personality::Personality;
 use crate::watchdog::{self, Verdict};
 use crate::{artifacts, guest, layout};
 
@@ -32,11 +32,11 @@ pub enum Marks {
 /// The guest's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
+    /// One nanosecond per instruction (`-icount shift=0,sleep=off`), with the same date and the same chance in
+    /// every run: runs repeat whatever else the host does, and costs can be told in instructions.
+    Instructions,
     /// The host's time.
     Host,
-    /// One nanosecond per instruction (`-icount shift=0,sleep=off`), with the same date and the same chance in
-    /// every run: runs repeat, and costs can be told in instructions.
-    Instructions,
 }
 
 /// A machine to be booted.
@@ -46,7 +46,7 @@ pub struct Machine {
     clock: Clock,
     marks: Marks,
     trace: &'static str,
-    personality: String,
+    hardware_profile: String,
     driver_parameters: Option<String>,
     limit: Duration,
     files: Initramfs,
@@ -54,29 +54,33 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine with one CPU, the faultless personality, the host's clock, and five minutes to live.
+    /// A machine with one CPU, the faultless hardware profile, the clock of instructions, and half an hour to live.
     pub fn new(kernel: &Kernel) -> Self {
         Self {
             kernel: kernel.clone(),
             cpus: 1,
-            clock: Clock::Host,
+            clock: Clock::Instructions,
             marks: Marks::Command,
             trace: "",
-            personality: String::new(),
+            hardware_profile: String::new(),
             driver_parameters: Some(String::new()),
-            limit: Duration::from_secs(300),
+            limit: Duration::from_secs(1800),
             files: Initramfs::default(),
             modules: 0,
         }
     }
 
-    /// Virtual CPUs, at most 8.
+    /// Virtual CPUs, at most 8. Several of them go by the host's clock: counting instructions, the emulator gives each
+    /// one its turn up to the next timer, and one that waits for another spins for so long.
     pub fn cpus(mut self, cpus: u32) -> Self {
         self.cpus = cpus;
+        if 1 < cpus {
+            self.clock = Clock::Host;
+        }
         self
     }
 
-    /// The guest's clock.
+    /// The guest's clock, where it is to be another one than [`Self::cpus`] gives.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -94,19 +98,19 @@ impl Machine {
         self
     }
 
-    /// Keeps every branch stack as the silicon wrote it ([`crate::trace::Stack`]).
+    /// Keeps every branch stack as the emulated PMU wrote it ([`crate::trace::Stack`]).
     pub fn keep_stacks(mut self) -> Self {
         self.trace = ",trace=stacks";
         self
     }
 
-    /// Text of a personality file ([`crate::personality`]).
-    pub fn personality(mut self, text: &str) -> Self {
-        text.clone_into(&mut self.personality);
+    /// Text of a hardware profile file ([`crate::hardware_profile`]).
+    pub fn hardware_profile(mut self, text: &str) -> Self {
+        text.clone_into(&mut self.hardware_profile);
         self
     }
 
-    /// Module parameters of the driver, for example `name=silicon drain_us=100`.
+    /// Module parameters of the driver, for example `name=cpu drain_us=100`.
     pub fn driver(mut self, parameters: &str) -> Self {
         self.driver_parameters = Some(parameters.to_owned());
         self
@@ -148,8 +152,8 @@ impl Machine {
     pub fn run<S: AsRef<str>>(mut self, command: &[S]) -> Result<Outcome> {
         let directory = RunDirectory::new()?;
         let path = directory.path.as_path();
-        self.furnish(command)?;
-        fs::write(path.join("personality"), &self.personality)?;
+        self.install(command)?;
+        fs::write(path.join("hardware_profile"), &self.hardware_profile)?;
         File::create(path.join("shared"))?.set_len(layout::BYTES as u64)?;
         File::create(path.join("ram"))?.set_len(MEMORY << 20)?;
         std::mem::take(&mut self.files).write(&path.join("initramfs"))?;
@@ -169,7 +173,7 @@ impl Machine {
         })
     }
 
-    fn furnish<S: AsRef<str>>(&mut self, command: &[S]) -> Result<()> {
+    fn install<S: AsRef<str>>(&mut self, command: &[S]) -> Result<()> {
         for directory in [
             "proc",
             "sys",
@@ -187,7 +191,7 @@ impl Machine {
             .copy("init", &artifacts::guest_program("kernel-tests", "guest-init")?)?;
         let words: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
         self.files.file(guest::COMMAND, words.join("\0").as_bytes());
-        let rate = Personality::parse(&self.personality)?.sample_rate;
+        let rate = HardwareProfile::parse(&self.hardware_profile)?.sample_rate;
         if 0 < rate {
             self.files.file(guest::SAMPLE_RATE, rate.to_string().as_bytes());
         }
@@ -201,16 +205,19 @@ impl Machine {
             let events = u32::from(self.marks == Marks::Events);
             let parameters = format!("mark_events={events} {parameters}");
             self.files.file(guest::DRIVER_PARAMETERS, parameters.as_bytes());
-            let driver = artifacts::module("driver", "hbbp_silicon", &self.kernel)?;
+            let driver = artifacts::module("driver", "hbbp_emu", &self.kernel)?;
             self.files.copy(guest::DRIVER, &driver)?;
         }
         Ok(())
     }
 
     fn qemu(&self, directory: &Path) -> Result<Command> {
-        let personality = Personality::parse(&self.personality)?;
+        let hardware_profile = HardwareProfile::parse(&self.hardware_profile)?;
         // Without SMAP, FSRM and ERMS: they cut blocks and copy byte by byte, which only costs time here.
-        let cpu = format!("max,la57=off,-smap,-erms,-fsrm{}", prefixed(&personality.cpu));
+        let cpu = format!(
+            "max,la57=off,-smap,-erms,-fsrm{}",
+            prefixed(&hardware_profile.cpu)
+        );
         let file = |name: &str| directory.join(name).display().to_string();
         let trace = self.trace;
         let plugin = format!(

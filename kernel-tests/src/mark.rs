@@ -2,7 +2,7 @@
 
 use std::arch::asm;
 
-/// Reference counts begin behind this, on every CPU.
+/// Reference counts start after this, on every CPU.
 pub fn start() {
     // SAFETY: a no-op to the processor (see `layout::DOORBELL`); it touches no register and no memory.
     unsafe { asm!(".byte 0x0f,0x1f,0x84,0x00,0x05,0x00,0x42,0x48") };

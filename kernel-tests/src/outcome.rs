@@ -1,4 +1,4 @@
-//! What a run of the machine left behind: the command's output and files, the reference, the log.
+//! The outcome of a run of the machine: output and files of the command, the reference, the log.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::reference::{self, Reference};
 use crate::{guest, host, watchdog};
 
-/// What a run left behind; its files on the host go when it is dropped.
+/// The outcome of a run; its files on the host are removed on drop.
 pub struct Outcome {
     /// Exit code of the command.
     pub exit_code: i32,
@@ -41,7 +41,7 @@ impl Outcome {
         reference::read(&self.directory.path.join(reference::file(n)))
     }
 
-    /// The driver's and the silicon's own counters: how many records were written, delivered, lost.
+    /// The driver's and the emulated PMU's own counters: how many records were written, delivered, lost.
     ///
     /// # Errors
     /// When the guest left none: it had no driver.

@@ -1,7 +1,6 @@
-//! The exact counts that the silicon left: names of its files, and what follows from their blocks.
+//! The exact counts that the emulated PMU left: names of its files, and what follows from their blocks.
 //!
-//! The format and its reader are those of `hbbp-sys eval`, whose source is compiled here too, so that one cannot
-//! differ from the other.
+//! The format and its reader are those of `hbbp-sys eval` (crate `hbbp-reference`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,10 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 
-#[path = "../../hbbp-user/src/reference.rs"]
-mod format;
-
-pub use format::{Block, KERNEL, Malformed, Reference};
+pub use hbbp_reference::{Block, KERNEL, Malformed, Reference};
 
 /// Name of the reference file that was the `n`th to be written, from 0.
 pub fn file(n: u32) -> String {
@@ -24,7 +20,7 @@ pub fn file(n: u32) -> String {
     }
 }
 
-/// Reads a file that the silicon wrote.
+/// Reads a file that the emulated PMU wrote.
 ///
 /// # Errors
 /// When the file cannot be read, is not a reference file, or ends too early.
@@ -61,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mix_weighs_by_executions() {
+    fn mix_is_weighted_by_executions() {
         // dec ecx; jne -4
         let bytes = vec![0xff, 0xc9, 0x75, 0xfc];
         let blocks = [Block {

@@ -1,11 +1,10 @@
-//! Many measurements of one workload in one boot: what an error does as the samples grow, and whether it is as large as
-//! the report says.
+//! Repeated measurements of one workload in one boot: how errors decrease with the number of samples, and whether the
+//! standard errors of the report are calibrated.
 //!
-//! The clock of these runs counts instructions, so that a boot repeats to the instruction and two boots are one
-//! measurement. Independent runs are made in two ways. Within one boot nothing is the same twice: the kernel's memory,
-//! process numbers and the place of the timer interrupts in the workload differ from run to run. And each run has prime
-//! periods of its own, so that two runs sample the same instructions only by chance, wherever their periods began.
-//! The seed of the personality takes no part: `ideal` draws nothing.
+//! The clock of these runs counts instructions, so a boot is repeatable and two boots are one measurement. Runs within a
+//! boot are independent for two reasons: kernel memory, process ids and the positions of timer interrupts differ between
+//! runs, and each run has different prime periods, so that two runs sample the same instructions only by chance.
+//! The seed of the hardware profile has no effect: `ideal` uses no random numbers.
 
 use std::fs;
 use std::path::Path;
@@ -18,13 +17,13 @@ use crate::kernel::Kernel;
 use crate::machine::{Machine, Marks};
 use crate::{artifacts, reference};
 
-/// A load of user code and kernel code, about half of each in instructions, that takes other ways all the time.
+/// A load of user and kernel code, about half of each in instructions, with many different paths.
 pub const MIXED: &str = "heapsort 40000; storms syscalls 4000; storms forks 12; busybox seq 3000 | busybox sort -r | busybox md5sum";
 
-/// Room for counts between two drains (`--map-entries`).
+/// Capacity of the count map (`--map-entries`).
 const MAP_ENTRIES: &str = "65536";
 
-/// At the densest periods the ring of the silicon would run full between two ticks of the driver's own clock.
+/// At the shortest periods the ring of the emulated PMU would overflow between two ticks of the driver.
 const DRAIN_OFTEN: &str = "drain_us=100";
 
 /// Sampling periods of one run: instructions, taken branches.
@@ -49,9 +48,8 @@ pub fn repeat(kernel: &Kernel, setup: &Setup, periods: &[Periods], keep: Option<
         .cpus(setup.cpus)
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
-        .driver(DRAIN_OFTEN)
-        .limit(setup.limit);
+        .hardware_profile(&setup.hardware_profile)
+        .driver(DRAIN_OFTEN);
     let program = artifacts::guest_program("hbbp-user", "hbbp-sys")?;
     machine.files().copy("bin/hbbp-sys", &program)?;
     machine.files().copy("bin/busybox", Path::new("/bin/busybox"))?;
@@ -245,14 +243,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_root_has_the_slope_one_half() {
+    fn square_root_has_slope_one_half() {
         let points: Vec<(f64, f64)> = [1.0, 10.0, 100.0].map(|x: f64| (x, 3.0 / x.sqrt())).into();
         assert!((slope(&points).unwrap() + 0.5).abs() < 1e-12);
         assert!(slope(&[(1.0, 1.0)]).is_err() && slope(&[(1.0, 0.0), (2.0, 1.0)]).is_err());
     }
 
     #[test]
-    fn every_run_has_its_own_primes() {
+    fn runs_have_distinct_prime_periods() {
         assert_eq!(primes(1, 5), [2, 3, 5, 7, 11]);
         assert_eq!(
             periods_about((10_007, 1_009), 2),

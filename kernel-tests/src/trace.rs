@@ -1,7 +1,7 @@
-//! The debug trace of the silicon: all branches of the marked spans, and all samples.
+//! The debug trace of the emulated PMU: all branches of the marked spans, and all samples.
 //!
-//! A span begins with the branches before it that stacks may still show. Where the reference stands still
-//! because the driver works, the trace goes on.
+//! A span starts with the earlier branches that stacks may still contain. The trace continues while the driver
+//! runs, where the reference is frozen.
 //!
 //! Per CPU one file of [`Entry`] and one of [`Sample`], or one of [`Stack`] alone, without a header, little-endian. A stack that the
 //! guest delivered is true when it is a run of consecutive entries; a sample's eventing IP is true when
@@ -28,10 +28,10 @@ pub fn stack_file(cpu: usize) -> String {
     format!("stacks.{cpu}")
 }
 
-/// A record as the silicon wrote it, faults and all.
+/// A record as the emulated PMU wrote it, faults and all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// Events that the record stands for.
+    /// Number of events that the record represents.
     pub period: u64,
     /// Bit i: entry i is of a path that was not taken in the end.
     pub wrong_path: u64,
@@ -60,8 +60,8 @@ impl Entry {
 /// An overflow whose record was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The counter's total at the overflow.
-    pub at: u64,
+    /// Events that the counter had counted at the overflow, over all the times that it was switched on.
+    pub counted: u64,
     /// Instructions the CPU had executed at the overflow.
     pub executed: u64,
     /// Eventing IP of the record.
@@ -89,7 +89,7 @@ impl Sample {
     /// As the file has it.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let who = u64::from(self.counter) | u64::from(self.tgid) << 32;
-        words([self.at, self.executed, self.ip, who, self.branches])
+        words([self.counted, self.executed, self.ip, who, self.branches])
     }
 }
 
@@ -153,8 +153,8 @@ pub fn read_samples(path: &Path) -> Result<Vec<Sample>> {
     let words = read_words(path)?;
     Ok(words
         .iter()
-        .map(|[at, executed, ip, who, branches]| Sample {
-            at: *at,
+        .map(|[counted, executed, ip, who, branches]| Sample {
+            counted: *counted,
             executed: *executed,
             ip: *ip,
             counter: *who as u32,

@@ -125,7 +125,7 @@ fn send_lines(stream: impl Read, lines: &mpsc::Sender<String>) {
     }
 }
 
-/// The end of the guest's log, to be shown behind an error.
+/// The end of the guest's log, to be appended to an error.
 pub(crate) fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let from = lines.len().saturating_sub(SHOWN);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_the_exit_code() {
+    fn verdict_is_the_exit_code() {
         let verdict = watched("echo boot; echo 'hbbp-vm: exit code 3'", Duration::from_secs(20)).unwrap();
         assert_eq!(verdict.exit_code, 3);
         assert!(verdict.log.starts_with("boot\n"));
@@ -162,20 +162,19 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_ends_at_the_limit() {
-        let began = Instant::now();
-        let error = watched("echo started; exec sleep 60", Duration::from_millis(300))
+    fn hang_ends_at_the_limit() {
+        // The watchdog ends the process: otherwise this would wait for a day.
+        let error = watched("echo started; exec sleep 1d", Duration::from_secs(2))
             .unwrap_err()
             .to_string();
         assert!(
             error.contains("no verdict within") && error.contains("started"),
             "{error}"
         );
-        assert!(began.elapsed() < Duration::from_secs(5));
     }
 
     #[test]
-    fn a_panic_is_an_error_even_with_a_verdict() {
+    fn panic_is_an_error_even_with_a_verdict() {
         let script = "echo '[ 1.0] Kernel panic - not syncing'; echo 'hbbp-vm: exit code 0'";
         let error = watched(script, Duration::from_secs(20)).unwrap_err().to_string();
         assert!(error.starts_with("the guest's kernel panicked"), "{error}");

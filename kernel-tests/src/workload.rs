@@ -1,4 +1,4 @@
-//! The workloads of the suite: what each is there for, what it needs in the guest, how it is started.
+//! The workloads of the suite: purpose, files in the guest, and command of each.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -115,7 +115,7 @@ impl Workload {
     ///
     /// # Errors
     /// When a program is not installed or does not build.
-    pub fn furnish(&self, machine: &mut Machine, kernel: &Kernel) -> Result<()> {
+    pub fn install(&self, machine: &mut Machine, kernel: &Kernel) -> Result<()> {
         machine.files().copy("bin/busybox", Path::new("/bin/busybox"))?;
         match self.source {
             Source::Own(file) => {
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique() {
+    fn workload_names_are_unique() {
         let names: std::collections::BTreeSet<_> = ALL.iter().map(|workload| workload.name).collect();
         assert_eq!(names.len(), ALL.len());
     }

@@ -1,4 +1,4 @@
-//! The shared memory means the same to the driver (C) and to the silicon (Rust).
+//! The shared memory means the same to the driver (C) and to the emulated PMU (Rust).
 
 use std::fs;
 use std::mem::offset_of;
@@ -11,18 +11,18 @@ use kernel_tests::{artifacts, host};
 const PRINT: &str = r#"
 #include <stdio.h>
 #include <stddef.h>
-#include "silicon.h"
+#include "layout.h"
 #define SHOW(number) printf("%llu\n", (unsigned long long)(number))
 int main(void)
 {
-    SHOW(SILICON_MAGIC); SHOW(SILICON_BYTES); SHOW(SILICON_MAX_CPUS); SHOW(SILICON_MAX_DEPTH);
-    SHOW(SILICON_COUNTERS); SHOW(SILICON_IDT); SHOW(SILICON_CPU_AREA); SHOW(SILICON_CPU_AREA_BYTES);
-    SHOW(SILICON_RINGS); SHOW(SILICON_RING_BYTES); SHOW(SILICON_RING_SLOTS);
-    SHOW(SILICON_EVENT_INSTRUCTIONS); SHOW(SILICON_EVENT_TAKEN); SHOW(SILICON_FLAG_EXACT);
-    SHOW(sizeof(struct silicon_header)); SHOW(offsetof(struct silicon_header, anomalies));
-    SHOW(sizeof(struct silicon_counter)); SHOW(offsetof(struct silicon_counter, generation));
-    SHOW(sizeof(struct silicon_cpu_area)); SHOW(offsetof(struct silicon_cpu_area, overflows));
-    SHOW(sizeof(struct silicon_record)); SHOW(offsetof(struct silicon_record, wrong_path));
+    SHOW(EMU_MAGIC); SHOW(EMU_BYTES); SHOW(EMU_MAX_CPUS); SHOW(EMU_MAX_DEPTH);
+    SHOW(EMU_COUNTERS); SHOW(EMU_IDT); SHOW(EMU_CPU_AREA); SHOW(EMU_CPU_AREA_BYTES);
+    SHOW(EMU_RINGS); SHOW(EMU_RING_BYTES); SHOW(EMU_RING_SLOTS);
+    SHOW(EMU_EVENT_INSTRUCTIONS); SHOW(EMU_EVENT_TAKEN); SHOW(EMU_FLAG_EXACT);
+    SHOW(sizeof(struct emu_header)); SHOW(offsetof(struct emu_header, anomalies));
+    SHOW(sizeof(struct emu_counter)); SHOW(offsetof(struct emu_counter, generation));
+    SHOW(sizeof(struct emu_cpu_area)); SHOW(offsetof(struct emu_cpu_area, overflows));
+    SHOW(sizeof(struct emu_record)); SHOW(offsetof(struct emu_record, wrong_path));
     return 0;
 }
 "#;
@@ -66,7 +66,7 @@ fn expected() -> Vec<u64> {
 }
 
 #[test]
-fn c_and_rust_agree() {
+fn layouts_of_c_and_rust_agree() {
     let directory = host::work_directory().unwrap().join("contract");
     fs::create_dir_all(directory.join("linux")).unwrap();
     let types = "#include <stdint.h>\ntypedef uint8_t u8;\ntypedef uint32_t u32;\ntypedef uint64_t u64;\n";
@@ -85,7 +85,7 @@ fn c_and_rust_agree() {
 }
 
 #[test]
-fn doorbells_are_told_by_their_bytes() {
+fn doorbells_are_decoded_from_their_bytes() {
     let bytes = |number: u8| [0x0f, 0x1f, 0x84, 0x00, number, 0x00, 0x42, 0x48];
     assert_eq!(Doorbell::of(&bytes(1)), Some(Doorbell::Attach));
     assert_eq!(Doorbell::of(&bytes(11)), Some(Doorbell::Unfreeze));

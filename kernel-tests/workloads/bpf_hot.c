@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* So many times a multiplication, an exclusive or, an addition. */
+/* Repeats a multiplication, an exclusive or and an addition. */
 #define ROUNDS 300
 
 static struct bpf_insn program[3 * ROUNDS + 16];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * Small kernels of user code that are hard to sample: `kernels NAME ROUNDS`. The first three are modelled on
- * section 4.3 of papers/base-of-trust.txt.
+ * section 4.3 of "Establishing a Base of Trust with Performance Counters for Enterprise Workloads", ATC 2015.
  */
 #include <immintrin.h>
 #include <stdint.h>

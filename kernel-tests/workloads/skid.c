@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * A loop whose distribution of samples the model of papers/skid-model.txt tells: a division and nine
- * additions. `skid ROUNDS` prints the address of the loop.
+ * A loop whose distribution of samples follows from the model of "Can We Trust Profiling Results?", ICS 2019,
+ * section 1: a division and nine additions. `skid ROUNDS` prints the address of the loop.
  */
 #include <stdio.h>
 #include <stdlib.h>

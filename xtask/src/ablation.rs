@@ -16,18 +16,18 @@ use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host, reference};
 
 use crate::accuracy::chosen;
-use crate::vm::personality;
+use crate::vm::hardware_profile;
 
 /// What to evaluate.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Series of the kernels.
+    /// Kernel series, comma-separated.
     #[arg(long, value_delimiter = ',', default_value = "6.1,6.12")]
     kernel: Vec<String>,
-    /// File of kernel-tests/personalities, or a path; several with commas between them.
+    /// Hardware profiles, comma-separated: files of kernel-tests/hardware-profiles, or paths.
     #[arg(long, value_delimiter = ',', default_value = "ideal,ivb")]
-    personality: Vec<String>,
-    /// Workloads by name; all without it.
+    hardware_profile: Vec<String>,
+    /// Workloads by name. Default: all.
     #[arg(long, value_delimiter = ',')]
     workload: Vec<String>,
     /// Independent runs of the mixed workload, for the standard errors.
@@ -72,7 +72,7 @@ struct Recorded {
     periods: Periods,
 }
 
-/// All profiles of a kernel and a personality.
+/// All profiles of a kernel and a hardware profile.
 struct Profiles {
     /// One of each workload.
     workloads: Vec<Recorded>,
@@ -95,9 +95,9 @@ pub(crate) fn ablation(args: &Args) -> Result<()> {
         fs::read_to_string(host::workspace().join(RULE)).with_context(|| format!("failed to read {RULE}"))?;
     let program = artifacts::guest_program("hbbp-user", "hbbp-sys")?;
     for series in &args.kernel {
-        for name in &args.personality {
+        for name in &args.hardware_profile {
             let profiles = profiles(args, series, name, &workloads)?;
-            println!("kernel {series}, personality {name}: on a model of a processor\n{TITLES}");
+            println!("kernel {series}, hardware profile {name}: on a model of a processor\n{TITLES}");
             let all = figures(&program, &profiles, &args.profiles, &text)?;
             print("(all stages)", &all, "");
             for (stage, figure) in STAGES {
@@ -148,7 +148,7 @@ fn figures(program: &Path, profiles: &Profiles, directory: &Path, rule: &str) ->
     }
     let mut all: Vec<Deviation> = Vec::new();
     for recorded in &profiles.mixed {
-        let rule = path.to_str().context("a path that is no text")?;
+        let rule = path.to_str().context("a path that is not text")?;
         let words = ["report", "--by", "mnemonic", "--top", "100000", "--rule", rule];
         let report = said(program, &words, &[&recorded.profile])?;
         let run = Run {
@@ -177,18 +177,18 @@ fn figures(program: &Path, profiles: &Profiles, directory: &Path, rule: &str) ->
 }
 
 fn evaluate(program: &Path, recorded: &Recorded, rule: &Path) -> Result<Errors> {
-    let rule = rule.to_str().context("a path that is no text")?;
+    let rule = rule.to_str().context("a path that is not text")?;
     let words = ["eval", "--by", "ring", "--rule", rule, "--reference"];
     let text = said(program, &words, &[&recorded.reference, &recorded.profile])?;
     serde_json::from_str(&text).context("failed to understand what hbbp-sys eval says")
 }
 
-/// The profiles of a kernel and a personality; those that are not kept yet are recorded.
+/// The profiles of a kernel and a hardware profile; those that are not kept yet are recorded.
 fn profiles(args: &Args, series: &str, name: &str, workloads: &[&'static Workload]) -> Result<Profiles> {
     ensure!(0 < args.repeat, "--repeat takes at least one run");
     let directory = host::workspace().join(&args.profiles);
     let kernel = Kernel::get(series)?;
-    let setup = Setup::new(personality(name)?);
+    let setup = Setup::new(hardware_profile(name)?);
     let mut recorded = Vec::new();
     for workload in workloads {
         let place = directory.join(format!("{series}-{name}-{}", workload.name));

@@ -8,30 +8,30 @@ use kernel_tests::accuracy::{Errors, Fractions, Measured, Setup, measure};
 use kernel_tests::kernel::Kernel;
 use kernel_tests::workload::{ALL, Workload};
 
-use crate::vm::personality;
+use crate::vm::hardware_profile;
 
 /// What to measure. The table has the columns of the paper's Figure 2.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Series of the kernels.
+    /// Kernel series, comma-separated.
     #[arg(long, value_delimiter = ',', default_value = "6.1,6.12")]
     kernel: Vec<String>,
-    /// File of kernel-tests/personalities, or a path; several with commas between them.
+    /// Hardware profiles, comma-separated: files of kernel-tests/hardware-profiles, or paths.
     #[arg(long, value_delimiter = ',', default_value = "ideal,ivb")]
-    personality: Vec<String>,
-    /// Workloads by name; all without it.
+    hardware_profile: Vec<String>,
+    /// Workloads by name. Default: all.
     #[arg(long, value_delimiter = ',')]
     workload: Vec<String>,
-    /// Take a sample every so many instructions.
+    /// Sampling period in instructions.
     #[arg(long, default_value_t = kernel_tests::accuracy::PERIODS.0)]
     period: u64,
-    /// Take a branch stack every so many taken branches.
+    /// Sampling period of branch stacks, in taken branches.
     #[arg(long, default_value_t = kernel_tests::accuracy::PERIODS.1)]
     branch_period: u64,
-    /// Print JSON: one object for each line of the table, each on a line of its own.
+    /// Print one JSON object per line of the table.
     #[arg(long)]
     json: bool,
-    /// Keep the profiles and references here.
+    /// Directory in which to keep profiles and references.
     #[arg(long)]
     keep: Option<PathBuf>,
 }
@@ -42,12 +42,12 @@ pub(crate) fn accuracy(args: &Args) -> Result<()> {
     let mut failed = Vec::new();
     for series in &args.kernel {
         let kernel = Kernel::get(series)?;
-        for name in &args.personality {
-            let mut setup = Setup::new(personality(name)?);
+        for name in &args.hardware_profile {
+            let mut setup = Setup::new(hardware_profile(name)?);
             (setup.period, setup.branch_period) = (args.period, args.branch_period);
             if !args.json {
                 println!(
-                    "kernel {series}, personality {name}: on a model of a processor, in % of the reference"
+                    "kernel {series}, hardware profile {name}: on a model of a processor, in % of the reference"
                 );
                 println!("{TITLES}");
             }
@@ -86,7 +86,7 @@ pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Workload>> {
     }
     let named = names
         .iter()
-        .map(|name| Workload::named(name).with_context(|| format!("there is no workload {name}")));
+        .map(|name| Workload::named(name).with_context(|| format!("unknown workload `{name}`")));
     named.collect()
 }
 
@@ -95,7 +95,13 @@ pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Workload>> {
 const TITLES: &str = "workload       M instr. %kernel   stacks  samples  %there   hybrid      LBR      EBS   kernel     user \
                       hybrid/b    LBR/b    EBS/b";
 
-fn print(args: &Args, series: &str, personality: &str, workload: &str, measured: &Measured) -> Result<()> {
+fn print(
+    args: &Args,
+    series: &str,
+    hardware_profile: &str,
+    workload: &str,
+    measured: &Measured,
+) -> Result<()> {
     let Errors {
         whole,
         stacks,
@@ -108,7 +114,7 @@ fn print(args: &Args, series: &str, personality: &str, workload: &str, measured:
     let kernel = ring("kernel").map_or(0.0, |group| group.instructions.reference);
     if args.json {
         let line = serde_json::json!({
-            "kernel": series, "personality": personality, "workload": workload,
+            "kernel": series, "hardware_profile": hardware_profile, "workload": workload,
             "period": args.period, "branch_period": args.branch_period,
             "instructions": total, "kernel_instructions": kernel, "stacks": stacks, "samples": samples, "completeness": measured.completeness,
             "average_weighted_error": columns(whole.average_weighted_error),

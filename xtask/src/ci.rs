@@ -1,15 +1,16 @@
 //! `cargo xtask ci`: all that must pass before a change is accepted.
 
-use std::ffi::OsString;
 use std::time::Instant;
 
 use anyhow::Result;
 
 use crate::command;
 use crate::setup::{self, Install, Needs};
-use crate::{test, tidy};
+use crate::test::{self, TestArgs};
+use crate::tidy;
 
-/// Formatting, lints with warnings as errors, our own rules, and all tests; stops at the first that fails.
+/// Formatting, lints and documentation with warnings as errors, our own rules, and all tests; stops at the first that
+/// fails.
 pub(crate) fn ci(install: Install) -> Result<()> {
     step("set-up", || setup::setup(Needs::Test, install))?;
     step("formatting", || {
@@ -26,8 +27,13 @@ pub(crate) fn ci(install: Install) -> Result<()> {
         ];
         command::run(command::cargo().args(lints))
     })?;
+    step("documentation", || {
+        let mut doc = command::cargo();
+        doc.args(["doc", "--workspace", "--no-deps"]);
+        command::run(doc.env("RUSTDOCFLAGS", "--deny warnings"))
+    })?;
     step("tidy", tidy::tidy)?;
-    step("tests", || test::test(&[] as &[OsString], install))
+    step("tests", || test::test(&TestArgs::default(), install))
 }
 
 fn step(name: &str, task: impl FnOnce() -> Result<()>) -> Result<()> {

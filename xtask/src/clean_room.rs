@@ -29,7 +29,8 @@ exec chroot "$1" sh -c "cd; $2"
 const HOME: &str = "/root";
 
 /// The commands to prove, from the README, and at last a build of what is built already.
-const COMMANDS: [&str; 3] = [
+const COMMANDS: [&str; 4] = [
+    "apt-get update -qq && apt-get install -qq --yes --no-install-recommends gcc libc6-dev",
     "cargo xtask run -- --duration 10",
     "cargo xtask test",
     "cargo xtask build",
@@ -57,10 +58,10 @@ const PROXIES: [&str; 7] = [
 
 /// Makes the system, runs the commands in it, prints their times, and removes it.
 pub(crate) fn clean_room() -> Result<()> {
-    ensure!(system::is_root(), "only root can make a system in a folder");
+    ensure!(system::is_root(), "creating a system in a directory needs root");
     let root = command::workspace().join("target/clean-room");
     remove(&root)?;
-    println!("making a {SUITE} system in {}", root.display());
+    println!("creating a {SUITE} system in {}", root.display());
     let mut debootstrap = Command::new("debootstrap");
     // Its errors go elsewhere than its hundreds of lines of progress.
     command::run(
@@ -69,7 +70,7 @@ pub(crate) fn clean_room() -> Result<()> {
             .arg(&root)
             .stdout(Stdio::null()),
     )
-    .context("failed to make a system (Debian's package debootstrap does it)")?;
+    .context("failed to create the system with debootstrap (Debian package debootstrap)")?;
     copy_network(&root)?;
     copy_rustup(&root)?;
     enter(&root, "rustup default stable")?;

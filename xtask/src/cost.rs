@@ -6,38 +6,38 @@ use kernel_tests::cost::{self, Costs, FLAT, LOOPS, Overhead, PERIODS, Tool};
 use kernel_tests::kernel::Kernel;
 use kernel_tests::workload::Workload;
 
-use crate::vm::personality;
+use crate::vm::hardware_profile;
 
 /// What to measure.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Series of the kernel.
+    /// Kernel series.
     #[arg(long, default_value = "6.12")]
     kernel: String,
-    /// Workloads by name; without it those of flat code and of loops.
+    /// Workloads by name. Default: those of flat code and of loops.
     #[arg(long, value_delimiter = ',')]
     workload: Vec<String>,
-    /// Taken branches from stack to stack; at least three, with commas between them.
+    /// Sampling periods of branch stacks in taken branches, comma-separated; at least three.
     #[arg(long, value_delimiter = ',', default_values_t = PERIODS)]
     period: Vec<u64>,
-    /// Measure what both events at their default periods add to so many rounds of work, 330 million instructions each,
-    /// in place of the cost of a stack.
+    /// Measure the overhead of both events at their default periods instead of the cost of a stack, over this number of
+    /// rounds of 330 million instructions.
     #[arg(long, value_name = "ROUNDS")]
     overhead: Option<u32>,
-    /// Print JSON: one object for each line of the table, each on a line of its own.
+    /// Print one JSON object per line of the table.
     #[arg(long)]
     json: bool,
 }
 
-/// The personality whose stacks have 32 entries, always.
-const PERSONALITY: &str = "ideal";
+/// The hardware profile whose stacks have 32 entries, always.
+const HARDWARE_PROFILE: &str = "ideal";
 
 /// Measures and prints, line by line as the runs end.
 pub(crate) fn cost(args: &Args) -> Result<()> {
     let kernel = Kernel::get(&args.kernel)?;
-    let personality = personality(PERSONALITY)?;
+    let hardware_profile = hardware_profile(HARDWARE_PROFILE)?;
     if let Some(rounds) = args.overhead {
-        print_overhead(args, &cost::overhead(&kernel, &personality, rounds)?);
+        print_overhead(args, &cost::overhead(&kernel, &hardware_profile, rounds)?);
         return Ok(());
     }
     ensure!(
@@ -47,7 +47,7 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
     );
     if !args.json {
         println!(
-            "kernel {}, personality {PERSONALITY}: on a model of a processor, instructions of kernel and user code for each \
+            "kernel {}, hardware profile {HARDWARE_PROFILE}: on a model of a processor, instructions of kernel and user code for each \
              stack of 32 entries\n{TITLES}",
             args.kernel
         );
@@ -59,8 +59,8 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
         named.collect()
     };
     for name in names {
-        let workload = Workload::named(name).with_context(|| format!("there is no workload {name}"))?;
-        let costs = cost::measure(workload, &kernel, &personality, &args.period)?;
+        let workload = Workload::named(name).with_context(|| format!("unknown workload `{name}`"))?;
+        let costs = cost::measure(workload, &kernel, &hardware_profile, &args.period)?;
         print(args, name, &costs);
     }
     Ok(())
@@ -85,7 +85,7 @@ fn print(args: &Args, name: &str, costs: &Costs) {
     if args.json {
         let [of_machine, of_hbbp, of_perf, of_bare] = &costs.tools;
         let line = serde_json::json!({
-            "kernel": args.kernel, "personality": PERSONALITY, "workload": name, "code": code, "alone": costs.alone,
+            "kernel": args.kernel, "hardware_profile": HARDWARE_PROFILE, "workload": name, "code": code, "alone": costs.alone,
             "spans": {"machine": of_machine, "hbbp-sys": of_hbbp, "perf": of_perf, "perf -B -N": of_bare},
             "per_stack": {"machine": machine, "hbbp-sys": hbbp, "perf": perf, "perf -B -N": bare},
             "ratio": ratio, "own_ratio": own_ratio,
@@ -104,14 +104,14 @@ fn print(args: &Args, name: &str, costs: &Costs) {
 fn print_overhead(args: &Args, overhead: &Overhead) {
     if args.json {
         let line = serde_json::json!({
-            "kernel": args.kernel, "personality": PERSONALITY, "overhead": overhead.fraction(), "spans": overhead,
+            "kernel": args.kernel, "hardware_profile": HARDWARE_PROFILE, "overhead": overhead.fraction(), "spans": overhead,
         });
         println!("{line}");
         return;
     }
     let millions = |instructions: u64| instructions as f64 / 1e6;
     println!(
-        "kernel {}, personality {PERSONALITY}: on a model of a processor, both events at their default periods\n\
+        "kernel {}, hardware profile {HARDWARE_PROFILE}: on a model of a processor, both events at their default periods\n\
          work alone {:.1} M instructions, {:.1} M while the emulated PMU looks for records, {:.1} M while hbbp-sys samples, \
          with {} samples\n{:.3} % are added by the tool, {:.3} % with what the looking adds\n\
          start and end of the tool: {:.1} M instructions in all",

@@ -9,7 +9,7 @@ use kernel_tests::kernel::Kernel;
 use kernel_tests::machine::{Machine, Marks};
 use kernel_tests::workload::Workload;
 
-use crate::vm::personality;
+use crate::vm::hardware_profile;
 
 /// The same prime search in user code and in a kernel module, and some work for the kernel beside it.
 const LOAD: &str =
@@ -23,14 +23,13 @@ const TOP: usize = 20;
 pub(crate) fn demo() -> Result<()> {
     println!("booting Linux {SERIES} on the emulated machine and measuring: {LOAD}");
     let kernel = Kernel::get(SERIES)?;
-    let setup = Setup::new(personality("ivb")?);
+    let setup = Setup::new(hardware_profile("ivb")?);
     let mut machine = Machine::new(&kernel)
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
-        .limit(setup.limit);
+        .hardware_profile(&setup.hardware_profile);
     let workload = Workload::named("hello-kernel").context("the workload hello-kernel is gone")?;
-    workload.furnish(&mut machine, &kernel)?;
+    workload.install(&mut machine, &kernel)?;
     machine.files().copy("bin/busybox", Path::new("/bin/busybox"))?;
     let measured = measure_command(machine, &["/bin/busybox", "sh", "-c", LOAD], &setup)?;
     let (kernel, user) = (measured.rings.named("kernel")?, measured.rings.named("user")?);
@@ -46,7 +45,7 @@ pub(crate) fn demo() -> Result<()> {
         error(kernel),
         error(user)
     );
-    println!("This is a result on a model of a processor (personality ivb), not a measurement of one.");
+    println!("This is a result on a model of a processor (hardware profile ivb), not a measurement of one.");
     Ok(())
 }
 

@@ -7,19 +7,21 @@
 
 mod ablation;
 mod accuracy;
+mod bench;
 mod build;
 mod ci;
 mod clean_room;
 mod command;
 mod cost;
 mod demo;
+mod man;
 mod run;
 mod setup;
 mod statistics;
 mod system;
 mod test;
 mod tidy;
-mod toolchain;
+mod totals;
 mod vm;
 
 use std::ffi::OsString;
@@ -41,38 +43,38 @@ struct Args {
     #[command(subcommand)]
     task: Task,
 
-    /// Install nothing: print what would be installed, and stop if the task cannot do without it.
+    /// Print what would be installed instead of installing it, and stop if the task needs it.
     #[arg(long, global = true)]
     no_install: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Install what building and testing need.
+    /// Install the dependencies of builds and tests.
     Setup,
     /// Build target/release/hbbp-sys.
     Build,
+    /// Write man pages and shell completions to target/man.
+    Man,
     /// Build hbbp-sys and run it as root.
     Run {
         /// Arguments of hbbp-sys.
         #[arg(last = true)]
         args: Vec<OsString>,
     },
-    /// Run all tests; as root, also those that sample this machine's kernel.
-    Test {
-        /// Arguments of `cargo test`.
-        #[arg(last = true)]
-        args: Vec<OsString>,
-    },
+    /// Run the tests: all tiers, or those that are named.
+    Test(test::TestArgs),
+    /// Measure what a run of ten seconds under load costs on this machine; as root.
+    Bench,
     /// Check our own rules: import order, sizes, names, docs.
     Tidy,
-    /// Do all that must pass before a change is accepted: formatting, lints, tidy rules, tests.
+    /// Run every check of a change: formatting, lints, tidy rules, tests.
     Ci,
     /// Run a command on the emulated machine, with exact counts of what it executed.
     Vm(Box<vm::Args>),
-    /// Measure a load of kernel and user code on the emulated machine, and print the mix beside the exact one.
+    /// Measure a load of kernel and user code on the emulated machine, and print the estimated and the exact mix.
     Demo,
-    /// Prove the README's commands on a fresh Debian 12 made by debootstrap, and time them.
+    /// Run and time the commands of the README on a fresh Debian 12 by debootstrap.
     CleanRoom,
 }
 
@@ -95,8 +97,10 @@ fn run(args: Args) -> Result<()> {
     match args.task {
         Task::Setup => setup::setup(Needs::Test, install),
         Task::Build => build::build(install),
+        Task::Man => man::man(install),
         Task::Run { args } => run::run(&args, install),
-        Task::Test { args } => test::test(&args, install),
+        Task::Test(args) => test::test(&args, install),
+        Task::Bench => bench::bench(install),
         Task::Tidy => tidy::tidy(),
         Task::Ci => ci::ci(install),
         Task::Vm(args) => vm::vm(&args),

@@ -8,10 +8,10 @@ use std::io;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use hbbp_toolchain::{LINKER_VERSION, LLVM_MAJOR, TARGET, Toolchain, find_linker};
 
 use crate::command;
 use crate::system::{self, System};
-use crate::toolchain::{self, LINKER_VERSION, LLVM_MAJOR, TARGET, Toolchain};
 
 /// Debian's compiler for the eBPF object.
 const DEBIAN_COMPILER: [&str; 3] = ["rustc-web", "cargo-web", "libstd-rust-web-dev-bpf"];
@@ -45,7 +45,7 @@ pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
     let system = System::read();
     let missing = Missing {
         compiler: Toolchain::find().is_none(),
-        linker: toolchain::find_linker().is_none(),
+        linker: find_linker().is_none(),
         test_packages: if needs == Needs::Test {
             test_packages()?
         } else {
@@ -58,20 +58,20 @@ pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
     }
 
     let obstacle = if install == Install::Print {
-        Some("nothing was installed, as asked by --no-install")
+        Some("nothing was installed (--no-install)")
     } else if !system.has_apt() {
-        Some("this is neither Debian nor Ubuntu: run the commands above, then try again")
+        Some("not a Debian or Ubuntu system: run the commands above, then retry")
     } else if !system::is_root() {
-        Some("only root can install packages: run the commands above, then try again")
+        Some("only root can install packages: run the commands above, then retry")
     } else {
         None
     };
     let (verb, sudo) = match obstacle {
-        None => ("is now installed", ""),
-        Some(_) if system::is_root() => ("can be installed", ""),
-        Some(_) => ("can be installed", "sudo "),
+        None => ("installing them", ""),
+        Some(_) if system::is_root() => ("install them", ""),
+        Some(_) => ("install them", "sudo "),
     };
-    eprintln!("hbbp-sys needs what is not on this machine; it {verb} by");
+    eprintln!("hbbp-sys has missing dependencies; {verb} with");
     for line in &lines {
         eprintln!("    {}{}", if line.needs_root { sudo } else { "" }, line.text);
     }
@@ -88,7 +88,7 @@ pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
         "found no compiler for {TARGET} on LLVM {LLVM_MAJOR} even after set-up"
     );
     ensure!(
-        toolchain::find_linker().is_some(),
+        find_linker().is_some(),
         "found no bpf-linker {LINKER_VERSION} even after set-up"
     );
     Ok(())

@@ -11,21 +11,21 @@ use kernel_tests::repeat::{
     Deviation, MIXED, Periods, Point, Run, coverage, deviations, mean, periods_about, repeat, slope,
 };
 
-use crate::vm::personality;
+use crate::vm::hardware_profile;
 
 /// What is common to both.
 #[derive(Debug, Parser)]
 struct Runs {
-    /// Series of the kernel.
+    /// Kernel series.
     #[arg(long, default_value = "6.12")]
     kernel: String,
-    /// File of kernel-tests/personalities, or a path.
+    /// Hardware profile: a file of kernel-tests/hardware-profiles, or a path.
     #[arg(long, default_value = "ideal")]
-    personality: String,
-    /// Print JSON: one object for each line of the table, each on a line of its own.
+    hardware_profile: String,
+    /// Print one JSON object per line of the table.
     #[arg(long)]
     json: bool,
-    /// Keep the profiles and references here.
+    /// Directory in which to keep profiles and references.
     #[arg(long)]
     keep: Option<PathBuf>,
 }
@@ -48,10 +48,10 @@ pub(crate) struct CalibrationArgs {
     /// Independent runs.
     #[arg(long, default_value_t = 20)]
     repeat: usize,
-    /// Take a sample every so many instructions.
+    /// Sampling period in instructions.
     #[arg(long, default_value_t = PERIODS.0)]
     period: u64,
-    /// Take a branch stack every so many taken branches.
+    /// Sampling period of branch stacks, in taken branches.
     #[arg(long, default_value_t = PERIODS.1)]
     branch_period: u64,
 }
@@ -71,15 +71,15 @@ const LEAST_SAMPLES: f64 = 100.0;
 
 impl Runs {
     fn measure(&self, periods: &[Periods]) -> Result<Vec<Run>> {
-        let setup = Setup::new(personality(&self.personality)?);
+        let setup = Setup::new(hardware_profile(&self.hardware_profile)?);
         repeat(&Kernel::get(&self.kernel)?, &setup, periods, self.keep.as_deref())
     }
 
     fn title(&self, of: &str) {
         if !self.json {
             println!(
-                "kernel {}, personality {}: on a model of a processor\n{of}\nworkload: {MIXED}",
-                self.kernel, self.personality
+                "kernel {}, hardware profile {}: on a model of a processor\n{of}\nworkload: {MIXED}",
+                self.kernel, self.hardware_profile
             );
         }
     }

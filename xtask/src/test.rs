@@ -1,98 +1,237 @@
-//! `cargo xtask test`: all tests, in the build that users run, and one closing line of totals.
+//! `cargo xtask test`: all tests in the build that users run, tier by tier, and a closing line of totals.
+//!
+//! The tiers are told apart by test target, so that a new target belongs to the unit tier until it is named here.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use clap::{Args, ValueEnum};
 
+use crate::command;
 use crate::setup::{self, Install, Needs};
-use crate::{command, system};
+use crate::totals::Totals;
 
-/// Runs every test of the workspace; `args` are for `cargo test`.
-pub(crate) fn test(args: &[OsString], install: Install) -> Result<()> {
-    setup::setup(Needs::Test, install)?;
-    if !system::is_root() {
-        println!("not root: the tests that sample this machine's kernel skip themselves");
-    }
-    let mut cargo = command::cargo();
-    cargo
-        .args(["test", "--release", "--workspace", "--no-fail-fast"])
-        .args(args)
-        .stdout(Stdio::piped());
-    let mut child = cargo
-        .spawn()
-        .with_context(|| format!("failed to start {cargo:?}"))?;
-    let mut totals = Totals::default();
-    if let Some(stdout) = child.stdout.take() {
-        for line in BufReader::new(stdout).split(b'\n') {
-            let line = line.with_context(|| format!("failed to read the output of {cargo:?}"))?;
-            let line = String::from_utf8_lossy(&line);
-            println!("{line}");
-            totals.add(&line);
+/// Which tests to run; all tiers where none is named.
+#[derive(Debug, Default, Args)]
+pub(crate) struct TestArgs {
+    /// Run the unit tier alone: no root, no emulated machine, under 30 seconds after a build.
+    #[arg(long, conflicts_with = "tier")]
+    quick: bool,
+    /// Run this tier; may be given again.
+    #[arg(long, value_enum)]
+    tier: Vec<Tier>,
+    /// Boot only this kernel in the vm tier: 6.1 or 6.12.
+    #[arg(long, value_name = "SERIES")]
+    kernel: Option<String>,
+    /// Arguments of `cargo test`.
+    #[arg(last = true)]
+    args: Vec<OsString>,
+}
+
+/// Tests with the same needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Tier {
+    /// Unit, report, snapshot, import and resolve tests: needs nothing.
+    Unit,
+    /// Samples the kernel of this machine: needs root.
+    Live,
+    /// Boots the emulated machine: needs QEMU and minutes.
+    Vm,
+}
+
+/// From the fastest to the slowest.
+const TIERS: [Tier; 3] = [Tier::Unit, Tier::Live, Tier::Vm];
+
+/// Test targets of the workspace that are not in the unit tier.
+const LIVE_TARGET: &str = "live";
+const VM_TARGET: &str = "vm";
+
+/// Tells the vm tier the only kernel to boot.
+const ONLY_KERNEL: &str = "HBBP_TEST_KERNEL";
+
+/// Builds the tests of the tiers, then runs tier by tier; a tier that fails does not stop the next one.
+pub(crate) fn test(args: &TestArgs, install: Install) -> Result<()> {
+    let tiers = args.tiers();
+    let needs = if tiers == [Tier::Unit] {
+        Needs::Build
+    } else {
+        Needs::Test
+    };
+    setup::setup(needs, install)?;
+    let unit_selection = unit_selection()?;
+    let mut failed = Vec::new();
+    let mut lines = Vec::new();
+    let mut all = Totals::default();
+    for tier in tiers {
+        let mut build = tier.cargo_test(&unit_selection);
+        command::run(build.arg("--no-run"))?;
+        let begun = Instant::now();
+        let totals = tier.run(&unit_selection, args)?;
+        lines.push(tier.line(&totals, begun.elapsed()));
+        if !totals.is_success() {
+            failed.push(tier.name());
         }
+        all.merge(&totals);
     }
-    let status = child
-        .wait()
-        .with_context(|| format!("failed to wait for {cargo:?}"))?;
-    println!(
-        "{} passed, {} failed, {} skipped",
-        totals.passed, totals.failed, totals.skipped
-    );
-    ensure!(status.success(), "failed to run {cargo:?}: {status}");
+    for reason in all.reasons() {
+        println!("skipped: {reason}");
+    }
+    for line in &lines {
+        println!("{line}");
+    }
+    println!("{all}");
+    ensure!(failed.is_empty(), "failed tests in: {}", failed.join(", "));
     Ok(())
 }
 
-/// The sums of the closing lines of all test programs.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Totals {
-    passed: u64,
-    failed: u64,
-    skipped: u64,
+impl TestArgs {
+    fn tiers(&self) -> Vec<Tier> {
+        if self.quick {
+            return vec![Tier::Unit];
+        }
+        let is_wanted = |tier: &Tier| self.tier.is_empty() || self.tier.contains(tier);
+        TIERS.into_iter().filter(is_wanted).collect()
+    }
+}
+
+impl Tier {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Unit => "unit",
+            Self::Live => LIVE_TARGET,
+            Self::Vm => VM_TARGET,
+        }
+    }
+
+    /// `cargo test` of the tier's targets, without arguments of the test programs.
+    fn cargo_test(self, unit_selection: &[String]) -> Command {
+        let mut cargo = command::cargo();
+        cargo.args(["test", "--release", "--no-fail-fast"]);
+        match self {
+            Self::Unit => {
+                cargo
+                    .args(["--workspace", "--lib", "--bins"])
+                    .args(unit_selection);
+            }
+            Self::Live => {
+                cargo.args(["--package", "hbbp-user", "--test", LIVE_TARGET]);
+            }
+            Self::Vm => {
+                cargo.args(["--package", "kernel-tests", "--test", VM_TARGET]);
+            }
+        }
+        cargo
+    }
+
+    /// Runs the tier and shows what it prints.
+    fn run(self, unit_selection: &[String], args: &TestArgs) -> Result<Totals> {
+        let mut cargo = self.cargo_test(unit_selection);
+        cargo.args(&args.args);
+        cargo.envs(args.kernel.iter().map(|series| (ONLY_KERNEL, series)));
+        let mut totals = Totals::default();
+        totals.run(&mut cargo)?;
+        if self == Self::Unit {
+            let mut docs = command::cargo();
+            docs.args(["test", "--release", "--workspace", "--doc"])
+                .args(&args.args);
+            totals.run(&mut docs)?;
+        }
+        Ok(totals)
+    }
+
+    fn line(self, totals: &Totals, took: Duration) -> String {
+        format!("{:<4} {totals} in {:.1} s", self.name(), took.as_secs_f64())
+    }
 }
 
 impl Totals {
-    /// Adds a line such as `test result: ok. 2 passed; 0 failed; 1 ignored; ...`; any other adds nothing.
-    fn add(&mut self, line: &str) {
-        let Some((_, counts)) = line
-            .strip_prefix("test result: ")
-            .and_then(|line| line.split_once(". "))
-        else {
-            return;
-        };
-        for count in counts.split("; ") {
-            match count
-                .split_once(' ')
-                .and_then(|(number, what)| Some((number.parse::<u64>().ok()?, what)))
-            {
-                Some((number, "passed")) => self.passed += number,
-                Some((number, "failed")) => self.failed += number,
-                Some((number, "ignored")) => self.skipped += number,
-                _ => {}
+    /// Runs `cargo test`, shows its output and adds its totals.
+    fn run(&mut self, cargo: &mut Command) -> Result<()> {
+        let mut child = cargo
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("failed to start {cargo:?}"))?;
+        if let Some(stdout) = child.stdout.take() {
+            for line in BufReader::new(stdout).split(b'\n') {
+                let line = line.with_context(|| format!("failed to read the output of {cargo:?}"))?;
+                let line = String::from_utf8_lossy(&line);
+                println!("{line}");
+                self.add(&line);
             }
         }
+        let status = child
+            .wait()
+            .with_context(|| format!("failed to wait for {cargo:?}"))?;
+        self.end(status.success());
+        Ok(())
     }
+}
+
+/// What `cargo test` is told to select the unit tier: all tests but those that sample this kernel or boot a machine.
+fn unit_selection() -> Result<Vec<String>> {
+    let mut cargo = command::cargo();
+    cargo.args(["metadata", "--no-deps", "--format-version", "1"]);
+    let output = cargo
+        .output()
+        .with_context(|| format!("failed to start {cargo:?}"))?;
+    ensure!(
+        output.status.success(),
+        "failed to run {cargo:?}: {}",
+        output.status
+    );
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.stdout).context("failed to understand cargo metadata")?;
+    let mut words = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let targets = || package["targets"].as_array().into_iter().flatten();
+        // Where a library has no tests, `--lib` would build them all the same.
+        let is_untested =
+            |target: &serde_json::Value| target["kind"][0] == "cdylib" && target["test"] == false;
+        if targets().any(is_untested) {
+            words.extend([
+                "--exclude".to_owned(),
+                package["name"].as_str().unwrap_or_default().to_owned(),
+            ]);
+        }
+        let tests = targets().filter(|target| target["kind"][0] == "test");
+        let names = tests.filter_map(|target| target["name"].as_str());
+        for name in names.filter(|name| ![LIVE_TARGET, VM_TARGET].contains(name)) {
+            words.extend(["--test".to_owned(), name.to_owned()]);
+        }
+    }
+    Ok(words)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Totals;
+    use super::{LIVE_TARGET, TestArgs, Tier, VM_TARGET, unit_selection};
 
     #[test]
-    fn totals_are_the_sums_of_the_closing_lines() {
-        let mut totals = Totals::default();
-        totals.add("running 2 tests");
-        totals.add(
-            "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.00s",
-        );
-        totals.add("test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s");
-        assert_eq!(
-            totals,
-            Totals {
-                passed: 7,
-                failed: 1,
-                skipped: 1
-            }
-        );
+    fn tiers_run_from_the_fastest_to_the_slowest() {
+        let quick = TestArgs {
+            quick: true,
+            ..TestArgs::default()
+        };
+        assert_eq!(quick.tiers(), [Tier::Unit]);
+        let two = TestArgs {
+            tier: vec![Tier::Vm, Tier::Live],
+            ..TestArgs::default()
+        };
+        assert_eq!(two.tiers(), [Tier::Live, Tier::Vm]);
+        assert_eq!(TestArgs::default().tiers(), super::TIERS);
+    }
+
+    #[test]
+    fn unit_tier_has_all_other_targets() {
+        let targets = unit_selection().unwrap();
+        for expected in ["report", "import", "snapshot_file"] {
+            assert!(targets.iter().any(|it| it == expected), "{targets:?}");
+        }
+        for other in [LIVE_TARGET, VM_TARGET] {
+            assert!(!targets.iter().any(|it| it == other), "{targets:?}");
+        }
     }
 }

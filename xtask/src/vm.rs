@@ -14,23 +14,23 @@ use kernel_tests::{artifacts, host};
 
 use crate::{ablation, accuracy, cost, statistics};
 
-/// What to boot and run. COMMAND is a program of the host (brought along with its libraries), `hbbp-sys`
-/// (built static), the name of a workload, or what the guest's busybox knows.
+/// What to boot and run. COMMAND is a program of the host (copied with its libraries), `hbbp-sys` (built static), the
+/// name of a workload, or an applet of busybox.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     task: Option<Task>,
-    /// Series of the kernel.
+    /// Kernel series.
     #[arg(long, default_value = "6.12")]
     kernel: String,
     /// Virtual CPUs, at most 8.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
     cpus: u32,
-    /// File of kernel-tests/personalities, or a path: the hardware faults that the machine shows.
+    /// Hardware profile: a file of kernel-tests/hardware-profiles, or a path.
     #[arg(long, default_value = "ideal")]
-    personality: String,
-    /// Guest time is a function of the instructions: runs repeat.
+    hardware_profile: String,
+    /// Derive guest time from the instruction count, so that runs are repeatable.
     #[arg(long)]
     icount: bool,
     /// When the reference counts.
@@ -39,19 +39,19 @@ pub(crate) struct Args {
     /// Keep every branch and sample (slow).
     #[arg(long)]
     trace: bool,
-    /// Workloads whose programs the command uses, by name.
+    /// Workloads whose programs the command uses.
     #[arg(long)]
     workload: Vec<String>,
-    /// More programs of the host to bring along, with their libraries.
+    /// Further programs of the host to copy, with their libraries.
     #[arg(long)]
     program: Vec<PathBuf>,
-    /// Most seconds that the run may take.
+    /// Time limit in seconds.
     #[arg(long, default_value_t = 600)]
     limit: u64,
-    /// Where the guest's files and the reference go.
+    /// Directory for the files of the guest and the reference.
     #[arg(long, default_value = "target/vm/last")]
     out: PathBuf,
-    /// What to run in the guest.
+    /// Command to run in the guest.
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
@@ -59,15 +59,15 @@ pub(crate) struct Args {
 /// What has a command of its own.
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Print how exact the estimates are: workloads, personalities and kernels, with the columns of the paper's Figure 2.
+    /// Print the errors of the estimates by workload, hardware profile and kernel, as in Figure 2 of the paper.
     Accuracy(accuracy::Args),
     /// Print what each stage of the estimate is worth: errors and calibration without it.
     Ablation(ablation::Args),
-    /// Print what a branch stack costs in instructions, and what `perf record -b -a` costs beside it.
+    /// Print the cost of a branch stack in instructions, for hbbp-sys and for `perf record -b -a`.
     Cost(cost::Args),
-    /// Print how the errors fall with the number of samples: 1/sqrt(n) where nothing is biased.
+    /// Print how errors decrease with the number of samples (1/sqrt(n) without bias).
     Slope(statistics::SlopeArgs),
-    /// Print how often the true value lies within two standard errors of the report.
+    /// Print how often the true value is within two standard errors of the report.
     Calibration(statistics::CalibrationArgs),
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn vm(args: &Args) -> Result<()> {
     let kernel = Kernel::get(&args.kernel)?;
     let mut machine = Machine::new(&kernel)
         .cpus(args.cpus)
-        .personality(&personality(&args.personality)?)
+        .hardware_profile(&hardware_profile(&args.hardware_profile)?)
         .limit(Duration::from_secs(args.limit))
         .marks(match args.span {
             Span::Command => Marks::Command,
@@ -108,7 +108,7 @@ pub(crate) fn vm(args: &Args) -> Result<()> {
     if args.trace {
         machine = machine.traced();
     }
-    let command = furnish(&mut machine, &kernel, args)?;
+    let command = install(&mut machine, &kernel, args)?;
     let outcome = machine.run(&command)?;
     let reference = keep(&outcome, &args.out)?;
     print!("{}", outcome.text("stdout").unwrap_or_default());
@@ -127,23 +127,23 @@ pub(crate) fn vm(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The text of a personality, by name or path.
-pub(crate) fn personality(name: &str) -> Result<String> {
-    let named = artifacts::package().join("personalities").join(name);
+/// The text of a hardware profile, by name or path.
+pub(crate) fn hardware_profile(name: &str) -> Result<String> {
+    let named = artifacts::package().join("hardware-profiles").join(name);
     let path = if named.exists() {
         named
     } else {
         PathBuf::from(name)
     };
-    fs::read_to_string(&path).with_context(|| format!("there is no personality {name}"))
+    fs::read_to_string(&path).with_context(|| format!("unknown hardware profile `{name}`"))
 }
 
 /// Puts in what the command needs, and says how it is called in the guest.
-fn furnish(machine: &mut Machine, kernel: &Kernel, args: &Args) -> Result<Vec<String>> {
+fn install(machine: &mut Machine, kernel: &Kernel, args: &Args) -> Result<Vec<String>> {
     machine.files().copy("bin/busybox", Path::new("/bin/busybox"))?;
     for name in &args.workload {
-        let workload = Workload::named(name).with_context(|| format!("there is no workload {name}"))?;
-        workload.furnish(machine, kernel)?;
+        let workload = Workload::named(name).with_context(|| format!("unknown workload `{name}`"))?;
+        workload.install(machine, kernel)?;
     }
     for program in &args.program {
         machine.files().program(program)?;
@@ -156,7 +156,7 @@ fn furnish(machine: &mut Machine, kernel: &Kernel, args: &Args) -> Result<Vec<St
         return Ok(Vec::new());
     };
     if let (Some(workload), []) = (Workload::named(first), rest) {
-        workload.furnish(machine, kernel)?;
+        workload.install(machine, kernel)?;
         return Ok(workload.words().to_vec());
     }
     if Path::new(first).is_absolute() && Path::new(first).exists() {

@@ -1,19 +1,19 @@
-//! Bytes of text to instructions: where each begins, how long it is, and how it passes control on.
+//! Decodes text into instructions: offset, length and control flow of each.
 //!
-//! The text is swept from its start, and the sweep is corrected where it would pass over an address that is known to
-//! begin an instruction, because a symbol stands there or because the processor reported it.
-//! Bytes that are no instruction are kept as fillers, so that the instructions cover their text without a gap.
+//! A linear sweep from the start of the text, which resyncs at addresses that are known to start an instruction: those
+//! of symbols, and those that the CPU reported.
+//! Invalid bytes become fillers, so that the instructions cover their text without gaps.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind};
 
 use super::form::{FormIdx, Forms, LONGEST};
 use crate::addr::ImageAddr;
 
-/// Bytes after which a sweep from a wrong start has fallen in step with the true instructions.
+/// Bytes after which a sweep from a wrong start is in sync with the true instructions.
 /// x86 code resynchronises within a few instructions, since most encodings are two to five bytes long.
 const IN_STEP: u32 = 256;
 
-/// How an instruction passes control on.
+/// Control flow of an instruction.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Flow {
     /// To the next instruction.
@@ -28,7 +28,8 @@ pub enum Flow {
     IndirectJump,
     /// To its target; the next instruction is the return address.
     Call,
-    /// To the next instruction, whose address it pushes: a branch that some processors do not record (kernel-facts 3b).
+    /// To the next instruction, whose address it pushes (CALL $+5): a branch that CPUs with architectural LBR do not
+    /// record (Intel SDM vol. 3B, chapter "Last Branch Records").
     CallNext,
     /// To a target that is computed; the next instruction is the return address.
     IndirectCall,
@@ -40,11 +41,11 @@ pub enum Flow {
     SystemCall,
     /// Nowhere: it raises an exception (UD2).
     Trap,
-    /// These bytes are no instruction.
+    /// Invalid bytes.
     Invalid,
 }
 
-/// An instruction in a stretch of text.
+/// An instruction in a text range.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Instruction {
     /// Offset in bytes from the start of the text.
@@ -53,14 +54,14 @@ pub struct Instruction {
     pub form: FormIdx,
     /// Length in bytes; of a filler, at most 255 of its bytes.
     pub len: u8,
-    /// How it passes control on.
+    /// Its control flow.
     pub flow: Flow,
 }
 
-/// A stretch of text, decoded.
+/// A decoded text range.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// The instructions, in the order of their addresses and without gaps.
+    /// The instructions, sorted by address, without gaps.
     pub(super) instructions: Vec<Instruction>,
     /// Addresses inside an instruction that begin it without some of its prefixes, with the instruction's index.
     pub(super) aliases: Vec<(u32, u32)>,
@@ -81,8 +82,8 @@ impl Flow {
         !matches!(self, Self::Next | Self::Idle | Self::Trap | Self::Invalid)
     }
 
-    /// Whether the next instruction cannot run right after it, so that no stream passes it.
-    /// A system call can be passed: the branches in the kernel are missing in a stack of user branches.
+    /// Whether control never falls through to the next instruction, so that no stream runs past it.
+    /// System calls do not stop a stream: a stack of user branches lacks the branches in the kernel.
     pub const fn stops_stream(self) -> bool {
         match self {
             Self::Next | Self::Idle | Self::Conditional | Self::CallNext | Self::SystemCall => false,
@@ -92,10 +93,10 @@ impl Flow {
     }
 }
 
-/// Decodes `bytes`, which stand at `start` in their module, as code of `bits` bits.
+/// Decodes `bytes`, at address `start` of their module, as code of `bits` bits.
 ///
-/// `known` are the offsets that are known to begin an instruction, sorted.
-/// Where two of them contradict each other, the first wins and the second lies inside its instruction.
+/// `known` are the offsets that are known to start an instruction, sorted.
+/// If two of them conflict, the first wins and the second lies inside its instruction.
 pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], forms: &mut Forms) -> Sweep {
     let mut sweep = Sweep {
         instructions: Vec::with_capacity(bytes.len() / 4),
@@ -166,7 +167,7 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
     sweep
 }
 
-/// The part of a sorted list that is larger than `offset`, which moves by little from call to call.
+/// The part of a sorted list above `offset`, which grows by little from call to call.
 fn after(known: &[u32], offset: u32) -> &[u32] {
     let passed = known.iter().take_while(|k| **k <= offset).count();
     known.get(passed..).unwrap_or(&[])
@@ -188,8 +189,8 @@ impl Sweep {
         }
     }
 
-    /// Notes those of the known boundaries `inside` the current instruction, which ends at `next`, that skip only
-    /// prefixes of it: code that jumps behind a LOCK prefix on a machine with one CPU. Returns the first that does not.
+    /// Records known boundaries `inside` the current instruction, which ends at `next`, that skip only its prefixes: code
+    /// that jumps past a LOCK prefix on a uniprocessor machine. Returns the first boundary that does not.
     fn alias(&mut self, inside: &[u32], next: u32, cursor: &mut Cursor<'_>) -> Option<u32> {
         let idx = u32::try_from(self.instructions.len()).ok()?;
         let whole = cursor.decoded;
@@ -207,7 +208,7 @@ impl Sweep {
     }
 }
 
-/// A decoder over one stretch of text, with the instruction that it decoded last.
+/// A decoder of one text range, with the last decoded instruction.
 struct Cursor<'a> {
     decoder: Decoder<'a>,
     start: ImageAddr,
@@ -218,7 +219,7 @@ impl Cursor<'_> {
     /// Decodes the instruction at `offset`; its length, or `None` where there is none.
     fn decode(&mut self, offset: u32) -> Option<u8> {
         let position = usize::try_from(offset).ok()?;
-        // As a rule it stands there already, behind the instruction before.
+        // Usually the decoder is already at this offset.
         if self.decoder.position() != position {
             self.decoder.set_position(position).ok()?;
             self.decoder.set_ip(self.start.0.wrapping_add(u64::from(offset)));
@@ -231,7 +232,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// The first offset from which a sweep meets the first known boundary. Text can begin inside an instruction.
+    /// The first offset from which a sweep reaches the first known boundary. Text can start inside an instruction.
     fn first_boundary(&mut self, known: &[u32]) -> u32 {
         let Some(&goal) = known.first().filter(|goal| **goal < IN_STEP) else {
             return 0;
@@ -264,7 +265,7 @@ fn target(instruction: &Decoded) -> Option<ImageAddr> {
     }
 }
 
-/// How an instruction passes control on, and its target where that is direct and near.
+/// Control flow of an instruction, and its target if it is direct and near.
 fn flow(instruction: &Decoded) -> (Flow, Option<ImageAddr>) {
     let control = instruction.flow_control();
     let target = if control == FlowControl::Next {
@@ -289,7 +290,7 @@ fn flow(instruction: &Decoded) -> (Flow, Option<ImageAddr>) {
         FlowControl::Call => match target {
             Some(target) if target.0 == instruction.next_ip() => Flow::CallNext,
             Some(_) => Flow::Call,
-            // CALL FAR ptr16:16/32 is the one call here that is no call of the system.
+            // CALL FAR ptr16:16/32 is the only one of these that is not a system call.
             None if instruction.mnemonic() == Mnemonic::Call => Flow::Call,
             None => Flow::SystemCall,
         },
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn observed_addresses_correct_the_sweep() {
+    fn sweep_resyncs_at_observed_addresses() {
         // A stray 0xe8 before `nop; ret` swallows both unless the address of `nop` is known.
         let bytes = [0xe8, 0x90, 0xc3, 0, 0, 0];
         assert_eq!(swept(&bytes, &[])[0], (0, 5, Flow::Call));
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_behind_the_lock_prefix_names_the_same_instruction() {
+    fn jump_past_the_lock_prefix_is_the_same_instruction() {
         // lock cmpxchg [rdi], esi
         let bytes = [0xf0, 0x0f, 0xb1, 0x37, 0xc3];
         let sweep = sweep(&bytes, 64, ImageAddr(0), &[0, 1], &mut Forms::default());
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_begins_inside_an_instruction_falls_in_step() {
+    fn sweep_resyncs_if_text_starts_inside_an_instruction() {
         // The text was cut in the immediate value of an instruction: its last two bytes read like `mov rax, imm64`.
         let bytes = [0x48, 0xb8, 0x90, 0x90, 0xc3];
         assert_eq!(
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_32_bits_is_decoded_as_such() {
+    fn text_of_32_bit_modules_is_decoded_as_32_bit() {
         // 0x40 is INC EAX in 32-bit code and a REX prefix in 64-bit code.
         let sweep = sweep(&[0x40, 0x90], 32, ImageAddr(0), &[], &mut Forms::default());
         assert_eq!(sweep.instructions.len(), 2);
@@ -382,7 +383,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn instructions_cover_any_bytes_without_a_gap(
+        fn instructions_cover_any_bytes_without_gaps(
             bytes in prop::collection::vec(any::<u8>(), 0..200),
             known in prop::collection::btree_set(0u32..200, 0..8),
         ) {

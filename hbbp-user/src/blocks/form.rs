@@ -1,4 +1,4 @@
-//! Instruction forms: the thousands of instructions that a mix must classify, out of the millions that ran.
+//! Instruction forms: a mix classifies thousands of distinct forms instead of millions of instructions.
 
 use iced_x86::{Instruction as Decoded, OpKind};
 
@@ -9,8 +9,8 @@ pub(super) const LONGEST: usize = 15;
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FormIdx(pub u16);
 
-/// Instructions that are the same in all that a mix tells apart: opcode, operand sizes, prefixes, and whether an
-/// operand is in memory. They differ in registers, addresses and immediate values.
+/// Instructions that are equal in every property a mix distinguishes: opcode, operand sizes, prefixes, and which operands
+/// are in memory. They differ in registers, addresses and immediate values.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Form {
     example: [u8; LONGEST],
@@ -18,7 +18,7 @@ pub struct Form {
     bits: u32,
 }
 
-/// All forms that were met, and where to find them.
+/// Interned forms.
 #[derive(Debug, Default)]
 pub(super) struct Forms {
     forms: Vec<Form>,
@@ -42,9 +42,9 @@ impl Forms {
         self.forms.into()
     }
 
-    /// The form of an instruction; `None` only for more forms than an index can hold, which the decoder does not have.
+    /// The form of an instruction; `None` only if the index overflows, for which the decoder has too few forms.
     pub(super) fn intern(&mut self, instruction: &Decoded, bytes: &[u8], bits: u32) -> Option<FormIdx> {
-        // An operand that is not there counts as a register, and the fifth is never in memory.
+        // A missing operand counts as a register, and the fifth is never in memory.
         let in_memory = instruction.op0_kind() == OpKind::Memory
             || instruction.op1_kind() == OpKind::Memory
             || instruction.op2_kind() == OpKind::Memory

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::addr::ImageAddr;
-use crate::locate::{Located, Place, TextIdx, Unresolved};
+use crate::locate::{Located, Location, TextIdx, Unresolved};
 use crate::snapshot::{ModuleIdx, Snapshot, Text};
 pub use decode::{Flow, Instruction};
 pub use form::{Form, FormIdx};
@@ -26,27 +26,27 @@ pub struct BlockMap {
     pub forms: Box<[Form]>,
 }
 
-/// The blocks of one stretch of text.
+/// The blocks of one text range.
 #[derive(Clone, Debug)]
 pub struct TextBlocks {
     /// The module of the text.
     pub module: ModuleIdx,
     /// Address of its first byte.
     pub start: ImageAddr,
-    /// Sorted by offset; they cover the text without a gap.
+    /// Sorted by offset; they cover the text without gaps.
     instructions: Box<[Instruction]>,
-    /// Offsets behind prefixes of an instruction, with its index; sorted.
+    /// Offsets after prefixes of an instruction, with its index; sorted.
     aliases: Box<[(u32, u32)]>,
     /// Indices of the first instruction of each block; sorted.
     firsts: Box<[u32]>,
-    /// Indices of the instructions that no stream passes; sorted. Looked for when the first stream asks.
+    /// Indices of the instructions that no stream can run past; sorted. Computed lazily.
     stops: OnceLock<Box<[u32]>>,
 }
 
 /// A block of the map.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct BlockId {
-    /// The stretch of text.
+    /// The text range.
     pub text: TextIdx,
     /// Index in that text, by rising address.
     pub block: u32,
@@ -80,7 +80,7 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
             stops: OnceLock::new(),
         });
     }
-    // Most branches stay in their text, and need no sorting; other generations of it have the same places.
+    // Most branches stay in their text and need no sorting; other versions of it have the same targets.
     for (pair, inside) in snapshot.text.windows(2).zip(inside.windows(2)) {
         let [text, next] = pair else { continue };
         if text.module == next.module && offset(text, next.start).is_some() {
@@ -93,7 +93,7 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
     targets.sort_unstable();
     targets.dedup();
 
-    let arrivals = split::arrivals(located, |place| flow_at(&texts, place));
+    let targets_seen = split::observed_targets(located, |location| flow_at(&texts, location));
     for (((blocks, text), inside), n) in texts.iter_mut().zip(&snapshot.text).zip(inside).zip(0u32..) {
         let targets = at_or_after(&targets, (text.module, text.start));
         let targets = targets.iter().map_while(|(module, target)| {
@@ -103,11 +103,11 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
                 None
             }
         });
-        let arrivals = offsets(&arrivals, text, TextIdx(n));
+        let targets_seen = offsets(&targets_seen, text, TextIdx(n));
         let leaders = symbol_starts(snapshot, text)
             .chain(inside)
             .chain(targets)
-            .chain(arrivals);
+            .chain(targets_seen);
         blocks.firsts = split::firsts(&blocks.instructions, leaders);
     }
     BlockMap {
@@ -116,17 +116,17 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
     }
 }
 
-/// Every address that the processor reported, sorted: each begins an instruction.
-fn observed(located: &Located) -> Vec<Place> {
-    let ips = located.ips.iter().map(|c| c.place);
+/// Every address that the CPU reported, sorted: each is the start of an instruction.
+fn observed(located: &Located) -> Vec<Location> {
+    let ips = located.ips.iter().map(|c| c.location);
     let starts = located.streams.iter().map(|c| c.start);
-    let ends = located.streams.iter().map(|c| Place {
+    let ends = located.streams.iter().map(|c| Location {
         text: c.start.text,
         addr: c.end,
     });
     let sources = located.branches.iter().map(|c| c.from);
     let targets = located.branches.iter().filter_map(|c| c.to);
-    let mut observed: Vec<Place> = ips
+    let mut observed: Vec<Location> = ips
         .chain(starts)
         .chain(ends)
         .chain(sources)
@@ -144,19 +144,19 @@ fn at_or_after<T: Ord + Copy>(sorted: &[T], bound: T) -> &[T] {
         .unwrap_or(&[])
 }
 
-/// The offsets of those of the places, which are sorted, that lie in a text.
-fn offsets<'a>(places: &'a [Place], text: &'a Text, idx: TextIdx) -> impl Iterator<Item = u32> + 'a {
-    let places = at_or_after(
-        places,
-        Place {
+/// The offsets of the locations (sorted) that lie in a text.
+fn offsets<'a>(locations: &'a [Location], text: &'a Text, idx: TextIdx) -> impl Iterator<Item = u32> + 'a {
+    let locations = at_or_after(
+        locations,
+        Location {
             text: idx,
             addr: text.start,
         },
     )
     .iter();
-    places.map_while(move |place| {
-        if place.text == idx {
-            offset(text, place.addr)
+    locations.map_while(move |location| {
+        if location.text == idx {
+            offset(text, location.addr)
         } else {
             None
         }
@@ -180,19 +180,19 @@ fn symbol_starts<'a>(snapshot: &'a Snapshot, text: &'a Text) -> impl Iterator<It
     symbols.map_while(|s| offset(text, s.start))
 }
 
-fn flow_at(texts: &[TextBlocks], place: Place) -> Option<Flow> {
-    let text = texts.get(place.text.0 as usize)?;
-    let found = text.find(place.addr).ok()?;
+fn flow_at(texts: &[TextBlocks], location: Location) -> Option<Flow> {
+    let text = texts.get(location.text.0 as usize)?;
+    let found = text.find(location.addr).ok()?;
     text.instructions.get(found as usize).map(|i| i.flow)
 }
 
 impl BlockMap {
-    /// The blocks of one stretch of text.
+    /// The blocks of one text range.
     pub fn text(&self, idx: TextIdx) -> Option<&TextBlocks> {
         self.texts.get(idx.0 as usize)
     }
 
-    /// The instructions of a block; none for a block that is not there.
+    /// The instructions of a block; none if it does not exist.
     pub fn instructions(&self, id: BlockId) -> &[Instruction] {
         let text = self.text(id.text);
         text.map_or(&[], |text| text.instructions(text.block(id.block)))
@@ -206,8 +206,8 @@ impl TextBlocks {
             .since(self.start)
             .and_then(|offset| u32::try_from(offset).ok());
         let offset = offset.ok_or(Unresolved::NotOnInstruction)?;
-        let behind = self.instructions.partition_point(|i| i.offset <= offset);
-        let at = behind.checked_sub(1).ok_or(Unresolved::NotOnInstruction)?;
+        let after = self.instructions.partition_point(|i| i.offset <= offset);
+        let at = after.checked_sub(1).ok_or(Unresolved::NotOnInstruction)?;
         let found = self.instructions.get(at).ok_or(Unresolved::NotOnInstruction)?;
         if found.flow == Flow::Invalid {
             return Err(Unresolved::Undecodable);
@@ -227,11 +227,11 @@ impl TextBlocks {
 
     /// Index of the block that holds an instruction.
     pub fn block_of(&self, instruction: u32) -> u32 {
-        let behind = self.firsts.partition_point(|first| *first <= instruction);
-        u32::try_from(behind.saturating_sub(1)).unwrap_or(u32::MAX)
+        let after = self.firsts.partition_point(|first| *first <= instruction);
+        u32::try_from(after.saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
-    /// The instruction indices of a block; empty for a block that is not there.
+    /// The instruction indices of a block; empty if it does not exist.
     pub fn block(&self, block: u32) -> Range<u32> {
         let n = u32::try_from(self.instructions.len()).unwrap_or(u32::MAX);
         let bound = |i: usize| self.firsts.get(i).copied().unwrap_or(n);
@@ -260,7 +260,7 @@ impl TextBlocks {
         self.instructions.get(idx as usize).copied()
     }
 
-    /// Index of the first instruction from `idx` on that no stream passes; the number of instructions if there is none.
+    /// Index of the first instruction from `idx` on that no stream can run past; the number of instructions if none.
     pub fn next_stop(&self, idx: u32) -> u32 {
         let stops = self.stops.get_or_init(|| {
             let all = self.instructions.iter().zip(0u32..);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn leaders_come_from_flow_symbols_and_branches_of_other_text() {
+    fn leaders_include_symbols_and_targets_from_other_text() {
         let map = blocks(&snapshot(), &Located::default());
         let lens = |t: &TextBlocks| {
             (0u32..9)
@@ -341,10 +341,10 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_begin_no_instruction_are_told_apart() {
+    fn find_distinguishes_undecodable_from_mid_instruction() {
         let mut snapshot = snapshot();
         let at = |addr| LocatedIp {
-            place: Place {
+            location: Location {
                 text: TextIdx(0),
                 addr: ImageAddr(addr),
             },
@@ -353,7 +353,7 @@ mod tests {
             hits: 1,
             weight: 1,
         };
-        snapshot.text[0].bytes[0] = 0x06; // PUSH ES is no instruction of 64-bit code.
+        snapshot.text[0].bytes[0] = 0x06; // PUSH ES is invalid in 64-bit code.
         let map = blocks(
             &snapshot,
             &Located {

@@ -1,18 +1,18 @@
 //! Instructions to basic blocks: where a block begins.
 //!
-//! A leader is the first instruction of a text, a symbol's start, the target of a direct branch, what follows an
-//! instruction that ends a block, and what was observed as the target of a taken branch.
-//! Interrupts return to wherever they struck; such a target is no leader, or hot blocks would fall to pieces with the
-//! time that they are watched. Streams that begin or end inside a block are counted by the instruction instead.
+//! Leaders are the first instruction of a text, starts of symbols, targets of direct branches, instructions after the
+//! end of a block, and observed targets of taken branches.
+//! Interrupts return to any instruction, so their return targets are not leaders: hot blocks would be split further the
+//! longer they are observed. Streams that start or end inside a block are counted by instruction instead.
 
 use super::decode::{Flow, Instruction};
-use crate::locate::{Located, Place};
+use crate::locate::{Located, Location};
 
-/// The instruction indices at which blocks begin, for instructions without a gap.
+/// The instruction indices at which blocks begin, for instructions without gaps.
 ///
 /// `leaders` are further offsets, in any order, that begin a block if they begin an instruction.
 pub(super) fn firsts(instructions: &[Instruction], leaders: impl Iterator<Item = u32>) -> Box<[u32]> {
-    // One mark for each offset is filled faster than the instruction of each leader is looked for.
+    // A bitmap of offsets is faster than a search for the instruction of each leader.
     let n_offsets = instructions.last().map_or(0, |last| last.offset as usize + 1);
     let mut leads = vec![false; n_offsets];
     for offset in leaders {
@@ -32,24 +32,24 @@ pub(super) fn firsts(instructions: &[Instruction], leaders: impl Iterator<Item =
     firsts.into()
 }
 
-/// The places where branches of the program were observed to arrive, sorted.
+/// Observed targets of taken branches other than interrupt returns, sorted.
 ///
-/// `flow` tells how the instruction at a place passes control on.
-pub(super) fn arrivals(located: &Located, flow: impl Fn(Place) -> Option<Flow>) -> Vec<Place> {
-    let mut arrivals = Vec::new();
+/// `flow` is the control flow of the instruction at a location.
+pub(super) fn observed_targets(located: &Located, flow: impl Fn(Location) -> Option<Flow>) -> Vec<Location> {
+    let mut targets = Vec::new();
     let mut returns = Vec::new();
     for branch in &located.branches {
         match flow(branch.from) {
             Some(Flow::InterruptReturn) => returns.extend(branch.to),
-            _ => arrivals.extend(branch.to),
+            _ => targets.extend(branch.to),
         }
     }
     returns.sort_unstable();
     let starts = located.streams.iter().map(|s| s.start);
-    arrivals.extend(starts.filter(|start| returns.binary_search(start).is_err()));
-    arrivals.sort_unstable();
-    arrivals.dedup();
-    arrivals
+    targets.extend(starts.filter(|start| returns.binary_search(start).is_err()));
+    targets.sort_unstable();
+    targets.dedup();
+    targets
 }
 
 #[cfg(test)]
@@ -74,15 +74,15 @@ mod tests {
             .collect()
     }
 
-    fn place(addr: u64) -> Place {
-        Place {
+    fn location(addr: u64) -> Location {
+        Location {
             text: TextIdx(0),
             addr: ImageAddr(addr),
         }
     }
 
     #[test]
-    fn blocks_end_at_transfers_and_begin_at_leaders() {
+    fn blocks_end_at_branches_and_begin_at_leaders() {
         let flows = [
             Flow::Next,
             Flow::Call,
@@ -97,23 +97,23 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_instruction_end_a_block() {
+    fn invalid_bytes_end_a_block() {
         let instructions = instructions(&[Flow::Next, Flow::Invalid, Flow::Next]);
         assert_eq!(*firsts(&instructions, [].into_iter()), [0, 1, 2]);
     }
 
     #[test]
-    fn where_only_interrupts_return_to_no_block_begins() {
+    fn interrupt_return_targets_are_not_leaders() {
         let branch = |from, to| LocatedBranch {
             process: ProcessIdx::KERNEL,
-            from: place(from),
-            to: Some(place(to)),
+            from: location(from),
+            to: Some(location(to)),
             event: EventIdx(0),
             hits: 1,
             oldest: 0,
         };
         let stream = |start| LocatedStream {
-            start: place(start),
+            start: location(start),
             end: ImageAddr(99),
             event: EventIdx(0),
             process: ProcessIdx(0),
@@ -125,13 +125,13 @@ mod tests {
             streams: vec![stream(10), stream(20), stream(30)],
             ..Located::default()
         };
-        let flow = |p: Place| {
+        let flow = |p: Location| {
             Some(if p.addr.0 == 1 {
                 Flow::InterruptReturn
             } else {
                 Flow::Jump
             })
         };
-        assert_eq!(arrivals(&located, flow), [place(20), place(30)]);
+        assert_eq!(observed_targets(&located, flow), [location(20), location(30)]);
     }
 }

@@ -1,4 +1,4 @@
-//! What may be said about recordings of other tools, and about exports.
+//! Options for recordings of other tools, and for exports.
 
 use std::path::PathBuf;
 
@@ -7,54 +7,54 @@ use clap::{Args, ValueEnum};
 
 use crate::cmd::export::{ExportLines, ExportOptions};
 use crate::cmd::import::ImportOptions;
-use crate::export::Hygiene;
+use crate::export::StreamFilter;
 use crate::export::counts::CountSource;
 use crate::resolve::recorded::kernel::KernelPlace;
 use crate::resolve::recorded::{Mismatch, Places};
 
-/// The contract of the exported lines.
+/// Format of the exported lines.
 pub(super) const EXPORT_HELP: &str = "\
 Lines:
-  M PATH BUILDID                before the lines of each module; - where there is no build id
-  S START END COUNT             streams: addresses of the first and the last instruction that ran
-  B FROM TO COUNT MISPREDICTED  branches; a target in another module is BUILDID:ADDRESS
-  ADDRESS EXECUTIONS            counts
-  # discarded REASON COUNT      at the end: what is in no line
+  M PATH BUILDID                start of a module; BUILDID is - if unknown
+  S START END COUNT             stream: addresses of its first and last instruction
+  B FROM TO COUNT MISPREDICTED  branch; a target in another module is BUILDID:ADDRESS
+  ADDRESS EXECUTIONS            count of an instruction
+  # discarded REASON COUNT      trailer: counts that are in no other line
 
-Addresses are ELF addresses (of the kernel those that ran) in hexadecimal without 0x, counts
-are decimal. Modules are sorted by path, lines by address.
+Addresses are ELF addresses (for the kernel, runtime addresses) in hexadecimal without 0x;
+counts are decimal. Modules are sorted by path, lines by address.
 
 Entries are lines of `perf script -F ip,brstack`, newest entry first:
   FROM/TO/M|P|-/X|-/A|-/CYCLES/TYPE/SPECULATION";
 
-/// A profile or a recording, and what is needed to understand a recording.
+/// A profile or a recording, and the files needed to resolve a recording.
 #[derive(Debug, Args)]
 pub(super) struct InputArgs {
-    /// The profile or recording: a file, the folder of `perf record --kcore`, or - for standard input.
+    /// Profile or recording: a file, a `perf record --kcore` directory, or - for standard input.
     file: PathBuf,
     #[command(flatten)]
     files: FilesArgs,
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Files of a recording")]
+#[command(next_help_heading = "Recording files")]
 struct FilesArgs {
-    /// A program or library that ran; its name or its build id must be that of the recording. May be given again.
+    /// Executable or library that was recorded, matched by name or build id; may be repeated.
     #[arg(long, value_name = "FILE")]
     binary: Vec<PathBuf>,
-    /// Folder that holds the files that ran at their paths.
+    /// Directory that holds the recorded files at their original paths.
     #[arg(long, value_name = "DIR")]
     symfs: Option<PathBuf>,
-    /// Use files although their build ids differ.
+    /// Use files even if their build ids differ.
     #[arg(long)]
     force: bool,
-    /// Folder with kcore, kallsyms and modules of the kernel that ran, as perf copies them.
+    /// Directory with kcore, kallsyms and modules of the recorded kernel, as copied by perf.
     #[arg(long, value_name = "DIR", conflicts_with = "vmlinux")]
     kcore: Option<PathBuf>,
-    /// Image of the kernel that ran.
+    /// Static image of the recorded kernel.
     #[arg(long, value_name = "FILE")]
     vmlinux: Option<PathBuf>,
-    /// Only the samples of this process.
+    /// Use only the samples of this process.
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 }
@@ -63,14 +63,14 @@ struct FilesArgs {
 pub(super) struct ExportArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// Which lines.
+    /// Kind of lines to print.
     #[arg(long, value_enum)]
     format: LinesArg,
-    /// Streams as recorded, not only those that can have run.
+    /// Print streams as recorded, without discarding impossible ones.
     #[arg(long)]
     raw: bool,
-    /// What counts instructions. lbr: recorded streams that pass them, not scaled by the period. ebs, hybrid:
-    /// estimated executions. Default: lbr where there are streams, else ebs.
+    /// Source of the counts. lbr: recorded streams through each instruction, not scaled by the period. ebs, hybrid:
+    /// estimated executions. Default: lbr if there are streams, else ebs.
     #[arg(long, value_enum)]
     source: Option<SourceArg>,
 }
@@ -91,7 +91,7 @@ enum SourceArg {
 }
 
 impl InputArgs {
-    /// What was said, as options.
+    /// Converts the arguments to options.
     pub(super) fn into_options(self) -> ImportOptions {
         let FilesArgs {
             binary,
@@ -124,17 +124,17 @@ impl InputArgs {
 }
 
 impl ExportArgs {
-    /// What was said, as options.
+    /// Converts the arguments to options.
     pub(super) fn into_options(self) -> anyhow::Result<ExportOptions> {
         if self.raw && self.format != LinesArg::Streams {
-            bail!("--raw is about --format streams only");
+            bail!("--raw requires --format streams");
         }
         if self.source.is_some() && self.format != LinesArg::Counts {
-            bail!("--source is about --format counts only");
+            bail!("--source requires --format counts");
         }
         let lines = match self.format {
-            LinesArg::Streams if self.raw => ExportLines::Streams(Hygiene::Raw),
-            LinesArg::Streams => ExportLines::Streams(Hygiene::Checked),
+            LinesArg::Streams if self.raw => ExportLines::Streams(StreamFilter::Raw),
+            LinesArg::Streams => ExportLines::Streams(StreamFilter::Checked),
             LinesArg::Branches => ExportLines::Branches,
             LinesArg::Counts => ExportLines::Counts(self.source.map(|source| match source {
                 SourceArg::Lbr => CountSource::Lbr,

@@ -1,4 +1,4 @@
-//! `hbbp-sys check`: what this machine offers, rung by rung of the ladder, and what to do about what is missing.
+//! `hbbp-sys check`: what this machine supports, including the ladder of events, and how to enable what is missing.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::collect::sideband::Sideband;
 use crate::collect::{perf, task_layout, text::TextWindow};
 use crate::resolve;
 
-/// How to print the findings.
+/// Output format.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Format {
     /// Lines for people.
@@ -23,28 +23,28 @@ pub enum Format {
     Json,
 }
 
-/// How well something is.
+/// Status of a finding.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// It is there.
+    /// Available.
     Ok,
-    /// It works with a limit that the text names.
+    /// Available with a limit that the text states.
     Limited,
-    /// It is not there.
+    /// Not available.
     Missing,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Finding {
     /// Stable name.
     pub id: &'static str,
-    /// How well it is.
+    /// Its status.
     pub status: Status,
     /// What was found.
     pub found: String,
-    /// What to do about it; empty where there is nothing to do.
+    /// How to fix it; empty if nothing needs fixing.
     pub advice: String,
 }
 
@@ -53,13 +53,13 @@ pub struct Finding {
 pub struct Findings {
     /// Version of this layout.
     pub format: &'static str,
-    /// The rung of the ladder that a run would take.
+    /// The default event of a run.
     pub best: String,
-    /// What was looked at, the most basic first.
+    /// The checks, most basic first.
     pub findings: Vec<Finding>,
 }
 
-/// Looks at this machine and prints what it finds.
+/// Checks this machine and prints the findings.
 pub fn check(format: Format, out: &mut dyn Write) -> anyhow::Result<()> {
     let findings = look();
     match format {
@@ -86,7 +86,7 @@ fn text(findings: &Findings) -> String {
             let _ = writeln!(text, "{:26}-> {}", "", finding.advice);
         }
     }
-    let _ = writeln!(text, "\nA run samples: {}", findings.best);
+    let _ = writeln!(text, "\nDefault event: {}", findings.best);
     text
 }
 
@@ -97,7 +97,7 @@ fn look() -> Findings {
         .and_then(|mut object| object.on_ip(0).map(|_| object))
     {
         Ok(object) => {
-            findings.push(ok("bpf", "the kernel takes the programs"));
+            findings.push(ok("bpf", "the programs load"));
             Some(object)
         }
         Err(error) => {
@@ -116,10 +116,7 @@ fn look() -> Findings {
     findings.push(kernel_text(object.as_mut()));
     findings.push(kernel_symbols());
     let best = event::choose(&event::Choice::default());
-    let best = best.map_or_else(
-        |error| format!("nothing: {error:#}"),
-        |sources| describe(&sources),
-    );
+    let best = best.map_or_else(|error| format!("none: {error:#}"), |sources| describe(&sources));
     Findings {
         format: "hbbp-sys.check/1",
         best,
@@ -128,12 +125,12 @@ fn look() -> Findings {
 }
 
 fn describe(sources: &[Source]) -> String {
-    let weighs = if sources.iter().all(|source| source.unit.counts_executions()) {
+    let unit = if sources.iter().all(|source| source.unit.counts_executions()) {
         "estimated executions"
     } else {
         "time-weighted samples, not executions"
     };
-    format!("{} ({weighs})", names(sources))
+    format!("{} ({unit})", names(sources))
 }
 
 fn ok(id: &'static str, found: impl Into<String>) -> Finding {
@@ -163,29 +160,17 @@ fn limited(id: &'static str, found: impl Into<String>, advice: impl Into<String>
     }
 }
 
-/// Capabilities by number (`include/uapi/linux/capability.h`) and what each is for here.
+/// Capabilities by number (`include/uapi/linux/capability.h`), and the use of each.
 const CAPABILITIES: [(u32, &str, &str); 6] = [
-    (
-        38,
-        "CAP_PERFMON",
-        "to open perf events and read kernel text through BPF",
-    ),
-    (39, "CAP_BPF", "to load the programs"),
-    (17, "CAP_SYS_RAWIO", "to read /proc/kcore"),
-    (34, "CAP_SYSLOG", "to see the addresses of kernel symbols"),
-    (
-        19,
-        "CAP_SYS_PTRACE",
-        "to read the files and memory of other processes",
-    ),
-    (
-        2,
-        "CAP_DAC_READ_SEARCH",
-        "to read files that only their owners may read",
-    ),
+    (38, "CAP_PERFMON", "perf events, kernel text through BPF"),
+    (39, "CAP_BPF", "loading BPF programs"),
+    (17, "CAP_SYS_RAWIO", "reading /proc/kcore"),
+    (34, "CAP_SYSLOG", "addresses of kernel symbols"),
+    (19, "CAP_SYS_PTRACE", "files and memory of other processes"),
+    (2, "CAP_DAC_READ_SEARCH", "files that only their owners can read"),
 ];
 
-/// `CAP_SYS_ADMIN` stands for the first two on kernels before 5.8 and on all later ones.
+/// `CAP_SYS_ADMIN` includes the first two, on kernels before 5.8 and on all later ones.
 const CAP_SYS_ADMIN: u32 = 21;
 
 fn privileges() -> Finding {
@@ -193,7 +178,7 @@ fn privileges() -> Finding {
     let Some(granted) = parse_effective(&status) else {
         return missing(
             "privileges",
-            "/proc/self/status does not tell the capabilities",
+            "/proc/self/status lists no capabilities",
             "mount /proc",
         );
     };
@@ -202,14 +187,14 @@ fn privileges() -> Finding {
     let lacking: Vec<String> = CAPABILITIES
         .iter()
         .filter(|(number, ..)| !covered(*number))
-        .map(|(_, name, purpose)| format!("{name} {purpose}"))
+        .map(|(_, name, purpose)| format!("{name} ({purpose})"))
         .collect();
     if lacking.is_empty() {
-        return ok("privileges", "all capabilities that the tool uses");
+        return ok("privileges", "all required capabilities");
     }
     missing(
         "privileges",
-        format!("lacks {}", lacking.join(", ")),
+        format!("missing {}", lacking.join(", ")),
         "run as root (sudo)",
     )
 }
@@ -224,8 +209,8 @@ fn paranoia() -> Finding {
     match level.as_deref().map(str::trim) {
         Err(_) => missing(
             "perf",
-            "this kernel has no perf events",
-            "boot a kernel with CONFIG_PERF_EVENTS; nothing can be sampled here",
+            "the kernel has no perf events",
+            "boot a kernel with CONFIG_PERF_EVENTS; nothing can be sampled without it",
         ),
         Ok(level) => ok(
             "perf",
@@ -236,11 +221,11 @@ fn paranoia() -> Finding {
 
 fn sideband() -> Finding {
     match Sideband::open(&[0]) {
-        Ok(sideband) if sideband.missing().is_empty() => ok("records", "of processes, mappings, kernel text"),
+        Ok(sideband) if sideband.missing().is_empty() => ok("records", "processes, mappings and kernel text"),
         Ok(sideband) => limited(
             "records",
-            format!("without {}", sideband.missing().join(", ")),
-            "a newer kernel tells more; the tool reads text and symbols again where it can",
+            format!("not supported: {}", sideband.missing().join(", ")),
+            "use a newer kernel; until then, text and symbols are re-read where possible",
         ),
         Err(error) => missing("records", error.to_string(), "run as root, or grant CAP_PERFMON"),
     }
@@ -250,12 +235,13 @@ fn btf() -> Finding {
     match task_layout::open_btf().and_then(|btf| task_layout::read_exec_id_offset(&btf)) {
         Ok(offset) => ok(
             "btf",
-            format!("the kernel describes its types (self_exec_id at {offset})"),
+            format!("kernel type information is available (self_exec_id at offset {offset})"),
         ),
         Err(reason) => limited(
             "btf",
             reason,
-            "programs that one process runs after another are told apart by time only; CONFIG_DEBUG_INFO_BTF helps",
+            "use a kernel with CONFIG_DEBUG_INFO_BTF; without it, successive programs of a process are \
+             distinguished only by time",
         ),
     }
 }
@@ -270,13 +256,13 @@ fn counters(pmus: &[Pmu]) -> Finding {
     }
     let (found, advice) = if in_virtual_machine() {
         (
-            "no hardware counters: this is a virtual machine that is given none",
-            "ask the host for a virtual PMU (QEMU: -cpu host,pmu=on), or measure on the host",
+            "no hardware counters: this virtual machine has no virtual PMU",
+            "enable the virtual PMU on the host (QEMU: -cpu host,pmu=on), or measure on the host",
         )
     } else {
         (
             "no hardware counters",
-            "another driver may hold them, or the kernel does not know this processor",
+            "another driver may hold them, or the kernel does not support this CPU",
         )
     };
     missing("counters", found, advice)
@@ -297,7 +283,7 @@ fn branches(pmus: &[Pmu]) -> Finding {
     missing(
         "branch-stack",
         "no branch records (LBR, LBRv2, BRS)",
-        "executions cannot be estimated from branch stacks here; most virtual machines hide them",
+        "most virtual machines hide them; executions cannot be estimated from branch stacks here",
     )
 }
 
@@ -308,14 +294,14 @@ fn step(rung: &Rung) -> Finding {
     }
 }
 
-/// What to do about the kernel's answer.
+/// How to fix an error of the kernel.
 fn advice(reason: &str) -> &'static str {
     if reason.contains("Permission denied") || reason.contains("not permitted") {
         "run as root, or grant CAP_PERFMON"
     } else if reason.contains("busy") {
-        "another user holds the counters: end it, or sysctl kernel.nmi_watchdog=0"
+        "another user holds the counters: stop it, or set sysctl kernel.nmi_watchdog=0"
     } else {
-        "the next rung serves instead"
+        "the next event on this list is used instead"
     }
 }
 
@@ -336,17 +322,17 @@ fn watchdog(pmus: &[Pmu]) -> Finding {
     if on && !pmus.is_empty() {
         return limited(
             "nmi-watchdog",
-            "holds one counter on each CPU",
-            "sysctl kernel.nmi_watchdog=0 frees it, if events are refused or shared",
+            "uses one counter on each CPU",
+            "set sysctl kernel.nmi_watchdog=0 if events are refused or multiplexed",
         );
     }
-    ok("nmi-watchdog", "holds no counter")
+    ok("nmi-watchdog", "uses no counter")
 }
 
 fn kernel_text(object: Option<&mut Object>) -> Finding {
     let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
     if resolve::kcore::open_kcore().is_ok() {
-        return ok("kernel-text", "live, through /proc/kcore");
+        return ok("kernel-text", "live, read from /proc/kcore");
     }
     let symbols = resolve::kallsyms::read_kallsyms();
     let start = symbols
@@ -357,24 +343,24 @@ fn kernel_text(object: Option<&mut Object>) -> Finding {
     if window.is_some_and(|window| window.read(start, &mut [0; 16])) {
         return ok(
             "kernel-text",
-            "live, copied by a BPF program (no /proc/kcore here)",
+            "live, read by a BPF program (/proc/kcore is unavailable)",
         );
     }
     let advice = if lockdown.contains("[confidentiality]") {
-        "kernel lockdown is `confidentiality`; only a static vmlinux can be used: --kernel-text PATH"
+        "kernel lockdown is `confidentiality`: only a static image can be used (--vmlinux FILE)"
     } else {
-        "run as root; else name a static image: --kernel-text PATH"
+        "run as root, or use a static image with --vmlinux FILE"
     };
     missing("kernel-text", "live kernel text cannot be read", advice)
 }
 
 fn kernel_symbols() -> Finding {
     match resolve::kallsyms::read_kallsyms() {
-        Ok(symbols) if !symbols.hidden => ok("kernel-symbols", "/proc/kallsyms has addresses"),
+        Ok(symbols) if !symbols.hidden => ok("kernel-symbols", "/proc/kallsyms shows addresses"),
         _ => missing(
             "kernel-symbols",
-            "/proc/kallsyms shows no addresses",
-            "run as root with sysctl kernel.kptr_restrict at most 1; without it kernel code has no names",
+            "/proc/kallsyms hides addresses",
+            "run as root with sysctl kernel.kptr_restrict=1 or 0; otherwise kernel functions have no names",
         ),
     }
 }
@@ -392,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn effective_capabilities_are_hexadecimal() {
+    fn capabilities_are_parsed_as_hexadecimal() {
         assert_eq!(
             parse_effective("Name:\tx\nCapEff:\t000001ffffffffff\n"),
             Some(0x1ff_ffff_ffff)
@@ -401,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn every_missing_thing_comes_with_advice() {
+    fn missing_findings_have_advice() {
         let findings = look();
         for finding in &findings.findings {
             assert!(
@@ -410,6 +396,6 @@ mod tests {
             );
         }
         let text = text(&findings);
-        assert!(text.contains("A run samples: "), "{text}");
+        assert!(text.contains("Default event: "), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! The command to measure: started, but held before its exec until the events are open.
+//! The command to measure: forked, but held before its exec until the events are open.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
@@ -9,18 +9,17 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context as _, anyhow};
 
-/// A command that waits for its exec.
+/// A forked command that waits before its exec.
 #[derive(Debug)]
-pub struct Held {
+pub struct PendingChild {
     name: String,
     pid: u32,
     go: PipeWriter,
     starting: JoinHandle<io::Result<Child>>,
 }
 
-impl Held {
-    /// Forks the command and holds it. The standard library returns from `spawn` only after the exec, so that is
-    /// another thread's business.
+impl PendingChild {
+    /// Forks the command and holds it. `spawn` returns only after the exec, so it is called in another thread.
     pub fn fork(command: &[OsString]) -> anyhow::Result<Self> {
         let (program, args) = command
             .split_first()
@@ -37,10 +36,10 @@ impl Held {
         let name = program.to_string_lossy().into_owned();
         let mut pid = [0; 4];
         if pid_reader.read_exact(&mut pid).is_err() {
-            // There was no fork, and the thread knows why.
+            // The fork failed; the thread has the error.
             return Err(started(starting)
                 .err()
-                .unwrap_or_else(|| anyhow!("it said nothing")))
+                .unwrap_or_else(|| anyhow!("no error was reported")))
             .with_context(|| format!("failed to start {name}"));
         }
         Ok(Self {
@@ -61,7 +60,7 @@ impl Held {
         &self.name
     }
 
-    /// Lets the command go on to its exec.
+    /// Lets the command exec.
     pub fn release(mut self) -> anyhow::Result<Child> {
         let name = self.name;
         self.go
@@ -74,7 +73,7 @@ impl Held {
 fn started(starting: JoinHandle<io::Result<Child>>) -> anyhow::Result<Child> {
     Ok(starting
         .join()
-        .map_err(|_| anyhow!("the thread that starts it failed"))??)
+        .map_err(|_| anyhow!("the launcher thread failed"))??)
 }
 
 fn hold(mut pid: PipeWriter, mut go: PipeReader, parents_end: RawFd) -> impl FnMut() -> io::Result<()> {
@@ -87,7 +86,7 @@ fn hold(mut pid: PipeWriter, mut go: PipeReader, parents_end: RawFd) -> impl FnM
     }
 }
 
-/// The exit code to pass on: the command's own, or 128 and the number of the signal that ended it, as shells do.
+/// The exit code to pass on: that of the command, or 128 plus the signal number, as in shells.
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     code.and_then(|code| u8::try_from(code & 0xff).ok()).unwrap_or(1)
@@ -99,19 +98,19 @@ mod tests {
 
     fn run(command: &[&str]) -> anyhow::Result<u8> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
-        let held = Held::fork(&command)?;
-        assert_ne!(held.pid(), 0);
-        Ok(exit_code(held.release()?.wait()?))
+        let pending = PendingChild::fork(&command)?;
+        assert_ne!(pending.pid(), 0);
+        Ok(exit_code(pending.release()?.wait()?))
     }
 
     #[test]
-    fn exit_codes_are_passed_on() {
+    fn exit_code_is_passed_on() {
         assert_eq!(run(&["sh", "-c", "exit 7"]).unwrap(), 7);
         assert_eq!(run(&["sh", "-c", "kill -9 $$"]).unwrap(), 137);
     }
 
     #[test]
-    fn a_command_that_is_not_there_is_named() {
+    fn missing_command_is_named() {
         let error = format!("{:#}", run(&["/no/such/program"]).unwrap_err());
         assert!(error.contains("/no/such/program"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! `hbbp-sys eval`: a saved profile beside exact counts of the same span.
+//! `hbbp-sys eval`: compares a saved profile with exact counts of the same run.
 
 use std::fs;
 use std::io::{BufWriter, Write};
@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 
 use crate::eval::{Level, evaluate};
-use crate::reference::Reference;
 use crate::report::{Errors, Format};
 use crate::snapshot::file;
+use hbbp_reference::Reference;
 
 /// What to compare, and how to show it.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,11 +18,11 @@ pub struct EvalOptions {
     pub profile: PathBuf,
     /// The reference file.
     pub reference: PathBuf,
-    /// What the groups are.
+    /// Level of the groups.
     pub by: Level,
     /// Name or file of the rule that chooses between EBS and LBR.
     pub rule: String,
-    /// Most groups, and most mnemonics; `None` for all.
+    /// Limit of groups and of mnemonics; `None` for all.
     pub top: Option<usize>,
     /// The form of the comparison.
     pub format: Format,
@@ -36,7 +36,7 @@ pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let path = &options.reference;
     let bytes = fs::read(path).with_context(|| format!("failed to read the reference {}", path.display()))?;
     let reference =
-        Reference::parse(&bytes).with_context(|| format!("failed to understand {}", path.display()))?;
+        Reference::parse(&bytes).with_context(|| format!("failed to parse {}", path.display()))?;
     let rule = super::rule::read(&options.rule)?;
     let evaluation = evaluate(&snapshot, &reference, &rule)?;
     let mut out = BufWriter::new(out);

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 
 use super::import::{ImportOptions, input::open_input, read_profile};
-use crate::export::Hygiene;
+use crate::export::StreamFilter;
 use crate::export::branches::write_branches;
 use crate::export::counts::{CountSource, write_counts};
 use crate::export::streams::write_streams;
@@ -26,16 +26,16 @@ pub struct ExportOptions {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ExportLines {
     /// `S start end count`.
-    Streams(Hygiene),
+    Streams(StreamFilter),
     /// `B from to count mispredicted`.
     Branches,
-    /// `address executions`; without a source by streams where there are any, else by samples.
+    /// `address executions`; by default from streams if there are any, else from samples.
     Counts(Option<CountSource>),
     /// Every branch stack of a recording as `perf script -F ip,brstack` prints it.
     Entries,
 }
 
-/// Exports. A reader that closes the pipe has seen enough, which is no error.
+/// Exports. A closed pipe is not an error.
 pub fn run(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut out = BufWriter::new(out);
     match write(options, &mut out).and_then(|()| Ok(out.flush()?)) {
@@ -52,7 +52,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     match options.lines {
         ExportLines::Entries => write_entries(&options.input.file, options.input.pid, out)?,
-        ExportLines::Streams(hygiene) => write_streams(&read_profile(&options.input)?, hygiene, out)?,
+        ExportLines::Streams(filter) => write_streams(&read_profile(&options.input)?, filter, out)?,
         ExportLines::Branches => write_branches(&read_profile(&options.input)?, out)?,
         ExportLines::Counts(source) => {
             let snapshot = read_profile(&options.input)?;
@@ -66,7 +66,7 @@ fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
                 CountSource::Ebs
             };
             let source = source.unwrap_or(best);
-            // Of streams alone, the counts are what was recorded; the hybrid is that of the report.
+            // Counts of one method are as recorded; the hybrid is that of the report.
             let rule = super::rule::read(match source {
                 CountSource::Ebs | CountSource::Lbr => "paper",
                 CountSource::Hybrid => "balanced",
@@ -77,13 +77,13 @@ fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Entries are not part of a snapshot, so they come from the recording itself.
+/// Entries are not part of a snapshot, so they are read from the recording.
 fn write_entries(path: &Path, pid: Option<u32>, out: &mut dyn Write) -> anyhow::Result<()> {
     let shown = path.display();
     let failed = || format!("failed to read {shown}");
     let mut input = open_input(path, &Default::default()).with_context(failed)?;
     if input.format != Format::PerfData {
-        bail!("{shown} is a text: its entries are what it consists of");
+        bail!("{shown} is already text; --format entries needs perf.data");
     }
     let mut data = PerfData::open(&mut input.file, input.len).with_context(failed)?;
     data.read_sideband(&mut |_| {}).with_context(failed)?;

@@ -1,48 +1,75 @@
-//! Ctrl-C and SIGTERM: the first ends the measurement, the second ends the program. A first one that comes when the
-//! report is there already, and only the command is waited for, ends the program too.
-
-use std::thread;
+//! Ctrl-C and SIGTERM: the first ends the measurement, the second ends the program. The first one also ends the program
+//! if it arrives after the report, while only the command is awaited.
+//!
+//! The runtime of the program is here. Its one worker thread handles signals, so that the second signal is handled at
+//! any time; the measurement runs on the main thread.
 
 use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// Exit code of a program that the user aborts: 128 and the number of SIGINT, as shells count.
+/// Exit code of an aborted program: 128 plus the number of SIGINT, as in shells.
 const ABORTED: i32 = 130;
 
+/// The runtime, and whether the measurement is to end.
+#[derive(Debug)]
+pub struct Interrupt {
+    runtime: Runtime,
+    signals: Signals,
+}
+
 /// Whether the measurement is to end.
-#[derive(Clone, Debug)]
-pub struct Interrupt(watch::Receiver<bool>);
+#[derive(Debug)]
+pub struct Signals(watch::Receiver<bool>);
 
 impl Interrupt {
-    /// Listens from now on, in a thread of its own, so that the second signal is heard whatever else is going on.
+    /// Starts the runtime and listens for signals.
     pub fn listen() -> anyhow::Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("signals")
+            .enable_all()
+            .build()
+            .context("failed to start a thread")?;
         let (sender, receiver) = watch::channel(false);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .build()?;
-        let (mut interrupt, mut terminate) = {
+        let [interrupt, terminate] = {
             let _context = runtime.enter();
             let listen = |kind| signal(kind).context("failed to listen for signals");
-            (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?)
+            [listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?]
         };
-        thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            runtime.block_on(async {
-                for received in 0.. {
-                    tokio::select! {
-                        _ = interrupt.recv() => {}
-                        _ = terminate.recv() => {}
-                    }
-                    // Without a receiver there is nothing left that could end in order.
-                    if 0 < received || sender.send(true).is_err() {
-                        abort();
-                    }
-                }
-            });
-        })?;
-        Ok(Self(receiver))
+        runtime.spawn(hear(interrupt, terminate, sender));
+        Ok(Self {
+            runtime,
+            signals: Signals(receiver),
+        })
     }
 
+    /// The runtime, and the signals to wait for on it.
+    pub const fn parts(&mut self) -> (&Runtime, &mut Signals) {
+        (&self.runtime, &mut self.signals)
+    }
+
+    /// From now on the first signal ends the program, as long as the runtime lives.
+    pub fn abort_at_next(self) -> Runtime {
+        self.runtime
+    }
+}
+
+async fn hear(mut interrupt: Signal, mut terminate: Signal, sender: watch::Sender<bool>) {
+    for received in 0.. {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        // Without a receiver there is nothing left that could end in order.
+        if 0 < received || sender.send(true).is_err() {
+            abort();
+        }
+    }
+}
+
+impl Signals {
     /// Returns at the first signal.
     pub async fn wait(&mut self) {
         if self.0.wait_for(|ended| *ended).await.is_err() {

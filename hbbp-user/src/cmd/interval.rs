@@ -1,8 +1,8 @@
-//! The counts of one drain, as the resolver takes them.
+//! Converts the counts of one drain for the resolver.
 //!
-//! One map holds three kinds of counts, told apart by their event and their tag: eventing IPs, streams of branch
-//! stacks, and branches in the oldest slot of a stack.
-//! What else a report says of branches is made of the streams, which are counted apart for each branch that led to them
+//! One map holds three kinds of counts, distinguished by event and tag: eventing IPs, streams of branch stacks, and
+//! branches in the oldest slot of a stack.
+//! Other branch counts are derived from the streams, which are counted separately for each branch that led to them
 //! ([`Snapshot::taken_branches`](crate::snapshot::Snapshot::taken_branches)).
 
 use std::ops::Range;
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_told_apart_by_event_and_tag() {
+    fn counts_are_classified_by_event_and_tag() {
         let entries = [
             entry(EventTag::new(0, 8), 0, 0x1000, 0, 2),
             entry(EventTag::stream(1), 0x1010, 0x1000, 0x10, 28),

@@ -1,7 +1,7 @@
-//! `hbbp-sys kernel-text`: how the text that the kernel runs differs from the image that it was started from, by cause.
+//! `hbbp-sys kernel-text`: differences between live kernel text and the image that was booted, by cause.
 //!
-//! With `--write` this is the patch of the paper (section IV.B: the static image with the text of the live kernel in
-//! it): an analysis on the file that is written and one on the live text read the same bytes.
+//! `--write` is the patch of the paper (section IV.B: the static image with the text of the live kernel): analyses of
+//! the written file and of the live text read the same bytes.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -15,20 +15,20 @@ use crate::collect::object::{Constants, Object, Room};
 use crate::collect::text::TextWindow;
 use crate::resolve::build_id::{hex, read_kernel_build_id};
 use crate::resolve::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
-use crate::resolve::kernel_text::{KernelText, ReadKernel, open_kernel_text};
+use crate::resolve::kernel_text::{KernelText, ReadKernel, open_kernel_text, open_named_image};
 use crate::resolve::text_difference::{TextDifference, compare};
 use crate::resolve::text_sites::{Cause, Linked, Told, read_sites};
-use crate::resolve::vmlinux::{Vmlinux, find_vmlinux, open_vmlinux_at};
+use crate::resolve::vmlinux::{Vmlinux, find_vmlinux};
 use crate::snapshot::KernelTextSource;
 
 use super::check::Format;
 
-/// What to compare, and where to put what comes of it.
+/// What to compare, and where to write the patched image.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KernelTextOptions {
-    /// The static image; `None` for that of the running kernel in the usual places.
+    /// The static image; `None` to look for that of the running kernel in the usual locations.
     pub vmlinux: Option<PathBuf>,
-    /// Where to write the image with the live text in it.
+    /// Where to write the image with the live text.
     pub write: Option<PathBuf>,
     /// The form of the report.
     pub format: Format,
@@ -45,19 +45,19 @@ struct Findings {
     build_id: String,
     /// Where live text was read.
     live: &'static str,
-    /// How far from where it was linked the kernel runs, in bytes.
+    /// KASLR offset: run-time minus link-time address, in bytes.
     moved_by: u64,
     /// Bytes of .text.
     text_bytes: u64,
-    /// Those that live text could not be read of.
+    /// Bytes whose live text could not be read.
     unreadable_bytes: u64,
     compared_bytes: u64,
     same_bytes: u64,
-    /// Bytes that differ because the kernel runs elsewhere.
+    /// Bytes that differ because of relocation.
     relocated_bytes: u64,
-    /// All others that differ: the sum of those of the causes.
+    /// Other differing bytes: the sum over the causes.
     differing_bytes: u64,
-    /// Unknown bytes in parts of those that differ.
+    /// Share of the differing bytes with unknown cause.
     unknown_share: f64,
     causes: Vec<CauseFound>,
     /// Runs of bytes without a cause, the first 1000.
@@ -83,7 +83,7 @@ struct UnknownFound {
     live: String,
 }
 
-/// Compares the two texts and prints how they differ.
+/// Compares the two texts and prints the differences.
 pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let kallsyms = std::fs::read("/proc/kallsyms").context("failed to read /proc/kallsyms")?;
     let symbols = parse_kallsyms(&kallsyms);
@@ -92,7 +92,7 @@ pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::
     }
     let vmlinux = open_image(options.vmlinux.as_deref(), &symbols)?;
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let (mut live, why) = open_kernel_text(open_probe(), release.trim(), &symbols.image);
+    let (mut live, why) = open_kernel_text(open_probe(), release.trim(), &symbols.image, None);
     if !live.is_live() {
         bail!("{}", why.unwrap_or_default());
     }
@@ -101,7 +101,7 @@ pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::
         bail!("{path} has no section .text");
     };
     let linked = vmlinux.read_section(section);
-    let linked = linked.with_context(|| format!("{path} is shorter than its headers say"))?;
+    let linked = linked.with_context(|| format!("{path} is truncated"))?;
     let text = Linked {
         start: section.start,
         bytes: &linked,
@@ -123,8 +123,8 @@ pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::
     if let Some(to) = &options.write {
         vmlinux
             .write_patched(to, section, &now)
-            .with_context(|| format!("failed to write {} (it must not be there yet)", to.display()))?;
-        notes.push(format!("{} is this image with the live text in it", to.display()));
+            .with_context(|| format!("failed to write {} (the file must not exist yet)", to.display()))?;
+        notes.push(format!("wrote the image with the live text to {}", to.display()));
     }
     let findings = findings(&vmlinux, &live, &difference, unreadable_bytes, &symbols, notes);
     match options.format {
@@ -139,17 +139,10 @@ pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::
 
 /// The image that was named, or that of the running kernel.
 fn open_image(named: Option<&Path>, symbols: &Kallsyms) -> anyhow::Result<Vmlinux> {
-    let build_id = read_kernel_build_id();
     if let Some(path) = named {
-        return match open_vmlinux_at(path, &build_id, &symbols.image) {
-            Ok(vmlinux) => Ok(vmlinux),
-            Err(why) => bail!(
-                "{} {why}; the running kernel has build id {}",
-                path.display(),
-                hex(&build_id)
-            ),
-        };
+        return Ok(open_named_image(path, &symbols.image)?);
     }
+    let build_id = read_kernel_build_id();
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     find_vmlinux(release.trim(), &build_id, &symbols.image).map_err(|refused| {
         let refused: Vec<String> = refused
@@ -157,7 +150,7 @@ fn open_image(named: Option<&Path>, symbols: &Kallsyms) -> anyhow::Result<Vmlinu
             .map(|(path, why)| format!("  {} {why}", path.display()))
             .collect();
         anyhow::anyhow!(
-            "no image of the running kernel ({}, build id {}) was found; name its vmlinux or boot image with \
+            "found no image of the running kernel ({}, build id {}); pass its vmlinux or boot image with \
              --vmlinux FILE, or install its package\n{}",
             release.trim(),
             hex(&build_id),
@@ -173,7 +166,7 @@ fn open_probe() -> Option<Box<ReadKernel>> {
     Some(Box::new(move |at, out: &mut [u8]| window.read(at, out)))
 }
 
-/// Reads the live text; what cannot be read stays as it was linked and is counted, in bytes.
+/// Reads the live text. Unreadable pages keep their linked bytes, and are counted in bytes.
 fn read_live(live: &mut KernelText, start: Va, linked: &[u8]) -> (Vec<u8>, u64) {
     /// As much as a reader copies at once, and a page.
     const STEPS: [usize; 2] = [1 << 20, 4096];
@@ -231,7 +224,7 @@ fn findings(
         image: vmlinux.path.display().to_string(),
         build_id: hex(vmlinux.build_id()),
         live: match live.source() {
-            KernelTextSource::Probe => "a BPF program that copies it",
+            KernelTextSource::Probe => "BPF program",
             _ => "/proc/kcore",
         },
         moved_by: vmlinux.slide(),
@@ -260,7 +253,7 @@ fn text_of(findings: &Findings) -> String {
     } = findings;
     // Writing to a String cannot fail.
     let mut text = format!("  static image  {image}, build id {build_id}\n  live text     {live}\n");
-    let _ = writeln!(text, "  moved by      {:#x}\n", findings.moved_by);
+    let _ = writeln!(text, "  KASLR offset  {:#x}\n", findings.moved_by);
     let _ = writeln!(
         text,
         "{:<18}{:>10}{:>10}{:>12}{:>9}",
@@ -291,17 +284,13 @@ fn text_of(findings: &Findings) -> String {
     let _ = writeln!(
         text,
         "{:<38}{:>12}{:>9.2}\n",
-        "differ", findings.differing_bytes, 100.0
+        "differing", findings.differing_bytes, 100.0
     );
     let _ = writeln!(text, "  {:>12}  bytes of .text", findings.text_bytes);
-    let _ = writeln!(text, "- {:>12}  cannot be read", findings.unreadable_bytes);
-    let _ = writeln!(text, "- {:>12}  are as they were linked", findings.same_bytes);
-    let _ = writeln!(
-        text,
-        "- {:>12}  are addresses that moved with the kernel",
-        findings.relocated_bytes
-    );
-    let _ = writeln!(text, "= {:>12}  differ", findings.differing_bytes);
+    let _ = writeln!(text, "- {:>12}  unreadable", findings.unreadable_bytes);
+    let _ = writeln!(text, "- {:>12}  unchanged", findings.same_bytes);
+    let _ = writeln!(text, "- {:>12}  relocated addresses", findings.relocated_bytes);
+    let _ = writeln!(text, "= {:>12}  differing", findings.differing_bytes);
     for UnknownFound {
         address,
         symbol,

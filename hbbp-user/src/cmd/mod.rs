@@ -1,4 +1,4 @@
-//! The verbs of the program: each wires the stages that it needs.
+//! The commands of the program: each wires the stages that it needs.
 
 pub mod check;
 pub mod child;
@@ -14,34 +14,32 @@ pub mod report;
 mod rule;
 
 use std::io::{self, Write};
-use std::mem;
 use std::path::PathBuf;
 
-use crate::collect::own_cost::keep_freed_memory;
-use crate::snapshot::file;
+use crate::snapshot::{Snapshot, file};
 use export::ExportOptions;
 use import::ImportOptions;
 use record::{Command, RecordOptions, Recorded};
 use report::{Quality, ReportOptions};
 
-/// What the program is asked to do.
+/// A command with its options.
 #[derive(Debug)]
 pub enum Job {
-    /// Record, report at once, and save the profile where a path is given.
+    /// Record and report at once; also save the profile if a path is given.
     Direct(RecordOptions, ReportOptions, Option<PathBuf>),
     /// Record and save the profile.
     Record(RecordOptions, PathBuf),
-    /// Report on a saved profile, or on a recording of another tool.
+    /// Report on a saved profile or a recording of another tool.
     Report(ImportOptions, ReportOptions),
-    /// Make a profile of a recording of another tool.
+    /// Convert a recording of another tool to a profile.
     Import(ImportOptions, PathBuf),
-    /// Write lines for scripts.
+    /// Print lines for scripts.
     Export(ExportOptions),
-    /// Hold a saved profile against exact counts.
+    /// Compare a saved profile with exact counts.
     Eval(eval::EvalOptions),
-    /// Say what this machine offers.
+    /// Show what this machine supports.
     Check(check::Format),
-    /// Say how live kernel text differs from the static image.
+    /// Compare live kernel text with the static image.
     KernelText(kernel_text::KernelTextOptions),
 }
 
@@ -50,13 +48,14 @@ pub enum Job {
 pub struct Done {
     /// Exit code of the command that was measured.
     pub command: Option<u8>,
-    /// How good the measurement is.
+    /// Quality of the measurement.
     pub quality: Quality,
+    /// What was measured. The program ends without freeing it piece by piece.
+    pub snapshot: Option<Snapshot>,
 }
 
-/// Does the job; what it prints goes to `out`.
+/// Runs the job, and prints its output to `out`.
 pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
-    keep_freed_memory();
     match job {
         Job::Direct(record, report, output) => {
             output.as_deref().map(file::check_writable).transpose()?;
@@ -64,28 +63,25 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             let saved = output
                 .as_deref()
                 .map(|path| file::write_atomic(path, &recorded.snapshot));
-            // A disk that is full takes nothing away from the report.
+            // The report is printed even if the disk is full.
             let quality = report::print(&recorded.snapshot, report, out)?;
             saved.transpose()?;
             Ok(Done {
-                command: exit(recorded)?,
                 quality,
+                ..end(recorded)?
             })
         }
         Job::Record(record, path) => {
             file::check_writable(path)?;
             let recorded = record::record(record)?;
             file::write_atomic(path, &recorded.snapshot)?;
-            Ok(Done {
-                command: exit(recorded)?,
-                quality: Quality::default(),
-            })
+            end(recorded)
         }
         Job::Report(input, report) => {
             let quality = report::print(&import::read_profile(input)?, report, out)?;
             Ok(Done {
-                command: None,
                 quality,
+                ..Done::default()
             })
         }
         Job::Import(input, path) => {
@@ -120,20 +116,23 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
     }
 }
 
-/// Waits for a command that outlives its measurement, since its exit code is to be passed on.
-fn exit(recorded: Recorded) -> anyhow::Result<Option<u8>> {
+/// Waits for a command that outlives its measurement, to pass on its exit code.
+fn end(recorded: Recorded) -> anyhow::Result<Done> {
     let Recorded {
         snapshot,
         command,
         interrupt,
     } = recorded;
-    // The process ends soon, which frees it all at once rather than piece by piece.
-    mem::forget(snapshot);
-    drop(interrupt);
-    Ok(match command {
+    let _runtime = interrupt.abort_at_next();
+    let command = match command {
         None => None,
         Some(Command::Ended(code)) => Some(code),
         Some(Command::Running(mut child)) => Some(child::exit_code(child.wait()?)),
+    };
+    Ok(Done {
+        command,
+        snapshot: Some(snapshot),
+        ..Done::default()
     })
 }
 

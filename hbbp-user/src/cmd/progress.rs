@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar that goes away when it is dropped.
+/// A progress bar that is cleared on drop.
 #[derive(Debug)]
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// A bar for a measurement of that length, or a clock where it has no end. Where standard error is no terminal,
-    /// nothing is drawn.
+    /// A progress bar for a measurement of this duration, or a clock if it has no end. Nothing is drawn if standard
+    /// error is not a terminal.
     pub fn start(duration: Option<Duration>) -> Self {
         let millis = duration.map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
         let (bar, template) = match millis {
             Some(millis) => (
                 ProgressBar::new(millis),
-                "measuring {bar:40} {elapsed} (Ctrl-C ends early)",
+                "measuring {bar:40} {elapsed} (Ctrl-C to stop)",
             ),
             None => (
                 ProgressBar::no_length(),
-                "measuring {spinner} {elapsed} (Ctrl-C ends)",
+                "measuring {spinner} {elapsed} (Ctrl-C to stop)",
             ),
         };
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -29,7 +29,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// A bar for reading so many bytes.
+    /// A progress bar for reading a number of bytes.
     pub fn reading(bytes: u64) -> Self {
         let bar = ProgressBar::new(bytes);
         if let Ok(style) = ProgressStyle::with_template("reading {bar:40} {percent}% {elapsed}") {
@@ -38,12 +38,12 @@ impl Progress {
         Self(bar)
     }
 
-    /// So many bytes are read.
+    /// Number of bytes read so far.
     pub fn at_byte(&self, byte: u64) {
         self.0.set_position(byte);
     }
 
-    /// So much time is over.
+    /// Time since the start.
     pub fn at(&self, elapsed: Duration) {
         self.0
             .set_position(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));

@@ -1,4 +1,4 @@
-//! `hbbp-sys record`: from options to a snapshot; wires the collector to the resolver.
+//! `hbbp-sys record`: from options to a snapshot. Wires the collector to the resolver.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -14,12 +14,12 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::child::{Held, exit_code};
-use super::interrupt::Interrupt;
+use super::child::{PendingChild, exit_code};
+use super::interrupt::{Interrupt, Signals};
 use super::interval::raw_interval;
 use super::progress::Progress;
 use crate::collect::event::Choice;
-use crate::collect::object::KernelCounts;
+use crate::collect::object::{KernelCounts, Messages};
 use crate::collect::own_cost::{read_idle_times, read_own_cpu, read_own_memory};
 use crate::collect::{Collector, ModuleWatch, Plan, Scope, StacksSeen};
 use crate::record::{Record, Timed};
@@ -33,32 +33,36 @@ use crate::snapshot::{Loss, Run, Snapshot};
 /// What to record.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
-    /// Whose samples.
+    /// Scope of the measurement.
     pub target: Target,
-    /// How long; `None` until a signal, or until the command ends.
+    /// Duration; `None` until a signal or until the command exits.
     pub duration: Option<Duration>,
-    /// Which events, how often.
+    /// Events and periods.
     pub choice: Choice,
-    /// Whether kernel addresses are kept apart by process.
+    /// Whether kernel addresses are counted by process.
     pub kernel: KernelCounts,
-    /// Room of a bank in counts.
+    /// Capacity of the count map.
     pub map_entries: Option<u32>,
-    /// How kernel text is kept.
+    /// Whether kernel text is followed through its changes.
     pub text: TextHistory,
+    /// Whether the programs say what they refuse.
+    pub messages: Messages,
+    /// Static image of the kernel, used where live text or symbols cannot be read.
+    pub vmlinux: Option<PathBuf>,
 }
 
-/// Whose samples to record.
+/// Scope of a measurement.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Target {
     /// Everything that runs.
     System,
     /// Everything that runs on these CPUs.
     Cpus(Vec<u32>),
-    /// One process and what it creates.
+    /// One process and its descendants.
     Process(u32),
     /// A cgroup, by its folder.
     Cgroup(PathBuf),
-    /// A command and what it creates.
+    /// A command and its descendants.
     Command(Vec<OsString>),
     /// Everything that runs while a command does.
     SystemDuring(Vec<OsString>),
@@ -69,54 +73,54 @@ pub enum Target {
 pub struct Recorded {
     /// What was measured.
     pub snapshot: Snapshot,
-    /// The command, where it still runs or has ended already.
+    /// The command, running or exited.
     pub command: Option<Command>,
-    /// As long as this is held, a first signal is taken as the wish to end the measurement, and later things go on.
+    /// While this is held, the first signal only ends the measurement.
     pub interrupt: Interrupt,
 }
 
 /// The command of a recording.
 #[derive(Debug)]
 pub enum Command {
-    /// The time was over before it.
+    /// It outlives the measurement.
     Running(Child),
-    /// It ended with this exit code.
+    /// It exited with this code.
     Ended(u8),
 }
 
-/// Time between two drains. Rare, because each costs samples on the CPU that drains; often enough to notice a patch of
-/// kernel text soon where the kernel does not tell.
+/// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice kernel text
+/// patches soon where the kernel does not report them.
 const DRAIN_EVERY: Duration = Duration::from_secs(2);
 
-/// Time between two readings of the sideband. The files of a process can be opened through it only while it lives.
+/// Time between two reads of the sideband. The files of a process can be opened only while it lives.
 const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
 
-/// Time between two looks at the branch stacks, until it is known whether they hold anything: within a second, empty
-/// ones are recognised.
+/// Time between two checks whether branch stacks are empty, until that is known: empty ones are detected within a
+/// second.
 const STACKS_EVERY: Duration = Duration::from_millis(250);
 
-/// Time from the end of a drain to one for the sake of a patch, where counts cannot be cut any more, in lengths of a
-/// drain: these take at most a twentieth of the time, however often text is switched.
-const REST: u32 = 19;
+/// Minimum gap before an extra drain triggered by a text patch, as a multiple of the duration of the last drain: such
+/// drains take at most 5 % of the time, however often text is patched.
+const DRAIN_GAP: u32 = 19;
 
-/// Time from a patch to the cut of the counts there. Switching a key patches many sites one after another.
-const SWITCH: Duration = Duration::from_millis(2);
+/// Delay from a patch to the split of the interval. Switching a static key patches many sites in a row.
+const PATCH_DELAY: Duration = Duration::from_millis(2);
 
-/// Said where kernel text is read once.
-const TEXT_ONCE: &str = "kernel text was read once, at the end (--text-once): what was patched or unloaded before then \
-                         counts for the wrong instructions or for none";
+/// Note if kernel text is read once.
+const TEXT_ONCE: &str = "kernel text was read once, at the end (--text-once): samples in code patched or \
+                         unloaded earlier are misattributed or unresolved";
 
-/// Said where branch stacks come back empty.
-const EMPTY_STACKS: &str = "the branch stacks of this machine come back empty, as on some virtual machines: \
-                            the mix comes from sampled instructions alone";
+/// Note if branch stacks are empty.
+const EMPTY_STACKS: &str = "branch stacks are empty on this machine, as on some virtual machines: the mix \
+                            uses instruction samples only";
 
-/// Records until the time is over, the command ends or a signal comes.
+/// Records until the time is over, the command exits or a signal arrives.
 pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let mut interrupt = Interrupt::listen()?;
-    let (scope, held) = prepare(&options.target)?;
-    // Not before: a command keeps the limit that it would have without us, and has been forked by now.
+    let (scope, pending) = prepare(&options.target)?;
+    // After the fork, so that the command keeps its own limit.
     raise_file_limit();
-    let scope_words = describe(&options.target, held.as_ref());
+    let scope_words = describe(&options.target, pending.as_ref());
     let plan = Plan {
         scope,
         choice: options.choice.clone(),
@@ -126,6 +130,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
             TextHistory::Followed => ModuleWatch::Told,
             TextHistory::Once => ModuleWatch::Untold,
         },
+        messages: options.messages,
     };
     let mut collector = Collector::open(&plan)?;
     let mut run = facts(scope_words);
@@ -135,7 +140,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let probe = window
         .ok()
         .map(|window| Box::new(move |at, out: &mut [u8]| window.read(at, out)) as Box<ReadKernel>);
-    let (mut kernel, notes) = open_kernel_space(probe, &run.kernel_release);
+    let (mut kernel, notes) = open_kernel_space(probe, &run.kernel_release, options.vmlinux.as_deref())?;
     kernel.keep(options.text);
     if collector.has_stacks()
         && let Some(switch) = kernel.switch()
@@ -152,9 +157,9 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         collector,
         resolver,
         began: now(),
-        cut: Vec::new(),
+        split: Vec::new(),
         patched: None,
-        rested: Instant::now(),
+        next_drain: Instant::now(),
         text: options.text,
         unread: 0,
         stacks: StacksSeen::NotYet,
@@ -165,11 +170,9 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     run.started = u64::try_from(since_epoch.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
     session.began = started;
-    let child = held.map(Held::release).transpose()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let command = runtime.block_on(measure(&mut session, options.duration, child, &mut interrupt))?;
+    let child = pending.map(PendingChild::release).transpose()?;
+    let (runtime, signals) = interrupt.parts();
+    let command = runtime.block_on(measure(&mut session, options.duration, child, signals))?;
 
     session.look_at_stacks()?;
     session.collector.stop()?;
@@ -182,7 +185,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     if session.stacks == StacksSeen::Empty {
         run.notes.push(EMPTY_STACKS.to_owned());
     }
-    // Counters of tasks and cgroups stand still while nothing of these runs, so idle time has no part in them.
+    // Counters of tasks and cgroups stop while none of these run, so they do not include idle time.
     if matches!(
         options.target,
         Target::System | Target::Cpus(_) | Target::SystemDuring(_)
@@ -204,52 +207,52 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     })
 }
 
-fn prepare(target: &Target) -> anyhow::Result<(Scope, Option<Held>)> {
+fn prepare(target: &Target) -> anyhow::Result<(Scope, Option<PendingChild>)> {
     Ok(match target {
         Target::System => (Scope::System, None),
         Target::Cpus(cpus) => (Scope::Cpus(cpus.clone()), None),
         Target::Process(pid) => (Scope::Process(*pid), None),
         Target::Cgroup(path) => (Scope::Cgroup(path.clone()), None),
         Target::Command(command) => {
-            let held = Held::fork(command)?;
-            (Scope::Command(held.pid()), Some(held))
+            let pending = PendingChild::fork(command)?;
+            (Scope::Command(pending.pid()), Some(pending))
         }
-        Target::SystemDuring(command) => (Scope::System, Some(Held::fork(command)?)),
+        Target::SystemDuring(command) => (Scope::System, Some(PendingChild::fork(command)?)),
     })
 }
 
-fn describe(target: &Target, held: Option<&Held>) -> String {
-    let command = held.map_or("", Held::name);
+fn describe(target: &Target, pending: Option<&PendingChild>) -> String {
+    let command = pending.map_or("", PendingChild::name);
     match target {
         Target::System => "the whole system".to_owned(),
         Target::Cpus(cpus) => {
             let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
             format!("CPU {}", cpus.join(", "))
         }
-        Target::Process(pid) => format!("process {pid} and what it creates"),
-        Target::Cgroup(path) => format!("the cgroup {}", path.display()),
-        Target::Command(_) => format!("the command {command} and what it creates"),
+        Target::Process(pid) => format!("process {pid} and its descendants"),
+        Target::Cgroup(path) => format!("cgroup {}", path.display()),
+        Target::Command(_) => format!("the command {command} and its descendants"),
         Target::SystemDuring(_) => format!("the whole system while the command {command} runs"),
     }
 }
 
-/// A running measurement: the two halves that meet here, and what the resolver is owed.
+/// A running measurement: collector, resolver, and the intervals since the last drain.
 struct Session {
     collector: Collector,
     resolver: Resolver,
     /// Start of the current interval.
     began: u64,
-    /// Start and end of the intervals before, since the last drain.
-    cut: Vec<Range<u64>>,
-    /// When to cut next for the sake of a patch.
+    /// Earlier intervals since the last drain.
+    split: Vec<Range<u64>>,
+    /// When to split the interval because of a patch.
     patched: Option<Instant>,
-    /// When a drain for that may happen at the earliest.
-    rested: Instant,
-    /// How kernel text is kept.
+    /// Earliest time of an extra drain because of a patch.
+    next_drain: Instant,
+    /// Whether kernel text is followed.
     text: TextHistory,
-    /// Records that could not be understood.
+    /// Malformed records.
     unread: u64,
-    /// What is known of the branch stacks.
+    /// Whether branch stacks have entries.
     stacks: StacksSeen,
 }
 
@@ -258,28 +261,28 @@ impl Session {
         let reading = self.collector.records()?;
         self.unread += reading.unread;
         let is_patch = |record: &Record| matches!(record, Record::TextPoke { .. });
-        // What was patched before the interval cuts no count of it: the kernel switches keys of its own where perf events
-        // are opened, and such a drain would cost samples for nothing.
+        // Patches before the interval do not split it: the kernel switches static keys when perf events are opened, and
+        // an extra drain for these would only cost samples.
         let inside = |timed: &Timed| self.began < timed.time && is_patch(&timed.record);
         let patched = reading.records.iter().any(inside);
         if patched && self.text == TextHistory::Followed {
-            self.patched.get_or_insert_with(|| Instant::now() + SWITCH);
+            self.patched.get_or_insert_with(|| Instant::now() + PATCH_DELAY);
         }
         self.resolver.apply(reading.records);
         Ok(())
     }
 
-    /// Separates what was counted of kernel code before a patch from what will be.
-    fn cut(&mut self) -> anyhow::Result<()> {
+    /// Splits the interval, so that kernel counts before and after a patch are separate.
+    fn split(&mut self) -> anyhow::Result<()> {
         if self.collector.cut()? {
             let end = now();
-            self.cut.push(self.began..end);
+            self.split.push(self.began..end);
             self.began = end;
             self.patched = None;
-        } else if self.rested <= Instant::now() {
+        } else if self.next_drain <= Instant::now() {
             self.drain()?;
         } else {
-            self.patched = Some(self.rested);
+            self.patched = Some(self.next_drain);
         }
         Ok(())
     }
@@ -289,20 +292,20 @@ impl Session {
         let parts = self.collector.drain()?;
         let end = now();
         self.read_sideband()?;
-        self.cut.push(self.began..end);
+        self.split.push(self.began..end);
         let has_stack = |event| self.collector.has_stack(event);
-        let times = self.cut.drain(..);
+        let times = self.split.drain(..);
         let intervals = times
             .zip(parts.iter())
             .map(|(time, part)| raw_interval(time, part, has_stack));
         self.resolver.drained(intervals.collect());
         self.began = end;
         self.patched = None;
-        self.rested = Instant::now() + REST * own_time().saturating_sub(start);
+        self.next_drain = Instant::now() + DRAIN_GAP * own_time().saturating_sub(start);
         Ok(())
     }
 
-    /// Compares the kernel text that runs with what is known of it.
+    /// Compares live kernel text with the known text.
     fn compare_text(&mut self) -> anyhow::Result<()> {
         let live = self.resolver.read_text();
         self.read_sideband()?;
@@ -310,7 +313,7 @@ impl Session {
         Ok(())
     }
 
-    /// Looks whether the branch stacks hold anything, until that is known; empty ones are not asked for any more.
+    /// Checks whether branch stacks have entries, until that is known; empty ones are no longer sampled.
     fn look_at_stacks(&mut self) -> anyhow::Result<()> {
         if self.stacks == StacksSeen::NotYet {
             self.stacks = self.collector.stacks_seen();
@@ -326,36 +329,36 @@ async fn measure(
     session: &mut Session,
     duration: Option<Duration>,
     mut child: Option<Child>,
-    interrupt: &mut Interrupt,
+    signals: &mut Signals,
 ) -> anyhow::Result<Option<Command>> {
     let start = Instant::now();
     let mut drains = interval_at(start + DRAIN_EVERY, DRAIN_EVERY);
     let mut sideband = interval_at(start + SIDEBAND_EVERY, SIDEBAND_EVERY);
     let mut stacks = interval_at(start + STACKS_EVERY, STACKS_EVERY);
-    // A delay is made up by itself: the next drain takes more.
+    // A late tick needs no catching up: the next drain takes more.
     drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
     sideband.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let end = tokio::time::sleep(duration.unwrap_or(Duration::MAX));
     tokio::pin!(end);
-    // A command may use the same terminal.
+    // A command may write to the same terminal.
     let progress = child.is_none().then(|| Progress::start(duration));
-    let news = session.collector.text_news()?;
+    let text_events = session.collector.text_news()?;
     // SAFETY: the descriptor is our own and stays the same and open as long as it is waited for.
-    let news = unsafe { AsyncFd::register_with_interest(news, Interest::READABLE) }
-        .context("failed to wait for news of kernel text")?;
+    let text_events = unsafe { AsyncFd::register_with_interest(text_events, Interest::READABLE) }
+        .context("failed to wait for kernel text events")?;
     let half_full = session.collector.half_full();
     loop {
         let patched = tokio::time::sleep_until(session.patched.unwrap_or(start));
         tokio::select! {
             biased;
             () = &mut end, if duration.is_some() => break,
-            () = interrupt.wait() => break,
+            () = signals.wait() => break,
             _ = drains.tick() => {
                 session.drain()?;
                 session.compare_text()?;
             }
-            () = told(half_full.as_deref()) => session.drain()?,
-            () = patched, if session.patched.is_some() => session.cut()?,
+            () = notified(half_full.as_deref()) => session.drain()?,
+            () = patched, if session.patched.is_some() => session.split()?,
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
             _ = sideband.tick() => {
                 session.read_sideband()?;
@@ -366,8 +369,8 @@ async fn measure(
                     return Ok(Some(Command::Ended(exit_code(status))));
                 }
             }
-            ready = news.readable() => {
-                ready.context("failed to wait for news of kernel text")?.clear_ready();
+            ready = text_events.readable() => {
+                ready.context("failed to wait for kernel text events")?.clear_ready();
                 session.read_sideband()?;
             }
         }
@@ -375,10 +378,10 @@ async fn measure(
     Ok(child.map(Command::Running))
 }
 
-/// Waits until it is told, for ever where nobody tells.
-async fn told(by: Option<&Notify>) {
-    match by {
-        Some(by) => by.notified().await,
+/// Waits for a notification; for ever without a notifier.
+async fn notified(notify: Option<&Notify>) {
+    match notify {
+        Some(notify) => notify.notified().await,
         None => std::future::pending().await,
     }
 }
@@ -391,8 +394,8 @@ fn ended(child: Option<&mut Child>) -> anyhow::Result<Option<ExitStatus>> {
     Ok(status.flatten())
 }
 
-/// Lets this process open as many files as it ever may: each CPU takes one for each event and one more, and so does
-/// each file that runs. Where that fails, opening too many of them will say so.
+/// Raises the limit of open files to its maximum: each CPU needs one for each event and one more, and each mapped file
+/// needs one. If that fails, opening too many files reports it.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -402,7 +405,7 @@ fn raise_file_limit() {
     let _ = setrlimit(Resource::Nofile, raised);
 }
 
-/// What is known of the run before it begins.
+/// Run facts that are known before the start.
 fn facts(scope: String) -> Run {
     let read = |path: &str| {
         std::fs::read_to_string(path)
@@ -438,7 +441,7 @@ fn add_idle_times(run: &mut Run, before: &HashMap<u32, u64>, after: &HashMap<u32
     }
 }
 
-/// CPU time of this thread. A drain mostly waits for the kernel, which costs nobody anything.
+/// CPU time of this thread. A drain mostly waits for the kernel, which costs no CPU time.
 fn own_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()

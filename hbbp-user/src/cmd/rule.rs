@@ -1,4 +1,4 @@
-//! The rule that the user names: one that the program brings along, or a file.
+//! The rule that the user chose: built in, or a file.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use crate::estimate::Rule;
 use crate::estimate::rule::NAMED;
 
-/// The rule with this name, else the one in this file.
+/// The built-in rule with this name, else the rule in this file.
 pub(super) fn read(rule: &str) -> anyhow::Result<Rule> {
     let known = NAMED.iter().find(|(name, _)| *name == rule);
     let text = match known {
@@ -15,11 +15,11 @@ pub(super) fn read(rule: &str) -> anyhow::Result<Rule> {
         None => fs::read_to_string(rule).with_context(|| {
             let names: Vec<&str> = NAMED.iter().map(|(name, _)| *name).collect();
             format!(
-                "{rule} is neither a rule ({}) nor a file that can be read",
+                "unknown rule `{rule}`; expected one of {}, or a rule file",
                 names.join(", ")
             )
         })?,
     };
     text.parse()
-        .with_context(|| format!("failed to understand the rule {rule}"))
+        .with_context(|| format!("failed to parse rule {rule}"))
 }

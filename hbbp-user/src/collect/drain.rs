@@ -54,7 +54,7 @@ impl Banks {
         }
         self.interval
             .set(0, self.intervals.end, 0)
-            .context("failed to begin an interval of kernel code")?;
+            .context("failed to start a new interval for kernel counts")?;
         self.intervals.end = self.intervals.end.wrapping_add(1);
         Ok(true)
     }

@@ -76,8 +76,7 @@ pub fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
         source.request.period = period(source, choice);
         match (source.unit, source.request.period) {
             (EventUnit::Nanoseconds, Period::Fixed(period)) if period < SHORTEST_CLOCK => bail!(
-                "the kernel samples a clock every {SHORTEST_CLOCK} ns at the most, not every {period} ns: take a \
-                 longer --period"
+                "period {period} ns is too short: the shortest clock period is {SHORTEST_CLOCK} ns (--period)"
             ),
             _ => {}
         }
@@ -97,7 +96,7 @@ fn best() -> anyhow::Result<Vec<Source>> {
             Err(reason) => refused = reason,
         }
     }
-    bail!("the kernel opens no event for sampling: {refused}; `hbbp-sys check` says what to do")
+    bail!("no event can be sampled: {refused}; run `hbbp-sys check` for advice")
 }
 
 /// The rungs of this machine, best first; each was tried just now.
@@ -125,7 +124,7 @@ pub fn ladder() -> Vec<Rung> {
 
 fn on_each(pmus: &[Pmu], events: fn(&Pmu) -> Result<Vec<Source>, String>) -> Result<Vec<Source>, String> {
     if pmus.is_empty() {
-        return Err("this machine shows no hardware counters".to_owned());
+        return Err("no hardware counters".to_owned());
     }
     let sources: Result<Vec<Vec<Source>>, String> = pmus.iter().map(events).collect();
     Ok(sources?.concat())
@@ -156,11 +155,12 @@ fn core_of(pmu: &Pmu) -> Option<Core> {
 
 fn with_branches(pmu: &Pmu) -> Result<Vec<Source>, String> {
     if pmu.branches == 0 {
-        return Err(format!("the PMU {} has no branch records", pmu.name));
+        return Err(format!("PMU {} has no branch records", pmu.name));
     }
     let core = core_of(pmu);
     let taken = pmu.taken().or_else(|| core?.taken);
-    let taken = taken.ok_or_else(|| format!("no event of the PMU {} counts all taken branches", pmu.name))?;
+    let taken =
+        taken.ok_or_else(|| format!("PMU {} has no event that counts all taken branches", pmu.name))?;
     let stack = match core {
         Some(core) if core.bare_entries => Stack::Bare,
         _ => Stack::Full,
@@ -192,7 +192,7 @@ fn settle(mut source: Source) -> Result<Source, String> {
             Err(error) => error,
         };
         if source.request.precise == 0 {
-            return Err(format!("{} is refused: {error}", source.name));
+            return Err(format!("event {} was refused: {error}", source.name));
         }
         source.request.precise -= 1;
     }
@@ -298,7 +298,7 @@ fn named(event: &str) -> anyhow::Result<Vec<Source>> {
         _ => match event.strip_suffix('/').and_then(|event| event.split_once('/')) {
             Some((pmu, terms)) => return Ok(vec![raw(pmu, terms)?]),
             None => bail!(
-                "no event {event}; known are {} and PMU/config=0x..,name=../",
+                "unknown event `{event}`; expected one of {}, or PMU/config=0x..,name=../",
                 NAMES.join(", ")
             ),
         },
@@ -306,8 +306,8 @@ fn named(event: &str) -> anyhow::Result<Vec<Source>> {
     let rung = ladder().into_iter().find(|rung| rung.what == what);
     match rung.map(|rung| rung.sources) {
         Some(Ok(sources)) => Ok(sources),
-        Some(Err(reason)) => bail!("no event {event} here: {reason}; try `--event cpu-clock`"),
-        None => bail!("no event {event}"),
+        Some(Err(reason)) => bail!("event `{event}` is not available: {reason}; try `--event cpu-clock`"),
+        None => bail!("event `{event}` is not available"),
     }
 }
 
@@ -315,11 +315,11 @@ fn named(event: &str) -> anyhow::Result<Vec<Source>> {
 /// Taken branches come with their branch stacks.
 fn raw(pmu: &str, terms: &str) -> anyhow::Result<Source> {
     if pmu.is_empty() || pmu.contains(['/', '.']) {
-        bail!("{pmu:?} is no name of a PMU");
+        bail!("invalid PMU name {pmu:?}");
     }
     let folder = Path::new(DEVICES).join(pmu);
     let kind = std::fs::read_to_string(folder.join("type"))
-        .with_context(|| format!("no PMU {pmu}; `hbbp-sys check` lists what is there"))?;
+        .with_context(|| format!("unknown PMU `{pmu}`; run `hbbp-sys check` for a list"))?;
     let cpus = std::fs::read_to_string(folder.join("cpus"));
     let mut source = Source {
         name: format!("{pmu}/{terms}/"),
@@ -329,7 +329,7 @@ fn raw(pmu: &str, terms: &str) -> anyhow::Result<Source> {
             kind: kind
                 .trim()
                 .parse()
-                .with_context(|| format!("the PMU {pmu} has no type"))?,
+                .with_context(|| format!("PMU {pmu} has no type"))?,
             config: 0,
             period: Period::default(),
             precise: 0,
@@ -356,9 +356,9 @@ fn raw(pmu: &str, terms: &str) -> anyhow::Result<Source> {
                 source.request.stack = Some(Stack::Full);
             }
             ("unit", _) => {
-                bail!("the unit of an event is instructions, branches, cycles or other, not {value}")
+                bail!("unknown unit `{value}`; expected one of instructions, branches, cycles, other")
             }
-            _ => bail!("{key} is no term of an event; known are config, precise, unit and name"),
+            _ => bail!("unknown event term `{key}`; expected one of config, precise, unit, name"),
         }
     }
     let pmus = read_pmus(Path::new(DEVICES));
@@ -373,7 +373,7 @@ fn number(text: &str) -> anyhow::Result<u64> {
         Some(hex) => u64::from_str_radix(hex, 16),
         None => text.parse(),
     };
-    parsed.with_context(|| format!("{text} is not a number"))
+    parsed.with_context(|| format!("invalid number `{text}`"))
 }
 
 #[cfg(test)]

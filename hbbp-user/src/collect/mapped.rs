@@ -30,7 +30,7 @@ impl<T: Pod> Pair<T> {
         let spare = Mapped::open(object, spare)?;
         shown
             .set(0, &used.map, 0)
-            .context("failed to show the tables of counts to the programs")?;
+            .context("failed to pass the count maps to the BPF programs")?;
         Ok(Self { shown, used, spare })
     }
 
@@ -39,7 +39,7 @@ impl<T: Pod> Pair<T> {
     pub fn flip(&mut self) -> anyhow::Result<()> {
         self.shown
             .set(0, &self.spare.map, 0)
-            .context("failed to change the tables of counts")?;
+            .context("failed to switch the count maps")?;
         mem::swap(&mut self.used, &mut self.spare);
         Ok(())
     }
@@ -70,9 +70,9 @@ impl<T: Pod> Mapped<T> {
         // SAFETY: a new mapping of a map that was made mappable and holds as many values.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, libc::MAP_SHARED, fd, 0) };
         if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error()).context("failed to map the tables of counts");
+            return Err(io::Error::last_os_error()).context("failed to mmap the count maps");
         }
-        let base = NonNull::new(base.cast()).context("the tables of counts were mapped at address 0")?;
+        let base = NonNull::new(base.cast()).context("the count maps were mapped at address 0")?;
         Ok(Self { map, base, n })
     }
 

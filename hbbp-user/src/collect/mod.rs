@@ -46,7 +46,7 @@ use drain::Banks;
 use event::{Choice, Source};
 pub use modules::ModuleWatch;
 use modules::{Modules, module_layout, no_modules};
-use object::{Constants, KernelCounts, Object};
+use object::{Constants, KernelCounts, Messages, Object, ProgramLog};
 pub use ordered::Parts;
 use perf::Perf;
 pub use scope::Scope;
@@ -71,11 +71,14 @@ pub struct Plan {
     pub map_entries: Option<u32>,
     /// Whether to tell of modules that come and go.
     pub modules: ModuleWatch,
+    /// Whether the programs say what they refuse.
+    pub messages: Messages,
 }
 
 /// A running collection.
 pub struct Collector {
     object: Object,
+    log: Option<ProgramLog>,
     banks: Banks,
     cpus: Arc<Cpus>,
     stacks: Option<Stacks>,
@@ -123,14 +126,18 @@ impl Collector {
         (duplicated_heads, constants.wrong_paths) = event::quirks();
         constants.module_size = layout.map(|layout| layout.size);
         let mut object = Object::load(constants, room)?;
+        let log = match plan.messages {
+            Messages::Off => None,
+            Messages::On => Some(object.take_log()?),
+        };
         let banks = Banks::open(&mut object, room.counts)?;
         let cpus = Arc::new(Cpus::open(&mut object)?);
         let sideband = Sideband::open(&online).context(
-            "failed to open the events that tell about processes; the tool needs root, or CAP_PERFMON and \
-             CAP_BPF with kernel.perf_event_paranoid at most 1",
+            "failed to open the sideband events: run as root, or grant CAP_PERFMON and CAP_BPF and set \
+             kernel.perf_event_paranoid to 1 or less",
         )?;
         for what in sideband.missing() {
-            notes.push(format!("this kernel does not tell about {what}"));
+            notes.push(format!("the kernel does not report {what}"));
         }
         let modules = layout.and_then(|layout| {
             let modules = Modules::open(&mut object, layout);
@@ -139,7 +146,7 @@ impl Collector {
         });
         let told = modules.iter().map(AsFd::as_fd);
         let wake = Wake::on(sideband.text_descriptors().chain(told))
-            .context("failed to wait for news of kernel text")?;
+            .context("failed to wait for kernel text events")?;
         let habits = Habits {
             duplicated_heads,
             ..habits(plan, &sources)
@@ -149,7 +156,7 @@ impl Collector {
         let mut events = Vec::new();
         for (number, source) in sources.into_iter().enumerate() {
             if MAX_EVENTS <= number {
-                bail!("more than {MAX_EVENTS} events in one run");
+                bail!("too many events in one run (at most {MAX_EVENTS})");
             }
             let program = match source.request.stack {
                 Some(_) => object.on_branch(number)?,
@@ -172,6 +179,7 @@ impl Collector {
         let starts_by_exec = matches!(plan.scope, Scope::Command(_));
         Ok(Self {
             object,
+            log,
             banks,
             cpus,
             stacks,
@@ -233,14 +241,17 @@ impl Collector {
     pub fn text_news(&self) -> anyhow::Result<OwnedFd> {
         self.wake
             .descriptor()
-            .context("failed to wait for news of kernel text")
+            .context("failed to wait for kernel text events")
     }
 
     /// What happened to processes, mappings and kernel text since the last call, in the order of time.
     pub fn records(&mut self) -> anyhow::Result<Reading> {
         self.wake
             .rest()
-            .context("failed to wait for news of kernel text")?;
+            .context("failed to wait for kernel text events")?;
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
         let mut reading = self.sideband.read();
         if let Some(modules) = &mut self.modules {
             let told = modules.read()?;
@@ -374,17 +385,15 @@ fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) ->
     {
         Ok(offset) => Some(offset),
         Err(reason) => {
-            notes.push(format!(
-                "programs that one process runs after another share counts: {reason}"
-            ));
+            notes.push(format!("successive programs of a process share counts: {reason}"));
             None
         }
     };
     let pid_namespace = pid_namespace::read_pid_namespace();
     if pid_namespace.is_some() {
         notes.push(
-            "user code of processes outside of this container cannot be resolved: to measure it too, start the \
-             container with the pid namespace of its host (docker run --pid=host)"
+            "user code of processes outside this container cannot be resolved: start the container in the \
+             host PID namespace (docker run --pid=host)"
                 .to_owned(),
         );
     }
@@ -394,6 +403,7 @@ fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) ->
         kernel: plan.kernel,
         wrong_paths: false,
         module_size: None,
+        messages: plan.messages,
     }
 }
 
@@ -438,7 +448,7 @@ fn no_counter(perf: &Perf, source: &Source) -> String {
         .cpu()
         .map_or_else(|| "a task".to_owned(), |cpu| format!("CPU {cpu}"));
     format!(
-        "the event {} lost its counter on {place}: another user of the PMU holds it",
+        "event {} lost its counter on {place} to another user of the PMU",
         source.name
     )
 }

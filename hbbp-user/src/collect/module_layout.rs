@@ -66,7 +66,7 @@ impl Fields {
             Type::Struct(found) => Some(found),
             _ => None,
         });
-        let found = found.ok_or_else(|| format!("the kernel's BTF does not describe struct {name}"))?;
+        let found = found.ok_or_else(|| format!("kernel BTF has no struct {name}"))?;
         let member =
             |member: &btf_rs::Member| Some((btf.resolve_name(member).ok()?, member.bit_offset() / 8));
         Ok(Self {
@@ -85,7 +85,7 @@ impl Fields {
 
     fn need(&self, member: &str) -> Result<u32, String> {
         self.at(member)
-            .ok_or_else(|| format!("the kernel's BTF does not describe {}.{member}", self.name))
+            .ok_or_else(|| format!("kernel BTF has no {}.{member}", self.name))
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) fn module_layout(
 
 /// What to tell where modules cannot be followed.
 pub(super) fn no_modules(why: &str) -> String {
-    format!("code of modules that come and go between two drains has no name and no text: {why}")
+    format!("code of modules loaded and unloaded between two drains cannot be resolved: {why}")
 }
 
 /// What is told of modules.
@@ -95,7 +95,7 @@ impl Modules {
         let lost = self
             .lost
             .get(&0, 0)
-            .context("failed to read how many news of modules were lost")?;
+            .context("failed to read the count of lost module events")?;
         reading.lost = lost.saturating_sub(self.n_lost);
         self.n_lost = lost;
         Ok(reading)

@@ -1,4 +1,9 @@
 //! The eBPF object: loaded and verified, its constants set, its programs and maps handed out.
+//!
+//! For a security review: while the object is loaded, one short-lived thread of the process leaves the file system
+//! context that it shares with the others (`unshare(CLONE_FS)`), and makes /proc its root. It opens nothing but
+//! /sys/kernel/btf/vmlinux, which is not there, and ends. No other thread is affected, and no privilege is gained or kept.
+//! The reason is aya 0.14, whose loader parses the kernel's types without a way to decline (`loader_without_btf`).
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -6,6 +11,7 @@ use anyhow::{Context as _, anyhow};
 use aya::maps::Map;
 use aya::programs::{PerfEvent, Program, RawTracePoint};
 use aya::{Ebpf, EbpfLoader};
+use aya_log::EbpfLogger;
 use hbbp_ebpf::bank::buckets_for;
 use hbbp_ebpf::name;
 use rustix::process::chroot;
@@ -13,6 +19,12 @@ use rustix::process::chroot;
 use super::pid_namespace::PidNamespace;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/hbbp"));
+
+/// The same programs with messages about what they refuse.
+static VERBOSE_OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/hbbp-verbose"));
+
+/// Hands the messages of the programs to the log.
+pub type ProgramLog = EbpfLogger<&'static dyn log::Log>;
 
 /// The object in the kernel. Maps and programs live as long as this or what was taken from it.
 #[derive(Debug)]
@@ -33,6 +45,18 @@ pub struct Constants {
     pub wrong_paths: bool,
     /// Bytes of the kernel's `struct module`; `None` where it is not known or not asked for.
     pub module_size: Option<u32>,
+    /// Whether the programs say what they refuse.
+    pub messages: Messages,
+}
+
+/// Messages of the programs about what they refuse, and why.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Messages {
+    /// None: the programs hold no instruction for them.
+    #[default]
+    Off,
+    /// To the log.
+    On,
 }
 
 /// Room in the maps.
@@ -100,10 +124,13 @@ impl Object {
             .override_global(name::PID_NAMESPACE, &namespace, true)
             .override_global(name::PID_NAMESPACE_DEVICE, &device, true)
             .override_global(name::SPLIT_KERNEL, &split_kernel, true)
-            .load(OBJECT)
+            .load(match constants.messages {
+                Messages::Off => OBJECT,
+                Messages::On => VERBOSE_OBJECT,
+            })
             .context(
-                "failed to load the eBPF object; `hbbp-sys check` says what this machine lacks, and a smaller \
-                 --map-entries needs less memory",
+                "failed to load the eBPF object; run `hbbp-sys check` for what is missing, or lower \
+                 --map-entries to use less memory",
             )?;
         Ok(Self { ebpf })
     }
@@ -112,7 +139,7 @@ impl Object {
     pub fn on_ip(&mut self, event: usize) -> anyhow::Result<OwnedFd> {
         let name = name::ON_IP
             .get(event)
-            .ok_or_else(|| anyhow!("more events than the object has programs"))?;
+            .ok_or_else(|| anyhow!("too many events: the eBPF object has no more programs"))?;
         self.perf_event(name)
     }
 
@@ -120,7 +147,7 @@ impl Object {
     pub fn on_branch(&mut self, event: usize) -> anyhow::Result<OwnedFd> {
         let name = name::ON_BRANCH
             .get(event)
-            .ok_or_else(|| anyhow!("more events than the object has programs"))?;
+            .ok_or_else(|| anyhow!("too many events: the eBPF object has no more programs"))?;
         self.perf_event(name)
     }
 
@@ -129,7 +156,7 @@ impl Object {
         let program: &mut RawTracePoint = self.program(name::READ_TEXT)?.try_into()?;
         program
             .load()
-            .context("the kernel refused the program that reads its text")?;
+            .context("the kernel refused the program that reads kernel text")?;
         Ok(program.fd()?.as_fd().try_clone_to_owned()?)
     }
 
@@ -139,7 +166,7 @@ impl Object {
             let program: &mut RawTracePoint = self.program(name)?.try_into()?;
             program
                 .load()
-                .with_context(|| format!("the kernel refused the program {name}"))?;
+                .with_context(|| format!("the kernel refused program {name}"))?;
             program
                 .attach(tracepoint)
                 .with_context(|| format!("the kernel has no tracepoint {tracepoint}"))?;
@@ -147,25 +174,30 @@ impl Object {
         Ok(())
     }
 
+    /// The log of the programs, to be flushed from time to time; only an object with messages has one.
+    pub fn take_log(&mut self) -> anyhow::Result<ProgramLog> {
+        EbpfLogger::init(&mut self.ebpf).context("failed to open the log of the programs")
+    }
+
     /// A map of the object, which then belongs to the caller.
     pub fn take_map(&mut self, name: &str) -> anyhow::Result<Map> {
         self.ebpf
             .take_map(name)
-            .ok_or_else(|| anyhow!("no map {name} in the object"))
+            .ok_or_else(|| anyhow!("the eBPF object has no map {name}"))
     }
 
     fn perf_event(&mut self, name: &str) -> anyhow::Result<OwnedFd> {
         let program: &mut PerfEvent = self.program(name)?.try_into()?;
         program
             .load()
-            .with_context(|| format!("the kernel refused the program {name}"))?;
+            .with_context(|| format!("the kernel refused program {name}"))?;
         Ok(program.fd()?.as_fd().try_clone_to_owned()?)
     }
 
     fn program(&mut self, name: &str) -> anyhow::Result<&mut Program> {
         self.ebpf
             .program_mut(name)
-            .ok_or_else(|| anyhow!("no program {name} in the object"))
+            .ok_or_else(|| anyhow!("the eBPF object has no program {name}"))
     }
 }
 

@@ -17,25 +17,6 @@ pub fn read_own_cpu() -> u64 {
     ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
-/// Has memory that was freed used again, rather than handed back to the kernel and taken anew: the kernel fills each
-/// page with zeros, which was a tenth of the CPU time of a report. Called once, before much memory is used.
-#[cfg(target_env = "gnu")]
-pub fn keep_freed_memory() {
-    /// Larger pieces are mapped and unmapped; the GNU C library takes no more than this (mallopt(3)).
-    const LARGEST_KEPT: libc::c_int = 32 << 20;
-    /// Above the peak of any run.
-    const KEPT: libc::c_int = 1 << 30;
-
-    // SAFETY: takes numbers only, and changes those of the allocator under its own lock.
-    unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGEST_KEPT) };
-    // SAFETY: as above.
-    unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT) };
-}
-
-/// Other C libraries have no such choice.
-#[cfg(not(target_env = "gnu"))]
-pub const fn keep_freed_memory() {}
-
 /// Peak resident memory of this process in bytes.
 pub fn read_own_memory() -> u64 {
     let status = procfs::process::Process::myself().and_then(|process| process.status());

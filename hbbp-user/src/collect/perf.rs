@@ -301,8 +301,7 @@ fn check(result: i32) -> io::Result<()> {
 /// The numbers of the CPUs that are online.
 pub fn read_online_cpus() -> io::Result<Vec<u32>> {
     let text = std::fs::read_to_string(Path::new("/sys/devices/system/cpu/online"))?;
-    parse_cpu_list(&text)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a list of CPUs is malformed"))
+    parse_cpu_list(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "malformed CPU list"))
 }
 
 /// Interprets a list of CPUs such as `0-3,8,10-11`.

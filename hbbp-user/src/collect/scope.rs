@@ -30,12 +30,12 @@ pub fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::
     let refused = |place: String| {
         let name = &source.name;
         let advice = match source.request.period {
-            Period::Frequency(_) => ", and kernel.perf_event_max_sample_rate bounds the --frequency",
+            Period::Frequency(_) => ", and kernel.perf_event_max_sample_rate limits --frequency",
             Period::Fixed(_) => "",
         };
         move || {
             format!(
-                "the kernel refused the event {name} on {place}; `hbbp-sys check` says what it allows{advice}"
+                "the kernel refused event {name} on {place}; run `hbbp-sys check` for what is allowed{advice}"
             )
         }
     };
@@ -50,7 +50,7 @@ pub fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::
         Scope::System => on_cpus(online),
         Scope::Cpus(cpus) => {
             if let Some(cpu) = cpus.iter().find(|cpu| !online.contains(cpu)) {
-                bail!("CPU {cpu} is not online; online are {online:?}");
+                bail!("CPU {cpu} is not online; online CPUs: {online:?}");
             }
             on_cpus(cpus)
         }
@@ -65,7 +65,7 @@ pub fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::
                 }
             }
             if counters.is_empty() {
-                bail!("process {pid} has ended");
+                bail!("process {pid} has exited");
             }
             Ok(counters)
         }
@@ -77,12 +77,14 @@ pub fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::
         }
         Scope::Cgroup(path) => {
             let folder =
-                File::open(path).with_context(|| format!("failed to open the cgroup {}", path.display()))?;
+                File::open(path).with_context(|| format!("failed to open cgroup {}", path.display()))?;
             let open = |cpu: &u32| {
                 let target = Target::Cgroup(folder.as_fd(), *cpu);
                 Perf::open(&source.request, &target).map_err(|error| match error.raw_os_error() {
-                    Some(libc::EBADF) => anyhow!("{} is no cgroup that perf events know", path.display()),
-                    _ => anyhow!(error).context(refused(format!("the cgroup {}", path.display()))()),
+                    Some(libc::EBADF) => {
+                        anyhow!("{} is not a cgroup of the perf_event controller", path.display())
+                    }
+                    _ => anyhow!(error).context(refused(format!("cgroup {}", path.display()))()),
                 })
             };
             online.iter().filter(|cpu| has_event(cpu)).map(open).collect()
@@ -93,7 +95,7 @@ pub fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::
 /// The tasks of a process. Those it creates later are followed by the kernel.
 fn read_tasks(pid: u32) -> anyhow::Result<Vec<u32>> {
     let folder = format!("/proc/{pid}/task");
-    let entries = std::fs::read_dir(&folder).map_err(|_| anyhow!("there is no process {pid}"))?;
+    let entries = std::fs::read_dir(&folder).map_err(|_| anyhow!("no process {pid}"))?;
     let tasks = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     Ok(tasks.collect())
 }

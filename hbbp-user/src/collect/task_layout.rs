@@ -18,7 +18,7 @@ pub fn read_exec_id_offset(btf: &Btf) -> Result<u32, String> {
             }
         }
     }
-    Err(format!("{PATH} does not describe task_struct.self_exec_id"))
+    Err(format!("{PATH} has no task_struct.self_exec_id"))
 }
 
 const PATH: &str = "/sys/kernel/btf/vmlinux";

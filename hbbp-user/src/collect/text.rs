@@ -32,7 +32,7 @@ impl TextWindow {
         let map = object.take_map(name::TEXT)?;
         let fd = match &map {
             Map::Array(data) => data.fd().as_fd().as_raw_fd(),
-            _ => anyhow::bail!("the map {} is not an array", name::TEXT),
+            _ => anyhow::bail!("map {} is not an array", name::TEXT),
         };
         // SAFETY: a new mapping of a map that was made mappable and is TEXT_WINDOW bytes large.
         let window = unsafe {
@@ -46,10 +46,9 @@ impl TextWindow {
             )
         };
         if window == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error()).context("failed to map the window for kernel text");
+            return Err(io::Error::last_os_error()).context("failed to mmap the kernel text buffer");
         }
-        let window =
-            NonNull::new(window.cast()).context("the window for kernel text was mapped at address 0")?;
+        let window = NonNull::new(window.cast()).context("the kernel text buffer was mapped at address 0")?;
         Ok(Self {
             program,
             _map: map,

@@ -49,7 +49,12 @@ pub(super) fn hotplug(before: &[u32], after: &[u32]) -> Vec<String> {
     let came = after.iter().filter(|cpu| !before.contains(cpu));
     let went = before.iter().filter(|cpu| !after.contains(cpu));
     let came = came.map(|cpu| format!("CPU {cpu} came online during the run and was not measured"));
-    let went = went.map(|cpu| format!("CPU {cpu} went offline during the run and was measured until then"));
+    let went = went.map(|cpu| {
+        format!(
+            "CPU {cpu} went offline during the run and was measured only until \
+                                       then"
+        )
+    });
     came.chain(went).collect()
 }
 

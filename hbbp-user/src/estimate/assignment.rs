@@ -85,7 +85,7 @@ pub fn assign(snapshot: &Snapshot, samples: &Tally<()>, streams: &Tally<()>) -> 
     }
 }
 
-/// The average weighted error to expect of so many independent samples, as a fraction.
+/// The average weighted error to expect of N independent samples, as a fraction.
 fn expected_error(bias: f64, samples: f64) -> f64 {
     (bias * bias + MNEMONICS / samples).sqrt()
 }
@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// The assignment of events that have each so many samples and so many streams.
+    /// The assignment of events, each with its samples and streams.
     fn assigned(events: &[(Event, u64, u64)]) -> EventAssignment {
         let mut snapshot = Snapshot::default();
         let (mut samples, mut streams) = (Tally::default(), Tally::default());

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Amounts, Evaluation, Method, Spot};
+use super::{Amounts, Evaluation, FunctionKey, Method};
 use crate::mix::{Accuracy, block_error};
 
-/// How far instructions are kept apart.
+/// Level of grouping.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Level {
-    /// Not at all.
+    /// One group.
     Whole,
     /// By ring.
     Ring,
@@ -21,7 +21,7 @@ pub enum Level {
 /// A group with the amounts of its mnemonics and blocks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
-    /// What tells it from the others, from the ring inwards: nothing, or up to three names.
+    /// Its key: up to three names, from ring to function.
     pub key: Vec<String>,
     /// Executed instructions by mnemonic.
     pub mnemonics: BTreeMap<String, Amounts>,
@@ -33,14 +33,18 @@ impl Evaluation {
     /// The groups of a level, by falling reference, then by key.
     pub fn groups(&self, level: Level) -> Vec<Group> {
         let mut groups: BTreeMap<Vec<String>, Group> = BTreeMap::new();
-        let keys: Vec<Vec<String>> = self.spots.iter().map(|spot| level.key(spot)).collect();
-        let key = |spot: usize| keys.get(spot).cloned().unwrap_or_default();
-        for ((spot, mnemonic), amounts) in &self.mnemonics {
-            let group = groups.entry(key(*spot)).or_default();
+        let keys: Vec<Vec<String>> = self
+            .locations
+            .iter()
+            .map(|location| level.key(location))
+            .collect();
+        let key = |location: usize| keys.get(location).cloned().unwrap_or_default();
+        for ((location, mnemonic), amounts) in &self.mnemonics {
+            let group = groups.entry(key(*location)).or_default();
             group.mnemonics.entry(mnemonic.clone()).or_default().add(amounts);
         }
-        for (spot, amounts) in &self.blocks {
-            groups.entry(key(*spot)).or_default().blocks.push(*amounts);
+        for (location, amounts) in &self.blocks {
+            groups.entry(key(*location)).or_default().blocks.push(*amounts);
         }
         let mut groups: Vec<Group> = groups
             .into_iter()
@@ -53,8 +57,12 @@ impl Evaluation {
 }
 
 impl Level {
-    fn key(self, spot: &Spot) -> Vec<String> {
-        let (ring, module, function) = (spot.ring.to_string(), spot.module.clone(), spot.function.clone());
+    fn key(self, location: &FunctionKey) -> Vec<String> {
+        let (ring, module, function) = (
+            location.ring.to_string(),
+            location.module.clone(),
+            location.function.clone(),
+        );
         match self {
             Self::Whole => Vec::new(),
             Self::Ring => vec![ring],

@@ -1,8 +1,9 @@
-//! A measurement beside exact counts: the papers' errors of EBS, LBR and the hybrid of both.
+//! Evaluation against exact counts: the papers' errors of EBS, LBR and hybrid.
 //!
-//! Both sides are reduced to amounts of executed instructions, by place (ring, module, function) and mnemonic for the
-//! paper's error (hbbp.txt, section VI.B), and by block for the accuracy error of base-of-trust.txt, section 3.3.
-//! Everything of the reference counts, also what the measurement never saw, and the other way round.
+//! Both sides are reduced to executed instructions, by location (ring, module, function) and mnemonic for the paper's
+//! error (HBBP, ISPASS 2018, section VI.B), and by block for the accuracy error of "Establishing a Base of Trust" (ATC
+//! 2015, section 3.3).
+//! Instructions that only one side has count as errors too.
 
 mod group;
 mod truth;
@@ -14,18 +15,18 @@ use crate::blocks::{BlockId, BlockMap, TextBlocks};
 use crate::estimate::{BlockCounts, Estimate, Rule, Unit};
 use crate::locate::{Site, TextIdx};
 use crate::mix::{Analysis, analyse, function, mnemonics};
-use crate::reference::Reference;
 use crate::snapshot::{ModuleIdx, Snapshot};
 pub use group::{Group, Level};
+use hbbp_reference::Reference;
 
-/// A way to estimate, as the columns of the paper's Figure 2 have them.
+/// A method of estimation, as in the columns of the paper's Figure 2.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Method {
     /// Eventing IPs alone.
     Ebs,
     /// Streams of branch stacks alone.
     Lbr,
-    /// For each block the method that the rule names.
+    /// For each block the method that the rule chooses.
     Hybrid,
 }
 
@@ -42,27 +43,27 @@ pub struct Amounts {
     pub hybrid: f64,
 }
 
-/// Where instructions stand.
+/// A function: the finest location that groups distinguish.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Spot {
+pub struct FunctionKey {
     /// Their ring.
     pub ring: Ring,
-    /// Name of the module; [`UNKNOWN`] where the measurement does not know it.
+    /// Name of the module; [`UNKNOWN`] if it is not in the profile.
     pub module: String,
-    /// Name of the function; that of the module in brackets where no symbol covers it.
+    /// Name of the function; the module name in brackets if no symbol covers it.
     pub function: String,
 }
 
-/// Module of what ran where the measurement knows of no mapping.
+/// Module of instructions that are in no mapping of the profile.
 pub const UNKNOWN: &str = "[unknown]";
 
-/// A measurement beside its reference.
+/// A profile and its reference.
 #[derive(Clone, Debug, Default)]
 pub struct Evaluation {
-    spots: Vec<Spot>,
-    /// By spot and mnemonic.
+    locations: Vec<FunctionKey>,
+    /// By location and mnemonic.
     mnemonics: BTreeMap<(usize, String), Amounts>,
-    /// By block, with its spot, in instructions.
+    /// By block, with its location, in instructions.
     blocks: Vec<(usize, Amounts)>,
     /// Near taken branches of the reference: user code and kernel.
     pub taken: f64,
@@ -72,23 +73,24 @@ pub struct Evaluation {
     pub stacks: f64,
 }
 
-/// A measurement that cannot be held against a count of executions.
+/// A profile that cannot be compared with execution counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the profile holds {}, which cannot be compared with executions: record with the event instructions or branches", .0.noun())]
+#[error("the profile holds {}, which cannot be compared with executions: record with --event instructions \
+         or branches", .0.noun())]
 pub struct NoExecutions(pub Unit);
 
-/// Holds a snapshot, whose hybrid follows `rule`, against the reference of the same span.
+/// Compares a snapshot, whose hybrid follows `rule`, with the reference of the same run.
 pub fn evaluate(snapshot: &Snapshot, reference: &Reference, rule: &Rule) -> Result<Evaluation, NoExecutions> {
     let analysis = analyse(snapshot, &[], rule);
     let unit = analysis.counts.assignment.unit;
     if unit != Unit::Executions {
         return Err(NoExecutions(unit));
     }
-    let mut tally = Tally::new(snapshot, &analysis.map);
-    tally.add_measured(&analysis);
-    tally.add_reference(reference);
+    let mut sums = Sums::new(snapshot, &analysis.map);
+    sums.add_measured(&analysis);
+    sums.add_reference(reference);
     let [user, kernel] = reference.taken;
-    Ok(tally.close(&analysis.counts, amount(user) + amount(kernel)))
+    Ok(sums.close(&analysis.counts, amount(user) + amount(kernel)))
 }
 
 /// A count as an amount; beyond 2^53 it is rounded.
@@ -100,26 +102,26 @@ pub(crate) fn amount(count: u64) -> f64 {
     count as f64
 }
 
-/// What is summed up while both sides are read.
-struct Tally<'a> {
+/// Sums of both sides.
+struct Sums<'a> {
     snapshot: &'a Snapshot,
     map: &'a BlockMap,
     mnemonics: Vec<String>,
-    spots: HashMap<Spot, usize>,
+    locations: HashMap<FunctionKey, usize>,
     of_site: HashMap<(Ring, Option<Site>), usize>,
     by_mnemonic: BTreeMap<(usize, String), Amounts>,
     by_block: BTreeMap<BlockId, (usize, Amounts)>,
-    /// Instructions of the reference outside all blocks of the measurement.
+    /// Instructions of the reference outside all blocks of the profile.
     elsewhere: BTreeMap<usize, f64>,
 }
 
-impl<'a> Tally<'a> {
+impl<'a> Sums<'a> {
     fn new(snapshot: &'a Snapshot, map: &'a BlockMap) -> Self {
         Self {
             snapshot,
             map,
             mnemonics: mnemonics(map),
-            spots: HashMap::new(),
+            locations: HashMap::new(),
             of_site: HashMap::new(),
             by_mnemonic: BTreeMap::new(),
             by_block: BTreeMap::new(),
@@ -147,16 +149,16 @@ impl<'a> Tally<'a> {
                 module: text.module,
                 addr: text.addr(*first),
             };
-            let spot = self.spot(block.ring, Some(site));
+            let location = self.location(block.ring, Some(site));
             let id = self.block_at(site).unwrap_or(block.block);
             for instruction in instructions {
                 let mnemonic = self.mnemonics.get(usize::from(instruction.form.0));
-                let key = (spot, mnemonic.cloned().unwrap_or_default());
+                let key = (location, mnemonic.cloned().unwrap_or_default());
                 self.by_mnemonic.entry(key).or_default().add(&one);
                 let (_, sum) = self
                     .by_block
                     .entry(id)
-                    .or_insert_with(|| (spot, Amounts::default()));
+                    .or_insert_with(|| (location, Amounts::default()));
                 sum.add(&one);
             }
         }
@@ -164,13 +166,13 @@ impl<'a> Tally<'a> {
 
     fn add_reference(&mut self, reference: &Reference) {
         for ran in truth::ran(self.snapshot, reference) {
-            let spot = self.spot(ran.ring, ran.site);
+            let location = self.location(ran.ring, ran.site);
             let one = Amounts {
                 reference: ran.executions,
                 ..Amounts::default()
             };
             self.by_mnemonic
-                .entry((spot, ran.mnemonic))
+                .entry((location, ran.mnemonic))
                 .or_default()
                 .add(&one);
             match ran.site.and_then(|site| self.block_at(site)) {
@@ -178,35 +180,35 @@ impl<'a> Tally<'a> {
                     let (_, sum) = self
                         .by_block
                         .entry(id)
-                        .or_insert_with(|| (spot, Amounts::default()));
+                        .or_insert_with(|| (location, Amounts::default()));
                     sum.add(&one);
                 }
-                None => *self.elsewhere.entry(spot).or_default() += ran.executions,
+                None => *self.elsewhere.entry(location).or_default() += ran.executions,
             }
         }
     }
 
-    fn spot(&mut self, ring: Ring, site: Option<Site>) -> usize {
-        if let Some(spot) = self.of_site.get(&(ring, site)) {
-            return *spot;
+    fn location(&mut self, ring: Ring, site: Option<Site>) -> usize {
+        if let Some(location) = self.of_site.get(&(ring, site)) {
+            return *location;
         }
         let module = site.and_then(|site| self.snapshot.modules.get(site.module.0 as usize));
         let name = module.map_or(UNKNOWN, |module| module.name.as_str());
         let function = module
             .zip(site)
             .and_then(|(module, site)| function(module, site.addr));
-        let spot = Spot {
+        let location = FunctionKey {
             ring,
             module: name.to_owned(),
             function: function.unwrap_or_else(|| format!("[{name}]")),
         };
-        let next = self.spots.len();
-        let number = *self.spots.entry(spot).or_insert(next);
+        let next = self.locations.len();
+        let number = *self.locations.entry(location).or_insert(next);
         self.of_site.insert((ring, site), number);
         number
     }
 
-    /// The block at a site in the first generation of its text: the same one for all generations.
+    /// The block at a site in the first version of its text, which stands for all versions.
     fn block_at(&self, site: Site) -> Option<BlockId> {
         let (text, idx) = first_text(self.map, site.module, site.addr)?;
         let instruction = text.find(site.addr).ok()?;
@@ -217,17 +219,17 @@ impl<'a> Tally<'a> {
     }
 
     fn close(self, counts: &BlockCounts, taken: f64) -> Evaluation {
-        let mut spots: Vec<(Spot, usize)> = self.spots.into_iter().collect();
-        spots.sort_unstable_by_key(|(_, number)| *number);
-        let elsewhere = self.elsewhere.into_iter().map(|(spot, reference)| {
+        let mut locations: Vec<(FunctionKey, usize)> = self.locations.into_iter().collect();
+        locations.sort_unstable_by_key(|(_, number)| *number);
+        let elsewhere = self.elsewhere.into_iter().map(|(location, reference)| {
             let amounts = Amounts {
                 reference,
                 ..Amounts::default()
             };
-            (spot, amounts)
+            (location, amounts)
         });
         Evaluation {
-            spots: spots.into_iter().map(|(spot, _)| spot).collect(),
+            locations: locations.into_iter().map(|(location, _)| location).collect(),
             mnemonics: self.by_mnemonic,
             blocks: self.by_block.into_values().chain(elsewhere).collect(),
             taken,
@@ -237,12 +239,12 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// The first text of a module that covers an address; texts stand sorted by module, start and generation.
+/// The first text of a module that covers an address; texts are sorted by module, start and version.
 fn first_text(map: &BlockMap, module: ModuleIdx, addr: ImageAddr) -> Option<(&TextBlocks, TextIdx)> {
-    let behind = map
+    let after = map
         .texts
         .partition_point(|text| (text.module, text.start) <= (module, addr));
-    let last = map.texts.get(behind.checked_sub(1)?)?;
+    let last = map.texts.get(after.checked_sub(1)?)?;
     let first = map
         .texts
         .partition_point(|text| (text.module, text.start) < (last.module, last.start));
@@ -265,7 +267,7 @@ impl Method {
 }
 
 impl Amounts {
-    /// What a method measured.
+    /// The estimate of a method.
     pub const fn by(&self, method: Method) -> f64 {
         match method {
             Method::Ebs => self.ebs,

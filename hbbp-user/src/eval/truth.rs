@@ -1,4 +1,4 @@
-//! The reference by instruction: what ran, where, how often.
+//! The reference by instruction: mnemonic, location and executions.
 
 use std::collections::HashMap;
 
@@ -6,21 +6,21 @@ use crate::addr::{ImageAddr, Ring, Va};
 use crate::blocks::blocks;
 use crate::locate::{Located, Site, agrees, sites};
 use crate::mix::mnemonics;
-use crate::reference::{Block, KERNEL, Reference};
 use crate::snapshot::{Module, ModuleIdx, ModuleKind, ProcessIdx, Snapshot, Text};
+use hbbp_reference::{Block, KERNEL, Reference};
 
 use super::amount;
 
 /// An instruction of the reference.
 pub(super) struct Ran {
     pub(super) ring: Ring,
-    /// Where it stands, if the measurement knows of a mapping there.
+    /// Its location, if the profile has a mapping there.
     pub(super) site: Option<Site>,
     pub(super) mnemonic: String,
     pub(super) executions: f64,
 }
 
-/// All instructions of all blocks; one that several blocks cover comes several times.
+/// All instructions of all blocks; an instruction in several blocks occurs several times.
 pub(super) fn ran(snapshot: &Snapshot, reference: &Reference) -> Vec<Ran> {
     let text = texts(reference);
     let map = blocks(&text, &Located::default());
@@ -48,7 +48,7 @@ pub(super) fn ran(snapshot: &Snapshot, reference: &Reference) -> Vec<Ran> {
     all
 }
 
-/// The code of the reference as a snapshot of its own, one text for each block, to be decoded as all other text is.
+/// The code of the reference as a snapshot, one text for each block, so that the usual decoder applies.
 fn texts(reference: &Reference) -> Snapshot {
     let module = Module {
         name: String::new(),
@@ -69,7 +69,7 @@ fn texts(reference: &Reference) -> Snapshot {
     }
 }
 
-/// Where each block begins. Of the programs that one process ran after another, the one that has its bytes.
+/// Location of each block. If a process executed several programs, the one with the same bytes applies.
 fn block_sites(snapshot: &Snapshot, reference: &Reference) -> Vec<Option<Site>> {
     let mut of_owner: HashMap<u32, Vec<usize>> = HashMap::new();
     for (n, block) in reference.blocks.iter().enumerate() {
@@ -112,7 +112,7 @@ mod tests {
     use crate::snapshot::{Interval, Mapping, Process};
 
     #[test]
-    fn of_two_programs_at_one_address_the_one_with_the_bytes_is_meant() {
+    fn truth_picks_the_process_image_with_the_same_bytes() {
         let image = |module| Process {
             tgid: 7,
             mappings: vec![Mapping {

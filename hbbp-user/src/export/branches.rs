@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{Lines, build_id, known_modules};
 use crate::addr::ImageAddr;
-use crate::locate::Atlas;
+use crate::locate::AddressMap;
 use crate::snapshot::{ModuleIdx, Snapshot};
 
 /// Occurrences of a branch.
@@ -18,11 +18,11 @@ struct Occurrences {
 pub fn write_branches(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     let mut lines: Lines<(ImageAddr, ImageAddr, ModuleIdx), Occurrences> = Lines::new();
     let known = known_modules(snapshot);
-    let mut atlas = Atlas::new(snapshot);
+    let mut map = AddressMap::new(snapshot);
     for (branches, n) in snapshot.taken_branches().zip(0..) {
-        atlas.turn_to(n);
+        map.set_interval(n);
         for count in branches.as_ref() {
-            let ends = [count.from, count.to].map(|at| atlas.module_at(count.process, at));
+            let ends = [count.from, count.to].map(|at| map.module_at(count.process, at));
             match ends {
                 [Some((module, from)), Some((other, to))]
                     if known.contains(&module) && known.contains(&other) =>
@@ -38,7 +38,7 @@ pub fn write_branches(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()
             }
         }
     }
-    // A target in the same module stands as it is, one in another module with the name of that module.
+    // A target in another module is prefixed with the build id of that module.
     lines.write(snapshot, out, |module, (from, to, other), sum, out| {
         let prefix = match build_id(snapshot, *other) {
             _ if module == *other => String::new(),
@@ -65,7 +65,7 @@ mod tests {
     use crate::export::tests;
 
     #[test]
-    fn targets_elsewhere_bear_the_name_of_their_module() {
+    fn branch_targets_in_other_modules_are_prefixed() {
         let branches = [
             (0x1002, 0x1000, 5, 2),
             (0x1002, 0x2000, 3, 0),

@@ -1,8 +1,8 @@
 //! `address executions`: how often each instruction ran.
 //!
-//! By branch stacks the number is that of the recorded streams that pass the instruction, exact and not scaled: for a
-//! constant period the estimated executions are one multiple of it for all instructions.
-//! By eventing IPs, and by both together, the number is the estimate.
+//! From branch stacks, the count is the number of recorded streams that cover the instruction, not scaled: at a constant
+//! period, estimated executions are a constant multiple of it.
+//! From eventing IPs, and from both (hybrid), the count is the estimate.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use crate::estimate::{BlockCount, Method, Rule, Stream, estimate, execution_coun
 use crate::locate::{Located, locate};
 use crate::snapshot::Snapshot;
 
-/// What counts the instructions.
+/// Source of the counts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum CountSource {
     /// Recorded streams of all events.
@@ -21,11 +21,11 @@ pub enum CountSource {
     Lbr,
     /// Estimated executions by eventing IPs.
     Ebs,
-    /// Estimated executions, for each block by the source that the rule chooses.
+    /// Estimated executions, for each block by the method that the rule chooses.
     Hybrid,
 }
 
-/// Writes the count of each instruction that has one; `rule` chooses between the sources.
+/// Writes the count of each instruction that has one; `rule` chooses between the methods.
 pub fn write_counts(
     snapshot: &Snapshot,
     source: CountSource,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_count_each_instruction_that_they_pass() {
+    fn lbr_counts_cover_each_instruction_of_a_stream() {
         let streams = [
             (0x1000, 0x1002, 3),
             (0x1001, 0x1002, 2),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_count_for_their_whole_block() {
+    fn ebs_counts_cover_the_whole_block() {
         let mut snapshot = snapshot(&[], &[]);
         snapshot.run.events[0].unit = EventUnit::Instructions;
         let ip = IpCount {

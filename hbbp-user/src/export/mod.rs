@@ -1,18 +1,17 @@
 //! Counts for scripts: streams, branches and instructions of each module, one line each.
 //!
-//! The forms are contracts: they stay as they are documented here and in the help.
+//! The formats are stable, as documented here and in the help.
 //!
 //! ```text
-//! M path buildid                        before the lines of each module; modules by path; - for no build id
+//! M path buildid                        start of a module; sorted by path; - if the build id is unknown
 //! S start end count                     stream: addresses of its first and its last instruction
 //! B from to count mispredicted          branch; in another module the target is buildid:address
 //! address executions                    instruction (no letter)
-//! # discarded REASON COUNT              at the end: what is in no line
+//! # discarded REASON COUNT              trailer: counts that are in no other line
 //! ```
 //!
-//! Addresses are those of the module's own file (ELF addresses; of the kernel those that were executed), in
-//! hexadecimal without 0x; numbers are decimal. Lines of a module are sorted by their addresses. Only modules whose
-//! text is in the snapshot have lines.
+//! Addresses are ELF addresses (for the kernel, run-time addresses) in hexadecimal without 0x; numbers are decimal.
+//! Lines of a module are sorted by address. Only modules with text in the snapshot have lines.
 
 pub mod branches;
 pub mod counts;
@@ -23,17 +22,17 @@ use std::io::{self, Write};
 
 use crate::snapshot::{ModuleIdx, Snapshot};
 
-/// Whether streams are written as recorded, or as far as they can have been executed.
+/// Which streams are written.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Hygiene {
-    /// All that lie in one module.
+pub enum StreamFilter {
+    /// All streams within one module.
     Raw,
-    /// Only those that are a straight line of instructions to a branch at their end.
+    /// Only straight-line runs of instructions that end at a branch.
     #[default]
     Checked,
 }
 
-/// Lines by module, and what is in none of them.
+/// Lines by module, and the counts of discarded ones.
 #[derive(Debug)]
 struct Lines<K, V> {
     by_module: BTreeMap<ModuleIdx, BTreeMap<K, V>>,
@@ -90,7 +89,7 @@ impl<K: Ord, V: Default> Lines<K, V> {
     }
 }
 
-/// The modules whose text is known; of others the addresses in their files are not known either.
+/// Modules with known text; for others ELF addresses are unknown too.
 fn known_modules(snapshot: &Snapshot) -> BTreeSet<ModuleIdx> {
     snapshot.text.iter().map(|text| text.module).collect()
 }

@@ -2,18 +2,18 @@
 
 use std::io::{self, Write};
 
-use super::{Hygiene, Lines, known_modules};
+use super::{Lines, StreamFilter, known_modules};
 use crate::addr::ImageAddr;
 use crate::blocks::{BlockMap, TextBlocks, blocks};
 use crate::estimate::{Line, judge};
-use crate::locate::{Atlas, Discard, Located, LocatedStream, locate};
+use crate::locate::{AddressMap, Discard, Located, LocatedStream, locate};
 use crate::snapshot::{ModuleIdx, Snapshot};
 
 /// Writes the streams of all events.
-pub fn write_streams(snapshot: &Snapshot, hygiene: Hygiene, out: &mut dyn Write) -> io::Result<()> {
-    let lines = match hygiene {
-        Hygiene::Raw => raw(snapshot),
-        Hygiene::Checked => {
+pub fn write_streams(snapshot: &Snapshot, filter: StreamFilter, out: &mut dyn Write) -> io::Result<()> {
+    let lines = match filter {
+        StreamFilter::Raw => raw(snapshot),
+        StreamFilter::Checked => {
             let located = locate(snapshot);
             checked(&located, &blocks(snapshot, &located))
         }
@@ -28,11 +28,11 @@ type StreamLines = Lines<(ImageAddr, ImageAddr), u64>;
 fn raw(snapshot: &Snapshot) -> StreamLines {
     let mut lines = Lines::new();
     let known = known_modules(snapshot);
-    let mut atlas = Atlas::new(snapshot);
+    let mut map = AddressMap::new(snapshot);
     for (interval, n) in snapshot.intervals.iter().zip(0..) {
-        atlas.turn_to(n);
+        map.set_interval(n);
         for count in &interval.streams {
-            let ends = [count.start, count.end].map(|at| atlas.module_at(count.process, at));
+            let ends = [count.start, count.end].map(|at| map.module_at(count.process, at));
             match ends {
                 _ if count.start.ring() != count.end.ring() => {
                     lines.discard(Discard::CrossesRings.id(), count.hits);
@@ -97,7 +97,7 @@ mod tests {
     use crate::addr::Va;
     use crate::export::tests::{self, snapshot};
 
-    fn written(hygiene: Hygiene) -> String {
+    fn written(filter: StreamFilter) -> String {
         let streams = [
             (0x1000, 0x1002, 3),
             (0x1001, 0x1000, 2),
@@ -107,35 +107,35 @@ mod tests {
         ];
         let streams = streams.map(|(start, end, hits)| tests::stream(Va(start), Va(end), hits));
         let mut out = Vec::new();
-        write_streams(&snapshot(&streams, &[]), hygiene, &mut out).unwrap();
+        write_streams(&snapshot(&streams, &[]), filter, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn impossible_streams_are_counted_by_reason() {
         assert_eq!(
-            written(Hygiene::Checked),
+            written(StreamFilter::Checked),
             "M /bin/a ab01\nS 1000 1002 3\n# discarded stream.backwards 2\n# discarded stream.no_mapping 8\n\
              # discarded stream.passes_branch 5\n"
         );
     }
 
     #[test]
-    fn raw_streams_are_all_that_lie_in_a_module() {
+    fn raw_streams_are_all_within_a_module() {
         assert_eq!(
-            written(Hygiene::Raw),
+            written(StreamFilter::Raw),
             "M /bin/a ab01\nS 1000 1002 3\nS 1000 1003 5\nS 1001 1000 2\n# discarded stream.no_mapping 8\n"
         );
     }
 
     #[test]
-    fn an_interrupt_ends_a_stream_before_the_instruction_it_returns_to() {
+    fn stream_ended_by_an_interrupt_stops_before_the_return_address() {
         let streams = [
             tests::stream(Va(0x1000), Va(0x1001), 4),
             tests::stream(Va(0x1001), Va(0x1001), 6),
         ];
         let mut out = Vec::new();
-        write_streams(&snapshot(&streams, &[]), Hygiene::Checked, &mut out).unwrap();
+        write_streams(&snapshot(&streams, &[]), StreamFilter::Checked, &mut out).unwrap();
         let expected = "M /bin/a ab01\nS 1000 1000 4\n# discarded stream.interrupted_at_once 6\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }

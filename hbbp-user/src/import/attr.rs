@@ -184,7 +184,7 @@ const IBS_COUNTS_OPS: u64 = 1 << 19;
 /// Edge, inverted and threshold bits: with them an event counts something else than its name says.
 const MODIFIERS: u64 = 1 << 18 | 1 << 23 | 0xff << 24;
 
-/// Events of Intel's performance monitoring by umask and code (intel/perfmon; kernel-facts 3a).
+/// Events of Intel's performance monitoring by umask and code (Intel's tables, github.com/intel/perfmon).
 pub(super) fn intel_unit(config: u64) -> EventUnit {
     if config & MODIFIERS != 0 {
         return EventUnit::Other;
@@ -198,7 +198,7 @@ pub(super) fn intel_unit(config: u64) -> EventUnit {
     }
 }
 
-/// Events of AMD's performance monitoring (Zen 1 to 6; kernel-facts 3c).
+/// Events of AMD's performance monitoring (Zen 1 to 6: tools/perf/pmu-events/arch/x86/amdzen*, Linux).
 fn amd_unit(config: u64) -> EventUnit {
     if config & MODIFIERS != 0 {
         return EventUnit::Other;

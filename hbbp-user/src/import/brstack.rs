@@ -134,7 +134,7 @@ impl ScriptText {
         if MAX_EVENTS <= self.events.len() {
             return Err(ImportError::Line {
                 line,
-                what: "there are more events than can be",
+                what: "too many events",
             });
         }
         self.events.push(name.to_owned());
@@ -159,14 +159,14 @@ fn take_line(
         let Some(entry) = parse_entry(word) else {
             if looks_like_entry(word) {
                 return Err(wrong(
-                    "its branches are names without addresses: use the field brstack, not brstacksym",
+                    "branches have symbols but no addresses: use field brstack instead of brstacksym",
                 ));
             }
             continue;
         };
         is_sample = true;
         if !(known(entry.from) && known(entry.to)) {
-            return Err(wrong("it names more files by build ids than can be"));
+            return Err(wrong("too many files with build ids"));
         }
     }
     Ok(is_sample)

@@ -4,61 +4,59 @@ use std::io;
 
 /// Bytes that end too early or contradict themselves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("it is cut off or contradicts itself")]
+#[error("truncated or inconsistent")]
 pub(super) struct Damaged;
 
 /// Why a recording is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The file cannot be read.
-    #[error("it cannot be read")]
+    #[error("read error")]
     Io(#[from] io::Error),
     /// Neither perf.data nor any of the texts.
     #[error(
-        "it is no recording that is known here: neither perf.data, nor the text of `perf script -F ip,brstack`, nor \
-         BOLT's pre-aggregated text"
+        "unknown recording format; expected perf.data, `perf script -F ip,brstack` output, or BOLT \
+         pre-aggregated text"
     )]
     Unknown,
     /// perf.data of version 1 (perf before 2.6.33 or so).
-    #[error("it is perf.data of version 1 (PERFFILE), which perf stopped writing in 2010: record it again")]
+    #[error("perf.data version 1 (PERFFILE, before 2010) is not supported: record again")]
     Version1,
     /// Written by a big-endian machine.
-    #[error("it was recorded on a big-endian machine; only recordings of x86 processors can be read")]
+    #[error("recorded on a big-endian machine; only x86 recordings are supported")]
     BigEndian,
     /// Recorded on another architecture.
-    #[error("it was recorded on a machine of type {0}; only recordings of x86 processors can be read")]
+    #[error("recorded on {0}; only x86 recordings are supported")]
     Foreign(String),
     /// `perf record --threads` writes a folder.
-    #[error("it is part of a folder that `perf record --threads` wrote: record without --threads")]
+    #[error("part of a `perf record --threads` directory, which is not supported: record without --threads")]
     Folder,
     /// Call-stack mode.
     #[error(
-        "the branch stacks of event {0} were recorded in call-stack mode (--call-graph lbr): calls that returned are \
-         missing, so nothing tells what ran in between; record with -b (or -j any) instead"
+        "branch stacks of event {0} were recorded in call-stack mode (--call-graph lbr), which drops \
+         returned calls: record with -b (or -j any)"
     )]
     CallStack(String),
     /// Filtered branches.
     #[error(
-        "the branch stacks of event {0} hold only some kinds of branches (-j with a filter): nothing tells what ran \
-         in between; record with -b (or -j any) instead"
+        "branch stacks of event {0} were recorded with a branch filter (-j), which drops branches: record \
+         with -b (or -j any)"
     )]
     Filtered(String),
     /// Several events whose records cannot be told apart.
-    #[error(
-        "it holds several events, and its samples do not say to which of them they belong: record them one by one"
-    )]
+    #[error("samples of several events cannot be told apart (no sample ids): record one event at a time")]
     Ambiguous,
     /// No event, or none that says anything about executions.
-    #[error("it holds no samples with addresses or branch stacks: record with -b, or an instructions event")]
+    #[error("no samples with addresses or branch stacks: record with -b, or sample an instructions event")]
     Empty,
     /// No branch stacks, where they are what is wanted.
-    #[error("none of its samples has a branch stack: record with -b (or -j any)")]
+    #[error("no sample has a branch stack: record with -b (or -j any)")]
     NoStacks,
     /// A header that contradicts the file.
-    #[error("its {0} is damaged: it is cut off or contradicts itself")]
+    #[error("damaged {0}: truncated or inconsistent")]
     Header(&'static str),
     /// A record that contradicts the file.
-    #[error("the record at byte {offset} is damaged ({what}); nothing behind it can be trusted")]
+    #[error("damaged record at byte {offset} ({what}); the rest of the file cannot be trusted")]
     Record {
         /// Place in the file.
         offset: u64,
@@ -66,7 +64,7 @@ pub enum ImportError {
         what: &'static str,
     },
     /// Text that is wrong.
-    #[error("line {line} is not understood: {what}")]
+    #[error("cannot parse line {line}: {what}")]
     Line {
         /// Number of the line, from 1.
         line: u64,

@@ -122,13 +122,13 @@ fn note(event: &Event, wanted: Use) -> Option<String> {
     let Event { name, unit, runs, .. } = event;
     match (wanted, unit) {
         (Use { stacks: true, .. }, EventUnit::Cycles | EventUnit::Nanoseconds) => Some(format!(
-            "the branch stacks of {name} were triggered by time, so they weigh slow code more: a mix made of them was \
-             found to be off by up to 24 %, where stacks triggered by taken branches are within 2 %; record with \
-             -e br_inst_retired.near_taken (AMD: ex_ret_brn_tkn)"
+            "branch stacks of {name} were sampled by time and overweight slow code (errors up to 24 %, \
+             against 2 % when sampled by taken branches): record with -e br_inst_retired.near_taken (AMD: \
+             ex_ret_brn_tkn)"
         )),
         (Use { ips: true, .. }, EventUnit::Cycles | EventUnit::Nanoseconds) => Some(format!(
-            "there are neither branch stacks nor samples of an instructions event: the samples of {name} tell where \
-             time passed, not what was executed"
+            "no branch stacks and no instructions event: samples of {name} show where time was spent, not \
+             what was executed"
         )),
         (
             Use {
@@ -137,7 +137,7 @@ fn note(event: &Event, wanted: Use) -> Option<String> {
             },
             _,
         ) if 0 < *runs => Some(format!(
-            "{runs} samples of {name} are left out: they carry no branch stacks, and the event does not count \
+            "ignored {runs} samples of {name}: they have no branch stacks, and the event does not count \
              instructions"
         )),
         _ => None,

@@ -44,7 +44,7 @@ impl<R: BufRead> Lines<R> {
         if !whole && LONGEST <= u64::try_from(n).unwrap_or(u64::MAX) {
             return Err(ImportError::Line {
                 line: self.n_lines,
-                what: "it is longer than 1 MiB",
+                what: "longer than 1 MiB",
             });
         }
         self.line.clear();

@@ -161,7 +161,7 @@ impl<F: Read + Seek> PerfData<F> {
         while let Some(record) = records.next()? {
             let damaged = |_| ImportError::Record {
                 offset: record.offset,
-                what: "it describes an event wrongly",
+                what: "invalid event description",
             };
             match record.kind {
                 user_record::HEADER_ATTR => self.header.take_attr_record(record.body).map_err(damaged)?,

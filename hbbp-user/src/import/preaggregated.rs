@@ -54,23 +54,17 @@ pub fn read_preaggregated(
         let (kind, rest) = line
             .trim_start()
             .split_once(' ')
-            .ok_or_else(|| wrong("it has no fields"))?;
+            .ok_or_else(|| wrong("no fields"))?;
         if kind == "E" {
             text.events.push(rest.trim().to_owned());
             continue;
         }
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         let mut place = |word: &str| -> Result<Va, ImportError> {
-            let address =
-                parse_address(word).ok_or_else(|| wrong("one of its addresses is not hexadecimal"))?;
-            text.modules
-                .place(address)
-                .ok_or_else(|| wrong("it names more files than can be"))
+            let address = parse_address(word).ok_or_else(|| wrong("address is not hexadecimal"))?;
+            text.modules.place(address).ok_or_else(|| wrong("too many files"))
         };
-        let count = |word: &str| {
-            word.parse::<u64>()
-                .map_err(|_| wrong("one of its counts is not decimal"))
-        };
+        let count = |word: &str| word.parse::<u64>().map_err(|_| wrong("count is not decimal"));
         match (kind, fields.as_slice()) {
             ("S", [at, hits]) => {
                 counter.add_ip(owner, place(at)?, count(hits)?);
@@ -98,9 +92,9 @@ pub fn read_preaggregated(
                 }
             }
             ("S" | "B" | "F" | "f" | "r" | "T" | "R", _) => {
-                return Err(wrong("its number of fields is wrong"));
+                return Err(wrong("wrong number of fields"));
             }
-            _ => return Err(wrong("it begins with none of T, R, B, F, f, r, S, E")),
+            _ => return Err(wrong("unknown line type; expected one of T, R, B, F, f, r, S, E")),
         }
         text.n_branches += 1;
         if number % 1024 == 0 {
@@ -190,7 +184,7 @@ mod tests {
             "F 1 2 -3\n",
         ] {
             let error = read(&format!("F 1 2 3\n{wrong}")).err().unwrap().to_string();
-            assert!(error.starts_with("line 2 "), "{error}");
+            assert!(error.contains("line 2:"), "{error}");
         }
     }
 

@@ -99,11 +99,10 @@ impl<R: Read> Records<R> {
                 user_record::COMPRESSED2 => {
                     let packed = Bytes(body).counted(1);
                     self.unpacked
-                        .feed(packed.map_err(|_| damaged("its compressed part is longer than itself"))?);
+                        .feed(packed.map_err(|_| damaged("compressed data is longer than the record"))?);
                 }
                 user_record::AUXTRACE | user_record::HEADER_TRACING_DATA => {
-                    let size = trailing(kind, body)
-                        .ok_or_else(|| damaged("it does not say how long its data is"))?;
+                    let size = trailing(kind, body).ok_or_else(|| damaged("data size is missing"))?;
                     self.input.skip(size)?;
                 }
                 _ => break (Found::Plain, at..at + size),
@@ -158,7 +157,7 @@ pub(super) fn stated_size(bytes: &[u8], offset: u64) -> Result<Option<usize>, Im
     if size < HEADER {
         return Err(ImportError::Record {
             offset,
-            what: "its size is smaller than its header",
+            what: "size is smaller than the header",
         });
     }
     Ok(Some(size))

@@ -68,7 +68,7 @@ impl Unpacked {
     fn unpack(&mut self, offset: u64) -> Result<(), ImportError> {
         let damaged = ImportError::Record {
             offset,
-            what: "what was compressed cannot be unpacked",
+            what: "cannot decompress data",
         };
         let decoder = match &mut self.decoder {
             Some(decoder) => decoder,

@@ -1,4 +1,4 @@
-//! Which mapping of a process image covers an address, where later mappings hide earlier ones.
+//! Which mapping of a process image covers an address, where later mappings shadow earlier ones.
 //!
 //! ```text
 //! from 0   [ libold ------------------- ]
@@ -6,28 +6,28 @@
 //! layout   [ libold - ][ libnew -- ][ - ]
 //! ```
 //!
-//! The kernel reports no munmap, so overlaps are all that tells of it (kernel-facts 4).
+//! The kernel does not report munmap (callers of `perf_event_mmap`, Linux v6.12), so only overlaps show it.
 
 use std::collections::BTreeSet;
 
 use crate::addr::{ImageAddr, Va};
 use crate::snapshot::{Interval, Mapping, ModuleIdx};
 
-/// The mappings of one process image that are visible in one interval, as disjoint stretches sorted by address.
+/// The mappings of one process image that are visible in one interval, as disjoint ranges sorted by address.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     n_visible: usize,
-    stretches: Box<[Stretch]>,
+    ranges: Box<[VisibleRange]>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Stretch {
+struct VisibleRange {
     start: Va,
     end: Va,
     mapping: Mapping,
 }
 
-/// Whether a mapping was there at any time of an interval. Time 0 means before the run, whatever the clock says.
+/// Whether a mapping existed at any time of an interval. Time 0 means before the run, regardless of the clock.
 fn visible(mapping: &Mapping, interval: &Interval) -> bool {
     mapping.from == 0 || mapping.from < interval.end
 }
@@ -38,51 +38,51 @@ impl Layout {
         let seen: Vec<&Mapping> = mappings.iter().filter(|m| visible(m, interval)).collect();
         Self {
             n_visible: seen.len(),
-            stretches: stretches(&seen),
+            ranges: visible_ranges(&seen),
         }
     }
 
-    /// Whether it holds for another interval too: visibility is a threshold in time, so the same number of visible
-    /// mappings means the same mappings.
+    /// Whether it is valid for another interval too: visibility is a threshold in time, so equal numbers of visible
+    /// mappings mean the same mappings.
     pub(super) fn holds_in(&self, mappings: &[Mapping], interval: &Interval) -> bool {
         self.n_visible == mappings.iter().filter(|m| visible(m, interval)).count()
     }
 
     /// Module and address in it of `va`.
     pub(super) fn find(&self, va: Va) -> Option<(ModuleIdx, ImageAddr)> {
-        let behind = self.stretches.partition_point(|s| s.start <= va);
-        let stretch = self.stretches.get(behind.checked_sub(1)?)?;
-        if stretch.end <= va {
+        let after = self.ranges.partition_point(|range| range.start <= va);
+        let range = self.ranges.get(after.checked_sub(1)?)?;
+        if range.end <= va {
             return None;
         }
-        let image = stretch
+        let image = range
             .mapping
             .image_start
-            .checked_add(va.since(stretch.mapping.start)?)?;
-        Some((stretch.mapping.module, image))
+            .checked_add(va.since(range.mapping.start)?)?;
+        Some((range.mapping.module, image))
     }
 }
 
-/// Sweeps over all bounds of the mappings; between two of them the latest of the open mappings is on top.
-fn stretches(mappings: &[&Mapping]) -> Box<[Stretch]> {
+/// Sweeps over all bounds of the mappings; between two bounds the latest open mapping is visible.
+fn visible_ranges(mappings: &[&Mapping]) -> Box<[VisibleRange]> {
     let starts = mappings.iter().enumerate().map(|(i, m)| (m.start, true, i));
     let ends = mappings.iter().enumerate().map(|(i, m)| (m.end, false, i));
     let mut bounds: Vec<(Va, bool, usize)> = starts.chain(ends).collect();
     bounds.sort_unstable();
 
     let mut open: BTreeSet<(u64, usize)> = BTreeSet::new();
-    let mut stretches: Vec<Stretch> = Vec::with_capacity(mappings.len());
+    let mut ranges: Vec<VisibleRange> = Vec::with_capacity(mappings.len());
     let mut reached = Va(0);
     for (bound, opens, i) in bounds {
         let Some(mapping) = mappings.get(i) else { continue };
         let top = open.last().and_then(|(_, top)| mappings.get(*top));
         if let Some(&&mapping) = top.filter(|_| reached < bound) {
-            match stretches
+            match ranges
                 .last_mut()
                 .filter(|last| last.end == reached && last.mapping == mapping)
             {
                 Some(last) => last.end = bound,
-                None => stretches.push(Stretch {
+                None => ranges.push(VisibleRange {
                     start: reached,
                     end: bound,
                     mapping,
@@ -96,7 +96,7 @@ fn stretches(mappings: &[&Mapping]) -> Box<[Stretch]> {
             open.remove(&(mapping.from, i));
         }
     }
-    stretches.into()
+    ranges.into()
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn later_mappings_hide_earlier_ones_once_they_are_there() {
+    fn layout_later_mappings_shadow_earlier_ones() {
         let mappings = [mapping(10, 50, 0, 0), mapping(20, 30, 1, 7)];
         let before = Layout::new(&mappings, &until(7));
         let after = Layout::new(&mappings, &until(8));
@@ -136,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_sweep_finds_what_a_search_finds(
+        fn layout_agrees_with_linear_search(
             drawn in prop::collection::vec((0u64..40, 1u64..20, 0u64..5), 0..12),
             va in 0u64..64,
         ) {

@@ -1,39 +1,39 @@
-//! Where each count belongs: from an address as executed to the stretch of text whose bytes ran.
+//! Locates counts: from an executed address to the text range whose bytes ran.
 //!
-//! A kernel address is looked up in the mappings of process 0, a user address in those of its process image.
-//! Within one interval the mapping that came last counts for the whole interval: the counts carry no times.
-//! Of text that was patched during the run, the generation that is valid in the interval of the count is taken.
-//! Equal counts of several intervals are summed, so that later stages see each place once for each event and process.
+//! Kernel addresses are looked up in the mappings of process 0, user addresses in those of their process image.
+//! Counts have no timestamps, so the latest mapping of an interval applies to the whole interval.
+//! For text that was patched during the run, the version valid in the interval of the count applies.
+//! Equal counts of several intervals are summed: later stages see each location once per event and process.
 
-mod atlas;
+mod address_map;
 mod layout;
 mod reason;
 mod sites;
 
 use crate::addr::ImageAddr;
 use crate::snapshot::{BranchCount, EventIdx, IpCount, ProcessIdx, Snapshot, StreamCount};
-pub use atlas::Atlas;
+pub use address_map::AddressMap;
 pub use reason::{Discard, PerRing, Tally, Unresolved};
 pub use sites::{Site, agrees, sites};
 
-/// Index of a [`Text`] in [`Snapshot::text`].
+/// Index of a [`crate::snapshot::Text`] in [`Snapshot::text`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TextIdx(pub u32);
 
-/// An address in one stretch of text.
+/// An address in a text range.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Place {
-    /// The stretch of text.
+pub struct Location {
+    /// The text range.
     pub text: TextIdx,
-    /// The address, inside the stretch.
+    /// The address, inside the range.
     pub addr: ImageAddr,
 }
 
-/// Samples of an eventing IP at one place.
+/// Samples of an eventing IP at one location.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LocatedIp {
     /// Where.
-    pub place: Place,
+    pub location: Location,
     /// The event that sampled it.
     pub event: EventIdx,
     /// The process image that ran.
@@ -44,11 +44,11 @@ pub struct LocatedIp {
     pub weight: u64,
 }
 
-/// Occurrences of a stream whose both ends lie in one stretch of text.
+/// Occurrences of a stream that starts and ends in the same text range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LocatedStream {
     /// Its first instruction.
-    pub start: Place,
+    pub start: Location,
     /// Its last instruction, in the same text.
     pub end: ImageAddr,
     /// The event whose samples carried the branch stacks.
@@ -65,9 +65,9 @@ pub struct LocatedStream {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LocatedBranch {
     /// The branch instruction.
-    pub from: Place,
-    /// Its target, where that lies in text of the snapshot.
-    pub to: Option<Place>,
+    pub from: Location,
+    /// Its target, if it lies in text of the snapshot.
+    pub to: Option<Location>,
     /// The event whose samples carried the branch stacks.
     pub event: EventIdx,
     /// The process image that ran.
@@ -78,26 +78,26 @@ pub struct LocatedBranch {
     pub oldest: u64,
 }
 
-/// All counts of a snapshot, by place.
+/// All counts of a snapshot, by location.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Located {
-    /// Samples, sorted by (place, event, process), each combination once.
+    /// Samples, sorted by (location, event, process), each combination once.
     pub ips: Vec<LocatedIp>,
     /// Streams, sorted by (start, end, event, process), each combination once.
     pub streams: Vec<LocatedStream>,
     /// Branches, sorted by (from, to, event, process), each combination once.
     pub branches: Vec<LocatedBranch>,
-    /// Samples that have no place; with `ips` they add up to the samples of the snapshot.
+    /// Samples without a location; with `ips` they add up to the samples of the snapshot.
     pub unresolved: Tally<Unresolved>,
-    /// Streams that have no place; with `streams` they add up to the streams of the snapshot.
+    /// Streams without a location; with `streams` they add up to the streams of the snapshot.
     pub discarded: Tally<Discard>,
-    /// Branches whose source has no place; with `branches` they add up to the branches of the snapshot.
+    /// Branches whose source has no location; with `branches` they add up to the branches of the snapshot.
     pub lost_branches: Tally<Unresolved>,
 }
 
-/// Finds the place of every count.
+/// Locates every count.
 pub fn locate(snapshot: &Snapshot) -> Located {
-    let mut atlas = Atlas::new(snapshot);
+    let mut addresses = AddressMap::new(snapshot);
     let mut located = Located::default();
     for ((interval, branches), n) in snapshot
         .intervals
@@ -105,17 +105,17 @@ pub fn locate(snapshot: &Snapshot) -> Located {
         .zip(snapshot.taken_branches())
         .zip(0u32..)
     {
-        atlas.turn_to(n);
+        addresses.set_interval(n);
         for count in &interval.ips {
-            match atlas.place(count.process, count.ip) {
-                Ok(place) => located.ips.push(located_ip(place, count)),
+            match addresses.location(count.process, count.ip) {
+                Ok(location) => located.ips.push(located_ip(location, count)),
                 Err(why) => located
                     .unresolved
                     .add(count.event, why, count.ip.ring(), count.hits),
             }
         }
         for count in &interval.streams {
-            match atlas.span(count) {
+            match addresses.span(count) {
                 Ok((start, end)) => located.streams.push(located_stream(start, end, count)),
                 Err(why) => located
                     .discarded
@@ -123,9 +123,9 @@ pub fn locate(snapshot: &Snapshot) -> Located {
             }
         }
         for count in branches.as_ref() {
-            match atlas.place(count.process, count.from) {
+            match addresses.location(count.process, count.from) {
                 Ok(from) => {
-                    let to = atlas.place(count.process, count.to).ok();
+                    let to = addresses.location(count.process, count.to).ok();
                     located.branches.push(located_branch(from, to, count));
                 }
                 Err(why) => located
@@ -134,13 +134,13 @@ pub fn locate(snapshot: &Snapshot) -> Located {
             }
         }
     }
-    located.sum_equal_places();
+    located.sum_equal_locations();
     located
 }
 
-fn located_ip(place: Place, count: &IpCount) -> LocatedIp {
+fn located_ip(location: Location, count: &IpCount) -> LocatedIp {
     LocatedIp {
-        place,
+        location,
         event: count.event,
         process: count.process,
         hits: count.hits,
@@ -148,7 +148,7 @@ fn located_ip(place: Place, count: &IpCount) -> LocatedIp {
     }
 }
 
-fn located_stream(start: Place, end: ImageAddr, count: &StreamCount) -> LocatedStream {
+fn located_stream(start: Location, end: ImageAddr, count: &StreamCount) -> LocatedStream {
     let StreamCount {
         event,
         process,
@@ -166,7 +166,7 @@ fn located_stream(start: Place, end: ImageAddr, count: &StreamCount) -> LocatedS
     }
 }
 
-fn located_branch(from: Place, to: Option<Place>, count: &BranchCount) -> LocatedBranch {
+fn located_branch(from: Location, to: Option<Location>, count: &BranchCount) -> LocatedBranch {
     LocatedBranch {
         from,
         to,
@@ -178,9 +178,9 @@ fn located_branch(from: Place, to: Option<Place>, count: &BranchCount) -> Locate
 }
 
 impl Located {
-    /// The sorts are stable, so that sums of fractions are made in the order of the snapshot.
-    fn sum_equal_places(&mut self) {
-        let ip = |c: &LocatedIp| (c.place, c.event, c.process);
+    /// The sorts are stable: fractions are summed in the order of the snapshot, so that results are reproducible.
+    fn sum_equal_locations(&mut self) {
+        let ip = |c: &LocatedIp| (c.location, c.event, c.process);
         self.ips.sort_by_key(ip);
         self.ips.dedup_by(|next, kept| {
             let equal = ip(next) == ip(kept);
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// The kernel with 64 bytes of text that was patched in interval 1, and a program with a page of which the first
+    /// The kernel with 64 bytes of text that are patched in interval 1, and a program with one page of which the first
     /// 16 bytes are known.
     fn snapshot() -> Snapshot {
         let process = |mappings| Process {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_generation_of_the_interval_is_taken_and_equal_places_are_summed() {
+    fn locate_uses_the_text_version_of_the_interval_and_sums_equal_locations() {
         let mut snapshot = snapshot();
         for _ in 0..3 {
             let ips = vec![ip(1, KERNEL + 3, 2), ip(1, 0x40_0004, 1)];
@@ -319,7 +319,7 @@ mod tests {
         let found: Vec<_> = located
             .ips
             .iter()
-            .map(|c| (c.place.text.0, c.place.addr.0, c.hits, c.weight))
+            .map(|c| (c.location.text.0, c.location.addr.0, c.hits, c.weight))
             .collect();
         assert_eq!(
             found,
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn generations_with_the_same_bytes_are_one_place() {
+    fn text_versions_with_the_same_bytes_are_merged() {
         let mut snapshot = snapshot();
         snapshot.text.insert(2, text(0, KERNEL, 64, 2));
         for _ in 0..3 {
@@ -339,12 +339,12 @@ mod tests {
             });
         }
         let located = locate(&snapshot);
-        let found: Vec<_> = located.ips.iter().map(|c| (c.place.text.0, c.hits)).collect();
+        let found: Vec<_> = located.ips.iter().map(|c| (c.location.text.0, c.hits)).collect();
         assert_eq!(found, [(0, 2), (1, 1)]);
     }
 
     #[test]
-    fn each_stream_that_has_no_place_says_why() {
+    fn unlocated_streams_have_a_reason() {
         let mut snapshot = snapshot();
         let cases = [
             (stream(0x40_0000, 0x40_0008), None),
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_mapping_of_kernel_text_is_no_mapping() {
+    fn user_mapping_of_kernel_text_is_ignored() {
         let mut snapshot = snapshot();
         snapshot.processes[1].mappings = vec![mapping(0x40_0000, 0x1000, 0, KERNEL)];
         snapshot.intervals = vec![Interval {
@@ -381,7 +381,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_close_in_each_ring(
+        fn located_and_unresolved_add_up_in_each_ring(
             drawn in prop::collection::vec((0u32..2, any::<bool>(), 0u64..0x1100, 1u64..9), 0..40),
         ) {
             let mut snapshot = snapshot();
@@ -395,7 +395,7 @@ mod tests {
             let located = locate(&snapshot);
             let mut sum = located.unresolved.of_event(EventIdx(0));
             for c in &located.ips {
-                sum.add(if c.place.text.0 < 2 { Ring::Kernel } else { Ring::User }, c.hits);
+                sum.add(if c.location.text.0 < 2 { Ring::Kernel } else { Ring::User }, c.hits);
             }
             prop_assert_eq!(sum, counted);
         }

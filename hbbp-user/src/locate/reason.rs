@@ -1,9 +1,9 @@
-//! Every way that a count which was kept cannot be used, each with its name and sentence.
+//! Reasons why a recorded count cannot be used, each with its id and message.
 //!
-//! What was lost before it was counted stands in [`crate::snapshot::loss`].
-//! The enums are filled in two places: [`super::locate`] knows mappings and text, and [`crate::estimate`] knows the
-//! instructions.
-//! A tally over them closes: what was used and what is tallied add up to what the snapshot holds.
+//! Losses before counting are in [`crate::snapshot::loss`].
+//! [`super::locate`] assigns the reasons that follow from mappings and text, [`crate::estimate`] those that follow from
+//! the instructions.
+//! Tallies close: used and tallied counts add up to the counts of the snapshot.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ macro_rules! reasons {
                 match self { $(Self::$variant => $id),* }
             }
 
-            /// What happened, to be read after the count.
+            /// Message, to be read after the count.
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => $sentence),* }
             }
@@ -36,18 +36,18 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Why a sampled address is not in the mix.
+    /// Why a sample is not in the mix.
     Unresolved {
         NoMapping, "ip.no_mapping",
-            "samples hit an address where no executable mapping is known";
+            "samples unresolved: address outside any known executable mapping";
         NoText, "ip.no_text",
-            "samples hit a mapping whose text is not in the snapshot";
+            "samples unresolved: text of the mapping is not in the snapshot";
         NotOnInstruction, "ip.not_on_instruction",
-            "samples hit the middle of an instruction: the text is not the one that ran";
+            "samples unresolved: address inside an instruction, so other text ran";
         Undecodable, "ip.undecodable",
-            "samples hit bytes that are no instruction";
+            "samples unresolved: invalid instruction bytes";
         Halted, "ip.halted",
-            "samples found their CPU halted, waiting for an interrupt: nothing was executed";
+            "samples excluded: the CPU was halted and executed nothing";
     }
 }
 
@@ -55,21 +55,21 @@ reasons! {
     /// Why a stream of a branch stack is not in the estimate.
     Discard {
         CrossesRings, "stream.crosses_rings",
-            "streams begin in one ring and end in the other: a branch between them is missing in the stack";
+            "streams discarded: start and end in different rings, so a branch entry is missing";
         Backwards, "stream.backwards",
-            "streams end before they begin: a repeated or missing entry in the stack";
+            "streams discarded: end before start, from a repeated or missing branch entry";
         NoMapping, "stream.no_mapping",
-            "streams have an end where no executable mapping is known";
+            "streams discarded: start or end outside any known executable mapping";
         NoText, "stream.no_text",
-            "streams have an end whose text is not in the snapshot";
+            "streams discarded: text at start or end is not in the snapshot";
         CrossesText, "stream.crosses_text",
-            "streams begin in one stretch of text and end in another: a branch between them is missing in the stack";
+            "streams discarded: start and end in different text ranges, so a branch entry is missing";
         NotOnInstruction, "stream.not_on_instruction",
-            "streams have an end in the middle of an instruction";
+            "streams discarded: start or end inside an instruction";
         Undecodable, "stream.undecodable",
-            "streams pass bytes that are no instruction";
+            "streams discarded: invalid instruction bytes";
         PassesBranch, "stream.passes_branch",
-            "streams pass a jump, call or return that is always taken: a branch is missing in the stack";
+            "streams discarded: run past an unconditional branch, so a branch entry is missing";
     }
 }
 
@@ -82,7 +82,7 @@ pub struct PerRing {
     pub user: u64,
 }
 
-/// How often each reason was met, by event and ring.
+/// Counts of each reason, by event and ring.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Tally<R: Ord>(pub BTreeMap<(EventIdx, R), PerRing>);
 
@@ -151,19 +151,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique() {
+    fn reason_ids_are_unique() {
         let ids = Unresolved::ALL
             .iter()
             .map(|r| r.id())
             .chain(Discard::ALL.iter().map(|r| r.id()));
         let mut seen = std::collections::BTreeSet::new();
         for id in ids {
-            assert!(seen.insert(id), "{id} stands twice");
+            assert!(seen.insert(id), "duplicate id {id}");
         }
     }
 
     #[test]
-    fn tallies_add_up_by_event_and_by_reason() {
+    fn tally_sums_by_event_and_by_reason() {
         let mut tally = Tally::default();
         tally.add(EventIdx(0), Unresolved::NoText, Ring::Kernel, 2);
         tally.add(EventIdx(1), Unresolved::NoText, Ring::User, 3);

@@ -1,4 +1,4 @@
-//! Where addresses stand that were not sampled here, such as those of a reference: without an interval of their own.
+//! Module addresses of executed addresses that were not sampled, such as those of a reference: they have no interval.
 
 use super::layout::Layout;
 use crate::addr::{ImageAddr, Ring, Va};
@@ -13,9 +13,9 @@ pub struct Site {
     pub addr: ImageAddr,
 }
 
-/// The sites of addresses as executed in a process image, in the order of `addresses`; `None` where nothing was mapped.
+/// The sites of executed addresses of a process image, in the order of `addresses`; `None` where nothing was mapped.
 ///
-/// Of mappings that followed each other at one address, the one of the latest interval is taken.
+/// If several mappings covered an address over time, the latest one applies.
 pub fn sites(snapshot: &Snapshot, process: ProcessIdx, addresses: &[Va]) -> Vec<Option<Site>> {
     let mappings = |process: ProcessIdx| {
         let process = snapshot.processes.get(process.0 as usize);
@@ -41,20 +41,20 @@ pub fn sites(snapshot: &Snapshot, process: ProcessIdx, addresses: &[Va]) -> Vec<
     found
 }
 
-/// Whether the snapshot has these bytes at a site, in any generation of its text.
+/// Whether the snapshot has these bytes at a site, in any version of its text.
 pub fn agrees(snapshot: &Snapshot, site: Site, bytes: &[u8]) -> bool {
-    let behind = snapshot
+    let after = snapshot
         .text
         .partition_point(|text| (text.module, text.start) <= (site.module, site.addr));
-    let before = snapshot.text.get(..behind).unwrap_or(&[]).iter().rev();
+    let before = snapshot.text.get(..after).unwrap_or(&[]).iter().rev();
     let same_start = before.clone().next().map(|text| (text.module, text.start));
     before
         .take_while(|text| Some((text.module, text.start)) == same_start)
         .any(|text| {
             let offset = site.addr.since(text.start).filter(|_| text.module == site.module);
             let offset = offset.and_then(|offset| usize::try_from(offset).ok());
-            let rest = offset.and_then(|offset| text.bytes.get(offset..));
-            rest.is_some_and(|rest| rest.starts_with(bytes))
+            let remainder = offset.and_then(|offset| text.bytes.get(offset..));
+            remainder.is_some_and(|remainder| remainder.starts_with(bytes))
         })
 }
 
@@ -64,7 +64,7 @@ mod tests {
     use crate::snapshot::{Interval, Mapping, Process, Text};
 
     #[test]
-    fn the_latest_mapping_counts_and_bytes_are_compared_in_every_generation() {
+    fn sites_use_the_latest_mapping_and_agree_with_any_version() {
         let mapping = |module, from| Mapping {
             start: Va(0x40_0000),
             end: Va(0x40_1000),

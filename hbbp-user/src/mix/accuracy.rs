@@ -1,8 +1,8 @@
-//! How far a measured mix is from a reference: the metrics of the papers.
+//! Accuracy of a measured mix against a reference: the metrics of the papers.
 //!
 //! Per mnemonic (paper section VI.B): Error(M) = |Vref(M) - Vmeasured(M)| / Vref(M), and over all mnemonics the average
 //! weighted error = sum of Error(M) x Vref(M) / instructions.
-//! Per block (base-of-trust, section 3.3): the sum of the deviations of all blocks, in instructions, over the net
+//! Per block ("Establishing a Base of Trust", ATC 2015, section 3.3): the sum of the deviations of all blocks, in instructions, over the net
 //! instruction count.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub struct Accuracy {
 }
 
 impl KeyError {
-    /// Error(M), as a fraction; `None` where the reference has none, since the paper's formula divides by it.
+    /// Error(M), as a fraction; `None` if the reference is 0, since the formula divides by it.
     pub fn error(&self) -> Option<f64> {
         (0.0 < self.reference).then(|| self.deviation() / self.reference)
     }
@@ -55,8 +55,8 @@ impl Accuracy {
 
     /// The average weighted error, as a fraction; `None` without any reference.
     ///
-    /// Each error is weighed by its reference value, which cancels the division: what is left is the sum of all
-    /// deviations over the reference instructions. In this form it also holds what was measured but never ran.
+    /// Each error is weighted by its reference value, which cancels the division: the result is the sum of all deviations
+    /// over the reference instructions. In this form it includes mnemonics that were measured but never ran.
     pub fn average_weighted(&self) -> Option<f64> {
         let instructions: f64 = self.keys.iter().map(|key| key.reference).sum();
         let deviations: f64 = self.keys.iter().map(KeyError::deviation).sum();
@@ -88,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_paper() {
+    fn accuracy_matches_the_example_of_the_paper() {
         let accuracy = Accuracy::of(&mix(&[("MOV", 500.0)]), &mix(&[("MOV", 510.0)]));
         assert_eq!(accuracy.keys[0].error(), Some(0.02));
         assert_eq!(accuracy.average_weighted(), Some(0.02));
     }
 
     #[test]
-    fn errors_are_weighed_by_how_often_a_mnemonic_runs() {
+    fn mnemonic_errors_are_weighted_by_executions() {
         let reference = mix(&[("MOV", 900.0), ("DIV", 100.0)]);
         let measured = mix(&[("MOV", 909.0), ("DIV", 50.0), ("UD2", 1.0)]);
         let accuracy = Accuracy::of(&reference, &measured);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_deviate_by_their_instructions() {
+    fn block_error_counts_instructions() {
         assert_eq!(
             block_error([(10, 30.0, 33.0), (5, 100.0, 94.0)]),
             Some(60.0 / 800.0)

@@ -1,4 +1,4 @@
-//! From a snapshot to everything that a report shows, in one pure step.
+//! The analysis of a snapshot: everything that a report shows, as one pure function.
 
 use super::keys::{FindPlace, Keys};
 use super::pivot::pivot;
@@ -9,7 +9,7 @@ use crate::estimate::{BlockCounts, Method, Rule, estimate};
 use crate::locate::{Discard, PerRing, Tally, Unresolved, locate};
 use crate::snapshot::Snapshot;
 
-/// What a snapshot says.
+/// The analysis of a snapshot.
 ///
 /// For each event, the samples of the snapshot are `resolved` plus `unresolved`, and its streams are `accepted` plus
 /// `discarded`, in each ring, exactly.
@@ -19,32 +19,32 @@ pub struct Analysis {
     pub mix: Mix,
     /// Samples on an instruction, by event. Those of the events of `counts.assignment.ebs` are the samples of the mix.
     pub resolved: Tally<()>,
-    /// Samples that are in no mix, by event and reason.
+    /// Unresolved samples, by event and reason.
     pub unresolved: Tally<Unresolved>,
-    /// Streams that can have been executed, by event.
+    /// Accepted streams, by event.
     pub accepted: Tally<()>,
-    /// Those of them that an interrupt or exception ended; the instruction at their end did not run.
+    /// Accepted streams that an interrupt or exception ended, before their last instruction ran.
     pub interrupted: Tally<()>,
-    /// Streams that are set aside, by event and reason.
+    /// Discarded streams, by event and reason.
     pub discarded: Tally<Discard>,
-    /// Recorded branches whose source lies nowhere that is known, by event and reason: they cannot flag a bias.
+    /// Branches whose source cannot be located, by event and reason: they cannot flag a bias.
     pub lost_branches: Tally<Unresolved>,
-    /// What each method contributes to the mix, for those that contribute.
+    /// The contribution of each method to the mix, without those that contribute nothing.
     pub methods: Vec<MethodShare>,
     /// The blocks of the text that ran.
     pub map: BlockMap,
-    /// How often each block ran, by which method and why.
+    /// Executions of each block, with the chosen method and the reason.
     pub counts: BlockCounts,
 }
 
-/// What one method contributes to a mix.
+/// The contribution of one method to a mix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MethodShare {
     /// The method.
     pub method: Method,
     /// Whether it counts streams that were balanced.
     pub balanced: bool,
-    /// Blocks whose estimate it gives.
+    /// Number of blocks that it was chosen for.
     pub blocks: u64,
     /// Instructions of ring 0, in the unit of the mix.
     pub kernel: f64,
@@ -52,10 +52,10 @@ pub struct MethodShare {
     pub user: f64,
 }
 
-/// Computes the mix of a snapshot, broken down by the given dimensions, with the given rule for blocks that both
-/// methods have seen.
+/// Computes the mix of a snapshot by the given dimensions; the rule chooses a method for blocks that both methods have
+/// seen.
 ///
-/// The snapshot must hold together ([`Snapshot::check`]); what contradicts itself is counted as unresolved.
+/// The snapshot must be consistent ([`Snapshot::check`]); inconsistent counts become unresolved.
 pub fn analyse(snapshot: &Snapshot, by: &[Dimension], rule: &Rule) -> Analysis {
     analyse_in_source(snapshot, by, rule, &mut |_, _| None)
 }
@@ -126,7 +126,7 @@ fn shares(counts: &BlockCounts) -> Vec<MethodShare> {
 }
 
 impl Analysis {
-    /// Samples of the events that the mix is made of, wherever they fell: those in the mix and those set aside.
+    /// Samples of the events of the mix: those in the mix and unresolved ones.
     pub fn samples(&self) -> PerRing {
         let mut samples = PerRing::default();
         for event in &self.counts.assignment.ebs {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn executions_are_samples_times_period_over_length() {
+    fn ebs_executions_are_samples_times_period_over_length() {
         let mut snapshot = snapshot(vec![
             event(EventUnit::Nanoseconds),
             event(EventUnit::Instructions),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_halted_cpu_executes_nothing() {
+    fn halted_samples_are_not_in_the_mix() {
         let mut snapshot = snapshot(vec![event(EventUnit::Nanoseconds)]);
         let ips = vec![ip(0, KERNEL + 2, 90, 1), ip(0, KERNEL, 2, 1), ip(0, USER, 8, 1)];
         snapshot.intervals = vec![Interval {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn short_blocks_come_from_streams_and_bad_streams_are_set_aside() {
+    fn short_blocks_use_streams_and_bad_streams_are_discarded() {
         let mut snapshot = snapshot(vec![
             event(EventUnit::Instructions),
             event(EventUnit::TakenBranches),
@@ -360,7 +360,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_sample_is_in_a_row_or_in_a_tally(
+        fn samples_are_in_a_row_or_in_a_tally(
             drawn in prop::collection::vec((any::<bool>(), 0u64..20, 1u64..1000), 1..40),
         ) {
             let mut snapshot = snapshot(vec![event(EventUnit::Nanoseconds)]);

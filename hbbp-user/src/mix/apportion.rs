@@ -1,9 +1,9 @@
-//! Whole numbers that add up: samples are spread over instructions as fractions, but were counted whole.
+//! Apportionment: samples are spread over instructions as fractions, and rounded to whole numbers that add up.
 
 /// Rounds `amounts` to whole numbers that keep their proportions and add up to `total`, by the largest remainder
 /// (Hamilton's method); of equal remainders the first in order wins.
 ///
-/// Amounts that are negative or not finite count as zero. Without any amount all parts are zero, whatever the total.
+/// Negative and non-finite amounts count as zero. If all amounts are zero, all parts are zero, whatever the total.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -43,7 +43,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_largest_remainders_get_what_is_left() {
+    fn apportion_gives_the_remainder_to_the_largest_fractions() {
         assert_eq!(apportion(&[1.4, 1.4, 2.2], 5), [2, 1, 2]);
         assert_eq!(apportion(&[1.0, 0.0, 1.0], 3), [2, 0, 1]);
         assert_eq!(apportion(&[0.0], 7), [0]);
@@ -52,7 +52,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_add_up_and_stay_within_one_of_their_quota(
+        fn apportion_sums_to_the_total_within_one_of_each_quota(
             amounts in prop::collection::vec(0.0f64..1e6, 1..60),
             total in 0u64..1_000_000,
         ) {

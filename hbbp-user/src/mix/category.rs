@@ -51,7 +51,7 @@ categories! {
 
 use Category as C;
 
-/// Beginnings of mnemonics; the longest that fits decides. A `=` at the end means the whole mnemonic.
+/// Prefixes of mnemonics; the longest match wins. A `=` at the end requires the whole mnemonic.
 /// Mnemonics of VEX and EVEX encodings are looked up without their V.
 const BEGINNINGS: &[(C, &str)] = &[
     (
@@ -194,7 +194,7 @@ const BEGINNINGS: &[(C, &str)] = &[
     (C::Nop, "NOP FNOP RESERVEDNOP ENDBR"),
 ];
 
-/// The category of an instruction that does not pass control on, by its mnemonic in upper case.
+/// The category of an instruction without control flow, by its mnemonic in upper case.
 ///
 /// `coding` is the mnemonic without what only names the encoding; see [`strip_encoding`].
 pub(super) fn category(coding: &str) -> Category {
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_beginning_decides() {
+    fn category_of_the_longest_prefix_wins() {
         let cases = [
             ("MOV", C::Transfer),
             ("MOVSB", C::String),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_v_of_an_encoding_is_no_part_of_the_name() {
+    fn category_ignores_the_v_of_vex_encodings() {
         assert_eq!(category(strip_encoding("VPADDD", Legacy::No)), C::Arithmetic);
         assert_eq!(category(strip_encoding("VMCALL", Legacy::Yes)), C::System);
     }

@@ -29,9 +29,9 @@ pub struct Class {
     pub packing: Packing,
     /// Width in bits of the widest explicit data operand, registers and memory; 0 without one or for control transfers.
     pub width: usize,
-    /// What it does with memory; the stack is memory, as Pin has it (`INS_IsMemoryRead`).
+    /// Memory access; the stack is memory, as in Pin (`INS_IsMemoryRead`).
     pub memory: Memory,
-    /// How it passes control on.
+    /// Control flow.
     pub flow: Flow,
     /// Whether it locks its memory operand.
     pub lock: Lock,
@@ -70,7 +70,7 @@ pub enum Lock {
     None,
     /// By the LOCK prefix.
     Prefixed,
-    /// By nature: XCHG with memory.
+    /// Implicitly: XCHG with memory.
     Implied,
 }
 
@@ -131,7 +131,7 @@ const LONG_LATENCY: &[&str] = &[
 ];
 
 impl Class {
-    /// The class of a form that passes control on by `flow`. `None` for bytes that are no instruction.
+    /// The class of a form with control flow `flow`. `None` for invalid bytes.
     pub(super) fn of(form: &Form, flow: Flow) -> Option<Self> {
         let mut decoder = Decoder::try_new(form.bits(), form.example(), DecoderOptions::NONE).ok()?;
         let instruction = decoder.decode();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn each_property_follows_the_instruction() {
+    fn class_properties_follow_the_instruction() {
         let cases: [(&[u8], &str); 17] = [
             (
                 &[0x48, 0x89, 0xe5],
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn every_instruction_of_the_decoder_has_a_category() {
+    fn decoder_instructions_all_have_a_category() {
         let without: Vec<String> = Code::values()
             .filter(|code| code.flow_control() == iced_x86::FlowControl::Next)
             .filter(|code| {

@@ -1,4 +1,4 @@
-//! What a mix can be broken down by, with the stable names of `--by` and of the JSON report.
+//! Dimensions of a mix, with their stable names in `--by` and in the JSON report.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ macro_rules! dimensions {
                 match self { $(Self::$variant => $name),* }
             }
 
-            /// What it tells apart, for the help text.
+            /// Description, for the help text.
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => $sentence),* }
             }
@@ -48,12 +48,12 @@ dimensions! {
     Block, "block", "Basic block, by module and address.";
 }
 
-/// A name that is no dimension.
+/// An unknown dimension name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UnknownDimension(pub String);
 
 impl Dimension {
-    /// Whether it follows from the instruction alone, wherever it stands and whoever runs it.
+    /// Whether it depends on the instruction only, not on its location or process.
     pub const fn is_static(self) -> bool {
         match self {
             Self::Mnemonic | Self::Extension | Self::Category | Self::Packing | Self::Width => true,
@@ -65,7 +65,7 @@ impl Dimension {
 }
 
 impl Dimension {
-    /// Whether debug information tells it, so that it may differ within a block.
+    /// Whether it comes from debug information, so that it may differ within a block.
     pub const fn is_in_source(self) -> bool {
         matches!(self, Self::Line | Self::Inlined)
     }
@@ -82,7 +82,7 @@ impl fmt::Display for UnknownDimension {
         let names: Vec<&str> = Dimension::ALL.iter().map(|d| d.name()).collect();
         write!(
             f,
-            "`{}` is nothing that a mix can be broken down by; choose from {}",
+            "unknown dimension `{}`; expected one of {}",
             self.0,
             names.join(", ")
         )
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back_to_their_dimension() {
+    fn dimension_names_round_trip() {
         for dimension in Dimension::ALL {
             assert_eq!(dimension.name().parse(), Ok(*dimension));
         }

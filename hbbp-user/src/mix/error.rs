@@ -1,23 +1,24 @@
 //! Sums of instructions with their standard errors.
 //!
-//! A row is a weighted sum of the counts of many blocks, and all counts come from one number of samples.
-//! Had the run taken its n samples again, each would again have fallen into some block, so the row is a sum over n draws
-//! and has the variance of a multinomial: with h samples in a block that add m to the row,
+//! A row is a weighted sum of the counts of many blocks, and all counts come from the same n samples.
+//! Each sample falls into one block, so the row is a sum over n draws with the variance of a multinomial: with h samples
+//! in a block that add m to the row,
 //!
 //! ```text
 //! Var(row) = sum of m^2 / h  -  (sum of m)^2 / n
 //! ```
 //!
-//! The samples come at a fixed period, so that this holds within each phase of the run ([`crate::estimate::strata`]).
-//! For counts from branch stacks the variance is the one between bootstrap replicates, over the number of stacks.
-//! Where too few of these show the row, the formula above holds with the number of stacks for n, and for h what is left
-//! of the streams if all streams of a stack were the same.
+//! Samples have a fixed period, so this applies within each phase of the run ([`crate::estimate::strata`]).
+//! For counts from branch stacks, the variance is that between bootstrap replicates of the stacks, divided by the number
+//! of stacks.
+//! If too few replicates contain the row, the formula above applies with n = the number of stacks, and h = the number of
+//! streams divided by the design effect (as if all streams of a stack were equal).
 
 use super::Cell;
 use crate::estimate::strata::ByPhase;
 use crate::estimate::{BlockCounts, Method, Part, error::Spread};
 
-/// A sum of amounts by both methods.
+/// A sum of amounts from both methods.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sum {
     ebs: ByPhase,
@@ -41,7 +42,7 @@ impl Sum {
         sums.add(counts.strata.of_block(part.block), amount, squares);
     }
 
-    /// Adds what one replicate, of a phase, shows of the part from branch stacks, in instructions.
+    /// Adds the contribution of one resampled stack of a phase, in instructions.
     pub(super) fn add_stack(&mut self, phase: usize, instructions: f64) {
         self.spread.add(phase, instructions);
     }

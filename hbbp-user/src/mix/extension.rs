@@ -6,7 +6,7 @@ use iced_x86::{Code, CpuidFeature};
 pub(super) fn extension(code: Code) -> String {
     let features = code.cpuid_features();
     let special = |feature: &&CpuidFeature| !is_base(**feature) && **feature != CpuidFeature::AVX512VL;
-    // Of several the last is the most special one; AVX and AVX512F then only name the encoding.
+    // The last one is the most specific; AVX and AVX512F then only name the encoding.
     let named = |feature: &&CpuidFeature| {
         special(feature) && !matches!(**feature, CpuidFeature::AVX | CpuidFeature::AVX512F)
     };
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_special_bit_names_the_extension() {
+    fn extension_is_the_most_specific_cpuid_bit() {
         let cases = [
             (Code::Mov_r64_rm64, "BASE"),
             (Code::Cmovb_r64_rm64, "BASE"),

@@ -1,9 +1,9 @@
 //! The keys of a mix: which row an instruction of a block belongs to.
 //!
-//! A key has two halves: what follows from the instruction's form, computed once for each form, and what follows from
-//! where the block stands and who ran it, computed once for each block and process image.
-//! Both are numbers until the rows are complete. Where debug information is asked, the second half is computed for each
-//! instruction, since lines and inlined functions change within a block.
+//! A key has two halves: one depends on the instruction form, and is computed once for each form; the other depends on
+//! the location of the block and its process image, and is computed once for each pair of these.
+//! Both are interned as numbers until the rows are complete. With debug information, the second half is computed for
+//! each instruction, since lines and inlined functions change within a block.
 
 use std::collections::HashMap;
 
@@ -14,22 +14,22 @@ use crate::blocks::{BlockId, BlockMap, Flow, FormIdx, Instruction};
 use crate::estimate::BlockCount;
 use crate::snapshot::{Module, ModuleIdx, ProcessIdx, Snapshot};
 
-/// Where an instruction stands in the source.
+/// Source location of an instruction.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct SourcePlace {
+pub struct SourceLocation {
     /// `file:line`.
     pub line: Option<String>,
     /// The innermost function that it was inlined from, or that it is in.
     pub function: Option<String>,
 }
 
-/// Tells where an instruction stands, by module and address; `None` where nothing is known.
-pub type FindPlace<'a> = dyn FnMut(ModuleIdx, ImageAddr) -> Option<SourcePlace> + 'a;
+/// Finds the source location of an instruction by module and address; `None` if unknown.
+pub type FindPlace<'a> = dyn FnMut(ModuleIdx, ImageAddr) -> Option<SourceLocation> + 'a;
 
 /// Number of a row, in the order of first use.
 pub(super) type RowIdx = usize;
 
-/// All keys that were met.
+/// All keys so far.
 pub(super) struct Keys<'a> {
     snapshot: &'a Snapshot,
     map: &'a BlockMap,
@@ -40,9 +40,9 @@ pub(super) struct Keys<'a> {
     /// The label of each form, once it is known.
     of_form: HashMap<FormIdx, u32>,
     rows: HashMap<(u32, u32), RowIdx>,
-    /// The halves of the key of each row: place, form.
+    /// The halves of the key of each row: location, form.
     halves: Vec<(u32, u32)>,
-    /// The rows of the last question; parts come sorted by block.
+    /// The rows of the last lookup; parts are sorted by block.
     last: Option<(BlockId, ProcessIdx)>,
     answer: Vec<(RowIdx, f64)>,
 }
@@ -153,7 +153,7 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// The number of the place of an instruction of a block.
+    /// The number of the location of an instruction of a block.
     fn place(&mut self, instruction: Instruction, block: &BlockCount, process: ProcessIdx) -> u32 {
         let source = self.map.text(block.block.text).and_then(|text| {
             let asks_source = self.by.iter().any(|d| d.is_in_source());
@@ -163,10 +163,10 @@ impl<'a> Keys<'a> {
         let dimensions = self.by.iter().filter(|d| !d.is_static());
         let label = dimensions
             .map(|d| match (d, &source) {
-                (Dimension::Line, SourcePlace { line: Some(line), .. }) => line.clone(),
+                (Dimension::Line, SourceLocation { line: Some(line), .. }) => line.clone(),
                 (
                     Dimension::Inlined,
-                    SourcePlace {
+                    SourceLocation {
                         function: Some(function),
                         ..
                     },
@@ -218,7 +218,7 @@ impl<'a> Keys<'a> {
 
 /// The mnemonic of each form of a map, by its index; empty for bytes that are no instruction.
 pub fn mnemonics(map: &BlockMap) -> Vec<String> {
-    // How it passes control on has no part in the mnemonic.
+    // The control flow does not affect the mnemonic.
     let class = |form| Class::of(form, Flow::Next);
     let mnemonic = |form| class(form).map(|class| class.mnemonic).unwrap_or_default();
     map.forms.iter().map(mnemonic).collect()

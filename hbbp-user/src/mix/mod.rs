@@ -1,4 +1,4 @@
-//! The instruction mix: executions of blocks, pivoted by what their instructions are and where they stand.
+//! The instruction mix: executions of blocks, pivoted by properties and locations of their instructions.
 //!
 //! Paper sections I and V.B: an instruction mix follows from block execution counts and the text of the blocks.
 
@@ -23,14 +23,14 @@ pub use apportion::apportion;
 pub use category::Category;
 pub use class::{Class, Latency, Lock, Memory, Packing};
 pub use dimension::{Dimension, UnknownDimension};
-pub use keys::{FindPlace, SourcePlace, function, mnemonics};
+pub use keys::{FindPlace, SourceLocation, function, mnemonics};
 
 /// One figure of a mix, in the unit of [`Mix::unit`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
     /// The estimate.
     pub amount: f64,
-    /// Its standard error, in the same unit; `None` where there is no amount to have one.
+    /// Its standard error, in the same unit; `None` for an amount of 0.
     pub std_error: Option<f64>,
 }
 
@@ -88,7 +88,7 @@ impl Mix {
     }
 }
 
-/// A sum of samples that were spread over instructions, back to the whole number that it was.
+/// The whole number of samples whose fractions were spread over instructions.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,7 +1,7 @@
 //! The pivot: amounts of all instructions of all blocks, summed by key (paper section V.B).
 //!
-//! Each block is reduced to how many instructions it has of each key; its count is then added to the rows of these keys.
-//! The bootstrap replicates of stacks go the same way, so that each row knows how much it differs from stack to stack.
+//! Each block is reduced to its number of instructions of each key; its count is then added to the rows of these keys.
+//! Bootstrap replicates of the stacks are pivoted the same way, which gives each row its variance between stacks.
 
 use std::collections::HashMap;
 
@@ -50,7 +50,7 @@ pub(super) fn pivot<'a>(counts: &'a BlockCounts, by: &[Dimension], keys: Keys<'a
     }
 }
 
-/// The sums of a row: kernel, user code, and both together, whose error is not that of two independent sums.
+/// The sums of a row: kernel, user, and both; the error of the last is not that of two independent sums.
 type Sums = [Sum; 3];
 
 /// The column of both rings together.
@@ -92,7 +92,7 @@ impl Table<'_> {
         }
     }
 
-    /// Adds what each replicate shows of the blocks that are counted by LBR.
+    /// Adds the contribution of each resampled stack to the blocks that are counted by LBR.
     fn add_stacks(&mut self) {
         let mut known: HashMap<(usize, ProcessIdx), Vec<(RowIdx, f64)>> = HashMap::new();
         let mut shown = Shown::new(self.rows.len());
@@ -119,7 +119,7 @@ fn add(sums: &mut Sums, column: usize, part: &Part, method: Method, instructions
     }
 }
 
-/// What one replicate shows of each row and of the totals, in instructions.
+/// The contribution of one stack to each row and to the totals, in instructions.
 struct Shown {
     /// Three for each row, as in [`Sums`].
     amounts: Vec<f64>,

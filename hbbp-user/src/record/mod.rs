@@ -1,6 +1,6 @@
-//! What the kernel tells about processes, mappings and its own text while it runs, as typed records.
+//! Sideband records of the kernel, typed: events of processes, mappings and kernel text.
 //!
-//! Live they come from the sideband ring of each CPU, offline from a perf.data file; both mean the same.
+//! A live run reads them from the sideband ring of each CPU, an import from a perf.data file.
 //! Times are ns of the clock that the recording used, CLOCK_MONOTONIC for a live run.
 //! The layouts are those of `include/uapi/linux/perf_event.h`.
 
@@ -10,7 +10,7 @@ pub use parse::{Malformed, parse_record};
 
 use crate::addr::{FileOff, Va};
 
-/// A record with the time at which the kernel wrote it.
+/// A record with its timestamp.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Timed {
     /// Time in ns.
@@ -19,10 +19,10 @@ pub struct Timed {
     pub record: Record,
 }
 
-/// Something that happened to a process or to kernel text.
+/// An event of a process or of kernel text.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Record {
-    /// An executable mapping came to be (PERF_RECORD_MMAP, PERF_RECORD_MMAP2).
+    /// An executable mapping was created (PERF_RECORD_MMAP, PERF_RECORD_MMAP2).
     Mmap(Mmap),
     /// A task has a new name; with `exec` it also runs a new program (PERF_RECORD_COMM).
     Comm {
@@ -51,7 +51,7 @@ pub enum Record {
         /// Thread id.
         tid: u32,
     },
-    /// Kernel text outside the image came or went: BPF programs, trampolines (PERF_RECORD_KSYMBOL).
+    /// Kernel text outside the image was added or removed: BPF programs, trampolines (PERF_RECORD_KSYMBOL).
     Ksymbol {
         /// First address.
         start: Va,
@@ -61,7 +61,7 @@ pub enum Record {
         name: String,
         /// Whether it is BPF code rather than other out-of-line code.
         bpf: bool,
-        /// Whether it went rather than came.
+        /// Whether it was removed.
         gone: bool,
     },
     /// Kernel text was patched (PERF_RECORD_TEXT_POKE).
@@ -73,24 +73,24 @@ pub enum Record {
         /// Bytes after.
         new: Vec<u8>,
     },
-    /// A kernel module came or went (the kernel's tracepoints module:module_load and module:module_free).
+    /// A kernel module was loaded or freed (tracepoints module:module_load and module:module_free).
     Module(LoadedText),
-    /// So many records were overwritten before they were read (PERF_RECORD_LOST).
+    /// Number of records that were overwritten before they were read (PERF_RECORD_LOST).
     Lost(u64),
-    /// So many records about kernel text were overwritten before they were read.
+    /// Number of kernel text records that were overwritten before they were read.
     LostText(u64),
 }
 
-/// The text of a kernel module that came or went.
+/// The text of a kernel module that was loaded or freed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LoadedText {
     /// Its name.
     pub name: String,
-    /// Whether it went rather than came.
+    /// Whether it was freed.
     pub gone: bool,
-    /// What it runs, and what it runs while it is loaded; parts without text are left out.
+    /// Core and init text; parts without text are omitted.
     pub parts: Vec<TextPart>,
-    /// Where the kernel keeps its symbols: those that stay, and all of them while it is loaded.
+    /// Symbol tables in kernel memory: the core symbols, and all symbols while the module is loaded.
     pub symbols: Vec<SymbolTable>,
 }
 
@@ -122,7 +122,7 @@ pub enum SymbolTable {
 /// An executable mapping of a file or of anonymous memory into a process.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Mmap {
-    /// Thread group id; `u32::MAX` where the kernel speaks of itself.
+    /// Thread group id; `u32::MAX` for the kernel.
     pub pid: u32,
     /// First address.
     pub start: Va,
@@ -139,7 +139,7 @@ pub struct Mmap {
 /// What identifies a mapped file beyond its path.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum FileIdentity {
-    /// The record says nothing.
+    /// Not recorded.
     Unknown,
     /// Device and inode as the mapping states them.
     Inode {

@@ -16,7 +16,7 @@ pub struct Malformed;
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a record is cut off or contradicts itself")
+        f.write_str("truncated or inconsistent record")
     }
 }
 
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn mmap2_with_a_build_id() {
+    fn mmap2_build_id_is_parsed() {
         let mut id = [0xab; 24];
         id[0] = 16;
         let record = parse_record(MMAP2, MISC_MMAP_BUILD_ID, &mmap2(&id, 5)).unwrap();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_id_of_impossible_length_is_refused() {
+    fn build_id_of_invalid_length_is_rejected() {
         let mut id = [0xab; 24];
         id[0] = 21;
         assert_eq!(
@@ -218,13 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn mappings_of_data_are_left_out() {
+    fn data_mappings_are_skipped() {
         assert_eq!(parse_record(MMAP2, 0, &mmap2(&[0; 24], 1)), Ok(None));
         assert_eq!(parse_record(MMAP, MISC_MMAP_DATA, &[]), Ok(None));
     }
 
     #[test]
-    fn text_poke_holds_both_versions() {
+    fn text_poke_has_old_and_new_bytes() {
         let mut body = 0xffff_ffff_8100_0000u64.to_le_bytes().to_vec();
         body.extend([2, 0, 2, 0, 0x66, 0x90, 0xeb, 0x05]);
         let record = parse_record(TEXT_POKE, 0, &body).unwrap();
@@ -241,7 +241,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn garbage_never_panics(kind in 0u32..24, misc: u16, body: Vec<u8>) {
+        fn parse_of_garbage_never_panics(kind in 0u32..24, misc: u16, body: Vec<u8>) {
             let _ = parse_record(kind, misc, &body);
         }
     }

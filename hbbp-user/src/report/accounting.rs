@@ -1,4 +1,4 @@
-//! Where every sample went: from those that were due down to those in the mix, so that nothing is dropped silently.
+//! Accounting of every sample, from expected samples down to those in the mix, so that nothing is dropped silently.
 //!
 //! ```text
 //!     due  =  reached  +  skipped by the kernel  +  not taken on an idle CPU
@@ -6,9 +6,9 @@
 //! counted  =  unresolved, by reason  +  of events that the mix does not use  +  in the mix
 //! ```
 //!
-//! The counters and the samples are not read in one instant, so a few more samples than due may have been reached;
-//! they are shown too.
-//! Whatever else does not add up is a mistake of ours, and is shown as such.
+//! Counters and samples are not read at the same instant, so a few more samples than expected may be received; these
+//! are shown too.
+//! Any other difference is a bug, and is shown as such.
 
 use super::completeness;
 use crate::addr::Ring;
@@ -17,22 +17,22 @@ use crate::mix::Analysis;
 use crate::snapshot::loss::LossUnit;
 use crate::snapshot::{Event, EventIdx, Loss, Snapshot};
 
-/// The way of all samples of a run, over all of its events.
+/// Samples of a run at each step, over all events.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Accounting {
-    /// Samples that the counters say were due; `None` where the kernel chose a period.
+    /// Expected samples by the counter values; `None` if the kernel chose a period.
     pub(super) due: Option<u64>,
-    /// Samples that were due while their CPU was idle, where the timer of a clock stands still.
+    /// Samples expected while their CPU was idle, where the timer of a clock stops.
     pub(super) idle: u64,
-    /// Other samples that were due and never reached the collector.
+    /// Other expected samples that were not received.
     pub(super) skipped: u64,
     /// Whether some of these belong to tasks that ended before their period was over.
     pub(super) of_tasks: bool,
-    /// Samples that reached the collector beyond those due.
+    /// Samples received beyond the expected ones.
     pub(super) beyond: u64,
-    /// Samples that reached the collector.
+    /// Samples received.
     pub(super) reached: u64,
-    /// Samples that the maps did not take, by reason.
+    /// Samples dropped by the BPF maps, by reason.
     pub(super) refused: Vec<(Loss, u64)>,
     /// Samples of events that only deliver branch stacks: their streams are counted instead.
     pub(super) stacks: u64,
@@ -44,12 +44,12 @@ pub(super) struct Accounting {
     pub(super) other_events: PerRing,
     /// Samples that the mix is made of.
     pub(super) in_mix: PerRing,
-    /// Samples that reached the collector, but are neither counted nor refused (or, below zero, the other way round).
+    /// Samples received, but neither counted nor dropped (negative: the reverse).
     pub(super) unexplained: i128,
 }
 
 impl Accounting {
-    /// Follows the samples of a snapshot to their place in an analysis of it.
+    /// The accounting of a snapshot and its analysis.
     pub(super) fn new(snapshot: &Snapshot, analysis: &Analysis) -> Self {
         Self::follow(
             snapshot,
@@ -163,7 +163,7 @@ mod tests {
     use crate::snapshot::{Interval, IpCount, Period, ProcessIdx};
 
     #[test]
-    fn every_sample_has_its_place() {
+    fn accounting_covers_every_sample() {
         let counter = |count| Counter {
             count,
             ..Counter::default()

@@ -1,7 +1,7 @@
-//! The lines of the mix as they are printed, the same in every format: shares, the cut after `--top`, whole samples.
+//! The printed rows of the mix, the same in every format: shares, the limit of `--top`, whole samples.
 //!
-//! Samples are whole, and each column of them adds up to the samples that are in the mix, exactly.
-//! Estimated executions are shown as they are.
+//! Samples are whole numbers, and each column adds up exactly to the samples in the mix.
+//! Estimated executions are not rounded.
 
 use serde::Serialize;
 
@@ -15,11 +15,11 @@ pub(super) struct Body {
     pub(super) by: Vec<Dimension>,
     /// What the amounts are.
     pub(super) unit: Unit,
-    /// The lines, as many as were asked for.
+    /// The rows within the limit.
     pub(super) rows: Vec<BodyRow>,
-    /// The lines that were cut off, as one.
+    /// The remainder, as one row.
     pub(super) more: Option<More>,
-    /// The sum of all lines, those that were cut off included.
+    /// The sum of all rows, including the remainder.
     pub(super) total: Figures,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct BodyRow {
     pub(super) figures: Figures,
 }
 
-/// What stands behind the last line.
+/// The rows after the limit, summed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct More {
     /// Number of lines.
@@ -66,7 +66,7 @@ pub(super) struct Figure {
 pub(super) enum Amount {
     /// Whole samples.
     Samples(u64),
-    /// An estimate: executions, or what a stream of an event weighs.
+    /// An estimate: executions, or the weight of an event.
     Estimate(f64),
 }
 
@@ -86,7 +86,7 @@ struct Parts {
 }
 
 impl Body {
-    /// The first `top` lines of a mix (all where there is no limit), and the sum of the others.
+    /// The first `top` rows of a mix (all if `None`), and the sum of the remainder.
     pub(super) fn new(mix: &Mix, top: Option<usize>) -> Self {
         let rows = rows(mix);
         let sum = |rows: &[Parts]| rows.iter().copied().fold(Parts::nothing(mix.unit), Parts::plus);
@@ -99,16 +99,16 @@ impl Body {
             user: figure(parts.user, total.user),
             total: figure(parts.both, total.both),
         };
-        let (first, cut) = rows.split_at(top.unwrap_or(usize::MAX).min(rows.len()));
+        let (first, remainder) = rows.split_at(top.unwrap_or(usize::MAX).min(rows.len()));
         let keys = mix.rows.iter().map(|row| row.key.clone());
         let shown = keys.zip(first).map(|(key, parts)| BodyRow {
             key,
             figures: figures(*parts),
         });
-        let more = Some(cut).filter(|cut| !cut.is_empty());
-        let more = more.map(|cut| More {
-            n_rows: cut.len() as u64,
-            figures: figures(sum(cut)),
+        let more = Some(remainder).filter(|rows| !rows.is_empty());
+        let more = more.map(|rows| More {
+            n_rows: rows.len() as u64,
+            figures: figures(sum(rows)),
         });
         Self {
             by: mix.by.clone(),
@@ -152,7 +152,7 @@ fn rows(mix: &Mix) -> Vec<Parts> {
     }
 }
 
-/// An error to four digits: an error is not known to more of them, and the last ones depend on the machine.
+/// An error to four digits: more are not significant, and the last ones depend on the machine.
 fn significant(error: f64) -> f64 {
     format!("{error:.3e}").parse().unwrap_or(error)
 }
@@ -177,8 +177,7 @@ impl Part {
         let samples = self.samples.zip(other.samples).map(|(a, b)| a.saturating_add(b));
         let cell = Cell {
             amount: self.cell.amount + other.cell.amount,
-            // Lines share blocks, and the errors of lines that do are not independent: only the mix could tell that of
-            // their sum.
+            // Rows can share blocks, so their errors are not independent; only the mix can compute that of a sum.
             std_error: None,
         };
         Self { cell, samples }

@@ -1,32 +1,32 @@
-//! How many of the samples that were due reached the collector, by event and by CPU.
+//! Completeness: the share of the expected samples that were received, by event and by CPU.
 //!
-//! The kernel skips a perf program without a trace while another one runs on that CPU, so the only witness is the
-//! counter itself: its count divided by the period says how many samples were due.
+//! The kernel silently skips a perf program while another one runs on that CPU. Only the counter shows this: its value
+//! divided by the period is the number of expected samples.
 //!
-//! The timer of a clock event stands still while its CPU sleeps; such samples are due by the count, but say nothing
-//! about completeness, and are told apart.
+//! The timer of a clock event stops while its CPU sleeps. Such samples are expected by the counter value, but do not
+//! affect completeness, so they are counted separately.
 
 use crate::snapshot::run::Counter;
 use crate::snapshot::{Event, EventUnit, Period};
 
-/// Fewer due samples than this make no rate of a CPU: one that is missing would be a tenth of a percent at the least.
+/// With fewer expected samples the rate of a CPU is too coarse: one missing sample is a tenth of a percent or more.
 const FEWEST_DUE: u64 = 1_000;
 
-/// A CPU and the share of its due samples that reached the collector.
+/// A CPU and the share of its expected samples that were received.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct OnCpu {
     pub(super) cpu: u32,
     pub(super) share: f64,
 }
 
-/// Share of the due samples of an event that reached the collector, those of idle CPUs left out; `None` where nothing
-/// was due or the kernel chose the period.
-/// It may pass 1 by a few samples, because the counters are read a moment apart from the samples.
+/// Share of the expected samples of an event that were received, without those of idle CPUs; `None` if none were
+/// expected or the kernel chose the period.
+/// It can exceed 1 by a few samples, because counters and samples are not read at the same instant.
 pub(super) fn overall(event: &Event) -> Option<f64> {
     share(event.runs, event.due()?.saturating_sub(idle(event)))
 }
 
-/// Due samples of an event that did not come while their CPU was idle.
+/// Expected samples of an event that were not taken because their CPU was idle.
 pub(super) fn idle(event: &Event) -> u64 {
     let missing = event.due().map_or(0, |due| due.saturating_sub(event.runs));
     let on_cpus = event.counters.iter().map(|counter| idle_on(event, counter));
@@ -45,7 +45,7 @@ fn idle_on(event: &Event, counter: &Counter) -> u64 {
     }
 }
 
-/// The CPU of an event with the lowest share, among those that can be told.
+/// The CPU of an event with the lowest share, among those with enough samples.
 pub(super) fn worst_cpu(event: &Event) -> Option<OnCpu> {
     let Period::Fixed(period) = event.period else {
         return None;
@@ -65,7 +65,7 @@ pub(super) fn worst_cpu(event: &Event) -> Option<OnCpu> {
         .min_by(|a, b| a.share.total_cmp(&b.share))
 }
 
-/// Share of the time in which the event was wanted and really counted; below 1 it shared the hardware with others.
+/// Share of the enabled time in which the event counted; below 1 it was multiplexed.
 pub(super) fn time_counted(event: &Event) -> f64 {
     let sum = |time: fn(&Counter) -> u64| event.counters.iter().map(|c| u128::from(time(c))).sum::<u128>();
     let (running, enabled) = (sum(|c| c.running), sum(|c| c.enabled));
@@ -76,13 +76,13 @@ pub(super) fn time_counted(event: &Event) -> f64 {
     }
 }
 
-/// Whether its counters follow tasks. Each task then begins a period of its own, and what it has run of its last one is
-/// due by the sum of their counts, but has no sample.
+/// Whether its counters follow tasks. Each task then begins its own period, and its unfinished last period adds to the
+/// counter value without a sample.
 pub(super) fn follows_tasks(event: &Event) -> bool {
     event.counters.iter().any(|counter| counter.cpu.is_none())
 }
 
-/// `part / whole`, or `None` where the whole is nothing.
+/// `part / whole`, or `None` if the whole is 0.
 pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
     if whole == 0 {
         None
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_cpu_has_enough_samples_to_tell() {
+    fn worst_cpu_needs_enough_samples() {
         let event = event(vec![
             counter(0, 10_000, 999),
             counter(1, 10_009, 951),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_cpu_misses_nothing() {
+    fn idle_time_is_not_missing() {
         let asleep = Counter {
             idle: Some(8_000),
             ..counter(0, 20_000, 1_200)

@@ -1,7 +1,7 @@
 //! The mix as comma-separated values (RFC 4180, with line feeds), one line of titles first.
 //!
-//! It holds the table alone: header, warnings and accounting are in the text and in the JSON report.
-//! Lines cut off by `--top` stand in one line at the end, so that the columns add up to the same sums.
+//! It has the table only: header, warnings and accounting are in the text and JSON reports.
+//! Rows after `--top` are summed in the last line, so that the columns add up to the same totals.
 
 use std::io::{self, Write};
 
@@ -22,34 +22,22 @@ pub(super) fn write(body: &Body, out: &mut dyn Write) -> io::Result<()> {
         "total_share",
     ];
 
+    let mut lines = csv::Writer::from_writer(out);
     let keys = body.by.iter().map(|dimension| dimension.name().to_owned());
-    line(
-        out,
-        keys.chain(FIGURES.map(str::to_owned)).chain(["unit".to_owned()]),
-    )?;
+    lines.write_record(keys.chain(FIGURES.map(str::to_owned)).chain(["unit".to_owned()]))?;
     let unit = || [body.unit.id().to_owned()];
     for row in &body.rows {
-        line(
-            out,
-            row.key
-                .iter()
-                .map(|value| quoted(value))
-                .chain(values(&row.figures))
-                .chain(unit()),
-        )?;
+        let keys = row.key.iter().cloned();
+        lines.write_record(keys.chain(values(&row.figures)).chain(unit()))?;
     }
     if let Some(more) = &body.more {
         let title = format!("({})", several(more.n_rows, "more row"));
         let keys = std::iter::once(title)
             .chain(std::iter::repeat(String::new()))
             .take(body.by.len());
-        line(out, keys.chain(values(&more.figures)).chain(unit()))?;
+        lines.write_record(keys.chain(values(&more.figures)).chain(unit()))?;
     }
-    Ok(())
-}
-
-fn line(out: &mut dyn Write, values: impl Iterator<Item = String>) -> io::Result<()> {
-    writeln!(out, "{}", values.collect::<Vec<_>>().join(","))
+    lines.flush()
 }
 
 fn values(figures: &Figures) -> impl Iterator<Item = String> {
@@ -66,24 +54,4 @@ fn values(figures: &Figures) -> impl Iterator<Item = String> {
                 .unwrap_or_default();
             [amount, std_error, figure.share.to_string()]
         })
-}
-
-/// A value in quotes where it needs them.
-fn quoted(value: &str) -> String {
-    if value.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", value.replace('"', "\"\""))
-    } else {
-        value.to_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_separates_is_quoted() {
-        assert_eq!(quoted("MOV"), "MOV");
-        assert_eq!(quoted("f(a, \"b\")"), "\"f(a, \"\"b\"\")\"");
-    }
 }

@@ -1,6 +1,6 @@
-//! The errors of a measurement against exact counts, as text or as JSON of the format `hbbp-sys.eval/1`.
+//! The errors of a profile against exact counts, as text or as JSON of the format `hbbp-sys.eval/1`.
 //!
-//! Errors are fractions of the reference, in text as percent; a group that the reference does not have has none.
+//! Errors are fractions of the reference, in text as percent; a group without a reference has none.
 //! In JSON a field may be added within version 1; nothing is renamed, removed or given another meaning.
 
 use std::io::{self, Write};
@@ -39,7 +39,7 @@ impl<'a> Errors<'a> {
         }
     }
 
-    /// Writes them; the lines of text have at most `width` columns. There is no CSV of them: it gets the text.
+    /// Writes them; lines of text have at most `width` columns. CSV is not supported and prints text.
     pub fn write(&self, format: Format, width: usize, out: &mut dyn Write) -> io::Result<()> {
         match format {
             Format::Json => {

@@ -1,4 +1,6 @@
-//! The facts of a run in words, above the table: where, when, how, and what the measurement cost.
+//! The header of the text report: scope, host, events, completeness and overhead of the run.
+
+use jiff::Timestamp;
 
 use super::accounting::Accounting;
 use super::completeness::{self, share};
@@ -7,7 +9,7 @@ use super::residual::Residual;
 use crate::mix::{Method, MethodShare};
 use crate::snapshot::{Event, EventUnit, KernelTextSource, Period, Run};
 
-/// What was measured and when; recordings of other tools do not tell the time of day, and texts none at all.
+/// Scope and time of the measurement; recordings of other tools have no time of day, and text has no time at all.
 fn measured(run: &Run) -> String {
     let scope = &run.scope;
     match (run.duration, run.started) {
@@ -40,12 +42,12 @@ pub(super) fn facts(
             },
         ),
     ];
-    // Recordings of other tools do not tell all of it.
-    facts.retain(|(_, said)| !said.is_empty());
+    // Recordings of other tools lack some of these.
+    facts.retain(|(_, value)| !value.is_empty());
     facts.extend(run.events.iter().map(|event| ("event", event_in_words(event))));
     let counted = accounting.counted;
     let samples = format!(
-        "{} of the kernel, {} of user code",
+        "{} kernel, {} user",
         grouped(counted.kernel),
         grouped(counted.user)
     );
@@ -55,14 +57,14 @@ pub(super) fn facts(
             .iter()
             .map(|event| ("completeness", completeness_in_words(event))),
     );
-    facts.extend(methods_in_words(methods).map(|methods| ("executions by", methods)));
+    facts.extend(methods_in_words(methods).map(|methods| ("estimated by", methods)));
     facts.extend(
         residuals
             .iter()
             .map(|residual| ("residual", residual_in_words(residual))),
     );
     facts.push(("kernel text", kernel_text_in_words(&run.kernel_text)));
-    facts.push(("own cost", own_cost_in_words(run)));
+    facts.push(("overhead", overhead_in_words(run)));
     facts
 }
 
@@ -72,7 +74,7 @@ fn event_in_words(event: &Event) -> String {
     let period = match event.period {
         Period::Fixed(period) if event.varied() => format!("about every {} {unit}", grouped(period)),
         Period::Fixed(period) => format!("every {} {unit}", grouped(period)),
-        Period::Frequency(frequency) => format!("{} times a second", grouped(frequency)),
+        Period::Frequency(frequency) => format!("{} Hz", grouped(frequency)),
     };
     let precise = if event.precise == 0 {
         String::new()
@@ -87,26 +89,28 @@ fn event_in_words(event: &Event) -> String {
     format!("{}, {period}{precise}{stacks}", event.name)
 }
 
-/// How many of the due samples of an event reached the collector.
+/// How many of the expected samples of an event were received.
 fn completeness_in_words(event: &Event) -> String {
     let runs = grouped(event.runs);
     let Some((due, share)) = event.due().zip(completeness::overall(event)) else {
-        return format!("{runs} samples of {}; how many were due is not known", event.name);
+        return format!(
+            "{runs} samples of {} received; expected number unknown",
+            event.name
+        );
     };
     let worst = match completeness::worst_cpu(event) {
-        Some(worst) => format!("; least on CPU {}: {} %", worst.cpu, percent(worst.share)),
+        Some(worst) => format!("; lowest on CPU {}: {} %", worst.cpu, percent(worst.share)),
         None => String::new(),
     };
     let due = grouped(due.saturating_sub(completeness::idle(event)));
     let share = percent(share);
     format!(
-        "{share} %: {runs} of {due} samples of {} that were due reached the collector{worst}",
+        "{share} %: received {runs} of {due} expected samples of {}{worst}",
         event.name
     )
 }
 
-/// The share of the executed instructions that each method serves; nothing where there is no choice, that is without
-/// branch stacks.
+/// The share of the executions that each method serves; `None` without branch stacks, where EBS is the only one.
 fn methods_in_words(methods: &[MethodShare]) -> Option<String> {
     let total: f64 = methods.iter().map(MethodShare::instructions).sum();
     let stacks = methods.iter().any(|share| share.method == Method::Lbr);
@@ -116,17 +120,20 @@ fn methods_in_words(methods: &[MethodShare]) -> Option<String> {
             percent(share.instructions() / total),
         );
         let balanced = if share.balanced { "balanced " } else { "" };
-        format!("{balanced}{} {share_of_all} % ({blocks})", share.method.name())
+        format!(
+            "{balanced}{} {share_of_all} % of executions ({blocks})",
+            share.method.name()
+        )
     };
     Some(methods.iter().map(in_words).collect::<Vec<_>>().join(", ")).filter(|_| stacks && 0.0 < total)
 }
 
-/// How far the estimates are from what was counted.
+/// The difference between the estimate and the counters.
 fn residual_in_words(residual: &Residual) -> String {
     let off = residual.relative();
     let sign = if off < 0.0 { "-" } else { "+" };
     format!(
-        "{sign}{} % of the {}: {} estimated, {} counted by the sampling events themselves",
+        "{sign}{} % for {}: {} estimated, {} counted by the sampling events",
         percent(off.abs()),
         unit_in_words(residual.unit),
         scaled(residual.estimated, 4),
@@ -149,20 +156,20 @@ fn kernel_text_in_words(source: &KernelTextSource) -> String {
     match source {
         KernelTextSource::None => "not read".to_owned(),
         KernelTextSource::Kcore => "live, read from /proc/kcore".to_owned(),
-        KernelTextSource::Probe => "live, copied by a BPF program".to_owned(),
-        KernelTextSource::Vmlinux(path) => format!("of the file {path}, not the live one"),
+        KernelTextSource::Probe => "live, read by a BPF program".to_owned(),
+        KernelTextSource::Vmlinux(path) => format!("static image {path}, not the live text"),
     }
 }
 
-/// What the tool itself used, against what the machine could have given while it was measured.
-fn own_cost_in_words(run: &Run) -> String {
+/// CPU time and memory of the tool; CPU time also as a share of all CPUs during the run.
+fn overhead_in_words(run: &Run) -> String {
     let machine = run.duration.saturating_mul(u64::from(run.n_cpus));
     let of_machine = match share(run.own_cpu, machine) {
-        Some(share) => format!(" ({} % of the machine)", percent(share)),
+        Some(share) => format!(" ({} % of all CPUs)", percent(share)),
         None => String::new(),
     };
     let (cpu, memory) = (seconds(run.own_cpu, 3), bytes(run.own_memory));
-    format!("{cpu} s of CPU time before this report{of_machine}, {memory} of memory")
+    format!("{cpu} s CPU time before this report{of_machine}, {memory} memory")
 }
 
 /// Bytes as hexadecimal digits.
@@ -171,31 +178,10 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 /// A time in ns since 1970 as `2026-11-20 05:13:41 UTC`.
-///
-/// The calendar is counted in years that begin with March, so that the leap day is the last of its year, within
-/// periods of 400 years, which are all alike.
 fn utc(ns: u64) -> String {
-    const DAYS_OF_ERA: u64 = 146_097;
-    // From 1 March of the year 0 to 1 January 1970.
-    const DAYS_BEFORE_1970: u64 = 719_468;
-
-    let seconds = ns / 1_000_000_000;
-    let days = seconds / 86_400 + DAYS_BEFORE_1970;
-    let (era, day) = (days / DAYS_OF_ERA, days % DAYS_OF_ERA);
-    // The last day of 4, of 100 and of 400 years has no full year before it.
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    // Months from March have 31, 30, 31, 30, 31 days, and so on: 153 in five.
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (year, month) = if month < 10 {
-        (year, month + 3)
-    } else {
-        (year + 1, month - 9)
-    };
-    let year = 400 * era + year;
-    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    // All of u64 lies before the year 2555.
+    let time = Timestamp::from_nanosecond(i128::from(ns)).unwrap_or(Timestamp::MAX);
+    time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 #[cfg(test)]
@@ -203,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn utc_matches_the_calendar() {
         // Each from `date -u -d @SECONDS`.
         let dates = [
             (0, "1970-01-01 00:00:00 UTC"),
@@ -219,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn own_cost_is_a_share_of_all_cpus() {
+    fn overhead_is_a_share_of_all_cpus() {
         let run = Run {
             n_cpus: 4,
             duration: 10_000_000_000,
@@ -227,7 +213,7 @@ mod tests {
             own_memory: 1 << 24,
             ..Run::default()
         };
-        let shown = "0.020 s of CPU time before this report (0.05 % of the machine), 16.0 MiB of memory";
-        assert_eq!(own_cost_in_words(&run), shown);
+        let shown = "0.020 s CPU time before this report (0.05 % of all CPUs), 16.0 MiB memory";
+        assert_eq!(overhead_in_words(&run), shown);
     }
 }

@@ -1,7 +1,7 @@
-//! The report as JSON, format `hbbp-sys.mix/1`.
+//! The report as JSON, format `hbbp-sys.mix/2`.
 //!
 //! The structures of this file are the format: their fields come in this order, under these names.
-//! A field may be added within version 1; nothing is renamed, removed or given another meaning without a new version.
+//! A field may be added within version 2; nothing is renamed, removed or given another meaning without a new version.
 //! Times are in ns, shares from 0 to 1, `null` means "not known" or "there is none".
 //! Sums close: the `rows` and `more` of a mix in samples add up to `accounting.in_mix`, and each line of
 //! `accounting` is what its documentation says.
@@ -22,7 +22,7 @@ use crate::snapshot::loss::LossUnit;
 use crate::snapshot::{Event, EventUnit, KernelTextSource, Losses, Period, Run};
 use accounting::{AccountingJson, StreamsJson};
 
-/// Writes the report, and a line end behind it.
+/// Writes the report and a newline.
 pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let document = Document::new(report);
     serde_json::to_writer_pretty(&mut *out, &document)?;
@@ -36,16 +36,16 @@ struct Document<'a> {
     format: &'static str,
     run: RunJson<'a>,
     events: Vec<EventJson<'a>>,
-    /// Every doubt about the measurement, the gravest first.
+    /// Warnings about the measurement, most severe first.
     warnings: Vec<WarningJson>,
     /// What was lost, if not zero.
     losses: Vec<LossJson<'a>>,
-    /// What each method contributes to the mix.
+    /// The contribution of each method to the mix.
     sources: Vec<SourceJson>,
     accounting: AccountingJson,
-    /// The way of the streams of branch stacks; null where there are none.
+    /// Accounting of the streams of branch stacks; null without streams.
     streams: Option<StreamsJson>,
-    /// The estimates beside what the sampling events themselves counted; empty where figures are no executions.
+    /// Estimates and counter values of the sampling events; empty if figures are not executions.
     residuals: Vec<ResidualJson>,
     mix: MixJson<'a>,
 }
@@ -91,15 +91,15 @@ struct EventJson<'a> {
     period_varied: bool,
     /// Samples a second that were asked for; null where the period is fixed.
     frequency: Option<u64>,
-    /// Samples that were due; null where the kernel chose the period.
+    /// Expected samples; null if the kernel chose the period.
     due: Option<u64>,
-    /// Samples that reached the collector.
+    /// Samples received.
     runs: u64,
-    /// Due samples that were not taken while their CPU was idle.
+    /// Expected samples that were not taken because their CPU was idle.
     idle: u64,
     /// `runs / (due - idle)`.
     completeness: Option<f64>,
-    /// The CPU with the lowest completeness, where it can be told.
+    /// The CPU with the lowest completeness, if known.
     worst_cpu: Option<WorstCpuJson>,
     /// Share of the time in which the event really counted.
     time_counted: f64,
@@ -123,12 +123,12 @@ struct LossJson<'a> {
     /// Stable name.
     id: &'a str,
     count: u64,
-    /// What one count is: `sample`, `entry`, `stream`, `record` or `region`; null for a loss of a newer version.
+    /// What one count is: `sample`, `entry`, `stream`, `record`, `region` or `ambiguous`; null for a loss of a newer version.
     unit: Option<&'static str>,
     text: Option<&'static str>,
 }
 
-/// A method of the estimates of blocks: `EBS` or `LBR`.
+/// A method of estimation: `EBS` or `LBR`.
 #[derive(Serialize)]
 struct SourceJson {
     source: &'static str,
@@ -164,7 +164,7 @@ struct MixJson<'a> {
     unit: &'static str,
     /// By falling total.
     rows: Vec<RowJson<'a>>,
-    /// The rows behind `--top`, as one; null where there are none.
+    /// The sum of the rows after `--top`; null if there are none.
     more: Option<MoreJson<'a>>,
     total: &'a Figures,
 }
@@ -188,7 +188,7 @@ impl<'a> Document<'a> {
     fn new(report: &'a Report<'a>) -> Self {
         let warnings = report.warnings.iter();
         Self {
-            format: "hbbp-sys.mix/1",
+            format: "hbbp-sys.mix/2",
             run: RunJson::new(&report.snapshot.run),
             events: report.snapshot.run.events.iter().map(EventJson::new).collect(),
             warnings: warnings
@@ -273,7 +273,7 @@ fn losses(losses: &Losses) -> Vec<LossJson<'_>> {
         LossUnit::Stream => "stream",
         LossUnit::Record => "record",
         LossUnit::Region => "region",
-        LossUnit::Doubt => "doubt",
+        LossUnit::Ambiguous => "ambiguous",
     };
     let losses = losses.iter().map(|(id, count, known)| LossJson {
         id,

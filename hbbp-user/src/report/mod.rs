@@ -1,8 +1,8 @@
-//! The report: what a snapshot and its analysis say, as text, as JSON or as CSV.
+//! The report of a snapshot and its analysis, as text, JSON or CSV.
 //!
-//! A [`Report`] is put together once, and each format shows the same of it: the facts of the run, every doubt about
-//! the measurement, the mix, and an accounting of all samples that closes.
-//! Whatever the unit of the figures is, it stands beside them; time-weighted samples are never called executions.
+//! A [`Report`] is built once, and each format prints the same content: run facts, warnings, the mix, and an
+//! accounting of all samples that closes.
+//! Figures always have their unit; time-weighted samples are never called executions.
 
 mod accounting;
 mod body;
@@ -38,15 +38,15 @@ pub enum Format {
     /// For people: aligned text.
     #[default]
     Text,
-    /// For programs: the whole report, format `hbbp-sys.mix/1`.
+    /// For programs: the whole report, format `hbbp-sys.mix/2`.
     Json,
     /// For spreadsheets: the table alone.
     Csv,
 }
 
-/// A name that is no format.
+/// An unknown format name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("`{0}` is no format of a report; choose from text, json, csv")]
+#[error("unknown format `{0}`; expected one of text, json, csv")]
 pub struct UnknownFormat(pub String);
 
 impl FromStr for Format {
@@ -62,7 +62,7 @@ impl FromStr for Format {
     }
 }
 
-/// Everything that is shown of a measurement, in any format.
+/// The content of a report, for all formats.
 #[derive(Debug)]
 pub struct Report<'a> {
     snapshot: &'a Snapshot,
@@ -74,13 +74,13 @@ pub struct Report<'a> {
     body: Body,
 }
 
-/// The way of the streams of branch stacks.
+/// Accounting of the streams of branch stacks.
 #[derive(Debug, Default)]
 struct Streams {
     counted: u64,
     discarded: Vec<(Discard, PerRing)>,
     accepted: u64,
-    /// Those of the accepted that an interrupt or exception ended.
+    /// Accepted streams that an interrupt or exception ended.
     interrupted: u64,
 }
 

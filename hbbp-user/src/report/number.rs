@@ -1,4 +1,4 @@
-//! Numbers and names as people read them: grouped, scaled, and harmless on a terminal.
+//! Numbers and names for display: grouped, scaled, and safe to print on a terminal.
 
 use unicode_width::UnicodeWidthChar;
 
@@ -21,8 +21,8 @@ pub(super) fn several(count: u64, thing: &str) -> String {
     format!("{} {thing}{plural}", grouped(count))
 }
 
-/// An amount with so many significant digits and an SI prefix: `1.235 G`.
-/// Amounts below 1000 have two blanks in place of the prefix, so that a column of amounts stays aligned.
+/// An amount with `digits` significant digits and an SI prefix: `1.235 G`.
+/// Amounts below 1000 have two blanks instead of the prefix, so that columns stay aligned.
 pub(super) fn scaled(amount: f64, digits: usize) -> String {
     const PREFIXES: [char; 7] = [' ', 'k', 'M', 'G', 'T', 'P', 'E'];
 
@@ -45,7 +45,7 @@ pub(super) fn scaled(amount: f64, digits: usize) -> String {
     format!("{mantissa:.decimals$} {prefix}")
 }
 
-/// Digits before the point once the amount is rounded to so many significant digits.
+/// Digits before the decimal point of the amount rounded to `digits` significant digits.
 fn integer_digits(amount: f64, digits: usize) -> usize {
     let mut n = 1;
     let mut bound = 10.0;
@@ -56,13 +56,13 @@ fn integer_digits(amount: f64, digits: usize) -> usize {
     n
 }
 
-/// Half a unit of the last of so many significant digits of an amount just below `bound`, a power of ten.
+/// Half a unit of the last of `digits` significant digits of an amount just below `bound`, a power of ten.
 fn half_of_last_digit(bound: f64, digits: usize) -> f64 {
     let exponent = i32::try_from(digits).unwrap_or(i32::MAX);
     bound / 10_f64.powi(exponent) / 2.0
 }
 
-/// A share in percent, with two decimals, rounded so that only nothing is nothing and only all is all.
+/// A share in percent, with two decimals, rounded so that only 0 prints as 0.00 and only 1 as 100.00.
 pub(super) fn percent(share: f64) -> String {
     const SMALLEST: f64 = 0.01;
 
@@ -83,13 +83,13 @@ pub(super) fn bytes(n_bytes: u64) -> String {
     format!("{mebibytes:.1} MiB")
 }
 
-/// A time in ns as seconds, with so many decimals.
+/// A time in ns as seconds, with `decimals` decimals.
 pub(super) fn seconds(ns: u64, decimals: usize) -> String {
     let seconds = ns as f64 / 1e9;
     format!("{seconds:.decimals$}")
 }
 
-/// A name without anything that a terminal would obey or that takes no column of its own.
+/// A name without control characters and characters of zero width.
 ///
 /// Command names and paths are chosen by whoever runs a program; escape sequences, line ends and marks that reverse
 /// the direction of writing become U+FFFD.
@@ -109,20 +109,20 @@ pub(super) fn columns(text: &str) -> usize {
     text.chars().filter_map(char::width).sum()
 }
 
-/// The text in at most `most` columns, by leaving out its middle: both ends of paths and mangled names tell more.
+/// The text in at most `most` columns, without its middle: both ends of paths and mangled names are more telling.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     if columns(text) <= most {
         return text.to_owned();
     }
-    let Some(room) = most.checked_sub(1) else {
+    let Some(kept) = most.checked_sub(1) else {
         return String::new();
     };
-    let front: String = fitting(text.chars(), room.div_ceil(2)).collect();
-    let back: Vec<char> = fitting(text.chars().rev(), room / 2).collect();
+    let front: String = fitting(text.chars(), kept.div_ceil(2)).collect();
+    let back: Vec<char> = fitting(text.chars().rev(), kept / 2).collect();
     front + "…" + &back.into_iter().rev().collect::<String>()
 }
 
-/// The first characters that fit into so many columns.
+/// The first characters that fit into `columns` columns.
 fn fitting(text: impl Iterator<Item = char>, columns: usize) -> impl Iterator<Item = char> {
     text.scan(0, move |used, c| {
         *used += c.width().unwrap_or(0);
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_grouped() {
+    fn grouped_separates_thousands() {
         for (count, shown) in [
             (0, "0"),
             (999, "999"),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_keep_their_digits() {
+    fn scaled_keeps_significant_digits() {
         let shown = [
             (0.0, "0  "),
             (1.0, "1.000  "),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn only_nothing_is_no_percent() {
+    fn percent_rounds_only_zero_to_zero() {
         for (share, shown) in [
             (0.0, "0.00"),
             (1e-9, "0.01"),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_is_left_out() {
+    fn shortened_omits_the_middle() {
         assert_eq!(shortened("abcdefgh", 8), "abcdefgh");
         assert_eq!(shortened("abcdefgh", 5), "ab…gh");
         assert_eq!(shortened("abcdefgh", 1), "…");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_steer_the_terminal() {
+    fn harmless_replaces_terminal_escapes() {
         assert_eq!(
             harmless("a\x1b[2Jb\r\n\u{202e}c"),
             "a\u{fffd}[2Jb\u{fffd}\u{fffd}\u{fffd}c"

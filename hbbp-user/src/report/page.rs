@@ -1,4 +1,4 @@
-//! Lines of text on a page of limited width: words wrap, and continue under the words above them.
+//! Lines of text on a page of limited width, with word wrap and hanging indent.
 
 use std::io::{self, Write};
 
@@ -13,20 +13,20 @@ pub(super) struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// One line, cut in its middle where it is too long.
+    /// One line, shortened in its middle if it is too long.
     pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
         writeln!(self.out, "{}", shortened(text.trim_end(), self.width))
     }
 
-    /// A line of its own behind an empty one.
+    /// A line after an empty one.
     pub(super) fn heading(&mut self, text: &str) -> io::Result<()> {
         self.line("")?;
         self.line(text)
     }
 
-    /// A label and a sentence beside it; further lines of the sentence stand under its first one.
+    /// A label with a sentence beside it; continuation lines align with the first one.
     pub(super) fn entry(&mut self, label: &str, sentence: &str) -> io::Result<()> {
-        /// A page that leaves the sentence less room than this gets the label on a line of its own.
+        /// Where fewer columns are left for the sentence, the label has its own line.
         const NARROWEST: usize = 24;
 
         let beside = columns(label);
@@ -45,15 +45,15 @@ impl Page<'_> {
     }
 }
 
-/// A sentence in lines of at most `room` columns; words that are wider by themselves are shortened.
-fn wrapped(sentence: &str, room: usize) -> Vec<String> {
+/// A sentence in lines of at most `width` columns; longer words are shortened.
+fn wrapped(sentence: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in sentence.split_whitespace() {
-        let word = shortened(word, room);
+        let word = shortened(word, width);
         let used = lines.last().map_or(0, |line| columns(line));
         match lines.last_mut() {
             Some(line) if used == 0 => line.push_str(&word),
-            Some(line) if used + 1 + columns(&word) <= room => {
+            Some(line) if used + 1 + columns(&word) <= width => {
                 line.push(' ');
                 line.push_str(&word);
             }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_hang_under_their_beginning() {
+    fn entry_wraps_with_a_hanging_indent() {
         let shown = page(32, "  - ", "one two three four five six seven eight");
         assert_eq!(shown, "  - one two three four five six\n    seven eight\n");
         let shown = page(20, "  label   ", "one two three four five six");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn no_width_is_too_small() {
+    fn entry_fits_any_width() {
         for width in 0..60 {
             for line in page(
                 width,

@@ -1,14 +1,14 @@
-//! The limits below which a measurement is not good enough to be used unread: what `--strict` asks for.
+//! The quality limits of a measurement, which `--strict` enforces.
 //!
-//! | limit                                              | value  |
-//! |----------------------------------------------------|--------|
-//! | due samples that reach the collector, each event   | 95 %   |
-//! | samples that reached it and were counted           | 99 %   |
-//! | counted kernel samples that stand on an instruction | 99.5 % |
-//! | counted user samples that stand on an instruction   | 98 %   |
-//! | residual of a run with branch stacks, beyond two standard errors | 1 % |
+//! | limit                                               | value  |
+//! |-----------------------------------------------------|--------|
+//! | expected samples that are received, each event      | 95 %   |
+//! | received samples that are counted                   | 99 %   |
+//! | counted kernel samples on a known instruction       | 99.5 % |
+//! | counted user samples on a known instruction         | 98 %   |
+//! | residual with branch stacks, beyond two std. errors | 1 %    |
 //!
-//! Where there is nothing to compare with, such as kernel samples of a user program, the limit holds.
+//! A limit without samples to compare with, such as kernel samples of a user program, is met.
 
 use std::fmt;
 
@@ -21,17 +21,17 @@ use crate::addr::Ring;
 use crate::mix::Analysis;
 use crate::snapshot::{EventUnit, Snapshot};
 
-/// A perf program is skipped while another one runs, which happens in places that are then missing in the mix: with
-/// a twentieth missing, a small line of the mix may be wrong by its whole size.
+/// The kernel skips a perf program while another one runs, always in the same code, which is then underrepresented:
+/// with a twentieth missing, a small row of the mix may be entirely wrong.
 const COMPLETENESS: f64 = 0.95;
 
-/// Samples that a full map refuses are those of rare places, again a bias.
+/// A full map drops samples of rarely executed code, which is also a bias.
 const COUNTED: f64 = 0.99;
 
-/// What the project demands of itself (issue 2, "It must show", 2).
+/// Kernel text is read live and followed through all patches, so nearly every sample must resolve.
 const RESOLVED_KERNEL: f64 = 0.995;
 
-/// As [`RESOLVED_KERNEL`]; user text belongs to processes that may be gone before it can be read.
+/// Less than [`RESOLVED_KERNEL`]: processes may exit before their text can be read.
 const RESOLVED_USER: f64 = 0.98;
 
 /// A hundredth of the executions, more than chance explains: the mean error of a mix on the emulated machine is half of it.
@@ -49,11 +49,11 @@ pub enum Miss {
         /// Its standard error.
         std_error: f64,
     },
-    /// Too many due samples of an event never reached the collector.
+    /// Too few expected samples of an event were received.
     Completeness {
         /// Name of the event.
         event: String,
-        /// Share of the due samples that reached it.
+        /// Share of the expected samples that were received.
         share: f64,
         /// Whether it followed tasks, of which short ones have no samples.
         of_tasks: bool,
@@ -74,7 +74,7 @@ pub enum Miss {
     NoSamples,
 }
 
-/// The limits that a measurement missed, the gravest kind first; none is good.
+/// The limits that a measurement missed, most severe kind first; empty if it met all.
 pub fn quality(analysis: &Analysis, snapshot: &Snapshot) -> Vec<Miss> {
     misses(analysis, snapshot, &Accounting::new(snapshot, analysis))
 }
@@ -172,22 +172,22 @@ impl fmt::Display for Miss {
                 of_tasks,
             } => {
                 let why = if *of_tasks {
-                    "threads and processes shorter than a period have no samples: take a shorter --period, or \
-                     measure the whole system (--all, where a command is given)"
+                    "threads that run for less than one period get no samples; use a shorter --period, or \
+                     measure the whole system (with a command: --all)"
                 } else {
-                    "what runs while other BPF programs do is missing"
+                    "code that runs while other BPF programs run is underrepresented"
                 };
                 write!(
                     f,
-                    "only {} % of the due samples of {event} reached the collector (limit {} %): {why}",
+                    "only {} % of the expected samples of {event} were received (limit {} %): {why}",
                     percent(*share),
                     percent(COMPLETENESS)
                 )
             }
             Self::Counted { share } => write!(
                 f,
-                "only {} % of the samples that reached the collector were counted (limit {} %): \
-                 rare places are missing",
+                "only {} % of the received samples were counted (limit {} %): rarely executed code is \
+                 underrepresented",
                 percent(*share),
                 percent(COUNTED)
             ),
@@ -199,10 +199,10 @@ impl fmt::Display for Miss {
                 let (share, limit) = (percent(*share), percent(limit));
                 write!(
                     f,
-                    "only {share} % of the {ring} samples stand on a known instruction (limit {limit} %)"
+                    "only {share} % of the {ring} samples map to a known instruction (limit {limit} %)"
                 )
             }
-            Self::NoSamples => f.write_str("no sample is in the mix"),
+            Self::NoSamples => f.write_str("the mix has no samples"),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Executions as the counters counted them, beside the estimates: what is lost on the way from one to the other.
+//! Residuals: the difference between estimated executions and the counter values of the sampling events.
 //!
-//! The counts are those of the sampling events themselves, which count every unit and not only the sampled ones. They
-//! have no sampling error, and no further counter is taken from the machine for them.
-//! Both rings are in one count, so that there is one residual for each event's unit and none by ring.
-//! A residual beyond its error means that a share of the executions is missing or counted twice: a run with branch stacks
-//! then misses its quality limit ([`super::quality`]).
+//! The sampling events count every unit, not only sampled ones, so their values have no sampling error and need no
+//! further counter.
+//! A counter value covers both rings, so there is one residual for each unit and none by ring.
+//! A residual beyond its error means that executions are missing or counted twice: a run with branch stacks then misses a
+//! quality limit ([`super::quality`]).
 
 use crate::estimate::{ends_near, near_only};
 use crate::mix::{Analysis, Unit};
@@ -107,7 +107,7 @@ mod tests {
     use crate::snapshot::run::Counter;
 
     #[test]
-    fn a_shared_counter_counts_for_the_time_it_was_wanted() {
+    fn multiplexed_counts_are_scaled_to_the_enabled_time() {
         let counter = |count, enabled, running| Counter {
             count,
             enabled,

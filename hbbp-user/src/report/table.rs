@@ -1,6 +1,6 @@
 //! Aligned text: names on the left, numbers on the right, and no line longer than the terminal is wide.
 //!
-//! Names give way first: the widest is shortened in its middle until the line fits.
+//! Names are shortened first, the widest in its middle, until the line fits.
 //! Numbers are never shortened; a caller with too many columns of numbers asks [`Table::fits`] and drops some.
 
 use super::number::{columns, shortened};
@@ -8,7 +8,7 @@ use super::number::{columns, shortened};
 /// Blanks between two columns.
 const GAP: usize = 2;
 
-/// A table is said to fit where names keep this width, if they have it: below it, two functions of one library look alike.
+/// A table fits if names keep this width: below it, functions of one library look alike.
 const NARROWEST_NAME: usize = 24;
 
 /// A table of texts.
@@ -48,8 +48,8 @@ impl Table {
         let number_widths = self.number_widths();
         let numbers: usize = number_widths.iter().map(|width| width + GAP).sum();
         let gaps = GAP * self.names.len().saturating_sub(1);
-        let room = width.saturating_sub(numbers + gaps);
-        let name_widths = give_way(self.name_widths(), room);
+        let for_names = width.saturating_sub(numbers + gaps);
+        let name_widths = shrink(self.name_widths(), for_names);
         let full = name_widths.iter().sum::<usize>() + gaps + numbers;
         let line = |names: &[String], numbers: &[String]| {
             let names = names.iter().zip(&name_widths).map(|(text, width)| {
@@ -101,9 +101,9 @@ fn widths<'a>(titles: &[String], rows: impl Iterator<Item = &'a [String]>) -> Ve
     widths
 }
 
-/// Makes the widest columns equally narrow until all together need no more than `room`.
-fn give_way(mut widths: Vec<usize>, room: usize) -> Vec<usize> {
-    while room < widths.iter().sum() {
+/// Narrows the widest columns until the sum is at most `limit`.
+fn shrink(mut widths: Vec<usize>, limit: usize) -> Vec<usize> {
+    while limit < widths.iter().sum() {
         let Some(widest) = widths.iter_mut().max() else {
             break;
         };
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_left_and_numbers_right() {
+    fn table_aligns_names_left_and_numbers_right() {
         let lines = table(&[("a", "main", "1"), ("libc.so", "read", "1,234")]).render(80);
         let expected = [
             "module   function      n",
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_too_long() {
+    fn table_fits_any_width() {
         let long = "a_very_long_name_that_nobody_would_want_to_read_in_full";
         let table = table(&[(long, "short", "1,234,567"), ("x", long, "2")]);
         assert!(table.fits(61) && !table.fits(60));

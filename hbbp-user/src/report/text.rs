@@ -20,17 +20,17 @@ pub(super) fn write(report: &Report<'_>, width: usize, out: &mut dyn Write) -> i
         page.entry(&format!("  {label:<12}  "), &sentence)?;
     }
     if !report.warnings.is_empty() {
-        page.heading("Mind:")?;
+        page.heading("Warnings:")?;
         for warning in &report.warnings {
             page.entry("  - ", &warning.to_string())?;
         }
     }
     mix(&report.body, page)?;
-    page.heading("Where the samples went:")?;
+    page.heading("Sample accounting:")?;
     sums(&samples(&report.accounting), page)?;
     let streams = streams(report);
     if !streams.is_empty() {
-        page.heading("Where the streams of the branch stacks went:")?;
+        page.heading("Stream accounting:")?;
         sums(&streams, page)?;
     }
     Ok(())
@@ -166,7 +166,7 @@ fn table(body: &Body, detail: &Detail) -> Table {
     }
 }
 
-/// A value of a dimension as people read it: names of Rust functions as they stand in the source.
+/// A value of a dimension for display, with Rust function names demangled.
 /// JSON and CSV keep the names of the symbol tables, which other tools can look up.
 fn name(dimension: Dimension, value: &str) -> String {
     match (dimension, rustc_demangle::try_demangle(value)) {
@@ -201,7 +201,7 @@ enum Sign {
     Equals,
 }
 
-/// The way of the samples, as a sum that the reader can check.
+/// The sample accounting, as a sum that the reader can check.
 fn samples(all: &Accounting) -> Vec<Step> {
     let mut steps = Vec::new();
     match all.due {
@@ -209,22 +209,22 @@ fn samples(all: &Accounting) -> Vec<Step> {
             steps.push(step(
                 Sign::Begin,
                 due,
-                "due: the counts of the counters divided by the period",
+                "expected: counter values divided by the period",
             ));
             if 0 < all.idle {
                 steps.push(step(
                     Sign::Minus,
                     all.idle,
-                    "not taken: the timer of an idle CPU stands still",
+                    "not taken: the clock timer stops on idle CPUs",
                 ));
             }
             steps.push(step(
                 Sign::Minus,
                 all.skipped,
                 if all.of_tasks {
-                    "in periods that a thread did not end, or skipped while other BPF programs run"
+                    "missing: the thread ended before its period did, or another BPF program was running"
                 } else {
-                    "skipped by the kernel, as it does while other BPF programs run"
+                    "missing: the kernel skips the program while another BPF program runs on the CPU"
                 },
             ));
             if 0 < all.beyond {
@@ -234,12 +234,12 @@ fn samples(all: &Accounting) -> Vec<Step> {
                     "taken while the counters were being read",
                 ));
             }
-            steps.push(step(Sign::Equals, all.reached, "reached the collector"));
+            steps.push(step(Sign::Equals, all.reached, "received"));
         }
         None => steps.push(step(
             Sign::Begin,
             all.reached,
-            "reached the collector; how many were due is not known",
+            "received; expected number unknown",
         )),
     }
     steps.extend(
@@ -251,14 +251,14 @@ fn samples(all: &Accounting) -> Vec<Step> {
         steps.push(step(
             Sign::Minus,
             all.stacks,
-            "samples served for their branch stacks only",
+            "samples used only for their branch stacks",
         ));
     }
     if all.unexplained != 0 {
         steps.push(Step(
             Sign::Minus,
             all.unexplained,
-            "samples left no trace".to_owned(),
+            "samples unaccounted for (a bug in hbbp-sys)".to_owned(),
         ));
     }
     steps.push(step(
@@ -282,7 +282,7 @@ fn samples(all: &Accounting) -> Vec<Step> {
     steps
 }
 
-/// The way of the streams; nothing where there are none.
+/// The stream accounting; empty without streams.
 fn streams(report: &Report<'_>) -> Vec<Step> {
     let streams = &report.streams;
     if streams.counted == 0 {
@@ -298,7 +298,7 @@ fn streams(report: &Report<'_>) -> Vec<Step> {
     });
     steps.extend(discarded);
     let ended = format!(
-        "in the estimate; an interrupt or exception ended {} of them",
+        "in the estimate, {} of them ended by an interrupt or exception",
         grouped(streams.interrupted)
     );
     steps.push(step(Sign::Equals, streams.accepted, &ended));

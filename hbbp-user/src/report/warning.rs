@@ -1,4 +1,4 @@
-//! Every doubt about a measurement that its reader must know, as one enum with a sentence for each.
+//! Warnings about a measurement, as one enum with a message for each.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use crate::snapshot::{EventIdx, EventUnit, KernelTextSource, Loss, Period, Snaps
 /// With this many samples the standard error of a share of 10 % is one percentage point.
 const ENOUGH_SAMPLES: u64 = 900;
 
-/// A CPU may fall this far behind the others before it is named.
+/// A CPU below this share of its expected samples is named.
 const EVEN_CPU: f64 = 0.9;
 
-/// A doubt about a measurement.
+/// A warning about a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Warning {
     /// A stated limit of quality was missed.
@@ -30,7 +30,7 @@ pub(super) enum Warning {
         /// Names of the events.
         events: String,
     },
-    /// The address of a sample may be behind the instruction that caused it.
+    /// The sampled address may be after the instruction that caused the sample.
     Imprecise {
         /// Name of the event.
         event: String,
@@ -49,26 +49,26 @@ pub(super) enum Warning {
         /// Share of the time in which it counted.
         share: f64,
     },
-    /// The kernel chose the period, so that nobody knows how many samples were due.
+    /// The kernel chose the period, so the number of expected samples is unknown.
     UnknownPeriod {
         /// Name of the event.
         event: String,
     },
     /// There are kernel samples but no kernel text.
     NoKernelText,
-    /// The kernel's text is that of a file.
+    /// Kernel text is from a static image.
     StaticKernelText {
         /// The file.
         path: String,
     },
-    /// Blocks have their estimates from suspect branch stacks.
+    /// Blocks have LBR counts although their branches are biased.
     Biased {
         /// Number of blocks.
         n_blocks: u64,
     },
-    /// Streams were balanced because branches are in the oldest slot out of proportion.
+    /// Streams were reweighted because branches are in the oldest slot too often.
     Balanced {
-        /// Share of the oldest slots that these branches hold beyond what is expected.
+        /// Excess share of the oldest slots that these branches hold.
         excess: f64,
     },
     /// There are too few samples for small shares.
@@ -78,7 +78,7 @@ pub(super) enum Warning {
     },
     /// The accounting does not close.
     Unexplained {
-        /// Samples that reached the collector without a trace, or less than zero.
+        /// Received samples that are neither counted nor lost; may be negative.
         n: i128,
     },
     /// Something was lost before it was counted.
@@ -87,14 +87,14 @@ pub(super) enum Warning {
         n: u64,
         /// Its stable name.
         id: String,
-        /// What happened; `None` for a loss of another version.
+        /// The loss; `None` if written by another version.
         loss: Option<Loss>,
     },
-    /// What the collector said about the run.
+    /// A note of the collector.
     Note(String),
 }
 
-/// The doubts about a measurement, the gravest first.
+/// The warnings about a measurement, most severe first.
 pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Accounting) -> Vec<Warning> {
     let run = &snapshot.run;
     let (residuals, misses): (Vec<Miss>, Vec<Miss>) = quality::misses(analysis, snapshot, accounting)
@@ -202,77 +202,78 @@ impl fmt::Display for Warning {
             Self::Missed(miss) => miss.fmt(f),
             Self::TimeOnly { events } => write!(
                 f,
-                "the figures are time-weighted samples of {events}: they say at which instructions time passed, \
-                 not how often an instruction ran"
+                "figures are time-weighted samples of {events}: they show where time was spent, not how \
+                 often instructions ran"
             ),
             Self::OtherEvent { events } => write!(
                 f,
-                "the figures are samples of {events}: they weigh an instruction by this event, \
-                 not by how often it ran"
+                "figures are samples of {events}: instructions are weighted by this event, not by how often \
+                 they ran"
             ),
             Self::Imprecise { event } => {
                 write!(
                     f,
-                    "{event} is not precise here: a sample may stand a few instructions too late"
+                    "{event} is not precise on this machine: samples may be attributed a few instructions \
+                     late"
                 )
             }
             Self::UnevenCpu { event, worst } => write!(
                 f,
-                "on CPU {} only {} % of the due samples of {event} reached the collector: \
-                 what ran there is underrepresented",
+                "CPU {}: only {} % of the expected samples of {event} were received, so its code is \
+                 underrepresented",
                 worst.cpu,
                 percent(worst.share)
             ),
             Self::Multiplexed { event, share } => write!(
                 f,
-                "{event} shared its hardware counter with others and counted only {} % of the time",
+                "{event} was multiplexed with other events and counted only {} % of the time",
                 percent(*share)
             ),
             Self::UnknownPeriod { event } => {
                 write!(
                     f,
-                    "the kernel chose the period of {event}: how many samples were skipped is not known"
+                    "{event} was sampled by frequency: the number of skipped samples is unknown"
                 )
             }
-            Self::NoKernelText => {
-                f.write_str("the kernel's text could not be read: its samples have no instructions")
-            }
+            Self::NoKernelText => f.write_str(
+                "kernel text could not be read: kernel samples cannot be resolved to \
+                             instructions",
+            ),
             Self::StaticKernelText { path } => write!(
                 f,
-                "the kernel's text is that of the file {path}, not the live one: \
-                 what the kernel patched since it was built is wrong"
+                "kernel text is from {path}, not from the running kernel: samples in patched code are \
+                 misattributed"
             ),
             Self::Biased { n_blocks } => write!(
                 f,
-                "the estimates of {} come from branch stacks although the branch that ends them is in \
-                 the oldest slot too often",
+                "{} with biased counts: LBR is used although the branch is in the oldest slot too often",
                 several(*n_blocks, "block")
             ),
             Self::Balanced { excess } => write!(
                 f,
-                "branches are in the oldest slot of the branch stacks too often, in {} % of the stacks: \
-                 streams were reweighted so that flow is conserved and agrees with the EBS samples \
-                 (`--rule paper` takes them as recorded)",
+                "branches are in the oldest slot too often, in {} % of the branch stacks (LBR bias): \
+                 streams were reweighted to conserve flow and to agree with EBS (`--rule paper` uses them \
+                 as recorded)",
                 percent(*excess)
             ),
             Self::FewSamples { n } => {
                 write!(
                     f,
-                    "{} samples are few: shares below a few percent are uncertain",
+                    "only {} samples: shares below a few percent are uncertain",
                     grouped(*n)
                 )
             }
             Self::Unexplained { n } => write!(
                 f,
-                "{n} samples that reached the collector are neither counted nor lost: \
-                 this is a mistake of hbbp-sys, please report it with the snapshot"
+                "{n} received samples are neither counted nor lost: this is a bug in hbbp-sys, please \
+                 report it with the profile"
             ),
             Self::Lost {
                 n, loss: Some(loss), ..
             } => write!(f, "{} {}", grouped(*n), loss.sentence()),
             Self::Lost { n, id, loss: None } => write!(
                 f,
-                "{} times `{id}`: another version knows what it is",
+                "{} losses of kind `{id}`, unknown to this version of hbbp-sys",
                 grouped(*n)
             ),
             Self::Note(note) => f.write_str(note),

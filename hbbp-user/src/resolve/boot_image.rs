@@ -31,10 +31,10 @@ pub enum BootImageError {
 impl fmt::Display for BootImageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotBootImage => f.write_str("no boot image of a kernel"),
+            Self::NotBootImage => f.write_str("not a kernel boot image"),
             Self::Packing(how) => write!(
                 f,
-                "packed with {how}, which is not known here: unpack it with the kernel's scripts/extract-vmlinux"
+                "compressed with {how}, which is not supported: use the kernel's scripts/extract-vmlinux"
             ),
             Self::Broken(error) => write!(f, "a damaged boot image: {error}"),
         }

@@ -48,8 +48,8 @@ impl fmt::Display for ElfError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotElf => "not an ELF file",
-            Self::Foreign => "not a program or library for x86",
-            Self::Broken => "the ELF headers contradict the file: it is truncated or damaged",
+            Self::Foreign => "not an x86 executable or library",
+            Self::Broken => "truncated or damaged ELF file",
         })
     }
 }

@@ -14,8 +14,8 @@ use crate::addr::Va;
 use super::kallsyms_line::{Line, parse_line};
 
 /// What to tell the user when [`Kallsyms::hidden`].
-pub const HIDDEN: &str = "the kernel hides its symbol addresses: kernel functions have no names; run as root with \
-                          `sysctl kernel.kptr_restrict=1` (or 0) to see them";
+pub const HIDDEN: &str = "kernel symbol addresses are hidden, so kernel functions have no names: run as \
+                          root with `sysctl kernel.kptr_restrict=1` (or 0)";
 
 /// A gap longer than this separates two regions: no function of the kernel is so long.
 const MAX_FUNCTION: u64 = 1 << 20;

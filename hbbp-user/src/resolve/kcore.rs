@@ -54,7 +54,7 @@ pub fn open_kcore_at(path: &Path) -> io::Result<Kcore> {
         (Some(segments), ByteSource::File(file, _)) => Ok(Kcore { file, segments }),
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("{} has no segment of kernel text", path.display()),
+            format!("{} has no kernel text segment", path.display()),
         )),
     }
 }

@@ -4,6 +4,7 @@ mod emit;
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
+use std::path::Path;
 
 use crate::addr::{ImageAddr, Va};
 use crate::record::{LoadedText, Record};
@@ -16,7 +17,9 @@ use super::kept::Holds;
 use super::kernel::{KernelMap, KernelModuleIdx, Region};
 use super::kernel_modules::read_modules;
 use super::kernel_symbols::read_module_symbols;
-use super::kernel_text::{KernelText, ReadKernel, open_kernel_text};
+use super::kernel_text::{
+    KernelText, ReadKernel, WrongImage, image_marks, open_kernel_text, open_named_image, stand_in,
+};
 use super::raw::TaskKey;
 use super::segments::Segments;
 use super::text::{Covered, Known, Live, ModuleText};
@@ -75,18 +78,30 @@ pub struct LiveText {
 /// Pages of x86-64, as a power of two.
 const PAGE_BITS: u32 = 12;
 
-/// Opens the best reader of live kernel text and reads what the kernel says of itself.
+/// Opens the best reader of live kernel text, and reads the symbols and modules of the kernel.
 /// `probe` is the collector's reader, for machines without /proc/kcore; `release` is that of the running kernel.
-/// Also returns sentences about what had to be done without.
-pub fn open_kernel_space(probe: Option<Box<ReadKernel>>, release: &str) -> (KernelSpace, Vec<String>) {
+/// `image` is a static image that the user named: it stands in for live text and for the symbols of the kernel where
+/// these cannot be read.
+/// Also returns sentences about what is missing.
+pub fn open_kernel_space(
+    probe: Option<Box<ReadKernel>>,
+    release: &str,
+    image: Option<&Path>,
+) -> Result<(KernelSpace, Vec<String>), WrongImage> {
     let mut notes = Vec::new();
-    let symbols = read_kallsyms().unwrap_or_else(|error| {
+    let mut symbols = read_kallsyms().unwrap_or_else(|error| {
         notes.push(format!(
             "/proc/kallsyms cannot be read, so kernel functions have no names: {error}"
         ));
         Kallsyms::default()
     });
-    let (reader, why) = open_kernel_text(probe, release, &symbols.image);
+    let marks = image_marks(&symbols);
+    let named = image.map(|path| open_named_image(path, &marks)).transpose()?;
+    if let Some((of_image, note)) = named.as_ref().and_then(|image| stand_in(&symbols, image)) {
+        symbols = of_image;
+        notes.push(note);
+    }
+    let (reader, why) = open_kernel_text(probe, release, &marks, named);
     notes.extend(why);
     let image = match &reader {
         KernelText::Kcore(kcore) => kcore.image(),
@@ -94,7 +109,7 @@ pub fn open_kernel_space(probe: Option<Box<ReadKernel>>, release: &str) -> (Kern
     };
     let mut map = KernelMap::default();
     map.update(symbols, &read_modules(), image, 0);
-    (KernelSpace::new(reader, map), notes)
+    Ok((KernelSpace::new(reader, map), notes))
 }
 
 impl KernelSpace {
@@ -312,7 +327,9 @@ impl KernelSpace {
     /// Reads symbols and modules again; what is new came at the start of the part at hand at the latest.
     fn read_again(&mut self) {
         let time = self.segments.time().start;
-        if let Ok(symbols) = read_kallsyms() {
+        if let Ok(symbols) = read_kallsyms()
+            && !symbols.hidden
+        {
             self.map.update(symbols, &read_modules(), None, time);
         }
     }

@@ -44,20 +44,20 @@ macro_rules! causes {
 }
 
 causes! {
-    Unknown, "unknown", "nothing that a table of the kernel names";
-    CallThunks, "call-thunks", "calls that track the depth of the call stack";
-    Paravirt, "paravirt", "calls of hypervisor hooks, made direct or replaced by the native instruction";
-    Cfi, "cfi", "FineIBT: hashes of function types before functions";
+    Unknown, "unknown", "sites in no kernel table";
+    CallThunks, "call-thunks", "call depth tracking";
+    Paravirt, "paravirt", "paravirt calls, made direct or replaced by the native instruction";
+    Cfi, "cfi", "FineIBT: function type hashes before functions";
     Retpolines, "retpolines", "indirect branches through thunks";
-    ReturnThunks, "return-thunks", "returns, plain or through a thunk";
-    Alternatives, "alternatives", "instructions chosen by the processor's features";
+    ReturnThunks, "return-thunks", "returns, direct or through a thunk";
+    Alternatives, "alternatives", "instructions chosen by CPU features";
     EndbrSeals, "endbr-seals", "ENDBR of functions that are never called indirectly";
-    SmpLocks, "smp-locks", "LOCK prefixes, which one processor does not need";
-    RuntimeConstants, "runtime-constants", "addresses and shifts that are known since the boot";
-    Ftrace, "ftrace", "calls of the function tracer at the start of functions";
-    StaticKeys, "static-keys", "branches of static keys, such as those of tracepoints";
-    StaticCalls, "static-calls", "calls and trampolines whose target the kernel sets";
-    Kprobes, "kprobes", "breakpoints and jumps of probes";
+    SmpLocks, "smp-locks", "LOCK prefixes, removed on uniprocessor machines";
+    RuntimeConstants, "runtime-constants", "addresses and shifts fixed at boot";
+    Ftrace, "ftrace", "ftrace calls at function entry";
+    StaticKeys, "static-keys", "static key branches, such as tracepoints";
+    StaticCalls, "static-calls", "static calls and their trampolines";
+    Kprobes, "kprobes", "kprobe breakpoints and jumps";
 }
 
 impl fmt::Display for Cause {
@@ -188,9 +188,7 @@ impl Reading<'_> {
         let replacements = vmlinux.sections(".altinstr_replacement").next();
         let Some(layout) = replacements.and_then(|it| AltLayout::of(table.start, &bytes, it)) else {
             self.notes.push(
-                "the records of .altinstructions have a layout that is not known here: what alternatives changed is \
-                 among the unknown"
-                    .to_owned(),
+                "unknown layout of .altinstructions: patched alternatives are listed as unknown".to_owned(),
             );
             return;
         };
@@ -267,7 +265,7 @@ impl Reading<'_> {
                 self.add(Cause::StaticCalls, place, len);
             }
         }
-        if let Some((_, bytes)) = self.between("the function tracer", ftrace, ftrace_end) {
+        if let Some((_, bytes)) = self.between("ftrace", ftrace, ftrace_end) {
             let places = bytes.as_chunks::<8>().0.iter();
             for place in places.map(|place| u64::from_le_bytes(*place)) {
                 self.add(Cause::Ftrace, ImageAddr(place), BRANCH);
@@ -290,8 +288,8 @@ impl Reading<'_> {
         });
         if table.is_none() {
             self.notes.push(format!(
-                "/proc/kallsyms does not say where the table of {what} lies (a kernel without \
-                 CONFIG_KALLSYMS_ALL, or without this feature): what was patched there is among the unknown"
+                "/proc/kallsyms lacks the table of {what} (no CONFIG_KALLSYMS_ALL, or no such feature): its \
+                 patches are listed as unknown"
             ));
         }
         table

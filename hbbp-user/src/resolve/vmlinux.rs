@@ -57,9 +57,9 @@ pub enum NotTheImage {
 impl fmt::Display for NotTheImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(Refusal::Missing) => f.write_str("is not there"),
-            Self::Refused(_) => f.write_str("cannot be read, or is no regular file"),
-            Self::Layout(error) => write!(f, "is neither an image nor a boot image of a kernel: {error}"),
+            Self::Refused(Refusal::Missing) => f.write_str("does not exist"),
+            Self::Refused(_) => f.write_str("is not a regular file, or permission is denied"),
+            Self::Layout(error) => write!(f, "is neither a kernel image nor a boot image: {error}"),
             Self::Packed(error) => write!(f, "is {error}"),
             Self::Other(build_id) => write!(f, "is the image of another kernel, build id {}", hex(build_id)),
             Self::Hollow => f.write_str("has no text, only debug information"),

@@ -32,12 +32,12 @@ use wire::{
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The first bytes are those of something else.
-    #[error("this is not a snapshot of hbbp-sys")]
+    #[error("not an hbbp-sys profile")]
     NotASnapshot,
     /// The format has another major version.
     #[error(
-        "the snapshot has format version {found}, and this version of hbbp-sys reads version {known}: \
-         use the version of hbbp-sys that wrote it, or a newer one"
+        "unsupported profile version {found} (this hbbp-sys reads version {known}): use the hbbp-sys \
+         version that wrote it, or a newer one"
     )]
     Version {
         /// Major version of the file.
@@ -46,27 +46,25 @@ pub enum Error {
         known: u16,
     },
     /// The file ends too early.
-    #[error("the snapshot is incomplete: it was cut off {place}")]
+    #[error("truncated profile: it ends {place}")]
     Truncated {
         /// Where it ends, in words.
         place: String,
     },
     /// The frame between sections is damaged, so that none behind it can be found.
-    #[error(
-        "the snapshot is damaged behind {before}: the frame of the next section does not match its checksum"
-    )]
+    #[error("damaged profile: wrong checksum of the section header after {before}")]
     Frame {
         /// What stands before the damage, in words.
         before: String,
     },
     /// Something follows the end of the snapshot.
-    #[error("{n_bytes} bytes follow the end of the snapshot: it is damaged, or two files were joined")]
+    #[error("{n_bytes} trailing bytes: the profile is damaged, or two files were joined")]
     Trailing {
         /// How many bytes.
         n_bytes: usize,
     },
     /// A section that nothing can stand in for is damaged.
-    #[error("the section `{section}` of the snapshot is damaged: {why}")]
+    #[error("damaged section `{section}`: {why}")]
     Damaged {
         /// Name of the section.
         section: &'static str,
@@ -74,7 +72,7 @@ pub enum Error {
         why: String,
     },
     /// A section that nothing can stand in for is not there, or is there twice.
-    #[error("the snapshot has {found} sections `{section}` where it needs one")]
+    #[error("expected one section `{section}`, found {found}")]
     Count {
         /// Name of the section.
         section: &'static str,
@@ -85,7 +83,7 @@ pub enum Error {
     #[error(transparent)]
     Inconsistent(#[from] Inconsistent),
     /// The sections up to this one are larger than a reader accepts.
-    #[error("the snapshot is larger than any recording needs, as far as its section `{section}`")]
+    #[error("the profile is too large: it exceeds the size limit at section `{section}`")]
     TooLarge {
         /// Name of the section.
         section: &'static str,
@@ -141,7 +139,7 @@ pub fn parse(file: &[u8]) -> Result<Snapshot, Error> {
     let mut without = |section, consequence: &str, why: Fault| {
         let name = Section::name(section);
         notes.push(format!(
-            "the section `{name}` of the snapshot file could not be read ({why}): {consequence}"
+            "section `{name}` of the profile could not be read ({why}): {consequence}"
         ));
     };
     let symbols = optional::<SymbolsSection>(&sections, Section::Symbols)
@@ -152,13 +150,13 @@ pub fn parse(file: &[u8]) -> Result<Snapshot, Error> {
     let text = optional::<TextSection>(&sections, Section::Text)
         .and_then(|section| Ok(Vec::<Text>::try_from(section)?))
         .unwrap_or_else(|why| {
-            without(Section::Text, "no sample can be given an instruction", why);
+            without(Section::Text, "samples cannot be resolved to instructions", why);
             Vec::new()
         });
     let losses = optional::<LossesSection>(&sections, Section::Losses)
         .map(Losses::from)
         .unwrap_or_else(|why| {
-            without(Section::Losses, "what was lost is not known", why);
+            without(Section::Losses, "losses are unknown", why);
             Losses::default()
         });
     run.notes.extend(notes);
@@ -177,7 +175,7 @@ pub fn parse(file: &[u8]) -> Result<Snapshot, Error> {
 /// Why one section cannot be used, while the others may well be.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
-    #[error("there are {0} of it")]
+    #[error("found {0} of it")]
     Count(usize),
     #[error("{0}")]
     Unreadable(#[from] Unreadable),

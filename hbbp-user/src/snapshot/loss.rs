@@ -18,8 +18,8 @@ pub enum LossUnit {
     Record,
     /// A mapping or text region whose text could not be read: its samples stay unresolved.
     Region,
-    /// A sample or stream that is counted, but perhaps for other bytes than those that ran.
-    Doubt,
+    /// A sample or stream that is counted, perhaps for other bytes than those that ran.
+    Ambiguous,
 }
 
 macro_rules! losses {
@@ -54,57 +54,60 @@ macro_rules! losses {
 
 losses! {
     CountsFull, "sample.counts_full", Sample,
-        "samples found the map of counts full: raise --map-entries or lower the sampling rate";
+        "samples dropped: count map full; raise --map-entries or lower the sampling rate";
     StacksFull, "sample.stacks_full", Sample,
-        "samples found the ring of branch stacks full, as the tool got no time to read it: take stacks more rarely (--branch-period), or give the tool more time (nice)";
-    NoBank, "sample.no_bank", Sample,
-        "samples found no bank to be counted in";
+        "samples dropped: branch-stack ring buffer overflowed; raise --branch-period, or run at higher \
+         priority (nice)";
+    NoBank, "sample.no_map", Sample,
+        "samples dropped: no active count map";
     NoStack, "sample.no_stack", Sample,
-        "samples came without a branch stack, or with an empty one";
+        "samples dropped: missing or empty branch stack";
     WrongPath, "entry.wrong_path", Entry,
-        "branch entries were fetched on a wrong path and never executed";
+        "branch entries discarded: speculative wrong path, never executed";
     TooMany, "entry.too_many", Entry,
-        "branch entries were left out, as the recording holds more different ones than are kept";
+        "branch entries dropped: too many distinct entries in the recording";
     Duplicated, "stream.duplicated", Stream,
-        "streams were made of a repeated newest entry (Skylake)";
+        "streams discarded: newest branch entry was repeated (Skylake)";
     Backward, "stream.backward", Stream,
-        "streams end before they start";
+        "streams discarded: end before start";
     Crossing, "stream.crossing", Stream,
-        "streams lead from one ring to the other: an entry between them is missing";
+        "streams discarded: start and end in different rings, so a branch entry is missing";
     Long, "stream.long", Stream,
-        "streams are too long to be straight-line code: an entry between them is missing";
+        "streams discarded: too long for straight-line code, so a branch entry is missing";
     Switched, "stream.switched", Stream,
-        "user streams are older than a context switch, so they belong to another process";
+        "user streams discarded: recorded before a context switch, so they belong to another process";
     StreamsRefused, "stream.refused", Stream,
-        "streams found the table of streams full: raise --map-entries";
+        "streams dropped: stream table full; raise --map-entries";
     OldestRefused, "entry.oldest_refused", Entry,
-        "branches in the oldest slot found the table of streams full, so that a bias may go unseen: raise --map-entries";
+        "oldest-slot branches dropped: stream table full, so LBR bias may go undetected; raise --map-entries";
     RecorderLost, "record.recorder_lost", Record,
-        "records, most of them samples, were lost by their recorder, which could not write as fast as they came";
+        "records (mostly samples) lost: the recorder could not keep up";
     SampleUnread, "record.sample_unread", Record,
-        "samples of the recording are damaged or belong to no known event";
+        "recorded samples skipped: damaged, or of an unknown event";
     SidebandLost, "record.sideband_lost", Record,
-        "records about processes and mappings were overwritten before they were read";
+        "process and mapping records lost: overwritten before they were read";
     TextLost, "record.text_lost", Record,
-        "records about kernel text were overwritten before they were read: its patches were found by reading it again";
+        "kernel text records lost: overwritten before they were read; patches were found by re-reading the \
+         text";
     SidebandUnread, "record.sideband_unread", Record,
-        "records about processes and mappings could not be understood";
+        "process and mapping records skipped: malformed";
     ProcessGone, "region.process_gone", Region,
-        "mappings belong to a process that was gone before its executable memory or file could be read";
+        "mappings without text: the process exited before its memory or file could be read";
     FileMissing, "region.file_missing", Region,
-        "mapped files could not be found";
+        "mapped files not found";
     FileRefused, "region.file_refused", Region,
-        "mapped files were refused: not a regular file, or no permission";
+        "mapped files not read: not a regular file, or permission denied";
     FileChanged, "region.file_changed", Region,
-        "mapped files are not the ones that ran: build id, device or inode differ";
+        "mapped files not used: build id, device or inode differs from the file that ran";
     FileUnreadable, "region.file_unreadable", Region,
-        "mapped files could not be understood as ELF";
+        "mapped files not read: invalid ELF";
     TextUnreadable, "region.text_unreadable", Region,
-        "stretches of kernel text could not be read";
-    TextSwitched, "doubt.text_switched", Doubt,
-        "samples and streams, told by time, passed instructions after these were switched and before the counts were cut: they count for the bytes before";
+        "kernel text ranges could not be read";
+    TextSwitched, "ambiguous.text_switched", Ambiguous,
+        "samples and streams with ambiguous text: code was patched mid-interval, and they were attributed \
+         to the old bytes";
     TextUncertain, "region.text_uncertain", Region,
-        "stretches of text changed between two readings: samples of that interval may have run the other bytes";
+        "text ranges changed between two reads: samples of that interval may have executed the other bytes";
 }
 
 /// How much was lost, by the stable name of the loss. Names of other versions of the tool are kept as they are.

@@ -3,7 +3,7 @@
 //! It is the seam of the program.
 //! What touches the kernel or the disk ends here, and what comes after is a pure function of it.
 //! The text that was hit is part of it, because live kernel text and the text of dead processes cannot be read again.
-//! A saved snapshot (see [`file`]) is the profile, the input of `report`, the fixture of the tests and the bug report.
+//! A saved snapshot (see [`mod@file`]) is the profile, the input of `report`, the fixture of the tests and the bug report.
 //!
 //! The vectors refer to each other by index; [`Snapshot::check`] says whether all of them hold.
 
@@ -243,7 +243,7 @@ pub struct Inconsistent(pub &'static str);
 
 impl fmt::Display for Inconsistent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the snapshot contradicts itself: {}", self.0)
+        write!(f, "inconsistent profile: {}", self.0)
     }
 }
 
@@ -254,32 +254,29 @@ impl Snapshot {
     pub fn check(&self) -> Result<(), Inconsistent> {
         let holds = |ok: bool, what| if ok { Ok(()) } else { Err(Inconsistent(what)) };
         let module = |idx: ModuleIdx| (idx.0 as usize) < self.modules.len();
-        holds(
-            !self.processes.is_empty(),
-            "no process image, not even the kernel",
-        )?;
+        holds(!self.processes.is_empty(), "no process image")?;
         for process in &self.processes {
             let by_start = process.mappings.is_sorted_by_key(|m| (m.start, m.from));
-            holds(by_start, "mappings of a process image are out of order")?;
+            holds(by_start, "mappings are not sorted")?;
             let inside = process
                 .mappings
                 .iter()
                 .all(|m| module(m.module) && m.start < m.end);
-            holds(inside, "a mapping is empty or belongs to no module")?;
+            holds(inside, "mapping is empty or has no module")?;
         }
         for module in &self.modules {
             holds(
                 module.symbols.is_sorted_by_key(|s| s.start),
-                "symbols are out of order",
+                "symbols are not sorted",
             )?;
         }
         let by_place = self.text.is_sorted_by_key(|t| (t.module, t.start, t.since));
-        holds(by_place, "text is out of order")?;
+        holds(by_place, "text is not sorted")?;
         for text in &self.text {
             let fits = u64::try_from(text.bytes.len()).is_ok_and(|len| text.start.checked_add(len).is_some());
             holds(
                 module(text.module) && fits,
-                "text belongs to no module or passes the end of memory",
+                "text has no module or exceeds the address space",
             )?;
         }
         for interval in &self.intervals {
@@ -298,7 +295,7 @@ impl Snapshot {
                 known(ips.fold((0, 0), greatest), interval.ips.len())
                     && known(streams.fold((0, 0), greatest), interval.streams.len())
                     && known(branches.fold((0, 0), greatest), interval.branches.len()),
-                "a count names an event or a process image that is not there",
+                "count refers to a missing event or process image",
             )?;
         }
         Ok(())

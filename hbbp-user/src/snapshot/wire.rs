@@ -22,19 +22,19 @@ pub(super) enum Malformed {
     #[error("{0}")]
     Protobuf(#[from] prost::DecodeError),
     /// A table has columns of different lengths.
-    #[error("the columns of {0} differ in length")]
+    #[error("columns of {0} differ in length")]
     Columns(&'static str),
     /// A length points past the end of the bytes that it divides.
-    #[error("the lengths of {0} do not add up to what is there")]
+    #[error("lengths of {0} do not match the data")]
     Lengths(&'static str),
     /// A field has no value that this version knows.
-    #[error("{0} has the unknown value {1}")]
+    #[error("unknown value {1} of {0}")]
     Value(&'static str, i64),
     /// A weight is infinite or no number.
-    #[error("a weight is no finite number")]
+    #[error("weight is not finite")]
     Weight,
     /// A name is no UTF-8.
-    #[error("a name is no UTF-8")]
+    #[error("name is not UTF-8")]
     Name(#[from] std::str::Utf8Error),
 }
 

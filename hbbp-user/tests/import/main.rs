@@ -14,6 +14,8 @@ mod perf_data;
 mod perf_tool;
 mod refused;
 mod run;
+#[path = "../fixtures/skip.rs"]
+mod skip;
 mod speed;
 mod texts;
 mod writer;

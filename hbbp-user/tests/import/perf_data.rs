@@ -104,7 +104,7 @@ fn several_events_are_told_apart_by_their_ids() {
     assert_eq!(crate::run::hbbp(&args).code, Some(0));
     let report = crate::run::hbbp(&["report", target.to_str().unwrap()]);
     assert!(
-        report.out.contains("1 samples of r20d1 are left out"),
+        report.out.contains("ignored 1 samples of r20d1"),
         "{}",
         report.out
     );
@@ -262,14 +262,11 @@ fn what_the_recorder_lost_is_told() {
     let path = folder.write("perf.data", file.bytes());
     let report = crate::run::hbbp(&["report", path.to_str().unwrap(), "--binary", &program]).out;
     assert!(
-        report.contains("4,321 records, most of them samples, were lost by their recorder"),
+        report.contains("4,321 records (mostly samples) lost: the recorder could not keep up"),
         "{report}"
     );
-    assert!(report.contains("stopped events 1 times"), "{report}");
-    assert!(
-        report.contains("1 samples of the recording are damaged"),
-        "{report}"
-    );
+    assert!(report.contains("throttled events 1 times"), "{report}");
+    assert!(report.contains("1 recorded samples skipped: damaged"), "{report}");
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::process::{Command, Stdio};
 
 use crate::run::{Folder, hbbp};
+use crate::skip::skip;
 
-/// Whether perf can sample here; without it a test says so and ends.
-#[expect(clippy::print_stderr, reason = "a skipped test says why")]
+/// Whether perf can sample here; without it a test skips itself.
 fn perf_works(folder: &Folder) -> bool {
     let mut perf = Command::new("perf");
     perf.args(["record", "-q", "-e", "cpu-clock", "-o"])
@@ -17,7 +17,7 @@ fn perf_works(folder: &Folder) -> bool {
         .status()
         .is_ok_and(|status| status.success());
     if !works {
-        eprintln!("skipped: perf is not installed or may not sample here");
+        skip("perf is not installed or may not sample here");
     }
     works
 }

@@ -2,13 +2,12 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::path::Path;
 
 use hbbp_user::addr::Va;
 
 use crate::elf::{LOOP, Program, elf};
-use crate::run::{Folder, export, lines};
+use crate::run::{Folder, Usage, assert_no_worse_than_linear, export, lines, usage};
 use crate::writer::{self, mmap2, stack, turns};
 
 /// Size of the recording in bytes; a build without optimisation gets less.
@@ -17,7 +16,7 @@ const SIZE: usize = if cfg!(debug_assertions) { 32 << 20 } else { 1 << 30 };
 const MOST_MEMORY: u64 = 300 << 10;
 
 #[test]
-fn a_gigabyte_takes_seconds_and_little_memory() {
+fn a_gigabyte_costs_little_memory_and_four_times_a_quarter() {
     let folder = Folder::new();
     let program = elf(&Program {
         code: LOOP,
@@ -31,42 +30,27 @@ fn a_gigabyte_takes_seconds_and_little_memory() {
     let samples: Vec<Vec<u8>> = (0..1000).map(|n| stack(5, 3 + n, &entries)).collect();
     let samples = samples.concat();
     let n = SIZE / samples.len();
-    let path = folder.path().join("perf.data");
     // In pipe mode nothing says how long it is.
     let start = writer::File::new(vec![mmap2(5, 2, (base, 0x1000), 0x1000, "/bin/prog")]).pipe();
-    let mut file = File::create(&path).unwrap();
-    file.write_all(&start).unwrap();
-    for _ in 0..n {
-        file.write_all(&samples).unwrap();
-    }
+    let write = |name: &str, n: usize| {
+        let path = folder.path().join(name);
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&start).unwrap();
+        for _ in 0..n {
+            file.write_all(&samples).unwrap();
+        }
+        path
+    };
     let target = folder.path().join("x.hbbp");
-    let begin = Instant::now();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_hbbp-sys"));
-    child
-        .args([
-            "import",
-            path.to_str().unwrap(),
-            "--binary",
-            program.to_str().unwrap(),
-            "-o",
-        ])
-        .arg(&target);
-    let mut child = child.spawn().unwrap();
-    let mut peak = 0;
-    while child.try_wait().unwrap().is_none() {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-        let now = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
-        peak = now.and_then(|now| now.trim().parse().ok()).unwrap_or(0).max(peak);
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let took = begin.elapsed();
-    assert!(child.wait().unwrap().success());
-    assert!(
-        took < Duration::from_secs(20) && peak < MOST_MEMORY,
-        "{took:?}, {peak} KiB"
-    );
+    let import = |path: &Path| -> Usage {
+        let [path, program, target] = [path, &program, &target].map(|path| path.to_str().unwrap());
+        usage(&["import", path, "--binary", program, "-o", target])
+    };
+    let quarter = import(&write("quarter", n / 4));
+    let whole = import(&write("whole", n));
+    println!("a quarter: {quarter:?}; the whole: {whole:?}");
+    assert!(whole.memory < MOST_MEMORY, "{whole:?}");
+    assert_no_worse_than_linear(&[quarter], &[whole]);
     let streams = export(&target, &["--format", "streams"]);
     let n_streams: usize = lines(&streams, "S ")
         .iter()

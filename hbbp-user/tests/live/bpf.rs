@@ -10,7 +10,7 @@ use super::{kernel, number, run};
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernel-tests/workloads/bpf_hot.c");
 
 #[test]
-fn a_hot_bpf_program_has_mnemonics_and_the_bytes_of_its_jit_dump() {
+fn hot_bpf_program_has_mnemonics_and_the_bytes_of_its_jit_dump() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hbbp_user::addr::{Ring, Va};
 use hbbp_user::collect::event::Choice;
-use hbbp_user::collect::object::{Constants, KernelCounts, Object, Room};
+use hbbp_user::collect::object::{Constants, KernelCounts, Messages, Object, Room};
 use hbbp_user::collect::{Collector, ModuleWatch, Plan, Scope};
 use hbbp_user::record::Record;
 
@@ -19,6 +19,7 @@ fn plan(scope: Scope) -> Plan {
         kernel: KernelCounts::Together,
         modules: ModuleWatch::Told,
         map_entries: None,
+        messages: Messages::Off,
     }
 }
 
@@ -85,7 +86,7 @@ fn samples_are_counted_and_the_sums_close() {
 }
 
 #[test]
-fn kernel_samples_can_be_kept_apart_by_process() {
+fn kernel_samples_can_be_split_by_process() {
     let Some(_kernel) = kernel() else { return };
     let load = Load::syscalls();
     let split = Plan {
@@ -110,7 +111,7 @@ fn kernel_samples_can_be_kept_apart_by_process() {
 }
 
 #[test]
-fn an_exec_is_another_image_of_the_same_process() {
+fn exec_starts_a_new_image_of_the_process() {
     let Some(_kernel) = kernel() else { return };
     let spin = "exec 3<>/dev/null; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
     let mut collector = Collector::open(&plan(Scope::System)).unwrap();
@@ -141,7 +142,7 @@ fn an_exec_is_another_image_of_the_same_process() {
 }
 
 #[test]
-fn a_full_bank_is_counted_not_hidden() {
+fn full_count_map_is_counted() {
     let Some(_kernel) = kernel() else { return };
     let _load = [Load::syscalls(), Load::syscalls()];
     let mut collector = Collector::open(&Plan {
@@ -204,12 +205,41 @@ fn run_count(name: &str) -> u64 {
 }
 
 #[test]
-fn the_kernel_takes_every_program() {
+fn programs_all_load() {
     let Some(_kernel) = kernel() else { return };
-    let mut object = Object::load(Constants::default(), Room::default()).unwrap();
-    for event in 0..hbbp_ebpf::MAX_EVENTS {
-        object.on_ip(event).unwrap();
-        object.on_branch(event).unwrap();
+    for messages in [Messages::Off, Messages::On] {
+        let constants = Constants {
+            messages,
+            ..Constants::default()
+        };
+        let mut object = Object::load(constants, Room::default()).unwrap();
+        let _log = (messages == Messages::On).then(|| object.take_log().unwrap());
+        for event in 0..hbbp_ebpf::MAX_EVENTS {
+            object.on_ip(event).unwrap();
+            object.on_branch(event).unwrap();
+        }
+        object.read_text().unwrap();
+        object.attach_modules().unwrap();
     }
-    object.read_text().unwrap();
+}
+
+#[test]
+fn verbose_programs_say_what_they_refuse() {
+    let Some(_kernel) = kernel() else { return };
+    let _loads = [Load::syscalls(), Load::syscalls()];
+    let full = ["--duration", "1", "--map-entries", "64"];
+    let quiet = super::run(&full);
+    let verbose = super::run(&[&full[..], &["--verbose"]].concat());
+    assert!(
+        quiet.status.success() && verbose.status.success(),
+        "{quiet:?} {verbose:?}"
+    );
+    let message = "no space for the sample at";
+    let said =
+        |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).matches(message).count();
+    assert_eq!(said(&quiet), 0, "{quiet:?}");
+    let n = said(&verbose);
+    println!("{n} messages: {}", String::from_utf8_lossy(&verbose.stderr));
+    // The first, second, fourth .. on each CPU.
+    assert!((1..200).contains(&n), "{verbose:?}");
 }

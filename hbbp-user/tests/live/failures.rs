@@ -15,7 +15,7 @@ fn fails(output: &Output, code: i32, says: &str) {
 }
 
 #[test]
-fn without_root_it_says_what_it_needs() {
+fn missing_root_is_explained() {
     let Some(_kernel) = kernel() else { return };
     // The binary may lie where only root may look.
     let folder = tempfile::tempdir().unwrap();
@@ -47,7 +47,7 @@ fn open_to_all(folder: &Path) {
 }
 
 #[test]
-fn wrong_targets_are_named() {
+fn unknown_targets_are_named() {
     let Some(_kernel) = kernel() else { return };
     fails(
         &run(&["--duration", "1", "--pid", "4194303"]),
@@ -70,7 +70,7 @@ fn wrong_targets_are_named() {
 }
 
 #[test]
-fn what_makes_no_sense_is_a_usage_error() {
+fn invalid_options_are_usage_errors() {
     fails(&run(&["--cpu", "none"]), 2, "0-3,8");
     fails(&run(&["--pid", "1", "--cpu", "0"]), 2, "cannot be used with");
     let Some(_kernel) = kernel() else { return };
@@ -94,7 +94,7 @@ fn what_makes_no_sense_is_a_usage_error() {
 }
 
 #[test]
-fn a_full_disk_leaves_the_old_file_alone() {
+fn full_disk_keeps_the_old_file() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
@@ -103,12 +103,7 @@ fn a_full_disk_leaves_the_old_file_alone() {
         .args(["-t", "tmpfs", "-o", "size=4k", "tmpfs", path])
         .status();
     if !mount.is_ok_and(|status| status.success()) {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "CI must be able to mount a tmpfs"
-        );
-        println!("skipped: a tmpfs cannot be mounted here");
-        return;
+        return super::skip_outside_ci("a tmpfs cannot be mounted here");
     }
     let file = folder.path().join("old.hbbp");
     std::fs::write(&file, "old").unwrap();
@@ -124,23 +119,22 @@ fn a_full_disk_leaves_the_old_file_alone() {
 }
 
 #[test]
-fn a_profile_that_cannot_be_saved_is_known_at_once_or_costs_no_report() {
+fn unwritable_output_fails_early_or_after_the_report() {
     let Some(_kernel) = kernel() else { return };
-    let began = std::time::Instant::now();
+    // It would take an hour to measure.
     fails(
-        &run(&["--duration", "60", "-o", "/no/such/dir/x"]),
+        &run(&["--duration", "1h", "-o", "/no/such/dir/x"]),
         1,
         "/no/such/dir/x",
     );
-    fails(&run(&["record", "--duration", "60", "-o", "/tmp"]), 1, "/tmp");
-    assert!(began.elapsed().as_secs() < 30, "nothing was measured");
+    fails(&run(&["record", "--duration", "1h", "-o", "/tmp"]), 1, "/tmp");
     let full = run(&["--duration", "200ms", "-o", "/dev/full"]);
     fails(&full, 1, "No space left");
-    assert!(String::from_utf8_lossy(&full.stdout).contains("Where the samples went"));
+    assert!(String::from_utf8_lossy(&full.stdout).contains("Sample accounting"));
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn closed_pipe_is_not_an_error() {
     let Some(_kernel) = kernel() else { return };
     let mut child = program(&["--duration", "500ms", "--top", "all"]);
     let mut child = child
@@ -155,54 +149,76 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
-fn a_signal_ends_the_wait_for_a_command_that_outlives_its_measurement() {
+fn signal_ends_the_wait_for_the_command() {
     let Some(_kernel) = kernel() else { return };
-    let mut child = program(&["--duration", "300ms", "--", "sleep", "20"]);
-    let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
+    let mut group = Group::spawn(&["--duration", "300ms", "--", "sleep", "1000000"], Stdio::piped());
     let mut report = String::new();
-    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut out = std::io::BufReader::new(group.0.stdout.take().unwrap());
     while !report.contains("in the mix") {
         assert!(0 < std::io::BufRead::read_line(&mut out, &mut report).unwrap());
     }
     std::thread::sleep(std::time::Duration::from_millis(500));
-    let pid = i32::try_from(child.id()).unwrap();
-    let began = std::time::Instant::now();
-    // SAFETY: a signal to a child that has not been waited for.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(began.elapsed().as_secs() < 10);
+    // Without a signal it would wait for the command.
+    assert_eq!(group.signal_until_it_ends(libc::SIGTERM), Some(130));
 }
 
-#[test]
-fn a_second_signal_aborts() {
-    let Some(_kernel) = kernel() else { return };
-    let mut child = program(&["--duration", "60", "--", "sleep", "60"]);
-    let mut child = child.stdout(Stdio::null()).spawn().unwrap();
-    let pid = i32::try_from(child.id()).unwrap();
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    for _ in 0..2 {
-        // SAFETY: a signal to a child that has not been waited for.
-        assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
-        std::thread::sleep(std::time::Duration::from_millis(1500));
+/// The program in a process group of its own, which ends with the test: the command that it measures outlives it.
+struct Group(std::process::Child);
+
+impl Group {
+    fn spawn(args: &[&str], out: Stdio) -> Self {
+        Self(program(args).process_group(0).stdout(out).spawn().unwrap())
     }
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+
+    fn pid(&self) -> i32 {
+        i32::try_from(self.0.id()).unwrap()
+    }
+
+    /// Sends the signal until the program has ended: on a busy machine a second one may come before the first was taken,
+    /// and is none then.
+    fn signal_until_it_ends(&mut self, signal: i32) -> Option<i32> {
+        while self.0.try_wait().unwrap().is_none() {
+            // SAFETY: a signal to a child that has not been waited for.
+            assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
+            std::thread::sleep(std::time::Duration::from_millis(500));
+        }
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // SAFETY: a signal to the group that was made for this child; where nobody is left it does nothing.
+        unsafe { libc::kill(-self.pid(), libc::SIGKILL) };
+    }
 }
 
 #[test]
-fn an_image_of_another_kernel_is_refused_in_one_sentence() {
+fn second_signal_aborts() {
+    let Some(_kernel) = kernel() else { return };
+    let args = ["--duration", "1000000", "--", "sleep", "1000000"];
+    let mut group = Group::spawn(&args, Stdio::null());
+    super::wait_for_handler(group.0.id(), libc::SIGINT);
+    assert_eq!(group.signal_until_it_ends(libc::SIGINT), Some(130));
+}
+
+#[test]
+fn image_of_another_kernel_is_rejected() {
     let Some(_kernel) = kernel() else { return };
     for (image, why) in [
-        ("/nowhere", "is not there"),
+        ("/nowhere", "does not exist"),
         ("/bin/true", "another kernel"),
-        ("/etc/passwd", "neither an image nor a boot image"),
+        ("/etc/passwd", "neither a kernel image nor a boot image"),
     ] {
-        let output = run(&["kernel-text", "--vmlinux", image]);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(
-            said.contains(image) && said.contains(why) && said.contains("build id"),
-            "{said}"
-        );
-        assert_eq!(said.lines().count(), 1, "{said}");
+        for command in [&["kernel-text"][..], &["--duration", "1"]] {
+            let output = run(&[command, &["--vmlinux", image]].concat());
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            assert!(
+                said.contains(image) && said.contains(why) && said.contains("build id"),
+                "{said}"
+            );
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
     }
 }

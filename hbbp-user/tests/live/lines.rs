@@ -118,7 +118,7 @@ fn lines_and_inlined_functions_follow_the_build_id() {
     assert!(0.98 < share(&without, "work"), "{without:?}");
     let said = run(&["report", &profile, "--by", "line"]).stdout;
     let said = String::from_utf8(said).unwrap();
-    assert!(said.contains("without debug information"), "{said}");
+    assert!(said.contains("no debug information for"), "{said}");
     // .. unless it is named, or lies where the program says.
     assert_eq!(rows(&by("line", &["--binary", &debug])), lines);
     tool("objcopy", &[&format!("--add-gnu-debuglink={debug}"), &program]);

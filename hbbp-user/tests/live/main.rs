@@ -1,6 +1,7 @@
 //! Tests on the kernel of this machine, as root: collection, the whole program, and how it fails.
 //!
-//! They share the kernel, so one runs at a time. Without root they say that they skip, and under CI that is a failure.
+//! They share the kernel, so one runs at a time. Without root they skip themselves, and under CI that is a failure.
+//! What they cost and how long they take is printed and not asserted: it depends on what else the machine does.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -14,6 +15,8 @@ mod lines;
 mod load;
 mod processes;
 mod run;
+#[path = "../fixtures/skip.rs"]
+mod skip;
 mod text;
 
 use std::os::unix::fs::MetadataExt as _;
@@ -29,12 +32,32 @@ fn kernel() -> Option<MutexGuard<'static, ()>> {
     if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
         return Some(KERNEL.lock().unwrap_or_else(PoisonError::into_inner));
     }
+    skip_outside_ci("live tests need root");
+    None
+}
+
+/// Skips the test, but fails in continuous integration, where nothing may be missing.
+fn skip_outside_ci(reason: &str) {
     assert!(
         std::env::var_os("CI").is_none(),
-        "live tests need root, and CI must not skip them"
+        "continuous integration may not skip this test: {reason}"
     );
-    println!("skipped: live tests need root");
-    None
+    skip::skip(reason);
+}
+
+/// Waits until a process has a handler for a signal, which then no longer ends it.
+fn wait_for_handler(pid: u32, signal: i32) {
+    let is_caught = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let caught = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:"))
+            .unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
+    };
+    while !is_caught() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
 }
 
 /// The program with these arguments.

@@ -87,7 +87,7 @@ fn text_by_class() {
 }
 
 #[test]
-fn text_cut_off() {
+fn text_with_top() {
     let options = ReportOptions {
         top: Some(2),
         ..ReportOptions::default()
@@ -134,7 +134,7 @@ fn csv() {
 
 /// Files of major version 1 hold columns, and branches apart from the streams.
 #[test]
-fn a_file_of_the_first_version_is_read() {
+fn file_of_the_first_version_is_read() {
     let file = include_bytes!("../fixtures/columns.hbbp");
     let read = hbbp_user::snapshot::file::parse(file).unwrap();
     assert_eq!(read, program::stacked());

@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod golden;
+mod options;
 #[path = "../fixtures/program.rs"]
 mod program;
 #[path = "../fixtures/strategy.rs"]
@@ -46,7 +47,7 @@ impl Write for Failing {
 }
 
 #[test]
-fn a_saved_snapshot_gives_the_same_report() {
+fn saved_snapshot_gives_the_same_report() {
     for snapshot in [
         program::clocked(),
         program::retired(),
@@ -62,7 +63,7 @@ fn a_saved_snapshot_gives_the_same_report() {
 }
 
 #[test]
-fn a_closed_pipe_is_success_and_a_full_disk_is_not() {
+fn closed_pipe_is_success_but_full_disk_is_not() {
     let print_to = |mut out: Failing| print(&program::clocked(), &ReportOptions::default(), &mut out);
     assert_eq!(
         print_to(Failing(io::ErrorKind::BrokenPipe)).unwrap(),
@@ -94,7 +95,7 @@ fn missed_limits_are_named() {
 
 /// A clock knows nothing of executions, and the report must not pretend to.
 #[test]
-fn samples_of_a_clock_are_not_called_executions() {
+fn clock_samples_are_not_called_executions() {
     for snapshot in [program::clocked(), program::troubled()] {
         for format in [Format::Text, Format::Json, Format::Csv] {
             let report = printed(&snapshot, &by(&[Dimension::Mnemonic], format)).to_lowercase();

@@ -69,7 +69,7 @@ fn check(snapshot: &Snapshot, options: &ReportOptions) {
 }
 
 #[test]
-fn the_fixtures_add_up() {
+fn fixture_reports_add_up() {
     for snapshot in [
         program::clocked(),
         program::retired(),
@@ -92,7 +92,7 @@ fn the_fixtures_add_up() {
 
 /// The mix of the program is known by hand; see [`program`].
 #[test]
-fn the_mix_is_the_one_that_ran() {
+fn mix_is_what_ran() {
     let report = printed(&program::clocked(), &by(&[Dimension::Mnemonic], Format::Json));
     let document: Value = serde_json::from_str(&report).unwrap();
     let mut expected = vec![
@@ -121,7 +121,7 @@ proptest! {
 
     /// Whatever a file holds, every format prints it, and no line of text is too long.
     #[test]
-    fn any_snapshot_can_be_printed(snapshot in strategy::snapshot(), width in 0_usize..150, top in 0_usize..4) {
+    fn report_of_any_snapshot_fits_the_width(snapshot in strategy::snapshot(), width in 0_usize..150, top in 0_usize..4) {
         let options = ReportOptions { width, top: Some(top), ..by(&[Dimension::Function, Dimension::Mnemonic], Format::Text) };
         for line in printed(&snapshot, &options).lines() {
             prop_assert!(line.chars().count() <= width, "{width}: {line}");
@@ -133,7 +133,7 @@ proptest! {
 
     /// With counts as a machine can have them, the samples add up.
     #[test]
-    fn any_recording_adds_up(mut snapshot in strategy::snapshot(), runs in 0_u64..1_000) {
+    fn report_of_any_recording_adds_up(mut snapshot in strategy::snapshot(), runs in 0_u64..1_000) {
         for event in &mut snapshot.run.events {
             event.runs = runs;
             for counter in &mut event.counters {

@@ -3,14 +3,12 @@
 //!
 //! Each program prints the address of its code and then waits, so that a sample there can be made up.
 
-#![expect(
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "helpers of a test may end it, and say why they skip something"
-)]
+#![expect(clippy::expect_used, reason = "helpers of a test may end it")]
 
 mod hostile;
 mod program;
+#[path = "../fixtures/skip.rs"]
+mod skip;
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -196,8 +194,7 @@ fn a_file_that_only_relatives_see() {
     let mut parent = Command::new("chroot");
     let parent = parent.arg(folder).arg("/contained").stdout(Stdio::piped());
     let Some(parent) = Running::of_command(parent, folder, 1) else {
-        println!("skipped: chroot needs root");
-        return;
+        return skip::skip("chroot needs root");
     };
     let (tgid, spin) = (parent.child.id(), parent.addresses[0]);
     let scanned = parent.scanned();
@@ -346,8 +343,7 @@ fn unknown_processes_and_addresses_keep_their_counts() {
 fn this_kernel() {
     let symbols = hbbp_user::resolve::kallsyms::read_kallsyms().expect("/proc/kallsyms");
     if symbols.hidden {
-        println!("skipped: kernel symbols are hidden");
-        return;
+        return skip::skip("kernel symbols are hidden");
     }
     let idle = symbols.named("do_idle").expect("every kernel idles").start;
     let mut map = KernelMap::default();

@@ -6,6 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use hbbp_user::resolve::proc_scan::{Scanned, read_process};
 
+use super::skip::skip;
+
 /// Prints the address of its function `spin` and waits.
 pub(super) const PROGRAM: &str = r#"
 #include <stdio.h>
@@ -113,12 +115,15 @@ pub(super) fn compile(name: &str, source: &str, flags: &[&str]) -> Option<PathBu
         Ok(made) if made.status.success() => Some(output),
         Ok(made) => {
             std::fs::remove_dir_all(dir).expect("clean up");
-            println!("skipped {name}: {}", String::from_utf8_lossy(&made.stderr));
+            skip(&format!(
+                "{name}: {}",
+                String::from_utf8_lossy(&made.stderr).replace('\n', " ")
+            ));
             None
         }
         Err(error) => {
             std::fs::remove_dir_all(dir).expect("clean up");
-            println!("skipped {name}: no C compiler: {error}");
+            skip(&format!("{name}: no C compiler: {error}"));
             None
         }
     }

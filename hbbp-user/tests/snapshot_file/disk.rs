@@ -68,10 +68,7 @@ fn what_is_no_file_is_refused() {
 #[test]
 fn what_does_not_begin_like_a_snapshot_is_not_read_to_its_end() {
     let error = format!("{:#}", read(Path::new("/dev/zero")).unwrap_err());
-    assert_eq!(
-        error,
-        "failed to read the snapshot /dev/zero: this is not a snapshot of hbbp-sys"
-    );
+    assert_eq!(error, "failed to read profile /dev/zero: not an hbbp-sys profile");
     assert!(read(Path::new("/")).is_err());
 }
 

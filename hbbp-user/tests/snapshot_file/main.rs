@@ -122,10 +122,7 @@ fn cut_off_at_every_byte_is_an_error() {
         );
     }
     let error = parse(&file[..file.len() - 1]).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "the snapshot is incomplete: it was cut off behind the section `losses`"
-    );
+    assert_eq!(error, "truncated profile: it ends after section `losses`");
 }
 
 #[test]
@@ -136,7 +133,7 @@ fn what_contradicts_itself_is_not_written() {
         encode(&snapshot)
             .unwrap_err()
             .to_string()
-            .contains("contradicts itself")
+            .contains("inconsistent")
     );
 }
 

@@ -1,4 +1,4 @@
-//! The part of QEMU's plugin interface (version 1, QEMU 7.2 and later) that the silicon uses.
+//! The part of QEMU's plugin interface (version 1, QEMU 7.2 and later) that the emulated PMU uses.
 //!
 //! Source: `include/qemu/qemu-plugin.h` of QEMU; the declarations are our own.
 

@@ -32,7 +32,7 @@ pub(crate) const ODD: u32 = REP | GATE | SOFT_INT | IRET;
 pub(crate) struct Block {
     /// Address of the first instruction.
     pub(crate) start: u64,
-    /// Address behind the last instruction.
+    /// Address after the last instruction.
     pub(crate) fall: u64,
     /// Address of the last instruction.
     pub(crate) last: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Block {
     pub(crate) vector: u8,
     /// Offset of each instruction from `start`.
     pub(crate) offsets: Vec<u16>,
-    /// Class of duration of each instruction, an index into the personality's latencies.
+    /// Class of duration of each instruction, an index into the hardware profile's latencies.
     pub(crate) classes: Vec<u8>,
     /// The code.
     pub(crate) bytes: Vec<u8>,
@@ -141,7 +141,7 @@ impl Blocks {
         }
     }
 
-    /// Index into `personality::CLASSES`.
+    /// Index into `hardware_profile::CLASSES`.
     fn class(&mut self, instruction: &Instruction) -> u8 {
         use Mnemonic as M;
         match instruction.mnemonic() {

@@ -44,7 +44,7 @@ pub(crate) struct Cpu {
     pub(crate) retired: [u64; 2],
     /// Instructions retired in each ring while the counters stood still.
     pub(crate) skipped: [u64; 2],
-    /// The counters stand still.
+    /// The counters are frozen.
     pub(crate) frozen: bool,
     /// Near taken branches from each ring.
     pub(crate) taken: [u64; 2],
@@ -115,6 +115,7 @@ impl Cpu {
             saved_reached: 0,
             sampler: Sampler {
                 counters: [const { None }; COUNTERS],
+                counted: [0; COUNTERS],
             },
             skids: Vec::new(),
         }

@@ -44,7 +44,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     // SAFETY: QEMU passes a valid description for the time of the call.
     let info = unsafe { &*info };
     if !info.system_emulation {
-        return complain("the silicon needs qemu-system, not user emulation");
+        return complain("the emulated PMU needs qemu-system, not user emulation");
     }
     let n = usize::try_from(argc).unwrap_or(0);
     // SAFETY: QEMU passes `argc` valid strings that live as long as the plugin.
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     reason = "QEMU's standard error is where the harness looks for the reason"
 )]
 fn complain(message: &str) -> c_int {
-    eprintln!("silicon: {message}");
+    eprintln!("hbbp-vm plugin: {message}");
     1
 }
 
@@ -109,15 +109,15 @@ extern "C" fn translate_before_attach(_id: Id, tb: *mut Tb) {
     }
 }
 
-/// The emulator forgot all its code: from here on every block is translated with the silicon watching.
+/// The emulator forgot all its code: from here on every block is translated with the emulated PMU watching.
 extern "C" fn attached(id: Id) {
     // SAFETY: QEMU calls this when the plugin has been reset; it may register again.
     unsafe { api::qemu_plugin_register_vcpu_tb_trans_cb(id, translate) };
-    machine().silicon.shared.header().running = 1;
+    machine().model.shared.header().running = 1;
 }
 
 extern "C" fn translate(_id: Id, tb: *mut Tb) {
-    let silicon = &mut machine().silicon;
+    let model = &mut machine().model;
     let insns = instructions(tb);
     let Some(&first) = insns.first() else { return };
     let mut code = Vec::new();
@@ -129,8 +129,8 @@ extern "C" fn translate(_id: Id, tb: *mut Tb) {
     }
     // SAFETY: an instruction of the block being translated.
     let start = unsafe { api::qemu_plugin_insn_vaddr(first) };
-    let gate = silicon.gates.get(&start).copied();
-    let block = silicon.blocks.intern(start, code, &lengths, gate);
+    let gate = model.gates.get(&start).copied();
+    let block = model.blocks.intern(start, code, &lengths, gate);
     let data = std::ptr::from_ref(block).cast_mut().cast::<c_void>();
     // SAFETY: the block is being translated, and `block` lives for ever.
     unsafe { api::qemu_plugin_register_vcpu_tb_exec_cb(tb, execute, api::NO_REGS, data) };
@@ -215,8 +215,8 @@ extern "C" fn execute(cpu: c_uint, data: *mut c_void) {
 #[cold]
 #[inline(never)]
 fn step(machine: &mut Machine, cpu_idx: usize, block: &'static Block, reached: u64) {
-    let Machine { cpus, silicon, .. } = machine;
-    silicon.step(&mut cpus[cpu_idx], cpu_idx, block, reached != 0);
+    let Machine { cpus, model, .. } = machine;
+    model.step(&mut cpus[cpu_idx], cpu_idx, block, reached != 0);
 }
 
 /// The first store of a gate's block: below it lies the frame that the processor pushed.
@@ -232,12 +232,12 @@ extern "C" fn store_at_gate(cpu: c_uint, info: u32, address: u64, _data: *mut c_
     // has one (Intel SDM volume 3, table 6-1), and then the return address.
     let has_code = matches!(arrival.gate.vector, 8 | 10..=14 | 17 | 21 | 29 | 30);
     let distance = if has_code { 16 } else { 8 };
-    let resume = physical(info, address).and_then(|physical| machine.silicon.ram.word(physical + distance));
+    let resume = physical(info, address).and_then(|physical| machine.model.ram.word(physical + distance));
     let resume = resume.unwrap_or_else(|| {
-        machine.silicon.shared.anomaly();
+        machine.model.shared.anomaly();
         arrival.before.map_or(0, |block| block.fall)
     });
-    machine.silicon.arrive(cpu_state, cpu as usize, arrival, resume);
+    machine.model.arrive(cpu_state, cpu as usize, arrival, resume);
 }
 
 fn physical(info: u32, address: u64) -> Option<u64> {
@@ -269,7 +269,7 @@ extern "C" fn ring(cpu: c_uint, data: *mut c_void) {
     if let Some(cpu) = machine.cpus.get_mut(cpu_idx) {
         let first = cpu.first;
         machine
-            .silicon
+            .model
             .retire(cpu, cpu_idx, block, first, end.max(first), None);
         cpu.first = end.max(first);
     }
@@ -293,12 +293,12 @@ extern "C" fn ring(cpu: c_uint, data: *mut c_void) {
 }
 
 fn attach(machine: &mut Machine) {
-    let silicon = &mut machine.silicon;
+    let model = &mut machine.model;
     for vector in 0..=u8::MAX {
-        let address = silicon.shared.gate(vector);
+        let address = model.shared.gate(vector);
         if address != 0 {
             // Vectors may share a gate; any number serves then, none of them is a fault.
-            silicon.gates.entry(address).or_insert(vector);
+            model.gates.entry(address).or_insert(vector);
         }
     }
     // SAFETY: the id that QEMU gave; the reset takes place once no CPU runs, and then calls back.
@@ -306,13 +306,13 @@ fn attach(machine: &mut Machine) {
 }
 
 fn switch_task(machine: &mut Machine, cpu_idx: usize) {
-    let silicon = &mut machine.silicon;
-    let area = silicon.shared.area(cpu_idx);
+    let model = &mut machine.model;
+    let area = model.shared.area(cpu_idx);
     let (tgid, comm) = (area.tgid, area.comm);
-    silicon.accounts.name(tgid, &comm);
+    model.accounts.name(tgid, &comm);
     if let Some(cpu) = machine.cpus.get_mut(cpu_idx) {
         cpu.owner[0] = tgid;
-        if silicon.personality.zero_on_switch {
+        if model.hardware_profile.zero_on_switch {
             cpu.wiped = cpu.branches;
         }
     }

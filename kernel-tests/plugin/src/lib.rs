@@ -1,4 +1,4 @@
-//! The silicon of the emulated machine: a TCG plugin for QEMU.
+//! The emulated PMU of the emulated machine: a TCG plugin for QEMU.
 //!
 //! It sees every block of guest code that is executed, in both rings, and does three things with it:
 //! it counts each block exactly (`count.rs`), it keeps a branch stack and sampling counters per CPU as a

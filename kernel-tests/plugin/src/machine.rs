@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use kernel_tests::hardware_profile::HardwareProfile;
 use kernel_tests::layout::{Counter, MAX_CPUS};
-use kernel_tests::personality::Personality;
 use kernel_tests::reference;
 
 use crate::block::Blocks;
@@ -16,8 +16,8 @@ use crate::sample::Counting;
 use crate::trace::{Trace, Traced};
 
 /// What the CPUs share.
-pub(crate) struct Silicon {
-    pub(crate) personality: Personality,
+pub(crate) struct PmuModel {
+    pub(crate) hardware_profile: HardwareProfile,
     pub(crate) shared: Shared,
     /// The guest's RAM, by physical address.
     pub(crate) ram: Mapping,
@@ -38,21 +38,21 @@ pub(crate) struct Machine {
     /// The CPU that `reached` belongs to.
     pub(crate) running: usize,
     pub(crate) cpus: [Cpu; MAX_CPUS],
-    pub(crate) silicon: Silicon,
+    pub(crate) model: PmuModel,
 }
 
 impl Machine {
-    /// A machine with the files that the harness made in `directory`: `shared`, `ram` and `personality`.
+    /// A machine with the files that the harness made in `directory`: `shared`, `ram` and `hardware_profile`.
     ///
     /// # Errors
     /// When one of them cannot be used.
     pub(crate) fn new(directory: &Path, traced: Traced) -> anyhow::Result<Self> {
-        let personality = Personality::read(&directory.join("personality"))?;
-        let depth = personality.depth as u32;
-        let shared = Shared::open(&directory.join("shared"), depth, personality.max_precise)?;
-        let silicon = Silicon {
-            random: Random::new(personality.seed),
-            personality,
+        let hardware_profile = HardwareProfile::read(&directory.join("hardware_profile"))?;
+        let depth = hardware_profile.depth as u32;
+        let shared = Shared::open(&directory.join("shared"), depth, hardware_profile.max_precise)?;
+        let model = PmuModel {
+            random: Random::new(hardware_profile.seed),
+            hardware_profile,
             shared,
             ram: Mapping::open(&directory.join("ram"))?,
             gates: HashMap::new(),
@@ -67,7 +67,7 @@ impl Machine {
             reached: 0,
             running: 0,
             cpus,
-            silicon,
+            model,
         })
     }
 
@@ -85,7 +85,7 @@ impl Machine {
         self.settle(cpu_idx);
         let cpu = &mut self.cpus[cpu_idx];
         if cpu.active == 0 {
-            self.silicon.trace.preface(cpu_idx, cpu);
+            self.model.trace.preface(cpu_idx, cpu);
             cpu.open_span();
         }
     }
@@ -106,7 +106,7 @@ impl Machine {
         if cpu.saved_reached != 0 && cpu.arrival.is_none() {
             let end = block.n - u32::from(block.flags & crate::block::REP != 0);
             let first = cpu.first;
-            self.silicon
+            self.model
                 .retire(cpu, cpu_idx, block, first, end.max(first), None);
             cpu.first = end.max(first);
         }
@@ -123,13 +123,13 @@ impl Machine {
                 cpu.open_span();
             }
         }
-        let silicon = &mut self.silicon;
-        silicon.trace.flush();
-        let name = reference::file(silicon.files_written);
-        silicon.files_written += 1;
-        silicon
+        let model = &mut self.model;
+        model.trace.flush();
+        let name = reference::file(model.files_written);
+        model.files_written += 1;
+        model
             .accounts
-            .write(&silicon.directory.join(name), silicon.blocks.all(), &totals)
+            .write(&model.directory.join(name), model.blocks.all(), &totals)
     }
 
     /// The counters of a CPU stop or go on.
@@ -139,20 +139,30 @@ impl Machine {
         cpu.rearm();
     }
 
-    /// Takes over the counters that the driver configured.
+    /// Takes over the counters that the driver configured. A counter that is switched off leaves its final values in
+    /// the CPU's area: read before, they would miss what retires between the two.
     pub(crate) fn configure(&mut self, cpu_idx: usize) {
         let cpu = &mut self.cpus[cpu_idx];
-        let area = self.silicon.shared.area(cpu_idx);
+        let area = self.model.shared.area(cpu_idx);
         cpu.branch_rings = area.branch_rings;
-        for (slot, counter) in area.counters.iter().enumerate() {
-            cpu.sampler.counters[slot] = match cpu.sampler.counters[slot] {
+        for (slot, counter) in area.counters.iter_mut().enumerate() {
+            let known = cpu.sampler.counters[slot];
+            let goes_on = known.filter(|known| counter.event != 0 && known.generation == counter.generation);
+            if let (Some(known), None) = (known, goes_on) {
+                let total = cpu.total(known.event, known.rings);
+                cpu.sampler.counted[slot] = known.counted(total);
+                if counter.event == 0 {
+                    read_out(&known, total, counter);
+                }
+            }
+            cpu.sampler.counters[slot] = match goes_on {
                 _ if counter.event == 0 => None,
                 // Only the period of a running counter can change; it holds from the next overflow on.
-                Some(known) if known.generation == counter.generation => Some(Counting {
+                Some(known) => Some(Counting {
                     period: counter.period,
                     ..known
                 }),
-                _ => Some(counting(cpu, counter)),
+                None => Some(counting(cpu, slot, counter)),
             };
         }
         cpu.rearm();
@@ -161,18 +171,22 @@ impl Machine {
     /// Brings the counters' values in the CPU's area up to date.
     pub(crate) fn read(&mut self, cpu_idx: usize) {
         let cpu = &self.cpus[cpu_idx];
-        let area = self.silicon.shared.area(cpu_idx);
+        let area = self.model.shared.area(cpu_idx);
         for (counting, counter) in cpu.sampler.counters.iter().zip(&mut area.counters) {
             if let Some(counting) = counting {
-                let total = cpu.total(counting.event, counting.rings);
-                counter.value = total - counting.base;
-                counter.left = counting.at.saturating_sub(total);
+                read_out(counting, cpu.total(counting.event, counting.rings), counter);
             }
         }
     }
 }
 
-fn counting(cpu: &Cpu, counter: &Counter) -> Counting {
+/// Shows a counter's values to the driver.
+const fn read_out(counting: &Counting, total: u64, counter: &mut Counter) {
+    counter.value = total - counting.base;
+    counter.left = counting.at.saturating_sub(total);
+}
+
+fn counting(cpu: &Cpu, slot: usize, counter: &Counter) -> Counting {
     let total = cpu.total(counter.event, counter.rings);
     Counting {
         event: counter.event,
@@ -181,6 +195,7 @@ fn counting(cpu: &Cpu, counter: &Counter) -> Counting {
         precise: counter.precise,
         generation: counter.generation,
         base: total,
+        before: cpu.sampler.counted[slot],
         at: total + counter.left.max(1),
     }
 }

@@ -1,4 +1,4 @@
-//! The memory the silicon shares with the guest: the ivshmem file, and the guest's RAM.
+//! The memory the emulated PMU shares with the guest: the ivshmem file, and the guest's RAM.
 
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
@@ -95,7 +95,7 @@ impl Shared {
             .mapping
             .place::<CpuArea>(CPU_AREA + cpu_idx % MAX_CPUS * CPU_AREA_BYTES);
         // SAFETY: the area lies within the mapping; only one virtual CPU runs at a time (thread=single), so
-        // the guest does not write while the silicon holds this reference.
+        // the guest does not write while the emulated PMU holds this reference.
         unsafe { &mut *place }
     }
 

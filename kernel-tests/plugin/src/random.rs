@@ -1,4 +1,4 @@
-//! The one source of chance of the silicon: the same seed gives the same run.
+//! The one source of chance of the emulated PMU: the same seed gives the same run.
 
 /// xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2016).
 pub(crate) struct Random {
@@ -24,7 +24,7 @@ impl Random {
         ((scrambled * u64::from(bound)) >> 32) as u32
     }
 
-    /// True in so many of a hundred cases.
+    /// True with a probability of `percent` %.
     pub(crate) fn percent(&mut self, percent: u32) -> bool {
         0 < percent && self.below(100) < percent
     }

@@ -4,7 +4,7 @@ use kernel_tests::layout::Branch;
 
 use crate::block::{ALWAYS, BRANCH, Block, GATE, IRET, NEAR, REP, SOFT_INT};
 use crate::cpu::{Arrival, Cpu};
-use crate::machine::Silicon;
+use crate::machine::PmuModel;
 
 /// How far a block came, and by which branch it was left.
 struct Left {
@@ -17,7 +17,7 @@ fn is_fault(vector: u8) -> bool {
     matches!(vector, 0 | 5 | 6 | 7 | 10..=14 | 16 | 17 | 19..=21)
 }
 
-impl Silicon {
+impl PmuModel {
     /// `next` begins to execute. `reached` tells whether the block before it came to its last instruction.
     pub(crate) fn step(&mut self, cpu: &mut Cpu, cpu_idx: usize, next: &'static Block, reached: bool) {
         if let Some(arrival) = cpu.arrival.take() {
@@ -169,7 +169,7 @@ impl Silicon {
             let ip = block.address(index);
             let class = block.classes.get(index as usize).copied().unwrap_or(0);
             let cycles = self
-                .personality
+                .hardware_profile
                 .latency
                 .get(usize::from(class))
                 .copied()
@@ -200,7 +200,7 @@ impl Silicon {
         cpu.rearm();
     }
 
-    /// A branch of any kind is taken. While the counters stand still, so do the branch records: processors freeze both
+    /// A branch of any kind is taken. Branch records freeze with the counters: processors freeze both
     /// when the counter's interrupt comes (Intel SDM volume 3, "Freezing LBR and Performance Counters on PMI"), and the
     /// kernel stops both while it handles the interrupt (arch/x86/events/intel/core.c, `intel_pmu_handle_irq`).
     pub(crate) fn branch(&mut self, cpu: &mut Cpu, cpu_idx: usize, branch: Branch) {

@@ -5,7 +5,7 @@ use kernel_tests::layout::{
 };
 
 use crate::cpu::{Cpu, HISTORY};
-use crate::machine::Silicon;
+use crate::machine::PmuModel;
 
 /// One counter that is switched on.
 #[derive(Clone, Copy)]
@@ -22,13 +22,24 @@ pub(crate) struct Counting {
     pub(crate) generation: u32,
     /// Value of the rings' total when it was configured.
     pub(crate) base: u64,
+    /// Events that this counter had counted before, while it was switched on.
+    pub(crate) before: u64,
     /// Value of the rings' total at the next overflow.
     pub(crate) at: u64,
+}
+
+impl Counting {
+    /// Events counted when the rings' total is `total`, over all the times that the counter was switched on.
+    pub(crate) const fn counted(&self, total: u64) -> u64 {
+        self.before + (total - self.base)
+    }
 }
 
 /// The counters of one CPU.
 pub(crate) struct Sampler {
     pub(crate) counters: [Option<Counting>; COUNTERS],
+    /// Events that each counter had counted when it was last switched off.
+    pub(crate) counted: [u64; COUNTERS],
 }
 
 /// A sample on its way: its counter overflowed and the processor needs some cycles to take it.
@@ -36,8 +47,8 @@ pub(crate) struct Skid {
     pub(crate) counter: usize,
     pub(crate) generation: u32,
     pub(crate) cycles: i64,
-    /// What the total was at the overflow.
-    pub(crate) at: u64,
+    /// Events that the counter had counted at the overflow.
+    pub(crate) counted: u64,
     /// Instructions the CPU had executed at the overflow.
     pub(crate) executed: u64,
 }
@@ -47,7 +58,8 @@ pub(crate) struct Overflow {
     /// Index of the instruction.
     pub(crate) index: u32,
     pub(crate) counter: usize,
-    pub(crate) at: u64,
+    /// Events that the counter had counted with this one.
+    pub(crate) counted: u64,
     /// Instructions the CPU had executed with this one.
     pub(crate) executed: u64,
 }
@@ -98,7 +110,7 @@ impl Cpu {
                 found.push(Overflow {
                     index,
                     counter,
-                    at: counting.at,
+                    counted: counting.counted(counting.at),
                     executed,
                 });
                 counting.at += counting.period;
@@ -136,7 +148,7 @@ impl Cpu {
     }
 }
 
-impl Silicon {
+impl PmuModel {
     /// A counter overflowed at the instruction at `ip`, which retired; `next` is the instruction after it.
     pub(crate) fn overflow(
         &mut self,
@@ -150,14 +162,14 @@ impl Silicon {
             return;
         };
         self.shared.area(cpu_idx).overflows += 1;
-        let (least, most) = self.personality.skid[(counting.precise & 3) as usize];
+        let (least, most) = self.hardware_profile.skid[(counting.precise & 3) as usize];
         let cycles = least + self.random.below(most - least + 1);
         if 0 < cycles {
             cpu.skids.push(Skid {
                 counter: overflow.counter,
                 generation: counting.generation,
                 cycles: i64::from(cycles),
-                at: overflow.at,
+                counted: overflow.counted,
                 executed: overflow.executed,
             });
             return;
@@ -168,7 +180,7 @@ impl Silicon {
                 cpu,
                 cpu_idx,
                 overflow.counter,
-                [overflow.at, overflow.executed],
+                [overflow.counted, overflow.executed],
                 next,
                 0,
             ),
@@ -176,7 +188,7 @@ impl Silicon {
                 cpu,
                 cpu_idx,
                 overflow.counter,
-                [overflow.at, overflow.executed],
+                [overflow.counted, overflow.executed],
                 ip,
                 FLAG_EXACT,
             ),
@@ -196,7 +208,7 @@ impl Silicon {
             }
             match cpu.sampler.counters[skid.counter] {
                 Some(counting) if counting.generation == skid.generation => {
-                    self.sample(cpu, cpu_idx, skid.counter, [skid.at, skid.executed], ip, 0);
+                    self.sample(cpu, cpu_idx, skid.counter, [skid.counted, skid.executed], ip, 0);
                 }
                 _ => self.shared.area(cpu_idx).lost_stopped += 1,
             }
@@ -205,14 +217,14 @@ impl Silicon {
         cpu.skids = under_way;
     }
 
-    /// Takes the sample: the record goes into the ring, or is counted as lost. `due` is the counter's total
-    /// and the executed instructions at the overflow, for the trace.
+    /// Takes the sample: the record goes into the ring, or is counted as lost. `due` holds the events that the counter
+    /// had counted and the instructions that the CPU had executed at the overflow, for the trace.
     fn sample(&mut self, cpu: &mut Cpu, cpu_idx: usize, counter: usize, due: [u64; 2], ip: u64, flags: u32) {
         let Some(counting) = cpu.sampler.counters[counter] else {
             return;
         };
-        let slots = self.personality.ring_slots;
-        let dropped = self.random.percent(self.personality.drop_percent);
+        let slots = self.hardware_profile.ring_slots;
+        let dropped = self.random.percent(self.hardware_profile.drop_percent);
         let area = self.shared.area(cpu_idx);
         if dropped {
             area.lost_dropped += 1;
@@ -238,29 +250,29 @@ impl Silicon {
             wrong_path: 0,
             entries: [Branch::default(); MAX_DEPTH],
         };
-        if !self.personality.empty_stacks {
+        if !self.hardware_profile.empty_stacks {
             self.fill_stack(cpu, &mut record);
         }
         self.trace.sample(cpu_idx, &record, due);
         self.shared.put(cpu_idx, record);
     }
 
-    /// The branch stack as this personality shows it.
+    /// The branch stack as this hardware profile shows it.
     fn fill_stack(&mut self, cpu: &Cpu, record: &mut Record) {
-        let depth = self.personality.depth;
+        let depth = self.hardware_profile.depth;
         let newest = cpu.branches - self.sticky_age(cpu, depth);
         let oldest = newest.saturating_sub(depth as u64).max(cpu.wiped.min(newest));
         let mut entries: Vec<Branch> = (oldest..newest)
             .rev()
             .map(|number| cpu.history[number as usize % HISTORY])
             .collect();
-        if self.personality.filter_interrupts {
+        if self.hardware_profile.filter_interrupts {
             entries.retain(|entry| !self.gates.contains_key(&entry.to));
         }
-        if self.random.percent(self.personality.duplicate_percent) && !entries.is_empty() {
+        if self.random.percent(self.hardware_profile.duplicate_percent) && !entries.is_empty() {
             entries.insert(0, entries[0]);
         }
-        if self.random.percent(self.personality.wrong_path_percent) && 2 < entries.len() {
+        if self.random.percent(self.hardware_profile.wrong_path_percent) && 2 < entries.len() {
             let at = 1 + self.random.below(entries.len() as u32 - 2) as usize;
             // A branch that was predicted and not taken: it leaves where its successor in the stack
             // arrives, and goes to a place of another branch.
@@ -271,7 +283,7 @@ impl Silicon {
             entries.insert(at, wrong);
             record.wrong_path = 1 << at;
         }
-        if self.personality.zero_on_switch {
+        if self.hardware_profile.zero_on_switch {
             entries.resize(depth, Branch::default());
         }
         entries.truncate(depth);
@@ -282,7 +294,9 @@ impl Silicon {
 
     /// How many branches further back the stack begins, so that a sticky branch is its oldest entry.
     fn sticky_age(&mut self, cpu: &Cpu, depth: usize) -> u64 {
-        if self.personality.sticky_one_in == 0 || !self.random.percent(self.personality.sticky_percent) {
+        if self.hardware_profile.sticky_one_in == 0
+            || !self.random.percent(self.hardware_profile.sticky_percent)
+        {
             return 0;
         }
         let known = (cpu.branches - cpu.wiped.min(cpu.branches)).min(HISTORY as u64);
@@ -294,9 +308,9 @@ impl Silicon {
             .map_or(0, |age| age + 1 - depth as u64)
     }
 
-    /// Sticky branches are told by their place in the page, which neither KASLR nor a new mapping changes.
+    /// Sticky branches are chosen by their offset in the page, which neither KASLR nor a new mapping changes.
     fn is_sticky(&self, from: u64) -> bool {
-        let mixed = ((from & 0xfff) ^ self.personality.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        mixed.is_multiple_of(u64::from(self.personality.sticky_one_in))
+        let mixed = ((from & 0xfff) ^ self.hardware_profile.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        mixed.is_multiple_of(u64::from(self.hardware_profile.sticky_one_in))
     }
 }

@@ -1,6 +1,6 @@
 //! The debug trace: every branch and every sample of the marked spans, in files on the host.
 //!
-//! Read by `kernel_tests::trace`, where the format stands.
+//! Read by `kernel_tests::trace`, which documents the format.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -28,7 +28,7 @@ pub(crate) struct Trace {
     branches: Vec<BufWriter<File>>,
     samples: Vec<BufWriter<File>>,
     stacks: Vec<BufWriter<File>>,
-    /// CPUs that are in a marked span, or whose span stands still while the counters are frozen.
+    /// CPUs that are in a marked span, or whose span is frozen with the counters.
     open: [bool; MAX_CPUS],
 }
 
@@ -91,10 +91,10 @@ impl Trace {
     }
 
     /// A record was written.
-    pub(crate) fn sample(&mut self, cpu_idx: usize, record: &Record, [at, executed]: [u64; 2]) {
+    pub(crate) fn sample(&mut self, cpu_idx: usize, record: &Record, [counted, executed]: [u64; 2]) {
         if let Some(file) = self.samples.get_mut(cpu_idx) {
             let sample = trace::Sample {
-                at,
+                counted,
                 executed,
                 ip: record.ip,
                 counter: record.counter,

@@ -72,7 +72,7 @@ fn run() -> Result<i32> {
 }
 
 /// Samples come in bursts when a ring is drained; the kernel must not take that for an overload, unless the
-/// personality wants it to.
+/// hardware profile wants it to.
 fn limit_samples() -> Result<()> {
     const RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
     const SHARE: &str = "/proc/sys/kernel/perf_cpu_time_max_percent";
@@ -167,7 +167,7 @@ fn raise_loopback() -> Result<()> {
 /// What became of the records goes back with every run.
 fn copy_counters() -> Result<()> {
     for entry in fs::read_dir("/sys/bus/event_source/devices")? {
-        let counters = entry?.path().join("silicon");
+        let counters = entry?.path().join("hbbp_emu");
         if !counters.is_dir() {
             continue;
         }

@@ -31,6 +31,6 @@ fn main() -> Result<()> {
 
 /// Records that the driver gave to the perf core since it was loaded.
 fn delivered() -> Result<u64> {
-    let text = fs::read_to_string("/sys/bus/event_source/devices/cpu/silicon/delivered")?;
+    let text = fs::read_to_string("/sys/bus/event_source/devices/cpu/hbbp_emu/delivered")?;
     Ok(text.trim().parse()?)
 }

@@ -1,7 +1,7 @@
 //! The witness: an eBPF program on both events of the machine's PMU, while a command runs in the guest.
 //!
 //! `guest-witness RINGS PRECISE PERIOD_INSTRUCTIONS PERIOD_TAKEN COMMAND...`, where RINGS is `both`, `user`
-//! or `kernel`. It stands where the collector will stand and needs none of the collector's code.
+//! or `kernel`. It takes the place of the collector, without its code.
 //! As RINGS, `returning` is both, and a program that returns at once and keeps nothing.
 
 use std::fs;

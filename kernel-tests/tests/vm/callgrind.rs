@@ -20,7 +20,7 @@ const PROGRAMS: [(&str, &[&str], &str); 3] = [
     ("hello_u.c", &["20000", "100"], "hello_u"),
     ("virtual.cc", &["150000"], "virtual"),
 ];
-/// The share of instructions by which the two may differ, from the issue that asked for this test.
+/// The share of instructions by which the two may differ.
 const TOLERANCE: f64 = 0.0001;
 /// Static programs are linked to 4 MiB; what the child of PID 1 ran before its exec lies elsewhere.
 const PROGRAM_END: u64 = 1 << 32;
@@ -30,7 +30,7 @@ fn parse_callgrind(text: &str) -> BTreeMap<u64, u64> {
     let mut counts = BTreeMap::new();
     let mut of_a_call = false;
     for line in text.lines() {
-        // The line behind `calls=` is the inclusive cost of the call, which the callee's lines have too.
+        // The line after `calls=` is the inclusive cost of the call, which the callee's lines have too.
         if std::mem::take(&mut of_a_call) {
             continue;
         }
@@ -125,7 +125,7 @@ fn three_programs_count_as_in_callgrind() {
 }
 
 #[test]
-fn a_callgrind_file_is_understood() {
+fn callgrind_file_is_parsed() {
     let text = "positions: instr line\nevents: Ir\nfn=main\n0x401000 7 3\ncalls=1 0x402000\n0x401000 7 100\n0x401004 8 1\n\ntotals: 4\n";
     assert_eq!(
         parse_callgrind(text),

@@ -1,9 +1,9 @@
-//! Faults on demand: each personality switch shows its fault, and every lost record is counted.
+//! Faults on demand: each hardware profile switch shows its fault, and every lost record is counted.
 
 use std::collections::BTreeMap;
 
 use kernel_tests::layout::{Branch, EVENT_INSTRUCTIONS, EVENT_TAKEN};
-use kernel_tests::machine::Marks;
+use kernel_tests::machine::{Clock, Marks};
 use kernel_tests::outcome::Outcome;
 use kernel_tests::witness::{EFLAGS_EXACT, Seen, spec};
 
@@ -12,7 +12,7 @@ use crate::support;
 /// Forks and user code: user branches, system calls, interrupts and task switches.
 const LOAD: &str = "for i in $(busybox seq 30); do busybox seq 300 | busybox md5sum; done";
 
-/// The samples of the load under a personality, by event, with the counters.
+/// The samples of the load under a hardware profile, by event, with the counters.
 struct Witnessed {
     samples: Vec<Seen>,
     runs: u64,
@@ -20,9 +20,13 @@ struct Witnessed {
     outcome: Outcome,
 }
 
-fn witnessed(personality: &str, precise: &str, load: &str) -> Option<Witnessed> {
+fn witnessed(hardware_profile: &str, precise: &str, load: &str) -> Option<Witnessed> {
     let machine = support::machine("6.12")?;
-    let mut machine = machine.marks(Marks::Events).personality(personality);
+    // By the guest's own clock a tick holds as many samples on a busy host as on an idle one.
+    let mut machine = machine
+        .clock(Clock::Instructions)
+        .marks(Marks::Events)
+        .hardware_profile(hardware_profile);
     support::add_guest_program(&mut machine, "guest-witness");
     support::add_workload(&mut machine, "skid.c");
     support::add_workload(&mut machine, "kernels.c");
@@ -77,7 +81,7 @@ impl Witnessed {
 }
 
 #[test]
-fn a_full_ring_is_counted() {
+fn full_ring_is_counted() {
     let Some(seen) = witnessed("ring_slots = 4", "2", LOAD) else {
         return;
     };
@@ -103,7 +107,7 @@ fn throttled_records_are_counted() {
 }
 
 #[test]
-fn the_newest_entry_comes_twice() {
+fn newest_entry_is_duplicated() {
     let Some(seen) = witnessed("fault.duplicate_percent = 30", "2", LOAD) else {
         return;
     };
@@ -114,7 +118,7 @@ fn the_newest_entry_comes_twice() {
 }
 
 #[test]
-fn a_stack_is_wiped_at_a_task_switch() {
+fn stack_is_wiped_at_a_task_switch() {
     let Some(seen) = witnessed("fault.zero_on_switch = true", "2", LOAD) else {
         return;
     };
@@ -164,18 +168,11 @@ fn interrupt_entries_are_filtered_out() {
 }
 
 #[test]
-fn a_smaller_stack_is_a_smaller_stack() {
-    let Some(seen) = witnessed("depth = 16", "2", LOAD) else {
-        return;
-    };
-    assert!(seen.stacks().all(|seen| seen.stack.len() == 16));
-}
-
-#[test]
-fn sticky_branches_are_the_oldest_entry_more_often() {
+fn stacks_of_sixteen_entries_have_sticky_branches_as_the_oldest_more_often() {
     // How much more often a branch is the oldest entry than any entry: the paper's bias, of the worst branch.
-    let bias = |personality: &str| {
-        let seen = witnessed(personality, "2", "kernels callchain 300000")?;
+    let bias = |hardware_profile: &str| {
+        let seen = witnessed(hardware_profile, "2", "kernels callchain 300000")?;
+        assert!(seen.stacks().all(|seen| seen.stack.len() == 16));
         let mut counts: BTreeMap<u64, [f64; 2]> = BTreeMap::new();
         for seen in seen.stacks() {
             for entry in &seen.stack {
@@ -196,14 +193,14 @@ fn sticky_branches_are_the_oldest_entry_more_often() {
 }
 
 /// The loop of `workloads/skid.c`: one division and nine additions in eleven instructions with the jump.
-/// Equation 2 of papers/skid-model.txt tells the share of the samples that each instruction gets.
+/// Equation 2 of "Can We Trust Profiling Results?" (ICS 2019) gives the share of the samples of each instruction.
 #[test]
 fn skid_follows_the_model_of_the_paper() {
     const SKID: u64 = 4;
     const ROUNDS: u64 = 1_500_000;
-    let personality = format!("skid.0 = {SKID}\nskid.2 = {SKID}\nlatency.divide = 25");
+    let hardware_profile = format!("skid.0 = {SKID}\nskid.2 = {SKID}\nlatency.divide = 25");
     let load = format!("skid {ROUNDS}");
-    let Some(seen) = witnessed(&personality, "0", &load) else {
+    let Some(seen) = witnessed(&hardware_profile, "0", &load) else {
         return;
     };
     // Division, nine additions, the decrement and the jump back.

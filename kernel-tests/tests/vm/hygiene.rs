@@ -1,6 +1,6 @@
-//! The faults of branch stacks, one by one: each counter of `hbbp-sys` is what the silicon's own stacks say.
+//! Faults of branch stacks, one by one: each counter of `hbbp-sys` matches the stacks of the emulated PMU.
 //!
-//! The silicon keeps every stack that it writes into a ring, faults and all. Here they are judged once more, entry by
+//! The emulated PMU keeps every stack that it writes into a ring, faults and all. Here they are judged once more, entry by
 //! entry, by rules written anew; every counter of the report must then be exact.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ const LOAD: &str = "for i in $(busybox seq 9); do busybox seq 300 | busybox sort
                     busybox cp /proc/kallsyms /out/kallsyms";
 /// A period that tells the stacks from the samples of instructions, and some ten thousand stacks.
 const PERIODS: (u64, u64) = (1_000_037, 1_009);
-/// Which processor it is, for what its branch records are known for (hbbp-user/src/collect/uarch.rs).
+/// The CPU model, for the quirks of its branch records (hbbp-user/src/collect/uarch.rs).
 const SKYLAKE: &str = "cpu = vendor=GenuineIntel,family=6,model=94,stepping=3\n";
 const ZEN_4: &str = "cpu = vendor=AuthenticAMD,family=25,model=17,stepping=1\n";
 /// Streams of this many bytes and more are no straight-line code (hbbp-user/src/collect/streams/refusal.rs).
@@ -96,19 +96,18 @@ fn switch_range(kallsyms: &str) -> std::ops::Range<u64> {
     start..end
 }
 
-/// Runs the load under a personality and compares every counter; gives what was counted.
-fn exact(personality: &str, quirk: Quirk) -> Option<BTreeMap<&'static str, u64>> {
+/// Runs the load under a hardware profile and compares every counter; gives what was counted.
+fn exact(hardware_profile: &str, quirk: Quirk) -> Option<BTreeMap<&'static str, u64>> {
     let machine = support::machine("6.12")?;
-    let mut setup = Setup::new(personality.to_owned());
+    let mut setup = Setup::new(hardware_profile.to_owned());
     (setup.period, setup.branch_period) = PERIODS;
     // Drains at each patch of the kernel's text skip samples, and here every one is to reach the programs.
     setup.options = vec!["--text-once".to_owned()];
     let machine = machine
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(personality)
-        .keep_stacks()
-        .limit(setup.limit);
+        .hardware_profile(hardware_profile)
+        .keep_stacks();
     let measured = measure_command(machine, &["/bin/busybox", "sh", "-c", LOAD], &setup).unwrap();
     let counters = &measured.counters;
     assert_eq!(
@@ -171,25 +170,25 @@ fn zero_entries_end_a_stack() {
 
 #[test]
 fn repeated_newest_entries_are_counted() {
-    let personality = format!("{SKYLAKE}fault.duplicate_percent = 30");
-    let Some(seen) = exact(&personality, Quirk::DuplicatedHeads) else {
+    let hardware_profile = format!("{SKYLAKE}fault.duplicate_percent = 30");
+    let Some(seen) = exact(&hardware_profile, Quirk::DuplicatedHeads) else {
         return;
     };
     assert!(0 < seen["stream.duplicated"], "{seen:?}");
 }
 
 #[test]
-fn entries_of_wrong_paths_are_taken_out() {
-    let personality = format!("{ZEN_4}fault.wrong_path_percent = 40");
-    let Some(seen) = exact(&personality, Quirk::WrongPaths) else {
+fn entries_of_wrong_paths_are_removed() {
+    let hardware_profile = format!("{ZEN_4}fault.wrong_path_percent = 40");
+    let Some(seen) = exact(&hardware_profile, Quirk::WrongPaths) else {
         return;
     };
     assert!(0 < seen["entry.wrong_path"], "{seen:?}");
 }
 
-/// Where entries are missing between two others, what stands between these is no stream.
+/// Two entries with missing ones in between do not form a stream.
 #[test]
-fn gaps_of_filtered_interrupts_are_told_apart() {
+fn gaps_of_filtered_interrupts_are_classified() {
     let Some(seen) = exact("fault.filter_interrupts = true", Quirk::None) else {
         return;
     };

@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use iced_x86::Mnemonic;
 use iced_x86::{Decoder, DecoderOptions};
@@ -23,7 +22,7 @@ use kernel_tests::{artifacts, host};
 use crate::support;
 
 /// User code, then a process that spends its time in the kernel. The guest's clock skips idle time, so waiting until
-/// both tools stand ready costs nothing. `perf record --kcore` finds no folder of modules in this guest and gives up;
+/// both tools are ready costs nothing. `perf record --kcore` finds no folder of modules in this guest and gives up;
 /// `perf buildid-cache --kcore` makes the same copy.
 /// `branch_type=any` is `-b` for one event: hbbp-sys takes no stacks with its instructions event either.
 const SCRIPT: &str = "
@@ -55,7 +54,7 @@ const DISCARDED: f64 = 1e-3;
 /// A stream in fewer stacks than this has no normal distribution to speak of.
 const HOT: f64 = 30.0;
 
-/// Streams of a full stack of the personality.
+/// Streams of a full stack of the hardware profile.
 const STREAMS: f64 = 31.0;
 
 /// A stream, by module and the addresses of its ends.
@@ -75,7 +74,7 @@ impl<K: Ord> Spread<K> {
         }
     }
 
-    /// Variance of the difference of two sums over so many independent stacks.
+    /// Variance of the difference of two sums over a number of independent stacks.
     fn variance(&self, key: &K, stacks: f64) -> f64 {
         let (_, sum, squares) = self.0.get(key).copied().unwrap_or_default();
         2.0 * (squares - sum * sum / stacks)
@@ -178,10 +177,7 @@ impl Recordings {
 
 fn recorded(series: &str) -> Option<Outcome> {
     let machine = support::machine(series)?;
-    let mut machine = machine
-        .clock(Clock::Instructions)
-        .marks(Marks::Events)
-        .limit(Duration::from_secs(600));
+    let mut machine = machine.clock(Clock::Instructions).marks(Marks::Events);
     support::add_workload(&mut machine, "heapsort.c");
     support::add_workload(&mut machine, "storms.c");
     machine.files().program(Path::new("/usr/bin/perf")).unwrap();
@@ -287,7 +283,7 @@ fn compare_errors(series: &str, recordings: &Recordings, outcome: &Outcome, stac
     assert!(b.hybrid.is_some(), "{b:?}");
 }
 
-fn an_import_is_what_was_measured(series: &str) {
+fn import_is_what_was_measured(series: &str) {
     let Some(outcome) = recorded(series) else {
         return;
     };
@@ -300,11 +296,11 @@ fn an_import_is_what_was_measured(series: &str) {
 }
 
 #[test]
-fn an_import_is_what_was_measured_on_6_1() {
-    an_import_is_what_was_measured("6.1");
+fn import_is_what_was_measured_on_6_1() {
+    import_is_what_was_measured("6.1");
 }
 
 #[test]
-fn an_import_is_what_was_measured_on_6_12() {
-    an_import_is_what_was_measured("6.12");
+fn import_is_what_was_measured_on_6_12() {
+    import_is_what_was_measured("6.12");
 }

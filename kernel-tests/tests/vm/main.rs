@@ -1,16 +1,16 @@
 //! Tests on the emulated machine: whether it counts, records and ends as it should.
 //!
-//! Every test boots its own guest; they run in parallel. Without QEMU or kernels they are skipped and say
-//! why; with `CI=true` in the environment that is a failure. A result here is one on a model of a processor.
+//! Tests boot their own guests and run in parallel. Without QEMU or kernels they skip themselves and say why, and
+//! `cargo xtask test` counts them as skipped; with `CI=true` in the environment that is a failure. A result here is one
+//! on a model of a processor.
+//!
+//! No test depends on how fast or busy the host is: limits of time only end a guest that hangs, and no test asserts one.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     reason = "helpers of tests fail by panicking, as tests do"
 )]
-#![expect(
-    clippy::print_stdout,
-    reason = "a skipped test says why, and figures are shown with --nocapture"
-)]
+#![expect(clippy::print_stdout, reason = "figures are shown with --nocapture")]
 
 mod callgrind;
 mod exact;

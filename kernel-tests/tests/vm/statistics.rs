@@ -2,7 +2,6 @@
 //! samples is measured by `cargo xtask vm slope`.
 
 use std::fs;
-use std::time::Duration;
 
 use kernel_tests::accuracy::{Setup, measure_command};
 use kernel_tests::artifacts;
@@ -11,14 +10,14 @@ use kernel_tests::machine::Marks;
 use crate::support;
 
 fn ideal() -> String {
-    fs::read_to_string(artifacts::package().join("personalities/ideal")).unwrap()
+    fs::read_to_string(artifacts::package().join("hardware-profiles/ideal")).unwrap()
 }
 
 /// Two drains while the machine sleeps, which costs nothing here: the clock counts instructions.
 const NAPS: &str = "heapsort 50000; sleep 3; heapsort 50000; sleep 3; heapsort 50000";
 
 #[test]
-fn periods_change_at_drains_and_every_due_sample_is_accounted_for() {
+fn periods_change_at_drains_and_expected_samples_add_up() {
     let Some(machine) = support::machine("6.12") else {
         return;
     };
@@ -26,8 +25,7 @@ fn periods_change_at_drains_and_every_due_sample_is_accounted_for() {
     let mut machine = machine
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
-        .limit(Duration::from_secs(600));
+        .hardware_profile(&setup.hardware_profile);
     support::add_workload(&mut machine, "heapsort.c");
     let measured = measure_command(machine, &["/bin/busybox", "sh", "-c", NAPS], &setup).unwrap();
     let events = measured.report["events"].as_array().unwrap();

@@ -1,5 +1,6 @@
 //! What the tests on the emulated machine share: machines to boot, and the reason when there are none.
 
+use std::io::Write as _;
 use std::process::Command;
 
 use kernel_tests::artifacts;
@@ -9,9 +10,18 @@ use kernel_tests::machine::Machine;
 /// The kernels every test of the machine runs on.
 pub(crate) const SERIES: [&str; 2] = ["6.1", "6.12"];
 
+/// Names the only kernel to boot: `cargo xtask test --kernel` sets it.
+const ONLY_KERNEL: &str = "HBBP_TEST_KERNEL";
+
 /// A machine with this kernel and busybox; `None`, with the reason printed, where there cannot be one.
 /// In continuous integration that is a failure.
 pub(crate) fn machine(series: &str) -> Option<Machine> {
+    if let Ok(only) = std::env::var(ONLY_KERNEL)
+        && only != series
+    {
+        skip(&format!("only Linux {only} was asked for, not {series}"));
+        return None;
+    }
     let qemu = Command::new("qemu-system-x86_64").arg("--version").output();
     let reason = match (qemu, Kernel::get(series)) {
         (Err(error), _) => {
@@ -30,8 +40,15 @@ pub(crate) fn machine(series: &str) -> Option<Machine> {
     if std::env::var_os("CI").is_some_and(|ci| ci == "true") {
         panic!("in continuous integration nothing may be skipped: {reason}");
     }
-    println!("skipped: {reason}");
+    skip(&reason);
     None
+}
+
+/// Says that the test skips itself, past libtest's capture of the output: `cargo xtask test` counts these lines.
+pub(crate) fn skip(reason: &str) {
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    let line = format!("skipped: {test}: {reason}\n");
+    std::io::stdout().write_all(line.as_bytes()).unwrap();
 }
 
 /// Adds a workload as `/bin/NAME`.

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use kernel_tests::accuracy::{Measured, Setup, measure_command};
 use kernel_tests::artifacts;
@@ -58,14 +57,13 @@ fn undisturbed() -> String {
 /// Measures a script on a machine with everything that the scripts here need.
 fn measured(series: &str, script: &str, with_module: bool, options: &[&str]) -> Option<Measured> {
     let machine = support::machine(series)?;
-    let personality = artifacts::package().join("personalities/ideal");
-    let mut setup = Setup::new(fs::read_to_string(personality).unwrap());
+    let hardware_profile = artifacts::package().join("hardware-profiles/ideal");
+    let mut setup = Setup::new(fs::read_to_string(hardware_profile).unwrap());
     setup.options = options.iter().map(|&option| option.to_owned()).collect();
     let mut machine = machine
         .clock(setup.clock)
         .marks(Marks::Events)
-        .personality(&setup.personality)
-        .limit(Duration::from_secs(600));
+        .hardware_profile(&setup.hardware_profile);
     for workload in ["storms.c", "hello_u.c"] {
         support::add_workload(&mut machine, workload);
     }
@@ -156,10 +154,10 @@ fn text_that_changes(series: &str) {
 /// The newest series that apt may have.
 #[test]
 fn text_that_changes_on_7() {
-    // Debian 12 has none, which is no failure of continuous integration either.
+    // Debian 12 has none, which does not fail continuous integration either.
     match Kernel::get("7") {
         Ok(_) => text_that_changes("7"),
-        Err(error) => println!("skipped: {error:#}"),
+        Err(error) => support::skip(&format!("{error:#}")),
     }
 }
 

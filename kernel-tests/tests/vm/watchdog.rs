@@ -1,6 +1,5 @@
-//! A guest that cannot end well is ended in time, and its log is shown.
-
-use std::time::{Duration, Instant};
+//! A guest that cannot end well is ended, and its log is shown. A guest that hangs ends at a limit of time, which the tests of
+//! the watchdog itself reach (`hang_ends_at_the_limit`): here it would depend on how long the host takes to boot.
 
 use kernel_tests::artifacts;
 use kernel_tests::kernel::Kernel;
@@ -8,25 +7,18 @@ use kernel_tests::kernel::Kernel;
 use crate::support;
 
 /// Runs a shell command that must not give a verdict, and returns the error.
-fn refused(script: &str, limit: Duration) -> Option<String> {
+fn refused(script: &str) -> Option<String> {
     let mut machine = support::machine("6.12")?;
     let hello = artifacts::module("workloads/hello", "hello", &Kernel::get("6.12").unwrap()).unwrap();
     machine.files().copy("opt/hello.ko", &hello).unwrap();
-    let began = Instant::now();
-    let outcome = machine.limit(limit).run(&["/bin/busybox", "sh", "-c", script]);
-    // Building and writing the files is not in the limit; half a minute is more than they take.
-    assert!(
-        began.elapsed() < limit + Duration::from_secs(40),
-        "{:?}",
-        began.elapsed()
-    );
+    let outcome = machine.run(&["/bin/busybox", "sh", "-c", script]);
     let error = outcome.err().map(|error| format!("{error:#}"));
     Some(error.unwrap_or_else(|| panic!("'{script}' gave a verdict")))
 }
 
 #[test]
-fn a_panic_ends_the_run() {
-    let Some(error) = refused("echo c > /proc/sysrq-trigger", Duration::from_secs(120)) else {
+fn panic_ends_the_run() {
+    let Some(error) = refused("echo c > /proc/sysrq-trigger") else {
         return;
     };
     assert!(
@@ -36,36 +28,19 @@ fn a_panic_ends_the_run() {
 }
 
 #[test]
-fn a_stalled_cpu_ends_the_run() {
-    // A soft lockup is told after twice this threshold.
+fn stalled_cpu_ends_the_run() {
+    // A soft lockup is reported after twice this threshold.
     let script =
         "echo 2 > /proc/sys/kernel/watchdog_thresh; busybox insmod /opt/hello.ko spin_seconds=100000";
-    let Some(error) = refused(script, Duration::from_secs(120)) else {
+    let Some(error) = refused(script) else {
         return;
     };
     assert!(error.contains("stuck") || error.contains("stalled"), "{error}");
 }
 
 #[test]
-fn a_hung_guest_ends_at_its_limit() {
-    let Some(error) = refused(
-        "echo waiting > /dev/console; busybox sleep 10000",
-        Duration::from_secs(40),
-    ) else {
-        return;
-    };
-    assert!(
-        error.contains("no verdict within 40 s") && error.contains("waiting"),
-        "{error}"
-    );
-}
-
-#[test]
-fn a_guest_that_powers_off_gave_no_verdict() {
-    let Some(error) = refused(
-        "echo leaving > /dev/console; busybox poweroff -f",
-        Duration::from_secs(120),
-    ) else {
+fn guest_that_powers_off_gave_no_verdict() {
+    let Some(error) = refused("echo leaving > /dev/console; busybox poweroff -f") else {
         return;
     };
     assert!(

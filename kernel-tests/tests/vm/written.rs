@@ -38,7 +38,7 @@ fn rows(hbbp_sys: &Path, profile: &Path, more: &[&str]) -> Vec<(Vec<String>, f64
         .collect()
 }
 
-/// How often each mnemonic stands in code.
+/// Occurrences of each mnemonic in code.
 fn mnemonics(code: &[u8]) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     for instruction in Decoder::new(64, code, DecoderOptions::NONE).iter() {

@@ -4,21 +4,9 @@ use super::rust::{Mention, mentions};
 use super::{Finding, Source};
 
 /// The modules in the order of the flow: each may use only what stands before it.
-const LINE: [&str; 14] = [
-    "addr",
-    "record",
-    "reference",
-    "snapshot",
-    "locate",
-    "blocks",
-    "estimate",
-    "mix",
-    "eval",
-    "report",
-    "export",
-    "cmd",
-    "cli",
-    "main",
+const LINE: [&str; 13] = [
+    "addr", "record", "snapshot", "locate", "blocks", "estimate", "mix", "eval", "report", "export", "cmd",
+    "cli", "main",
 ];
 
 /// The modules that touch the kernel and the disk. They stand beside the line, and not even know each other.
@@ -29,18 +17,8 @@ const SEEN_BY_WORLD: [&str; 3] = ["addr", "record", "snapshot"];
 const USERS_OF_WORLD: [&str; 2] = ["cmd", "cli"];
 
 /// The modules whose answer depends on nothing but their arguments, and what they may not mention for that.
-const PURE: [&str; 11] = [
-    "addr",
-    "record",
-    "reference",
-    "import",
-    "locate",
-    "blocks",
-    "estimate",
-    "mix",
-    "eval",
-    "report",
-    "export",
+const PURE: [&str; 10] = [
+    "addr", "record", "import", "locate", "blocks", "estimate", "mix", "eval", "report", "export",
 ];
 const IMPURE: [&str; 6] = ["std::fs", "std::process", "std::env", "libc", "aya", "procfs"];
 
@@ -74,12 +52,15 @@ pub(crate) fn check(source: &Source) -> Vec<Finding> {
         return Vec::new();
     }
     if !LINE.contains(&module) && !WORLD.contains(&module) {
-        return vec![source.finding(1, format!("the module `{module}` has no place in {}", file!()))];
+        return vec![source.finding(
+            1,
+            format!("module `{module}` is missing in the order of {}", file!()),
+        )];
     }
     let mut findings = Vec::new();
     for Mention { line, path } in mentions(&source.text) {
         let why = match used_module(&path, depth) {
-            Some(used) if !may_use(module, used) => Some(format!("`{module}` may not use `{used}`")),
+            Some(used) if !may_use(module, used) => Some(format!("`{module}` must not use `{used}`")),
             _ => forbidden(module, &path),
         };
         findings.extend(why.map(|why| source.finding(line, why)));
@@ -119,14 +100,14 @@ fn forbidden(module: &str, path: &str) -> Option<String> {
     let leads_to = |name: &&&str| path == **name || path.starts_with(&format!("{name}::"));
     let impure = IMPURE.iter().find(leads_to).filter(|_| PURE.contains(&module));
     if let Some(name) = impure {
-        return Some(format!("`{module}` is pure: it may not mention `{name}`"));
+        return Some(format!("`{module}` is pure and must not mention `{name}`"));
     }
     let path = path.strip_prefix("std::").unwrap_or(path);
     let print = PRINTS
         .iter()
         .find(|name| path == **name)
         .filter(|_| !PRINTERS.contains(&module));
-    print.map(|name| format!("`{module}` may not print: `{name}`"))
+    print.map(|name| format!("`{module}` must not print: `{name}`"))
 }
 
 #[cfg(test)]
@@ -154,14 +135,14 @@ mod tests {
             "hbbp-user/src/blocks/split.rs",
             "use crate::addr::Va;\nuse crate::mix::Mix;\n\nfn f() -> super::super::report::Table {}",
             &[
-                "2: `blocks` may not use `mix`",
-                "4: `blocks` may not use `report`",
+                "2: `blocks` must not use `mix`",
+                "4: `blocks` must not use `report`",
             ],
         );
         check(
             "hbbp-user/src/addr.rs",
             "use super::snapshot::Image;",
-            &["1: `addr` may not use `snapshot`"],
+            &["1: `addr` must not use `snapshot`"],
         );
         check(
             "hbbp-user/src/main.rs",
@@ -185,17 +166,17 @@ mod tests {
         check(
             "hbbp-user/src/collect/perf.rs",
             "use crate::resolve;",
-            &["1: `collect` may not use `resolve`"],
+            &["1: `collect` must not use `resolve`"],
         );
         check(
             "hbbp-user/src/resolve/elf.rs",
             "use crate::locate;",
-            &["1: `resolve` may not use `locate`"],
+            &["1: `resolve` must not use `locate`"],
         );
         check(
             "hbbp-user/src/report/mod.rs",
             "use crate::collect;",
-            &["1: `report` may not use `collect`"],
+            &["1: `report` must not use `collect`"],
         );
     }
 
@@ -205,15 +186,15 @@ mod tests {
             "hbbp-user/src/mix/mod.rs",
             "use std::{collections::BTreeMap, fs::File};\nlet x = libc::getpid();\nprintln!();",
             &[
-                "1: `mix` is pure: it may not mention `std::fs`",
-                "2: `mix` is pure: it may not mention `libc`",
-                "3: `mix` may not print: `println!`",
+                "1: `mix` is pure and must not mention `std::fs`",
+                "2: `mix` is pure and must not mention `libc`",
+                "3: `mix` must not print: `println!`",
             ],
         );
         check(
             "hbbp-user/src/collect/perf.rs",
             "std::io::stderr().lock();",
-            &["1: `collect` may not print: `io::stderr`"],
+            &["1: `collect` must not print: `io::stderr`"],
         );
         check(
             "hbbp-user/src/report/table.rs",
@@ -227,7 +208,7 @@ mod tests {
         check(
             "hbbp-user/src/misc.rs",
             "",
-            &["1: the module `misc` has no place in xtask/src/tidy/imports.rs"],
+            &["1: module `misc` is missing in the order of xtask/src/tidy/imports.rs"],
         );
         check("hbbp-user/src/lib.rs", "pub mod misc;", &[]);
         check("hbbp-ebpf/src/misc.rs", "use crate::x;", &[]);

@@ -4,6 +4,7 @@ mod docs;
 mod imports;
 mod rust;
 mod text;
+mod words;
 
 use std::fmt;
 use std::fs;
@@ -19,13 +20,14 @@ const SKIPPED: [&str; 2] = [".git", "target"];
 /// A rule about one file.
 type Rule = fn(&Source) -> Vec<Finding>;
 
-const RULES: [Rule; 6] = [
+const RULES: [Rule; 7] = [
     text::module_doc,
     text::size,
     text::blanks,
     text::name,
     text::foreign,
     text::safety,
+    words::standard,
 ];
 
 /// Prints what is untidy in the workspace, and fails if that is more than warnings.
@@ -40,7 +42,7 @@ pub(crate) fn tidy() -> Result<()> {
         .iter()
         .filter(|it| it.severity == Severity::Error)
         .count();
-    ensure!(n_errors == 0, "found {n_errors} untidy places");
+    ensure!(n_errors == 0, "found {n_errors} violations of the tidy rules");
     println!("tidy: {} files", sources.len());
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Opening a recording: a file, perf's folder, or a stream that has to be put aside first.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::path::Path;
 
@@ -33,8 +33,7 @@ pub(in crate::cmd) fn open_input(path: &Path, kernel: &KernelPlace) -> anyhow::R
             kernel = KernelPlace::Kcore(copy);
         }
         let data = path.join("data");
-        File::open(&data)
-            .with_context(|| format!("it is a folder without a recording ({})", data.display()))?
+        File::open(&data).with_context(|| format!("the directory holds no recording ({})", data.display()))?
     } else {
         let mut opened = File::open(path)?;
         if opened.metadata()?.is_file() {
@@ -45,7 +44,7 @@ pub(in crate::cmd) fn open_input(path: &Path, kernel: &KernelPlace) -> anyhow::R
     };
     let len = file.metadata()?.len();
     if len == 0 {
-        bail!("it is empty");
+        bail!("the file is empty");
     }
     let mut start = Vec::new();
     (&file).take(u64::try_from(START)?).read_to_end(&mut start)?;
@@ -60,15 +59,8 @@ pub(in crate::cmd) fn open_input(path: &Path, kernel: &KernelPlace) -> anyhow::R
 }
 
 fn put_aside(stream: &mut dyn io::Read) -> anyhow::Result<File> {
-    let path = std::env::temp_dir().join(format!("hbbp-sys-import-{}", std::process::id()));
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(&path)?;
-    // From here on the file goes away with its last user, whatever happens.
-    std::fs::remove_file(&path)?;
-    io::copy(stream, &mut file).context("failed to put the recording aside")?;
+    let mut file = tempfile::tempfile()?;
+    io::copy(stream, &mut file).context("failed to copy the recording to a temporary file")?;
     file.rewind()?;
     Ok(file)
 }

@@ -210,15 +210,12 @@ fn named_files(modules: &TextModules, has_mappings: bool) -> Vec<NamedFile> {
 fn recording_notes(sideband: &Sideband) -> Vec<String> {
     let throttled = (0 < sideband.throttled).then(|| {
         format!(
-            "the kernel stopped events {} times because their samples came too fast: what ran then is missing; record \
-             with a longer period",
+            "the kernel throttled events {} times, so samples are missing: record with a longer period",
             sideband.throttled
         )
     });
     let cut_off = sideband.cut_off.then(|| {
-        "the recording ends early, as it does when its recorder was killed or its disk was full: what came after is \
-         missing"
-            .to_owned()
+        "the recording is truncated (recorder killed or disk full?): later samples are missing".to_owned()
     });
     throttled.into_iter().chain(cut_off).collect()
 }
@@ -310,7 +307,13 @@ impl Import {
         if let Some(why) = self.user.refused() {
             bail!("{why}");
         }
-        let unused = |path: &PathBuf| format!("{}: nothing of that name or build id was hit", path.display());
+        let unused = |path: &PathBuf| {
+            format!(
+                "{} was not used: no sample hit a file of that name or build \
+                                               id",
+                path.display()
+            )
+        };
         files.extend(self.user.unused().map(unused));
         run.notes.extend(self.chosen.notes);
         run.notes.extend(files);

@@ -6,7 +6,7 @@
 //! much a count differs from walk to walk is how much it differs from stack to stack: a parametric bootstrap
 //! (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 6.5), with a Markov chain as the model.
 //!
-//! Not every edge is recorded: what user code calls of the kernel is no branch from one to the other. A walk that comes to
+//! Not every edge is recorded: a system call does not appear as a branch from user code to the kernel. A walk that comes to
 //! such an end goes on where streams begin that no recorded branch led to. Anywhere else it would hardly ever be found
 //! after that end, and stacks of a load that makes many system calls would differ more than real ones do.
 //!
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn an_unrecorded_edge_leads_to_external_inflow() {
-        // A program calls the kernel (0 to 1), which is no branch, and the kernel returns; beside them a loop.
+        // A program calls the kernel (0 to 1), which is not recorded, and the kernel returns; beside them a loop.
         let streams = [(0, 0, 100.0), (1, 1, 100.0), (2, 2, 1000.0)];
         let found = variance(&graph(&streams, &[(1, 0, 100.0), (2, 2, 1000.0)]));
         // One stack in six is of both, with 15 or 16 of each: Var = (1 - p) / p.

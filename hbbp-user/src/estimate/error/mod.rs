@@ -29,7 +29,8 @@ pub(super) use phases::Phases;
 use strata::ByPhase;
 pub use strata::Strata;
 
-/// Streams in a full stack of 32 entries, the deepest there is (kernel-facts 3a); taken where a recording does not tell.
+/// Streams in a full stack of 32 entries, the deepest there is (`MAX_LBR_ENTRIES` in
+/// arch/x86/events/perf_event.h, Linux v6.12); taken where a recording does not tell.
 const DEEPEST: f64 = 31.0;
 
 /// Standard error of a count of independent samples: Poisson, count / sqrt(hits).

@@ -28,7 +28,7 @@ pub(in crate::estimate) struct Phases {
 }
 
 impl Phases {
-    /// Finds the phases of a run with so many taken branches between two stacks or samples: these must come more than once
+    /// Finds the phases of a run with `period` taken branches between two stacks or samples: these must come more than once
     /// in each.
     pub(in crate::estimate) fn find(graph: &FlowGraph, period: f64) -> Self {
         let mut sets = Sets::new(graph);

@@ -77,7 +77,7 @@ impl Strata {
 }
 
 impl Allocation {
-    /// So many of each phase, with the part of the variance that is left to chance; of phases beyond, all of it is.
+    /// `n` of each phase, with the part of the variance that is left to chance; of phases beyond, all of it is.
     pub(in crate::estimate) fn new(n: &[f64], chance: &[f64]) -> Self {
         let chances = chance.iter().copied().chain(std::iter::repeat(1.0));
         let phases: Vec<(f64, f64)> = n.iter().copied().zip(chances).collect();

@@ -42,7 +42,7 @@ const FEWEST: f64 = 0.5;
 /// whose odds can be off by this share, it is p (1-p) times as much.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::estimate) struct Errors {
-    /// Streams of a stack: so many together tell as much as one alone.
+    /// Streams of a stack: together they tell as much as one alone.
     pub(in crate::estimate) streams_per_stack: f64,
     /// The share of the oldest slots that branches hold beyond what is expected.
     pub(in crate::estimate) excess: f64,

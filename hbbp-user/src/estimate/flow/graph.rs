@@ -6,11 +6,11 @@ use std::collections::HashMap;
 
 use super::super::sources::streams::Stream;
 use crate::blocks::BlockMap;
-use crate::locate::{Located, Place, TextIdx};
+use crate::locate::{Located, Location, TextIdx};
 use crate::snapshot::{EventIdx, ProcessIdx};
 
 /// An instruction of a process image.
-pub(in crate::estimate) type Location = (TextIdx, u32, ProcessIdx);
+pub(in crate::estimate) type Node = (TextIdx, u32, ProcessIdx);
 
 /// An edge, with its occurrences or another amount.
 #[derive(Clone, Copy, Debug)]
@@ -32,9 +32,9 @@ pub(in crate::estimate) struct FlowGraph {
     /// Those of them that no recorded branch led to, such as the kernel's entries from user code.
     pub(in crate::estimate) external: Vec<f64>,
     /// Where streams start, by number.
-    pub(in crate::estimate) starts: Vec<Location>,
+    pub(in crate::estimate) starts: Vec<Node>,
     /// The branches that end streams, by number.
-    pub(in crate::estimate) sources: Vec<Location>,
+    pub(in crate::estimate) sources: Vec<Node>,
 }
 
 impl FlowGraph {
@@ -55,8 +55,8 @@ impl FlowGraph {
         let recorded = located.branches.iter().filter(|b| lbr.contains(&b.event));
         let branches = recorded.filter_map(|branch| {
             Some(Edge {
-                from: sources.find(location(map, branch.from)?, branch.process)?,
-                to: starts.find(location(map, branch.to?)?, branch.process)?,
+                from: sources.find(instruction_at(map, branch.from)?, branch.process)?,
+                to: starts.find(instruction_at(map, branch.to?)?, branch.process)?,
                 amount: branch.hits as f64,
             })
         });
@@ -68,8 +68,8 @@ impl FlowGraph {
     pub(in crate::estimate) fn of(
         streams: Vec<Edge>,
         branches: Vec<Edge>,
-        starts: Vec<Location>,
-        sources: Vec<Location>,
+        starts: Vec<Node>,
+        sources: Vec<Node>,
     ) -> Self {
         let mut inflow = vec![0.0; starts.len()];
         for stream in &streams {
@@ -105,19 +105,19 @@ pub(in crate::estimate) fn add(sums: &mut [f64], n: usize, amount: f64) {
     }
 }
 
-fn location(map: &BlockMap, place: Place) -> Option<(TextIdx, u32)> {
+fn instruction_at(map: &BlockMap, place: Location) -> Option<(TextIdx, u32)> {
     Some((place.text, map.text(place.text)?.find(place.addr).ok()?))
 }
 
 /// A number for each location, from 0 on.
 #[derive(Default)]
 struct Numbers {
-    numbers: HashMap<Location, usize>,
-    in_order: Vec<Location>,
+    numbers: HashMap<Node, usize>,
+    in_order: Vec<Node>,
 }
 
 impl Numbers {
-    fn number(&mut self, location: Location) -> usize {
+    fn number(&mut self, location: Node) -> usize {
         *self.numbers.entry(location).or_insert_with(|| {
             self.in_order.push(location);
             self.in_order.len() - 1

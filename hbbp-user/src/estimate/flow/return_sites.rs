@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::graph::{Edge, FlowGraph, Location, add, at};
+use super::graph::{Edge, FlowGraph, Node, add, at};
 use crate::blocks::{BlockMap, Flow};
 
 /// Most times that the returns to a return site may differ from the calls before it, either way, and still be taken for
@@ -15,9 +15,8 @@ const RETURNS: f64 = 4.0;
 /// The targets of branches, with an edge of amount 1 from each call to its return site in place of the recorded returns.
 /// The other amounts are probabilities.
 pub(super) fn from_calls(map: &BlockMap, graph: &FlowGraph, mut targets: Vec<Edge>, all: bool) -> Vec<Edge> {
-    let flow = |(text, instruction, _): Location| Some(map.text(text)?.instruction(instruction)?.flow);
-    let is_return =
-        |location: &Location| matches!(flow(*location), Some(Flow::Return | Flow::InterruptReturn));
+    let flow = |(text, instruction, _): Node| Some(map.text(text)?.instruction(instruction)?.flow);
+    let is_return = |location: &Node| matches!(flow(*location), Some(Flow::Return | Flow::InterruptReturn));
     // Streams that end at each branch, and those that are nothing but the branch.
     let (mut ends, mut bare) = (vec![0.0; graph.sources.len()], vec![0.0; graph.sources.len()]);
     for stream in &graph.streams {
@@ -40,8 +39,8 @@ pub(super) fn from_calls(map: &BlockMap, graph: &FlowGraph, mut targets: Vec<Edg
     for stream in &graph.streams {
         add(&mut ran, stream.to, stream.amount);
     }
-    let sources: HashMap<Location, usize> = graph.sources.iter().copied().zip(0..).collect();
-    let call_before = |(&(text, instruction, process), start): (&Location, usize)| {
+    let sources: HashMap<Node, usize> = graph.sources.iter().copied().zip(0..).collect();
+    let call_before = |(&(text, instruction, process), start): (&Node, usize)| {
         let before = (text, instruction.checked_sub(1)?, process);
         let is_call = matches!(
             flow(before),

@@ -1,9 +1,8 @@
 //! EBS samples as a second measurement of what streams count, good for regions and not for blocks.
 //!
 //! An eventing IP is a few cycles after the instruction that caused it, and latencies delay it further (paper section
-//! III.A; Chen et al., "Taming hardware event samples for precise and versatile feedback directed optimizations", 2013), so
-//! that short blocks have too many samples or too few. But a sample only moves along the path that the processor takes:
-//! what one block loses, the next one gains. So the samples of a region are off by no more than what skids over its
+//! III.A; "Can We Trust Profiling Results?", ICS 2019, section 1), so that short blocks have too many samples or too few.
+//! But a sample only moves along the path that the processor takes: what one block loses, the next one gains. So the samples of a region are off by no more than what skids over its
 //! border, however wrong they are within it.
 //! Each edge from block to block has a skid, in instructions that are counted on the far side, and the samples of a block
 //! are those of its executions, plus what skids in, less what skids out:
@@ -19,7 +18,7 @@
 use std::collections::BTreeMap;
 
 use super::super::sources::{Counted, SeenBlocks, ring};
-use super::graph::{Edge, FlowGraph, Location, add, at};
+use super::graph::{Edge, FlowGraph, Node, add, at};
 use super::least_squares::{Equation, LONG};
 use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap};
@@ -219,7 +218,7 @@ fn edges(map: &BlockMap, graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Edge> {
             amounts.insert((block, block.saturating_add(1)), streams);
         }
     }
-    let block_of = |location: Option<&Location>| {
+    let block_of = |location: Option<&Node>| {
         let (text, instruction, _) = *location?;
         let block = map.text(text)?.block_of(instruction);
         seen.number(BlockId { text, block })
@@ -286,7 +285,7 @@ pub(super) mod tests {
     use crate::locate::TextIdx;
     use crate::snapshot::ProcessIdx;
 
-    /// Starts that each execute one block of so many instructions, with so many samples, and edges between the blocks.
+    /// Starts that each execute one block of some instructions, with these samples, and edges between the blocks.
     pub(in crate::estimate) fn sampled_blocks(
         instructions: f64,
         samples: &[f64],
@@ -302,7 +301,7 @@ pub(super) mod tests {
 
     #[test]
     fn skid_is_what_chance_does_not_explain() {
-        // Off by one standard deviation each: there is no skid.
+        // Off by one standard deviation each: nothing skids.
         assert!(skid(&[(100.0, 100.0, 50.0); 40]) < 1e-3);
         // Off by as much as a skid of three instructions makes of it.
         let three = skid(&[(100.0 + 9.0 * 50.0, 100.0, 50.0); 40]);

@@ -79,9 +79,9 @@ impl Reason {
     /// Why, to be read after the name of the method.
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::Rule(_) => "the rule names it for such a block",
-            Self::OnlyMethod => "the other method has no data of this ring",
-            Self::Fallback => "the other method saw nothing where it should have seen the block often",
+            Self::Rule(_) => "chosen by the rule",
+            Self::OnlyMethod => "the other method has no data for this ring",
+            Self::Fallback => "the other method missed a block that it should have seen often",
         }
     }
 }

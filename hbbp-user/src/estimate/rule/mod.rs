@@ -178,7 +178,7 @@ impl FromStr for Rule {
                     "balanced" => stages.with(Stage::Balance),
                     other => {
                         return Err(bad(format!(
-                            "unknown streams `{other}`; expected recorded or balanced"
+                            "unknown stream weighting `{other}`; expected one of recorded, balanced"
                         )));
                     }
                 };
@@ -189,7 +189,7 @@ impl FromStr for Rule {
                 continue;
             }
             if lines.last().is_some_and(|line| line.conditions.is_empty()) {
-                return Err(bad("no line can follow one without a condition".to_owned()));
+                return Err(bad("unreachable line: the line above has no condition".to_owned()));
             }
             lines.push(parse_line(stated).map_err(bad)?);
         }
@@ -197,7 +197,7 @@ impl FromStr for Rule {
             Some(line) if line.conditions.is_empty() => Ok(Self { name, stages, lines }),
             _ => Err(BadRule {
                 line: 0,
-                problem: "the last line must name a method without a condition".to_owned(),
+                problem: "the last line must be unconditional".to_owned(),
             }),
         }
     }
@@ -218,7 +218,7 @@ fn parse_line(stated: &str) -> Result<Line, String> {
     let method = match method.trim() {
         "ebs" => Method::Ebs,
         "lbr" => Method::Lbr,
-        other => return Err(format!("unknown method `{other}`; expected ebs or lbr")),
+        other => return Err(format!("unknown method `{other}`; expected one of ebs, lbr")),
     };
     Ok(Line {
         method,
@@ -232,7 +232,7 @@ fn parse_condition(stated: &str) -> Result<Condition, String> {
         (words.next(), words.next(), words.next(), words.next())
     else {
         return Err(format!(
-            "`{stated}` is not of the form FEATURE <= NUMBER or FEATURE > NUMBER"
+            "invalid condition `{stated}`; expected FEATURE <= NUMBER or FEATURE > NUMBER"
         ));
     };
     let feature = Feature::named(feature).ok_or_else(|| {
@@ -242,18 +242,18 @@ fn parse_condition(stated: &str) -> Result<Condition, String> {
     let side = match side {
         "<=" => Side::AtMost,
         ">" => Side::Above,
-        other => return Err(format!("unknown comparison `{other}`; expected <= or >")),
+        other => return Err(format!("unknown operator `{other}`; expected one of <=, >")),
     };
     let number = bound.parse::<f64>().ok().filter(|b| b.is_finite());
-    let bound = number.ok_or_else(|| format!("`{bound}` is not a finite number"))?;
+    let bound = number.ok_or_else(|| format!("invalid number `{bound}`"))?;
     Ok(Condition { feature, side, bound })
 }
 
 impl fmt::Display for BadRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            0 => write!(f, "bad rule: {}", self.problem),
-            line => write!(f, "bad rule, line {line}: {}", self.problem),
+            0 => write!(f, "invalid rule: {}", self.problem),
+            line => write!(f, "invalid rule, line {line}: {}", self.problem),
         }
     }
 }

@@ -29,7 +29,7 @@ pub(in crate::estimate) fn sampled(snapshot: &Snapshot, located: &Located, map: 
         unresolved: Tally::default(),
     };
     for ip in &located.ips {
-        let ring = super::ring(snapshot, map, ip.place.text);
+        let ring = super::ring(snapshot, map, ip.location.text);
         let unit = snapshot
             .run
             .events
@@ -76,14 +76,14 @@ fn counted(block: BlockId, ip: &LocatedIp) -> Counted {
 }
 
 fn block(map: &BlockMap, ip: &LocatedIp, ring: Ring, unit: EventUnit) -> Result<BlockId, Unresolved> {
-    let text = map.text(ip.place.text).ok_or(Unresolved::NoText)?;
-    let instruction = text.find(ip.place.addr)?;
+    let text = map.text(ip.location.text).ok_or(Unresolved::NoText)?;
+    let instruction = text.find(ip.location.addr)?;
     let by_time = matches!(unit, EventUnit::Nanoseconds | EventUnit::Cycles);
     if by_time && ring == Ring::Kernel && follows_idle(text, instruction) {
         return Err(Unresolved::Halted);
     }
     Ok(BlockId {
-        text: ip.place.text,
+        text: ip.location.text,
         block: text.block_of(instruction),
     })
 }

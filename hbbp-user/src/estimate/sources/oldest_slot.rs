@@ -4,7 +4,7 @@
 //! A branch that is found there out of proportion makes the LBR count of the block that it ends suspect.
 
 use crate::blocks::{BlockId, BlockMap};
-use crate::locate::{Located, Place};
+use crate::locate::{Located, Location};
 use crate::snapshot::EventIdx;
 
 /// Expected occurrences in the oldest slot from which on a branch is judged.
@@ -86,7 +86,7 @@ impl Branches {
     }
 }
 
-fn block(map: &BlockMap, place: Place) -> Option<BlockId> {
+fn block(map: &BlockMap, place: Location) -> Option<BlockId> {
     let text = map.text(place.text)?;
     let instruction = text.find(place.addr).ok()?;
     let is_branch = text.instruction(instruction).is_some_and(|i| i.flow.is_branch());

@@ -3,12 +3,14 @@
 //! A stream begins at the target of one recorded branch and ends at the source of the next (paper section III.B),
 //! so nothing between may have been a taken branch.
 //! Hardware and kernel lose entries at times, and their neighbours then form a stream that never ran
-//! (kernel-facts 3b: the kernel's software filter, duplicated entries of the Skylake family).
+//! (the kernel's software filter, `intel_pmu_lbr_filter` in arch/x86/events/intel/lbr.c, Linux v6.12; duplicated entries of
+//! the Skylake family, bolt/lib/Profile/DataAggregator.cpp, LLVM 19).
 //! A stream is accepted if it is a straight line of instructions from its start to an instruction that begins at its
 //! end, without an instruction inside that always goes elsewhere.
 //!
-//! Where the instruction at the end is no branch, an interrupt or exception ended the stream: the recorded source is
-//! the address that it returns to, and that instruction did not run (SDM vol. 3, kernel-facts 3b).
+//! Where the instruction at the end is not a branch, an interrupt or exception ended the stream: the recorded source is
+//! the address that it returns to, and that instruction did not run (Intel SDM vol. 3B, section "LBR
+//! Stack").
 //! The stream then covers what stands before, which can be nothing; it is accepted and counted as interrupted.
 
 use crate::addr::Ring;
@@ -161,7 +163,7 @@ mod tests {
     use super::*;
     use crate::addr::ImageAddr;
     use crate::blocks::blocks;
-    use crate::locate::Place;
+    use crate::locate::Location;
     use crate::snapshot::{EventIdx, Module, ModuleIdx, ModuleKind, Text};
 
     /// What becomes of a stream between two offsets of this code.
@@ -185,7 +187,7 @@ mod tests {
             ..Snapshot::default()
         };
         let map = blocks(&snapshot, &Located::default());
-        let place = Place {
+        let place = Location {
             text: TextIdx(0),
             addr: ImageAddr(start),
         };

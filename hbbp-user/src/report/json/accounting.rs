@@ -8,9 +8,9 @@ use crate::report::{Report, Streams};
 /// Where the samples went, over all events.
 #[derive(Serialize)]
 pub(super) struct AccountingJson {
-    /// Null where the kernel chose a period; else `due + beyond = idle + skipped + reached`.
+    /// Expected samples; null if the kernel chose a period. `due + beyond = idle + skipped + reached`.
     due: Option<u64>,
-    /// Due on CPUs that were idle, where the timer of a clock stands still.
+    /// Expected on idle CPUs, where the timer of a clock stops.
     idle: u64,
     skipped: u64,
     beyond: u64,
@@ -18,7 +18,7 @@ pub(super) struct AccountingJson {
     reached: u64,
     refused: Vec<RefusedJson>,
     stacks_only: u64,
-    /// Zero, or hbbp-sys has a mistake.
+    /// Zero, unless hbbp-sys has a bug.
     unexplained: i64,
     /// The sum of `unresolved`, `other_events` and `in_mix`, in each ring.
     counted: RingsJson,
@@ -55,7 +55,7 @@ pub(super) struct StreamsJson {
     counted: u64,
     discarded: Vec<ReasonJson>,
     accepted: u64,
-    /// Those of the accepted that an interrupt or exception ended.
+    /// Accepted streams that an interrupt or exception ended.
     interrupted: u64,
 }
 

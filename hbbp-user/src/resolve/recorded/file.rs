@@ -160,7 +160,7 @@ fn open_checked(path: &Path, build_id: &[u8], mismatch: Mismatch) -> Result<Foun
         },
         Refusal::Refused | Refusal::Changed => refused(
             refusal.loss(),
-            "it is no regular file, or may not be read".to_owned(),
+            "not a regular file, or permission denied".to_owned(),
         ),
     })?;
     let layout = read_layout(&source).map_err(|error| refused(Loss::FileUnreadable, error.to_string()))?;
@@ -171,18 +171,15 @@ fn open_checked(path: &Path, build_id: &[u8], mismatch: Mismatch) -> Result<Foun
         } else {
             hex(&layout.build_id)
         };
-        format!(
-            "its build id is {own}, that of the file that ran is {}",
-            hex(build_id)
-        )
+        format!("its build id is {own}, expected {}", hex(build_id))
     };
     let note = match (same, mismatch) {
         (true, _) => None,
-        (false, Mismatch::Accept) => Some(format!("{shown} was used, although {}", ids())),
+        (false, Mismatch::Accept) => Some(format!("{shown} was used although {}", ids())),
         (false, Mismatch::Refuse) => {
             return Err(refused(
                 Loss::FileChanged,
-                format!("{}; give the right file, or --force", ids()),
+                format!("{}; pass the right file, or use --force", ids()),
             ));
         }
     };

@@ -86,8 +86,8 @@ fn refused(path: &Path, build_id: &[u8]) -> String {
         hex(build_id)
     };
     format!(
-        "{} is not the image of the kernel that ran (build id {wanted}), has no text, or the recording does not say \
-         where the kernel ran",
+        "{} is not the image of the recorded kernel (build id {wanted}), has no text, or the recording \
+         lacks the kernel address",
         path.display()
     )
 }

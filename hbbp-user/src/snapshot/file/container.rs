@@ -170,13 +170,13 @@ pub(super) struct Stored<'a> {
 /// Why the content of one section cannot be had, while its frame is intact.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
-    #[error("its checksum does not match")]
+    #[error("wrong checksum")]
     Checksum,
-    #[error("its encoding {0} is unknown: a newer version of hbbp-sys wrote it")]
+    #[error("unknown encoding {0}, written by a newer hbbp-sys")]
     Encoding(u32),
-    #[error("it claims to hold {0} bytes, which is more than any recording needs")]
+    #[error("stated size of {0} bytes exceeds the limit")]
     Claim(u64),
-    #[error("it does not decompress to the length that it states ({0})")]
+    #[error("cannot be decompressed to its stated size ({0})")]
     Decompress(io::Error),
 }
 
@@ -220,7 +220,7 @@ pub(super) fn sections(file: &[u8]) -> Result<Vec<Stored<'_>>, Error> {
     let cut_off = |place: String| Error::Truncated { place };
     let (version, mut rest) = rest
         .split_first_chunk::<4>()
-        .ok_or_else(|| cut_off("in its first bytes".to_owned()))?;
+        .ok_or_else(|| cut_off("in the file header".to_owned()))?;
     let [major_low, major_high, _, _] = *version;
     let major = u16::from_le_bytes([major_low, major_high]);
     if !(OLDEST..=MAJOR).contains(&major) {
@@ -235,11 +235,11 @@ pub(super) fn sections(file: &[u8]) -> Result<Vec<Stored<'_>>, Error> {
     loop {
         let (header, bytes) = rest
             .split_at_checked(HEADER)
-            .ok_or_else(|| cut_off(format!("behind {before}")))?;
+            .ok_or_else(|| cut_off(format!("after {before}")))?;
         let header = Header::parse(header).ok_or_else(|| Error::Frame {
             before: before.clone(),
         })?;
-        let name = format!("the section `{}`", header.name.escape_ascii());
+        let name = format!("section `{}`", header.name.escape_ascii());
         let stored_len = usize::try_from(header.stored_len).unwrap_or(usize::MAX);
         let (bytes, behind) = bytes
             .split_at_checked(stored_len)

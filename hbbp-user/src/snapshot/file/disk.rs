@@ -15,9 +15,9 @@ const MAX_FILE: u64 = 1 << 30;
 
 /// Reads a snapshot file; `-` is the standard input.
 pub fn read(path: &Path) -> anyhow::Result<Snapshot> {
-    let failed = || format!("failed to read the snapshot {}", path.display());
+    let failed = || format!("failed to read profile {}", path.display());
     if path == Path::new("-") {
-        return read_from(io::stdin().lock()).context("failed to read a snapshot from the standard input");
+        return read_from(io::stdin().lock()).context("failed to read a profile from standard input");
     }
     let source = File::open(path).with_context(failed)?;
     read_from(source).with_context(failed)
@@ -42,7 +42,7 @@ fn read_from(mut source: impl Read) -> anyhow::Result<Snapshot> {
 /// A pipe, a terminal or another character device is written to directly, because it holds nothing that could be lost.
 /// Directories, block devices and sockets are refused.
 pub fn write_atomic(path: &Path, snapshot: &Snapshot) -> anyhow::Result<()> {
-    let failed = || format!("failed to write the snapshot {}", path.display());
+    let failed = || format!("failed to write profile {}", path.display());
     let bytes = encode(snapshot).with_context(failed)?;
     let Some(target) = target(path)? else {
         let mut stream = OpenOptions::new().write(true).open(path).with_context(failed)?;
@@ -64,7 +64,7 @@ pub fn write_atomic(path: &Path, snapshot: &Snapshot) -> anyhow::Result<()> {
 
 /// Whether [`write_atomic`] could begin now: what is found out before a measurement need not be found out behind it.
 pub fn check_writable(path: &Path) -> anyhow::Result<()> {
-    let failed = || format!("no snapshot can be written to {}", path.display());
+    let failed = || format!("cannot write a profile to {}", path.display());
     if let Some(target) = target(path)? {
         let (temporary, _) = create_beside(&target).with_context(failed)?;
         fs::remove_file(temporary).with_context(failed)?;
@@ -74,14 +74,11 @@ pub fn check_writable(path: &Path) -> anyhow::Result<()> {
 
 /// The file to replace; `None` where the path names something to be written to directly.
 fn target(path: &Path) -> anyhow::Result<Option<PathBuf>> {
-    let failed = || format!("failed to write the snapshot {}", path.display());
+    let failed = || format!("failed to write profile {}", path.display());
     match fs::metadata(path) {
         Ok(there) if there.is_file() => fs::canonicalize(path).map(Some).with_context(failed),
         Ok(there) if there.file_type().is_fifo() || there.file_type().is_char_device() => Ok(None),
-        Ok(_) => bail!(
-            "{} is neither a regular file nor a pipe, so no snapshot is written to it",
-            path.display()
-        ),
+        Ok(_) => bail!("{} is neither a regular file nor a pipe", path.display()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(path.to_owned())),
         Err(error) => Err(error).with_context(failed),
     }

@@ -1,40 +1,40 @@
-//! The way from an address as executed to a stretch of text, at one interval of the run.
+//! Lookup of executed addresses in the mappings and text of a snapshot, for one interval of the run.
 
 use super::layout::Layout;
 use super::reason::{Discard, Unresolved};
-use super::{Place, TextIdx};
+use super::{Location, TextIdx};
 use crate::addr::{ImageAddr, Ring, Va};
 use crate::snapshot::{ModuleIdx, ProcessIdx, Snapshot, StreamCount, Text};
 
-/// The mappings and the text of a snapshot, opened at one interval.
+/// The mappings and the text of a snapshot, as of one interval.
 #[derive(Debug)]
-pub struct Atlas<'a> {
+pub struct AddressMap<'a> {
     snapshot: &'a Snapshot,
     interval: u32,
-    /// For each text the first generation of its stretch that has the same bytes.
-    first_alike: Vec<u32>,
-    /// For each process image the layout that was used last, and the interval it was checked for.
+    /// For each text the first version of its range that has the same bytes.
+    first_same: Vec<u32>,
+    /// For each process image its last layout, and the interval that it was checked for.
     layouts: Vec<Option<(u32, Layout)>>,
 }
 
-impl<'a> Atlas<'a> {
-    /// Opens it at the first interval.
+impl<'a> AddressMap<'a> {
+    /// The address map of the first interval.
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let layouts = snapshot.processes.iter().map(|_| None).collect();
         Self {
             snapshot,
             interval: 0,
-            first_alike: first_alike(&snapshot.text),
+            first_same: first_same(&snapshot.text),
             layouts,
         }
     }
 
-    /// Opens it at another interval.
-    pub fn turn_to(&mut self, interval: u32) {
+    /// Selects another interval.
+    pub fn set_interval(&mut self, interval: u32) {
         self.interval = interval;
     }
 
-    /// The module that an address of a process image belongs to, and the address there, with or without its text.
+    /// Module of an address in a process image, and the address in that module, whether its text is known or not.
     pub fn module_at(&mut self, process: ProcessIdx, va: Va) -> Option<(ModuleIdx, ImageAddr)> {
         let ring = va.ring();
         let owner = match ring {
@@ -42,16 +42,16 @@ impl<'a> Atlas<'a> {
             Ring::User => process,
         };
         let (module, addr) = self.image_addr(owner, va)?;
-        // A mapping of one ring's module into the other's addresses is not one that can have run.
+        // A module of one ring mapped at addresses of the other cannot have run.
         let kind = self.snapshot.modules.get(module.0 as usize)?.kind;
         (kind.is_kernel() == (ring == Ring::Kernel)).then_some((module, addr))
     }
 
-    /// The place of an address that ran in a process image.
-    pub(super) fn place(&mut self, process: ProcessIdx, va: Va) -> Result<Place, Unresolved> {
+    /// Location of an address that ran in a process image.
+    pub(super) fn location(&mut self, process: ProcessIdx, va: Va) -> Result<Location, Unresolved> {
         let (module, addr) = self.module_at(process, va).ok_or(Unresolved::NoMapping)?;
         let text = self.text(module, addr).ok_or(Unresolved::NoText)?;
-        Ok(Place { text, addr })
+        Ok(Location { text, addr })
     }
 
     fn image_addr(&mut self, process: ProcessIdx, va: Va) -> Option<(ModuleIdx, ImageAddr)> {
@@ -66,29 +66,29 @@ impl<'a> Atlas<'a> {
         slot.insert((self.interval, layout)).1.find(va)
     }
 
-    /// The generations of one stretch stand side by side, sorted by `since`. Of those with the same bytes, as a key that
-    /// is switched on and off again leaves them, all counts belong to the first.
+    /// Versions of one text range are adjacent, sorted by `since`. Of versions with the same bytes (a static key that was
+    /// switched on and off again), the first gets all counts.
     fn text(&self, module: ModuleIdx, addr: ImageAddr) -> Option<TextIdx> {
         let text = &self.snapshot.text;
         let before = |bound: usize| bound.checked_sub(1).and_then(|i| Some((i, text.get(i)?)));
-        let (_, stretch) = before(text.partition_point(|t| (t.module, t.start) <= (module, addr)))?;
-        let generation = (module, stretch.start, self.interval);
-        let (i, text) = before(text.partition_point(|t| (t.module, t.start, t.since) <= generation))?;
-        let here = text.module == module && text.start == stretch.start && covers(text, addr);
-        let first = self.first_alike.get(i).filter(|_| here)?;
+        let (_, range) = before(text.partition_point(|t| (t.module, t.start) <= (module, addr)))?;
+        let version = (module, range.start, self.interval);
+        let (i, text) = before(text.partition_point(|t| (t.module, t.start, t.since) <= version))?;
+        let here = text.module == module && text.start == range.start && covers(text, addr);
+        let first = self.first_same.get(i).filter(|_| here)?;
         Some(TextIdx(*first))
     }
 
-    /// The place of a stream's start, and its end in the same text.
-    pub(super) fn span(&mut self, count: &StreamCount) -> Result<(Place, ImageAddr), Discard> {
+    /// Location of the start of a stream, and its end in the same text.
+    pub(super) fn span(&mut self, count: &StreamCount) -> Result<(Location, ImageAddr), Discard> {
         if count.start.ring() != count.end.ring() {
             return Err(Discard::CrossesRings);
         }
         if count.end < count.start {
             return Err(Discard::Backwards);
         }
-        let start = self.place(count.process, count.start).map_err(discard)?;
-        let end = self.place(count.process, count.end).map_err(discard)?;
+        let start = self.location(count.process, count.start).map_err(discard)?;
+        let end = self.location(count.process, count.end).map_err(discard)?;
         if start.text == end.text && start.addr <= end.addr {
             Ok((start, end.addr))
         } else {
@@ -97,20 +97,20 @@ impl<'a> Atlas<'a> {
     }
 }
 
-fn first_alike(text: &[Text]) -> Vec<u32> {
+fn first_same(text: &[Text]) -> Vec<u32> {
     let mut first: Vec<u32> = Vec::with_capacity(text.len());
-    for (generations, start) in text
+    for (versions, start) in text
         .chunk_by(|a, b| (a.module, a.start) == (b.module, b.start))
-        .scan(0, |behind, chunk| {
-            let start = *behind;
-            *behind += chunk.len();
+        .scan(0, |next, chunk| {
+            let start = *next;
+            *next += chunk.len();
             Some((chunk, start))
         })
     {
-        for generation in generations {
-            let alike = generations.iter().position(|g| g.bytes == generation.bytes);
-            let alike = start + alike.unwrap_or(0);
-            first.push(u32::try_from(alike).unwrap_or(u32::MAX));
+        for version in versions {
+            let same = versions.iter().position(|v| v.bytes == version.bytes);
+            let same = start + same.unwrap_or(0);
+            first.push(u32::try_from(same).unwrap_or(u32::MAX));
         }
     }
     first

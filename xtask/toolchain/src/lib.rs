@@ -1,8 +1,7 @@
 //! Which compiler and which linker build the eBPF object: the one place that decides.
 //!
-//! xtask asks it what is missing before it builds, and `hbbp-user/build.rs` includes this file to build the
-//! object, so that plain `cargo build` picks what `cargo xtask build` picks. It uses the standard library
-//! alone, because a build script should not pull in dependencies for that.
+//! xtask asks it what is missing before it builds, and `hbbp-user/build.rs` builds the object with it, so that plain
+//! `cargo build` picks what `cargo xtask build` picks.
 //!
 //! The stable toolchain cannot do it: there is no `core` for bpfel-unknown-none in it, and aya-ebpf asks for
 //! an unstable feature. In order of preference:
@@ -15,24 +14,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The target of the object: eBPF bytecode for a little-endian machine.
-pub(crate) const TARGET: &str = "bpfel-unknown-none";
+pub const TARGET: &str = "bpfel-unknown-none";
 
 /// The newest LLVM whose bitcode our bpf-linker reads; a compiler built on a newer one cannot be linked.
-pub(crate) const LLVM_MAJOR: u32 = 22;
+pub const LLVM_MAJOR: u32 = 22;
 
 /// The oldest bpf-linker that will do, and the one that set-up installs.
-pub(crate) const LINKER_VERSION: &str = "0.13.0";
+pub const LINKER_VERSION: &str = "0.13.0";
 
 /// The oldest compiler that the workspace accepts: `rust-version` in the top-level Cargo.toml.
 const RUST_VERSION: &str = "1.95";
 
-/// The compiler and the build tool of Debian, by full names: in PATH, rustup's come first.
-pub(crate) const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
-pub(crate) const DEBIAN_CARGO: &str = "/usr/bin/cargo";
+/// The compiler of Debian, by its full name: in PATH, rustup's comes first.
+pub const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
+
+/// The build tool of Debian, likewise.
+pub const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 
 /// A compiler that can build the object.
 #[derive(Debug)]
-pub(crate) enum Toolchain {
+pub enum Toolchain {
     /// A rustup nightly with rust-src, by its full name.
     Nightly(String),
     /// Debian's compiler, which rustup knows nothing about.
@@ -41,7 +42,7 @@ pub(crate) enum Toolchain {
 
 impl Toolchain {
     /// The best compiler of this machine, if there is one.
-    pub(crate) fn find() -> Option<Self> {
+    pub fn find() -> Option<Self> {
         nightly_with_source()
             .map(Self::Nightly)
             .or_else(|| debian_with_core().then_some(Self::Debian))
@@ -58,7 +59,7 @@ impl fmt::Display for Toolchain {
 }
 
 /// The linker that the target asks for, if it is new enough: where cargo installs it, else in PATH.
-pub(crate) fn find_linker() -> Option<PathBuf> {
+pub fn find_linker() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = cargo_bin().into_iter().chain(env::split_paths(&path));
     let is_new_enough = |linker: &PathBuf| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * hbbp_silicon: driver of the emulated branch-recording PMU (see kernel-tests/src/lib.rs).
- * This file finds the device, tells the silicon which task runs, and starts the other two parts.
+ * hbbp_emu: driver of the emulated branch-recording PMU (see kernel-tests/src/lib.rs).
+ * This file finds the device, tells the emulated PMU which task runs, and starts the other two parts.
  */
 #include <linux/delay.h>
 #include <linux/io.h>
@@ -19,51 +19,51 @@
 static char *name = "cpu";
 module_param(name, charp, 0444);
 MODULE_PARM_DESC(name, "name of the PMU; 'cpu' takes the place of the core PMU that the machine lacks");
-module_param_named(drain_us, silicon_drain_us, uint, 0644);
+module_param_named(drain_us, emu_drain_us, uint, 0644);
 MODULE_PARM_DESC(drain_us, "microseconds between two drains by the timer");
-module_param_named(mark_events, silicon_mark_events, bool, 0644);
+module_param_named(mark_events, emu_mark_events, bool, 0644);
 MODULE_PARM_DESC(mark_events, "reference counts span the time in which a CPU has a sampling event");
 
 static struct pci_dev *device;
 static void *memory;
 static struct tracepoint *switch_point, *exec_point;
 
-struct silicon_header *silicon_header(void)
+struct emu_header *emu_header(void)
 {
 	return memory;
 }
 
-struct silicon_cpu_area *silicon_area(int cpu)
+struct emu_cpu_area *emu_area(int cpu)
 {
-	return memory + SILICON_CPU_AREA + cpu * SILICON_CPU_AREA_BYTES;
+	return memory + EMU_CPU_AREA + cpu * EMU_CPU_AREA_BYTES;
 }
 
-struct silicon_record *silicon_record(int cpu, u64 index)
+struct emu_record *emu_record(int cpu, u64 index)
 {
-	struct silicon_record *ring = memory + SILICON_RINGS + cpu * SILICON_RING_BYTES;
+	struct emu_record *ring = memory + EMU_RINGS + cpu * EMU_RING_BYTES;
 
-	return &ring[index % SILICON_RING_SLOTS];
+	return &ring[index % EMU_RING_SLOTS];
 }
 
 static void tell_task(struct task_struct *task)
 {
-	struct silicon_cpu_area *area = silicon_area(smp_processor_id());
+	struct emu_cpu_area *area = emu_area(smp_processor_id());
 
 	area->tgid = task->tgid;
 	area->pid = task->pid;
 	/* Threads may rename themselves; a process is known by the name of its leader. */
 	memcpy(area->comm, task->group_leader->comm, sizeof(area->comm));
-	SILICON_SWITCH();
+	EMU_SWITCH();
 }
 
 /* First the records of the task that goes, while it is still current; then the name of the one that comes. */
 static void on_switch(void *data, bool preempt, struct task_struct *prev, struct task_struct *next,
 		      unsigned int prev_state)
 {
-	silicon_freeze();
-	silicon_drain_request();
+	emu_freeze();
+	emu_drain_request();
 	tell_task(next);
-	silicon_unfreeze();
+	emu_unfreeze();
 }
 
 /* The task keeps its numbers and gets a new name. */
@@ -76,7 +76,7 @@ static void on_exec(void *data, struct task_struct *task, pid_t old_pid, struct 
 
 static void on_this_cpu(void *unused)
 {
-	silicon_area(smp_processor_id())->branch_rings = SILICON_RING_USER | SILICON_RING_KERNEL;
+	emu_area(smp_processor_id())->branch_rings = EMU_RING_USER | EMU_RING_KERNEL;
 	tell_task(current);
 }
 
@@ -90,7 +90,7 @@ static void find_point(struct tracepoint *point, void *data)
 
 static void tell_gates(void)
 {
-	u64 *gates = memory + SILICON_IDT;
+	u64 *gates = memory + EMU_IDT;
 	struct desc_ptr idt;
 	int vector;
 
@@ -103,38 +103,38 @@ static int attach(void)
 {
 	int patience = 1000;
 
-	if (silicon_header()->magic != SILICON_MAGIC) {
-		pr_err("hbbp_silicon: the plugin is not loaded\n");
+	if (emu_header()->magic != EMU_MAGIC) {
+		pr_err("hbbp_emu: the plugin is not loaded\n");
 		return -ENODEV;
 	}
-	if (num_possible_cpus() > SILICON_MAX_CPUS) {
-		pr_err("hbbp_silicon: at most %d CPUs\n", SILICON_MAX_CPUS);
+	if (num_possible_cpus() > EMU_MAX_CPUS) {
+		pr_err("hbbp_emu: at most %d CPUs\n", EMU_MAX_CPUS);
 		return -EINVAL;
 	}
 	tell_gates();
-	SILICON_ATTACH();
-	while (!READ_ONCE(silicon_header()->running) && --patience)
+	EMU_ATTACH();
+	while (!READ_ONCE(emu_header()->running) && --patience)
 		msleep(1);
 	return patience ? 0 : -ETIMEDOUT;
 }
 
-static int __init silicon_init(void)
+static int __init emu_init(void)
 {
 	int error = -ENODEV;
 
 	device = pci_get_device(IVSHMEM_VENDOR, IVSHMEM_DEVICE, NULL);
 	if (!device)
 		return -ENODEV;
-	if (pci_resource_len(device, 2) != SILICON_BYTES || pci_enable_device(device))
+	if (pci_resource_len(device, 2) != EMU_BYTES || pci_enable_device(device))
 		goto put;
 	/* Not requested as a region: PID 1 maps the same BAR to leave its files there. */
-	memory = memremap(pci_resource_start(device, 2), SILICON_BYTES, MEMREMAP_WB);
+	memory = memremap(pci_resource_start(device, 2), EMU_BYTES, MEMREMAP_WB);
 	if (!memory)
 		goto disable;
 	error = attach();
 	if (error)
 		goto unmap;
-	error = silicon_drain_init();
+	error = emu_drain_init();
 	if (error)
 		goto unmap;
 	for_each_kernel_tracepoint(find_point, NULL);
@@ -145,7 +145,7 @@ static int __init silicon_init(void)
 	if (error)
 		goto probe;
 	on_each_cpu(on_this_cpu, NULL, 1);
-	error = silicon_pmu_register(name, strcmp(name, "cpu") ? -1 : PERF_TYPE_RAW);
+	error = emu_pmu_register(name, strcmp(name, "cpu") ? -1 : PERF_TYPE_RAW);
 	if (error)
 		goto exec;
 	return 0;
@@ -155,7 +155,7 @@ probe:
 	tracepoint_probe_unregister(switch_point, on_switch, NULL);
 	tracepoint_synchronize_unregister();
 drain:
-	silicon_drain_exit();
+	emu_drain_exit();
 unmap:
 	memunmap(memory);
 disable:
@@ -166,7 +166,7 @@ put:
 }
 
 /* There is no way back from ATTACH: the driver stays for the life of its machine. */
-module_init(silicon_init);
+module_init(emu_init);
 
 MODULE_LICENSE("GPL");
 MODULE_DESCRIPTION("The emulated branch-recording PMU of hbbp-sys' kernel tests");

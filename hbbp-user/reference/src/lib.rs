@@ -1,6 +1,6 @@
-//! The reference file: how often every block of code ran, exactly, in the kernel and in each process.
+//! The reference file: exact execution counts of every block of code, in the kernel and in each process.
 //!
-//! Written by whatever counts exactly (the emulated machine of `kernel-tests`), read by `hbbp-sys eval`.
+//! Written by the emulated machine (`kernel-tests`), read by `hbbp-sys eval`.
 //! All numbers are little-endian:
 //!
 //! ```text
@@ -16,15 +16,13 @@
 //!          n_bytes, bytes         u32, [u8]  the code as it was when it ran         x n_blocks
 //! ```
 //!
-//! A block is a straight run of instructions as the emulator cut it, or the part of one that ran before
-//! an exception or between two marks. Blocks overlap; an instruction ran as often as all blocks that
-//! cover it. A block whose bytes changed is another block.
+//! A block is a translation block of the emulator, or the part of one that ran before an exception or
+//! between two marks. Blocks overlap: an instruction ran as often as all blocks that cover it together.
+//! A block whose bytes changed is a separate block.
 //!
-//! The rule for REP: a string instruction with a REP prefix is one instruction, whatever its count. It
-//! retires when control leaves it for the instruction behind it, and is a block of its own here.
+//! A string instruction with a REP prefix is one instruction, whatever its count. It retires when
+//! control passes to the next instruction, and is a block of its own here.
 //! An instruction that raised a fault did not retire; a HLT and a software interrupt did.
-//!
-//! This file uses nothing but the standard library: `kernel-tests` compiles it too.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +32,7 @@ const MAGIC: &[u8; 8] = b"HBBPREF1";
 /// Owner of all kernel code.
 pub const KERNEL: u32 = u32::MAX;
 
-/// A run of instructions and how often it was executed.
+/// A straight-line run of instructions and its execution count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Thread group that ran it, or [`KERNEL`].
@@ -43,13 +41,13 @@ pub struct Block {
     pub n_instructions: u32,
     /// Virtual address of the first one.
     pub start: u64,
-    /// Times that all of them retired.
+    /// Number of times that all of them retired.
     pub executions: u64,
     /// The code.
     pub bytes: Vec<u8>,
 }
 
-/// Everything that one reference file says.
+/// The contents of a reference file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reference {
     /// Name of each thread group that ran in the span.
@@ -62,23 +60,23 @@ pub struct Reference {
     pub blocks: Vec<Block>,
 }
 
-/// Why bytes are no whole reference file.
+/// Why bytes are not a valid reference file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Malformed {
-    /// They do not begin as one.
+    /// The magic is missing.
     NoMagic,
-    /// They end before everything that they announce.
+    /// The file is truncated.
     EndsEarly,
-    /// So many bytes follow the last block.
+    /// Number of bytes after the last block.
     GoesOn(usize),
 }
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoMagic => write!(f, "it is no reference file: the magic HBBPREF1 is missing"),
-            Self::EndsEarly => write!(f, "the reference file ends too early; was it copied whole?"),
-            Self::GoesOn(n) => write!(f, "{n} bytes follow the last block of the reference file"),
+            Self::NoMagic => write!(f, "not a reference file (no magic HBBPREF1)"),
+            Self::EndsEarly => write!(f, "the reference file is truncated"),
+            Self::GoesOn(n) => write!(f, "the reference file has {n} trailing bytes"),
         }
     }
 }
@@ -86,34 +84,34 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 impl Reference {
-    /// Interprets the bytes of a reference file. What they announce is not believed until it is there.
+    /// Parses a reference file. Stated lengths are checked against the data before anything is allocated.
     ///
     /// # Errors
     /// When the magic is missing, the bytes end too early, or more follow the last block.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut rest = Rest(bytes.strip_prefix(MAGIC).ok_or(Malformed::NoMagic)?);
-        let n_processes = rest.u32()?;
-        let n_blocks = rest.u32()?;
-        let instructions = [rest.u64()?, rest.u64()?];
-        let taken = [rest.u64()?, rest.u64()?];
+        let mut remainder = Remainder(bytes.strip_prefix(MAGIC).ok_or(Malformed::NoMagic)?);
+        let n_processes = remainder.u32()?;
+        let n_blocks = remainder.u32()?;
+        let instructions = [remainder.u64()?, remainder.u64()?];
+        let taken = [remainder.u64()?, remainder.u64()?];
         let mut processes = BTreeMap::new();
         for _ in 0..n_processes {
-            let tgid = rest.u32()?;
-            let name: [u8; 16] = rest.array()?;
+            let tgid = remainder.u32()?;
+            let name: [u8; 16] = remainder.array()?;
             let name = String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned();
             processes.insert(tgid, name);
         }
         let mut blocks = Vec::new();
         for _ in 0..n_blocks {
             blocks.push(Block {
-                owner: rest.u32()?,
-                n_instructions: rest.u32()?,
-                start: rest.u64()?,
-                executions: rest.u64()?,
-                bytes: rest.sized()?,
+                owner: remainder.u32()?,
+                n_instructions: remainder.u32()?,
+                start: remainder.u64()?,
+                executions: remainder.u64()?,
+                bytes: remainder.sized()?,
             });
         }
-        match rest.0.len() {
+        match remainder.0.len() {
             0 => Ok(Self {
                 processes,
                 instructions,
@@ -171,10 +169,10 @@ impl Reference {
     }
 }
 
-/// What is left of the file.
-struct Rest<'a>(&'a [u8]);
+/// The remainder of the file.
+struct Remainder<'a>(&'a [u8]);
 
-impl Rest<'_> {
+impl Remainder<'_> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (head, tail) = self.0.split_first_chunk().ok_or(Malformed::EndsEarly)?;
         self.0 = tail;
@@ -189,7 +187,7 @@ impl Rest<'_> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Bytes behind their number.
+    /// Bytes preceded by their length.
     fn sized(&mut self) -> Result<Vec<u8>, Malformed> {
         let n = self.u32()? as usize;
         let (head, tail) = self.0.split_at_checked(n).ok_or(Malformed::EndsEarly)?;
@@ -219,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_reads_back() {
+    fn reference_file_round_trips() {
         assert_eq!(Reference::parse(&sample().to_bytes()), Ok(sample()));
         assert_eq!(
             (sample().instructions_of(7), sample().tgids("loop")),
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_files_are_refused() {
+    fn damaged_reference_files_are_rejected() {
         let bytes = sample().to_bytes();
         assert_eq!(Reference::parse(b"HBBPREF0"), Err(Malformed::NoMagic));
         for len in 8..bytes.len() {

@@ -1,7 +1,7 @@
-//! Personalities: the hardware faults that the silicon shows, as a small text file.
+//! Hardware profiles: the faults of the emulated PMU and its CPU, as small text files.
 //!
-//! One `key = value` per line, `#` starts a comment. Files stand in `personalities/`. Every key has a
-//! default, and all defaults together are a faultless processor (`ideal`). The figures of a personality
+//! One `key = value` per line, `#` starts a comment. Files are in `hardware-profiles/`. Every key has a
+//! default, and all defaults together are a faultless processor (`ideal`). The figures of a hardware profile
 //! are a model: results on it are not measurements of a processor.
 
 use std::fs;
@@ -11,14 +11,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::layout::MAX_DEPTH;
 
-/// Classes of instructions that differ in duration, in the order of [`Personality::latency`].
+/// Classes of instructions that differ in duration, in the order of [`HardwareProfile::latency`].
 pub const CLASSES: [&str; 8] = [
     "simple", "load", "store", "multiply", "divide", "float", "root", "slow",
 ];
 
 /// A processor's faults and figures.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Personality {
+pub struct HardwareProfile {
     /// What to add to QEMU's `-cpu max`, for example vendor and model (`cpu`).
     pub cpu: String,
     /// Entries of the branch stack (`depth`), 1 to 32.
@@ -26,11 +26,11 @@ pub struct Personality {
     /// Highest precise level (`max_precise`), 0 to 3.
     pub max_precise: u32,
     /// Cycles from an overflow to its sample, for each precise level: least and most
-    /// (`skid.0 = 20 60`). The model of papers/skid-model.txt, equation 1; 0 0 is no skid at all.
+    /// (`skid.0 = 20 60`). The model of "Can We Trust Profiling Results?", ICS 2019, equation 1; 0 0 means no skid.
     pub skid: [(u32, u32); 4],
     /// Cycles that an instruction of each class takes (`latency.divide = 25`), see [`CLASSES`].
     pub latency: [u32; CLASSES.len()],
-    /// One in so many branch addresses is sticky, 0 = none (`sticky.one_in`).
+    /// One in this many branch addresses is sticky, 0 = none (`sticky.one_in`).
     pub sticky_one_in: u32,
     /// Percent of the stacks that are aligned so that a sticky branch is their oldest entry
     /// (`sticky.percent`): the bias of the HBBP paper's section III.C.
@@ -60,15 +60,15 @@ pub struct Personality {
     pub seed: u64,
 }
 
-impl Default for Personality {
+impl Default for HardwareProfile {
     fn default() -> Self {
         Self {
             cpu: String::new(),
             depth: MAX_DEPTH,
             max_precise: 3,
             skid: [(0, 0); 4],
-            // Order of CLASSES; latencies of Ivy Bridge in round numbers, from the tables that
-            // papers/base-of-trust.txt leans on: the order matters for the model, not the last digit.
+            // Order of CLASSES; latencies of Ivy Bridge in round numbers (Intel 64 and IA-32 Architectures
+            // Optimization Reference Manual, appendix on latency and throughput): the order matters, not the last digit.
             latency: [1, 4, 1, 3, 25, 4, 20, 40],
             sticky_one_in: 0,
             sticky_percent: 0,
@@ -85,23 +85,23 @@ impl Default for Personality {
     }
 }
 
-impl Personality {
-    /// Reads a personality file.
+impl HardwareProfile {
+    /// Reads a hardware profile file.
     ///
     /// # Errors
     /// When the file cannot be read, or a line is not a known key with a value in its range.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path)
-            .with_context(|| format!("failed to read the personality {}", path.display()))?;
-        Self::parse(&text).with_context(|| format!("{} is not a personality", path.display()))
+            .with_context(|| format!("failed to read hardware profile {}", path.display()))?;
+        Self::parse(&text).with_context(|| format!("{} is not a hardware profile", path.display()))
     }
 
-    /// Interprets the text of a personality file.
+    /// Interprets the text of a hardware profile file.
     ///
     /// # Errors
     /// When a line is not a known key with a value in its range.
     pub fn parse(text: &str) -> Result<Self> {
-        let mut personality = Self::default();
+        let mut hardware_profile = Self::default();
         for (index, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if line.is_empty() {
@@ -110,11 +110,11 @@ impl Personality {
             let (key, value) = line
                 .split_once('=')
                 .with_context(|| format!("line {} is not 'key = value'", index + 1))?;
-            personality
+            hardware_profile
                 .set(key.trim(), value.trim())
-                .with_context(|| format!("line {}: '{line}' is not understood", index + 1))?;
+                .with_context(|| format!("cannot parse line {}: '{line}'", index + 1))?;
         }
-        Ok(personality)
+        Ok(hardware_profile)
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
@@ -151,7 +151,7 @@ impl Personality {
             "fault.empty_stacks" => self.empty_stacks = value.parse()?,
             "fault.sample_rate" => self.sample_rate = value.parse()?,
             "seed" => self.seed = value.parse()?,
-            _ => bail!("there is no key '{key}'"),
+            _ => bail!("unknown key '{key}'"),
         }
         Ok(())
     }
@@ -170,23 +170,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_file_is_the_faultless_processor() {
-        assert_eq!(Personality::parse("# nothing\n").unwrap(), Personality::default());
+    fn empty_profile_has_no_faults() {
+        assert_eq!(
+            HardwareProfile::parse("# nothing\n").unwrap(),
+            HardwareProfile::default()
+        );
     }
 
     #[test]
-    fn keys_are_read() {
+    fn profile_keys_are_parsed() {
         let text =
             "depth = 16 # as Ivy Bridge\nskid.0 = 20 60\nlatency.divide = 30\nfault.zero_on_switch = true";
-        let personality = Personality::parse(text).unwrap();
-        assert_eq!(personality.depth, 16);
-        assert_eq!(personality.skid[0], (20, 60));
-        assert_eq!(personality.latency[4], 30);
-        assert!(personality.zero_on_switch);
+        let hardware_profile = HardwareProfile::parse(text).unwrap();
+        assert_eq!(hardware_profile.depth, 16);
+        assert_eq!(hardware_profile.skid[0], (20, 60));
+        assert_eq!(hardware_profile.latency[4], 30);
+        assert!(hardware_profile.zero_on_switch);
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn profile_errors_are_named() {
         for text in [
             "depth = 33",
             "depth",
@@ -195,7 +198,7 @@ mod tests {
             "skid.1 = 9 3",
             "colour = blue",
         ] {
-            assert!(Personality::parse(text).is_err(), "{text}");
+            assert!(HardwareProfile::parse(text).is_err(), "{text}");
         }
     }
 }

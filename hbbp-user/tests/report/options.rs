@@ -1,0 +1,82 @@
+//! Messages and help name only options and subcommands that the command line defines.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use clap::{Command, CommandFactory as _};
+use hbbp_user::cli::Cli;
+
+/// Options of `perf record` that messages about recordings name.
+const OF_PERF: [&str; 2] = ["call-graph", "threads"];
+
+/// The long options of a command and of its subcommands.
+fn options(command: &Command) -> BTreeSet<String> {
+    let own = command
+        .get_arguments()
+        .filter_map(|arg| arg.get_long().map(str::to_owned));
+    own.chain(command.get_subcommands().flat_map(options)).collect()
+}
+
+/// The names that follow each `prefix` in a text: lower-case letters and hyphens.
+fn names<'a>(text: &'a str, prefix: &str) -> Vec<&'a str> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c == '-';
+    let after = text
+        .match_indices(prefix)
+        .map(|(at, _)| &text[at + prefix.len()..]);
+    let names = after.map(|rest| rest.split(|c| !is_part(c)).next().unwrap_or_default());
+    names
+        .map(|name| name.trim_matches('-'))
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+/// Each line of the sources outside comments and tests, and of the help, with its place.
+fn messages(command: &Command) -> Vec<(String, String)> {
+    let mut messages = Vec::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let shown = text.split("#[cfg(test)]").next().unwrap_or_default();
+                let lines = shown.lines().filter(|line| !line.trim_start().starts_with("//"));
+                messages.extend(lines.map(|line| (path.display().to_string(), line.to_owned())));
+            }
+        }
+    }
+    let help = command.clone().render_long_help().to_string();
+    messages.push((command.get_name().to_owned(), help));
+    for command in command.get_subcommands() {
+        let help = command.clone().render_long_help().to_string();
+        messages.push((command.get_name().to_owned(), help));
+    }
+    messages
+}
+
+#[test]
+fn options_in_messages_exist() {
+    let mut command = Cli::command();
+    command.build();
+    let options = options(&command);
+    let known = |name: &str| options.contains(name) || OF_PERF.contains(&name);
+    for (place, message) in messages(&command) {
+        for name in names(&message, "--") {
+            assert!(known(name), "{place}: no option --{name}: {message}");
+        }
+    }
+}
+
+#[test]
+fn subcommands_in_messages_exist() {
+    let mut command = Cli::command();
+    command.build();
+    for (place, message) in messages(&command) {
+        for name in names(&message, "`hbbp-sys ") {
+            let found = command.find_subcommand(name).is_some();
+            assert!(found, "{place}: no subcommand {name}: {message}");
+        }
+    }
+}

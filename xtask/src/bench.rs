@@ -1,0 +1,134 @@
+//! `cargo xtask bench`: what a run of ten seconds under load costs on this machine.
+//!
+//! These are figures of time, so that they depend on what else the machine does: they are printed and not asserted.
+//! What a sample costs in instructions is measured on the emulated machine, by `cargo xtask vm cost`.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Instant, SystemTime};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use crate::setup::Install;
+use crate::{build, command, system};
+
+/// Runs, of which each is printed: a host that takes a processor away from its virtual machine has that time charged to
+/// the program that ran, so that the cheapest is nearest to the truth.
+const RUNS: u32 = 3;
+
+/// A program that works until it is dropped.
+struct Load(Child);
+
+impl Load {
+    fn shell(script: &str) -> Result<Self> {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", script])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Ok(Self(
+            shell
+                .spawn()
+                .with_context(|| format!("failed to start {shell:?}"))?,
+        ))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A finished run: the time that it took and its CPU time, in seconds, and its report.
+struct Cost {
+    wall: f64,
+    cpu: f64,
+    report: Value,
+}
+
+/// Builds the program and measures it.
+pub(crate) fn bench(install: Install) -> Result<()> {
+    build::build(install)?;
+    ensure!(
+        system::is_root(),
+        "measuring the whole system needs root: run as root or with sudo"
+    );
+    let folder = command::workspace().join("target/bench");
+    fs::create_dir_all(&folder).with_context(|| format!("failed to make {}", folder.display()))?;
+    let source = folder.join("load.c");
+    fs::write(&source, functions()).with_context(|| format!("failed to write {}", source.display()))?;
+    let source = source.display();
+    let _loads = [
+        Load::shell("exec dd if=/dev/urandom of=/dev/null bs=4k")?,
+        Load::shell(&format!("while :; do cc -O2 -c {source} -o {source}.o; done"))?,
+    ];
+    println!("10 s under a compiler and dd; shares are of all CPUs together:");
+    println!(
+        "{:>4} {:>14} {:>18} {:>18} {:>10}",
+        "run", "report after", "CPU until report", "CPU of the whole", "memory"
+    );
+    for run in 1..=RUNS {
+        let Cost { wall, cpu, report } = measure(&command::workspace().join("target/release/hbbp-sys"))?;
+        let field = |name: &str| {
+            let value = report.pointer(&format!("/run/{name}")).and_then(Value::as_f64);
+            value.with_context(|| format!("the report has no run.{name}"))
+        };
+        let seconds = |name: &str| field(name).map(|ns| ns / 1e9);
+        let (duration, cpus) = (seconds("duration")?, field("n_cpus")?);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        println!(
+            "{run:>4} {:>12.2} s {:>16.2} % {:>16.2} % {:>6.0} MiB",
+            now.as_secs_f64() - seconds("started")? - duration,
+            100.0 * seconds("own_cpu")? / (duration * cpus),
+            100.0 * cpu / (wall * cpus),
+            field("own_memory")? / f64::from(1 << 20),
+        );
+    }
+    Ok(())
+}
+
+fn measure(program: &Path) -> Result<Cost> {
+    let (began, before) = (Instant::now(), children_cpu()?);
+    let mut hbbp = Command::new(program);
+    hbbp.args(["--duration", "10", "--top", "all", "--format", "json"]);
+    let output = hbbp
+        .output()
+        .with_context(|| format!("failed to start {hbbp:?}"))?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(Cost {
+        wall: began.elapsed().as_secs_f64(),
+        cpu: children_cpu()? - before,
+        report: serde_json::from_slice(&output.stdout).context("the report is not JSON")?,
+    })
+}
+
+/// CPU time in seconds of the children that have been waited for: the loads are not among them (proc_pid_stat(5), fields 16
+/// and 17, in hundredths of a second on x86-64).
+fn children_cpu() -> Result<f64> {
+    let stat = fs::read_to_string("/proc/self/stat").context("failed to read /proc/self/stat")?;
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let field = |number: usize| -> Result<f64> {
+        let field = after_name.split_whitespace().nth(number - 3);
+        Ok(field.context("/proc/self/stat is short")?.parse()?)
+    };
+    Ok((field(16)? + field(17)?) / 100.0)
+}
+
+/// Some hundred functions for the compiler.
+fn functions() -> String {
+    let function = |n| {
+        format!(
+            "int f{n}(int a, int b) {{ int s = {n}; for (int i = 0; i < b; i++) s += a * i % (b + 1); return s; }}\n"
+        )
+    };
+    (0..400).map(function).collect()
+}
