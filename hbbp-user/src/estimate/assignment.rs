@@ -6,6 +6,8 @@
 //! all together, unless there are so few of them that samples of retired instructions have the smaller expected error.
 //! Without stacks and without instructions, samples of micro-operations, cycles, time, or anything else serve as they are.
 
+use std::collections::BTreeSet;
+
 use super::Unit;
 use crate::locate::Tally;
 use crate::snapshot::{Event, EventIdx, EventUnit, Snapshot};
@@ -42,12 +44,15 @@ const OTHERS: [EventUnit; 4] = [
     EventUnit::Other,
 ];
 
-/// Chooses the events of a snapshot by what they brought: samples on instructions, and streams that can have been executed.
+/// Chooses the events of a snapshot by what they brought: samples on instructions, and accepted streams.
 ///
 /// Events of one unit serve together where no CPU has two of them, as on processors with two kinds of cores;
 /// otherwise the first in the order of the run counts, and the others would count the same executions again.
 pub fn assign(snapshot: &Snapshot, samples: &Tally<()>, streams: &Tally<()>) -> EventAssignment {
-    let with_samples = |unit| disjoint(snapshot, |event, idx| event.unit == unit && has(samples, idx));
+    let ips = snapshot.intervals.iter().flat_map(|interval| &interval.ips);
+    let recorded: BTreeSet<EventIdx> = ips.map(|ip| ip.event).collect();
+    let sampled = |idx| has(samples, idx) || recorded.contains(&idx);
+    let with_samples = |unit| disjoint(snapshot, |event, idx| event.unit == unit && sampled(idx));
     let is_taken = |event: &Event| event.unit == EventUnit::TakenBranches;
     let taken = disjoint(snapshot, |event, idx| is_taken(event) && has(streams, idx));
     let instructions = with_samples(EventUnit::Instructions);

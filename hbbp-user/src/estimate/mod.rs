@@ -191,16 +191,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     let period = period(units, n_stacks, n_samples);
     let phases = phases(rule, &graph, period);
     let replicates = if rule.stages.run(Stage::Bootstrap) {
-        let nothing = FlowGraph {
-            external: Vec::new(),
-            ..graph.clone()
-        };
-        let graph = if rule.stages.run(Stage::ExternalInflow) {
-            &graph
-        } else {
-            &nothing
-        };
-        error::replicates(&streams, graph, &seen, &phases, streams_per_stack)
+        error::replicates(&streams, &graph, &seen, &phases, streams_per_stack)
     } else {
         Vec::new()
     };
@@ -254,9 +245,10 @@ fn balance(
         (true, false) => &without_skid,
         (true, true) => blocks,
     };
-    let targets = match (stages.run(Stage::ReturnSites), stages.run(Stage::SharedReturns)) {
-        (false, _) => Targets::recorded(graph),
-        (true, all) => Targets::with_return_sites(graph, map, all),
+    let targets = if stages.run(Stage::ReturnSites) {
+        Targets::with_return_sites(graph, map)
+    } else {
+        Targets::recorded(graph)
     };
     balanced_inflow(graph, &targets, blocks, errors)
 }

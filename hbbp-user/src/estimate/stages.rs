@@ -21,10 +21,6 @@ pub enum Stage {
     Bootstrap,
     /// Knows that samples at a fixed period leave nothing to chance between long phases of a run.
     Phases,
-    /// Has bootstrap walks go on at external inflow after an edge that is not recorded.
-    ExternalInflow,
-    /// Temporary.
-    SharedReturns,
 }
 
 /// The stages that run.
@@ -59,7 +55,7 @@ impl Stages {
 
 impl Stage {
     /// All of them, in the order of the flow.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 8] = [
         Self::Balance,
         Self::ReturnSites,
         Self::Samples,
@@ -68,8 +64,6 @@ impl Stage {
         Self::Fallback,
         Self::Bootstrap,
         Self::Phases,
-        Self::ExternalInflow,
-        Self::SharedReturns,
     ];
 
     /// Its name in rule files and tables.
@@ -83,8 +77,6 @@ impl Stage {
             Self::Fallback => "fallback",
             Self::Bootstrap => "bootstrap",
             Self::Phases => "phases",
-            Self::ExternalInflow => "external_inflow",
-            Self::SharedReturns => "shared_returns",
         }
     }
 

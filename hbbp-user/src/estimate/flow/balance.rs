@@ -66,8 +66,8 @@ impl Targets {
     }
 
     /// As recorded, but with return sites reached from their calls.
-    pub(in crate::estimate) fn with_return_sites(graph: &FlowGraph, map: &BlockMap, all: bool) -> Self {
-        Self(return_sites::from_calls(map, graph, Self::recorded(graph).0, all))
+    pub(in crate::estimate) fn with_return_sites(graph: &FlowGraph, map: &BlockMap) -> Self {
+        Self(return_sites::from_calls(map, graph, Self::recorded(graph).0))
     }
 }
 

@@ -14,21 +14,12 @@ const RETURNS: f64 = 4.0;
 
 /// The targets of branches, with an edge of amount 1 from each call to its return site in place of the recorded returns.
 /// The other amounts are probabilities.
-pub(super) fn from_calls(map: &BlockMap, graph: &FlowGraph, mut targets: Vec<Edge>, all: bool) -> Vec<Edge> {
+pub(super) fn from_calls(map: &BlockMap, graph: &FlowGraph, mut targets: Vec<Edge>) -> Vec<Edge> {
     let flow = |(text, instruction, _): Node| Some(map.text(text)?.instruction(instruction)?.flow);
     let is_return = |location: &Node| matches!(flow(*location), Some(Flow::Return | Flow::InterruptReturn));
-    // Streams that end at each branch, and those that are nothing but the branch.
-    let (mut ends, mut bare) = (vec![0.0; graph.sources.len()], vec![0.0; graph.sources.len()]);
-    for stream in &graph.streams {
-        add(&mut ends, stream.to, stream.amount);
-        if graph.starts.get(stream.from) == graph.sources.get(stream.to) {
-            add(&mut bare, stream.to, stream.amount);
-        }
-    }
-    let is_shared = |n: usize| all || at(&ends, n) < 2.0 * at(&bare, n);
     let numbered = graph.sources.iter().zip(0..);
     let returns: HashSet<usize> = numbered
-        .filter(|(location, n)| is_return(location) && is_shared(*n))
+        .filter(|(location, _)| is_return(location))
         .map(|(_, n)| n)
         .collect();
     let mut returned = vec![0.0; graph.starts.len()];
