@@ -1,4 +1,4 @@
-//! Adding to the bank of counts, from NMI context.
+//! Adding to the count map, from NMI context.
 
 use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 
@@ -7,14 +7,14 @@ use aya_ebpf::helpers::generated::bpf_get_ns_current_pid_tgid;
 use aya_ebpf::helpers::{
     bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_get_smp_processor_id, bpf_ktime_get_ns,
 };
-use hbbp_ebpf::bank::{self, Bucket, CLAIMED, FREE, SLOTS, TRIED, bucket_behind, bucket_of, hash};
+use hbbp_ebpf::count_map::{self, Bucket, CLAIMED, FREE, SLOTS, TRIED, bucket_behind, bucket_of, hash};
 use hbbp_ebpf::key::OUTSIDE;
 use hbbp_ebpf::stat::Outcome;
 use hbbp_ebpf::{CountKey, EventTag, Tally, is_kernel};
 
 use crate::log;
 use crate::maps::{
-    BANK, BUCKETS, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SPLIT_KERNEL, WORK,
+    BUCKETS, COUNTS, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SPLIT_KERNEL, WORK,
 };
 
 /// The process image that the current task runs: thread group and exec id.
@@ -109,8 +109,8 @@ fn exec_id() -> u32 {
 /// Counts one sample of `weight` units under `key`; `begun` is how many counts this CPU began.
 #[inline(always)]
 pub(crate) fn add(key: &CountKey, weight: u64, begun: &mut u64) -> Outcome {
-    let (Some(work), Some(bank)) = (WORK.get_ptr_mut(0), BANK.get(0)) else {
-        return Outcome::NoBank;
+    let (Some(work), Some(counts)) = (WORK.get_ptr_mut(0), COUNTS.get(0)) else {
+        return Outcome::NoMap;
     };
     // SAFETY: the work space belongs to this CPU, and the kernel does not nest programs on perf events.
     let work = unsafe { &mut *work };
@@ -118,14 +118,14 @@ pub(crate) fn add(key: &CountKey, weight: u64, begun: &mut u64) -> Outcome {
     work.set(key, weight, unsafe { bpf_ktime_get_ns() });
     let (words, tally) = (work.key(), work.tally());
     let hash = hash(&words);
-    let state = bank::state_of(hash);
+    let state = count_map::state_of(hash);
     let n_buckets = BUCKETS.load();
     let mut number = bucket_of(hash, n_buckets);
     for _ in 0..TRIED {
-        let Some(bucket) = bank.get_ptr_mut(number) else {
-            return Outcome::NoBank;
+        let Some(bucket) = counts.get_ptr_mut(number) else {
+            return Outcome::NoMap;
         };
-        // SAFETY: a bucket of the bank lives as long as the program runs. To the verifier, all slots are one from here on.
+        // SAFETY: a bucket of the count map lives as long as the program runs. To the verifier, all slots are one from here on.
         let i = work.unknown(unsafe { find(bucket, state) } as u64) as usize;
         if i < SLOTS {
             // SAFETY: as above, and `i` is less than the slots.
@@ -177,14 +177,14 @@ unsafe fn find(bucket: *const Bucket, wanted: u64) -> usize {
 ///
 /// The slot must be valid.
 #[inline(always)]
-unsafe fn read_state(slot: *const bank::Slot) -> u64 {
+unsafe fn read_state(slot: *const count_map::Slot) -> u64 {
     // SAFETY: by the caller.
     unsafe { (&raw const (*slot).state).read_volatile() }
 }
 
 /// Claims a slot if it is free. Returns whether it is ours now.
 #[inline(always)]
-fn claim(slot: *mut bank::Slot) -> bool {
+fn claim(slot: *mut count_map::Slot) -> bool {
     // SAFETY: the slot is valid.
     if unsafe { read_state(slot) } != FREE {
         return false;
@@ -203,7 +203,7 @@ fn claim(slot: *mut bank::Slot) -> bool {
 /// Fills a slot that was claimed. The processor keeps stores in their order, and the compiler keeps volatile ones
 /// (Intel SDM vol. 3, 9.2.2): the state says whose the slot is when all else stands in it.
 #[inline(always)]
-fn fill(slot: *mut bank::Slot, words: &[u64; 4], state: u64, tally: &Tally) {
+fn fill(slot: *mut count_map::Slot, words: &[u64; 4], state: u64, tally: &Tally) {
     // SAFETY: the slot is valid, and nobody else writes to one that this CPU has claimed.
     unsafe {
         let key = &raw mut (*slot).key;
@@ -219,7 +219,7 @@ fn fill(slot: *mut bank::Slot, words: &[u64; 4], state: u64, tally: &Tally) {
 }
 
 #[inline(always)]
-fn add_to(slot: *mut bank::Slot, tally: &Tally) {
+fn add_to(slot: *mut count_map::Slot, tally: &Tally) {
     // SAFETY: the slot is valid, and all writers of a filled one add atomically. The results stay unused: LLVM may not
     // fetch the old value of a relaxed addition.
     unsafe {

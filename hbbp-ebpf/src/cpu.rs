@@ -15,7 +15,7 @@ pub struct Cpu {
     pub events: [EventStats; MAX_EVENTS],
     /// Stacks that were ever put into the ring. The programs write it.
     pub head: u64,
-    /// How many counts it began in a bank.
+    /// How many counts it began in a count map.
     pub begun: u64,
     /// For the next line of cache: the reader writes there.
     pub padding: [u64; 2],

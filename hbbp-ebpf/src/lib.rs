@@ -7,13 +7,14 @@
 //! Logic of the programs that does not need the kernel is a plain function here, with unit tests on the host.
 #![no_std]
 
-pub mod bank;
 pub mod branch;
+pub mod count_map;
 pub mod cpu;
 pub mod key;
 pub mod module;
 pub mod stack;
 pub mod stat;
+pub mod stream;
 
 pub use key::{CountKey, EventTag, Tally, is_kernel};
 pub use stat::EventStats;
@@ -39,16 +40,16 @@ pub mod name {
         ("on_module_load", "module_load"),
         ("on_module_free", "module_free"),
     ];
-    /// Ring of [`super::module::ModuleNews`].
+    /// Ring of [`super::module::ModuleEvent`].
     pub const MODULES: &str = "MODULES";
     /// One `u64`: how many of these found the ring full.
     pub const MODULES_LOST: &str = "MODULES_LOST";
     /// `u64`: bytes of the kernel's `struct module`, 0 where that is not known.
     pub const MODULE_SIZE: &str = "MODULE_SIZE";
-    /// Array of one map: the bank that is counted in now.
-    pub const BANK: &str = "BANK";
-    /// The two banks.
-    pub const BANKS: [&str; 2] = ["BANK_0", "BANK_1"];
+    /// Array of one map: the count map that is counted in now.
+    pub const COUNTS: &str = "COUNTS";
+    /// The two count maps.
+    pub const COUNT_MAPS: [&str; 2] = ["COUNTS_0", "COUNTS_1"];
     /// One `u32`: the interval that kernel code is counted in.
     pub const INTERVAL: &str = "INTERVAL";
     /// One [`super::cpu::Cpu`] for each CPU, mapped by user space.
@@ -57,10 +58,10 @@ pub mod name {
     pub const STACKS: &str = "STACKS";
     /// Ring of `u64`: one arrives where the ring of a CPU is a quarter full.
     pub const WAKE: &str = "WAKE";
-    /// Array of one map: the kept stacks in use, one [`super::stack::KeptStacks`] for each CPU.
-    pub const KEPT: &str = "KEPT";
+    /// Array of one map: the cached stacks in use, one [`super::stack::CachedStacks`] for each CPU.
+    pub const CACHED: &str = "CACHED";
     /// Those that take turns.
-    pub const KEPTS: [&str; 2] = ["KEPT_0", "KEPT_1"];
+    pub const CACHED_MAPS: [&str; 2] = ["CACHED_0", "CACHED_1"];
     /// One window of [`super::TEXT_WINDOW`] bytes, mapped by user space.
     pub const TEXT: &str = "TEXT";
     /// `u64`: offset of `self_exec_id` in the kernel's `task_struct`, 0 where it is not known.
@@ -71,7 +72,7 @@ pub mod name {
     pub const PID_NAMESPACE_DEVICE: &str = "PID_NAMESPACE_DEVICE";
     /// `u32`: 1 where kernel addresses are counted for each process image, 0 where once for the system.
     pub const SPLIT_KERNEL: &str = "SPLIT_KERNEL";
-    /// `u32`: buckets of a bank.
+    /// `u32`: buckets of a count map.
     pub const BUCKETS: &str = "BUCKETS";
     /// `u32`: stacks that the ring of one CPU holds, a power of two.
     pub const RING: &str = "RING";

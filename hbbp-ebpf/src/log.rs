@@ -16,7 +16,7 @@ pub(crate) fn sample(outcome: Outcome, event: u32, address: u64) {
     match outcome {
         Outcome::Counted => {}
         Outcome::Full => said::full(event, address),
-        Outcome::NoBank => said::no_map(event),
+        Outcome::NoMap => said::no_map(event),
         Outcome::NoStack => said::no_stack(event, address),
     }
     #[cfg(not(feature = "log"))]

@@ -5,30 +5,30 @@ use aya_ebpf::bindings::{BPF_F_INNER_MAP, BPF_F_MMAPABLE};
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
 use hbbp_ebpf::TEXT_WINDOW;
-use hbbp_ebpf::bank::Bucket;
+use hbbp_ebpf::count_map::Bucket;
 use hbbp_ebpf::cpu::Cpu;
-use hbbp_ebpf::module::{MODULE_RING, ModuleNews};
-use hbbp_ebpf::stack::{KeptStacks, Stack};
+use hbbp_ebpf::module::{MODULE_RING, ModuleEvent};
+use hbbp_ebpf::stack::{CachedStacks, Stack};
 
 use crate::work::Work;
 
-/// A bank of counts ([`hbbp_ebpf::bank`]). There are two, of which user space shows one in [`BANK`]; the loader gives them
+/// A count map ([`hbbp_ebpf::count_map`]). There are two, of which user space shows one in [`COUNTS`]; the loader gives them
 /// room for a drain interval each, the capacity here is a placeholder. User space maps them to read them without a syscall.
-pub(crate) type Bank = Array<Bucket, 1, { (BPF_F_MMAPABLE | BPF_F_INNER_MAP) as usize }>;
+pub(crate) type CountMap = Array<Bucket, 1, { (BPF_F_MMAPABLE | BPF_F_INNER_MAP) as usize }>;
 
-/// The bank that is counted in. Replacing it waits until no program uses the old one (kernel/bpf/syscall.c,
-/// `maybe_wait_bpf_programs`), so the old bank is quiescent when the update returns.
+/// The count map that is counted in. Replacing it waits until no program uses the old one (kernel/bpf/syscall.c,
+/// `maybe_wait_bpf_programs`), so the old count map is quiescent when the update returns.
 #[btf_map]
-pub(crate) static BANK: ArrayOfMaps<Bank, 1> = ArrayOfMaps::new();
+pub(crate) static COUNTS: ArrayOfMaps<CountMap, 1> = ArrayOfMaps::new();
 
-/// The two banks. They stand here, and are not made by user space as it needs them, because Linux 6.1 takes as an inner
+/// The two count maps. They stand here, and are not made by user space as it needs them, because Linux 6.1 takes as an inner
 /// map only one that has type information as the template has (kernel/bpf/map_in_map.c, `bpf_map_meta_equal`).
 #[btf_map]
-pub(crate) static BANK_0: Bank = Bank::new();
+pub(crate) static COUNTS_0: CountMap = CountMap::new();
 
-/// See [`BANK_0`].
+/// See [`COUNTS_0`].
 #[btf_map]
-pub(crate) static BANK_1: Bank = Bank::new();
+pub(crate) static COUNTS_1: CountMap = CountMap::new();
 
 /// The interval that kernel code is counted in: user space begins another when kernel text was patched, which keeps the
 /// counts before and after apart at the price of a load for each sample, and needs no drain.
@@ -52,20 +52,20 @@ pub(crate) static STACKS: Array<Stack, 1, { BPF_F_MMAPABLE as usize }> = Array::
 #[btf_map]
 pub(crate) static WAKE: RingBuf<u64, 4096> = RingBuf::new();
 
-/// Kept stacks by CPU number. There are two of these, which take turns as the banks do.
-pub(crate) type Kept = Array<KeptStacks, 1, { (BPF_F_MMAPABLE | BPF_F_INNER_MAP) as usize }>;
+/// Cached stacks by CPU number. There are two of these, which take turns as the count maps do.
+pub(crate) type Cached = Array<CachedStacks, 1, { (BPF_F_MMAPABLE | BPF_F_INNER_MAP) as usize }>;
 
-/// The kept stacks in use.
+/// the cached stacks in use.
 #[btf_map]
-pub(crate) static KEPT: ArrayOfMaps<Kept, 1> = ArrayOfMaps::new();
+pub(crate) static CACHED: ArrayOfMaps<Cached, 1> = ArrayOfMaps::new();
 
-/// See [`BANK_0`].
+/// See [`COUNTS_0`].
 #[btf_map]
-pub(crate) static KEPT_0: Kept = Kept::new();
+pub(crate) static CACHED_0: Cached = Cached::new();
 
-/// See [`BANK_0`].
+/// See [`COUNTS_0`].
 #[btf_map]
-pub(crate) static KEPT_1: Kept = Kept::new();
+pub(crate) static CACHED_1: Cached = Cached::new();
 
 /// The window through which kernel text reaches user space.
 #[btf_map]
@@ -73,7 +73,7 @@ pub(crate) static TEXT: Array<[u8; TEXT_WINDOW], 1, { BPF_F_MMAPABLE as usize }>
 
 /// What user space is told of modules that come and go.
 #[btf_map]
-pub(crate) static MODULES: RingBuf<ModuleNews, MODULE_RING> = RingBuf::new();
+pub(crate) static MODULES: RingBuf<ModuleEvent, MODULE_RING> = RingBuf::new();
 
 /// How often the ring was full.
 #[btf_map]

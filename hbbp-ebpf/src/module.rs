@@ -5,13 +5,13 @@
 /// Most bytes of the kernel's `struct module`: 1 to 1.4 kB in Linux 5.15 to 7.2.
 pub const MODULE_BYTES: usize = 4096;
 
-/// Bytes of the ring of [`ModuleNews`]: modules come one after another, user space is awake after each.
+/// Bytes of the ring of [`ModuleEvent`]: modules come one after another, user space is awake after each.
 pub const MODULE_RING: usize = 1 << 18;
 
 /// A module came or went.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct ModuleNews {
+pub struct ModuleEvent {
     /// Time in ns of CLOCK_MONOTONIC.
     pub time: u64,
     /// [`CAME`] or [`WENT`].
@@ -25,4 +25,4 @@ pub const CAME: u64 = 1;
 /// Its text is about to be freed.
 pub const WENT: u64 = 2;
 
-const _: () = assert!(size_of::<ModuleNews>() == 16 + MODULE_BYTES);
+const _: () = assert!(size_of::<ModuleEvent>() == 16 + MODULE_BYTES);

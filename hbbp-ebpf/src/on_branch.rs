@@ -1,7 +1,7 @@
-//! Programs on an event with a branch stack: what comes again and again is counted whole, the rest goes to user space.
+//! Programs on an event with a branch stack: cached stacks are counted whole, all others go to user space.
 //!
 //! The kernel copies the stack right to where user space will read it, in the ring of the CPU. If it is a stack that is
-//! kept ([`crate::repeated`]), it is counted there and the place in the ring is used again.
+//! cached ([`crate::repeated`]), it is counted there and its entry of the ring is used again.
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
@@ -17,7 +17,7 @@ use hbbp_ebpf::stat::Outcome;
 use crate::count::{self, cpu};
 #[cfg(feature = "log")]
 use crate::log;
-use crate::maps::{CPUS, KEPT, RING, STACKS, WAKE, WRONG_PATHS};
+use crate::maps::{CACHED, CPUS, RING, STACKS, WAKE, WRONG_PATHS};
 use crate::repeated::{self, Seen};
 
 /// Counts one sample.
@@ -50,7 +50,7 @@ fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, number: u32, cpu: &mut C
         .wrapping_mul(ring)
         .wrapping_add(cpu.head as u32 & (ring - 1));
     let Some(stack) = STACKS.get_ptr_mut(place) else {
-        return Outcome::NoBank;
+        return Outcome::NoMap;
     };
     // SAFETY: the place at the head of the ring belongs to the programs of this CPU.
     let stack = unsafe { &mut *stack };
@@ -71,19 +71,19 @@ fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, number: u32, cpu: &mut C
     // SAFETY: the kernel hands a valid context to the program; the verifier checks the access.
     let period = unsafe { (&raw const (*ctx.ctx).sample_period).read_volatile() };
     let context = Context::new(count::image(), EVENT, count::interval(), period);
-    let Some(kept) = KEPT.get_value_ptr_mut(0, &number) else {
-        return Outcome::NoBank;
+    let Some(cache) = CACHED.get_value_ptr_mut(0, &number) else {
+        return Outcome::NoMap;
     };
     // SAFETY: the table belongs to this CPU, as above.
-    let kept = unsafe { &mut *kept };
-    let seen = repeated::look_up(kept, stack, &context, depth);
+    let cache = unsafe { &mut *cache };
+    let seen = repeated::look_up(cache, stack, &context, depth);
     if seen == Seen::Counted {
         return Outcome::Counted;
     }
     // SAFETY: the helper takes no arguments and is safe in NMI context.
     let time = unsafe { bpf_ktime_get_ns() };
     if let Seen::Twice(place) = seen {
-        repeated::keep(kept, place, stack, (&context, depth, time));
+        repeated::store(cache, place, stack, (&context, depth, time));
     }
     append(stack, (&context, depth, time), cpu, ring)
 }

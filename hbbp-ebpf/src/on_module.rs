@@ -10,7 +10,7 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use aya_ebpf::macros::raw_tracepoint;
 use aya_ebpf::programs::RawTracePointContext;
-use hbbp_ebpf::module::{CAME, MODULE_BYTES, ModuleNews, WENT};
+use hbbp_ebpf::module::{CAME, MODULE_BYTES, ModuleEvent, WENT};
 
 use crate::log;
 use crate::maps::{MODULE_SIZE, MODULES, MODULES_LOST};
@@ -31,7 +31,7 @@ fn on_module_free(ctx: RawTracePointContext) -> i32 {
 fn tell(ctx: &RawTracePointContext, what: u64) {
     let module: u64 = ctx.arg(0);
     let size = MODULE_SIZE.load();
-    let Some(mut news) = MODULES.reserve(0) else {
+    let Some(mut event) = MODULES.reserve(0) else {
         if let Some(lost) = MODULES_LOST.get_ptr_mut(0) {
             // SAFETY: an aligned u64 of the map; modules are loaded one at a time or nearly so, and a count that is
             // too small by one still says that some were lost.
@@ -40,8 +40,8 @@ fn tell(ctx: &RawTracePointContext, what: u64) {
         log::modules_full(module);
         return;
     };
-    let at: *mut ModuleNews = news.as_mut_ptr();
-    // SAFETY: the reservation holds a ModuleNews, which is written here as a whole or zeroed by the helper.
+    let at: *mut ModuleEvent = event.as_mut_ptr();
+    // SAFETY: the reservation holds a ModuleEvent, which is written here as a whole or zeroed by the helper.
     let failed = unsafe {
         addr_of_mut!((*at).time).write(bpf_ktime_get_ns());
         addr_of_mut!((*at).what).write(what);
@@ -53,7 +53,7 @@ fn tell(ctx: &RawTracePointContext, what: u64) {
         };
         bpf_probe_read_kernel(bytes, size as u32, module as *const c_void)
     };
-    news.submit(0);
+    event.submit(0);
     if failed != 0 {
         log::module_unreadable(module, failed);
     }

@@ -1,18 +1,18 @@
-//! Whole stacks that come again and again, as those of loops without choices do: they are kept as they are and counted by
-//! a comparison ([`hbbp_ebpf::stack::KeptStack`]).
+//! Whole stacks that come again and again, as those of loops without choices do: they are cached as they are and counted by
+//! a comparison ([`hbbp_ebpf::stack::CachedStack`]).
 //!
-//! A stack is kept when it is seen for the second time, and counted whole from the third on. Its place is found by a
+//! A stack is cached when it is seen for the second time, and counted whole from the third on. Its place is found by a
 //! fingerprint of every fourth entry; whether it is the same is decided by a comparison of all.
 
 use hbbp_ebpf::MAX_DEPTH;
-use hbbp_ebpf::stack::{Context, Jump, KEPT, KeptStack, KeptStacks, Stack, fingerprint, places_of};
+use hbbp_ebpf::stack::{CACHE_SLOTS, CachedStack, CachedStacks, Context, Jump, Stack, fingerprint, slots_of};
 
 /// What is known of a stack.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) enum Seen {
-    /// It is kept, and was counted.
+    /// It is cached, and was counted.
     Counted,
-    /// It was seen for the second time, and is to be kept at this place.
+    /// It was seen for the second time, and is to be cached in this slot.
     Twice(usize),
     /// It is new, or has no place.
     New,
@@ -24,23 +24,23 @@ const _: () = assert!(MAX_DEPTH == 32, "all entries are named below");
 /// constant period makes them of a loop, would drive each other out for ever.
 const PATIENCE: u64 = 3;
 
-/// Looks a stack of `depth` entries up, and counts it if it is kept.
+/// Looks a stack of `depth` entries up, and counts it if it is cached.
 #[inline(always)]
-pub(crate) fn look_up(kept: &mut KeptStacks, stack: &Stack, context: &Context, depth: u64) -> Seen {
+pub(crate) fn look_up(cache: &mut CachedStacks, stack: &Stack, context: &Context, depth: u64) -> Seen {
     let mut mixed = context.image;
     for i in [0, 4, 8, 12, 16, 20, 24, 28] {
         mixed = fingerprint(mixed, stack.entries[i].from);
     }
-    let [first, second] = places_of(mixed);
-    let slot = &kept.places[first & (KEPT - 1)];
+    let [first, second] = slots_of(mixed);
+    let slot = &cache.slots[first & (CACHE_SLOTS - 1)];
     // A stack takes the first place, unless another one needs that.
     let place = if slot.fingerprint == mixed || slot.hits == 0 {
         first
     } else {
         second
     };
-    let place = place & (KEPT - 1);
-    let slot = &mut kept.places[place];
+    let place = place & (CACHE_SLOTS - 1);
+    let slot = &mut cache.slots[place];
     if slot.fingerprint == mixed {
         if slot.depth == depth && slot.context.is_same(context) && is_same(slot, stack) {
             slot.hits += 1;
@@ -67,7 +67,7 @@ pub(crate) fn look_up(kept: &mut KeptStacks, stack: &Stack, context: &Context, d
 /// It is a function of its own because the compiler then has registers for both pointers: within the program it loads one
 /// of them from its stack again for each address.
 #[inline(never)]
-fn is_same(slot: &KeptStack, stack: &Stack) -> bool {
+fn is_same(slot: &CachedStack, stack: &Stack) -> bool {
     // The compiler unrolls nothing for this target, and a loop takes twice the instructions.
     macro_rules! all {
         ($($i:literal)*) => {
@@ -77,15 +77,15 @@ fn is_same(slot: &KeptStack, stack: &Stack) -> bool {
     all!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
 }
 
-/// Keeps a stack at this place.
+/// Caches a stack in this slot.
 #[inline(always)]
-pub(crate) fn keep(
-    kept: &mut KeptStacks,
+pub(crate) fn store(
+    cache: &mut CachedStacks,
     place: usize,
     stack: &Stack,
     (context, depth, time): (&Context, u64, u64),
 ) {
-    let slot = &mut kept.places[place & (KEPT - 1)];
+    let slot = &mut cache.slots[place & (CACHE_SLOTS - 1)];
     for i in 0..MAX_DEPTH {
         let entry = &stack.entries[i];
         slot.entries[i] = Jump {

@@ -1,11 +1,11 @@
-//! Branch stacks on their way to user space: whole ones that come again and again, and all others.
+//! Branch stacks on their way to user space: cached ones, which come again and again, and all others.
 //!
-//! A loop without choices makes stacks that are equal. One that was seen twice is kept ([`KeptStack`]) and costs a
+//! A loop without choices makes stacks that are equal. One that was seen twice is cached ([`CachedStack`]) and costs a
 //! comparison for each address from then on. All other stacks go, as they are, into a ring of the CPU ([`Stack`]), and user
 //! space makes their streams: native code needs a half to a third of the instructions that a program needs for that, which
 //! can neither keep much in registers nor call anything.
 //!
-//! Each CPU has its own ring and its own table of kept stacks, and the kernel does not nest programs on perf events, so
+//! Each CPU has its own ring and its own cache of stacks, and the kernel does not nest programs on perf events, so
 //! nothing here is atomic but the two ends of the ring ([`crate::cpu::Cpu`]).
 
 use crate::MAX_DEPTH;
@@ -50,16 +50,16 @@ pub struct Jump {
 /// A stack that was seen twice, and how often since then.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct KeptStack {
+pub struct CachedStack {
     /// As in [`Stack`].
     pub entries: [Jump; MAX_DEPTH],
     /// As in [`Stack`].
     pub context: Context,
-    /// As in [`Stack`]; 0 where no stack is kept here.
+    /// As in [`Stack`]; 0 where no stack is cached here.
     pub depth: u64,
-    /// The fingerprint of the stack that is kept here, or of the last one that had no place here.
+    /// The fingerprint of the stack that is cached here, or of the last one that was not.
     pub fingerprint: u64,
-    /// How often it was seen since it is kept.
+    /// How often it was seen since it is cached.
     pub hits: u64,
     /// When that began, in ns of CLOCK_MONOTONIC.
     pub first_time: u64,
@@ -67,42 +67,42 @@ pub struct KeptStack {
     pub patience: u64,
 }
 
-/// Places for kept stacks, as a power of two. A loop of so many branches has as many stacks that differ; some must share a
-/// place long before, so a stack has two where it may stand. They are 72 KiB.
-pub const KEPT_BITS: u32 = 7;
+/// Slots for cached stacks, as a power of two. A loop of N branches has N different stacks; some share a slot long before the
+/// cache is full, so that each stack has two slots where it may stand. They are 72 KiB.
+pub const CACHE_BITS: u32 = 7;
 
-/// Places for kept stacks.
-pub const KEPT: usize = 1 << KEPT_BITS;
+/// Slots for cached stacks.
+pub const CACHE_SLOTS: usize = 1 << CACHE_BITS;
 
-/// The kept stacks of one CPU.
+/// The cached stacks of one CPU.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct KeptStacks {
-    /// By [`places_of`].
-    pub places: [KeptStack; KEPT],
+pub struct CachedStacks {
+    /// By [`slots_of`].
+    pub slots: [CachedStack; CACHE_SLOTS],
 }
 
 const _: () = assert!(size_of::<Context>() == 24);
 const _: () = assert!(size_of::<Stack>() == 24 * MAX_DEPTH + 40);
-const _: () = assert!(size_of::<KeptStack>() == 16 * MAX_DEPTH + 64);
-const _: () = assert!(size_of::<KeptStacks>() == size_of::<KeptStack>() * KEPT);
+const _: () = assert!(size_of::<CachedStack>() == 16 * MAX_DEPTH + 64);
+const _: () = assert!(size_of::<CachedStacks>() == size_of::<CachedStack>() * CACHE_SLOTS);
 
 /// 2^64 divided by the golden ratio, for Fibonacci hashing (Knuth, The Art of Computer Programming, vol. 3, section 6.4).
 const PHI: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Takes another number into the fingerprint of a stack. It finds a place and no more: what is counted as equal has been
+/// Takes another number into the fingerprint of a stack. It finds a slot and no more: what is counted as equal has been
 /// compared.
 #[inline(always)]
 pub const fn fingerprint(before: u64, number: u64) -> u64 {
     (before ^ number).wrapping_mul(PHI)
 }
 
-/// The two places where a stack with this fingerprint may stand.
+/// The two slots where a stack with this fingerprint may stand.
 #[inline(always)]
-pub const fn places_of(fingerprint: u64) -> [usize; 2] {
+pub const fn slots_of(fingerprint: u64) -> [usize; 2] {
     [
-        (fingerprint >> (64 - KEPT_BITS)) as usize,
-        (fingerprint >> (64 - 2 * KEPT_BITS)) as usize & (KEPT - 1),
+        (fingerprint >> (64 - CACHE_BITS)) as usize,
+        (fingerprint >> (64 - 2 * CACHE_BITS)) as usize & (CACHE_SLOTS - 1),
     ]
 }
 
@@ -142,7 +142,7 @@ impl Context {
     }
 }
 
-impl KeptStack {
+impl CachedStack {
     /// The entries as in [`Stack`], without what the processor says of them beside their addresses.
     pub fn entries(&self) -> [BranchEntry; MAX_DEPTH] {
         self.entries
@@ -155,7 +155,7 @@ mod pod {
     // SAFETY: repr(C), no padding (asserted above), any bit pattern is a value.
     unsafe impl aya::Pod for super::Stack {}
     // SAFETY: as above.
-    unsafe impl aya::Pod for super::KeptStacks {}
+    unsafe impl aya::Pod for super::CachedStacks {}
 }
 
 #[cfg(test)]
@@ -181,13 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_stacks_find_different_places() {
-        let mut seen = [0u32; KEPT];
-        for n in 0..KEPT as u64 {
-            let [first, second] = places_of(fingerprint(1, 0xffff_ffff_8100_0000 + 16 * n));
-            assert!(first < KEPT && second < KEPT);
+    fn neighbouring_stacks_find_different_slots() {
+        let mut seen = [0u32; CACHE_SLOTS];
+        for n in 0..CACHE_SLOTS as u64 {
+            let [first, second] = slots_of(fingerprint(1, 0xffff_ffff_8100_0000 + 16 * n));
+            assert!(first < CACHE_SLOTS && second < CACHE_SLOTS);
             seen[first] += 1;
         }
-        assert!(seen.iter().all(|n| *n < 6), "some place is far too popular");
+        assert!(seen.iter().all(|n| *n < 6), "some slot is far too popular");
     }
 }

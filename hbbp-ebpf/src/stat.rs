@@ -1,17 +1,17 @@
 //! What the programs count about themselves: every sample that reached them, and how it ended.
 
-/// Counters of one event on one CPU. They close: `runs` is the sum of `counted`, `full`, `no_bank` and `no_stack`.
+/// Counters of one event on one CPU. They close: `runs` is the sum of `counted`, `full`, `no_map` and `no_stack`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct EventStats {
     /// Samples that reached the program.
     pub runs: u64,
-    /// Samples that were counted in a bank, or whose stack was kept or put into the ring.
+    /// Samples that were counted in a count map, or whose stack was cached or put into the ring.
     pub counted: u64,
-    /// Samples refused because the bank was full, or the ring of stacks.
+    /// Samples refused because the count map was full, or the ring of stacks.
     pub full: u64,
-    /// Samples that found no bank, or no ring.
-    pub no_bank: u64,
+    /// Samples that found no count map, or no ring.
+    pub no_map: u64,
     /// Samples of an event with branch stacks that came without one, or with an empty one.
     pub no_stack: u64,
     /// Entries of branch stacks that the processor marks as never executed (AMD).
@@ -25,10 +25,10 @@ const _: () = assert!(size_of::<EventStats>() == 48);
 pub enum Outcome {
     /// It was counted.
     Counted,
-    /// The bank was full, or the ring of stacks.
+    /// The count map was full, or the ring of stacks.
     Full,
-    /// There was no bank, or no ring.
-    NoBank,
+    /// There was no count map, or no ring.
+    NoMap,
     /// There was no branch stack.
     NoStack,
 }
@@ -41,7 +41,7 @@ impl EventStats {
         match outcome {
             Outcome::Counted => self.counted += 1,
             Outcome::Full => self.full += 1,
-            Outcome::NoBank => self.no_bank += 1,
+            Outcome::NoMap => self.no_map += 1,
             Outcome::NoStack => self.no_stack += 1,
         }
     }
@@ -53,7 +53,7 @@ impl EventStats {
             runs: self.runs + other.runs,
             counted: self.counted + other.counted,
             full: self.full + other.full,
-            no_bank: self.no_bank + other.no_bank,
+            no_map: self.no_map + other.no_map,
             no_stack: self.no_stack + other.no_stack,
             wrong_path: self.wrong_path + other.wrong_path,
         }
@@ -61,7 +61,7 @@ impl EventStats {
 
     /// Samples that reached the program and were not counted.
     pub const fn lost(&self) -> u64 {
-        self.full + self.no_bank + self.no_stack
+        self.full + self.no_map + self.no_stack
     }
 }
 
@@ -72,11 +72,11 @@ mod tests {
     #[test]
     fn runs_is_the_sum_of_all_ends() {
         let mut stats = EventStats::default();
-        for outcome in [Outcome::Counted, Outcome::NoBank, Outcome::Full, Outcome::NoStack] {
+        for outcome in [Outcome::Counted, Outcome::NoMap, Outcome::Full, Outcome::NoStack] {
             stats.count(outcome);
         }
         assert_eq!(stats.runs, stats.counted + stats.lost());
-        assert_eq!((stats.full, stats.no_bank, stats.no_stack), (1, 1, 1));
+        assert_eq!((stats.full, stats.no_map, stats.no_stack), (1, 1, 1));
         assert_eq!(stats.plus(stats).runs, 8);
     }
 }

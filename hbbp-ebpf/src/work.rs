@@ -1,4 +1,4 @@
-//! A count on its way to the bank, as numbers that the verifier knows nothing about.
+//! A count on its way to the count map, as numbers that the verifier knows nothing about.
 //!
 //! They lie in a map, behind volatile accesses: the verifier follows constants through registers and the stack and would
 //! walk what comes behind once for each value that a number can have, but what is loaded from a map is any number to it.

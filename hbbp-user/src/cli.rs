@@ -18,7 +18,7 @@ use crate::cmd::record::{RecordOptions, Target};
 use crate::cmd::report::ReportOptions;
 use crate::cmd::{Job, check};
 use crate::collect::event::Choice;
-use crate::collect::object::{KernelCounts, Messages};
+use crate::collect::object::Messages;
 use crate::collect::perf::parse_cpu_list;
 use crate::eval::Level;
 use crate::mix::Dimension;
@@ -26,6 +26,7 @@ use crate::report::Format;
 use crate::resolve::kernel_space::TextHistory;
 use crate::resolve::recorded::kernel::KernelPlace;
 use crate::snapshot::run::Period;
+use crate::streams::KernelCounts;
 use recording::{ExportArgs, InputArgs};
 
 /// Measure the dynamic instruction mix of the whole system, kernel and user code together.

@@ -45,6 +45,7 @@
 //! | modules | what they do |
 //! |---|---|
 //! | [`addr`], [`record`] | addresses and rings; records of processes, mappings and text |
+//! | [`streams`] | turns branch stacks into counted streams, for live runs and recordings |
 //! | [`collect`] | opens perf events, loads the programs of `hbbp-ebpf`, drains counts and streams |
 //! | [`import`] | reads recordings of other tools: perf.data, text of perf script, pre-aggregated text |
 //! | [`resolve`] | finds the text, the symbols and the mappings of what was sampled |
@@ -53,6 +54,7 @@
 //! | [`estimate`] | executions of each block with their standard errors |
 //! | [`mix`], [`eval`] | sums by dimension; errors against exact counts |
 //! | [`report`], [`export`] | prints mixes for people, and lines for scripts |
+//! | [`profile`] | snapshots in files: reads them, and replaces them as a whole |
 //! | [`cmd`], [`cli`] | wires the stages of each command; the command line |
 //!
 //! # Invariants that must never break
@@ -73,6 +75,8 @@
 
 pub mod addr;
 pub mod record;
+
+pub mod streams;
 
 pub mod collect;
 
@@ -95,6 +99,8 @@ pub mod eval;
 pub mod report;
 
 pub mod export;
+
+pub mod profile;
 
 pub mod cmd;
 

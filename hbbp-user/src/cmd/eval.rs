@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 
 use crate::eval::{Level, evaluate};
+use crate::profile;
 use crate::report::{Errors, Format};
-use crate::snapshot::file;
 use hbbp_reference::Reference;
 
 /// What to compare, and how to show it.
@@ -32,7 +32,7 @@ pub struct EvalOptions {
 
 /// Reads both files and prints the errors to `out`.
 pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
-    let snapshot = file::read(&options.profile)?;
+    let snapshot = profile::read(&options.profile)?;
     let path = &options.reference;
     let bytes = fs::read(path).with_context(|| format!("failed to read the reference {}", path.display()))?;
     let reference =

@@ -13,10 +13,11 @@ pub mod record;
 pub mod report;
 mod rule;
 
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
 
-use crate::snapshot::{Snapshot, file};
+use crate::profile::Output;
+use crate::snapshot::Snapshot;
 use export::ExportOptions;
 use import::ImportOptions;
 use record::{Command, RecordOptions, Recorded};
@@ -58,11 +59,13 @@ pub struct Done {
 pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
     match job {
         Job::Direct(record, report, output) => {
-            output.as_deref().map(file::check_writable).transpose()?;
+            let output = output.as_deref().map(Output::open).transpose()?;
+            anyhow::ensure!(
+                !output.as_ref().is_some_and(Output::is_standard),
+                "the report goes to standard output: save the profile with `hbbp-sys record -o -`"
+            );
             let recorded = record::record(record)?;
-            let saved = output
-                .as_deref()
-                .map(|path| file::write_atomic(path, &recorded.snapshot));
+            let saved = output.map(|output| output.save(&recorded.snapshot, &mut io::sink()));
             // The report is printed even if the disk is full.
             let quality = report::print(&recorded.snapshot, report, out)?;
             saved.transpose()?;
@@ -72,9 +75,9 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             })
         }
         Job::Record(record, path) => {
-            file::check_writable(path)?;
+            let output = open_output(path)?;
             let recorded = record::record(record)?;
-            file::write_atomic(path, &recorded.snapshot)?;
+            output.save(&recorded.snapshot, out)?;
             end(recorded)
         }
         Job::Report(input, report) => {
@@ -85,7 +88,8 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             })
         }
         Job::Import(input, path) => {
-            file::write_atomic(path, &import::import(input)?)?;
+            let output = open_output(path)?;
+            output.save(&import::import(input)?, out)?;
             Ok(Done::default())
         }
         Job::Export(options) => {
@@ -114,6 +118,16 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             Ok(Done::default())
         }
     }
+}
+
+/// Opens an output for a profile alone.
+fn open_output(path: &Path) -> anyhow::Result<Output> {
+    let output = Output::open(path)?;
+    anyhow::ensure!(
+        !output.is_standard() || !io::stdout().is_terminal(),
+        "standard output is a terminal: redirect it, or name a file"
+    );
+    Ok(output)
 }
 
 /// Waits for a command that outlives its measurement, to pass on its exit code.

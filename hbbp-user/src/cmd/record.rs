@@ -19,7 +19,7 @@ use super::interrupt::{Interrupt, Signals};
 use super::interval::raw_interval;
 use super::progress::Progress;
 use crate::collect::event::Choice;
-use crate::collect::object::{KernelCounts, Messages};
+use crate::collect::object::Messages;
 use crate::collect::own_cost::{read_idle_times, read_own_cpu, read_own_memory};
 use crate::collect::{Collector, ModuleWatch, Plan, Scope, StacksSeen};
 use crate::record::{Record, Timed};
@@ -29,6 +29,7 @@ use crate::resolve::kernel_space::{TextHistory, open_kernel_space};
 use crate::resolve::kernel_text::ReadKernel;
 use crate::resolve::proc_scan::read_processes;
 use crate::snapshot::{Loss, Run, Snapshot};
+use crate::streams::KernelCounts;
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -198,6 +199,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         snapshot.losses.add(loss, n);
     }
     snapshot.losses.add(Loss::SidebandUnread, unread);
+    snapshot.fit();
     snapshot.run.own_cpu = read_own_cpu();
     snapshot.run.own_memory = read_own_memory();
     Ok(Recorded {
@@ -342,7 +344,7 @@ async fn measure(
     tokio::pin!(end);
     // A command may write to the same terminal.
     let progress = child.is_none().then(|| Progress::start(duration));
-    let text_events = session.collector.text_news()?;
+    let text_events = session.collector.text_events()?;
     // SAFETY: the descriptor is our own and stays the same and open as long as it is waited for.
     let text_events = unsafe { AsyncFd::register_with_interest(text_events, Interest::READABLE) }
         .context("failed to wait for kernel text events")?;

@@ -41,7 +41,7 @@ impl Cpus {
         self.all().filter_map(stats).collect()
     }
 
-    /// How many counts all CPUs together began in a bank.
+    /// How many counts all CPUs together began in a count map.
     pub fn begun(&self) -> u64 {
         let begun = |cpu| self.number(cpu, offset_of!(Cpu, begun));
         let begun = self.all().filter_map(begun);

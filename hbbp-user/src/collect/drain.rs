@@ -1,17 +1,17 @@
-//! The banks of counts: one is counted in, the other is read; the only reader of both.
+//! The count maps: one is counted in, the other is read; the only reader of both.
 //!
-//! Between two drains, counts of kernel code can be cut: what is counted from then on stands apart ([`Banks::cut`]).
+//! Between two drains, counts of kernel code can be cut: what is counted from then on stands apart ([`CountMaps::cut`]).
 //!
-//! Banks are read through a mapping: the only syscall of a drain is the update of the outer map, during which the kernel
+//! CountMaps are read through a mapping: the only syscall of a drain is the update of the outer map, during which the kernel
 //! skips programs on perf events on that CPU (kernel/events/core.c, `bpf_overflow_handler`). It returns when no program
-//! uses the old bank any more, so what is read is quiescent.
+//! uses the old count map any more, so what is read is quiescent.
 
 use std::mem;
 use std::ops::Range;
 
 use anyhow::Context as _;
 use aya::maps::{Array, MapData};
-use hbbp_ebpf::bank::Bucket;
+use hbbp_ebpf::count_map::Bucket;
 use hbbp_ebpf::key::INTERVALS;
 use hbbp_ebpf::{CountKey, Tally, name};
 
@@ -21,24 +21,24 @@ use super::object::Object;
 use super::ordered::Parts;
 use super::stacks::Stacks;
 
-/// The two banks.
-pub struct Banks {
-    banks: Pair<Bucket>,
+/// The two count maps.
+pub struct CountMaps {
+    maps: Pair<Bucket>,
     /// The interval that is shown to the programs.
     interval: Array<MapData, u32>,
     /// The intervals since the last drain.
     intervals: Range<u32>,
     /// How many counts had been begun at the last drain.
     begun_before: u64,
-    /// Counts that a bank has room for.
+    /// Counts that a count map has room for.
     room: u64,
 }
 
-impl Banks {
-    /// Takes the two banks of the object and shows one of them to the programs.
+impl CountMaps {
+    /// Takes the two count maps of the object and shows one of them to the programs.
     pub fn open(object: &mut Object, room: u32) -> anyhow::Result<Self> {
         Ok(Self {
-            banks: Pair::open(object, name::BANK, name::BANKS)?,
+            maps: Pair::open(object, name::COUNTS, name::COUNT_MAPS)?,
             interval: Array::try_from(object.take_map(name::INTERVAL)?)?,
             intervals: 0..1,
             begun_before: 0,
@@ -46,7 +46,7 @@ impl Banks {
         })
     }
 
-    /// Begins another interval for kernel code. Returns whether it could: a bank that is half full should be drained.
+    /// Begins another interval for kernel code. Returns whether it could: a count map that is half full should be drained.
     pub fn cut(&mut self, cpus: &Cpus) -> anyhow::Result<bool> {
         let n_intervals = self.intervals.end.wrapping_sub(self.intervals.start);
         if self.room / 2 <= cpus.begun().wrapping_sub(self.begun_before) || n_intervals == INTERVALS {
@@ -63,15 +63,15 @@ impl Banks {
     /// interval since the last drain, in their order. What has nothing to do with kernel code stands in the first.
     pub fn drain(&mut self, cpus: &Cpus, stacks: Option<&mut Stacks>) -> anyhow::Result<Parts> {
         let begun = cpus.begun();
-        self.banks.flip()?;
+        self.maps.flip()?;
         let mut entries = Vec::new();
-        for bucket in self.banks.spare() {
+        for bucket in self.maps.spare() {
             take_bucket(bucket, &mut entries);
         }
         if let Some(stacks) = stacks {
             stacks.drain(&mut entries)?;
         }
-        // Two slots of the bank may hold the same key, and so may two of the streams.
+        // Two slots of the count map may hold the same key, and so may two of the streams.
         let parts = Parts::new(entries, &self.intervals);
         self.intervals.start = self.intervals.end.wrapping_sub(1);
         self.begun_before = begun;
@@ -91,7 +91,7 @@ fn take_bucket(bucket: &mut Bucket, entries: &mut Vec<(CountKey, Tally)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hbbp_ebpf::bank::Slot;
+    use hbbp_ebpf::count_map::Slot;
 
     #[test]
     fn a_bucket_is_left_empty() {

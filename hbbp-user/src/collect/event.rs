@@ -137,7 +137,7 @@ pub fn quirks() -> (bool, bool) {
         .filter_map(processor_of)
         .collect();
     (
-        cores.iter().any(|core| core.duplicated_heads),
+        cores.iter().any(|core| core.repeats_newest),
         cores.iter().any(|core| core.wrong_paths),
     )
 }

@@ -1,4 +1,4 @@
-//! Collection: perf events, the programs on them, the banks they count in, and the sideband beside them.
+//! Collection: perf events, the programs on them, the count maps they count in, and the sideband beside them.
 //!
 //! Nothing here knows what an address means; that is the matter of [`crate::resolve`], which in turn knows nothing of
 //! perf events. The program calls, in this order: [`Collector::open`], [`Collector::enable`], then
@@ -21,7 +21,7 @@ mod room;
 pub mod scope;
 pub mod sideband;
 pub mod stacks;
-pub mod streams;
+mod stream_counts;
 pub mod stride;
 pub mod task_layout;
 pub mod text;
@@ -41,18 +41,18 @@ use tokio::sync::Notify;
 use crate::record::{Record, Timed};
 use crate::snapshot::Loss;
 use crate::snapshot::run::{Event, Period};
+use crate::streams::{KernelCounts, Quirks};
 use cpus::Cpus;
-use drain::Banks;
+use drain::CountMaps;
 use event::{Choice, Source};
 pub use modules::ModuleWatch;
 use modules::{Modules, module_layout, no_modules};
-use object::{Constants, KernelCounts, Messages, Object, ProgramLog};
+use object::{Constants, Messages, Object, ProgramLog};
 pub use ordered::Parts;
 use perf::Perf;
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
 use stacks::Stacks;
-use streams::Habits;
 use stride::Sampler;
 pub use totals::Totals;
 use totals::{add_losses, hotplug, sum};
@@ -67,7 +67,7 @@ pub struct Plan {
     pub choice: Choice,
     /// Whether kernel addresses are kept apart by process.
     pub kernel: KernelCounts,
-    /// Room of a bank in counts; `None` for a size by the number of CPUs.
+    /// Room of a count map in counts; `None` for a size by the number of CPUs.
     pub map_entries: Option<u32>,
     /// Whether to tell of modules that come and go.
     pub modules: ModuleWatch,
@@ -79,7 +79,7 @@ pub struct Plan {
 pub struct Collector {
     object: Object,
     log: Option<ProgramLog>,
-    banks: Banks,
+    counts: CountMaps,
     cpus: Arc<Cpus>,
     stacks: Option<Stacks>,
     events: Vec<Sampled>,
@@ -122,15 +122,15 @@ impl Collector {
         let btf = task_layout::open_btf();
         let layout = module_layout(plan.modules, &btf, &mut notes);
         let mut constants = constants(plan, &btf, &mut notes);
-        let duplicated_heads;
-        (duplicated_heads, constants.wrong_paths) = event::quirks();
+        let repeats_newest;
+        (repeats_newest, constants.wrong_paths) = event::quirks();
         constants.module_size = layout.map(|layout| layout.size);
         let mut object = Object::load(constants, room)?;
         let log = match plan.messages {
             Messages::Off => None,
             Messages::On => Some(object.take_log()?),
         };
-        let banks = Banks::open(&mut object, room.counts)?;
+        let counts = CountMaps::open(&mut object, room.counts)?;
         let cpus = Arc::new(Cpus::open(&mut object)?);
         let sideband = Sideband::open(&online).context(
             "failed to open the sideband events: run as root, or grant CAP_PERFMON and CAP_BPF and set \
@@ -147,11 +147,11 @@ impl Collector {
         let told = modules.iter().map(AsFd::as_fd);
         let wake = Wake::on(sideband.text_descriptors().chain(told))
             .context("failed to wait for kernel text events")?;
-        let habits = Habits {
-            duplicated_heads,
-            ..habits(plan, &sources)
+        let quirks = Quirks {
+            repeats_newest,
+            ..quirks(plan, &sources)
         };
-        let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, room, habits));
+        let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, room, quirks));
         let stacks = stacks.transpose()?;
         let mut events = Vec::new();
         for (number, source) in sources.into_iter().enumerate() {
@@ -180,7 +180,7 @@ impl Collector {
         Ok(Self {
             object,
             log,
-            banks,
+            counts,
             cpus,
             stacks,
             events,
@@ -238,7 +238,7 @@ impl Collector {
     }
 
     /// A descriptor that becomes readable when there are records about kernel text.
-    pub fn text_news(&self) -> anyhow::Result<OwnedFd> {
+    pub fn text_events(&self) -> anyhow::Result<OwnedFd> {
         self.wake
             .descriptor()
             .context("failed to wait for kernel text events")
@@ -270,7 +270,7 @@ impl Collector {
 
     /// Counts kernel code apart from now on. Returns whether it could; where not, a drain does it.
     pub fn cut(&mut self) -> anyhow::Result<bool> {
-        self.banks.cut(&self.cpus)
+        self.counts.cut(&self.cpus)
     }
 
     /// Is told when so many streams were counted that a drain should come; `None` where there are no branch stacks.
@@ -286,7 +286,7 @@ impl Collector {
                 .vary()
                 .context("failed to change the period of a perf event")?;
         }
-        self.banks.drain(&self.cpus, self.stacks.as_mut())
+        self.counts.drain(&self.cpus, self.stacks.as_mut())
     }
 
     /// Whether the samples of some event carry branch stacks.
@@ -420,12 +420,12 @@ const fn shortest_period(source: &Source) -> u64 {
 }
 
 /// What the stacks of these events are judged by.
-fn habits(plan: &Plan, sources: &[Source]) -> Habits {
+fn quirks(plan: &Plan, sources: &[Source]) -> Quirks {
     let near_only = sources.iter().enumerate().filter(|(_, source)| source.near_only);
-    Habits {
+    Quirks {
         near_only: near_only.fold(0, |all, (number, _)| all | 1 << number),
         kernel: plan.kernel,
-        ..Habits::default()
+        ..Quirks::default()
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use aya::maps::{Array, MapData, RingBuf};
 use btf_rs::Btf;
-use hbbp_ebpf::module::{ModuleNews, WENT};
+use hbbp_ebpf::module::{ModuleEvent, WENT};
 use hbbp_ebpf::name;
 
 use super::module_layout::{ModuleLayout, read_module_layout};
@@ -47,7 +47,7 @@ pub(super) fn no_modules(why: &str) -> String {
 
 /// What is told of modules.
 pub struct Modules {
-    news: RingBuf<MapData>,
+    events: RingBuf<MapData>,
     lost: Array<MapData, u64>,
     layout: ModuleLayout,
     n_lost: u64,
@@ -58,20 +58,20 @@ pub struct Modules {
 pub struct ModuleReading {
     /// Modules that came and went, in the order of time.
     pub records: Vec<Timed>,
-    /// Such news that could not be understood.
+    /// Events that could not be understood.
     pub unread: u64,
-    /// Such news that found the ring full.
+    /// Events that found the ring full.
     pub lost: u64,
 }
 
 impl Modules {
     /// Attaches the programs. The object must have been loaded with the size of this layout.
     pub fn open(object: &mut Object, layout: ModuleLayout) -> anyhow::Result<Self> {
-        let news = RingBuf::try_from(object.take_map(name::MODULES)?)?;
+        let events = RingBuf::try_from(object.take_map(name::MODULES)?)?;
         let lost = Array::try_from(object.take_map(name::MODULES_LOST)?)?;
         object.attach_modules()?;
         Ok(Self {
-            news,
+            events,
             lost,
             layout,
             n_lost: 0,
@@ -81,13 +81,13 @@ impl Modules {
     /// Reads all that was told since the last call.
     pub fn read(&mut self) -> anyhow::Result<ModuleReading> {
         let mut reading = ModuleReading::default();
-        while let Some(item) = self.news.next() {
+        while let Some(item) = self.events.next() {
             match self.layout.understand(&item) {
                 Some(timed) => reading.records.push(timed),
                 None => reading.unread += 1,
             }
         }
-        // A full ring is not an empty one, and without news the kernel need not be asked.
+        // A full ring is not an empty one, and without events the kernel need not be asked.
         if reading.records.is_empty() && reading.unread == 0 {
             return Ok(reading);
         }
@@ -104,14 +104,16 @@ impl Modules {
 
 impl AsFd for Modules {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.news.as_fd()
+        self.events.as_fd()
     }
 }
 
 impl ModuleLayout {
-    fn understand(&self, news: &[u8]) -> Option<Timed> {
+    fn understand(&self, bytes: &[u8]) -> Option<Timed> {
         const HEAD: usize = size_of::<u64>();
-        let (time, rest) = news.get(..size_of::<ModuleNews>())?.split_first_chunk::<HEAD>()?;
+        let (time, rest) = bytes
+            .get(..size_of::<ModuleEvent>())?
+            .split_first_chunk::<HEAD>()?;
         let (what, module) = rest.split_first_chunk::<HEAD>()?;
         let gone = u64::from_le_bytes(*what) == WENT;
         let module = self.parse(module.get(..usize::try_from(self.size).ok()?)?, gone)?;

@@ -12,11 +12,12 @@ use aya::maps::Map;
 use aya::programs::{PerfEvent, Program, RawTracePoint};
 use aya::{Ebpf, EbpfLoader};
 use aya_log::EbpfLogger;
-use hbbp_ebpf::bank::buckets_for;
+use hbbp_ebpf::count_map::buckets_for;
 use hbbp_ebpf::name;
 use rustix::process::chroot;
 
 use super::pid_namespace::PidNamespace;
+use crate::streams::KernelCounts;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/hbbp"));
 
@@ -62,7 +63,7 @@ pub enum Messages {
 /// Room in the maps.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Counts in each bank.
+    /// Counts in each count map.
     pub counts: u32,
     /// Different streams of branch stacks between two drains.
     pub streams: u32,
@@ -84,16 +85,6 @@ impl Default for Room {
     }
 }
 
-/// How kernel addresses are counted.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum KernelCounts {
-    /// Once for the whole system: few entries, no reading of the task.
-    #[default]
-    Together,
-    /// For each process image that entered the kernel.
-    ByProcess,
-}
-
 impl Object {
     /// Loads the maps of the object; its programs are verified when they are asked for.
     pub fn load(constants: Constants, room: Room) -> anyhow::Result<Self> {
@@ -108,9 +99,9 @@ impl Object {
         let mut loader = loader_without_btf();
         let with_stacks = if room.ring == 0 { 1 } else { room.cpus };
         let ring = room.ring.max(1);
-        for (bank, kept) in name::BANKS.into_iter().zip(name::KEPTS) {
-            loader.map_max_entries(bank, buckets);
-            loader.map_max_entries(kept, with_stacks);
+        for (counts, cached) in name::COUNT_MAPS.into_iter().zip(name::CACHED_MAPS) {
+            loader.map_max_entries(counts, buckets);
+            loader.map_max_entries(cached, with_stacks);
         }
         loader.map_max_entries(name::CPUS, room.cpus);
         loader.map_max_entries(name::STACKS, with_stacks.saturating_mul(ring));

@@ -1,15 +1,15 @@
-//! How much room the counts get: the sizes of the banks, and of the rings of branch stacks.
+//! How much room the counts get: the sizes of the count maps, and of the rings of branch stacks.
 
 use hbbp_ebpf::stack::Stack;
 
 use super::object::Room;
 
-/// Counts of a bank for each CPU: two drain intervals of a thousand samples a second, all at different addresses.
+/// Counts of a count map for each CPU: two drain intervals of a thousand samples a second, all at different addresses.
 const ENTRIES_PER_CPU: u32 = 8192;
-/// The smallest bank that is chosen by itself: 2 MB of kernel memory. A drain looks at each of its buckets, so it costs
+/// The smallest count map that is chosen by itself: 2 MB of kernel memory. A drain looks at each of its buckets, so it costs
 /// time too.
 const LEAST_ENTRIES: u32 = 1 << 14;
-/// The largest bank that is chosen by itself: 128 MB of kernel memory.
+/// The largest count map that is chosen by itself: 128 MB of kernel memory.
 const MOST_ENTRIES: u32 = 1 << 20;
 
 /// Different streams that are counted between two drains, at the most that is chosen by itself: 128 MB of memory. At half
@@ -29,7 +29,7 @@ const LEAST_STACKS: u64 = 1 << 8;
 const ALL_STACKS: usize = 128 << 20;
 
 /// Room for so many CPUs that are online; `stack_period` is the shortest period of events with branch stacks, if there are
-/// any, and `counts` is what the user wants of each bank, and of the table of streams.
+/// any, and `counts` is what the user wants of each count map, and of the table of streams.
 pub(super) fn choose(
     n_online: usize,
     stack_period: Option<u64>,

@@ -1,8 +1,8 @@
-//! Branch stacks as they come from the programs: out of the ring of each CPU, and out of the tables of kept ones.
+//! Branch stacks as they come from the programs: out of the ring of each CPU, and out of the tables of cached ones.
 //!
 //! Rings are read while the programs go on, without a syscall, during which the kernel would skip programs on that CPU. A
 //! thread of its own does that as soon as one is a quarter full: the other one may be busy with a drain for longer than a ring
-//! lasts. The kept stacks take turns as the banks do.
+//! lasts. The cached stacks stand in two tables that take turns, as the counts do.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,8 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::Context as _;
 use aya::maps::{MapData, RingBuf};
-use hbbp_ebpf::stack::{KeptStack, KeptStacks, Stack};
+use hbbp_ebpf::branch::BranchEntry;
+use hbbp_ebpf::stack::{CachedStack, CachedStacks, Context, Stack};
 use hbbp_ebpf::{CountKey, MAX_DEPTH, Tally, name};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
@@ -19,11 +20,12 @@ use tokio::sync::Notify;
 use super::cpus::Cpus;
 use super::mapped::{Mapped, Pair};
 use super::object::{Object, Room};
-use super::streams::{Habits, StackStats, Streams};
+use super::stream_counts::{StackOwner, Streams};
+use crate::streams::{Quirks, StackStats, Taken};
 
-/// The rings, the kept stacks, and the streams that were made of both.
+/// The rings, the cached stacks, and the streams that were made of both.
 pub struct Stacks {
-    kept: Pair<KeptStacks>,
+    cached: Pair<CachedStacks>,
     shared: Arc<Shared>,
     /// Makes the thread end.
     stop: Arc<OwnedFd>,
@@ -33,7 +35,7 @@ pub struct Stacks {
 /// What the thread works on.
 struct Shared {
     rings: Mutex<Rings>,
-    /// Told when so many streams were counted that a drain should come.
+    /// Notified when the table of streams is half full, so that a drain comes.
     half_full: Arc<Notify>,
 }
 
@@ -47,21 +49,21 @@ struct Rings {
     streams: Streams,
 }
 
-/// After so many stacks their places are given back to the programs.
+/// Stacks after which their entries of the ring are given back to the programs.
 const AT_ONCE: u64 = 64;
 
 impl Stacks {
     /// Takes the maps of the object, which has been loaded with this room, and begins to read.
-    pub fn open(object: &mut Object, cpus: &Arc<Cpus>, room: Room, habits: Habits) -> anyhow::Result<Self> {
+    pub fn open(object: &mut Object, cpus: &Arc<Cpus>, room: Room, quirks: Quirks) -> anyhow::Result<Self> {
         let rings = Rings {
             cpus: cpus.clone(),
             stacks: Mapped::open(object, name::STACKS)?,
             each: room.ring.into(),
             wake: RingBuf::try_from(object.take_map(name::WAKE)?)?,
-            streams: Streams::new(room.streams, habits),
+            streams: Streams::new(room.streams, quirks),
         };
-        let news = rings.wake.as_fd().try_clone_to_owned();
-        let news = news.context("failed to wait for branch stacks")?;
+        let wake = rings.wake.as_fd().try_clone_to_owned();
+        let wake = wake.context("failed to wait for branch stacks")?;
         let shared = Arc::new(Shared {
             rings: Mutex::new(rings),
             half_full: Arc::new(Notify::new()),
@@ -71,10 +73,10 @@ impl Stacks {
         let thread = {
             let (shared, stop) = (shared.clone(), stop.clone());
             let reader = thread::Builder::new().name("stacks".to_owned());
-            reader.spawn(move || shared.read_until_stopped(&news, &stop))
+            reader.spawn(move || shared.read_until_stopped(&wake, &stop))
         };
         Ok(Self {
-            kept: Pair::open(object, name::KEPT, name::KEPTS)?,
+            cached: Pair::open(object, name::CACHED, name::CACHED_MAPS)?,
             shared,
             stop,
             thread: Some(thread.context("failed to start the thread that reads branch stacks")?),
@@ -83,7 +85,7 @@ impl Stacks {
 
     /// See [`super::Collector::tell_switch`].
     pub fn tell_switch(&self, switch: (u64, u64)) {
-        self.shared.rings().streams.tell_switch(switch);
+        self.shared.rings().streams.set_switch(switch);
     }
 
     /// See [`super::Collector::half_full`].
@@ -98,24 +100,29 @@ impl Stacks {
 
     /// Takes out all that was counted. No stack of the time before is missing, but those that a program reads just now.
     pub fn drain(&mut self, counts: &mut Vec<(CountKey, Tally)>) -> anyhow::Result<()> {
-        // The kept ones go first: a stack that loses its place meanwhile is in the ring then.
-        self.kept.flip()?;
+        // The cached ones go first: a stack that loses its slot meanwhile is in the ring then.
+        self.cached.flip()?;
         let mut rings = self.shared.rings();
-        for kept in self.kept.spare().iter_mut().flat_map(|cpu| &mut cpu.places) {
-            if kept.fingerprint == 0 {
+        for cached in self.cached.spare().iter_mut().flat_map(|cpu| &mut cpu.slots) {
+            if cached.fingerprint == 0 {
                 continue;
             }
-            let kept = std::mem::take::<KeptStack>(kept);
-            if 0 < kept.hits {
-                let entries = kept.entries();
-                let entries = first(&entries, kept.depth);
-                rings
-                    .streams
-                    .count(entries, &kept.context, kept.hits, kept.first_time);
+            let cached = std::mem::take::<CachedStack>(cached);
+            if 0 < cached.hits {
+                let entries = cached.entries();
+                let entries = first(&entries, cached.depth);
+                count(
+                    &mut rings.streams,
+                    entries,
+                    &cached.context,
+                    (cached.hits, cached.first_time),
+                );
             }
         }
         rings.read();
-        rings.streams.take(counts);
+        rings
+            .streams
+            .take_possible(|owner, counted, tally| counts.push((owner.key(counted), tally)));
         Ok(())
     }
 }
@@ -138,9 +145,9 @@ impl Shared {
     }
 
     /// Ends also where waiting fails for good: the rings are then read by drains alone, and what finds them full is counted.
-    fn read_until_stopped(&self, news: &OwnedFd, stop: &OwnedFd) {
+    fn read_until_stopped(&self, wake: &OwnedFd, stop: &OwnedFd) {
         loop {
-            let mut events = [news, stop].map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
+            let mut events = [wake, stop].map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
             match poll(&mut events, None) {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
@@ -185,13 +192,24 @@ impl Rings {
                     // nobody writes there.
                     let stack = unsafe { stack.as_ref() };
                     let entries = first(&stack.entries, stack.depth);
-                    self.streams.count(entries, &stack.context, 1, stack.time);
+                    count(&mut self.streams, entries, &stack.context, (1, stack.time));
                 }
             }
             self.cpus.read_until(cpu, until);
             unread.start = until;
         }
     }
+}
+
+/// Counts the streams of a stack, by how often it was seen and when for the first time.
+#[inline(always)]
+fn count(streams: &mut Streams, entries: &[BranchEntry], context: &Context, (times, time): (u64, u64)) {
+    let taken = Taken {
+        period: context.period,
+        times,
+        time,
+    };
+    streams.count(entries, StackOwner::of(context), &taken);
 }
 
 /// The first `depth` entries, all where that is too many.

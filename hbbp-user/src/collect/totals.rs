@@ -2,9 +2,9 @@
 
 use hbbp_ebpf::EventStats;
 
-use super::streams::StackStats;
 use crate::snapshot::run::Event;
 use crate::snapshot::{Loss, Losses};
+use crate::streams::StackStats;
 
 /// What a collection knows of itself when it has stopped.
 #[derive(Clone, Debug, Default)]
@@ -28,10 +28,10 @@ pub(super) fn sum(by_cpu: &[EventStats]) -> EventStats {
 /// Adds what the programs and the table of streams counted.
 pub(super) fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &StackStats) {
     let counted = [
-        (Loss::NoBank, samples.no_bank),
+        (Loss::NoBank, samples.no_map),
         (Loss::NoStack, samples.no_stack),
         (Loss::WrongPath, samples.wrong_path),
-        (Loss::Duplicated, stacks.duplicated),
+        (Loss::NewestUnused, stacks.newest_unused),
         (Loss::Backward, stacks.backward),
         (Loss::Crossing, stacks.crossing),
         (Loss::Long, stacks.long),

@@ -46,8 +46,8 @@ pub struct Core {
     pub instructions: &'static [Encoding],
     /// Taken branches; `None` where no event counts all of them.
     pub taken: Option<Encoding>,
-    /// The newest entry is repeated now and then.
-    pub duplicated_heads: bool,
+    /// The newest entry of a stack is repeated now and then.
+    pub repeats_newest: bool,
     /// Stacks may hold entries that were never executed.
     pub wrong_paths: bool,
     /// The kernel takes `NO_FLAGS | NO_CYCLES`, which spare it reading a register for each entry.
@@ -83,14 +83,14 @@ const INTEL: Core = Core {
     // Not precise before Ice Lake: the stack is read in the interrupt anyway, and two precise events that fire
     // together would be dropped both (intel_pmu_drain_pebs_nhm).
     taken: Some(near_taken(0x20c4, 0)),
-    duplicated_heads: false,
+    repeats_newest: false,
     wrong_paths: false,
     bare_entries: true,
 };
 
 const SKYLAKE: Core = Core {
     instructions: &[PREC_DIST_3, ANY_P],
-    duplicated_heads: true,
+    repeats_newest: true,
     ..INTEL
 };
 /// A precise event carries its branch stack in the record, exactly as it was.
@@ -129,7 +129,7 @@ const NO_TAKEN_EVENT: Core = Core {
 const ZEN: Core = Core {
     instructions: &[event(0x00c0, 0, "ex_ret_instr")],
     taken: None,
-    duplicated_heads: false,
+    repeats_newest: false,
     wrong_paths: true,
     bare_entries: false,
 };
@@ -239,9 +239,9 @@ mod tests {
     }
 
     #[test]
-    fn only_skylake_repeats_heads_and_only_amd_records_wrong_paths() {
-        assert!(core(intel_model(0x55), "cpu").unwrap().duplicated_heads);
-        assert!(!core(intel_model(0x8f), "cpu").unwrap().duplicated_heads);
+    fn only_skylake_repeats_newest_entries_and_only_amd_records_wrong_paths() {
+        assert!(core(intel_model(0x55), "cpu").unwrap().repeats_newest);
+        assert!(!core(intel_model(0x8f), "cpu").unwrap().repeats_newest);
         let zen_4 = Cpu {
             vendor: Vendor::Amd,
             family: 0x19,

@@ -128,6 +128,8 @@ pub struct Outcome {
     pub interrupted: Tally<()>,
     /// Streams that are set aside.
     pub discarded: Tally<Discard>,
+    /// Streams that are set aside because they cannot have been executed, and whose weight the accepted ones bear.
+    pub made_up: u64,
 }
 
 /// How often each block ran.
@@ -279,6 +281,7 @@ fn outcome(sampled: Sampled, judged: Judged) -> Outcome {
         accepted: judged.accepted,
         interrupted: judged.interrupted,
         discarded: judged.discarded,
+        made_up: judged.made_up,
     }
 }
 

@@ -12,6 +12,8 @@ use crate::snapshot::{ModuleIdx, Snapshot};
 struct Occurrences {
     hits: u64,
     mispredicted: u64,
+    /// How many of the hits are known to be predicted rightly or wrongly.
+    known: u64,
 }
 
 /// Writes the branches of all events whose source lies in a module.
@@ -29,7 +31,10 @@ pub fn write_branches(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()
                 {
                     let sum = lines.entry(module, (from, to, other));
                     sum.hits = sum.hits.saturating_add(count.hits);
-                    sum.mispredicted = sum.mispredicted.saturating_add(count.mispredicted);
+                    if let Some(mispredicted) = count.mispredicted {
+                        sum.mispredicted = sum.mispredicted.saturating_add(mispredicted);
+                        sum.known = sum.known.saturating_add(count.hits);
+                    }
                 }
                 [Some((module, _)), _] if known.contains(&module) => {
                     lines.discard(UNKNOWN_TARGET, count.hits);
@@ -45,11 +50,11 @@ pub fn write_branches(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()
             Some(build_id) => format!("{build_id}:"),
             None => "X:".to_owned(),
         };
-        writeln!(
-            out,
-            "B {:x} {prefix}{:x} {} {}",
-            from.0, to.0, sum.hits, sum.mispredicted
-        )
+        write!(out, "B {:x} {prefix}{:x} {} ", from.0, to.0, sum.hits)?;
+        if sum.known < sum.hits {
+            return writeln!(out, "unknown");
+        }
+        writeln!(out, "{}", sum.mispredicted)
     })
 }
 

@@ -5,7 +5,8 @@
 //! ```text
 //! M path buildid                        start of a module; sorted by path; - if the build id is unknown
 //! S start end count                     stream: addresses of its first and its last instruction
-//! B from to count mispredicted          branch; in another module the target is buildid:address
+//! B from to count mispredicted          branch; in another module the target is buildid:address; `unknown` in place of
+//!                                       the number where the branch records did not tell it, as in live profiles
 //! address executions                    instruction (no letter)
 //! # discarded REASON COUNT              trailer: counts that are in no other line
 //! ```
@@ -121,7 +122,7 @@ mod tests {
             source: None,
             hits,
             weight: hits as f64,
-            cycles: 0,
+            cycles: None,
         }
     }
 
@@ -133,7 +134,7 @@ mod tests {
             to,
             hits,
             oldest: 0,
-            mispredicted,
+            mispredicted: Some(mispredicted),
         }
     }
 

@@ -35,7 +35,7 @@ fn raw(snapshot: &Snapshot) -> StreamLines {
             let ends = [count.start, count.end].map(|at| map.module_at(count.process, at));
             match ends {
                 _ if count.start.ring() != count.end.ring() => {
-                    lines.discard(Discard::CrossesRings.id(), count.hits);
+                    lines.discard(Discard::Crossing.id(), count.hits);
                 }
                 [Some((module, start)), Some((other, end))] if module == other && known.contains(&module) => {
                     add(&mut lines, module, (start, end), count.hits);
@@ -115,7 +115,7 @@ mod tests {
     fn impossible_streams_are_counted_by_reason() {
         assert_eq!(
             written(StreamFilter::Checked),
-            "M /bin/a ab01\nS 1000 1002 3\n# discarded stream.backwards 2\n# discarded stream.no_mapping 8\n\
+            "M /bin/a ab01\nS 1000 1002 3\n# discarded stream.backward 2\n# discarded stream.no_mapping 8\n\
              # discarded stream.passes_branch 5\n"
         );
     }

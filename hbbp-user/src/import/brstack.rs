@@ -198,6 +198,9 @@ impl Head {
             self.ip = after.next().and_then(parse_ip);
             return;
         }
+        if self.take_untimed(&words().collect::<Vec<_>>()) {
+            return;
+        }
         let alone = words().count() == 1;
         let has_entries = n_before < line.split_ascii_whitespace().count();
         let indented = line.starts_with([' ', '\t']);
@@ -218,6 +221,44 @@ impl Head {
             (Some(ip), _) if indented && self.ip.is_none() => self.ip = parse_ip(ip),
             _ => {}
         }
+    }
+}
+
+impl Head {
+    /// Takes the words of a head without a time: command, pid or pid/tid, perhaps [cpu] and period, event, perhaps an address.
+    /// Returns whether they are such a head.
+    fn take_untimed(&mut self, words: &[&str]) -> bool {
+        let Some(at) = words
+            .iter()
+            .position(|word| 1 < word.len() && word.ends_with(':'))
+        else {
+            return false;
+        };
+        let (before, after) = words.split_at(at);
+        let is_ids = |word: &&str| {
+            let both = word.split_once('/');
+            both.is_some_and(|(pid, tid)| is_decimal(pid) && is_decimal(tid))
+        };
+        // A lone pid is the first number after the command, and a command has at least one word.
+        let pid_at = before
+            .iter()
+            .rposition(is_ids)
+            .or_else(|| Some(1 + before.iter().skip(1).position(|word| is_decimal(word))?));
+        let Some((pid, between)) = pid_at.and_then(|pid_at| before.get(pid_at..)?.split_first()) else {
+            return false;
+        };
+        let (event, address) = after.split_first().unwrap_or((&"", &[]));
+        *self = Self {
+            times: self.times,
+            tgid: parse_pid(pid),
+            period: between
+                .iter()
+                .find(|word| is_decimal(word))
+                .and_then(|word| word.parse().ok()),
+            event: event.trim_end_matches(':').to_owned(),
+            ip: address.first().and_then(|ip| parse_ip(ip)),
+        };
+        true
     }
 }
 
@@ -286,6 +327,26 @@ mod tests {
         ] {
             let (_, seen) = read(&format!("{before} {entry}\n"));
             assert_eq!(seen, [(tgid, ip, period, 1, stack.clone())], "{before}");
+        }
+    }
+
+    #[test]
+    fn heads_without_a_time_keep_event_pid_and_address() {
+        for (before, period) in [
+            ("prog  1234/1235  cycles:u:          401234", None),
+            (
+                "a 7 b  1234/1235 [002]  300 cycles:u:  401234 main+0x4 (/bin/a)",
+                Some(300),
+            ),
+            ("prog  1234   300 cycles:u:   401234", Some(300)),
+        ] {
+            let (script, seen) = read(&format!("{before} 0x401010/0x401000/P/-/-/0\n"));
+            assert_eq!(
+                seen,
+                [(1234, Some(0x40_1234), period, 1, vec![(0x40_1010, 0x40_1000)])],
+                "{before}"
+            );
+            assert_eq!(script.events, ["cycles:u"], "{before}");
         }
     }
 

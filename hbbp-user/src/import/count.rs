@@ -6,7 +6,8 @@
 use super::sample::Sample;
 use super::tables::Tables;
 use crate::addr::Va;
-use crate::snapshot::{EventIdx, Interval, Loss, Losses, ProcessIdx};
+use crate::snapshot::{Event, EventIdx, Interval, Loss, Losses, ProcessIdx};
+use crate::streams::Quirks;
 
 /// What of an event's samples is counted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -32,18 +33,31 @@ pub struct Owner {
 #[derive(Debug, Default)]
 pub struct Counter {
     intervals: Vec<Tables>,
+    quirks: Quirks,
     /// Samples and entries that could not be counted.
     pub losses: Losses,
 }
 
 impl Counter {
-    /// With room for `n` intervals.
+    /// Of `n` intervals.
     pub fn new(n: usize) -> Self {
         let intervals = std::iter::repeat_with(Tables::default).take(n).collect();
         Self {
             intervals,
+            quirks: Quirks::default(),
             losses: Losses::default(),
         }
+    }
+
+    /// The same for stacks of these events, by their numbers.
+    ///
+    /// That a processor may repeat newest entries is not applied here: what was recorded stays as it is, and the streams that
+    /// cannot have run are set aside when it is read.
+    pub fn for_events(mut self, events: &[Event]) -> Self {
+        let numbered = (0..u32::BITS).zip(events);
+        let near_only = numbered.filter(|(_, event)| event.is_near_only());
+        self.quirks.near_only = near_only.fold(0, |all, (number, _)| all | 1 << number);
+        self
     }
 
     /// Counts a sample that stands for `period` units of its event.
@@ -59,13 +73,12 @@ impl Counter {
             self.losses.add(Loss::TooMany, times);
         }
         if wanted.stacks {
-            let found = tables.add_stack(owner, sample, period);
+            let found = tables.add_stack(owner, sample, period, self.quirks);
             self.losses
                 .add(Loss::WrongPath, found.n_wrong_path.saturating_mul(times));
-            self.losses
-                .add(Loss::TooMany, found.n_left_out.saturating_mul(times));
+            self.losses.add(Loss::TooMany, found.n_left_out);
             // A sample whose address serves is not lost.
-            if found.n_sound == 0 && !wanted.ips {
+            if !found.any_executed && !wanted.ips {
                 self.losses.add(Loss::NoStack, times);
             }
         }
@@ -81,7 +94,7 @@ impl Counter {
     }
 
     /// Adds a branch that a text gives already summed.
-    pub fn add_branch(&mut self, owner: Owner, ends: (Va, Va), hits: u64, mispredicted: u64) {
+    pub fn add_branch(&mut self, owner: Owner, ends: (Va, Va), hits: u64, mispredicted: Option<u64>) {
         let tables = self.intervals.get_mut(owner.interval);
         let added = tables.is_some_and(|tables| tables.add_branch(owner, ends, hits, mispredicted));
         self.losses.add(Loss::TooMany, if added { 0 } else { hits });
@@ -106,6 +119,7 @@ impl Counter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::num::NonZeroU64;
 
     const USER: Owner = Owner {
         event: EventIdx(0),
@@ -157,15 +171,29 @@ mod tests {
         let streams: Vec<_> = counts
             .streams
             .iter()
-            .map(|s| (s.start.0, s.end.0, s.hits, s.weight, s.cycles))
+            .map(|s| {
+                (
+                    s.start.0,
+                    s.end.0,
+                    s.hits,
+                    s.weight,
+                    s.cycles.map(NonZeroU64::get),
+                )
+            })
             .collect();
-        assert_eq!(streams, [(15, 20, 2, 300.0, 6), (25, 30, 2, 300.0, 10)]);
+        assert_eq!(
+            streams,
+            [(15, 20, 2, 300.0, Some(6)), (25, 30, 2, 300.0, Some(10))]
+        );
         let branches: Vec<_> = counts
             .branches
             .iter()
             .map(|b| (b.from.0, b.hits, b.oldest, b.mispredicted))
             .collect();
-        assert_eq!(branches, [(10, 2, 2, 0), (20, 2, 0, 0), (30, 2, 0, 2)]);
+        assert_eq!(
+            branches,
+            [(10, 2, 2, None), (20, 2, 0, None), (30, 2, 0, Some(2))]
+        );
     }
 
     #[test]
@@ -178,7 +206,11 @@ mod tests {
             [(ProcessIdx::KERNEL, KERNEL - 8), (ProcessIdx::KERNEL, KERNEL + 4)]
         );
         let (counts, _) = count(&[&[(20, 30, 0), (KERNEL, KERNEL + 4, 0)]]);
-        assert_eq!(counts.streams[0].process, ProcessIdx(3), "crosses rings");
+        assert_eq!(
+            counts.streams[0].process,
+            ProcessIdx::KERNEL,
+            "it crosses rings, and begins in the kernel"
+        );
     }
 
     #[test]

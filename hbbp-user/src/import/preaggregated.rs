@@ -76,7 +76,7 @@ pub fn read_preaggregated(
                     owner,
                     (place(from)?, place(to)?),
                     count(hits)?,
-                    count(mispredicted)?,
+                    Some(count(mispredicted)?),
                 );
             }
             ("F" | "f" | "r", [start, end, hits]) => {
@@ -85,7 +85,7 @@ pub fn read_preaggregated(
             ("T" | "R", [from, to, end, hits]) => {
                 let (from, to, end, hits) = (place(from)?, place(to)?, place(end)?, count(hits)?);
                 if from.0 < FIRST_SENTINEL {
-                    counter.add_branch(owner, (from, to), hits, 0);
+                    counter.add_branch(owner, (from, to), hits, None);
                 }
                 if end.0 < FIRST_SENTINEL {
                     counter.add_stream(owner, (to, end), hits);
@@ -168,7 +168,12 @@ mod tests {
             .collect();
         assert_eq!(
             branches,
-            [(0, 5, 0), (0x4b_1942, 3, 1), (0x4b_196f, 2, 0), (0x4b_19ef, 1, 0)]
+            [
+                (0, 5, None),
+                (0x4b_1942, 3, Some(1)),
+                (0x4b_196f, 2, None),
+                (0x4b_19ef, 1, None)
+            ]
         );
         assert_eq!((counts.ips[0].ip.0, counts.ips[0].hits), (0x41_be50, 3));
     }

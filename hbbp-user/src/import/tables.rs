@@ -1,55 +1,123 @@
 //! The counts of one interval of a recording, by what was seen.
 
 use std::hash::Hash;
+use std::num::NonZeroU64;
 
 use hashbrown::HashMap;
-use hbbp_ebpf::branch::{Step, Walk};
+use hbbp_ebpf::branch::BranchEntry;
+use hbbp_ebpf::stream::Stream;
 
 use super::count::Owner;
 use super::sample::{Sample, entries};
 use crate::addr::{Ring, Va};
 use crate::snapshot::{BranchCount, EventIdx, Interval, IpCount, ProcessIdx, StreamCount};
+use crate::streams::{self, Counted, KernelCounts, Quirks, Recorded, Streams, Taken};
 
 /// Distinct addresses, streams and branches that are kept, of each: a recording of a whole system for an hour has a
 /// tenth. What a damaged recording holds may all be different.
-const MOST: usize = 1 << 22;
+const CAPACITY: u32 = 1 << 22;
 
 /// The counts of one interval.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     ips: HashMap<(EventIdx, ProcessIdx, Va, bool), (u64, u64)>,
-    streams: HashMap<(EventIdx, ProcessIdx, Va, Va), StreamTally>,
+    /// Of the first stack on.
+    streams: Option<Streams<StreamOwner, Recorded>>,
     branches: HashMap<(EventIdx, ProcessIdx, Va, Va), BranchTally>,
+    /// The entries of the last stack that were executed.
+    entries: Vec<BranchEntry>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct StreamTally {
-    hits: u64,
-    weight: f64,
-    cycles: u64,
+/// Whose streams are counted together.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct StreamOwner {
+    event: EventIdx,
+    process: ProcessIdx,
+}
+
+impl streams::Owner for StreamOwner {
+    fn event(&self) -> u32 {
+        self.event.0
+    }
+
+    fn of_kernel(&self, _kernel: KernelCounts) -> Self {
+        Self {
+            process: ProcessIdx::KERNEL,
+            ..*self
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct BranchTally {
     hits: u64,
     oldest: u64,
-    mispredicted: u64,
+    mispredicted: Option<u64>,
 }
 
 /// What the entries of a stack are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
-    /// Entries that were executed.
-    pub(super) n_sound: u32,
+    /// Whether any was executed.
+    pub(super) any_executed: bool,
     /// Entries that were not.
     pub(super) n_wrong_path: u64,
-    /// Streams and branches for which there was no room.
+    /// Streams and branches for which there was no capacity, of all equal stacks.
     pub(super) n_left_out: u64,
 }
 
-/// The count of a key, unless it is new and there is no room.
+impl StreamOwner {
+    const fn of(owner: Owner) -> Self {
+        let Owner { event, process, .. } = owner;
+        Self { event, process }
+    }
+
+    /// A stream as the snapshot has it. Branches are counted apart, with what is recorded of them.
+    const fn row(self, counted: Counted, sums: Recorded) -> Option<StreamCount> {
+        let Counted::Stream(stream) = counted else {
+            return None;
+        };
+        Some(StreamCount {
+            event: self.event,
+            process: self.process,
+            start: Va(stream.start),
+            end: Va(stream.end),
+            source: None,
+            hits: sums.hits,
+            weight: sums.weight,
+            cycles: NonZeroU64::new(sums.cycles),
+        })
+    }
+}
+
+/// The streams, which are made with the first stack.
+fn streams_of(
+    streams: &mut Option<Streams<StreamOwner, Recorded>>,
+    quirks: Quirks,
+) -> &mut Streams<StreamOwner, Recorded> {
+    streams.get_or_insert_with(|| Streams::new(CAPACITY, quirks))
+}
+
+/// Sorts the streams, and makes one row of those that different branches led to. The sort is stable, so that sums of fractions
+/// are made in the order of the recording.
+fn sum_equal(streams: &mut Vec<StreamCount>) {
+    let key = |c: &StreamCount| (c.event, c.process, c.start, c.end);
+    streams.sort_by_key(key);
+    streams.dedup_by(|next, sum| {
+        let equal = key(next) == key(sum);
+        if equal {
+            sum.hits = sum.hits.saturating_add(next.hits);
+            sum.weight += next.weight;
+            let cycles = [sum.cycles, next.cycles].map(|cycles| cycles.map_or(0, NonZeroU64::get));
+            sum.cycles = NonZeroU64::new(cycles[0].saturating_add(cycles[1]));
+        }
+        equal
+    });
+}
+
+/// The count of a key, unless it is new and there is no capacity.
 fn tally<K: Eq + Hash, V: Default>(counts: &mut HashMap<K, V>, key: K) -> Option<&mut V> {
-    if MOST <= counts.len() && !counts.contains_key(&key) {
+    if CAPACITY as usize <= counts.len() && !counts.contains_key(&key) {
         return None;
     }
     Some(counts.entry(key).or_default())
@@ -63,23 +131,17 @@ fn owner_of(at: Va, process: ProcessIdx) -> ProcessIdx {
     }
 }
 
-impl StreamTally {
-    fn add(&mut self, hits: u64, weight: f64, cycles: u64) {
-        self.hits = self.hits.saturating_add(hits);
-        self.weight += weight;
-        self.cycles = self.cycles.saturating_add(cycles);
-    }
-}
-
 impl BranchTally {
-    fn add(&mut self, hits: u64, mispredicted: u64) {
+    fn add(&mut self, hits: u64, mispredicted: Option<u64>) {
         self.hits = self.hits.saturating_add(hits);
-        self.mispredicted = self.mispredicted.saturating_add(mispredicted);
+        if let Some(n) = mispredicted {
+            self.mispredicted = Some(self.mispredicted.unwrap_or(0).saturating_add(n));
+        }
     }
 }
 
 impl Tables {
-    /// Adds hits of an address and their weight; `false` where there is no room.
+    /// Adds hits of an address and their weight; `false` where there is no capacity.
     pub(super) fn add_ip(&mut self, owner: Owner, ip: Va, exact: bool, (hits, weight): (u64, u64)) -> bool {
         let key = (owner.event, owner_of(ip, owner.process), ip, exact);
         let count = tally(&mut self.ips, key);
@@ -88,21 +150,29 @@ impl Tables {
             .is_some()
     }
 
-    /// Adds occurrences of a stream, each of weight 1; `false` where there is no room.
+    /// Adds occurrences of a stream, each of weight 1; `false` where there is no capacity.
     pub(super) fn add_stream(&mut self, owner: Owner, (start, end): (Va, Va), hits: u64) -> bool {
-        let key = (owner.event, owner_of(start, owner.process), start, end);
-        tally(&mut self.streams, key)
-            .map(|count| count.add(hits, hits as f64, 0))
-            .is_some()
+        let stream = Stream {
+            from: 0,
+            start: start.0,
+            end: end.0,
+        };
+        let each = Recorded {
+            hits,
+            weight: hits as f64,
+            cycles: 0,
+        };
+        let streams = streams_of(&mut self.streams, Quirks::default());
+        hits == 0 || streams.add(stream, StreamOwner::of(owner), each, 0)
     }
 
-    /// Adds occurrences of a branch; `false` where there is no room.
+    /// Adds occurrences of a branch; `false` where there is no capacity.
     pub(super) fn add_branch(
         &mut self,
         owner: Owner,
         (from, to): (Va, Va),
         hits: u64,
-        mispredicted: u64,
+        mispredicted: Option<u64>,
     ) -> bool {
         let key = (owner.event, owner_of(from, owner.process), from, to);
         tally(&mut self.branches, key)
@@ -110,60 +180,51 @@ impl Tables {
             .is_some()
     }
 
-    /// Counts the entries and streams of a stack.
-    pub(super) fn add_stack(&mut self, owner: Owner, sample: &Sample<'_>, period: u64) -> Found {
-        // The weight of each stream depends on how many entries are sound, so the stack is walked twice.
-        let mut walk = Walk::default();
-        let mut n_wrong_path = 0;
-        for entry in entries(sample.stack) {
-            match walk.step(entry) {
-                Step::End => break,
-                Step::WrongPath => n_wrong_path += 1,
-                Step::Newest | Step::Stream(_) => {}
-            }
-        }
+    /// Counts the streams of a stack, and its branches with what is recorded of them.
+    pub(super) fn add_stack(
+        &mut self,
+        owner: Owner,
+        sample: &Sample<'_>,
+        period: u64,
+        quirks: Quirks,
+    ) -> Found {
+        let times = sample.times;
+        self.entries.clear();
+        self.entries
+            .extend(entries(sample.stack).take_while(|entry| !entry.is_empty()));
+        let n_recorded = self.entries.len();
+        self.entries.retain(|entry| !entry.is_wrong_path());
         let mut found = Found {
-            n_sound: walk.n_sound(),
-            n_wrong_path,
+            any_executed: !self.entries.is_empty(),
+            n_wrong_path: (n_recorded - self.entries.len()) as u64,
             n_left_out: 0,
         };
-        let Some(oldest) = walk.oldest() else {
+        if times == 0 {
             return found;
+        }
+        let taken = Taken {
+            period,
+            times,
+            time: sample.time,
         };
-        let times = sample.times;
-        let n_streams = found.n_sound.saturating_sub(1).max(1);
-        let weight = period as f64 / f64::from(n_streams) * times as f64;
-        let process_of = |at: Va| owner_of(at, owner.process);
-        let mut walk = Walk::default();
-        for entry in entries(sample.stack) {
-            match walk.step(entry) {
-                Step::End => break,
-                Step::WrongPath => continue,
-                Step::Newest => {}
-                Step::Stream(stream) => {
-                    let (start, end) = (Va(stream.start), Va(stream.end));
-                    // Streams that cross rings are refused later, by their addresses.
-                    let same_owner = process_of(start) == process_of(end);
-                    let process = if same_owner {
-                        process_of(start)
-                    } else {
-                        owner.process
-                    };
-                    match tally(&mut self.streams, (owner.event, process, start, end)) {
-                        Some(count) => count.add(times, weight, stream.cycles.saturating_mul(times)),
-                        None => found.n_left_out += 1,
-                    }
-                }
-            }
+        let streams = streams_of(&mut self.streams, quirks);
+        let refused = |streams: &Streams<_, _>| streams.stats(owner.event.0).refused;
+        let refused_before = refused(streams);
+        let serving = streams.count(&self.entries, StreamOwner::of(owner), &taken);
+        found.n_left_out = refused(streams).saturating_sub(refused_before);
+        let key = |entry: &BranchEntry| {
             let (from, to) = (Va(entry.from), Va(entry.to));
-            let mispredicted = if entry.mispredicted() { times } else { 0 };
-            match tally(&mut self.branches, (owner.event, process_of(from), from, to)) {
+            (owner.event, owner_of(from, owner.process), from, to)
+        };
+        for entry in serving {
+            let mispredicted = entry.mispredicted().map(|wrong| if wrong { times } else { 0 });
+            match tally(&mut self.branches, key(entry)) {
                 Some(count) => count.add(times, mispredicted),
-                None => found.n_left_out += 1,
+                None => found.n_left_out = found.n_left_out.saturating_add(times),
             }
         }
-        let (from, to) = (Va(oldest.from), Va(oldest.to));
-        if let Some(count) = self.branches.get_mut(&(owner.event, process_of(from), from, to)) {
+        let oldest = serving.last().map(key);
+        if let Some(count) = oldest.and_then(|oldest| self.branches.get_mut(&oldest)) {
             count.oldest = count.oldest.saturating_add(times);
         }
         found
@@ -178,19 +239,6 @@ impl Tables {
             exact,
             hits,
             weight,
-        };
-        let stream = |((event, process, start, end), count): (_, StreamTally)| {
-            let StreamTally { hits, weight, cycles } = count;
-            StreamCount {
-                event,
-                process,
-                start,
-                end,
-                source: None,
-                hits,
-                weight,
-                cycles,
-            }
         };
         let branch = |((event, process, from, to), count): (_, BranchTally)| {
             let BranchTally {
@@ -209,10 +257,13 @@ impl Tables {
             }
         };
         let mut ips: Vec<IpCount> = self.ips.into_iter().map(ip).collect();
-        let mut streams: Vec<StreamCount> = self.streams.into_iter().map(stream).collect();
+        let mut streams = Vec::new();
+        if let Some(mut counted) = self.streams {
+            counted.take_all(|owner, counted, sums| streams.extend(owner.row(counted, sums)));
+        }
         let mut branches: Vec<BranchCount> = self.branches.into_iter().map(branch).collect();
         ips.sort_unstable_by_key(|c| (c.event, c.process, c.ip, c.exact));
-        streams.sort_unstable_by_key(|c| (c.event, c.process, c.start, c.end));
+        sum_equal(&mut streams);
         branches.sort_unstable_by_key(|c| (c.event, c.process, c.from, c.to));
         Interval {
             start,

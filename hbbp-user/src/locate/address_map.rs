@@ -1,5 +1,7 @@
 //! Lookup of executed addresses in the mappings and text of a snapshot, for one interval of the run.
 
+use hbbp_ebpf::stream::Stream;
+
 use super::layout::Layout;
 use super::reason::{Discard, Unresolved};
 use super::{Location, TextIdx};
@@ -81,11 +83,13 @@ impl<'a> AddressMap<'a> {
 
     /// Location of the start of a stream, and its end in the same text.
     pub(super) fn span(&mut self, count: &StreamCount) -> Result<(Location, ImageAddr), Discard> {
-        if count.start.ring() != count.end.ring() {
-            return Err(Discard::CrossesRings);
-        }
-        if count.end < count.start {
-            return Err(Discard::Backwards);
+        let stream = Stream {
+            from: 0,
+            start: count.start.0,
+            end: count.end.0,
+        };
+        if let Some(refusal) = stream.refusal() {
+            return Err(refusal.into());
         }
         let start = self.location(count.process, count.start).map_err(discard)?;
         let end = self.location(count.process, count.end).map_err(discard)?;

@@ -10,7 +10,9 @@ mod layout;
 mod reason;
 mod sites;
 
-use crate::addr::ImageAddr;
+use std::collections::BTreeMap;
+
+use crate::addr::{ImageAddr, Ring};
 use crate::snapshot::{BranchCount, EventIdx, IpCount, ProcessIdx, Snapshot, StreamCount};
 pub use address_map::AddressMap;
 pub use reason::{Discard, PerRing, Tally, Unresolved};
@@ -78,6 +80,9 @@ pub struct LocatedBranch {
     pub oldest: u64,
 }
 
+/// The streams of an event in one process image and ring: the possible ones bear the weight of those that cannot have run.
+pub type StreamGroup = (EventIdx, ProcessIdx, Ring);
+
 /// All counts of a snapshot, by location.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Located {
@@ -91,6 +96,8 @@ pub struct Located {
     pub unresolved: Tally<Unresolved>,
     /// Streams without a location; with `streams` they add up to the streams of the snapshot.
     pub discarded: Tally<Discard>,
+    /// Hits and weight of the discarded streams that cannot have been executed.
+    pub impossible: BTreeMap<StreamGroup, (u64, f64)>,
     /// Branches whose source has no location; with `branches` they add up to the branches of the snapshot.
     pub lost_branches: Tally<Unresolved>,
 }
@@ -117,9 +124,7 @@ pub fn locate(snapshot: &Snapshot) -> Located {
         for count in &interval.streams {
             match addresses.span(count) {
                 Ok((start, end)) => located.streams.push(located_stream(start, end, count)),
-                Err(why) => located
-                    .discarded
-                    .add(count.event, why, count.start.ring(), count.hits),
+                Err(why) => located.discard(count, why),
             }
         }
         for count in branches.as_ref() {
@@ -178,6 +183,17 @@ fn located_branch(from: Location, to: Option<Location>, count: &BranchCount) -> 
 }
 
 impl Located {
+    fn discard(&mut self, count: &StreamCount, why: Discard) {
+        let ring = count.start.ring();
+        self.discarded.add(count.event, why, ring, count.hits);
+        if why.is_impossible() {
+            let group = (count.event, count.process, ring);
+            let (hits, weight) = self.impossible.entry(group).or_default();
+            *hits = hits.saturating_add(count.hits);
+            *weight += count.weight;
+        }
+    }
+
     /// The sorts are stable: fractions are summed in the order of the snapshot, so that results are reproducible.
     fn sum_equal_locations(&mut self) {
         let ip = |c: &LocatedIp| (c.location, c.event, c.process);
@@ -216,7 +232,7 @@ impl Located {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::{Ring, Va};
+    use crate::addr::Va;
     use crate::snapshot::{Interval, Mapping, Module, ModuleIdx, ModuleKind, Process, Text};
     use proptest::prelude::*;
 
@@ -301,7 +317,7 @@ mod tests {
             source: None,
             hits: 1,
             weight: 0.5,
-            cycles: 0,
+            cycles: None,
         }
     }
 
@@ -348,8 +364,8 @@ mod tests {
         let mut snapshot = snapshot();
         let cases = [
             (stream(0x40_0000, 0x40_0008), None),
-            (stream(0x40_0008, 0x40_0000), Some(Discard::Backwards)),
-            (stream(0x40_0000, KERNEL), Some(Discard::CrossesRings)),
+            (stream(0x40_0008, 0x40_0000), Some(Discard::Backward)),
+            (stream(0x40_0000, KERNEL), Some(Discard::Crossing)),
             (stream(0x30_0000, 0x40_0000), Some(Discard::NoMapping)),
             (stream(0x40_0000, 0x40_0010), Some(Discard::NoText)),
         ];

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use hbbp_ebpf::stream::Refusal;
+
 use crate::addr::Ring;
 use crate::snapshot::EventIdx;
 
@@ -54,10 +56,12 @@ reasons! {
 reasons! {
     /// Why a stream of a branch stack is not in the estimate.
     Discard {
-        CrossesRings, "stream.crosses_rings",
+        Crossing, "stream.crossing",
             "streams discarded: start and end in different rings, so a branch entry is missing";
-        Backwards, "stream.backwards",
+        Backward, "stream.backward",
             "streams discarded: end before start, from a repeated or missing branch entry";
+        Long, "stream.long",
+            "streams discarded: too long for straight-line code, so a branch entry is missing";
         NoMapping, "stream.no_mapping",
             "streams discarded: start or end outside any known executable mapping";
         NoText, "stream.no_text",
@@ -70,6 +74,27 @@ reasons! {
             "streams discarded: invalid instruction bytes";
         PassesBranch, "stream.passes_branch",
             "streams discarded: run past an unconditional branch, so a branch entry is missing";
+    }
+}
+
+impl Discard {
+    /// Whether something else ran than the stream shows: then the other streams make up for its weight. Where only its text
+    /// is not known, its executions are missing.
+    pub const fn is_impossible(self) -> bool {
+        matches!(
+            self,
+            Self::Crossing | Self::Backward | Self::Long | Self::CrossesText | Self::PassesBranch
+        )
+    }
+}
+
+impl From<Refusal> for Discard {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Crossing => Self::Crossing,
+            Refusal::Backward => Self::Backward,
+            Refusal::Long => Self::Long,
+        }
     }
 }
 
@@ -149,6 +174,7 @@ impl<R: Ord + Copy> Tally<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Loss;
 
     #[test]
     fn reason_ids_are_unique() {
@@ -159,6 +185,17 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for id in ids {
             assert!(seen.insert(id), "duplicate id {id}");
+        }
+    }
+
+    #[test]
+    fn refusals_have_one_name_and_sentence_live_and_in_recordings() {
+        for (loss, discard) in [
+            (Loss::Crossing, Discard::Crossing),
+            (Loss::Backward, Discard::Backward),
+            (Loss::Long, Discard::Long),
+        ] {
+            assert_eq!((loss.id(), loss.sentence()), (discard.id(), discard.sentence()));
         }
     }
 

@@ -315,7 +315,7 @@ mod tests {
             source: None,
             hits,
             weight: hits as f64 * 100.0 / 3.0,
-            cycles: 0,
+            cycles: None,
         };
         let branch = |oldest| BranchCount {
             event: EventIdx(1),
@@ -324,7 +324,7 @@ mod tests {
             to: Va(USER),
             hits: 400,
             oldest,
-            mispredicted: 0,
+            mispredicted: None,
         };
         snapshot.intervals = vec![Interval {
             ips: vec![ip(0, USER, 7, 1000)],

@@ -52,7 +52,7 @@ fn snapshot(n_functions: u64, n_ips: u64) -> Snapshot {
             source: None,
             hits: 2,
             weight: 6.5,
-            cycles: 0,
+            cycles: None,
         }
     };
     let sampled = |start| {
@@ -70,7 +70,7 @@ fn snapshot(n_functions: u64, n_ips: u64) -> Snapshot {
             to,
             hits: 2,
             oldest: u64::from(from.0 % 1024 == 11),
-            mispredicted: 0,
+            mispredicted: None,
         }
     };
     let symbol = |start| Symbol {

@@ -1,6 +1,7 @@
 //! The report as JSON, format `hbbp-sys.mix/2`.
 //!
-//! The structures of this file are the format: their fields come in this order, under these names.
+//! The format is specified in `mix.schema.json` beside this file (JSON Schema), which tests check against the golden
+//! files. Fields come in the order of the structures below.
 //! A field may be added within version 2; nothing is renamed, removed or given another meaning without a new version.
 //! Times are in ns, shares from 0 to 1, `null` means "not known" or "there is none".
 //! Sums close: the `rows` and `more` of a mix in samples add up to `accounting.in_mix`, and each line of
@@ -123,7 +124,8 @@ struct LossJson<'a> {
     /// Stable name.
     id: &'a str,
     count: u64,
-    /// What one count is: `sample`, `entry`, `stream`, `record`, `region` or `ambiguous`; null for a loss of a newer version.
+    /// What one count is: `sample`, `entry`, `stream`, `record`, `region`, `ambiguous` or `name`;
+    /// null for a loss of a newer version.
     unit: Option<&'static str>,
     text: Option<&'static str>,
 }
@@ -274,6 +276,7 @@ fn losses(losses: &Losses) -> Vec<LossJson<'_>> {
         LossUnit::Record => "record",
         LossUnit::Region => "region",
         LossUnit::Ambiguous => "ambiguous",
+        LossUnit::Name => "name",
     };
     let losses = losses.iter().map(|(id, count, known)| LossJson {
         id,

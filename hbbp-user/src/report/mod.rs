@@ -82,6 +82,8 @@ struct Streams {
     accepted: u64,
     /// Accepted streams that an interrupt or exception ended.
     interrupted: u64,
+    /// Those of the discarded whose weight the accepted bear.
+    made_up: u64,
 }
 
 impl<'a> Report<'a> {
@@ -124,6 +126,7 @@ impl Streams {
             discarded,
             accepted,
             interrupted: analysis.interrupted.get(()).total(),
+            made_up: analysis.counts.outcome.made_up,
         }
     }
 }

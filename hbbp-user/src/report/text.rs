@@ -297,10 +297,16 @@ fn streams(report: &Report<'_>) -> Vec<Step> {
         )
     });
     steps.extend(discarded);
-    let ended = format!(
+    let mut ended = format!(
         "in the estimate, {} of them ended by an interrupt or exception",
         grouped(streams.interrupted)
     );
+    if 0 < streams.made_up {
+        ended += &format!(
+            "; they carry the weight of {} discarded streams that cannot have been executed",
+            grouped(streams.made_up)
+        );
+    }
     steps.push(step(Sign::Equals, streams.accepted, &ended));
     steps
 }

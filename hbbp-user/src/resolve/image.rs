@@ -196,6 +196,11 @@ impl Image {
         self.text.is_empty()
     }
 
+    /// Its text, as far as it was hit.
+    pub const fn text(&self) -> &ModuleText {
+        &self.text
+    }
+
     /// Hands over its text and becomes a module of the snapshot.
     pub fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Module {
         let build_id = match self.content {

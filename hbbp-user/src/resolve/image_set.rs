@@ -252,6 +252,12 @@ impl ImageSet {
         n_changed
     }
 
+    /// The intervals in which text versions begin.
+    pub fn version_starts(&self) -> impl Iterator<Item = u32> {
+        let images = self.images.iter().flatten();
+        images.flat_map(|image| image.text().version_starts())
+    }
+
     /// Hands over the images that were hit, as modules, and their text; returns what became of each image.
     pub fn emit(
         self,

@@ -298,6 +298,11 @@ impl KernelSpace {
         }
     }
 
+    /// The intervals in which text versions begin.
+    pub fn version_starts(&self) -> impl Iterator<Item = u32> {
+        self.texts.values().flat_map(ModuleText::version_starts)
+    }
+
     /// Puts an end to the histories: differences whose record did not come are taken as they are, and text that is to
     /// be read once is read now.
     pub fn settle(&mut self, losses: &mut Losses) {

@@ -59,6 +59,7 @@ use std::ops::Range;
 
 use crate::addr::{Ring, Va};
 use crate::record::{Record, Timed};
+use crate::snapshot::fold::{Boundaries, Intervals};
 use crate::snapshot::{Interval, Loss, Losses, Process, ProcessIdx, Run, Snapshot};
 
 use kept::{Answers, Holds, Kept};
@@ -77,7 +78,7 @@ use user_space::{Hit, UserSpace};
 pub struct Resolver {
     kernel: KernelSpace,
     user: UserSpace,
-    intervals: Vec<Interval>,
+    intervals: Intervals,
     losses: Losses,
     /// Text of the kernel that was hit.
     kernel_kept: Answers<Kept>,
@@ -117,7 +118,7 @@ impl Resolver {
         Self {
             kernel,
             user,
-            intervals: Vec::new(),
+            intervals: Intervals::default(),
             losses: Losses::default(),
             kernel_kept: Answers::new(KEPT, KEPT_NEAR),
             user_kept: Answers::new(KEPT, KEPT_NEAR),
@@ -150,21 +151,33 @@ impl Resolver {
             return;
         };
         self.user.catch_up(end);
-        self.user.reread(self.next_interval(), &mut self.losses);
+        self.user.reread(self.intervals.next(), &mut self.losses);
         for part in parts {
             self.interval(part);
         }
         // Counting goes on while a drain is under way, so what ends within it may still have samples in the next.
         self.user.forget_before(start);
         self.kernel.forget_before(start);
+        self.fold_intervals();
     }
 
-    fn next_interval(&self) -> u32 {
-        u32::try_from(self.intervals.len()).unwrap_or(u32::MAX)
+    /// Merges intervals where their counts take too much memory.
+    fn fold_intervals(&mut self) {
+        if self.intervals.is_full() {
+            let boundaries = Boundaries {
+                versions: self
+                    .kernel
+                    .version_starts()
+                    .chain(self.user.version_starts())
+                    .collect(),
+                mappings: self.user.replaced_mappings().collect(),
+            };
+            self.intervals.fold(&boundaries, &mut self.losses);
+        }
     }
 
     fn interval<I: IntoIterator<Item = Raw>>(&mut self, raw: RawInterval<I>) {
-        let idx = self.next_interval();
+        let idx = self.intervals.next();
         let parts = self.kernel.begin(idx, raw.start..raw.end, &mut self.losses);
         let new = |time: Range<u64>| Interval {
             start: time.start,
@@ -215,7 +228,9 @@ impl Resolver {
         }
         self.losses.add(Loss::TextSwitched, doubt);
         self.kernel.close();
-        self.intervals.append(&mut intervals);
+        intervals
+            .into_iter()
+            .for_each(|interval| self.intervals.push(interval));
     }
 
     /// Reads the kernel text that was hit once more, to be compared when the records of the meantime have been applied.
@@ -242,12 +257,13 @@ impl Resolver {
             ..Process::default()
         }];
         processes.extend(self.user.emit(&mut modules, &mut text));
+        let intervals = self.intervals.finish(&mut text);
         Snapshot {
             run,
             modules,
             processes,
             text,
-            intervals: self.intervals,
+            intervals,
             losses: self.losses,
         }
     }

@@ -85,7 +85,7 @@ impl Raw {
             source: Some(self.source),
             hits: self.hits,
             weight: self.weight as f64 / WEIGHT_ONE as f64,
-            cycles: 0,
+            cycles: None,
         }
     }
 
@@ -98,7 +98,7 @@ impl Raw {
             to: Va(0),
             hits: self.hits,
             oldest: self.hits,
-            mispredicted: 0,
+            mispredicted: None,
         }
     }
 }

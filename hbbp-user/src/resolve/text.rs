@@ -199,6 +199,12 @@ impl ModuleText {
         self.stretches.is_empty()
     }
 
+    /// The intervals in which text versions begin.
+    pub fn version_starts(&self) -> impl Iterator<Item = u32> {
+        let versions = self.stretches.iter().flat_map(|(_, s)| s.generations.iter());
+        versions.map(|(since, _)| since)
+    }
+
     /// Hands the text that was hit over to `text`, sorted by (start, since), and returns its symbols, sorted by start.
     /// Stretches that touch become one, where the same generations are known of both or a stream ran from one into
     /// the other: code may run from one function into the next.

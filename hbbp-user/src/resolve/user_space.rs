@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::addr::{ImageAddr, Va};
 use crate::record::{Record, Timed};
+use crate::snapshot::fold::replaced_at;
 use crate::snapshot::{Loss, Losses, Mapping, Module, ModuleIdx, Process, ProcessIdx, Text};
 
 use super::image_set::{ImageIdx, ImageSet, Mapper, is_file};
@@ -305,6 +306,19 @@ impl UserSpace {
             &mut self.memory,
         );
         losses.add(Loss::TextUncertain, n_changed);
+    }
+
+    /// The intervals in which versions of the text of processes begin.
+    pub fn version_starts(&self) -> impl Iterator<Item = u32> {
+        self.images.version_starts()
+    }
+
+    /// Times at which a mapping that was hit took the place of another one.
+    pub fn replaced_mappings(&self) -> impl Iterator<Item = u64> {
+        self.processes.iter().flat_map(|process| {
+            let mappings = process.mappings.iter();
+            replaced_at(mappings.map(|((start, from), hit)| (*start..hit.end, *from)))
+        })
     }
 
     /// Ends an interval: what ended before `time` has had its last sample.

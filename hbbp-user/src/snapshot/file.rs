@@ -1,32 +1,24 @@
-//! The snapshot file: a documented, versioned container of sections, each with its checksum.
+//! The snapshot file: [`encode`] and [`parse`] turn a snapshot into bytes and back. `FORMAT.md` follows.
 //!
-//! [`encode`] and [`parse`] are pure; reading and writing files is [`read`] and [`write_atomic`].
-//!
-//! | section   | holds                                                            | where it is damaged or missing |
-//! |-----------|------------------------------------------------------------------|--------------------------------|
-//! | `run`     | host, kernel, CPU, events, counters, times, notes                | error                          |
-//! | `modules` | what text can belong to: name, kind, build id                    | error                          |
-//! | `symbols` | names and ranges of functions by module                          | a note, and no names           |
-//! | `process` | process images and their mappings                                | error                          |
-//! | `text`    | the bytes that ran                                               | a note, and no instructions    |
-//! | `counts`  | what was counted in one interval; one section for each interval  | error                          |
-//! | `losses`  | what was lost, by its stable name                                | a note                         |
-//!
-//! The content of each is a protobuf message (see `wire`), the frame around them is described in `container`.
-//! The notes land in [`Run::notes`](super::Run), so that every report of such a file begins with them.
-//! Sections and fields that this version does not know are skipped.
+#![doc = include_str!("FORMAT.md")]
 
 mod container;
-mod disk;
+
+use std::borrow::Cow;
 
 use prost::Message;
+use prost::bytes::Bytes;
 
-use super::{Inconsistent, Interval, Losses, Module, Process, Run, Snapshot, Text, wire};
+use super::budget::{self, MAX_MEMORY};
+use super::{Inconsistent, Losses, Run, Snapshot, Text, wire};
 use container::{Section, Stored, Unreadable, Writer};
-pub use disk::{check_writable, read, write_atomic};
 use wire::{
-    CountsSection, LossesSection, ModulesSection, ProcessesSection, RunSection, SymbolsSection, TextSection,
+    Capacity, CountsSection, LossesSection, Malformed, ModulesSection, ProcessesSection, RunSection,
+    SymbolsSection, TextSection,
 };
+
+/// How a snapshot file begins.
+pub const MAGIC: [u8; 8] = container::MAGIC;
 
 /// Why some bytes are no readable snapshot, or why a snapshot cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +29,7 @@ pub enum Error {
     /// The format has another major version.
     #[error(
         "unsupported profile version {found} (this hbbp-sys reads version {known}): use the hbbp-sys \
-         version that wrote it, or a newer one"
+         version that wrote it"
     )]
     Version {
         /// Major version of the file.
@@ -51,10 +43,10 @@ pub enum Error {
         /// Where it ends, in words.
         place: String,
     },
-    /// The frame between sections is damaged, so that none behind it can be found.
+    /// The frame between sections is damaged, so that none after it can be found.
     #[error("damaged profile: wrong checksum of the section header after {before}")]
     Frame {
-        /// What stands before the damage, in words.
+        /// What comes before the damage, in words.
         before: String,
     },
     /// Something follows the end of the snapshot.
@@ -63,7 +55,7 @@ pub enum Error {
         /// How many bytes.
         n_bytes: usize,
     },
-    /// A section that nothing can stand in for is damaged.
+    /// A section that is needed is damaged.
     #[error("damaged section `{section}`: {why}")]
     Damaged {
         /// Name of the section.
@@ -71,7 +63,7 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// A section that nothing can stand in for is not there, or is there twice.
+    /// A section that is needed is missing, or a section is there more than once.
     #[error("expected one section `{section}`, found {found}")]
     Count {
         /// Name of the section.
@@ -82,57 +74,69 @@ pub enum Error {
     /// What was read or is to be written does not fit together.
     #[error(transparent)]
     Inconsistent(#[from] Inconsistent),
-    /// The sections up to this one are larger than a reader accepts.
-    #[error("the profile is too large: it exceeds the size limit at section `{section}`")]
-    TooLarge {
-        /// Name of the section.
-        section: &'static str,
-    },
 }
 
 /// The bytes of a snapshot file; the same snapshot gives the same bytes.
+///
+/// What is too large for a file is [made to fit](Snapshot::fit), never refused.
 pub fn encode(snapshot: &Snapshot) -> Result<Vec<u8>, Error> {
     snapshot.check()?;
+    let snapshot = if budget::used_percent(snapshot) <= 100 {
+        Cow::Borrowed(snapshot)
+    } else {
+        let mut smaller = snapshot.clone();
+        smaller.fit();
+        Cow::Owned(smaller)
+    };
     let modules = snapshot.modules.as_slice();
     let mut file = Writer::new();
-    add(&mut file, Section::Run, &RunSection::from(&snapshot.run))?;
-    add(&mut file, Section::Modules, &ModulesSection::from(modules))?;
-    add(&mut file, Section::Symbols, &SymbolsSection::from(modules))?;
+    add(&mut file, Section::Run, &RunSection::from(&snapshot.run));
+    add(&mut file, Section::Modules, &ModulesSection::from(modules));
+    add(&mut file, Section::Symbols, &SymbolsSection::from(modules));
     let processes = ProcessesSection::from(snapshot.processes.as_slice());
-    add(&mut file, Section::Processes, &processes)?;
-    let text = TextSection::from(snapshot.text.as_slice());
-    add(&mut file, Section::Text, &text)?;
-    drop(text);
+    add(&mut file, Section::Processes, &processes);
+    add(
+        &mut file,
+        Section::Text,
+        &TextSection::from(snapshot.text.as_slice()),
+    );
     for interval in &snapshot.intervals {
-        add(&mut file, Section::Counts, &CountsSection::from(interval))?;
+        add(&mut file, Section::Counts, &CountsSection::from(interval));
     }
-    add(&mut file, Section::Losses, &LossesSection::from(&snapshot.losses))?;
-    file.finish()
+    add(&mut file, Section::Losses, &LossesSection::from(&snapshot.losses));
+    Ok(file.finish())
 }
 
-/// Adds a section to a file, where it is encoded at once.
-fn add(file: &mut Writer, section: Section, message: &impl Message) -> Result<(), Error> {
-    file.push(section, message.encoded_len(), |bytes| message.encode_raw(bytes))
+/// Adds a section to a file, where it is encoded in place.
+fn add(file: &mut Writer, section: Section, message: &impl Message) {
+    file.push(section, message.encoded_len(), |bytes| message.encode_raw(bytes));
 }
 
 /// Whether a file that starts with these bytes is a snapshot, whole or not.
 pub fn is_snapshot(start: &[u8]) -> bool {
-    start.starts_with(&container::MAGIC)
+    start.starts_with(&MAGIC)
 }
 
 /// The snapshot in the bytes of a file.
-/// What is returned fits together (see [`Snapshot::check`]); sections that had to be left out stand in its notes.
+/// What is returned is consistent (see [`Snapshot::check`]); sections that had to be left out are listed in its notes.
+///
+/// Memory stays below eight times the length of the file for a section, and below the bounds of [`budget`] for the rows.
 pub fn parse(file: &[u8]) -> Result<Snapshot, Error> {
     let sections = container::sections(file)?;
-    let mut run = Run::try_from(essential::<RunSection>(&sections, Section::Run)?)
-        .map_err(|why| damaged(Section::Run, &why.into()))?;
-    let mut modules = Vec::<Module>::try_from(essential::<ModulesSection>(&sections, Section::Modules)?)
-        .map_err(|why| damaged(Section::Modules, &why.into()))?;
-    let processes = Vec::<Process>::try_from(essential::<ProcessesSection>(&sections, Section::Processes)?)
-        .map_err(|why| damaged(Section::Processes, &why.into()))?;
+    refuse_duplicates(&sections)?;
+    let capacity = &mut Capacity(MAX_MEMORY);
+    let mut run = needed(&sections, Section::Run, |section: RunSection| {
+        Run::try_from(section)
+    })?;
+    let mut modules = needed(&sections, Section::Modules, |section: ModulesSection| {
+        section.read(capacity)
+    })?;
+    let processes = needed(&sections, Section::Processes, |section: ProcessesSection| {
+        section.read(capacity)
+    })?;
     let intervals = all(&sections, Section::Counts)
-        .map(|stored| Ok(Interval::try_from(message::<CountsSection>(stored)?)?))
-        .collect::<Result<Vec<_>, _>>()
+        .map(|stored| Ok(message::<CountsSection>(stored)?.read(capacity)?))
+        .collect::<Result<_, Fault>>()
         .map_err(|why| damaged(Section::Counts, &why))?;
 
     let mut notes = Vec::new();
@@ -142,18 +146,18 @@ pub fn parse(file: &[u8]) -> Result<Snapshot, Error> {
             "section `{name}` of the profile could not be read ({why}): {consequence}"
         ));
     };
-    let symbols = optional::<SymbolsSection>(&sections, Section::Symbols)
-        .and_then(|section| Ok(section.put_into(&mut modules)?));
+    let symbols = only::<SymbolsSection>(&sections, Section::Symbols)
+        .and_then(|section| Ok(section.put_into(&mut modules, capacity)?));
     if let Err(why) = symbols {
         without(Section::Symbols, "functions have no names", why);
     }
-    let text = optional::<TextSection>(&sections, Section::Text)
-        .and_then(|section| Ok(Vec::<Text>::try_from(section)?))
+    let text: Vec<Text> = only::<TextSection>(&sections, Section::Text)
+        .and_then(|section| Ok(section.read(capacity)?))
         .unwrap_or_else(|why| {
             without(Section::Text, "samples cannot be resolved to instructions", why);
             Vec::new()
         });
-    let losses = optional::<LossesSection>(&sections, Section::Losses)
+    let losses = only::<LossesSection>(&sections, Section::Losses)
         .map(Losses::from)
         .unwrap_or_else(|why| {
             without(Section::Losses, "losses are unknown", why);
@@ -172,15 +176,28 @@ pub fn parse(file: &[u8]) -> Result<Snapshot, Error> {
     Ok(snapshot)
 }
 
+fn refuse_duplicates(sections: &[Stored<'_>]) -> Result<(), Error> {
+    for section in Section::ONCE {
+        let found = all(sections, section).count();
+        if 1 < found {
+            return Err(Error::Count {
+                section: section.name(),
+                found,
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Why one section cannot be used, while the others may well be.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
-    #[error("found {0} of it")]
-    Count(usize),
+    #[error("missing")]
+    Missing,
     #[error("{0}")]
     Unreadable(#[from] Unreadable),
     #[error("{0}")]
-    Malformed(#[from] wire::Malformed),
+    Malformed(#[from] Malformed),
 }
 
 /// All sections of one name.
@@ -192,28 +209,29 @@ fn all<'a>(sections: &'a [Stored<'a>], section: Section) -> impl Iterator<Item =
 
 /// The message in a section.
 fn message<M: Message + Default>(stored: &Stored<'_>) -> Result<M, Fault> {
-    let raw = stored.open()?;
-    Ok(M::decode(raw.as_slice()).map_err(wire::Malformed::from)?)
+    let raw = Bytes::from(stored.open()?);
+    Ok(M::decode(raw).map_err(Malformed::from)?)
 }
 
 /// The message in the only section of that name.
-fn optional<M: Message + Default>(sections: &[Stored<'_>], section: Section) -> Result<M, Fault> {
-    let mut named = all(sections, section);
-    match (named.next(), named.next()) {
-        (Some(stored), None) => message(stored),
-        _ => Err(Fault::Count(all(sections, section).count())),
-    }
+fn only<M: Message + Default>(sections: &[Stored<'_>], section: Section) -> Result<M, Fault> {
+    message(all(sections, section).next().ok_or(Fault::Missing)?)
 }
 
-/// The message in the only section of that name, without which nothing can be reported.
-fn essential<M: Message + Default>(sections: &[Stored<'_>], section: Section) -> Result<M, Error> {
-    optional(sections, section).map_err(|why| match why {
-        Fault::Count(found) => Error::Count {
+/// The content of a section without which nothing can be reported.
+fn needed<M: Message + Default, T>(
+    sections: &[Stored<'_>],
+    section: Section,
+    read: impl FnOnce(M) -> Result<T, Malformed>,
+) -> Result<T, Error> {
+    match only::<M>(sections, section).and_then(|message| Ok(read(message)?)) {
+        Ok(content) => Ok(content),
+        Err(Fault::Missing) => Err(Error::Count {
             section: section.name(),
-            found,
-        },
-        other => damaged(section, &other),
-    })
+            found: 0,
+        }),
+        Err(why) => Err(damaged(section, &why)),
+    }
 }
 
 /// The error for a section without which nothing can be reported.

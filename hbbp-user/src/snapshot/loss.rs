@@ -20,6 +20,8 @@ pub enum LossUnit {
     Region,
     /// A sample or stream that is counted, perhaps for other bytes than those that ran.
     Ambiguous,
+    /// A name of a function or module.
+    Name,
 }
 
 macro_rules! losses {
@@ -66,10 +68,10 @@ losses! {
         "branch entries discarded: speculative wrong path, never executed";
     TooMany, "entry.too_many", Entry,
         "branch entries dropped: too many distinct entries in the recording";
-    Duplicated, "stream.duplicated", Stream,
-        "streams discarded: newest branch entry was repeated (Skylake)";
+    NewestUnused, "entry.newest_unused", Entry,
+        "newest branch entries left out: this processor (Skylake) may repeat them, and a copy cannot be told from a loop";
     Backward, "stream.backward", Stream,
-        "streams discarded: end before start";
+        "streams discarded: end before start, from a repeated or missing branch entry";
     Crossing, "stream.crossing", Stream,
         "streams discarded: start and end in different rings, so a branch entry is missing";
     Long, "stream.long", Stream,
@@ -108,6 +110,18 @@ losses! {
          to the old bytes";
     TextUncertain, "region.text_uncertain", Region,
         "text ranges changed between two reads: samples of that interval may have executed the other bytes";
+    SamplesLeftOut, "sample.profile_full", Sample,
+        "samples dropped: profile size limit reached, rarest addresses first; record for a shorter time, or raise \
+         --period";
+    StreamsLeftOut, "stream.profile_full", Stream,
+        "streams dropped: profile size limit reached, rarest first; record for a shorter time, or raise \
+         --branch-period";
+    BranchesLeftOut, "entry.profile_full", Entry,
+        "branch entries dropped: profile size limit reached";
+    RegionsLeftOut, "region.profile_full", Region,
+        "mappings and text ranges dropped: profile size limit reached; their samples have no instruction";
+    NamesLeftOut, "name.profile_full", Name,
+        "names of functions or files dropped or shortened: profile size limit reached";
 }
 
 /// How much was lost, by the stable name of the loss. Names of other versions of the tool are kept as they are.

@@ -1,19 +1,22 @@
 //! The snapshot: everything that one run measured, and everything that is needed to read it later.
 //!
-//! It is the seam of the program.
-//! What touches the kernel or the disk ends here, and what comes after is a pure function of it.
-//! The text that was hit is part of it, because live kernel text and the text of dead processes cannot be read again.
-//! A saved snapshot (see [`mod@file`]) is the profile, the input of `report`, the fixture of the tests and the bug report.
+//! What touches the kernel or the disk ends here, and what comes after is a pure function of the snapshot.
+//! It holds the text that was hit, because live kernel text and the text of dead processes cannot be read again.
+//! A saved snapshot is the profile, the input of `report`, the fixture of the tests and the bug report. [`mod@file`] encodes
+//! it, [`budget`] bounds it; [`crate::profile`] reads and writes files.
 //!
-//! The vectors refer to each other by index; [`Snapshot::check`] says whether all of them hold.
+//! The vectors refer to each other by index; [`Snapshot::check`] checks that all indexes and orders are valid.
 
+pub mod budget;
 pub mod file;
+pub mod fold;
 pub mod loss;
 pub mod run;
 mod taken_branches;
 mod wire;
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 use crate::addr::{ImageAddr, Va};
 pub use loss::{Loss, Losses};
@@ -59,7 +62,7 @@ pub struct Snapshot {
 pub struct Module {
     /// Path of a file, or the kernel's name for it: `[kernel]`, `[vdso]`, `nf_tables`, `[anon]`.
     pub name: String,
-    /// What sort of thing it is.
+    /// What kind of module it is.
     pub kind: ModuleKind,
     /// GNU build id, empty where there is none.
     pub build_id: Vec<u8>,
@@ -67,7 +70,7 @@ pub struct Module {
     pub symbols: Vec<Symbol>,
 }
 
-/// The sort of a [`Module`].
+/// The kind of a [`Module`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum ModuleKind {
     /// The kernel image.
@@ -117,7 +120,7 @@ pub struct Process {
 pub struct Mapping {
     /// First mapped address.
     pub start: Va,
-    /// First address behind it.
+    /// First address after it.
     pub end: Va,
     /// What is mapped.
     pub module: ModuleIdx,
@@ -128,7 +131,7 @@ pub struct Mapping {
     pub from: u64,
 }
 
-/// A stretch of text that was hit, with the bytes that ran.
+/// A range of text that was hit, with the bytes that ran.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Text {
     /// The module it belongs to.
@@ -138,7 +141,7 @@ pub struct Text {
     /// The bytes.
     pub bytes: Vec<u8>,
     /// Index of the first interval in which these bytes are valid.
-    /// Text that was patched during the run stands here once for each generation, with the same extent.
+    /// Text that was patched during the run has one entry for each version, with the same extent.
     pub since: u32,
 }
 
@@ -149,14 +152,14 @@ pub struct Interval {
     pub start: u64,
     /// End in ns of CLOCK_MONOTONIC.
     pub end: u64,
-    /// Whether it was cut off from the interval before it within one drain, where kernel text was switched.
+    /// Whether it was split from the interval before it within one drain, where kernel text was patched.
     pub continues: bool,
     /// Samples of an instruction pointer.
     pub ips: Vec<IpCount>,
     /// Streams between two neighbouring entries of a branch stack.
     pub streams: Vec<StreamCount>,
-    /// Branches of branch stacks that streams do not tell: those in the oldest slot, and all where the streams have no
-    /// [`StreamCount::source`]. [`Snapshot::taken_branches`] puts both together.
+    /// Branches of branch stacks that are not known from streams: those in the oldest slot, and all where the streams
+    /// have no [`StreamCount::source`]. [`Snapshot::taken_branches`] combines both.
     pub branches: Vec<BranchCount>,
 }
 
@@ -169,7 +172,7 @@ pub struct IpCount {
     pub process: ProcessIdx,
     /// The sampled address.
     pub ip: Va,
-    /// Whether the processor vouches for the address (`PERF_EFLAGS_EXACT`).
+    /// Whether the processor marked the address as exact (`PERF_EFLAGS_EXACT`).
     pub exact: bool,
     /// Samples.
     pub hits: u64,
@@ -188,16 +191,16 @@ pub struct StreamCount {
     pub start: Va,
     /// Source of the younger branch: the address of the stream's last instruction.
     pub end: Va,
-    /// Source of the older branch, which led to the stream; 0 where that is not told, as for kernel code that user code
-    /// led to. Equal streams with several sources are several rows and one stream. `None` where branches were counted
-    /// apart, in [`Interval::branches`].
+    /// Source of the older branch, the predecessor of the stream; 0 where it is unknown, as for kernel code that was
+    /// entered from user code. Equal streams with several sources are several rows and one stream. `None` where branches
+    /// were counted separately, in [`Interval::branches`].
     pub source: Option<Va>,
     /// Occurrences.
     pub hits: u64,
     /// Sum of period / (N-1) over the stacks of N entries that held it (paper section III.B), in units of the event.
     pub weight: f64,
-    /// Sum of the cycles that the hardware gave for the younger branch; 0 where it gives none.
-    pub cycles: u64,
+    /// Sum of the cycles that the hardware gave for the younger branch; `None` where they are not known.
+    pub cycles: Option<NonZeroU64>,
 }
 
 /// How often a taken branch was seen in branch stacks.
@@ -215,8 +218,8 @@ pub struct BranchCount {
     pub hits: u64,
     /// Occurrences in the oldest slot, where no stream can end (the paper's `entry[0]`, section III.C).
     pub oldest: u64,
-    /// Occurrences that the hardware flagged as mispredicted.
-    pub mispredicted: u64,
+    /// Occurrences that the hardware flagged as mispredicted; `None` where predictions are not known.
+    pub mispredicted: Option<u64>,
 }
 
 impl ModuleKind {
@@ -237,7 +240,7 @@ impl ModuleKind {
     }
 }
 
-/// An index of a snapshot that points nowhere, or an order that does not hold.
+/// An index of a snapshot that is out of range, or an order that is violated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Inconsistent(pub &'static str);
 
@@ -250,7 +253,7 @@ impl fmt::Display for Inconsistent {
 impl std::error::Error for Inconsistent {}
 
 impl Snapshot {
-    /// Whether every index points into its vector and every order holds, so that the pure half need not ask.
+    /// Checks that every index is in range and every vector in order, so that the pure half need not.
     pub fn check(&self) -> Result<(), Inconsistent> {
         let holds = |ok: bool, what| if ok { Ok(()) } else { Err(Inconsistent(what)) };
         let module = |idx: ModuleIdx| (idx.0 as usize) < self.modules.len();
@@ -270,8 +273,8 @@ impl Snapshot {
                 "symbols are not sorted",
             )?;
         }
-        let by_place = self.text.is_sorted_by_key(|t| (t.module, t.start, t.since));
-        holds(by_place, "text is not sorted")?;
+        let in_order = self.text.is_sorted_by_key(|t| (t.module, t.start, t.since));
+        holds(in_order, "text is not sorted")?;
         for text in &self.text {
             let fits = u64::try_from(text.bytes.len()).is_ok_and(|len| text.start.checked_add(len).is_some());
             holds(
@@ -280,7 +283,7 @@ impl Snapshot {
             )?;
         }
         for interval in &self.intervals {
-            // The greatest of each are enough to know, and found at once.
+            // The greatest index of each kind is enough.
             let greatest = |(event, process): (u32, u32), (e, p): (EventIdx, ProcessIdx)| {
                 (event.max(e.0), process.max(p.0))
             };

@@ -25,10 +25,10 @@ pub struct Run {
     pub events: Vec<Event>,
     /// Where the kernel's text came from.
     pub kernel_text: KernelTextSource,
-    /// Sentences about this run that its reader must know, such as why there are no branch stacks.
+    /// Sentences that a reader of this run must know, such as why there are no branch stacks.
     pub notes: Vec<String>,
-    /// CPU time that the tool's user side used from its start until the profile was complete, in ns: loading its
-    /// programs, measuring and resolving. Only saving the profile and reporting on it come on top.
+    /// CPU time of the tool's user half from its start until the profile was complete, in ns: loading the programs,
+    /// measuring and resolving. Saving the profile and reporting on it are not included.
     pub own_cpu: u64,
     /// Peak resident memory of the tool itself, in bytes.
     pub own_memory: u64,
@@ -48,7 +48,7 @@ pub struct Event {
     pub branch_stack: bool,
     /// `precise_ip` as it was granted.
     pub precise: u8,
-    /// How often it was to be sampled.
+    /// The sampling period.
     pub period: Period,
     /// Samples that reached the collector: runs of its program in the kernel, over all counters.
     pub runs: u64,
@@ -77,9 +77,9 @@ pub enum EventUnit {
 /// How often an event is sampled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Period {
-    /// Every so many units of the event.
+    /// In units of the event.
     Fixed(u64),
-    /// So many samples a second; the kernel chooses the period.
+    /// Samples per second; the kernel chooses the period.
     Frequency(u64),
 }
 

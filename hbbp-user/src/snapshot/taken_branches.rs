@@ -1,9 +1,9 @@
-//! How often each taken branch was seen in any slot of a branch stack, from what a recording keeps.
+//! How often each taken branch was seen in any slot of a branch stack, derived from streams and oldest slots.
 //!
 //! A branch is in a stack as the end of a stream or in the oldest slot, never both, so its occurrences are the sum of
-//! the two. In all slots but the newest it also leads to a stream, which tells its target.
-//! A recording keeps each stream apart for the branch that led to it, and only the branches in the oldest slot as
-//! branches; the rest is made here, when a report asks for it.
+//! the two. In all slots but the newest it also precedes a stream, whose start is its target.
+//! A recording counts each stream separately for the branch that precedes it, and as branches only those in the oldest
+//! slot; the other branches are derived here, when a report asks for them.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use crate::addr::Va;
 
 impl Snapshot {
     /// The taken branches of each interval, in the order of the intervals: those that were counted as branches, and
-    /// those that streams tell by their [`source`](StreamCount::source).
+    /// those that are known from streams by their [`source`](StreamCount::source).
     ///
-    /// Where streams tell any, the rows are sorted by (event, process image, source, target) and unique. Occurrences
-    /// with a known target have a row of their own, and the row with target 0 has the rest.
+    /// Where any stream has a source, the rows are sorted by (event, process image, source, target) and unique.
+    /// Occurrences with a known target have a row of their own, and the row with target 0 has the remainder.
     pub fn taken_branches(&self) -> impl Iterator<Item = Cow<'_, [BranchCount]>> {
         self.intervals
             .chunk_by(|_, next| next.continues)
@@ -26,8 +26,11 @@ impl Snapshot {
 /// The taken branches of the intervals of one drain. A branch that ends a stream in one of them may lead to a stream in
 /// another, and belongs to the first that it was seen in.
 fn taken_in(drain: &[Interval]) -> Vec<Cow<'_, [BranchCount]>> {
-    let told = |stream: &StreamCount| stream.source.is_some();
-    if !drain.iter().any(|interval| interval.streams.iter().any(told)) {
+    let has_source = |stream: &StreamCount| stream.source.is_some();
+    if !drain
+        .iter()
+        .any(|interval| interval.streams.iter().any(has_source))
+    {
         return drain
             .iter()
             .map(|interval| Cow::Borrowed(interval.branches.as_slice()))
@@ -37,23 +40,23 @@ fn taken_in(drain: &[Interval]) -> Vec<Cow<'_, [BranchCount]>> {
     for (nth, interval) in drain.iter().enumerate() {
         rows.extend(interval.branches.iter().map(|branch| Row {
             branch: *branch,
-            led: 0,
+            with_target: 0,
             nth,
         }));
         for stream in &interval.streams {
             let Some(source) = stream.source else { continue };
             rows.push(row(stream, (stream.end, Va(0)), nth));
             if source != Va(0) {
-                let led = stream.hits;
+                let with_target = stream.hits;
                 rows.push(Row {
-                    led,
+                    with_target,
                     ..row(stream, (source, stream.start), nth)
                 });
             }
         }
     }
     let mut taken = vec![Vec::new(); drain.len()];
-    for Row { branch, nth, .. } in without_twice_counted(summed(rows)) {
+    for Row { branch, nth, .. } in without_duplicates(summed(rows)) {
         if let Some(interval) = taken.get_mut(nth) {
             interval.push(branch);
         }
@@ -66,7 +69,7 @@ fn taken_in(drain: &[Interval]) -> Vec<Cow<'_, [BranchCount]>> {
 struct Row {
     branch: BranchCount,
     /// How many of them are known by the stream that they led to, and are ends of streams or oldest slots as well.
-    led: u64,
+    with_target: u64,
     /// The interval, counted from the first one of its drain.
     nth: usize,
 }
@@ -80,29 +83,30 @@ fn row(stream: &StreamCount, (from, to): (Va, Va), nth: usize) -> Row {
             to,
             hits: stream.hits,
             oldest: 0,
-            mispredicted: 0,
+            mispredicted: None,
         },
-        led: 0,
+        with_target: 0,
         nth,
     }
 }
 
-fn place(row: &Row) -> (EventIdx, ProcessIdx, Va, Va) {
+fn key(row: &Row) -> (EventIdx, ProcessIdx, Va, Va) {
     let branch = &row.branch;
     (branch.event, branch.process, branch.from, branch.to)
 }
 
-/// Each branch once, sorted by place.
+/// Each branch once, sorted by key.
 fn summed(mut rows: Vec<Row>) -> Vec<Row> {
-    rows.sort_unstable_by_key(place);
+    rows.sort_unstable_by_key(key);
     rows.dedup_by(|row, sum| {
-        let equal = place(row) == place(sum);
+        let equal = key(row) == key(sum);
         if equal {
             let (sum_of, of) = (&mut sum.branch, &row.branch);
             sum_of.hits = sum_of.hits.saturating_add(of.hits);
             sum_of.oldest = sum_of.oldest.saturating_add(of.oldest);
-            sum_of.mispredicted = sum_of.mispredicted.saturating_add(of.mispredicted);
-            sum.led = sum.led.saturating_add(row.led);
+            let both = sum_of.mispredicted.zip(of.mispredicted);
+            sum_of.mispredicted = both.map(|(sum, n)| sum.saturating_add(n));
+            sum.with_target = sum.with_target.saturating_add(row.with_target);
             sum.nth = sum.nth.min(row.nth);
         }
         equal
@@ -112,19 +116,22 @@ fn summed(mut rows: Vec<Row>) -> Vec<Row> {
 
 /// Takes the occurrences with a known target off those with any: they were counted there too. A branch from the kernel
 /// to user code is counted with the process, and as the end of a kernel stream once for all processes.
-fn without_twice_counted(mut rows: Vec<Row>) -> Vec<Row> {
+fn without_duplicates(mut rows: Vec<Row>) -> Vec<Row> {
     for i in 0..rows.len() {
-        let Some(row) = rows.get(i).filter(|row| row.led != 0 && row.branch.to != Va(0)) else {
+        let Some(row) = rows
+            .get(i)
+            .filter(|row| row.with_target != 0 && row.branch.to != Va(0))
+        else {
             continue;
         };
-        let led = row.led;
-        let (event, process, from, _) = place(row);
+        let with_target = row.with_target;
+        let (event, process, from, _) = key(row);
         let owner = [process, ProcessIdx::KERNEL].into_iter().find_map(|owner| {
             let any = (event, owner, from, Va(0));
-            rows.binary_search_by_key(&any, place).ok()
+            rows.binary_search_by_key(&any, key).ok()
         });
         if let Some(any) = owner.and_then(|owner| rows.get_mut(owner)) {
-            any.branch.hits = any.branch.hits.saturating_sub(led);
+            any.branch.hits = any.branch.hits.saturating_sub(with_target);
         }
     }
     rows.retain(|row| row.branch.hits != 0 || row.branch.oldest != 0);
@@ -148,7 +155,7 @@ mod tests {
             source: source.map(Va),
             hits,
             weight: 0.0,
-            cycles: 0,
+            cycles: None,
         }
     }
 
@@ -160,7 +167,7 @@ mod tests {
             to: Va(0),
             hits,
             oldest: hits,
-            mispredicted: 0,
+            mispredicted: None,
         }
     }
 
@@ -220,15 +227,21 @@ mod tests {
             continues: true,
             ..Interval::default()
         };
-        let led = (0x1010, 0x2000, 2, 0);
+        let with_target = (0x1010, 0x2000, 2, 0);
         let both = taken(vec![first.clone(), second.clone()]);
-        assert_eq!(both, [vec![(0x1010, 0, 1, 0)], vec![led, (0x2010, 0, 2, 0)]]);
+        assert_eq!(
+            both,
+            [vec![(0x1010, 0, 1, 0)], vec![with_target, (0x2010, 0, 2, 0)]]
+        );
         let next = Interval {
             continues: false,
             ..second
         };
         let apart = taken(vec![first, next]);
-        assert_eq!(apart, [vec![(0x1010, 0, 3, 0)], vec![led, (0x2010, 0, 2, 0)]]);
+        assert_eq!(
+            apart,
+            [vec![(0x1010, 0, 3, 0)], vec![with_target, (0x2010, 0, 2, 0)]]
+        );
     }
 
     #[test]
@@ -289,7 +302,7 @@ mod tests {
             let mut interval = Interval::default();
             for (kernel, source, start, len, hits) in streams {
                 let (start, end) = (at(kernel, start + 1), at(kernel, start + 1 + len));
-                // From either ring to user code, from the kernel to the kernel, or not told.
+                // From either ring to user code, from the kernel to the kernel, or unknown.
                 let source = if source < 2 { at(source, 3) } else { at(kernel, source - 2) };
                 let source = if KERNEL <= start && source < KERNEL { 0 } else { source };
                 let process = process(start);
@@ -310,11 +323,11 @@ mod tests {
                 let (hits, oldest) = table.entry((b.process, b.from.0, 0)).or_default();
                 (*hits, *oldest) = (*hits + b.hits, *oldest + b.oldest);
             }
-            for ((process, from, to), (led, _)) in table.clone() {
+            for ((process, from, to), (with_target, _)) in table.clone() {
                 let owners = [process, ProcessIdx::KERNEL].map(|owner| (owner, from, 0));
                 let owner = owners.into_iter().find(|any| to != 0 && table.contains_key(any));
                 if let Some((any, _)) = owner.and_then(|any| table.get_mut(&any)) {
-                    *any = any.saturating_sub(led);
+                    *any = any.saturating_sub(with_target);
                 }
             }
             table.retain(|_, (hits, oldest)| *hits != 0 || *oldest != 0);

@@ -55,7 +55,7 @@ fn skylake_duplicates_in_three_processes_at_different_addresses() {
     assert_eq!(
         lines(&streams, "# "),
         [
-            "# discarded stream.backwards 3",
+            "# discarded stream.backward 3",
             "# discarded stream.passes_branch 3"
         ]
     );

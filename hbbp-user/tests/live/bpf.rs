@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use hbbp_user::snapshot::{ModuleKind, file};
+use hbbp_user::profile;
+use hbbp_user::snapshot::ModuleKind;
 
 use super::{kernel, number, run};
 
@@ -26,7 +27,7 @@ fn hot_bpf_program_has_mnemonics_and_the_bytes_of_its_jit_dump() {
     assert!(recorded.status.success(), "{recorded:?}");
 
     let dump = std::fs::read(&dump).unwrap();
-    let snapshot = file::read(Path::new(&profile)).unwrap();
+    let snapshot = profile::read(Path::new(&profile)).unwrap();
     let mut same = vec![false; dump.len()];
     for text in &snapshot.text {
         let module = &snapshot.modules[text.module.0 as usize];

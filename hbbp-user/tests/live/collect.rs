@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use hbbp_user::addr::{Ring, Va};
 use hbbp_user::collect::event::Choice;
-use hbbp_user::collect::object::{Constants, KernelCounts, Messages, Object, Room};
+use hbbp_user::collect::object::{Constants, Messages, Object, Room};
 use hbbp_user::collect::{Collector, ModuleWatch, Plan, Scope};
 use hbbp_user::record::Record;
+use hbbp_user::streams::KernelCounts;
 
 use super::load::Load;
 use super::{BpfStats, kernel};

@@ -8,8 +8,9 @@ use std::time::Duration;
 use hbbp_user::addr::{Ring, Va};
 use hbbp_user::collect::object::{Constants, Object, Room};
 use hbbp_user::collect::text::TextWindow;
+use hbbp_user::profile;
 use hbbp_user::resolve::kernel_space::{KernelSpace, open_kernel_space};
-use hbbp_user::snapshot::{Loss, Losses, ModuleKind, Snapshot, file};
+use hbbp_user::snapshot::{Loss, Losses, ModuleKind, Snapshot};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::load::{Datagrams, Load};
@@ -19,7 +20,7 @@ fn record(path: &Path) -> Snapshot {
     let path = path.to_str().unwrap();
     let output = run(&["record", "--duration", "2", "--period", "200003", "-o", path]);
     assert!(output.status.success(), "{output:?}");
-    file::read(Path::new(path)).unwrap()
+    profile::read(Path::new(path)).unwrap()
 }
 
 /// Every byte of kernel text in a snapshot, by address; the first generation of each.
@@ -81,7 +82,7 @@ fn run_across_the_switch_keeps_both_sides() {
     std::thread::sleep(std::time::Duration::from_millis(3500));
     let _on = BpfStats::set("1");
     assert!(recorder.wait().unwrap().success());
-    let snapshot = file::read(Path::new(path)).unwrap();
+    let snapshot = profile::read(Path::new(path)).unwrap();
     let generations = snapshot.text.windows(2).filter(|pair| {
         let [old, new] = pair else { return false };
         (old.module, old.start) == (new.module, new.start) && old.bytes != new.bytes

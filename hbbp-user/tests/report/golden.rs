@@ -131,11 +131,3 @@ fn csv() {
         },
     );
 }
-
-/// Files of major version 1 hold columns, and branches apart from the streams.
-#[test]
-fn file_of_the_first_version_is_read() {
-    let file = include_bytes!("../fixtures/columns.hbbp");
-    let read = hbbp_user::snapshot::file::parse(file).unwrap();
-    assert_eq!(read, program::stacked());
-}

@@ -6,6 +6,7 @@ mod golden;
 mod options;
 #[path = "../fixtures/program.rs"]
 mod program;
+mod schema;
 #[path = "../fixtures/strategy.rs"]
 mod strategy;
 mod sums;

@@ -2,8 +2,10 @@
 
 #![cfg(test)]
 
+mod budget;
 mod damage;
-mod disk;
+mod profile;
+mod python;
 #[path = "../fixtures/strategy.rs"]
 mod strategy;
 
@@ -106,7 +108,7 @@ proptest! {
     #[test]
     fn garbage_is_an_error(garbage in prop::collection::vec(any::<u8>(), 0..400)) {
         prop_assert!(parse(&garbage).is_err());
-        let behind_a_header = [b"HBBPSNAP\x01\0\0\0".as_slice(), &garbage].concat();
+        let behind_a_header = [b"HBBPSNAP\x03\0\0\0".as_slice(), &garbage].concat();
         prop_assert!(parse(&behind_a_header).is_err());
     }
 }
@@ -156,6 +158,7 @@ fn a_minute_of_a_whole_system_is_small() {
     });
     let mut ips: Vec<_> = ips.collect();
     ips.sort_by_key(|c| (c.process, c.ip));
+    ips.dedup_by_key(|c| (c.process, c.ip));
     snapshot.intervals = vec![Interval {
         ips,
         ..Interval::default()

@@ -34,9 +34,9 @@ const WORDS: [GivenUp; 17] = [
     given_up("hygiene", "filter", &[COLLECT, TESTS, "kernel-tests/tests/vm/"]),
     given_up("own cost", "overhead", &[COLLECT, CMD, "hbbp-user/src/main.rs"]),
     given_up("doubt", "ambiguous", &[RESOLVE]),
-    given_up("news", "notification, event or record", &[COLLECT, CMD, EBPF]),
-    given_up("habit", "quirk", &[COLLECT]),
-    given_up("bank", "double-buffered count map", &[COLLECT, EBPF, SNAPSHOT]),
+    given_up("news", "notification, event or record", &[CMD]),
+    given_up("habit", "quirk", &[]),
+    given_up("bank", "double-buffered count map", &[SNAPSHOT]),
     given_up("spot", "location or instruction index", &[]),
     given_up(
         "stretch",

@@ -19,6 +19,7 @@ use crate::import::events::{Choice, choose, describe_by_name};
 use crate::import::perf_data::{PerfData, Sideband};
 use crate::import::preaggregated::read_preaggregated;
 use crate::import::{Format, ROOM, START, Sample, TEXT_BASE, TextModules, format_of, parse_build_id};
+use crate::profile;
 use crate::record::Timed;
 use crate::resolve::kernel_space::KernelSpace;
 use crate::resolve::recorded::kernel::{KernelPlace, open_recorded_kernel};
@@ -44,7 +45,7 @@ pub fn read_profile(options: &ImportOptions) -> anyhow::Result<Snapshot> {
     if is_recording(&options.file) {
         import(options)
     } else {
-        file::read(&options.file)
+        profile::read(&options.file)
     }
 }
 
@@ -81,6 +82,7 @@ pub fn import(options: &ImportOptions) -> anyhow::Result<Snapshot> {
         None => format!("the recording {shown}"),
     };
     snapshot.check()?;
+    snapshot.fit();
     Ok(snapshot)
 }
 
@@ -105,7 +107,7 @@ fn import_perf_data(input: &mut Input, options: &ImportOptions) -> anyhow::Resul
     };
     let (start, end) = sideband.span.unwrap_or((0, 0));
     let bounds = import.user.bounds(start, end);
-    let mut counter = Counter::new(bounds.len());
+    let mut counter = Counter::new(bounds.len()).for_events(&events);
     data.read_samples(
         &mut |byte| progress.at_byte(input.len + byte),
         &mut |event, sample, exact| {

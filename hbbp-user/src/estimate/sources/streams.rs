@@ -13,10 +13,12 @@
 //! Stack").
 //! The stream then covers what stands before, which can be nothing; it is accepted and counted as interrupted.
 
+use std::collections::BTreeMap;
+
 use crate::addr::Ring;
 use crate::blocks::{BlockMap, Flow, TextBlocks};
 use crate::estimate::{EventAssignment, Unit};
-use crate::locate::{Discard, Located, LocatedStream, Tally, TextIdx, Unresolved};
+use crate::locate::{Discard, Located, LocatedStream, StreamGroup, Tally, TextIdx, Unresolved};
 use crate::snapshot::{EventIdx, ProcessIdx, Snapshot};
 
 /// A straight line of instructions that was executed `hits` times in the recorded stacks.
@@ -50,50 +52,95 @@ pub(in crate::estimate) struct Judged {
     pub(in crate::estimate) interrupted: Tally<()>,
     /// Streams that cannot have been executed.
     pub(in crate::estimate) discarded: Tally<Discard>,
+    /// Discarded streams whose weight the accepted ones of the same event, process image and ring bear.
+    pub(in crate::estimate) made_up: u64,
 }
 
-/// Judges every stream.
+/// The weights of the streams of a group.
+#[derive(Default)]
+struct Weights {
+    accepted: f64,
+    /// Those that cannot have been executed, and their weight.
+    impossible: (u64, f64),
+}
+
+/// Judges every stream. Something else ran where one cannot have been executed, so the others bear its weight.
 pub(in crate::estimate) fn judged(snapshot: &Snapshot, located: &Located, map: &BlockMap) -> Judged {
     let mut judged = Judged {
         streams: Vec::new(),
         accepted: Tally::default(),
         interrupted: Tally::default(),
         discarded: Tally::default(),
+        made_up: 0,
     };
+    let mut weights: BTreeMap<StreamGroup, Weights> = BTreeMap::new();
+    for (group, impossible) in &located.impossible {
+        weights.entry(*group).or_default().impossible = *impossible;
+    }
+    let mut accepted = Vec::new();
     for stream in &located.streams {
         let ring = super::ring(snapshot, map, stream.start.text);
         let verdict = map
             .text(stream.start.text)
             .ok_or(Discard::NoText)
             .and_then(|text| judge(text, stream));
+        let group = (stream.event, stream.process, ring);
         match verdict {
-            Ok(line) => judged.accept(stream, line, ring),
-            Err(why) => judged.discarded.add(stream.event, why, ring, stream.hits),
+            Ok(line) => {
+                weights.entry(group).or_default().accepted += stream.weight;
+                judged.accept(stream, &line, ring);
+                accepted.push((group, on_line(stream, line)));
+            }
+            Err(why) => {
+                judged.discarded.add(stream.event, why, ring, stream.hits);
+                if why.is_impossible() {
+                    let (hits, weight) = &mut weights.entry(group).or_default().impossible;
+                    *hits = hits.saturating_add(stream.hits);
+                    *weight += stream.weight;
+                }
+            }
         }
+    }
+    let bearing = weights.values().filter(|group| 0.0 < group.accepted);
+    judged.made_up = bearing.fold(0, |sum, group| sum.saturating_add(group.impossible.0));
+    for (group, mut stream) in accepted {
+        stream.weight *= weights.get(&group).map_or(1.0, Weights::factor);
+        judged.streams.push((group.0, stream));
     }
     judged.streams.sort_by_key(|(_, s)| (s.text, s.process));
     judged
 }
 
+impl Weights {
+    /// What the weight of an accepted stream is multiplied by.
+    fn factor(&self) -> f64 {
+        if 0.0 < self.accepted {
+            1.0 + self.impossible.1 / self.accepted
+        } else {
+            1.0
+        }
+    }
+}
+
+const fn on_line(stream: &LocatedStream, line: Line) -> Stream {
+    let Line { first, end, source } = line;
+    Stream {
+        text: stream.start.text,
+        process: stream.process,
+        first,
+        end,
+        source,
+        hits: stream.hits,
+        weight: stream.weight,
+    }
+}
+
 impl Judged {
-    fn accept(&mut self, stream: &LocatedStream, line: Line, ring: Ring) {
+    fn accept(&mut self, stream: &LocatedStream, line: &Line, ring: Ring) {
         self.accepted.add(stream.event, (), ring, stream.hits);
         if line.end == line.source {
             self.interrupted.add(stream.event, (), ring, stream.hits);
         }
-        let Line { first, end, source } = line;
-        self.streams.push((
-            stream.event,
-            Stream {
-                text: stream.start.text,
-                process: stream.process,
-                first,
-                end,
-                source,
-                hits: stream.hits,
-                weight: stream.weight,
-            },
-        ));
     }
 
     /// The streams of the events that serve as LBR, sorted by (text, process), and the units of these events that they
@@ -131,7 +178,7 @@ pub fn judge(text: &TextBlocks, stream: &LocatedStream) -> Result<Line, Discard>
     let first = text.find(stream.start.addr).map_err(refused)?;
     let last = text.find(stream.end).map_err(refused)?;
     if last < first {
-        return Err(Discard::Backwards);
+        return Err(Discard::Backward);
     }
     let stop = text.next_stop(first);
     if stop < last {
@@ -236,6 +283,6 @@ mod tests {
         assert_eq!(covers(15, 15), Ok((7, 8, 7)));
         assert_eq!(covers(2, 3), Err(Discard::NotOnInstruction));
         assert_eq!(covers(17, 16), Err(Discard::Undecodable));
-        assert_eq!(covers(10, 1), Err(Discard::Backwards));
+        assert_eq!(covers(10, 1), Err(Discard::Backward));
     }
 }

@@ -57,6 +57,8 @@ pub(super) struct StreamsJson {
     accepted: u64,
     /// Accepted streams that an interrupt or exception ended.
     interrupted: u64,
+    /// Those of the discarded whose weight the accepted bear.
+    made_up: u64,
 }
 
 impl AccountingJson {
@@ -99,6 +101,7 @@ impl StreamsJson {
                 .collect(),
             accepted: streams.accepted,
             interrupted: streams.interrupted,
+            made_up: streams.made_up,
         }
     }
 }

@@ -1,36 +1,29 @@
 //! The section `counts`: what was counted in one interval, a table for each of IPs, streams and branches.
 
-mod columns;
 mod rows;
 mod word;
 
-use super::Malformed;
-use crate::snapshot::Interval;
-use columns::{BranchTable, IpTable, StreamTable};
+use prost::bytes::Bytes;
 
-/// The section `counts`, one for each interval, in the order of time.
+use super::{Capacity, Malformed};
+use crate::snapshot::Interval;
+
+/// The section `counts`, one for each interval, in the order of time. The tables are those of `rows`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(in crate::snapshot) struct CountsSection {
     #[prost(uint64, tag = "1")]
     start: u64,
     #[prost(uint64, tag = "2")]
     end: u64,
-    #[prost(message, optional, tag = "3")]
-    ip_table: Option<IpTable>,
-    #[prost(message, optional, tag = "4")]
-    stream_table: Option<StreamTable>,
-    #[prost(message, optional, tag = "5")]
-    branch_table: Option<BranchTable>,
-    /// As `rows` describes them.
-    #[prost(bytes = "vec", tag = "6")]
-    ips: Vec<u8>,
-    #[prost(bytes = "vec", tag = "7")]
-    streams: Vec<u8>,
-    #[prost(bytes = "vec", tag = "8")]
-    branches: Vec<u8>,
-    /// Whether the interval before is of the same drain.
-    #[prost(bool, tag = "9")]
+    /// Whether the interval before it belongs to the same drain.
+    #[prost(bool, tag = "3")]
     continues: bool,
+    #[prost(bytes = "bytes", tag = "4")]
+    ips: Bytes,
+    #[prost(bytes = "bytes", tag = "5")]
+    streams: Bytes,
+    #[prost(bytes = "bytes", tag = "6")]
+    branches: Bytes,
 }
 
 impl From<&Interval> for CountsSection {
@@ -38,30 +31,24 @@ impl From<&Interval> for CountsSection {
         Self {
             start: interval.start,
             end: interval.end,
-            ips: rows::of_ips(&interval.ips),
-            streams: rows::of_streams(&interval.streams),
-            branches: rows::of_branches(&interval.branches),
             continues: interval.continues,
-            ..Self::default()
+            ips: rows::of_ips(&interval.ips).into(),
+            streams: rows::of_streams(&interval.streams).into(),
+            branches: rows::of_branches(&interval.branches).into(),
         }
     }
 }
 
-impl TryFrom<CountsSection> for Interval {
-    type Error = Malformed;
-
-    fn try_from(section: CountsSection) -> Result<Self, Malformed> {
-        let mut interval = Self {
-            start: section.start,
-            end: section.end,
-            continues: section.continues,
-            ips: section.ip_table.unwrap_or_default().try_into()?,
-            streams: section.stream_table.unwrap_or_default().try_into()?,
-            branches: section.branch_table.unwrap_or_default().try_into()?,
-        };
-        interval.ips.extend(rows::to_ips(&section.ips)?);
-        interval.streams.extend(rows::to_streams(&section.streams)?);
-        interval.branches.extend(rows::to_branches(&section.branches)?);
-        Ok(interval)
+impl CountsSection {
+    /// The interval. Neighbouring rows that count the same are one row of it.
+    pub(in crate::snapshot) fn read(&self, capacity: &mut Capacity) -> Result<Interval, Malformed> {
+        Ok(Interval {
+            start: self.start,
+            end: self.end,
+            continues: self.continues,
+            ips: rows::to_ips(&self.ips, capacity)?,
+            streams: rows::to_streams(&self.streams, capacity)?,
+            branches: rows::to_branches(&self.branches, capacity)?,
+        })
     }
 }

@@ -1,16 +1,16 @@
-//! Numbers in LEB128, put together in a word before they are appended: half of what a recording costs after its end is
-//! the encoding of its counts.
+//! A fast writer of LEB128 numbers, which collects them in a word before they are appended: half of what a recording
+//! costs after its end is the encoding of its counts.
 
 use crate::snapshot::{EventIdx, ProcessIdx};
 
-/// The last bytes, which are yet to be appended: most rows are no longer than a word. It goes from call to call as a
-/// value, so that it stays in registers.
+/// The bytes that are not appended yet: most rows fit into a word. It is passed by value, so that it stays in
+/// registers.
 #[derive(Clone, Copy, Default)]
 #[must_use]
 pub(super) struct Word {
     /// The lowest byte comes first.
     bytes: u64,
-    /// How many bits of it.
+    /// How many bits of `bytes` are used.
     bits: u32,
 }
 
@@ -39,15 +39,15 @@ impl Word {
     }
 
     #[inline(always)]
-    pub(super) fn hits_in_units(self, out: &mut Vec<u8>, hits: u64, beside: u64) -> Self {
-        if beside == 0 {
+    pub(super) fn hits_in_units(self, out: &mut Vec<u8>, hits: u64, excess: u64) -> Self {
+        if excess == 0 {
             return self.number(out, hits << 1);
         }
-        self.number(out, hits << 1 | 1).difference(out, beside)
+        self.number(out, hits << 1 | 1).difference(out, excess)
     }
 
-    /// Begins rows that have this in common.
-    pub(super) fn run(
+    /// Begins a group of rows that have this in common.
+    pub(super) fn group(
         self,
         out: &mut Vec<u8>,
         n: usize,

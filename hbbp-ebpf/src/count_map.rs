@@ -1,4 +1,4 @@
-//! The bank of counts: a hash table that all CPUs fill and user space reads through a mapping.
+//! the count map: a hash table that all CPUs fill and user space reads through a mapping.
 //!
 //! It is our own, in a plain array, because of what the kernel's hash map costs: a drain of that is a syscall that
 //! copies entry by entry, and while it runs the kernel skips programs on perf events on that CPU without any count, so
@@ -6,7 +6,7 @@
 //! at a cache line or two.
 //!
 //! A key has a bucket of sixteen slots, and where that is full, the bucket behind it. Slots are filled in order and never
-//! freed while programs use the bank, so the first free one ends the search.
+//! freed while programs use the count map, so the first free one ends the search.
 //! A slot is claimed by a compare-and-exchange of its state, and filled before that says whose it is, by the hash of the
 //! key. A CPU that meets one being filled does not wait for it, as it may be in an NMI: it goes on to the next, or to the
 //! bucket behind, and the key may then have two slots, whose sum user space takes.
@@ -50,7 +50,7 @@ pub struct Bucket {
 
 const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Bucket>() == 64 * SLOTS);
 
-/// Buckets of a bank that has room for `counts`: half of the slots stay free then. Keys that find [`TRIED`] full buckets
+/// Buckets of a count map that has room for `counts`: half of the slots stay free then. Keys that find [`TRIED`] full buckets
 /// before that are fewer than one in ten thousand, and none is when half as many are counted (seen in a test below).
 pub const fn buckets_for(counts: u32) -> u32 {
     let buckets = counts.div_ceil(SLOTS as u32 / 2);

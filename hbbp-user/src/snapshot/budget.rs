@@ -1,0 +1,323 @@
+//! What a profile may hold at most. What the collector made is never refused: it is made smaller, and what is left out
+//! is counted.
+//!
+//! | what                         | bound                          | what happens beyond                                  |
+//! |------------------------------|--------------------------------|------------------------------------------------------|
+//! | counts                       | [`MAX_COUNTS`] in memory       | intervals are merged, then rows left out (`fold`)    |
+//! | process images               | [`MAX_IMAGES`]                 | those with the fewest samples lose their mappings    |
+//! | mappings                     | [`MAX_MAPPINGS`]               | the same                                             |
+//! | modules                      | [`MAX_MODULES`]                | those that were seen last lose mappings and text     |
+//! | text                         | [`MAX_TEXT`] bytes, [`MAX_TEXTS`] ranges | the modules with most text lose the excess |
+//! | names of functions           | [`MAX_NAMES`] bytes, [`MAX_SYMBOLS`] names | the modules with most names lose the excess |
+//! | names of modules             | [`MAX_PATHS`] bytes            | the longest paths lose their first folders           |
+//!
+//! The bounds of modules hold for each alone: the same largest share for all is found that keeps the sum within the
+//! bound, so one process that makes up code or names loses its own and not those of others.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use super::fold::{Boundaries, Intervals, MAX_COUNTS, memory, replaced_at};
+use super::{Loss, Module, ModuleIdx, Process, ProcessIdx, Snapshot, Symbol, Text};
+
+/// Most process images.
+pub const MAX_IMAGES: usize = 1 << 18;
+/// Most mappings of all process images together.
+pub const MAX_MAPPINGS: usize = 1 << 20;
+/// Most modules.
+pub const MAX_MODULES: usize = 1 << 16;
+/// Most bytes of text.
+pub const MAX_TEXT: usize = 96 << 20;
+/// Most text ranges.
+pub const MAX_TEXTS: usize = 1 << 20;
+/// Most bytes of function names.
+pub const MAX_NAMES: usize = 24 << 20;
+/// Most functions.
+pub const MAX_SYMBOLS: usize = 1 << 20;
+/// Most bytes of names of modules.
+pub const MAX_PATHS: usize = 8 << 20;
+
+/// Percentage of a bound from which on a note warns the user.
+const NOTICED: usize = 50;
+
+/// Memory that a snapshot within these bounds takes: what a reader grants to a file.
+pub(super) const MAX_MEMORY: usize = MAX_COUNTS
+    + MAX_TEXT
+    + MAX_NAMES
+    + MAX_PATHS
+    + 96 * (MAX_IMAGES + MAX_MAPPINGS + MAX_MODULES + MAX_TEXTS + MAX_SYMBOLS);
+
+/// The greatest share of its bound that a snapshot uses, in percent.
+pub fn used_percent(snapshot: &Snapshot) -> usize {
+    let counts: usize = snapshot.intervals.iter().map(memory).sum();
+    let mappings = snapshot
+        .processes
+        .iter()
+        .map(|process| process.mappings.len())
+        .sum();
+    let symbols = || snapshot.modules.iter().flat_map(|module| &module.symbols);
+    let uses: [(usize, usize); 9] = [
+        (counts, MAX_COUNTS),
+        (snapshot.processes.len(), MAX_IMAGES),
+        (mappings, MAX_MAPPINGS),
+        (snapshot.modules.len(), MAX_MODULES),
+        (snapshot.text.iter().map(|text| text.bytes.len()).sum(), MAX_TEXT),
+        (snapshot.text.len(), MAX_TEXTS),
+        (symbols().map(|symbol| symbol.name.len()).sum(), MAX_NAMES),
+        (symbols().count(), MAX_SYMBOLS),
+        (
+            snapshot.modules.iter().map(|module| module.name.len()).sum(),
+            MAX_PATHS,
+        ),
+    ];
+    let percent = |(used, max): (usize, usize)| used.saturating_mul(100).div_ceil(max);
+    uses.into_iter().map(percent).max().unwrap_or(0)
+}
+
+impl Snapshot {
+    /// Makes the snapshot small enough for a file: see the table above. From half of a bound on, a note says so.
+    pub fn fit(&mut self) {
+        let used = used_percent(self);
+        if NOTICED <= used {
+            self.run.notes.push(format!(
+                "the profile reached {used} % of the size that a profile may have; what is beyond 100 % is left out \
+                 and counted: record for a shorter time, or sample more rarely (--period)"
+            ));
+        }
+        if 100 < used {
+            self.fit_counts();
+            self.fit_processes();
+            self.fit_modules();
+            self.fit_text();
+            self.fit_names();
+        }
+    }
+
+    fn fit_counts(&mut self) {
+        if self.intervals.iter().map(memory).sum::<usize>() <= MAX_COUNTS {
+            return;
+        }
+        let boundaries = Boundaries {
+            versions: self.text.iter().map(|text| text.since).collect(),
+            mappings: self.processes.iter().flat_map(replaced).collect(),
+        };
+        let mut intervals = Intervals::default();
+        self.intervals
+            .drain(..)
+            .for_each(|interval| intervals.push(interval));
+        intervals.fold(&boundaries, &mut self.losses);
+        self.intervals = intervals.finish(&mut self.text);
+    }
+
+    /// The process images with the fewest samples become one without mappings, so that their samples stay counted.
+    fn fit_processes(&mut self) {
+        let n_mappings = |process: &Process| process.mappings.len();
+        let all: usize = self.processes.iter().map(n_mappings).sum();
+        if self.processes.len() <= MAX_IMAGES && all <= MAX_MAPPINGS {
+            return;
+        }
+        let mut by_samples = self.samples_by_process();
+        by_samples.sort_unstable_by_key(|(process, n)| (*process != ProcessIdx::KERNEL, Reverse(*n)));
+        let mut left = MAX_MAPPINGS;
+        let kept = by_samples.iter().take(MAX_IMAGES - 1).take_while(|(process, _)| {
+            let needed = self.processes.get(process.0 as usize).map_or(0, n_mappings);
+            let fits = needed <= left;
+            left = left.saturating_sub(needed);
+            fits
+        });
+        let kept: BTreeSet<ProcessIdx> = kept.map(|(process, _)| *process).collect();
+        let others = u32::try_from(kept.len()).unwrap_or(u32::MAX);
+        let became: Vec<ProcessIdx> = (0..)
+            .zip(&self.processes)
+            .scan(0, |next, (old, _)| {
+                let is_kept = kept.contains(&ProcessIdx(old));
+                let new = if is_kept { *next } else { others };
+                *next += u32::from(is_kept);
+                Some(ProcessIdx(new))
+            })
+            .collect();
+        let mut n_left_out = 0;
+        let mut old = became.iter();
+        self.processes.retain(|process| {
+            let is_kept = old.next().is_some_and(|new| new.0 < others);
+            n_left_out += if is_kept { 0 } else { count(n_mappings(process)) };
+            is_kept
+        });
+        self.processes.push(Process {
+            tgid: u32::MAX,
+            comm: "[other processes]".to_owned(),
+            ..Process::default()
+        });
+        let renumber = |process: &mut ProcessIdx| {
+            *process = became.get(process.0 as usize).copied().unwrap_or(*process);
+        };
+        for interval in &mut self.intervals {
+            interval.ips.iter_mut().for_each(|c| renumber(&mut c.process));
+            interval.streams.iter_mut().for_each(|c| renumber(&mut c.process));
+            interval
+                .branches
+                .iter_mut()
+                .for_each(|c| renumber(&mut c.process));
+        }
+        self.losses.add(Loss::RegionsLeftOut, n_left_out);
+    }
+
+    /// Samples and streams of each process image.
+    fn samples_by_process(&self) -> Vec<(ProcessIdx, u64)> {
+        let mut samples: Vec<(ProcessIdx, u64)> = (0..)
+            .zip(&self.processes)
+            .map(|(idx, _)| (ProcessIdx(idx), 0))
+            .collect();
+        for interval in &self.intervals {
+            let ips = interval.ips.iter().map(|c| (c.process, c.hits));
+            let streams = interval.streams.iter().map(|c| (c.process, c.hits));
+            for (process, hits) in ips.chain(streams) {
+                if let Some((_, n)) = samples.get_mut(process.0 as usize) {
+                    *n = n.saturating_add(hits);
+                }
+            }
+        }
+        samples
+    }
+
+    /// Modules beyond the bound lose their mappings and their text.
+    fn fit_modules(&mut self) {
+        self.modules.truncate(MAX_MODULES);
+        let mut n_left_out = 0;
+        let mut is_kept = |module: ModuleIdx| {
+            let is_kept = (module.0 as usize) < MAX_MODULES;
+            n_left_out += u64::from(!is_kept);
+            is_kept
+        };
+        for process in &mut self.processes {
+            process.mappings.retain(|mapping| is_kept(mapping.module));
+        }
+        self.text.retain(|text| is_kept(text.module));
+        self.losses.add(Loss::RegionsLeftOut, n_left_out);
+    }
+
+    /// Modules lose text beyond their share, all versions of a range together.
+    fn fit_text(&mut self) {
+        let modules = || self.text.chunk_by(|a, b| a.module == b.module);
+        let len = |text: &Text| text.bytes.len();
+        let mut share = Share {
+            len: even_share(modules().map(|texts| texts.iter().map(len).sum()), MAX_TEXT),
+            n: even_share(modules().map(<[Text]>::len), MAX_TEXTS),
+        };
+        let whole = share;
+        let mut kept = Vec::with_capacity(self.text.len());
+        let mut n_left_out = 0;
+        let mut module = None;
+        for versions in self
+            .text
+            .chunk_by(|a, b| (a.module, a.start) == (b.module, b.start))
+        {
+            let of = versions.first().map(|text| text.module);
+            if module != of {
+                (module, share) = (of, whole);
+            }
+            let is_kept = share.take(versions.iter().map(len).sum(), versions.len());
+            kept.extend(versions.iter().map(|_| is_kept));
+            n_left_out += if is_kept { 0 } else { count(versions.len()) };
+        }
+        let mut kept = kept.into_iter();
+        self.text.retain(|_| kept.next().unwrap_or(true));
+        self.losses.add(Loss::RegionsLeftOut, n_left_out);
+    }
+
+    /// Modules lose the names of functions beyond their share, and paths their first bytes.
+    fn fit_names(&mut self) {
+        let len = |symbol: &Symbol| symbol.name.len();
+        let names = |module: &Module| module.symbols.iter().map(len).sum();
+        let share = Share {
+            len: even_share(self.modules.iter().map(names), MAX_NAMES),
+            n: even_share(
+                self.modules.iter().map(|module| module.symbols.len()),
+                MAX_SYMBOLS,
+            ),
+        };
+        let longest = even_share(self.modules.iter().map(|module| module.name.len()), MAX_PATHS);
+        let mut n_left_out = 0;
+        for module in &mut self.modules {
+            let mut share = share;
+            let n = module.symbols.len();
+            module.symbols.retain(|symbol| share.take(len(symbol), 1));
+            n_left_out += count(n - module.symbols.len());
+            if longest < module.name.len() {
+                module.name = end_of(&module.name, longest);
+                n_left_out += 1;
+            }
+        }
+        self.losses.add(Loss::NamesLeftOut, n_left_out);
+    }
+}
+
+/// What one module may still hold.
+#[derive(Clone, Copy)]
+struct Share {
+    len: usize,
+    n: usize,
+}
+
+impl Share {
+    /// Takes `len` bytes and `n` entries, or nothing where that is too much.
+    const fn take(&mut self, len: usize, n: usize) -> bool {
+        let fits = len <= self.len && n <= self.n;
+        if fits {
+            self.len -= len;
+            self.n -= n;
+        }
+        fits
+    }
+}
+
+/// The largest bound for each for which all of them together, each no larger than the bound, are no more than `most`.
+fn even_share(sizes: impl Iterator<Item = usize>, most: usize) -> usize {
+    let mut sizes: Vec<usize> = sizes.collect();
+    sizes.sort_unstable();
+    let mut left = most;
+    for (size, n_left) in sizes.iter().zip((1..=sizes.len()).rev()) {
+        if left / n_left < *size {
+            return left / n_left;
+        }
+        left -= size;
+    }
+    usize::MAX
+}
+
+/// The last bytes of a path, whole characters, after two dots.
+fn end_of(path: &str, len: usize) -> String {
+    const DOTS: &str = "..";
+    let start = path.len() - len.saturating_sub(DOTS.len()).min(path.len());
+    let start = path.ceil_char_boundary(start);
+    format!("{DOTS}{}", path.get(start..).unwrap_or_default())
+}
+
+fn replaced(process: &Process) -> impl Iterator<Item = u64> {
+    replaced_at(process.mappings.iter().map(|m| (m.start..m.end, m.from)))
+}
+
+fn count(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn even_share_takes_from_the_largest_alone() {
+        let share = |sizes: &[usize], most| even_share(sizes.iter().copied(), most);
+        assert_eq!(share(&[1, 2, 3], 6), usize::MAX);
+        assert_eq!(share(&[1, 2, 300], 10), 7);
+        assert_eq!(share(&[100, 2, 300], 12), 5);
+        assert_eq!(share(&[], 0), usize::MAX);
+    }
+
+    #[test]
+    fn end_of_a_path_is_whole_characters() {
+        assert_eq!(end_of("/usr/bin/prog", 8), "..n/prog");
+        assert_eq!(end_of("/a/äöü", 6), "..öü");
+        assert_eq!(end_of("/a/b", 1), "..");
+    }
+}

@@ -1,0 +1,248 @@
+//! The sections `modules`, `symbols`, `process` and `text`: what the counted addresses belong to.
+//!
+//! ```text
+//! modules := module*           module  := name kind build_id
+//! symbols := (n symbol[n])*    symbol  := start length name                     in the order of the modules
+//! process := process*          process := tgid exec_id comm n mapping[n]
+//!                              mapping := start length module image_start from
+//! text    := text*             text    := module start since bytes
+//! ```
+//!
+//! `start`, `image_start` and `from` are differences to the row before, and to 0 in the first row of the table.
+
+use prost::bytes::Bytes;
+
+use super::number::{Reader, Rows};
+use super::{Capacity, Malformed};
+use crate::addr::{ImageAddr, Va};
+use crate::snapshot::{Mapping, Module, ModuleIdx, ModuleKind, Process, Symbol, Text};
+
+/// Declares the message of a section that is one table.
+macro_rules! tables {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, PartialEq, prost::Message)]
+            pub(in crate::snapshot) struct $name {
+                #[prost(bytes = "bytes", tag = "1")]
+                rows: Bytes,
+            }
+
+            impl From<Rows> for $name {
+                fn from(rows: Rows) -> Self {
+                    Self { rows: rows.0.into() }
+                }
+            }
+        )*
+    };
+}
+
+tables! {
+    /// The section `modules`.
+    ModulesSection;
+    /// The section `symbols`.
+    SymbolsSection;
+    /// The section `process`.
+    ProcessesSection;
+    /// The section `text`.
+    TextSection;
+}
+
+/// The numbers of the kinds of modules: new ones go to the end, and an older reader refuses them.
+const KINDS: [ModuleKind; 8] = [
+    ModuleKind::Kernel,
+    ModuleKind::KernelModule,
+    ModuleKind::Bpf,
+    ModuleKind::Trampoline,
+    ModuleKind::Elf64,
+    ModuleKind::Elf32,
+    ModuleKind::Vdso,
+    ModuleKind::Anonymous,
+];
+
+impl From<&[Module]> for ModulesSection {
+    fn from(modules: &[Module]) -> Self {
+        let mut rows = Rows::default();
+        for module in modules {
+            let kind = (0..).zip(KINDS).find(|(_, kind)| *kind == module.kind);
+            rows.bytes(module.name.as_bytes());
+            rows.number(kind.map_or(0, |(number, _)| number));
+            rows.bytes(&module.build_id);
+        }
+        rows.into()
+    }
+}
+
+impl ModulesSection {
+    /// The modules, without symbols.
+    pub(in crate::snapshot) fn read(&self, capacity: &mut Capacity) -> Result<Vec<Module>, Malformed> {
+        let mut rows = Reader::new("modules", &self.rows);
+        let mut modules = Vec::new();
+        while !rows.is_at_end() {
+            let name = rows.string()?;
+            let kind = rows.number()?;
+            let build_id = rows.bytes()?;
+            capacity.take(rows.table, size_of::<Module>() + name.len() + build_id.len())?;
+            let known = usize::try_from(kind).ok().and_then(|kind| KINDS.get(kind));
+            modules.push(Module {
+                name: name.to_owned(),
+                kind: *known.ok_or(Malformed::Value("the kind of a module", kind.cast_signed()))?,
+                build_id: build_id.to_vec(),
+                symbols: Vec::new(),
+            });
+        }
+        Ok(modules)
+    }
+}
+
+impl From<&[Module]> for SymbolsSection {
+    fn from(modules: &[Module]) -> Self {
+        let mut rows = Rows::default();
+        let mut start = 0;
+        for module in modules {
+            rows.number(stored_len(module.symbols.len()));
+            for symbol in &module.symbols {
+                rows.next(&mut start, symbol.start.0);
+                rows.number(symbol.len);
+                rows.bytes(symbol.name.as_bytes());
+            }
+        }
+        rows.into()
+    }
+}
+
+impl SymbolsSection {
+    /// Gives the modules their symbols, or leaves them as they are where the section is malformed.
+    pub(in crate::snapshot) fn put_into(
+        &self,
+        modules: &mut [Module],
+        capacity: &mut Capacity,
+    ) -> Result<(), Malformed> {
+        let mut rows = Reader::new("symbols", &self.rows);
+        let mut start = 0;
+        let mut by_module = Vec::with_capacity(modules.len());
+        for _ in modules.iter() {
+            let mut symbols = Vec::new();
+            for _ in 0..rows.number()? {
+                let start = ImageAddr(rows.next(&mut start)?);
+                let len = rows.number()?;
+                let name = rows.string()?;
+                capacity.take(rows.table, size_of::<Symbol>() + name.len())?;
+                symbols.push(Symbol {
+                    start,
+                    len,
+                    name: name.to_owned(),
+                });
+            }
+            by_module.push(symbols);
+        }
+        if !rows.is_at_end() {
+            return Err(Malformed::Rows(rows.table));
+        }
+        for (module, symbols) in modules.iter_mut().zip(by_module) {
+            module.symbols = symbols;
+        }
+        Ok(())
+    }
+}
+
+impl From<&[Process]> for ProcessesSection {
+    fn from(processes: &[Process]) -> Self {
+        let mut rows = Rows::default();
+        let (mut start, mut image_start, mut from) = (0, 0, 0);
+        for process in processes {
+            rows.number(process.tgid.into());
+            rows.number(process.exec_id.into());
+            rows.bytes(process.comm.as_bytes());
+            rows.number(stored_len(process.mappings.len()));
+            for mapping in &process.mappings {
+                rows.next(&mut start, mapping.start.0);
+                rows.number(mapping.end.0.wrapping_sub(mapping.start.0));
+                rows.number(mapping.module.0.into());
+                rows.next(&mut image_start, mapping.image_start.0);
+                rows.next(&mut from, mapping.from);
+            }
+        }
+        rows.into()
+    }
+}
+
+impl ProcessesSection {
+    /// The process images with their mappings.
+    pub(in crate::snapshot) fn read(&self, capacity: &mut Capacity) -> Result<Vec<Process>, Malformed> {
+        let mut rows = Reader::new("process images", &self.rows);
+        let (mut start, mut image_start, mut from) = (0, 0, 0);
+        let mut processes = Vec::new();
+        while !rows.is_at_end() {
+            let (tgid, exec_id) = (rows.number32()?, rows.number32()?);
+            let comm = rows.string()?;
+            capacity.take(rows.table, size_of::<Process>() + comm.len())?;
+            let mut mappings = Vec::new();
+            for _ in 0..rows.number()? {
+                let start = rows.next(&mut start)?;
+                let len = rows.number()?;
+                capacity.take(rows.table, size_of::<Mapping>())?;
+                mappings.push(Mapping {
+                    start: Va(start),
+                    end: Va(start.wrapping_add(len)),
+                    module: ModuleIdx(rows.number32()?),
+                    image_start: ImageAddr(rows.next(&mut image_start)?),
+                    from: rows.next(&mut from)?,
+                });
+            }
+            processes.push(Process {
+                tgid,
+                exec_id,
+                comm: comm.to_owned(),
+                mappings,
+            });
+        }
+        Ok(processes)
+    }
+}
+
+impl From<&[Text]> for TextSection {
+    fn from(text: &[Text]) -> Self {
+        /// Bytes of a row beside the text itself, to allocate once.
+        const ROW: usize = 16;
+        let len = text.iter().map(|text| text.bytes.len() + ROW).sum();
+        let mut rows = Rows(Vec::with_capacity(len));
+        let mut start = 0;
+        for text in text {
+            rows.number(text.module.0.into());
+            rows.next(&mut start, text.start.0);
+            rows.number(text.since.into());
+            rows.bytes(&text.bytes);
+        }
+        rows.into()
+    }
+}
+
+impl TextSection {
+    /// The text ranges.
+    pub(in crate::snapshot) fn read(&self, capacity: &mut Capacity) -> Result<Vec<Text>, Malformed> {
+        let mut rows = Reader::new("text ranges", &self.rows);
+        let mut start = 0;
+        let mut text = Vec::new();
+        while !rows.is_at_end() {
+            let module = ModuleIdx(rows.number32()?);
+            let start = ImageAddr(rows.next(&mut start)?);
+            let since = rows.number32()?;
+            let bytes = rows.bytes()?;
+            capacity.take(rows.table, size_of::<Text>() + bytes.len())?;
+            text.push(Text {
+                module,
+                start,
+                bytes: bytes.to_vec(),
+                since,
+            });
+        }
+        Ok(text)
+    }
+}
+
+/// A length as it is stored.
+fn stored_len(len: usize) -> u64 {
+    // No target of this crate has a `usize` above 64 bits.
+    u64::try_from(len).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,379 @@
+//! The streams of branch stacks, counted: the one way from a stack to how often each stream was seen, for what is collected
+//! live and for recordings.
+//!
+//! A stack makes up to 31 streams, hot code makes the same ones again and again, and all that a report says of branch stacks
+//! begins here, so that this is the busiest loop of user space: for each stream one multiplication and a look at one line of
+//! a hash table ([`Table::follow`]). What belongs to a stack is settled here: where it begins, what it weighs, what is older
+//! than a context switch, and its oldest branch. Whether a stream can have run at all is judged once for each distinct one:
+//! live when it is taken out ([`Streams::take_possible`]), and of a recording, which is kept as it is, when it is located.
+
+mod owner;
+mod sums;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::hash::Hash;
+
+use hbbp_ebpf::branch::BranchEntry;
+use hbbp_ebpf::is_kernel;
+use hbbp_ebpf::stream::{Refusal, Stream, executed, n_triggers};
+pub use sums::{Recorded, Sums};
+
+use owner::{Ids, NOWHERE, OLDEST, Owners, WATCHED, of_ring};
+use table::{Slot, Table};
+
+/// Whose streams are counted together: an event, a process image, and what else tells counts apart.
+pub trait Owner: Copy + fmt::Debug + Eq + Hash {
+    /// The number of the event, from 0 on and without large gaps.
+    fn event(&self) -> u32;
+    /// Under which the kernel code of its stacks is counted.
+    fn of_kernel(&self, kernel: KernelCounts) -> Self;
+}
+
+/// How a stack was taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// The period of the sample, in units of the event.
+    pub period: u64,
+    /// How often an equal one was taken.
+    pub times: u64,
+    /// When the first one was, in ns.
+    pub time: u64,
+}
+
+/// Which kernel addresses share a count.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum KernelCounts {
+    /// Once for the whole system: few entries, no reading of the task.
+    #[default]
+    Together,
+    /// For each process image that entered the kernel.
+    ByProcess,
+}
+
+/// What must be known of the machine to read its stacks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quirks {
+    /// Bit n: event number n counts near branches alone, while its stacks hold far ones too.
+    pub near_only: u32,
+    /// The processor repeats the newest entry of a stack now and then (Skylake). In a loop of one block a repeat is what
+    /// happened, and a copy cannot be told from it: the newest entry of every stack is left out. That costs one stream of a
+    /// stack and no more, as each branch has the same chance to be found in any slot. To leave out only what looks like a
+    /// copy would take a repeat from short loops, and to keep it would give them one.
+    pub repeats_newest: bool,
+    /// Address and length of the kernel's `__switch_to_asm`; zero where they are not known.
+    pub switch: (u64, u64),
+    /// Which kernel addresses share a count.
+    pub kernel: KernelCounts,
+}
+
+/// What became of the entries of an event's branch stacks. Three sums close after [`Streams::take_possible`]: `entries` =
+/// `stacks` + `streams` + all that was discarded + `refused`, each stack has one branch in its oldest slot, and `entries` +
+/// `newest_unused` are those that were executed. Until then `streams` holds also what will be discarded.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct StackStats {
+    /// Newest entries that were left out, as they may be copies ([`Quirks::repeats_newest`]).
+    pub newest_unused: u64,
+    /// Stacks with at least one other entry.
+    pub stacks: u64,
+    /// Their entries.
+    pub entries: u64,
+    /// Streams that were counted.
+    pub streams: u64,
+    /// Streams that end before they start.
+    pub backward: u64,
+    /// Streams between the rings.
+    pub crossing: u64,
+    /// Streams longer than [`hbbp_ebpf::stream::MAX_STREAM`].
+    pub long: u64,
+    /// User streams older than a context switch: they belong to another process.
+    pub switched: u64,
+    /// Streams that found the table full.
+    pub refused: u64,
+    /// Branches in the oldest slot that found it full.
+    pub refused_oldest: u64,
+}
+
+/// Streams and branches in oldest slots, counted since the last time that they were taken.
+#[derive(Debug)]
+pub struct Streams<O, S> {
+    quirks: Quirks,
+    table: Table<S>,
+    owners: Owners<O>,
+    /// By event.
+    stats: Vec<StackStats>,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug)]
+pub enum Counted {
+    /// A stream.
+    Stream(Stream),
+    /// The branch at an address, in oldest slots.
+    Oldest(u64),
+}
+
+impl<O: Owner, S: Sums> Streams<O, S> {
+    /// With capacity for this number of different ones.
+    pub fn new(capacity: u32, quirks: Quirks) -> Self {
+        Self {
+            quirks,
+            table: Table::new(capacity),
+            owners: Owners::new(quirks.kernel),
+            stats: Vec::new(),
+        }
+    }
+
+    /// Where the kernel changes from one task to the next: address and length of the function.
+    pub const fn set_switch(&mut self, switch: (u64, u64)) {
+        self.quirks.switch = switch;
+    }
+
+    /// Whether it is time to take what was counted.
+    pub fn is_half_full(&self) -> bool {
+        self.table.is_half_full()
+    }
+
+    /// What became of the stacks of an event.
+    pub fn stats(&self, event: u32) -> StackStats {
+        let stats = self.stats.get(event as usize);
+        stats.copied().unwrap_or_default()
+    }
+
+    /// Counts a stack, newest entry first, up to the first empty entry; none of its entries is of a wrong path. Returns those
+    /// that serve.
+    pub fn count<'a>(&mut self, entries: &'a [BranchEntry], owner: O, taken: &Taken) -> &'a [BranchEntry] {
+        let recorded = executed(entries);
+        let event = owner.event();
+        let (quirks, times) = (self.quirks, taken.times);
+        let mut entries = recorded;
+        if quirks.repeats_newest
+            && let Some((_, others)) = recorded.split_first()
+        {
+            entries = others;
+            self.update(event, |stats| add(&mut stats.newest_unused, times));
+        }
+        let Some((newest, older)) = entries.split_first() else {
+            return entries;
+        };
+        let n_streams = older.len() as u64;
+        self.update(event, |stats| {
+            add(&mut stats.stacks, times);
+            add(&mut stats.entries, (n_streams + 1).saturating_mul(times));
+            // All, until one is refused.
+            add(&mut stats.streams, n_streams.saturating_mul(times));
+        });
+        let n_triggers = if event < u32::BITS && quirks.near_only >> event & 1 == 1 {
+            n_triggers(recorded)
+        } else {
+            1
+        };
+        let each = S::each(taken, n_streams, n_triggers);
+        let ids = self.owners.ids(owner);
+        self.walk(newest, older, ids, (event, times), each);
+        let (oldest, end) = match older {
+            [.., before, oldest] => (oldest, before.from),
+            [oldest] => (oldest, newest.from),
+            // It led to no stream, and none ends at address 0.
+            [] => (newest, 0),
+        };
+        self.count_oldest(oldest, end, &ids, (event, times), each);
+        entries
+    }
+
+    /// Counts the streams that end at the newest branch and, one after the other, at the older ones.
+    fn walk(
+        &mut self,
+        newest: &BranchEntry,
+        mut older: &[BranchEntry],
+        mut ids: Ids,
+        (event, times): (u32, u64),
+        each: S::Each,
+    ) {
+        let mut younger = (newest.from, S::detail(newest));
+        let mut switched = false;
+        while let Some(missed) = self.table.follow(&mut older, &mut younger, &ids, each) {
+            let Stream { start, end, .. } = missed.stream;
+            let (switch, len) = self.quirks.switch;
+            let watched = end.wrapping_sub(switch) < len;
+            if watched {
+                // User code from here on is that of another process.
+                (switched, ids[0]) = (true, NOWHERE);
+            }
+            if switched && !is_kernel(start) {
+                self.set_switched_aside((event, times), &ids, each, missed.detail);
+                continue;
+            }
+            let counted = if watched {
+                let id = of_ring(&ids, start) | WATCHED;
+                self.table.add(missed.stream, id, (each, missed.detail))
+            } else {
+                self.table.add_missed(missed, each)
+            };
+            if !counted {
+                self.update(event, |stats| {
+                    add(&mut stats.refused, times);
+                    stats.streams = stats.streams.saturating_sub(times);
+                });
+            }
+        }
+    }
+
+    /// Sets a user stream aside that is older than a context switch. Its weight goes to the kernel code, which is what is
+    /// left of such a stack.
+    #[cold]
+    fn set_switched_aside(
+        &mut self,
+        (event, times): (u32, u64),
+        [_, kernel]: &Ids,
+        each: S::Each,
+        detail: S::Detail,
+    ) {
+        let weight = S::begin(&each, detail).weight();
+        self.owners.add_impossible(*kernel, weight);
+        self.update(event, |stats| {
+            add(&mut stats.switched, times);
+            stats.streams = stats.streams.saturating_sub(times);
+        });
+    }
+
+    /// Counts the branch in the oldest slot: with the stream that it led to and that ends at `end`, where that was counted.
+    #[inline]
+    fn count_oldest(
+        &mut self,
+        oldest: &BranchEntry,
+        end: u64,
+        ids: &Ids,
+        (event, times): (u32, u64),
+        each: S::Each,
+    ) {
+        let BranchEntry { from, to: start, .. } = *oldest;
+        let id = of_ring(ids, from);
+        let led_to = Stream { from, start, end };
+        if id == of_ring(ids, start) && self.table.add_oldest(led_to, id, times) {
+            return;
+        }
+        let alone = Stream {
+            from: 0,
+            start: from,
+            end: 0,
+        };
+        if !self.table.add(alone, id | OLDEST, (each, S::detail(oldest))) {
+            self.update(event, |stats| add(&mut stats.refused_oldest, times));
+        }
+    }
+
+    #[inline(always)]
+    fn update(&mut self, event: u32, change: impl FnOnce(&mut StackStats)) {
+        update(&mut self.stats, event, change);
+    }
+
+    /// Adds occurrences of a stream that is known without its stack. Returns whether there was capacity.
+    pub fn add(&mut self, stream: Stream, owner: O, each: S::Each, detail: S::Detail) -> bool {
+        let ids = self.owners.ids(owner);
+        let id = of_ring(&ids, stream.start);
+        self.table.add(stream, id, (each, detail))
+    }
+
+    /// Takes out what was counted since the last time, all streams as they are. Some may come twice.
+    pub fn take_all(&mut self, mut take: impl FnMut(&O, Counted, S)) {
+        for slot in self.table.drain() {
+            if let Some(owner) = self.owners.get(slot.id) {
+                take_slot(owner, &slot, &mut take);
+            }
+        }
+        self.owners.clear();
+    }
+
+    /// Takes out what was counted since the last time, without streams that cannot have run: the others of the same owner bear
+    /// their weight, as something else ran. Some may come twice.
+    pub fn take_possible(&mut self, mut take: impl FnMut(&O, Counted, S)) {
+        if self.table.has_impossible() || self.owners.has_impossible() {
+            for slot in self.table.used().filter(|slot| slot.id & OLDEST == 0) {
+                let weight = slot.sums.weight();
+                match slot.refusal() {
+                    None => self.owners.add_possible(slot.id, weight),
+                    Some(_) => self.owners.add_impossible(slot.id, weight),
+                }
+            }
+        }
+        for mut slot in self.table.drain() {
+            let Some(owner) = self.owners.get(slot.id) else {
+                continue;
+            };
+            match slot.refusal() {
+                None => {
+                    if let Some(factor) = self.owners.factor(slot.id) {
+                        slot.sums.scale(factor);
+                    }
+                    take_slot(owner, &slot, &mut take);
+                }
+                Some(refusal) => {
+                    update(&mut self.stats, owner.event(), |stats| {
+                        stats.discard(refusal, slot.sums.hits());
+                    });
+                    take_oldest(owner, &slot, &mut take);
+                }
+            }
+        }
+        self.owners.clear();
+    }
+}
+
+fn take_slot<O, S: Sums>(owner: &O, slot: &Slot<S>, take: &mut impl FnMut(&O, Counted, S)) {
+    if slot.id & OLDEST == 0 {
+        take(owner, Counted::Stream(slot.stream()), slot.sums);
+        take_oldest(owner, slot, take);
+    } else {
+        take(
+            owner,
+            Counted::Oldest(slot.start),
+            slot.sums.in_oldest_slot(slot.sums.hits()),
+        );
+    }
+}
+
+/// The branch that led to a stream, where it stood in oldest slots.
+fn take_oldest<O, S: Sums>(owner: &O, slot: &Slot<S>, take: &mut impl FnMut(&O, Counted, S)) {
+    if slot.oldest != 0 {
+        take(
+            owner,
+            Counted::Oldest(slot.from),
+            slot.sums.in_oldest_slot(slot.oldest),
+        );
+    }
+}
+
+/// Changes the statistics of an event.
+#[inline(always)]
+fn update(stats: &mut Vec<StackStats>, event: u32, change: impl FnOnce(&mut StackStats)) {
+    let event = event as usize;
+    if stats.len() <= event {
+        stats.resize(event + 1, StackStats::default());
+    }
+    if let Some(stats) = stats.get_mut(event) {
+        change(stats);
+    }
+}
+
+/// A recording may say any number.
+#[inline(always)]
+const fn add(sum: &mut u64, n: u64) {
+    *sum = sum.saturating_add(n);
+}
+
+impl StackStats {
+    /// Takes streams back that were counted and cannot have run.
+    const fn discard(&mut self, refusal: Refusal, times: u64) {
+        let counter = match refusal {
+            Refusal::Crossing => &mut self.crossing,
+            Refusal::Backward => &mut self.backward,
+            Refusal::Long => &mut self.long,
+        };
+        add(counter, times);
+        self.streams = self.streams.saturating_sub(times);
+    }
+}

@@ -1,0 +1,94 @@
+//! The specification of the format is enough to read a profile: a short program in another language does, and finds the
+//! same totals.
+
+use std::path::Path;
+use std::process::Command;
+
+use proptest::strategy::{Strategy as _, ValueTree as _};
+use proptest::test_runner::TestRunner;
+use serde_json::{Value, json};
+
+use hbbp_user::snapshot::Snapshot;
+use hbbp_user::snapshot::file::encode;
+
+use super::{small, strategy};
+
+/// What the program in Python prints.
+fn read_by_python(snapshot: &Snapshot) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profile.hbbp");
+    std::fs::write(&path, encode(snapshot).unwrap()).unwrap();
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshot_file/read_profile.py");
+    let output = Command::new("python3").arg(program).arg(&path).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The same totals of the snapshot itself.
+fn totals(snapshot: &Snapshot) -> Value {
+    let intervals = &snapshot.intervals;
+    let ips = || intervals.iter().flat_map(|interval| &interval.ips);
+    let streams = || intervals.iter().flat_map(|interval| &interval.streams);
+    let branches = || intervals.iter().flat_map(|interval| &interval.branches);
+    json!({
+        "host": snapshot.run.host,
+        "modules": snapshot.modules.iter().map(|module| &module.name).collect::<Vec<_>>(),
+        "text_bytes": snapshot.text.iter().map(|text| text.bytes.len()).sum::<usize>(),
+        "losses": snapshot.losses.0,
+        "ip_hits": ips().map(|count| count.hits).sum::<u64>(),
+        "ip_weight": ips().map(|count| count.weight).sum::<u64>(),
+        "stream_hits": streams().map(|count| count.hits).sum::<u64>(),
+        "stream_weight": streams().fold(0.0, |sum, count| sum + count.weight),
+        "branch_hits": branches().map(|count| count.hits).sum::<u64>(),
+    })
+}
+
+/// Whether the program can run here; says so where it cannot.
+fn has_python() -> bool {
+    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    let has_both = has("python3") && has("zstd");
+    if !has_both {
+        println!("skipped: reading a profile in Python needs python3 and zstd");
+    }
+    has_both
+}
+
+/// Counts small enough for sums of 64 bits and for exact doubles.
+fn bounded(mut snapshot: Snapshot) -> Snapshot {
+    for interval in &mut snapshot.intervals {
+        for count in &mut interval.ips {
+            count.hits >>= 34;
+            count.weight >>= 34;
+        }
+        for count in &mut interval.streams {
+            count.hits >>= 34;
+            count.weight = f64::from(u32::try_from(count.hits).unwrap_or(7)) * 1.5;
+        }
+        for count in &mut interval.branches {
+            count.hits >>= 34;
+        }
+    }
+    for n in snapshot.losses.0.values_mut() {
+        *n >>= 1;
+    }
+    snapshot
+}
+
+#[test]
+fn python_finds_the_same_totals() {
+    if !has_python() {
+        return;
+    }
+    let mut compressed = small();
+    compressed.text[0].bytes = include_str!("python.rs").as_bytes().to_vec();
+    assert!(encode(&compressed).unwrap().len() < compressed.text[0].bytes.len());
+    let mut runner = TestRunner::deterministic();
+    let any = (0..20).map(|_| bounded(strategy::snapshot().new_tree(&mut runner).unwrap().current()));
+    for snapshot in [small(), compressed].into_iter().chain(any) {
+        assert_eq!(read_by_python(&snapshot), totals(&snapshot));
+    }
+}
