@@ -122,8 +122,8 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct RuleArgs {
-    /// Rule that chooses between EBS and LBR: `hybrid`, `paper` (as published), `bias`, or a rule file.
-    #[arg(long, value_name = "RULE", default_value = "hybrid")]
+    /// Rule that chooses between EBS and LBR: `balanced`, `paper` (as published), `bias`, or a rule file.
+    #[arg(long, value_name = "RULE", default_value = "balanced")]
     rule: String,
 }
 

@@ -208,7 +208,10 @@ pub fn measure_command(mut machine: Machine, command: &[&str], setup: &Setup) ->
 }
 
 /// What a verb of the program prints as JSON.
-pub(crate) fn said(program: &Path, words: &[&str], files: &[&Path]) -> Result<String> {
+///
+/// # Errors
+/// When the program fails.
+pub fn said(program: &Path, words: &[&str], files: &[&Path]) -> Result<String> {
     host::output(
         Command::new(program)
             .args(words)

@@ -80,7 +80,7 @@ pub(crate) fn accuracy(args: &Args) -> Result<()> {
     }
 }
 
-fn chosen(names: &[String]) -> Result<Vec<&'static Workload>> {
+pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Workload>> {
     if names.is_empty() {
         return Ok(ALL.iter().collect());
     }

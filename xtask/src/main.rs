@@ -5,6 +5,7 @@
     reason = "a terminal program tells what it does as it goes"
 )]
 
+mod ablation;
 mod accuracy;
 mod bench;
 mod build;

@@ -70,7 +70,7 @@ fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
             // Counts of one method are as recorded; the hybrid is that of the report.
             let rule = super::rule::read(match source {
                 CountSource::Ebs | CountSource::Lbr => "paper",
-                CountSource::Hybrid => "hybrid",
+                CountSource::Hybrid => "balanced",
             })?;
             write_counts(&snapshot, source, &rule, out)?;
         }

@@ -34,7 +34,7 @@ impl Default for ReportOptions {
 
         Self {
             by: vec![Dimension::Mnemonic],
-            rule: "hybrid".to_owned(),
+            rule: "balanced".to_owned(),
             top: None,
             format: Format::default(),
             width: WIDTH,

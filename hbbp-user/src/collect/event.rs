@@ -22,6 +22,8 @@ pub struct Source {
     pub name: String,
     /// What one unit of its count is.
     pub unit: EventUnit,
+    /// Whether it is known to count near branches only.
+    pub near_only: bool,
     /// How to open it.
     pub request: Request,
     /// The CPUs it can be opened on; all where empty.
@@ -205,6 +207,7 @@ fn hardware(pmu: &Pmu, encoding: &Encoding, unit: EventUnit) -> Source {
     Source {
         name: format!("{}/{}/", pmu.name, encoding.name),
         unit,
+        near_only: encoding.near_only,
         request: Request {
             kind: pmu.kind,
             config: encoding.config,
@@ -227,6 +230,7 @@ fn cycles(pmu: &Pmu) -> Source {
             config,
             precise: 0,
             name: "cycles",
+            near_only: false,
         },
         EventUnit::Cycles,
     );
@@ -238,6 +242,7 @@ fn software(name: &str, config: u32) -> Source {
     Source {
         name: name.to_owned(),
         unit: EventUnit::Nanoseconds,
+        near_only: false,
         request: Request {
             kind: bindings::PERF_TYPE_SOFTWARE,
             config: config.into(),
@@ -319,6 +324,7 @@ fn raw(pmu: &str, terms: &str) -> anyhow::Result<Source> {
     let mut source = Source {
         name: format!("{pmu}/{terms}/"),
         unit: EventUnit::Other,
+        near_only: false,
         request: Request {
             kind: kind
                 .trim()
@@ -355,6 +361,10 @@ fn raw(pmu: &str, terms: &str) -> anyhow::Result<Source> {
             _ => bail!("unknown event term `{key}`; expected one of config, precise, unit, name"),
         }
     }
+    let pmus = read_pmus(Path::new(DEVICES));
+    let known = pmus.iter().find(|known| known.name == pmu);
+    let taken = known.and_then(|pmu| pmu.taken().or_else(|| core_of(pmu)?.taken));
+    source.near_only = taken.is_some_and(|taken| taken.near_only && taken.config == source.request.config);
     Ok(source)
 }
 

@@ -40,7 +40,7 @@ use tokio::sync::Notify;
 
 use crate::record::{Record, Timed};
 use crate::snapshot::Loss;
-use crate::snapshot::run::{Event, Period, is_near_only};
+use crate::snapshot::run::{Event, Period};
 use crate::streams::{KernelCounts, Quirks};
 use cpus::Cpus;
 use drain::CountMaps;
@@ -361,6 +361,7 @@ impl Collector {
             totals.events.push(Event {
                 name: sampled.source.name.clone(),
                 unit: sampled.source.unit,
+                near_only: sampled.source.near_only,
                 branch_stack: sampled.source.request.stack.is_some(),
                 precise: sampled.source.request.precise,
                 period: sampled.source.request.period,
@@ -420,10 +421,7 @@ const fn shortest_period(source: &Source) -> u64 {
 
 /// What the stacks of these events are judged by.
 fn quirks(plan: &Plan, sources: &[Source]) -> Quirks {
-    let near_only = sources
-        .iter()
-        .enumerate()
-        .filter(|(_, source)| is_near_only(&source.name));
+    let near_only = sources.iter().enumerate().filter(|(_, source)| source.near_only);
     Quirks {
         near_only: near_only.fold(0, |all, (number, _)| all | 1 << number),
         kernel: plan.kernel,

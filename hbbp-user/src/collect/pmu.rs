@@ -79,15 +79,17 @@ impl Pmu {
             config: self.instructions,
             precise: self.max_precise,
             name: "instructions",
+            near_only: false,
         }
     }
 
-    /// Its own encoding of taken branches.
+    /// Its own encoding of taken branches, by which drivers mean near ones.
     pub fn taken(&self) -> Option<Encoding> {
         Some(Encoding {
             config: self.taken?,
             precise: self.max_precise,
             name: "branches_taken",
+            near_only: true,
         })
     }
 }

@@ -35,6 +35,8 @@ pub struct Encoding {
     pub precise: u8,
     /// The vendor's name.
     pub name: &'static str,
+    /// Whether it counts near taken branches only.
+    pub near_only: bool,
 }
 
 /// The events of one kind of core and what its branch records are known for.
@@ -57,6 +59,14 @@ const fn event(config: u64, precise: u8, name: &'static str) -> Encoding {
         config,
         precise,
         name,
+        near_only: false,
+    }
+}
+
+const fn near_taken(config: u64, precise: u8) -> Encoding {
+    Encoding {
+        near_only: true,
+        ..event(config, precise, "BR_INST_RETIRED.NEAR_TAKEN")
     }
 }
 
@@ -67,13 +77,12 @@ const PREC_DIST_3: Encoding = event(0x01c0, 3, "INST_RETIRED.PREC_DIST");
 const FIXED: Encoding = event(0x00c0, 3, "INST_RETIRED.PREC_DIST (fixed counter 0)");
 const FIXED_OWN: Encoding = event(0x0100, 2, "INST_RETIRED.PREC_DIST (fixed counter 0)");
 const ANY_P: Encoding = event(0x00c0, 0, "INST_RETIRED.ANY_P");
-const NEAR_TAKEN: &str = "BR_INST_RETIRED.NEAR_TAKEN";
 
 const INTEL: Core = Core {
     instructions: &[PREC_DIST, ANY_P],
     // Not precise before Ice Lake: the stack is read in the interrupt anyway, and two precise events that fire
     // together would be dropped both (intel_pmu_drain_pebs_nhm).
-    taken: Some(event(0x20c4, 0, NEAR_TAKEN)),
+    taken: Some(near_taken(0x20c4, 0)),
     repeats_newest: false,
     wrong_paths: false,
     bare_entries: true,
@@ -87,24 +96,24 @@ const SKYLAKE: Core = Core {
 /// A precise event carries its branch stack in the record, exactly as it was.
 const ICE_LAKE: Core = Core {
     instructions: &[FIXED, FIXED_OWN, ANY_P],
-    taken: Some(event(0x20c4, 2, NEAR_TAKEN)),
+    taken: Some(near_taken(0x20c4, 2)),
     ..INTEL
 };
 const GOLDEN_COVE: Core = Core {
-    taken: Some(event(0x20c4, 3, NEAR_TAKEN)),
+    taken: Some(near_taken(0x20c4, 3)),
     ..ICE_LAKE
 };
 const COUGAR_COVE: Core = Core {
-    taken: Some(event(0xfbc4, 3, NEAR_TAKEN)),
+    taken: Some(near_taken(0xfbc4, 3)),
     ..GOLDEN_COVE
 };
 const GRACEMONT: Core = Core {
     instructions: &[FIXED, ANY_P],
-    taken: Some(event(0xc0c4, 3, NEAR_TAKEN)),
+    taken: Some(near_taken(0xc0c4, 3)),
     ..INTEL
 };
 const DARKMONT: Core = Core {
-    taken: Some(event(0xfbc4, 3, NEAR_TAKEN)),
+    taken: Some(near_taken(0xfbc4, 3)),
     ..GRACEMONT
 };
 const GOLDMONT_PLUS: Core = Core {

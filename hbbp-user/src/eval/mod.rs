@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::addr::{ImageAddr, Ring};
 use crate::blocks::{BlockId, BlockMap, TextBlocks};
-use crate::estimate::{BlockCounts, Figure, Rule, Unit};
+use crate::estimate::{BlockCounts, Estimate, Rule, Unit};
 use crate::locate::{Site, TextIdx};
 use crate::mix::{Analysis, analyse, function, mnemonics};
 use crate::snapshot::{ModuleIdx, Snapshot};
@@ -82,7 +82,7 @@ pub struct NoExecutions(pub Unit);
 /// Compares a snapshot, whose hybrid follows `rule`, with the reference of the same run.
 pub fn evaluate(snapshot: &Snapshot, reference: &Reference, rule: &Rule) -> Result<Evaluation, NoExecutions> {
     let analysis = analyse(snapshot, &[], rule);
-    let unit = analysis.counts.roles.unit;
+    let unit = analysis.counts.assignment.unit;
     if unit != Unit::Executions {
         return Err(NoExecutions(unit));
     }
@@ -131,7 +131,7 @@ impl<'a> Sums<'a> {
 
     fn add_measured(&mut self, analysis: &Analysis) {
         for block in &analysis.counts.blocks {
-            let count = |figure: Option<Figure>| figure.unwrap_or_default().count;
+            let count = |estimate: Option<Estimate>| estimate.unwrap_or_default().count;
             let one = Amounts {
                 reference: 0.0,
                 ebs: count(block.ebs),

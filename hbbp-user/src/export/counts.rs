@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use super::Lines;
 use crate::addr::ImageAddr;
 use crate::blocks::{BlockMap, blocks};
-use crate::estimate::{BlockCount, Rule, Source, Stream, estimate, judge, passes};
+use crate::estimate::{BlockCount, Method, Rule, Stream, estimate, execution_counts, judge};
 use crate::locate::{Located, locate};
 use crate::snapshot::Snapshot;
 
@@ -37,7 +37,7 @@ pub fn write_counts(
     let lines = match source {
         CountSource::Lbr => passed(&located, &map),
         CountSource::Ebs => {
-            let ebs = |block: &BlockCount| block.of(Source::Ebs).map_or(0.0, |figure| figure.count);
+            let ebs = |block: &BlockCount| block.of(Method::Ebs).map_or(0.0, |ebs| ebs.count);
             estimated(snapshot, &located, &map, rule, ebs)
         }
         CountSource::Hybrid => estimated(snapshot, &located, &map, rule, |block| block.chosen().count),
@@ -73,7 +73,7 @@ fn passed(located: &Located, map: &BlockMap) -> CountLines {
         lines.discard(why.id(), counts.total());
     }
     streams.sort_by_key(|stream| (stream.text, stream.process));
-    for pass in passes(&streams) {
+    for pass in execution_counts(&streams) {
         let Some(text) = map.text(pass.text) else {
             continue;
         };

@@ -151,6 +151,13 @@ impl Attr {
         }
     }
 
+    /// Whether the event is known to count near branches only: BR_INST_RETIRED.NEAR_TAKEN of Intel's cores.
+    pub(super) fn near_only(&self, pmus: &Pmus) -> bool {
+        !pmus.amd
+            && self.unit(pmus) == EventUnit::TakenBranches
+            && matches!(self.config & 0xffff, 0x20c4 | 0xfbc4 | 0xc0c4)
+    }
+
     /// A name where the recording gives none.
     pub(super) fn name(&self, pmus: &Pmus) -> String {
         let pmu = pmus
@@ -269,6 +276,7 @@ mod tests {
             "all branches, taken or not"
         );
         assert_eq!(attr(10, 0xc0c4).unit(&hybrid), EventUnit::TakenBranches);
+        assert!(attr(10, 0xc0c4).near_only(&hybrid) && !attr(4, 0xc4).near_only(&amd));
         assert_eq!(attr(0, 0xa_0000_0001).unit(&hybrid), EventUnit::Instructions);
         assert_eq!(attr(11, 1 << 19).unit(&amd), EventUnit::MicroOps);
         assert_eq!(

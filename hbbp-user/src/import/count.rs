@@ -55,7 +55,7 @@ impl Counter {
     /// cannot have run are set aside when it is read.
     pub fn for_events(mut self, events: &[Event]) -> Self {
         let numbered = (0..u32::BITS).zip(events);
-        let near_only = numbered.filter(|(_, event)| event.is_near_only());
+        let near_only = numbered.filter(|(_, event)| event.near_only);
         self.quirks.near_only = near_only.fold(0, |all, (number, _)| all | 1 << number);
         self
     }

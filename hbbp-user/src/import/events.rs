@@ -38,6 +38,7 @@ impl Header {
             let (precise, period) = (attr.precise, attr.period);
             Ok(Event {
                 unit: attr.unit(&self.pmus),
+                near_only: attr.near_only(&self.pmus),
                 name,
                 branch_stack,
                 precise,

@@ -5,7 +5,7 @@ use super::pivot::pivot;
 use super::{Dimension, Mix};
 use crate::addr::{ImageAddr, Ring};
 use crate::blocks::{BlockMap, blocks};
-use crate::estimate::{BlockCounts, Rule, Source, estimate};
+use crate::estimate::{BlockCounts, Method, Rule, estimate};
 use crate::locate::{Discard, Located, PerRing, Tally, Unresolved, locate};
 use crate::snapshot::{ModuleIdx, Snapshot, SourceLocations};
 
@@ -17,7 +17,7 @@ use crate::snapshot::{ModuleIdx, Snapshot, SourceLocations};
 pub struct Analysis {
     /// The instruction mix.
     pub mix: Mix,
-    /// Samples on an instruction, by event. Those of the events of `counts.roles.ebs` are the samples of the mix.
+    /// Samples on an instruction, by event. Those of the events of `counts.assignment.ebs` are the samples of the mix.
     pub resolved: Tally<()>,
     /// Unresolved samples, by event and reason.
     pub unresolved: Tally<Unresolved>,
@@ -30,7 +30,7 @@ pub struct Analysis {
     /// Branches whose source cannot be located, by event and reason: they cannot flag a bias.
     pub lost_branches: Tally<Unresolved>,
     /// The contribution of each method to the mix, without those that contribute nothing.
-    pub sources: Vec<SourceShare>,
+    pub methods: Vec<MethodShare>,
     /// The blocks of the text that ran.
     pub map: BlockMap,
     /// Executions of each block, with the chosen method and the reason.
@@ -39,9 +39,11 @@ pub struct Analysis {
 
 /// The contribution of one method to a mix.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SourceShare {
+pub struct MethodShare {
     /// The method.
-    pub source: Source,
+    pub method: Method,
+    /// Whether it counts streams that were balanced.
+    pub balanced: bool,
     /// Number of blocks that it was chosen for.
     pub blocks: u64,
     /// Instructions of ring 0, in the unit of the mix.
@@ -113,22 +115,30 @@ impl<'a> Estimated<'a> {
             interrupted: counts.outcome.interrupted.clone(),
             discarded,
             lost_branches: located.lost_branches,
-            sources: shares(&counts),
+            methods: shares(&counts),
             map,
             counts,
         }
     }
 }
 
-fn shares(counts: &BlockCounts) -> Vec<SourceShare> {
-    let share = |source| {
-        let mut share = SourceShare {
-            source,
+impl MethodShare {
+    /// Instructions of both rings, in the unit of the mix.
+    pub const fn instructions(&self) -> f64 {
+        self.kernel + self.user
+    }
+}
+
+fn shares(counts: &BlockCounts) -> Vec<MethodShare> {
+    let share = |method| {
+        let mut share = MethodShare {
+            method,
+            balanced: method == Method::Lbr && counts.bias.is_some(),
             blocks: 0,
             kernel: 0.0,
             user: 0.0,
         };
-        for block in counts.blocks.iter().filter(|b| b.source == source) {
+        for block in counts.blocks.iter().filter(|b| b.method == method) {
             let amount = block.chosen().count * f64::from(block.instructions);
             if 0.0 < amount {
                 share.blocks += 1;
@@ -140,7 +150,7 @@ fn shares(counts: &BlockCounts) -> Vec<SourceShare> {
         }
         share
     };
-    [Source::Ebs, Source::Lbr]
+    [Method::Ebs, Method::Lbr]
         .into_iter()
         .map(share)
         .filter(|share| 0 < share.blocks)
@@ -151,7 +161,7 @@ impl Analysis {
     /// Samples of the events of the mix: those in the mix and unresolved ones.
     pub fn samples(&self) -> PerRing {
         let mut samples = PerRing::default();
-        for event in &self.counts.roles.ebs {
+        for event in &self.counts.assignment.ebs {
             for part in [self.resolved.of_event(*event), self.unresolved.of_event(*event)] {
                 samples.add(Ring::Kernel, part.kernel);
                 samples.add(Ring::User, part.user);
@@ -374,10 +384,10 @@ mod tests {
         assert_eq!(block.lbr.unwrap().hits, 315.0);
         assert!((block.lbr.unwrap().count - 10_500.0).abs() < 1e-6);
         assert_eq!(block.ebs.unwrap().count, 1750.0);
-        assert_eq!(block.source, Source::Lbr);
+        assert_eq!(block.method, Method::Lbr);
         assert_eq!(analysis.mix.rows[0].key, ["LBR", "ADD"]);
         assert!((analysis.mix.rows[0].user.amount - 21_000.0).abs() < 1e-6);
-        assert_eq!(analysis.sources.len(), 1);
+        assert_eq!(analysis.methods.len(), 1);
     }
 
     proptest! {

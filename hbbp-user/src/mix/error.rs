@@ -16,7 +16,7 @@
 
 use super::Cell;
 use crate::estimate::strata::ByPhase;
-use crate::estimate::{BlockCounts, Part, Source, error::Spread};
+use crate::estimate::{BlockCounts, Method, Part, error::Spread};
 
 /// A sum of amounts from both methods.
 #[derive(Clone, Debug, Default)]
@@ -28,14 +28,14 @@ pub(super) struct Sum {
 
 impl Sum {
     /// Adds the count of a block for each of `instructions` of its instructions.
-    pub(super) fn add(&mut self, part: &Part, source: Source, instructions: f64, counts: &BlockCounts) {
-        let sums = match source {
-            Source::Ebs => &mut self.ebs,
-            Source::Lbr => &mut self.lbr,
+    pub(super) fn add(&mut self, part: &Part, method: Method, instructions: f64, counts: &BlockCounts) {
+        let sums = match method {
+            Method::Ebs => &mut self.ebs,
+            Method::Lbr => &mut self.lbr,
         };
         let amount = part.count * instructions;
         let squares = if 0.0 < part.hits {
-            amount * amount * counts.design_effect(source) / part.hits
+            amount * amount * counts.design_effect(method) / part.hits
         } else {
             0.0
         };
@@ -56,7 +56,7 @@ impl Sum {
             Some(relative) => lbr * lbr * relative / counts.n_stacks.max(1.0),
             None => self.lbr.variance_of(counts.n_stacks),
         };
-        let variance = self.ebs.variance(&strata.samples, strata) + of_stacks;
+        let variance = self.ebs.variance(&strata.samples) + of_stacks;
         let std_error = (0.0 < amount).then(|| variance.sqrt());
         Cell { amount, std_error }
     }

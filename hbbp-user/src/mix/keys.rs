@@ -181,7 +181,7 @@ impl<'a> Keys<'a> {
                 .and_then(|m| function(m, start))
                 .unwrap_or_else(|| format!("[{name}]")),
             Dimension::Process => self.process(process),
-            Dimension::Source => block.source.name().to_owned(),
+            Dimension::Source => block.method.name().to_owned(),
             Dimension::Block => format!("{name}+{start}"),
             _ => String::new(),
         }

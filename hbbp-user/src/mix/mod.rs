@@ -15,10 +15,10 @@ mod extension;
 mod keys;
 mod pivot;
 
-pub use crate::estimate::{Source, Unit};
+pub use crate::estimate::{Method, Unit};
 use crate::locate::PerRing;
 pub use accuracy::{Accuracy, KeyError, block_error};
-pub use analysis::{Analysis, Estimated, SourceShare, analyse};
+pub use analysis::{Analysis, Estimated, MethodShare, analyse};
 pub use apportion::apportion;
 pub use category::Category;
 pub use class::{Class, Latency, Lock, Memory, Packing};

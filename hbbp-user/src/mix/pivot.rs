@@ -9,7 +9,7 @@ use super::error::Sum;
 use super::keys::{Keys, RowIdx};
 use super::{Dimension, Mix, Row};
 use crate::addr::Ring;
-use crate::estimate::{BlockCount, BlockCounts, Part, Ran, Source};
+use crate::estimate::{BlockCount, BlockCounts, Method, Part};
 use crate::snapshot::ProcessIdx;
 
 /// Sums up a mix.
@@ -42,7 +42,7 @@ pub(super) fn pivot<'a>(counts: &'a BlockCounts, by: &[Dimension], keys: Keys<'a
     let [kernel, user, both] = cells(&table.total);
     Mix {
         by: by.to_vec(),
-        unit: counts.roles.unit,
+        unit: counts.assignment.unit,
         rows,
         kernel,
         user,
@@ -78,17 +78,17 @@ impl Table<'_> {
             let Some(block) = self.counts.blocks.get(part.block) else {
                 continue;
             };
-            let (source, column) = (block.source, column(block.ring));
+            let (method, column) = (block.method, column(block.ring));
             for &(row, instructions) in self.keys.rows_of(block, part.process) {
                 if self.rows.len() <= row {
                     self.rows.resize_with(row + 1, Sums::default);
                 }
                 if let Some(sums) = self.rows.get_mut(row) {
-                    add(sums, column, part, source, instructions, self.counts);
+                    add(sums, column, part, method, instructions, self.counts);
                 }
             }
             let instructions = f64::from(block.instructions);
-            add(&mut self.total, column, part, source, instructions, self.counts);
+            add(&mut self.total, column, part, method, instructions, self.counts);
         }
     }
 
@@ -96,26 +96,25 @@ impl Table<'_> {
     fn add_stacks(&mut self) {
         let mut known: HashMap<(usize, ProcessIdx), Vec<(RowIdx, f64)>> = HashMap::new();
         let mut shown = Shown::new(self.rows.len());
-        for stack in &self.counts.resampled.stacks {
-            for ran in &stack.ran {
-                let Some(block) = self.counts.blocks.get(ran.block) else {
-                    continue;
-                };
-                if block.source == Source::Lbr {
-                    let rows = known.entry((ran.block, ran.process));
-                    let rows = rows.or_insert_with(|| self.keys.rows_of(block, ran.process).to_vec());
-                    shown.add(block, ran, rows);
+        for replicate in &self.counts.replicates {
+            for run in &replicate.runs {
+                let blocks = self.counts.blocks.get(run.blocks.clone()).unwrap_or_default();
+                let numbered = blocks.iter().zip(run.blocks.clone());
+                for (block, number) in numbered.filter(|(block, _)| block.method == Method::Lbr) {
+                    let rows = known.entry((number, run.process));
+                    let rows = rows.or_insert_with(|| self.keys.rows_of(block, run.process).to_vec());
+                    shown.add(block, run.times, rows);
                 }
             }
-            shown.empty_into(stack.phase, &mut self.rows, &mut self.total);
+            shown.empty_into(replicate.phase, &mut self.rows, &mut self.total);
         }
     }
 }
 
-fn add(sums: &mut Sums, column: usize, part: &Part, source: Source, instructions: f64, counts: &BlockCounts) {
+fn add(sums: &mut Sums, column: usize, part: &Part, method: Method, instructions: f64, counts: &BlockCounts) {
     for column in [column, BOTH] {
         if let Some(sum) = sums.get_mut(column) {
-            sum.add(part, source, instructions, counts);
+            sum.add(part, method, instructions, counts);
         }
     }
 }
@@ -138,7 +137,7 @@ impl Shown {
         }
     }
 
-    fn add(&mut self, block: &BlockCount, ran: &Ran, rows: &[(RowIdx, f64)]) {
+    fn add(&mut self, block: &BlockCount, times: f64, rows: &[(RowIdx, f64)]) {
         for column in [column(block.ring), BOTH] {
             for (row, instructions) in rows {
                 let at = 3 * row + column;
@@ -146,11 +145,11 @@ impl Shown {
                     if *amount <= 0.0 {
                         self.touched.push(at);
                     }
-                    *amount += ran.times * instructions;
+                    *amount += times * instructions;
                 }
             }
             if let Some(total) = self.total.get_mut(column) {
-                *total += ran.times * f64::from(block.instructions);
+                *total += times * f64::from(block.instructions);
             }
         }
     }

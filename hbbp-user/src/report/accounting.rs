@@ -53,7 +53,7 @@ impl Accounting {
     pub(super) fn new(snapshot: &Snapshot, analysis: &Analysis) -> Self {
         Self::follow(
             snapshot,
-            &analysis.counts.roles.ebs,
+            &analysis.counts.assignment.ebs,
             &analysis.resolved,
             &analysis.unresolved,
         )

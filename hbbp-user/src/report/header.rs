@@ -6,7 +6,7 @@ use super::accounting::Accounting;
 use super::completeness::{self, share};
 use super::number::{bytes, grouped, percent, scaled, seconds, several};
 use super::residual::Residual;
-use crate::mix::{Source, SourceShare};
+use crate::mix::{Method, MethodShare};
 use crate::snapshot::{Event, EventUnit, KernelTextSource, Period, Run};
 
 /// Scope and time of the measurement; recordings of other tools have no time of day, and text has no time at all.
@@ -22,7 +22,7 @@ fn measured(run: &Run) -> String {
 /// The header: a label and a sentence for each line.
 pub(super) fn facts(
     run: &Run,
-    sources: &[SourceShare],
+    methods: &[MethodShare],
     accounting: &Accounting,
     residuals: &[Residual],
 ) -> Vec<(&'static str, String)> {
@@ -57,7 +57,7 @@ pub(super) fn facts(
             .iter()
             .map(|event| ("completeness", completeness_in_words(event))),
     );
-    facts.extend(sources_in_words(sources).map(|sources| ("estimated by", sources)));
+    facts.extend(methods_in_words(methods).map(|methods| ("estimated by", methods)));
     facts.extend(
         residuals
             .iter()
@@ -110,16 +110,22 @@ fn completeness_in_words(event: &Event) -> String {
     )
 }
 
-/// The contribution of each method; `None` without branch stacks, where EBS is the only one.
-fn sources_in_words(sources: &[SourceShare]) -> Option<String> {
-    let amount = |share: &SourceShare| share.kernel + share.user;
-    let total: f64 = sources.iter().map(amount).sum();
-    let stacks = sources.iter().any(|share| share.source == Source::Lbr);
-    let in_words = |share: &SourceShare| {
-        let (blocks, share_of_all) = (several(share.blocks, "block"), percent(amount(share) / total));
-        format!("{} {share_of_all} % ({blocks})", share.source.name())
+/// The share of the executions that each method serves; `None` without branch stacks, where EBS is the only one.
+fn methods_in_words(methods: &[MethodShare]) -> Option<String> {
+    let total: f64 = methods.iter().map(MethodShare::instructions).sum();
+    let stacks = methods.iter().any(|share| share.method == Method::Lbr);
+    let in_words = |share: &MethodShare| {
+        let (blocks, share_of_all) = (
+            several(share.blocks, "block"),
+            percent(share.instructions() / total),
+        );
+        let balanced = if share.balanced { "balanced " } else { "" };
+        format!(
+            "{balanced}{} {share_of_all} % of executions ({blocks})",
+            share.method.name()
+        )
     };
-    Some(sources.iter().map(in_words).collect::<Vec<_>>().join(", ")).filter(|_| stacks && 0.0 < total)
+    Some(methods.iter().map(in_words).collect::<Vec<_>>().join(", ")).filter(|_| stacks && 0.0 < total)
 }
 
 /// The difference between the estimate and the counters.
@@ -135,7 +141,7 @@ fn residual_in_words(residual: &Residual) -> String {
     )
 }
 
-const fn unit_in_words(unit: EventUnit) -> &'static str {
+pub(super) const fn unit_in_words(unit: EventUnit) -> &'static str {
     match unit {
         EventUnit::Nanoseconds => "ns",
         EventUnit::Cycles => "cycles",

@@ -18,7 +18,7 @@ use super::body::{Body, Figures};
 use super::completeness;
 use super::header::hex;
 use super::residual::Residual;
-use crate::mix::SourceShare;
+use crate::mix::MethodShare;
 use crate::snapshot::loss::LossUnit;
 use crate::snapshot::{Event, EventUnit, KernelTextSource, Losses, Period, Run};
 use accounting::{AccountingJson, StreamsJson};
@@ -134,10 +134,14 @@ struct LossJson<'a> {
 #[derive(Serialize)]
 struct SourceJson {
     source: &'static str,
+    /// Whether it counts streams that were balanced.
+    balanced: bool,
     blocks: u64,
     /// Instructions by ring, in the unit of the mix.
     kernel: f64,
     user: f64,
+    /// Its share of the instructions of both rings, 0 to 1.
+    share: f64,
 }
 
 /// A unit that was counted without sampling, and estimated.
@@ -149,6 +153,8 @@ struct ResidualJson {
     estimated: f64,
     /// `estimated / counted - 1`.
     relative: f64,
+    /// Standard error of `estimated`.
+    std_error: f64,
 }
 
 /// The table.
@@ -194,7 +200,11 @@ impl<'a> Document<'a> {
                 })
                 .collect(),
             losses: losses(&report.snapshot.losses),
-            sources: report.sources.iter().map(SourceJson::new).collect(),
+            sources: report
+                .methods
+                .iter()
+                .map(|method| SourceJson::new(method, report.methods))
+                .collect(),
             accounting: AccountingJson::new(report),
             streams: Some(&report.streams)
                 .filter(|streams| 0 < streams.counted)
@@ -295,17 +305,25 @@ impl ResidualJson {
             counted: residual.counted,
             estimated: residual.estimated,
             relative: residual.relative(),
+            std_error: residual.std_error,
         }
     }
 }
 
 impl SourceJson {
-    fn new(share: &SourceShare) -> Self {
+    fn new(share: &MethodShare, all: &[MethodShare]) -> Self {
+        let total: f64 = all.iter().map(MethodShare::instructions).sum();
         Self {
-            source: share.source.name(),
+            source: share.method.name(),
+            balanced: share.balanced,
             blocks: share.blocks,
             kernel: share.kernel,
             user: share.user,
+            share: if 0.0 < total {
+                share.instructions() / total
+            } else {
+                0.0
+            },
         }
     }
 }

@@ -23,7 +23,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use crate::locate::{Discard, PerRing};
-use crate::mix::{Analysis, SourceShare};
+use crate::mix::{Analysis, MethodShare};
 use crate::snapshot::Snapshot;
 use accounting::Accounting;
 use body::Body;
@@ -66,7 +66,7 @@ impl FromStr for Format {
 #[derive(Debug)]
 pub struct Report<'a> {
     snapshot: &'a Snapshot,
-    sources: &'a [SourceShare],
+    methods: &'a [MethodShare],
     warnings: Vec<Warning>,
     accounting: Accounting,
     streams: Streams,
@@ -92,7 +92,7 @@ impl<'a> Report<'a> {
         let accounting = Accounting::new(snapshot, analysis);
         Self {
             snapshot,
-            sources: &analysis.sources,
+            methods: &analysis.methods,
             warnings: warnings(analysis, snapshot, &accounting),
             streams: Streams::new(analysis),
             residuals: residuals(snapshot, analysis),

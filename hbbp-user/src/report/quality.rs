@@ -6,6 +6,7 @@
 //! | received samples that are counted                   | 99 %   |
 //! | counted kernel samples on a known instruction       | 99.5 % |
 //! | counted user samples on a known instruction         | 98 %   |
+//! | residual with branch stacks, beyond two std. errors | 1 %    |
 //!
 //! A limit without samples to compare with, such as kernel samples of a user program, is met.
 
@@ -13,10 +14,12 @@ use std::fmt;
 
 use super::accounting::Accounting;
 use super::completeness;
+use super::header::unit_in_words;
 use super::number::percent;
+use super::residual::{Residual, residuals};
 use crate::addr::Ring;
 use crate::mix::Analysis;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{EventUnit, Snapshot};
 
 /// The kernel skips a perf program while another one runs, always in the same code, which is then underrepresented:
 /// with a twentieth missing, a small row of the mix may be entirely wrong.
@@ -31,9 +34,21 @@ const RESOLVED_KERNEL: f64 = 0.995;
 /// Less than [`RESOLVED_KERNEL`]: processes may exit before their text can be read.
 const RESOLVED_USER: f64 = 0.98;
 
+/// A hundredth of the executions, more than chance explains: the mean error of a mix on the emulated machine is half of it.
+const RESIDUAL: f64 = 0.01;
+
 /// A limit that a measurement missed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Miss {
+    /// The estimates are not what the sampling events counted.
+    Residual {
+        /// Retired instructions or taken branches.
+        unit: EventUnit,
+        /// Estimated over counted, less 1.
+        relative: f64,
+        /// Its standard error.
+        std_error: f64,
+    },
     /// Too few expected samples of an event were received.
     Completeness {
         /// Name of the event.
@@ -67,7 +82,7 @@ pub fn quality(analysis: &Analysis, snapshot: &Snapshot) -> Vec<Miss> {
 /// As [`quality`], for samples that are accounted for already.
 pub(super) fn misses(analysis: &Analysis, snapshot: &Snapshot, accounting: &Accounting) -> Vec<Miss> {
     let below = |limit: f64| move |share: &f64| *share < limit;
-    let mut misses = Vec::new();
+    let mut misses = residual_misses(analysis, snapshot);
     if analysis.mix.rows.is_empty() {
         misses.push(Miss::NoSamples);
     }
@@ -102,10 +117,28 @@ pub(super) fn misses(analysis: &Analysis, snapshot: &Snapshot, accounting: &Acco
     misses
 }
 
+/// The residuals of a run with branch stacks that miss the limit.
+fn residual_misses(analysis: &Analysis, snapshot: &Snapshot) -> Vec<Miss> {
+    if analysis.counts.assignment.lbr.is_empty() {
+        return Vec::new();
+    }
+    let miss = |residual: Residual| Miss::Residual {
+        unit: residual.unit,
+        relative: residual.relative(),
+        std_error: residual.std_error / residual.counted,
+    };
+    let residuals = residuals(snapshot, analysis).into_iter();
+    residuals
+        .filter(|residual| RESIDUAL < residual.beyond_error())
+        .map(miss)
+        .collect()
+}
+
 impl Miss {
     /// Stable name, used in JSON.
     pub const fn id(&self) -> &'static str {
         match self {
+            Self::Residual { .. } => "quality.residual",
             Self::Completeness { .. } => "quality.completeness",
             Self::Counted { .. } => "quality.counted",
             Self::Resolved {
@@ -120,6 +153,19 @@ impl Miss {
 impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Residual {
+                unit,
+                relative,
+                std_error,
+            } => write!(
+                f,
+                "the estimates differ by {} % (standard error {} %) from the {} that the events counted (limit {} % beyond \
+                 two standard errors): executions are missing or counted twice",
+                percent(*relative),
+                percent(*std_error),
+                unit_in_words(*unit),
+                percent(RESIDUAL)
+            ),
             Self::Completeness {
                 event,
                 share,

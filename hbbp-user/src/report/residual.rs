@@ -3,6 +3,8 @@
 //! The sampling events count every unit, not only sampled ones, so their values have no sampling error and need no
 //! further counter.
 //! A counter value covers both rings, so there is one residual for each unit and none by ring.
+//! A residual beyond its error means that executions are missing or counted twice: a run with branch stacks then misses a
+//! quality limit ([`super::quality`]).
 
 use crate::estimate::{ends_near, near_only};
 use crate::mix::{Analysis, Unit};
@@ -17,6 +19,8 @@ pub(super) struct Residual {
     pub(super) counted: f64,
     /// Units estimated.
     pub(super) estimated: f64,
+    /// Standard error of `estimated`.
+    pub(super) std_error: f64,
 }
 
 impl Residual {
@@ -24,30 +28,55 @@ impl Residual {
     pub(super) fn relative(&self) -> f64 {
         self.estimated / self.counted - 1.0
     }
+
+    /// What two standard errors do not explain of it, as a fraction.
+    pub(super) fn beyond_error(&self) -> f64 {
+        (self.relative().abs() - 2.0 * self.std_error / self.counted).max(0.0)
+    }
 }
 
 /// The residuals of the units that were counted: instructions against the mix, taken branches against the accepted
 /// streams that end at one. None where figures are no executions, or nothing was counted.
 pub(super) fn residuals(snapshot: &Snapshot, analysis: &Analysis) -> Vec<Residual> {
     let counts = &analysis.counts;
-    if counts.roles.unit != Unit::Executions {
+    if counts.assignment.unit != Unit::Executions {
         return Vec::new();
     }
-    let of = |served: &[EventIdx], unit, estimated| Residual {
+    let of = |served: &[EventIdx], unit, estimated, std_error| Residual {
         unit,
         counted: counted(&snapshot.run.events, served, unit),
         estimated,
+        std_error,
     };
-    let mix = analysis.mix.both.amount;
-    let near_only = near_only(&snapshot.run.events, &counts.roles.lbr);
+    let mix = analysis.mix.both;
+    let near_only = near_only(&snapshot.run.events, &counts.assignment.lbr);
     let near = counts
         .streams
         .iter()
         .filter(|s| !near_only || ends_near(s, &analysis.map));
-    let streams = near.map(|stream| stream.weight).sum();
+    let streams: f64 = near.map(|stream| stream.weight).sum();
+    // Stacks come at a fixed period, to within one of them; by chance each may lose some of its streams.
+    let n_stacks = counts.n_stacks.max(1.0);
+    let taken = counted(
+        &snapshot.run.events,
+        &counts.assignment.lbr,
+        EventUnit::TakenBranches,
+    );
+    let lost = (1.0 - streams / taken).clamp(0.0, 1.0);
+    let error = 1.0 / n_stacks + (lost * (1.0 - lost) / n_stacks).sqrt();
     let all = [
-        of(&counts.roles.ebs, EventUnit::Instructions, mix),
-        of(&counts.roles.lbr, EventUnit::TakenBranches, streams),
+        of(
+            &counts.assignment.ebs,
+            EventUnit::Instructions,
+            mix.amount,
+            mix.std_error.unwrap_or(0.0),
+        ),
+        of(
+            &counts.assignment.lbr,
+            EventUnit::TakenBranches,
+            streams,
+            taken * error,
+        ),
     ];
     all.into_iter()
         .filter(|residual| 0.0 < residual.counted)
@@ -104,7 +133,12 @@ mod tests {
             unit: EventUnit::Instructions,
             counted: 200.0,
             estimated: 190.0,
+            std_error: 3.0,
         };
         assert!((residual.relative() + 0.05).abs() < 1e-12);
+        assert!(
+            (residual.beyond_error() - 0.02).abs() < 1e-12,
+            "0.05 less two times 0.015"
+        );
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn write(report: &Report<'_>, width: usize, out: &mut dyn Write) -> i
     let run = &report.snapshot.run;
     let page = &mut Page { width, out };
     page.entry("hbbp-sys ", &run.tool_version)?;
-    for (label, sentence) in header::facts(run, report.sources, &report.accounting, &report.residuals) {
+    for (label, sentence) in header::facts(run, report.methods, &report.accounting, &report.residuals) {
         page.entry(&format!("  {label:<12}  "), &sentence)?;
     }
     if !report.warnings.is_empty() {

@@ -6,8 +6,8 @@ use super::accounting::Accounting;
 use super::completeness::{self, OnCpu};
 use super::number::{grouped, percent, several};
 use super::quality::{self, Miss};
-use crate::mix::{Analysis, Source, Unit};
-use crate::snapshot::{EventUnit, KernelTextSource, Loss, Period, Snapshot};
+use crate::mix::{Analysis, Method, Unit};
+use crate::snapshot::{EventIdx, EventUnit, KernelTextSource, Loss, Period, Snapshot};
 
 /// With this many samples the standard error of a share of 10 % is one percentage point.
 const ENOUGH_SAMPLES: u64 = 900;
@@ -97,24 +97,22 @@ pub(super) enum Warning {
 /// The warnings about a measurement, most severe first.
 pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Accounting) -> Vec<Warning> {
     let run = &snapshot.run;
-    let mut warnings = Vec::new();
+    let (residuals, misses): (Vec<Miss>, Vec<Miss>) = quality::misses(analysis, snapshot, accounting)
+        .into_iter()
+        .partition(|miss| matches!(miss, Miss::Residual { .. }));
+    let mut warnings: Vec<Warning> = residuals.into_iter().map(Warning::Missed).collect();
     if accounting.unexplained != 0 {
         warnings.push(Warning::Unexplained {
             n: accounting.unexplained,
         });
     }
-    let names: Vec<&str> = run.events.iter().map(|event| event.name.as_str()).collect();
-    let events = names.join(", ");
+    let events = served(analysis, snapshot);
     match analysis.mix.unit {
         Unit::Executions => {}
         Unit::TimeWeightedSamples => warnings.push(Warning::TimeOnly { events }),
         Unit::EventWeightedSamples => warnings.push(Warning::OtherEvent { events }),
     }
-    warnings.extend(
-        quality::misses(analysis, snapshot, accounting)
-            .into_iter()
-            .map(Warning::Missed),
-    );
+    warnings.extend(misses.into_iter().map(Warning::Missed));
     if 0 < accounting.counted.kernel {
         match &run.kernel_text {
             KernelTextSource::None => warnings.push(Warning::NoKernelText),
@@ -142,7 +140,7 @@ pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Ac
     }
     let blocks = analysis.counts.blocks.iter();
     let n_blocks = blocks
-        .filter(|block| block.biased && block.source == Source::Lbr)
+        .filter(|block| block.biased && block.method == Method::Lbr)
         .count() as u64;
     if let Some(excess) = analysis.counts.bias {
         warnings.push(Warning::Balanced { excess });
@@ -161,6 +159,18 @@ pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Ac
     }));
     warnings.extend(run.notes.iter().cloned().map(Warning::Note));
     warnings
+}
+
+/// Names of the events that the mix is made of; all where it is made of none.
+fn served(analysis: &Analysis, snapshot: &Snapshot) -> String {
+    let assignment = &analysis.counts.assignment;
+    let serves = |idx: &EventIdx| assignment.ebs.contains(idx) || assignment.lbr.contains(idx);
+    let none = assignment.ebs.is_empty() && assignment.lbr.is_empty();
+    let events = snapshot.run.events.iter().zip((0_u32..).map(EventIdx));
+    let names = events
+        .filter(|(_, idx)| none || serves(idx))
+        .map(|(event, _)| event.name.as_str());
+    names.collect::<Vec<_>>().join(", ")
 }
 
 impl Warning {

@@ -41,6 +41,9 @@ pub struct Event {
     pub name: String,
     /// What one unit of its count is.
     pub unit: EventUnit,
+    /// Whether it is known to count near branches only. The events of AMD and Goldmont count far branches and interrupts
+    /// too (AMD PPR, PMCx0C4; BR_INST_RETIRED.ALL_TAKEN_BRANCHES), and then a sample falls on any branch alike.
+    pub near_only: bool,
     /// Whether its samples carry branch stacks.
     pub branch_stack: bool,
     /// `precise_ip` as it was granted.
@@ -135,20 +138,7 @@ impl Counter {
     }
 }
 
-/// Whether the event of this name is known to count near branches alone. Those of AMD and of Goldmont count far ones and
-/// interrupts too (AMD PPR, PMCx0C4; BR_INST_RETIRED.ALL_TAKEN_BRANCHES), and then a sample falls on any branch alike.
-pub fn is_near_only(event: &str) -> bool {
-    const NAMES: [&str; 2] = ["near_taken", "branches_taken"];
-    let name = event.to_lowercase();
-    NAMES.iter().any(|known| name.contains(known))
-}
-
 impl Event {
-    /// Whether it is known to count near branches alone.
-    pub fn is_near_only(&self) -> bool {
-        is_near_only(&self.name)
-    }
-
     /// Whether its period changed a little during the run.
     pub fn varied(&self) -> bool {
         self.counters.iter().any(|counter| counter.due.is_some())

@@ -135,3 +135,70 @@ fn dumped_entry(text: &str) -> String {
         number("cycles")
     )
 }
+
+#[test]
+fn tiger_lake_streams_serve_the_mix_beside_one_sample_of_instructions() {
+    let Some(folder) = recordings() else { return };
+    let folder = folder.join("gematria");
+    let mut options = hbbp_user::cmd::import::ImportOptions {
+        file: folder.join("simple_x86_elf_object.perf.data"),
+        ..Default::default()
+    };
+    options.places.binaries.push(folder.join("simple_x86_elf_object"));
+    let snapshot = hbbp_user::cmd::import::import(&options).unwrap();
+    let rule = hbbp_user::estimate::rule::DEFAULT.parse().unwrap();
+    let analysis = hbbp_user::mix::analyse(&snapshot, &[], &rule);
+    assert_eq!(analysis.mix.unit, hbbp_user::mix::Unit::EventWeightedSamples);
+    // The stream has five instructions.
+    let amount = analysis.mix.both.amount;
+    assert!((amount / (62.0 * 5.0) - 1.0).abs() < 0.01, "{amount}");
+}
+
+/// Shares of executions by address: a line of each is an address and its executions.
+fn shares(counts: &str) -> BTreeMap<u64, f64> {
+    let line = |line: &str| {
+        let (address, executions) = line.split_once(' ')?;
+        let executions: f64 = executions.trim().parse().ok()?;
+        Some((u64::from_str_radix(address, 16).ok()?, executions))
+    };
+    let counts: BTreeMap<u64, f64> = counts.lines().filter_map(line).collect();
+    let all: f64 = counts.values().sum();
+    counts
+        .into_iter()
+        .map(|(address, n)| (address, n / all))
+        .collect()
+}
+
+/// Half the sum of the absolute differences of the shares.
+fn distance(a: &BTreeMap<u64, f64>, b: &BTreeMap<u64, f64>) -> f64 {
+    let of = |shares: &BTreeMap<u64, f64>, address| shares.get(address).copied().unwrap_or(0.0);
+    let addresses: std::collections::BTreeSet<&u64> = a.keys().chain(b.keys()).collect();
+    let off = addresses
+        .into_iter()
+        .map(|address| (of(a, address) - of(b, address)).abs());
+    off.sum::<f64>() / 2.0
+}
+
+#[test]
+fn skylake_is_nearer_to_exact_counts_where_streams_are_balanced() {
+    let Some(folder) = recordings() else { return };
+    let folder = folder.join("skylake");
+    let recording = folder.join("propeller_sample_1.perfdata");
+    let binary = folder.join("propeller_sample_1.bin");
+    let exact = shares(&std::fs::read_to_string(folder.join("propeller_sample_1.exact_counts")).unwrap());
+    let of = |source| {
+        let options = [
+            "--binary",
+            binary.to_str().unwrap(),
+            "--force",
+            "--format",
+            "counts",
+            "--source",
+            source,
+        ];
+        distance(&exact, &shares(&export(&recording, &options)))
+    };
+    let (recorded, balanced) = (of("lbr"), of("hybrid"));
+    assert!((0.027..0.029).contains(&recorded), "{recorded}");
+    assert!(balanced < 0.0225, "{balanced} with balance, {recorded} without");
+}

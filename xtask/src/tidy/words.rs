@@ -18,7 +18,6 @@ struct GivenUp {
 const COLLECT: &str = "hbbp-user/src/collect/";
 const CMD: &str = "hbbp-user/src/cmd/";
 const EBPF: &str = "hbbp-ebpf/";
-const ESTIMATE: &str = "hbbp-user/src/estimate/";
 const IMPORT: &str = "hbbp-user/src/import/";
 const RESOLVE: &str = "hbbp-user/src/resolve/";
 const SNAPSHOT: &str = "hbbp-user/src/snapshot/";
@@ -38,28 +37,26 @@ const WORDS: [GivenUp; 17] = [
     given_up("news", "notification, event or record", &[CMD]),
     given_up("habit", "quirk", &[]),
     given_up("bank", "double-buffered count map", &[SNAPSHOT]),
-    given_up("spot", "location or instruction index", &[ESTIMATE]),
+    given_up("spot", "location or instruction index", &[]),
     given_up(
         "stretch",
         "text range",
-        &[COLLECT, ESTIMATE, IMPORT, RESOLVE, SNAPSHOT, TESTS],
+        &[COLLECT, IMPORT, RESOLVE, SNAPSHOT, TESTS],
     ),
     given_up(
         "stretches",
         "text ranges",
-        &[COLLECT, ESTIMATE, IMPORT, RESOLVE, SNAPSHOT, TESTS],
+        &[COLLECT, IMPORT, RESOLVE, SNAPSHOT, TESTS],
     ),
     given_up(
         "so many",
         "the number itself, as in `N samples`",
-        &[COLLECT, EBPF, ESTIMATE, IMPORT, RESOLVE, SNAPSHOT, TESTS, XTASK],
+        &[COLLECT, EBPF, IMPORT, RESOLVE, SNAPSHOT, TESTS, XTASK],
     ),
     given_up(
         "is no",
         "is not a",
-        &[
-            COLLECT, CMD, EBPF, ESTIMATE, IMPORT, RESOLVE, SNAPSHOT, TESTS, XTASK,
-        ],
+        &[COLLECT, CMD, EBPF, IMPORT, RESOLVE, SNAPSHOT, TESTS, XTASK],
     ),
 ];
 

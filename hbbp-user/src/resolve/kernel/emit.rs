@@ -1,8 +1,8 @@
 //! What is handed over of ring 0 at the end of a run: the modules that were hit, their text and the kernel's mappings.
 
+use super::super::text::ModuleText;
 use super::map::{KernelModuleIdx, Region};
 use super::space::{KernelSpace, Machine};
-use super::super::text::ModuleText;
 use crate::addr::ImageAddr;
 use crate::resolve::elf::build_id::{read_kernel_build_id, read_module_build_id};
 use crate::snapshot::{Mapping, Module, ModuleIdx, ModuleKind, Text};

@@ -64,6 +64,9 @@ struct EventMessage {
     runs: u64,
     #[prost(message, repeated, tag = "8")]
     counters: Vec<CounterMessage>,
+    /// Whether it is known to count near branches only.
+    #[prost(bool, tag = "9")]
+    near_only: bool,
 }
 
 /// One counter of an event.
@@ -186,6 +189,7 @@ impl From<&Event> for EventMessage {
         Self {
             name: event.name.clone(),
             unit,
+            near_only: event.near_only,
             branch_stack: event.branch_stack,
             precise: event.precise.into(),
             fixed_period,
@@ -223,6 +227,7 @@ impl TryFrom<EventMessage> for Event {
         Ok(Self {
             name: message.name,
             unit: unit.unwrap_or(EventUnit::Other),
+            near_only: message.near_only,
             branch_stack: message.branch_stack,
             precise,
             period,

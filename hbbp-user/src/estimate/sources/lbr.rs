@@ -2,44 +2,45 @@
 //!
 //! Every instruction between the ends of a stream ran once for each of its occurrences, with the weight
 //! period / (N-1) of the stack that it was seen in.
-//! The streams are summed as a difference array that holds only the places where the sum changes:
+//! The streams are summed as a difference array that holds only the positions where the sum changes:
 //!
 //! ```text
 //! streams      [==========)           weight 2
 //!                    [=========)      weight 1
 //! differences  +2    +1   -2   -1
-//! passes       [ 2  )[ 3 )[ 1 )
+//! counts       [ 2  )[ 3 )[ 1 )
 //! ```
 //!
-//! A block's count is the mean over its instructions, so that a stream that an interrupt cut counts for the part that ran.
+//! A block's count is the mean over its instructions, so that an interrupted stream counts for the part that ran.
 
 use std::ops::Range;
 
-use super::{Counted, Stream};
+use super::Counted;
+use super::streams::Stream;
 use crate::blocks::{BlockId, BlockMap};
 use crate::locate::TextIdx;
 use crate::snapshot::ProcessIdx;
 
-/// Neighbouring instructions that streams passed equally often.
+/// Neighbouring instructions that streams executed equally often.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Passes {
+pub struct ExecutionCounts {
     /// Their text.
     pub text: TextIdx,
     /// The process image that ran.
     pub process: ProcessIdx,
     /// Index of the first instruction.
     pub first: u32,
-    /// Index behind the last instruction.
+    /// Index after the last instruction.
     pub end: u32,
-    /// How many streams passed.
+    /// Streams that executed them.
     pub hits: u64,
     /// The sum of their weights: estimated executions of each of the instructions.
     pub weight: f64,
 }
 
-/// Sums streams, sorted by (text, process), to passes, sorted by (text, process, first); they do not overlap.
-pub fn passes(streams: &[Stream]) -> Vec<Passes> {
-    let mut passes = Vec::new();
+/// Sums streams, sorted by (text, process), to execution counts, sorted by (text, process, first); these do not overlap.
+pub fn execution_counts(streams: &[Stream]) -> Vec<ExecutionCounts> {
+    let mut counts = Vec::new();
     for group in streams.chunk_by(|a, b| (a.text, a.process) == (b.text, b.process)) {
         let starts = group.iter().map(|s| (s.first, i128::from(s.hits), s.weight));
         let ends = group.iter().map(|s| (s.end, -i128::from(s.hits), -s.weight));
@@ -50,11 +51,10 @@ pub fn passes(streams: &[Stream]) -> Vec<Passes> {
         let mut from = 0u32;
         for change in differences.chunk_by(|a, b| a.0 == b.0) {
             let Some(&(at, ..)) = change.first() else { continue };
-            if let (Some(stream), Ok(passed)) = (group.first(), u64::try_from(hits))
-                && 0 < passed
+            if let (Some(&Stream { text, process, .. }), Ok(passed @ 1..)) =
+                (group.first(), u64::try_from(hits))
             {
-                let &Stream { text, process, .. } = stream;
-                passes.push(Passes {
+                counts.push(ExecutionCounts {
                     text,
                     process,
                     first: from,
@@ -65,39 +65,34 @@ pub fn passes(streams: &[Stream]) -> Vec<Passes> {
             }
             hits += change.iter().map(|(_, hits, _)| hits).sum::<i128>();
             weight += change.iter().map(|(.., weight)| weight).sum::<f64>();
-            // The hits are exact: where no stream passes, what is left of the weight is rounding.
+            // The hits are exact: where no stream is left, what is left of the weight is rounding.
             if hits == 0 {
                 weight = 0.0;
             }
             from = at;
         }
     }
-    passes
+    counts
 }
 
-/// The blocks that were passed, sorted by (block, process); hits and weight are means over their instructions.
-pub(super) fn counts(map: &BlockMap, passes: &[Passes]) -> Vec<Counted> {
-    let mut counts = Vec::new();
-    for pass in passes {
-        for (block, share) in shares(map, pass.text, pass.first..pass.end) {
-            let (hits, weight) = (pass.hits as f64 * share, pass.weight * share);
-            counts.push(Counted {
+/// The executed blocks, sorted by (block, process); hits and weight are means over their instructions.
+pub(in crate::estimate) fn by_block(map: &BlockMap, counts: &[ExecutionCounts]) -> Vec<Counted> {
+    let mut by_block = Vec::new();
+    for count in counts {
+        for (block, share) in shares(map, count.text, count.first..count.end) {
+            by_block.push(Counted {
                 block,
-                process: pass.process,
-                hits,
-                weight,
+                process: count.process,
+                hits: count.hits as f64 * share,
+                weight: count.weight * share,
             });
         }
     }
-    super::summed(counts)
+    super::summed(by_block)
 }
 
 /// The blocks of a range of instructions, each with the share of its instructions that lies in the range.
-pub(super) fn shares(
-    map: &BlockMap,
-    text: TextIdx,
-    range: Range<u32>,
-) -> impl Iterator<Item = (BlockId, f64)> {
+fn shares(map: &BlockMap, text: TextIdx, range: Range<u32>) -> impl Iterator<Item = (BlockId, f64)> {
     let blocks = map.text(text);
     let mut from = range.start;
     let mut block = blocks.map_or(0, |blocks| blocks.block_of(from));
@@ -133,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_above() {
-        let passes = passes(&[stream(0, 11, 4, 2.0), stream(6, 16, 2, 1.0)]);
-        let flat: Vec<_> = passes
+    fn overlapping_streams_sum_to_the_picture_above() {
+        let counts = execution_counts(&[stream(0, 11, 4, 2.0), stream(6, 16, 2, 1.0)]);
+        let flat: Vec<_> = counts
             .iter()
             .map(|p| (p.first, p.end, p.hits, p.weight))
             .collect();
@@ -143,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_stream_passes_nothing() {
-        assert_eq!(passes(&[stream(3, 3, 1, 1.0)]), []);
+    fn an_empty_stream_executes_nothing() {
+        assert_eq!(execution_counts(&[stream(3, 3, 1, 1.0)]), []);
     }
 
     #[test]
-    fn rounding_does_not_outlive_the_streams() {
-        let passes = passes(&[stream(0, 2, 1, 0.1), stream(1, 3, 1, 0.2), stream(5, 6, 1, 0.3)]);
-        assert_eq!(passes.last().map(|p| p.weight), Some(0.3));
+    fn rounding_errors_end_with_the_streams() {
+        let counts = execution_counts(&[stream(0, 2, 1, 0.1), stream(1, 3, 1, 0.2), stream(5, 6, 1, 0.3)]);
+        assert_eq!(counts.last().map(|p| p.weight), Some(0.3));
     }
 
     proptest! {
@@ -168,9 +163,9 @@ mod tests {
                 }
             }
             let mut summed = [(0u64, 0f64); 64];
-            for p in passes(&streams) {
+            for p in execution_counts(&streams) {
                 for i in p.first..p.end {
-                    prop_assert_eq!(summed[i as usize], (0, 0.0), "passes overlap");
+                    prop_assert_eq!(summed[i as usize], (0, 0.0), "counts overlap");
                     summed[i as usize] = (p.hits, p.weight);
                 }
             }

@@ -2,26 +2,27 @@
 //!
 //! An eventing IP in a block counts for the whole block:
 //! executions(block) = samples in the block x period / instructions in the block.
-//! Samples of a clock are spread over the instructions of their block in the same way, but stay samples.
+//! Samples of a clock are spread over the instructions of their block in the same way, but remain samples.
 
-use super::{Counted, Roles};
+use super::Counted;
 use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap, Flow, TextBlocks};
+use crate::estimate::{EventAssignment, Unit};
 use crate::locate::{Located, LocatedIp, Tally, Unresolved};
-use crate::snapshot::{EventUnit, Snapshot};
+use crate::snapshot::{EventIdx, EventUnit, Snapshot};
 
 /// What became of the samples of all events.
-pub(super) struct Sampled {
-    /// Samples of the events that serve as EBS, sorted by (block, process).
-    pub(super) counts: Vec<Counted>,
+pub(in crate::estimate) struct Sampled {
+    /// Samples on instructions, each with its event and weighted by its period.
+    counts: Vec<(EventIdx, Counted)>,
     /// Samples on instructions, by event; together with `unresolved` all that were located.
-    pub(super) resolved: Tally<()>,
+    pub(in crate::estimate) resolved: Tally<()>,
     /// Samples that hit no instruction, or found the CPU halted.
-    pub(super) unresolved: Tally<Unresolved>,
+    pub(in crate::estimate) unresolved: Tally<Unresolved>,
 }
 
-/// Finds the block of every sample.
-pub(super) fn sampled(snapshot: &Snapshot, located: &Located, map: &BlockMap, roles: &Roles) -> Sampled {
+/// Finds the block of each sample.
+pub(in crate::estimate) fn sampled(snapshot: &Snapshot, located: &Located, map: &BlockMap) -> Sampled {
     let mut sampled = Sampled {
         counts: Vec::new(),
         resolved: Tally::default(),
@@ -37,15 +38,31 @@ pub(super) fn sampled(snapshot: &Snapshot, located: &Located, map: &BlockMap, ro
         match block(map, ip, ring, unit) {
             Ok(block) => {
                 sampled.resolved.add(ip.event, (), ring, ip.hits);
-                if roles.ebs.contains(&ip.event) {
-                    sampled.counts.push(counted(block, ip));
-                }
+                sampled.counts.push((ip.event, counted(block, ip)));
             }
             Err(why) => sampled.unresolved.add(ip.event, why, ring, ip.hits),
         }
     }
-    sampled.counts = super::summed(sampled.counts);
     sampled
+}
+
+impl Sampled {
+    /// The samples of the events that serve as EBS, sorted by (block, process). Executions are weighted by the periods of
+    /// their samples; where the unit is samples, they are just counted.
+    pub(in crate::estimate) fn counts(&self, assignment: &EventAssignment) -> Vec<Counted> {
+        let serving = self
+            .counts
+            .iter()
+            .filter(|(event, _)| assignment.ebs.contains(event));
+        let weighted = |(_, counted): &(EventIdx, Counted)| Counted {
+            weight: match assignment.unit {
+                Unit::Executions => counted.weight,
+                Unit::TimeWeightedSamples | Unit::EventWeightedSamples => counted.hits,
+            },
+            ..*counted
+        };
+        super::summed(serving.map(weighted).collect())
+    }
 }
 
 fn counted(block: BlockId, ip: &LocatedIp) -> Counted {
@@ -72,7 +89,7 @@ fn block(map: &BlockMap, ip: &LocatedIp, ring: Ring, unit: EventUnit) -> Result<
 }
 
 /// Whether the instruction before waits for an interrupt. The interrupt of a clock finds a halted CPU at the
-/// instruction behind HLT (SDM vol. 2, HLT: "the saved instruction pointer points to the instruction following").
+/// instruction after HLT (SDM vol. 2, HLT: "the saved instruction pointer points to the instruction following").
 fn follows_idle(text: &TextBlocks, instruction: u32) -> bool {
     let before = instruction
         .checked_sub(1)

@@ -1,10 +1,12 @@
-//! Least squares over equations that tie a few unknowns each: conjugate gradients, preconditioned by an incomplete
-//! Cholesky factor.
+//! Weighted least squares over equations that tie a few unknowns each: conjugate gradients on the normal equations,
+//! preconditioned by an incomplete Cholesky factor.
 //!
-//! Around a long loop each equation ties neighbours only, and plain conjugate gradients carry a change one place further
+//! Around a long loop each equation ties neighbours only, and plain conjugate gradients carry a change one unknown further
 //! with each step. A Cholesky factor that has entries only where the matrix has (Meijerink and van der Vorst, Mathematics
 //! of Computation 31, 1977) carries it all the way, where the unknowns are numbered along the code. It takes a tenth of
 //! the steps here.
+
+use super::graph::{add, at};
 
 /// Most steps. The recording of the emulated machine with the most unknowns, 117 thousand, takes 251.
 const MAX_STEPS: usize = 1000;
@@ -19,20 +21,27 @@ const SMALL: f64 = 1e-2;
 pub(super) const LONG: usize = 32;
 
 /// A pivot that is a smaller share of its diagonal comes from what the factor leaves out; then its row stands alone. Chains
-/// have smaller ones than loops: what is led to a place weighs up to 1e5 times as much as what is measured there.
+/// have smaller ones than loops: a conservation equation weighs up to 1e5 times as much as a measurement.
 const PIVOT: f64 = 1e-6;
 
-/// Solves `apply(x) = right`, beginning with `first`; `near` is what `apply` multiplies by, or nearly so.
-/// All of them are of one length. Where the numbers overflow, what was reached before is returned.
-pub(super) fn solve(
-    apply: impl Fn(&[f64]) -> Vec<f64>,
-    right: &[f64],
-    first: &[f64],
-    near: Symmetric,
-) -> Vec<f64> {
-    let factor = near.factor();
+/// An equation: the sum of the terms, unknown and factor, should be `value`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Equation {
+    pub(super) terms: Vec<(usize, f64)>,
+    pub(super) value: f64,
+    /// Inverse variance.
+    pub(super) weight: f64,
+}
+
+/// The unknowns that satisfy the equations best, beginning with `first`.
+/// Where the numbers overflow, what was reached before is returned.
+pub(super) fn solve(equations: &[Equation], first: &[f64]) -> Vec<f64> {
+    let factor = Symmetric::new(first.len(), equations).factor();
     let mut x = first.to_vec();
-    let mut residual: Vec<f64> = right.iter().zip(apply(&x)).map(|(r, a)| r - a).collect();
+    let values = |equation: &Equation| equation.value;
+    let right = transposed(equations, x.len(), values);
+    let applied = transposed(equations, x.len(), |equation| equation.left(&x));
+    let mut residual: Vec<f64> = right.iter().zip(applied).map(|(r, a)| r - a).collect();
     let mut z = factor.solve(&residual);
     let mut direction = z.clone();
     let mut rz = dot(&residual, &z);
@@ -40,7 +49,7 @@ pub(super) fn solve(
         if rz <= SMALL {
             break;
         }
-        let applied = apply(&direction);
+        let applied = transposed(equations, x.len(), |equation| equation.left(&direction));
         let length = rz / dot(&direction, &applied);
         if !length.is_finite() {
             break;
@@ -63,47 +72,66 @@ pub(super) fn solve(
     x
 }
 
-pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
+impl Equation {
+    /// Its left side.
+    fn left(&self, x: &[f64]) -> f64 {
+        self.terms.iter().map(|(n, factor)| factor * at(x, *n)).sum()
+    }
+}
+
+/// The transposed matrix of the equations, weighted, times a number for each equation.
+fn transposed(equations: &[Equation], n: usize, number: impl Fn(&Equation) -> f64) -> Vec<f64> {
+    let mut sums = vec![0.0; n];
+    for equation in equations {
+        let weighted = equation.weight * number(equation);
+        for (n, factor) in &equation.terms {
+            add(&mut sums, *n, factor * weighted);
+        }
+    }
+    sums
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// A symmetric matrix as a sum of squares of equations.
-pub(super) struct Symmetric {
+/// The matrix of the normal equations, nearly: long equations count on the diagonal only.
+struct Symmetric {
     diagonal: Vec<f64>,
-    /// For each row what stands left of the diagonal, as column and amount; of one column there may be several.
+    /// For each row what is left of the diagonal, as column and amount; of one column there may be several.
     left: Vec<Vec<(usize, f64)>>,
 }
 
 impl Symmetric {
-    /// All zero, of `n` rows.
-    pub(super) fn new(n: usize) -> Self {
-        Self {
+    fn new(n: usize, equations: &[Equation]) -> Self {
+        let mut symmetric = Self {
             diagonal: vec![0.0; n],
             left: vec![Vec::new(); n],
+        };
+        for Equation { terms, weight, .. } in equations {
+            let mut before: &[(usize, f64)] = &[];
+            for (n, &(column, factor)) in terms.iter().enumerate() {
+                symmetric.add(column, column, weight * factor * factor);
+                for &(other, also) in before {
+                    // The square of a sum in which an unknown is twice has their product twice on the diagonal.
+                    let twice = if column == other { 2.0 } else { 1.0 };
+                    symmetric.add(column, other, twice * weight * factor * also);
+                }
+                if terms.len() < LONG {
+                    before = terms.get(..=n).unwrap_or_default();
+                }
+            }
         }
+        symmetric
     }
 
-    /// Adds `weight` times the square of an equation, given as its terms: unknown and factor.
-    pub(super) fn add(&mut self, terms: &[(usize, f64)], weight: f64) {
-        let mut before: &[(usize, f64)] = &[];
-        for (n, &(column, factor)) in terms.iter().enumerate() {
-            self.add_entry(column, column, weight * factor * factor);
-            for &(other, also) in before {
-                self.add_entry(column, other, weight * factor * also);
-            }
-            if terms.len() < LONG {
-                before = terms.get(..=n).unwrap_or_default();
-            }
-        }
-    }
-
-    fn add_entry(&mut self, a: usize, b: usize, amount: f64) {
+    fn add(&mut self, a: usize, b: usize, amount: f64) {
         if a != b {
             if let Some(row) = self.left.get_mut(a.max(b)) {
                 row.push((a.min(b), amount));
             }
-        } else if let Some(diagonal) = self.diagonal.get_mut(a) {
-            *diagonal += amount;
+        } else {
+            add(&mut self.diagonal, a, amount);
         }
     }
 
@@ -165,7 +193,7 @@ fn common(a: &[(usize, f64)], b: &[(usize, f64)]) -> f64 {
 #[derive(Default)]
 struct Factor {
     diagonal: Vec<f64>,
-    /// What stands left of the diagonal, row after row, sorted by column.
+    /// What is left of the diagonal, row after row, sorted by column.
     left: Vec<(usize, f64)>,
     /// Where each row ends in `left`.
     ends: Vec<usize>,
@@ -178,7 +206,7 @@ impl Factor {
         self.left.get(range).unwrap_or_default()
     }
 
-    /// What the product of both triangles makes `right` of.
+    /// Solves for the product of both triangles.
     fn solve(&self, right: &[f64]) -> Vec<f64> {
         let mut solved: Vec<f64> = Vec::with_capacity(right.len());
         for (n, (right, diagonal)) in right.iter().zip(&self.diagonal).enumerate() {
@@ -205,34 +233,35 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    type Equation = (Vec<(usize, f64)>, f64);
-
-    fn near(n: usize, equations: &[Equation]) -> Symmetric {
-        let mut near = Symmetric::new(n);
-        for (terms, weight) in equations {
-            near.add(terms, *weight);
+    fn equation(terms: Vec<(usize, f64)>, weight: f64) -> Equation {
+        Equation {
+            terms,
+            value: 0.0,
+            weight,
         }
-        near
+    }
+
+    /// Gives each equation the value that these unknowns have.
+    fn satisfied(mut equations: Vec<Equation>, x: &[f64]) -> Vec<Equation> {
+        for equation in &mut equations {
+            equation.value = equation.left(x);
+        }
+        equations
     }
 
     fn apply(equations: &[Equation], x: &[f64]) -> Vec<f64> {
-        let mut applied = vec![0.0; x.len()];
-        for (terms, weight) in equations {
-            let value: f64 = terms.iter().map(|(n, factor)| factor * x[*n]).sum();
-            for (n, factor) in terms {
-                applied[*n] += weight * factor * value;
-            }
-        }
-        applied
+        transposed(equations, x.len(), |equation| equation.left(x))
     }
 
     #[test]
-    fn of_a_chain_the_factor_is_exact() {
+    fn the_factor_of_a_chain_is_exact() {
         let n = 500;
-        let mut equations: Vec<Equation> = (1..n).map(|i| (vec![(i - 1, -1.0), (i, 1.0)], 1e4)).collect();
-        equations.push((vec![(0, 1.0)], 1.0));
+        let mut equations: Vec<Equation> = (1..n)
+            .map(|i| equation(vec![(i - 1, -1.0), (i, 1.0)], 1e4))
+            .collect();
+        equations.push(equation(vec![(0, 1.0)], 1.0));
         let right: Vec<f64> = (0..n).map(|i| (i % 7) as f64).collect();
-        let solved = near(n, &equations).factor().solve(&right);
+        let solved = Symmetric::new(n, &equations).factor().solve(&right);
         for (applied, right) in apply(&equations, &solved).iter().zip(&right) {
             assert!((applied - right).abs() < 1e-6, "{applied} is not {right}");
         }
@@ -241,31 +270,26 @@ mod tests {
     #[test]
     fn long_equations_count_although_the_factor_leaves_them_out() {
         let n = 2 * LONG;
-        let mut equations: Vec<Equation> = (0..n).map(|i| (vec![(i, 1.0)], 1.0)).collect();
-        equations.push(((0..n).map(|i| (i, 1.0)).collect(), 100.0));
-        let right = apply(&equations, &vec![3.0; n]);
-        let x = solve(
-            |x| apply(&equations, x),
-            &right,
-            &vec![0.0; n],
-            near(n, &equations),
-        );
+        let mut equations: Vec<Equation> = (0..n).map(|i| equation(vec![(i, 1.0)], 1.0)).collect();
+        equations.push(equation((0..n).map(|i| (i, 1.0)).collect(), 100.0));
+        let x = solve(&satisfied(equations, &vec![3.0; n]), &vec![0.0; n]);
         assert!(x.iter().all(|x| (x - 3.0).abs() < 0.1), "{x:?}");
+    }
+
+    fn drawn(most: usize) -> impl Strategy<Value = Vec<Equation>> {
+        let terms = prop::collection::vec((0usize..20, -3.0f64..3.0), 1..5);
+        let one = (terms, 0.01f64..100.0).prop_map(|(terms, weight)| equation(terms, weight));
+        prop::collection::vec(one, 1..most)
     }
 
     proptest! {
         #[test]
         fn what_satisfies_the_equations_is_found(
-            drawn in prop::collection::vec(
-                (prop::collection::vec((0usize..20, -3.0f64..3.0), 1..5), 0.01f64..100.0),
-                0..60,
-            ),
+            mut equations in drawn(60),
             wanted in prop::collection::vec(-10.0f64..10.0, 20),
         ) {
-            let mut equations = drawn;
-            equations.extend((0..20).map(|n| (vec![(n, 1.0)], 1.0)));
-            let right = apply(&equations, &wanted);
-            let x = solve(|x| apply(&equations, x), &right, &[0.0; 20], near(20, &equations));
+            equations.extend((0..20).map(|n| equation(vec![(n, 1.0)], 1.0)));
+            let x = solve(&satisfied(equations.clone(), &wanted), &[0.0; 20]);
             let off: Vec<f64> = x.iter().zip(&wanted).map(|(x, w)| x - w).collect();
             // In squares of standard deviations: what the factor leaves out of it does not show in the residual.
             let squares = |off: &[f64]| dot(off, &apply(&equations, off));
@@ -274,14 +298,11 @@ mod tests {
 
         #[test]
         fn the_factor_keeps_the_sign(
-            equations in prop::collection::vec(
-                (prop::collection::vec((0usize..20, -3.0f64..3.0), 1..5), 0.01f64..100.0),
-                1..60,
-            ),
+            equations in drawn(60),
             right in prop::collection::vec(-10.0f64..10.0, 20),
         ) {
             // Conjugate gradients need a preconditioner that is positive definite.
-            let solved = near(20, &equations).factor().solve(&right);
+            let solved = Symmetric::new(20, &equations).factor().solve(&right);
             prop_assert!(0.0 <= dot(&right, &solved));
         }
     }

@@ -2,16 +2,16 @@
 //!
 //! Intel's event counts near taken branches, and so the stacks are taken at near ones; but the stacks hold system calls,
 //! returns from them and interrupts as well (SDM vol. 3, "Last branch, interrupt, and exception recording").
-//! What is estimated of streams is to be held against the count of the event without the far ones.
+//! What is estimated from streams is compared with the count of the event without the far ones.
 
-use super::Stream;
+use super::streams::Stream;
 use crate::blocks::{BlockMap, Flow};
 use crate::snapshot::{Event, EventIdx};
 
-/// Whether all of these events are known to count near branches alone.
+/// Whether all of these events are known to count near branches only.
 pub fn near_only(events: &[Event], lbr: &[EventIdx]) -> bool {
-    let named = |event: &EventIdx| Some(events.get(event.0 as usize)?.is_near_only());
-    !lbr.is_empty() && lbr.iter().all(|event| named(event) == Some(true))
+    let near = |event: &EventIdx| events.get(event.0 as usize).is_some_and(|event| event.near_only);
+    !lbr.is_empty() && lbr.iter().all(near)
 }
 
 /// Whether a near taken branch ended the stream, not a far one, nor an interrupt or exception.
@@ -29,12 +29,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_of_amd_count_far_branches_too() {
-        let event = |name: &str| Event {
+    fn the_name_of_an_event_says_nothing() {
+        let event = |name: &str, near_only| Event {
             name: name.to_owned(),
+            near_only,
             ..Event::default()
         };
-        let events = [event("BR_INST_RETIRED.NEAR_TAKEN"), event("ex_ret_brn_tkn")];
+        let events = [event("mine", true), event("BR_INST_RETIRED.NEAR_TAKEN", false)];
         assert!(near_only(&events, &[EventIdx(0)]));
         assert!(!near_only(&events, &[EventIdx(1)]) && !near_only(&events, &[]));
         assert!(!near_only(&events, &[EventIdx(0), EventIdx(1)]));

@@ -7,17 +7,25 @@
 //! ebs
 //! ```
 //!
-//! A line names a source and the conditions for it, joined by `and`; the last line has none.
-//! `streams balanced` has the streams balanced where there is a bias (see `balance`); without it they count as recorded.
+//! A line names a method and the conditions for it, joined by `and`; the last line has none.
 //! A condition compares a feature of the block with a number, by `<=` or `>`, as a tree does at each node.
+//! `streams balanced` balances the streams where there is a bias ([`super::flow::balance`]); without it they count as
+//! recorded. `without STAGE` leaves a stage of the estimate out ([`Stage`]), to see what it is worth.
+
+mod choose;
+mod join;
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::Source;
+use super::Method;
+use super::stages::{Stage, Stages};
+pub use choose::Reason;
+pub(super) use choose::{Case, choose};
+pub(super) use join::{Evidence, join};
 
-/// What serves unless the user asks for another: the paper's rule, on balanced streams.
-pub const DEFAULT: &str = include_str!("hybrid.rule");
+/// The default: balanced streams.
+pub const DEFAULT: &str = include_str!("balanced.rule");
 
 /// The rule of the paper, section IV.B: block length decides.
 pub const PAPER: &str = include_str!("paper.rule");
@@ -26,16 +34,7 @@ pub const PAPER: &str = include_str!("paper.rule");
 pub const BIAS: &str = include_str!("bias.rule");
 
 /// The rules that can be asked for by name.
-pub const NAMED: [(&str, &str); 3] = [("hybrid", DEFAULT), ("paper", PAPER), ("bias", BIAS)];
-
-/// How streams count.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Weighing {
-    /// Each as often as it was recorded (paper section III.B).
-    Recorded,
-    /// Balanced by what leads to them and by eventing IPs, where branches sit in the oldest slot out of proportion.
-    Balanced,
-}
+pub const NAMED: [(&str, &str); 3] = [("balanced", DEFAULT), ("paper", PAPER), ("bias", BIAS)];
 
 /// What a rule can ask of a block (paper section IV.B: "block lengths, ... execution counts and bias flags").
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -46,7 +45,7 @@ pub enum Feature {
     Biased,
     /// Samples of eventing IPs in the block.
     EbsHits,
-    /// Streams that passed the block.
+    /// Streams that executed the block.
     LbrHits,
 }
 
@@ -83,22 +82,22 @@ pub struct Condition {
     pub bound: f64,
 }
 
-/// A line of a rule: its source is taken where all conditions hold.
+/// A line of a rule: its method is taken where all conditions hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// The source.
-    pub source: Source,
+    /// The method.
+    pub method: Method,
     /// The conditions.
     pub conditions: Vec<Condition>,
 }
 
-/// A rule that chooses a source for each block.
+/// A rule that chooses a method for each block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// Its name, for the report.
     pub name: String,
-    /// How streams count.
-    pub streams: Weighing,
+    /// The stages of the estimate that run.
+    pub stages: Stages,
     /// Its lines; the last has no condition.
     pub lines: Vec<Line>,
 }
@@ -113,26 +112,46 @@ pub struct BadRule {
 }
 
 impl Rule {
-    /// The source for a block, and the index of the line that chose it.
-    pub fn choose(&self, features: &Features) -> (Source, usize) {
+    /// The method for a block, and the index of the line that chose it.
+    pub fn choose(&self, features: &Features) -> (Method, usize) {
         let holds = |line: &Line| line.conditions.iter().all(|c| c.holds(features));
         let chosen = self.lines.iter().enumerate().find(|(_, line)| holds(line));
-        chosen.map_or((Source::Lbr, self.lines.len()), |(n, line)| (line.source, n))
+        chosen.map_or((Method::Lbr, self.lines.len()), |(n, line)| (line.method, n))
     }
 }
 
 impl Condition {
     fn holds(&self, features: &Features) -> bool {
-        let value = match self.feature {
-            Feature::Instructions => features.instructions,
-            Feature::Biased => features.biased,
-            Feature::EbsHits => features.ebs_hits,
-            Feature::LbrHits => features.lbr_hits,
-        };
+        let value = features.value(self.feature);
         match self.side {
             Side::AtMost => value <= self.bound,
             Side::Above => self.bound < value,
         }
+    }
+}
+
+impl Features {
+    const fn value(&self, feature: Feature) -> f64 {
+        match feature {
+            Feature::Instructions => self.instructions,
+            Feature::Biased => self.biased,
+            Feature::EbsHits => self.ebs_hits,
+            Feature::LbrHits => self.lbr_hits,
+        }
+    }
+}
+
+impl Feature {
+    const NAMED: [(&str, Self); 4] = [
+        ("instructions", Self::Instructions),
+        ("biased", Self::Biased),
+        ("ebs_hits", Self::EbsHits),
+        ("lbr_hits", Self::LbrHits),
+    ];
+
+    fn named(name: &str) -> Option<Self> {
+        let found = Self::NAMED.iter().find(|(known, _)| *known == name);
+        found.map(|(_, feature)| *feature)
     }
 }
 
@@ -141,7 +160,7 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Self, BadRule> {
         let mut name = "unnamed".to_owned();
-        let mut streams = Weighing::Recorded;
+        let mut stages = Stages::default().without(Stage::Balance);
         let mut lines: Vec<Line> = Vec::new();
         for (n, raw) in text.lines().enumerate() {
             let bad = |problem: String| BadRule { line: n + 1, problem };
@@ -154,9 +173,9 @@ impl FromStr for Rule {
                 continue;
             }
             if let Some(given) = stated.strip_prefix("streams ") {
-                streams = match given.trim() {
-                    "recorded" => Weighing::Recorded,
-                    "balanced" => Weighing::Balanced,
+                stages = match given.trim() {
+                    "recorded" => stages.without(Stage::Balance),
+                    "balanced" => stages.with(Stage::Balance),
                     other => {
                         return Err(bad(format!(
                             "unknown stream weighting `{other}`; expected one of recorded, balanced"
@@ -165,13 +184,17 @@ impl FromStr for Rule {
                 };
                 continue;
             }
+            if let Some(given) = stated.strip_prefix("without ") {
+                stages = stages.without(parse_stage(given.trim()).map_err(bad)?);
+                continue;
+            }
             if lines.last().is_some_and(|line| line.conditions.is_empty()) {
                 return Err(bad("unreachable line: the line above has no condition".to_owned()));
             }
             lines.push(parse_line(stated).map_err(bad)?);
         }
         match lines.last() {
-            Some(line) if line.conditions.is_empty() => Ok(Self { name, streams, lines }),
+            Some(line) if line.conditions.is_empty() => Ok(Self { name, stages, lines }),
             _ => Err(BadRule {
                 line: 0,
                 problem: "the last line must be unconditional".to_owned(),
@@ -180,18 +203,25 @@ impl FromStr for Rule {
     }
 }
 
+fn parse_stage(name: &str) -> Result<Stage, String> {
+    Stage::named(name).ok_or_else(|| {
+        let names = Stage::ALL.map(Stage::name).join(", ");
+        format!("unknown stage `{name}`; expected one of {names}")
+    })
+}
+
 fn parse_line(stated: &str) -> Result<Line, String> {
-    let (source, conditions) = match stated.split_once(" if ") {
-        Some((source, conditions)) => (source, conditions.split(" and ").map(parse_condition).collect()),
+    let (method, conditions) = match stated.split_once(" if ") {
+        Some((method, conditions)) => (method, conditions.split(" and ").map(parse_condition).collect()),
         None => (stated, Ok(Vec::new())),
     };
-    let source = match source.trim() {
-        "ebs" => Source::Ebs,
-        "lbr" => Source::Lbr,
+    let method = match method.trim() {
+        "ebs" => Method::Ebs,
+        "lbr" => Method::Lbr,
         other => return Err(format!("unknown method `{other}`; expected one of ebs, lbr")),
     };
     Ok(Line {
-        source,
+        method,
         conditions: conditions?,
     })
 }
@@ -205,17 +235,10 @@ fn parse_condition(stated: &str) -> Result<Condition, String> {
             "invalid condition `{stated}`; expected FEATURE <= NUMBER or FEATURE > NUMBER"
         ));
     };
-    let feature = match feature {
-        "instructions" => Feature::Instructions,
-        "biased" => Feature::Biased,
-        "ebs_hits" => Feature::EbsHits,
-        "lbr_hits" => Feature::LbrHits,
-        other => {
-            return Err(format!(
-                "unknown feature `{other}`; expected one of instructions, biased, ebs_hits, lbr_hits"
-            ));
-        }
-    };
+    let feature = Feature::named(feature).ok_or_else(|| {
+        let names = Feature::NAMED.map(|(name, _)| name).join(", ");
+        format!("unknown feature `{feature}`; expected one of {names}")
+    })?;
     let side = match side {
         "<=" => Side::AtMost,
         ">" => Side::Above,
@@ -249,30 +272,39 @@ mod tests {
     }
 
     #[test]
-    fn the_paper_cuts_at_18_instructions() {
+    fn paper_rule_divides_at_18_instructions() {
         let rule: Rule = PAPER.parse().unwrap();
         assert_eq!(rule.name, "paper");
-        assert_eq!(rule.choose(&block(18.0)), (Source::Lbr, 0));
-        assert_eq!(rule.choose(&block(19.0)), (Source::Ebs, 1));
+        assert_eq!(rule.choose(&block(18.0)), (Method::Lbr, 0));
+        assert_eq!(rule.choose(&block(19.0)), (Method::Ebs, 1));
     }
 
     #[test]
-    fn bias_sends_well_sampled_blocks_to_ebs() {
+    fn bias_rule_takes_well_sampled_biased_blocks_from_ebs() {
         let rule: Rule = BIAS.parse().unwrap();
         let biased = Features {
             biased: 1.0,
             ebs_hits: 101.0,
             ..block(3.0)
         };
-        assert_eq!(rule.choose(&biased).0, Source::Ebs);
+        assert_eq!(rule.choose(&biased).0, Method::Ebs);
         assert_eq!(
             rule.choose(&Features {
                 ebs_hits: 100.0,
                 ..biased
             })
             .0,
-            Source::Lbr
+            Method::Lbr
         );
+    }
+
+    #[test]
+    fn stages_are_left_out_by_name() {
+        let rule: Rule = "streams balanced\nwithout skid\nlbr".parse().unwrap();
+        let runs = |stage| rule.stages.run(stage);
+        assert!(runs(Stage::Balance) && !runs(Stage::Skid) && runs(Stage::Fallback));
+        let paper: Rule = PAPER.parse().unwrap();
+        assert!(!paper.stages.run(Stage::Balance));
     }
 
     #[test]
@@ -286,6 +318,7 @@ mod tests {
             ("lbr if instructions < 18\nebs", 1),
             ("lbr if instructions <= inf\nebs", 1),
             ("lbr if instructions <= 18 and\nebs", 1),
+            ("lbr\nwithout much", 2),
         ];
         for (text, line) in cases {
             assert_eq!(text.parse::<Rule>().unwrap_err().line, line, "{text}");

@@ -5,11 +5,11 @@
 //! more than one. In terms of survey sampling a stack is a cluster of m = N-1 streams, and the variance of a count is
 //! that of m independent streams times the design effect 1 + (m-1) rho (Kish, Survey Sampling, 1965, section 5.4),
 //! where rho is how alike the streams of one stack are.
-//! How alike they are is seen from stacks drawn anew ([`super::Stacks`]): a count that is x in one stack has over n stacks
+//! How alike they are is seen from bootstrap replicates ([`Replicate`]): a count that is x in one stack has over n stacks
 //! the relative variance Var(x) / Mean(x)^2 / n.
-//! Where too few of the drawn stacks show the count, rho is taken as 1, which is never too small an error.
+//! Where too few of the replicates show the count, rho is taken as 1, which is never too small an error.
 //! The stacks themselves come at a fixed period, so that phases of the run have their share of them without chance
-//! ([`super::phase`]): what counts is how much stacks of one phase differ.
+//! ([`phases`]): what counts is how much stacks of one phase differ.
 //!
 //! Two things are left out, and both make the errors too large for most runs. The walks go round a loop as often as chance
 //! has it, while many loops have a fixed number of rounds. And of a load that repeats itself, samples at a fixed period
@@ -17,12 +17,17 @@
 //! both together have the variance of independent samples (Cochran, chapter 8, on periodic variation). Nothing in a
 //! snapshot tells which period is which.
 
-use std::collections::HashMap;
+mod bootstrap;
+mod phases;
+pub mod strata;
 
-use super::strata::{ByPhase, Strata};
-use super::{BlockCount, Roles, Stacks, Stream};
-use crate::locate::Located;
+use super::sources::streams::Stream;
 use crate::snapshot::{Event, EventIdx, Snapshot};
+pub(super) use bootstrap::replicates;
+pub use bootstrap::{BlockRun, Replicate};
+pub(super) use phases::Phases;
+use strata::ByPhase;
+pub use strata::Strata;
 
 /// Streams in a full stack of 32 entries, the deepest there is (`MAX_LBR_ENTRIES` in
 /// arch/x86/events/perf_event.h, Linux v6.12); taken where a recording does not tell.
@@ -39,10 +44,10 @@ pub fn clustered(hits: f64, count: f64, design_effect: f64) -> f64 {
     independent(hits, count) * design_effect.max(1.0).sqrt()
 }
 
-/// Drawn stacks that must show a count before their variance is believed; 16 give its root to about a fifth.
-const ENOUGH_STACKS: u32 = 16;
+/// Replicates that must show a count before their variance is believed; 16 give its root to about a fifth.
+const ENOUGH: u32 = 16;
 
-/// How much something differs from drawn stack to drawn stack.
+/// How much something differs from replicate to replicate.
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
     amounts: ByPhase,
@@ -50,44 +55,29 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Adds what one stack of a phase shows of it, which is not zero.
+    /// Adds what one replicate of a phase shows of it, which is not zero.
     pub fn add(&mut self, phase: usize, amount: f64) {
         self.amounts.add(phase, amount, amount * amount);
         self.shown = self.shown.saturating_add(1);
     }
 
-    /// Variance over square of the mean, for one stack out of those that were drawn; `None` where too few show it to
+    /// Variance over square of the mean, for one stack; `None` where too few show it to
     /// tell.
     pub fn relative_variance(&self, strata: &Strata) -> Option<f64> {
         let sum = self.amounts.sum();
-        let enough = ENOUGH_STACKS <= self.shown && 0.0 < sum;
-        let n_drawn: f64 = strata.stacks.iter().sum();
-        enough.then(|| self.amounts.variance(&strata.stacks, strata) * n_drawn / (sum * sum))
+        let enough = ENOUGH <= self.shown && 0.0 < sum;
+        let n_drawn = strata.stacks.all();
+        enough.then(|| self.amounts.variance(&strata.stacks) * n_drawn / (sum * sum))
     }
 }
 
-/// Streams in one stack, on average: streams over stacks, where each stack has one oldest entry.
+/// Streams in one stack, on average: streams over stacks. `stacks` are the oldest slots of recorded branches.
 /// Without branch counts the samples of the events stand for the stacks.
-pub(super) fn streams_per_stack(
-    streams: &[Stream],
-    located: &Located,
-    roles: &Roles,
-    events: &[Event],
-) -> f64 {
+pub(super) fn streams_per_stack(streams: &[Stream], stacks: f64, lbr: &[EventIdx], events: &[Event]) -> f64 {
     let hits: f64 = streams.iter().map(|s| s.hits as f64).sum();
-    let used = |event: &EventIdx| roles.lbr.contains(event);
-    let oldest: f64 = located
-        .branches
-        .iter()
-        .filter(|b| used(&b.event))
-        .map(|b| b.oldest as f64)
-        .sum();
-    let events = events
-        .iter()
-        .zip((0u32..).map(EventIdx))
-        .filter(|(_, idx)| used(idx));
-    let runs: f64 = events.map(|(event, _)| event.runs as f64).sum();
-    let stacks = if 0.0 < oldest { oldest } else { runs };
+    let events = lbr.iter().filter_map(|event| events.get(event.0 as usize));
+    let runs: f64 = events.map(|event| event.runs as f64).sum();
+    let stacks = if 0.0 < stacks { stacks } else { runs };
     if 0.0 < stacks {
         (hits / stacks).clamp(1.0, DEEPEST)
     } else {
@@ -95,32 +85,34 @@ pub(super) fn streams_per_stack(
     }
 }
 
-/// Replaces the errors of LBR counts by what the drawn stacks show, for blocks that enough of them show.
-pub(super) fn refine(blocks: &mut [BlockCount], resampled: &Stacks, strata: &Strata, n_stacks: f64) {
-    let mut spreads = vec![Spread::default(); blocks.len()];
-    let mut in_stack: HashMap<usize, f64> = HashMap::new();
-    for stack in &resampled.stacks {
-        in_stack.clear();
-        for ran in &stack.ran {
-            *in_stack.entry(ran.block).or_default() += ran.times;
+/// For each block, the relative standard error of its LBR count as the replicates show it, over `n_stacks` real stacks;
+/// `None` where too few show the block.
+pub(super) fn of_blocks(replicates: &[Replicate], strata: &Strata, n_stacks: f64) -> Vec<Option<f64>> {
+    let mut spreads = vec![Spread::default(); strata.of_block.len()];
+    let mut times = vec![0.0; spreads.len()];
+    for replicate in replicates {
+        let blocks = || replicate.runs.iter().flat_map(|run| run.blocks.clone());
+        for run in &replicate.runs {
+            for times in times.get_mut(run.blocks.clone()).into_iter().flatten() {
+                *times += run.times;
+            }
         }
-        for (block, times) in &in_stack {
-            if let Some(spread) = spreads.get_mut(*block) {
-                spread.add(stack.phase, *times);
+        for block in blocks() {
+            // A block that two process images ran comes twice.
+            let times = times.get_mut(block).map(std::mem::take).unwrap_or(0.0);
+            if let Some(spread) = spreads.get_mut(block).filter(|_| 0.0 < times) {
+                spread.add(replicate.phase, times);
             }
         }
     }
-    for (block, spread) in blocks.iter_mut().zip(&spreads) {
-        if let (Some(figure), Some(variance)) = (block.lbr.as_mut(), spread.relative_variance(strata)) {
-            figure.std_error = figure.count * (variance / n_stacks.max(1.0)).sqrt();
-        }
-    }
+    let error = |spread: &Spread| Some((spread.relative_variance(strata)? / n_stacks.max(1.0)).sqrt());
+    spreads.iter().map(error).collect()
 }
 
 /// Samples of the events that serve as EBS, wherever they fell.
-pub(super) fn samples(snapshot: &Snapshot, roles: &Roles) -> f64 {
+pub(super) fn samples(snapshot: &Snapshot, ebs: &[EventIdx]) -> f64 {
     let ips = snapshot.intervals.iter().flat_map(|i| &i.ips);
-    ips.filter(|c| roles.ebs.contains(&c.event))
+    ips.filter(|c| ebs.contains(&c.event))
         .map(|c| c.hits as f64)
         .sum()
 }

@@ -8,20 +8,20 @@
 //! A stream is accepted if it is a straight line of instructions from its start to an instruction that begins at its
 //! end, without an instruction inside that always goes elsewhere.
 //!
-//! Where the instruction at the end is no branch, an interrupt or exception ended the stream: the recorded source is
+//! Where the instruction at the end is not a branch, an interrupt or exception ended the stream: the recorded source is
 //! the address that it returns to, and that instruction did not run (Intel SDM vol. 3B, section "LBR
 //! Stack").
 //! The stream then covers what stands before, which can be nothing; it is accepted and counted as interrupted.
 
 use std::collections::BTreeMap;
 
-use super::Roles;
 use crate::addr::Ring;
 use crate::blocks::{BlockMap, Flow, TextBlocks};
+use crate::estimate::{EventAssignment, Unit};
 use crate::locate::{Discard, Located, LocatedStream, StreamGroup, Tally, TextIdx, Unresolved};
-use crate::snapshot::{ProcessIdx, Snapshot};
+use crate::snapshot::{EventIdx, ProcessIdx, Snapshot};
 
-/// Instructions that ran one after another, so often.
+/// A straight line of instructions that was executed `hits` times in the recorded stacks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stream {
     /// Their text.
@@ -30,33 +30,33 @@ pub struct Stream {
     pub process: ProcessIdx,
     /// Index of the first instruction.
     pub first: u32,
-    /// Index behind the last instruction; `first` where an interrupt struck at once.
+    /// Index after the last instruction; `first` where an interrupt struck at once.
     pub end: u32,
-    /// Index of the instruction that was recorded as the source of the next branch: the last one, or the one behind it
+    /// Index of the instruction that was recorded as the source of the next branch: the last one, or the one after it
     /// where an interrupt ended the stream.
     pub source: u32,
     /// Occurrences.
     pub hits: u64,
-    /// Sum of period / (N-1) over the stacks of N entries that held it, with its share of the weight of streams that cannot
-    /// have been executed.
+    /// Executions: the sum of period / (N-1) over the stacks of N entries that held it. `hits` where the unit of the
+    /// estimate is samples. Balanced where the estimate balances.
     pub weight: f64,
 }
 
 /// What became of the streams of all events.
-pub(super) struct Judged {
-    /// Accepted streams of the events that serve as LBR, sorted by (text, process).
-    pub(super) streams: Vec<Stream>,
+pub(in crate::estimate) struct Judged {
+    /// Accepted streams with their events, sorted by (text, process); their weights are in units of the events.
+    streams: Vec<(EventIdx, Stream)>,
     /// Accepted streams, by event; together with `discarded` all that were located.
-    pub(super) accepted: Tally<()>,
+    pub(in crate::estimate) accepted: Tally<()>,
     /// Those of the accepted streams that an interrupt or exception ended.
-    pub(super) interrupted: Tally<()>,
+    pub(in crate::estimate) interrupted: Tally<()>,
     /// Streams that cannot have been executed.
-    pub(super) discarded: Tally<Discard>,
+    pub(in crate::estimate) discarded: Tally<Discard>,
     /// Discarded streams whose weight the accepted ones of the same event, process image and ring bear.
-    pub(super) made_up: u64,
+    pub(in crate::estimate) made_up: u64,
 }
 
-/// What the streams of a group weigh.
+/// The weights of the streams of a group.
 #[derive(Default)]
 struct Weights {
     accepted: f64,
@@ -65,7 +65,7 @@ struct Weights {
 }
 
 /// Judges every stream. Something else ran where one cannot have been executed, so the others bear its weight.
-pub(super) fn judged(snapshot: &Snapshot, located: &Located, map: &BlockMap, roles: &Roles) -> Judged {
+pub(in crate::estimate) fn judged(snapshot: &Snapshot, located: &Located, map: &BlockMap) -> Judged {
     let mut judged = Judged {
         streams: Vec::new(),
         accepted: Tally::default(),
@@ -77,7 +77,7 @@ pub(super) fn judged(snapshot: &Snapshot, located: &Located, map: &BlockMap, rol
     for (group, impossible) in &located.impossible {
         weights.entry(*group).or_default().impossible = *impossible;
     }
-    let mut served = Vec::new();
+    let mut accepted = Vec::new();
     for stream in &located.streams {
         let ring = super::ring(snapshot, map, stream.start.text);
         let verdict = map
@@ -89,9 +89,7 @@ pub(super) fn judged(snapshot: &Snapshot, located: &Located, map: &BlockMap, rol
             Ok(line) => {
                 weights.entry(group).or_default().accepted += stream.weight;
                 judged.accept(stream, &line, ring);
-                if roles.lbr.contains(&stream.event) {
-                    served.push((group, on_line(stream, line)));
-                }
+                accepted.push((group, on_line(stream, line)));
             }
             Err(why) => {
                 judged.discarded.add(stream.event, why, ring, stream.hits);
@@ -105,13 +103,11 @@ pub(super) fn judged(snapshot: &Snapshot, located: &Located, map: &BlockMap, rol
     }
     let bearing = weights.values().filter(|group| 0.0 < group.accepted);
     judged.made_up = bearing.fold(0, |sum, group| sum.saturating_add(group.impossible.0));
-    for (group, stream) in &mut served {
-        stream.weight *= weights.get(group).map_or(1.0, Weights::factor);
+    for (group, mut stream) in accepted {
+        stream.weight *= weights.get(&group).map_or(1.0, Weights::factor);
+        judged.streams.push((group.0, stream));
     }
-    judged
-        .streams
-        .extend(served.into_iter().map(|(_, stream)| stream));
-    judged.streams.sort_by_key(|s| (s.text, s.process));
+    judged.streams.sort_by_key(|(_, s)| (s.text, s.process));
     judged
 }
 
@@ -122,15 +118,6 @@ impl Weights {
             1.0 + self.impossible.1 / self.accepted
         } else {
             1.0
-        }
-    }
-}
-
-impl Judged {
-    fn accept(&mut self, stream: &LocatedStream, line: &Line, ring: Ring) {
-        self.accepted.add(stream.event, (), ring, stream.hits);
-        if line.end == line.source {
-            self.interrupted.add(stream.event, (), ring, stream.hits);
         }
     }
 }
@@ -148,12 +135,39 @@ const fn on_line(stream: &LocatedStream, line: Line) -> Stream {
     }
 }
 
+impl Judged {
+    fn accept(&mut self, stream: &LocatedStream, line: &Line, ring: Ring) {
+        self.accepted.add(stream.event, (), ring, stream.hits);
+        if line.end == line.source {
+            self.interrupted.add(stream.event, (), ring, stream.hits);
+        }
+    }
+
+    /// The streams of the events that serve as LBR, sorted by (text, process), and the units of these events that they
+    /// represent, such as taken branches.
+    pub(in crate::estimate) fn streams(&self, assignment: &EventAssignment) -> (Vec<Stream>, f64) {
+        let serving = self
+            .streams
+            .iter()
+            .filter(|(event, _)| assignment.lbr.contains(event));
+        let units = serving.clone().map(|(_, stream)| stream.weight).sum();
+        let weighted = |(_, stream): &(EventIdx, Stream)| Stream {
+            weight: match assignment.unit {
+                Unit::Executions => stream.weight,
+                Unit::TimeWeightedSamples | Unit::EventWeightedSamples => stream.hits as f64,
+            },
+            ..*stream
+        };
+        (serving.map(weighted).collect(), units)
+    }
+}
+
 /// A straight line of instructions; the fields are those of a [`Stream`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Line {
     /// Index of the first instruction.
     pub first: u32,
-    /// Index behind the last instruction.
+    /// Index after the last instruction.
     pub end: u32,
     /// Index of the instruction that was recorded as the source of the next branch.
     pub source: u32,

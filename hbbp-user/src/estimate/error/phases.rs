@@ -1,0 +1,232 @@
+//! Phases of a run: code that the processor stays in for longer than a sampling period.
+//!
+//! Samples at a fixed period are a systematic sample, not one drawn by chance: a phase that lasts for a thousand periods
+//! has a thousand samples, one more or one less, however often the run is repeated. What differs by chance is only what
+//! the samples show within a phase. In terms of survey sampling, phases are strata with proportional allocation, whose
+//! variance is the one within them (Cochran, Sampling Techniques, 1977, sections 5.6 and 8.3).
+//!
+//! How long the processor stays is read from the recorded streams and branches. They are a graph
+//! ([`super::super::flow::graph`]); a set of its nodes that is entered and left rarely against how often it runs is stayed in for long.
+//! Sets are made by merging: as long as one is left within less than a period, it joins the one that it is left for most.
+//!
+//! What lies between the phases is not quite without chance. Where the lengths of stay are exponential with mean T, a
+//! sample every P has of the variance between phases the part coth(x) - 1/x with x = P / 2T: the sum over the samples of
+//! the correlation exp(-t/T), less its integral. That is 1/6 where T = P, a half where T is a quarter of P, nearly all
+//! where T is a stack, and nothing where T is long.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use super::super::flow::graph::{FlowGraph, add, at};
+
+/// Which phase each start belongs to, and how much of the variance between phases is left to chance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::estimate) struct Phases {
+    /// The one of each start of the graph.
+    of: Vec<usize>,
+    chance: Vec<f64>,
+}
+
+impl Phases {
+    /// Finds the phases of a run with `period` taken branches between two stacks or samples: these must come more than once
+    /// in each.
+    pub(in crate::estimate) fn find(graph: &FlowGraph, period: f64) -> Self {
+        let mut sets = Sets::new(graph);
+        sets.merge(period);
+        let mut numbers: HashMap<usize, usize> = HashMap::new();
+        let mut phases = Self::default();
+        for start in 0..graph.starts.len() {
+            let set = sets.root(start);
+            let phase = *numbers.entry(set).or_insert_with(|| {
+                phases.chance.push(part_by_chance(period, sets.stay(set)));
+                phases.chance.len() - 1
+            });
+            phases.of.push(phase);
+        }
+        phases
+    }
+
+    /// Number of the phase of a start of the graph.
+    pub(in crate::estimate) fn of(&self, start: usize) -> usize {
+        self.of.get(start).copied().unwrap_or(self.none())
+    }
+
+    /// The number that stands for no phase, one more than there are.
+    pub(in crate::estimate) const fn none(&self) -> usize {
+        self.chance.len()
+    }
+
+    /// The part of the variance between phases that each of them has by chance, from 0 to 1.
+    pub(in crate::estimate) fn chances(&self) -> &[f64] {
+        &self.chance
+    }
+}
+
+/// The nodes of the graph, starts before branches, merged to sets.
+struct Sets {
+    /// The set that a set was merged into, or itself.
+    into: Vec<usize>,
+    /// Streams that begin in a set.
+    mass: Vec<f64>,
+    /// Edges between a set and others, in both directions together.
+    edges: Vec<HashMap<usize, f64>>,
+    /// The same, the largest first; entries that `edges` does not agree with are old.
+    largest: Vec<BinaryHeap<(u64, Reverse<usize>)>>,
+    /// The sum of the edges.
+    crossings: Vec<f64>,
+}
+
+impl Sets {
+    fn new(graph: &FlowGraph) -> Self {
+        let n_starts = graph.starts.len();
+        let n = n_starts + graph.sources.len();
+        let mut mass = graph.inflow.clone();
+        mass.resize(n, 0.0);
+        let mut sets = Self {
+            into: (0..n).collect(),
+            mass,
+            edges: vec![HashMap::new(); n],
+            largest: vec![BinaryHeap::new(); n],
+            crossings: vec![0.0; n],
+        };
+        for stream in &graph.streams {
+            sets.add_edge(stream.from, n_starts + stream.to, stream.amount);
+        }
+        for branch in &graph.branches {
+            sets.add_edge(n_starts + branch.from, branch.to, branch.amount);
+        }
+        sets
+    }
+
+    fn add_edge(&mut self, a: usize, b: usize, times: f64) {
+        for (here, there) in [(a, b), (b, a)] {
+            if let (Some(edges), Some(largest)) = (self.edges.get_mut(here), self.largest.get_mut(here)) {
+                let sum = edges.entry(there).or_default();
+                *sum += times;
+                largest.push((sum.to_bits(), Reverse(there)));
+            }
+            add(&mut self.crossings, here, times);
+        }
+    }
+
+    fn root(&self, mut node: usize) -> usize {
+        while let Some(&into) = self.into.get(node)
+            && into != node
+        {
+            node = into;
+        }
+        node
+    }
+
+    /// Taken branches from entering a set to leaving it. What enters also leaves, so that half of the edges are exits.
+    /// One more is taken to be unseen: that nothing was seen to leave shows no more than that few stacks were there.
+    fn stay(&self, set: usize) -> f64 {
+        at(&self.mass, set) / (at(&self.crossings, set) / 2.0 + 1.0)
+    }
+
+    /// Merges, beginning with the shortest stay, until every set is stayed in for a period.
+    fn merge(&mut self, period: f64) {
+        let key = |stay: f64, set| Reverse((stay.to_bits(), set));
+        let mut shortest: BinaryHeap<_> = (0..self.into.len()).map(|set| key(self.stay(set), set)).collect();
+        while let Some(Reverse((bits, set))) = shortest.pop() {
+            // An older entry of a set that has changed since.
+            if self.root(set) != set || self.stay(set).to_bits() != bits {
+                continue;
+            }
+            if period <= f64::from_bits(bits) {
+                break;
+            }
+            let Some(other) = self.neighbour(set) else {
+                continue;
+            };
+            let merged = self.join(set, other);
+            shortest.push(key(self.stay(merged), merged));
+            // Its neighbours are left as often as before, only for another set.
+        }
+    }
+
+    /// The set that this one is left for most.
+    fn neighbour(&mut self, set: usize) -> Option<usize> {
+        let (edges, largest) = (self.edges.get(set)?, self.largest.get_mut(set)?);
+        while let Some((bits, Reverse(other))) = largest.peek() {
+            if edges.get(other).is_some_and(|times| times.to_bits() == *bits) {
+                return Some(*other);
+            }
+            largest.pop();
+        }
+        None
+    }
+
+    /// Makes two sets one, which keeps the number of the one with more edges.
+    fn join(&mut self, a: usize, b: usize) -> usize {
+        let n_edges = |set: usize| self.edges.get(set).map_or(0, HashMap::len);
+        let (kept, gone) = if n_edges(a) < n_edges(b) { (b, a) } else { (a, b) };
+        if let Some(into) = self.into.get_mut(gone) {
+            *into = kept;
+        }
+        let mass = self.mass.get_mut(gone).map(std::mem::take).unwrap_or(0.0);
+        add(&mut self.mass, kept, mass);
+        self.largest.get_mut(gone).map(std::mem::take);
+        let edges = self.edges.get_mut(gone).map(std::mem::take).unwrap_or_default();
+        for (other, times) in edges {
+            if let Some(edges) = self.edges.get_mut(other) {
+                edges.remove(&gone);
+            }
+            add(&mut self.crossings, other, -times);
+            if other != kept {
+                self.add_edge(kept, other, times);
+            }
+        }
+        kept
+    }
+}
+
+/// coth(x) - 1/x for x = period / (2 * stay); near 0 its series begins with x/3.
+fn part_by_chance(period: f64, stay: f64) -> f64 {
+    let x = period / (2.0 * stay);
+    if x < 1e-3 {
+        x / 3.0
+    } else {
+        1.0 / x.tanh() - 1.0 / x
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::flow::graph::tests::graph;
+
+    /// Two loops of two blocks each, and how often one is left for the other.
+    fn loops(exits: f64) -> Phases {
+        let streams = [0, 1, 2, 3].map(|n| (n, n, 5000.0));
+        let branches = [
+            (0, 1, 5000.0),
+            (1, 0, 5000.0 - exits),
+            (1, 2, exits),
+            (2, 3, 5000.0),
+            (3, 2, 5000.0 - exits),
+            (3, 0, exits),
+        ];
+        Phases::find(&graph(&streams, &branches), 100.0)
+    }
+
+    #[test]
+    fn code_that_is_left_rarely_is_a_phase() {
+        let of = |phases: &Phases| [0, 1, 2, 3].map(|start| phases.of(start));
+        // A stay of 10 000 / (10 + 1) branches: nine periods.
+        let slow = loops(10.0);
+        assert_eq!(of(&slow), [0, 0, 1, 1]);
+        let chance = slow.chances()[0];
+        assert!((chance - 0.055 / 3.0).abs() < 1e-4, "{chance}");
+        // A stay of 10 000 / (200 + 1) branches is half a period.
+        assert_eq!(of(&loops(200.0)), [0; 4]);
+        assert_eq!(loops(200.0).chances().len(), 1);
+    }
+
+    #[test]
+    fn a_short_stay_is_all_chance() {
+        assert!((part_by_chance(1.0, 1.0) - 0.164).abs() < 1e-3);
+        assert!(0.99 < part_by_chance(1000.0, 1.0));
+        assert_eq!(part_by_chance(1.0, f64::INFINITY), 0.0);
+    }
+}

@@ -1,0 +1,330 @@
+//! Reweights streams so that flow is conserved at every branch target and regional totals agree with the EBS samples.
+//!
+//! Were branch stacks taken at any moment alike, each branch would be found in the oldest slot as often as in any other.
+//! Where a branch sits there out of proportion (paper section III.C), the stacks show what runs within one stack's depth
+//! after it too often and the remainder too seldom; all blocks near it suffer, not only the one that it ends.
+//! But how branches follow each other is recorded truly: each stack shows it, whatever moment it was taken at.
+//! So there are two measurements of the inflow of a branch target: the streams that start there, and the branches that
+//! lead there, times the inflow before them ([`super::graph`]). Both have errors, and weighted least squares reconciles
+//! them.
+//! Where successions are certain, in a block or in a chain of calls, they decide; where they are a matter of chance, the
+//! streams do. Without a bias there is nothing to reconcile but chance.
+//!
+//! Successions by chance are not quite free of the bias: of a loop that a biased branch leads to, the stacks after that
+//! branch show the first rounds and never the exit, so that it seems to be left less often than it is. How often regions
+//! run, against each other, then depends on too little, and streams and branches are wrong together. EBS samples have no
+//! part in that bias; they are the third measurement, good for regions where the other two are good within them
+//! ([`super::skid`]).
+
+use super::super::sources::streams::Stream;
+use super::graph::{Edge, FlowGraph, add, at};
+use super::least_squares::{Equation, LONG, solve};
+use super::return_sites;
+use super::skid::SampledBlocks;
+use crate::blocks::BlockMap;
+
+/// Variance of a certain succession, as a share of the variance of a Poisson count. With a stack's 15 streams as the
+/// variance of what is measured, it is carried on over the root of 15 / 0.01, some 40 branches, either way. Tried from 1e-4
+/// to 1e-1 on the emulated machine: less lets rare successions outweigh what was measured, more leaves long loops uneven.
+const CERTAIN: f64 = 1e-2;
+
+/// Rounds in which the variances are taken from the last result. They are proportional to the true inflow, and with the
+/// measured one instead, small ones would weigh too much. The skid is settled to a twentieth in the third.
+const ROUNDS: usize = 3;
+
+/// Fewest streams that a variance is taken for: no inflow is known to less than half a stream.
+const FEWEST: f64 = 0.5;
+
+/// How wrong streams and their successions can be.
+///
+/// By chance, and by the bias: a share `excess` of the stacks was taken at the wrong moment, so that what they show of a
+/// start can be all there is of it or nothing. Of what is measured that is this share; of a succession with probability p,
+/// whose odds can be off by this share, it is p (1-p) times as much.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::estimate) struct Errors {
+    /// Streams of a stack: together they tell as much as one alone.
+    pub(in crate::estimate) streams_per_stack: f64,
+    /// The share of the oldest slots that branches hold beyond what is expected.
+    pub(in crate::estimate) excess: f64,
+}
+
+/// Edges from branches to the starts that they lead to, with their probabilities.
+pub(in crate::estimate) struct Targets(Vec<Edge>);
+
+impl Targets {
+    /// As recorded.
+    pub(in crate::estimate) fn recorded(graph: &FlowGraph) -> Self {
+        let mut all = vec![0.0; graph.sources.len()];
+        for branch in &graph.branches {
+            add(&mut all, branch.from, branch.amount);
+        }
+        let probability = |branch: &Edge| Edge {
+            amount: branch.amount / at(&all, branch.from),
+            ..*branch
+        };
+        Self(graph.branches.iter().map(probability).collect())
+    }
+
+    /// As recorded, but with return sites reached from their calls.
+    pub(in crate::estimate) fn with_return_sites(graph: &FlowGraph, map: &BlockMap) -> Self {
+        Self(return_sites::from_calls(map, graph, Self::recorded(graph).0))
+    }
+}
+
+/// The streams with balanced weights; in all they weigh as much as before. `inflow` is what [`balanced_inflow`] found.
+pub(in crate::estimate) fn reweighted(streams: &[Stream], graph: &FlowGraph, inflow: &[f64]) -> Vec<Stream> {
+    let reweighted = |(stream, edge): (&Stream, &Edge)| {
+        let (balanced, measured) = (at(inflow, edge.from), at(&graph.inflow, edge.from));
+        let factor = if 0.0 < measured { balanced / measured } else { 1.0 };
+        Stream {
+            weight: stream.weight * factor,
+            ..*stream
+        }
+    };
+    streams.iter().zip(&graph.streams).map(reweighted).collect()
+}
+
+/// The inflow of each start, reconciled; in all as much as was measured.
+pub(in crate::estimate) fn balanced_inflow(
+    graph: &FlowGraph,
+    targets: &Targets,
+    samples: &SampledBlocks,
+    errors: Errors,
+) -> Vec<f64> {
+    let n_starts = graph.inflow.len();
+    let all: f64 = graph.inflow.iter().sum();
+    let mut inflow = graph.inflow.clone();
+    let mut skids = vec![0.0; samples.n_skids()];
+    for _ in 0..ROUNDS {
+        let mut equations = errors.measured(graph, &inflow);
+        equations.extend(errors.conservation(graph, targets, &inflow));
+        samples.equations(&samples.expected(&inflow), n_starts, &mut equations);
+        let mut solved = solve(&equations, &[inflow.as_slice(), &skids].concat());
+        skids = solved.split_off(n_starts);
+        let sum: f64 = solved.iter().map(|a| a.max(0.0)).sum();
+        if !sum.is_finite() || sum <= 0.0 {
+            return graph.inflow.clone();
+        }
+        inflow = solved.iter().map(|a| a.max(0.0) * all / sum).collect();
+    }
+    inflow
+}
+
+impl Errors {
+    /// Inflow is what was measured.
+    fn measured(self, graph: &FlowGraph, inflow: &[f64]) -> Vec<Equation> {
+        let equation = |((start, measured), inflow): ((usize, &f64), &f64)| {
+            let bias = self.excess * inflow;
+            Equation {
+                terms: vec![(start, 1.0)],
+                value: *measured,
+                weight: 1.0 / (self.streams_per_stack.max(1.0) * inflow.max(FEWEST) + bias * bias),
+            }
+        };
+        graph
+            .inflow
+            .iter()
+            .enumerate()
+            .zip(inflow)
+            .map(equation)
+            .collect()
+    }
+
+    /// Inflow is what branches lead to a start, and what comes from outside the recorded branches.
+    fn conservation(self, graph: &FlowGraph, targets: &Targets, inflow: &[f64]) -> Vec<Equation> {
+        let mut ended: Vec<Vec<(usize, f64)>> = vec![Vec::new(); graph.sources.len()];
+        let mut outflow = vec![0.0; graph.sources.len()];
+        let mut variance = vec![0.0; graph.sources.len()];
+        for stream in &graph.streams {
+            let probability = stream.amount / at(&graph.inflow, stream.from);
+            let starts = at(inflow, stream.from);
+            add(&mut outflow, stream.to, starts * probability);
+            add(&mut variance, stream.to, self.of_choice(starts, probability));
+            if let Some(ended) = ended.get_mut(stream.to) {
+                ended.push((stream.from, probability));
+            }
+        }
+        let mut n_targets = vec![0.0; graph.sources.len()];
+        for target in &targets.0 {
+            add(&mut n_targets, target.from, 1.0);
+        }
+        let both = inflow.iter().zip(&graph.external).enumerate();
+        // The weights are variances until they are complete.
+        let mut equations: Vec<Equation> = both
+            .map(|(start, (inflow, external))| Equation {
+                terms: vec![(start, 1.0)],
+                value: *external,
+                weight: CERTAIN * inflow.max(FEWEST) + self.streams_per_stack.max(1.0) * external,
+            })
+            .collect();
+        for target in &targets.0 {
+            let Some(equation) = equations.get_mut(target.to) else {
+                continue;
+            };
+            let (leaves, probability) = (at(&outflow, target.from), target.amount);
+            equation.weight +=
+                self.of_choice(leaves, probability) + at(&variance, target.from) * probability * probability;
+            let ended = ended.get(target.from).map_or(&[][..], Vec::as_slice);
+            if LONG <= ended.len() && LONG as f64 <= at(&n_targets, target.from) {
+                // Each of many streams would be tied to each of many targets: the last result stands in for them.
+                equation.value += leaves * probability;
+            } else {
+                let term = |(start, ends): &(usize, f64)| (*start, -ends * probability);
+                equation.terms.extend(ended.iter().map(term));
+            }
+        }
+        for equation in &mut equations {
+            equation.weight = 1.0 / equation.weight;
+        }
+        equations
+    }
+
+    /// Variance of how often one succession of several was taken: each is a draw with probability p, of variance p (1-p).
+    fn of_choice(self, times: f64, probability: f64) -> f64 {
+        let variance = times * probability * (1.0 - probability);
+        let bias = self.excess * variance;
+        variance + bias * bias
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::flow::graph::tests::graph;
+    use crate::estimate::flow::skid::tests::sampled_blocks;
+
+    const FAIR: Errors = Errors {
+        streams_per_stack: 15.0,
+        excess: 0.0,
+    };
+
+    /// Starts in a row, each with one stream and one branch that leads to the next start, and from the last one back to the
+    /// first; the branch of the `n`-th start goes to the first of the other loop with the probability `out[n]`.
+    fn loops(inflow: [&[f64]; 2], out: [&[f64]; 2]) -> (FlowGraph, Targets) {
+        let lengths = inflow.map(<[f64]>::len);
+        let begins = [0, lengths[0]];
+        let mut targets = Vec::new();
+        for side in 0..2 {
+            for (i, out) in out[side].iter().enumerate() {
+                let from = begins[side] + i;
+                let next = begins[side] + (i + 1) % lengths[side];
+                let other = begins[1 - side];
+                let edge = |(to, amount)| Edge { from, to, amount };
+                targets.extend([(next, 1.0 - out), (other, *out)].map(edge));
+            }
+        }
+        let inflow = inflow.concat();
+        let streams: Vec<_> = inflow.iter().enumerate().map(|(n, hits)| (n, n, *hits)).collect();
+        let mut graph = graph(&streams, &[]);
+        graph.external.fill(0.0);
+        (graph, Targets(targets))
+    }
+
+    fn balanced(
+        (graph, targets): &(FlowGraph, Targets),
+        samples: &SampledBlocks,
+        errors: Errors,
+    ) -> Vec<f64> {
+        balanced_inflow(graph, targets, samples, errors)
+    }
+
+    fn assert_near(a: f64, b: f64, tolerance: f64) {
+        assert!((a - b).abs() <= tolerance * b, "{a} is not {b}");
+    }
+
+    #[test]
+    fn a_loop_longer_than_a_stack_is_evened_out() {
+        // Stacks of 15 streams that begin at the first branch of the loop in four cases of ten.
+        let biased: Vec<f64> = (0..40).map(|i| if i < 15 { 14_000.0 } else { 6_000.0 }).collect();
+        let other = vec![5_000.0; 10];
+        let loops = self::loops([&biased, &other], [&[0.0; 40], &[0.0; 10]]);
+        let balanced = balanced(&loops, &SampledBlocks::default(), FAIR);
+        let mean = biased.iter().sum::<f64>() / 40.0;
+        for (start, inflow) in balanced.iter().enumerate() {
+            assert_near(*inflow, if start < 40 { mean } else { 5_000.0 }, 0.02);
+        }
+        assert_near(balanced.iter().sum(), biased.iter().chain(&other).sum(), 1e-9);
+    }
+
+    #[test]
+    fn consistent_flow_stays() {
+        // As often as the first loop is left for the second one, the second is left for the first.
+        let first = vec![1_000.0; 20];
+        let second = vec![4_000.0; 8];
+        let mut out = [vec![0.0; 20], vec![0.0; 8]];
+        out[0][19] = 0.2;
+        out[1][7] = 0.05;
+        let loops = self::loops([&first, &second], [&out[0], &out[1]]);
+        for (balanced, measured) in balanced(&loops, &SampledBlocks::default(), FAIR)
+            .iter()
+            .zip(&loops.0.inflow)
+        {
+            assert_near(*balanced, *measured, 1e-3);
+        }
+    }
+
+    #[test]
+    fn one_succession_by_chance_moves_little() {
+        // The load went from one loop to the other once; nothing is known of a way back.
+        let sizes = [vec![1_000.0; 20], vec![1_000.0; 8]];
+        let mut out = [vec![0.0; 20], vec![0.0; 8]];
+        out[0][3] = 1e-3;
+        let loops = self::loops([&sizes[0], &sizes[1]], [&out[0], &out[1]]);
+        let balanced = balanced(&loops, &SampledBlocks::default(), FAIR);
+        assert_near(balanced[..20].iter().sum(), 20_000.0, 0.05);
+        assert_near(balanced[20..].iter().sum(), 8_000.0, 0.05);
+    }
+
+    /// Two loops that are left for each other, the first of which looks half again as frequent and half again as hard to
+    /// leave as it is: both were run through as often. Blocks of ten instructions each.
+    fn seemingly_long() -> (FlowGraph, Targets) {
+        let mut out = [vec![0.0; 20], vec![0.0; 20]];
+        out[0][19] = 0.10 / 1.5;
+        out[1][19] = 0.10;
+        loops([&[30_000.0; 20], &[20_000.0; 20]], [&out[0], &out[1]])
+    }
+
+    const BIASED: Errors = Errors {
+        streams_per_stack: 15.0,
+        excess: 0.3,
+    };
+
+    /// The first loop's share of all inflow, which should be half.
+    fn first_loop(balanced: &[f64]) -> f64 {
+        balanced[..20].iter().sum::<f64>() / balanced.iter().sum::<f64>()
+    }
+
+    #[test]
+    fn samples_decide_between_regions() {
+        let loops = seemingly_long();
+        let edges: Vec<_> = (0..40)
+            .map(|n| (n, n / 20 * 20 + (n + 1) % 20, 20_000.0))
+            .collect();
+        assert!(0.59 < first_loop(&balanced(&loops, &SampledBlocks::default(), BIASED)));
+        let exact = sampled_blocks(10.0, &[1000.0; 40], &edges);
+        let share = first_loop(&balanced(&loops, &exact, BIASED));
+        assert!((share - 0.5).abs() < 0.01, "{share}");
+        // Half of the samples of each second block are found in the next one.
+        let samples: Vec<f64> = (0..40).map(|n| if n % 2 == 0 { 500.0 } else { 1500.0 }).collect();
+        let skidded = balanced(&loops, &sampled_blocks(10.0, &samples, &edges), BIASED);
+        let share = first_loop(&skidded);
+        assert!((share - 0.5).abs() < 0.02, "{share}");
+        for side in [&skidded[..20], &skidded[20..]] {
+            let mean = side.iter().sum::<f64>() / 20.0;
+            side.iter().for_each(|place| assert_near(*place, mean, 0.02));
+        }
+    }
+
+    #[test]
+    fn samples_that_skid_from_one_region_to_the_other_weigh_little() {
+        // Every edge goes to and fro between the loops, and half of the samples of the first are in the second.
+        let loops = seemingly_long();
+        let edges: Vec<_> = (0..20)
+            .flat_map(|n| [(n, n + 20, 20_000.0), (n + 20, n, 20_000.0)])
+            .collect();
+        let samples: Vec<f64> = (0..40).map(|n| if n < 20 { 500.0 } else { 1500.0 }).collect();
+        let without = first_loop(&balanced(&loops, &SampledBlocks::default(), BIASED));
+        let share = first_loop(&balanced(&loops, &sampled_blocks(10.0, &samples, &edges), BIASED));
+        assert!((share - without).abs() < 0.1, "{share} is not {without}");
+    }
+}

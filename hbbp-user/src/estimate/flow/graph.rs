@@ -1,0 +1,160 @@
+//! The control-flow graph of what was recorded: streams lead from where they start to a branch, branches to their targets.
+//!
+//! It is the Markov chain that branch stacks are pieces of.
+
+use std::collections::HashMap;
+
+use super::super::sources::streams::Stream;
+use crate::blocks::BlockMap;
+use crate::locate::{Located, Location, TextIdx};
+use crate::snapshot::{EventIdx, ProcessIdx};
+
+/// An instruction of a process image.
+pub(in crate::estimate) type Node = (TextIdx, u32, ProcessIdx);
+
+/// An edge, with its occurrences or another amount.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::estimate) struct Edge {
+    pub(in crate::estimate) from: usize,
+    pub(in crate::estimate) to: usize,
+    pub(in crate::estimate) amount: f64,
+}
+
+/// The graph. Starts and branches are numbered from 0 on, along the code.
+#[derive(Clone, Debug, Default)]
+pub(in crate::estimate) struct FlowGraph {
+    /// For each stream, in their order: from its start to the branch that ended it.
+    pub(in crate::estimate) streams: Vec<Edge>,
+    /// Recorded targets: from branches to starts.
+    pub(in crate::estimate) branches: Vec<Edge>,
+    /// Streams that begin at each start.
+    pub(in crate::estimate) inflow: Vec<f64>,
+    /// Those of them that no recorded branch led to, such as the kernel's entries from user code.
+    pub(in crate::estimate) external: Vec<f64>,
+    /// Where streams start, by number.
+    pub(in crate::estimate) starts: Vec<Node>,
+    /// The branches that end streams, by number.
+    pub(in crate::estimate) sources: Vec<Node>,
+}
+
+impl FlowGraph {
+    /// The graph of these streams, and of the branches of the events that they are from.
+    pub(in crate::estimate) fn new(
+        located: &Located,
+        map: &BlockMap,
+        lbr: &[EventIdx],
+        streams: &[Stream],
+    ) -> Self {
+        let (mut starts, mut sources) = (Numbers::default(), Numbers::default());
+        let edges = streams.iter().map(|stream| Edge {
+            from: starts.number((stream.text, stream.first, stream.process)),
+            to: sources.number((stream.text, stream.source, stream.process)),
+            amount: stream.hits as f64,
+        });
+        let edges: Vec<Edge> = edges.collect();
+        let recorded = located.branches.iter().filter(|b| lbr.contains(&b.event));
+        let branches = recorded.filter_map(|branch| {
+            Some(Edge {
+                from: sources.find(instruction_at(map, branch.from)?, branch.process)?,
+                to: starts.find(instruction_at(map, branch.to?)?, branch.process)?,
+                amount: branch.hits as f64,
+            })
+        });
+        let branches = branches.collect();
+        Self::of(edges, branches, starts.in_order, sources.in_order)
+    }
+
+    /// The graph of these edges.
+    pub(in crate::estimate) fn of(
+        streams: Vec<Edge>,
+        branches: Vec<Edge>,
+        starts: Vec<Node>,
+        sources: Vec<Node>,
+    ) -> Self {
+        let mut inflow = vec![0.0; starts.len()];
+        for stream in &streams {
+            add(&mut inflow, stream.from, stream.amount);
+        }
+        let mut external = inflow.clone();
+        for branch in &branches {
+            add(&mut external, branch.to, -branch.amount);
+        }
+        for left in &mut external {
+            *left = left.max(0.0);
+        }
+        Self {
+            streams,
+            branches,
+            inflow,
+            external,
+            starts,
+            sources,
+        }
+    }
+}
+
+/// The number at an index, 0 where there is none.
+pub(in crate::estimate) fn at(numbers: &[f64], n: usize) -> f64 {
+    numbers.get(n).copied().unwrap_or_default()
+}
+
+/// Adds to the number at an index.
+pub(in crate::estimate) fn add(sums: &mut [f64], n: usize, amount: f64) {
+    if let Some(sum) = sums.get_mut(n) {
+        *sum += amount;
+    }
+}
+
+fn instruction_at(map: &BlockMap, place: Location) -> Option<(TextIdx, u32)> {
+    Some((place.text, map.text(place.text)?.find(place.addr).ok()?))
+}
+
+/// A number for each location, from 0 on.
+#[derive(Default)]
+struct Numbers {
+    numbers: HashMap<Node, usize>,
+    in_order: Vec<Node>,
+}
+
+impl Numbers {
+    fn number(&mut self, location: Node) -> usize {
+        *self.numbers.entry(location).or_insert_with(|| {
+            self.in_order.push(location);
+            self.in_order.len() - 1
+        })
+    }
+
+    /// Kernel code is counted once for all processes, or with the process like the rest.
+    fn find(&self, (text, instruction): (TextIdx, u32), process: ProcessIdx) -> Option<usize> {
+        let owners = [process, ProcessIdx::KERNEL];
+        owners
+            .iter()
+            .find_map(|owner| self.numbers.get(&(text, instruction, *owner)).copied())
+    }
+}
+
+#[cfg(test)]
+pub(in crate::estimate) mod tests {
+    use super::*;
+
+    /// A graph of numbered starts and branches: from, to, occurrences.
+    pub(in crate::estimate) fn graph(
+        streams: &[(usize, usize, f64)],
+        branches: &[(usize, usize, f64)],
+    ) -> FlowGraph {
+        let edges = |of: &[(usize, usize, f64)]| {
+            let edge = |&(from, to, amount): &(usize, usize, f64)| Edge { from, to, amount };
+            of.iter().map(edge).collect::<Vec<Edge>>()
+        };
+        let n = streams.iter().map(|(from, to, _)| from.max(to) + 1).max();
+        let locations = vec![(TextIdx(0), 0, ProcessIdx(0)); n.unwrap_or(0)];
+        FlowGraph::of(edges(streams), edges(branches), locations.clone(), locations)
+    }
+
+    #[test]
+    fn external_inflow_is_what_no_branch_explains() {
+        let graph = graph(&[(0, 0, 10.0), (1, 1, 4.0)], &[(0, 0, 7.0), (1, 1, 5.0)]);
+        assert_eq!(graph.inflow, [10.0, 4.0]);
+        assert_eq!(graph.external, [3.0, 0.0]);
+    }
+}

@@ -1,0 +1,10 @@
+//! How control flows between the recorded streams, and the balance that makes their counts agree with it.
+//!
+//! One graph of streams and branches ([`graph`]) serves the balance here, and the bootstrap and the phases of
+//! [`super::error`].
+
+pub(super) mod balance;
+pub(super) mod graph;
+mod least_squares;
+mod return_sites;
+pub(super) mod skid;

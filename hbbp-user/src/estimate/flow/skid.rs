@@ -1,0 +1,354 @@
+//! EBS samples as a second measurement of what streams count, good for regions and not for blocks.
+//!
+//! An eventing IP is a few cycles after the instruction that caused it, and latencies delay it further (paper section
+//! III.A; "Can We Trust Profiling Results?", ICS 2019, section 1), so that short blocks have too many samples or too few.
+//! But a sample only moves along the path that the processor takes: what one block loses, the next one gains. So the samples of a region are off by no more than what skids over its
+//! border, however wrong they are within it.
+//! Each edge from block to block has a skid, in instructions that are counted on the far side, and the samples of a block
+//! are those of its executions, plus what skids in, less what skids out:
+//!
+//! ```text
+//! samples = rate * (instructions * executions + sum in (edge * skid) - sum out (edge * skid)) +- sqrt(samples)
+//! ```
+//!
+//! The skids are unknown, with mean zero. Their standard deviation is estimated as the variance between studies is in a
+//! random effects model: it is what makes the squares of all deviations as large as they should be (Paule and Mandel,
+//! Journal of Research of the National Bureau of Standards 87, 1982). So imprecise events weigh less by themselves.
+
+use std::collections::BTreeMap;
+
+use super::super::sources::{Counted, SeenBlocks, ring};
+use super::graph::{Edge, FlowGraph, Node, add, at};
+use super::least_squares::{Equation, LONG};
+use crate::addr::Ring;
+use crate::blocks::{BlockId, BlockMap};
+use crate::snapshot::Snapshot;
+
+/// Most instructions that a sample may skid: no reorder buffer holds more (Golden Cove has 512 entries, Intel 64 and IA-32
+/// Architectures Optimization Reference Manual).
+const FARTHEST: f64 = 512.0;
+
+/// Expected samples of a block from which on its deviation tells of skid.
+/// A Poisson count is close enough to normal from five on (Cochran's rule).
+const ENOUGH: f64 = 5.0;
+
+/// Fewest samples that the variance of a block is taken for: that none are expected does not make one of them impossible.
+const FEWEST: f64 = 0.5;
+
+/// Halvings of the interval of the standard deviation: to less than a thousandth of an instruction.
+const HALVINGS: usize = 20;
+
+/// The samples of the blocks that streams execute.
+#[derive(Clone, Debug, Default)]
+pub(in crate::estimate) struct SampledBlocks {
+    /// Samples in each block; `None` where its ring has none, or no equation tells what to expect.
+    samples: Vec<Option<f64>>,
+    /// For each block, starts of the flow graph and the instructions of the block that a stream from there executes, in
+    /// the mean.
+    executed: Vec<Vec<(usize, f64)>>,
+    /// Edges from block to block that can skid, in occurrences.
+    edges: Vec<Edge>,
+}
+
+/// What inflow makes of the samples.
+pub(super) struct Expected {
+    /// Samples for each executed instruction.
+    rate: f64,
+    /// Standard deviation of the skid over an edge, in instructions.
+    skid: f64,
+    /// Expected samples of each block.
+    samples: Vec<f64>,
+}
+
+impl SampledBlocks {
+    pub(in crate::estimate) fn new(
+        snapshot: &Snapshot,
+        map: &BlockMap,
+        graph: &FlowGraph,
+        seen: &SeenBlocks,
+        ebs: &[Counted],
+    ) -> Self {
+        let executed = executed(graph, seen);
+        let mut samples = samples(seen, ebs, |id| ring(snapshot, map, id.text));
+        for (samples, executed) in samples.iter_mut().zip(&executed) {
+            samples.take_if(|_| executed.is_empty());
+        }
+        Self {
+            samples,
+            executed,
+            edges: edges(map, graph, seen),
+        }
+    }
+
+    /// The same with samples that are taken to be in the block that caused them.
+    pub(in crate::estimate) fn without_skid(&self) -> Self {
+        Self {
+            edges: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Whether any block has samples to compare with.
+    pub(in crate::estimate) fn have_samples(&self) -> bool {
+        self.samples.iter().flatten().any(|samples| 0.0 < *samples)
+    }
+
+    /// Edges with a skid of their own.
+    pub(super) const fn n_skids(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// What this inflow makes of the samples.
+    pub(super) fn expected(&self, inflow: &[f64]) -> Expected {
+        let instructions = |executed: &Vec<(usize, f64)>| -> f64 {
+            executed.iter().map(|(start, n)| at(inflow, *start) * n).sum()
+        };
+        let sampled = self.samples.iter().zip(&self.executed);
+        let instructions: Vec<f64> = sampled
+            .map(|(samples, executed)| samples.map_or(0.0, |_| instructions(executed)))
+            .collect();
+        let (hits, all): (f64, f64) = (self.samples.iter().flatten().sum(), instructions.iter().sum());
+        let rate = if 0.0 < all { hits / all } else { 0.0 };
+        let mut skidded = vec![0.0; self.samples.len()];
+        for edge in &self.edges {
+            let squared = (rate * edge.amount) * (rate * edge.amount);
+            add(&mut skidded, edge.from, squared);
+            add(&mut skidded, edge.to, squared);
+        }
+        let samples: Vec<f64> = instructions.iter().map(|n| rate * n).collect();
+        let both = self.samples.iter().zip(&samples).zip(&skidded);
+        let deviations = both.filter_map(|((samples, expected), skidded)| {
+            let off = (*samples)? - expected;
+            (ENOUGH <= *expected).then_some((off * off, *expected, *skidded))
+        });
+        Expected {
+            rate,
+            skid: skid(&deviations.collect::<Vec<_>>()),
+            samples,
+        }
+    }
+
+    /// Adds the equations of the samples, and those of the skids. Unknown are the inflow and, after `n_starts` of it, the
+    /// skids in their standard deviations.
+    pub(super) fn equations(&self, expected: &Expected, n_starts: usize, equations: &mut Vec<Equation>) {
+        let mut of_blocks: Vec<Equation> = self
+            .samples
+            .iter()
+            .zip(&self.executed)
+            .zip(&expected.samples)
+            .map(|((samples, executed), expected_here)| Equation {
+                terms: executed
+                    .iter()
+                    .map(|(start, n)| (*start, expected.rate * n))
+                    .collect(),
+                value: samples.unwrap_or(0.0),
+                weight: match samples {
+                    Some(_) if 0.0 < expected.rate => 1.0 / expected_here.max(FEWEST),
+                    _ => 0.0,
+                },
+            })
+            .collect();
+        for (edge, unknown) in self.edges.iter().zip(n_starts..) {
+            let moved = expected.rate * expected.skid * edge.amount;
+            for (block, moved) in [(edge.from, -moved), (edge.to, moved)] {
+                if let Some(equation) = of_blocks.get_mut(block) {
+                    equation.terms.push((unknown, moved));
+                }
+            }
+            equations.push(Equation {
+                terms: vec![(unknown, 1.0)],
+                value: 0.0,
+                weight: 1.0,
+            });
+        }
+        equations.extend(of_blocks.into_iter().filter(|equation| 0.0 < equation.weight));
+    }
+}
+
+/// For each block the starts that execute it. None for a block that streams from [`LONG`] starts or more run through: its
+/// equation would tie too much.
+fn executed(graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Vec<(usize, f64)>> {
+    /// What rounding leaves of a number of streams.
+    const NONE: f64 = 1e-6;
+
+    let mut changes: Vec<(usize, usize, f64)> = Vec::new();
+    for (stream, executed) in graph.streams.iter().zip(&seen.executed) {
+        for (blocks, part) in executed.pieces() {
+            let amount = part * stream.amount;
+            changes.push((blocks.start, stream.from, amount));
+            changes.push((blocks.end, stream.from, -amount));
+        }
+    }
+    changes.sort_by_key(|(block, start, _)| (*block, *start));
+    let mut changes = changes.into_iter().peekable();
+    let mut running: BTreeMap<usize, f64> = BTreeMap::new();
+    let of_block = |(block, length): (usize, &f64)| {
+        while let Some((_, start, change)) = changes.next_if(|(at, ..)| *at <= block) {
+            let streams = running.entry(start).or_default();
+            *streams += change;
+            if *streams < NONE {
+                running.remove(&start);
+            }
+        }
+        let of_start =
+            |(start, streams): (&usize, &f64)| (*start, streams * length / at(&graph.inflow, *start));
+        if running.len() < LONG {
+            running.iter().map(of_start).collect()
+        } else {
+            Vec::new()
+        }
+    };
+    seen.lengths.iter().enumerate().map(of_block).collect()
+}
+
+/// The edges between different blocks: within streams, and by recorded branches.
+fn edges(map: &BlockMap, graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Edge> {
+    let mut onward = vec![0.0; seen.ids.len()];
+    for (stream, executed) in graph.streams.iter().zip(&seen.executed) {
+        if let Some(last) = executed.blocks.end.checked_sub(1) {
+            add(&mut onward, executed.blocks.start, stream.amount);
+            add(&mut onward, last, -stream.amount);
+        }
+    }
+    let mut amounts: BTreeMap<(usize, usize), f64> = BTreeMap::new();
+    let mut streams = 0.0;
+    for (block, change) in onward.iter().enumerate() {
+        streams += change;
+        if 0.0 < streams {
+            amounts.insert((block, block.saturating_add(1)), streams);
+        }
+    }
+    let block_of = |location: Option<&Node>| {
+        let (text, instruction, _) = *location?;
+        let block = map.text(text)?.block_of(instruction);
+        seen.number(BlockId { text, block })
+    };
+    for branch in &graph.branches {
+        let ends = (
+            block_of(graph.sources.get(branch.from)),
+            block_of(graph.starts.get(branch.to)),
+        );
+        if let (Some(from), Some(to)) = ends
+            && from != to
+        {
+            *amounts.entry((from, to)).or_default() += branch.amount;
+        }
+    }
+    let edge = |((from, to), amount)| Edge { from, to, amount };
+    amounts.into_iter().map(edge).collect()
+}
+
+/// The samples of each block by its number, in units of the mean weight where events differ in their periods.
+fn samples(seen: &SeenBlocks, ebs: &[Counted], ring: impl Fn(&BlockId) -> Ring) -> Vec<Option<f64>> {
+    let hits: f64 = ebs.iter().map(|counted| counted.hits).sum();
+    let weight: f64 = ebs.iter().map(|counted| counted.weight).sum();
+    let served = |wanted| 0.0 < weight && ebs.iter().any(|counted| ring(&counted.block) == wanted);
+    let (kernel, user) = (served(Ring::Kernel), served(Ring::User));
+    let none = |id: &BlockId| match ring(id) {
+        Ring::Kernel => kernel.then_some(0.0),
+        Ring::User => user.then_some(0.0),
+    };
+    let mut samples: Vec<Option<f64>> = seen.ids.iter().map(none).collect();
+    for counted in ebs {
+        let block = seen.number(counted.block);
+        if let Some(Some(samples)) = block.and_then(|n| samples.get_mut(n)) {
+            *samples += counted.weight * hits / weight;
+        }
+    }
+    samples
+}
+
+/// The standard deviation of the skid over an edge, in instructions, of blocks with the square of the deviation of their
+/// samples, the expected samples, and the variance that a skid of one instruction adds.
+fn skid(blocks: &[(f64, f64, f64)]) -> f64 {
+    let too_small = |skid: f64| {
+        let excess = |(squared, expected, skidded): &(f64, f64, f64)| {
+            squared / (expected + skid * skid * skidded) - 1.0
+        };
+        0.0 < blocks.iter().map(excess).sum::<f64>()
+    };
+    let (mut low, mut high) = (0.0, FARTHEST);
+    for _ in 0..HALVINGS {
+        let middle = (low + high) / 2.0;
+        if too_small(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::locate::TextIdx;
+    use crate::snapshot::ProcessIdx;
+
+    /// Starts that each execute one block of some instructions, with these samples, and edges between the blocks.
+    pub(in crate::estimate) fn sampled_blocks(
+        instructions: f64,
+        samples: &[f64],
+        edges: &[(usize, usize, f64)],
+    ) -> SampledBlocks {
+        let edge = |&(from, to, amount): &(usize, usize, f64)| Edge { from, to, amount };
+        SampledBlocks {
+            samples: samples.iter().map(|s| Some(*s)).collect(),
+            executed: (0..samples.len()).map(|n| vec![(n, instructions)]).collect(),
+            edges: edges.iter().map(edge).collect(),
+        }
+    }
+
+    #[test]
+    fn skid_is_what_chance_does_not_explain() {
+        // Off by one standard deviation each: nothing skids.
+        assert!(skid(&[(100.0, 100.0, 50.0); 40]) < 1e-3);
+        // Off by as much as a skid of three instructions makes of it.
+        let three = skid(&[(100.0 + 9.0 * 50.0, 100.0, 50.0); 40]);
+        assert!((three - 3.0).abs() < 1e-2, "{three}");
+        // Without an edge nothing can skid, and no skid explains it.
+        assert!((skid(&[(1e6, 100.0, 0.0)]) - FARTHEST).abs() < 1.0);
+        assert!(skid(&[]) < 1e-3);
+    }
+
+    #[test]
+    fn a_ring_without_samples_says_nothing() {
+        let id = |block| BlockId {
+            text: TextIdx(0),
+            block,
+        };
+        let seen = SeenBlocks {
+            ids: vec![id(0), id(1), id(2)],
+            ..SeenBlocks::default()
+        };
+        let ring = |block: &BlockId| {
+            if block.block == 0 {
+                Ring::Kernel
+            } else {
+                Ring::User
+            }
+        };
+        let counted = |block, hits, period: f64| Counted {
+            block: id(block),
+            process: ProcessIdx(0),
+            hits,
+            weight: hits * period,
+        };
+        let found = samples(&seen, &[counted(1, 6.0, 10.0), counted(1, 4.0, 35.0)], ring);
+        assert_eq!(found, [None, Some(10.0), Some(0.0)]);
+        assert_eq!(samples(&seen, &[], ring), [None; 3]);
+    }
+
+    #[test]
+    fn without_samples_there_is_no_equation() {
+        let none = sampled_blocks(10.0, &[0.0, 0.0], &[(0, 1, 5.0)]);
+        let mut equations = Vec::new();
+        none.equations(&none.expected(&[100.0, 100.0]), 2, &mut equations);
+        let prior = Equation {
+            terms: vec![(2, 1.0)],
+            value: 0.0,
+            weight: 1.0,
+        };
+        assert_eq!(equations, [prior]);
+    }
+}

@@ -1,0 +1,149 @@
+//! Branches that sit in the oldest slot of the branch stack too often: paper section III.C.
+//!
+//! The source in the oldest slot (the paper's `entry[0]`) has no target before it and ends no stream.
+//! A branch that is found there out of proportion makes the LBR count of the block that it ends suspect.
+
+use crate::blocks::{BlockId, BlockMap};
+use crate::locate::{Located, Location};
+use crate::snapshot::EventIdx;
+
+/// Expected occurrences in the oldest slot from which on a branch is judged.
+/// Below five, a Poisson count is not close enough to normal for [`SIGMAS`] to mean anything (Cochran's rule).
+const ENOUGH: f64 = 5.0;
+
+/// How many times its expected share a branch must have in the oldest slot to be called biased.
+/// The paper gives no number ("a disproportionate number of times"); genuine recordings show single branches up to
+/// three times over-represented.
+const FACTOR: f64 = 2.0;
+
+/// Standard deviations above the expected count, so that chance flags less than one unbiased branch in 700.
+const SIGMAS: f64 = 3.0;
+
+/// How often the branch that ends a block was recorded.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Occurrences {
+    /// The block.
+    pub block: BlockId,
+    /// Occurrences in any slot.
+    pub hits: u64,
+    /// Occurrences in the oldest slot.
+    pub oldest: u64,
+}
+
+/// The recorded branches of all stacks.
+pub(in crate::estimate) struct Branches {
+    /// Those that end a block, sorted by block, each once.
+    pub(in crate::estimate) of_blocks: Vec<Occurrences>,
+    /// Branch stacks: each has one oldest slot.
+    pub(in crate::estimate) stacks: f64,
+    /// The share of all recorded branches that is in the oldest slot: one over the mean depth of the stacks.
+    pub(in crate::estimate) share: f64,
+}
+
+impl Branches {
+    /// Counts the branches of these events.
+    pub(in crate::estimate) fn new(located: &Located, map: &BlockMap, lbr: &[EventIdx]) -> Self {
+        let mut of_blocks: Vec<Occurrences> = Vec::new();
+        let (mut all, mut stacks) = (0.0, 0.0);
+        for branch in located.branches.iter().filter(|b| lbr.contains(&b.event)) {
+            all += branch.hits as f64;
+            stacks += branch.oldest as f64;
+            let Some(block) = block(map, branch.from) else {
+                continue;
+            };
+            match of_blocks.last_mut().filter(|last| last.block == block) {
+                Some(last) => {
+                    last.hits = last.hits.saturating_add(branch.hits);
+                    last.oldest = last.oldest.saturating_add(branch.oldest);
+                }
+                None => of_blocks.push(Occurrences {
+                    block,
+                    hits: branch.hits,
+                    oldest: branch.oldest,
+                }),
+            }
+        }
+        let share = if 0.0 < all { stacks / all } else { 0.0 };
+        Self {
+            of_blocks,
+            stacks,
+            share,
+        }
+    }
+
+    /// The share of all oldest slots that branches hold beyond what is expected, less what chance gives them.
+    /// Where many branches sit there a little too often, none of them need be called biased.
+    pub(in crate::estimate) fn excess(&self) -> f64 {
+        let (mut all, mut beyond) = (0.0, 0.0);
+        for branch in &self.of_blocks {
+            let (expected, oldest) = (branch.hits as f64 * self.share, branch.oldest as f64);
+            // Half of the mean deviation of a normal distribution; of a count that is zero most of the time, its mean.
+            let chance = (expected / std::f64::consts::TAU).sqrt().min(expected);
+            all += oldest;
+            beyond += (oldest - expected).max(0.0) - chance;
+        }
+        if 0.0 < all { beyond / all } else { 0.0 }
+    }
+}
+
+fn block(map: &BlockMap, place: Location) -> Option<BlockId> {
+    let text = map.text(place.text)?;
+    let instruction = text.find(place.addr).ok()?;
+    let is_branch = text.instruction(instruction).is_some_and(|i| i.flow.is_branch());
+    is_branch.then(|| BlockId {
+        text: place.text,
+        block: text.block_of(instruction),
+    })
+}
+
+impl Occurrences {
+    /// Whether the branch sits in the oldest slot more often than in a `share` of its occurrences, beyond chance.
+    pub fn biased(&self, share: f64) -> bool {
+        let expected = self.hits as f64 * share;
+        let oldest = self.oldest as f64;
+        ENOUGH <= expected && FACTOR * expected <= oldest && expected + SIGMAS * expected.sqrt() < oldest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locate::TextIdx;
+
+    fn branch(hits: u64, oldest: u64) -> Occurrences {
+        let block = BlockId {
+            text: TextIdx(0),
+            block: 0,
+        };
+        Occurrences { block, hits, oldest }
+    }
+
+    #[test]
+    fn only_disproportion_beyond_chance_is_bias() {
+        let of = |hits, oldest| branch(hits, oldest).biased(1.0 / 16.0);
+        assert!(!of(1600, 100), "its expected share");
+        assert!(of(1600, 800), "the paper's 50 %");
+        assert!(!of(1600, 199), "less than twice its expected share");
+        assert!(!of(32, 20), "two are expected: too few to judge");
+        assert!(
+            !of(80, 10) && of(80, 12),
+            "five are expected, and twelve are three sigmas more"
+        );
+    }
+
+    #[test]
+    fn excess_is_what_chance_does_not_explain() {
+        let excess = |oldest: [u64; 2]| {
+            let of_blocks = (0..100).map(|n| branch(1600, oldest[n % 2])).collect();
+            let branches = Branches {
+                of_blocks,
+                stacks: 0.0,
+                share: 1.0 / 16.0,
+            };
+            branches.excess()
+        };
+        // A hundred branches, each as often in the oldest slot as one in sixteen gives it, but for a deviation or so.
+        assert!(excess([108, 92]).abs() < 0.01);
+        assert!((excess([140, 60]) - 0.2).abs() < 0.05);
+    }
+}

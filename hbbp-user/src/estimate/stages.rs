@@ -1,0 +1,87 @@
+//! Which stages of an estimate run: all of them, unless a rule file leaves some out (`without STAGE`).
+//!
+//! `cargo xtask vm ablation` evaluates recorded profiles without each of them and prints what each is worth.
+
+/// A stage that an estimate can do without.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stage {
+    /// Reweights streams so that flow is conserved ([`super::flow`]).
+    Balance,
+    /// Takes what returns after a call from the call itself, not from the recorded returns.
+    ReturnSites,
+    /// Takes EBS samples as a further measurement in the balance.
+    Samples,
+    /// Lets samples skid from block to block in the balance; without it their blocks are taken as exact.
+    Skid,
+    /// Counts the bias of the oldest slot into the variances of the balance.
+    BiasVariance,
+    /// Uses the other method where the chosen one saw nothing although it should have.
+    Fallback,
+    /// Takes standard errors from bootstrap replicates; without it all streams of a stack count as one.
+    Bootstrap,
+    /// Knows that samples at a fixed period leave nothing to chance between long phases of a run.
+    Phases,
+}
+
+/// The stages that run.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Stages {
+    /// One bit for each stage that is left out.
+    left_out: u32,
+}
+
+impl Stages {
+    /// All but `stage`, of those that ran before.
+    #[must_use]
+    pub const fn without(self, stage: Stage) -> Self {
+        Self {
+            left_out: self.left_out | 1 << stage as u32,
+        }
+    }
+
+    /// All that ran before, and `stage`.
+    #[must_use]
+    pub const fn with(self, stage: Stage) -> Self {
+        Self {
+            left_out: self.left_out & !(1 << stage as u32),
+        }
+    }
+
+    /// Whether a stage runs.
+    pub const fn run(self, stage: Stage) -> bool {
+        self.left_out & 1 << stage as u32 == 0
+    }
+}
+
+impl Stage {
+    /// All of them, in the order of the flow.
+    pub const ALL: [Self; 8] = [
+        Self::Balance,
+        Self::ReturnSites,
+        Self::Samples,
+        Self::Skid,
+        Self::BiasVariance,
+        Self::Fallback,
+        Self::Bootstrap,
+        Self::Phases,
+    ];
+
+    /// Its name in rule files and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Balance => "balance",
+            Self::ReturnSites => "return_sites",
+            Self::Samples => "samples",
+            Self::Skid => "skid",
+            Self::BiasVariance => "bias_variance",
+            Self::Fallback => "fallback",
+            Self::Bootstrap => "bootstrap",
+            Self::Phases => "phases",
+        }
+    }
+
+    /// The stage of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|stage| stage.name() == name)
+    }
+}
