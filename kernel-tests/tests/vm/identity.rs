@@ -22,8 +22,7 @@ fn measured(hardware_profile: String, load: &str) -> Option<Measured> {
     let mut machine = machine
         .clock(setup.clock)
         .marks(Marks::Events)
-        .hardware_profile(&setup.hardware_profile)
-        .limit(setup.limit);
+        .hardware_profile(&setup.hardware_profile);
     support::add_workload(&mut machine, "one_block.c");
     support::add_workload(&mut machine, "heapsort.c");
     Some(measure_command(machine, &["/bin/busybox", "sh", "-c", load], &setup).unwrap())
