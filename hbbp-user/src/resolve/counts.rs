@@ -128,24 +128,30 @@ impl Resolver {
             Some(nth) => tasks.get(nth).copied(),
             None => Some((TaskKey::KERNEL, end)),
         };
+        // The task of a process image that can have run an address: the kernel has no user code. Texts without process ids
+        // have one process image of number 0 beside the kernel, so that it is not told by its number.
+        let runs = |process: ProcessIdx, at: Va| {
+            let is_possible = process != ProcessIdx::KERNEL || at.ring() == Ring::Kernel;
+            task(process).filter(|_| is_possible)
+        };
         for count in &interval.ips {
-            self.recorded_hit(task(count.process), count.ip);
+            self.recorded_hit(runs(count.process, count.ip), count.ip);
         }
         for count in &interval.streams {
-            if let Some((task, time)) = task(count.process).filter(|of| owns(*of, count.start)) {
+            if let Some((task, time)) = runs(count.process, count.start) {
                 self.stream(task, time, (count.start, count.end));
             }
-            self.recorded_hit(task(count.process), count.end);
+            self.recorded_hit(runs(count.process, count.end), count.end);
         }
         for count in &interval.branches {
-            self.recorded_hit(task(count.process), count.from);
-            self.recorded_hit(task(count.process), count.to);
+            self.recorded_hit(runs(count.process, count.from), count.from);
+            self.recorded_hit(runs(count.process, count.to), count.to);
         }
         self.intervals.push(interval);
     }
 
     fn recorded_hit(&mut self, task: Option<(TaskKey, u64)>, at: Va) {
-        if let Some((task, time)) = task.filter(|of| owns(*of, at)) {
+        if let Some((task, time)) = task {
             self.hit(task, time, at);
         }
     }
@@ -157,11 +163,6 @@ impl Resolver {
             Origin::Live(_) => None,
         }
     }
-}
-
-/// Whether an address can be one that this task ran: the kernel has no user code.
-fn owns((task, _): (TaskKey, u64), at: Va) -> bool {
-    task != TaskKey::KERNEL || at.ring() == Ring::Kernel
 }
 
 /// Adds a row; the first one reserves the capacity.

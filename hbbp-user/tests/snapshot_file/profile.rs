@@ -16,8 +16,17 @@ use super::{random_below, small};
 const STRANGER: u32 = 65_534;
 const CALLER: u32 = 4711;
 
-/// A small recording, of which anybody can make a profile.
-const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/preaggregated/all");
+/// The program of a small recording, of which anybody can make a profile; every machine has it.
+const PROGRAM: &str = "/bin/true";
+
+/// Writes a recording of a stream of the first instruction of [`PROGRAM`] (its entry point: elf(5), `e_entry`).
+fn write_recording(folder: &Path) -> PathBuf {
+    let program = fs::read(PROGRAM).unwrap();
+    let entry = u64::from_le_bytes(program[24..32].try_into().unwrap());
+    let recording = folder.join("recording");
+    fs::write(&recording, format!("F {entry:x} {entry:x} 5\n")).unwrap();
+    recording
+}
 
 fn save(path: &Path, snapshot: &Snapshot) -> anyhow::Result<()> {
     Output::open(path)?.save(snapshot, &mut std::io::sink())
@@ -44,10 +53,11 @@ fn is_root() -> bool {
 
 /// Runs the program, which makes a profile of a small recording, as if by sudo.
 fn import(output: &Path) -> Finished {
+    let folder = tempfile::tempdir().unwrap();
     Command::new(env!("CARGO_BIN_EXE_hbbp-sys"))
         .arg("import")
-        .arg(RECORDING)
-        .arg("-o")
+        .arg(write_recording(folder.path()))
+        .args(["--binary", PROGRAM, "-o"])
         .arg(output)
         .env("SUDO_UID", CALLER.to_string())
         .env("SUDO_GID", CALLER.to_string())
@@ -155,16 +165,15 @@ fn a_link_stays_and_its_target_is_replaced_without_privileges() {
     let link = directory.path().join("link");
     symlink("a.hbbp", &link).unwrap();
     fs::write(directory.path().join("a.hbbp"), "old").unwrap();
-    let recording = directory.path().join("recording");
+    let recording = write_recording(directory.path());
     let program = directory.path().join("hbbp-sys");
-    fs::copy(RECORDING, &recording).unwrap();
     fs::copy(env!("CARGO_BIN_EXE_hbbp-sys"), &program).unwrap();
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(&program)
         .arg("import")
         .arg(&recording)
-        .arg("-o")
+        .args(["--binary", PROGRAM, "-o"])
         .arg(&link)
         .output()
         .unwrap();
