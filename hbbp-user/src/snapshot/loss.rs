@@ -60,7 +60,7 @@ losses! {
     StacksFull, "sample.stacks_full", Sample,
         "samples dropped: branch-stack ring buffer overflowed; raise --branch-period, or run at higher \
          priority (nice)";
-    NoBank, "sample.no_map", Sample,
+    NoMap, "sample.no_map", Sample,
         "samples dropped: no active count map";
     NoStack, "sample.no_stack", Sample,
         "samples dropped: missing or empty branch stack";

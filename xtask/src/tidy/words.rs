@@ -36,7 +36,7 @@ const WORDS: [GivenUp; 17] = [
     given_up("doubt", "ambiguous", &[RESOLVE]),
     given_up("news", "notification, event or record", &[CMD]),
     given_up("habit", "quirk", &[]),
-    given_up("bank", "double-buffered count map", &[SNAPSHOT]),
+    given_up("bank", "double-buffered count map", &[]),
     given_up("spot", "location or instruction index", &[]),
     given_up(
         "stretch",
