@@ -92,6 +92,9 @@ fn branches_add_up_on_zen_4() {
 
 /// Largest error of a Skylake in parts of that of the same profile on a processor that repeats no entries.
 const WORST: f64 = 1.1;
+/// What two runs of this length differ by chance: both errors are sampling errors of 0.4 to 0.5 %, whose ratio of one run
+/// says little. Copies that are taken for a loop of one block, or the other way, bias it by 3 %.
+const CHANCE: f64 = 0.0025;
 /// Largest residual of a Skylake.
 const RESIDUAL_OF_SKYLAKE: f64 = 0.003;
 
@@ -112,7 +115,7 @@ fn copies_of_newest_entries_bias_no_loop_of_one_block() {
             let measured = measured(machine(&skylake, percent), LOAD).unwrap();
             let (error, residual) = (error(&measured), residual(&measured));
             println!("depth {depth}, {percent} %: error {error:.5} of {bound:.5}, residual {residual:.5}");
-            assert!(error <= WORST * bound, "{error} is more than {bound}");
+            assert!(error <= WORST * bound + CHANCE, "{error} is more than {bound}");
             assert!(residual.abs() <= RESIDUAL_OF_SKYLAKE, "{residual}");
         }
     }
