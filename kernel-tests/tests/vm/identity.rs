@@ -94,7 +94,7 @@ fn branches_add_up_on_zen_4() {
 const WORST: f64 = 1.1;
 /// What two runs of this length differ by chance: both errors are sampling errors of 0.4 to 0.5 %, whose ratio of one run
 /// says little. Copies that are taken for a loop of one block, or the other way, bias it by 3 %.
-const CHANCE: f64 = 0.0025;
+const CHANCE: f64 = 0.005;
 /// Largest residual of a Skylake.
 const RESIDUAL_OF_SKYLAKE: f64 = 0.003;
 
