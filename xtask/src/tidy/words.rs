@@ -160,7 +160,7 @@ mod tests {
             "The newsletter is no longer embanked, never mind.\n",
             &[],
         );
-        check_rule(standard, "hbbp-ebpf/src/bank.rs", "struct Bank;\n", &[]);
+        check_rule(standard, "hbbp-user/src/resolve/a.rs", "struct Stretch;\n", &[]);
         check_rule(standard, "hbbp-user/tests/golden/a.md", "Mind:\n", &[]);
     }
 }
