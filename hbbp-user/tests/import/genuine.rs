@@ -71,16 +71,20 @@ fn tiger_lake_gives_one_stream_of_a_position_independent_program() {
     assert!(lines(&streams, "M ")[0].ends_with(" 8e55075c9a84f4bf"));
 }
 
-#[test]
-fn tiger_lake_keeps_the_cycles_of_its_stream() {
-    let Some(folder) = recordings() else { return };
-    let folder = folder.join("gematria");
+/// The recording of a Tiger Lake; `None`, with the reason printed, where there are no recordings.
+fn tiger_lake() -> Option<hbbp_user::snapshot::Snapshot> {
+    let folder = recordings()?.join("gematria");
     let mut options = hbbp_user::cmd::import::ImportOptions {
         file: folder.join("simple_x86_elf_object.perf.data"),
         ..Default::default()
     };
     options.places.binaries.push(folder.join("simple_x86_elf_object"));
-    let snapshot = hbbp_user::cmd::import::import(&options).unwrap();
+    Some(hbbp_user::cmd::import::import(&options).unwrap())
+}
+
+#[test]
+fn tiger_lake_keeps_the_cycles_of_its_stream() {
+    let Some(snapshot) = tiger_lake() else { return };
     let ours = snapshot.intervals.iter().flat_map(|interval| &interval.streams);
     let ours: Vec<_> = ours.filter(|stream| stream.start.0 & 0xfff == 0x6cb).collect();
     assert_eq!(
@@ -138,14 +142,7 @@ fn dumped_entry(text: &str) -> String {
 
 #[test]
 fn tiger_lake_streams_serve_the_mix_beside_one_sample_of_instructions() {
-    let Some(folder) = recordings() else { return };
-    let folder = folder.join("gematria");
-    let mut options = hbbp_user::cmd::import::ImportOptions {
-        file: folder.join("simple_x86_elf_object.perf.data"),
-        ..Default::default()
-    };
-    options.places.binaries.push(folder.join("simple_x86_elf_object"));
-    let snapshot = hbbp_user::cmd::import::import(&options).unwrap();
+    let Some(snapshot) = tiger_lake() else { return };
     let rule = hbbp_user::estimate::rule::DEFAULT.parse().unwrap();
     let analysis = hbbp_user::mix::analyse(&snapshot, &[], &rule);
     assert_eq!(analysis.mix.unit, hbbp_user::mix::Unit::EventWeightedSamples);
