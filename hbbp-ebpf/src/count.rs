@@ -147,7 +147,7 @@ pub(crate) fn add(key: &CountKey, weight: u64, begun: &mut u64) -> Outcome {
     Outcome::Full
 }
 
-/// There is no branch for each word, or the verifier would walk four ways from here on, and no comparison of arrays, which
+/// Words have no branches of their own, or the verifier would walk four ways from here on, and no comparison of arrays, which
 /// is a call that goes byte by byte on the BPF target.
 #[inline(always)]
 fn is_same(a: &[u64; 4], b: &[u64; 4]) -> bool {

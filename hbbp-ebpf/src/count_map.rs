@@ -37,7 +37,7 @@ pub const FREE: u64 = 0;
 /// Some CPU is filling it. No key has that.
 pub const CLAIMED: u64 = 1;
 
-/// Slots of a bucket: one call of the kernel finds so many of them, and the verifier walks every way through them.
+/// Slots of a bucket: one call of the kernel finds all of them, and the verifier walks every path through them.
 pub const SLOTS: usize = 16;
 
 /// Slots that lie together, on a cache line each.
@@ -80,14 +80,14 @@ pub const fn hash(words: &[u64; 4]) -> u64 {
     mixed
 }
 
-/// The bucket of a key with this hash, of so many: a multiplication takes the place of a division (Lemire, Fast Random
+/// The bucket, of this number of buckets, of a key with this hash: a multiplication takes the place of a division (Lemire, Fast Random
 /// Integer Generation in an Interval, 2019).
 #[inline(always)]
 pub const fn bucket_of(hash: u64, n_buckets: u32) -> u32 {
     (((hash >> 32) * n_buckets as u64) >> 32) as u32
 }
 
-/// The bucket behind another, of so many.
+/// The bucket behind another, of this number of buckets.
 #[inline(always)]
 pub const fn bucket_behind(bucket: u32, n_buckets: u32) -> u32 {
     if bucket + 1 < n_buckets { bucket + 1 } else { 0 }

@@ -27,7 +27,7 @@ pub struct Cpu {
 
 const _: () = assert!(size_of::<Cpu>() == 384 && core::mem::offset_of!(Cpu, tail) == 320);
 
-/// After so many stacks beyond a quarter of the ring the programs wake user space again, in case that a first time failed.
+/// After this number of stacks beyond a quarter of the ring the programs wake user space again, in case that a first time failed.
 pub const WAKE_AGAIN: u64 = 64;
 
 #[cfg(feature = "user")]

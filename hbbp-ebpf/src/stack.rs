@@ -135,7 +135,7 @@ impl Context {
         (self.kind >> 32) as u32
     }
 
-    /// Whether it is the same. There is no branch for each part, which costs more than it saves.
+    /// Whether it is the same. Parts have no branches of their own, which costs more than it saves.
     #[inline(always)]
     pub const fn is_same(&self, other: &Self) -> bool {
         (self.image ^ other.image | self.kind ^ other.kind | self.period ^ other.period) == 0

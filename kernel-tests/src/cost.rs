@@ -170,7 +170,7 @@ pub fn measure(
     ensure!(!said.contains("lost"), "a tool lost samples: {said}");
     let all = [&[0], [periods; Tool::ALL.len()].concat().as_slice()].concat();
     let spans = read_spans(&outcome, &all)?;
-    let (alone, rest) = spans.split_first().context("there is no span")?;
+    let (alone, rest) = spans.split_first().context("no span was measured")?;
     let mut tools = rest.chunks(periods.len()).map(<[Span]>::to_vec);
     Ok(Costs {
         alone: *alone,

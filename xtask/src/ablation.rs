@@ -15,21 +15,14 @@ use kernel_tests::repeat::{Deviation, Periods, Run, deviations, periods_about, r
 use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host, reference};
 
-use crate::accuracy::chosen;
+use crate::accuracy::Selection;
 use crate::vm::hardware_profile;
 
 /// What to evaluate.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Kernel series, comma-separated.
-    #[arg(long, value_delimiter = ',', default_value = "6.1,6.12")]
-    kernel: Vec<String>,
-    /// Hardware profiles, comma-separated: files of kernel-tests/hardware-profiles, or paths.
-    #[arg(long, value_delimiter = ',', default_value = "ideal,ivb")]
-    hardware_profile: Vec<String>,
-    /// Workloads by name. Default: all.
-    #[arg(long, value_delimiter = ',')]
-    workload: Vec<String>,
+    #[command(flatten)]
+    selection: Selection,
     /// Independent runs of the mixed workload, for the standard errors.
     #[arg(long, default_value_t = 20)]
     repeat: usize,
@@ -90,12 +83,12 @@ struct Figures {
 
 /// Records what is missing, evaluates and prints, line by line.
 pub(crate) fn ablation(args: &Args) -> Result<()> {
-    let workloads = chosen(&args.workload)?;
+    let workloads = args.selection.workloads()?;
     let text =
         fs::read_to_string(host::workspace().join(RULE)).with_context(|| format!("failed to read {RULE}"))?;
     let program = artifacts::guest_program("hbbp-user", "hbbp-sys")?;
-    for series in &args.kernel {
-        for name in &args.hardware_profile {
+    for series in &args.selection.kernel {
+        for name in &args.selection.hardware_profile {
             let profiles = profiles(args, series, name, &workloads)?;
             println!("kernel {series}, hardware profile {name}: on a model of a processor\n{TITLES}");
             let all = figures(&program, &profiles, &args.profiles, &text)?;

@@ -10,18 +10,42 @@ use kernel_tests::workload::{ALL, Workload};
 
 use crate::vm::hardware_profile;
 
-/// What to measure. The table has the columns of the paper's Figure 2.
+/// Which machines, and what they run.
 #[derive(Debug, Parser)]
-pub(crate) struct Args {
+pub(crate) struct Selection {
     /// Kernel series, comma-separated.
     #[arg(long, value_delimiter = ',', default_value = "6.1,6.12")]
-    kernel: Vec<String>,
+    pub(crate) kernel: Vec<String>,
     /// Hardware profiles, comma-separated: files of kernel-tests/hardware-profiles, or paths.
     #[arg(long, value_delimiter = ',', default_value = "ideal,ivb")]
-    hardware_profile: Vec<String>,
+    pub(crate) hardware_profile: Vec<String>,
     /// Workloads by name. Default: all.
     #[arg(long, value_delimiter = ',')]
     workload: Vec<String>,
+}
+
+impl Selection {
+    /// The workloads that were named, or all.
+    ///
+    /// # Errors
+    /// When a name is unknown.
+    pub(crate) fn workloads(&self) -> Result<Vec<&'static Workload>> {
+        if self.workload.is_empty() {
+            return Ok(ALL.iter().collect());
+        }
+        let named = self
+            .workload
+            .iter()
+            .map(|name| Workload::named(name).with_context(|| format!("unknown workload `{name}`")));
+        named.collect()
+    }
+}
+
+/// What to measure. The table has the columns of the paper's Figure 2.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    selection: Selection,
     /// Sampling period in instructions.
     #[arg(long, default_value_t = kernel_tests::accuracy::PERIODS.0)]
     period: u64,
@@ -38,11 +62,11 @@ pub(crate) struct Args {
 
 /// Measures and prints, line by line as the runs end.
 pub(crate) fn accuracy(args: &Args) -> Result<()> {
-    let workloads = chosen(&args.workload)?;
+    let workloads = args.selection.workloads()?;
     let mut failed = Vec::new();
-    for series in &args.kernel {
+    for series in &args.selection.kernel {
         let kernel = Kernel::get(series)?;
-        for name in &args.hardware_profile {
+        for name in &args.selection.hardware_profile {
             let mut setup = Setup::new(hardware_profile(name)?);
             (setup.period, setup.branch_period) = (args.period, args.branch_period);
             if !args.json {
@@ -78,16 +102,6 @@ pub(crate) fn accuracy(args: &Args) -> Result<()> {
     } else {
         bail!("not measured: {}", failed.join(", "))
     }
-}
-
-pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Workload>> {
-    if names.is_empty() {
-        return Ok(ALL.iter().collect());
-    }
-    let named = names
-        .iter()
-        .map(|name| Workload::named(name).with_context(|| format!("unknown workload `{name}`")));
-    named.collect()
 }
 
 /// Instructions in millions, part of the kernel in %, samples and what part of those due they are; average weighted errors of the three methods and of the

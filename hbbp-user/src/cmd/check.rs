@@ -1,14 +1,14 @@
 //! `hbbp-sys check`: what this machine supports, including the ladder of events, and how to enable what is missing.
 
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use serde::Serialize;
 
 use crate::addr::Va;
-use crate::collect::event::{self, Rung, Source};
-use crate::collect::object::{Constants, Object, Room};
+use crate::collect::event::{self, Refused, Rung, Source};
+use crate::collect::object::{Constants, MapSizes, Object};
 use crate::collect::pmu::{DEVICES, Pmu, read_pmus};
 use crate::collect::sideband::Sideband;
 use crate::collect::{perf, task_layout, text::TextWindow};
@@ -93,7 +93,7 @@ fn text(findings: &Findings) -> String {
 fn look() -> Findings {
     let pmus = read_pmus(Path::new(DEVICES));
     let mut findings = vec![privileges(), paranoia(), sideband(), btf()];
-    let mut object = match Object::load(Constants::default(), Room::default())
+    let mut object = match Object::load(Constants::default(), MapSizes::default())
         .and_then(|mut object| object.on_ip(0).map(|_| object))
     {
         Ok(object) => {
@@ -294,14 +294,18 @@ fn step(rung: &Rung) -> Finding {
     }
 }
 
-/// How to fix an error of the kernel.
-fn advice(reason: &str) -> &'static str {
-    if reason.contains("Permission denied") || reason.contains("not permitted") {
-        "run as root, or grant CAP_PERFMON"
-    } else if reason.contains("busy") {
-        "another user holds the counters: stop it, or set sysctl kernel.nmi_watchdog=0"
-    } else {
-        "the next event on this list is used instead"
+/// How to have a step that is missing, where it can be had.
+fn advice(refused: &Refused) -> &'static str {
+    let kind = match refused {
+        Refused::Event { error, .. } => Some(error.kind()),
+        Refused::NoCounters | Refused::NoBranchRecords(_) | Refused::NoTakenBranches(_) => None,
+    };
+    match kind {
+        Some(ErrorKind::PermissionDenied) => "run as root, or grant CAP_PERFMON",
+        Some(ErrorKind::ResourceBusy) => {
+            "another user holds the counters: stop it, or set sysctl kernel.nmi_watchdog=0"
+        }
+        _ => "the next event on this list is used instead",
     }
 }
 
@@ -384,6 +388,19 @@ mod tests {
             Some(0x1ff_ffff_ffff)
         );
         assert_eq!(parse_effective("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn refused_event_is_advised_on_by_its_error() {
+        let refused = |error| Refused::Event {
+            event: "cycles".to_owned(),
+            error: std::io::Error::from_raw_os_error(error),
+        };
+        assert!(advice(&refused(libc::EACCES)).contains("CAP_PERFMON"));
+        assert!(advice(&refused(libc::EPERM)).contains("CAP_PERFMON"));
+        assert!(advice(&refused(libc::EBUSY)).contains("nmi_watchdog"));
+        assert!(advice(&refused(libc::ENOENT)).contains("next event"));
+        assert!(advice(&Refused::NoCounters).contains("next event"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use serde::Serialize;
 
 use crate::addr::Va;
-use crate::collect::object::{Constants, Object, Room};
+use crate::collect::object::{Constants, MapSizes, Object};
 use crate::collect::text::TextWindow;
 use crate::resolve::elf::build_id::{hex, read_kernel_build_id};
 use crate::resolve::kernel::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
@@ -161,7 +161,7 @@ fn open_image(named: Option<&Path>, symbols: &Kallsyms) -> anyhow::Result<Vmlinu
 
 /// The reader for machines without /proc/kcore.
 fn open_probe() -> Option<Box<ReadKernel>> {
-    let mut object = Object::load(Constants::default(), Room::default()).ok()?;
+    let mut object = Object::load(Constants::default(), MapSizes::default()).ok()?;
     let window = TextWindow::open(&mut object).ok()?;
     Some(Box::new(move |at, out: &mut [u8]| window.read(at, out)))
 }

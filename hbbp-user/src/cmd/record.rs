@@ -20,7 +20,7 @@ use super::interval::raw_interval;
 use super::progress::Progress;
 use crate::collect::event::Choice;
 use crate::collect::object::Messages;
-use crate::collect::own_cost::{read_idle_times, read_own_cpu, read_own_memory};
+use crate::collect::overhead::{read_idle_times, read_own_cpu, read_own_memory};
 use crate::collect::{Collector, ModuleWatch, Plan, Scope, StacksSeen};
 use crate::record::{Record, Timed};
 use crate::resolve::Resolver;

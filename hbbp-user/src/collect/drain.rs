@@ -30,26 +30,26 @@ pub struct CountMaps {
     intervals: Range<u32>,
     /// How many counts had been begun at the last drain.
     begun_before: u64,
-    /// Counts that a count map has room for.
-    room: u64,
+    /// Capacity of a count map, in counts.
+    capacity: u64,
 }
 
 impl CountMaps {
     /// Takes the two count maps of the object and shows one of them to the programs.
-    pub fn open(object: &mut Object, room: u32) -> anyhow::Result<Self> {
+    pub fn open(object: &mut Object, capacity: u32) -> anyhow::Result<Self> {
         Ok(Self {
             maps: Pair::open(object, name::COUNTS, name::COUNT_MAPS)?,
             interval: Array::try_from(object.take_map(name::INTERVAL)?)?,
             intervals: 0..1,
             begun_before: 0,
-            room: room.into(),
+            capacity: capacity.into(),
         })
     }
 
     /// Begins another interval for kernel code. Returns whether it could: a count map that is half full should be drained.
     pub fn cut(&mut self, cpus: &Cpus) -> anyhow::Result<bool> {
         let n_intervals = self.intervals.end.wrapping_sub(self.intervals.start);
-        if self.room / 2 <= cpus.begun().wrapping_sub(self.begun_before) || n_intervals == INTERVALS {
+        if self.capacity / 2 <= cpus.begun().wrapping_sub(self.begun_before) || n_intervals == INTERVALS {
             return Ok(false);
         }
         self.interval

@@ -63,7 +63,29 @@ pub struct Rung {
     /// What it is, in words.
     pub what: &'static str,
     /// The events with the precise level that the kernel grants, or the reason why there is none.
-    pub sources: Result<Vec<Source>, String>,
+    pub sources: Result<Vec<Source>, Refused>,
+}
+
+/// Why a step of the ladder has no events.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// No PMU of the processor.
+    #[error("no hardware counters")]
+    NoCounters,
+    /// A PMU without branch records.
+    #[error("PMU {0} has no branch records")]
+    NoBranchRecords(String),
+    /// A PMU of which no event is known that counts all taken branches.
+    #[error("PMU {0} has no event that counts all taken branches")]
+    NoTakenBranches(String),
+    /// The kernel does not open an event.
+    #[error("event {event} was refused: {error}")]
+    Event {
+        /// Its name.
+        event: String,
+        /// What the kernel says.
+        error: io::Error,
+    },
 }
 
 /// The events to sample.
@@ -89,7 +111,7 @@ pub fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
 const SHORTEST_CLOCK: u64 = 10_000;
 
 fn best() -> anyhow::Result<Vec<Source>> {
-    let mut refused = String::new();
+    let mut refused = Refused::NoCounters;
     for rung in ladder() {
         match rung.sources {
             Ok(sources) => return Ok(sources),
@@ -122,11 +144,11 @@ pub fn ladder() -> Vec<Rung> {
     ]
 }
 
-fn on_each(pmus: &[Pmu], events: fn(&Pmu) -> Result<Vec<Source>, String>) -> Result<Vec<Source>, String> {
+fn on_each(pmus: &[Pmu], events: fn(&Pmu) -> Result<Vec<Source>, Refused>) -> Result<Vec<Source>, Refused> {
     if pmus.is_empty() {
-        return Err("no hardware counters".to_owned());
+        return Err(Refused::NoCounters);
     }
-    let sources: Result<Vec<Vec<Source>>, String> = pmus.iter().map(events).collect();
+    let sources: Result<Vec<Vec<Source>>, Refused> = pmus.iter().map(events).collect();
     Ok(sources?.concat())
 }
 
@@ -153,14 +175,13 @@ fn core_of(pmu: &Pmu) -> Option<Core> {
     processor_of(pmu).filter(|_| pmu.taken.is_none())
 }
 
-fn with_branches(pmu: &Pmu) -> Result<Vec<Source>, String> {
+fn with_branches(pmu: &Pmu) -> Result<Vec<Source>, Refused> {
     if pmu.branches == 0 {
-        return Err(format!("PMU {} has no branch records", pmu.name));
+        return Err(Refused::NoBranchRecords(pmu.name.clone()));
     }
     let core = core_of(pmu);
     let taken = pmu.taken().or_else(|| core?.taken);
-    let taken =
-        taken.ok_or_else(|| format!("PMU {} has no event that counts all taken branches", pmu.name))?;
+    let taken = taken.ok_or_else(|| Refused::NoTakenBranches(pmu.name.clone()))?;
     let stack = match core {
         Some(core) if core.bare_entries => Stack::Bare,
         _ => Stack::Full,
@@ -170,11 +191,11 @@ fn with_branches(pmu: &Pmu) -> Result<Vec<Source>, String> {
     Ok(vec![instructions(pmu)?, settle(branches)?])
 }
 
-fn instructions(pmu: &Pmu) -> Result<Source, String> {
+fn instructions(pmu: &Pmu) -> Result<Source, Refused> {
     let own = [pmu.instructions()];
     let core = core_of(pmu);
     let encodings = core.as_ref().map_or(&own[..], |core| core.instructions);
-    let mut refused = String::new();
+    let mut refused = Refused::NoCounters;
     for encoding in encodings {
         match settle(hardware(pmu, encoding, EventUnit::Instructions)) {
             Ok(source) => return Ok(source),
@@ -185,14 +206,17 @@ fn instructions(pmu: &Pmu) -> Result<Source, String> {
 }
 
 /// The source with the highest precise level that the kernel grants, at most the one it asks for.
-fn settle(mut source: Source) -> Result<Source, String> {
+fn settle(mut source: Source) -> Result<Source, Refused> {
     loop {
         let error = match try_open(&source) {
             Ok(()) => return Ok(source),
             Err(error) => error,
         };
         if source.request.precise == 0 {
-            return Err(format!("event {} was refused: {error}", source.name));
+            return Err(Refused::Event {
+                event: source.name,
+                error,
+            });
         }
         source.request.precise -= 1;
     }
@@ -385,7 +409,7 @@ mod tests {
         let ladder = ladder();
         assert_eq!(ladder.len(), 4);
         for rung in &ladder {
-            let reason = rung.sources.as_ref().err();
+            let reason = rung.sources.as_ref().err().map(ToString::to_string);
             assert!(reason.is_none_or(|reason| !reason.is_empty()), "{rung:?}");
         }
     }

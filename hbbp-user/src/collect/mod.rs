@@ -8,16 +8,16 @@ pub mod bpf;
 pub mod cpus;
 pub mod drain;
 pub mod event;
+mod map_sizes;
 pub mod mapped;
 pub mod module_layout;
 pub mod modules;
 pub mod object;
 pub mod ordered;
-pub mod own_cost;
+pub mod overhead;
 pub mod perf;
 pub mod pid_namespace;
 pub mod pmu;
-mod room;
 pub mod scope;
 pub mod sideband;
 pub mod stacks;
@@ -67,7 +67,7 @@ pub struct Plan {
     pub choice: Choice,
     /// Whether kernel addresses are kept apart by process.
     pub kernel: KernelCounts,
-    /// Room of a count map in counts; `None` for a size by the number of CPUs.
+    /// Capacity of a count map in counts; `None` for a size by the number of CPUs.
     pub map_entries: Option<u32>,
     /// Whether to tell of modules that come and go.
     pub modules: ModuleWatch,
@@ -118,19 +118,19 @@ impl Collector {
         let sources = event::choose(&plan.choice)?;
         let with_stacks = sources.iter().filter(|source| source.request.stack.is_some());
         let stack_period = with_stacks.map(shortest_period).min();
-        let room = room::choose(online.len(), stack_period, plan.map_entries)?;
+        let sizes = map_sizes::choose(online.len(), stack_period, plan.map_entries)?;
         let btf = task_layout::open_btf();
         let layout = module_layout(plan.modules, &btf, &mut notes);
         let mut constants = constants(plan, &btf, &mut notes);
         let repeats_newest;
         (repeats_newest, constants.wrong_paths) = event::quirks();
         constants.module_size = layout.map(|layout| layout.size);
-        let mut object = Object::load(constants, room)?;
+        let mut object = Object::load(constants, sizes)?;
         let log = match plan.messages {
             Messages::Off => None,
             Messages::On => Some(object.take_log()?),
         };
-        let counts = CountMaps::open(&mut object, room.counts)?;
+        let counts = CountMaps::open(&mut object, sizes.counts)?;
         let cpus = Arc::new(Cpus::open(&mut object)?);
         let sideband = Sideband::open(&online).context(
             "failed to open the sideband events: run as root, or grant CAP_PERFMON and CAP_BPF and set \
@@ -151,7 +151,7 @@ impl Collector {
             repeats_newest,
             ..quirks(plan, &sources)
         };
-        let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, room, quirks));
+        let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, sizes, quirks));
         let stacks = stacks.transpose()?;
         let mut events = Vec::new();
         for (number, source) in sources.into_iter().enumerate() {
@@ -273,7 +273,7 @@ impl Collector {
         self.counts.cut(&self.cpus)
     }
 
-    /// Is told when so many streams were counted that a drain should come; `None` where there are no branch stacks.
+    /// Notified when enough streams were counted for a drain; `None` where there are no branch stacks.
     pub fn half_full(&self) -> Option<Arc<Notify>> {
         self.stacks.as_ref().map(Stacks::half_full)
     }

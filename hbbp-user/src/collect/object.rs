@@ -60,9 +60,9 @@ pub enum Messages {
     On,
 }
 
-/// Room in the maps.
+/// Sizes of the maps.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct MapSizes {
     /// Counts in each count map.
     pub counts: u32,
     /// Different streams of branch stacks between two drains.
@@ -73,7 +73,7 @@ pub struct Room {
     pub ring: u32,
 }
 
-impl Default for Room {
+impl Default for MapSizes {
     /// The least: enough to see whether the kernel takes the object.
     fn default() -> Self {
         Self {
@@ -87,7 +87,7 @@ impl Default for Room {
 
 impl Object {
     /// Loads the maps of the object; its programs are verified when they are asked for.
-    pub fn load(constants: Constants, room: Room) -> anyhow::Result<Self> {
+    pub fn load(constants: Constants, sizes: MapSizes) -> anyhow::Result<Self> {
         let exec_id_offset = u64::from(constants.exec_id_offset.unwrap_or(0));
         let (namespace, device) = constants
             .pid_namespace
@@ -95,15 +95,15 @@ impl Object {
         let split_kernel = u32::from(constants.kernel == KernelCounts::ByProcess);
         let wrong_paths = u32::from(constants.wrong_paths);
         let module_size = u64::from(constants.module_size.unwrap_or(0));
-        let buckets = buckets_for(room.counts);
+        let buckets = buckets_for(sizes.counts);
         let mut loader = loader_without_btf();
-        let with_stacks = if room.ring == 0 { 1 } else { room.cpus };
-        let ring = room.ring.max(1);
+        let with_stacks = if sizes.ring == 0 { 1 } else { sizes.cpus };
+        let ring = sizes.ring.max(1);
         for (counts, cached) in name::COUNT_MAPS.into_iter().zip(name::CACHED_MAPS) {
             loader.map_max_entries(counts, buckets);
             loader.map_max_entries(cached, with_stacks);
         }
-        loader.map_max_entries(name::CPUS, room.cpus);
+        loader.map_max_entries(name::CPUS, sizes.cpus);
         loader.map_max_entries(name::STACKS, with_stacks.saturating_mul(ring));
         let ebpf = loader
             .btf(None)

@@ -169,7 +169,7 @@ impl Perf {
         check(unsafe { ioctls::ENABLE(self.fd.as_raw_fd(), 0) })
     }
 
-    /// Samples every so many units from now on; the unfinished period is forgotten.
+    /// Samples every `period` units from now on; the unfinished period is forgotten.
     pub fn set_period(&self, period: u64) -> io::Result<()> {
         // The kernel wants the address of the number (kernel/events/core.c, `_perf_ioctl`), the wrapper an integer.
         let address = (&raw const period).expose_provenance() as u64;
@@ -224,7 +224,7 @@ impl AsRawFd for Perf {
     }
 }
 
-/// An event of no samples, whose reader is woken when so many bytes are in its ring.
+/// An event of no samples, whose reader is woken when `wakeup` bytes are in its ring.
 fn sideband(watermark: u32) -> bindings::perf_event_attr {
     let mut attr = bindings::perf_event_attr {
         type_: bindings::PERF_TYPE_SOFTWARE,

@@ -142,7 +142,7 @@ impl Ring {
             let [k0, k1, k2, k3, m0, m1, s0, s1] = header;
             let size = usize::from(u16::from_le_bytes([s0, s1]));
             if size < HEADER {
-                // The kernel never writes this; without a size there is no way to find the next record.
+                // The kernel never writes this; without a size the next record cannot be found.
                 reading.unread += 1;
                 tail = head;
                 break;

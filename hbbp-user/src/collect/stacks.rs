@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use super::cpus::Cpus;
 use super::mapped::{Mapped, Pair};
-use super::object::{Object, Room};
+use super::object::{MapSizes, Object};
 use super::stream_counts::{StackOwner, Streams};
 use crate::streams::{Quirks, StackStats, Taken};
 
@@ -53,14 +53,19 @@ struct Rings {
 const AT_ONCE: u64 = 64;
 
 impl Stacks {
-    /// Takes the maps of the object, which has been loaded with this room, and begins to read.
-    pub fn open(object: &mut Object, cpus: &Arc<Cpus>, room: Room, quirks: Quirks) -> anyhow::Result<Self> {
+    /// Takes the maps of the object, which has been loaded with these sizes, and begins to read.
+    pub fn open(
+        object: &mut Object,
+        cpus: &Arc<Cpus>,
+        sizes: MapSizes,
+        quirks: Quirks,
+    ) -> anyhow::Result<Self> {
         let rings = Rings {
             cpus: cpus.clone(),
             stacks: Mapped::open(object, name::STACKS)?,
-            each: room.ring.into(),
+            each: sizes.ring.into(),
             wake: RingBuf::try_from(object.take_map(name::WAKE)?)?,
-            streams: Streams::new(room.streams, quirks),
+            streams: Streams::new(sizes.streams, quirks),
         };
         let wake = rings.wake.as_fd().try_clone_to_owned();
         let wake = wake.context("failed to wait for branch stacks")?;

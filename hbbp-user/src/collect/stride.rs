@@ -3,7 +3,7 @@
 //! The ioctl that changes a period forgets how far the counter had come in the old one (kernel/events/core.c,
 //! `__perf_event_period`): a new period begins with the change, and what was counted since the last sample has none.
 //! So the samples that are due are known exactly if the count is read while the counter stands still, and each change
-//! costs half a period on average. It is therefore made only after so many samples that this is little.
+//! costs half a period on average. It is therefore made only after enough samples for this to be little.
 
 use std::io;
 

@@ -47,7 +47,7 @@ pub enum Format {
 /// How much of a file tells its format.
 pub const START: usize = 64 << 10;
 
-/// The format of a file that begins like this; `None` for what is no recording.
+/// The format of a file that begins like this; `None` for what is not a recording.
 pub fn format_of(start: &[u8]) -> Option<Format> {
     if header::is_perf_data(start) {
         return Some(Format::PerfData);

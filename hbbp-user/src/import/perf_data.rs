@@ -22,9 +22,9 @@ const SAMPLE: u32 = 9;
 const MISC_FORK_EXEC: u16 = 1 << 13;
 /// `PERF_RECORD_MISC_EXACT_IP`.
 const MISC_EXACT_IP: u16 = 1 << 14;
-/// Records about processes are kept up to so many bytes; a browser's hour needs a hundredth of it.
+/// Largest size of the kept records about processes, in bytes; a browser's hour needs a hundredth of it.
 const MAX_SIDEBAND: usize = 96 << 20;
-/// Progress is told after so many records.
+/// Records between two reports of progress.
 const PROGRESS_STEP: u64 = 4096;
 
 /// A perf.data file.

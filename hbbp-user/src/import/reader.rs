@@ -45,7 +45,7 @@ pub(super) struct RawRecord<'a> {
     pub(super) ordinal: u64,
 }
 
-/// Reads the records of a stretch of a file.
+/// Reads the records of a part of a file.
 pub(super) struct Records<R> {
     input: Window<R>,
     unpacked: Unpacked,

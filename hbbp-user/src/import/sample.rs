@@ -115,7 +115,7 @@ fn pass_counter_values(body: &mut Bytes<'_>, format: u64) -> Result<(), Damaged>
     Ok(())
 }
 
-/// Where the id of the event stands in a sample: so many bytes from its start. `None` where it has none.
+/// Offset of the event's id in a sample, in bytes. `None` where it has none.
 pub(super) fn id_in_sample(attr: &Attr) -> Option<usize> {
     if attr.has(sample_type::IDENTIFIER) {
         return Some(0);
@@ -125,7 +125,7 @@ pub(super) fn id_in_sample(attr: &Attr) -> Option<usize> {
         .then_some(8 * (attr.sample_type & before).count_ones() as usize)
 }
 
-/// The time at the end of a record that is no sample (`struct sample_id`); `None` where it has none.
+/// The time at the end of a record other than a sample (`struct sample_id`); `None` where it has none.
 pub(super) fn time_of_record(attr: &Attr, body: &[u8]) -> Option<u64> {
     if !attr.sample_id_all || !attr.has(sample_type::TIME) {
         return None;

@@ -115,7 +115,7 @@ fn sum_equal(streams: &mut Vec<StreamCount>) {
     });
 }
 
-/// The count of a key, unless it is new and there is no capacity.
+/// The count of a key, unless it is new and the table is full.
 fn tally<K: Eq + Hash, V: Default>(counts: &mut HashMap<K, V>, key: K) -> Option<&mut V> {
     if CAPACITY as usize <= counts.len() && !counts.contains_key(&key) {
         return None;
@@ -141,7 +141,7 @@ impl BranchTally {
 }
 
 impl Tables {
-    /// Adds hits of an address and their weight; `false` where there is no capacity.
+    /// Adds hits of an address and their weight; `false` if the table is full.
     pub(super) fn add_ip(&mut self, owner: Owner, ip: Va, exact: bool, (hits, weight): (u64, u64)) -> bool {
         let key = (owner.event, owner_of(ip, owner.process), ip, exact);
         let count = tally(&mut self.ips, key);
@@ -150,7 +150,7 @@ impl Tables {
             .is_some()
     }
 
-    /// Adds occurrences of a stream, each of weight 1; `false` where there is no capacity.
+    /// Adds occurrences of a stream, each of weight 1; `false` if the table is full.
     pub(super) fn add_stream(&mut self, owner: Owner, (start, end): (Va, Va), hits: u64) -> bool {
         let stream = Stream {
             from: 0,
@@ -166,7 +166,7 @@ impl Tables {
         hits == 0 || streams.add(stream, StreamOwner::of(owner), each, 0)
     }
 
-    /// Adds occurrences of a branch; `false` where there is no capacity.
+    /// Adds occurrences of a branch; `false` if the table is full.
     pub(super) fn add_branch(
         &mut self,
         owner: Owner,

@@ -7,9 +7,9 @@
 
 mod elf;
 mod files;
+mod filter;
 mod fuzz;
 mod genuine;
-mod hygiene;
 mod kernel;
 mod perf_data;
 mod perf_tool;

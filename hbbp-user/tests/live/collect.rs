@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hbbp_user::addr::{Ring, Va};
 use hbbp_user::collect::event::Choice;
-use hbbp_user::collect::object::{Constants, Messages, Object, Room};
+use hbbp_user::collect::object::{Constants, Messages, Object, MapSizes};
 use hbbp_user::collect::{Collector, ModuleWatch, Plan, Scope};
 use hbbp_user::record::Record;
 use hbbp_user::streams::KernelCounts;
@@ -213,7 +213,7 @@ fn programs_all_load() {
             messages,
             ..Constants::default()
         };
-        let mut object = Object::load(constants, Room::default()).unwrap();
+        let mut object = Object::load(constants, MapSizes::default()).unwrap();
         let _log = (messages == Messages::On).then(|| object.take_log().unwrap());
         for event in 0..hbbp_ebpf::MAX_EVENTS {
             object.on_ip(event).unwrap();

@@ -98,7 +98,7 @@ fn full_disk_keeps_the_old_file() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    // Room for the old file alone: the profile of an idle machine may fit into a single page.
+    // MapSizes for the old file alone: the profile of an idle machine may fit into a single page.
     let mount = Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=4k", "tmpfs", path])
         .status();

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use hbbp_user::addr::{Ring, Va};
-use hbbp_user::collect::object::{Constants, Object, Room};
+use hbbp_user::collect::object::{Constants, Object, MapSizes};
 use hbbp_user::collect::text::TextWindow;
 use hbbp_user::profile;
 use hbbp_user::resolve::kernel::space::{KernelSpace, open_kernel_space};
@@ -88,11 +88,11 @@ fn run_across_the_switch_keeps_both_sides() {
         (old.module, old.start) == (new.module, new.start) && old.bytes != new.bytes
     });
     let n = generations.count();
-    println!("{n} stretches of kernel text have two generations");
+    println!("{n} ranges of kernel text have two versions");
     assert!(0 < n);
     let report = super::report_of(path);
     let (in_mix, counted) = resolved(&report, "kernel");
-    // One of the processors has nothing to do here: a sample of its halt is no instruction that could be decoded.
+    // One of the processors has nothing to do here: a sample of its halt has no instruction to decode.
     let executed = counted - super::unresolved(&report, "ip.halted", "kernel");
     assert!(
         0.995 * executed as f64 <= in_mix as f64,
@@ -154,7 +154,7 @@ fn own_time() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
 }
 
-/// Reads all text again and says how many stretches changed, and what that cost in CPU time of this thread.
+/// Reads all text again and says how many ranges changed, and what that cost in CPU time of this thread.
 fn compare(kernel: &mut KernelSpace) -> (u64, Duration) {
     let mut losses = Losses::default();
     let before = own_time();
@@ -221,7 +221,7 @@ fn switches_that_nobody_tells_are_found_by_reading() {
         .filter(|ip| ip.ring() == Ring::Kernel)
         .collect();
 
-    let mut object = Object::load(Constants::default(), Room::default()).unwrap();
+    let mut object = Object::load(Constants::default(), MapSizes::default()).unwrap();
     let window = TextWindow::open(&mut object).unwrap();
     let (mut kernel, _) =
         open_kernel_space(Some(Box::new(move |at, out| window.read(at, out))), "", None).unwrap();
@@ -267,7 +267,7 @@ fn switches_that_nobody_tells_are_found_by_reading() {
             compare(&mut kernel);
             switch(on);
             let (changed, cost) = compare(&mut kernel);
-            println!("{name}, on: {on}: {changed} stretches changed, {cost:?}");
+            println!("{name}, on: {on}: {changed} ranges changed, {cost:?}");
             assert!(0 < changed, "{name} stands in the path of this load");
             costs.push(cost);
         }

@@ -9,6 +9,7 @@ mod program;
 mod schema;
 #[path = "../fixtures/strategy.rs"]
 mod strategy;
+mod strict;
 mod sums;
 
 use std::io::{self, Write};

@@ -30,7 +30,7 @@ fn faults(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<String
         "array" => value.is_array(),
         "object" => value.is_object(),
         "null" => value.is_null(),
-        other => panic!("{other} is no type of JSON"),
+        other => panic!("{other} is not a type of JSON"),
     };
     match &schema["type"] {
         Value::String(name) => expect(fits(name), format!("expected {name}")),

@@ -119,7 +119,7 @@ fn every_sort_of_program() {
         let symbol = module.symbols.first().expect("a function");
         assert_eq!(
             symbol.start, text.start,
-            "{name}: the stretch starts with the function"
+            "{name}: the text range starts with the function"
         );
         assert!(
             symbol.name == "spin" || name == "stripped",

@@ -90,7 +90,7 @@ fn limit_samples() -> Result<()> {
 fn command() -> Result<i32> {
     let words = fs::read_to_string(guest::COMMAND)?;
     let mut words = words.split('\0');
-    let program = words.next().context("there is no command")?;
+    let program = words.next().context("a command is missing")?;
     let marks = fs::read_to_string(guest::MARKS)?;
     let mut command = Command::new(program);
     command.args(words).current_dir("/root");

@@ -92,7 +92,7 @@ fn witness(options: &Options, command: &[String]) -> Result<()> {
     for fd in &events {
         ioctl(*fd, IOC_ENABLE, 0)?;
     }
-    let (name, arguments) = command.split_first().context("there is no command to watch")?;
+    let (name, arguments) = command.split_first().context("a command to watch is missing")?;
     let status = Command::new(name)
         .args(arguments)
         .status()

@@ -15,8 +15,8 @@
 mod callgrind;
 mod exact;
 mod faults;
+mod filter;
 mod hybrid;
-mod hygiene;
 mod identity;
 mod image;
 mod import;

@@ -49,7 +49,7 @@ fn programs_of_the_distribution_run() {
     workloads_run("6.12", |workload| matches!(workload.source, Source::Host(_)));
 }
 
-/// A series of the future: where there is no such kernel, the reason is the harness' to print.
+/// A series of the future: without such a kernel, the reason is the harness' to print.
 #[test]
 fn missing_kernel_is_named() {
     let error = format!("{:#}", Kernel::get("99.9").unwrap_err());

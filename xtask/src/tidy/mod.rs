@@ -147,7 +147,7 @@ fn read_sources(root: &Path) -> Result<Vec<Source>> {
                     .unwrap_or(&path)
                     .to_string_lossy()
                     .into_owned();
-                // What is no text has no lines to be tidy.
+                // A binary file has no lines to be tidy.
                 sources.extend(String::from_utf8(bytes).ok().map(|text| Source { path, text }));
             }
         }

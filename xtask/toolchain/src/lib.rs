@@ -3,7 +3,7 @@
 //! xtask asks it what is missing before it builds, and `hbbp-user/build.rs` builds the object with it, so that plain
 //! `cargo build` picks what `cargo xtask build` picks.
 //!
-//! The stable toolchain cannot do it: there is no `core` for bpfel-unknown-none in it, and aya-ebpf asks for
+//! The stable toolchain cannot do it: it lacks `core` for bpfel-unknown-none, and aya-ebpf asks for
 //! an unstable feature. In order of preference:
 //! 1. rustup's nightly with its `rust-src` component, which compiles `core` itself (`-Z build-std=core`);
 //! 2. Debian's own `rustc-web` and `cargo-web` with `libstd-rust-web-dev-bpf`, which has `core` prebuilt.
@@ -117,7 +117,7 @@ fn is_usable(version: &str) -> bool {
         && field("LLVM version:").is_some_and(|llvm| llvm.first().is_some_and(|major| *major <= LLVM_MAJOR))
 }
 
-/// The parts of a version number, in an order that compares; what is no number ends it.
+/// The parts of a version number, in an order that compares; the first other character ends it.
 fn number(version: &str) -> Vec<u32> {
     version
         .trim()

@@ -33,7 +33,7 @@ pub enum ElfClass {
     X86,
 }
 
-/// Why a file is no image that we can use.
+/// Why a file cannot be used as an image.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ElfError {
     /// It does not start as an ELF file does.

@@ -324,7 +324,7 @@ ffffffffc0400000 t bpf_prog_6deef7357e7b4530\t[bpf]
             at(0xffff_ffff_8100_0041),
             Some((0xffff_ffff_8100_0040, 0xc0, "local_one", None))
         );
-        assert_eq!(at(0xffff_ffff_8200_0000), None, "data is no function");
+        assert_eq!(at(0xffff_ffff_8200_0000), None, "data is not a function");
         assert_eq!(
             at(0xffff_ffff_c030_0080),
             Some((0xffff_ffff_c030_0080, 0xf80, "nf_other", Some("nf_tables")))

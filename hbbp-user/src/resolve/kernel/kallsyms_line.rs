@@ -74,7 +74,7 @@ fn eight_digits(digits: [u8; 8]) -> Option<u64> {
     if digits & HIGHEST != 0 {
         return None;
     }
-    // The highest bit of a byte says whether the character is no less than some one.
+    // The highest bit of a byte says whether the character is at least some other.
     let no_less = |than: u8| (digits + u64::from(0x80 - than) * EACH) & HIGHEST;
     let decimal = no_less(b'0') & !no_less(b'9' + 1);
     let letter = no_less(b'a') & !no_less(b'f' + 1);

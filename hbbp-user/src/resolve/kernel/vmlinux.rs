@@ -40,7 +40,7 @@ pub struct Vmlinux {
 /// Why a file is not the image of the running kernel.
 #[derive(Debug)]
 pub enum NotTheImage {
-    /// It cannot be opened, or is no regular file.
+    /// It cannot be opened, or is not a regular file.
     Refused(Refusal),
     /// It is neither an ELF image nor a boot image.
     Layout(ElfError),

@@ -33,7 +33,7 @@ const WINDOW: u64 = 1 << 10;
 const LAST_START: u64 = 14;
 /// Where a range cannot be read as a whole, its pages are read one by one.
 const PAGE: u64 = 4096;
-/// A stream that is longer is no straight line of code.
+/// A longer stream is not a straight line of code.
 const MAX_STREAM: u64 = 64 << 10;
 
 /// The text of one module, as far as it was hit.

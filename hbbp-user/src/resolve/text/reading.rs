@@ -90,7 +90,7 @@ pub fn is_code(bytes: &[u8]) -> bool {
     bytes.iter().any(|byte| *byte != 0 && *byte != INT3)
 }
 
-/// Reads a range; `None` where there is no code, or none any more.
+/// Reads a range; `None` where code is missing, or gone.
 pub fn read_range(range: &Range<u64>, read: &mut ReadText<'_>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
     let done = read(ImageAddr(range.start), &mut bytes);
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_left_is_no_code() {
+    fn what_a_program_left_is_not_code() {
         assert!(!is_code(&[0, 0]) && !is_code(&[0xcc, 0xcc, 0xcc]) && !is_code(&[0xcc, 0]));
         assert!(is_code(&[0xcc, 0x90]));
         assert_eq!(

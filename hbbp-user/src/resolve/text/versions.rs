@@ -59,7 +59,7 @@ pub enum Compared {
     /// The same.
     Same,
     /// It differs, which a record to come may explain.
-    Doubtful,
+    Ambiguous,
     /// It differs, which is a version.
     Changed,
 }
@@ -75,7 +75,7 @@ pub struct TextVersions {
     /// Time of the last reading that became a version, and the number of that.
     read: (u64, usize),
     /// A reading that differs and is not explained, with its interval.
-    doubtful: Option<(u32, Vec<u8>)>,
+    ambiguous: Option<(u32, Vec<u8>)>,
 }
 
 impl Poke {
@@ -114,7 +114,7 @@ impl TextVersions {
         Self {
             list: vec![(0, bytes)],
             read: (UNDATED, 0),
-            doubtful: None,
+            ambiguous: None,
         }
     }
 
@@ -150,7 +150,7 @@ impl TextVersions {
 
     /// Whether a reading says nothing new: it is what is known, and none before it differed.
     pub fn stands(&self, live: &[u8]) -> bool {
-        self.doubtful.is_none() && self.last() == live
+        self.ambiguous.is_none() && self.last() == live
     }
 
     /// The bytes in an interval.
@@ -220,15 +220,15 @@ impl TextVersions {
                 .last()
                 .is_some_and(|(_, bytes)| bytes.len() != live.len())
         {
-            self.doubtful = None;
+            self.ambiguous = None;
             return Compared::Same;
         }
-        let since = match (self.doubtful.take(), records) {
+        let since = match (self.ambiguous.take(), records) {
             (Some((since, before)), _) if before == live => since,
             (_, Records::NoneYet) => interval,
             _ => {
-                self.doubtful = Some((interval, live));
-                return Compared::Doubtful;
+                self.ambiguous = Some((interval, live));
+                return Compared::Ambiguous;
             }
         };
         self.accept(since, live, time);
@@ -237,9 +237,9 @@ impl TextVersions {
 
     /// Takes a difference that waits for an explanation as it is. Returns whether there was one.
     pub fn settle(&mut self) -> bool {
-        let doubtful = self.doubtful.take();
-        let waited = doubtful.is_some();
-        if let Some((since, live)) = doubtful {
+        let ambiguous = self.ambiguous.take();
+        let waited = ambiguous.is_some();
+        if let Some((since, live)) = ambiguous {
             self.accept(since, live, 0);
         }
         waited
@@ -332,17 +332,17 @@ mod tests {
     #[test]
     fn differences_wait_for_their_record_where_records_come() {
         let mut all = read_at(vec![1, 2], 0);
-        assert_eq!(all.compare(vec![9, 2], 5, 3, Records::Come), Compared::Doubtful);
+        assert_eq!(all.compare(vec![9, 2], 5, 3, Records::Come), Compared::Ambiguous);
         assert_eq!(all.patch(START, &poke(6, 0x1000, &[1], &[9]), 4), Patched::Yes);
         assert_eq!(all.compare(vec![9, 2], 7, 4, Records::Come), Compared::Same);
         assert!(!all.settle());
-        assert_eq!(all.compare(vec![9, 8], 8, 5, Records::Come), Compared::Doubtful);
+        assert_eq!(all.compare(vec![9, 8], 8, 5, Records::Come), Compared::Ambiguous);
         assert_eq!(
             all.compare(vec![9, 8], 9, 6, Records::Come),
             Compared::Changed,
             "none came"
         );
-        assert_eq!(all.compare(vec![1, 8], 9, 7, Records::Come), Compared::Doubtful);
+        assert_eq!(all.compare(vec![1, 8], 9, 7, Records::Come), Compared::Ambiguous);
         assert!(all.settle(), "none will come");
         let expected = [(0, vec![1, 2]), (4, vec![9, 2]), (5, vec![9, 8]), (7, vec![1, 8])];
         assert_eq!(found(&all), expected);

@@ -33,7 +33,7 @@ pub struct Image {
 pub enum Content {
     /// An ELF file or a copy of one.
     Elf(Box<ElfContent>),
-    /// A file that is no ELF file, such as the code cache of a compiler; its addresses are file offsets.
+    /// A file other than ELF, such as the code cache of a compiler; its addresses are file offsets.
     Flat(ByteSource),
     /// Memory of one process; its addresses are those of the process.
     Memory(Owner),

@@ -22,7 +22,7 @@ use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::text::Covered;
 
 const VDSO: &str = "[vdso]";
-/// The kernel's code page is one or two pages long; more is no vdso.
+/// The kernel's code page is one or two pages long; more is not a vdso.
 const MAX_VDSO: u64 = 64 << 10;
 
 /// Index of an image of this set.

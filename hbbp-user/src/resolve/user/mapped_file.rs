@@ -38,7 +38,7 @@ pub struct OpenedFile {
 pub enum Refusal {
     /// It is nowhere.
     Missing,
-    /// It is no regular file, or we may not read it.
+    /// It is not a regular file, or we may not read it.
     Refused,
     /// Another file stands at its place.
     Changed,

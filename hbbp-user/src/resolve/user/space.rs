@@ -79,7 +79,7 @@ pub struct Hit {
     /// The process image that ran.
     pub process: ProcessIdx,
     /// The first address after the text that is there, and the validity of all this until the next
-    /// [change](UserSpace::n_changes); `None` where there is no text.
+    /// [change](UserSpace::n_changes); `None` without text.
     pub text: Option<(Va, Validity)>,
 }
 
@@ -194,7 +194,7 @@ impl UserSpace {
         }
     }
 
-    /// The process image that `task` ran at `time`, for counts whose address is no text of its own.
+    /// The process image that `task` ran at `time`, for counts whose address is outside its own text.
     pub fn process_at(&mut self, task: TaskKey, time: u64) -> ProcessIdx {
         let image = self.index.image_at(task.tgid, time).cloned();
         self.process(task, image.as_ref())

@@ -1,8 +1,8 @@
-//! How much room the counts get: the sizes of the count maps, and of the rings of branch stacks.
+//! The sizes of the count maps, and of the rings of branch stacks.
 
 use hbbp_ebpf::stack::Stack;
 
-use super::object::Room;
+use super::object::MapSizes;
 
 /// Counts of a count map for each CPU: two drain intervals of a thousand samples a second, all at different addresses.
 const ENTRIES_PER_CPU: u32 = 8192;
@@ -28,13 +28,13 @@ const LEAST_STACKS: u64 = 1 << 8;
 /// All rings together take no more memory than this, unless there are too many CPUs for the fewest.
 const ALL_STACKS: usize = 128 << 20;
 
-/// Room for so many CPUs that are online; `stack_period` is the shortest period of events with branch stacks, if there are
+/// Sizes for this number of online CPUs; `stack_period` is the shortest period of events with branch stacks, if there are
 /// any, and `counts` is what the user wants of each count map, and of the table of streams.
 pub(super) fn choose(
     n_online: usize,
     stack_period: Option<u64>,
     counts: Option<u32>,
-) -> anyhow::Result<Room> {
+) -> anyhow::Result<MapSizes> {
     let n_cpus = u32::try_from(n_online).unwrap_or(u32::MAX);
     let by_cpus = n_cpus
         .saturating_mul(ENTRIES_PER_CPU)
@@ -42,7 +42,7 @@ pub(super) fn choose(
     let possible =
         aya::util::nr_cpus().map_err(|(path, error)| anyhow::anyhow!("failed to read {path}: {error}"))?;
     let ring = stack_period.map_or(0, |period| ring_for(possible, period));
-    Ok(Room {
+    Ok(MapSizes {
         counts: counts.unwrap_or(by_cpus),
         streams: counts.unwrap_or(STREAMS),
         cpus: u32::try_from(possible)?.max(1),
@@ -50,7 +50,7 @@ pub(super) fn choose(
     })
 }
 
-/// Stacks in the ring of each of so many CPUs: a power of two.
+/// Stacks in the ring of a CPU, of this number of CPUs: a power of two.
 fn ring_for(n_cpus: usize, period: u64) -> u64 {
     let fit = ALL_STACKS / size_of::<Stack>() / n_cpus.max(1);
     // The powers of two at or below what fits, and at or above what is wanted.
