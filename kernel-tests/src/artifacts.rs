@@ -80,6 +80,8 @@ fn build_guest_program(package: &str, program: &str) -> Result<PathBuf> {
     ]);
     // The flag holds only for the target, not for build scripts, because a target is named.
     cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    // The guest unpacks it at each boot; names stay, for the tests that look at them.
+    cargo.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
     host::run(cargo.arg("--target-dir").arg(&directory))?;
     Ok(directory.join(TARGET).join("release").join(program))
 }

@@ -90,37 +90,32 @@ fn branches_add_up_on_zen_4() {
     branches_add_up("AuthenticAMD", 25, 17);
 }
 
-/// Largest error of a Skylake in parts of that of the same profile on a processor that repeats no entries.
-const WORST: f64 = 1.1;
-/// What two runs of this length differ by chance: both errors are sampling errors of 0.4 to 0.5 %, whose ratio of one run
-/// says little. Copies that are taken for a loop of one block, or the other way, bias it by 3 %.
-const CHANCE: f64 = 0.005;
-/// Largest residual of a Skylake.
+/// Largest residual of a Skylake: copies that are counted as iterations of a loop of one block, or the other way, are 3 %.
 const RESIDUAL_OF_SKYLAKE: f64 = 0.003;
+/// Largest error of a Skylake. Chance of a run of this length gives half a percent and seldom one; means over the suite,
+/// beside a processor that repeats no entry, are in `results/skylake.txt`.
+const ERROR_OF_SKYLAKE: f64 = 0.015;
 
 /// In a loop of one block a repeated newest entry is what happened as often as it is a copy. Neither is counted as the other.
-#[test]
-fn copies_of_newest_entries_bias_no_loop_of_one_block() {
-    const LOAD: &str = "one_block 100000";
-    for depth in [16, 32] {
-        let machine = |identity: &str, percent: u32| {
-            format!("{identity}depth = {depth}\nfault.duplicate_percent = {percent}\n")
-        };
-        let skylake = identity("GenuineIntel", 6, 85);
-        let Some(other) = measured(machine(&identity("GenuineIntel", 6, 79), 0), LOAD) else {
-            return;
-        };
-        let bound = error(&other);
-        for percent in [0, 25] {
-            let measured = measured(machine(&skylake, percent), LOAD).unwrap();
-            let (error, residual) = (error(&measured), residual(&measured));
-            println!("depth {depth}, {percent} %: error {error:.5} of {bound:.5}, residual {residual:.5}");
-            assert!(error <= WORST * bound + CHANCE, "{error} is more than {bound}");
-            assert!(residual.abs() <= RESIDUAL_OF_SKYLAKE, "{residual}");
-        }
-    }
+fn copies_bias_no_loop_of_one_block(depth: u32, percent: u32) {
+    let skylake = identity("GenuineIntel", 6, 85);
+    let hardware_profile = format!("{skylake}depth = {depth}\nfault.duplicate_percent = {percent}\n");
+    let Some(measured) = measured(hardware_profile, "one_block 200000") else {
+        return;
+    };
+    let residual = residual(&measured);
+    let error = measured.rings.whole.average_weighted_error.lbr.unwrap();
+    println!("depth {depth}, {percent} %: error {error:.5}, residual {residual:.5}");
+    assert!(residual.abs() <= RESIDUAL_OF_SKYLAKE, "{residual}");
+    assert!(error <= ERROR_OF_SKYLAKE, "{error}");
 }
 
-fn error(measured: &Measured) -> f64 {
-    measured.rings.whole.average_weighted_error.lbr.unwrap()
+#[test]
+fn iterations_of_one_block_are_no_copies() {
+    copies_bias_no_loop_of_one_block(32, 0);
+}
+
+#[test]
+fn copies_are_no_iterations_of_one_block() {
+    copies_bias_no_loop_of_one_block(16, 25);
 }

@@ -41,7 +41,7 @@ fn every_byte_has_a_cause(series: &str) {
         return;
     };
     let kernel = Kernel::get(series).unwrap();
-    let mut machine = machine.cpus(2).without_driver();
+    let mut machine = machine.cpus(2).randomized().without_driver();
     let program = artifacts::guest_program("hbbp-user", "hbbp-sys").unwrap();
     machine.files().copy("bin/hbbp-sys", &program).unwrap();
     let image = format!("boot/vmlinuz-{}", kernel.release);

@@ -63,7 +63,7 @@ fn current_kernel_boots_where_there_is_one() {
         Ok(kernel) => kernel,
         Err(error) => return support::skip(&format!("{error:#}")),
     };
-    let mut machine = kernel_tests::machine::Machine::new(&kernel);
+    let mut machine = kernel_tests::machine::Machine::new(&kernel).randomized();
     machine
         .files()
         .copy("bin/busybox", "/bin/busybox".as_ref())
