@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_is_no_recording_whatever_its_bytes_look_like() {
+    fn a_profile_is_not_a_recording_whatever_its_bytes_look_like() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("profile");
         std::fs::write(&path, b"HBBPSNAP\n 401000  0x1/0x2/P/-/-/0\n").unwrap();

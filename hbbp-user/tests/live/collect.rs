@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hbbp_user::addr::{Ring, Va};
 use hbbp_user::collect::event::Choice;
-use hbbp_user::collect::object::{Constants, Messages, Object, MapSizes};
+use hbbp_user::collect::object::{Constants, MapSizes, Messages, Object};
 use hbbp_user::collect::{Collector, ModuleWatch, Plan, Scope};
 use hbbp_user::record::Record;
 use hbbp_user::streams::KernelCounts;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use hbbp_user::addr::{Ring, Va};
-use hbbp_user::collect::object::{Constants, Object, MapSizes};
+use hbbp_user::collect::object::{Constants, MapSizes, Object};
 use hbbp_user::collect::text::TextWindow;
 use hbbp_user::profile;
 use hbbp_user::resolve::kernel::space::{KernelSpace, open_kernel_space};
