@@ -79,7 +79,7 @@ fn uncompressed(image: &Path, directory: &Path) -> Result<PathBuf> {
         return Ok(to);
     }
     let bytes = fs::read(image).with_context(|| format!("failed to read {}", image.display()))?;
-    let payload = payload(&bytes).with_context(|| format!("{} is no boot image", image.display()))?;
+    let payload = payload(&bytes).with_context(|| format!("{} is not a boot image", image.display()))?;
     let program = match payload {
         [0xfd, b'7', b'z', b'X', b'Z', ..] => "xz",
         [0x28, 0xb5, 0x2f, 0xfd, ..] => "zstd",
