@@ -163,8 +163,8 @@ pub fn measure(workload: &Workload, kernel: &Kernel, setup: &Setup) -> Result<Me
 /// # Errors
 /// As [`measure`].
 pub fn measure_command(mut machine: Machine, command: &[&str], setup: &Setup) -> Result<Measured> {
-    let program = artifacts::guest_program("hbbp-user", "hbbp-sys")?;
-    machine.files().copy("bin/hbbp-sys", &program)?;
+    machine.files().hbbp_sys()?;
+    let program = artifacts::hbbp_sys()?;
     let (period, branch_period) = (setup.period.to_string(), setup.branch_period.to_string());
     let record = ["/bin/hbbp-sys", "record", "-o", "/out/profile", "--all"];
     let periods = [

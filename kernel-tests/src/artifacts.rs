@@ -53,17 +53,38 @@ pub fn plugin() -> Result<PathBuf> {
     })
 }
 
-/// A statically linked program of the workspace for the guest, for example `hbbp-sys` of `hbbp-user`.
+/// hbbp-sys as users run it, without debug information: the guest unpacks it at each boot.
 ///
 /// # Errors
-/// When it does not build.
-pub fn guest_program(package: &str, program: &str) -> Result<PathBuf> {
-    built(format!("program {package} {program}"), || {
-        build_guest_program(package, program)
+/// When it does not build; strip, of binutils, is needed.
+pub fn hbbp_sys() -> Result<PathBuf> {
+    built("hbbp-sys".to_owned(), || {
+        host::run(cargo().args([
+            "build",
+            "--quiet",
+            "--release",
+            "--package",
+            "hbbp-user",
+            "--bin",
+            "hbbp-sys",
+        ]))?;
+        let stripped = host::work_directory()?.join("hbbp-sys");
+        let mut strip = Command::new("strip");
+        strip.args(["--strip-debug", "-o"]).arg(&stripped);
+        host::run(strip.arg(host::target_directory().join("release/hbbp-sys")))?;
+        Ok(stripped)
     })
 }
 
-fn build_guest_program(package: &str, program: &str) -> Result<PathBuf> {
+/// A statically linked program of this package for the guest, for example `guest-init`.
+///
+/// # Errors
+/// When it does not build.
+pub fn guest_program(program: &str) -> Result<PathBuf> {
+    built(format!("program {program}"), || build_guest_program(program))
+}
+
+fn build_guest_program(program: &str) -> Result<PathBuf> {
     const TARGET: &str = "x86_64-unknown-linux-gnu";
     let directory = host::work_directory()?.join("guest");
     let mut cargo = cargo();
@@ -72,7 +93,7 @@ fn build_guest_program(package: &str, program: &str) -> Result<PathBuf> {
         "--quiet",
         "--release",
         "--package",
-        package,
+        "kernel-tests",
         "--bin",
         program,
         "--target",

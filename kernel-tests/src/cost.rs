@@ -253,12 +253,9 @@ fn machine(workload: &Workload, kernel: &Kernel, hardware_profile: &str) -> Resu
     }
     let [.., command] = workload.words();
     machine.files().file(SCRIPT, command.as_bytes());
-    for (package, name) in [
-        ("kernel-tests", "guest-span"),
-        ("kernel-tests", "guest-witness"),
-        ("hbbp-user", "hbbp-sys"),
-    ] {
-        let program = artifacts::guest_program(package, name)?;
+    machine.files().hbbp_sys()?;
+    for name in ["guest-span", "guest-witness"] {
+        let program = artifacts::guest_program(name)?;
         machine.files().copy(&format!("bin/{name}"), &program)?;
     }
     Ok(machine)

@@ -10,6 +10,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::artifacts;
+
 const DIRECTORY: u32 = 0o040_755;
 const REGULAR: u32 = 0o100_755;
 
@@ -56,12 +58,27 @@ impl Initramfs {
         Ok(())
     }
 
+    /// hbbp-sys at `/bin/hbbp-sys`, with its shared libraries.
+    ///
+    /// # Errors
+    /// When it does not build, or one of its libraries cannot be read.
+    pub fn hbbp_sys(&mut self) -> Result<()> {
+        let program = artifacts::hbbp_sys()?;
+        self.copy("bin/hbbp-sys", &program)?;
+        self.libraries(&program)
+    }
+
     /// A program of the host at its own path, with the shared libraries it names.
     ///
     /// # Errors
     /// When the program or one of its libraries cannot be read.
     pub fn program(&mut self, path: &Path) -> Result<()> {
         self.copy(&path.to_string_lossy(), path)?;
+        self.libraries(path)
+    }
+
+    /// The shared libraries of a program, at their own paths.
+    fn libraries(&mut self, path: &Path) -> Result<()> {
         let output = Command::new("ldd")
             .arg(path)
             .output()

@@ -18,7 +18,7 @@
 //!
 //! let kernel = Kernel::get("6.12")?;
 //! let mut machine = Machine::new(&kernel).cpus(2).marks(Marks::Events);
-//! machine.files().copy("bin/hbbp-sys", &artifacts::guest_program("hbbp-user", "hbbp-sys")?)?;
+//! machine.files().hbbp_sys()?;
 //! let outcome = machine.run(&["/bin/hbbp-sys", "--duration", "5"])?;
 //! let report = outcome.stdout()?;
 //! let exact = outcome.reference()?;

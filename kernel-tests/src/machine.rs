@@ -196,7 +196,7 @@ impl Machine {
             self.files.directory(directory);
         }
         self.files
-            .copy("init", &artifacts::guest_program("kernel-tests", "guest-init")?)?;
+            .copy("init", &artifacts::guest_program("guest-init")?)?;
         let words: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
         self.files.file(guest::COMMAND, words.join("\0").as_bytes());
         let rate = HardwareProfile::parse(&self.hardware_profile)?.sample_rate;

@@ -50,8 +50,8 @@ pub fn repeat(kernel: &Kernel, setup: &Setup, periods: &[Periods], keep: Option<
         .marks(Marks::Events)
         .hardware_profile(&setup.hardware_profile)
         .driver(DRAIN_OFTEN);
-    let program = artifacts::guest_program("hbbp-user", "hbbp-sys")?;
-    machine.files().copy("bin/hbbp-sys", &program)?;
+    machine.files().hbbp_sys()?;
+    let program = artifacts::hbbp_sys()?;
     machine.files().copy("bin/busybox", Path::new("/bin/busybox"))?;
     for source in ["heapsort.c", "storms.c", "write_reference.c"] {
         let workload = artifacts::workload(source)?;

@@ -86,7 +86,7 @@ pub(crate) fn ablation(args: &Args) -> Result<()> {
     let workloads = args.selection.workloads()?;
     let text =
         fs::read_to_string(host::workspace().join(RULE)).with_context(|| format!("failed to read {RULE}"))?;
-    let program = artifacts::guest_program("hbbp-user", "hbbp-sys")?;
+    let program = artifacts::hbbp_sys()?;
     for series in &args.selection.kernel {
         for name in &args.selection.hardware_profile {
             let profiles = profiles(args, series, name, &workloads)?;

@@ -149,8 +149,7 @@ fn install(machine: &mut Machine, kernel: &Kernel, args: &Args) -> Result<Vec<St
         machine.files().program(program)?;
     }
     if args.command.iter().any(|word| word.contains("hbbp-sys")) {
-        let program = artifacts::guest_program("hbbp-user", "hbbp-sys")?;
-        machine.files().copy("bin/hbbp-sys", &program)?;
+        machine.files().hbbp_sys()?;
     }
     let [first, rest @ ..] = args.command.as_slice() else {
         return Ok(Vec::new());

@@ -143,8 +143,7 @@ fn clock_is_used_without_branch_records() {
     };
     let mut machine = machine.without_driver();
     support::add_workload(&mut machine, "heapsort.c");
-    let program = artifacts::guest_program("hbbp-user", "hbbp-sys").unwrap();
-    machine.files().copy("bin/hbbp-sys", &program).unwrap();
+    machine.files().hbbp_sys().unwrap();
     let script = "hbbp-sys --format json --all -- heapsort 100000 && hbbp-sys check >&2";
     let outcome = machine.run(&["/bin/busybox", "sh", "-c", script]).unwrap();
     let said = outcome.stdout().unwrap();

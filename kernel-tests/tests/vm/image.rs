@@ -1,6 +1,5 @@
 //! Live kernel text against its static image: each differing byte has a cause.
 
-use kernel_tests::artifacts;
 use kernel_tests::kernel::Kernel;
 use serde_json::Value;
 
@@ -42,8 +41,7 @@ fn every_byte_has_a_cause(series: &str) {
     };
     let kernel = Kernel::get(series).unwrap();
     let mut machine = machine.cpus(2).randomized().without_driver();
-    let program = artifacts::guest_program("hbbp-user", "hbbp-sys").unwrap();
-    machine.files().copy("bin/hbbp-sys", &program).unwrap();
+    machine.files().hbbp_sys().unwrap();
     let image = format!("boot/vmlinuz-{}", kernel.release);
     machine.files().copy(&image, &kernel.image).unwrap();
     let outcome = machine.run(&["/bin/busybox", "sh", "-c", SCRIPT]).unwrap();

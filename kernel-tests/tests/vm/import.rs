@@ -92,7 +92,7 @@ impl Recordings {
         for (name, bytes) in &outcome.files {
             fs::write(folder.join(name), bytes).unwrap();
         }
-        let program = artifacts::guest_program("hbbp-user", "hbbp-sys").unwrap();
+        let program = artifacts::hbbp_sys().unwrap();
         Self { program, folder }
     }
 
@@ -181,8 +181,7 @@ fn recorded(series: &str) -> Option<Outcome> {
     support::add_workload(&mut machine, "heapsort.c");
     support::add_workload(&mut machine, "storms.c");
     machine.files().program(Path::new("/usr/bin/perf")).unwrap();
-    let program = artifacts::guest_program("hbbp-user", "hbbp-sys").unwrap();
-    machine.files().copy("bin/hbbp-sys", &program).unwrap();
+    machine.files().hbbp_sys().unwrap();
     let outcome = machine.run(&["/bin/busybox", "sh", "-c", SCRIPT]).unwrap();
     outcome.stdout().unwrap();
     Some(outcome)

@@ -60,6 +60,6 @@ pub(crate) fn add_workload(machine: &mut Machine, source: &str) {
 
 /// Adds a program of this package as `/bin/NAME`.
 pub(crate) fn add_guest_program(machine: &mut Machine, name: &str) {
-    let program = artifacts::guest_program("kernel-tests", name).unwrap();
+    let program = artifacts::guest_program(name).unwrap();
     machine.files().copy(&format!("bin/{name}"), &program).unwrap();
 }

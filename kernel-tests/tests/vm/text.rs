@@ -92,7 +92,7 @@ fn kernel_streams(measured: &Measured) -> (u64, Vec<(String, u64)>) {
         (id, reason["kernel"].as_u64().unwrap())
     });
     let reasons: Vec<_> = reasons.filter(|(_, n)| 0 < *n).collect();
-    let program = artifacts::guest_program("hbbp-user", "hbbp-sys").unwrap();
+    let program = artifacts::hbbp_sys().unwrap();
     let mut export = Command::new(program);
     export
         .args(["export", "--format", "streams", "--raw"])

@@ -54,8 +54,7 @@ fn program_sizes_match_the_record() {
     let Some(mut machine) = support::machine(series) else {
         return;
     };
-    let program = artifacts::guest_program("hbbp-user", "hbbp-sys").unwrap();
-    machine.files().copy("bin/hbbp-sys", &program).unwrap();
+    machine.files().hbbp_sys().unwrap();
     let outcome = machine.run(&["/bin/busybox", "sh", "-c", SCRIPT]).unwrap();
     outcome.stdout().unwrap();
     for messages in ["", "--verbose"] {

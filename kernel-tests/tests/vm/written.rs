@@ -55,8 +55,8 @@ fn written_text_is_named(series: &str) {
     };
     let kernel = Kernel::get(series).unwrap();
     let mut machine = machine.cpus(1);
-    let program = artifacts::guest_program("hbbp-user", "hbbp-sys").unwrap();
-    machine.files().copy("bin/hbbp-sys", &program).unwrap();
+    machine.files().hbbp_sys().unwrap();
+    let program = artifacts::hbbp_sys().unwrap();
     support::add_workload(&mut machine, "bpf_hot.c");
     support::add_workload(&mut machine, "hello_u.c");
     let hello = artifacts::module("workloads/hello", "hello", &kernel).unwrap();
