@@ -53,6 +53,7 @@
 //! | [`locate`], [`blocks`] | assigns counts to text; decodes it and splits it into basic blocks |
 //! | [`estimate`] | executions of each block with their standard errors |
 //! | [`mix`], [`eval`] | sums by dimension; errors against exact counts |
+//! | [`printable`] | makes names that others chose safe to print |
 //! | [`report`], [`export`] | prints mixes for people, and lines for scripts |
 //! | [`profile`] | snapshots in files: reads them, and replaces them as a whole |
 //! | [`cmd`], [`cli`] | wires the stages of each command; the command line |
@@ -95,6 +96,8 @@ pub mod estimate;
 pub mod mix;
 
 pub mod eval;
+
+pub mod printable;
 
 pub mod report;
 

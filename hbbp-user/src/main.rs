@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use hbbp_user::cli::Cli;
 use hbbp_user::cmd::{self, Done};
+use hbbp_user::printable::harmless;
 
 /// What was said makes no sense; the parser of the command line ends with the same code.
 const USAGE: u8 = 2;
@@ -79,7 +80,7 @@ fn exit_code(done: &Done, strict: bool) -> ExitCode {
 #[expect(clippy::print_stderr, reason = "the one place that prints warnings")]
 fn warn(warnings: &[String]) {
     for warning in warnings {
-        eprintln!("hbbp-sys: warning: {warning}");
+        eprintln!("hbbp-sys: warning: {}", harmless(warning));
     }
 }
 

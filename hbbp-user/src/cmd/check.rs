@@ -12,6 +12,7 @@ use crate::collect::object::{Constants, MapSizes, Object};
 use crate::collect::pmu::{DEVICES, Pmu, read_pmus};
 use crate::collect::sideband::Sideband;
 use crate::collect::{perf, task_layout, text::TextWindow};
+use crate::printable::write_json;
 use crate::resolve;
 
 /// Output format.
@@ -64,10 +65,7 @@ pub fn check(format: Format, out: &mut dyn Write) -> anyhow::Result<()> {
     let findings = look();
     match format {
         Format::Text => out.write_all(text(&findings).as_bytes())?,
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut *out, &findings)?;
-            writeln!(out)?;
-        }
+        Format::Json => write_json(&findings, out)?,
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::addr::Va;
 use crate::collect::object::{Constants, MapSizes, Object};
 use crate::collect::text::TextWindow;
+use crate::printable::write_json;
 use crate::resolve::elf::build_id::{hex, read_kernel_build_id};
 use crate::resolve::kernel::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
 use crate::resolve::kernel::patch_sites::{Cause, Linked, RunningKernel, read_sites};
@@ -129,10 +130,7 @@ pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::
     let findings = findings(&vmlinux, &live, &difference, unreadable_bytes, &symbols, notes);
     match options.format {
         Format::Text => out.write_all(text_of(&findings).as_bytes())?,
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut *out, &findings)?;
-            writeln!(out)?;
-        }
+        Format::Json => write_json(&findings, out)?,
     }
     Ok(())
 }

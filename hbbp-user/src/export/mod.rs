@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Addresses are ELF addresses (for the kernel, run-time addresses) in hexadecimal without 0x; numbers are decimal.
-//! Lines of a module are sorted by address. Only modules with text in the snapshot have lines.
+//! Control characters in paths are printed as U+FFFD, so that no path forges a line. Lines of a module are sorted by address. Only modules with text in the snapshot have lines.
 
 pub mod branches;
 pub mod counts;
@@ -21,6 +21,7 @@ pub mod streams;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
+use crate::printable::harmless;
 use crate::snapshot::{ModuleIdx, Snapshot};
 
 /// Which streams are written.
@@ -76,7 +77,7 @@ impl<K: Ord, V: Default> Lines<K, V> {
             writeln!(
                 out,
                 "M {} {}",
-                name(idx),
+                harmless(name(idx)),
                 build_id(snapshot, *idx).unwrap_or_else(|| "-".to_owned())
             )?;
             for (key, value) in lines {

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 
 use super::body::{Amount, Body, Figures};
 use super::number::several;
+use crate::printable::harmless;
 
 /// Writes the mix.
 pub(super) fn write(body: &Body, out: &mut dyn Write) -> io::Result<()> {
@@ -27,7 +28,7 @@ pub(super) fn write(body: &Body, out: &mut dyn Write) -> io::Result<()> {
     lines.write_record(keys.chain(FIGURES.map(str::to_owned)).chain(["unit".to_owned()]))?;
     let unit = || [body.unit.id().to_owned()];
     for row in &body.rows {
-        let keys = row.key.iter().cloned();
+        let keys = row.key.iter().map(|name| harmless(name));
         lines.write_record(keys.chain(values(&row.figures)).chain(unit()))?;
     }
     if let Some(more) = &body.more {

@@ -12,6 +12,7 @@ use super::number::{percent, scaled};
 use super::page::Page;
 use super::table::{Line, Table};
 use crate::eval::{Amounts, Evaluation, Group, Level, Method};
+use crate::printable::write_json;
 
 /// The errors of all groups of a level.
 #[derive(Debug)]
@@ -42,10 +43,7 @@ impl<'a> Errors<'a> {
     /// Writes them; lines of text have at most `width` columns. CSV is not supported and prints text.
     pub fn write(&self, format: Format, width: usize, out: &mut dyn Write) -> io::Result<()> {
         match format {
-            Format::Json => {
-                serde_json::to_writer_pretty(&mut *out, &Document::new(self))?;
-                writeln!(out)
-            }
+            Format::Json => write_json(&Document::new(self), out),
             Format::Text | Format::Csv => self.text(&mut Page { width, out }),
         }
     }

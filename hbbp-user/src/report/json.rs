@@ -19,6 +19,7 @@ use super::completeness;
 use super::header::hex;
 use super::residual::Residual;
 use crate::mix::MethodShare;
+use crate::printable::write_json;
 use crate::snapshot::loss::LossUnit;
 use crate::snapshot::{Event, EventUnit, KernelTextSource, Losses, Period, Run};
 use accounting::{AccountingJson, StreamsJson};
@@ -26,8 +27,7 @@ use accounting::{AccountingJson, StreamsJson};
 /// Writes the report and a newline.
 pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let document = Document::new(report);
-    serde_json::to_writer_pretty(&mut *out, &document)?;
-    writeln!(out)
+    write_json(&document, out)
 }
 
 /// The whole document.

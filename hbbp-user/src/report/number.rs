@@ -1,4 +1,4 @@
-//! Numbers and names for display: grouped, scaled, and safe to print on a terminal.
+//! Numbers and names for display: grouped, scaled, and as wide as there is place.
 
 use unicode_width::UnicodeWidthChar;
 
@@ -89,21 +89,6 @@ pub(super) fn seconds(ns: u64, decimals: usize) -> String {
     format!("{seconds:.decimals$}")
 }
 
-/// A name without control characters and characters of zero width.
-///
-/// Command names and paths are chosen by whoever runs a program; escape sequences, line ends and marks that reverse
-/// the direction of writing become U+FFFD.
-pub(super) fn harmless(name: &str) -> String {
-    let harmless = |c: char| {
-        if c.width().is_none_or(|width| width == 0) {
-            char::REPLACEMENT_CHARACTER
-        } else {
-            c
-        }
-    };
-    name.chars().map(harmless).collect()
-}
-
 /// Columns that a text takes on a terminal.
 pub(super) fn columns(text: &str) -> usize {
     text.chars().filter_map(char::width).sum()
@@ -189,13 +174,5 @@ mod tests {
         assert_eq!(shortened("abcdefgh", 0), "");
         // Each of these characters takes two columns.
         assert_eq!(shortened("漢字漢字", 5), "漢…字");
-    }
-
-    #[test]
-    fn harmless_replaces_terminal_escapes() {
-        assert_eq!(
-            harmless("a\x1b[2Jb\r\n\u{202e}c"),
-            "a\u{fffd}[2Jb\u{fffd}\u{fffd}\u{fffd}c"
-        );
     }
 }

@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::number::{columns, harmless, shortened};
+use super::number::{columns, shortened};
+use crate::printable::harmless;
 
 /// Where the lines go, and how wide they may be.
 pub(super) struct Page<'a> {

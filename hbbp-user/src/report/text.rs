@@ -4,12 +4,13 @@ use std::io::{self, Write};
 
 use super::accounting::Accounting;
 use super::body::{Amount, Body, Figure, Figures};
-use super::number::{grouped, harmless, percent, scaled, several};
+use super::number::{grouped, percent, scaled, several};
 use super::page::Page;
 use super::table::{Line, Table};
 use super::{Report, header};
 use crate::locate::PerRing;
 use crate::mix::Dimension;
+use crate::printable::harmless;
 
 /// Writes the report in lines of at most `width` columns.
 pub(super) fn write(report: &Report<'_>, width: usize, out: &mut dyn Write) -> io::Result<()> {

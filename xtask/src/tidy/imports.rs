@@ -4,9 +4,23 @@ use super::rust::{Mention, mentions};
 use super::{Finding, Source};
 
 /// The modules in the order of the flow: each may use only what stands before it.
-const LINE: [&str; 15] = [
-    "addr", "record", "streams", "snapshot", "locate", "blocks", "estimate", "mix", "eval", "report",
-    "export", "profile", "cmd", "cli", "main",
+const LINE: [&str; 16] = [
+    "addr",
+    "record",
+    "streams",
+    "snapshot",
+    "locate",
+    "blocks",
+    "estimate",
+    "mix",
+    "eval",
+    "printable",
+    "report",
+    "export",
+    "profile",
+    "cmd",
+    "cli",
+    "main",
 ];
 
 /// The modules that touch the kernel and the disk. They stand beside the line, and not even know each other.
@@ -17,9 +31,20 @@ const SEEN_BY_WORLD: [&str; 4] = ["addr", "record", "streams", "snapshot"];
 const USERS_OF_WORLD: [&str; 2] = ["cmd", "cli"];
 
 /// The modules whose answer depends on nothing but their arguments, and what they may not mention for that.
-const PURE: [&str; 12] = [
-    "addr", "record", "streams", "import", "snapshot", "locate", "blocks", "estimate", "mix", "eval",
-    "report", "export",
+const PURE: [&str; 13] = [
+    "addr",
+    "record",
+    "streams",
+    "import",
+    "snapshot",
+    "locate",
+    "blocks",
+    "estimate",
+    "mix",
+    "eval",
+    "printable",
+    "report",
+    "export",
 ];
 const IMPURE: [&str; 6] = ["std::fs", "std::process", "std::env", "libc", "aya", "procfs"];
 
