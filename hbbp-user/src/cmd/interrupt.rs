@@ -1,8 +1,11 @@
-//! Ctrl-C and SIGTERM: the first ends the measurement, the second ends the program. The first one also ends the program
-//! if it arrives after the report, while only the command is awaited.
+//! Ctrl-C, SIGTERM, and the SIGHUP of a terminal that is closed: the first ends the measurement, the second ends the
+//! program. The first one also ends the program if it arrives after the report, while only the command is awaited.
+//! Under `nohup` SIGHUP stays ignored.
 //!
 //! The runtime of the program is here. Its one worker thread handles signals, so that the second signal is handled at
 //! any time; the measurement runs on the main thread.
+
+use std::task::Poll;
 
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
@@ -33,12 +36,16 @@ impl Interrupt {
             .build()
             .context("failed to start a thread")?;
         let (sender, receiver) = watch::channel(false);
-        let [interrupt, terminate] = {
+        let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
+        if !ignores_hangup() {
+            kinds.push(SignalKind::hangup());
+        }
+        let signals: Vec<Signal> = {
             let _context = runtime.enter();
             let listen = |kind| signal(kind).context("failed to listen for signals");
-            [listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?]
+            kinds.into_iter().map(listen).collect::<Result<_, _>>()?
         };
-        runtime.spawn(hear(interrupt, terminate, sender));
+        runtime.spawn(hear(signals, sender));
         Ok(Self {
             runtime,
             signals: Signals(receiver),
@@ -56,12 +63,29 @@ impl Interrupt {
     }
 }
 
-async fn hear(mut interrupt: Signal, mut terminate: Signal, sender: watch::Sender<bool>) {
-    for received in 0.. {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+/// Whether the program was started to survive its terminal.
+fn ignores_hangup() -> bool {
+    let status = procfs::process::Process::myself().and_then(|own| own.status());
+    // The lowest bit stands for signal 1, which is SIGHUP.
+    status.is_ok_and(|status| status.sigign & 1 != 0)
+}
+
+/// Waits for the next of any of the signals.
+async fn next(signals: &mut [Signal]) {
+    std::future::poll_fn(|context| {
+        let mut received = signals.iter_mut().map(|signal| signal.poll_recv(context));
+        if received.any(|received| received.is_ready()) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
+    })
+    .await;
+}
+
+async fn hear(mut signals: Vec<Signal>, sender: watch::Sender<bool>) {
+    for received in 0.. {
+        next(&mut signals).await;
         // Without a receiver there is nothing left that could end in order.
         if 0 < received || sender.send(true).is_err() {
             abort();

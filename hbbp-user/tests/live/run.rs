@@ -268,16 +268,23 @@ fn command_and_descendants_are_measured_and_its_exit_code_passed_on() {
 
 #[test]
 fn signal_ends_the_measurement_early_and_still_reports() {
+    let Some(_kernel) = kernel() else { return };
+    signal_ends(libc::SIGTERM);
+    // As of a terminal that is closed.
+    signal_ends(libc::SIGHUP);
+}
+
+#[track_caller]
+fn signal_ends(signal: i32) {
     // Longer than any host is busy.
     const LENGTH: u64 = 3600;
-    let Some(_kernel) = kernel() else { return };
     let mut child = super::program(&["--duration", &LENGTH.to_string(), "--format", "json"]);
     let child = child.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    super::wait_for_handler(child.id(), libc::SIGTERM);
+    super::wait_for_handler(child.id(), signal);
     std::thread::sleep(std::time::Duration::from_secs(1));
     let pid = i32::try_from(child.id()).unwrap();
     // SAFETY: a signal to a child that has not been waited for.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
