@@ -33,7 +33,7 @@ pub fn read(path: &Path) -> anyhow::Result<Snapshot> {
 }
 
 /// Reads a snapshot to the end of `source`, but stops at once where it does not begin like one.
-fn read_from(mut source: impl Read) -> anyhow::Result<Snapshot> {
+pub fn read_from(mut source: impl Read) -> anyhow::Result<Snapshot> {
     let mut bytes = Vec::new();
     source
         .by_ref()

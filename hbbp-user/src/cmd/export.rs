@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 
 use super::import::ImportOptions;
-use super::input::{open_input, read_profile};
+use super::input::{open_recording, read_profile};
 use crate::export::StreamFilter;
 use crate::export::branches::write_branches;
 use crate::export::counts::{CountSource, write_counts};
@@ -82,7 +82,7 @@ fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
 fn write_entries(path: &Path, pid: Option<u32>, out: &mut dyn Write) -> anyhow::Result<()> {
     let shown = path.display();
     let failed = || format!("failed to read {shown}");
-    let mut input = open_input(path, &Default::default()).with_context(failed)?;
+    let mut input = open_recording(path, &Default::default()).with_context(failed)?;
     if input.format != Format::PerfData {
         bail!("{shown} is already text; --format entries needs perf.data");
     }

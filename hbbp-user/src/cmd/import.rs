@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Error, bail};
 
-use super::input::{Input, open_input};
+use super::input::{Input, open_recording};
 use super::progress::Progress;
 use crate::addr::Va;
 use crate::import::{Format, MODULE_LEN, Recording, TEXT_BASE, parse_build_id};
@@ -44,7 +44,13 @@ pub fn check_resolved(snapshot: &Snapshot) -> anyhow::Result<()> {
 pub fn import(options: &ImportOptions) -> anyhow::Result<Snapshot> {
     let shown = options.file.display();
     let input =
-        open_input(&options.file, &options.kernel).with_context(|| format!("failed to open {shown}"))?;
+        open_recording(&options.file, &options.kernel).with_context(|| format!("failed to open {shown}"))?;
+    import_input(input, options)
+}
+
+/// As [`import`], of a recording that is open.
+pub(super) fn import_input(input: Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
+    let shown = options.file.display();
     let mut snapshot = read(input, options).with_context(|| format!("failed to read {shown}"))?;
     snapshot.run.tool_version = env!("CARGO_PKG_VERSION").to_owned();
     snapshot.run.scope = match options.pid {

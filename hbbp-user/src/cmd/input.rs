@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-use super::import::{ImportOptions, import};
+use super::import::{ImportOptions, import_input};
 use crate::import::{Format, ImportError, START, format_of};
 use crate::profile;
 use crate::resolve::kernel::recorded::KernelPlace;
@@ -23,34 +23,35 @@ pub(super) struct Input {
     pub(super) kernel: KernelPlace,
 }
 
+/// What the user names, open at its start.
+enum Named {
+    Profile(File),
+    Recording(Input),
+}
+
 /// Reads a profile, or imports a recording.
 pub(super) fn read_profile(options: &ImportOptions) -> anyhow::Result<Snapshot> {
-    if is_recording(&options.file) {
-        import(options)
-    } else {
-        profile::read(&options.file)
+    let shown = options.file.display();
+    let named = open(&options.file, &options.kernel).with_context(|| format!("failed to open {shown}"))?;
+    match named {
+        Named::Profile(file) => {
+            profile::read_from(file).with_context(|| format!("failed to read profile {shown}"))
+        }
+        Named::Recording(input) => import_input(input, options),
     }
 }
 
-/// Whether a file is a recording, by its start. What cannot be read is left to the reader of profiles to complain of,
-/// and standard input is a profile.
-fn is_recording(path: &Path) -> bool {
-    let read_start = || {
-        let mut start = Vec::new();
-        let file = File::open(path)
-            .ok()
-            .filter(|file| file.metadata().is_ok_and(|data| data.is_file()))?;
-        file.take(u64::try_from(START).ok()?)
-            .read_to_end(&mut start)
-            .ok()?;
-        format_of(&start).filter(|_| !file::is_snapshot(&start))
-    };
-    path.is_dir() || read_start().is_some()
+/// Opens a recording.
+pub(super) fn open_recording(path: &Path, kernel: &KernelPlace) -> anyhow::Result<Input> {
+    match open(path, kernel)? {
+        Named::Recording(input) => Ok(input),
+        Named::Profile(_) => bail!("this is a profile, not a recording: `hbbp-sys report` reads it as it is"),
+    }
 }
 
-/// Opens a recording. Standard input (`-`) and pipes are copied to a file without a name first, as a recording is read
-/// twice.
-pub(super) fn open_input(path: &Path, kernel: &KernelPlace) -> anyhow::Result<Input> {
+/// Opens a file, by its start. Standard input (`-`) and pipes are copied to a file without a name first, as a recording is
+/// read twice.
+fn open(path: &Path, kernel: &KernelPlace) -> anyhow::Result<Named> {
     let mut kernel = kernel.clone();
     let mut file = if path == Path::new("-") {
         put_aside(&mut io::stdin().lock())?
@@ -77,19 +78,22 @@ pub(super) fn open_input(path: &Path, kernel: &KernelPlace) -> anyhow::Result<In
     let mut start = Vec::new();
     (&file).take(u64::try_from(START)?).read_to_end(&mut start)?;
     file.rewind()?;
+    if file::is_snapshot(&start) {
+        return Ok(Named::Profile(file));
+    }
     let format = format_of(&start).ok_or(ImportError::Unknown)?;
-    Ok(Input {
+    Ok(Named::Recording(Input {
         file,
         len,
         format,
         kernel,
-    })
+    }))
 }
 
 /// Copies a stream to a file without a name, which goes away with its last user.
 fn put_aside(stream: &mut dyn io::Read) -> anyhow::Result<File> {
     let mut file = tempfile::tempfile()?;
-    io::copy(stream, &mut file).context("failed to copy the recording to a temporary file")?;
+    io::copy(stream, &mut file).context("failed to copy the input to a temporary file")?;
     file.rewind()?;
     Ok(file)
 }
@@ -103,8 +107,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("profile");
         std::fs::write(&path, b"HBBPSNAP\n 401000  0x1/0x2/P/-/-/0\n").unwrap();
-        assert!(!is_recording(&path));
+        let opened = || open(&path, &KernelPlace::None).unwrap();
+        assert!(matches!(opened(), Named::Profile(_)));
         std::fs::write(&path, b" 401000  0x1/0x2/P/-/-/0\n").unwrap();
-        assert!(is_recording(&path));
+        assert!(matches!(opened(), Named::Recording(_)));
     }
 }

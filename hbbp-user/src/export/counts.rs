@@ -2,7 +2,8 @@
 //!
 //! From branch stacks, the count is the number of recorded streams that cover the instruction, not scaled: at a constant
 //! period, estimated executions are a constant multiple of it.
-//! From eventing IPs, and from both (hybrid), the count is the estimate.
+//! From eventing IPs, and from both (hybrid), the count is the estimate, to a millionth: the executions of a block of ten
+//! instructions with one sample of unknown period are a tenth.
 
 use std::io::{self, Write};
 
@@ -43,11 +44,18 @@ pub fn write_counts(
         CountSource::Hybrid => estimated(snapshot, &located, &map, rule, |block| block.chosen().count),
     };
     lines.write(snapshot, out, |_, at, count, out| {
-        writeln!(out, "{:x} {count}", at.0)
+        writeln!(out, "{:x} {}", at.0, decimal(*count))
     })
 }
 
-type CountLines = Lines<ImageAddr, u64>;
+type CountLines = Lines<ImageAddr, f64>;
+
+/// The number to a millionth, without zeros at its end.
+fn decimal(number: f64) -> String {
+    let digits = format!("{number:.6}");
+    let digits = digits.trim_end_matches('0');
+    digits.trim_end_matches('.').to_owned()
+}
 
 fn passed(located: &Located, map: &BlockMap) -> CountLines {
     let mut lines = Lines::new();
@@ -78,8 +86,7 @@ fn passed(located: &Located, map: &BlockMap) -> CountLines {
             continue;
         };
         for instruction in text.instructions(pass.first..pass.end) {
-            let count: &mut u64 = lines.entry(text.module, text.addr(*instruction));
-            *count = count.saturating_add(pass.hits);
+            *lines.entry(text.module, text.addr(*instruction)) += pass.hits as f64;
         }
     }
     lines
@@ -95,20 +102,12 @@ fn estimated(
     let mut lines = Lines::new();
     let counts = estimate(snapshot, located, map, rule);
     for block in &counts.blocks {
-        let rounded = executions(block).round();
-        let Some(text) = map.text(block.block.text).filter(|_| 0.0 < rounded) else {
+        let count = executions(block);
+        let Some(text) = map.text(block.block.text).filter(|_| 0.0 < count) else {
             continue;
         };
-        // Estimates stay below 2^63: they are sums of periods.
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "it is positive, and saturates"
-        )]
-        let rounded = rounded as u64;
         for instruction in map.instructions(block.block) {
-            let count: &mut u64 = lines.entry(text.module, text.addr(*instruction));
-            *count = count.saturating_add(rounded);
+            *lines.entry(text.module, text.addr(*instruction)) += count;
         }
     }
     let unresolved = located.unresolved.0.iter().chain(&counts.outcome.unresolved.0);
@@ -165,5 +164,32 @@ mod tests {
         let expected = "M /bin/a ab01\n1000 200\n1001 200\n1002 200\n";
         assert_eq!(written(&snapshot, CountSource::Ebs), expected);
         assert_eq!(written(&snapshot, CountSource::Hybrid), expected);
+    }
+
+    #[test]
+    fn ebs_counts_of_few_samples_add_up_to_them() {
+        let mut snapshot = snapshot(&[], &[]);
+        snapshot.run.events[0].unit = EventUnit::Instructions;
+        let ip = |ip, hits| IpCount {
+            event: EventIdx(0),
+            process: ProcessIdx(1),
+            ip: Va(ip),
+            exact: true,
+            hits,
+            weight: hits,
+        };
+        // One sample in a block of three instructions, and two outside of all text.
+        snapshot.intervals[0].ips = vec![ip(0x1001, 1), ip(0x77_0000, 2)];
+        let written = written(&snapshot, CountSource::Ebs);
+        let counts = written.lines().filter(|line| !line.starts_with(['M', '#']));
+        let total: f64 = counts
+            .map(|line| line.split(' ').nth(1).unwrap().parse::<f64>().unwrap())
+            .sum();
+        assert!((total - 1.0).abs() < 1e-5, "{written}");
+        let discarded = written.lines().filter(|line| line.starts_with("# discarded"));
+        let discarded: u64 = discarded
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum();
+        assert_eq!(discarded, 2, "{written}");
     }
 }

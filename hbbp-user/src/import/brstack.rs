@@ -33,10 +33,21 @@ pub struct ScriptText {
     pub events: Vec<String>,
     /// Samples by event.
     pub n_samples: Vec<u64>,
+    /// Periods by event.
+    pub periods: Vec<Periods>,
     /// Files that are named by their build ids.
     pub modules: TextModules,
     /// Number of lines.
     pub n_lines: u64,
+}
+
+/// The periods of an event's samples; `None` where no sample has one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Periods {
+    /// Shortest, in units of the event.
+    pub shortest: Option<u64>,
+    /// Longest, in units of the event.
+    pub longest: Option<u64>,
 }
 
 /// What was said on lines before the entries.
@@ -74,6 +85,10 @@ pub fn read_script_records(
                 .get_mut(event)
                 .into_iter()
                 .for_each(|n| *n += head.times.unwrap_or(1));
+            if let (Some(period @ 1..), Some(periods)) = (head.period, text.periods.get_mut(event)) {
+                periods.shortest = Some(periods.shortest.map_or(period, |p| p.min(period)));
+                periods.longest = periods.longest.max(Some(period));
+            }
             head = Head::default();
         }
         if number % 1024 == 0 {
@@ -139,6 +154,7 @@ impl ScriptText {
         }
         self.events.push(name.to_owned());
         self.n_samples.push(0);
+        self.periods.push(Periods::default());
         Ok(self.events.len() - 1)
     }
 }

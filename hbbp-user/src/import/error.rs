@@ -15,7 +15,7 @@ pub enum ImportError {
     Io(#[from] io::Error),
     /// Neither perf.data nor any of the texts.
     #[error(
-        "unknown recording format; expected perf.data, `perf script -F ip,brstack` output, or BOLT \
+        "unknown format; expected a profile of hbbp-sys, perf.data, `perf script -F ip,brstack` output, or BOLT \
          pre-aggregated text"
     )]
     Unknown,

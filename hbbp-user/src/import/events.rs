@@ -88,7 +88,7 @@ fn unit_of_name(name: &str) -> EventUnit {
     }
 }
 
-/// Chooses what serves.
+/// Chooses what serves: events that have samples, or branch stacks of an unknown number.
 pub fn choose(events: &[Event]) -> Result<Choice, ImportError> {
     let mut choice = Choice {
         uses: vec![Use::default(); events.len()],
@@ -99,15 +99,21 @@ pub fn choose(events: &[Event]) -> Result<Choice, ImportError> {
         let serving = events
             .iter()
             .zip(&mut choice.uses)
-            .filter(|(event, _)| 0 < event.runs && serves(event));
+            .filter(|(event, _)| (0 < event.runs || event.branch_stack) && serves(event));
         serving.map(|(_, wanted)| set(wanted)).count()
     };
+    // Clocks tick beside each other: of several, the one with the most samples serves.
+    let clocks = events.iter().filter(|event| event.unit == EventUnit::Nanoseconds);
+    let clock = clocks.max_by_key(|event| event.runs).map(|event| &event.name);
+    let is_used = |event: &Event| event.unit != EventUnit::Nanoseconds || Some(&event.name) == clock;
     let n_stacks = has(&|event| event.branch_stack, |wanted| wanted.stacks = true);
     let n_retired = has(&retired, |wanted| wanted.ips = true);
     if n_stacks == 0 && n_retired == 0 {
-        let by_time = [EventUnit::Cycles, EventUnit::Nanoseconds]
-            .iter()
-            .any(|unit| 0 < has(&|event| event.unit == *unit, |wanted| wanted.ips = true));
+        let by_time = [EventUnit::Cycles, EventUnit::Nanoseconds].iter().any(|unit| {
+            0 < has(&|event| event.unit == *unit && is_used(event), |wanted| {
+                wanted.ips = true;
+            })
+        });
         if !by_time {
             return Err(ImportError::Empty);
         }
@@ -137,8 +143,7 @@ fn note(event: &Event, wanted: Use) -> Option<String> {
             },
             _,
         ) if 0 < *runs => Some(format!(
-            "ignored {runs} samples of {name}: they have no branch stacks, and the event does not count \
-             instructions"
+            "ignored {runs} samples of {name}: they have no branch stacks, and samples of another event serve"
         )),
         _ => None,
     }
@@ -192,6 +197,12 @@ mod tests {
     fn time_serves_where_there_is_nothing_better() {
         let clock = event(EventUnit::Nanoseconds, false, 5);
         assert_eq!(uses(std::slice::from_ref(&clock)), (vec![(true, false)], 1));
+        let mut second = event(EventUnit::Nanoseconds, false, 4);
+        second.name = "task-clock".to_owned();
+        assert_eq!(
+            uses(&[second, clock.clone()]),
+            (vec![(false, false), (true, false)], 2)
+        );
         assert_eq!(
             uses(&[clock, event(EventUnit::Instructions, false, 5)]).0,
             [(false, false), (true, false)]
@@ -201,7 +212,7 @@ mod tests {
             Err(ImportError::Empty)
         ));
         assert!(matches!(
-            choose(&[event(EventUnit::Instructions, true, 0)]),
+            choose(&[event(EventUnit::Instructions, false, 0)]),
             Err(ImportError::Empty)
         ));
     }

@@ -239,13 +239,14 @@ impl Header {
         self.check()
     }
 
+    /// Whether the kernel of the machine had 32 bits.
+    pub(super) fn is_32_bit(&self) -> bool {
+        matches!(self.arch.as_str(), "i386" | "i486" | "i586" | "i686")
+    }
+
     /// Whether it was recorded on a machine whose code and branch stacks are understood here.
     fn check(&self) -> Result<(), ImportError> {
-        let known = matches!(
-            self.arch.as_str(),
-            "" | "x86_64" | "amd64" | "i386" | "i486" | "i586" | "i686"
-        );
-        if known {
+        if self.is_32_bit() || matches!(self.arch.as_str(), "" | "x86_64" | "amd64") {
             Ok(())
         } else {
             Err(ImportError::Foreign(self.arch.clone()))

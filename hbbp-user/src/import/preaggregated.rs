@@ -31,9 +31,9 @@ pub struct Preaggregated {
     pub events: Vec<String>,
     /// Files that are named by their build ids.
     pub modules: TextModules,
-    /// Lines with samples of an address (`S`).
+    /// Samples of addresses: the sum of the counts of all `S` lines.
     pub n_samples: u64,
-    /// Lines with branches or fall-throughs.
+    /// Lines with branches or fall-throughs. How many branch stacks these are from is unknown.
     pub n_branches: u64,
 }
 
@@ -67,8 +67,9 @@ pub fn read_preaggregated(
         let count = |word: &str| word.parse::<u64>().map_err(|_| wrong("count is not decimal"));
         match (kind, fields.as_slice()) {
             ("S", [at, hits]) => {
-                counter.add_ip(owner, place(at)?, count(hits)?);
-                text.n_samples += 1;
+                let hits = count(hits)?;
+                counter.add_ip(owner, place(at)?, hits);
+                text.n_samples = text.n_samples.saturating_add(hits);
                 continue;
             }
             ("B", [from, to, hits, mispredicted]) => {
@@ -144,7 +145,7 @@ mod tests {
         .unwrap();
         assert_eq!(
             (text.events, text.n_samples, text.n_branches),
-            (vec!["cycles".to_owned()], 1, 8)
+            (vec!["cycles".to_owned()], 3, 8)
         );
         let streams: Vec<_> = counts
             .streams

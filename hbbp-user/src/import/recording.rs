@@ -10,7 +10,7 @@ use super::count::{Counter, Owner, Use};
 use super::events::{choose, describe_by_name};
 use super::perf_data::{PerfData, Sideband};
 use super::preaggregated::{Preaggregated, read_preaggregated};
-use super::{Format, ImportError, Sample, TextModules};
+use super::{Format, Header, ImportError, Sample, TextModules};
 use crate::record::Timed;
 use crate::snapshot::run::Period;
 use crate::snapshot::{Event, EventIdx, Interval, Loss, Losses, ProcessIdx, Run};
@@ -87,7 +87,7 @@ impl<F: Read + Seek> Recording<F> {
             kernel_build_id: build_ids.get("[kernel.kallsyms]").cloned().unwrap_or_default(),
             n_cpus: header.n_cpus,
             duration: end.saturating_sub(start),
-            notes: sideband_notes(&sideband),
+            notes: notes(header, &sideband),
             ..Run::default()
         };
         Ok(Self {
@@ -103,13 +103,29 @@ impl<F: Read + Seek> Recording<F> {
 
     fn read_script(mut file: F, progress: &mut dyn FnMut(u64)) -> Result<Self, ImportError> {
         let mut text = read_script_records(BufReader::new(&mut file), progress)?;
-        let counted = text.events.iter().zip(&text.n_samples);
+        let counted = text.events.iter().zip(&text.n_samples).zip(&text.periods);
+        let mut notes = Vec::new();
+        let mut events = Vec::new();
+        for ((name, n), periods) in counted {
+            let mut event = describe_by_name(name, *n);
+            event.period = Period::Fixed(periods.shortest.unwrap_or(1));
+            if periods.shortest.is_none() {
+                notes.push(UNKNOWN_PERIOD.to_owned());
+            } else if periods.shortest != periods.longest {
+                notes.push(format!("periods of {} vary: each sample has its own", event.name));
+            }
+            events.push(event);
+        }
+        notes.dedup();
         Ok(Self {
-            events: counted.map(|(name, n)| describe_by_name(name, *n)).collect(),
+            events,
             records: std::mem::take(&mut text.records),
             build_ids: HashMap::new(),
             span: (1, text.n_lines),
-            run: Run::default(),
+            run: Run {
+                notes,
+                ..Run::default()
+            },
             losses: Losses::default(),
             samples: Samples::Script(file, text),
         })
@@ -125,14 +141,17 @@ impl<F: Read + Seek> Recording<F> {
         };
         let text = read_preaggregated(BufReader::new(file), &mut counter, owner, progress)?;
         let name = text.events.first().map_or("", String::as_str);
-        let mut event = describe_by_name(name, text.n_samples.saturating_add(text.n_branches));
+        let mut event = describe_by_name(name, text.n_samples);
         event.branch_stack = 0 < text.n_branches;
         Ok(Self {
             events: vec![event],
             records: Vec::new(),
             build_ids: HashMap::new(),
             span: (0, 0),
-            run: Run::default(),
+            run: Run {
+                notes: vec![UNKNOWN_PERIOD.to_owned()],
+                ..Run::default()
+            },
             losses: Losses::default(),
             samples: Samples::Counted(counter, text),
         })
@@ -192,6 +211,9 @@ impl<F: Read + Seek> Recording<F> {
         })
     }
 }
+
+/// Said of texts without periods.
+const UNKNOWN_PERIOD: &str = "the text does not tell the sampling period: shares are right, amounts are numbers of samples and streams";
 
 /// The events that serve, in their order in the snapshot.
 struct Chosen {
@@ -254,7 +276,11 @@ impl Chosen {
 }
 
 /// What the user must know about a recording as a whole.
-fn sideband_notes(sideband: &Sideband) -> Vec<String> {
+fn notes(header: &Header, sideband: &Sideband) -> Vec<String> {
+    let of_32_bits = header.is_32_bit().then(|| {
+        "recorded on a 32-bit kernel: only 64-bit kernels are supported, so its code counts as unresolved user code"
+            .to_owned()
+    });
     let throttled = (0 < sideband.throttled).then(|| {
         format!(
             "the kernel throttled events {} times, so samples are missing: record with a longer period",
@@ -264,5 +290,5 @@ fn sideband_notes(sideband: &Sideband) -> Vec<String> {
     let cut_off = sideband.cut_off.then(|| {
         "the recording is truncated (recorder killed or disk full?): later samples are missing".to_owned()
     });
-    throttled.into_iter().chain(cut_off).collect()
+    of_32_bits.into_iter().chain(throttled).chain(cut_off).collect()
 }

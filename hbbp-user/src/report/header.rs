@@ -46,12 +46,16 @@ pub(super) fn facts(
     facts.retain(|(_, value)| !value.is_empty());
     facts.extend(run.events.iter().map(|event| ("event", event_in_words(event))));
     let counted = accounting.counted;
-    let samples = format!(
-        "{} kernel, {} user",
-        grouped(counted.kernel),
-        grouped(counted.user)
-    );
-    facts.push(("samples", samples));
+    // Where only branch stacks were taken, no sample of an address is missing.
+    let stacks_alone = counted.total() == 0 && run.events.iter().any(|event| event.branch_stack);
+    if !stacks_alone {
+        let samples = format!(
+            "{} kernel, {} user",
+            grouped(counted.kernel),
+            grouped(counted.user)
+        );
+        facts.push(("samples", samples));
+    }
     facts.extend(
         run.events
             .iter()
@@ -64,7 +68,10 @@ pub(super) fn facts(
             .map(|residual| ("residual", residual_in_words(residual))),
     );
     facts.push(("kernel text", kernel_text_in_words(&run.kernel_text)));
-    facts.push(("overhead", overhead_in_words(run)));
+    // What another tool recorded has cost this one nothing.
+    if 0 < run.own_cpu {
+        facts.push(("overhead", overhead_in_words(run)));
+    }
     facts
 }
 
@@ -72,6 +79,8 @@ pub(super) fn facts(
 fn event_in_words(event: &Event) -> String {
     let unit = unit_in_words(event.unit);
     let period = match event.period {
+        // Without counters, as in a recording; see `Period`.
+        Period::Fixed(1) if event.counters.is_empty() => "period unknown".to_owned(),
         Period::Fixed(period) if event.varied() => format!("about every {} {unit}", grouped(period)),
         Period::Fixed(period) => format!("every {} {unit}", grouped(period)),
         Period::Frequency(frequency) => format!("{} Hz", grouped(frequency)),
@@ -92,6 +101,9 @@ fn event_in_words(event: &Event) -> String {
 /// How many of the expected samples of an event were received.
 fn completeness_in_words(event: &Event) -> String {
     let runs = grouped(event.runs);
+    if event.runs == 0 && event.counters.is_empty() {
+        return format!("number of samples of {} unknown", event.name);
+    }
     let Some((due, share)) = event.due().zip(completeness::overall(event)) else {
         return format!(
             "{runs} samples of {} received; expected number unknown",

@@ -270,7 +270,7 @@ impl fmt::Display for Warning {
             ),
             Self::Lost {
                 n, loss: Some(loss), ..
-            } => write!(f, "{} {}", grouped(*n), loss.sentence()),
+            } => f.write_str(&loss.counted(*n, &grouped(*n))),
             Self::Lost { n, id, loss: None } => write!(
                 f,
                 "{} losses of kind `{id}`, unknown to this version of hbbp-sys",

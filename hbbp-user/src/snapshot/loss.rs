@@ -124,6 +124,37 @@ losses! {
         "names of functions or files dropped or shortened: profile size limit reached";
 }
 
+/// What losses count, in the plural that sentences begin with, and in the singular.
+const COUNTED: [(&str, &str); 8] = [
+    ("samples", "sample"),
+    ("entries", "entry"),
+    ("branches", "branch"),
+    ("streams", "stream"),
+    ("records", "record"),
+    ("files", "file"),
+    ("mappings", "mapping"),
+    ("ranges", "range"),
+];
+
+impl Loss {
+    /// The count and what happened: `1 mapped file not found`, `2 mapped files not found`; `count` is `n` as it is shown.
+    pub fn counted(self, n: u64, count: &str) -> String {
+        let sentence = self.sentence();
+        let occurs = |(plural, _): &&(&str, &str)| sentence.contains(plural);
+        let first = COUNTED
+            .iter()
+            .filter(occurs)
+            .min_by_key(|(plural, _)| sentence.find(plural));
+        match first {
+            // Two things that are counted together stay in the plural.
+            Some((plural, singular)) if n == 1 && !sentence.contains(&format!("{plural} and ")) => {
+                format!("{count} {}", sentence.replacen(plural, singular, 1))
+            }
+            _ => format!("{count} {sentence}"),
+        }
+    }
+}
+
 /// How much was lost, by the stable name of the loss. Names of other versions of the tool are kept as they are.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Losses(pub BTreeMap<String, u64>);
@@ -172,6 +203,18 @@ mod tests {
             let unit = format!("{:?}.", loss.unit()).to_lowercase();
             assert!(loss.id().starts_with(&unit), "{}", loss.id());
         }
+    }
+
+    #[test]
+    fn one_of_a_loss_is_told_in_the_singular() {
+        assert_eq!(Loss::FileMissing.counted(1, "1"), "1 mapped file not found");
+        assert_eq!(Loss::FileMissing.counted(2, "2"), "2 mapped files not found");
+        let text = Loss::SampleUnread.counted(1, "1");
+        assert!(text.starts_with("1 recorded sample skipped"), "{text}");
+        let text = Loss::NewestUnused.counted(1, "1");
+        assert!(text.starts_with("1 newest branch entry left out"), "{text}");
+        let both = Loss::TextSwitched.counted(1, "1");
+        assert!(both.starts_with("1 samples and streams"), "{both}");
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub enum EventUnit {
 /// How often an event is sampled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Period {
-    /// In units of the event.
+    /// In units of the event; 1 for an event without counters whose period is unknown.
     Fixed(u64),
     /// Samples per second; the kernel chooses the period.
     Frequency(u64),

@@ -13,6 +13,7 @@ mod genuine;
 mod kernel;
 mod perf_data;
 mod perf_tool;
+mod printed;
 mod refused;
 mod run;
 #[path = "../fixtures/skip.rs"]

@@ -266,7 +266,7 @@ fn what_the_recorder_lost_is_told() {
         "{report}"
     );
     assert!(report.contains("throttled events 1 times"), "{report}");
-    assert!(report.contains("1 recorded samples skipped: damaged"), "{report}");
+    assert!(report.contains("1 recorded sample skipped: damaged"), "{report}");
 }
 
 #[test]

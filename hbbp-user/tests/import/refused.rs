@@ -39,7 +39,7 @@ fn other_machines_versions_and_modes() {
     folder_of_threads.features = vec![(24, 1_u64.to_le_bytes().to_vec())];
     assert!(refusal(folder_of_threads.bytes()).contains("--threads"));
 
-    assert!(refusal(b"no recording at all".to_vec()).contains("unknown recording format"));
+    assert!(refusal(b"no recording at all".to_vec()).contains("unknown format"));
     assert!(refusal(Vec::new()).contains("empty"));
     let mut ambiguous = recording();
     let mut other = taken();
