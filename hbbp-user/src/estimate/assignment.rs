@@ -2,7 +2,7 @@
 //!
 //! Paper section V.A: the eventing IPs of retired instructions are EBS data, the branch stacks of retired taken branches
 //! are LBR data. Together, or where stacks of another trigger are missing, they give executions.
-//! Stacks of any other triggers weigh code by these events, a scale that does not mix with executions. They serve alone,
+//! Stacks of any other triggers give executions on a scale of their own, which does not mix with these. They serve alone,
 //! all together, unless there are so few of them that samples of retired instructions have the smaller expected error.
 //! Without stacks and without instructions, samples of micro-operations, cycles, time, or anything else serve as they are.
 
@@ -66,7 +66,7 @@ pub fn assign(snapshot: &Snapshot, samples: &Tally<()>, streams: &Tally<()>) -> 
             return EventAssignment {
                 ebs: Vec::new(),
                 lbr,
-                unit: Unit::EventWeightedSamples,
+                unit: Unit::RelativeExecutions,
             };
         }
     }
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn stacks_of_a_cycles_event_are_no_executions() {
         let assignment = assigned(&[(event(EventUnit::Cycles, 0), 1, 1)]);
-        assert_eq!(assignment.unit, Unit::EventWeightedSamples);
+        assert_eq!(assignment.unit, Unit::RelativeExecutions);
         assert_eq!((assignment.ebs.len(), assignment.lbr.len()), (0, 1));
     }
 
@@ -221,7 +221,7 @@ mod tests {
         // 62 streams beside one sample, as a recording of another tool has them.
         assert_eq!(
             (of(1, 31).lbr, of(1, 31).unit),
-            (both.to_vec(), Unit::EventWeightedSamples)
+            (both.to_vec(), Unit::RelativeExecutions)
         );
         // The bias of EBS is the larger one, however many samples there are.
         assert_eq!(of(1_000_000, 310_000).lbr, both);

@@ -54,9 +54,12 @@ pub enum Unit {
     Executions,
     /// Samples of a clock or of cycles: they say where time passed, not what was executed.
     TimeWeightedSamples,
-    /// Samples of an event that counts neither executions nor time, such as micro-operations, or streams of branch
-    /// stacks that another event than taken branches triggered: they weigh an instruction by that event.
+    /// Samples of an event that counts neither executions nor time, such as micro-operations: they weigh an instruction by
+    /// that event.
     EventWeightedSamples,
+    /// Executions on a scale of its own: of streams in branch stacks that another event than taken branches triggered. As
+    /// many as streams were seen.
+    RelativeExecutions,
 }
 
 /// How the executions of a block are estimated.
@@ -317,6 +320,7 @@ impl Unit {
             Self::Executions => "executions",
             Self::TimeWeightedSamples => "time_weighted_samples",
             Self::EventWeightedSamples => "event_weighted_samples",
+            Self::RelativeExecutions => "relative_executions",
         }
     }
 
@@ -326,6 +330,7 @@ impl Unit {
             Self::Executions => "estimated executions",
             Self::TimeWeightedSamples => "time-weighted samples",
             Self::EventWeightedSamples => "event-weighted samples",
+            Self::RelativeExecutions => "relative executions",
         }
     }
 }

@@ -60,8 +60,15 @@ impl Counter {
         self
     }
 
-    /// Counts a sample that stands for `period` units of its event.
-    pub fn add(&mut self, owner: Owner, sample: &Sample<'_>, period: u64, exact: bool, wanted: Use) {
+    /// Counts a sample that stands for `period` units of its event; its stack weighs `stack_weight` times as much as that.
+    pub fn add(
+        &mut self,
+        owner: Owner,
+        sample: &Sample<'_>,
+        (period, stack_weight): (u64, f64),
+        exact: bool,
+        wanted: Use,
+    ) {
         let Some(tables) = self.intervals.get_mut(owner.interval) else {
             return;
         };
@@ -73,7 +80,7 @@ impl Counter {
             self.losses.add(Loss::TooMany, times);
         }
         if wanted.stacks {
-            let found = tables.add_stack(owner, sample, period, self.quirks);
+            let found = tables.add_stack(owner, sample, period as f64 * stack_weight, self.quirks);
             self.losses
                 .add(Loss::WrongPath, found.n_wrong_path.saturating_mul(times));
             self.losses.add(Loss::TooMany, found.n_left_out);
@@ -151,7 +158,7 @@ mod tests {
             counter.add(
                 USER,
                 &sample,
-                300,
+                (300, 1.0),
                 true,
                 Use {
                     ips: false,

@@ -20,6 +20,7 @@ mod reader;
 mod recording;
 mod sample;
 mod script_record;
+mod slots;
 mod tables;
 mod text_modules;
 mod unpacked;

@@ -5,15 +5,18 @@
 use std::collections::HashMap;
 use std::io::{BufReader, Read, Seek};
 
+use hbbp_ebpf::branch::BranchEntry;
+
 use super::brstack::{ScriptText, read_script_records, read_script_samples};
 use super::count::{Counter, Owner, Use};
 use super::events::{choose, describe_by_name};
 use super::perf_data::{PerfData, Sideband};
 use super::preaggregated::{Preaggregated, read_preaggregated};
+use super::slots::{self, SlotWeights};
 use super::{Format, Header, ImportError, Sample, TextModules};
 use crate::record::Timed;
 use crate::snapshot::run::Period;
-use crate::snapshot::{Event, EventIdx, Interval, Loss, Losses, ProcessIdx, Run};
+use crate::snapshot::{Event, EventIdx, EventUnit, Interval, Loss, Losses, ProcessIdx, Run};
 
 /// A recording whose records were read.
 pub struct Recording<F> {
@@ -36,6 +39,25 @@ enum Samples<F> {
     Script(F, ScriptText),
     /// Nothing: all counts belong to one process image and one event.
     Counted(Counter, Preaggregated),
+}
+
+impl<F: Read + Seek> Samples<F> {
+    /// Hands over each sample with the index of its event, and whether its address is exact.
+    fn read(
+        &mut self,
+        progress: &mut dyn FnMut(u64),
+        take: &mut dyn FnMut(usize, Sample<'_>, bool),
+    ) -> Result<(), ImportError> {
+        match self {
+            Self::PerfData(data) => data.read_samples(progress, take),
+            Self::Script(file, text) => {
+                file.rewind()?;
+                let mut take = |event, sample: Sample<'_>| take(event, sample, false);
+                read_script_samples(BufReader::new(file), text, progress, &mut take)
+            }
+            Self::Counted(..) => Ok(()),
+        }
+    }
 }
 
 /// The counts of a recording.
@@ -179,23 +201,26 @@ impl<F: Read + Seek> Recording<F> {
         if let Samples::PerfData(_) = &self.samples {
             counter = counter.for_events(&chosen.events);
         }
-        let mut take = |event: usize, sample: Sample<'_>, exact: bool| {
-            if pid.is_none_or(|pid| pid == sample.tgid) {
+        let is_wanted = |sample: &Sample<'_>| pid.is_none_or(|pid| pid == sample.tgid);
+        let mut samples = self.samples;
+        let n_passes = if chosen.weighs_stacks() { slots::PASSES } else { 0 };
+        for _ in 0..n_passes {
+            samples.read(&mut |_| {}, &mut |event, sample, _| {
+                if is_wanted(&sample) {
+                    chosen.look(event, &sample);
+                }
+            })?;
+            chosen.weights.end_pass();
+        }
+        samples.read(progress, &mut |event, sample, exact| {
+            if is_wanted(&sample) {
                 chosen.count(&mut counter, event, &sample, exact, owner);
             }
-        };
-        match self.samples {
-            Samples::PerfData(mut data) => data.read_samples(progress, &mut take)?,
-            Samples::Script(mut file, mut text) => {
-                file.rewind()?;
-                let mut take = |event, sample: Sample<'_>| take(event, sample, false);
-                read_script_samples(BufReader::new(file), &mut text, progress, &mut take)?;
-            }
-            Samples::Counted(counted, _) => {
-                owner(0, 0);
-                counter = counted;
-                chosen.events = self.events;
-            }
+        })?;
+        if let Samples::Counted(counted, _) = samples {
+            owner(0, 0);
+            counter = counted;
+            chosen.events = self.events;
         }
         let mut losses = std::mem::take(&mut counter.losses);
         for (id, n, _) in self.losses.iter() {
@@ -220,6 +245,10 @@ struct Chosen {
     events: Vec<Event>,
     /// For each event of the recording: its index in the snapshot, and what of it is counted.
     uses: Vec<Option<(EventIdx, Use)>>,
+    /// What stacks weigh that other events than taken branches triggered.
+    weights: SlotWeights,
+    /// The entries of the last stack that were executed.
+    entries: Vec<BranchEntry>,
     notes: Vec<String>,
 }
 
@@ -229,6 +258,8 @@ impl Chosen {
         let mut chosen = Self {
             events: Vec::new(),
             uses: Vec::new(),
+            weights: SlotWeights::default(),
+            entries: Vec::new(),
             notes: choice.notes,
         };
         for (event, wanted) in events.iter().zip(choice.uses) {
@@ -244,6 +275,23 @@ impl Chosen {
             }
         }
         Ok(chosen)
+    }
+
+    /// Whether any stack was triggered by another event than taken branches.
+    fn weighs_stacks(&self) -> bool {
+        self.events.iter().any(weighs_stacks)
+    }
+
+    /// Looks at the stack of a sample before it is counted.
+    fn look(&mut self, event: usize, sample: &Sample<'_>) {
+        let serving = self.uses.get(event).copied().flatten();
+        let Some((event, _)) = serving.filter(|(_, wanted)| wanted.stacks) else {
+            return;
+        };
+        if self.events.get(event.0 as usize).is_some_and(weighs_stacks) {
+            sample.executed(&mut self.entries);
+            self.weights.look(event.0, sample.tgid, &self.entries, sample.times);
+        }
     }
 
     fn count(
@@ -271,8 +319,19 @@ impl Chosen {
             process,
             interval,
         };
-        counter.add(owner, sample, period, exact, wanted);
+        let weight = if wanted.stacks && weighs_stacks(facts) {
+            sample.executed(&mut self.entries);
+            self.weights.weight(event.0, sample.tgid, &self.entries)
+        } else {
+            1.0
+        };
+        counter.add(owner, sample, (period, weight), exact, wanted);
     }
+}
+
+/// Whether the stacks of an event weigh code by something else than its taken branches.
+fn weighs_stacks(event: &Event) -> bool {
+    event.branch_stack && event.unit != EventUnit::TakenBranches
 }
 
 /// What the user must know about a recording as a whole.

@@ -27,6 +27,18 @@ pub struct Sample<'a> {
     pub times: u64,
 }
 
+impl Sample<'_> {
+    /// Puts the entries of the stack that were executed in the place of what `to` holds, newest first up to the first empty one.
+    /// Returns how many others there are.
+    pub(super) fn executed(&self, to: &mut Vec<BranchEntry>) -> u64 {
+        to.clear();
+        to.extend(entries(self.stack).take_while(|entry| !entry.is_empty()));
+        let n_recorded = to.len();
+        to.retain(|entry| !entry.is_wrong_path());
+        (n_recorded - to.len()) as u64
+    }
+}
+
 /// The entries of a branch stack, newest first.
 pub fn entries(stack: &[u8]) -> impl ExactSizeIterator<Item = BranchEntry> + '_ {
     let number = |bytes: &[u8; 24], at: usize| {

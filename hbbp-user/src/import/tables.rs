@@ -8,7 +8,7 @@ use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::stream::Stream;
 
 use super::count::Owner;
-use super::sample::{Sample, entries};
+use super::sample::Sample;
 use crate::addr::{Ring, Va};
 use crate::snapshot::{BranchCount, EventIdx, Interval, IpCount, ProcessIdx, StreamCount};
 use crate::streams::{self, Counted, KernelCounts, Quirks, Recorded, Streams, Taken};
@@ -180,23 +180,19 @@ impl Tables {
             .is_some()
     }
 
-    /// Counts the streams of a stack, and its branches with what is recorded of them.
+    /// Counts the streams of a stack that stands for `period` units of its event, and its branches with what is recorded of them.
     pub(super) fn add_stack(
         &mut self,
         owner: Owner,
         sample: &Sample<'_>,
-        period: u64,
+        period: f64,
         quirks: Quirks,
     ) -> Found {
         let times = sample.times;
-        self.entries.clear();
-        self.entries
-            .extend(entries(sample.stack).take_while(|entry| !entry.is_empty()));
-        let n_recorded = self.entries.len();
-        self.entries.retain(|entry| !entry.is_wrong_path());
+        let n_wrong_path = sample.executed(&mut self.entries);
         let mut found = Found {
             any_executed: !self.entries.is_empty(),
-            n_wrong_path: (n_recorded - self.entries.len()) as u64,
+            n_wrong_path,
             n_left_out: 0,
         };
         if times == 0 {

@@ -69,7 +69,7 @@ impl Mix {
     /// the samples of the mix. Only for figures that are samples; executions have no whole number to add up to.
     pub fn whole_samples(&self) -> Option<Vec<PerRing>> {
         match self.unit {
-            Unit::Executions => None,
+            Unit::Executions | Unit::RelativeExecutions => None,
             Unit::TimeWeightedSamples | Unit::EventWeightedSamples => {
                 let column = |cell: fn(&Row) -> f64, total: f64| {
                     apportion(&self.rows.iter().map(cell).collect::<Vec<f64>>(), whole(total))

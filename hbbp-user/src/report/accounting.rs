@@ -1,7 +1,7 @@
 //! Accounting of every sample, from expected samples down to those in the mix, so that nothing is dropped silently.
 //!
 //! ```text
-//!     due  =  reached  +  skipped by the kernel  +  not taken on an idle CPU
+//!     due  =  reached  +  missing              +  not taken on an idle CPU
 //! reached  =  refused by the maps  +  counted
 //! counted  =  unresolved, by reason  +  of events that the mix does not use  +  in the mix
 //! ```

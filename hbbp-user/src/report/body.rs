@@ -193,7 +193,7 @@ impl Parts {
     /// Nothing of either ring, in whole samples where these are the unit.
     fn nothing(unit: Unit) -> Self {
         let samples = match unit {
-            Unit::Executions => None,
+            Unit::Executions | Unit::RelativeExecutions => None,
             Unit::TimeWeightedSamples | Unit::EventWeightedSamples => Some(0),
         };
         let nothing = Part {

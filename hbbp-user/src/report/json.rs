@@ -162,7 +162,7 @@ struct ResidualJson {
 struct MixJson<'a> {
     /// Names of the dimensions.
     by: Vec<&'static str>,
-    /// `executions`, `time_weighted_samples` or `event_weighted_samples`.
+    /// `executions`, `relative_executions`, `time_weighted_samples` or `event_weighted_samples`.
     unit: &'static str,
     /// By falling total.
     rows: Vec<RowJson<'a>>,

@@ -21,8 +21,8 @@ use crate::addr::Ring;
 use crate::mix::Analysis;
 use crate::snapshot::{EventUnit, Snapshot};
 
-/// The kernel skips a perf program while another one runs, always in the same code, which is then underrepresented:
-/// with a twentieth missing, a small row of the mix may be entirely wrong.
+/// Where samples are missing is unknown. The kernel skips a perf program while another BPF program runs, always in the same
+/// code: with a twentieth missing, a small row of the mix may be entirely wrong.
 const COMPLETENESS: f64 = 0.95;
 
 /// A full map drops samples of rarely executed code, which is also a bias.
@@ -175,7 +175,7 @@ impl fmt::Display for Miss {
                     "threads that run for less than one period get no samples; use a shorter --period, or \
                      measure the whole system (with a command: --all)"
                 } else {
-                    "code that runs while other BPF programs run is underrepresented"
+                    "the code that they are missing from is unknown, and underrepresented"
                 };
                 write!(
                     f,

@@ -216,16 +216,16 @@ fn samples(all: &Accounting) -> Vec<Step> {
                 steps.push(step(
                     Sign::Minus,
                     all.idle,
-                    "not taken: the clock timer stops on idle CPUs",
+                    "not taken: CPUs were idle for as many periods, and the clock timer stops there",
                 ));
             }
             steps.push(step(
                 Sign::Minus,
                 all.skipped,
                 if all.of_tasks {
-                    "missing: the thread ended before its period did, or another BPF program was running"
+                    "missing: threads that ended before their period did, or an unknown cause"
                 } else {
-                    "missing: the kernel skips the program while another BPF program runs on the CPU"
+                    "missing, cause unknown: late timers, steal time, or programs that the kernel skipped"
                 },
             ));
             if 0 < all.beyond {

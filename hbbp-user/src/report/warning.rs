@@ -30,6 +30,11 @@ pub(super) enum Warning {
         /// Names of the events.
         events: String,
     },
+    /// Another event than taken branches triggered the branch stacks.
+    Relative {
+        /// Names of the events.
+        events: String,
+    },
     /// The sampled address may be after the instruction that caused the sample.
     Imprecise {
         /// Name of the event.
@@ -111,6 +116,7 @@ pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Ac
         Unit::Executions => {}
         Unit::TimeWeightedSamples => warnings.push(Warning::TimeOnly { events }),
         Unit::EventWeightedSamples => warnings.push(Warning::OtherEvent { events }),
+        Unit::RelativeExecutions => warnings.push(Warning::Relative { events }),
     }
     warnings.extend(misses.into_iter().map(Warning::Missed));
     if 0 < accounting.counted.kernel {
@@ -180,6 +186,7 @@ impl Warning {
             Self::Missed(miss) => miss.id(),
             Self::TimeOnly { .. } => "unit.time_only",
             Self::OtherEvent { .. } => "unit.other_event",
+            Self::Relative { .. } => "unit.relative",
             Self::Imprecise { .. } => "event.imprecise",
             Self::UnevenCpu { .. } => "event.uneven_cpu",
             Self::Multiplexed { .. } => "event.multiplexed",
@@ -209,6 +216,11 @@ impl fmt::Display for Warning {
                 f,
                 "figures are samples of {events}: instructions are weighted by this event, not by how often \
                  they ran"
+            ),
+            Self::Relative { events } => write!(
+                f,
+                "branch stacks were triggered by {events}, not by taken branches: shares are estimates of executions, \
+                 amounts have no scale"
             ),
             Self::Imprecise { event } => {
                 write!(

@@ -35,9 +35,9 @@ pub trait Owner: Copy + fmt::Debug + Eq + Hash {
 
 /// How a stack was taken.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken {
+pub struct Taken<P> {
     /// The period of the sample, in units of the event.
-    pub period: u64,
+    pub period: P,
     /// How often an equal one was taken.
     pub times: u64,
     /// When the first one was, in ns.
@@ -145,7 +145,7 @@ impl<O: Owner, S: Sums> Streams<O, S> {
 
     /// Counts a stack, newest entry first, up to the first empty entry; none of its entries is of a wrong path. Returns those
     /// that serve.
-    pub fn count<'a>(&mut self, entries: &'a [BranchEntry], owner: O, taken: &Taken) -> &'a [BranchEntry] {
+    pub fn count<'a>(&mut self, entries: &'a [BranchEntry], owner: O, taken: &Taken<S::Period>) -> &'a [BranchEntry] {
         let recorded = executed(entries);
         let event = owner.event();
         let (quirks, times) = (self.quirks, taken.times);

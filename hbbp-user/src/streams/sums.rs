@@ -9,13 +9,15 @@ use super::Taken;
 
 /// What is summed up for each distinct stream.
 pub trait Sums: Copy + Default {
+    /// The period of a sample: live in units of the event, of a recording times what the stack weighs beside others.
+    type Period;
     /// What one stack, or several equal ones, adds to each of its streams.
     type Each: Copy;
     /// What a branch tells of the stream that it ends.
     type Detail: Copy;
     /// What each of the `n_streams` of a stack adds, if `n_triggers` branches would have triggered the stack: its share of
     /// their periods (paper section III.B).
-    fn each(taken: &Taken, n_streams: u64, n_triggers: u64) -> Self::Each;
+    fn each(taken: &Taken<Self::Period>, n_streams: u64, n_triggers: u64) -> Self::Each;
     /// Reads what the branch tells of the stream that it ends.
     fn detail(branch: &BranchEntry) -> Self::Detail;
     /// The first occurrences.
@@ -34,11 +36,12 @@ pub trait Sums: Copy + Default {
 
 /// Of a live collection, weights in 1 / [`WEIGHT_ONE`] of a unit. Its counts are bounded by its time, and do not overflow.
 impl Sums for Tally {
+    type Period = u64;
     type Each = Self;
     type Detail = ();
 
     #[inline(always)]
-    fn each(taken: &Taken, n_streams: u64, n_triggers: u64) -> Self {
+    fn each(taken: &Taken<u64>, n_streams: u64, n_triggers: u64) -> Self {
         let units = taken.period.saturating_mul(WEIGHT_ONE);
         let unit = units.checked_div(n_streams).unwrap_or(0);
         Self {
@@ -103,6 +106,7 @@ pub struct Recorded {
 }
 
 impl Sums for Recorded {
+    type Period = f64;
     type Each = Self;
     /// Cycles of one occurrence.
     type Detail = u64;
@@ -111,10 +115,10 @@ impl Sums for Recorded {
         clippy::cast_precision_loss,
         reason = "counts stay far below 2^53, and a recording with other ones is hostile"
     )]
-    fn each(taken: &Taken, n_streams: u64, n_triggers: u64) -> Self {
+    fn each(taken: &Taken<f64>, n_streams: u64, n_triggers: u64) -> Self {
         Self {
             hits: taken.times,
-            weight: taken.period as f64 / n_streams.max(1) as f64 * n_triggers as f64 * taken.times as f64,
+            weight: taken.period / n_streams.max(1) as f64 * n_triggers as f64 * taken.times as f64,
             cycles: 0,
         }
     }

@@ -56,7 +56,7 @@ impl Sampled {
             .filter(|(event, _)| assignment.ebs.contains(event));
         let weighted = |(_, counted): &(EventIdx, Counted)| Counted {
             weight: match assignment.unit {
-                Unit::Executions => counted.weight,
+                Unit::Executions | Unit::RelativeExecutions => counted.weight,
                 Unit::TimeWeightedSamples | Unit::EventWeightedSamples => counted.hits,
             },
             ..*counted

@@ -37,8 +37,8 @@ pub struct Stream {
     pub source: u32,
     /// Occurrences.
     pub hits: u64,
-    /// Executions: the sum of period / (N-1) over the stacks of N entries that held it. `hits` where the unit of the
-    /// estimate is samples. Balanced where the estimate balances.
+    /// Executions: the sum of period / (N-1) over the stacks of N entries that held it, scaled so that all streams together
+    /// weigh as many as were seen where executions are relative. Balanced where the estimate balances.
     pub weight: f64,
 }
 
@@ -150,12 +150,15 @@ impl Judged {
             .streams
             .iter()
             .filter(|(event, _)| assignment.lbr.contains(event));
-        let units = serving.clone().map(|(_, stream)| stream.weight).sum();
+        let units: f64 = serving.clone().map(|(_, stream)| stream.weight).sum();
+        let hits: f64 = serving.clone().map(|(_, stream)| stream.hits as f64).sum();
+        // What a period of another event is in executions is unknown.
+        let scale = match assignment.unit {
+            Unit::RelativeExecutions if 0.0 < units => hits / units,
+            _ => 1.0,
+        };
         let weighted = |(_, stream): &(EventIdx, Stream)| Stream {
-            weight: match assignment.unit {
-                Unit::Executions => stream.weight,
-                Unit::TimeWeightedSamples | Unit::EventWeightedSamples => stream.hits as f64,
-            },
+            weight: stream.weight * scale,
             ..*stream
         };
         (serving.map(weighted).collect(), units)
