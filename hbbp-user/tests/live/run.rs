@@ -1,5 +1,7 @@
 //! The main job under load: the sums close, the samples are resolved, the report comes soon and costs little.
 
+use std::os::unix::process::CommandExt as _;
+
 use super::load::{Datagrams, Load};
 use super::{kernel, number, report, resolved, run};
 
@@ -279,6 +281,14 @@ fn signal_ends(signal: i32) {
     // Longer than any host is busy.
     const LENGTH: u64 = 3600;
     let mut child = super::program(&["--duration", &LENGTH.to_string(), "--format", "json"]);
+    let restore = move || {
+        // The tests may run under nohup, which has SIGHUP ignored by all that it starts.
+        // SAFETY: takes numbers only.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: signal(2) may be called between fork and exec.
+    unsafe { child.pre_exec(restore) };
     let child = child.stdout(std::process::Stdio::piped()).spawn().unwrap();
     super::wait_for_handler(child.id(), signal);
     std::thread::sleep(std::time::Duration::from_secs(1));
