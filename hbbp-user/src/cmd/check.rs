@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
+use anyhow::bail;
 use serde::Serialize;
 
 use crate::addr::Va;
@@ -54,18 +55,23 @@ pub struct Finding {
 pub struct Findings {
     /// Version of this layout.
     pub format: &'static str,
-    /// The default event of a run.
+    /// Whether anything can be measured.
+    pub measurable: bool,
+    /// The default event of a run; `none` where there is none.
     pub best: String,
     /// The checks, most basic first.
     pub findings: Vec<Finding>,
 }
 
-/// Checks this machine and prints the findings.
+/// Checks this machine and prints the findings; fails where nothing can be measured.
 pub fn check(format: Format, out: &mut dyn Write) -> anyhow::Result<()> {
     let findings = look();
     match format {
         Format::Text => out.write_all(text(&findings).as_bytes())?,
         Format::Json => write_json(&findings, out)?,
+    }
+    if !findings.measurable {
+        bail!("nothing can be measured here: see what is missing, and what to do about it");
     }
     Ok(())
 }
@@ -109,15 +115,16 @@ fn look() -> Findings {
     };
     findings.push(counters(&pmus));
     findings.push(branches(&pmus));
-    findings.extend(event::ladder().iter().map(step));
+    let ladder = event::ladder();
+    findings.extend(ladder.iter().map(step));
     findings.push(watchdog(&pmus));
     findings.push(kernel_text(object.as_mut()));
     findings.push(kernel_symbols());
-    let best = event::choose(&event::Choice::default());
-    let best = best.map_or_else(|error| format!("none: {error:#}"), |sources| describe(&sources));
+    let best = ladder.iter().find_map(|rung| rung.sources.as_ref().ok());
     Findings {
         format: "hbbp-sys.check/1",
-        best,
+        measurable: best.is_some() && object.is_some(),
+        best: best.map_or_else(|| "none".to_owned(), |sources| describe(sources)),
         findings,
     }
 }
@@ -160,20 +167,26 @@ fn limited(id: &'static str, found: impl Into<String>, advice: impl Into<String>
 
 /// Capabilities by number (`include/uapi/linux/capability.h`), and the use of each.
 const CAPABILITIES: [(u32, &str, &str); 6] = [
-    (38, "CAP_PERFMON", "perf events, kernel text through BPF"),
-    (39, "CAP_BPF", "loading BPF programs"),
+    (PERFMON, "CAP_PERFMON", "perf events, kernel text through BPF"),
+    (BPF, "CAP_BPF", "loading BPF programs"),
     (17, "CAP_SYS_RAWIO", "reading /proc/kcore"),
     (34, "CAP_SYSLOG", "addresses of kernel symbols"),
     (19, "CAP_SYS_PTRACE", "files and memory of other processes"),
     (2, "CAP_DAC_READ_SEARCH", "files that only their owners can read"),
 ];
 
-/// `CAP_SYS_ADMIN` includes the first two, on kernels before 5.8 and on all later ones.
+const PERFMON: u32 = 38;
+const BPF: u32 = 39;
+/// `CAP_SYS_ADMIN` includes these two, on kernels before 5.8 and on all later ones.
 const CAP_SYS_ADMIN: u32 = 21;
 
+/// The effective capabilities of this process.
+fn granted() -> Option<u64> {
+    parse_effective(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
+}
+
 fn privileges() -> Finding {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let Some(granted) = parse_effective(&status) else {
+    let Some(granted) = granted() else {
         return missing(
             "privileges",
             "/proc/self/status lists no capabilities",
@@ -181,7 +194,7 @@ fn privileges() -> Finding {
         );
     };
     let has = |number: u32| granted >> number & 1 == 1;
-    let covered = |number: u32| has(number) || (matches!(number, 38 | 39) && has(CAP_SYS_ADMIN));
+    let covered = |number: u32| has(number) || (matches!(number, PERFMON | BPF) && has(CAP_SYS_ADMIN));
     let lacking: Vec<String> = CAPABILITIES
         .iter()
         .filter(|(number, ..)| !covered(*number))
@@ -210,11 +223,28 @@ fn paranoia() -> Finding {
             "the kernel has no perf events",
             "boot a kernel with CONFIG_PERF_EVENTS; nothing can be sampled without it",
         ),
-        Ok(level) => ok(
-            "perf",
-            format!("kernel.perf_event_paranoid is {level} (no limit for root)"),
-        ),
+        Ok(level) => {
+            let is_free = granted().is_some_and(|granted| granted & (1 << PERFMON | 1 << CAP_SYS_ADMIN) != 0);
+            paranoia_of(level, is_free)
+        }
     }
+}
+
+/// What a level of paranoia means; `is_free` with CAP_PERFMON or CAP_SYS_ADMIN, for which there is none
+/// (Documentation/admin-guide/sysctl/kernel.rst, perf_event_paranoid).
+fn paranoia_of(level: &str, is_free: bool) -> Finding {
+    let found = format!("kernel.perf_event_paranoid is {level}");
+    if is_free {
+        return ok("perf", format!("{found}, which does not limit this user"));
+    }
+    if level.parse::<i32>().is_ok_and(|level| level <= 0) {
+        return ok("perf", found);
+    }
+    missing(
+        "perf",
+        format!("{found}: this user cannot sample CPUs"),
+        "run as root, or grant CAP_PERFMON",
+    )
 }
 
 fn sideband() -> Finding {
@@ -386,6 +416,19 @@ mod tests {
             Some(0x1ff_ffff_ffff)
         );
         assert_eq!(parse_effective("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn paranoia_limits_those_without_privileges() {
+        for (level, is_free, status) in [
+            ("4", true, Status::Ok),
+            ("2", false, Status::Missing),
+            ("1", false, Status::Missing),
+            ("0", false, Status::Ok),
+            ("-1", false, Status::Ok),
+        ] {
+            assert_eq!(paranoia_of(level, is_free).status, status, "{level} {is_free}");
+        }
     }
 
     #[test]

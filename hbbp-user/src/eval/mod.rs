@@ -79,15 +79,21 @@ pub struct Evaluation {
          or branches", .0.noun())]
 pub struct NoExecutions(pub Unit);
 
-/// Compares a snapshot, whose hybrid follows `rule`, with the reference of the same run.
+/// Compares a snapshot, whose hybrid follows `rule`, with the reference of the same run; relative executions by their
+/// shares.
 pub fn evaluate(snapshot: &Snapshot, reference: &Reference, rule: &Rule) -> Result<Evaluation, NoExecutions> {
     let analysis = analyse(snapshot, &[], rule);
     let unit = analysis.counts.assignment.unit;
-    if unit != Unit::Executions {
-        return Err(NoExecutions(unit));
-    }
     let mut sums = Sums::new(snapshot, &analysis.map);
     sums.add_measured(&analysis);
+    match unit {
+        Unit::Executions => {}
+        Unit::RelativeExecutions => {
+            let [user, kernel] = reference.instructions;
+            sums.scale_to(amount(user) + amount(kernel));
+        }
+        Unit::TimeWeightedSamples | Unit::EventWeightedSamples => return Err(NoExecutions(unit)),
+    }
     sums.add_reference(reference);
     let [user, kernel] = reference.taken;
     Ok(sums.close(&analysis.counts, amount(user) + amount(kernel)))
@@ -161,6 +167,21 @@ impl<'a> Sums<'a> {
                     .or_insert_with(|| (location, Amounts::default()));
                 sum.add(&one);
             }
+        }
+    }
+
+    /// Makes all instructions of each method together as many as these: executions without a scale are compared by their
+    /// shares.
+    fn scale_to(&mut self, instructions: f64) {
+        let mut all = Amounts::default();
+        self.by_mnemonic.values().for_each(|one| all.add(one));
+        let scale = |of: f64| if 0.0 < of { instructions / of } else { 0.0 };
+        let (ebs, lbr, hybrid) = (scale(all.ebs), scale(all.lbr), scale(all.hybrid));
+        let of_blocks = self.by_block.values_mut().map(|(_, one)| one);
+        for one in self.by_mnemonic.values_mut().chain(of_blocks) {
+            one.ebs *= ebs;
+            one.lbr *= lbr;
+            one.hybrid *= hybrid;
         }
     }
 

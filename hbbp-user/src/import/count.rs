@@ -4,7 +4,8 @@
 //! memory follows the number of distinct ones.
 
 use super::sample::Sample;
-use super::tables::Tables;
+use super::slots::TRIGGER;
+use super::tables::{StackWeight, Tables};
 use crate::addr::Va;
 use crate::snapshot::{Event, EventIdx, Interval, Loss, Losses, ProcessIdx};
 use crate::streams::Quirks;
@@ -27,6 +28,13 @@ pub struct Owner {
     pub process: ProcessIdx,
     /// The interval that its time falls into.
     pub interval: usize,
+}
+
+fn stack_weight(period: u64, weighed: Option<f64>) -> StackWeight {
+    StackWeight {
+        period: period as f64 * weighed.unwrap_or(1.0),
+        n_newer: if weighed.is_some() { TRIGGER } else { 0 },
+    }
 }
 
 /// Counts of all samples.
@@ -60,12 +68,13 @@ impl Counter {
         self
     }
 
-    /// Counts a sample that stands for `period` units of its event; its stack weighs `stack_weight` times as much as that.
+    /// Counts a sample that stands for `period` units of its event; `weighed` is what its stack weighs beside others, where
+    /// another event than taken branches triggered it ([`super::slots`]).
     pub fn add(
         &mut self,
         owner: Owner,
         sample: &Sample<'_>,
-        (period, stack_weight): (u64, f64),
+        (period, weighed): (u64, Option<f64>),
         exact: bool,
         wanted: Use,
     ) {
@@ -80,7 +89,7 @@ impl Counter {
             self.losses.add(Loss::TooMany, times);
         }
         if wanted.stacks {
-            let found = tables.add_stack(owner, sample, period as f64 * stack_weight, self.quirks);
+            let found = tables.add_stack(owner, sample, stack_weight(period, weighed), self.quirks);
             self.losses
                 .add(Loss::WrongPath, found.n_wrong_path.saturating_mul(times));
             self.losses.add(Loss::TooMany, found.n_left_out);
@@ -158,7 +167,7 @@ mod tests {
             counter.add(
                 USER,
                 &sample,
-                (300, 1.0),
+                (300, None),
                 true,
                 Use {
                     ips: false,

@@ -128,9 +128,8 @@ fn note(event: &Event, wanted: Use) -> Option<String> {
     let Event { name, unit, runs, .. } = event;
     match (wanted, unit) {
         (Use { stacks: true, .. }, EventUnit::Cycles | EventUnit::Nanoseconds) => Some(format!(
-            "branch stacks of {name} were sampled by time, which overweights slow code: they were weighed so that every \
-             branch has the same share in every slot; -e br_inst_retired.near_taken (AMD: ex_ret_brn_tkn) needs no \
-             weights"
+            "branch stacks of {name} were sampled by time, which overweights slow code: record with -e \
+             br_inst_retired.near_taken (AMD: ex_ret_brn_tkn)"
         )),
         (Use { ips: true, .. }, EventUnit::Cycles | EventUnit::Nanoseconds) => Some(format!(
             "no branch stacks and no instructions event: samples of {name} show where time was spent, not \

@@ -203,7 +203,13 @@ impl<F: Read + Seek> Recording<F> {
         }
         let is_wanted = |sample: &Sample<'_>| pid.is_none_or(|pid| pid == sample.tgid);
         let mut samples = self.samples;
-        let n_passes = if chosen.weighs_stacks() { slots::PASSES } else { 0 };
+        // Of what is summed already no stack is known.
+        let is_summed = matches!(samples, Samples::Counted(..));
+        let n_passes = if chosen.weighs_stacks() && !is_summed {
+            slots::PASSES
+        } else {
+            0
+        };
         for _ in 0..n_passes {
             samples.read(&mut |_| {}, &mut |event, sample, _| {
                 if is_wanted(&sample) {
@@ -211,6 +217,9 @@ impl<F: Read + Seek> Recording<F> {
                 }
             })?;
             chosen.weights.end_pass();
+        }
+        if 0 < n_passes {
+            chosen.notes.push(WEIGHED.to_owned());
         }
         samples.read(progress, &mut |event, sample, exact| {
             if is_wanted(&sample) {
@@ -239,6 +248,10 @@ impl<F: Read + Seek> Recording<F> {
 
 /// Said of texts without periods.
 const UNKNOWN_PERIOD: &str = "the text does not tell the sampling period: shares are right, amounts are numbers of samples and streams";
+
+/// Said where stacks were weighed.
+const WEIGHED: &str = "branch stacks that taken branches did not trigger were weighed so that every branch has the same share in \
+     every slot; shares of code that is never left within a stack stay weighed by the event";
 
 /// The events that serve, in their order in the snapshot.
 struct Chosen {
@@ -290,7 +303,8 @@ impl Chosen {
         };
         if self.events.get(event.0 as usize).is_some_and(weighs_stacks) {
             sample.executed(&mut self.entries);
-            self.weights.look(event.0, sample.tgid, &self.entries, sample.times);
+            self.weights
+                .look(event.0, sample.tgid, &self.entries, sample.times);
         }
     }
 
@@ -319,12 +333,10 @@ impl Chosen {
             process,
             interval,
         };
-        let weight = if wanted.stacks && weighs_stacks(facts) {
+        let weight = (wanted.stacks && weighs_stacks(facts)).then(|| {
             sample.executed(&mut self.entries);
             self.weights.weight(event.0, sample.tgid, &self.entries)
-        } else {
-            1.0
-        };
+        });
         counter.add(owner, sample, (period, weight), exact, wanted);
     }
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use hashbrown::HashMap;
 use hbbp_ebpf::branch::BranchEntry;
-use hbbp_ebpf::stream::Stream;
+use hbbp_ebpf::stream::{Stream, executed};
 
 use super::count::Owner;
 use super::sample::Sample;
@@ -53,6 +53,15 @@ struct BranchTally {
     hits: u64,
     oldest: u64,
     mispredicted: Option<u64>,
+}
+
+/// What a stack weighs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StackWeight {
+    /// Units of the event that it stands for, times what it weighs beside others of that event.
+    pub(super) period: f64,
+    /// Its newest streams that weigh nothing.
+    pub(super) n_newer: usize,
 }
 
 /// What the entries of a stack are.
@@ -180,12 +189,12 @@ impl Tables {
             .is_some()
     }
 
-    /// Counts the streams of a stack that stands for `period` units of its event, and its branches with what is recorded of them.
+    /// Counts the streams of a stack, and its branches with what is recorded of them.
     pub(super) fn add_stack(
         &mut self,
         owner: Owner,
         sample: &Sample<'_>,
-        period: f64,
+        weight: StackWeight,
         quirks: Quirks,
     ) -> Found {
         let times = sample.times;
@@ -199,14 +208,40 @@ impl Tables {
             return found;
         }
         let taken = Taken {
-            period,
+            period: weight.period,
             times,
             time: sample.time,
         };
         let streams = streams_of(&mut self.streams, quirks);
         let refused = |streams: &Streams<_, _>| streams.stats(owner.event.0).refused;
         let refused_before = refused(streams);
-        let serving = streams.count(&self.entries, StreamOwner::of(owner), &taken);
+        let serving = executed(&self.entries);
+        // Of a short stack everything serves.
+        let n_newer = if weight.n_newer + 1 < serving.len() {
+            weight.n_newer
+        } else {
+            0
+        };
+        streams.count(
+            serving.get(n_newer..).unwrap_or_default(),
+            StreamOwner::of(owner),
+            &taken,
+        );
+        for (newer, older) in serving.iter().zip(serving.iter().skip(1)).take(n_newer) {
+            let stream = Stream {
+                from: older.from,
+                start: older.to,
+                end: newer.from,
+            };
+            let each = Recorded {
+                hits: times,
+                weight: 0.0,
+                cycles: 0,
+            };
+            if !streams.add(stream, StreamOwner::of(owner), each, newer.cycles()) {
+                found.n_left_out = found.n_left_out.saturating_add(times);
+            }
+        }
         found.n_left_out = refused(streams).saturating_sub(refused_before);
         let key = |entry: &BranchEntry| {
             let (from, to) = (Va(entry.from), Va(entry.to));

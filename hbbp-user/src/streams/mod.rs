@@ -145,7 +145,12 @@ impl<O: Owner, S: Sums> Streams<O, S> {
 
     /// Counts a stack, newest entry first, up to the first empty entry; none of its entries is of a wrong path. Returns those
     /// that serve.
-    pub fn count<'a>(&mut self, entries: &'a [BranchEntry], owner: O, taken: &Taken<S::Period>) -> &'a [BranchEntry] {
+    pub fn count<'a>(
+        &mut self,
+        entries: &'a [BranchEntry],
+        owner: O,
+        taken: &Taken<S::Period>,
+    ) -> &'a [BranchEntry] {
         let recorded = executed(entries);
         let event = owner.event();
         let (quirks, times) = (self.quirks, taken.times);

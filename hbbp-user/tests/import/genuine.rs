@@ -177,7 +177,7 @@ fn distance(a: &BTreeMap<u64, f64>, b: &BTreeMap<u64, f64>) -> f64 {
 }
 
 #[test]
-fn skylake_is_nearer_to_exact_counts_where_streams_are_balanced() {
+fn skylake_is_near_exact_counts_where_stacks_are_weighed_by_their_slots() {
     let Some(folder) = recordings() else { return };
     let folder = folder.join("skylake");
     let recording = folder.join("propeller_sample_1.perfdata");
@@ -195,7 +195,8 @@ fn skylake_is_nearer_to_exact_counts_where_streams_are_balanced() {
         ];
         distance(&exact, &shares(&export(&recording, &options)))
     };
-    let (recorded, balanced) = (of("lbr"), of("hybrid"));
+    let (recorded, weighed) = (of("lbr"), of("hybrid"));
+    println!("distance {recorded:.4} as recorded, {weighed:.4} weighed");
     assert!((0.027..0.029).contains(&recorded), "{recorded}");
-    assert!(balanced < 0.0225, "{balanced} with balance, {recorded} without");
+    assert!(weighed < 0.01, "{weighed} weighed, {recorded} as recorded");
 }

@@ -37,8 +37,13 @@ fn missing_root_is_explained() {
         "{stderr}"
     );
     let check = nobody(&["check"]);
-    assert!(check.status.success(), "{check:?}");
-    assert!(String::from_utf8_lossy(&check.stdout).contains("run as root"));
+    assert_eq!(check.status.code(), Some(1), "nothing can be measured: {check:?}");
+    let said = String::from_utf8_lossy(&check.stdout);
+    assert!(
+        said.contains("run as root") && said.contains("Default event: none"),
+        "{said}"
+    );
+    assert!(!said.contains("hbbp-sys check"), "it recommends itself: {said}");
 }
 
 fn open_to_all(folder: &Path) {
