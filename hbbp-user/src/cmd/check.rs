@@ -107,7 +107,7 @@ fn look() -> Findings {
         Err(error) => {
             findings.push(missing(
                 "bpf",
-                format!("{error:#}"),
+                format!("the programs do not load: {}", error.root_cause()),
                 "run as root, or grant CAP_BPF and CAP_PERFMON",
             ));
             None
