@@ -22,6 +22,8 @@ pub(crate) struct Arrival {
     pub(crate) reached: bool,
     /// The gate's block.
     pub(crate) gate: &'static Block,
+    /// Whether it has been left: the emulator's budget of instructions may end in it before the gate's first store.
+    pub(crate) passed: bool,
 }
 
 /// State of one CPU.

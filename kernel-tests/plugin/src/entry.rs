@@ -116,6 +116,9 @@ extern "C" fn attached(id: Id) {
     machine().model.shared.header().running = 1;
 }
 
+/// No gate of the kernel has more bytes before its first store (arch/x86/include/asm/idtentry.h: ENDBR64, ASM_CLAC, CLD).
+const GATE_START: u64 = 16;
+
 extern "C" fn translate(_id: Id, tb: *mut Tb) {
     let model = &mut machine().model;
     let insns = instructions(tb);
@@ -131,6 +134,9 @@ extern "C" fn translate(_id: Id, tb: *mut Tb) {
     let start = unsafe { api::qemu_plugin_insn_vaddr(first) };
     let gate = model.gates.get(&start).copied();
     let block = model.blocks.intern(start, code, &lengths, gate);
+    // The first store of a gate may come in the block behind its own.
+    let is_behind_gate = || (1..GATE_START).any(|bytes| model.gates.contains_key(&start.wrapping_sub(bytes)));
+    let shows_frame = block.flags & GATE != 0 || is_behind_gate();
     let data = std::ptr::from_ref(block).cast_mut().cast::<c_void>();
     // SAFETY: the block is being translated, and `block` lives for ever.
     unsafe { api::qemu_plugin_register_vcpu_tb_exec_cb(tb, execute, api::NO_REGS, data) };
@@ -147,7 +153,7 @@ extern "C" fn translate(_id: Id, tb: *mut Tb) {
                 },
             );
         }
-        if block.flags & GATE != 0 {
+        if shows_frame {
             // SAFETY: an instruction of the block being translated; no data is passed.
             unsafe {
                 api::qemu_plugin_register_vcpu_mem_cb(

@@ -21,6 +21,14 @@ impl PmuModel {
     /// `next` begins to execute. `reached` tells whether the block before it came to its last instruction.
     pub(crate) fn step(&mut self, cpu: &mut Cpu, cpu_idx: usize, next: &'static Block, reached: bool) {
         if let Some(arrival) = cpu.arrival.take() {
+            if next.start == arrival.gate.fall && !arrival.passed {
+                cpu.previous = Some(next);
+                cpu.arrival = Some(Arrival {
+                    passed: true,
+                    ..arrival
+                });
+                return;
+            }
             // The gate's block left without a store that shows the frame.
             self.shared.anomaly();
             self.arrive(
@@ -40,6 +48,7 @@ impl PmuModel {
                 before: previous,
                 reached,
                 gate: next,
+                passed: false,
             });
             return;
         }
@@ -78,6 +87,9 @@ impl PmuModel {
             }
             let from = if software { block.last } else { resume };
             self.branch(cpu, cpu_idx, Branch { from, to: gate.start });
+        }
+        if arrival.passed {
+            self.retire(cpu, cpu_idx, gate, 0, gate.n, None);
         }
         cpu.first = 0;
     }
