@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Addresses are ELF addresses (for the kernel, run-time addresses) in hexadecimal without 0x; numbers are decimal.
-//! Control characters in paths are printed as U+FFFD, so that no path forges a line. Lines of a module are sorted by address. Only modules with text in the snapshot have lines.
+//! Control characters in paths are printed as U+FFFD, so that no path forges a line.
+//! Lines of a module are sorted by address. Only modules with text in the snapshot have lines.
 
 pub mod branches;
 pub mod counts;

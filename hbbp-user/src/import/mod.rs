@@ -7,6 +7,7 @@
 mod attr;
 pub mod brstack;
 mod bytes;
+mod chosen;
 pub mod count;
 mod entry_text;
 mod error;

@@ -5,18 +5,17 @@
 use std::collections::HashMap;
 use std::io::{BufReader, Read, Seek};
 
-use hbbp_ebpf::branch::BranchEntry;
-
 use super::brstack::{ScriptText, read_script_records, read_script_samples};
-use super::count::{Counter, Owner, Use};
-use super::events::{choose, describe_by_name};
+use super::chosen::Chosen;
+use super::count::{Counter, Owner};
+use super::events::describe_by_name;
 use super::perf_data::{PerfData, Sideband};
 use super::preaggregated::{Preaggregated, read_preaggregated};
-use super::slots::{self, SlotWeights};
+use super::slots;
 use super::{Format, Header, ImportError, Sample, TextModules};
 use crate::record::Timed;
 use crate::snapshot::run::Period;
-use crate::snapshot::{Event, EventIdx, EventUnit, Interval, Loss, Losses, ProcessIdx, Run};
+use crate::snapshot::{Event, EventIdx, Interval, Loss, Losses, ProcessIdx, Run};
 
 /// A recording whose records were read.
 pub struct Recording<F> {
@@ -130,11 +129,12 @@ impl<F: Read + Seek> Recording<F> {
         let mut events = Vec::new();
         for ((name, n), periods) in counted {
             let mut event = describe_by_name(name, *n);
-            event.period = Period::Fixed(periods.shortest.unwrap_or(1));
-            if periods.shortest.is_none() {
-                notes.push(UNKNOWN_PERIOD.to_owned());
-            } else if periods.shortest != periods.longest {
-                notes.push(format!("periods of {} vary: each sample has its own", event.name));
+            match (periods.shortest, periods.longest) {
+                (Some(shortest), Some(longest)) if shortest == longest => {
+                    event.period = Period::Fixed(shortest);
+                }
+                (None, _) => notes.push(UNKNOWN_PERIOD.to_owned()),
+                _ => notes.push(format!("periods of {} vary: each sample has its own", event.name)),
             }
             events.push(event);
         }
@@ -247,104 +247,11 @@ impl<F: Read + Seek> Recording<F> {
 }
 
 /// Said of texts without periods.
-const UNKNOWN_PERIOD: &str = "the text does not tell the sampling period: shares are right, amounts are numbers of samples and streams";
+const UNKNOWN_PERIOD: &str = "the text does not tell the sampling period: amounts are numbers of samples and streams, so only shares have a meaning";
 
 /// Said where stacks were weighed.
 const WEIGHED: &str = "branch stacks that taken branches did not trigger were weighed so that every branch has the same share in \
      every slot; shares of code that is never left within a stack stay weighed by the event";
-
-/// The events that serve, in their order in the snapshot.
-struct Chosen {
-    events: Vec<Event>,
-    /// For each event of the recording: its index in the snapshot, and what of it is counted.
-    uses: Vec<Option<(EventIdx, Use)>>,
-    /// What stacks weigh that other events than taken branches triggered.
-    weights: SlotWeights,
-    /// The entries of the last stack that were executed.
-    entries: Vec<BranchEntry>,
-    notes: Vec<String>,
-}
-
-impl Chosen {
-    fn new(events: &[Event]) -> Result<Self, ImportError> {
-        let choice = choose(events)?;
-        let mut chosen = Self {
-            events: Vec::new(),
-            uses: Vec::new(),
-            weights: SlotWeights::default(),
-            entries: Vec::new(),
-            notes: choice.notes,
-        };
-        for (event, wanted) in events.iter().zip(choice.uses) {
-            let serves = wanted != Use::default();
-            let idx = EventIdx(u32::try_from(chosen.events.len()).unwrap_or(u32::MAX));
-            chosen.uses.push(serves.then_some((idx, wanted)));
-            if serves {
-                chosen.events.push(Event {
-                    branch_stack: wanted.stacks,
-                    runs: 0,
-                    ..event.clone()
-                });
-            }
-        }
-        Ok(chosen)
-    }
-
-    /// Whether any stack was triggered by another event than taken branches.
-    fn weighs_stacks(&self) -> bool {
-        self.events.iter().any(weighs_stacks)
-    }
-
-    /// Looks at the stack of a sample before it is counted.
-    fn look(&mut self, event: usize, sample: &Sample<'_>) {
-        let serving = self.uses.get(event).copied().flatten();
-        let Some((event, _)) = serving.filter(|(_, wanted)| wanted.stacks) else {
-            return;
-        };
-        if self.events.get(event.0 as usize).is_some_and(weighs_stacks) {
-            sample.executed(&mut self.entries);
-            self.weights
-                .look(event.0, sample.tgid, &self.entries, sample.times);
-        }
-    }
-
-    fn count(
-        &mut self,
-        counter: &mut Counter,
-        event: usize,
-        sample: &Sample<'_>,
-        exact: bool,
-        owner: &mut FindOwner<'_>,
-    ) {
-        let Some((event, wanted)) = self.uses.get(event).copied().flatten() else {
-            return;
-        };
-        let Some(facts) = self.events.get_mut(event.0 as usize) else {
-            return;
-        };
-        let (process, interval) = owner(sample.tgid, sample.time);
-        facts.runs = facts.runs.saturating_add(sample.times);
-        let period = match (sample.period, facts.period) {
-            (Some(period), _) | (None, Period::Fixed(period)) => period,
-            (None, Period::Frequency(_)) => 1,
-        };
-        let owner = Owner {
-            event,
-            process,
-            interval,
-        };
-        let weight = (wanted.stacks && weighs_stacks(facts)).then(|| {
-            sample.executed(&mut self.entries);
-            self.weights.weight(event.0, sample.tgid, &self.entries)
-        });
-        counter.add(owner, sample, (period, weight), exact, wanted);
-    }
-}
-
-/// Whether the stacks of an event weigh code by something else than its taken branches.
-fn weighs_stacks(event: &Event) -> bool {
-    event.branch_stack && event.unit != EventUnit::TakenBranches
-}
 
 /// What the user must know about a recording as a whole.
 fn notes(header: &Header, sideband: &Sideband) -> Vec<String> {
