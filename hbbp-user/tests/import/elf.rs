@@ -1,5 +1,7 @@
 //! Made-up programs: one segment of code, and a build id where one is wanted.
 
+use crate::run::Folder;
+
 /// A program to write.
 pub(crate) struct Program<'a> {
     pub(crate) code: &'a [u8],
@@ -18,6 +20,17 @@ pub(crate) struct Program<'a> {
 pub(crate) const LOOP: &[u8] = &[
     0xb9, 10, 0, 0, 0, 0xff, 0xc9, 0x75, 0xfc, 0xe8, 2, 0, 0, 0, 0xeb, 0xf0, 0xc3,
 ];
+
+/// Writes a program of [`LOOP`], which lies 0x1000 bytes from the start of its file, and returns its path.
+pub(crate) fn write_loop(folder: &Folder, name: &str, address: u64, build_id: &[u8]) -> String {
+    let bytes = elf(&Program {
+        code: LOOP,
+        offset: 0x1000,
+        address,
+        build_id,
+    });
+    folder.write(name, bytes).to_str().unwrap().to_owned()
+}
 
 /// The file of a program: ELF header, program headers, notes, code. No sections.
 pub(crate) fn elf(program: &Program<'_>) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use hbbp_user::addr::Va;
 
-use crate::elf::{LOOP, Program, elf};
+use crate::elf::{LOOP, Program, elf, write_loop};
 use crate::run::{Folder, export, lines};
 use crate::writer::{File, mmap2, stack, turns};
 
@@ -66,21 +66,12 @@ fn skylake_duplicates_in_three_processes_at_different_addresses() {
 #[test]
 fn repeats_of_a_loop_of_one_block_are_kept() {
     let folder = Folder::new();
-    let program = elf(&Program {
-        code: LOOP,
-        offset: 0x1000,
-        address: 0x1000,
-        build_id: &[],
-    });
-    let program = folder.write("prog", program);
+    let program = write_loop(&folder, "prog", 0x1000, &[]);
     let base = 0x55_0000_0000;
     let mapped = mmap2(5, 2, (base, 0x1000), 0x1000, "/bin/prog");
     let turns = stack(5, 3, &[(base + 7, base + 5, 0); 32]);
     let path = folder.write("perf.data", File::new(vec![mapped, turns]).bytes());
-    let streams = export(
-        &path,
-        &["--binary", program.to_str().unwrap(), "--format", "streams"],
-    );
+    let streams = export(&path, &["--binary", &program, "--format", "streams"]);
     assert_eq!(
         (lines(&streams, "S "), lines(&streams, "# ")),
         (vec!["S 1005 1007 31"], vec![])
@@ -120,13 +111,7 @@ fn haswell_loops_of_vector_instructions() {
 #[test]
 fn wrong_paths_and_zero_entries_leave_sound_streams() {
     let folder = Folder::new();
-    let program = elf(&Program {
-        code: LOOP,
-        offset: 0x1000,
-        address: 0x1000,
-        build_id: &[],
-    });
-    let program = folder.write("prog", program);
+    let program = write_loop(&folder, "prog", 0x1000, &[]);
     let base = 0x55_0000_0000;
     let mapped = mmap2(5, 2, (base, 0x1000), 0x1000, "/bin/prog");
     let mut entries = turns(Va(base));
@@ -136,16 +121,8 @@ fn wrong_paths_and_zero_entries_leave_sound_streams() {
         "perf.data",
         File::new(vec![mapped, stack(5, 3, &entries)]).bytes(),
     );
-    let streams = export(
-        &path,
-        &["--binary", program.to_str().unwrap(), "--format", "streams"],
-    );
+    let streams = export(&path, &["--binary", &program, "--format", "streams"]);
     assert_eq!((lines(&streams, "S ").len(), lines(&streams, "# ").len()), (5, 0));
-    let report = crate::run::hbbp(&[
-        "report",
-        path.to_str().unwrap(),
-        "--binary",
-        program.to_str().unwrap(),
-    ]);
+    let report = crate::run::hbbp(&["report", path.to_str().unwrap(), "--binary", &program]);
     assert!(report.out.contains("wrong path"), "{}", report.out);
 }

@@ -2,7 +2,7 @@
 
 use hbbp_user::addr::Va;
 
-use crate::elf::{LOOP, Program, elf};
+use crate::elf::{LOOP, Program, elf, write_loop};
 use crate::run::{Folder, export, lines};
 use crate::writer::{ADDRESSES, Attr, File, comm, mmap2, record, stack, string, taken, turns, words};
 
@@ -16,13 +16,7 @@ fn recording() -> File {
 }
 
 fn program(folder: &Folder) -> String {
-    let bytes = elf(&Program {
-        code: LOOP,
-        offset: 0x1000,
-        address: 0x1000,
-        build_id: &[1; 20],
-    });
-    folder.write("prog", bytes).to_str().unwrap().to_owned()
+    write_loop(folder, "prog", 0x1000, &[1; 20])
 }
 
 #[test]

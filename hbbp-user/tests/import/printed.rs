@@ -3,19 +3,13 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use crate::elf::{LOOP, Program, elf};
+use crate::elf::write_loop;
 use crate::run::{Folder, export, hbbp, lines};
 use crate::writer::{File, mmap2, stack, turns};
 use hbbp_user::addr::Va;
 
 fn program(folder: &Folder, name: &str) -> String {
-    let bytes = elf(&Program {
-        code: LOOP,
-        offset: 0x1000,
-        address: 0x40_1000,
-        build_id: &[],
-    });
-    folder.write(name, bytes).to_str().unwrap().to_owned()
+    write_loop(folder, name, 0x40_1000, &[])
 }
 
 /// Words between single blanks.

@@ -2,7 +2,7 @@
 
 use hbbp_user::addr::Va;
 
-use crate::elf::{LOOP, Program, elf};
+use crate::elf::write_loop;
 use crate::run::{Folder, export, hbbp, lines, refused};
 use crate::writer::{File, mmap2, record, stack, string, taken, turns};
 
@@ -82,14 +82,8 @@ fn damaged_records_are_named_by_their_place() {
 #[test]
 fn files_that_end_early_give_what_they_have() {
     let folder = Folder::new();
-    let program = elf(&Program {
-        code: LOOP,
-        offset: 0x1000,
-        address: 0x1000,
-        build_id: &[],
-    });
-    let program = folder.write("prog", program);
-    let program = program.to_str().unwrap();
+    let program = write_loop(&folder, "prog", 0x1000, &[]);
+    let program = program.as_str();
     let mut file = recording();
     file.features.clear();
     let whole = file.bytes();
@@ -107,14 +101,8 @@ fn files_that_end_early_give_what_they_have() {
 #[test]
 fn another_build_id_is_refused_unless_forced() {
     let folder = Folder::new();
-    let program = elf(&Program {
-        code: LOOP,
-        offset: 0x1000,
-        address: 0x1000,
-        build_id: &[0xab; 20],
-    });
-    let program = folder.write("prog", program);
-    let program = program.to_str().unwrap();
+    let program = write_loop(&folder, "prog", 0x1000, &[0xab; 20]);
+    let program = program.as_str();
     let mut file = recording();
     let mut build_id = record(
         67,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use hbbp_user::addr::Va;
 
-use crate::elf::{LOOP, Program, elf};
+use crate::elf::write_loop;
 use crate::run::{Folder, Usage, assert_no_worse_than_linear, export, lines, usage};
 use crate::writer::{self, mmap2, stack, turns};
 
@@ -18,13 +18,7 @@ const MOST_MEMORY: u64 = 300 << 10;
 #[test]
 fn a_gigabyte_costs_little_memory_and_four_times_a_quarter() {
     let folder = Folder::new();
-    let program = elf(&Program {
-        code: LOOP,
-        offset: 0x1000,
-        address: 0x1000,
-        build_id: &[],
-    });
-    let program = folder.write("prog", program);
+    let program = write_loop(&folder, "prog", 0x1000, &[]);
     let base = 0x55_0000_0000;
     let entries = turns(Va(base)).repeat(5);
     let samples: Vec<Vec<u8>> = (0..1000).map(|n| stack(5, 3 + n, &entries)).collect();
@@ -43,7 +37,7 @@ fn a_gigabyte_costs_little_memory_and_four_times_a_quarter() {
     };
     let target = folder.path().join("x.hbbp");
     let import = |path: &Path| -> Usage {
-        let [path, program, target] = [path, &program, &target].map(|path| path.to_str().unwrap());
+        let [path, program, target] = [path, program.as_ref(), &target].map(|path| path.to_str().unwrap());
         usage(&["import", path, "--binary", program, "-o", target])
     };
     let quarter = import(&write("quarter", n / 4));

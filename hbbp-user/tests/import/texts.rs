@@ -2,19 +2,13 @@
 
 use std::path::Path;
 
-use crate::elf::{LOOP, Program, elf};
+use crate::elf::{Program, elf, write_loop};
 use crate::run::{Folder, assert_no_worse_than_linear, export, lines, refused, usage};
 
 const ENTRIES: &str = "0x401007/0x401005/P/-/-/0 0x401007/0x401005/M/-/-/0";
 
 fn program(folder: &Folder) -> String {
-    let bytes = elf(&Program {
-        code: LOOP,
-        offset: 0x1000,
-        address: 0x40_1000,
-        build_id: &[0xab; 20],
-    });
-    folder.write("prog", bytes).to_str().unwrap().to_owned()
+    write_loop(folder, "prog", 0x40_1000, &[0xab; 20])
 }
 
 #[test]
