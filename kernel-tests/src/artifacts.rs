@@ -69,9 +69,12 @@ pub fn hbbp_sys() -> Result<PathBuf> {
             "hbbp-sys",
         ]))?;
         let stripped = host::work_directory()?.join("hbbp-sys");
+        // Another process may be reading or running the one of before.
+        let new = stripped.with_extension(std::process::id().to_string());
         let mut strip = Command::new("strip");
-        strip.args(["--strip-debug", "-o"]).arg(&stripped);
+        strip.args(["--strip-debug", "-o"]).arg(&new);
         host::run(strip.arg(host::target_directory().join("release/hbbp-sys")))?;
+        fs::rename(&new, &stripped)?;
         Ok(stripped)
     })
 }

@@ -36,7 +36,7 @@ impl Kernel {
         }
         let release = fs::read_to_string(root.join("complete"))?;
         let image = root.join("boot").join(format!("vmlinuz-{release}"));
-        let uncompressed = uncompressed(&image, &root.join("boot"))?;
+        let uncompressed = uncompressed(&image, root.join("boot").join(format!("vmlinux-{release}")))?;
         Ok(Self {
             release,
             image,
@@ -70,11 +70,10 @@ impl Kernel {
     }
 }
 
-/// The kernel in a boot image, unpacked into the directory by the first process that asks.
+/// The kernel in a boot image, unpacked to the file by the first process that asks.
 ///
 /// Format: Documentation/arch/x86/boot.rst of the kernel, `payload_offset` and `payload_length`.
-fn uncompressed(image: &Path, directory: &Path) -> Result<PathBuf> {
-    let to = directory.join("vmlinux");
+fn uncompressed(image: &Path, to: PathBuf) -> Result<PathBuf> {
     if to.exists() {
         return Ok(to);
     }
@@ -89,7 +88,7 @@ fn uncompressed(image: &Path, directory: &Path) -> Result<PathBuf> {
     let mut packed = tempfile::tempfile()?;
     packed.write_all(payload)?;
     packed.rewind()?;
-    let unpacked = tempfile::NamedTempFile::new_in(directory)?;
+    let unpacked = tempfile::NamedTempFile::new_in(to.parent().context("the file has a directory")?)?;
     let status = Command::new(program)
         .arg("-dc")
         .stdin(packed)
