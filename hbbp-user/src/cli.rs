@@ -221,7 +221,7 @@ struct ReportArgs {
     /// Show the top N rows (`all` for every row); the remainder is summed.
     #[arg(short = 'n', long, value_name = "N", default_value = "40", value_parser = parse_top)]
     top: Top,
-    /// Output format: text, json or csv.
+    /// Output format: text, json, csv or html.
     #[arg(long, default_value = "text")]
     format: Format,
     /// Exit with status 3 if the measurement misses a quality limit.

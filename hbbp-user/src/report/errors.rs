@@ -44,7 +44,7 @@ impl<'a> Errors<'a> {
     pub fn write(&self, format: Format, width: usize, out: &mut dyn Write) -> io::Result<()> {
         match format {
             Format::Json => write_json(&Document::new(self), out),
-            Format::Text | Format::Csv => self.text(&mut Page { width, out }),
+            Format::Text | Format::Csv | Format::Html => self.text(&mut Page { width, out }),
         }
     }
 

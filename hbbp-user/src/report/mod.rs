@@ -10,6 +10,7 @@ mod completeness;
 mod csv;
 mod errors;
 mod header;
+mod html;
 mod json;
 mod number;
 mod page;
@@ -42,11 +43,13 @@ pub enum Format {
     Json,
     /// For spreadsheets: the table alone.
     Csv,
+    /// For browsers: a page that draws the mix, its code and any pivot of it.
+    Html,
 }
 
 /// An unknown format name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("unknown format `{0}`; expected one of text, json, csv")]
+#[error("unknown format `{0}`; expected one of text, json, csv, html")]
 pub struct UnknownFormat(pub String);
 
 impl FromStr for Format {
@@ -57,6 +60,7 @@ impl FromStr for Format {
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
             "csv" => Ok(Self::Csv),
+            "html" => Ok(Self::Html),
             other => Err(UnknownFormat(other.to_owned())),
         }
     }
@@ -66,6 +70,7 @@ impl FromStr for Format {
 #[derive(Debug)]
 pub struct Report<'a> {
     snapshot: &'a Snapshot,
+    analysis: &'a Analysis,
     methods: &'a [MethodShare],
     warnings: Vec<Warning>,
     accounting: Accounting,
@@ -92,6 +97,7 @@ impl<'a> Report<'a> {
         let accounting = Accounting::new(snapshot, analysis);
         Self {
             snapshot,
+            analysis,
             methods: &analysis.methods,
             warnings: warnings(analysis, snapshot, &accounting),
             streams: Streams::new(analysis),
@@ -107,6 +113,7 @@ impl<'a> Report<'a> {
             Format::Text => text::write(self, width, out),
             Format::Json => json::write(self, out),
             Format::Csv => csv::write(&self.body, out),
+            Format::Html => html::write(self, out),
         }
     }
 }
