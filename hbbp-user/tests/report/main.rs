@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod golden;
+mod html;
 mod options;
 #[path = "../fixtures/program.rs"]
 mod program;

@@ -34,6 +34,8 @@ const el = (tag, props = {}, ...children) => {
 const $ = id => document.getElementById(id);
 const group = new Intl.NumberFormat('en-US', {maximumFractionDigits: 0});
 function amount(value) {
+  // Samples are spread over the instructions of their block.
+  if (0 < value && value < 100 && value !== Math.round(value)) return value.toFixed(value < 10 ? 2 : 1);
   if (value < 1e7) return group.format(Math.round(value));
   const scale = [[1e15, 'P'], [1e12, 'T'], [1e9, 'G'], [1e6, 'M']].find(([by]) => by <= value);
   return (value / scale[0]).toPrecision(5) + ' ' + scale[1];
@@ -206,11 +208,17 @@ function icicle() {
       cell.onfocus = cell.onmouseenter = () => say(node);
       cell.onclick = () => select(node);
       cells.push(cell);
-      let x = left;
+      let x = left, shown = 0;
       for (const child of node.children) {
         const w = wide * child.sum / (node.sum || 1);
         if (w < 1) break;
-        add(child, x, w); x += w;
+        add(child, x, w); x += w; shown += 1;
+      }
+      const left_out = node.children.length - shown;
+      if (left_out && left + wide - x >= 2) {
+        const more = el('div', {className: 'more', title: `${left_out} smaller ones`, textContent: left + wide - x > 40 ? `+${left_out}` : ''});
+        more.style.left = x + 'px'; more.style.width = left + wide - x + 'px'; more.style.top = 26 * (depth(node) + 1 - base) + 'px';
+        cells.push(more);
       }
     };
     add(zoom, 0, width);
@@ -243,7 +251,7 @@ function icicle() {
     const found = walk(TREE); if (found) select(found);
   };
   frame.onkeydown = event => {
-    const cells = [...frame.children], at = cells.indexOf(document.activeElement);
+    const cells = [...frame.querySelectorAll('button')], at = cells.indexOf(document.activeElement);
     const step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[event.key];
     if (step && cells[at + step]) { cells[at + step].focus(); event.preventDefault(); }
     if ((event.key === 'Escape' || event.key === 'Backspace') && zoom.parent) { select(zoom.parent); event.preventDefault(); }
@@ -280,7 +288,8 @@ function listing(f) {
         seen.set(address, text); at += BigInt(I.len[i]);
       }
     }
-    const heads = ['executed', 'error', 'EBS', 'LBR', 'source', '', 'address', 'instruction'].map(name => el('th', {textContent: name}));
+    const heads = [D.head.unitWords, 'error', 'EBS', 'LBR', 'source', '', 'address'].map(name => el('th', {textContent: name}));
+    heads.push(el('th', {className: 'name', textContent: 'instruction'}));
     return el('div', {}, versions.length > 1 ? el('p', {textContent: since ? `text since ${(since / 1e9).toFixed(3)} s` : 'text at the start'}) : '',
       el('table', {className: 'code'}, el('thead', {}, el('tr', {}, ...heads)), el('tbody', {}, ...rows)));
   });
