@@ -22,6 +22,9 @@ const NIGHTLY: &str = "nightly-2026-05-20";
 /// What the tests of hbbp-user compile their workloads with.
 const USER_TEST_PACKAGES: [&str; 2] = ["gcc", "libc6-dev"];
 
+/// The browser that the tests draw an HTML report with; elsewhere it is no package of the system, and they skip themselves.
+const DEBIAN_BROWSER: &str = "chromium";
+
 /// What the tests of the kernel half need: one Debian package a line.
 const KERNEL_TEST_PACKAGES: &str = "kernel-tests/packages.txt";
 
@@ -157,6 +160,9 @@ impl Missing {
             packages.push(format!("llvm-{LLVM_MAJOR}-dev"));
         }
         packages.extend(self.test_packages.iter().cloned());
+        if !self.test_packages.is_empty() && system == System::Debian {
+            packages.push(DEBIAN_BROWSER.to_owned());
+        }
         packages
     }
 }
@@ -225,7 +231,7 @@ mod tests {
             test_packages: vec!["gcc".to_owned()],
             ..Missing::default()
         };
-        check(&tested, System::Debian, &["gcc"], &[]);
+        check(&tested, System::Debian, &["gcc", "chromium"], &[]);
         check(&tested, System::Arch, &[], &[]);
     }
 
@@ -238,7 +244,7 @@ mod tests {
             &[
                 "# apt-get update -qq",
                 "# DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends rustc-web cargo-web \
-                 libstd-rust-web-dev-bpf llvm-22-dev qemu-system-x86",
+                 libstd-rust-web-dev-bpf llvm-22-dev qemu-system-x86 chromium",
                 "$ PATH=/usr/lib/llvm-22/bin:$PATH LLVM_SYS_221_PREFIX=/usr/lib/llvm-22 cargo install --quiet --locked --force \
                  --version 0.13.0 --no-default-features --features llvm-22 bpf-linker",
             ],

@@ -2,12 +2,15 @@
 
 #![cfg(test)]
 
+mod browser;
 mod golden;
 mod html;
 mod options;
 #[path = "../fixtures/program.rs"]
 mod program;
 mod schema;
+#[path = "../fixtures/skip.rs"]
+mod skip;
 #[path = "../fixtures/strategy.rs"]
 mod strategy;
 mod strict;

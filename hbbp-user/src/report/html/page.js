@@ -139,14 +139,25 @@ function tabs() {
   VIEWS.forEach(([name, show], i) => {
     const tab = el('button', {textContent: name, id: 'tab' + i});
     tab.setAttribute('role', 'tab'); tab.setAttribute('aria-controls', 'view');
-    tab.onclick = () => open(i, show());
+    tab.onclick = () => {
+      open(i, show());
+      history.replaceState(null, '', '#' + name.toLowerCase());
+    };
     tab.onkeydown = event => {
       const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
       if (step) $('tab' + (i + step + VIEWS.length) % VIEWS.length).focus();
     };
     $('tabs').append(tab);
   });
-  open(0, icicle());
+  addEventListener('hashchange', follow);
+  follow();
+}
+// Opens what the address names: `#pivot`, or `#function=NAME` for the code of the hottest function of that name.
+function follow() {
+  const [name, value] = decodeURIComponent(location.hash.slice(1)).split(/=(.*)/s);
+  const at = VIEWS.findIndex(([title]) => title.toLowerCase() === name);
+  if (name !== 'function') return open(Math.max(at, 0), VIEWS[Math.max(at, 0)][1]());
+  open(0, icicle(value));
 }
 function open(i, content) {
   [...$('tabs').children].forEach((tab, k) => {
@@ -174,7 +185,7 @@ function tree() {
   return root;
 }
 let TREE;
-function icicle() {
+function icicle(named) {
   TREE = TREE || tree();
   let zoom = TREE, name = 'category', colours = palette(name), wanted = '';
   const frame = el('div', {className: 'icicle'}), crumbs = el('div', {className: 'crumbs'}), key = el('div');
@@ -232,6 +243,7 @@ function icicle() {
   function select(node) {
     zoom = node; draw(); say(node);
     const inFunction = 3 <= depth(node);
+    if (inFunction) history.replaceState(null, '', '#function=' + encodeURIComponent(functionName(B.function[node.blocks[0]])));
     code.replaceChildren(...(inFunction ? [listing(B.function[node.blocks[0]])] : []));
     frame.firstChild.focus();
   }
@@ -258,6 +270,13 @@ function icicle() {
   };
   key.append(legend(colours));
   new ResizeObserver(draw).observe(frame);
+  if (named !== undefined) {
+    const functions = TREE.children.flatMap(ring => ring.children).flatMap(module => module.children);
+    const found = functions.filter(node => node.name === named).sort((a, b) => b.sum - a.sum)[0];
+    if (found) {
+      zoom = found; code.replaceChildren(listing(B.function[found.blocks[0]]));
+    } else about.textContent = 'No function that ran is called ' + named + '.';
+  }
   return el('div', {},
     el('p', {className: 'soft', textContent: `Width: ${D.head.unitWords}. Choose a part to look into it; arrow keys move, Escape goes back.`}),
     el('div', {className: 'tools'}, el('label', {}, 'Colour by ', choose), el('label', {}, 'Search ', search)),
