@@ -99,6 +99,47 @@ fn the_module_with_most_text_loses_the_excess() {
     assert!(used_percent(&snapshot) <= 100);
 }
 
+/// An hour beside emulators: each process wrote its own code, and the kernel lost four of five samples.
+#[test]
+fn code_written_at_run_time_makes_room_for_files_and_files_for_the_kernel() {
+    const RANGE: usize = 1 << 20;
+    let mut snapshot = small();
+    snapshot.modules[0].kind = ModuleKind::Kernel;
+    snapshot.text.clear();
+    // The kernel, a large library, and two hundred processes with code of their own.
+    let modules = [(0, 30), (1, 40)].into_iter().chain((2..202).map(|n| (n, 2)));
+    for (n, n_ranges) in modules {
+        if 0 < n {
+            let mut made = module(format!("module {n}"));
+            if 1 < n {
+                made.kind = ModuleKind::Anonymous;
+            }
+            snapshot.modules.push(made);
+        }
+        snapshot.text.extend((0..n_ranges).map(|range| Text {
+            module: ModuleIdx(n),
+            start: ImageAddr(u64::try_from(range * RANGE).unwrap()),
+            bytes: vec![0x90; if 1 < n { RANGE / 10 } else { RANGE }],
+            since: 0,
+        }));
+    }
+    let whole = snapshot.text.len();
+    snapshot.fit();
+    let n_of = |module| {
+        snapshot
+            .text
+            .iter()
+            .filter(|text| text.module == ModuleIdx(module))
+            .count()
+    };
+    assert_eq!((n_of(0), n_of(1)), (30, 40));
+    // 26 MiB are left, an even share of which holds one of two ranges.
+    assert!((2..202).all(|module| n_of(module) == 1));
+    assert_eq!(snapshot.losses.get(Loss::RegionsLeftOut), 200);
+    assert_eq!(snapshot.text.len(), whole - 200);
+    assert!(used_percent(&snapshot) <= 100);
+}
+
 #[test]
 fn versions_of_a_text_range_are_left_out_together() {
     let mut snapshot = small();
