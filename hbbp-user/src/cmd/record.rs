@@ -160,6 +160,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         began: now(),
         split: Vec::new(),
         patched: None,
+        user_patched: false,
         next_drain: Instant::now(),
         text: options.text,
         unread: 0,
@@ -248,6 +249,8 @@ struct Session {
     split: Vec<Range<u64>>,
     /// When to split the interval because of a patch.
     patched: Option<Instant>,
+    /// Whether user text was patched, too: then a drain does it, as only kernel code is counted apart.
+    user_patched: bool,
     /// Earliest time of an extra drain because of a patch.
     next_drain: Instant,
     /// Whether kernel text is followed.
@@ -271,12 +274,16 @@ impl Session {
             self.patched.get_or_insert_with(|| Instant::now() + PATCH_DELAY);
         }
         self.resolver.apply(reading.records);
+        if self.resolver.take_patched() {
+            self.user_patched = true;
+            self.patched.get_or_insert_with(|| Instant::now() + PATCH_DELAY);
+        }
         Ok(())
     }
 
     /// Splits the interval, so that kernel counts before and after a patch are separate.
     fn split(&mut self) -> anyhow::Result<()> {
-        if self.collector.cut()? {
+        if !self.user_patched && self.collector.cut()? {
             let end = now();
             self.split.push(self.began..end);
             self.began = end;
@@ -303,6 +310,7 @@ impl Session {
         self.resolver.drained(intervals.collect());
         self.began = end;
         self.patched = None;
+        self.user_patched = false;
         self.next_drain = Instant::now() + DRAIN_GAP * own_time().saturating_sub(start);
         Ok(())
     }

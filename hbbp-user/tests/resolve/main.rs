@@ -322,6 +322,7 @@ fn unknown_processes_and_addresses_keep_their_counts() {
         len: u64::MAX,
         offset: FileOff(u64::MAX),
         identity: FileIdentity::BuildId(Vec::new()),
+        shared: false,
         path: "/dev/zero".to_owned(),
     };
     resolver.apply([Timed {
