@@ -22,11 +22,18 @@ impl Resolver {
         for time in self.user.begin_drain(start..end, &mut self.losses) {
             self.kernel.split_at(time);
         }
-        self.user.reread(self.intervals.next(), &mut self.losses);
+        let is_watched = self.user.is_watched();
+        if !is_watched {
+            self.user.reread(self.intervals.next(), &mut self.losses);
+        }
         // Counts of user code that belong to a later part.
         let mut later = Vec::new();
         for part in parts {
             later = self.interval(part, later, end);
+        }
+        if is_watched {
+            // What changed since the last look did so at the end of the drain.
+            self.user.reread(self.intervals.next(), &mut self.losses);
         }
         // Counting goes on while a drain is under way, so what ends within it may still have samples in the next.
         self.user.end_drain(start, &mut self.losses);

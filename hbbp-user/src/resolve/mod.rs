@@ -99,6 +99,11 @@ impl Resolver {
         self.user.take_patched()
     }
 
+    /// Looks whether memory with code has changed since it was read; then, too, the next drain should come soon.
+    pub fn has_memory_changed(&mut self) -> bool {
+        self.user.has_memory_changed()
+    }
+
     /// Reads the kernel text that was hit once more, to be compared when the records of the meantime have been applied.
     /// To be called after a drain, now and then: it finds patches without a record.
     pub fn read_text(&mut self) -> LiveText {

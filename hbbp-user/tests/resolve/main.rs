@@ -6,6 +6,7 @@
 #![expect(clippy::expect_used, reason = "helpers of a test may end it")]
 
 mod hostile;
+mod patched;
 mod program;
 mod recorded;
 #[path = "../fixtures/skip.rs"]

@@ -52,10 +52,15 @@ mod tests {
             name: "f".to_owned(),
         };
         let mut file = ModuleText::default();
-        file.cover(ImageAddr(0x1210), bounds, Some(function.clone()), &mut |_, bytes| {
-            bytes.fill(0x90);
-            true
-        });
+        file.cover(
+            ImageAddr(0x1210),
+            bounds,
+            Some(function.clone()),
+            &mut |_, bytes| {
+                bytes.fill(0x90);
+                true
+            },
+        );
         assert!(file.range_at(ImageAddr(0x1220)).is_none());
         let mut copy = ModuleText::default();
         copy.copy(&file, ImageAddr(0x1200), vec![0xcc; 0x20]);

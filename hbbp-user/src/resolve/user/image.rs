@@ -12,7 +12,7 @@ use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::elf::functions::{Functions, SymbolFile, read_functions};
 use crate::resolve::elf::layout::{ElfClass, ElfError, ElfLayout, read_layout};
 use crate::resolve::kernel::vmlinux::debug_file_place;
-use crate::resolve::text::{Change, Covered, Known, ModuleText};
+use crate::resolve::text::{Change, Covered, Known, Live, ModuleText};
 
 /// Something that is mapped into processes, and its text as far as it was hit.
 #[derive(Debug)]
@@ -188,25 +188,43 @@ impl Image {
         }
     }
 
-    /// Reads what may change without a record once more, as far as it was hit: memory, whose owner is alive, and files that
-    /// are shared. Returns the number of ranges that differ.
+    /// Whether its text may change without a record: memory, and files that are shared.
+    pub const fn may_change(&self) -> bool {
+        matches!(self.content, Content::Memory(_)) || self.shared && self.is_file()
+    }
+
+    /// Reads what may change once more, as far as it was hit; the owner of memory must be alive. Returns the number of
+    /// ranges that differ.
     pub fn reread(&mut self, interval: u32, memory: &mut ProcessMemory) -> u64 {
-        let text = &self.text;
-        let live = match &self.content {
-            Content::Memory(Owner { tgid, .. }) => {
-                text.read_live(None, &mut |at, bytes| memory.read(*tgid, Va(at.0), bytes))
-            }
-            Content::Elf(elf) if self.shared => text.read_live(None, &mut |at, bytes| elf.read(at, bytes)),
-            Content::Flat(source) if self.shared => {
-                text.read_live(None, &mut |at, bytes| source.read_into(at.0, bytes))
-            }
-            _ => return 0,
-        };
+        let live = self.read_live(usize::MAX, memory).0;
         let known = Known {
             interval,
             ..Known::default()
         };
         self.text.change(Change::Observed(live, known))
+    }
+
+    /// Whether its text differs from what was read last, as far as that is found by reading so many bytes; and how many
+    /// are left of them, 0 where there was more to read.
+    pub fn differs(&self, most: usize, memory: &mut ProcessMemory) -> (bool, usize) {
+        let (live, left) = self.read_live(most, memory);
+        (live.is_any(), left)
+    }
+
+    fn read_live(&self, most: usize, memory: &mut ProcessMemory) -> (Live, usize) {
+        let mut left = most;
+        let mut read = |at: ImageAddr, bytes: &mut [u8]| {
+            left = left.saturating_sub(bytes.len());
+            0 < left
+                && match &self.content {
+                    Content::Memory(owner) => memory.read(owner.tgid, Va(at.0), bytes),
+                    Content::Elf(elf) => elf.read(at, bytes),
+                    Content::Flat(source) => source.read_into(at.0, bytes),
+                    Content::Patched | Content::Missing => false,
+                }
+        };
+        let live = self.text.read_live(None, &mut read);
+        (live, left)
     }
 
     /// How it is counted where its text cannot be read.

@@ -135,7 +135,11 @@ impl ImageSet {
 
     fn open_new(&mut self, mmap: &Mmap, relatives: &[u32]) -> Result<ImageIdx, Loss> {
         let source = FileSource::of(mmap);
-        if self.unanswered.get(&source).is_some_and(|until| Instant::now() < *until) {
+        if self
+            .unanswered
+            .get(&source)
+            .is_some_and(|until| Instant::now() < *until)
+        {
             return Err(Loss::FileTimedOut);
         }
         let (mmap, relatives) = (mmap.clone(), relatives.to_vec());
@@ -333,26 +337,37 @@ impl ImageSet {
         image.covered_at(at)
     }
 
-    /// Reads what may change without a record once more, as far as it was hit: shared files, and memory where `is_live` says
-    /// that its owner still runs the same program.
-    /// Returns the number of ranges that differ.
-    pub fn reread(
-        &mut self,
-        interval: u32,
-        is_live: impl Fn(u32, Generation) -> bool,
-        memory: &mut ProcessMemory,
-    ) -> u64 {
+    /// The images whose text may change without a record: shared files, and memory where `is_live` says that its owner still
+    /// runs the same program.
+    pub(super) fn changing(&self, is_live: impl Fn(u32, Generation) -> bool) -> Vec<usize> {
+        let is_changing = |image: &Image| match &image.content {
+            Content::Memory(owner) => is_live(owner.tgid, owner.generation),
+            _ => image.may_change(),
+        };
+        let images = self.images.iter().enumerate();
+        let changing = images.filter(|(_, image)| image.as_deref().is_some_and(is_changing));
+        changing.map(|(nth, _)| nth).collect()
+    }
+
+    /// Reads the text of these images once more, as far as it was hit. Returns the number of ranges that differ.
+    pub(super) fn reread(&mut self, images: &[usize], interval: u32, memory: &mut ProcessMemory) -> u64 {
         let mut n_changed = 0;
-        for image in self.images.iter_mut().flatten() {
-            let is_there = match &image.content {
-                Content::Memory(owner) => is_live(owner.tgid, owner.generation),
-                _ => image.shared,
-            };
-            if is_there {
+        for nth in images {
+            if let Some(image) = self.images.get_mut(*nth).and_then(Option::as_mut) {
                 n_changed += image.reread(interval, memory);
             }
         }
         n_changed
+    }
+
+    /// Whether the text of an image differs from what was read last; takes what it reads from the bytes that are `left`.
+    pub(super) fn differs(&self, nth: usize, left: &mut usize, memory: &mut ProcessMemory) -> bool {
+        let image = self.images.get(nth).and_then(Option::as_deref);
+        image.is_some_and(|image| {
+            let (differs, after) = image.differs(*left, memory);
+            *left = after;
+            differs
+        })
     }
 
     /// The text of an image.

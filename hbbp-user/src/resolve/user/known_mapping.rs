@@ -195,7 +195,10 @@ mod tests {
         index.scanned(&scanned(vec![shell.clone()]), 0);
         // The same by another name of its identity.
         let identity = FileIdentity::BuildId(vec![1]);
-        let same = Mmap { identity, ..shell.clone() };
+        let same = Mmap {
+            identity,
+            ..shell.clone()
+        };
         index.scanned(&scanned(vec![same]), 50);
         let n_mappings = |index: &ProcessIndex| index.image_at(1, 99).map(|image| image.mappings().count());
         assert_eq!(n_mappings(&index), Some(1));
@@ -214,7 +217,11 @@ mod tests {
         assert_eq!(path_at(&index, 60, 0x20_0000), Some("/bin/cc"));
         assert_eq!(path_at(&index, 60, 0x10_0000), None, "another program");
         // A task that began before it was counted is not counted twice.
-        let fork = Record::Fork { pid: 1, tid: 9, parent_pid: 1 };
+        let fork = Record::Fork {
+            pid: 1,
+            tid: 9,
+            parent_pid: 1,
+        };
         apply(&mut index, 90, fork);
         assert_eq!(index.live(1).map(|image| image.n_threads), Some(3));
         index.end_others(&HashSet::from([1]), 200);
@@ -226,7 +233,10 @@ mod tests {
     #[test]
     fn what_is_not_mapped_any_more_is_hidden() {
         let mut index = ProcessIndex::default();
-        let all = [map(0x10_0000, 0x1000, "/bin/sh"), map(0x20_0000, 0x1000, "//anon")];
+        let all = [
+            map(0x10_0000, 0x1000, "/bin/sh"),
+            map(0x20_0000, 0x1000, "//anon"),
+        ];
         index.scanned(&scanned(all.to_vec()), 0);
         index.scanned_again(&scanned(all[..1].to_vec()), 50);
         assert_eq!(path_at(&index, 40, 0x20_0000), Some("//anon"));
@@ -247,7 +257,11 @@ mod tests {
         for (mmap, time) in records.into_iter().zip(7..) {
             apply(&mut index, time, Record::Mmap(mmap));
         }
-        let noted: Vec<_> = index.take_remapped().into_iter().map(|r| (r.at, r.time)).collect();
+        let noted: Vec<_> = index
+            .take_remapped()
+            .into_iter()
+            .map(|r| (r.at, r.time))
+            .collect();
         assert_eq!(noted, [(Va(0x10_1000)..Va(0x10_2000), 7)]);
         assert!(index.take_remapped().is_empty());
     }

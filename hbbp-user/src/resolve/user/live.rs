@@ -9,6 +9,7 @@ use super::process_image::Backing;
 use super::process_memory::ProcessMemory;
 use super::read_again::Unknown;
 use super::space::{Origin, UserSpace};
+use super::watch::Watch;
 use crate::record::{Mmap, Record, Timed};
 use crate::snapshot::{Loss, Losses};
 
@@ -28,6 +29,7 @@ pub struct LiveProcesses {
     pub(super) memory: ProcessMemory,
     pub(super) comparison: Comparison,
     pub(super) unknown: Unknown,
+    pub(super) watch: Watch,
     /// Start and end of the drain at hand, or of the last one, in ns.
     pub(super) drain: Range<u64>,
     pending: Vec<Timed>,
@@ -59,7 +61,6 @@ impl UserSpace {
     /// Begins to take records that were read at once.
     pub fn begin_records(&mut self) {
         if let Some(live) = self.live_processes() {
-            live.n_opened = 0;
             live.unknown.begin_records();
         }
     }
@@ -135,7 +136,10 @@ impl UserSpace {
         }
         let file = self.index.intern_mmap(mmap);
         let is_open = self.images.is_open(file);
-        if let Some(live) = self.live_processes().filter(|live| !is_open && live.n_opened < MAX_OPENED) {
+        if let Some(live) = self
+            .live_processes()
+            .filter(|live| !is_open && live.n_opened < MAX_OPENED)
+        {
             live.n_opened += 1;
             // Where it fails, the reason is counted when the mapping is hit.
             let _ = self.images.open(file, mmap, &[]);
@@ -171,7 +175,8 @@ impl UserSpace {
         };
         let index = &self.index;
         let is_live = |tgid, generation| index.is_live(tgid, Some(generation));
-        let n_changed = self.images.reread(idx, is_live, &mut live.memory);
+        let changing = self.images.changing(is_live);
+        let n_changed = self.images.reread(&changing, idx, &mut live.memory);
         losses.add(Loss::TextUncertain, n_changed);
     }
 
@@ -192,5 +197,6 @@ impl UserSpace {
         live.memory.close();
         live.rescanned.clear();
         live.unknown.forget();
+        live.n_opened = 0;
     }
 }

@@ -213,7 +213,10 @@ mod tests {
         for n in 0..N {
             table.add(mapping(0x1000_0000 + n * 0x2000, 0x1000, n, 1));
         }
-        assert_eq!(table.find(Va(0x10_0800), N).map(|v| v.mapping.file), Some(FileIdx(7)));
+        assert_eq!(
+            table.find(Va(0x10_0800), N).map(|v| v.mapping.file),
+            Some(FileIdx(7))
+        );
         for n in [0, 1, N / 2, N - 1] {
             let found = table.find(Va(0x1000_0000 + n * 0x2000 + 5), N);
             assert_eq!(found.map(|v| v.mapping.from), Some(n));
@@ -230,7 +233,10 @@ mod tests {
         }
         assert!(table.hidden.len() <= MAX_HIDDEN);
         assert!(table.len() <= 9);
-        assert_eq!(table.find(Va(0x10_0800), 5).map(|v| v.mapping.file), Some(FileIdx(7)));
+        assert_eq!(
+            table.find(Va(0x10_0800), 5).map(|v| v.mapping.file),
+            Some(FileIdx(7))
+        );
         let last = table.find(Va(0x1000_0000 + 299_999 % 7 * 0x800), 299_999);
         assert_eq!(last.map(|v| v.mapping.from), Some(299_999));
         table.forget_before(299_999);
@@ -248,7 +254,10 @@ mod tests {
         assert_eq!(table.len(), 3);
         assert!(table.find(Va(0x5000), 200).is_some() && table.find(Va(0x9fff), 200).is_some());
         assert!(table.find(Va(0x4000), 200).is_none());
-        assert!(table.find(Va(0x4000), 199).is_some(), "samples of that time find it");
+        assert!(
+            table.find(Va(0x4000), 199).is_some(),
+            "samples of that time find it"
+        );
         table.forget_older_half();
         assert_eq!(table.len(), 1);
     }

@@ -28,3 +28,4 @@ mod read_again;
 pub mod recorded_files;
 mod recorded_time;
 pub mod space;
+mod watch;

@@ -52,7 +52,10 @@ impl PageMap {
         };
         known(self.first, &self.words).or_else(|| {
             let mut bytes = [0; AT_ONCE * WORD];
-            let n_read = self.file.read_at(&mut bytes, page.checked_mul(WORD as u64)?).ok()?;
+            let n_read = self
+                .file
+                .read_at(&mut bytes, page.checked_mul(WORD as u64)?)
+                .ok()?;
             let words = bytes.get(..n_read)?.as_chunks().0;
             self.first = page;
             self.words = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
@@ -80,7 +83,10 @@ mod tests {
         written.fill(2);
         let text = own_pages as fn() as usize as u64;
         assert!(!pages.may_be_written(&(Va(text)..Va(text + 16))), "own text");
-        assert!(!pages.may_be_written(&(Va(0x1000)..Va(0x1001))), "nothing is there");
+        assert!(
+            !pages.may_be_written(&(Va(0x1000)..Va(0x1001))),
+            "nothing is there"
+        );
         assert!(pages.may_be_written(&(Va(u64::MAX - 9)..Va(u64::MAX))), "no page");
         assert!(PageMap::open(u32::MAX).is_none());
     }

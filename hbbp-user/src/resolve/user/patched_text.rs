@@ -67,7 +67,10 @@ impl PrivateFile {
     /// What a mapping shows.
     pub(super) fn of(mapping: &ImageMapping) -> Self {
         let base = mapping.start.0.wrapping_sub(mapping.offset.0);
-        Self { file: mapping.file, base }
+        Self {
+            file: mapping.file,
+            base,
+        }
     }
 }
 
@@ -135,11 +138,7 @@ impl UserSpace {
         let Origin::Live(live) = &mut self.origin else {
             return;
         };
-        let Comparison {
-            ran,
-            found,
-            remapped,
-        } = &mut live.comparison;
+        let Comparison { ran, found, remapped } = &mut live.comparison;
         let mut ran = mem::take(ran);
         ran.sort_unstable();
         ran.dedup();
@@ -197,15 +196,27 @@ impl<'a> Compare<'a> {
         let Some((hit, range, in_file)) = self.range(ran) else {
             return Ok(None);
         };
-        let base = Va(ran.mapping.0.0.wrapping_add(range.start.0).wrapping_sub(hit.image_start.0));
+        let base = Va(ran
+            .mapping
+            .0
+            .0
+            .wrapping_add(range.start.0)
+            .wrapping_sub(hit.image_start.0));
         let end = base.0.checked_add(range.end.0 - range.start.0).map(Va);
         let Some(end) = end.filter(|end| base < *end) else {
             return Ok(None);
         };
-        let at = self.mapped_part(hit, ran.mapping.0..hit.end, base..end).ok_or(Unread)?;
+        let at = self
+            .mapped_part(hit, ran.mapping.0..hit.end, base..end)
+            .ok_or(Unread)?;
         let tgid = self.process.task.tgid;
+        let known = self.known(ran, &at, &range);
+        let may_differ = self.memory.may_be_written(tgid, &at);
+        if !may_differ && known.is_none() {
+            return Ok(None);
+        }
         let mut bytes = in_file.to_vec();
-        if self.memory.may_be_written(tgid, &at) {
+        if may_differ {
             let skip = usize::try_from(at.start.0 - base.0).unwrap_or(usize::MAX);
             let len = usize::try_from(at.end.0 - at.start.0).unwrap_or(usize::MAX);
             let part = bytes.get_mut(skip..).and_then(|bytes| bytes.get_mut(..len));
@@ -213,7 +224,7 @@ impl<'a> Compare<'a> {
                 return Err(Unread);
             }
         }
-        if *self.known(ran, &at, &range).unwrap_or(in_file) == *bytes {
+        if *known.unwrap_or(in_file) == *bytes {
             return Ok(None);
         }
         let (since, always) = self.since(ran, hit, &at);
@@ -278,15 +289,13 @@ impl<'a> Compare<'a> {
 
 /// Makes a mapping of what was found.
 fn accept(found: Found, process: &mut HitProcess, images: &mut ImageSet, losses: &mut Losses) {
-    let in_file = images.text(found.file).and_then(|text| text.range_at(found.range.start));
+    let in_file = images
+        .text(found.file)
+        .and_then(|text| text.range_at(found.range.start));
     let image = match in_file {
         Some((_, in_file)) if *in_file == *found.bytes => found.file,
-        _ => {
-            losses.add(Loss::TextDiffers, 1);
-            images.patched(found.file, found.range.start, found.bytes)
-        }
+        _ => images.patched(found.file, found.range.start, found.bytes),
     };
-    losses.add(Loss::TextUncertain, u64::from(found.unnoticed && !found.always));
     let skip = found.at.start.since(found.base).unwrap_or(0);
     let range = PatchedRange {
         end: found.at.end,
@@ -294,7 +303,12 @@ fn accept(found: Found, process: &mut HitProcess, images: &mut ImageSet, losses:
         image_start: ImageAddr(found.range.start.0.saturating_add(skip)),
         always: found.always,
     };
-    process.patched.insert((found.at.start, found.since), range);
+    let before = process.patched.insert((found.at.start, found.since), range);
+    // A range that two mappings show is found twice.
+    if before.is_none_or(|before| before.image != image) {
+        losses.add(Loss::TextDiffers, u64::from(image != found.file));
+        losses.add(Loss::TextUncertain, u64::from(found.unnoticed && !found.always));
+    }
 }
 
 fn overlap(a: &Range<Va>, b: &Range<Va>) -> bool {

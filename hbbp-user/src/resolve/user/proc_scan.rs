@@ -41,7 +41,9 @@ pub fn read_processes() -> Vec<Scanned> {
 /// Reads the ids of all live processes.
 pub fn read_tgids() -> Vec<u32> {
     let processes = procfs::process::all_processes().into_iter().flatten();
-    processes.filter_map(|p| u32::try_from(p.ok()?.pid).ok()).collect()
+    processes
+        .filter_map(|p| u32::try_from(p.ok()?.pid).ok())
+        .collect()
 }
 
 /// Reads one live process; `None` where it is gone or may not be read.
@@ -81,7 +83,9 @@ fn read_maps(tgid: u32, maps: impl Read) -> io::Result<Maps> {
             let whole = 0 < text.into_inner().limit();
             return Ok(Maps { mappings, whole });
         }
-        let Some(mmap) = line.strip_suffix(b"\n").and_then(|line| parse_line(tgid, &String::from_utf8_lossy(line)))
+        let Some(mmap) = line
+            .strip_suffix(b"\n")
+            .and_then(|line| parse_line(tgid, &String::from_utf8_lossy(line)))
         else {
             continue;
         };

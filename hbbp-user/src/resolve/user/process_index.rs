@@ -220,7 +220,6 @@ impl ProcessIndex {
         mem::take(&mut self.crowded)
     }
 
-
     /// The index of the file that a mapping names.
     pub fn intern_mmap(&mut self, mmap: &Mmap) -> FileIdx {
         self.intern(&MappedFile::of(mmap))

@@ -80,10 +80,7 @@ impl UserSpace {
             return;
         }
         let start = own_time();
-        let (lost_since, processes) = (
-            unknown.lost_since.take(),
-            std::mem::take(&mut unknown.processes),
-        );
+        let (lost_since, processes) = (unknown.lost_since.take(), std::mem::take(&mut unknown.processes));
         match lost_since {
             Some(since) => self.read_all_again(since),
             None => {

@@ -388,7 +388,9 @@ impl UserSpace {
     pub fn emit(self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> (Vec<Process>, Origin) {
         let images = |p: &HitProcess| {
             let mapped = p.mappings.values().map(|m| m.image);
-            mapped.chain(p.patched.values().map(|range| range.image)).collect::<Vec<_>>()
+            mapped
+                .chain(p.patched.values().map(|range| range.image))
+                .collect::<Vec<_>>()
         };
         let mut hit: Vec<ImageIdx> = self.processes.iter().flat_map(images).collect();
         hit.sort_unstable();
@@ -415,10 +417,13 @@ impl HitProcess {
         let mapped = self.mappings.iter();
         let mapped = mapped.flat_map(|((start, from), hit)| {
             let parts = unpatched(*start..hit.end, *from, &self.patched);
-            parts.into_iter().filter_map(|part| {
-                let image_start = hit.image_start.checked_add(part.start.since(*start)?)?;
-                mapping(part.start, part.end, hit.image, image_start, *from)
-            }).collect::<Vec<_>>()
+            parts
+                .into_iter()
+                .filter_map(|part| {
+                    let image_start = hit.image_start.checked_add(part.start.since(*start)?)?;
+                    mapping(part.start, part.end, hit.image, image_start, *from)
+                })
+                .collect::<Vec<_>>()
         });
         let patched = self.patched.iter();
         let patched = patched.filter_map(|((start, from), range)| {
