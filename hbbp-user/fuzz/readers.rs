@@ -4,13 +4,21 @@
 
 use std::io::Cursor;
 
+use hbbp_user::addr::Va;
+use hbbp_user::collect::sideband::Reading;
 use hbbp_user::import::brstack::{read_script_records, read_script_samples};
 use hbbp_user::import::count::{Counter, Owner, Use};
 use hbbp_user::import::events::{choose, describe_by_name};
 use hbbp_user::import::perf_data::PerfData;
 use hbbp_user::import::preaggregated::read_preaggregated;
 use hbbp_user::import::{EntryText, ImportError, entries, format_of};
-use hbbp_user::snapshot::{EventIdx, ProcessIdx, file};
+use hbbp_user::record::{Mmap, Record};
+use hbbp_user::resolve::Resolver;
+use hbbp_user::resolve::kernel::map::KernelMap;
+use hbbp_user::resolve::kernel::reader::KernelText;
+use hbbp_user::resolve::kernel::space::KernelSpace;
+use hbbp_user::resolve::raw::{Raw, RawInterval, Sort, TaskKey};
+use hbbp_user::snapshot::{Event, EventIdx, ProcessIdx, Run, file};
 
 const OWNER: Owner = Owner {
     event: EventIdx(0),
@@ -71,5 +79,64 @@ pub(crate) fn read_snapshot(bytes: &[u8]) {
     if let Ok(snapshot) = file::parse(bytes) {
         assert!(snapshot.check().is_ok());
         assert!(file::encode(&snapshot).is_ok());
+    }
+}
+
+/// Reads the bytes as a ring of sideband records, and resolves samples in whatever these map.
+pub(crate) fn read_sideband(bytes: &[u8]) {
+    /// Beyond all process ids, so that no process of this machine is looked at.
+    const NOBODY: u32 = 1 << 23;
+    let mut records = Reading::of(bytes).records;
+    let mut counts = Vec::new();
+    for timed in &mut records {
+        match &mut timed.record {
+            Record::Mmap(mmap) => {
+                mmap.pid |= NOBODY;
+                mmap.path.insert_str(0, "/nowhere");
+                counts.extend([0, mmap.len / 2, mmap.len].map(|at| sample(mmap, at, timed.time)));
+            }
+            Record::Comm { pid, .. } | Record::Exit { pid, .. } => *pid |= NOBODY,
+            Record::Fork { pid, parent_pid, .. } => {
+                *pid |= NOBODY;
+                *parent_pid |= NOBODY;
+            }
+            _ => {}
+        }
+    }
+    let mut resolver = Resolver::new(KernelSpace::new(KernelText::None, KernelMap::default()), &[]);
+    let end = records.last().map_or(1, |timed| timed.time.saturating_add(1));
+    resolver.apply(records);
+    let drain = RawInterval {
+        start: 0,
+        end,
+        counts,
+    };
+    resolver.drained(vec![drain]);
+    let events = vec![Event::default()];
+    let run = Run {
+        events,
+        ..Run::default()
+    };
+    let mut snapshot = resolver.finish(run);
+    snapshot.fit();
+    assert!(snapshot.check().is_ok());
+    assert!(file::encode(&snapshot).is_ok());
+}
+
+fn sample(mmap: &Mmap, at: u64, time: u64) -> Raw {
+    let at = Va(mmap.start.0.saturating_add(at));
+    Raw {
+        task: TaskKey {
+            tgid: mmap.pid,
+            exec_id: 1,
+        },
+        first_time: time,
+        sort: Sort::Ip { exact: false },
+        event: EventIdx(0),
+        start: at,
+        end: at,
+        source: Va(0),
+        hits: 1,
+        weight: 1,
     }
 }

@@ -104,6 +104,9 @@ const STACKS_EVERY: Duration = Duration::from_millis(250);
 /// drains take at most 5 % of the time, however often text is patched.
 const DRAIN_GAP: u32 = 19;
 
+/// The same for memory with code that changed, as it does all the time where compilers run: at most 1 % of the time.
+const MEMORY_DRAIN_GAP: u32 = 99;
+
 /// Delay from a patch to the split of the interval. Switching a static key patches many sites in a row.
 const PATCH_DELAY: Duration = Duration::from_millis(2);
 
@@ -160,6 +163,8 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         began: now(),
         split: Vec::new(),
         patched: None,
+        user_patched: false,
+        next_memory_drain: Instant::now(),
         next_drain: Instant::now(),
         text: options.text,
         unread: 0,
@@ -248,6 +253,10 @@ struct Session {
     split: Vec<Range<u64>>,
     /// When to split the interval because of a patch.
     patched: Option<Instant>,
+    /// Whether user text was patched, too: then a drain does it, as only kernel code is counted apart.
+    user_patched: bool,
+    /// Earliest time of an extra drain because memory with code changed.
+    next_memory_drain: Instant,
     /// Earliest time of an extra drain because of a patch.
     next_drain: Instant,
     /// Whether kernel text is followed.
@@ -271,12 +280,24 @@ impl Session {
             self.patched.get_or_insert_with(|| Instant::now() + PATCH_DELAY);
         }
         self.resolver.apply(reading.records);
+        if self.resolver.take_patched() {
+            self.user_patched = true;
+            self.patched.get_or_insert_with(|| Instant::now() + PATCH_DELAY);
+        }
         Ok(())
+    }
+
+    /// Looks for changes of memory with code, which have no records.
+    fn watch_memory(&mut self) {
+        if self.patched.is_none() && self.resolver.has_memory_changed() {
+            self.user_patched = true;
+            self.patched = Some(self.next_memory_drain.max(Instant::now()));
+        }
     }
 
     /// Splits the interval, so that kernel counts before and after a patch are separate.
     fn split(&mut self) -> anyhow::Result<()> {
-        if self.collector.cut()? {
+        if !self.user_patched && self.collector.cut()? {
             let end = now();
             self.split.push(self.began..end);
             self.began = end;
@@ -303,7 +324,10 @@ impl Session {
         self.resolver.drained(intervals.collect());
         self.began = end;
         self.patched = None;
-        self.next_drain = Instant::now() + DRAIN_GAP * own_time().saturating_sub(start);
+        self.user_patched = false;
+        let cost = own_time().saturating_sub(start);
+        self.next_drain = Instant::now() + DRAIN_GAP * cost;
+        self.next_memory_drain = Instant::now() + MEMORY_DRAIN_GAP * cost;
         Ok(())
     }
 
@@ -364,6 +388,7 @@ async fn measure(
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
             _ = sideband.tick() => {
                 session.read_sideband()?;
+                session.watch_memory();
                 if let Some(progress) = &progress {
                     progress.at(start.elapsed());
                 }

@@ -145,8 +145,8 @@ impl Collector {
             modules.map_err(why).ok()
         });
         let told = modules.iter().map(AsFd::as_fd);
-        let wake = Wake::on(sideband.text_descriptors().chain(told))
-            .context("failed to wait for kernel text events")?;
+        let wake = Wake::on(sideband.descriptors().chain(told))
+            .context("failed to wait for records of the kernel")?;
         let quirks = Quirks {
             repeats_newest,
             ..quirks(plan, &sources)
@@ -237,18 +237,18 @@ impl Collector {
         Ok(())
     }
 
-    /// A descriptor that becomes readable when there are records about kernel text.
+    /// A descriptor that becomes readable when there are records about kernel text, or very many others.
     pub fn text_events(&self) -> anyhow::Result<OwnedFd> {
         self.wake
             .descriptor()
-            .context("failed to wait for kernel text events")
+            .context("failed to wait for records of the kernel")
     }
 
     /// What happened to processes, mappings and kernel text since the last call, in the order of time.
     pub fn records(&mut self) -> anyhow::Result<Reading> {
         self.wake
             .rest()
-            .context("failed to wait for kernel text events")?;
+            .context("failed to wait for records of the kernel")?;
         if let Some(log) = &mut self.log {
             log.flush();
         }

@@ -276,6 +276,7 @@ fn losses(losses: &Losses) -> Vec<LossJson<'_>> {
         LossUnit::Record => "record",
         LossUnit::Region => "region",
         LossUnit::Ambiguous => "ambiguous",
+        LossUnit::Text => "text",
         LossUnit::Name => "name",
     };
     let losses = losses.iter().map(|(id, count, known)| LossJson {

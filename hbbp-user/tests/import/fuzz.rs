@@ -19,11 +19,12 @@ use hbbp_user::addr::Va;
 /// A target: its name and what it does with bytes.
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 4] = [
+const TARGETS: [Target; 5] = [
     ("perf_data", readers::read_perf_data),
     ("script", readers::read_script),
     ("preaggregated", readers::read_preaggregated_text),
     ("snapshot", readers::read_snapshot),
+    ("sideband", readers::read_sideband),
 ];
 
 /// Mutations of each file.
@@ -173,6 +174,59 @@ fn mutated_sections_pass_the_checksums() {
     println!("{n_read} of 300 mutations are read without a complaint");
 }
 
+/// A ring with a record of each kind.
+fn sideband() -> Vec<u8> {
+    let map = |pid: u32, start: u64, path: &str| {
+        let head = [pid.to_le_bytes(), pid.to_le_bytes()].concat();
+        let extent = [start, 0x3000, 0x1000, 0, 0, 0].map(u64::to_le_bytes).concat();
+        let flags = [5_u32, 2].map(u32::to_le_bytes).concat();
+        [&head[..], &extent, &flags, path.as_bytes(), &[0; 4]].concat()
+    };
+    let ids = |ids: [u32; 4]| [&ids.map(u32::to_le_bytes).concat()[..], &[0; 8]].concat();
+    let kernel = [
+        &0xffff_ffff_c000_0000_u64.to_le_bytes()[..],
+        &[0, 1, 0, 0, 1, 0, 0, 0],
+        b"bpf_prog_1\0",
+    ]
+    .concat();
+    let poke = [
+        &0xffff_ffff_c000_0000_u64.to_le_bytes()[..],
+        &[2, 0, 2, 0, 0x66, 0x90, 0xeb, 5],
+    ]
+    .concat();
+    let records = [
+        (7, 0, ids([5, 4, 5, 4])),
+        (
+            3,
+            1 << 13,
+            [&[5, 0, 0, 0, 5, 0, 0, 0][..], b"prog\0\0\0\0"].concat(),
+        ),
+        (10, 0, map(5, 0x40_0000, "/bin/prog")),
+        (10, 0, map(5, 0x40_1000, "/bin/prog")),
+        (10, 0, map(5, 0x7f00_0000_0000, "//anon")),
+        (7, 0, ids([6, 5, 6, 5])),
+        (10, 0, map(6, 0x40_0000, "/lib/other")),
+        (2, 0, [7_u64, 100].map(u64::to_le_bytes).concat()),
+        (17, 0, kernel),
+        (20, 0, poke),
+        (4, 0, ids([5, 4, 5, 4])),
+    ];
+    let ring = records
+        .into_iter()
+        .zip(1_u64..)
+        .flat_map(|((kind, misc, body), time)| {
+            let size = u16::try_from(16 + body.len()).unwrap();
+            let head = [
+                &u32::to_le_bytes(kind)[..],
+                &u16::to_le_bytes(misc),
+                &size.to_le_bytes(),
+            ]
+            .concat();
+            [head, body, (1000 * time).to_le_bytes().to_vec()].concat()
+        });
+    ring.collect()
+}
+
 fn write_corpus() {
     let write =
         |target: &str, name: &str, bytes: &[u8]| std::fs::write(corpus(target).join(name), bytes).unwrap();
@@ -203,6 +257,7 @@ fn write_corpus() {
     let lines =
         "E cycles\nT 1 2 3 4\nR 0 2 ffffffffffffffff 4\nB 1 ab01:2 3 4\nF 1 2 3\nf 1 2 3\nr X:1 2 3\nS 1 2\n";
     write("preaggregated", "all", lines.as_bytes());
+    write("sideband", "all", &sideband());
     let folder = Folder::new();
     let program = elf(&Program {
         code: LOOP,

@@ -13,6 +13,7 @@ mod collect;
 mod failures;
 mod lines;
 mod load;
+mod patched;
 mod processes;
 mod run;
 #[path = "../fixtures/skip.rs"]

@@ -45,6 +45,13 @@ pub struct Live {
     unreadable: Vec<ImageAddr>,
 }
 
+impl Live {
+    /// Whether anything differs.
+    pub fn is_any(&self) -> bool {
+        !self.differing.is_empty()
+    }
+}
+
 impl ModuleText {
     /// Takes over a change. Returns the number of ranges that also changed without a record.
     pub fn change(&mut self, change: Change<'_>) -> u64 {

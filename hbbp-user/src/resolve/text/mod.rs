@@ -6,6 +6,7 @@
 //! is patched becomes a new version of the same range ([`versions`]). `follow` is the door for all changes of text:
 //! those that records notify of, and those that reading again finds.
 
+mod copy;
 mod emit;
 mod follow;
 pub mod ranges;
