@@ -27,6 +27,7 @@ impl ModuleText {
             end: super::End::Code,
             read_since: None,
         };
+        self.n_bytes += range.versions.n_bytes();
         self.ranges.insert(extent.start.0, range);
         if of.entered.contains(&extent.start.0) {
             self.entered.insert(extent.start.0);

@@ -46,6 +46,8 @@ pub struct ModuleText {
     entered: BTreeSet<u64>,
     /// What the last [`Self::cover`] added.
     added: Range<u64>,
+    /// Bytes of all versions of all ranges.
+    n_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -231,6 +233,7 @@ impl ModuleText {
 
     fn insert(&mut self, range: Range<u64>, end: End, versions: TextVersions) {
         let start = range.start;
+        self.n_bytes += versions.n_bytes();
         let range = TextRange {
             len: range.end - start,
             versions,
@@ -239,6 +242,25 @@ impl ModuleText {
             read_since: None,
         };
         self.ranges.insert(start, range);
+    }
+
+    /// Bytes of text held, all versions.
+    pub const fn n_bytes(&self) -> usize {
+        self.n_bytes
+    }
+
+    /// Drops the text of ranges that changed, all versions, as if it could not be read: a compiler that works while the
+    /// program runs writes over its code without end. Returns their number.
+    pub fn drop_changed(&mut self) -> u64 {
+        let mut n_dropped = 0;
+        for (_, range) in self.ranges.iter_mut() {
+            if 1 < range.versions.iter().count() {
+                self.n_bytes -= range.versions.n_bytes();
+                range.versions.replace(None);
+                n_dropped += 1;
+            }
+        }
+        n_dropped
     }
 
     /// Whether no address of this module was hit.
@@ -453,6 +475,39 @@ mod tests {
                 (0x1220, 0x10, 1),
                 (0x1240, 0x10, 0)
             ]
+        );
+    }
+
+    #[test]
+    fn ranges_that_changed_make_room() {
+        let mut text = ModuleText::default();
+        let starts = [0x1200, 0x1220, 0x1240];
+        for start in starts {
+            text.cover(ImageAddr(start), ALL, symbol(start, 0x10), &mut memory);
+        }
+        let mut patched = |at: ImageAddr, bytes: &mut [u8]| {
+            for (byte, address) in bytes.iter_mut().zip(at.0..) {
+                *byte = if (0x1220..0x1230).contains(&address) {
+                    0xc3
+                } else {
+                    0x90
+                };
+            }
+            true
+        };
+        assert_eq!(text.n_bytes(), 0x30);
+        reread(&mut text, 1, &mut patched);
+        assert_eq!(text.n_bytes(), 0x40, "another version of one");
+        assert_eq!(text.drop_changed(), 1);
+        assert_eq!(text.n_bytes(), 0x20);
+        assert_eq!(text.known(ImageAddr(0x1220)), Some(Covered::Unreadable));
+        reread(&mut text, 2, &mut memory);
+        assert_eq!((text.n_bytes(), text.drop_changed()), (0x20, 0));
+        let mut out = Vec::new();
+        text.emit(ModuleIdx(0), &mut out);
+        assert_eq!(
+            out.iter().map(|t| t.start.0).collect::<Vec<_>>(),
+            [0x1200, 0x1240]
         );
     }
 

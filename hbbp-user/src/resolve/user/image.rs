@@ -25,6 +25,8 @@ pub struct Image {
     pub content: Content,
     /// Whether it was counted as lost.
     pub counted: bool,
+    /// Whether it was counted that no more of its text is taken.
+    pub left_out: bool,
     /// Whether a process that ran it maps it so that writes to the file show: its text may change while it runs.
     pub shared: bool,
     text: ModuleText,
@@ -116,6 +118,7 @@ impl Image {
             kind,
             content,
             counted: false,
+            left_out: false,
             shared: false,
             text: ModuleText::default(),
         }
@@ -238,6 +241,19 @@ impl Image {
     /// Whether nothing of it was hit.
     pub fn is_unhit(&self) -> bool {
         self.text.is_empty()
+    }
+
+    /// Whether its bytes were written while programs ran, and are no file's.
+    pub const fn is_written(&self) -> bool {
+        match self.content {
+            Content::Memory(_) | Content::Flat(_) | Content::Patched => true,
+            Content::Elf(_) | Content::Missing => false,
+        }
+    }
+
+    /// Drops the text of ranges that changed; returns their number.
+    pub fn drop_changed(&mut self) -> u64 {
+        self.text.drop_changed()
     }
 
     /// Its text, as far as it was hit.

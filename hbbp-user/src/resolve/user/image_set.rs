@@ -11,6 +11,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::addr::{ImageAddr, Va};
 use crate::record::{FileIdentity, Mmap};
+use crate::snapshot::budget::MAX_TEXT;
 use crate::snapshot::{Loss, Losses, Module, ModuleIdx, ModuleKind, Text};
 
 use super::image::{Content, Image, Owner};
@@ -95,6 +96,8 @@ pub struct ImageSet {
     /// Open files in the order of their opening.
     open: VecDeque<ImageIdx>,
     max_open: usize,
+    /// Whether no more text is taken: of files, and of what was written at run time.
+    full: [bool; 2],
 }
 
 impl Default for ImageSet {
@@ -112,6 +115,7 @@ impl Default for ImageSet {
             unanswered: HashMap::new(),
             open: VecDeque::new(),
             max_open: usize::try_from(limit.clamp(64, 1024)).unwrap_or(64),
+            full: [false; 2],
         }
     }
 }
@@ -329,12 +333,36 @@ impl ImageSet {
         losses: &mut Losses,
     ) -> Option<Range<ImageAddr>> {
         let image = self.images.get_mut(idx.0 as usize)?.as_mut()?;
+        if self.full.get(usize::from(image.is_written())) == Some(&true) {
+            losses.add(Loss::RegionsLeftOut, u64::from(!image.left_out));
+            image.left_out = true;
+            return None;
+        }
         let covered = image.cover(at, mapped, memory);
         if covered == Covered::UnreadableNow && !image.counted {
             image.counted = true;
             losses.add(image.loss(), 1);
         }
         image.covered_at(at)
+    }
+
+    /// Bounds the text that is held while a run goes on: [`MAX_TEXT`] bytes of files, and as many of what was written at run
+    /// time. Of that, ranges that changed make room first; then no more is taken.
+    pub(super) fn bound_text(&mut self, losses: &mut Losses) {
+        if MAX_TEXT < self.held_text(true) {
+            let images = self.images.iter_mut().flatten();
+            let written = images.filter(|image| image.is_written());
+            let n_dropped = written.map(|image| image.drop_changed()).sum();
+            losses.add(Loss::RegionsLeftOut, n_dropped);
+        }
+        self.full = [false, true].map(|is_written| MAX_TEXT < self.held_text(is_written));
+    }
+
+    /// Bytes of text held of files, or of what was written at run time.
+    fn held_text(&self, is_written: bool) -> usize {
+        let images = self.images.iter().flatten();
+        let of_sort = images.filter(|image| image.is_written() == is_written);
+        of_sort.map(|image| image.text().n_bytes()).sum()
     }
 
     /// The images whose text may change without a record: shared files, and memory where `is_live` says that its owner still

@@ -198,5 +198,6 @@ impl UserSpace {
         live.rescanned.clear();
         live.unknown.forget();
         live.n_opened = 0;
+        self.images.bound_text(losses);
     }
 }
