@@ -62,7 +62,7 @@ impl Budget {
     }
 }
 
-/// Whether a file of this user is no stranger's.
+/// Whether a file of this user can be trusted.
 fn is_trusted(user: u32) -> bool {
     let caller = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
     user == 0 || user == rustix::process::geteuid().as_raw() || caller == Some(user)
