@@ -5,6 +5,7 @@
 //! An [`Output`] is opened before the measurement, so that what can be refused is refused then; `output` says what.
 
 mod output;
+mod place;
 
 use std::fs::File;
 use std::io::{self, Read};

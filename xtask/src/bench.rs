@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: what a run of ten seconds under load costs on this machine.
+//! `cargo xtask bench`: what hostile profiles of rising size cost to report on, and what a run of ten seconds under load
+//! costs on this machine.
 //!
 //! These are figures of time, so that they depend on what else the machine does: they are printed and not asserted.
 //! What a sample costs in instructions is measured on the emulated machine, by `cargo xtask vm cost`.
@@ -54,6 +55,7 @@ struct Cost {
 /// Builds the program and measures it.
 pub(crate) fn bench(install: Install) -> Result<()> {
     build::build(install)?;
+    command::run(command::cargo().args(["bench", "--package", "hbbp-user", "--bench", "slopes"]))?;
     ensure!(
         system::is_root(),
         "measuring the whole system needs root: run as root or with sudo"

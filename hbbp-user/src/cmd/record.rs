@@ -1,6 +1,5 @@
 //! `hbbp-sys record`: from options to a snapshot. Wires the collector to the resolver.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -18,9 +17,11 @@ use super::child::{PendingChild, exit_code};
 use super::interrupt::{Interrupt, Signals};
 use super::interval::raw_interval;
 use super::progress::Progress;
+use crate::collect::cpu_times::CpuTimes;
 use crate::collect::event::Choice;
+use crate::collect::limits;
 use crate::collect::object::Messages;
-use crate::collect::overhead::{read_idle_times, read_own_cpu, read_own_memory};
+use crate::collect::overhead::{read_own_cpu, read_own_memory};
 use crate::collect::{Collector, ModuleWatch, Plan, Scope, StacksSeen};
 use crate::record::{Record, Timed};
 use crate::resolve::Resolver;
@@ -120,6 +121,10 @@ const EMPTY_STACKS: &str = "branch stacks are empty on this machine, as on some 
 
 /// Records until the time is over, the command exits or a signal arrives.
 pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
+    recorded(options).map_err(|error| limits::advised(error, super::check::read_n_cpus()))
+}
+
+fn recorded(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let mut interrupt = Interrupt::listen()?;
     let (scope, pending) = prepare(&options.target)?;
     // After the fork, so that the command keeps its own limit.
@@ -170,7 +175,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         unread: 0,
         stacks: StacksSeen::NotYet,
     };
-    let idle_before = read_idle_times();
+    let times_before = CpuTimes::read();
     session.collector.enable()?;
     let started = now();
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -191,12 +196,12 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     if session.stacks == StacksSeen::Empty {
         run.notes.push(EMPTY_STACKS.to_owned());
     }
-    // Counters of tasks and cgroups stop while none of these run, so they do not include idle time.
+    // Counters of tasks and cgroups stop while none of these run: that they are idle says nothing.
     if matches!(
         options.target,
         Target::System | Target::Cpus(_) | Target::SystemDuring(_)
     ) {
-        add_idle_times(&mut run, &idle_before, &read_idle_times());
+        CpuTimes::read().add_since(&times_before, &mut run.events);
     }
     let unread = session.unread;
     let mut snapshot = session.resolver.finish(run);
@@ -454,17 +459,6 @@ fn facts(scope: String) -> Run {
         n_cpus: super::check::read_n_cpus(),
         scope,
         ..Run::default()
-    }
-}
-
-fn add_idle_times(run: &mut Run, before: &HashMap<u32, u64>, after: &HashMap<u32, u64>) {
-    for counter in run.events.iter_mut().flat_map(|event| &mut event.counters) {
-        let Some(cpu) = counter.cpu else {
-            continue;
-        };
-        if let (Some(before), Some(after)) = (before.get(&cpu), after.get(&cpu)) {
-            counter.idle = Some(after.saturating_sub(*before));
-        }
     }
 }
 

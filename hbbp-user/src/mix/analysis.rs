@@ -161,11 +161,10 @@ impl Analysis {
     /// Samples of the events of the mix: those in the mix and unresolved ones.
     pub fn samples(&self) -> PerRing {
         let mut samples = PerRing::default();
-        for event in &self.counts.assignment.ebs {
-            for part in [self.resolved.of_event(*event), self.unresolved.of_event(*event)] {
-                samples.add(Ring::Kernel, part.kernel);
-                samples.add(Ring::User, part.user);
-            }
+        let ebs = &self.counts.assignment.ebs;
+        for part in [self.resolved.of_events(ebs), self.unresolved.of_events(ebs)] {
+            samples.add(Ring::Kernel, part.kernel);
+            samples.add(Ring::User, part.user);
         }
         samples
     }

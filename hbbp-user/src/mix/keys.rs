@@ -190,6 +190,7 @@ impl<'a> Keys<'a> {
     fn process(&self, idx: ProcessIdx) -> String {
         match self.snapshot.processes.get(idx.0 as usize) {
             _ if idx == ProcessIdx::KERNEL => "[kernel]".to_owned(),
+            _ if idx == ProcessIdx::OTHERS => "[other processes]".to_owned(),
             Some(process) => format!("{} ({})", process.comm, process.tgid),
             None => String::new(),
         }

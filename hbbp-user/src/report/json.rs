@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::Report;
 use super::body::{Body, Figures};
-use super::completeness;
+use super::completeness::{self, Missing};
 use super::header::hex;
 use super::residual::Residual;
 use crate::mix::MethodShare;
@@ -96,10 +96,14 @@ struct EventJson<'a> {
     due: Option<u64>,
     /// Samples received.
     runs: u64,
-    /// Expected samples that were not taken because their CPU was idle.
+    /// Expected samples that are missing on idle CPUs.
     idle: u64,
+    /// Expected samples that are missing on CPUs that the hypervisor took for as many periods (steal time).
+    stolen: u64,
     /// `runs / (due - idle)`.
     completeness: Option<f64>,
+    /// `runs / due`.
+    completeness_with_idle: Option<f64>,
     /// The CPU with the lowest completeness, if known.
     worst_cpu: Option<WorstCpuJson>,
     /// Share of the time in which the event really counted.
@@ -189,10 +193,13 @@ struct MoreJson<'a> {
 impl<'a> Document<'a> {
     fn new(report: &'a Report<'a>) -> Self {
         let warnings = report.warnings.iter();
+        let events = report.snapshot.run.events.iter().zip(&report.accounting.missing);
         Self {
             format: "hbbp-sys.mix/2",
             run: RunJson::new(&report.snapshot.run),
-            events: report.snapshot.run.events.iter().map(EventJson::new).collect(),
+            events: events
+                .map(|(event, missing)| EventJson::new(event, *missing))
+                .collect(),
             warnings: warnings
                 .map(|w| WarningJson {
                     id: w.id(),
@@ -241,12 +248,12 @@ impl<'a> RunJson<'a> {
 }
 
 impl<'a> EventJson<'a> {
-    fn new(event: &'a Event) -> Self {
+    fn new(event: &'a Event, missing: Missing) -> Self {
         let (period, frequency) = match event.period {
             Period::Fixed(period) => (Some(period), None),
             Period::Frequency(frequency) => (None, Some(frequency)),
         };
-        let worst_cpu = completeness::worst_cpu(event);
+        let worst_cpu = completeness::worst_cpu(event, missing);
         Self {
             name: &event.name,
             unit: unit_id(event.unit),
@@ -257,8 +264,10 @@ impl<'a> EventJson<'a> {
             frequency,
             due: event.due(),
             runs: event.runs,
-            idle: completeness::idle(event),
-            completeness: completeness::overall(event),
+            idle: missing.idle,
+            stolen: missing.stolen,
+            completeness: completeness::while_busy(event, missing),
+            completeness_with_idle: completeness::with_idle(event),
             worst_cpu: worst_cpu.map(|worst| WorstCpuJson {
                 cpu: worst.cpu,
                 completeness: worst.share,

@@ -86,8 +86,8 @@ pub(super) fn misses(analysis: &Analysis, snapshot: &Snapshot, accounting: &Acco
     if analysis.mix.rows.is_empty() {
         misses.push(Miss::NoSamples);
     }
-    for event in &snapshot.run.events {
-        if let Some(share) = completeness::overall(event).filter(below(COMPLETENESS)) {
+    for (event, missing) in snapshot.run.events.iter().zip(&accounting.missing) {
+        if let Some(share) = completeness::while_busy(event, *missing).filter(below(COMPLETENESS)) {
             misses.push(Miss::Completeness {
                 event: event.name.clone(),
                 share,

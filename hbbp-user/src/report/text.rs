@@ -212,22 +212,7 @@ fn samples(all: &Accounting) -> Vec<Step> {
                 due,
                 "expected: counter values divided by the period",
             ));
-            if 0 < all.idle {
-                steps.push(step(
-                    Sign::Minus,
-                    all.idle,
-                    "not taken: CPUs were idle for as many periods, and the clock timer stops there",
-                ));
-            }
-            steps.push(step(
-                Sign::Minus,
-                all.skipped,
-                if all.of_tasks {
-                    "missing: threads that ended before their period did, or an unknown cause"
-                } else {
-                    "missing, cause unknown: late timers, steal time, or programs that the kernel skipped"
-                },
-            ));
+            steps.extend(missing(all));
             if 0 < all.beyond {
                 steps.push(step(
                     Sign::Plus,
@@ -281,6 +266,24 @@ fn samples(all: &Accounting) -> Vec<Step> {
         &format!("in the mix: {}", by_ring(all.in_mix)),
     ));
     steps
+}
+
+/// The expected samples that were not received, by cause.
+fn missing(all: &Accounting) -> Vec<Step> {
+    let missing = all.missing();
+    let idle = "missing on idle CPUs: as many periods of idle time have no sample";
+    let stolen = "missing: the hypervisor took the CPU for as many periods (steal time)";
+    let unknown = if all.of_tasks {
+        "missing: threads that ended before their period did, or an unknown cause"
+    } else {
+        "missing, cause unknown: late timers, or programs that the kernel skipped"
+    };
+    let measured = [(missing.idle, idle), (missing.stolen, stolen)];
+    let measured = measured.into_iter().filter(|(n, _)| 0 < *n);
+    measured
+        .chain([(missing.unknown, unknown)])
+        .map(|(n, why)| step(Sign::Minus, n, why))
+        .collect()
 }
 
 /// The stream accounting; empty without streams.

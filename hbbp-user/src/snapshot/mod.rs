@@ -40,6 +40,8 @@ impl ProcessIdx {
     /// The kernel stands first: its mappings are the kernel's text regions, and kernel samples that are not split
     /// by process belong to it.
     pub const KERNEL: Self = Self(0);
+    /// Process images that an estimate counts together; no snapshot has it.
+    pub const OTHERS: Self = Self(u32::MAX);
 }
 
 /// One measured run.

@@ -149,7 +149,7 @@ impl Judged {
         let serving = self
             .streams
             .iter()
-            .filter(|(event, _)| assignment.lbr.contains(event));
+            .filter(|(event, _)| assignment.uses_stacks_of(*event));
         let units: f64 = serving.clone().map(|(_, stream)| stream.weight).sum();
         let hits: f64 = serving.clone().map(|(_, stream)| stream.hits as f64).sum();
         // What a period of another event is in executions is unknown.
