@@ -3,6 +3,7 @@
 //! No other module uses clap. Parsing does not touch the system; the conversion to options may fail.
 
 mod eval;
+mod processwatch;
 mod record;
 mod recording;
 mod report;
@@ -12,11 +13,12 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::cmd::kernel_text::KernelTextOptions;
+use crate::cmd::report::Strict;
 use crate::cmd::{Job, check};
-use crate::mix::Dimension;
 use crate::resolve::kernel::recorded::KernelPlace;
 use crate::streams::KernelCounts;
 use eval::EvalArgs;
+use processwatch::ProcessWatchArgs;
 use record::RecordArgs;
 use recording::{ExportArgs, InputArgs};
 use report::ReportArgs;
@@ -74,6 +76,9 @@ enum Command {
     Export(ExportArgs),
     /// Compare a profile with exact counts: errors of EBS, LBR and hybrid.
     Eval(EvalArgs),
+    /// Print the instruction mix of each process at intervals, as Intel's processwatch did.
+    #[command(name = "processwatch")]
+    ProcessWatch(ProcessWatchArgs),
     /// Show what this machine supports, and how to enable what is missing.
     Check {
         /// Output format.
@@ -111,12 +116,18 @@ impl From<CheckFormat> for check::Format {
 }
 
 impl Cli {
+    /// Parses the command line of this process; ends it with a message where that is wrong.
+    pub fn of_process() -> Self {
+        Self::parse_from(processwatch::words(std::env::args_os()))
+    }
+
     /// Whether a measurement that misses a quality limit fails.
-    pub const fn is_strict(&self) -> bool {
-        match &self.command {
+    pub const fn strict(&self) -> Strict {
+        let strict = match &self.command {
             Some(Command::Report { report, .. }) => report.strict,
             _ => self.report.strict,
-        }
+        };
+        if strict { Strict::Yes } else { Strict::No }
     }
 
     /// Whether the log is shown.
@@ -131,18 +142,17 @@ impl Cli {
     pub fn into_job(self) -> anyhow::Result<Job> {
         match self.command {
             None => {
-                let by_process = self.report.by.contains(&Dimension::Process);
+                let mut report = self.report.into_options()?;
                 let mut record = self.record.into_options()?;
-                if by_process {
+                if report.asks_process() {
                     record.kernel = KernelCounts::ByProcess;
                 }
-                let mut report = self.report.into_options();
                 report.debug_files.extend(record.vmlinux.clone());
                 Ok(Job::Direct(record, report, self.output))
             }
             Some(Command::Record { record, output }) => Ok(Job::Record(record.into_options()?, output)),
             Some(Command::Report { input, report }) => {
-                let (input, mut report) = (input.into_options(), report.into_options());
+                let (input, mut report) = (input.into_options(), report.into_options()?);
                 report.debug_files.clone_from(&input.places.binaries);
                 if let KernelPlace::Vmlinux(image) = &input.kernel {
                     report.debug_files.push(image.clone());
@@ -152,6 +162,7 @@ impl Cli {
             Some(Command::Import { input, output }) => Ok(Job::Import(input.into_options(), output)),
             Some(Command::Export(export)) => Ok(Job::Export(export.into_options()?)),
             Some(Command::Eval(eval)) => Ok(Job::Eval(eval.into_options())),
+            Some(Command::ProcessWatch(watch)) => Ok(watch.into_job()),
             Some(Command::Check { format }) => Ok(Job::Check(format.into())),
             Some(Command::KernelText {
                 vmlinux,
