@@ -69,6 +69,7 @@ pub struct Machine {
     trace: &'static str,
     hardware_profile: String,
     driver_parameters: Option<String>,
+    kernel_parameters: String,
     limit: Duration,
     files: Initramfs,
     modules: u32,
@@ -86,6 +87,7 @@ impl Machine {
             trace: "",
             hardware_profile: String::new(),
             driver_parameters: Some(String::new()),
+            kernel_parameters: String::new(),
             limit: Duration::from_secs(1800),
             files: Initramfs::default(),
             modules: 0,
@@ -141,6 +143,12 @@ impl Machine {
     /// Module parameters of the driver, for example `name=cpu drain_us=100`.
     pub fn driver(mut self, parameters: &str) -> Self {
         self.driver_parameters = Some(parameters.to_owned());
+        self
+    }
+
+    /// Parameters of the kernel's command line, after the usual ones.
+    pub fn kernel_parameters(mut self, parameters: &str) -> Self {
+        parameters.clone_into(&mut self.kernel_parameters);
         self
     }
 
@@ -272,7 +280,8 @@ impl Machine {
             .arg(&self.image)
             .arg("-initrd")
             .arg(directory.join("initramfs"));
-        qemu.args(["-append", COMMAND_LINE]);
+        let parameters = format!("{COMMAND_LINE} {}", self.kernel_parameters);
+        qemu.args(["-append", parameters.trim_end()]);
         if self.clock == Clock::Instructions {
             // Everything else that could differ between two runs: the date, and chance (RDRAND, KASLR).
             qemu.args(["-icount", "shift=0,sleep=off", "-seed", "1"]);

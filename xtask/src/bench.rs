@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: what hostile profiles of rising size cost to report on, and what a run of ten seconds under load
-//! costs on this machine.
+//! `cargo xtask bench`: what hostile profiles of rising size cost to report on, what a run of ten seconds under load costs on
+//! this machine, and how long reports take.
 //!
 //! These are figures of time, so that they depend on what else the machine does: they are printed and not asserted.
 //! What a sample costs in instructions is measured on the emulated machine, by `cargo xtask vm cost`.
@@ -90,6 +90,52 @@ pub(crate) fn bench(install: Install) -> Result<()> {
             100.0 * cpu / (wall * cpus),
             field("own_memory")? / f64::from(1 << 20),
         );
+    }
+    pivots(&command::workspace().join("target/release/hbbp-sys"), &folder)
+}
+
+/// Pivots of a profile of a minute, from the simplest to one with a row for each block of each process.
+const PIVOTS: [&[&str]; 5] = [
+    &["--rows", "mnemonic"],
+    &[
+        "--rows",
+        "module,function",
+        "--cols",
+        "packing",
+        "--values",
+        "executions,share,samples,bytes,blocks",
+    ],
+    &["--rows", "process,block,form"],
+    &[
+        "--rows",
+        "function",
+        "--cols",
+        "long-latency",
+        "--filter",
+        "extension=AVX*",
+    ],
+    &["--view", "mitigations"],
+];
+
+/// Prints the time that reports of a profile of 60 s under the same load take.
+fn pivots(program: &Path, folder: &Path) -> Result<()> {
+    let profile = folder.join("minute.hbbp");
+    let mut record = Command::new(program);
+    record
+        .args(["record", "--duration", "60", "--split-kernel", "-o"])
+        .arg(&profile);
+    ensure!(record.status()?.success(), "failed to record a minute");
+    println!("\nreports of a profile of 60 s under the same load:");
+    for pivot in PIVOTS {
+        let mut report = Command::new(program);
+        report
+            .arg("report")
+            .args(pivot)
+            .arg(&profile)
+            .stdout(Stdio::null());
+        let began = Instant::now();
+        ensure!(report.status()?.success(), "{report:?} failed");
+        println!("{:>8.2} s  {}", began.elapsed().as_secs_f64(), pivot.join(" "));
     }
     Ok(())
 }

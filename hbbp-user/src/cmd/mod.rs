@@ -9,6 +9,7 @@ mod input;
 pub mod interrupt;
 mod interval;
 pub mod kernel_text;
+pub mod processwatch;
 pub mod progress;
 pub mod record;
 pub mod report;
@@ -43,6 +44,10 @@ pub enum Job {
     Check(check::Format),
     /// Compare live kernel text with the static image.
     KernelText(kernel_text::KernelTextOptions),
+    /// Print the mix of each process at intervals.
+    ProcessWatch(processwatch::WatchOptions),
+    /// Print the columns that such a mix can have.
+    ListColumns(processwatch::Columns),
 }
 
 /// How a job ended.
@@ -115,6 +120,17 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             match kernel_text::kernel_text(options, out) {
                 Err(error) if is_closed_pipe(&error) => {}
                 compared => compared?,
+            }
+            Ok(Done::default())
+        }
+        Job::ProcessWatch(options) => {
+            processwatch::watch(options, out)?;
+            Ok(Done::default())
+        }
+        Job::ListColumns(columns) => {
+            match processwatch::list(*columns, out) {
+                Err(error) if is_closed_pipe(&error) => {}
+                listed => listed?,
             }
             Ok(Done::default())
         }

@@ -1,23 +1,32 @@
 //! Prints the report of a snapshot, for `hbbp-sys report` and for direct runs.
 
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
-use crate::mix::{Dimension, Estimated};
-use crate::report::{Format, Miss, Report, quality};
+use crate::mix::{
+    Confidence, Dimension, Estimated, Mix, Outcome, Query, Requirement, Sort, Taxonomy, Verdict, View,
+};
+use crate::report::{Format, Miss, Report, Table, quality};
 use crate::resolve::source::lines::SourceLines;
 use crate::snapshot::{Module, ModuleKind, Snapshot, SourceLocations};
 
 /// Content and format of a report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReportOptions {
-    /// Dimensions of the mix.
-    pub by: Vec<Dimension>,
+    /// What the table shows, unless there is a view.
+    pub query: Query,
+    /// Tables to print instead.
+    pub view: Option<View>,
+    /// What must hold of the mix.
+    pub requirements: Vec<Requirement>,
+    /// How sure a failed requirement must be.
+    pub confidence: Confidence,
     /// Name or file of the rule that chooses between EBS and LBR.
     pub rule: String,
-    /// Most lines of the mix; `None` for all.
+    /// Most lines of each table; `None` for all.
     pub top: Option<usize>,
     /// The form of the report.
     pub format: Format,
@@ -33,7 +42,10 @@ impl Default for ReportOptions {
         const WIDTH: usize = 100;
 
         Self {
-            by: vec![Dimension::Mnemonic],
+            query: Query::by([Dimension::Mnemonic]),
+            view: None,
+            requirements: Vec::new(),
+            confidence: Confidence::default(),
             rule: "balanced".to_owned(),
             top: None,
             format: Format::default(),
@@ -43,30 +55,116 @@ impl Default for ReportOptions {
     }
 }
 
+impl ReportOptions {
+    /// The queries of all tables, each with its limit of lines.
+    fn tables(&self) -> Vec<(&Query, Option<usize>)> {
+        match &self.view {
+            None => vec![(&self.query, self.top)],
+            Some(view) => view
+                .tables
+                .iter()
+                .map(|table| (&table.query, table.top))
+                .collect(),
+        }
+    }
+
+    /// Whether some table or requirement depends on the process image.
+    pub fn asks_process(&self) -> bool {
+        self.asks(Query::asks_process)
+    }
+
+    fn asks(&self, of: impl Fn(&Query) -> bool) -> bool {
+        let required = self.requirements.iter().map(Requirement::query);
+        self.tables().into_iter().any(|(query, _)| of(query)) || required.into_iter().any(|query| of(&query))
+    }
+}
+
 /// Quality of the reported measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quality {
     /// The stated limits that it missed.
     pub misses: Vec<Miss>,
+    /// What became of the requirements.
+    pub verdicts: Vec<Verdict>,
+}
+
+impl Quality {
+    /// The requirements that the data contradict; with `strict` limits also those that are not shown to hold.
+    pub fn unmet(&self, strict: Strict) -> impl Iterator<Item = &Verdict> {
+        self.verdicts.iter().filter(move |verdict| match verdict.outcome {
+            Outcome::Passed => false,
+            Outcome::Undecided => strict == Strict::Yes,
+            Outcome::Failed => true,
+        })
+    }
+}
+
+/// Whether a measurement that misses a limit of quality fails.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Strict {
+    /// Yes.
+    Yes,
+    /// No: it only warns.
+    No,
+}
+
+/// Reads the taxonomies of these files, after those that are built in.
+pub fn read_taxonomies(files: &[PathBuf]) -> anyhow::Result<Vec<Arc<Taxonomy>>> {
+    let mut taxonomies = Taxonomy::built_in();
+    for file in files {
+        let taxonomy = read_taxonomy(file).with_context(|| format!("taxonomy {}", file.display()))?;
+        if taxonomies.iter().any(|other| other.name == taxonomy.name) {
+            bail!(
+                "{}: there is another taxonomy `{}`",
+                file.display(),
+                taxonomy.name
+            );
+        }
+        taxonomies.push(Arc::new(taxonomy));
+    }
+    Ok(taxonomies)
+}
+
+fn read_taxonomy(file: &Path) -> anyhow::Result<Taxonomy> {
+    Ok(Taxonomy::parse(&std::fs::read_to_string(file)?)?)
 }
 
 /// Prints the report of a snapshot. A closed pipe is not an error.
 pub fn print(snapshot: &Snapshot, options: &ReportOptions, out: &mut dyn Write) -> anyhow::Result<Quality> {
     let rule = super::rule::read(&options.rule)?;
     let estimated = Estimated::new(snapshot, &rule);
-    let (locations, notes) = if options.by.iter().any(|d| d.is_in_source()) {
+    let (locations, notes) = if options.asks(Query::asks_source) {
         read_locations(snapshot, &estimated, options)
     } else {
         Default::default()
     };
-    let analysis = estimated.mix(&options.by, &locations);
+    let tables = options.tables();
+    let mixes: Vec<Mix> = tables
+        .iter()
+        .map(|(query, _)| estimated.mix(query, &locations))
+        .collect();
+    for ((query, _), mix) in tables.iter().zip(&mixes) {
+        check_sort(query, mix)?;
+    }
+    if let (Some(view), [first, ..]) = (&options.view, mixes.as_slice()) {
+        check_module(view, first, &estimated)?;
+    }
+    let samples = estimated.samples();
+    let verdict = |requirement: &Requirement| {
+        let mix = estimated.mix(&requirement.query(), &locations);
+        requirement.test(&mix, samples, options.confidence)
+    };
+    let verdicts: Vec<Verdict> = options.requirements.iter().map(verdict).collect();
+    let analysis = estimated.analysis(mixes.first().cloned().context("a view has tables")?);
     let noted = (!notes.is_empty()).then(|| {
         let mut noted = snapshot.clone();
         noted.run.notes.extend(notes);
         noted
     });
     let snapshot = noted.as_ref().unwrap_or(snapshot);
-    let report = Report::new(snapshot, &analysis, options.top);
+    let shown = mixes.iter().zip(&tables);
+    let shown: Vec<Table<'_>> = shown.map(|(mix, (_, top))| Table { mix, top: *top }).collect();
+    let report = Report::new(snapshot, &analysis, options.view.as_ref(), &shown, &verdicts);
     let mut out = BufWriter::new(out);
     let written = report
         .write(options.format, options.width, &mut out)
@@ -77,7 +175,47 @@ pub fn print(snapshot: &Snapshot, options: &ReportOptions, out: &mut dyn Write) 
     }
     Ok(Quality {
         misses: quality(&analysis, snapshot),
+        verdicts,
     })
+}
+
+/// Refuses the page of a module of which nothing ran.
+fn check_module(view: &View, first: &Mix, estimated: &Estimated<'_>) -> anyhow::Result<()> {
+    /// Modules that the message names.
+    const SHOWN: usize = 12;
+
+    let Some(module) = view
+        .name
+        .strip_prefix("module:")
+        .filter(|_| first.rows.is_empty())
+    else {
+        return Ok(());
+    };
+    let modules = estimated.mix(&Query::by([Dimension::Module]), &SourceLocations::new());
+    let modules = modules
+        .rows
+        .into_iter()
+        .filter_map(|row| row.key.into_iter().next());
+    let modules: Vec<String> = modules.take(SHOWN).collect();
+    bail!(
+        "no instruction of a module `{module}` ran; use a name or a pattern (module:*libc*) of one that did: {}",
+        modules.join(", ")
+    )
+}
+
+/// Refuses an order by a column that the table does not have.
+fn check_sort(query: &Query, mix: &Mix) -> anyhow::Result<()> {
+    let Sort::Column(name) = &query.sort else {
+        return Ok(());
+    };
+    let columns: Vec<String> = mix.columns.iter().map(crate::mix::Column::name).collect();
+    if !columns.contains(name) {
+        bail!(
+            "no column `{name}` to sort by; expected total, key, a value, or one of {}",
+            columns.join(", ")
+        );
+    }
+    Ok(())
 }
 
 /// Reads where the instructions of a mix stand, from the debug information that is found on this machine; where some is

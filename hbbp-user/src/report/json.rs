@@ -8,13 +8,13 @@
 //! `accounting` is what its documentation says.
 
 mod accounting;
+mod tables;
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
 use super::Report;
-use super::body::{Body, Figures};
 use super::completeness::{self, Missing};
 use super::header::hex;
 use super::residual::Residual;
@@ -23,6 +23,7 @@ use crate::printable::write_json;
 use crate::snapshot::loss::LossUnit;
 use crate::snapshot::{Event, EventUnit, KernelTextSource, Losses, Period, Run};
 use accounting::{AccountingJson, StreamsJson};
+use tables::{MixJson, RequirementJson};
 
 /// Writes the report and a newline.
 pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -48,7 +49,13 @@ struct Document<'a> {
     streams: Option<StreamsJson>,
     /// Estimates and counter values of the sampling events; empty if figures are not executions.
     residuals: Vec<ResidualJson>,
-    mix: MixJson<'a>,
+    /// The table, or the first one of a view.
+    mix: Option<MixJson<'a>>,
+    /// Further tables of a view.
+    tables: Vec<MixJson<'a>>,
+    /// Name of the view; null without one.
+    view: Option<&'a str>,
+    requirements: Vec<RequirementJson<'a>>,
 }
 
 /// Facts of the run.
@@ -161,39 +168,11 @@ struct ResidualJson {
     std_error: f64,
 }
 
-/// The table.
-#[derive(Serialize)]
-struct MixJson<'a> {
-    /// Names of the dimensions.
-    by: Vec<&'static str>,
-    /// `executions`, `relative_executions`, `time_weighted_samples` or `event_weighted_samples`.
-    unit: &'static str,
-    /// By falling total.
-    rows: Vec<RowJson<'a>>,
-    /// The sum of the rows after `--top`; null if there are none.
-    more: Option<MoreJson<'a>>,
-    total: &'a Figures,
-}
-
-#[derive(Serialize)]
-struct RowJson<'a> {
-    /// One value for each dimension.
-    key: &'a [String],
-    #[serde(flatten)]
-    figures: &'a Figures,
-}
-
-#[derive(Serialize)]
-struct MoreJson<'a> {
-    n_rows: u64,
-    #[serde(flatten)]
-    figures: &'a Figures,
-}
-
 impl<'a> Document<'a> {
     fn new(report: &'a Report<'a>) -> Self {
         let warnings = report.warnings.iter();
         let events = report.snapshot.run.events.iter().zip(&report.accounting.missing);
+        let mut bodies = report.bodies.iter();
         Self {
             format: "hbbp-sys.mix/2",
             run: RunJson::new(&report.snapshot.run),
@@ -217,7 +196,10 @@ impl<'a> Document<'a> {
                 .filter(|streams| 0 < streams.counted)
                 .map(StreamsJson::new),
             residuals: report.residuals.iter().map(ResidualJson::new).collect(),
-            mix: MixJson::new(&report.body),
+            mix: bodies.next().map(MixJson::new),
+            tables: bodies.map(MixJson::new).collect(),
+            view: report.view.map(|view| view.name.as_str()),
+            requirements: report.verdicts.iter().map(RequirementJson::new).collect(),
         }
     }
 }
@@ -334,27 +316,6 @@ impl SourceJson {
             } else {
                 0.0
             },
-        }
-    }
-}
-
-impl<'a> MixJson<'a> {
-    fn new(body: &'a Body) -> Self {
-        let rows = body.rows.iter();
-        Self {
-            by: body.by.iter().map(|dimension| dimension.name()).collect(),
-            unit: body.unit.id(),
-            rows: rows
-                .map(|row| RowJson {
-                    key: &row.key,
-                    figures: &row.figures,
-                })
-                .collect(),
-            more: body.more.as_ref().map(|more| MoreJson {
-                n_rows: more.n_rows,
-                figures: &more.figures,
-            }),
-            total: &body.total,
         }
     }
 }

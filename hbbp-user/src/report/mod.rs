@@ -13,17 +13,19 @@ mod header;
 mod json;
 mod number;
 mod page;
+mod pivot_table;
 mod quality;
 mod residual;
 mod table;
 mod text;
 mod warning;
+pub mod watch;
 
 use std::io::{self, Write};
 use std::str::FromStr;
 
 use crate::locate::{Discard, PerRing};
-use crate::mix::{Analysis, MethodShare};
+use crate::mix::{Analysis, MethodShare, Mix, Verdict, View};
 use crate::snapshot::Snapshot;
 use accounting::Accounting;
 use body::Body;
@@ -62,6 +64,15 @@ impl FromStr for Format {
     }
 }
 
+/// A table of a report.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'a> {
+    /// What it shows.
+    pub mix: &'a Mix,
+    /// Most lines; `None` for all.
+    pub top: Option<usize>,
+}
+
 /// The content of a report, for all formats.
 #[derive(Debug)]
 pub struct Report<'a> {
@@ -71,7 +82,9 @@ pub struct Report<'a> {
     accounting: Accounting,
     streams: Streams,
     residuals: Vec<Residual>,
-    body: Body,
+    view: Option<&'a View>,
+    bodies: Vec<Body>,
+    verdicts: &'a [Verdict],
 }
 
 /// Accounting of the streams of branch stacks.
@@ -87,16 +100,25 @@ struct Streams {
 }
 
 impl<'a> Report<'a> {
-    /// The report on a snapshot and its analysis, with at most `top` lines of the mix.
-    pub fn new(snapshot: &'a Snapshot, analysis: &'a Analysis, top: Option<usize>) -> Self {
+    /// The report on a snapshot and its analysis, with these tables, which may be those of a view, and verdicts.
+    pub fn new(
+        snapshot: &'a Snapshot,
+        analysis: &'a Analysis,
+        view: Option<&'a View>,
+        tables: &[Table<'_>],
+        verdicts: &'a [Verdict],
+    ) -> Self {
         let accounting = Accounting::new(snapshot, analysis);
+        let body = |table: &Table<'_>| Body::new(table.mix, table.top, snapshot.run.duration);
         Self {
             snapshot,
             methods: &analysis.methods,
             warnings: warnings(analysis, snapshot, &accounting),
             streams: Streams::new(analysis),
             residuals: residuals(snapshot, analysis),
-            body: Body::new(&analysis.mix, top),
+            view,
+            bodies: tables.iter().map(body).collect(),
+            verdicts,
             accounting,
         }
     }
@@ -106,7 +128,7 @@ impl<'a> Report<'a> {
         match format {
             Format::Text => text::write(self, width, out),
             Format::Json => json::write(self, out),
-            Format::Csv => csv::write(&self.body, out),
+            Format::Csv => csv::write(&self.bodies, out),
         }
     }
 }

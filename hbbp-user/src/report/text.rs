@@ -3,14 +3,10 @@
 use std::io::{self, Write};
 
 use super::accounting::Accounting;
-use super::body::{Amount, Body, Figure, Figures};
-use super::number::{grouped, percent, scaled, several};
+use super::number::grouped;
 use super::page::Page;
-use super::table::{Line, Table};
-use super::{Report, header};
+use super::{Report, header, pivot_table};
 use crate::locate::PerRing;
-use crate::mix::Dimension;
-use crate::printable::harmless;
 
 /// Writes the report in lines of at most `width` columns.
 pub(super) fn write(report: &Report<'_>, width: usize, out: &mut dyn Write) -> io::Result<()> {
@@ -26,7 +22,19 @@ pub(super) fn write(report: &Report<'_>, width: usize, out: &mut dyn Write) -> i
             page.entry("  - ", &warning.to_string())?;
         }
     }
-    mix(&report.body, page)?;
+    if let Some(view) = report.view {
+        page.line("")?;
+        page.entry(&format!("{}: ", view.name), &view.sentence)?;
+    }
+    for body in &report.bodies {
+        pivot_table::write(body, page)?;
+    }
+    if !report.verdicts.is_empty() {
+        page.heading("Requirements:")?;
+        for verdict in report.verdicts {
+            page.entry("  - ", &verdict.to_string())?;
+        }
+    }
     page.heading("Sample accounting:")?;
     sums(&samples(&report.accounting), page)?;
     let streams = streams(report);
@@ -35,159 +43,6 @@ pub(super) fn write(report: &Report<'_>, width: usize, out: &mut dyn Write) -> i
         sums(&streams, page)?;
     }
     Ok(())
-}
-
-/// The table of the mix, with as many columns of numbers as the page is wide enough for.
-fn mix(body: &Body, page: &mut Page<'_>) -> io::Result<()> {
-    let by: Vec<&str> = body.by.iter().map(|dimension| dimension.name()).collect();
-    let title = format!(
-        "Instruction mix by {}, in {}; % of each column",
-        by.join(", "),
-        body.unit.noun()
-    );
-    page.line("")?;
-    page.entry("", &title)?;
-    let mut tables = DETAILS
-        .iter()
-        .filter(|detail| body.has_errors() || !detail.total.contains(&Part::Error));
-    let fitting = tables
-        .clone()
-        .map(|detail| table(body, detail))
-        .find(|table| table.fits(page.width));
-    let narrowest = || {
-        tables
-            .next_back()
-            .map(|detail| table(body, detail))
-            .unwrap_or_default()
-    };
-    let table = fitting.unwrap_or_else(narrowest);
-    for line in table.render(page.width) {
-        page.line(&line)?;
-    }
-    Ok(())
-}
-
-/// A column of numbers.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Part {
-    Amount,
-    Error,
-    Share,
-}
-
-/// Which columns of numbers are shown.
-struct Detail {
-    /// Those of each ring.
-    ring: &'static [Part],
-    /// Those of both rings together.
-    total: &'static [Part],
-}
-
-/// From all columns to the fewest.
-const DETAILS: [Detail; 5] = [
-    Detail {
-        ring: &[Part::Amount, Part::Error, Part::Share],
-        total: &[Part::Amount, Part::Error, Part::Share],
-    },
-    Detail {
-        ring: &[Part::Amount, Part::Share],
-        total: &[Part::Amount, Part::Error, Part::Share],
-    },
-    Detail {
-        ring: &[Part::Amount, Part::Share],
-        total: &[Part::Amount, Part::Share],
-    },
-    Detail {
-        ring: &[Part::Amount],
-        total: &[Part::Amount, Part::Share],
-    },
-    Detail {
-        ring: &[Part::Amount],
-        total: &[Part::Amount],
-    },
-];
-
-/// The mix with some of its columns.
-fn table(body: &Body, detail: &Detail) -> Table {
-    let groups = [
-        ("kernel", detail.ring),
-        ("user", detail.ring),
-        ("total", detail.total),
-    ];
-    let title = |name: &str, part: &Part| match part {
-        Part::Amount => name.to_owned(),
-        Part::Error => "±".to_owned(),
-        Part::Share => "%".to_owned(),
-    };
-    let numbers = |figures: &Figures| {
-        let columns = [
-            (figures.kernel, detail.ring),
-            (figures.user, detail.ring),
-            (figures.total, detail.total),
-        ];
-        columns
-            .iter()
-            .flat_map(|(figure, parts)| parts.iter().map(|part| number(figure, *part)))
-            .collect()
-    };
-    let n_names = body.by.len();
-    let across = |name: String| {
-        std::iter::once(name)
-            .chain(std::iter::repeat(String::new()))
-            .take(n_names)
-            .collect()
-    };
-    let rows = body.rows.iter().map(|row| {
-        let names = body
-            .by
-            .iter()
-            .zip(&row.key)
-            .map(|(dimension, value)| name(*dimension, value));
-        Line::Row(names.collect(), numbers(&row.figures))
-    });
-    let more = body.more.as_ref().map(|more| {
-        let title = format!("({})", several(more.n_rows, "more row"));
-        Line::Row(across(title), numbers(&more.figures))
-    });
-    let total = [
-        Line::Rule,
-        Line::Row(across("total".to_owned()), numbers(&body.total)),
-    ];
-    Table {
-        names: body
-            .by
-            .iter()
-            .map(|dimension| dimension.name().to_owned())
-            .collect(),
-        numbers: groups
-            .iter()
-            .flat_map(|(name, parts)| parts.iter().map(|part| title(name, part)))
-            .collect(),
-        lines: rows.chain(more).chain(total).collect(),
-    }
-}
-
-/// A value of a dimension for display, with Rust function names demangled.
-/// JSON and CSV keep the names of the symbol tables, which other tools can look up.
-fn name(dimension: Dimension, value: &str) -> String {
-    match (dimension, rustc_demangle::try_demangle(value)) {
-        (Dimension::Function | Dimension::Inlined | Dimension::Line, Ok(function)) => {
-            harmless(&format!("{function:#}"))
-        }
-        _ => harmless(value),
-    }
-}
-
-/// One part of a figure as text.
-fn number(figure: &Figure, part: Part) -> String {
-    match (part, figure.amount, figure.std_error) {
-        (Part::Share, ..) => percent(figure.share),
-        (Part::Amount, Amount::Samples(n), _) => grouped(n),
-        (Part::Amount, Amount::Estimate(n), _) => scaled(n, 4),
-        (Part::Error, _, None) => String::new(),
-        (Part::Error, Amount::Samples(_), Some(error)) => format!("±{error:.0}"),
-        (Part::Error, Amount::Estimate(_), Some(error)) => format!("±{}", scaled(error, 2)),
-    }
 }
 
 /// One line of a sum: what happens to the sum, a count, and what it is.

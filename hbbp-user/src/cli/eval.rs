@@ -1,0 +1,61 @@
+//! Options of comparisons with exact counts.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::CheckFormat;
+use super::report::{RuleArgs, Top, parse_top, terminal_width};
+use crate::cmd::eval::EvalOptions;
+use crate::cmd::report::ReportOptions;
+use crate::eval::Level;
+use crate::report::Format;
+
+#[derive(Debug, Args)]
+pub(super) struct EvalArgs {
+    /// Profile to evaluate.
+    file: PathBuf,
+    /// Exact counts of the same run, as written by the emulated machine (`cargo xtask vm`).
+    #[arg(long, value_name = "FILE")]
+    reference: PathBuf,
+    /// Level at which errors are grouped.
+    #[arg(short, long, value_enum, default_value_t = EvalLevel::Ring)]
+    by: EvalLevel,
+    #[command(flatten)]
+    rule: RuleArgs,
+    /// Show the top N groups and mnemonics (`all` for every one).
+    #[arg(short = 'n', long, value_name = "N", default_value = "20", value_parser = parse_top)]
+    top: Top,
+    /// Output format.
+    #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
+    format: CheckFormat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum EvalLevel {
+    Ring,
+    Module,
+    Function,
+}
+
+impl EvalArgs {
+    /// Converts the arguments to options.
+    pub(super) fn into_options(self) -> EvalOptions {
+        EvalOptions {
+            rule: self.rule.rule,
+            profile: self.file,
+            reference: self.reference,
+            by: match self.by {
+                EvalLevel::Ring => Level::Ring,
+                EvalLevel::Module => Level::Module,
+                EvalLevel::Function => Level::Function,
+            },
+            top: self.top.0,
+            format: match self.format {
+                CheckFormat::Text => Format::Text,
+                CheckFormat::Json => Format::Json,
+            },
+            width: terminal_width().unwrap_or(ReportOptions::default().width),
+        }
+    }
+}
