@@ -19,7 +19,7 @@ use hbbp_user::import::events::{choose, describe_by_name};
 use hbbp_user::import::perf_data::PerfData;
 use hbbp_user::import::preaggregated::read_preaggregated;
 use hbbp_user::import::{EntryText, ImportError, entries, format_of};
-use hbbp_user::mix::Dimension;
+use hbbp_user::mix::{Dimension, Query};
 use hbbp_user::record::{Mmap, Record, parse_record};
 use hbbp_user::report::Format;
 use hbbp_user::resolve::Resolver;
@@ -174,7 +174,7 @@ fn use_snapshot(snapshot: &Snapshot) -> anyhow::Result<()> {
         (Format::Json, [Dimension::Function, Dimension::Block]),
     ] {
         let options = ReportOptions {
-            by: by.to_vec(),
+            query: Query::by(by),
             format,
             ..ReportOptions::default()
         };

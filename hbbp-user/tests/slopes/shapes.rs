@@ -12,7 +12,7 @@ use hbbp_user::export::StreamFilter;
 use hbbp_user::export::branches::write_branches;
 use hbbp_user::export::counts::{CountSource, write_counts};
 use hbbp_user::export::streams::write_streams;
-use hbbp_user::mix::Dimension;
+use hbbp_user::mix::{Dimension, Query};
 use hbbp_user::snapshot::file::{encode, parse};
 use hbbp_user::snapshot::run::Counter;
 use hbbp_user::snapshot::{
@@ -329,7 +329,7 @@ pub(crate) const STEPS: [(&str, fn(&Snapshot)); 5] = [
 
 fn report(snapshot: &Snapshot, by: &[Dimension]) {
     let options = ReportOptions {
-        by: by.to_vec(),
+        query: Query::by(by.iter().copied()),
         ..ReportOptions::default()
     };
     print(snapshot, &options, &mut io::sink()).unwrap();

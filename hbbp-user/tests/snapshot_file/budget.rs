@@ -278,12 +278,12 @@ fn day_of_64_cpus(parts: usize) {
     let (mut losses, mut n_hits, mut most) = (Losses::default(), 0, 0);
     for n in 0..43_200_u64 {
         let stream = |row: u64| {
-            let is_hot = row % 10 != 0;
+            let is_hot = !row.is_multiple_of(10);
             let hits = if is_hot { 100 } else { 1 };
             let start = if is_hot {
                 row * 64
             } else {
-                1 << 32 | (n * n_rows + row) * 64
+                (1 << 32) | ((n * n_rows + row) * 64)
             };
             StreamCount {
                 event: EventIdx(0),
