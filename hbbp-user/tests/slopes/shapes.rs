@@ -307,8 +307,11 @@ fn samples(n: u32) -> Snapshot {
     snapshot
 }
 
+/// What is done with a snapshot.
+type Step = fn(&Snapshot);
+
 /// The steps that are measured: from the bytes of a profile to all reports and exports of it.
-pub(crate) const STEPS: [(&str, fn(&Snapshot)); 5] = [
+pub(crate) const STEPS: [(&str, Step); 5] = [
     ("read", |snapshot| {
         parse(&encode(snapshot).unwrap()).unwrap();
     }),
