@@ -2,6 +2,7 @@
 //!
 //! No other module uses clap. Parsing does not touch the system; the conversion to options may fail.
 
+mod annotate;
 mod eval;
 mod record;
 mod recording;
@@ -16,6 +17,7 @@ use crate::cmd::{Job, check};
 use crate::mix::Dimension;
 use crate::resolve::kernel::recorded::KernelPlace;
 use crate::streams::KernelCounts;
+use annotate::AnnotateArgs;
 use eval::EvalArgs;
 use record::RecordArgs;
 use recording::{ExportArgs, InputArgs};
@@ -60,6 +62,9 @@ enum Command {
         #[command(flatten)]
         report: ReportArgs,
     },
+    /// Show the code of a function with its executions: disassembly, both estimates, samples, loops, text versions.
+    #[command(after_long_help = annotate::HELP)]
+    Annotate(AnnotateArgs),
     /// Convert a recording to a profile: perf.data, `perf script` output with branch stacks, or BOLT pre-aggregated
     /// text.
     Import {
@@ -151,6 +156,7 @@ impl Cli {
             }
             Some(Command::Import { input, output }) => Ok(Job::Import(input.into_options(), output)),
             Some(Command::Export(export)) => Ok(Job::Export(export.into_options()?)),
+            Some(Command::Annotate(annotate)) => Ok(Job::Annotate(annotate.into_options())),
             Some(Command::Eval(eval)) => Ok(Job::Eval(eval.into_options())),
             Some(Command::Check { format }) => Ok(Job::Check(format.into())),
             Some(Command::KernelText {

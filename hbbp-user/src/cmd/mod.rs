@@ -1,5 +1,6 @@
 //! The commands of the program: each wires the stages that it needs.
 
+pub mod annotate;
 pub mod check;
 pub mod child;
 pub mod eval;
@@ -9,10 +10,12 @@ mod input;
 pub mod interrupt;
 mod interval;
 pub mod kernel_text;
+pub mod pager;
 pub mod progress;
 pub mod record;
 pub mod report;
 mod rule;
+mod static_image;
 
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
@@ -37,6 +40,8 @@ pub enum Job {
     Import(ImportOptions, PathBuf),
     /// Print lines for scripts.
     Export(ExportOptions),
+    /// Show code with its counts.
+    Annotate(annotate::AnnotateOptions),
     /// Compare a saved profile with exact counts.
     Eval(eval::EvalOptions),
     /// Show what this machine supports.
@@ -68,7 +73,8 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
                 "the report goes to standard output: save the profile with `hbbp-sys record -o -`"
             );
             let recorded = record::record(record)?;
-            let saved = output.map(|output| output.save(&recorded.snapshot, &mut io::sink()));
+            let saved =
+                output.map(|output| output.save(std::slice::from_ref(&recorded.snapshot), &mut io::sink()));
             // The report is printed even if the disk is full.
             let quality = report::print(&recorded.snapshot, report, out)?;
             saved.transpose()?;
@@ -80,7 +86,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
         Job::Record(record, path) => {
             let output = open_output(path)?;
             let recorded = record::record(record)?;
-            output.save(&recorded.snapshot, out)?;
+            output.save(std::slice::from_ref(&recorded.snapshot), out)?;
             end(recorded)
         }
         Job::Report(input, report) => {
@@ -94,7 +100,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             let output = open_output(path)?;
             let snapshot = import::import(input)?;
             import::check_resolved(&snapshot)?;
-            output.save(&snapshot, out)?;
+            output.save(std::slice::from_ref(&snapshot), out)?;
             Ok(Done {
                 warnings: snapshot.run.notes,
                 ..Done::default()
@@ -102,6 +108,10 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
         }
         Job::Export(options) => {
             export::run(options, out)?;
+            Ok(Done::default())
+        }
+        Job::Annotate(options) => {
+            annotate::annotate(options, out)?;
             Ok(Done::default())
         }
         Job::Eval(options) => {

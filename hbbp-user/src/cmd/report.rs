@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use crate::mix::{Dimension, Estimated};
-use crate::report::{Format, Miss, Report, quality};
+use crate::report::{Format, Look, Miss, Report, quality};
 use crate::resolve::source::lines::SourceLines;
 use crate::snapshot::{Module, ModuleKind, Snapshot, SourceLocations};
 
@@ -21,23 +21,20 @@ pub struct ReportOptions {
     pub top: Option<usize>,
     /// The form of the report.
     pub format: Format,
-    /// Most columns of a line of text.
-    pub width: usize,
+    /// How text looks.
+    pub look: Look,
     /// Files with debug information, for the dimensions that need it; others are found by their build ids.
     pub debug_files: Vec<PathBuf>,
 }
 
 impl Default for ReportOptions {
     fn default() -> Self {
-        /// Without a terminal: wide enough for all columns.
-        const WIDTH: usize = 100;
-
         Self {
             by: vec![Dimension::Mnemonic],
             rule: "balanced".to_owned(),
             top: None,
             format: Format::default(),
-            width: WIDTH,
+            look: Look::default(),
             debug_files: Vec::new(),
         }
     }
@@ -69,7 +66,7 @@ pub fn print(snapshot: &Snapshot, options: &ReportOptions, out: &mut dyn Write) 
     let report = Report::new(snapshot, &analysis, options.top);
     let mut out = BufWriter::new(out);
     let written = report
-        .write(options.format, options.width, &mut out)
+        .write(options.format, options.look, &mut out)
         .and_then(|()| out.flush());
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}

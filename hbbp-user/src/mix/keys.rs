@@ -12,7 +12,7 @@ use super::dimension::Dimension;
 use crate::addr::ImageAddr;
 use crate::blocks::{BlockId, BlockMap, Flow, FormIdx, Instruction};
 use crate::estimate::BlockCount;
-use crate::snapshot::{Module, ProcessIdx, Snapshot, SourceLocation, SourceLocations};
+use crate::snapshot::{Module, ProcessIdx, Snapshot, SourceLocation, SourceLocations, Symbol};
 
 /// Number of a row, in the order of first use.
 pub(super) type RowIdx = usize;
@@ -212,10 +212,19 @@ pub fn mnemonics(map: &BlockMap) -> Vec<String> {
     map.forms.iter().map(mnemonic).collect()
 }
 
-/// The function that covers an address. A symbol without a length reaches to the next one.
+/// The function that covers an address: its name, or the module's with the function's start (`/bin/gzip+0x4290`).
 pub fn function(module: &Module, addr: ImageAddr) -> Option<String> {
-    let behind = module.symbols.partition_point(|s| s.start <= addr);
-    let symbol = module.symbols.get(behind.checked_sub(1)?)?;
+    let symbol = symbol_at(module, addr)?;
+    Some(match symbol.name.as_str() {
+        "" => format!("{}+{}", module.name, symbol.start),
+        name => name.to_owned(),
+    })
+}
+
+/// The symbol that covers an address. One without a length reaches to the next one.
+pub fn symbol_at(module: &Module, addr: ImageAddr) -> Option<&Symbol> {
+    let n_before = module.symbols.partition_point(|s| s.start <= addr);
+    let symbol = module.symbols.get(n_before.checked_sub(1)?)?;
     let inside = symbol.len == 0 || addr.since(symbol.start)? < symbol.len;
-    inside.then(|| symbol.name.clone())
+    inside.then_some(symbol)
 }

@@ -23,7 +23,7 @@ pub use apportion::apportion;
 pub use category::Category;
 pub use class::{Class, Latency, Lock, Memory, Packing};
 pub use dimension::{Dimension, UnknownDimension};
-pub use keys::{function, mnemonics};
+pub use keys::{function, mnemonics, symbol_at};
 
 /// One figure of a mix, in the unit of [`Mix::unit`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

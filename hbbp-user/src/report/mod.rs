@@ -5,12 +5,15 @@
 //! Figures always have their unit; time-weighted samples are never called executions.
 
 mod accounting;
+mod annotated;
 mod body;
 mod completeness;
 mod csv;
 mod errors;
 mod header;
 mod json;
+mod look;
+mod named;
 mod number;
 mod page;
 mod quality;
@@ -26,8 +29,11 @@ use crate::locate::{Discard, PerRing};
 use crate::mix::{Analysis, MethodShare};
 use crate::snapshot::Snapshot;
 use accounting::Accounting;
+pub use annotated::{AnnotatedReport, Shown};
 use body::Body;
 pub use errors::Errors;
+pub use look::{Colours, Look};
+use page::Page;
 pub use quality::{Miss, quality};
 use residual::{Residual, residuals};
 use warning::{Warning, warnings};
@@ -101,10 +107,10 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Writes the report; the lines of text have at most `width` columns.
-    pub fn write(&self, format: Format, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    /// Writes the report; text looks as `look` says.
+    pub fn write(&self, format: Format, look: Look, out: &mut dyn Write) -> io::Result<()> {
         match format {
-            Format::Text => text::write(self, width, out),
+            Format::Text => text::write(self, &mut Page { look, out }),
             Format::Json => json::write(self, out),
             Format::Csv => csv::write(&self.body, out),
         }

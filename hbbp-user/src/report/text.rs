@@ -1,27 +1,27 @@
 //! The report as text for a terminal: header, warnings, table, accounting; no line is longer than asked.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::accounting::Accounting;
 use super::body::{Amount, Body, Figure, Figures};
+use super::look::Role;
+use super::named::shown_names;
 use super::number::{grouped, percent, scaled, several};
 use super::page::Page;
 use super::table::{Line, Table};
 use super::{Report, header};
 use crate::locate::PerRing;
-use crate::mix::Dimension;
-use crate::printable::harmless;
 
-/// Writes the report in lines of at most `width` columns.
-pub(super) fn write(report: &Report<'_>, width: usize, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the report.
+pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let run = &report.snapshot.run;
-    let page = &mut Page { width, out };
     page.entry("hbbp-sys ", &run.tool_version)?;
     for (label, sentence) in header::facts(run, report.methods, &report.accounting, &report.residuals) {
         page.entry(&format!("  {label:<12}  "), &sentence)?;
     }
     if !report.warnings.is_empty() {
-        page.heading("Warnings:")?;
+        page.line("")?;
+        page.painted(Role::Warning, "Warnings:")?;
         for warning in &report.warnings {
             page.entry("  - ", &warning.to_string())?;
         }
@@ -47,24 +47,30 @@ fn mix(body: &Body, page: &mut Page<'_>) -> io::Result<()> {
     );
     page.line("")?;
     page.entry("", &title)?;
+    let keys: Vec<&[String]> = body.rows.iter().map(|row| row.key.as_slice()).collect();
+    let names = shown_names(&by, &keys, page.look.demangle);
     let mut tables = DETAILS
         .iter()
         .filter(|detail| body.has_errors() || !detail.total.contains(&Part::Error));
     let fitting = tables
         .clone()
-        .map(|detail| table(body, detail))
-        .find(|table| table.fits(page.width));
+        .map(|detail| table(body, &names, detail))
+        .find(|table| table.fits(page.look.width));
     let narrowest = || {
         tables
             .next_back()
-            .map(|detail| table(body, detail))
+            .map(|detail| table(body, &names, detail))
             .unwrap_or_default()
     };
     let table = fitting.unwrap_or_else(narrowest);
-    for line in table.render(page.width) {
-        page.line(&line)?;
-    }
-    Ok(())
+    let greatest = body
+        .rows
+        .iter()
+        .map(|row| row.figures.total.share)
+        .fold(0.0, f64::max);
+    page.table(&table, |row| {
+        Some(body.rows.get(row)?.figures.total.share / greatest)
+    })
 }
 
 /// A column of numbers.
@@ -108,7 +114,7 @@ const DETAILS: [Detail; 5] = [
 ];
 
 /// The mix with some of its columns.
-fn table(body: &Body, detail: &Detail) -> Table {
+fn table(body: &Body, names: &[Vec<String>], detail: &Detail) -> Table {
     let groups = [
         ("kernel", detail.ring),
         ("user", detail.ring),
@@ -137,14 +143,8 @@ fn table(body: &Body, detail: &Detail) -> Table {
             .take(n_names)
             .collect()
     };
-    let rows = body.rows.iter().map(|row| {
-        let names = body
-            .by
-            .iter()
-            .zip(&row.key)
-            .map(|(dimension, value)| name(*dimension, value));
-        Line::Row(names.collect(), numbers(&row.figures))
-    });
+    let rows = body.rows.iter().zip(names);
+    let rows = rows.map(|(row, names)| Line::Row(names.clone(), numbers(&row.figures)));
     let more = body.more.as_ref().map(|more| {
         let title = format!("({})", several(more.n_rows, "more row"));
         Line::Row(across(title), numbers(&more.figures))
@@ -164,17 +164,6 @@ fn table(body: &Body, detail: &Detail) -> Table {
             .flat_map(|(name, parts)| parts.iter().map(|part| title(name, part)))
             .collect(),
         lines: rows.chain(more).chain(total).collect(),
-    }
-}
-
-/// A value of a dimension for display, with Rust function names demangled.
-/// JSON and CSV keep the names of the symbol tables, which other tools can look up.
-fn name(dimension: Dimension, value: &str) -> String {
-    match (dimension, rustc_demangle::try_demangle(value)) {
-        (Dimension::Function | Dimension::Inlined | Dimension::Line, Ok(function)) => {
-            harmless(&format!("{function:#}"))
-        }
-        _ => harmless(value),
     }
 }
 

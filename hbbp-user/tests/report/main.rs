@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod annotate;
 mod golden;
 mod options;
 #[path = "../fixtures/program.rs"]
