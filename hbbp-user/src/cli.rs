@@ -3,7 +3,9 @@
 //! No other module uses clap. Parsing does not touch the system; the conversion to options may fail.
 
 mod annotate;
+mod diff;
 mod eval;
+mod processwatch;
 mod record;
 mod recording;
 mod report;
@@ -13,12 +15,14 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::cmd::kernel_text::KernelTextOptions;
+use crate::cmd::report::Strict;
 use crate::cmd::{Job, check};
-use crate::mix::Dimension;
 use crate::resolve::kernel::recorded::KernelPlace;
 use crate::streams::KernelCounts;
 use annotate::AnnotateArgs;
+use diff::{DiffArgs, MergeArgs};
 use eval::EvalArgs;
+use processwatch::ProcessWatchArgs;
 use record::RecordArgs;
 use recording::{ExportArgs, InputArgs};
 use report::ReportArgs;
@@ -65,6 +69,10 @@ enum Command {
     /// Show the code of a function with its executions: disassembly, both estimates, samples, loops, text versions.
     #[command(after_long_help = annotate::HELP)]
     Annotate(AnnotateArgs),
+    /// Show what changed from one profile to another, and what of it is more than chance.
+    Diff(DiffArgs),
+    /// Put the runs of several profiles, also of several hosts, into one profile.
+    Merge(MergeArgs),
     /// Convert a recording to a profile: perf.data, `perf script` output with branch stacks, or BOLT pre-aggregated
     /// text.
     Import {
@@ -79,6 +87,9 @@ enum Command {
     Export(ExportArgs),
     /// Compare a profile with exact counts: errors of EBS, LBR and hybrid.
     Eval(EvalArgs),
+    /// Print the instruction mix of each process at intervals, as Intel's processwatch did.
+    #[command(name = "processwatch")]
+    ProcessWatch(ProcessWatchArgs),
     /// Show what this machine supports, and how to enable what is missing.
     Check {
         /// Output format.
@@ -116,12 +127,18 @@ impl From<CheckFormat> for check::Format {
 }
 
 impl Cli {
+    /// Parses the command line of this process; ends it with a message where that is wrong.
+    pub fn of_process() -> Self {
+        Self::parse_from(processwatch::words(std::env::args_os()))
+    }
+
     /// Whether a measurement that misses a quality limit fails.
-    pub const fn is_strict(&self) -> bool {
-        match &self.command {
+    pub const fn strict(&self) -> Strict {
+        let strict = match &self.command {
             Some(Command::Report { report, .. }) => report.strict,
             _ => self.report.strict,
-        }
+        };
+        if strict { Strict::Yes } else { Strict::No }
     }
 
     /// Whether the log is shown.
@@ -136,18 +153,17 @@ impl Cli {
     pub fn into_job(self) -> anyhow::Result<Job> {
         match self.command {
             None => {
-                let by_process = self.report.by.contains(&Dimension::Process);
+                let mut report = self.report.into_options()?;
                 let mut record = self.record.into_options()?;
-                if by_process {
+                if report.asks_process() {
                     record.kernel = KernelCounts::ByProcess;
                 }
-                let mut report = self.report.into_options();
                 report.debug_files.extend(record.vmlinux.clone());
                 Ok(Job::Direct(record, report, self.output))
             }
             Some(Command::Record { record, output }) => Ok(Job::Record(record.into_options()?, output)),
             Some(Command::Report { input, report }) => {
-                let (input, mut report) = (input.into_options(), report.into_options());
+                let (input, mut report) = (input.into_options(), report.into_options()?);
                 report.debug_files.clone_from(&input.places.binaries);
                 if let KernelPlace::Vmlinux(image) = &input.kernel {
                     report.debug_files.push(image.clone());
@@ -157,7 +173,10 @@ impl Cli {
             Some(Command::Import { input, output }) => Ok(Job::Import(input.into_options(), output)),
             Some(Command::Export(export)) => Ok(Job::Export(export.into_options()?)),
             Some(Command::Annotate(annotate)) => Ok(Job::Annotate(annotate.into_options())),
+            Some(Command::Diff(diff)) => Ok(Job::Diff(diff.into_options()?)),
+            Some(Command::Merge(merge)) => Ok(Job::Merge(merge.into_options())),
             Some(Command::Eval(eval)) => Ok(Job::Eval(eval.into_options())),
+            Some(Command::ProcessWatch(watch)) => Ok(watch.into_job()),
             Some(Command::Check { format }) => Ok(Job::Check(format.into())),
             Some(Command::KernelText {
                 vmlinux,

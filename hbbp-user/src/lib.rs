@@ -53,7 +53,7 @@
 //! | [`locate`], [`blocks`] | assigns counts to text; decodes it and splits it into basic blocks |
 //! | [`estimate`] | executions of each block with their standard errors |
 //! | [`mix`], [`eval`] | sums by dimension; errors against exact counts |
-//! | [`annotate`] | the code of a function with its counts |
+//! | [`annotate`], [`diff`] | the code of a function with its counts; what changed from one profile to another |
 //! | [`printable`], [`names`] | makes names that others chose safe to print; demangles them |
 //! | [`report`], [`export`] | prints mixes for people, and lines for scripts |
 //! | [`profile`] | snapshots in files: reads them, and replaces them as a whole |
@@ -103,6 +103,8 @@ pub mod printable;
 pub mod names;
 
 pub mod annotate;
+
+pub mod diff;
 
 pub mod report;
 

@@ -49,6 +49,7 @@ pub struct Machine {
     trace: &'static str,
     hardware_profile: String,
     driver_parameters: Option<String>,
+    kernel_parameters: String,
     limit: Duration,
     files: Initramfs,
     modules: u32,
@@ -66,6 +67,7 @@ impl Machine {
             trace: "",
             hardware_profile: String::new(),
             driver_parameters: Some(String::new()),
+            kernel_parameters: String::new(),
             limit: Duration::from_secs(1800),
             files: Initramfs::default(),
             modules: 0,
@@ -121,6 +123,12 @@ impl Machine {
     /// Module parameters of the driver, for example `name=cpu drain_us=100`.
     pub fn driver(mut self, parameters: &str) -> Self {
         self.driver_parameters = Some(parameters.to_owned());
+        self
+    }
+
+    /// Parameters of the kernel's command line, after the usual ones.
+    pub fn kernel_parameters(mut self, parameters: &str) -> Self {
+        parameters.clone_into(&mut self.kernel_parameters);
         self
     }
 
@@ -276,11 +284,12 @@ impl Machine {
         // A host that is busy delays the emulated timer; the kernel's check of it then ends the boot
         // (arch/x86/kernel/apic/io_apic.c, check_timer).
         // Self-tests of ciphers and keys for signatures, neither of which runs in a test, took a seventh of a boot.
-        qemu.args([
-            "-append",
+        let parameters = format!(
             "console=ttyS0 panic=-1 loglevel=5 nmi_watchdog=0 tsc=nowatchdog no_timer_check cryptomgr.notests \
-             initcall_blacklist=jent_mod_init,load_system_certificate_list",
-        ]);
+             initcall_blacklist=jent_mod_init,load_system_certificate_list {}",
+            self.kernel_parameters
+        );
+        qemu.args(["-append", parameters.trim_end()]);
         if self.clock == Clock::Instructions {
             // Everything else that could differ between two runs: the date, and chance (RDRAND, KASLR).
             qemu.args(["-icount", "shift=0,sleep=off", "-seed", "1"]);

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use iced_x86::IntelFormatter;
+
 use super::disassembly::{formatter, instruction};
 use super::patched::{StaticText, mark};
 use super::versions::{SameBytes, versions};
@@ -80,7 +82,7 @@ pub(super) fn amount(block: &BlockCount) -> f64 {
 struct Building<'a> {
     estimated: &'a Estimated<'a>,
     module: &'a Module,
-    demangle: Demangle,
+    formatter: IntelFormatter,
     lines: BTreeMap<ImageAddr, Line>,
 }
 
@@ -89,7 +91,7 @@ impl<'a> Building<'a> {
         Self {
             estimated,
             module,
-            demangle,
+            formatter: formatter(module, demangle),
             lines: BTreeMap::new(),
         }
     }
@@ -115,7 +117,6 @@ impl<'a> Building<'a> {
         let Some((blocks, text)) = self.text(idx) else {
             return;
         };
-        let mut formatter = formatter(self.module, self.demangle);
         for found in blocks.all_instructions() {
             let addr = blocks.addr(*found);
             let at = found.offset as usize;
@@ -125,7 +126,7 @@ impl<'a> Building<'a> {
             }
             let text = match found.flow {
                 Flow::Invalid => "(bad)".to_owned(),
-                _ => instruction(&mut formatter, self.module.kind.bits(), addr, bytes),
+                _ => instruction(&mut self.formatter, self.module.kind.bits(), addr, bytes),
             };
             let line = Line {
                 addr,

@@ -72,6 +72,23 @@ pub(super) struct Sweep {
 }
 
 impl Flow {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::Next,
+        Self::Idle,
+        Self::Conditional,
+        Self::Jump,
+        Self::IndirectJump,
+        Self::Call,
+        Self::CallNext,
+        Self::IndirectCall,
+        Self::Return,
+        Self::InterruptReturn,
+        Self::SystemCall,
+        Self::Trap,
+        Self::Invalid,
+    ];
+
     /// Whether a basic block ends with it. Calls end a block, as Pin and SDE have it (the paper's reference).
     pub const fn ends_block(self) -> bool {
         !matches!(self, Self::Next | Self::Idle)

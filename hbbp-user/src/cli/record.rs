@@ -49,7 +49,7 @@ pub(super) struct RecordArgs {
     /// Measure the whole system while the command runs, not only the command.
     #[arg(short, long, conflicts_with_all = ["pid", "cpu", "cgroup"])]
     all: bool,
-    /// Count kernel code separately for each process (implied by `--by process`).
+    /// Count kernel code separately for each process (implied by `--rows process`).
     #[arg(long)]
     split_kernel: bool,
     /// Capacity of the count map in distinct addresses between two drains. Default: grows with the number of CPUs.

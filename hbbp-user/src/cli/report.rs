@@ -1,9 +1,11 @@
 //! Options of reports.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
-use crate::cmd::report::ReportOptions;
-use crate::mix::Dimension;
+use crate::cmd::report::{ReportOptions, read_taxonomies};
+use crate::mix::{Axis, Confidence, Filter, Query, Requirement, Sort, UnknownAxis, Value, View};
 use crate::names::Demangle;
 use crate::report::{Colours, Format, Look};
 
@@ -19,24 +21,52 @@ pub(super) struct RuleArgs {
 pub(super) struct ReportArgs {
     /// Dimensions of the rows, comma-separated, e.g. mnemonic, module, function, process, extension, category.
     #[arg(
-        short,
+        short = 'b',
         long,
+        visible_alias = "by",
         value_name = "DIMENSION",
         value_delimiter = ',',
         default_value = "mnemonic"
     )]
-    pub(super) by: Vec<Dimension>,
+    rows: Vec<String>,
+    /// Dimensions of the columns, or `none`.
+    #[arg(long, value_name = "DIMENSION", value_delimiter = ',', default_value = "ring")]
+    cols: Vec<String>,
+    /// Figures of each cell: executions, share, samples, bytes, blocks, rate (per second), flops.
+    #[arg(long, value_name = "VALUE", value_delimiter = ',')]
+    values: Vec<Value>,
+    /// Only instructions whose DIMENSION matches (or, with !=, does not match) a glob, e.g. 'extension=AVX*'; may be
+    /// repeated.
+    #[arg(long, value_name = "DIMENSION=PATTERN")]
+    filter: Vec<String>,
+    /// Order of the rows: total, key, a value, or a column.
+    #[arg(long, value_name = "COLUMN", default_value = "total")]
+    sort: Sort,
+    /// A prepared report: isa, vectorization, long-latency, synchronization, flops, memory, branches, mitigations, or
+    /// module:NAME.
+    #[arg(long, value_name = "NAME")]
+    view: Option<String>,
+    /// Groups of instructions as further dimensions, a TOML file; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    taxonomy: Vec<PathBuf>,
+    /// Exit with status 3 if the share of some instructions contradicts this, e.g. 'extension=AVX512*>1%'; may be
+    /// repeated.
+    #[arg(long, value_name = "FILTER<SHARE%")]
+    require: Vec<String>,
+    /// Level of confidence of --require, in percent.
+    #[arg(long, value_name = "PERCENT", default_value = "95")]
+    confidence: Confidence,
     #[command(flatten)]
     rule: RuleArgs,
     #[command(flatten)]
     look: LookArgs,
-    /// Show the top N rows (`all` for every row); the remainder is summed.
-    #[arg(short = 'n', long, value_name = "N", default_value = "40", value_parser = parse_top)]
-    top: Top,
+    /// Show the top N rows (`all` for every row); the remainder is summed. Default: 40, or as many as the view has.
+    #[arg(short = 'n', long, value_name = "N", value_parser = parse_top)]
+    top: Option<Top>,
     /// Output format: text, json or csv.
     #[arg(long, default_value = "text")]
     format: Format,
-    /// Exit with status 3 if the measurement misses a quality limit.
+    /// Exit with status 3 if the measurement misses a quality limit or has too few samples for a --require.
     #[arg(long)]
     pub(super) strict: bool,
 }
@@ -45,17 +75,66 @@ pub(super) struct ReportArgs {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Top(pub(super) Option<usize>);
 
+/// Rows of a table, unless the user says otherwise.
+const TOP: usize = 40;
+
 impl ReportArgs {
     /// Converts the arguments to options.
-    pub(super) fn into_options(self) -> ReportOptions {
-        ReportOptions {
-            by: self.by,
+    pub(super) fn into_options(self) -> anyhow::Result<ReportOptions> {
+        let taxonomies = read_taxonomies(&self.taxonomy)?;
+        let axes = |names: &[String]| -> Result<Vec<Axis>, UnknownAxis> {
+            names.iter().map(|name| Axis::named(name, &taxonomies)).collect()
+        };
+        let filters = self
+            .filter
+            .iter()
+            .map(|filter| Filter::parse(filter, &taxonomies));
+        let filters: Vec<Filter> = filters.collect::<Result<_, _>>()?;
+        let columns: &[String] = if self.cols == ["none"] { &[] } else { &self.cols };
+        let usual = Query::whole();
+        let query = Query {
+            rows: axes(&self.rows)?,
+            columns: axes(columns)?,
+            values: if self.values.is_empty() {
+                usual.values
+            } else {
+                self.values.clone()
+            },
+            filters,
+            sort: self.sort,
+        };
+        let view = self
+            .view
+            .as_deref()
+            .map(|name| View::named(name, &taxonomies))
+            .transpose()?;
+        let view = view.map(|mut view| {
+            for table in &mut view.tables {
+                table.query.filters.extend(query.filters.iter().cloned());
+                if !self.values.is_empty() {
+                    table.query.values.clone_from(&query.values);
+                }
+                if let Some(Top(top)) = self.top {
+                    table.top = top;
+                }
+            }
+            view
+        });
+        let requirements = self
+            .require
+            .iter()
+            .map(|text| Requirement::parse(text, &taxonomies));
+        Ok(ReportOptions {
+            query,
+            view,
+            requirements: requirements.collect::<Result<_, _>>()?,
+            confidence: self.confidence,
             rule: self.rule.rule,
-            top: self.top.0,
+            top: self.top.map_or(Some(TOP), |Top(top)| top),
             format: self.format,
             look: self.look.into_look(),
             debug_files: Vec::new(),
-        }
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod annotate;
 pub mod check;
 pub mod child;
+pub mod diff;
 pub mod eval;
 pub mod export;
 pub mod import;
@@ -10,7 +11,9 @@ mod input;
 pub mod interrupt;
 mod interval;
 pub mod kernel_text;
+pub mod merge;
 pub mod pager;
+pub mod processwatch;
 pub mod progress;
 pub mod record;
 pub mod report;
@@ -20,6 +23,7 @@ mod static_image;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
+use crate::diff::Gate;
 use crate::profile::Output;
 use crate::snapshot::Snapshot;
 use export::ExportOptions;
@@ -42,12 +46,20 @@ pub enum Job {
     Export(ExportOptions),
     /// Show code with its counts.
     Annotate(annotate::AnnotateOptions),
+    /// Show what changed from one profile to another.
+    Diff(diff::DiffOptions),
+    /// Put the runs of several profiles into one.
+    Merge(merge::MergeOptions),
     /// Compare a saved profile with exact counts.
     Eval(eval::EvalOptions),
     /// Show what this machine supports.
     Check(check::Format),
     /// Compare live kernel text with the static image.
     KernelText(kernel_text::KernelTextOptions),
+    /// Print the mix of each process at intervals.
+    ProcessWatch(processwatch::WatchOptions),
+    /// Print the columns that such a mix can have.
+    ListColumns(processwatch::Columns),
 }
 
 /// How a job ended.
@@ -57,7 +69,9 @@ pub struct Done {
     pub command: Option<u8>,
     /// Quality of the measurement.
     pub quality: Quality,
-    /// What the user must know of an import, sentence by sentence.
+    /// What became of the conditions on a difference.
+    pub gates: Vec<Gate>,
+    /// What the user must know of an import or a merge, sentence by sentence.
     pub warnings: Vec<String>,
     /// What was measured. The program ends without freeing it piece by piece.
     pub snapshot: Option<Snapshot>,
@@ -90,7 +104,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             end(recorded)
         }
         Job::Report(input, report) => {
-            let quality = report::print(&input::read_profile(input)?, report, out)?;
+            let quality = report::print_runs(&input::read_runs(input)?, report, out)?;
             Ok(Done {
                 quality,
                 ..Done::default()
@@ -114,6 +128,14 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             annotate::annotate(options, out)?;
             Ok(Done::default())
         }
+        Job::Diff(options) => Ok(Done {
+            gates: diff::compare(options, out)?,
+            ..Done::default()
+        }),
+        Job::Merge(options) => Ok(Done {
+            warnings: merge::merge(options, out)?,
+            ..Done::default()
+        }),
         Job::Eval(options) => {
             match eval::eval(options, out) {
                 Err(error) if is_closed_pipe(&error) => {}
@@ -125,6 +147,17 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             match kernel_text::kernel_text(options, out) {
                 Err(error) if is_closed_pipe(&error) => {}
                 compared => compared?,
+            }
+            Ok(Done::default())
+        }
+        Job::ProcessWatch(options) => {
+            processwatch::watch(options, out)?;
+            Ok(Done::default())
+        }
+        Job::ListColumns(columns) => {
+            match processwatch::list(*columns, out) {
+                Err(error) if is_closed_pipe(&error) => {}
+                listed => listed?,
             }
             Ok(Done::default())
         }

@@ -1,23 +1,35 @@
 //! Prints the report of a snapshot, for `hbbp-sys report` and for direct runs.
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
-use crate::mix::{Dimension, Estimated};
-use crate::report::{Format, Look, Miss, Report, quality};
+use crate::estimate::{Rule, Unit};
+use crate::mix::{
+    Analysis, Confidence, Dimension, Estimated, Mix, Outcome, Query, Requirement, Sort, Taxonomy, Verdict,
+    View, sum,
+};
+use crate::report::{Format, Look, Miss, Report, Table, quality};
 use crate::resolve::source::lines::SourceLines;
 use crate::snapshot::{Module, ModuleKind, Snapshot, SourceLocations};
 
 /// Content and format of a report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReportOptions {
-    /// Dimensions of the mix.
-    pub by: Vec<Dimension>,
+    /// What the table shows, unless there is a view.
+    pub query: Query,
+    /// Tables to print instead.
+    pub view: Option<View>,
+    /// What must hold of the mix.
+    pub requirements: Vec<Requirement>,
+    /// How sure a failed requirement must be.
+    pub confidence: Confidence,
     /// Name or file of the rule that chooses between EBS and LBR.
     pub rule: String,
-    /// Most lines of the mix; `None` for all.
+    /// Most lines of each table; `None` for all.
     pub top: Option<usize>,
     /// The form of the report.
     pub format: Format,
@@ -30,7 +42,10 @@ pub struct ReportOptions {
 impl Default for ReportOptions {
     fn default() -> Self {
         Self {
-            by: vec![Dimension::Mnemonic],
+            query: Query::by([Dimension::Mnemonic]),
+            view: None,
+            requirements: Vec::new(),
+            confidence: Confidence::default(),
             rule: "balanced".to_owned(),
             top: None,
             format: Format::default(),
@@ -40,30 +55,131 @@ impl Default for ReportOptions {
     }
 }
 
+impl ReportOptions {
+    /// The queries of all tables, each with its limit of lines.
+    fn tables(&self) -> Vec<(&Query, Option<usize>)> {
+        match &self.view {
+            None => vec![(&self.query, self.top)],
+            Some(view) => view
+                .tables
+                .iter()
+                .map(|table| (&table.query, table.top))
+                .collect(),
+        }
+    }
+
+    /// Whether some table or requirement depends on the process image.
+    pub fn asks_process(&self) -> bool {
+        self.asks(Query::asks_process)
+    }
+
+    fn asks(&self, of: impl Fn(&Query) -> bool) -> bool {
+        let required = self.requirements.iter().map(Requirement::query);
+        self.tables().into_iter().any(|(query, _)| of(query)) || required.into_iter().any(|query| of(&query))
+    }
+}
+
 /// Quality of the reported measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quality {
     /// The stated limits that it missed.
     pub misses: Vec<Miss>,
+    /// What became of the requirements.
+    pub verdicts: Vec<Verdict>,
+}
+
+impl Quality {
+    /// The requirements that the data contradict; with `strict` limits also those that are not shown to hold.
+    pub fn unmet(&self, strict: Strict) -> impl Iterator<Item = &Verdict> {
+        self.verdicts.iter().filter(move |verdict| match verdict.outcome {
+            Outcome::Passed => false,
+            Outcome::Undecided => strict == Strict::Yes,
+            Outcome::Failed => true,
+        })
+    }
+}
+
+/// Whether a measurement that misses a limit of quality fails.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Strict {
+    /// Yes.
+    Yes,
+    /// No: it only warns.
+    No,
+}
+
+/// Reads the taxonomies of these files, after those that are built in.
+pub fn read_taxonomies(files: &[PathBuf]) -> anyhow::Result<Vec<Arc<Taxonomy>>> {
+    let mut taxonomies = Taxonomy::built_in();
+    for file in files {
+        let taxonomy = read_taxonomy(file).with_context(|| format!("taxonomy {}", file.display()))?;
+        if taxonomies.iter().any(|other| other.name == taxonomy.name) {
+            bail!(
+                "{}: there is another taxonomy `{}`",
+                file.display(),
+                taxonomy.name
+            );
+        }
+        taxonomies.push(Arc::new(taxonomy));
+    }
+    Ok(taxonomies)
+}
+
+fn read_taxonomy(file: &Path) -> anyhow::Result<Taxonomy> {
+    Ok(Taxonomy::parse(&std::fs::read_to_string(file)?)?)
 }
 
 /// Prints the report of a snapshot. A closed pipe is not an error.
 pub fn print(snapshot: &Snapshot, options: &ReportOptions, out: &mut dyn Write) -> anyhow::Result<Quality> {
+    print_runs(std::slice::from_ref(snapshot), options, out)
+}
+
+/// Prints the report of all runs of a profile: each is estimated by itself, and the tables show their sums. A closed pipe is
+/// not an error.
+pub fn print_runs(
+    runs: &[Snapshot],
+    options: &ReportOptions,
+    out: &mut dyn Write,
+) -> anyhow::Result<Quality> {
     let rule = super::rule::read(&options.rule)?;
-    let estimated = Estimated::new(snapshot, &rule);
-    let (locations, note) = if options.by.iter().any(|d| d.is_in_source()) {
-        read_locations(snapshot, &estimated, options)
-    } else {
-        Default::default()
+    let estimated: Vec<Estimated<'_>> = runs.iter().map(|run| Estimated::new(run, &rule)).collect();
+    let (locations, notes) = locations_of(runs, &estimated, options);
+    let mixes_of = |query: &Query| -> Vec<Mix> {
+        let runs = estimated.iter().zip(&locations);
+        runs.map(|(run, locations)| run.mix(query, locations)).collect()
     };
-    let analysis = estimated.mix(&options.by, &locations);
-    let noted = note.map(|note| {
-        let mut noted = snapshot.clone();
-        noted.run.notes.push(note);
-        noted
-    });
-    let snapshot = noted.as_ref().unwrap_or(snapshot);
-    let report = Report::new(snapshot, &analysis, options.top);
+    let tables = options.tables();
+    // The tables of each run, and their sums.
+    let of_runs: Vec<Vec<Mix>> = tables.iter().map(|(query, _)| mixes_of(query)).collect();
+    let sums = tables.iter().zip(&of_runs);
+    let sums: Vec<Mix> = sums
+        .map(|((query, _), mixes)| sum(query, mixes.iter().cloned()))
+        .collect();
+    for ((query, _), mix) in tables.iter().zip(&sums) {
+        check_sort(query, mix)?;
+    }
+    if let (Some(view), [first, ..]) = (&options.view, sums.as_slice()) {
+        check_module(view, first, || mixes_of(&Query::by([Dimension::Module])))?;
+    }
+    let samples = estimated.iter().map(Estimated::samples).sum();
+    let verdict = |requirement: &Requirement| {
+        let query = requirement.query();
+        let mix = sum(&query, mixes_of(&query).into_iter());
+        requirement.test(&mix, samples, options.confidence)
+    };
+    let verdicts: Vec<Verdict> = options.requirements.iter().map(verdict).collect();
+    let first = of_runs.into_iter().next().context("a view has tables")?;
+    let analyses = estimated.into_iter().zip(first);
+    let analyses: Vec<Analysis> = analyses.map(|(run, mix)| run.analysis(mix)).collect();
+    let noted: Vec<Cow<'_, Snapshot>> = runs
+        .iter()
+        .zip(notes)
+        .map(|(run, note)| noted(run, note))
+        .collect();
+    let runs = || noted.iter().map(Cow::as_ref).zip(&analyses);
+    let shown = sums.iter().zip(&tables);
+    let shown: Vec<Table<'_>> = shown.map(|(mix, (_, top))| Table { mix, top: *top }).collect();
+    let report = Report::new(runs(), options.view.as_ref(), &shown, &verdicts);
     let mut out = BufWriter::new(out);
     let written = report
         .write(options.format, options.look, &mut out)
@@ -73,8 +189,81 @@ pub fn print(snapshot: &Snapshot, options: &ReportOptions, out: &mut dyn Write) 
         written => written.context("failed to write the report")?,
     }
     Ok(Quality {
-        misses: quality(&analysis, snapshot),
+        misses: runs()
+            .flat_map(|(run, analysis)| quality(analysis, run))
+            .collect(),
+        verdicts,
     })
+}
+
+/// The unit of the figures of a run.
+pub(super) fn unit_of(run: &Snapshot, rule: &Rule) -> Unit {
+    Estimated::new(run, rule).counts().assignment.unit
+}
+
+/// The source locations of the instructions of each run, where they are asked for, and notes on what is missing.
+fn locations_of(
+    runs: &[Snapshot],
+    estimated: &[Estimated<'_>],
+    options: &ReportOptions,
+) -> (Vec<SourceLocations>, Vec<Option<String>>) {
+    let asks = options.asks(Query::asks_source);
+    let of_run = |(run, estimated): (&Snapshot, &Estimated<'_>)| {
+        if asks {
+            read_locations(run, estimated, options)
+        } else {
+            Default::default()
+        }
+    };
+    runs.iter().zip(estimated).map(of_run).unzip()
+}
+
+/// A run with one more note.
+fn noted(run: &Snapshot, note: Option<String>) -> Cow<'_, Snapshot> {
+    match note {
+        None => Cow::Borrowed(run),
+        Some(note) => {
+            let mut noted = run.clone();
+            noted.run.notes.push(note);
+            Cow::Owned(noted)
+        }
+    }
+}
+
+/// Refuses the page of a module of which nothing ran.
+fn check_module(view: &View, first: &Mix, by_module: impl FnOnce() -> Vec<Mix>) -> anyhow::Result<()> {
+    /// Modules that the message names.
+    const SHOWN: usize = 12;
+
+    let Some(module) = view
+        .name
+        .strip_prefix("module:")
+        .filter(|_| first.rows.is_empty())
+    else {
+        return Ok(());
+    };
+    let rows = by_module().into_iter().flat_map(|mix| mix.rows);
+    let modules = rows.filter_map(|row| row.key.into_iter().next());
+    let modules: Vec<String> = modules.take(SHOWN).collect();
+    bail!(
+        "no instruction of a module `{module}` ran; use a name or a pattern (module:*libc*) of one that did: {}",
+        modules.join(", ")
+    )
+}
+
+/// Refuses an order by a column that the table does not have.
+fn check_sort(query: &Query, mix: &Mix) -> anyhow::Result<()> {
+    let Sort::Column(name) = &query.sort else {
+        return Ok(());
+    };
+    let columns: Vec<String> = mix.columns.iter().map(crate::mix::Column::name).collect();
+    if !columns.contains(name) {
+        bail!(
+            "no column `{name}` to sort by; expected total, key, a value, or one of {}",
+            columns.join(", ")
+        );
+    }
+    Ok(())
 }
 
 /// Reads where the instructions of a mix stand, from the debug information that is found on this machine; where some is

@@ -319,6 +319,11 @@ impl BlockCount {
 }
 
 impl Unit {
+    /// Whether amounts are numbers of samples, which are whole in sum.
+    pub const fn is_samples(self) -> bool {
+        matches!(self, Self::TimeWeightedSamples | Self::EventWeightedSamples)
+    }
+
     /// Stable name, used in JSON.
     pub const fn id(self) -> &'static str {
         match self {

@@ -14,7 +14,7 @@ use crate::addr::{ImageAddr, Ring};
 use crate::blocks::{BlockId, BlockMap, TextBlocks};
 use crate::estimate::{BlockCounts, Estimate, Rule, Unit};
 use crate::locate::{Site, TextIdx};
-use crate::mix::{Analysis, analyse, function, mnemonics};
+use crate::mix::{Analysis, Query, analyse, function, mnemonics};
 use crate::snapshot::{ModuleIdx, Snapshot};
 pub use group::{Group, Level};
 use hbbp_reference::Reference;
@@ -82,7 +82,7 @@ pub struct NoExecutions(pub Unit);
 /// Compares a snapshot, whose hybrid follows `rule`, with the reference of the same run; relative executions by their
 /// shares.
 pub fn evaluate(snapshot: &Snapshot, reference: &Reference, rule: &Rule) -> Result<Evaluation, NoExecutions> {
-    let analysis = analyse(snapshot, &[], rule);
+    let analysis = analyse(snapshot, &Query::whole(), rule);
     let unit = analysis.counts.assignment.unit;
     let mut sums = Sums::new(snapshot, &analysis.map);
     sums.add_measured(&analysis);

@@ -103,7 +103,6 @@ mod tests {
         for n in 0..200 {
             let digits = format!("{}", n % 10);
             symbol += &format!("S{digits}_");
-            symbol = symbol.replace("_Z1f", "_Z1f");
             symbol += &format!("1BIS{digits}_S{digits}_E");
         }
         symbol += "EvT_";

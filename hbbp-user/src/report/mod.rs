@@ -9,6 +9,7 @@ mod annotated;
 mod body;
 mod completeness;
 mod csv;
+mod difference;
 mod errors;
 mod header;
 mod json;
@@ -16,23 +17,27 @@ mod look;
 mod named;
 mod number;
 mod page;
+mod pivot_table;
 mod quality;
 mod residual;
 mod table;
 mod text;
 mod warning;
+pub mod watch;
 
 use std::io::{self, Write};
 use std::str::FromStr;
 
 use crate::locate::{Discard, PerRing};
-use crate::mix::{Analysis, MethodShare};
+use crate::mix::{Analysis, MethodShare, Mix, Verdict, View};
 use crate::snapshot::Snapshot;
 use accounting::Accounting;
 pub use annotated::{AnnotatedReport, Shown};
 use body::Body;
+pub use difference::DiffReport;
 pub use errors::Errors;
 pub use look::{Colours, Look};
+use named::shown_names;
 use page::Page;
 pub use quality::{Miss, quality};
 use residual::{Residual, residuals};
@@ -68,16 +73,34 @@ impl FromStr for Format {
     }
 }
 
+/// A table of a report.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'a> {
+    /// What it shows.
+    pub mix: &'a Mix,
+    /// Most lines; `None` for all.
+    pub top: Option<usize>,
+}
+
 /// The content of a report, for all formats.
 #[derive(Debug)]
 pub struct Report<'a> {
+    /// One for each run of the profile.
+    runs: Vec<Measured<'a>>,
+    view: Option<&'a View>,
+    bodies: Vec<Body>,
+    verdicts: &'a [Verdict],
+}
+
+/// What is to be said of one run.
+#[derive(Debug)]
+struct Measured<'a> {
     snapshot: &'a Snapshot,
     methods: &'a [MethodShare],
     warnings: Vec<Warning>,
     accounting: Accounting,
     streams: Streams,
     residuals: Vec<Residual>,
-    body: Body,
 }
 
 /// Accounting of the streams of branch stacks.
@@ -93,17 +116,25 @@ struct Streams {
 }
 
 impl<'a> Report<'a> {
-    /// The report on a snapshot and its analysis, with at most `top` lines of the mix.
-    pub fn new(snapshot: &'a Snapshot, analysis: &'a Analysis, top: Option<usize>) -> Self {
-        let accounting = Accounting::new(snapshot, analysis);
+    /// The report on the runs of a profile, each with its analysis, with these tables of all of them, which may be those of a
+    /// view, and verdicts.
+    pub fn new(
+        runs: impl Iterator<Item = (&'a Snapshot, &'a Analysis)>,
+        view: Option<&'a View>,
+        tables: &[Table<'_>],
+        verdicts: &'a [Verdict],
+    ) -> Self {
+        let runs: Vec<Measured<'a>> = runs
+            .map(|(snapshot, analysis)| Measured::new(snapshot, analysis))
+            .collect();
+        let durations = runs.iter().map(|run| run.snapshot.run.duration);
+        let duration = durations.fold(0, u64::saturating_add);
+        let body = |table: &Table<'_>| Body::new(table.mix, table.top, duration);
         Self {
-            snapshot,
-            methods: &analysis.methods,
-            warnings: warnings(analysis, snapshot, &accounting),
-            streams: Streams::new(analysis),
-            residuals: residuals(snapshot, analysis),
-            body: Body::new(&analysis.mix, top),
-            accounting,
+            runs,
+            view,
+            bodies: tables.iter().map(body).collect(),
+            verdicts,
         }
     }
 
@@ -112,7 +143,21 @@ impl<'a> Report<'a> {
         match format {
             Format::Text => text::write(self, &mut Page { look, out }),
             Format::Json => json::write(self, out),
-            Format::Csv => csv::write(&self.body, out),
+            Format::Csv => csv::write(&self.bodies, out),
+        }
+    }
+}
+
+impl<'a> Measured<'a> {
+    fn new(snapshot: &'a Snapshot, analysis: &'a Analysis) -> Self {
+        let accounting = Accounting::new(snapshot, analysis);
+        Self {
+            snapshot,
+            methods: &analysis.methods,
+            warnings: warnings(analysis, snapshot, &accounting),
+            streams: Streams::new(analysis),
+            residuals: residuals(snapshot, analysis),
+            accounting,
         }
     }
 }

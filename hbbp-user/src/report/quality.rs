@@ -83,7 +83,7 @@ pub fn quality(analysis: &Analysis, snapshot: &Snapshot) -> Vec<Miss> {
 pub(super) fn misses(analysis: &Analysis, snapshot: &Snapshot, accounting: &Accounting) -> Vec<Miss> {
     let below = |limit: f64| move |share: &f64| *share < limit;
     let mut misses = residual_misses(analysis, snapshot);
-    if analysis.mix.rows.is_empty() {
+    if analysis.mix.all.blocks == 0 {
         misses.push(Miss::NoSamples);
     }
     for event in &snapshot.run.events {

@@ -18,6 +18,7 @@ mod run;
 #[path = "../fixtures/skip.rs"]
 mod skip;
 mod text;
+mod watch;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Output, Stdio};

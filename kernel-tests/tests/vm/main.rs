@@ -29,5 +29,6 @@ mod support;
 mod text;
 mod truth;
 mod verifier;
+mod views;
 mod watchdog;
 mod written;

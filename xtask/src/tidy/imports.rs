@@ -4,7 +4,7 @@ use super::rust::{Mention, mentions};
 use super::{Finding, Source};
 
 /// The modules in the order of the flow: each may use only what stands before it.
-const LINE: [&str; 18] = [
+const LINE: [&str; 19] = [
     "addr",
     "record",
     "streams",
@@ -17,6 +17,7 @@ const LINE: [&str; 18] = [
     "printable",
     "names",
     "annotate",
+    "diff",
     "report",
     "export",
     "profile",
