@@ -38,7 +38,8 @@ fn resampled(n: u32, share: f64, random: &mut Random) -> Snapshot {
         } else {
             (4, 4.0)
         };
-        let at = first + (random.fraction() * len) as usize;
+        let draw = random.fraction() * len;
+        let at = first + (1_u32..).take_while(|n| f64::from(*n) <= draw).count();
         ips[at].hits += 1;
     }
     for count in ips.iter_mut() {
