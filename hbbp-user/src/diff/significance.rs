@@ -31,7 +31,8 @@ pub(super) fn adjusted(p_values: &[f64]) -> Vec<f64> {
     let mut adjusted = vec![1.0; p_values.len()];
     let mut least = 1.0_f64;
     for (at, rank) in order.into_iter().zip((1..=p_values.len()).rev()) {
-        least = least.min(p(at) * n / rank as f64);
+        // Rounding must not make it less than the p-value itself.
+        least = least.min((p(at) * n / rank as f64).max(p(at)));
         if let Some(adjusted) = adjusted.get_mut(at) {
             *adjusted = least;
         }
