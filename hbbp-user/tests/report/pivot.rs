@@ -92,7 +92,8 @@ fn every_pivot_of_a_fixture_has_its_total() {
         let queries: Vec<Query> = axes
             .iter()
             .flat_map(|rows| {
-                columns().map(|column| query(std::slice::from_ref(rows), std::slice::from_ref(&column), &[]))
+                columns()
+                    .map(move |column| query(std::slice::from_ref(rows), std::slice::from_ref(&column), &[]))
             })
             .collect();
         let mixes = mixes(&snapshot, &queries);

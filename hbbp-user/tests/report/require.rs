@@ -13,13 +13,17 @@ use super::program;
 struct Random(u64);
 
 impl Random {
-    /// A number from 0 to below 1.
-    fn fraction(&mut self) -> f64 {
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) as f64 / 18_446_744_073_709_551_616.0
+        z ^ (z >> 31)
+    }
+
+    /// A number from 0 to below 1.
+    fn fraction(&mut self) -> f64 {
+        self.next() as f64 / 18_446_744_073_709_551_616.0
     }
 }
 
@@ -33,13 +37,8 @@ fn resampled(n: u32, share: f64, random: &mut Random) -> Snapshot {
         count.hits = 0;
     }
     for _ in 0..n {
-        let (first, len) = if random.fraction() < share {
-            (8, 3.0)
-        } else {
-            (4, 4.0)
-        };
-        let draw = random.fraction() * len;
-        let at = first + (1_u32..).take_while(|n| f64::from(*n) <= draw).count();
+        let (first, len) = if random.fraction() < share { (8, 3) } else { (4, 4) };
+        let at = first + usize::try_from(random.next() % len).unwrap();
         ips[at].hits += 1;
     }
     for count in ips.iter_mut() {
@@ -67,7 +66,6 @@ fn outcomes(requirement: &str, n: u32, share: f64, confidence: &str) -> [u32; 3]
             Outcome::Failed => 2,
         }] += 1;
     }
-    println!("{requirement} with {n} samples, a share of {share} and {confidence} %: {outcomes:?}");
     outcomes
 }
 
