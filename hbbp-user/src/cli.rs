@@ -2,6 +2,8 @@
 //!
 //! No other module uses clap. Parsing does not touch the system; the conversion to options may fail.
 
+mod annotate;
+mod diff;
 mod eval;
 mod processwatch;
 mod record;
@@ -17,6 +19,8 @@ use crate::cmd::report::Strict;
 use crate::cmd::{Job, check};
 use crate::resolve::kernel::recorded::KernelPlace;
 use crate::streams::KernelCounts;
+use annotate::AnnotateArgs;
+use diff::{DiffArgs, MergeArgs};
 use eval::EvalArgs;
 use processwatch::ProcessWatchArgs;
 use record::RecordArgs;
@@ -62,6 +66,13 @@ enum Command {
         #[command(flatten)]
         report: ReportArgs,
     },
+    /// Show the code of a function with its executions: disassembly, both estimates, samples, loops, text versions.
+    #[command(after_long_help = annotate::HELP)]
+    Annotate(AnnotateArgs),
+    /// Show what changed from one profile to another, and what of it is more than chance.
+    Diff(DiffArgs),
+    /// Put the runs of several profiles, also of several hosts, into one profile.
+    Merge(MergeArgs),
     /// Convert a recording to a profile: perf.data, `perf script` output with branch stacks, or BOLT pre-aggregated
     /// text.
     Import {
@@ -161,6 +172,9 @@ impl Cli {
             }
             Some(Command::Import { input, output }) => Ok(Job::Import(input.into_options(), output)),
             Some(Command::Export(export)) => Ok(Job::Export(export.into_options()?)),
+            Some(Command::Annotate(annotate)) => Ok(Job::Annotate(annotate.into_options())),
+            Some(Command::Diff(diff)) => Ok(Job::Diff(diff.into_options()?)),
+            Some(Command::Merge(merge)) => Ok(Job::Merge(merge.into_options())),
             Some(Command::Eval(eval)) => Ok(Job::Eval(eval.into_options())),
             Some(Command::ProcessWatch(watch)) => Ok(watch.into_job()),
             Some(Command::Check { format }) => Ok(Job::Check(format.into())),

@@ -11,7 +11,7 @@ use hbbp_user::printable::harmless;
 /// What was said makes no sense; the parser of the command line ends with the same code.
 const USAGE: u8 = 2;
 
-/// The measurement was done but contradicts a requirement, or misses a stated limit of quality where `--strict` asks to say
+/// A comparison meets a condition, or the measurement was done but contradicts a requirement, or misses a stated limit of quality where `--strict` asks to say
 /// so.
 const QUALITY_MISSED: u8 = 3;
 
@@ -75,6 +75,7 @@ fn exit_code(done: &Done, strict: Strict) -> ExitCode {
     match done.command {
         Some(code) if code != 0 => ExitCode::from(code),
         _ if done.quality.unmet(strict).next().is_some() => ExitCode::from(QUALITY_MISSED),
+        _ if done.gates.iter().any(|gate| gate.failed) => ExitCode::from(QUALITY_MISSED),
         _ if strict == Strict::Yes && !done.quality.misses.is_empty() => ExitCode::from(QUALITY_MISSED),
         _ => ExitCode::SUCCESS,
     }
@@ -94,6 +95,9 @@ fn warn(warnings: &[String]) {
 fn complain_of_requirements(done: &Done, strict: Strict) {
     for verdict in done.quality.unmet(strict) {
         eprintln!("hbbp-sys: requirement {}", harmless(&verdict.to_string()));
+    }
+    for gate in done.gates.iter().filter(|gate| gate.failed) {
+        eprintln!("hbbp-sys: condition {}", harmless(&gate.to_string()));
     }
 }
 

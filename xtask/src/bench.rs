@@ -91,13 +91,15 @@ pub(crate) fn bench(install: Install) -> Result<()> {
             field("own_memory")? / f64::from(1 << 20),
         );
     }
-    pivots(&command::workspace().join("target/release/hbbp-sys"), &folder)
+    reports(&command::workspace().join("target/release/hbbp-sys"), &folder)
 }
 
-/// Pivots of a profile of a minute, from the simplest to one with a row for each block of each process.
-const PIVOTS: [&[&str]; 5] = [
-    &["--rows", "mnemonic"],
+/// Reports of a profile of a minute: pivots, from the simplest to one with a row for each block of each process, and
+/// annotated code.
+const REPORTS: [&[&str]; 7] = [
+    &["report", "--rows", "mnemonic"],
     &[
+        "report",
         "--rows",
         "module,function",
         "--cols",
@@ -105,8 +107,9 @@ const PIVOTS: [&[&str]; 5] = [
         "--values",
         "executions,share,samples,bytes,blocks",
     ],
-    &["--rows", "process,block,form"],
+    &["report", "--rows", "process,block,form"],
     &[
+        "report",
         "--rows",
         "function",
         "--cols",
@@ -114,11 +117,13 @@ const PIVOTS: [&[&str]; 5] = [
         "--filter",
         "extension=AVX*",
     ],
-    &["--view", "mitigations"],
+    &["report", "--view", "mitigations"],
+    &["annotate", "--hottest", "1", "--no-pager"],
+    &["annotate", "--hottest", "20", "--no-pager"],
 ];
 
 /// Prints the time that reports of a profile of 60 s under the same load take.
-fn pivots(program: &Path, folder: &Path) -> Result<()> {
+fn reports(program: &Path, folder: &Path) -> Result<()> {
     let profile = folder.join("minute.hbbp");
     let mut record = Command::new(program);
     record
@@ -126,16 +131,12 @@ fn pivots(program: &Path, folder: &Path) -> Result<()> {
         .arg(&profile);
     ensure!(record.status()?.success(), "failed to record a minute");
     println!("\nreports of a profile of 60 s under the same load:");
-    for pivot in PIVOTS {
+    for words in REPORTS {
         let mut report = Command::new(program);
-        report
-            .arg("report")
-            .args(pivot)
-            .arg(&profile)
-            .stdout(Stdio::null());
+        report.args(words).arg(&profile).stdout(Stdio::null());
         let began = Instant::now();
         ensure!(report.status()?.success(), "{report:?} failed");
-        println!("{:>8.2} s  {}", began.elapsed().as_secs_f64(), pivot.join(" "));
+        println!("{:>8.2} s  {}", began.elapsed().as_secs_f64(), words.join(" "));
     }
     Ok(())
 }

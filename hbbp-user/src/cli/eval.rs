@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::CheckFormat;
-use super::report::{RuleArgs, Top, parse_top, terminal_width};
+use super::report::{LookArgs, RuleArgs, Top, parse_top};
 use crate::cmd::eval::EvalOptions;
-use crate::cmd::report::ReportOptions;
 use crate::eval::Level;
 use crate::report::Format;
 
@@ -29,6 +28,8 @@ pub(super) struct EvalArgs {
     /// Output format.
     #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
     format: CheckFormat,
+    #[command(flatten)]
+    look: LookArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -55,7 +56,7 @@ impl EvalArgs {
                 CheckFormat::Text => Format::Text,
                 CheckFormat::Json => Format::Json,
             },
-            width: terminal_width().unwrap_or(ReportOptions::default().width),
+            look: self.look.into_look(),
         }
     }
 }

@@ -9,7 +9,7 @@ use clap::{ArgAction, Args};
 use super::report::terminal_width;
 use crate::cmd::Job;
 use crate::cmd::processwatch::{Columns, Rings, WatchOptions};
-use crate::cmd::report::ReportOptions;
+use crate::report::Look;
 use crate::report::watch::Layout;
 
 /// Name of the subcommand, and of a link to the program that stands for it.
@@ -95,7 +95,7 @@ impl ProcessWatchArgs {
             shown,
             rings: if self.kernel { Rings::Both } else { Rings::User },
             layout: if self.csv { Layout::Csv } else { Layout::Table },
-            width: terminal_width().unwrap_or(ReportOptions::default().width),
+            width: terminal_width().unwrap_or(Look::default().width),
         })
     }
 }

@@ -6,7 +6,8 @@ use clap::Args;
 
 use crate::cmd::report::{ReportOptions, read_taxonomies};
 use crate::mix::{Axis, Confidence, Filter, Query, Requirement, Sort, UnknownAxis, Value, View};
-use crate::report::Format;
+use crate::names::Demangle;
+use crate::report::{Colours, Format, Look};
 
 #[derive(Debug, Args)]
 pub(super) struct RuleArgs {
@@ -57,6 +58,8 @@ pub(super) struct ReportArgs {
     confidence: Confidence,
     #[command(flatten)]
     rule: RuleArgs,
+    #[command(flatten)]
+    look: LookArgs,
     /// Show the top N rows (`all` for every row); the remainder is summed. Default: 40, or as many as the view has.
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_top)]
     top: Option<Top>,
@@ -121,7 +124,6 @@ impl ReportArgs {
             .require
             .iter()
             .map(|text| Requirement::parse(text, &taxonomies));
-        let plain = ReportOptions::default();
         Ok(ReportOptions {
             query,
             view,
@@ -130,9 +132,41 @@ impl ReportArgs {
             rule: self.rule.rule,
             top: self.top.map_or(Some(TOP), |Top(top)| top),
             format: self.format,
-            width: terminal_width().unwrap_or(plain.width),
-            debug_files: plain.debug_files,
+            look: self.look.into_look(),
+            debug_files: Vec::new(),
         })
+    }
+}
+
+/// Options of text.
+#[derive(Debug, Args)]
+pub(super) struct LookArgs {
+    /// Show functions by the names of the symbol tables, not demangled.
+    #[arg(long)]
+    no_demangle: bool,
+}
+
+impl LookArgs {
+    /// How text looks on standard output: as wide as the terminal, with colours and bars unless NO_COLOR is set
+    /// (no-color.org) or the terminal has none.
+    pub(super) fn into_look(self) -> Look {
+        let width = terminal_width();
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_none_or(|terminal| terminal == "dumb");
+        let colours = if width.is_some() && !is_set("NO_COLOR") && !is_dumb {
+            Colours::Shown
+        } else {
+            Colours::Plain
+        };
+        Look {
+            width: width.unwrap_or(Look::default().width),
+            demangle: if self.no_demangle {
+                Demangle::Off
+            } else {
+                Demangle::On
+            },
+            colours,
+        }
     }
 }
 

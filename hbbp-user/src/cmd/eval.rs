@@ -8,7 +8,7 @@ use anyhow::Context as _;
 
 use crate::eval::{Level, evaluate};
 use crate::profile;
-use crate::report::{Errors, Format};
+use crate::report::{Errors, Format, Look};
 use hbbp_reference::Reference;
 
 /// What to compare, and how to show it.
@@ -26,8 +26,8 @@ pub struct EvalOptions {
     pub top: Option<usize>,
     /// The form of the comparison.
     pub format: Format,
-    /// Most columns of a line of text.
-    pub width: usize,
+    /// How text looks.
+    pub look: Look,
 }
 
 /// Reads both files and prints the errors to `out`.
@@ -40,7 +40,7 @@ pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let rule = super::rule::read(&options.rule)?;
     let evaluation = evaluate(&snapshot, &reference, &rule)?;
     let mut out = BufWriter::new(out);
-    Errors::new(&evaluation, options.by, options.top).write(options.format, options.width, &mut out)?;
+    Errors::new(&evaluation, options.by, options.top).write(options.format, options.look, &mut out)?;
     out.flush()?;
     Ok(())
 }

@@ -1,15 +1,18 @@
 //! Prints the report of a snapshot, for `hbbp-sys report` and for direct runs.
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
+use crate::estimate::{Rule, Unit};
 use crate::mix::{
-    Confidence, Dimension, Estimated, Mix, Outcome, Query, Requirement, Sort, Taxonomy, Verdict, View,
+    Analysis, Confidence, Dimension, Estimated, Mix, Outcome, Query, Requirement, Sort, Taxonomy, Verdict,
+    View, sum,
 };
-use crate::report::{Format, Miss, Report, Table, quality};
+use crate::report::{Format, Look, Miss, Report, Table, quality};
 use crate::resolve::source::lines::SourceLines;
 use crate::snapshot::{Module, ModuleKind, Snapshot, SourceLocations};
 
@@ -30,17 +33,14 @@ pub struct ReportOptions {
     pub top: Option<usize>,
     /// The form of the report.
     pub format: Format,
-    /// Most columns of a line of text.
-    pub width: usize,
+    /// How text looks.
+    pub look: Look,
     /// Files with debug information, for the dimensions that need it; others are found by their build ids.
     pub debug_files: Vec<PathBuf>,
 }
 
 impl Default for ReportOptions {
     fn default() -> Self {
-        /// Without a terminal: wide enough for all columns.
-        const WIDTH: usize = 100;
-
         Self {
             query: Query::by([Dimension::Mnemonic]),
             view: None,
@@ -49,7 +49,7 @@ impl Default for ReportOptions {
             rule: "balanced".to_owned(),
             top: None,
             format: Format::default(),
-            width: WIDTH,
+            look: Look::default(),
             debug_files: Vec::new(),
         }
     }
@@ -131,56 +131,105 @@ fn read_taxonomy(file: &Path) -> anyhow::Result<Taxonomy> {
 
 /// Prints the report of a snapshot. A closed pipe is not an error.
 pub fn print(snapshot: &Snapshot, options: &ReportOptions, out: &mut dyn Write) -> anyhow::Result<Quality> {
+    print_runs(std::slice::from_ref(snapshot), options, out)
+}
+
+/// Prints the report of all runs of a profile: each is estimated by itself, and the tables show their sums. A closed pipe is
+/// not an error.
+pub fn print_runs(
+    runs: &[Snapshot],
+    options: &ReportOptions,
+    out: &mut dyn Write,
+) -> anyhow::Result<Quality> {
     let rule = super::rule::read(&options.rule)?;
-    let estimated = Estimated::new(snapshot, &rule);
-    let (locations, notes) = if options.asks(Query::asks_source) {
-        read_locations(snapshot, &estimated, options)
-    } else {
-        Default::default()
+    let estimated: Vec<Estimated<'_>> = runs.iter().map(|run| Estimated::new(run, &rule)).collect();
+    let (locations, notes) = locations_of(runs, &estimated, options);
+    let mixes_of = |query: &Query| -> Vec<Mix> {
+        let runs = estimated.iter().zip(&locations);
+        runs.map(|(run, locations)| run.mix(query, locations)).collect()
     };
     let tables = options.tables();
-    let mixes: Vec<Mix> = tables
-        .iter()
-        .map(|(query, _)| estimated.mix(query, &locations))
+    // The tables of each run, and their sums.
+    let of_runs: Vec<Vec<Mix>> = tables.iter().map(|(query, _)| mixes_of(query)).collect();
+    let sums = tables.iter().zip(&of_runs);
+    let sums: Vec<Mix> = sums
+        .map(|((query, _), mixes)| sum(query, mixes.iter().cloned()))
         .collect();
-    for ((query, _), mix) in tables.iter().zip(&mixes) {
+    for ((query, _), mix) in tables.iter().zip(&sums) {
         check_sort(query, mix)?;
     }
-    if let (Some(view), [first, ..]) = (&options.view, mixes.as_slice()) {
-        check_module(view, first, &estimated)?;
+    if let (Some(view), [first, ..]) = (&options.view, sums.as_slice()) {
+        check_module(view, first, || mixes_of(&Query::by([Dimension::Module])))?;
     }
-    let samples = estimated.samples();
+    let samples = estimated.iter().map(Estimated::samples).sum();
     let verdict = |requirement: &Requirement| {
-        let mix = estimated.mix(&requirement.query(), &locations);
+        let query = requirement.query();
+        let mix = sum(&query, mixes_of(&query).into_iter());
         requirement.test(&mix, samples, options.confidence)
     };
     let verdicts: Vec<Verdict> = options.requirements.iter().map(verdict).collect();
-    let analysis = estimated.analysis(mixes.first().cloned().context("a view has tables")?);
-    let noted = (!notes.is_empty()).then(|| {
-        let mut noted = snapshot.clone();
-        noted.run.notes.extend(notes);
-        noted
-    });
-    let snapshot = noted.as_ref().unwrap_or(snapshot);
-    let shown = mixes.iter().zip(&tables);
+    let first = of_runs.into_iter().next().context("a view has tables")?;
+    let analyses = estimated.into_iter().zip(first);
+    let analyses: Vec<Analysis> = analyses.map(|(run, mix)| run.analysis(mix)).collect();
+    let noted: Vec<Cow<'_, Snapshot>> = runs
+        .iter()
+        .zip(notes)
+        .map(|(run, note)| noted(run, note))
+        .collect();
+    let runs = || noted.iter().map(Cow::as_ref).zip(&analyses);
+    let shown = sums.iter().zip(&tables);
     let shown: Vec<Table<'_>> = shown.map(|(mix, (_, top))| Table { mix, top: *top }).collect();
-    let report = Report::new(snapshot, &analysis, options.view.as_ref(), &shown, &verdicts);
+    let report = Report::new(runs(), options.view.as_ref(), &shown, &verdicts);
     let mut out = BufWriter::new(out);
     let written = report
-        .write(options.format, options.width, &mut out)
+        .write(options.format, options.look, &mut out)
         .and_then(|()| out.flush());
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         written => written.context("failed to write the report")?,
     }
     Ok(Quality {
-        misses: quality(&analysis, snapshot),
+        misses: runs()
+            .flat_map(|(run, analysis)| quality(analysis, run))
+            .collect(),
         verdicts,
     })
 }
 
+/// The unit of the figures of a run.
+pub(super) fn unit_of(run: &Snapshot, rule: &Rule) -> Unit {
+    Estimated::new(run, rule).counts().assignment.unit
+}
+
+/// The source locations of the instructions of each run, where they are asked for, and notes on what is missing.
+fn locations_of(
+    runs: &[Snapshot],
+    estimated: &[Estimated<'_>],
+    options: &ReportOptions,
+) -> (Vec<SourceLocations>, Vec<Vec<String>>) {
+    let asks = options.asks(Query::asks_source);
+    let of_run = |(run, estimated): (&Snapshot, &Estimated<'_>)| {
+        if asks {
+            read_locations(run, estimated, options)
+        } else {
+            Default::default()
+        }
+    };
+    runs.iter().zip(estimated).map(of_run).unzip()
+}
+
+/// A run with more notes.
+fn noted(run: &Snapshot, notes: Vec<String>) -> Cow<'_, Snapshot> {
+    if notes.is_empty() {
+        return Cow::Borrowed(run);
+    }
+    let mut noted = run.clone();
+    noted.run.notes.extend(notes);
+    Cow::Owned(noted)
+}
+
 /// Refuses the page of a module of which nothing ran.
-fn check_module(view: &View, first: &Mix, estimated: &Estimated<'_>) -> anyhow::Result<()> {
+fn check_module(view: &View, first: &Mix, by_module: impl FnOnce() -> Vec<Mix>) -> anyhow::Result<()> {
     /// Modules that the message names.
     const SHOWN: usize = 12;
 
@@ -191,11 +240,8 @@ fn check_module(view: &View, first: &Mix, estimated: &Estimated<'_>) -> anyhow::
     else {
         return Ok(());
     };
-    let modules = estimated.mix(&Query::by([Dimension::Module]), &SourceLocations::new());
-    let modules = modules
-        .rows
-        .into_iter()
-        .filter_map(|row| row.key.into_iter().next());
+    let rows = by_module().into_iter().flat_map(|mix| mix.rows);
+    let modules = rows.filter_map(|row| row.key.into_iter().next());
     let modules: Vec<String> = modules.take(SHOWN).collect();
     bail!(
         "no instruction of a module `{module}` ran; use a name or a pattern (module:*libc*) of one that did: {}",

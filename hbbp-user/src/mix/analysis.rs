@@ -84,6 +84,26 @@ impl<'a> Estimated<'a> {
         }
     }
 
+    /// The snapshot.
+    pub const fn snapshot(&self) -> &'a Snapshot {
+        self.snapshot
+    }
+
+    /// The blocks of the text that ran.
+    pub const fn map(&self) -> &BlockMap {
+        &self.map
+    }
+
+    /// Executions of each block.
+    pub const fn counts(&self) -> &BlockCounts {
+        &self.counts
+    }
+
+    /// Samples, streams and branches by location.
+    pub const fn located(&self) -> &Located {
+        &self.located
+    }
+
     /// The instructions that a mix by source lines needs the locations of.
     pub fn instructions(&self) -> impl Iterator<Item = (ModuleIdx, ImageAddr)> {
         self.counts.blocks.iter().flat_map(|block| {

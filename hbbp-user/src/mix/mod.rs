@@ -22,6 +22,7 @@ mod pivot;
 mod query;
 mod requirement;
 mod sites;
+mod sum;
 mod taxonomy;
 mod view;
 
@@ -37,7 +38,8 @@ pub use filter::{Filter, FilterError, Pattern};
 pub use keys::mnemonics;
 pub use query::{Query, Sort, UnknownValue, Value};
 pub use requirement::{Confidence, ConfidenceError, Outcome, Requirement, RequirementError, Verdict};
-pub use sites::function;
+pub use sites::{function, symbol_at};
+pub use sum::sum;
 pub use taxonomy::{Taxonomy, TaxonomyError, processwatch_categories};
 pub use view::{View, ViewError, ViewTable};
 
@@ -147,6 +149,23 @@ impl Mix {
             }
         }
         Some(samples)
+    }
+}
+
+impl Mix {
+    /// The answer to a query of nothing.
+    fn empty(query: &Query) -> Self {
+        Self {
+            rows_by: query.rows.clone(),
+            columns_by: query.columns.clone(),
+            filters: query.filters.clone(),
+            values: query.values.clone(),
+            unit: Unit::TimeWeightedSamples,
+            columns: Vec::new(),
+            rows: Vec::new(),
+            total: Cell::default(),
+            all: Cell::default(),
+        }
     }
 }
 

@@ -140,7 +140,7 @@ impl Table<'_> {
 }
 
 /// Whether the columns are kernel and user, which have an order of their own.
-fn is_by_ring(query: &Query) -> bool {
+pub(super) fn is_by_ring(query: &Query) -> bool {
     matches!(query.columns.as_slice(), [only] if only.is(Dimension::Ring))
 }
 
@@ -148,7 +148,7 @@ fn falling(a: f64, b: f64) -> Ordering {
     b.total_cmp(&a)
 }
 
-fn sort(rows: &mut [Row], columns: &[Column], sort: &Sort) {
+pub(super) fn sort(rows: &mut [Row], columns: &[Column], sort: &Sort) {
     let named = |name: &str| columns.iter().position(|column| column.name() == name);
     match sort {
         Sort::Key => {

@@ -9,7 +9,7 @@ use super::query::Query;
 use crate::addr::{ImageAddr, Va};
 use crate::blocks::{BlockMap, Flow, Instruction, TextBlocks};
 use crate::estimate::BlockCount;
-use crate::snapshot::{Module, ModuleIdx, Process, ProcessIdx, Snapshot, SourceLocations, Text};
+use crate::snapshot::{Module, ModuleIdx, Process, ProcessIdx, Snapshot, SourceLocations, Symbol, Text};
 
 /// The block whose instructions are asked for.
 pub(super) struct Sites<'a> {
@@ -202,10 +202,19 @@ impl Here<'_> {
     }
 }
 
-/// The function that covers an address. A symbol without a length reaches to the next one.
+/// The function that covers an address: its name, or the module's with the function's start (`/bin/gzip+0x4290`).
 pub fn function(module: &Module, addr: ImageAddr) -> Option<String> {
-    let behind = module.symbols.partition_point(|s| s.start <= addr);
-    let symbol = module.symbols.get(behind.checked_sub(1)?)?;
+    let symbol = symbol_at(module, addr)?;
+    Some(match symbol.name.as_str() {
+        "" => format!("{}+{}", module.name, symbol.start),
+        name => name.to_owned(),
+    })
+}
+
+/// The symbol that covers an address. One without a length reaches to the next one.
+pub fn symbol_at(module: &Module, addr: ImageAddr) -> Option<&Symbol> {
+    let n_before = module.symbols.partition_point(|s| s.start <= addr);
+    let symbol = module.symbols.get(n_before.checked_sub(1)?)?;
     let inside = symbol.len == 0 || addr.since(symbol.start)? < symbol.len;
-    inside.then(|| symbol.name.clone())
+    inside.then_some(symbol)
 }

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use super::STANDARD;
 use super::place::follow;
 use crate::snapshot::Snapshot;
-use crate::snapshot::file::encode;
+use crate::snapshot::file::encode_runs;
 
 /// Where a profile is written.
 #[derive(Debug)]
@@ -73,11 +73,11 @@ impl Output {
         matches!(self.target, Target::Standard)
     }
 
-    /// Writes the profile, to `standard` where the output is standard output. Where that fails, a file is as it was
+    /// Writes the runs of a profile, to `standard` where the output is standard output. Where that fails, a file is as it was
     /// before.
-    pub fn save(self, snapshot: &Snapshot, standard: &mut dyn Write) -> anyhow::Result<()> {
+    pub fn save(self, runs: &[Snapshot], standard: &mut dyn Write) -> anyhow::Result<()> {
         let failed = || format!("failed to write profile {}", self.path.display());
-        let bytes = encode(snapshot).with_context(failed)?;
+        let bytes = encode_runs(runs).with_context(failed)?;
         let written = match self.target {
             Target::Standard => standard.write_all(&bytes).and_then(|()| standard.flush()),
             Target::Stream(mut stream) => stream.write_all(&bytes),

@@ -8,10 +8,12 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::Format;
+use super::look::Look;
 use super::number::{percent, scaled};
 use super::page::Page;
 use super::table::{Line, Table};
 use crate::eval::{Amounts, Evaluation, Group, Level, Method};
+use crate::names::{Demangle, function};
 use crate::printable::write_json;
 
 /// The errors of all groups of a level.
@@ -40,11 +42,11 @@ impl<'a> Errors<'a> {
         }
     }
 
-    /// Writes them; lines of text have at most `width` columns. CSV is not supported and prints text.
-    pub fn write(&self, format: Format, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    /// Writes them; text looks as `look` says. CSV is not supported and prints text.
+    pub fn write(&self, format: Format, look: Look, out: &mut dyn Write) -> io::Result<()> {
         match format {
             Format::Json => write_json(&Document::new(self), out),
-            Format::Text | Format::Csv => self.text(&mut Page { width, out }),
+            Format::Text | Format::Csv => self.text(&mut Page { look, out }),
         }
     }
 
@@ -67,23 +69,23 @@ impl<'a> Errors<'a> {
             &format!("{samples} samples of instructions, {stacks} branch stacks"),
         )?;
         page.heading("Average weighted error over mnemonics, in % of the reference")?;
-        self.print(page, &self.group_table(Group::average_weighted))?;
+        page.table(
+            &self.group_table(Group::average_weighted, page.look.demangle),
+            |_| None,
+        )?;
         page.heading("Accuracy error over blocks, in % of the reference")?;
-        self.print(page, &self.group_table(Group::block_error))?;
+        page.table(&self.group_table(Group::block_error, page.look.demangle), |_| {
+            None
+        })?;
         page.heading("Executions by mnemonic, and their errors in %")?;
-        self.print(page, &self.mnemonic_table())
-    }
-
-    fn print(&self, page: &mut Page<'_>, table: &Table) -> io::Result<()> {
-        let width = page.width;
-        table.render(width).iter().try_for_each(|line| page.line(line))
+        page.table(&self.mnemonic_table(), |_| None)
     }
 
     fn shown<T>(&self, rows: &[T]) -> usize {
         self.top.map_or(rows.len(), |top| top.min(rows.len()))
     }
 
-    fn group_table(&self, error_of: fn(&Group, Method) -> Option<f64>) -> Table {
+    fn group_table(&self, error_of: fn(&Group, Method) -> Option<f64>, demangle: Demangle) -> Table {
         let titles = self.level.titles().iter().map(|title| (*title).to_owned());
         let methods = Method::ALL.map(Method::name).map(str::to_owned);
         let numbers = |group: &Group| {
@@ -95,7 +97,9 @@ impl<'a> Errors<'a> {
             "all".clone_into(first);
         }
         let shown = self.groups.iter().take(self.shown(&self.groups));
-        let rows = shown.map(|group| Line::Row(group.key.clone(), numbers(group)));
+        // Names are of the same kinds in every row; only functions are ever mangled.
+        let name = |name: &String| function(name, demangle);
+        let rows = shown.map(|group| Line::Row(group.key.iter().map(name).collect(), numbers(group)));
         let total = [Line::Rule, Line::Row(whole, numbers(&self.whole))];
         Table {
             names: titles.collect(),

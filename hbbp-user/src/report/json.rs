@@ -14,10 +14,11 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::Report;
 use super::completeness::{self, Missing};
 use super::header::hex;
 use super::residual::Residual;
+use super::warning::Warning;
+use super::{Measured, Report};
 use crate::mix::MethodShare;
 use crate::printable::write_json;
 use crate::snapshot::loss::LossUnit;
@@ -36,6 +37,23 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
 struct Document<'a> {
     /// Name and version of this format.
     format: &'static str,
+    /// The run, of a merged profile the first.
+    #[serde(flatten)]
+    first: Option<MeasuredJson<'a>>,
+    /// The table, or the first one of a view.
+    mix: Option<MixJson<'a>>,
+    /// Further tables of a view.
+    tables: Vec<MixJson<'a>>,
+    /// Name of the view; null without one.
+    view: Option<&'a str>,
+    requirements: Vec<RequirementJson<'a>>,
+    /// The further runs of a merged profile; the tables are those of all runs.
+    others: Vec<MeasuredJson<'a>>,
+}
+
+/// What is to be said of one run.
+#[derive(Serialize)]
+struct MeasuredJson<'a> {
     run: RunJson<'a>,
     events: Vec<EventJson<'a>>,
     /// Warnings about the measurement, most severe first.
@@ -49,13 +67,6 @@ struct Document<'a> {
     streams: Option<StreamsJson>,
     /// Estimates and counter values of the sampling events; empty if figures are not executions.
     residuals: Vec<ResidualJson>,
-    /// The table, or the first one of a view.
-    mix: Option<MixJson<'a>>,
-    /// Further tables of a view.
-    tables: Vec<MixJson<'a>>,
-    /// Name of the view; null without one.
-    view: Option<&'a str>,
-    requirements: Vec<RequirementJson<'a>>,
 }
 
 /// Facts of the run.
@@ -170,36 +181,44 @@ struct ResidualJson {
 
 impl<'a> Document<'a> {
     fn new(report: &'a Report<'a>) -> Self {
-        let warnings = report.warnings.iter();
-        let events = report.snapshot.run.events.iter().zip(&report.accounting.missing);
         let mut bodies = report.bodies.iter();
+        let mut runs = report.runs.iter().map(MeasuredJson::new);
         Self {
             format: "hbbp-sys.mix/2",
-            run: RunJson::new(&report.snapshot.run),
-            events: events
-                .map(|(event, missing)| EventJson::new(event, *missing))
-                .collect(),
-            warnings: warnings
-                .map(|w| WarningJson {
-                    id: w.id(),
-                    text: w.to_string(),
-                })
-                .collect(),
-            losses: losses(&report.snapshot.losses),
-            sources: report
-                .methods
-                .iter()
-                .map(|method| SourceJson::new(method, report.methods))
-                .collect(),
-            accounting: AccountingJson::new(report),
-            streams: Some(&report.streams)
-                .filter(|streams| 0 < streams.counted)
-                .map(StreamsJson::new),
-            residuals: report.residuals.iter().map(ResidualJson::new).collect(),
+            first: runs.next(),
             mix: bodies.next().map(MixJson::new),
             tables: bodies.map(MixJson::new).collect(),
             view: report.view.map(|view| view.name.as_str()),
             requirements: report.verdicts.iter().map(RequirementJson::new).collect(),
+            others: runs.collect(),
+        }
+    }
+}
+
+impl<'a> MeasuredJson<'a> {
+    fn new(measured: &'a Measured<'a>) -> Self {
+        let run = &measured.snapshot.run;
+        let warning = |warning: &Warning| WarningJson {
+            id: warning.id(),
+            text: warning.to_string(),
+        };
+        let methods = measured.methods.iter();
+        let events = run.events.iter().zip(&measured.accounting.missing);
+        Self {
+            run: RunJson::new(run),
+            events: events
+                .map(|(event, missing)| EventJson::new(event, *missing))
+                .collect(),
+            warnings: measured.warnings.iter().map(warning).collect(),
+            losses: losses(&measured.snapshot.losses),
+            sources: methods
+                .map(|method| SourceJson::new(method, measured.methods))
+                .collect(),
+            accounting: AccountingJson::new(&measured.accounting),
+            streams: Some(&measured.streams)
+                .filter(|streams| 0 < streams.counted)
+                .map(StreamsJson::new),
+            residuals: measured.residuals.iter().map(ResidualJson::new).collect(),
         }
     }
 }

@@ -5,12 +5,16 @@
 //! Figures always have their unit; time-weighted samples are never called executions.
 
 mod accounting;
+mod annotated;
 mod body;
 mod completeness;
 mod csv;
+mod difference;
 mod errors;
 mod header;
 mod json;
+mod look;
+mod named;
 mod number;
 mod page;
 mod pivot_table;
@@ -28,8 +32,13 @@ use crate::locate::{Discard, PerRing};
 use crate::mix::{Analysis, MethodShare, Mix, Verdict, View};
 use crate::snapshot::Snapshot;
 use accounting::Accounting;
+pub use annotated::{AnnotatedReport, Shown};
 use body::Body;
+pub use difference::DiffReport;
 pub use errors::Errors;
+pub use look::{Colours, Look};
+use named::shown_names;
+use page::Page;
 pub use quality::{Miss, quality};
 use residual::{Residual, residuals};
 use warning::{Warning, warnings};
@@ -76,15 +85,22 @@ pub struct Table<'a> {
 /// The content of a report, for all formats.
 #[derive(Debug)]
 pub struct Report<'a> {
+    /// One for each run of the profile.
+    runs: Vec<Measured<'a>>,
+    view: Option<&'a View>,
+    bodies: Vec<Body>,
+    verdicts: &'a [Verdict],
+}
+
+/// What is to be said of one run.
+#[derive(Debug)]
+struct Measured<'a> {
     snapshot: &'a Snapshot,
     methods: &'a [MethodShare],
     warnings: Vec<Warning>,
     accounting: Accounting,
     streams: Streams,
     residuals: Vec<Residual>,
-    view: Option<&'a View>,
-    bodies: Vec<Body>,
-    verdicts: &'a [Verdict],
 }
 
 /// Accounting of the streams of branch stacks.
@@ -100,35 +116,48 @@ struct Streams {
 }
 
 impl<'a> Report<'a> {
-    /// The report on a snapshot and its analysis, with these tables, which may be those of a view, and verdicts.
+    /// The report on the runs of a profile, each with its analysis, with these tables of all of them, which may be those of a
+    /// view, and verdicts.
     pub fn new(
-        snapshot: &'a Snapshot,
-        analysis: &'a Analysis,
+        runs: impl Iterator<Item = (&'a Snapshot, &'a Analysis)>,
         view: Option<&'a View>,
         tables: &[Table<'_>],
         verdicts: &'a [Verdict],
     ) -> Self {
+        let runs: Vec<Measured<'a>> = runs
+            .map(|(snapshot, analysis)| Measured::new(snapshot, analysis))
+            .collect();
+        let durations = runs.iter().map(|run| run.snapshot.run.duration);
+        let duration = durations.fold(0, u64::saturating_add);
+        let body = |table: &Table<'_>| Body::new(table.mix, table.top, duration);
+        Self {
+            runs,
+            view,
+            bodies: tables.iter().map(body).collect(),
+            verdicts,
+        }
+    }
+
+    /// Writes the report; text looks as `look` says.
+    pub fn write(&self, format: Format, look: Look, out: &mut dyn Write) -> io::Result<()> {
+        match format {
+            Format::Text => text::write(self, &mut Page { look, out }),
+            Format::Json => json::write(self, out),
+            Format::Csv => csv::write(&self.bodies, out),
+        }
+    }
+}
+
+impl<'a> Measured<'a> {
+    fn new(snapshot: &'a Snapshot, analysis: &'a Analysis) -> Self {
         let accounting = Accounting::new(snapshot, analysis);
-        let body = |table: &Table<'_>| Body::new(table.mix, table.top, snapshot.run.duration);
         Self {
             snapshot,
             methods: &analysis.methods,
             warnings: warnings(analysis, snapshot, &accounting),
             streams: Streams::new(analysis),
             residuals: residuals(snapshot, analysis),
-            view,
-            bodies: tables.iter().map(body).collect(),
-            verdicts,
             accounting,
-        }
-    }
-
-    /// Writes the report; the lines of text have at most `width` columns.
-    pub fn write(&self, format: Format, width: usize, out: &mut dyn Write) -> io::Result<()> {
-        match format {
-            Format::Text => text::write(self, width, out),
-            Format::Json => json::write(self, out),
-            Format::Csv => csv::write(&self.bodies, out),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::body::{Amount, Body, Figure, Figures};
+use super::named::shown_names;
 use super::number::{grouped, percent, scaled, several, shortened};
 use super::page::Page;
 use super::table::{Line, Table};
@@ -22,10 +23,14 @@ pub(super) fn write(body: &Body, page: &mut Page<'_>) -> io::Result<()> {
     if body.rows.is_empty() && !body.filters.is_empty() {
         return page.entry("", "nothing that ran passes the filters");
     }
-    for line in fitting(body, page.width).render(page.width) {
-        page.line(&line)?;
-    }
-    Ok(())
+    let keys: Vec<&[String]> = body.rows.iter().map(|row| row.key.as_slice()).collect();
+    let by: Vec<&str> = body.by.iter().map(String::as_str).collect();
+    let names = shown_names(&by, &keys, page.look.demangle);
+    let shares = || body.rows.iter().map(|row| row.figures.total.share);
+    let greatest = shares().fold(0.0, f64::max);
+    page.table(&fitting(body, &names, page.look.width), |row| {
+        Some(shares().nth(row)? / greatest)
+    })
 }
 
 fn title(body: &Body) -> String {
@@ -56,11 +61,11 @@ fn title(body: &Body) -> String {
 }
 
 /// The table with the most detail that fits; where none does, columns are summed.
-fn fitting(body: &Body, width: usize) -> Table {
+fn fitting(body: &Body, names: &[Vec<String>], width: usize) -> Table {
     let n_columns = body.columns.len().min(MOST_COLUMNS);
     for n_columns in (0..=n_columns).rev() {
         let narrowed = body.narrowed(n_columns);
-        let tables = Detail::levels(body).map(|detail| table(&narrowed, &detail));
+        let tables = Detail::levels(body).map(|detail| table(&narrowed, names, &detail));
         if let Some(table) = { tables }.find(|table| table.fits(width)) {
             return table;
         }
@@ -70,7 +75,9 @@ fn fitting(body: &Body, width: usize) -> Table {
         }
     }
     let narrowest = Detail::levels(body).last();
-    narrowest.map(|detail| table(body, &detail)).unwrap_or_default()
+    narrowest
+        .map(|detail| table(body, names, &detail))
+        .unwrap_or_default()
 }
 
 /// A column of numbers.
@@ -134,7 +141,7 @@ impl Detail {
 }
 
 /// The mix with some of its numbers.
-fn table(body: &Body, detail: &Detail) -> Table {
+fn table(body: &Body, names: &[Vec<String>], detail: &Detail) -> Table {
     let titles = |name: &str, parts: &[Part]| -> Vec<String> {
         let name = shortened(&harmless(name), TITLE);
         let title = |(n, part): (usize, &Part)| match (n, part.title()) {
@@ -160,11 +167,8 @@ fn table(body: &Body, detail: &Detail) -> Table {
             .take(n_names)
             .collect()
     };
-    let rows = body.rows.iter().map(|row| {
-        let names = body.by.iter().zip(&row.key);
-        let names = names.map(|(axis, value)| name(axis, value));
-        Line::Row(names.collect(), numbers(&row.figures))
-    });
+    let rows = body.rows.iter().zip(names);
+    let rows = rows.map(|(row, names)| Line::Row(names.clone(), numbers(&row.figures)));
     let more = body.more.as_ref().map(|more| {
         let title = format!("({})", several(more.n_rows, "more row"));
         Line::Row(across(title), numbers(&more.figures))
@@ -177,15 +181,6 @@ fn table(body: &Body, detail: &Detail) -> Table {
         names: body.by.clone(),
         numbers: columns.chain(titles("total", &detail.total)).collect(),
         lines: rows.chain(more).chain(total).collect(),
-    }
-}
-
-/// A value of an axis for display, with Rust function names demangled.
-/// JSON and CSV keep the names of the symbol tables, which other tools can look up.
-fn name(axis: &str, value: &str) -> String {
-    match (axis, rustc_demangle::try_demangle(value)) {
-        ("function" | "inlined" | "line" | "callee", Ok(function)) => harmless(&format!("{function:#}")),
-        _ => harmless(value),
     }
 }
 

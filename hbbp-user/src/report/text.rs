@@ -1,26 +1,22 @@
 //! The report as text for a terminal: header, warnings, table, accounting; no line is longer than asked.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::accounting::Accounting;
+use super::look::Role;
 use super::number::grouped;
 use super::page::Page;
-use super::{Report, header, pivot_table};
+use super::{Measured, Report, Streams, header, pivot_table};
 use crate::locate::PerRing;
+use crate::printable::harmless;
 
-/// Writes the report in lines of at most `width` columns.
-pub(super) fn write(report: &Report<'_>, width: usize, out: &mut dyn Write) -> io::Result<()> {
-    let run = &report.snapshot.run;
-    let page = &mut Page { width, out };
-    page.entry("hbbp-sys ", &run.tool_version)?;
-    for (label, sentence) in header::facts(run, report.methods, &report.accounting, &report.residuals) {
-        page.entry(&format!("  {label:<12}  "), &sentence)?;
-    }
-    if !report.warnings.is_empty() {
-        page.heading("Warnings:")?;
-        for warning in &report.warnings {
-            page.entry("  - ", &warning.to_string())?;
+/// Writes the report: what is to be said of each run, and the tables of all.
+pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    for (nth, run) in report.runs.iter().enumerate() {
+        if 0 < nth {
+            page.line("")?;
         }
+        head(run, page)?;
     }
     if let Some(view) = report.view {
         page.line("")?;
@@ -35,12 +31,37 @@ pub(super) fn write(report: &Report<'_>, width: usize, out: &mut dyn Write) -> i
             page.entry("  - ", &verdict.to_string())?;
         }
     }
-    page.heading("Sample accounting:")?;
-    sums(&samples(&report.accounting), page)?;
-    let streams = streams(report);
-    if !streams.is_empty() {
-        page.heading("Stream accounting:")?;
-        sums(&streams, page)?;
+    for run in &report.runs {
+        // Of several runs each has its own account.
+        let of_run = match report.runs.len() {
+            0 | 1 => String::new(),
+            _ => format!(" of {}", harmless(&run.snapshot.run.host)),
+        };
+        page.heading(&format!("Sample accounting{of_run}:"))?;
+        sums(&samples(&run.accounting), page)?;
+        let streams = streams(&run.streams);
+        if !streams.is_empty() {
+            page.heading(&format!("Stream accounting{of_run}:"))?;
+            sums(&streams, page)?;
+        }
+    }
+    Ok(())
+}
+
+/// Facts and warnings of a run.
+fn head(measured: &Measured<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let run = &measured.snapshot.run;
+    page.entry("hbbp-sys ", &run.tool_version)?;
+    let facts = header::facts(run, measured.methods, &measured.accounting, &measured.residuals);
+    for (label, sentence) in facts {
+        page.entry(&format!("  {label:<12}  "), &sentence)?;
+    }
+    if !measured.warnings.is_empty() {
+        page.line("")?;
+        page.painted(Role::Warning, "Warnings:")?;
+        for warning in &measured.warnings {
+            page.entry("  - ", &warning.to_string())?;
+        }
     }
     Ok(())
 }
@@ -142,8 +163,7 @@ fn missing(all: &Accounting) -> Vec<Step> {
 }
 
 /// The stream accounting; empty without streams.
-fn streams(report: &Report<'_>) -> Vec<Step> {
-    let streams = &report.streams;
+fn streams(streams: &Streams) -> Vec<Step> {
     if streams.counted == 0 {
         return Vec::new();
     }

@@ -49,6 +49,26 @@ pub(super) const MAX_MEMORY: usize = MAX_COUNTS
     + MAX_PATHS
     + 96 * (MAX_IMAGES + MAX_MAPPINGS + MAX_MODULES + MAX_TEXTS + MAX_SYMBOLS);
 
+/// Memory that a snapshot takes, as a reader counts it: rows with their names and bytes.
+pub(super) fn used(snapshot: &Snapshot) -> usize {
+    let counts: usize = snapshot.intervals.iter().map(memory).sum();
+    let text: usize = snapshot
+        .text
+        .iter()
+        .map(|text| size_of::<Text>() + text.bytes.len())
+        .sum();
+    let symbol = |symbol: &Symbol| size_of::<Symbol>() + symbol.name.len();
+    let modules = snapshot.modules.iter().map(|module| {
+        let symbols: usize = module.symbols.iter().map(symbol).sum();
+        size_of::<Module>() + module.name.len() + module.build_id.len() + symbols
+    });
+    let processes = snapshot
+        .processes
+        .iter()
+        .map(|process| size_of::<Process>() + process.comm.len() + size_of_val(process.mappings.as_slice()));
+    counts + text + modules.sum::<usize>() + processes.sum::<usize>()
+}
+
 /// The greatest share of its bound that a snapshot uses, in percent.
 pub fn used_percent(snapshot: &Snapshot) -> usize {
     let counts: usize = snapshot.intervals.iter().map(memory).sum();

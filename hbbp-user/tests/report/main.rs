@@ -2,6 +2,8 @@
 
 #![cfg(test)]
 
+mod annotate;
+mod diff;
 mod golden;
 mod options;
 mod pivot;

@@ -29,7 +29,7 @@ fn write_recording(folder: &Path) -> PathBuf {
 }
 
 fn save(path: &Path, snapshot: &Snapshot) -> anyhow::Result<()> {
-    Output::open(path)?.save(snapshot, &mut std::io::sink())
+    Output::open(path)?.save(std::slice::from_ref(snapshot), &mut std::io::sink())
 }
 
 /// The names in a directory.

@@ -12,6 +12,7 @@
 )]
 #![expect(clippy::print_stdout, reason = "figures are shown with --nocapture")]
 
+mod annotate;
 mod callgrind;
 mod exact;
 mod faults;

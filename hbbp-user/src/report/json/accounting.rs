@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use crate::locate::PerRing;
-use crate::report::{Report, Streams};
+use crate::report::Streams;
+use crate::report::accounting::Accounting;
 
 /// Where the samples went, over all events.
 #[derive(Serialize)]
@@ -65,8 +66,7 @@ pub(super) struct StreamsJson {
 }
 
 impl AccountingJson {
-    pub(super) fn new(report: &Report<'_>) -> Self {
-        let all = &report.accounting;
+    pub(super) fn new(all: &Accounting) -> Self {
         let (unresolved, missing) = (all.unresolved.iter(), all.missing());
         Self {
             due: all.due,

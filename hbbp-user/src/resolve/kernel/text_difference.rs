@@ -144,6 +144,13 @@ fn tally_runs(differs: &[bool], owner: &[Cause], live: &[u8], tallies: &mut [Tal
     unknown
 }
 
+/// For each byte of linked text whether another one ran, where that is not relocation; `slide` is as in [`compare`].
+pub fn differing(linked: &[u8], live: &[u8], slide: u64) -> Vec<bool> {
+    let mut differs: Vec<bool> = linked.iter().zip(live).map(|(a, b)| a != b).collect();
+    forgive_relocations(linked, live, slide, &mut differs);
+    differs
+}
+
 /// INT3 (SDM vol. 2).
 const INT3: u8 = 0xcc;
 
