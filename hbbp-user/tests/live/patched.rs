@@ -138,10 +138,7 @@ fn rotations(main: &str, (right, left): (&str, &str)) -> (f64, f64, Value) {
     };
     let (ror, rol) = (amount("ROR"), amount("ROL"));
     let (in_mix, counted) = resolved(&report, "user");
-    println!(
-        "{ror} ROR, {rol} ROL, of {in_mix} in the mix and {counted} counted; {:.4} said",
-        said
-    );
+    println!("{ror} ROR, {rol} ROL, of {in_mix} in the mix and {counted} counted; {said:.4} said");
     assert!(
         0.9 * counted as f64 <= ror + rol,
         "they are all that it does: {rows:#?}"
