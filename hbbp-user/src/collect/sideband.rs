@@ -47,12 +47,12 @@ impl Reading {
                 out.copy_from_slice(from);
             }
         };
-        reading.take_records(0..bytes.len() as u64, &mut Vec::new(), &copy);
+        reading.take_records(&(0..bytes.len() as u64), &mut Vec::new(), &copy);
         reading
     }
 
     /// Takes the records between two positions of a ring, whose bytes are copied by `copy` into `record`, one at a time.
-    fn take_records(&mut self, positions: Range<u64>, record: &mut Vec<u8>, copy: &dyn Fn(u64, &mut [u8])) {
+    fn take_records(&mut self, positions: &Range<u64>, record: &mut Vec<u8>, copy: &dyn Fn(u64, &mut [u8])) {
         let mut at = positions.start;
         while at < positions.end {
             let mut header = [0; HEADER];
@@ -179,7 +179,9 @@ impl Ring {
         let tail_field = std::mem::offset_of!(perf_event_mmap_page, data_tail);
         let tail = self.position(tail_field).load(Ordering::Relaxed);
         let mut record = std::mem::take(&mut self.record);
-        reading.take_records(tail..head, &mut record, &|position, out| self.copy(position, out));
+        reading.take_records(&(tail..head), &mut record, &|position, out| {
+            self.copy(position, out)
+        });
         self.record = record;
         self.position(tail_field).store(head.max(tail), Ordering::Release);
     }

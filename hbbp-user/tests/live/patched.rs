@@ -221,7 +221,7 @@ fn bytes_at(snapshot: &Snapshot, suffix: &str, at: u64) -> Vec<u8> {
 }
 
 /// Figures show the breakpoint, which is what runs there; the instruction that it replaces runs in a page of the kernel,
-/// `[uprobes]`.
+/// `[uprobes]`, which nobody can read (VM_IO): its samples have no text, and are counted as that.
 #[test]
 fn a_uprobe_is_shown_where_it_stands() {
     let Some(_kernel) = kernel() else { return };
@@ -247,7 +247,12 @@ fn a_uprobe_is_shown_where_it_stands() {
         report["warnings"]
     );
     let (in_mix, counted) = resolved(&report, "user");
-    assert!(0.98 * counted as f64 <= in_mix as f64, "{}", report["accounting"]);
+    let unread = super::unresolved(&report, "ip.no_text", "user");
+    assert!(
+        0.98 * counted as f64 <= (in_mix + unread) as f64,
+        "{}",
+        report["accounting"]
+    );
 }
 
 #[test]

@@ -37,7 +37,7 @@ int main(void) {
 }
 "#;
 
-fn drain(resolver: &mut Resolver, time: std::ops::Range<u64>, counts: Vec<Raw>) {
+fn drain(resolver: &mut Resolver, time: &std::ops::Range<u64>, counts: Vec<Raw>) {
     let (start, end) = (time.start, time.end);
     resolver.drained(vec![RawInterval { start, end, counts }]);
 }
@@ -82,12 +82,12 @@ fn patches_without_a_record_are_found_by_comparing() {
     };
     let mut resolver = Resolver::new(no_kernel(), &[read_process(tgid).expect("it waits")]);
     let run = |time| vec![ip(tgid, time, spin)];
-    drain(&mut resolver, 1..10, run(5));
+    drain(&mut resolver, &(1..10), run(5));
     patch();
-    drain(&mut resolver, 10..20, run(15));
-    drain(&mut resolver, 20..30, run(25));
+    drain(&mut resolver, &(10..20), run(15));
+    drain(&mut resolver, &(20..30), run(25));
     patch();
-    drain(&mut resolver, 30..40, run(35));
+    drain(&mut resolver, &(30..40), run(35));
     drop(input);
     child.wait().expect("it ends");
     let found = snapshot(resolver);
@@ -150,8 +150,8 @@ fn a_patch_with_a_record_splits_the_drain() {
     resolver.apply([Timed { time, record }]);
     assert!(resolver.take_patched() && !resolver.take_patched());
     let counts = vec![ip(tgid, 12 * MS, spin), ip(tgid, 17 * MS, spin)];
-    drain(&mut resolver, 10 * MS..20 * MS, counts);
-    drain(&mut resolver, 20 * MS..30 * MS, vec![ip(tgid, 25 * MS, spin)]);
+    drain(&mut resolver, &(10 * MS..20 * MS), counts);
+    drain(&mut resolver, &(20 * MS..30 * MS), vec![ip(tgid, 25 * MS, spin)]);
     child.kill().expect("it waits");
     child.wait().expect("it ends");
     let found = snapshot(resolver);
@@ -256,7 +256,7 @@ fn a_mount_that_does_not_answer_stops_nothing() {
     let records = mappings.map(Record::Mmap);
     resolver.apply(records.map(|record| Timed { time: 5, record }));
     let counts = starts.map(|start| ip(1 << 23, 7, start + 0x10)).to_vec();
-    drain(&mut resolver, 1..10, counts);
+    drain(&mut resolver, &(1..10), counts);
     let found = snapshot(resolver);
     assert_eq!(found.losses.get(Loss::FileTimedOut), 2);
     assert_eq!(found.modules.len(), 3);

@@ -110,6 +110,8 @@ impl UserSpace {
             live.drain = time;
         }
         self.catch_up(end);
+        // Each text range that runs in this drain is looked up once, so that it is compared with memory.
+        self.changed();
         self.read_again();
         self.begin_comparison(losses)
     }

@@ -93,14 +93,14 @@ impl MappingTable {
             }
             let under = start.max(new.start)..part.end.min(new.end);
             if part.mapping.from <= new.from {
-                self.hide(under, part.mapping, new.from);
+                self.hide(&under, part.mapping, new.from);
             } else {
-                self.show(shown..under.start, new);
+                self.show(&(shown..under.start), new);
                 shown = under.end;
-                self.show(under, part.mapping);
+                self.show(&under, part.mapping);
             }
         }
-        self.show(shown..new.end, new);
+        self.show(&(shown..new.end), new);
     }
 
     fn overlapping(&self, range: &Range<Va>) -> Vec<(Va, Part)> {
@@ -114,14 +114,14 @@ impl MappingTable {
             .collect()
     }
 
-    fn show(&mut self, range: Range<Va>, mapping: ImageMapping) {
+    fn show(&mut self, range: &Range<Va>, mapping: ImageMapping) {
         if range.start < range.end {
             let end = range.end;
             self.visible.insert(range.start, Part { end, mapping });
         }
     }
 
-    fn hide(&mut self, range: Range<Va>, mapping: ImageMapping, until: u64) {
+    fn hide(&mut self, range: &Range<Va>, mapping: ImageMapping, until: u64) {
         if mapping.from < until {
             if MAX_HIDDEN <= self.hidden.len() {
                 self.forget_half();
@@ -160,7 +160,7 @@ impl MappingTable {
         let gone: Vec<(Va, Part)> = gone.map(|(start, part)| (*start, *part)).collect();
         for (start, part) in gone {
             self.visible.remove(&start);
-            self.hide(start..part.end, part.mapping, time);
+            self.hide(&(start..part.end), part.mapping, time);
         }
     }
 

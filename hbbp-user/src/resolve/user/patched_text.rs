@@ -207,7 +207,7 @@ impl<'a> Compare<'a> {
             return Ok(None);
         };
         let at = self
-            .mapped_part(hit, ran.mapping.0..hit.end, base..end)
+            .mapped_part(hit, &(ran.mapping.0..hit.end), base..end)
             .ok_or(Unread)?;
         let tgid = self.process.task.tgid;
         let known = self.known(ran, &at, &range);
@@ -251,7 +251,7 @@ impl<'a> Compare<'a> {
 
     /// The part of a range whose memory shows the file: all of it, where its neighbours do as its own mapping does.
     /// `None` where something else is mapped there by now.
-    fn mapped_part(&self, hit: HitMapping, mapping: Range<Va>, range: Range<Va>) -> Option<Range<Va>> {
+    fn mapped_part(&self, hit: HitMapping, mapping: &Range<Va>, range: Range<Va>) -> Option<Range<Va>> {
         let is_shown = |at: Va| {
             let mapping = self.image.mapping_at(at, u64::MAX);
             hit.private.is_some() && mapping.map(PrivateFile::of) == hit.private

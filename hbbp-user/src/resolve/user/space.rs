@@ -416,7 +416,7 @@ impl HitProcess {
         };
         let mapped = self.mappings.iter();
         let mapped = mapped.flat_map(|((start, from), hit)| {
-            let parts = unpatched(*start..hit.end, *from, &self.patched);
+            let parts = unpatched(&(*start..hit.end), *from, &self.patched);
             parts
                 .into_iter()
                 .filter_map(|part| {
@@ -441,7 +441,7 @@ impl HitProcess {
 }
 
 /// The parts of a mapping of the time `from` that were not patched when it was made.
-fn unpatched(mapping: Range<Va>, from: u64, patched: &BTreeMap<(Va, u64), PatchedRange>) -> Vec<Range<Va>> {
+fn unpatched(mapping: &Range<Va>, from: u64, patched: &BTreeMap<(Va, u64), PatchedRange>) -> Vec<Range<Va>> {
     let mut parts = Vec::new();
     let mut start = mapping.start;
     let first = Va(mapping.start.0.saturating_sub(LONGEST_RANGE));
