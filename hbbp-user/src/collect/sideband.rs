@@ -180,7 +180,7 @@ impl Ring {
         let tail = self.position(tail_field).load(Ordering::Relaxed);
         let mut record = std::mem::take(&mut self.record);
         reading.take_records(&(tail..head), &mut record, &|position, out| {
-            self.copy(position, out)
+            self.copy(position, out);
         });
         self.record = record;
         self.position(tail_field).store(head.max(tail), Ordering::Release);
