@@ -161,7 +161,7 @@ fn overlapping_groups_have_rows_of_their_own() {
         ..Query::whole()
     };
     let filtered = |group: &str| Query {
-        filters: vec![Filter::parse(&format!("x={group}"), &[taxonomy.clone()]).unwrap()],
+        filters: vec![Filter::parse(&format!("x={group}"), std::slice::from_ref(&taxonomy)).unwrap()],
         ..Query::whole()
     };
     let mixes = mixes(
