@@ -13,6 +13,7 @@
 #![expect(clippy::print_stdout, reason = "figures are shown with --nocapture")]
 
 mod callgrind;
+mod cycles;
 mod exact;
 mod faults;
 mod filter;
