@@ -14,8 +14,7 @@
 //!    about as many cycles, in one loop as in another. So they do between the rings: an interrupt leaves no branch that
 //!    leads there, and what is not in the stacks would drain the weight of a ring into the other one.
 //!
-//! On the emulated machine both together have a twentieth to a fifth of the error of stacks as recorded
-//! (kernel-tests/results/time-triggered.txt).
+//! What that leaves on the emulated machine: kernel-tests/results/time-triggered.txt.
 
 use hashbrown::HashMap;
 use hbbp_ebpf::branch::BranchEntry;
