@@ -15,6 +15,7 @@ mod command;
 mod cost;
 mod demo;
 mod man;
+mod recordings;
 mod run;
 mod setup;
 mod statistics;

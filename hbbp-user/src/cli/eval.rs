@@ -14,7 +14,9 @@ use crate::report::Format;
 pub(super) struct EvalArgs {
     /// Profile to evaluate.
     file: PathBuf,
-    /// Exact counts of the same run, as written by the emulated machine (`cargo xtask vm`).
+    /// Exact counts of the same program: lines `ADDRESS EXECUTIONS` after `M MODULE`, output of Callgrind (with
+    /// --dump-instr=yes), a mix of Intel SDE, DynamoRIO's opcode_mix, or a file of the emulated machine (`cargo xtask
+    /// vm`). Record that program alone, except with the last.
     #[arg(long, value_name = "FILE")]
     reference: PathBuf,
     /// Level at which errors are grouped.

@@ -6,17 +6,16 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::eval::{Level, evaluate};
+use crate::eval::{Exact, Level, evaluate};
 use crate::profile;
 use crate::report::{Errors, Format, Look};
-use hbbp_reference::Reference;
 
 /// What to compare, and how to show it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvalOptions {
     /// The profile.
     pub profile: PathBuf,
-    /// The reference file.
+    /// The exact counts, in any format of [`Exact`].
     pub reference: PathBuf,
     /// Level of the groups.
     pub by: Level,
@@ -35,10 +34,9 @@ pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let snapshot = profile::read(&options.profile)?;
     let path = &options.reference;
     let bytes = fs::read(path).with_context(|| format!("failed to read the reference {}", path.display()))?;
-    let reference =
-        Reference::parse(&bytes).with_context(|| format!("failed to parse {}", path.display()))?;
+    let exact = Exact::parse(&bytes).with_context(|| format!("failed to parse {}", path.display()))?;
     let rule = super::rule::read(&options.rule)?;
-    let evaluation = evaluate(&snapshot, &reference, &rule)?;
+    let evaluation = evaluate(&snapshot, &exact, &rule)?;
     let mut out = BufWriter::new(out);
     Errors::new(&evaluation, options.by, options.top).write(options.format, options.look, &mut out)?;
     out.flush()?;

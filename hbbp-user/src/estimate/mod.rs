@@ -177,7 +177,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     let judged = streams::judged(snapshot, located, map);
     let assignment = assign(snapshot, &sampled.resolved, &judged.accepted);
     let samples = sampled.counts(&assignment);
-    let (recorded, units) = judged.streams(&assignment);
+    let (recorded, units) = judged.streams(&assignment, rule.stages);
     let branches = Branches::new(located, map, &assignment);
     let events = &snapshot.run.events;
     let streams_per_stack = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, events);

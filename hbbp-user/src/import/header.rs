@@ -6,7 +6,7 @@
 
 use std::io::{Read, Seek, SeekFrom};
 
-use super::attr::{Attr, Pmus, parse_attr};
+use super::attr::{Attr, Pmus, parse_attr, sample_type};
 use super::bytes::Bytes;
 use super::error::{Damaged, ImportError};
 
@@ -28,6 +28,13 @@ pub struct RecordedEvent {
     pub ids: Vec<u64>,
     /// Its name, as perf or its user wrote it; empty where it is not recorded.
     pub name: String,
+}
+
+impl RecordedEvent {
+    /// Whether its samples have branch stacks, empty ones included.
+    pub fn has_branch_stacks(&self) -> bool {
+        self.attr.has(sample_type::BRANCH_STACK)
+    }
 }
 
 /// A file that was mapped, by the build id that perf read when the recording ended.

@@ -14,6 +14,7 @@
 
 mod annotate;
 mod callgrind;
+mod cycles;
 mod exact;
 mod faults;
 mod filter;
