@@ -22,7 +22,7 @@ const NIGHTLY: &str = "nightly-2026-05-20";
 /// What the tests of hbbp-user compile their workloads with.
 const USER_TEST_PACKAGES: [&str; 2] = ["gcc", "libc6-dev"];
 
-/// The browser that the tests draw an HTML report with; elsewhere it is no package of the system, and they skip themselves.
+/// The browser that the tests draw an HTML report with; other systems have no package of that name, and the tests skip themselves there.
 const DEBIAN_BROWSER: &str = "chromium";
 
 /// What the tests of the kernel half need: one Debian package a line.

@@ -57,6 +57,11 @@ impl Interrupt {
         (&self.runtime, &mut self.signals)
     }
 
+    /// Whether a signal has ended the measurement.
+    pub fn happened(&self) -> bool {
+        *self.signals.0.borrow()
+    }
+
     /// From now on the first signal ends the program, as long as the runtime lives.
     pub fn abort_at_next(self) -> Runtime {
         self.runtime

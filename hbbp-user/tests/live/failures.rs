@@ -119,8 +119,30 @@ fn full_disk_keeps_the_old_file() {
     );
     assert!(Command::new("umount").arg(path).status().unwrap().success());
     fails(&output, 1, "No space left");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let (_, elsewhere) = said.split_once("it was saved as ").unwrap();
+    let elsewhere = Path::new(elsewhere.split_once(" instead").unwrap().0);
+    let saved = hbbp_user::profile::read(elsewhere);
+    std::fs::remove_file(elsewhere).unwrap();
+    assert!(!saved.unwrap().intervals.is_empty(), "the recording is not lost");
     assert_eq!(kept, b"old", "the old file is whole");
     assert_eq!(n_files, 1, "no half-written file stays");
+}
+
+#[test]
+fn too_few_open_files_are_explained() {
+    let Some(_kernel) = kernel() else { return };
+    for limit in ["8", "12", "20"] {
+        let binary = env!("CARGO_BIN_EXE_hbbp-sys");
+        let script = format!("ulimit -n {limit}; exec {binary} --duration 200ms");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        fails(&output, 1, "ulimit -n");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            said.contains(&format!("({limit})")) && said.lines().count() == 1,
+            "{said}"
+        );
+    }
 }
 
 #[test]

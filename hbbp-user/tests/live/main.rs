@@ -13,11 +13,13 @@ mod collect;
 mod failures;
 mod lines;
 mod load;
+mod patched;
 mod processes;
 mod run;
 #[path = "../fixtures/skip.rs"]
 mod skip;
 mod text;
+mod watch;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Output, Stdio};

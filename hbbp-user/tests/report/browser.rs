@@ -31,7 +31,10 @@ fn drawn(page: &Path, fragment: &str) -> Option<String> {
     browser.args(["--headless", "--no-sandbox", "--disable-gpu"]);
     // Time of the page's own clock, however busy the machine is.
     browser.args(["--virtual-time-budget=20000", "--dump-dom"]);
-    browser.arg(format!("--user-data-dir={}", page.with_extension("user").display()));
+    browser.arg(format!(
+        "--user-data-dir={}",
+        page.with_extension("user").display()
+    ));
     browser.arg(format!("file://{}#{fragment}", page.display()));
     let output = browser.output().ok()?;
     assert!(output.status.success(), "{output:?}");
@@ -60,7 +63,10 @@ fn every_view_draws_and_the_pivot_has_the_sum_of_the_json_report() {
         let Some(document) = drawn(&page, view) else {
             return skip("chromium cannot be run");
         };
-        assert!(document.contains("data-ready=\"true\""), "{view}: the script failed");
+        assert!(
+            document.contains("data-ready=\"true\""),
+            "{view}: the script failed"
+        );
         assert!(document.contains(word), "{view}: {document}");
         if view == "pivot" {
             let json = printed(&snapshot, &by(&[Dimension::Mnemonic], Format::Json));
@@ -91,7 +97,8 @@ fn function_in_the_address_shows_its_code() {
 #[test]
 fn hostile_names_run_nothing_in_a_browser() {
     let mut snapshot = program::stacked();
-    const NAME: &str = "</script><script>document.title='owned'</script><img src=x onerror=document.title='owned'>";
+    const NAME: &str =
+        "</script><script>document.title='owned'</script><img src=x onerror=document.title='owned'>";
     for module in &mut snapshot.modules {
         module.name = format!("{}{NAME}", module.name);
         for symbol in &mut module.symbols {
@@ -103,7 +110,10 @@ fn hostile_names_run_nothing_in_a_browser() {
     let Some(document) = drawn(&page, "modules") else {
         return skip("chromium cannot be run");
     };
-    assert!(document.contains("<title>hbbp-sys: instruction mix</title>"), "{document}");
+    assert!(
+        document.contains("<title>hbbp-sys: instruction mix</title>"),
+        "{document}"
+    );
     // It is there as text, and there is no such element.
     assert!(document.contains("&lt;img src=x") && !document.contains("<img"));
 }

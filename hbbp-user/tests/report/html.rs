@@ -53,10 +53,17 @@ fn page_has_the_sums_of_the_json_report() {
         for (ring, sum) in ["kernel", "user"].iter().zip(totals(&page)) {
             let expected = json["mix"]["total"][ring]["amount"].as_f64().unwrap();
             // Samples are whole numbers in JSON, and fractions of blocks here.
-            assert!((sum - expected).abs() <= 1e-9 * expected + 0.5, "{ring}: {sum} {expected}");
+            assert!(
+                (sum - expected).abs() <= 1e-9 * expected + 0.5,
+                "{ring}: {sum} {expected}"
+            );
         }
         let forms = page["forms"].as_array().unwrap().len() as f64;
-        assert!(numbers(&page["instructions"]["form"]).iter().all(|form| *form < forms));
+        assert!(
+            numbers(&page["instructions"]["form"])
+                .iter()
+                .all(|form| *form < forms)
+        );
         assert!(page["strings"].as_array().unwrap().iter().all(Value::is_string));
     }
 }
@@ -66,7 +73,14 @@ fn page_allows_only_its_own_script_and_loads_nothing() {
     let page = page(&program::stacked());
     assert!(page.contains("default-src 'none'"));
     assert_eq!(page.matches("<script>").count(), 1);
-    for word in ["http://", "https://", "src=", "unsafe-inline", "innerHTML", "{script"] {
+    for word in [
+        "http://",
+        "https://",
+        "src=",
+        "unsafe-inline",
+        "innerHTML",
+        "{script",
+    ] {
         assert!(!page.contains(word), "{word}");
     }
     // Style and script together, without data.

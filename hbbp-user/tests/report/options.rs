@@ -11,9 +11,10 @@ const OF_PERF: [&str; 2] = ["call-graph", "threads"];
 
 /// The long options of a command and of its subcommands.
 fn options(command: &Command) -> BTreeSet<String> {
-    let own = command
-        .get_arguments()
-        .filter_map(|arg| arg.get_long().map(str::to_owned));
+    let own = command.get_arguments().flat_map(|arg| {
+        let aliases = arg.get_visible_aliases().unwrap_or_default();
+        arg.get_long().into_iter().chain(aliases).map(str::to_owned)
+    });
     own.chain(command.get_subcommands().flat_map(options)).collect()
 }
 

@@ -6,15 +6,17 @@
 
 use std::collections::HashMap;
 
-use iced_x86::{Decoder, DecoderOptions, FastFormatter};
+use iced_x86::IntelFormatter;
 use serde::Serialize;
 
 use crate::addr::{ImageAddr, Ring};
+use crate::annotate::{formatter, instruction};
 use crate::blocks::{BlockId, Flow, FormIdx, TextBlocks};
 use crate::estimate::{BlockCount, Estimate, Method};
-use crate::mix::{Analysis, Class, Dimension, function};
+use crate::mix::{Analysis, Axis, Class, DependsOn, Dimension, Taxonomy, function};
+use crate::names::Demangle;
 use crate::printable::harmless;
-use crate::snapshot::{ModuleIdx, Snapshot, Text};
+use crate::snapshot::{Module, ModuleIdx, Snapshot, Text};
 
 /// The page's content.
 #[derive(Serialize)]
@@ -24,7 +26,7 @@ pub(super) struct Page {
     head: Head,
     strings: Vec<String>,
     /// Names of the classes of an instruction.
-    attributes: Vec<&'static str>,
+    attributes: Vec<String>,
     /// For each class of instructions, the string of each attribute.
     forms: Vec<Vec<u32>>,
     /// Their names.
@@ -109,6 +111,7 @@ impl Page {
             modules: Numbers::new(),
             functions: Numbers::new(),
             forms: Numbers::new(),
+            formatters: HashMap::new(),
             blocks: Blocks::default(),
             instructions: Instructions::default(),
         };
@@ -133,6 +136,8 @@ struct Table<'a> {
     modules: Numbers<ModuleIdx>,
     functions: Numbers<(u32, u32)>,
     forms: Numbers<(FormIdx, Flow)>,
+    /// One for each module, as it knows the names of branch targets.
+    formatters: HashMap<ModuleIdx, IntelFormatter>,
     blocks: Blocks,
     instructions: Instructions,
 }
@@ -159,18 +164,20 @@ impl Table<'_> {
         blocks.ebs.push(count(block.ebs));
         blocks.lbr.push(count(block.lbr));
         blocks.first.push(len(&self.instructions.form));
-        let bits = self.snapshot.modules.get(text.module.0 as usize);
-        let bits = bits.map_or(64, |module| module.kind.bits());
-        for instruction in instructions {
-            let at = decoded.addr(*instruction);
-            let bytes = usize::try_from(instruction.offset).ok();
-            let bytes = bytes.and_then(|from| text.bytes.get(from..)?.get(..instruction.len.into()));
-            let words = self.strings.of(disassembly(bytes.unwrap_or_default(), bits, at));
-            self.instructions
-                .form
-                .push(self.forms.of((instruction.form, instruction.flow)));
-            self.instructions.len.push(instruction.len);
-            self.instructions.text.push(words);
+        let Some(module) = self.snapshot.modules.get(text.module.0 as usize) else {
+            return;
+        };
+        let formatter = self.formatters.entry(text.module);
+        let formatter = formatter.or_insert_with(|| formatter_of(module));
+        for decoded_one in instructions {
+            let at = decoded.addr(*decoded_one);
+            let bytes = usize::try_from(decoded_one.offset).ok();
+            let bytes = bytes.and_then(|from| text.bytes.get(from..)?.get(..decoded_one.len.into()));
+            let words = instruction(formatter, module.kind.bits(), at, bytes.unwrap_or_default());
+            let form = self.forms.of((decoded_one.form, decoded_one.flow));
+            self.instructions.form.push(form);
+            self.instructions.len.push(decoded_one.len);
+            self.instructions.text.push(self.strings.of(harmless(&words)));
         }
     }
 
@@ -184,16 +191,18 @@ impl Table<'_> {
     }
 
     fn finish(mut self, analysis: &Analysis, head: Head) -> Page {
-        let attributes = Dimension::ALL.iter().copied().filter(|d| d.is_static());
-        let attributes: Vec<Dimension> = attributes.collect();
+        let dimensions = Dimension::ALL.iter().copied();
+        let of_forms = dimensions.filter(|dimension| dimension.depends_on() == DependsOn::Form);
+        let taxonomies = Taxonomy::built_in().into_iter().map(Axis::Taxonomy);
+        let attributes: Vec<Axis> = of_forms.map(Axis::Dimension).chain(taxonomies).collect();
         let class = |(idx, flow): &(FormIdx, Flow)| {
             let form = analysis.map.forms.get(usize::from(idx.0));
             form.and_then(|form| Class::of(form, *flow))
         };
         let classes: Vec<Option<Class>> = self.forms.keys.iter().map(class).collect();
-        let value = |class: &Option<Class>, attribute: &Dimension| {
-            let value = class.as_ref().and_then(|class| class.value(*attribute));
-            value.unwrap_or_default()
+        let value = |class: &Option<Class>, attribute: &Axis| {
+            let values = class.as_ref().map(|class| class.values(attribute));
+            values.unwrap_or_default().join(" + ")
         };
         let mut forms = Vec::with_capacity(classes.len());
         for class in &classes {
@@ -209,7 +218,10 @@ impl Table<'_> {
             format: "hbbp-sys.page/1",
             head,
             modules: names.into_iter().map(|name| self.strings.of(name)).collect(),
-            attributes: attributes.iter().map(|attribute| attribute.name()).collect(),
+            attributes: attributes
+                .iter()
+                .map(|attribute| attribute.name().to_owned())
+                .collect(),
             forms,
             functions: self.functions.keys,
             blocks: self.blocks,
@@ -229,11 +241,6 @@ fn len<T>(items: &[T]) -> u32 {
     u32::try_from(items.len()).unwrap_or(u32::MAX)
 }
 
-/// An instruction in Intel's syntax.
-fn disassembly(bytes: &[u8], bits: u32, at: ImageAddr) -> String {
-    let mut text = String::new();
-    if let Ok(mut decoder) = Decoder::try_with_ip(bits, bytes, at.0, DecoderOptions::NONE) {
-        FastFormatter::new().format(&decoder.decode(), &mut text);
-    }
-    text
+fn formatter_of(module: &Module) -> IntelFormatter {
+    formatter(module, Demangle::On)
 }

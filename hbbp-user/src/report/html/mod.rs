@@ -13,7 +13,7 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use sha2::{Digest as _, Sha256};
 
-use super::Report;
+use super::Measured;
 use super::header::facts;
 use crate::printable::harmless;
 use data::{Head, Page};
@@ -26,8 +26,8 @@ const SCRIPT: &str = include_str!("page.js");
 ///
 /// # Errors
 /// Of `out`.
-pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let page = Page::new(report.snapshot, report.analysis, head(report));
+pub(super) fn write(run: &Measured<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let page = Page::new(run.snapshot, run.analysis, head(run));
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
     serde_json::to_writer(&mut packed, &page)?;
     let data = BASE64.encode(packed.finish()?);
@@ -53,14 +53,9 @@ fn hash(text: &str) -> String {
 }
 
 /// What stands above the views.
-fn head(report: &Report<'_>) -> Head {
-    let facts = facts(
-        &report.snapshot.run,
-        report.methods,
-        &report.accounting,
-        &report.residuals,
-    );
-    let noun = report.body.unit.noun();
+fn head(run: &Measured<'_>) -> Head {
+    let facts = facts(&run.snapshot.run, run.methods, &run.accounting, &run.residuals);
+    let noun = run.analysis.counts.assignment.unit.noun();
     let find = |name| facts.iter().find(|(label, _)| *label == name);
     let words = |name| find(name).map_or("", |(_, value)| value.as_str());
     Head {
@@ -71,7 +66,7 @@ fn head(report: &Report<'_>) -> Head {
             .iter()
             .map(|(label, value)| (*label, harmless(value)))
             .collect(),
-        warnings: report
+        warnings: run
             .warnings
             .iter()
             .map(|warning| harmless(&warning.to_string()))

@@ -1,4 +1,6 @@
-//! Source lines of the addresses of a snapshot: `debug_file` finds and reads debug information, `lines` looks it up.
+//! Source lines of the addresses of a snapshot: `debug_file` finds debug information, `section` reads it within a budget,
+//! `lines` looks it up.
 
 mod debug_file;
 pub mod lines;
+mod section;
