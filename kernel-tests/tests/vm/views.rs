@@ -84,17 +84,20 @@ fn mitigations(series: &str) {
 }
 
 #[test]
+#[ignore = "three boots and more: not yet run to its end, its figures are to come"]
 fn mitigations_cost_what_boots_differ_by_on_6_1() {
     mitigations("6.1");
 }
 
 #[test]
+#[ignore = "three boots and more: not yet run to its end, its figures are to come"]
 fn mitigations_cost_what_boots_differ_by_on_6_12() {
     mitigations("6.12");
 }
 
 /// The page of a module has its instructions, its functions, and what it calls.
 #[test]
+#[ignore = "three boots and more: not yet run to its end, its figures are to come"]
 fn page_of_a_module_is_exact_within_one_percent() {
     for series in support::SERIES {
         let Some(machine) = support::machine(series) else {
