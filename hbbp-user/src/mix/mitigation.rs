@@ -102,9 +102,7 @@ pub(super) fn mitigations(function: &str, block: &[Instruction], before: &[u8]) 
             Code::Wrmsr => wrmsr(block.get(..at).unwrap_or(&[])),
             Code::Mov_cr_r64 if is_entry => switches_tables(block.get(..at).unwrap_or(&[])),
             Code::Mov_r64_cr if is_entry => Some((at, PTI)),
-            _ if function == SWITCH && belongs_to_filling(instruction, block.get(at + 1)) => {
-                Some((at, RETURN_STACK))
-            }
+            _ if function == SWITCH && belongs_to_filling(instruction) => Some((at, RETURN_STACK)),
             _ => None,
         };
         if let Some((from, name)) = run
@@ -137,12 +135,15 @@ fn is_filling_call(instruction: &Instruction) -> bool {
     instruction.is_call_near() && instruction.near_branch_target() == instruction.next_ip() + 1
 }
 
-/// Whether an instruction of [`SWITCH`] is there for the filling: the number of rounds before its first call, the credit of
-/// the call depth after it, or the jump over its place where it is off.
-fn belongs_to_filling(instruction: &Instruction, next: Option<&Instruction>) -> bool {
+/// Rounds of the filling: 32 calls, two in each (`RSB_CLEAR_LOOPS` in arch/x86/include/asm/nospec-branch.h).
+const FILLING_ROUNDS: u64 = 16;
+
+/// Whether an instruction of [`SWITCH`] is there for the filling: the number of rounds, the credit of the call depth after
+/// it, or the jump over its place where it is off.
+fn belongs_to_filling(instruction: &Instruction) -> bool {
     match instruction.code() {
         Code::Mov_r32_imm32 | Code::Mov_rm64_imm32 if instruction.op0_kind() == OpKind::Register => {
-            next.is_some_and(is_filling_call)
+            instruction.immediate(1) == FILLING_ROUNDS
         }
         Code::Mov_rm64_imm32 => {
             instruction.memory_segment() == Register::GS && instruction.immediate(1) == u64::MAX
@@ -250,12 +251,9 @@ mod tests {
         let before = [0xe8, 1, 0, 0, 0, 0xcc];
         assert_eq!(names("__switch_to_asm", &rest, &before), [RETURN_STACK; 3]);
         assert_eq!(names("__switch_to_asm", &rest, &[]), [NONE; 3]);
-        // push rbp; mov r12, 16; call
-        let first = [0x55, 0x49, 0xc7, 0xc4, 0x10, 0, 0, 0, 0xe8, 1, 0, 0, 0];
-        assert_eq!(
-            names("__switch_to_asm", &first, &[]),
-            [NONE, RETURN_STACK, RETURN_STACK]
-        );
+        // push rbp; mov r12, 16, at the end of its block
+        let first = [0x55, 0x49, 0xc7, 0xc4, 0x10, 0, 0, 0];
+        assert_eq!(names("__switch_to_asm", &first, &[]), [NONE, RETURN_STACK]);
         // mov qword ptr gs:[0x10], -1; mov rsp, [rsi]
         let credit = [
             0x65, 0x48, 0xc7, 0x04, 0x25, 0x10, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x48, 0x8b, 0x26,

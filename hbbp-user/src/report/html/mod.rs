@@ -5,7 +5,7 @@
 
 mod data;
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -22,14 +22,20 @@ const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
+/// Bytes of JSON that are compressed at a time.
+const JSON_BUFFER: usize = 1 << 16;
+
 /// Writes the page.
 ///
 /// # Errors
 /// Of `out`.
 pub(super) fn write(run: &Measured<'_>, out: &mut dyn Write) -> io::Result<()> {
     let page = Page::new(run.snapshot, run.analysis, head(run));
-    let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
+    let packed = ZlibEncoder::new(Vec::new(), Compression::default());
+    // The encoder clears its output buffer at each write, and JSON is written a few bytes at a time.
+    let mut packed = BufWriter::with_capacity(JSON_BUFFER, packed);
     serde_json::to_writer(&mut packed, &page)?;
+    let packed = packed.into_inner().map_err(io::IntoInnerError::into_error)?;
     let data = BASE64.encode(packed.finish()?);
     let mut rest = PAGE;
     for (mark, text) in [
