@@ -15,16 +15,8 @@ use crate::collect::pmu::{DEVICES, Pmu, read_pmus};
 use crate::collect::sideband::Sideband;
 use crate::collect::{perf, task_layout, text::TextWindow};
 use crate::printable::write_json;
+use crate::report::TextOrJson;
 use crate::resolve;
-
-/// Output format.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Format {
-    /// Lines for people.
-    Text,
-    /// One JSON object: `{"format": "hbbp-sys.check/1", "best": .., "findings": [..]}`.
-    Json,
-}
 
 /// Status of a finding.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
@@ -54,7 +46,7 @@ pub struct Finding {
 /// All findings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Findings {
-    /// Version of this layout.
+    /// Name and version of this layout.
     pub format: &'static str,
     /// Whether anything can be measured.
     pub measurable: bool,
@@ -65,11 +57,11 @@ pub struct Findings {
 }
 
 /// Checks this machine and prints the findings; fails where nothing can be measured.
-pub fn check(format: Format, out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn check(format: TextOrJson, out: &mut dyn Write) -> anyhow::Result<()> {
     let findings = look();
     match format {
-        Format::Text => out.write_all(text(&findings).as_bytes())?,
-        Format::Json => write_json(&findings, out)?,
+        TextOrJson::Text => out.write_all(text(&findings).as_bytes())?,
+        TextOrJson::Json => write_json(&findings, out)?,
     }
     if !findings.measurable {
         bail!("nothing can be measured here: see what is missing, and what to do about it");

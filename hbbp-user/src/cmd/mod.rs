@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use crate::diff::Gate;
 use crate::profile::Output;
+use crate::report::TextOrJson;
 use crate::snapshot::Snapshot;
 use export::ExportOptions;
 use import::ImportOptions;
@@ -55,7 +56,7 @@ pub enum Job {
     /// Compare a saved profile with exact counts.
     Eval(eval::EvalOptions),
     /// Show what this machine supports.
-    Check(check::Format),
+    Check(TextOrJson),
     /// Compare live kernel text with the static image.
     KernelText(kernel_text::KernelTextOptions),
     /// Print the mix of each process at intervals.
