@@ -1,7 +1,9 @@
 //! Annotated code as text or as JSON of the format `hbbp-sys.annotate/1`.
 
 mod arrows;
+mod figures;
 mod json;
+mod rows;
 mod text;
 
 use std::io::{self, Write};
