@@ -22,8 +22,9 @@ use crate::collect::overhead::{read_own_cpu, read_own_memory};
 use crate::collect::{Collector, Plan, Scope, StacksSeen};
 use crate::record::{Record, Timed};
 use crate::resolve::Resolver;
+use crate::resolve::kernel::open::open_kernel_space;
 use crate::resolve::kernel::reader::ReadKernel;
-use crate::resolve::kernel::space::{TextHistory, open_kernel_space};
+use crate::resolve::kernel::space::TextHistory;
 use crate::resolve::user::proc_scan::read_processes;
 use crate::snapshot::{Loss, Run, Snapshot};
 

@@ -9,7 +9,8 @@ use hbbp_user::addr::{Ring, Va};
 use hbbp_user::collect::object::{Constants, MapSizes, Object};
 use hbbp_user::collect::text::TextWindow;
 use hbbp_user::profile;
-use hbbp_user::resolve::kernel::space::{KernelSpace, open_kernel_space};
+use hbbp_user::resolve::kernel::open::open_kernel_space;
+use hbbp_user::resolve::kernel::space::KernelSpace;
 use hbbp_user::snapshot::{Loss, Losses, ModuleKind, Snapshot};
 use rustix::time::{ClockId, clock_gettime};
 

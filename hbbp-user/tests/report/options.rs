@@ -94,7 +94,7 @@ fn formats_that_cannot_be_printed_are_refused() {
         (&["diff", "a", "b"][..], "html", "text, json, csv"),
         (&["annotate", "a", "main"], "html", "text, json"),
         (&["annotate", "a", "main"], "csv", "text, json"),
-        (&["eval", "a", "b"], "csv", "text, json"),
+        (&["eval", "--reference", "b", "a"], "csv", "text, json"),
         (&["check"], "html", "text, json"),
         (&["report", "a"], "xml", "text, json, csv, html"),
     ] {
