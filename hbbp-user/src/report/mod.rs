@@ -17,6 +17,7 @@ mod html;
 mod json;
 mod look;
 mod named;
+mod near;
 mod number;
 mod page;
 mod pivot_table;
