@@ -132,17 +132,17 @@ impl SampledBlocks {
     /// skids in their standard deviations.
     pub(super) fn equations(&self, expected: &Expected, n_starts: usize, equations: &mut Vec<Equation>) {
         let rate = expected.rate;
-        let of_block =
-            |((samples, executed), expected): ((&Option<f64>, &Vec<(usize, f64)>), &f64)| Equation {
+        let blocks = self.samples.iter().zip(&self.executed).zip(&expected.samples);
+        let mut of_blocks: Vec<Equation> = blocks
+            .map(|((samples, executed), expected)| Equation {
                 terms: executed.iter().map(|(start, n)| (*start, rate * n)).collect(),
                 value: samples.unwrap_or(0.0),
                 weight: match samples {
                     Some(_) if 0.0 < rate => 1.0 / expected.max(FEWEST),
                     _ => 0.0,
                 },
-            };
-        let blocks = self.samples.iter().zip(&self.executed).zip(&expected.samples);
-        let mut of_blocks: Vec<Equation> = blocks.map(of_block).collect();
+            })
+            .collect();
         for (edge, unknown) in self.edges.iter().zip(n_starts..) {
             let moved = rate * expected.skid * edge.amount;
             for (block, moved) in [(edge.from, -moved), (edge.to, moved)] {
