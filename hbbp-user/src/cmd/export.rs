@@ -37,18 +37,11 @@ pub enum ExportLines {
     Entries,
 }
 
-/// Exports. A closed pipe is not an error.
+/// Exports.
 pub fn run(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut out = BufWriter::new(out);
-    match write(options, &mut out).and_then(|()| Ok(out.flush()?)) {
-        Err(error) if is_closed_pipe(&error) => Ok(()),
-        written => written,
-    }
-}
-
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-    kind == Some(io::ErrorKind::BrokenPipe)
+    write(options, &mut out)?;
+    Ok(out.flush()?)
 }
 
 fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
