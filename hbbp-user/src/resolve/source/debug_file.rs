@@ -18,7 +18,7 @@ use object::{Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _, Sec
 use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::kernel::vmlinux::{debug_file_place, usual_places};
 use crate::resolve::user::mapped_file::open_own;
-use crate::snapshot::{Module, ModuleKind};
+use crate::snapshot::{Linked, Module, ModuleKind};
 
 /// The bytes of one section.
 pub(super) type Bytes = EndianArcSlice<LittleEndian>;
@@ -34,6 +34,8 @@ pub(super) struct DebugFile {
     pub(super) dwarf: gimli::Dwarf<Bytes>,
     /// Addresses of its functions by name; empty for files of user code, where addresses are those of the file.
     pub(super) functions: HashMap<String, Vec<u64>>,
+    /// Addresses of its code sections by name; empty for files that have addresses of their own.
+    sections: HashMap<String, u64>,
 }
 
 /// Finds the debug information of a module: among the files that the user named, in the file that ran, and where debug
@@ -78,11 +80,30 @@ fn open_debug_file(path: &Path, module: &Module) -> Option<DebugFile> {
     } else {
         HashMap::new()
     };
-    Some(DebugFile { dwarf, functions })
+    let names = file.sections().filter_map(|section| {
+        let base = bases.get(&section.index())?;
+        Some((section.name().ok()?.to_owned(), *base))
+    });
+    let sections = names.collect();
+    Some(DebugFile {
+        dwarf,
+        functions,
+        sections,
+    })
+}
+
+impl DebugFile {
+    /// The address in the DWARF of a location in the file of the module.
+    pub(super) fn addr(&self, linked: &Linked) -> Option<u64> {
+        match &linked.section {
+            None => Some(linked.addr),
+            Some(section) => self.sections.get(section)?.checked_add(linked.addr),
+        }
+    }
 }
 
 /// A regular file; never one that makes us wait.
-fn open(path: &Path) -> Option<File> {
+pub(super) fn open(path: &Path) -> Option<File> {
     match open_own(path).ok()?.source {
         ByteSource::File(file, _) => Some(file),
         ByteSource::Memory(_) => None,
