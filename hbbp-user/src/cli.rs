@@ -2,6 +2,7 @@
 //!
 //! No other module uses clap. Parsing does not touch the system; the conversion to options may fail.
 
+mod export;
 mod recording;
 
 use std::ffi::OsString;
@@ -27,7 +28,8 @@ use crate::resolve::kernel::recorded::KernelPlace;
 use crate::resolve::kernel::space::TextHistory;
 use crate::snapshot::run::Period;
 use crate::streams::KernelCounts;
-use recording::{ExportArgs, InputArgs};
+use export::ExportArgs;
+use recording::InputArgs;
 
 /// Measure the dynamic instruction mix of the whole system, kernel and user code together.
 ///
@@ -77,8 +79,8 @@ enum Command {
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
-    /// Print the counts of a profile or recording as lines for scripts.
-    #[command(after_long_help = recording::EXPORT_HELP)]
+    /// Export a profile or a recording: profiles for compilers and BOLT, tables for viewers, lines for scripts.
+    #[command(after_long_help = export::EXPORT_HELP)]
     Export(ExportArgs),
     /// Compare a profile with exact counts: errors of EBS, LBR and hybrid.
     Eval {

@@ -3,7 +3,7 @@
 //! ```text
 //! perf events -> eBPF maps -> drain -> resolve -> SNAPSHOT -> locate -> blocks -> estimate -> mix -> report
 //!             (touches the kernel and the disk: may fail)    |     (pure: same snapshot, same answer)
-//! recordings of other tools -> import -> resolve ------------+            (for scripts) estimate -> export
+//! recordings of other tools -> import -> resolve ------------+            (for other tools) estimate -> export
 //! ```
 //!
 //! # Glossary
@@ -54,7 +54,7 @@
 //! | [`estimate`] | executions of each block with their standard errors |
 //! | [`mix`], [`eval`] | sums by dimension; errors against exact counts |
 //! | [`printable`] | makes names that others chose safe to print |
-//! | [`report`], [`export`] | prints mixes for people, and lines for scripts |
+//! | [`report`], [`export`] | prints mixes for people, and writes the formats of other tools |
 //! | [`profile`] | snapshots in files: reads them, and replaces them as a whole |
 //! | [`cmd`], [`cli`] | wires the stages of each command; the command line |
 //!

@@ -1,26 +1,52 @@
-//! `hbbp-sys export`: from a profile or a recording to lines for scripts.
+//! `hbbp-sys export`: from a profile or a recording to the formats of others.
+
+mod images;
+mod whole;
 
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
 use super::import::ImportOptions;
 use super::input::{open_recording, read_profile};
+use crate::estimate::Unit;
 use crate::export::StreamFilter;
 use crate::export::branches::write_branches;
+use crate::export::counted::{Counted, Scale};
 use crate::export::counts::{CountSource, write_counts};
+use crate::export::image::Written;
 use crate::export::streams::write_streams;
 use crate::import::perf_data::PerfData;
 use crate::import::{EntryText, Format, ImportError, entries};
+use crate::resolve::kernel::recorded::KernelPlace;
+pub use images::ImageFormat;
+pub use whole::WholeFormat;
 
 /// What to export.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
     /// The profile or recording.
     pub input: ImportOptions,
-    /// Which lines.
-    pub lines: ExportLines,
+    /// In which format.
+    pub format: ExportFormat,
+    /// The image: a build id, a path, a module or `vmlinux`.
+    pub image: Option<String>,
+    /// A file, or a directory for all images; standard output if there is none.
+    pub output: Option<PathBuf>,
+    /// Name or file of the rule that chooses between EBS and LBR.
+    pub rule: String,
+}
+
+/// The formats.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ExportFormat {
+    /// Lines for scripts, of all images, as recorded.
+    Lines(ExportLines),
+    /// A profile of one image.
+    Image(ImageFormat),
+    /// All images together.
+    Whole(WholeFormat),
 }
 
 /// The kinds of lines.
@@ -36,12 +62,89 @@ pub enum ExportLines {
     Entries,
 }
 
-/// Exports. A closed pipe is not an error.
-pub fn run(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+/// Exports, and returns what the user must know of it, sentence by sentence. A closed pipe is not an error.
+pub fn run(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<Vec<String>> {
     let mut out = BufWriter::new(out);
-    match write(options, &mut out).and_then(|()| Ok(out.flush()?)) {
-        Err(error) if is_closed_pipe(&error) => Ok(()),
+    let written = write(options, &mut out).and_then(|warnings| {
+        out.flush()?;
+        Ok(warnings)
+    });
+    match written {
+        Err(error) if is_closed_pipe(&error) => Ok(Vec::new()),
         written => written,
+    }
+}
+
+fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<Vec<String>> {
+    let lines = match options.format {
+        ExportFormat::Lines(lines) => lines,
+        format => return write_profile(options, format, out),
+    };
+    write_lines(options, lines, out)?;
+    Ok(Vec::new())
+}
+
+/// Exports executions: those of the report.
+fn write_profile(
+    options: &ExportOptions,
+    format: ExportFormat,
+    out: &mut dyn Write,
+) -> anyhow::Result<Vec<String>> {
+    let rule = super::rule::read(&options.rule)?;
+    let snapshot = read_profile(&options.input)?;
+    let counted = Counted::new(&snapshot, &rule);
+    let (image, output) = (options.image.as_deref(), options.output.as_deref());
+    let mut named = options.input.places.binaries.clone();
+    if let KernelPlace::Vmlinux(image) = &options.input.kernel {
+        named.push(image.clone());
+    }
+    let mut warnings = match format {
+        ExportFormat::Lines(_) => Vec::new(),
+        ExportFormat::Image(format) => images::export_images(&counted, format, image, &named, output, out)?,
+        ExportFormat::Whole(format) => whole::export_whole(&counted, format, image, &named, output, out)?,
+    };
+    match counted.counts.assignment.unit {
+        Unit::Executions | Unit::RelativeExecutions => {}
+        unit => warnings.push(format!(
+            "counts are {}: they show where time was spent, not how often instructions ran",
+            unit.noun()
+        )),
+    }
+    Ok(warnings)
+}
+
+/// What is said of an export.
+struct Summary {
+    noun: &'static str,
+    warnings: Vec<String>,
+}
+
+impl Summary {
+    fn new(counted: &Counted<'_>, scale: Scale) -> Self {
+        let left_out = counted.left_out();
+        Self {
+            noun: counted.noun(scale),
+            warnings: left_out
+                .into_iter()
+                .map(|(n, sentence)| format!("{n} {sentence}"))
+                .collect(),
+        }
+    }
+
+    /// Prints what a file holds.
+    fn wrote(&mut self, path: &Path, written: &Written, out: &mut dyn Write) -> io::Result<()> {
+        let sums = written.sums.iter().map(|(kind, n)| format!("{n} {kind}"));
+        let sums: Vec<String> = sums.collect();
+        writeln!(out, "{}: {} (in {})", path.display(), sums.join(", "), self.noun)?;
+        self.left_out(written);
+        Ok(())
+    }
+
+    /// Keeps what a file could not say.
+    fn left_out(&mut self, written: &Written) {
+        let left_out = written.left_out.iter();
+        self.warnings
+            .extend(left_out.map(|(why, n)| format!("left out: {n} {why} (in {})", self.noun)));
     }
 }
 
@@ -50,8 +153,8 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     kind == Some(io::ErrorKind::BrokenPipe)
 }
 
-fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
-    match options.lines {
+fn write_lines(options: &ExportOptions, lines: ExportLines, out: &mut dyn Write) -> anyhow::Result<()> {
+    match lines {
         ExportLines::Entries => write_entries(&options.input.file, options.input.pid, out)?,
         ExportLines::Streams(filter) => write_streams(&read_profile(&options.input)?, filter, out)?,
         ExportLines::Branches => write_branches(&read_profile(&options.input)?, out)?,
@@ -70,7 +173,7 @@ fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
             // Counts of one method are as recorded; the hybrid is that of the report.
             let rule = super::rule::read(match source {
                 CountSource::Ebs | CountSource::Lbr => "paper",
-                CountSource::Hybrid => "balanced",
+                CountSource::Hybrid => &options.rule,
             })?;
             write_counts(&snapshot, source, &rule, out)?;
         }

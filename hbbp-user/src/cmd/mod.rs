@@ -35,7 +35,7 @@ pub enum Job {
     Report(ImportOptions, ReportOptions),
     /// Convert a recording of another tool to a profile.
     Import(ImportOptions, PathBuf),
-    /// Print lines for scripts.
+    /// Export a profile or a recording in the format of others.
     Export(ExportOptions),
     /// Compare a saved profile with exact counts.
     Eval(eval::EvalOptions),
@@ -52,7 +52,7 @@ pub struct Done {
     pub command: Option<u8>,
     /// Quality of the measurement.
     pub quality: Quality,
-    /// What the user must know of an import, sentence by sentence.
+    /// What the user must know of an import or an export, sentence by sentence.
     pub warnings: Vec<String>,
     /// What was measured. The program ends without freeing it piece by piece.
     pub snapshot: Option<Snapshot>,
@@ -101,8 +101,11 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             })
         }
         Job::Export(options) => {
-            export::run(options, out)?;
-            Ok(Done::default())
+            let warnings = export::run(options, out)?;
+            Ok(Done {
+                warnings,
+                ..Done::default()
+            })
         }
         Job::Eval(options) => {
             match eval::eval(options, out) {

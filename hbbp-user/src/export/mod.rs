@@ -1,6 +1,13 @@
-//! Counts for scripts: streams, branches and instructions of each module, one line each.
+//! Counts in the formats of others: lines for scripts, profiles for compilers and binary optimizers, and tables for viewers.
 //!
-//! The formats are stable, as documented here and in the help.
+//! ```text
+//! snapshot -> streams, branches, counts                                   lines for scripts, as recorded
+//! snapshot -> counted -> flow -> image: bolt, profgen, ranges, perf_script  one file for each image, in its addresses
+//!                     -> autofdo                                          with debug information
+//!                     -> collapsed, callgrind, pprof, firefox, table, blocks   the whole profile
+//! ```
+//!
+//! The lines for scripts are stable, as documented here and in the help.
 //!
 //! ```text
 //! M path buildid                        start of a module; sorted by path; - if the build id is unknown
@@ -15,9 +22,25 @@
 //! Control characters in paths are printed as U+FFFD, so that no path forges a line.
 //! Lines of a module are sorted by address. Only modules with text in the snapshot have lines.
 
+pub mod autofdo;
+pub mod blocks;
+pub mod bolt;
 pub mod branches;
+pub mod callgrind;
+pub mod collapsed;
+pub mod counted;
 pub mod counts;
+pub mod extbinary;
+pub mod firefox;
+pub mod flow;
+pub mod image;
+mod names;
+pub mod perf_script;
+pub mod pprof;
+pub mod profgen;
+pub mod ranges;
 pub mod streams;
+pub mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};

@@ -132,7 +132,7 @@ const LONG_LATENCY: &[&str] = &[
 
 impl Class {
     /// The class of a form with control flow `flow`. `None` for invalid bytes.
-    pub(super) fn of(form: &Form, flow: Flow) -> Option<Self> {
+    pub fn of(form: &Form, flow: Flow) -> Option<Self> {
         let mut decoder = Decoder::try_new(form.bits(), form.example(), DecoderOptions::NONE).ok()?;
         let instruction = decoder.decode();
         if instruction.is_invalid() {
@@ -162,7 +162,7 @@ impl Class {
     }
 
     /// The value of a dimension that is a static property; `None` for the others.
-    pub(super) fn value(&self, dimension: Dimension) -> Option<String> {
+    pub fn value(&self, dimension: Dimension) -> Option<String> {
         let value = match dimension {
             Dimension::Mnemonic => self.mnemonic.clone(),
             Dimension::Extension => self.extension.clone(),
