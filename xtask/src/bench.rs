@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what a run of ten seconds under load costs on this machine.
+//! `cargo xtask bench`: what a run of ten seconds under load costs on this machine, and the exports of a minute.
 //!
 //! These are figures of time, so that they depend on what else the machine does: they are printed and not asserted.
 //! What a sample costs in instructions is measured on the emulated machine, by `cargo xtask vm cost`.
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use crate::setup::Install;
-use crate::{build, command, system};
+use crate::{bench_exports, build, command, system};
 
 /// Runs, of which each is printed: a host that takes a processor away from its virtual machine has that time charged to
 /// the program that ran, so that the cheapest is nearest to the truth.
@@ -89,7 +89,7 @@ pub(crate) fn bench(install: Install) -> Result<()> {
             field("own_memory")? / f64::from(1 << 20),
         );
     }
-    Ok(())
+    bench_exports::measure(&command::workspace().join("target/release/hbbp-sys"), &folder)
 }
 
 fn measure(program: &Path) -> Result<Cost> {

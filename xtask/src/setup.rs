@@ -19,8 +19,24 @@ const DEBIAN_COMPILER: [&str; 3] = ["rustc-web", "cargo-web", "libstd-rust-web-d
 /// The nightly compiler for the eBPF object elsewhere: one whose LLVM our linker reads.
 const NIGHTLY: &str = "nightly-2026-05-20";
 
-/// What the tests of hbbp-user compile their workloads with.
-const USER_TEST_PACKAGES: [&str; 2] = ["gcc", "libc6-dev"];
+/// What the tests of hbbp-user compile their workloads with, and read exports with; of LLVM, those of the version that links
+/// the eBPF object are mostly there already.
+const USER_TEST_PACKAGES: [&str; 8] = [
+    "gcc",
+    "libc6-dev",
+    "binutils",
+    "valgrind",
+    "python3-venv",
+    "llvm-22",
+    "bolt-22",
+    "clang-22",
+];
+
+/// Python packages that read exports, below the target directory. `pypprof` has the schema of pprof, which needs a `protobuf` of
+/// its time; what else it asks for is not used.
+const READERS: &str = "target/readers";
+const INSTALL_READERS: &str = "python3 -m venv target/readers && target/readers/bin/pip install --quiet pyarrow duckdb \
+                               protobuf==3.20.3 && target/readers/bin/pip install --quiet --no-deps pypprof";
 
 /// What the tests of the kernel half need: one Debian package a line.
 const KERNEL_TEST_PACKAGES: &str = "kernel-tests/packages.txt";
@@ -51,6 +67,7 @@ pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
         } else {
             Vec::new()
         },
+        readers: needs == Needs::Test && !has_readers(),
     };
     let lines = missing.lines(system, system::missing_packages);
     if lines.is_empty() {
@@ -100,6 +117,7 @@ struct Missing {
     compiler: bool,
     linker: bool,
     test_packages: Vec<String>,
+    readers: bool,
 }
 
 /// A shell line that installs something.
@@ -145,6 +163,10 @@ impl Missing {
                 ),
             );
         }
+        if self.readers {
+            let folder = command::workspace();
+            add(false, format!("cd {} && {INSTALL_READERS}", folder.display()));
+        }
         lines
     }
 
@@ -169,6 +191,14 @@ fn llvm_install(system: System) -> Option<&'static str> {
         System::Suse => Some("zypper install gcc llvm22-devel"),
         System::Debian | System::Ubuntu | System::Other => None,
     }
+}
+
+/// Whether the Python packages are there; the last one that is installed tells.
+fn has_readers() -> bool {
+    let library = command::workspace().join(READERS).join("lib");
+    let versions = fs::read_dir(library).into_iter().flatten().flatten();
+    let mut packages = versions.map(|version| version.path().join("site-packages/pypprof"));
+    packages.any(|package| package.is_dir())
 }
 
 /// The Debian packages that all tests together need.
@@ -203,6 +233,7 @@ mod tests {
         compiler: true,
         linker: true,
         test_packages: vec!["gcc".to_owned(), "qemu-system-x86".to_owned()],
+        readers: false,
     };
 
     #[track_caller]
