@@ -1,16 +1,33 @@
-//! What is fuzzed: each reader of bytes that strangers made, from the first byte to the end of its work.
+//! What is fuzzed: each reader of bytes that strangers made, from the first byte to the end of its work. Of a profile that
+//! is the last line of its report.
 //!
 //! The fuzz targets and a test include this file.
 
-use std::io::Cursor;
+use std::io::{self, Cursor};
 
+use hbbp_user::addr::Va;
+use hbbp_user::cmd::report::{ReportOptions, print};
+use hbbp_user::collect::sideband::Reading;
+use hbbp_user::estimate::rule::{PAPER, Rule};
+use hbbp_user::export::StreamFilter;
+use hbbp_user::export::branches::write_branches;
+use hbbp_user::export::counts::{CountSource, write_counts};
+use hbbp_user::export::streams::write_streams;
 use hbbp_user::import::brstack::{read_script_records, read_script_samples};
 use hbbp_user::import::count::{Counter, Owner, Use};
 use hbbp_user::import::events::{choose, describe_by_name};
 use hbbp_user::import::perf_data::PerfData;
 use hbbp_user::import::preaggregated::read_preaggregated;
 use hbbp_user::import::{EntryText, ImportError, entries, format_of};
-use hbbp_user::snapshot::{EventIdx, ProcessIdx, file};
+use hbbp_user::mix::{Dimension, Query};
+use hbbp_user::record::{Mmap, Record, parse_record};
+use hbbp_user::report::Format;
+use hbbp_user::resolve::Resolver;
+use hbbp_user::resolve::kernel::map::KernelMap;
+use hbbp_user::resolve::kernel::reader::KernelText;
+use hbbp_user::resolve::kernel::space::KernelSpace;
+use hbbp_user::resolve::raw::{Raw, RawInterval, Sort, TaskKey};
+use hbbp_user::snapshot::{Event, EventIdx, ProcessIdx, Run, Snapshot, file};
 
 const OWNER: Owner = Owner {
     event: EventIdx(0),
@@ -66,10 +83,108 @@ pub(crate) fn read_preaggregated_text(bytes: &[u8]) {
     let _ = counter.into_intervals(&[(0, 1)]);
 }
 
-/// Reads the bytes as a snapshot; what is accepted holds together and can be written again.
+/// Reads the bytes as records of the sideband, one after the other.
+pub(crate) fn read_records(bytes: &[u8]) {
+    let mut left = bytes;
+    while let Some((header, after)) = left.split_first_chunk::<8>() {
+        let [k0, k1, k2, k3, m0, m1, s0, s1] = *header;
+        let size = usize::from(u16::from_le_bytes([s0, s1]));
+        let (body, behind) = after.split_at(size.saturating_sub(header.len()).min(after.len()));
+        let _ = parse_record(
+            u32::from_le_bytes([k0, k1, k2, k3]),
+            u16::from_le_bytes([m0, m1]),
+            body,
+        );
+        left = behind;
+    }
+}
+
+/// Reads the bytes as a snapshot; what is accepted holds together, can be written again, and has its reports.
 pub(crate) fn read_snapshot(bytes: &[u8]) {
     if let Ok(snapshot) = file::parse(bytes) {
         assert!(snapshot.check().is_ok());
         assert!(file::encode(&snapshot).is_ok());
+        use_snapshot(&snapshot).unwrap();
     }
+}
+
+/// Reads the bytes as a ring of sideband records, and resolves samples in whatever these map.
+pub(crate) fn read_sideband(bytes: &[u8]) {
+    /// Beyond all process ids, so that no process of this machine is looked at.
+    const NOBODY: u32 = 1 << 23;
+    let mut records = Reading::of(bytes).records;
+    let mut counts = Vec::new();
+    for timed in &mut records {
+        match &mut timed.record {
+            Record::Mmap(mmap) => {
+                mmap.pid |= NOBODY;
+                mmap.path.insert_str(0, "/nowhere");
+                counts.extend([0, mmap.len / 2, mmap.len].map(|at| sample(mmap, at, timed.time)));
+            }
+            Record::Comm { pid, .. } | Record::Exit { pid, .. } => *pid |= NOBODY,
+            Record::Fork { pid, parent_pid, .. } => {
+                *pid |= NOBODY;
+                *parent_pid |= NOBODY;
+            }
+            _ => {}
+        }
+    }
+    let mut resolver = Resolver::new(KernelSpace::new(KernelText::None, KernelMap::default()), &[]);
+    let end = records.last().map_or(1, |timed| timed.time.saturating_add(1));
+    resolver.apply(records);
+    let drain = RawInterval {
+        start: 0,
+        end,
+        counts,
+    };
+    resolver.drained(vec![drain]);
+    let events = vec![Event::default()];
+    let run = Run {
+        events,
+        ..Run::default()
+    };
+    let mut snapshot = resolver.finish(run);
+    snapshot.fit();
+    assert!(snapshot.check().is_ok());
+    assert!(file::encode(&snapshot).is_ok());
+}
+
+fn sample(mmap: &Mmap, at: u64, time: u64) -> Raw {
+    let at = Va(mmap.start.0.saturating_add(at));
+    Raw {
+        task: TaskKey {
+            tgid: mmap.pid,
+            exec_id: 1,
+        },
+        first_time: time,
+        sort: Sort::Ip { exact: false },
+        event: EventIdx(0),
+        start: at,
+        end: at,
+        source: Va(0),
+        hits: 1,
+        weight: 1,
+    }
+}
+
+/// Writes all reports and exports of a snapshot, which fail for no content.
+fn use_snapshot(snapshot: &Snapshot) -> anyhow::Result<()> {
+    for (format, by) in [
+        (Format::Text, [Dimension::Mnemonic, Dimension::Process]),
+        (Format::Json, [Dimension::Function, Dimension::Block]),
+    ] {
+        let options = ReportOptions {
+            query: Query::by(by),
+            format,
+            ..ReportOptions::default()
+        };
+        print(snapshot, &options, &mut io::sink())?;
+    }
+    write_streams(snapshot, StreamFilter::Checked, &mut io::sink())?;
+    write_streams(snapshot, StreamFilter::Raw, &mut io::sink())?;
+    write_branches(snapshot, &mut io::sink())?;
+    let rule: Rule = PAPER.parse()?;
+    write_counts(snapshot, CountSource::Hybrid, &rule, &mut io::sink())?;
+    write_counts(snapshot, CountSource::Lbr, &rule, &mut io::sink())?;
+    Ok(())
 }

@@ -53,7 +53,8 @@
 //! | [`locate`], [`blocks`] | assigns counts to text; decodes it and splits it into basic blocks |
 //! | [`estimate`] | executions of each block with their standard errors |
 //! | [`mix`], [`eval`] | sums by dimension; errors against exact counts |
-//! | [`printable`] | makes names that others chose safe to print |
+//! | [`annotate`], [`diff`] | the code of a function with its counts; what changed from one profile to another |
+//! | [`printable`], [`names`] | makes names that others chose safe to print; demangles them |
 //! | [`report`], [`export`] | prints mixes for people, and writes the formats of other tools |
 //! | [`profile`] | snapshots in files: reads them, and replaces them as a whole |
 //! | [`cmd`], [`cli`] | wires the stages of each command; the command line |
@@ -98,6 +99,12 @@ pub mod mix;
 pub mod eval;
 
 pub mod printable;
+
+pub mod names;
+
+pub mod annotate;
+
+pub mod diff;
 
 pub mod report;
 

@@ -3,24 +3,25 @@
 use std::mem;
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use hbbp_user::cli::Cli;
+use hbbp_user::cmd::report::Strict;
 use hbbp_user::cmd::{self, Done};
 use hbbp_user::printable::harmless;
 
 /// What was said makes no sense; the parser of the command line ends with the same code.
 const USAGE: u8 = 2;
 
-/// The measurement was done but misses a stated limit of quality, and `--strict` asks to say so.
+/// A comparison meets a condition, or the measurement was done but contradicts a requirement, or misses a stated limit of quality where `--strict` asks to say
+/// so.
 const QUALITY_MISSED: u8 = 3;
 
 fn main() -> ExitCode {
     keep_freed_memory();
-    let cli = Cli::parse();
+    let cli = Cli::of_process();
     if cli.is_verbose() {
         show_log();
     }
-    let strict = cli.is_strict();
+    let strict = cli.strict();
     let job = match cli.into_job() {
         Ok(job) => job,
         Err(error) => {
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     match cmd::run(&job, &mut std::io::stdout()) {
         Ok(done) => {
             warn(&done.warnings);
+            complain_of_requirements(&done, strict);
             let code = exit_code(&done, strict);
             // The end of the process frees the snapshot all at once rather than piece by piece.
             mem::forget(done);
@@ -69,10 +71,12 @@ fn show_log() {
 }
 
 /// The exit code of the command that was measured goes first.
-fn exit_code(done: &Done, strict: bool) -> ExitCode {
+fn exit_code(done: &Done, strict: Strict) -> ExitCode {
     match done.command {
         Some(code) if code != 0 => ExitCode::from(code),
-        _ if strict && !done.quality.misses.is_empty() => ExitCode::from(QUALITY_MISSED),
+        _ if done.quality.unmet(strict).next().is_some() => ExitCode::from(QUALITY_MISSED),
+        _ if done.gates.iter().any(|gate| gate.failed) => ExitCode::from(QUALITY_MISSED),
+        _ if strict == Strict::Yes && !done.quality.misses.is_empty() => ExitCode::from(QUALITY_MISSED),
         _ => ExitCode::SUCCESS,
     }
 }
@@ -81,6 +85,19 @@ fn exit_code(done: &Done, strict: bool) -> ExitCode {
 fn warn(warnings: &[String]) {
     for warning in warnings {
         eprintln!("hbbp-sys: warning: {}", harmless(warning));
+    }
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "the one place that prints failed requirements"
+)]
+fn complain_of_requirements(done: &Done, strict: Strict) {
+    for verdict in done.quality.unmet(strict) {
+        eprintln!("hbbp-sys: requirement {}", harmless(&verdict.to_string()));
+    }
+    for gate in done.gates.iter().filter(|gate| gate.failed) {
+        eprintln!("hbbp-sys: condition {}", harmless(&gate.to_string()));
     }
 }
 

@@ -19,7 +19,7 @@ unsigned int emu_drain_us = 500;
 
 static int (*overflow)(struct perf_event *event, struct perf_sample_data *data, struct pt_regs *regs);
 
-static void copy_stack(struct emu_cpu *cpu, const struct emu_record *record)
+static void copy_stack(struct emu_cpu *cpu, const struct emu_record *record, bool cycles)
 {
 	u32 i;
 
@@ -31,6 +31,7 @@ static void copy_stack(struct emu_cpu *cpu, const struct emu_record *record)
 		memset(entry, 0, sizeof(*entry));
 		entry->from = record->entries[i].from;
 		entry->to = record->entries[i].to;
+		entry->cycles = cycles ? record->cycles[i] : 0;
 		if (record->wrong_path >> i & 1)
 			entry->spec = PERF_BR_SPEC_WRONG_PATH;
 	}
@@ -51,7 +52,7 @@ static int deliver(struct emu_cpu *cpu, struct perf_event *event, const struct e
 	event->hw.last_period = record->period;
 	perf_sample_data_init(&data, 0, record->period);
 	if (has_branch_stack(event)) {
-		copy_stack(cpu, record);
+		copy_stack(cpu, record, !(event->attr.branch_sample_type & PERF_SAMPLE_BRANCH_NO_CYCLES));
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
 		perf_sample_save_brstack(&data, event, stack, NULL);
 #else

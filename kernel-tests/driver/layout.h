@@ -22,6 +22,8 @@
 
 #define EMU_EVENT_INSTRUCTIONS	1
 #define EMU_EVENT_TAKEN		2
+#define EMU_EVENT_CYCLES	3
+#define EMU_EVENT_BRANCHES	4
 
 #define EMU_RING_USER	1
 #define EMU_RING_KERNEL	2
@@ -80,6 +82,7 @@ struct emu_record {
 	u32 flags;
 	u64 wrong_path;
 	struct emu_branch entries[EMU_MAX_DEPTH];
+	u16 cycles[EMU_MAX_DEPTH];
 };
 
 /* nopl imm32(%rax,%rax,1): nothing to the processor, a doorbell to the emulated PMU. */

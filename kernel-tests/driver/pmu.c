@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The face to the perf core: one PMU with instructions retired and near taken branches, encoded and shown
+ * The face to the perf core: one PMU with instructions retired, near taken branches and cycles, encoded and shown
  * in sysfs as the core PMU of an Intel processor is, so that tools need no special case.
  */
 #include "driver.h"
@@ -12,10 +12,27 @@ bool emu_mark_events;
 
 static struct pmu emu_pmu;
 
-/* Encodings that Intel's tables give to the two events, by generation (github.com/intel/perfmon). */
-static u32 emu_event(u64 config)
+/* The generic events that perf(1) knows by name; the upper half of config names the PMU. */
+static u32 emu_generic_event(u64 config)
 {
-	switch (config & ENCODING_MASK) {
+	switch (config & PERF_HW_EVENT_MASK) {
+	case PERF_COUNT_HW_CPU_CYCLES:
+		return EMU_EVENT_CYCLES;
+	case PERF_COUNT_HW_INSTRUCTIONS:
+		return EMU_EVENT_INSTRUCTIONS;
+	case PERF_COUNT_HW_BRANCH_INSTRUCTIONS:
+		return EMU_EVENT_BRANCHES;
+	default:
+		return 0;
+	}
+}
+
+/* Encodings that Intel's tables give to the events, by generation (github.com/intel/perfmon). */
+static u32 emu_event(const struct perf_event_attr *attr)
+{
+	if (attr->type == PERF_TYPE_HARDWARE)
+		return emu_generic_event(attr->config);
+	switch (attr->config & ENCODING_MASK) {
 	case 0x00c0:	/* INST_RETIRED.ANY_P */
 	case 0x01c0:	/* INST_RETIRED.PREC_DIST up to Skylake */
 	case 0x0100:	/* INST_RETIRED.PREC_DIST since Ice Lake */
@@ -24,6 +41,8 @@ static u32 emu_event(u64 config)
 	case 0xc0c4:	/* the same on E-cores */
 	case 0xfbc4:	/* the same since Panther Lake */
 		return EMU_EVENT_TAKEN;
+	case 0x003c:	/* CPU_CLK_UNHALTED.THREAD_P */
+		return EMU_EVENT_CYCLES;
 	default:
 		return 0;
 	}
@@ -56,9 +75,9 @@ static int emu_event_init(struct perf_event *event)
 	u64 kinds = PERF_SAMPLE_BRANCH_USER | PERF_SAMPLE_BRANCH_KERNEL | PERF_SAMPLE_BRANCH_HV |
 		    PERF_SAMPLE_BRANCH_ANY | PERF_SAMPLE_BRANCH_NO_FLAGS | PERF_SAMPLE_BRANCH_NO_CYCLES;
 
-	if (event->attr.type != emu_pmu.type)
+	if (event->attr.type != emu_pmu.type && event->attr.type != PERF_TYPE_HARDWARE)
 		return -ENOENT;
-	if (!emu_event(event->attr.config))
+	if (!emu_event(&event->attr))
 		return -ENOENT;
 	if (event->attr.precise_ip > emu_header()->max_precise)
 		return -EOPNOTSUPP;
@@ -109,7 +128,7 @@ static void emu_start(struct perf_event *event, int flags)
 		return;
 	hw->state = 0;
 	cpu->throttled &= ~(1u << hw->idx);
-	counter->event = emu_event(event->attr.config);
+	counter->event = emu_event(&event->attr);
 	counter->rings = emu_rings(event);
 	counter->precise = event->attr.precise_ip;
 	counter->period = is_sampling_event(event) ? hw->sample_period : 0;

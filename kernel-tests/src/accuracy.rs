@@ -103,6 +103,8 @@ pub struct Group {
     pub instructions: Amounts,
     /// Average weighted error, as a fraction.
     pub average_weighted_error: Fractions,
+    /// The same of shares of all instructions.
+    pub share_error: Fractions,
     /// Accuracy error over blocks, as a fraction.
     pub block_error: Fractions,
     /// Executions by mnemonic.

@@ -28,8 +28,13 @@ pub struct HardwareProfile {
     /// Cycles from an overflow to its sample, for each precise level: least and most
     /// (`skid.0 = 20 60`). The model of "Can We Trust Profiling Results?", ICS 2019, equation 1; 0 0 means no skid.
     pub skid: [(u32, u32); 4],
-    /// Cycles that an instruction of each class takes (`latency.divide = 25`), see [`CLASSES`].
+    /// Cycles that an instruction of each class takes (`latency.divide = 25`), at least one, see [`CLASSES`]. With
+    /// `taken_cycles` this is the cost model: of the cycles event, of skids, and of the cycle counts of branch records.
     pub latency: [u32; CLASSES.len()],
+    /// Cycles that a near taken branch takes besides (`taken_cycles`).
+    pub taken_cycles: u32,
+    /// Branch records hold the cycles since the branch before (`branch_cycles`), as Intel's do since Skylake.
+    pub branch_cycles: bool,
     /// One in this many branch addresses is sticky, 0 = none (`sticky.one_in`).
     pub sticky_one_in: u32,
     /// Percent of the stacks that are aligned so that a sticky branch is their oldest entry
@@ -70,6 +75,9 @@ impl Default for HardwareProfile {
             // Order of CLASSES; latencies of Ivy Bridge in round numbers (Intel 64 and IA-32 Architectures
             // Optimization Reference Manual, appendix on latency and throughput): the order matters, not the last digit.
             latency: [1, 4, 1, 3, 25, 4, 20, 40],
+            // A taken branch ends the block of bytes that are decoded together (the same manual, on the front end).
+            taken_cycles: 1,
+            branch_cycles: true,
             sticky_one_in: 0,
             sticky_percent: 0,
             ring_slots: crate::layout::RING_SLOTS as u64,
@@ -133,12 +141,15 @@ impl HardwareProfile {
         if let Some(class) = key.strip_prefix("latency.") {
             let index = CLASSES.iter().position(|name| *name == class);
             let slot = index.and_then(|index| self.latency.get_mut(index));
-            *slot.with_context(|| format!("the classes are {}", CLASSES.join(", ")))? = value.parse()?;
+            let slot = slot.with_context(|| format!("the classes are {}", CLASSES.join(", ")))?;
+            *slot = within(value, 1, 10_000)? as u32;
             return Ok(());
         }
         match key {
             "cpu" => value.clone_into(&mut self.cpu),
             "depth" => self.depth = within(value, 1, MAX_DEPTH as u64)? as usize,
+            "taken_cycles" => self.taken_cycles = within(value, 0, 10_000)? as u32,
+            "branch_cycles" => self.branch_cycles = value.parse()?,
             "max_precise" => self.max_precise = within(value, 0, 3)? as u32,
             "sticky.one_in" => self.sticky_one_in = value.parse()?,
             "sticky.percent" => self.sticky_percent = within(value, 0, 100)? as u32,
@@ -196,6 +207,7 @@ mod tests {
             "skid.4 = 1",
             "latency.magic = 3",
             "skid.1 = 9 3",
+            "latency.simple = 0",
             "colour = blue",
         ] {
             assert!(HardwareProfile::parse(text).is_err(), "{text}");

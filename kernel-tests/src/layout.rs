@@ -79,7 +79,7 @@ pub struct CpuArea {
 /// One sampling counter.
 #[repr(C)]
 pub struct Counter {
-    /// 0 = off, else [`EVENT_INSTRUCTIONS`] or [`EVENT_TAKEN`].
+    /// 0 = off, else [`EVENT_INSTRUCTIONS`], [`EVENT_TAKEN`], [`EVENT_CYCLES`] or [`EVENT_BRANCHES`].
     pub event: u32,
     /// Which rings count: bit 0 user, bit 1 kernel.
     pub rings: u32,
@@ -100,6 +100,10 @@ pub struct Counter {
 pub const EVENT_INSTRUCTIONS: u32 = 1;
 /// Near branches that were taken.
 pub const EVENT_TAKEN: u32 = 2;
+/// Cycles, by the cost model of the hardware profile ([`crate::hardware_profile`]).
+pub const EVENT_CYCLES: u32 = 3;
+/// Near branch instructions retired, taken or not.
+pub const EVENT_BRANCHES: u32 = 4;
 
 /// One taken branch.
 #[repr(C)]
@@ -138,6 +142,8 @@ pub struct Record {
     pub wrong_path: u64,
     /// The stack, newest first, as the kernel's perf core has it.
     pub entries: [Branch; MAX_DEPTH],
+    /// Of each entry, the cycles since the branch before it, at most 65535; 0 where the processor does not count them.
+    pub cycles: [u16; MAX_DEPTH],
 }
 
 /// The eventing IP is the instruction of the overflow, not one after it.
@@ -146,7 +152,7 @@ pub const FLAG_EXACT: u32 = 1;
 const _: () = assert!(size_of::<Header>() == 32);
 const _: () = assert!(size_of::<Counter>() == 40);
 const _: () = assert!(size_of::<CpuArea>() == 80 + 40 * COUNTERS);
-const _: () = assert!(size_of::<Record>() == 64 + 16 * MAX_DEPTH);
+const _: () = assert!(size_of::<Record>() == 64 + 18 * MAX_DEPTH);
 const _: () = assert!(size_of::<Record>() * RING_SLOTS <= RING_BYTES);
 const _: () = assert!(size_of::<CpuArea>() <= CPU_AREA_BYTES);
 

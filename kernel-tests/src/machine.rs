@@ -17,6 +17,26 @@ use crate::{artifacts, guest, layout};
 
 /// RAM of the guest in MiB: the root file system lives in it.
 const MEMORY: u64 = 2048;
+/// One device for its log, none that nobody asked for.
+const PLAIN_MACHINE: [&str; 12] = [
+    "-machine",
+    "pc,memory-backend=ram",
+    "-accel",
+    "tcg,thread=single,tb-size=512",
+    "-nodefaults",
+    "-display",
+    "none",
+    "-monitor",
+    "none",
+    "-serial",
+    "stdio",
+    "-no-reboot",
+];
+/// A host that is busy delays the emulated timer; the kernel's check of it then ends the boot
+/// (arch/x86/kernel/apic/io_apic.c, check_timer).
+/// Self-tests of ciphers and keys for signatures, neither of which runs in a test, took a seventh of a boot.
+const COMMAND_LINE: &str = "console=ttyS0 panic=-1 loglevel=5 nmi_watchdog=0 tsc=nowatchdog no_timer_check \
+                            cryptomgr.notests initcall_blacklist=jent_mod_init,load_system_certificate_list";
 
 /// When the reference counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +69,7 @@ pub struct Machine {
     trace: &'static str,
     hardware_profile: String,
     driver_parameters: Option<String>,
+    kernel_parameters: String,
     limit: Duration,
     files: Initramfs,
     modules: u32,
@@ -66,6 +87,7 @@ impl Machine {
             trace: "",
             hardware_profile: String::new(),
             driver_parameters: Some(String::new()),
+            kernel_parameters: String::new(),
             limit: Duration::from_secs(1800),
             files: Initramfs::default(),
             modules: 0,
@@ -121,6 +143,12 @@ impl Machine {
     /// Module parameters of the driver, for example `name=cpu drain_us=100`.
     pub fn driver(mut self, parameters: &str) -> Self {
         self.driver_parameters = Some(parameters.to_owned());
+        self
+    }
+
+    /// Parameters of the kernel's command line, after the usual ones.
+    pub fn kernel_parameters(mut self, parameters: &str) -> Self {
+        parameters.clone_into(&mut self.kernel_parameters);
         self
     }
 
@@ -242,30 +270,9 @@ impl Machine {
         // The emulator must not outlive a test that is killed.
         let mut qemu = Command::new("setpriv");
         qemu.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
-        qemu.args([
-            "-machine",
-            "pc,memory-backend=ram",
-            "-accel",
-            "tcg,thread=single,tb-size=512",
-        ]);
-        qemu.args([
-            "-nodefaults",
-            "-display",
-            "none",
-            "-monitor",
-            "none",
-            "-serial",
-            "stdio",
-            "-no-reboot",
-        ]);
-        qemu.args([
-            "-cpu",
-            &cpu,
-            "-m",
-            &format!("{MEMORY}M"),
-            "-smp",
-            &self.cpus.to_string(),
-        ]);
+        qemu.args(PLAIN_MACHINE);
+        let (memory_size, cpus) = (format!("{MEMORY}M"), self.cpus.to_string());
+        qemu.args(["-cpu", &cpu, "-m", &memory_size, "-smp", &cpus]);
         qemu.args(["-object", &memory("ram", MEMORY << 20)]);
         qemu.args(["-object", &memory("shared", layout::BYTES as u64)]);
         qemu.args(["-device", "ivshmem-plain,memdev=shared", "-plugin", &plugin]);
@@ -273,14 +280,8 @@ impl Machine {
             .arg(&self.image)
             .arg("-initrd")
             .arg(directory.join("initramfs"));
-        // A host that is busy delays the emulated timer; the kernel's check of it then ends the boot
-        // (arch/x86/kernel/apic/io_apic.c, check_timer).
-        // Self-tests of ciphers and keys for signatures, neither of which runs in a test, took a seventh of a boot.
-        qemu.args([
-            "-append",
-            "console=ttyS0 panic=-1 loglevel=5 nmi_watchdog=0 tsc=nowatchdog no_timer_check cryptomgr.notests \
-             initcall_blacklist=jent_mod_init,load_system_certificate_list",
-        ]);
+        let parameters = format!("{COMMAND_LINE} {}", self.kernel_parameters);
+        qemu.args(["-append", parameters.trim_end()]);
         if self.clock == Clock::Instructions {
             // Everything else that could differ between two runs: the date, and chance (RDRAND, KASLR).
             qemu.args(["-icount", "shift=0,sleep=off", "-seed", "1"]);

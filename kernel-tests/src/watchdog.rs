@@ -35,6 +35,22 @@ pub(crate) struct Verdict {
 /// Ends the process when it goes out of scope, whatever happened before.
 struct Running(Child);
 
+impl Running {
+    /// The lines of both its outputs as they come; the last one is followed by a disconnection.
+    fn lines(&mut self) -> mpsc::Receiver<String> {
+        let (lines, received) = mpsc::channel();
+        let outputs: [Option<Box<dyn Read + Send>>; 2] = [
+            self.0.stdout.take().map(|stream| Box::new(stream) as _),
+            self.0.stderr.take().map(|stream| Box::new(stream) as _),
+        ];
+        for output in outputs.into_iter().flatten() {
+            let lines = lines.clone();
+            std::thread::spawn(move || send_lines(output, &lines));
+        }
+        received
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         // It may have ended by itself; then both say so and there is nothing left to do.
@@ -59,16 +75,7 @@ pub(crate) fn watch(command: &mut Command, limit: Duration) -> Result<Verdict> {
             command.get_program().to_string_lossy()
         )
     })?);
-    let (lines, received) = mpsc::channel();
-    let outputs: [Option<Box<dyn Read + Send>>; 2] = [
-        running.0.stdout.take().map(|stream| Box::new(stream) as _),
-        running.0.stderr.take().map(|stream| Box::new(stream) as _),
-    ];
-    for output in outputs.into_iter().flatten() {
-        let lines = lines.clone();
-        std::thread::spawn(move || send_lines(output, &lines));
-    }
-    drop(lines);
+    let received = running.lines();
     let mut log = String::new();
     let mut exit_code = None;
     let mut fatal = None;

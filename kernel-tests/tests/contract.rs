@@ -18,11 +18,13 @@ int main(void)
     SHOW(EMU_MAGIC); SHOW(EMU_BYTES); SHOW(EMU_MAX_CPUS); SHOW(EMU_MAX_DEPTH);
     SHOW(EMU_COUNTERS); SHOW(EMU_IDT); SHOW(EMU_CPU_AREA); SHOW(EMU_CPU_AREA_BYTES);
     SHOW(EMU_RINGS); SHOW(EMU_RING_BYTES); SHOW(EMU_RING_SLOTS);
-    SHOW(EMU_EVENT_INSTRUCTIONS); SHOW(EMU_EVENT_TAKEN); SHOW(EMU_FLAG_EXACT);
+    SHOW(EMU_EVENT_INSTRUCTIONS); SHOW(EMU_EVENT_TAKEN);
+    SHOW(EMU_EVENT_CYCLES); SHOW(EMU_EVENT_BRANCHES); SHOW(EMU_FLAG_EXACT);
     SHOW(sizeof(struct emu_header)); SHOW(offsetof(struct emu_header, anomalies));
     SHOW(sizeof(struct emu_counter)); SHOW(offsetof(struct emu_counter, generation));
     SHOW(sizeof(struct emu_cpu_area)); SHOW(offsetof(struct emu_cpu_area, overflows));
     SHOW(sizeof(struct emu_record)); SHOW(offsetof(struct emu_record, wrong_path));
+    SHOW(offsetof(struct emu_record, cycles));
     return 0;
 }
 "#;
@@ -43,6 +45,8 @@ fn expected() -> Vec<u64> {
     let events = [
         layout::EVENT_INSTRUCTIONS,
         layout::EVENT_TAKEN,
+        layout::EVENT_CYCLES,
+        layout::EVENT_BRANCHES,
         layout::FLAG_EXACT,
     ];
     let structs = [
@@ -54,6 +58,7 @@ fn expected() -> Vec<u64> {
         offset_of!(CpuArea, overflows),
         size_of::<Record>(),
         offset_of!(Record, wrong_path),
+        offset_of!(Record, cycles),
     ];
     let numbers = offsets.iter().map(|n| *n as u64);
     let events = events.iter().map(|n| u64::from(*n));
@@ -69,7 +74,7 @@ fn expected() -> Vec<u64> {
 fn layouts_of_c_and_rust_agree() {
     let directory = host::work_directory().unwrap().join("contract");
     fs::create_dir_all(directory.join("linux")).unwrap();
-    let types = "#include <stdint.h>\ntypedef uint8_t u8;\ntypedef uint32_t u32;\ntypedef uint64_t u64;\n";
+    let types = "#include <stdint.h>\ntypedef uint8_t u8;\ntypedef uint16_t u16;\ntypedef uint32_t u32;\ntypedef uint64_t u64;\n";
     fs::write(directory.join("linux/types.h"), types).unwrap();
     fs::write(directory.join("print.c"), PRINT).unwrap();
     let program = directory.join("print");

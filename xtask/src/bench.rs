@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: what a run of ten seconds under load costs on this machine, and the exports of a minute.
+//! `cargo xtask bench`: what hostile profiles of rising size cost to report on, what a run of ten seconds under load costs on
+//! this machine, and how long reports and exports take.
 //!
 //! These are figures of time, so that they depend on what else the machine does: they are printed and not asserted.
 //! What a sample costs in instructions is measured on the emulated machine, by `cargo xtask vm cost`.
@@ -54,6 +55,7 @@ struct Cost {
 /// Builds the program and measures it.
 pub(crate) fn bench(install: Install) -> Result<()> {
     build::build(install)?;
+    command::run(command::cargo().args(["bench", "--package", "hbbp-user", "--bench", "slopes"]))?;
     ensure!(
         system::is_root(),
         "measuring the whole system needs root: run as root or with sudo"
@@ -89,7 +91,56 @@ pub(crate) fn bench(install: Install) -> Result<()> {
             field("own_memory")? / f64::from(1 << 20),
         );
     }
-    bench_exports::measure(&command::workspace().join("target/release/hbbp-sys"), &folder)
+    let program = command::workspace().join("target/release/hbbp-sys");
+    reports(&program, &folder)?;
+    bench_exports::measure(&program, &folder)
+}
+
+/// Reports of a profile of a minute: pivots, from the simplest to one with a row for each block of each process, and
+/// annotated code.
+const REPORTS: [&[&str]; 7] = [
+    &["report", "--rows", "mnemonic"],
+    &[
+        "report",
+        "--rows",
+        "module,function",
+        "--cols",
+        "packing",
+        "--values",
+        "executions,share,samples,bytes,blocks",
+    ],
+    &["report", "--rows", "process,block,form"],
+    &[
+        "report",
+        "--rows",
+        "function",
+        "--cols",
+        "long-latency",
+        "--filter",
+        "extension=AVX*",
+    ],
+    &["report", "--view", "mitigations"],
+    &["annotate", "--hottest", "1", "--no-pager"],
+    &["annotate", "--hottest", "20", "--no-pager"],
+];
+
+/// Prints the time that reports of a profile of 60 s under the same load take.
+fn reports(program: &Path, folder: &Path) -> Result<()> {
+    let profile = folder.join("minute.hbbp");
+    let mut record = Command::new(program);
+    record
+        .args(["record", "--duration", "60", "--split-kernel", "-o"])
+        .arg(&profile);
+    ensure!(record.status()?.success(), "failed to record a minute");
+    println!("\nreports of a profile of 60 s under the same load:");
+    for words in REPORTS {
+        let mut report = Command::new(program);
+        report.args(words).arg(&profile).stdout(Stdio::null());
+        let began = Instant::now();
+        ensure!(report.status()?.success(), "{report:?} failed");
+        println!("{:>8.2} s  {}", began.elapsed().as_secs_f64(), words.join(" "));
+    }
+    Ok(())
 }
 
 fn measure(program: &Path) -> Result<Cost> {

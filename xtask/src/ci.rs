@@ -9,8 +9,8 @@ use crate::setup::{self, Install, Needs};
 use crate::test::{self, TestArgs};
 use crate::tidy;
 
-/// Formatting, lints and documentation with warnings as errors, our own rules, and all tests; stops at the first that
-/// fails.
+/// Formatting, lints and documentation with warnings as errors, our own rules, dependencies, and all tests; stops at the
+/// first that fails.
 pub(crate) fn ci(install: Install) -> Result<()> {
     step("set-up", || setup::setup(Needs::Test, install))?;
     step("formatting", || {
@@ -33,7 +33,19 @@ pub(crate) fn ci(install: Install) -> Result<()> {
         command::run(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     })?;
     step("tidy", tidy::tidy)?;
+    step("dependencies", dependencies)?;
     step("tests", || test::test(&TestArgs::default(), install))
+}
+
+/// Licences, sources and known faults of the dependencies, by cargo-deny. It takes minutes to build, so it is used where it
+/// is installed.
+fn dependencies() -> Result<()> {
+    let is_there = command::cargo().args(["deny", "--version"]).output();
+    if !is_there.is_ok_and(|output| output.status.success()) {
+        println!("not checked, as cargo-deny is missing; to install it: cargo install --locked cargo-deny");
+        return Ok(());
+    }
+    command::run(command::cargo().args(["deny", "--config", ".github/deny.toml", "check"]))
 }
 
 fn step(name: &str, task: impl FnOnce() -> Result<()>) -> Result<()> {

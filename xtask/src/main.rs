@@ -16,6 +16,7 @@ mod command;
 mod cost;
 mod demo;
 mod man;
+mod recordings;
 mod run;
 mod setup;
 mod statistics;
@@ -65,7 +66,7 @@ enum Task {
     },
     /// Run the tests: all tiers, or those that are named.
     Test(test::TestArgs),
-    /// Measure what a run of ten seconds under load costs on this machine; as root.
+    /// Measure what hostile profiles cost to report on, and what a run of ten seconds under load costs; as root.
     Bench,
     /// Check our own rules: import order, sizes, names, docs.
     Tidy,

@@ -38,6 +38,9 @@ const READERS: &str = "target/readers";
 const INSTALL_READERS: &str = "python3 -m venv target/readers && target/readers/bin/pip install --quiet pyarrow duckdb \
                                protobuf==3.20.3 && target/readers/bin/pip install --quiet --no-deps pypprof";
 
+/// The browser that the tests draw an HTML report with; other systems have no package of that name, and the tests skip themselves there.
+const DEBIAN_BROWSER: &str = "chromium";
+
 /// What the tests of the kernel half need: one Debian package a line.
 const KERNEL_TEST_PACKAGES: &str = "kernel-tests/packages.txt";
 
@@ -179,6 +182,9 @@ impl Missing {
             packages.push(format!("llvm-{LLVM_MAJOR}-dev"));
         }
         packages.extend(self.test_packages.iter().cloned());
+        if !self.test_packages.is_empty() && system == System::Debian {
+            packages.push(DEBIAN_BROWSER.to_owned());
+        }
         packages
     }
 }
@@ -256,7 +262,7 @@ mod tests {
             test_packages: vec!["gcc".to_owned()],
             ..Missing::default()
         };
-        check(&tested, System::Debian, &["gcc"], &[]);
+        check(&tested, System::Debian, &["gcc", "chromium"], &[]);
         check(&tested, System::Arch, &[], &[]);
     }
 
@@ -269,7 +275,7 @@ mod tests {
             &[
                 "# apt-get update -qq",
                 "# DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends rustc-web cargo-web \
-                 libstd-rust-web-dev-bpf llvm-22-dev qemu-system-x86",
+                 libstd-rust-web-dev-bpf llvm-22-dev qemu-system-x86 chromium",
                 "$ PATH=/usr/lib/llvm-22/bin:$PATH LLVM_SYS_221_PREFIX=/usr/lib/llvm-22 cargo install --quiet --locked --force \
                  --version 0.13.0 --no-default-features --features llvm-22 bpf-linker",
             ],

@@ -12,7 +12,7 @@ use kernel_tests::outcome::Outcome;
 use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host};
 
-use crate::{ablation, accuracy, cost, statistics};
+use crate::{ablation, accuracy, cost, recordings, statistics};
 
 /// What to boot and run. COMMAND is a program of the host (copied with its libraries), `hbbp-sys` (built static), the
 /// name of a workload, or an applet of busybox.
@@ -61,6 +61,8 @@ pub(crate) struct Args {
 enum Task {
     /// Print the errors of the estimates by workload, hardware profile and kernel, as in Figure 2 of the paper.
     Accuracy(accuracy::Args),
+    /// Print the errors of what is imported of perf's recordings, whose stacks any event may have triggered.
+    Recordings(recordings::Args),
     /// Print what each stage of the estimate is worth: errors and calibration without it.
     Ablation(ablation::Args),
     /// Print the cost of a branch stack in instructions, for hbbp-sys and for `perf record -b -a`.
@@ -86,6 +88,7 @@ enum Span {
 pub(crate) fn vm(args: &Args) -> Result<()> {
     match &args.task {
         Some(Task::Accuracy(args)) => return accuracy::accuracy(args),
+        Some(Task::Recordings(args)) => return recordings::recordings(args),
         Some(Task::Ablation(args)) => return ablation::ablation(args),
         Some(Task::Cost(args)) => return cost::cost(args),
         Some(Task::Slope(args)) => return statistics::slopes(args),

@@ -4,6 +4,8 @@
 //! of symbols, and those that the CPU reported.
 //! Invalid bytes become fillers, so that the instructions cover their text without gaps.
 
+use std::ops::Range;
+
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind};
 
 use super::form::{FormIdx, Forms, LONGEST};
@@ -72,6 +74,23 @@ pub(super) struct Sweep {
 }
 
 impl Flow {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::Next,
+        Self::Idle,
+        Self::Conditional,
+        Self::Jump,
+        Self::IndirectJump,
+        Self::Call,
+        Self::CallNext,
+        Self::IndirectCall,
+        Self::Return,
+        Self::InterruptReturn,
+        Self::SystemCall,
+        Self::Trap,
+        Self::Invalid,
+    ];
+
     /// Whether a basic block ends with it. Calls end a block, as Pin and SDE have it (the paper's reference).
     pub const fn ends_block(self) -> bool {
         !matches!(self, Self::Next | Self::Idle)
@@ -139,23 +158,7 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
                 let at = usize::try_from(offset).ok().and_then(|at| bytes.get(at..));
                 let form =
                     at.and_then(|rest| forms.intern(&cursor.decoded, rest.get(..usize::from(len))?, bits));
-                let (flow, target) = flow(&cursor.decoded);
-                match form {
-                    Some(form) => sweep.instructions.push(Instruction {
-                        offset,
-                        form,
-                        len,
-                        flow,
-                    }),
-                    None => sweep.fill(offset, next),
-                }
-                if let Some(target) = target {
-                    let inside = target.since(start).and_then(|offset| u32::try_from(offset).ok());
-                    match inside.filter(|offset| *offset < end) {
-                        Some(offset) => sweep.inside.push(offset),
-                        None => sweep.outside.push(target),
-                    }
-                }
+                sweep.push(&cursor, form, offset..next, end);
                 next
             }
             Err(boundary) => {
@@ -186,6 +189,28 @@ impl Sweep {
                 flow: Flow::Invalid,
             });
             offset += u32::from(len);
+        }
+    }
+
+    /// Adds the instruction that was just decoded at the offsets `range` of a text that ends at `end`, and its target; a filler
+    /// where it has no form.
+    fn push(&mut self, cursor: &Cursor<'_>, form: Option<FormIdx>, range: Range<u32>, end: u32) {
+        let (flow, target) = flow(&cursor.decoded);
+        match (form, u8::try_from(range.len())) {
+            (Some(form), Ok(len)) => self.instructions.push(Instruction {
+                offset: range.start,
+                form,
+                len,
+                flow,
+            }),
+            _ => self.fill(range.start, range.end),
+        }
+        let Some(target) = target else { return };
+        let inside = target.since(cursor.start);
+        let inside = inside.and_then(|offset| u32::try_from(offset).ok());
+        match inside.filter(|offset| *offset < end) {
+            Some(offset) => self.inside.push(offset),
+            None => self.outside.push(target),
         }
     }
 

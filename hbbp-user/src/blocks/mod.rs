@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use crate::addr::ImageAddr;
 use crate::locate::{Located, Location, TextIdx, Unresolved};
-use crate::snapshot::{ModuleIdx, Snapshot, Text};
+use crate::snapshot::{Module, ModuleIdx, Snapshot, Text};
 pub use decode::{Flow, Instruction};
 pub use form::{Form, FormIdx};
 
@@ -55,12 +55,14 @@ pub struct BlockId {
 /// Decodes all text and splits it into blocks.
 pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
     let mut forms = form::Forms::default();
+    let symbols = symbol_starts(&snapshot.modules);
+    let starts_in = |text| starts_in(&symbols, text);
     let mut targets: Vec<(ModuleIdx, ImageAddr)> = Vec::new();
     let observed = observed(located);
     let mut texts: Vec<TextBlocks> = Vec::with_capacity(snapshot.text.len());
     let mut inside: Vec<Vec<u32>> = Vec::with_capacity(snapshot.text.len());
     for (text, n) in snapshot.text.iter().zip(0u32..) {
-        let mut known: Vec<u32> = symbol_starts(snapshot, text).collect();
+        let mut known: Vec<u32> = starts_in(text).collect();
         known.extend(offsets(&observed, text, TextIdx(n)));
         known.sort_unstable();
         known.dedup();
@@ -104,10 +106,7 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
             }
         });
         let targets_seen = offsets(&targets_seen, text, TextIdx(n));
-        let leaders = symbol_starts(snapshot, text)
-            .chain(inside)
-            .chain(targets)
-            .chain(targets_seen);
+        let leaders = starts_in(text).chain(inside).chain(targets).chain(targets_seen);
         blocks.firsts = split::firsts(&blocks.instructions, leaders);
     }
     BlockMap {
@@ -170,14 +169,21 @@ fn offset(text: &Text, addr: ImageAddr) -> Option<u32> {
     u32::try_from(offset).ok().filter(|_| inside)
 }
 
-fn symbol_starts<'a>(snapshot: &'a Snapshot, text: &'a Text) -> impl Iterator<Item = u32> + 'a {
-    let symbols = snapshot
-        .modules
-        .get(text.module.0 as usize)
-        .map_or(&[][..], |m| &m.symbols);
-    let first = symbols.partition_point(|s| s.start < text.start);
-    let symbols = symbols.get(first..).unwrap_or(&[]).iter();
-    symbols.map_while(|s| offset(text, s.start))
+/// Where the functions of each module start. Many may start at one address, and many texts may hold it.
+fn symbol_starts(modules: &[Module]) -> Vec<Vec<ImageAddr>> {
+    let starts = |module: &Module| {
+        let mut starts: Vec<ImageAddr> = module.symbols.iter().map(|symbol| symbol.start).collect();
+        starts.dedup();
+        starts
+    };
+    modules.iter().map(starts).collect()
+}
+
+/// The offsets of functions that start in a text.
+fn starts_in<'a>(starts: &'a [Vec<ImageAddr>], text: &'a Text) -> impl Iterator<Item = u32> + 'a {
+    let starts = starts.get(text.module.0 as usize).map_or(&[][..], Vec::as_slice);
+    let starts = at_or_after(starts, text.start).iter();
+    starts.map_while(|start| offset(text, *start))
 }
 
 fn flow_at(texts: &[TextBlocks], location: Location) -> Option<Flow> {
@@ -283,7 +289,7 @@ impl TextBlocks {
 mod tests {
     use super::*;
     use crate::locate::LocatedIp;
-    use crate::snapshot::{EventIdx, Module, ModuleKind, ProcessIdx, Symbol};
+    use crate::snapshot::{EventIdx, ModuleKind, ProcessIdx, Symbol};
 
     /// Two functions of one module in two texts; the first calls into the middle of the second.
     fn snapshot() -> Snapshot {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 
-use super::RuleArgs;
 use super::recording::InputArgs;
+use super::report::RuleArgs;
 use crate::cmd::export::{ExportFormat, ExportLines, ExportOptions, ImageFormat, WholeFormat};
 use crate::export::StreamFilter;
 use crate::export::counts::CountSource;

@@ -17,9 +17,9 @@ pub(super) struct InputArgs {
     files: FilesArgs,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Recording files")]
-struct FilesArgs {
+pub(super) struct FilesArgs {
     /// Executable or library that was recorded, matched by name or build id; may be repeated.
     #[arg(long, value_name = "FILE")]
     binary: Vec<PathBuf>,
@@ -43,14 +43,21 @@ struct FilesArgs {
 impl InputArgs {
     /// Converts the arguments to options.
     pub(super) fn into_options(self) -> ImportOptions {
-        let FilesArgs {
+        self.files.input(self.file)
+    }
+}
+
+impl FilesArgs {
+    /// The options to read this profile or recording.
+    pub(super) fn input(self, file: PathBuf) -> ImportOptions {
+        let Self {
             binary,
             symfs,
             force,
             kcore,
             vmlinux,
             pid,
-        } = self.files;
+        } = self;
         let kernel = match (kcore, vmlinux) {
             (Some(folder), _) => KernelPlace::Kcore(folder),
             (None, Some(image)) => KernelPlace::Vmlinux(image),
@@ -66,7 +73,7 @@ impl InputArgs {
             host: Host::default(),
         };
         ImportOptions {
-            file: self.file,
+            file,
             places,
             kernel,
             pid,

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::addr::Va;
 use crate::collect::event::{self, Refused, Rung, Source};
+use crate::collect::limits::{LockedMemory, effective_capabilities};
 use crate::collect::object::{Constants, MapSizes, Object};
 use crate::collect::pmu::{DEVICES, Pmu, read_pmus};
 use crate::collect::sideband::Sideband;
@@ -96,7 +97,15 @@ fn text(findings: &Findings) -> String {
 
 fn look() -> Findings {
     let pmus = read_pmus(Path::new(DEVICES));
-    let mut findings = vec![privileges(), paranoia(), sideband(), btf()];
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut findings = vec![
+        kernel(release.trim()),
+        privileges(),
+        paranoia(),
+        ring_memory(),
+        sideband(),
+        btf(),
+    ];
     let mut object = match Object::load(Constants::default(), MapSizes::default())
         .and_then(|mut object| object.on_ip(0).map(|_| object))
     {
@@ -180,13 +189,26 @@ const BPF: u32 = 39;
 /// `CAP_SYS_ADMIN` includes these two, on kernels before 5.8 and on all later ones.
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// The effective capabilities of this process.
-fn granted() -> Option<u64> {
-    parse_effective(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
+/// The kernel, against those that the tests run on.
+fn kernel(release: &str) -> Finding {
+    /// Every test passes on this one; the features that are needed came with 5.15 at the latest.
+    const OLDEST_TESTED: (u32, u32) = (6, 1);
+
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|number| number.parse().ok());
+    match numbers.next().flatten().zip(numbers.next().flatten()) {
+        Some(version) if version < OLDEST_TESTED => limited(
+            "kernel",
+            format!("Linux {release} is older than all that hbbp-sys was tested on"),
+            "use Linux 6.1 or newer",
+        ),
+        _ => ok("kernel", format!("Linux {release}")),
+    }
 }
 
 fn privileges() -> Finding {
-    let Some(granted) = granted() else {
+    let Some(granted) = effective_capabilities() else {
         return missing(
             "privileges",
             "/proc/self/status lists no capabilities",
@@ -210,11 +232,6 @@ fn privileges() -> Finding {
     )
 }
 
-fn parse_effective(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-    u64::from_str_radix(line.trim(), 16).ok()
-}
-
 fn paranoia() -> Finding {
     let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     match level.as_deref().map(str::trim) {
@@ -224,7 +241,8 @@ fn paranoia() -> Finding {
             "boot a kernel with CONFIG_PERF_EVENTS; nothing can be sampled without it",
         ),
         Ok(level) => {
-            let is_free = granted().is_some_and(|granted| granted & (1 << PERFMON | 1 << CAP_SYS_ADMIN) != 0);
+            let is_free = effective_capabilities()
+                .is_some_and(|granted| granted & (1 << PERFMON | 1 << CAP_SYS_ADMIN) != 0);
             paranoia_of(level, is_free)
         }
     }
@@ -245,6 +263,15 @@ fn paranoia_of(level: &str, is_free: bool) -> Finding {
         format!("{found}: this user cannot sample CPUs"),
         "run as root, or grant CAP_PERFMON",
     )
+}
+
+/// The rings of all CPUs, which need more locked memory than users may have by default from 32 CPUs on.
+fn ring_memory() -> Finding {
+    let n_cpus = usize::try_from(read_n_cpus()).unwrap_or(1);
+    match LockedMemory::read(n_cpus).lacking() {
+        None => ok("ring-memory", "enough for the rings of all CPUs"),
+        Some(lacking) => missing("ring-memory", lacking.found, lacking.advice),
+    }
 }
 
 fn sideband() -> Finding {
@@ -410,12 +437,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities_are_parsed_as_hexadecimal() {
-        assert_eq!(
-            parse_effective("Name:\tx\nCapEff:\t000001ffffffffff\n"),
-            Some(0x1ff_ffff_ffff)
-        );
-        assert_eq!(parse_effective("Name:\tx\n"), None);
+    fn old_kernels_are_said_to_be_untested() {
+        for (release, status) in [
+            ("5.15.0-91-generic", Status::Limited),
+            ("6.1.0-56-amd64", Status::Ok),
+            ("6.18.44-fc-v595", Status::Ok),
+            ("7.2", Status::Ok),
+            ("", Status::Ok),
+        ] {
+            assert_eq!(kernel(release).status, status, "{release}");
+        }
     }
 
     #[test]

@@ -6,17 +6,16 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::eval::{Level, evaluate};
+use crate::eval::{Exact, Level, evaluate};
 use crate::profile;
-use crate::report::{Errors, Format};
-use hbbp_reference::Reference;
+use crate::report::{Errors, Format, Look};
 
 /// What to compare, and how to show it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvalOptions {
     /// The profile.
     pub profile: PathBuf,
-    /// The reference file.
+    /// The exact counts, in any format of [`Exact`].
     pub reference: PathBuf,
     /// Level of the groups.
     pub by: Level,
@@ -26,8 +25,8 @@ pub struct EvalOptions {
     pub top: Option<usize>,
     /// The form of the comparison.
     pub format: Format,
-    /// Most columns of a line of text.
-    pub width: usize,
+    /// How text looks.
+    pub look: Look,
 }
 
 /// Reads both files and prints the errors to `out`.
@@ -35,12 +34,11 @@ pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let snapshot = profile::read(&options.profile)?;
     let path = &options.reference;
     let bytes = fs::read(path).with_context(|| format!("failed to read the reference {}", path.display()))?;
-    let reference =
-        Reference::parse(&bytes).with_context(|| format!("failed to parse {}", path.display()))?;
+    let exact = Exact::parse(&bytes).with_context(|| format!("failed to parse {}", path.display()))?;
     let rule = super::rule::read(&options.rule)?;
-    let evaluation = evaluate(&snapshot, &reference, &rule)?;
+    let evaluation = evaluate(&snapshot, &exact, &rule)?;
     let mut out = BufWriter::new(out);
-    Errors::new(&evaluation, options.by, options.top).write(options.format, options.width, &mut out)?;
+    Errors::new(&evaluation, options.by, options.top).write(options.format, options.look, &mut out)?;
     out.flush()?;
     Ok(())
 }

@@ -18,8 +18,9 @@ use crate::export::counts::{CountSource, write_counts};
 use crate::export::image::Written;
 use crate::export::streams::write_streams;
 use crate::import::perf_data::PerfData;
-use crate::import::{EntryText, Format, ImportError, entries};
+use crate::import::{EntryText, Format, ImportError, RecordedEvent, entries};
 use crate::resolve::kernel::recorded::KernelPlace;
+use crate::snapshot::Loss;
 pub use images::ImageFormat;
 pub use whole::WholeFormat;
 
@@ -191,19 +192,29 @@ fn write_entries(path: &Path, pid: Option<u32>, out: &mut dyn Write) -> anyhow::
     }
     let mut data = PerfData::open(&mut input.file, input.len).with_context(failed)?;
     data.read_sideband(&mut |_| {}).with_context(failed)?;
+    let events = &data.header.events;
+    let has_stacks: Vec<bool> = events.iter().map(RecordedEvent::has_branch_stacks).collect();
     let mut written = Ok(());
-    let mut n_entries = 0_u64;
-    data.read_samples(&mut |_| {}, &mut |_, sample, _| {
+    let (mut n_stacks, mut n_empty) = (0_u64, 0_u64);
+    data.read_samples(&mut |_| {}, &mut |event, sample, _| {
         let wanted = pid.is_none_or(|pid| pid == sample.tgid);
-        if written.is_ok() && wanted && !sample.stack.is_empty() {
-            n_entries += 1;
+        if !wanted || !has_stacks.get(event).copied().unwrap_or(false) {
+            return;
+        }
+        if sample.stack.is_empty() {
+            n_empty += 1;
+        } else if written.is_ok() {
+            n_stacks += 1;
             written = write_stack(sample.ip.map_or(0, |ip| ip.0), sample.stack, out);
         }
     })
     .with_context(failed)?;
     written?;
-    if n_entries == 0 {
+    if n_stacks == 0 {
         return Err(ImportError::NoStacks).with_context(failed);
+    }
+    if 0 < n_empty {
+        writeln!(out, "# discarded {} {n_empty}", Loss::NoStack.id())?;
     }
     Ok(())
 }

@@ -29,15 +29,21 @@ enum Named {
     Recording(Input),
 }
 
-/// Reads a profile, or imports a recording.
+/// Reads a profile of one run, or imports a recording.
 pub(super) fn read_profile(options: &ImportOptions) -> anyhow::Result<Snapshot> {
+    let failed = || format!("failed to read profile {}", options.file.display());
+    profile::only(read_runs(options)?).with_context(failed)
+}
+
+/// Reads the runs of a profile, or imports a recording.
+pub(super) fn read_runs(options: &ImportOptions) -> anyhow::Result<Vec<Snapshot>> {
     let shown = options.file.display();
     let named = open(&options.file, &options.kernel).with_context(|| format!("failed to open {shown}"))?;
     match named {
         Named::Profile(file) => {
             profile::read_from(file).with_context(|| format!("failed to read profile {shown}"))
         }
-        Named::Recording(input) => import_input(input, options),
+        Named::Recording(input) => Ok(vec![import_input(input, options)?]),
     }
 }
 

@@ -3,7 +3,8 @@
 //! Under `nohup` SIGHUP stays ignored.
 //!
 //! The runtime of the program is here. Its one worker thread handles signals, so that the second signal is handled at
-//! any time; the measurement runs on the main thread.
+//! any time; the measurement runs on the main thread. The main thread blocks these signals: the kernel gives up
+//! verifying a program when a signal is pending for the thread that loads it (kernel/bpf/verifier.c, `do_check`).
 
 use std::task::Poll;
 
@@ -40,12 +41,14 @@ impl Interrupt {
         if !ignores_hangup() {
             kinds.push(SignalKind::hangup());
         }
+        let numbers: Vec<libc::c_int> = kinds.iter().map(SignalKind::as_raw_value).collect();
         let signals: Vec<Signal> = {
             let _context = runtime.enter();
             let listen = |kind| signal(kind).context("failed to listen for signals");
             kinds.into_iter().map(listen).collect::<Result<_, _>>()?
         };
         runtime.spawn(hear(signals, sender));
+        leave_to_worker(&numbers)?;
         Ok(Self {
             runtime,
             signals: Signals(receiver),
@@ -57,9 +60,35 @@ impl Interrupt {
         (&self.runtime, &mut self.signals)
     }
 
+    /// Whether a signal has ended the measurement.
+    pub fn happened(&self) -> bool {
+        *self.signals.0.borrow()
+    }
+
     /// From now on the first signal ends the program, as long as the runtime lives.
     pub fn abort_at_next(self) -> Runtime {
         self.runtime
+    }
+}
+
+/// Blocks the signals on this thread, and on those that it starts. A program that it executes gets an empty mask from
+/// the standard library.
+fn leave_to_worker(signals: &[libc::c_int]) -> anyhow::Result<()> {
+    // SAFETY: a signal set is plain data, which `sigemptyset` sets.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: both calls write to the set alone, and the numbers are those of known signals.
+    unsafe {
+        libc::sigemptyset(&raw mut set);
+        for &signal in signals {
+            libc::sigaddset(&raw mut set, signal);
+        }
+    }
+    // SAFETY: the set lives until the call returns; the old mask is not asked for.
+    let refused = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+    if refused == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::from_raw_os_error(refused)).context("failed to block signals on the main thread")
     }
 }
 

@@ -252,9 +252,31 @@ fn text_of(findings: &Findings) -> String {
     // Writing to a String cannot fail.
     let mut text = format!("  static image  {image}, build id {build_id}\n  live text     {live}\n");
     let _ = writeln!(text, "  KASLR offset  {:#x}\n", findings.moved_by);
-    let _ = writeln!(
-        text,
-        "{:<18}{:>10}{:>10}{:>12}{:>9}",
+    text.push_str(&table_of_causes(findings));
+    let _ = writeln!(text, "  {:>12}  bytes of .text", findings.text_bytes);
+    let _ = writeln!(text, "- {:>12}  unreadable", findings.unreadable_bytes);
+    let _ = writeln!(text, "- {:>12}  unchanged", findings.same_bytes);
+    let _ = writeln!(text, "- {:>12}  relocated addresses", findings.relocated_bytes);
+    let _ = writeln!(text, "= {:>12}  differing", findings.differing_bytes);
+    for UnknownFound {
+        address,
+        symbol,
+        linked,
+        live,
+    } in findings.unknown.iter().take(MOST)
+    {
+        let _ = writeln!(text, "unknown: {address} {symbol}: {linked} -> {live}");
+    }
+    for note in &findings.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+/// The differing bytes by cause, most first, and their sum.
+fn table_of_causes(findings: &Findings) -> String {
+    let mut text = format!(
+        "{:<18}{:>10}{:>10}{:>12}{:>9}\n",
         "cause", "sites", "patched", "bytes", "%"
     );
     let share = |bytes: u64| 100.0 * bytes as f64 / findings.differing_bytes.max(1) as f64;
@@ -284,22 +306,5 @@ fn text_of(findings: &Findings) -> String {
         "{:<38}{:>12}{:>9.2}\n",
         "differing", findings.differing_bytes, 100.0
     );
-    let _ = writeln!(text, "  {:>12}  bytes of .text", findings.text_bytes);
-    let _ = writeln!(text, "- {:>12}  unreadable", findings.unreadable_bytes);
-    let _ = writeln!(text, "- {:>12}  unchanged", findings.same_bytes);
-    let _ = writeln!(text, "- {:>12}  relocated addresses", findings.relocated_bytes);
-    let _ = writeln!(text, "= {:>12}  differing", findings.differing_bytes);
-    for UnknownFound {
-        address,
-        symbol,
-        linked,
-        live,
-    } in findings.unknown.iter().take(MOST)
-    {
-        let _ = writeln!(text, "unknown: {address} {symbol}: {linked} -> {live}");
-    }
-    for note in &findings.notes {
-        let _ = writeln!(text, "note: {note}");
-    }
     text
 }

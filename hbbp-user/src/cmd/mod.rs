@@ -1,7 +1,9 @@
 //! The commands of the program: each wires the stages that it needs.
 
+pub mod annotate;
 pub mod check;
 pub mod child;
+pub mod diff;
 pub mod eval;
 pub mod export;
 pub mod import;
@@ -9,14 +11,19 @@ mod input;
 pub mod interrupt;
 mod interval;
 pub mod kernel_text;
+pub mod merge;
+pub mod pager;
+pub mod processwatch;
 pub mod progress;
 pub mod record;
 pub mod report;
 mod rule;
+mod static_image;
 
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
+use crate::diff::Gate;
 use crate::profile::Output;
 use crate::snapshot::Snapshot;
 use export::ExportOptions;
@@ -37,12 +44,22 @@ pub enum Job {
     Import(ImportOptions, PathBuf),
     /// Export a profile or a recording in the format of others.
     Export(ExportOptions),
+    /// Show code with its counts.
+    Annotate(annotate::AnnotateOptions),
+    /// Show what changed from one profile to another.
+    Diff(diff::DiffOptions),
+    /// Put the runs of several profiles into one.
+    Merge(merge::MergeOptions),
     /// Compare a saved profile with exact counts.
     Eval(eval::EvalOptions),
     /// Show what this machine supports.
     Check(check::Format),
     /// Compare live kernel text with the static image.
     KernelText(kernel_text::KernelTextOptions),
+    /// Print the mix of each process at intervals.
+    ProcessWatch(processwatch::WatchOptions),
+    /// Print the columns that such a mix can have.
+    ListColumns(processwatch::Columns),
 }
 
 /// How a job ended.
@@ -52,7 +69,9 @@ pub struct Done {
     pub command: Option<u8>,
     /// Quality of the measurement.
     pub quality: Quality,
-    /// What the user must know of an import or an export, sentence by sentence.
+    /// What became of the conditions on a difference.
+    pub gates: Vec<Gate>,
+    /// What the user must know of an import, a merge or an export, sentence by sentence.
     pub warnings: Vec<String>,
     /// What was measured. The program ends without freeing it piece by piece.
     pub snapshot: Option<Snapshot>,
@@ -68,7 +87,8 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
                 "the report goes to standard output: save the profile with `hbbp-sys record -o -`"
             );
             let recorded = record::record(record)?;
-            let saved = output.map(|output| output.save(&recorded.snapshot, &mut io::sink()));
+            let saved =
+                output.map(|output| output.save(std::slice::from_ref(&recorded.snapshot), &mut io::sink()));
             // The report is printed even if the disk is full.
             let quality = report::print(&recorded.snapshot, report, out)?;
             saved.transpose()?;
@@ -80,11 +100,11 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
         Job::Record(record, path) => {
             let output = open_output(path)?;
             let recorded = record::record(record)?;
-            output.save(&recorded.snapshot, out)?;
+            output.save(std::slice::from_ref(&recorded.snapshot), out)?;
             end(recorded)
         }
         Job::Report(input, report) => {
-            let quality = report::print(&input::read_profile(input)?, report, out)?;
+            let quality = report::print_runs(&input::read_runs(input)?, report, out)?;
             Ok(Done {
                 quality,
                 ..Done::default()
@@ -94,7 +114,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             let output = open_output(path)?;
             let snapshot = import::import(input)?;
             import::check_resolved(&snapshot)?;
-            output.save(&snapshot, out)?;
+            output.save(std::slice::from_ref(&snapshot), out)?;
             Ok(Done {
                 warnings: snapshot.run.notes,
                 ..Done::default()
@@ -107,6 +127,18 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
                 ..Done::default()
             })
         }
+        Job::Annotate(options) => {
+            annotate::annotate(options, out)?;
+            Ok(Done::default())
+        }
+        Job::Diff(options) => Ok(Done {
+            gates: diff::compare(options, out)?,
+            ..Done::default()
+        }),
+        Job::Merge(options) => Ok(Done {
+            warnings: merge::merge(options, out)?,
+            ..Done::default()
+        }),
         Job::Eval(options) => {
             match eval::eval(options, out) {
                 Err(error) if is_closed_pipe(&error) => {}
@@ -118,6 +150,17 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             match kernel_text::kernel_text(options, out) {
                 Err(error) if is_closed_pipe(&error) => {}
                 compared => compared?,
+            }
+            Ok(Done::default())
+        }
+        Job::ProcessWatch(options) => {
+            processwatch::watch(options, out)?;
+            Ok(Done::default())
+        }
+        Job::ListColumns(columns) => {
+            match processwatch::list(*columns, out) {
+                Err(error) if is_closed_pipe(&error) => {}
+                listed => listed?,
             }
             Ok(Done::default())
         }

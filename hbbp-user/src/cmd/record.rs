@@ -1,6 +1,5 @@
 //! `hbbp-sys record`: from options to a snapshot. Wires the collector to the resolver.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -18,9 +17,11 @@ use super::child::{PendingChild, exit_code};
 use super::interrupt::{Interrupt, Signals};
 use super::interval::raw_interval;
 use super::progress::Progress;
+use crate::collect::cpu_times::CpuTimes;
 use crate::collect::event::Choice;
+use crate::collect::limits;
 use crate::collect::object::Messages;
-use crate::collect::overhead::{read_idle_times, read_own_cpu, read_own_memory};
+use crate::collect::overhead::{read_own_cpu, read_own_memory};
 use crate::collect::{Collector, ModuleWatch, Plan, Scope, StacksSeen};
 use crate::record::{Record, Timed};
 use crate::resolve::Resolver;
@@ -104,6 +105,9 @@ const STACKS_EVERY: Duration = Duration::from_millis(250);
 /// drains take at most 5 % of the time, however often text is patched.
 const DRAIN_GAP: u32 = 19;
 
+/// The same for memory with code that changed, as it does all the time where compilers run: at most 1 % of the time.
+const MEMORY_DRAIN_GAP: u32 = 99;
+
 /// Delay from a patch to the split of the interval. Switching a static key patches many sites in a row.
 const PATCH_DELAY: Duration = Duration::from_millis(2);
 
@@ -117,6 +121,10 @@ const EMPTY_STACKS: &str = "branch stacks are empty on this machine, as on some 
 
 /// Records until the time is over, the command exits or a signal arrives.
 pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
+    recorded(options).map_err(|error| limits::advised(error, super::check::read_n_cpus()))
+}
+
+fn recorded(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let mut interrupt = Interrupt::listen()?;
     let (scope, pending) = prepare(&options.target)?;
     // After the fork, so that the command keeps its own limit.
@@ -160,12 +168,14 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
         began: now(),
         split: Vec::new(),
         patched: None,
+        user_patched: false,
+        next_memory_drain: Instant::now(),
         next_drain: Instant::now(),
         text: options.text,
         unread: 0,
         stacks: StacksSeen::NotYet,
     };
-    let idle_before = read_idle_times();
+    let times_before = CpuTimes::read();
     session.collector.enable()?;
     let started = now();
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -186,12 +196,12 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     if session.stacks == StacksSeen::Empty {
         run.notes.push(EMPTY_STACKS.to_owned());
     }
-    // Counters of tasks and cgroups stop while none of these run, so they do not include idle time.
+    // Counters of tasks and cgroups stop while none of these run: that they are idle says nothing.
     if matches!(
         options.target,
         Target::System | Target::Cpus(_) | Target::SystemDuring(_)
     ) {
-        add_idle_times(&mut run, &idle_before, &read_idle_times());
+        CpuTimes::read().add_since(&times_before, &mut run.events);
     }
     let unread = session.unread;
     let mut snapshot = session.resolver.finish(run);
@@ -248,6 +258,10 @@ struct Session {
     split: Vec<Range<u64>>,
     /// When to split the interval because of a patch.
     patched: Option<Instant>,
+    /// Whether user text was patched, too: then a drain does it, as only kernel code is counted apart.
+    user_patched: bool,
+    /// Earliest time of an extra drain because memory with code changed.
+    next_memory_drain: Instant,
     /// Earliest time of an extra drain because of a patch.
     next_drain: Instant,
     /// Whether kernel text is followed.
@@ -271,12 +285,24 @@ impl Session {
             self.patched.get_or_insert_with(|| Instant::now() + PATCH_DELAY);
         }
         self.resolver.apply(reading.records);
+        if self.resolver.take_patched() {
+            self.user_patched = true;
+            self.patched.get_or_insert_with(|| Instant::now() + PATCH_DELAY);
+        }
         Ok(())
+    }
+
+    /// Looks for changes of memory with code, which have no records.
+    fn watch_memory(&mut self) {
+        if self.patched.is_none() && self.resolver.has_memory_changed() {
+            self.user_patched = true;
+            self.patched = Some(self.next_memory_drain.max(Instant::now()));
+        }
     }
 
     /// Splits the interval, so that kernel counts before and after a patch are separate.
     fn split(&mut self) -> anyhow::Result<()> {
-        if self.collector.cut()? {
+        if !self.user_patched && self.collector.cut()? {
             let end = now();
             self.split.push(self.began..end);
             self.began = end;
@@ -303,7 +329,10 @@ impl Session {
         self.resolver.drained(intervals.collect());
         self.began = end;
         self.patched = None;
-        self.next_drain = Instant::now() + DRAIN_GAP * own_time().saturating_sub(start);
+        self.user_patched = false;
+        let cost = own_time().saturating_sub(start);
+        self.next_drain = Instant::now() + DRAIN_GAP * cost;
+        self.next_memory_drain = Instant::now() + MEMORY_DRAIN_GAP * cost;
         Ok(())
     }
 
@@ -364,6 +393,7 @@ async fn measure(
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
             _ = sideband.tick() => {
                 session.read_sideband()?;
+                session.watch_memory();
                 if let Some(progress) = &progress {
                     progress.at(start.elapsed());
                 }
@@ -429,17 +459,6 @@ fn facts(scope: String) -> Run {
         n_cpus: super::check::read_n_cpus(),
         scope,
         ..Run::default()
-    }
-}
-
-fn add_idle_times(run: &mut Run, before: &HashMap<u32, u64>, after: &HashMap<u32, u64>) {
-    for counter in run.events.iter_mut().flat_map(|event| &mut event.counters) {
-        let Some(cpu) = counter.cpu else {
-            continue;
-        };
-        if let (Some(before), Some(after)) = (before.get(&cpu), after.get(&cpu)) {
-            counter.idle = Some(after.saturating_sub(*before));
-        }
     }
 }
 

@@ -1,45 +1,81 @@
 //! Prints the report of a snapshot, for `hbbp-sys report` and for direct runs.
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
-use crate::mix::{Dimension, Estimated};
-use crate::report::{Format, Miss, Report, quality};
+use crate::estimate::{Rule, Unit};
+use crate::mix::{
+    Analysis, Confidence, Dimension, Estimated, Mix, Outcome, Query, Requirement, Sort, Taxonomy, Verdict,
+    View, sum,
+};
+use crate::report::{Format, Look, Miss, Report, Table, quality};
 use crate::resolve::source::lines::SourceLines;
 use crate::snapshot::{Module, ModuleKind, Snapshot, SourceLocations};
 
 /// Content and format of a report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReportOptions {
-    /// Dimensions of the mix.
-    pub by: Vec<Dimension>,
+    /// What the table shows, unless there is a view.
+    pub query: Query,
+    /// Tables to print instead.
+    pub view: Option<View>,
+    /// What must hold of the mix.
+    pub requirements: Vec<Requirement>,
+    /// How sure a failed requirement must be.
+    pub confidence: Confidence,
     /// Name or file of the rule that chooses between EBS and LBR.
     pub rule: String,
-    /// Most lines of the mix; `None` for all.
+    /// Most lines of each table; `None` for all.
     pub top: Option<usize>,
     /// The form of the report.
     pub format: Format,
-    /// Most columns of a line of text.
-    pub width: usize,
+    /// How text looks.
+    pub look: Look,
     /// Files with debug information, for the dimensions that need it; others are found by their build ids.
     pub debug_files: Vec<PathBuf>,
 }
 
 impl Default for ReportOptions {
     fn default() -> Self {
-        /// Without a terminal: wide enough for all columns.
-        const WIDTH: usize = 100;
-
         Self {
-            by: vec![Dimension::Mnemonic],
+            query: Query::by([Dimension::Mnemonic]),
+            view: None,
+            requirements: Vec::new(),
+            confidence: Confidence::default(),
             rule: "balanced".to_owned(),
             top: None,
             format: Format::default(),
-            width: WIDTH,
+            look: Look::default(),
             debug_files: Vec::new(),
         }
+    }
+}
+
+impl ReportOptions {
+    /// The queries of all tables, each with its limit of lines.
+    fn tables(&self) -> Vec<(&Query, Option<usize>)> {
+        match &self.view {
+            None => vec![(&self.query, self.top)],
+            Some(view) => view
+                .tables
+                .iter()
+                .map(|table| (&table.query, table.top))
+                .collect(),
+        }
+    }
+
+    /// Whether some table or requirement depends on the process image.
+    pub fn asks_process(&self) -> bool {
+        self.asks(Query::asks_process)
+    }
+
+    fn asks(&self, of: impl Fn(&Query) -> bool) -> bool {
+        let required = self.requirements.iter().map(Requirement::query);
+        self.tables().into_iter().any(|(query, _)| of(query)) || required.into_iter().any(|query| of(&query))
     }
 }
 
@@ -48,76 +84,247 @@ impl Default for ReportOptions {
 pub struct Quality {
     /// The stated limits that it missed.
     pub misses: Vec<Miss>,
+    /// What became of the requirements.
+    pub verdicts: Vec<Verdict>,
+}
+
+impl Quality {
+    /// The requirements that the data contradict; with `strict` limits also those that are not shown to hold.
+    pub fn unmet(&self, strict: Strict) -> impl Iterator<Item = &Verdict> {
+        self.verdicts.iter().filter(move |verdict| match verdict.outcome {
+            Outcome::Passed => false,
+            Outcome::Undecided => strict == Strict::Yes,
+            Outcome::Failed => true,
+        })
+    }
+}
+
+/// Whether a measurement that misses a limit of quality fails.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Strict {
+    /// Yes.
+    Yes,
+    /// No: it only warns.
+    No,
+}
+
+/// Reads the taxonomies of these files, after those that are built in.
+pub fn read_taxonomies(files: &[PathBuf]) -> anyhow::Result<Vec<Arc<Taxonomy>>> {
+    let mut taxonomies = Taxonomy::built_in();
+    for file in files {
+        let taxonomy = read_taxonomy(file).with_context(|| format!("taxonomy {}", file.display()))?;
+        if taxonomies.iter().any(|other| other.name == taxonomy.name) {
+            bail!(
+                "{}: there is another taxonomy `{}`",
+                file.display(),
+                taxonomy.name
+            );
+        }
+        taxonomies.push(Arc::new(taxonomy));
+    }
+    Ok(taxonomies)
+}
+
+fn read_taxonomy(file: &Path) -> anyhow::Result<Taxonomy> {
+    Ok(Taxonomy::parse(&std::fs::read_to_string(file)?)?)
 }
 
 /// Prints the report of a snapshot. A closed pipe is not an error.
 pub fn print(snapshot: &Snapshot, options: &ReportOptions, out: &mut dyn Write) -> anyhow::Result<Quality> {
+    print_runs(std::slice::from_ref(snapshot), options, out)
+}
+
+/// Prints the report of all runs of a profile: each is estimated by itself, and the tables show their sums. A closed pipe is
+/// not an error.
+pub fn print_runs(
+    runs: &[Snapshot],
+    options: &ReportOptions,
+    out: &mut dyn Write,
+) -> anyhow::Result<Quality> {
+    if options.format == Format::Html && 1 < runs.len() {
+        bail!(
+            "an HTML page shows one run, and this profile has {}: report one of those that were merged",
+            runs.len()
+        );
+    }
     let rule = super::rule::read(&options.rule)?;
-    let estimated = Estimated::new(snapshot, &rule);
-    let (locations, note) = if options.by.iter().any(|d| d.is_in_source()) {
-        read_locations(snapshot, &estimated, options)
-    } else {
-        Default::default()
+    let estimated: Vec<Estimated<'_>> = runs.iter().map(|run| Estimated::new(run, &rule)).collect();
+    let (locations, notes) = locations_of(runs, &estimated, options);
+    let mixes_of = |query: &Query| -> Vec<Mix> {
+        let runs = estimated.iter().zip(&locations);
+        runs.map(|(run, locations)| run.mix(query, locations)).collect()
     };
-    let analysis = estimated.mix(&options.by, &locations);
-    let noted = note.map(|note| {
-        let mut noted = snapshot.clone();
-        noted.run.notes.push(note);
-        noted
-    });
-    let snapshot = noted.as_ref().unwrap_or(snapshot);
-    let report = Report::new(snapshot, &analysis, options.top);
+    let tables = options.tables();
+    // The tables of each run, and their sums.
+    let of_runs: Vec<Vec<Mix>> = tables.iter().map(|(query, _)| mixes_of(query)).collect();
+    let sums = tables.iter().zip(&of_runs);
+    let sums: Vec<Mix> = sums
+        .map(|((query, _), mixes)| sum(query, mixes.iter().cloned()))
+        .collect();
+    for ((query, _), mix) in tables.iter().zip(&sums) {
+        check_sort(query, mix)?;
+    }
+    if let (Some(view), [first, ..]) = (&options.view, sums.as_slice()) {
+        check_module(view, first, || mixes_of(&Query::by([Dimension::Module])))?;
+    }
+    let samples = estimated.iter().map(Estimated::samples).sum();
+    let verdict = |requirement: &Requirement| {
+        let query = requirement.query();
+        let mix = sum(&query, mixes_of(&query).into_iter());
+        requirement.test(&mix, samples, options.confidence)
+    };
+    let verdicts: Vec<Verdict> = options.requirements.iter().map(verdict).collect();
+    let first = of_runs.into_iter().next().context("a view has tables")?;
+    let analyses = estimated.into_iter().zip(first);
+    let analyses: Vec<Analysis> = analyses.map(|(run, mix)| run.analysis(mix)).collect();
+    let noted: Vec<Cow<'_, Snapshot>> = runs
+        .iter()
+        .zip(notes)
+        .map(|(run, note)| noted(run, note))
+        .collect();
+    let runs = || noted.iter().map(Cow::as_ref).zip(&analyses);
+    let shown = sums.iter().zip(&tables);
+    let shown: Vec<Table<'_>> = shown.map(|(mix, (_, top))| Table { mix, top: *top }).collect();
+    let report = Report::new(runs(), options.view.as_ref(), &shown, &verdicts);
     let mut out = BufWriter::new(out);
     let written = report
-        .write(options.format, options.width, &mut out)
+        .write(options.format, options.look, &mut out)
         .and_then(|()| out.flush());
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         written => written.context("failed to write the report")?,
     }
     Ok(Quality {
-        misses: quality(&analysis, snapshot),
+        misses: runs()
+            .flat_map(|(run, analysis)| quality(analysis, run))
+            .collect(),
+        verdicts,
     })
 }
 
+/// The unit of the figures of a run.
+pub(super) fn unit_of(run: &Snapshot, rule: &Rule) -> Unit {
+    Estimated::new(run, rule).counts().assignment.unit
+}
+
+/// The source locations of the instructions of each run, where they are asked for, and notes on what is missing.
+fn locations_of(
+    runs: &[Snapshot],
+    estimated: &[Estimated<'_>],
+    options: &ReportOptions,
+) -> (Vec<SourceLocations>, Vec<Vec<String>>) {
+    let asks = options.asks(Query::asks_source);
+    let of_run = |(run, estimated): (&Snapshot, &Estimated<'_>)| {
+        if asks {
+            read_locations(run, estimated, options)
+        } else {
+            Default::default()
+        }
+    };
+    runs.iter().zip(estimated).map(of_run).unzip()
+}
+
+/// A run with more notes.
+fn noted(run: &Snapshot, notes: Vec<String>) -> Cow<'_, Snapshot> {
+    if notes.is_empty() {
+        return Cow::Borrowed(run);
+    }
+    let mut noted = run.clone();
+    noted.run.notes.extend(notes);
+    Cow::Owned(noted)
+}
+
+/// Refuses the page of a module of which nothing ran.
+fn check_module(view: &View, first: &Mix, by_module: impl FnOnce() -> Vec<Mix>) -> anyhow::Result<()> {
+    /// Modules that the message names.
+    const SHOWN: usize = 12;
+
+    let Some(module) = view
+        .name
+        .strip_prefix("module:")
+        .filter(|_| first.rows.is_empty())
+    else {
+        return Ok(());
+    };
+    let rows = by_module().into_iter().flat_map(|mix| mix.rows);
+    let modules = rows.filter_map(|row| row.key.into_iter().next());
+    let modules: Vec<String> = modules.take(SHOWN).collect();
+    bail!(
+        "no instruction of a module `{module}` ran; use a name or a pattern (module:*libc*) of one that did: {}",
+        modules.join(", ")
+    )
+}
+
+/// Refuses an order by a column that the table does not have.
+fn check_sort(query: &Query, mix: &Mix) -> anyhow::Result<()> {
+    let Sort::Column(name) = &query.sort else {
+        return Ok(());
+    };
+    let columns: Vec<String> = mix.columns.iter().map(crate::mix::Column::name).collect();
+    if !columns.contains(name) {
+        bail!(
+            "no column `{name}` to sort by; expected total, key, a value, or one of {}",
+            columns.join(", ")
+        );
+    }
+    Ok(())
+}
+
 /// Reads where the instructions of a mix stand, from the debug information that is found on this machine; where some is
-/// missing, a note says so.
+/// missing or too large, notes say so.
 fn read_locations(
     snapshot: &Snapshot,
     estimated: &Estimated<'_>,
     options: &ReportOptions,
-) -> (SourceLocations, Option<String>) {
+) -> (SourceLocations, Vec<String>) {
     let mut lines = SourceLines::new(snapshot, options.debug_files.clone());
     let locations = lines.read(estimated.instructions());
-    (locations, missing_lines(&lines.without()))
+    let notes = [missing_lines(&lines.without()), too_large(&lines.too_large())];
+    (locations, notes.into_iter().flatten().collect())
+}
+
+/// Note about modules whose debug information is too large.
+fn too_large(modules: &[&Module]) -> Option<String> {
+    (!modules.is_empty()).then(|| {
+        format!(
+            "debug information of {} was not read, so functions are shown instead of lines: it unpacks to more memory than \
+             a report grants it (files of other users have less)",
+            names(modules)
+        )
+    })
+}
+
+/// The first of many names, and how many more there are.
+fn names(modules: &[&Module]) -> String {
+    /// Names to show; there may be hundreds.
+    const MOST: usize = 4;
+
+    let shown: Vec<&str> = modules
+        .iter()
+        .take(MOST)
+        .map(|module| module.name.as_str())
+        .collect();
+    let names = shown.join(", ");
+    match modules.len().saturating_sub(MOST) {
+        0 => names,
+        more => format!("{names} and {more} more"),
+    }
 }
 
 /// Note about modules without debug information; code generated by the kernel never has any.
 fn missing_lines(without: &[&Module]) -> Option<String> {
-    /// Names to show; there may be hundreds.
-    const MOST: usize = 4;
-
-    let without: Vec<&str> = without
-        .iter()
-        .filter(|m| {
-            !matches!(
-                m.kind,
-                ModuleKind::Bpf | ModuleKind::Trampoline | ModuleKind::Anonymous
-            )
-        })
-        .map(|m| m.name.as_str())
-        .collect();
-    let names = without.get(..MOST).unwrap_or(&without).join(", ");
-    let more = without.len().saturating_sub(MOST);
-    let more = if more == 0 {
-        String::new()
-    } else {
-        format!(" and {more} more")
+    let never = |module: &&Module| {
+        matches!(
+            module.kind,
+            ModuleKind::Bpf | ModuleKind::Trampoline | ModuleKind::Anonymous
+        )
     };
+    let without: Vec<&Module> = without.iter().copied().filter(|module| !never(module)).collect();
     (!without.is_empty()).then(|| {
         format!(
-            "no debug information for {names}{more}, so functions are shown instead of lines: install debug \
-             packages (-dbg, -dbgsym), or report a saved profile with --binary FILE"
+            "no debug information for {}, so functions are shown instead of lines: install debug packages (-dbg, -dbgsym), \
+             or report a saved profile with --binary FILE",
+            names(&without)
         )
     })
 }

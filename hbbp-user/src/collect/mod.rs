@@ -5,9 +5,11 @@
 //! [`Collector::records`] often and [`Collector::drain`] rarely, and [`Collector::stop`] once.
 
 pub mod bpf;
+pub mod cpu_times;
 pub mod cpus;
 pub mod drain;
 pub mod event;
+pub mod limits;
 mod map_sizes;
 pub mod mapped;
 pub mod module_layout;
@@ -45,6 +47,7 @@ use crate::streams::{KernelCounts, Quirks};
 use cpus::Cpus;
 use drain::CountMaps;
 use event::{Choice, Source};
+use limits::LockedMemory;
 pub use modules::ModuleWatch;
 use modules::{Modules, module_layout, no_modules};
 use object::{Constants, Messages, Object, ProgramLog};
@@ -55,7 +58,7 @@ use sideband::{Reading, Sideband};
 use stacks::Stacks;
 use stride::Sampler;
 pub use totals::Totals;
-use totals::{add_losses, hotplug, sum};
+use totals::{add_losses, hotplug, read_sample_rate, sum, throttled};
 use wake::Wake;
 
 /// What to collect.
@@ -90,6 +93,8 @@ pub struct Collector {
     starts_by_exec: bool,
     /// The CPUs that were there at the start.
     online: Vec<u32>,
+    /// The limit of samples at the start.
+    sample_rate: Option<u64>,
 }
 
 /// An event with its counters and the program on them.
@@ -132,10 +137,7 @@ impl Collector {
         };
         let counts = CountMaps::open(&mut object, sizes.counts)?;
         let cpus = Arc::new(Cpus::open(&mut object)?);
-        let sideband = Sideband::open(&online).context(
-            "failed to open the sideband events: run as root, or grant CAP_PERFMON and CAP_BPF and set \
-             kernel.perf_event_paranoid to 1 or less",
-        )?;
+        let sideband = Sideband::open(&online).with_context(|| no_sideband(online.len()))?;
         for what in sideband.missing() {
             notes.push(format!("the kernel does not report {what}"));
         }
@@ -145,8 +147,8 @@ impl Collector {
             modules.map_err(why).ok()
         });
         let told = modules.iter().map(AsFd::as_fd);
-        let wake = Wake::on(sideband.text_descriptors().chain(told))
-            .context("failed to wait for kernel text events")?;
+        let wake = Wake::on(sideband.descriptors().chain(told))
+            .context("failed to wait for records of the kernel")?;
         let quirks = Quirks {
             repeats_newest,
             ..quirks(plan, &sources)
@@ -190,6 +192,7 @@ impl Collector {
             notes,
             starts_by_exec,
             online,
+            sample_rate: read_sample_rate(),
         })
     }
 
@@ -237,18 +240,18 @@ impl Collector {
         Ok(())
     }
 
-    /// A descriptor that becomes readable when there are records about kernel text.
+    /// A descriptor that becomes readable when there are records about kernel text, or very many others.
     pub fn text_events(&self) -> anyhow::Result<OwnedFd> {
         self.wake
             .descriptor()
-            .context("failed to wait for kernel text events")
+            .context("failed to wait for records of the kernel")
     }
 
     /// What happened to processes, mappings and kernel text since the last call, in the order of time.
     pub fn records(&mut self) -> anyhow::Result<Reading> {
         self.wake
             .rest()
-            .context("failed to wait for kernel text events")?;
+            .context("failed to wait for records of the kernel")?;
         if let Some(log) = &mut self.log {
             log.flush();
         }
@@ -372,7 +375,21 @@ impl Collector {
         totals
             .notes
             .extend(hotplug(&self.online, &perf::read_online_cpus()?));
+        totals
+            .notes
+            .extend(throttled(self.sample_rate, read_sample_rate()));
         Ok(totals)
+    }
+}
+
+/// Why the sideband cannot be opened, as far as that is known.
+fn no_sideband(n_cpus: usize) -> String {
+    const FAILED: &str = "failed to open the sideband events";
+    match LockedMemory::read(n_cpus).lacking() {
+        Some(lacking) => format!("{FAILED}: {}: {}", lacking.found, lacking.advice),
+        None => format!(
+            "{FAILED}: run as root, or grant CAP_PERFMON and CAP_BPF and set kernel.perf_event_paranoid to 1 or less"
+        ),
     }
 }
 

@@ -125,7 +125,7 @@ impl Perf {
     /// CLOCK_MONOTONIC, the clock of `bpf_ktime_get_ns`.
     /// Kernels that do not know a kind of record get the event without it; the returned list names what is missing.
     pub fn open_sideband(cpu: u32) -> io::Result<(Self, Vec<&'static str>)> {
-        let mut attr = sideband((SIDEBAND_BYTES / 4) as u32);
+        let mut attr = sideband((SIDEBAND_BYTES / 2) as u32);
         attr.set_mmap(1);
         attr.set_mmap2(1);
         attr.set_comm(1);

@@ -5,6 +5,7 @@
 //! `data_head`, the reader `data_tail`, and a record may wrap around the end of the data area.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +37,46 @@ pub struct Reading {
     pub unread: u64,
 }
 
+impl Reading {
+    /// Interprets the bytes of a ring, all of which are records.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut reading = Self::default();
+        let copy = |position: u64, out: &mut [u8]| {
+            let from = usize::try_from(position).ok().and_then(|from| bytes.get(from..));
+            if let Some(from) = from.and_then(|from| from.get(..out.len())) {
+                out.copy_from_slice(from);
+            }
+        };
+        reading.take_records(&(0..bytes.len() as u64), &mut Vec::new(), &copy);
+        reading
+    }
+
+    /// Takes the records between two positions of a ring, whose bytes are copied by `copy` into `record`, one at a time.
+    fn take_records(&mut self, positions: &Range<u64>, record: &mut Vec<u8>, copy: &dyn Fn(u64, &mut [u8])) {
+        let mut at = positions.start;
+        while at < positions.end {
+            let mut header = [0; HEADER];
+            copy(at, &mut header);
+            let [k0, k1, k2, k3, m0, m1, s0, s1] = header;
+            let size = usize::from(u16::from_le_bytes([s0, s1]));
+            if size < HEADER || positions.end - at < size as u64 {
+                // The kernel never writes this; without a size the next record cannot be found.
+                self.unread += 1;
+                return;
+            }
+            record.resize(size - HEADER, 0);
+            copy(at + HEADER as u64, record);
+            let kind = u32::from_le_bytes([k0, k1, k2, k3]);
+            match timed(kind, u16::from_le_bytes([m0, m1]), record) {
+                Ok(Some(timed)) => self.records.push(timed),
+                Ok(None) => {}
+                Err(_) => self.unread += 1,
+            }
+            at += size as u64;
+        }
+    }
+}
+
 impl Sideband {
     /// Opens and starts the rings of the given CPUs.
     pub fn open(cpus: &[u32]) -> io::Result<Self> {
@@ -55,9 +96,10 @@ impl Sideband {
         Ok(Self { rings, text, missing })
     }
 
-    /// What becomes readable when something is told of kernel text.
-    pub fn text_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.text.iter().map(|ring| ring.perf.as_fd())
+    /// What becomes readable when there is a record of kernel text, or when a ring of the others is half full.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let rings = self.text.iter().chain(&self.rings);
+        rings.map(|ring| ring.perf.as_fd())
     }
 
     /// The kinds of record that this kernel does not write.
@@ -135,34 +177,13 @@ impl Ring {
             .position(std::mem::offset_of!(perf_event_mmap_page, data_head))
             .load(Ordering::Acquire);
         let tail_field = std::mem::offset_of!(perf_event_mmap_page, data_tail);
-        let mut tail = self.position(tail_field).load(Ordering::Relaxed);
-        while tail < head {
-            let mut header = [0; HEADER];
-            self.copy(tail, &mut header);
-            let [k0, k1, k2, k3, m0, m1, s0, s1] = header;
-            let size = usize::from(u16::from_le_bytes([s0, s1]));
-            if size < HEADER {
-                // The kernel never writes this; without a size the next record cannot be found.
-                reading.unread += 1;
-                tail = head;
-                break;
-            }
-            let mut record = std::mem::take(&mut self.record);
-            record.resize(size - HEADER, 0);
-            self.copy(tail + HEADER as u64, &mut record);
-            match timed(
-                u32::from_le_bytes([k0, k1, k2, k3]),
-                u16::from_le_bytes([m0, m1]),
-                &record,
-            ) {
-                Ok(Some(timed)) => reading.records.push(timed),
-                Ok(None) => {}
-                Err(_) => reading.unread += 1,
-            }
-            self.record = record;
-            tail += size as u64;
-        }
-        self.position(tail_field).store(tail, Ordering::Release);
+        let tail = self.position(tail_field).load(Ordering::Relaxed);
+        let mut record = std::mem::take(&mut self.record);
+        reading.take_records(&(tail..head), &mut record, &|position, out| {
+            self.copy(position, out);
+        });
+        self.record = record;
+        self.position(tail_field).store(head.max(tail), Ordering::Release);
     }
 
     /// Copies bytes of the data area, from a position that only grows, around its end.
@@ -225,5 +246,12 @@ mod tests {
             }
         );
         assert!(super::timed(7, 0, &body[..7]).is_err());
+        let size = u16::try_from(HEADER + body.len()).expect("short");
+        let header = [&7u32.to_le_bytes()[..], &[0; 2], &size.to_le_bytes()].concat();
+        let ring = [header, body].concat().repeat(3);
+        let all = Reading::of(&ring);
+        assert_eq!((all.records, all.unread), (vec![timed; 3], 0));
+        let cut_off = Reading::of(&ring[..ring.len() - 1]);
+        assert_eq!((cut_off.records.len(), cut_off.unread), (2, 1));
     }
 }

@@ -222,3 +222,37 @@ fn first<T>(entries: &[T; MAX_DEPTH], depth: u64) -> &[T] {
     let depth = usize::try_from(depth).unwrap_or(MAX_DEPTH);
     entries.get(..depth).unwrap_or(entries)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn entry() -> impl Strategy<Value = BranchEntry> {
+        let address = prop_oneof![any::<u64>(), 0x1000_u64..0x1400];
+        (address.clone(), address, any::<u64>()).prop_map(|(from, to, flags)| BranchEntry { from, to, flags })
+    }
+
+    proptest! {
+        /// Any bits are a stack: what a program wrote half, or what is left from before, must do no harm.
+        #[test]
+        fn any_stacks(
+            stacks in prop::collection::vec(
+                (prop::collection::vec(entry(), MAX_DEPTH), any::<u64>(), any::<[u64; 3]>(), any::<[u64; 2]>()),
+                0..20,
+            ),
+        ) {
+            let mut streams = Streams::new(64, Quirks::default());
+            for (entries, depth, [image, kind, period], times) in &stacks {
+                let entries: [BranchEntry; MAX_DEPTH] = entries.as_slice().try_into().expect("as many");
+                // Programs write the numbers of events alone.
+                let (image, kind, period) = (*image, *kind & !0xffff_ffff | *kind & 3, *period);
+                let context = Context { image, kind, period };
+                count(&mut streams, first(&entries, *depth % 64), &context, (times[0], times[1]));
+            }
+            let mut keys = Vec::new();
+            streams.take_possible(|owner, counted, _| keys.push(owner.key(counted)));
+            prop_assert!(keys.len() <= MAX_DEPTH * stacks.len());
+        }
+    }
+}

@@ -58,9 +58,34 @@ pub(super) fn hotplug(before: &[u32], after: &[u32]) -> Vec<String> {
     came.chain(went).collect()
 }
 
+/// The kernel's limit of samples of an event a second, on each CPU.
+pub(super) fn read_sample_rate() -> Option<u64> {
+    let rate = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
+    rate.trim().parse().ok()
+}
+
+/// What is to be said where the kernel lowered its limit of samples a second, as it does where they take too much time. It
+/// stops an event that takes more until the next clock tick; such an event counts nothing then.
+pub(super) fn throttled(before: Option<u64>, after: Option<u64>) -> Option<String> {
+    let (before, after) = before.zip(after).filter(|(before, after)| after < before)?;
+    Some(format!(
+        "the kernel lowered its limit of samples from {before} to {after} a second during the run, because they took too \
+         much time: events that took more were stopped at times, and counted nothing (sysctl \
+         kernel.perf_event_max_sample_rate; sample more rarely with --period)"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lower_limit_of_samples_is_named() {
+        assert_eq!(throttled(Some(100_000), Some(100_000)), None);
+        assert_eq!(throttled(None, Some(100)), None);
+        let note = throttled(Some(100_000), Some(25_000)).unwrap();
+        assert!(note.contains("from 100000 to 25000"), "{note}");
+    }
 
     #[test]
     fn cpus_that_come_and_go_are_named() {

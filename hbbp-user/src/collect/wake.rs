@@ -1,4 +1,4 @@
-//! One descriptor that becomes readable when the kernel has told something of its text.
+//! One descriptor that becomes readable when there are records that must be read soon.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -15,9 +15,9 @@ use crate::snapshot::{Event, EventIdx, EventUnit, Snapshot};
 /// The events that an estimate uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EventAssignment {
-    /// Events whose eventing IPs are used.
+    /// Events whose eventing IPs are used, sorted.
     pub ebs: Vec<EventIdx>,
-    /// Events whose branch stacks are used.
+    /// Events whose branch stacks are used, sorted.
     pub lbr: Vec<EventIdx>,
     /// The unit of the estimates.
     pub unit: Unit,
@@ -50,16 +50,21 @@ const OTHERS: [EventUnit; 4] = [
 /// otherwise the first in the order of the run counts, and the others would count the same executions again.
 pub fn assign(snapshot: &Snapshot, samples: &Tally<()>, streams: &Tally<()>) -> EventAssignment {
     let ips = snapshot.intervals.iter().flat_map(|interval| &interval.ips);
-    let recorded: BTreeSet<EventIdx> = ips.map(|ip| ip.event).collect();
-    let sampled = |idx| has(samples, idx) || recorded.contains(&idx);
-    let with_samples = |unit| disjoint(snapshot, |event, idx| event.unit == unit && sampled(idx));
+    let mut sampled: BTreeSet<EventIdx> = ips.map(|ip| ip.event).collect();
+    sampled.extend(with_counts(samples));
+    let stacked: BTreeSet<EventIdx> = with_counts(streams).collect();
+    let with_samples = |unit| {
+        disjoint(snapshot, |event, idx| {
+            event.unit == unit && sampled.contains(&idx)
+        })
+    };
     let is_taken = |event: &Event| event.unit == EventUnit::TakenBranches;
-    let taken = disjoint(snapshot, |event, idx| is_taken(event) && has(streams, idx));
+    let taken = disjoint(snapshot, |event, idx| is_taken(event) && stacked.contains(&idx));
     let instructions = with_samples(EventUnit::Instructions);
     if taken.is_empty() {
         let events = snapshot.run.events.iter().zip((0u32..).map(EventIdx));
-        let stacked = events.filter(|(event, idx)| !is_taken(event) && has(streams, *idx));
-        let lbr: Vec<EventIdx> = stacked.map(|(_, idx)| idx).collect();
+        let others = events.filter(|(event, idx)| !is_taken(event) && stacked.contains(idx));
+        let lbr: Vec<EventIdx> = others.map(|(_, idx)| idx).collect();
         let by_stacks = expected_error(STACK_BIAS, total(streams, &lbr) / STREAMS);
         let by_samples = expected_error(EBS_BIAS, total(samples, &instructions));
         if !lbr.is_empty() && by_stacks <= by_samples {
@@ -95,14 +100,15 @@ fn expected_error(bias: f64, samples: f64) -> f64 {
     (bias * bias + MNEMONICS / samples).sqrt()
 }
 
-fn has(tally: &Tally<()>, event: EventIdx) -> bool {
-    0 < tally.of_event(event).total()
+/// The events that have counts.
+fn with_counts(tally: &Tally<()>) -> impl Iterator<Item = EventIdx> {
+    let by_event = tally.by_event().into_iter();
+    by_event.filter(|(_, n)| 0 < n.total()).map(|(event, _)| event)
 }
 
-/// Samples or streams of these events. From 0.0: the sum of nothing is -0.0, and its inverse no error.
+/// Samples or streams of these events.
 fn total(tally: &Tally<()>, events: &[EventIdx]) -> f64 {
-    let of_event = |event: &EventIdx| tally.of_event(*event).total() as f64;
-    events.iter().map(of_event).fold(0.0, |sum, n| sum + n)
+    tally.of_events(events).total() as f64
 }
 
 /// The unit of a run without any count, so that an idle run does not claim more than a busy one.
@@ -123,25 +129,40 @@ const fn sample_unit(unit: EventUnit) -> Unit {
     }
 }
 
-/// The wanted events, without those that share a CPU with an earlier one.
+/// The wanted events, without those that may share a CPU with an earlier one: an event whose CPUs are not known is alone.
 fn disjoint(snapshot: &Snapshot, wanted: impl Fn(&Event, EventIdx) -> bool) -> Vec<EventIdx> {
-    let mut chosen: Vec<(EventIdx, &Event)> = Vec::new();
+    let mut chosen = Vec::new();
+    let mut taken: BTreeSet<u32> = BTreeSet::new();
     for (event, idx) in snapshot.run.events.iter().zip((0u32..).map(EventIdx)) {
-        if wanted(event, idx) && chosen.iter().all(|(_, other)| apart(event, other)) {
-            chosen.push((idx, event));
+        if !wanted(event, idx) {
+            continue;
         }
+        match cpus(event) {
+            Some(cpus) if cpus.is_disjoint(&taken) => taken.extend(cpus),
+            None if chosen.is_empty() => return vec![idx],
+            _ => continue,
+        }
+        chosen.push(idx);
     }
-    chosen.into_iter().map(|(idx, _)| idx).collect()
+    chosen
 }
 
-/// Whether two events are known to have counted on different CPUs.
-fn apart(a: &Event, b: &Event) -> bool {
-    let known = |event: &Event| !event.counters.is_empty() && event.counters.iter().all(|c| c.cpu.is_some());
-    let shared = a
-        .counters
-        .iter()
-        .any(|c| b.counters.iter().any(|d| c.cpu == d.cpu));
-    known(a) && known(b) && !shared
+/// The CPUs that an event counted on; `None` where they are not known.
+fn cpus(event: &Event) -> Option<BTreeSet<u32>> {
+    let cpus: Option<BTreeSet<u32>> = event.counters.iter().map(|counter| counter.cpu).collect();
+    cpus.filter(|cpus| !cpus.is_empty())
+}
+
+impl EventAssignment {
+    /// Whether the eventing IPs of an event are used.
+    pub fn uses_ips_of(&self, event: EventIdx) -> bool {
+        self.ebs.binary_search(&event).is_ok()
+    }
+
+    /// Whether the branch stacks of an event are used.
+    pub fn uses_stacks_of(&self, event: EventIdx) -> bool {
+        self.lbr.binary_search(&event).is_ok()
+    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ pub use sources::lbr::{ExecutionCounts, execution_counts};
 pub use sources::near::{ends_near, near_only};
 use sources::oldest_slot::Branches;
 pub use sources::oldest_slot::Occurrences;
+use sources::processes::told_apart;
 use sources::streams::Judged;
 pub use sources::streams::{Line, Stream, judge};
 use sources::{SeenBlocks, ebs, lbr, streams};
@@ -158,6 +159,8 @@ pub struct BlockCounts {
     pub strata: Strata,
     /// Samples of the EBS events in the run, those without a block included.
     pub samples: f64,
+    /// Process images that are counted together, as [`ProcessIdx::OTHERS`].
+    pub n_together: u64,
     /// What became of the samples and streams.
     pub outcome: Outcome,
 }
@@ -168,18 +171,20 @@ const BIAS: f64 = 0.01;
 
 /// Estimates how often each block ran.
 pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &Rule) -> BlockCounts {
+    let (located, n_together) = told_apart(located, map);
+    let located = located.as_ref();
     let sampled = ebs::sampled(snapshot, located, map);
     let judged = streams::judged(snapshot, located, map);
     let assignment = assign(snapshot, &sampled.resolved, &judged.accepted);
     let samples = sampled.counts(&assignment);
-    let (recorded, units) = judged.streams(&assignment);
-    let branches = Branches::new(located, map, &assignment.lbr);
+    let (recorded, units) = judged.streams(&assignment, rule.stages);
+    let branches = Branches::new(located, map, &assignment);
     let events = &snapshot.run.events;
     let streams_per_stack = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, events);
 
     let passed = lbr::by_block(map, &execution_counts(&recorded));
     let seen = SeenBlocks::new(map, &samples, &passed, &recorded);
-    let graph = FlowGraph::new(located, map, &assignment.lbr, &recorded);
+    let graph = FlowGraph::new(located, map, &assignment, &recorded);
     let blocks = SampledBlocks::new(snapshot, map, &graph, &seen, &samples);
     let excess = branches.excess().max(0.0);
     // What other events than taken branches triggered was weighed when it was imported. To balance it as well was worse on the
@@ -197,7 +202,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
 
     let n_streams: f64 = streams.iter().map(|s| s.hits as f64).sum();
     let n_stacks = n_streams / streams_per_stack;
-    let n_samples = error::samples(snapshot, &assignment.ebs);
+    let n_samples = error::samples(snapshot, &assignment);
     let period = period(units, n_stacks, n_samples);
     let phases = phases(rule, &graph, period);
     let replicates = if rule.stages.run(Stage::Bootstrap) {
@@ -228,6 +233,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         replicates,
         strata,
         samples: n_samples,
+        n_together,
         outcome: outcome(sampled, judged),
     }
 }
@@ -319,6 +325,11 @@ impl BlockCount {
 }
 
 impl Unit {
+    /// Whether amounts are numbers of samples, which are whole in sum.
+    pub const fn is_samples(self) -> bool {
+        matches!(self, Self::TimeWeightedSamples | Self::EventWeightedSamples)
+    }
+
     /// Stable name, used in JSON.
     pub const fn id(self) -> &'static str {
         match self {

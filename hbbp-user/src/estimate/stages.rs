@@ -5,6 +5,8 @@
 /// A stage that an estimate can do without.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stage {
+    /// Weighs the stacks that another event than taken branches triggered; without it each counts as one.
+    Weights,
     /// Reweights streams so that flow is conserved ([`super::flow`]).
     Balance,
     /// Takes what returns after a call from the call itself, not from the recorded returns.
@@ -55,7 +57,8 @@ impl Stages {
 
 impl Stage {
     /// All of them, in the order of the flow.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
+        Self::Weights,
         Self::Balance,
         Self::ReturnSites,
         Self::Samples,
@@ -69,6 +72,7 @@ impl Stage {
     /// Its name in rule files and tables.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Weights => "weights",
             Self::Balance => "balance",
             Self::ReturnSites => "return_sites",
             Self::Samples => "samples",

@@ -104,6 +104,15 @@ impl Group {
         Accuracy::of(&reference, &measured).average_weighted()
     }
 
+    /// The average weighted error of shares: each side is divided by its total, so that a scale which is wrong for all does not
+    /// count. `None` where the reference has nothing.
+    pub fn share_error(&self, method: Method) -> Option<f64> {
+        let total = self.total();
+        let shares = self.mnemonics.values().map(|amounts| amounts.shares(&total));
+        let off = shares.map(|shares| (shares.reference - shares.by(method)).abs());
+        (0.0 < total.reference).then(|| off.sum())
+    }
+
     /// The accuracy error of the blocks by a method, as a fraction; `None` where the reference has nothing.
     pub fn block_error(&self, method: Method) -> Option<f64> {
         // The amounts are instructions already: each counts one.

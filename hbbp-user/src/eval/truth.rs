@@ -1,15 +1,16 @@
-//! The reference by instruction: mnemonic, location and executions.
+//! The exact counts by instruction: mnemonic, location and executions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::addr::{ImageAddr, Ring, Va};
 use crate::blocks::blocks;
-use crate::locate::{Located, Site, agrees, sites};
+use crate::locate::{AddressMap, Located, Site, agrees, sites};
 use crate::mix::mnemonics;
 use crate::snapshot::{Module, ModuleIdx, ModuleKind, ProcessIdx, Snapshot, Text};
 use hbbp_reference::{Block, KERNEL, Reference};
 
 use super::amount;
+use super::exact::AddressCounts;
 
 /// An instruction of the reference.
 pub(super) struct Ran {
@@ -46,6 +47,66 @@ pub(super) fn ran(snapshot: &Snapshot, reference: &Reference) -> Vec<Ran> {
         }
     }
     all
+}
+
+/// All instructions that are listed by address; their mnemonics are those of the profile's text.
+pub(super) fn listed<'a>(
+    snapshot: &'a Snapshot,
+    counts: &'a AddressCounts,
+) -> impl Iterator<Item = Ran> + 'a {
+    counts.modules.iter().flat_map(|(name, counts)| {
+        let module = module(snapshot, name);
+        counts.iter().map(move |(address, executions)| Ran {
+            ring: Ring::User,
+            site: module.map(|module| Site {
+                module,
+                addr: ImageAddr(*address),
+            }),
+            mnemonic: String::new(),
+            executions: amount(*executions),
+        })
+    })
+}
+
+/// The module of a path, or of a file name that only one module has; without a name, the one of user code that was seen most.
+pub(super) fn module(snapshot: &Snapshot, name: &str) -> Option<ModuleIdx> {
+    if name.is_empty() {
+        return most_seen(snapshot);
+    }
+    let numbered = || snapshot.modules.iter().zip((0..).map(ModuleIdx));
+    let exact = numbered().find(|(module, _)| module.name == name);
+    if let Some((_, idx)) = exact {
+        return Some(idx);
+    }
+    let file = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let mut alike = numbered().filter(|(module, _)| file(&module.name) == file(name));
+    let (_, first) = alike.next()?;
+    alike.next().is_none().then_some(first)
+}
+
+/// By samples and streams.
+fn most_seen(snapshot: &Snapshot) -> Option<ModuleIdx> {
+    let mut addresses = AddressMap::new(snapshot);
+    let mut seen: BTreeMap<ModuleIdx, u64> = BTreeMap::new();
+    for (interval, n) in snapshot.intervals.iter().zip(0..) {
+        addresses.set_interval(n);
+        let ips = interval
+            .ips
+            .iter()
+            .map(|count| (count.process, count.ip, count.hits));
+        let streams = interval
+            .streams
+            .iter()
+            .map(|count| (count.process, count.start, count.hits));
+        for (process, at, hits) in ips.chain(streams).filter(|(_, at, _)| at.ring() == Ring::User) {
+            if let Some((module, _)) = addresses.module_at(process, at) {
+                *seen.entry(module).or_default() += hits;
+            }
+        }
+    }
+    seen.into_iter()
+        .max_by_key(|(_, hits)| *hits)
+        .map(|(module, _)| module)
 }
 
 /// The code of the reference as a snapshot, one text for each block, so that the usual decoder applies.

@@ -12,7 +12,7 @@ use crate::addr::ImageAddr;
 use crate::blocks::{BlockMap, blocks};
 use crate::estimate::{BlockCount, Method, Rule, Stream, estimate, execution_counts, judge};
 use crate::locate::{Located, locate};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{ProcessIdx, Snapshot};
 
 /// Source of the counts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -67,7 +67,8 @@ fn passed(located: &Located, map: &BlockMap) -> CountLines {
         match judge(text, located) {
             Ok(line) => streams.push(Stream {
                 text: located.start.text,
-                process: located.process,
+                // All processes together: each instruction has one line.
+                process: ProcessIdx::KERNEL,
                 first: line.first,
                 end: line.end,
                 source: line.source,
@@ -80,7 +81,7 @@ fn passed(located: &Located, map: &BlockMap) -> CountLines {
     for ((_, why), counts) in &located.discarded.0 {
         lines.discard(why.id(), counts.total());
     }
-    streams.sort_by_key(|stream| (stream.text, stream.process));
+    streams.sort_by_key(|stream| stream.text);
     for pass in execution_counts(&streams) {
         let Some(text) = map.text(pass.text) else {
             continue;
@@ -127,7 +128,7 @@ mod tests {
     use crate::addr::Va;
     use crate::estimate::rule::PAPER;
     use crate::export::tests::{snapshot, stream};
-    use crate::snapshot::{EventIdx, EventUnit, IpCount, ProcessIdx};
+    use crate::snapshot::{EventIdx, EventUnit, IpCount};
 
     fn written(snapshot: &Snapshot, source: CountSource) -> String {
         let mut out = Vec::new();

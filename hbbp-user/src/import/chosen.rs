@@ -62,10 +62,11 @@ impl Chosen {
         let Some((event, _)) = serving.filter(|(_, wanted)| wanted.stacks) else {
             return;
         };
-        if self.events.get(event.0 as usize).is_some_and(weighs_stacks) {
+        let facts = self.events.get(event.0 as usize);
+        if let Some(facts) = facts.filter(|facts| weighs_stacks(facts)) {
             sample.executed(&mut self.entries);
             self.weights
-                .look(event.0, sample.tgid, &self.entries, sample.times);
+                .look((event.0, facts.unit), sample.tgid, &self.entries, sample.times);
         }
     }
 

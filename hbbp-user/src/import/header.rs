@@ -6,7 +6,7 @@
 
 use std::io::{Read, Seek, SeekFrom};
 
-use super::attr::{Attr, Pmus, parse_attr};
+use super::attr::{Attr, Pmus, parse_attr, sample_type};
 use super::bytes::Bytes;
 use super::error::{Damaged, ImportError};
 
@@ -28,6 +28,13 @@ pub struct RecordedEvent {
     pub ids: Vec<u64>,
     /// Its name, as perf or its user wrote it; empty where it is not recorded.
     pub name: String,
+}
+
+impl RecordedEvent {
+    /// Whether its samples have branch stacks, empty ones included.
+    pub fn has_branch_stacks(&self) -> bool {
+        self.attr.has(sample_type::BRANCH_STACK)
+    }
 }
 
 /// A file that was mapped, by the build id that perf read when the recording ended.
@@ -125,14 +132,31 @@ pub(super) fn read_header(
             },
         ));
     }
-    let table = data.0 + data.1;
-    let n_features = features
-        .iter()
-        .map(|word| u64::from(word.count_ones()))
-        .sum::<u64>();
+    read_features(file, data.0 + data.1, features, len, &mut header)?;
+    header.check()?;
+    Ok((
+        header,
+        RecordsAt {
+            offset: data.0,
+            len: Some(data.1),
+            unfinished: false,
+        },
+    ))
+}
+
+/// Reads the sections of the features that serve, by the table at `table`: two words for each bit of the mask.
+fn read_features(
+    file: &mut (impl Read + Seek),
+    table: u64,
+    mask: [u64; 4],
+    len: u64,
+    header: &mut Header,
+) -> Result<(), ImportError> {
+    let damaged = |_: Damaged| ImportError::Header("header");
+    let n_features: u64 = mask.iter().map(|word| u64::from(word.count_ones())).sum();
     let table = read_at(file, table, n_features * 16, len)?;
     let mut table = Bytes(&table);
-    let set = features.iter().zip(0_u64..).flat_map(|(word, n)| {
+    let set = mask.iter().zip(0_u64..).flat_map(|(word, n)| {
         (0..64)
             .filter(move |bit| word >> bit & 1 == 1)
             .map(move |bit| n * 64 + bit)
@@ -144,15 +168,7 @@ pub(super) fn read_header(
             header.take_feature(bit, &read_at(file, offset, size, len)?)?;
         }
     }
-    header.check()?;
-    Ok((
-        header,
-        RecordsAt {
-            offset: data.0,
-            len: Some(data.1),
-            unfinished: false,
-        },
-    ))
+    Ok(())
 }
 
 fn read_at(file: &mut (impl Read + Seek), offset: u64, size: u64, len: u64) -> Result<Vec<u8>, ImportError> {

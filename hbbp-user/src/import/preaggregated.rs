@@ -55,30 +55,43 @@ pub fn read_preaggregated(
             .trim_start()
             .split_once(' ')
             .ok_or_else(|| wrong("no fields"))?;
+        text.add(kind, rest, counter, owner).map_err(wrong)?;
+        if number % 1024 == 0 {
+            progress(lines.n_bytes());
+        }
+    }
+    Ok(text)
+}
+
+impl Preaggregated {
+    /// Adds a line of this kind, without the kind; says what is wrong with it.
+    fn add(
+        &mut self,
+        kind: &str,
+        rest: &str,
+        counter: &mut Counter,
+        owner: Owner,
+    ) -> Result<(), &'static str> {
         if kind == "E" {
-            text.events.push(rest.trim().to_owned());
-            continue;
+            self.events.push(rest.trim().to_owned());
+            return Ok(());
         }
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        let mut place = |word: &str| -> Result<Va, ImportError> {
-            let address = parse_address(word).ok_or_else(|| wrong("address is not hexadecimal"))?;
-            text.modules.place(address).ok_or_else(|| wrong("too many files"))
+        let mut place = |word: &str| -> Result<Va, &'static str> {
+            let address = parse_address(word).ok_or("address is not hexadecimal")?;
+            self.modules.place(address).ok_or("too many files")
         };
-        let count = |word: &str| word.parse::<u64>().map_err(|_| wrong("count is not decimal"));
+        let count = |word: &str| word.parse::<u64>().map_err(|_| "count is not decimal");
         match (kind, fields.as_slice()) {
             ("S", [at, hits]) => {
                 let hits = count(hits)?;
                 counter.add_ip(owner, place(at)?, hits);
-                text.n_samples = text.n_samples.saturating_add(hits);
-                continue;
+                self.n_samples = self.n_samples.saturating_add(hits);
+                return Ok(());
             }
             ("B", [from, to, hits, mispredicted]) => {
-                counter.add_branch(
-                    owner,
-                    (place(from)?, place(to)?),
-                    count(hits)?,
-                    Some(count(mispredicted)?),
-                );
+                let branch = (place(from)?, place(to)?);
+                counter.add_branch(owner, branch, count(hits)?, Some(count(mispredicted)?));
             }
             ("F" | "f" | "r", [start, end, hits]) => {
                 counter.add_stream(owner, (place(start)?, place(end)?), count(hits)?);
@@ -92,17 +105,12 @@ pub fn read_preaggregated(
                     counter.add_stream(owner, (to, end), hits);
                 }
             }
-            ("S" | "B" | "F" | "f" | "r" | "T" | "R", _) => {
-                return Err(wrong("wrong number of fields"));
-            }
-            _ => return Err(wrong("unknown line type; expected one of T, R, B, F, f, r, S, E")),
+            ("S" | "B" | "F" | "f" | "r" | "T" | "R", _) => return Err("wrong number of fields"),
+            _ => return Err("unknown line type; expected one of T, R, B, F, f, r, S, E"),
         }
-        text.n_branches += 1;
-        if number % 1024 == 0 {
-            progress(lines.n_bytes());
-        }
+        self.n_branches += 1;
+        Ok(())
     }
-    Ok(text)
 }
 
 /// Whether a text looks like this form: its first line does.

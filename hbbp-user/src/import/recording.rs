@@ -11,7 +11,6 @@ use super::count::{Counter, Owner};
 use super::events::describe_by_name;
 use super::perf_data::{PerfData, Sideband};
 use super::preaggregated::{Preaggregated, read_preaggregated};
-use super::slots;
 use super::{Format, Header, ImportError, Sample, TextModules};
 use crate::record::Timed;
 use crate::snapshot::run::Period;
@@ -205,20 +204,13 @@ impl<F: Read + Seek> Recording<F> {
         let mut samples = self.samples;
         // Of what is summed already no stack is known.
         let is_summed = matches!(samples, Samples::Counted(..));
-        let n_passes = if chosen.weighs_stacks() && !is_summed {
-            slots::PASSES
-        } else {
-            0
-        };
-        for _ in 0..n_passes {
+        if chosen.weighs_stacks() && !is_summed {
             samples.read(&mut |_| {}, &mut |event, sample, _| {
                 if is_wanted(&sample) {
                     chosen.look(event, &sample);
                 }
             })?;
-            chosen.weights.end_pass();
-        }
-        if 0 < n_passes {
+            chosen.weights.settle();
             chosen.notes.push(WEIGHED.to_owned());
         }
         samples.read(progress, &mut |event, sample, exact| {
@@ -250,8 +242,9 @@ impl<F: Read + Seek> Recording<F> {
 const UNKNOWN_PERIOD: &str = "the text does not tell the sampling period: amounts are numbers of samples and streams, so only shares have a meaning";
 
 /// Said where stacks were weighed.
-const WEIGHED: &str = "branch stacks that taken branches did not trigger were weighed so that every branch has the same share in \
-     every slot; shares of code that is never left within a stack stay weighed by the event";
+const WEIGHED: &str = "branch stacks that taken branches did not trigger were weighed, by the cycles of their branch records or else \
+     so that every branch has the same share in every slot; without cycles, shares of loops that are never left within a stack \
+     rest on their bytes of code; standard errors take the weights as exact, and are too small";
 
 /// What the user must know about a recording as a whole.
 fn notes(header: &Header, sideband: &Sideband) -> Vec<String> {

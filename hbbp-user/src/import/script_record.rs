@@ -68,6 +68,7 @@ fn parse_mmap(rest: &str) -> Option<Mmap> {
         len,
         offset: FileOff(parse_hex(offset)?),
         identity: parse_identity(file),
+        shared: protection.ends_with('s'),
         path: path.trim_end().to_owned(),
     })
 }

@@ -1,34 +1,52 @@
 //! What a stack weighs that another event than taken branches triggered.
 //!
-//! Such an event overflows where it counts fast: cycles where code is slow. Its stacks are therefore taken behind some branches
-//! more often than these are executed, and so are the streams in them. But one thing is known of stacks that are taken at any
-//! branch alike: every branch then has the same share in every slot, the newest or the oldest. So a stack weighs as much
-//! more or less as its trigger, the branch in slot [`TRIGGER`], has a larger or smaller share in older slots. No model of a
-//! processor is in it.
+//! Such an event overflows where it counts fast: cycles where code is slow, instructions in long runs between branches. Its
+//! stacks are therefore taken behind some branches more often than these are executed, and so are the streams in them. How
+//! much more often, two things tell:
 //!
-//! The older slots are themselves of weighed stacks, so the recording is read [`PASSES`] times. Code that is never left within a
-//! stack keeps its weight: how often it was entered is nowhere recorded. So do the rings as a whole: an interrupt leaves no
-//! branch that leads there, and what is not in the stacks would drain the weight of a ring into the other one.
+//! 1. Cycles in the branch records. Where time is the trigger and records hold cycles, older slots show how many pass behind
+//!    each branch, and a stack weighs the inverse of what passes behind its own.
+//! 2. The shares of branches in the slots. Every branch of a running program has the same share in every slot, newest or
+//!    oldest. So a stack weighs as much more or less as its trigger has a larger or smaller share in older slots than as
+//!    trigger; as the older slots are themselves of weighed stacks, this is repeated. No model of a processor is in it. But it
+//!    compares only code that occurs in one stack. Between loops that are never left within a stack the weights decide that
+//!    it begins with, and these follow from the bytes of code: as many instructions have about as many bytes, and take
+//!    about as many cycles, in one loop as in another. So they do between the rings: an interrupt leaves no branch that
+//!    leads there, and what is not in the stacks would drain the weight of a ring into the other one.
+//!
+//! What that leaves on the emulated machine: kernel-tests/results/time-triggered.txt.
 
 use hashbrown::HashMap;
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::is_kernel;
 use hbbp_ebpf::stream::executed;
 
+use crate::snapshot::EventUnit;
+
 /// The slot whose branch stands for the trigger. The newest one may be a copy on processors of the Skylake family: of a
-/// recording of one of them with exact counts, the distance per address is 0.96 % by this slot and 2.78 % without weights.
-/// What runs after the trigger the event has chosen, so streams that are newer weigh nothing: with them it is 1.6 %.
+/// recording of one of them with exact counts, the distance per address is 0.8 % by this slot, 1.1 % by the newest, and 2.8 %
+/// without weights. What runs after the trigger the event has chosen, so streams that are newer weigh nothing.
 pub(super) const TRIGGER: usize = 1;
 
-/// How often the recording is read before it is counted: after the second time the distance changes by less than 0.01 %.
-pub(super) const PASSES: u32 = 2;
+/// How often shares are compared. Of loads on the emulated machine whose error is 8.0 % as recorded, 2 rounds leave 2.9 %, 8
+/// rounds 1.9 %, 16 rounds 1.6 % and 40 rounds 1.3 %.
+const ROUNDS: u32 = 16;
 
-/// Stacks of weight 1 that each class is given besides its own, so that a branch which triggered one stack and is frequent
-/// elsewhere does not blow that one up.
-const PRIOR: f64 = 1.0;
+/// Stacks of average weight that each class is given besides its own, so that a branch which triggered a few stacks and is
+/// frequent elsewhere does not blow these up: with less, chance grows from round to round.
+const PRIOR_STACKS: f64 = 30.0;
 
-/// Distinct branches that are kept: as many as are counted of an interval.
+/// Streams of average cost that each class is given besides its own.
+const PRIOR_STREAMS: f64 = 3.0;
+
+/// Distinct branches that are kept, and distinct pairs of a trigger and an older branch: as many as are counted of an interval.
 const CAPACITY: usize = 1 << 22;
+
+/// Bytes of the last instruction of a stream, whose start alone is known: most branches have two to five.
+const LAST: u64 = 3;
+
+/// Longest stream in bytes that is believed, as when streams are located.
+const LONGEST: u64 = 64 << 10;
 
 /// A branch of an event: its number, the process of user code, source and target.
 type Branch = (u32, u32, u64, u64);
@@ -36,30 +54,35 @@ type Branch = (u32, u32, u64, u64);
 /// The branches of all stacks, and what stacks weigh by them.
 #[derive(Debug, Default)]
 pub(super) struct SlotWeights {
-    branches: HashMap<Branch, Slots>,
-    /// By event: stacks, and their weights before they are made to be as many.
-    stacks: HashMap<(u32, bool), (f64, f64)>,
+    numbers: HashMap<Branch, u32>,
+    /// By number.
+    classes: Vec<Class>,
+    /// By trigger and older branch: stacks, each shared equally between its older branches of the trigger's ring.
+    pairs: HashMap<(u32, u32), f64>,
 }
 
-/// A branch of the stacks of an event.
+/// Stacks with the same trigger.
 #[derive(Clone, Copy, Debug)]
-struct Slots {
-    /// Stacks that it triggered.
+struct Class {
+    event: u32,
+    is_kernel: bool,
+    costs: Costs,
+    /// Stacks.
     triggered: f64,
-    /// Stacks that it would have triggered by its share of the older slots.
-    due: f64,
-    /// What the stacks weigh that it triggered, by the pass before.
+    /// What each of them weighs.
     weight: f64,
 }
 
-impl Default for Slots {
-    fn default() -> Self {
-        Self {
-            triggered: 0.0,
-            due: 0.0,
-            weight: 1.0,
-        }
-    }
+/// What passes while streams run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Costs {
+    /// Cycles of the streams behind the branches of a class, where these are in older slots: of the one in which a stack is
+    /// taken that has such a branch in the slot [`TRIGGER`]. 0 where time is not the trigger.
+    cycles: f64,
+    n_behind: f64,
+    /// Bytes of all streams in the stacks of a class. 0 where the trigger counts something else than instructions or time.
+    bytes: f64,
+    n_in_stacks: f64,
 }
 
 /// The trigger of a stack and the branches in older slots that are compared with it. The oldest is left out: branches stick
@@ -76,52 +99,198 @@ fn branch(event: u32, tgid: u32, entry: &BranchEntry) -> Branch {
     (event, process, entry.from, entry.to)
 }
 
+/// The bytes from the target of one branch to the end of the next one; `None` where they make no stream.
+fn bytes(older: &BranchEntry, newer: &BranchEntry) -> Option<f64> {
+    let bytes = newer.from.checked_sub(older.to)?;
+    (bytes < LONGEST).then_some((bytes + LAST) as f64)
+}
+
 impl SlotWeights {
     /// Looks at a stack that was taken `times` times, newest entry first, without entries of wrong paths.
-    pub(super) fn look(&mut self, event: u32, tgid: u32, entries: &[BranchEntry], times: u64) {
+    pub(super) fn look(
+        &mut self,
+        (event, unit): (u32, EventUnit),
+        tgid: u32,
+        entries: &[BranchEntry],
+        times: u64,
+    ) {
+        let times = times as f64;
         let Some((trigger, older)) = split(entries) else {
             return;
         };
-        let weight = self.weight(event, tgid, entries);
-        let times = times as f64;
+        let Some(number) = self.number(branch(event, tgid, trigger)) else {
+            return;
+        };
+        self.change(number, |class| class.triggered += times);
         let is_alike = |entry: &&BranchEntry| is_kernel(entry.from) == is_kernel(trigger.from);
-        let n_alike = older.iter().filter(is_alike).count();
-        let each = weight * times / n_alike.max(1) as f64;
-        self.change(branch(event, tgid, trigger), |slots| slots.triggered += times);
+        let each = times / older.iter().filter(is_alike).count().max(1) as f64;
         for entry in older.iter().filter(is_alike) {
-            self.change(branch(event, tgid, entry), |slots| slots.due += each);
+            let Some(older) = self.number(branch(event, tgid, entry)) else {
+                continue;
+            };
+            let pair = (number, older);
+            if self.pairs.len() < CAPACITY || self.pairs.contains_key(&pair) {
+                *self.pairs.entry(pair).or_default() += each;
+            }
+        }
+        self.look_at_costs((event, unit), tgid, executed(entries), times);
+    }
+
+    fn look_at_costs(
+        &mut self,
+        (event, unit): (u32, EventUnit),
+        tgid: u32,
+        entries: &[BranchEntry],
+        times: f64,
+    ) {
+        let is_time = matches!(unit, EventUnit::Cycles | EventUnit::Nanoseconds);
+        let trigger = entries.get(TRIGGER).map(|entry| branch(event, tgid, entry));
+        let Some(trigger) = trigger.and_then(|trigger| self.number(trigger)) else {
+            return;
+        };
+        if unit == EventUnit::Other {
+            return;
+        }
+        for window in entries.windows(TRIGGER + 2).skip(1) {
+            let [newer, older, .., behind] = window else {
+                continue;
+            };
+            let Some(bytes) = bytes(older, newer) else {
+                continue;
+            };
+            self.change(trigger, |class| {
+                class.costs.bytes += bytes * times;
+                class.costs.n_in_stacks += times;
+            });
+            if let (true, Some(behind)) = (is_time, self.number(branch(event, tgid, behind))) {
+                let cycles = newer.cycles() as f64;
+                self.change(behind, |class| {
+                    class.costs.cycles += cycles * times;
+                    class.costs.n_behind += times;
+                });
+            }
         }
     }
 
-    fn change(&mut self, branch: Branch, change: impl FnOnce(&mut Slots)) {
-        if self.branches.len() < CAPACITY || self.branches.contains_key(&branch) {
-            change(self.branches.entry(branch).or_default());
+    /// The number of a branch; `None` where there are too many.
+    fn number(&mut self, branch: Branch) -> Option<u32> {
+        let next = self.classes.len();
+        if let Some(number) = self.numbers.get(&branch) {
+            return Some(*number);
+        }
+        let number = u32::try_from(next).ok().filter(|_| next < CAPACITY)?;
+        let (event, _, from, _) = branch;
+        self.classes.push(Class {
+            event,
+            is_kernel: is_kernel(from),
+            costs: Costs::default(),
+            triggered: 0.0,
+            weight: 1.0,
+        });
+        self.numbers.insert(branch, number);
+        Some(number)
+    }
+
+    fn change(&mut self, number: u32, change: impl FnOnce(&mut Class)) {
+        if let Some(class) = self.classes.get_mut(number as usize) {
+            change(class);
         }
     }
 
-    /// Ends a pass: from now on stacks have new weights, whose sum is the number of the stacks.
-    pub(super) fn end_pass(&mut self) {
-        self.stacks.clear();
-        for ((event, _, from, _), slots) in &mut self.branches {
-            slots.weight *= (slots.due + PRIOR) / (slots.weight * slots.triggered + PRIOR);
-            let (stacks, weights) = self.stacks.entry((*event, is_kernel(*from))).or_default();
-            *stacks += slots.triggered;
-            *weights += slots.triggered * slots.weight;
-            (slots.triggered, slots.due) = (0.0, 0.0);
+    /// Ends the look: from now on stacks have weights, whose sum over an event is the number of its stacks.
+    pub(super) fn settle(&mut self) {
+        let timed = self.weigh_by_costs();
+        let due = self.weights();
+        // In a fixed order, so that sums of fractions are the same in each run.
+        let mut pairs: Vec<_> = std::mem::take(&mut self.pairs).into_iter().collect();
+        pairs.sort_unstable_by_key(|(pair, _)| *pair);
+        let is_timed = |class: &Class| timed.contains(&class.event);
+        for _ in 0..ROUNDS {
+            let mut shares = vec![0.0; self.classes.len()];
+            for ((trigger, older), stacks) in &pairs {
+                let weight = self
+                    .classes
+                    .get(*trigger as usize)
+                    .map_or(1.0, |class| class.weight);
+                if let Some(share) = shares.get_mut(*older as usize) {
+                    *share += stacks * weight;
+                }
+            }
+            for (class, share) in self.classes.iter_mut().zip(shares) {
+                if !is_timed(class) {
+                    let weight = class.triggered * class.weight;
+                    class.weight *= (share + PRIOR_STACKS) / (weight + PRIOR_STACKS);
+                }
+            }
+            let weights = self.weights();
+            for class in &mut self.classes {
+                let ring = (class.event, class.is_kernel);
+                let (due, weight) = (due.get(&ring), weights.get(&ring));
+                if let (Some(due), Some(weight)) = (due, weight.filter(|weight| 0.0 < **weight)) {
+                    class.weight *= due / weight;
+                }
+            }
         }
+    }
+
+    /// What the stacks of each event and ring weigh together.
+    fn weights(&self) -> HashMap<(u32, bool), f64> {
+        let mut weights = HashMap::new();
+        for class in &self.classes {
+            *weights.entry((class.event, class.is_kernel)).or_default() += class.triggered * class.weight;
+        }
+        weights
+    }
+
+    /// Weights by what passes behind the triggers: in cycles where an event has any, else in bytes. Returns the events that have
+    /// cycles.
+    fn weigh_by_costs(&mut self) -> Vec<u32> {
+        let mut of_event: HashMap<u32, (Costs, f64, f64)> = HashMap::new();
+        for class in &self.classes {
+            of_event.entry(class.event).or_default().0.add(&class.costs);
+        }
+        for class in &mut self.classes {
+            let (costs, stacks, weights) = of_event.entry(class.event).or_default();
+            class.weight = class.costs.weight(costs);
+            *stacks += class.triggered;
+            *weights += class.triggered * class.weight;
+        }
+        for class in &mut self.classes {
+            if let Some((_, stacks, weights)) = of_event.get(&class.event).filter(|(.., sum)| 0.0 < *sum) {
+                class.weight *= stacks / weights;
+            }
+        }
+        let timed = of_event.iter().filter(|(_, (costs, ..))| 0.0 < costs.cycles);
+        timed.map(|(event, _)| *event).collect()
     }
 
     /// What a stack weighs; 1 on average over the stacks of an event, and for one that is too short to tell.
     pub(super) fn weight(&self, event: u32, tgid: u32, entries: &[BranchEntry]) -> f64 {
-        let Some((trigger, _)) = split(entries) else {
+        let trigger = split(entries).map(|(trigger, _)| branch(event, tgid, trigger));
+        let number = trigger.and_then(|trigger| self.numbers.get(&trigger));
+        let class = number.and_then(|number| self.classes.get(*number as usize));
+        class.map_or(1.0, |class| class.weight)
+    }
+}
+
+impl Costs {
+    fn add(&mut self, other: &Self) {
+        self.cycles += other.cycles;
+        self.n_behind += other.n_behind;
+        self.bytes += other.bytes;
+        self.n_in_stacks += other.n_in_stacks;
+    }
+
+    /// How many streams of these run while one of `all` does.
+    fn weight(&self, all: &Self) -> f64 {
+        let (cost, n, mean) = if 0.0 < all.cycles {
+            (self.cycles, self.n_behind, all.cycles / all.n_behind)
+        } else if 0.0 < all.bytes {
+            (self.bytes, self.n_in_stacks, all.bytes / all.n_in_stacks)
+        } else {
             return 1.0;
         };
-        let slots = self.branches.get(&branch(event, tgid, trigger));
-        let scale = match self.stacks.get(&(event, is_kernel(trigger.from))) {
-            Some((stacks, weights)) if 0.0 < *weights => stacks / weights,
-            _ => 1.0,
-        };
-        slots.map_or(1.0, |slots| slots.weight * scale)
+        mean * (n + PRIOR_STREAMS) / (cost + PRIOR_STREAMS * mean)
     }
 }
 
@@ -129,50 +298,89 @@ impl SlotWeights {
 mod tests {
     use super::*;
 
-    /// A loop over blocks of which the branch of the first is slow: stacks are taken there nine times of ten.
-    fn stacks() -> Vec<(Vec<BranchEntry>, u64)> {
+    const EVENT: (u32, EventUnit) = (0, EventUnit::Cycles);
+
+    /// The `n`th branch of a loop at an address: each block has `bytes` bytes, and `cycles` pass in it.
+    fn branch(start: u64, n: u64, bytes: u64, cycles: u64) -> BranchEntry {
         const LOOP: u64 = 4;
-        let branch = |n: u64| BranchEntry {
-            from: 0x1000 + 0x10 * (n % LOOP),
-            to: 0x1000 + 0x10 * ((n + 1) % LOOP),
-            flags: 0,
-        };
-        let from = |newest: u64| (0..16).map(|age| branch(newest + 64 - age)).collect();
-        vec![(from(1), 90), (from(2), 4), (from(3), 3), (from(4), 3)]
-    }
-
-    fn weighed(passes: u32) -> SlotWeights {
-        let mut weights = SlotWeights::default();
-        for _ in 0..passes {
-            for (entries, times) in stacks() {
-                weights.look(0, 7, &entries, times);
-            }
-            weights.end_pass();
+        BranchEntry {
+            from: start + 0x100 * (n % LOOP) + bytes,
+            to: start + 0x100 * ((n + 1) % LOOP),
+            flags: cycles << 4,
         }
-        weights
     }
 
+    /// A stack in a loop, taken behind its `newest` branch.
+    fn stack(start: u64, newest: u64, bytes: u64, cycles: u64) -> Vec<BranchEntry> {
+        (0..16)
+            .map(|age| branch(start, newest + 64 - age, bytes, cycles))
+            .collect()
+    }
+
+    fn weighed(event: (u32, EventUnit), stacks: &[(Vec<BranchEntry>, u64)]) -> Vec<f64> {
+        let mut weights = SlotWeights::default();
+        for (entries, times) in stacks {
+            weights.look(event, 7, entries, *times);
+        }
+        weights.settle();
+        let amount =
+            |(entries, times): &(Vec<BranchEntry>, u64)| weights.weight(event.0, 7, entries) * *times as f64;
+        stacks.iter().map(amount).collect()
+    }
+
+    /// A block of the loop is slow: nine of ten stacks are taken behind the branch before it.
     #[test]
     fn shares_of_branches_become_equal_in_all_slots() {
-        let weights = weighed(PASSES);
-        let amounts: Vec<f64> = stacks()
-            .iter()
-            .map(|(entries, times)| weights.weight(0, 7, entries) * *times as f64)
+        let times = [(1, 9000), (2, 400), (3, 300), (4, 300)];
+        let stacks: Vec<_> = times
+            .into_iter()
+            .map(|(newest, times)| (stack(0x1000, newest, 0x10, 0), times))
             .collect();
-        let all: f64 = amounts.iter().sum();
-        assert!((all - 100.0).abs() < 1e-9, "{amounts:?}");
-        for amount in &amounts {
-            assert!((amount / 25.0 - 1.0).abs() < 0.3, "{amounts:?}");
+        for unit in [EventUnit::Cycles, EventUnit::Instructions, EventUnit::Other] {
+            let amounts = weighed((0, unit), &stacks);
+            assert!(
+                (amounts.iter().sum::<f64>() - 10_000.0).abs() < 1e-6,
+                "{amounts:?}"
+            );
+            for amount in &amounts {
+                assert!((amount / 2500.0 - 1.0).abs() < 0.2, "{unit:?}: {amounts:?}");
+            }
         }
+    }
+
+    /// Two loops that no stack joins, of blocks of ten and of thirty bytes: as many stacks of both are three rounds of the
+    /// short one for each of the long one, unless the cycles say that these pass as fast.
+    #[test]
+    fn loops_that_no_stack_joins_weigh_by_cycles_or_else_by_bytes() {
+        let loops = |cycles| {
+            [(0x1000, 7), (0x9000, 27)]
+                .into_iter()
+                .flat_map(|(start, bytes)| (0..4).map(move |n| (start, n, bytes)))
+                .map(|(start, n, bytes)| (stack(start, n, bytes, cycles), 1000))
+                .collect::<Vec<_>>()
+        };
+        let ratio = |event, cycles| {
+            let amounts = weighed(event, &loops(cycles));
+            amounts[..4].iter().sum::<f64>() / amounts[4..].iter().sum::<f64>()
+        };
+        assert!((ratio(EVENT, 0) - 3.0).abs() < 0.05, "{}", ratio(EVENT, 0));
+        assert!((ratio(EVENT, 5) - 1.0).abs() < 0.01, "{}", ratio(EVENT, 5));
+        // Cycles say nothing where time is not the trigger.
+        let instructions = (0, EventUnit::Instructions);
+        assert!((ratio(instructions, 5) - 3.0).abs() < 0.05);
+        assert!((ratio((0, EventUnit::Other), 5) - 1.0).abs() < 0.01);
     }
 
     #[test]
     fn stacks_that_tell_nothing_weigh_one() {
-        let weights = weighed(1);
-        let (entries, _) = &stacks()[0];
+        let mut weights = SlotWeights::default();
+        let entries = stack(0x1000, 1, 0x10, 0);
+        weights.look(EVENT, 7, &entries, 90);
+        weights.look(EVENT, 7, &stack(0x1000, 2, 0x10, 0), 10);
+        weights.settle();
         assert_eq!(weights.weight(0, 7, &entries[..2]), 1.0, "too short");
-        assert_eq!(weights.weight(1, 7, entries), 1.0, "another event");
-        assert_eq!(weights.weight(0, 8, entries), 1.0, "another process");
-        assert!(weights.weight(0, 7, entries) < 0.5);
+        assert_eq!(weights.weight(1, 7, &entries), 1.0, "another event");
+        assert_eq!(weights.weight(0, 8, &entries), 1.0, "another process");
+        assert!(weights.weight(0, 7, &entries) < 0.9);
     }
 }

@@ -207,6 +207,26 @@ impl Tables {
         if times == 0 {
             return found;
         }
+        let entries = std::mem::take(&mut self.entries);
+        let serving = executed(&entries);
+        found.n_left_out = self
+            .add_streams(owner, sample, serving, weight, quirks)
+            .saturating_add(self.add_branches(owner, serving, times));
+        self.entries = entries;
+        found
+    }
+
+    /// Adds the streams of a stack; returns how many found no capacity.
+    fn add_streams(
+        &mut self,
+        owner: Owner,
+        sample: &Sample<'_>,
+        serving: &[BranchEntry],
+        weight: StackWeight,
+        quirks: Quirks,
+    ) -> u64 {
+        let times = sample.times;
+        let owner = StreamOwner::of(owner);
         let taken = Taken {
             period: weight.period,
             times,
@@ -215,18 +235,14 @@ impl Tables {
         let streams = streams_of(&mut self.streams, quirks);
         let refused = |streams: &Streams<_, _>| streams.stats(owner.event.0).refused;
         let refused_before = refused(streams);
-        let serving = executed(&self.entries);
         // Of a short stack everything serves.
         let n_newer = if weight.n_newer + 1 < serving.len() {
             weight.n_newer
         } else {
             0
         };
-        streams.count(
-            serving.get(n_newer..).unwrap_or_default(),
-            StreamOwner::of(owner),
-            &taken,
-        );
+        streams.count(serving.get(n_newer..).unwrap_or_default(), owner, &taken);
+        let mut n_left_out = refused(streams).saturating_sub(refused_before);
         for (newer, older) in serving.iter().zip(serving.iter().skip(1)).take(n_newer) {
             let stream = Stream {
                 from: older.from,
@@ -238,27 +254,32 @@ impl Tables {
                 weight: 0.0,
                 cycles: 0,
             };
-            if !streams.add(stream, StreamOwner::of(owner), each, newer.cycles()) {
-                found.n_left_out = found.n_left_out.saturating_add(times);
+            if !streams.add(stream, owner, each, newer.cycles()) {
+                n_left_out = n_left_out.saturating_add(times);
             }
         }
-        found.n_left_out = refused(streams).saturating_sub(refused_before);
+        n_left_out
+    }
+
+    /// Adds the branches of a stack; returns how many found no capacity.
+    fn add_branches(&mut self, owner: Owner, serving: &[BranchEntry], times: u64) -> u64 {
         let key = |entry: &BranchEntry| {
             let (from, to) = (Va(entry.from), Va(entry.to));
             (owner.event, owner_of(from, owner.process), from, to)
         };
+        let mut n_left_out = 0_u64;
         for entry in serving {
             let mispredicted = entry.mispredicted().map(|wrong| if wrong { times } else { 0 });
             match tally(&mut self.branches, key(entry)) {
                 Some(count) => count.add(times, mispredicted),
-                None => found.n_left_out = found.n_left_out.saturating_add(times),
+                None => n_left_out = n_left_out.saturating_add(times),
             }
         }
         let oldest = serving.last().map(key);
         if let Some(count) = oldest.and_then(|oldest| self.branches.get_mut(&oldest)) {
             count.oldest = count.oldest.saturating_add(times);
         }
-        found
+        n_left_out
     }
 
     /// The counts, in a fixed order.

@@ -1,5 +1,7 @@
 //! Lookup of executed addresses in the mappings and text of a snapshot, for one interval of the run.
 
+use std::collections::HashMap;
+
 use hbbp_ebpf::stream::Stream;
 
 use super::layout::Layout;
@@ -13,27 +15,34 @@ use crate::snapshot::{ModuleIdx, ProcessIdx, Snapshot, StreamCount, Text};
 pub struct AddressMap<'a> {
     snapshot: &'a Snapshot,
     interval: u32,
+    /// The latest end of an interval so far: intervals are in the order of time.
+    end: u64,
     /// For each text the first version of its range that has the same bytes.
     first_same: Vec<u32>,
-    /// For each process image its last layout, and the interval that it was checked for.
-    layouts: Vec<Option<(u32, Layout)>>,
+    /// For each process image its layout, as of the last interval that asked for it.
+    layouts: Vec<Option<Layout<'a>>>,
 }
 
 impl<'a> AddressMap<'a> {
     /// The address map of the first interval.
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let layouts = snapshot.processes.iter().map(|_| None).collect();
-        Self {
+        let mut map = Self {
             snapshot,
             interval: 0,
+            end: 0,
             first_same: first_same(&snapshot.text),
             layouts,
-        }
+        };
+        map.set_interval(0);
+        map
     }
 
-    /// Selects another interval.
+    /// Selects the same interval or a later one.
     pub fn set_interval(&mut self, interval: u32) {
         self.interval = interval;
+        let end = self.snapshot.intervals.get(interval as usize).map(|i| i.end);
+        self.end = self.end.max(end.unwrap_or(0));
     }
 
     /// Module of an address in a process image, and the address in that module, whether its text is known or not.
@@ -58,14 +67,10 @@ impl<'a> AddressMap<'a> {
 
     fn image_addr(&mut self, process: ProcessIdx, va: Va) -> Option<(ModuleIdx, ImageAddr)> {
         let mappings = &self.snapshot.processes.get(process.0 as usize)?.mappings;
-        let interval = self.snapshot.intervals.get(self.interval as usize)?;
         let slot = self.layouts.get_mut(process.0 as usize)?;
-        let layout = match slot.take() {
-            Some((checked, layout)) if checked == self.interval => layout,
-            Some((_, layout)) if layout.holds_in(mappings, interval) => layout,
-            _ => Layout::new(mappings, interval),
-        };
-        slot.insert((self.interval, layout)).1.find(va)
+        let layout = slot.get_or_insert_with(|| Layout::new(mappings));
+        layout.advance(self.end);
+        layout.find(va)
     }
 
     /// Versions of one text range are adjacent, sorted by `since`. Of versions with the same bytes (a static key that was
@@ -103,18 +108,11 @@ impl<'a> AddressMap<'a> {
 
 fn first_same(text: &[Text]) -> Vec<u32> {
     let mut first: Vec<u32> = Vec::with_capacity(text.len());
-    for (versions, start) in text
-        .chunk_by(|a, b| (a.module, a.start) == (b.module, b.start))
-        .scan(0, |next, chunk| {
-            let start = *next;
-            *next += chunk.len();
-            Some((chunk, start))
-        })
-    {
+    for versions in text.chunk_by(|a, b| (a.module, a.start) == (b.module, b.start)) {
+        let mut by_bytes: HashMap<&[u8], u32> = HashMap::new();
         for version in versions {
-            let same = versions.iter().position(|v| v.bytes == version.bytes);
-            let same = start + same.unwrap_or(0);
-            first.push(u32::try_from(same).unwrap_or(u32::MAX));
+            let idx = u32::try_from(first.len()).unwrap_or(u32::MAX);
+            first.push(*by_bytes.entry(&version.bytes).or_insert(idx));
         }
     }
     first

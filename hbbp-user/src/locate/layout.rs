@@ -8,95 +8,78 @@
 //!
 //! The kernel does not report munmap (callers of `perf_event_mmap`, Linux v6.12), so only overlaps show it.
 
-use std::collections::BTreeSet;
+//!
+//! Mappings are laid over each other in the order of time, so that a run costs n log n, however many intervals it has.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use crate::addr::{ImageAddr, Va};
-use crate::snapshot::{Interval, Mapping, ModuleIdx};
+use crate::snapshot::{Mapping, ModuleIdx};
 
-/// The mappings of one process image that are visible in one interval, as disjoint ranges sorted by address.
-#[derive(Debug, Default)]
-pub(super) struct Layout {
-    n_visible: usize,
-    ranges: Box<[VisibleRange]>,
+/// The mappings of one process image that are visible at a time of the run, as disjoint ranges.
+#[derive(Debug)]
+pub(super) struct Layout<'a> {
+    /// Mappings that are not visible yet, the next one last.
+    later: Vec<&'a Mapping>,
+    /// By start: the end of the range, and what is mapped there.
+    ranges: BTreeMap<Va, (Va, &'a Mapping)>,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct VisibleRange {
-    start: Va,
-    end: Va,
-    mapping: Mapping,
-}
-
-/// Whether a mapping existed at any time of an interval. Time 0 means before the run, regardless of the clock.
-fn visible(mapping: &Mapping, interval: &Interval) -> bool {
-    mapping.from == 0 || mapping.from < interval.end
-}
-
-impl Layout {
-    /// The layout of `mappings` in `interval`.
-    pub(super) fn new(mappings: &[Mapping], interval: &Interval) -> Self {
-        let seen: Vec<&Mapping> = mappings.iter().filter(|m| visible(m, interval)).collect();
+impl<'a> Layout<'a> {
+    /// The layout before the first of `mappings`, which are sorted by start.
+    pub(super) fn new(mappings: &'a [Mapping]) -> Self {
+        let mut later: Vec<&Mapping> = mappings.iter().rev().collect();
+        // Stable: of mappings of the same time, the one with the higher start is laid over the other.
+        later.sort_by_key(|mapping| Reverse(mapping.from));
         Self {
-            n_visible: seen.len(),
-            ranges: visible_ranges(&seen),
+            later,
+            ranges: BTreeMap::new(),
         }
     }
 
-    /// Whether it is valid for another interval too: visibility is a threshold in time, so equal numbers of visible
-    /// mappings mean the same mappings.
-    pub(super) fn holds_in(&self, mappings: &[Mapping], interval: &Interval) -> bool {
-        self.n_visible == mappings.iter().filter(|m| visible(m, interval)).count()
+    /// Makes all mappings visible that begin before `end`. Time 0 means before the run, regardless of the clock.
+    pub(super) fn advance(&mut self, end: u64) {
+        let is_visible = |mapping: &mut &Mapping| mapping.from == 0 || mapping.from < end;
+        while let Some(mapping) = self.later.pop_if(is_visible) {
+            self.lay(mapping);
+        }
+    }
+
+    /// Lays a mapping over all that are there.
+    fn lay(&mut self, mapping: &'a Mapping) {
+        let Mapping { start, end, .. } = *mapping;
+        if end <= start {
+            return;
+        }
+        // The range that begins before may reach into it, or beyond its end.
+        if let Some((_, (before_end, before))) = self.ranges.range_mut(..start).next_back()
+            && start < *before_end
+        {
+            let reached = std::mem::replace(before_end, start);
+            let before = *before;
+            if end < reached {
+                self.ranges.insert(end, (reached, before));
+            }
+        }
+        while let Some((&hidden_start, &(hidden_end, hidden))) = self.ranges.range(start..end).next() {
+            self.ranges.remove(&hidden_start);
+            if end < hidden_end {
+                self.ranges.insert(end, (hidden_end, hidden));
+            }
+        }
+        self.ranges.insert(start, (end, mapping));
     }
 
     /// Module and address in it of `va`.
     pub(super) fn find(&self, va: Va) -> Option<(ModuleIdx, ImageAddr)> {
-        let after = self.ranges.partition_point(|range| range.start <= va);
-        let range = self.ranges.get(after.checked_sub(1)?)?;
-        if range.end <= va {
+        let (_, (end, mapping)) = self.ranges.range(..=va).next_back()?;
+        if *end <= va {
             return None;
         }
-        let image = range
-            .mapping
-            .image_start
-            .checked_add(va.since(range.mapping.start)?)?;
-        Some((range.mapping.module, image))
+        let image = mapping.image_start.checked_add(va.since(mapping.start)?)?;
+        Some((mapping.module, image))
     }
-}
-
-/// Sweeps over all bounds of the mappings; between two bounds the latest open mapping is visible.
-fn visible_ranges(mappings: &[&Mapping]) -> Box<[VisibleRange]> {
-    let starts = mappings.iter().enumerate().map(|(i, m)| (m.start, true, i));
-    let ends = mappings.iter().enumerate().map(|(i, m)| (m.end, false, i));
-    let mut bounds: Vec<(Va, bool, usize)> = starts.chain(ends).collect();
-    bounds.sort_unstable();
-
-    let mut open: BTreeSet<(u64, usize)> = BTreeSet::new();
-    let mut ranges: Vec<VisibleRange> = Vec::with_capacity(mappings.len());
-    let mut reached = Va(0);
-    for (bound, opens, i) in bounds {
-        let Some(mapping) = mappings.get(i) else { continue };
-        let top = open.last().and_then(|(_, top)| mappings.get(*top));
-        if let Some(&&mapping) = top.filter(|_| reached < bound) {
-            match ranges
-                .last_mut()
-                .filter(|last| last.end == reached && last.mapping == mapping)
-            {
-                Some(last) => last.end = bound,
-                None => ranges.push(VisibleRange {
-                    start: reached,
-                    end: bound,
-                    mapping,
-                }),
-            }
-        }
-        reached = bound;
-        if opens {
-            open.insert((mapping.from, i));
-        } else {
-            open.remove(&(mapping.from, i));
-        }
-    }
-    ranges.into()
 }
 
 #[cfg(test)]
@@ -115,23 +98,21 @@ mod tests {
         }
     }
 
-    fn until(end: u64) -> Interval {
-        Interval {
-            end,
-            ..Interval::default()
-        }
+    fn until(mappings: &[Mapping], end: u64) -> Layout<'_> {
+        let mut layout = Layout::new(mappings);
+        layout.advance(end);
+        layout
     }
 
     #[test]
     fn layout_later_mappings_shadow_earlier_ones() {
         let mappings = [mapping(10, 50, 0, 0), mapping(20, 30, 1, 7)];
-        let before = Layout::new(&mappings, &until(7));
-        let after = Layout::new(&mappings, &until(8));
-        assert_eq!(before.find(Va(25)), Some((ModuleIdx(0), ImageAddr(0x100f))));
-        assert_eq!(after.find(Va(25)), Some((ModuleIdx(1), ImageAddr(0x1005))));
-        assert_eq!(after.find(Va(30)), Some((ModuleIdx(0), ImageAddr(0x1014))));
-        assert_eq!(after.find(Va(50)), None);
-        assert!(!before.holds_in(&mappings, &until(8)) && before.holds_in(&mappings, &until(3)));
+        let mut layout = until(&mappings, 7);
+        assert_eq!(layout.find(Va(25)), Some((ModuleIdx(0), ImageAddr(0x100f))));
+        layout.advance(8);
+        assert_eq!(layout.find(Va(25)), Some((ModuleIdx(1), ImageAddr(0x1005))));
+        assert_eq!(layout.find(Va(30)), Some((ModuleIdx(0), ImageAddr(0x1014))));
+        assert_eq!(layout.find(Va(50)), None);
     }
 
     proptest! {
@@ -150,8 +131,9 @@ mod tests {
                 .filter(|m| m.from < 3 && m.start.0 <= va && va < m.end.0)
                 .max_by_key(|m| (m.from, m.module))
                 .map(|m| m.module);
-            let found = Layout::new(&mappings, &until(3)).find(Va(va)).map(|(module, _)| module);
-            prop_assert_eq!(found, on_top);
+            let mut layout = Layout::new(&mappings);
+            (1..=3).for_each(|end| layout.advance(end));
+            prop_assert_eq!(layout.find(Va(va)).map(|(module, _)| module), on_top);
         }
     }
 }

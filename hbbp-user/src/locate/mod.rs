@@ -187,11 +187,34 @@ impl Located {
         let ring = count.start.ring();
         self.discarded.add(count.event, why, ring, count.hits);
         if why.is_impossible() {
-            let group = (count.event, count.process, ring);
-            let (hits, weight) = self.impossible.entry(group).or_default();
-            *hits = hits.saturating_add(count.hits);
-            *weight += count.weight;
+            self.add_impossible((count.event, count.process, ring), count.hits, count.weight);
         }
+    }
+
+    /// The same counts with other process images: those that get the same one are summed.
+    pub fn by_processes(&self, renamed: impl Fn(ProcessIdx) -> ProcessIdx) -> Self {
+        let mut all = self.clone();
+        for ip in &mut all.ips {
+            ip.process = renamed(ip.process);
+        }
+        for stream in &mut all.streams {
+            stream.process = renamed(stream.process);
+        }
+        for branch in &mut all.branches {
+            branch.process = renamed(branch.process);
+        }
+        all.impossible = BTreeMap::new();
+        for (&(event, process, ring), &(hits, weight)) in &self.impossible {
+            all.add_impossible((event, renamed(process), ring), hits, weight);
+        }
+        all.sum_equal_locations();
+        all
+    }
+
+    fn add_impossible(&mut self, group: StreamGroup, hits: u64, weight: f64) {
+        let (sum_of_hits, sum_of_weight) = self.impossible.entry(group).or_default();
+        *sum_of_hits = sum_of_hits.saturating_add(hits);
+        *sum_of_weight += weight;
     }
 
     /// The sorts are stable: fractions are summed in the order of the snapshot, so that results are reproducible.

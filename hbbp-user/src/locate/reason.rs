@@ -152,6 +152,22 @@ impl<R: Ord + Copy> Tally<R> {
         self.sum(|_, r| r == reason)
     }
 
+    /// Counts of all reasons of these events, which are sorted.
+    pub fn of_events(&self, events: &[EventIdx]) -> PerRing {
+        self.sum(|e, _| events.binary_search(&e).is_ok())
+    }
+
+    /// Counts of all reasons, by event.
+    pub fn by_event(&self) -> BTreeMap<EventIdx, PerRing> {
+        let mut by_event: BTreeMap<EventIdx, PerRing> = BTreeMap::new();
+        for ((event, _), counts) in &self.0 {
+            let sum = by_event.entry(*event).or_default();
+            sum.add(Ring::Kernel, counts.kernel);
+            sum.add(Ring::User, counts.user);
+        }
+        by_event
+    }
+
     /// Counts of all reasons of one event.
     pub fn of_event(&self, event: EventIdx) -> PerRing {
         self.sum(|e, _| e == event)
@@ -209,5 +225,8 @@ mod tests {
         tally.merge(&copy);
         assert_eq!(tally.get(Unresolved::NoText), PerRing { kernel: 4, user: 6 });
         assert_eq!(tally.of_event(EventIdx(1)).total(), 14);
+        assert_eq!(tally.of_events(&[EventIdx(1)]).total(), 14);
+        assert_eq!(tally.of_events(&[EventIdx(0), EventIdx(1)]).total(), 18);
+        assert_eq!(tally.by_event()[&EventIdx(0)], PerRing { kernel: 4, user: 0 });
     }
 }

@@ -21,24 +21,21 @@ pub fn sites(snapshot: &Snapshot, process: ProcessIdx, addresses: &[Va]) -> Vec<
         let process = snapshot.processes.get(process.0 as usize);
         process.map_or(&[][..], |process| &process.mappings)
     };
-    let (own, kernel) = (mappings(process), mappings(ProcessIdx::KERNEL));
-    let mut found = vec![None; addresses.len()];
-    for interval in snapshot.intervals.iter().rev() {
-        let (own, kernel) = (Layout::new(own, interval), Layout::new(kernel, interval));
-        for (site, va) in found.iter_mut().zip(addresses) {
-            if site.is_none() {
-                let layout = match va.ring() {
-                    Ring::Kernel => &kernel,
-                    Ring::User => &own,
-                };
-                *site = layout.find(*va).map(|(module, addr)| Site { module, addr });
-            }
-        }
-        if found.iter().all(Option::is_some) {
-            break;
-        }
-    }
-    found
+    let end = snapshot.intervals.iter().map(|interval| interval.end).max();
+    let [own, kernel] = [process, ProcessIdx::KERNEL].map(|process| {
+        let mut layout = Layout::new(mappings(process));
+        layout.advance(end.unwrap_or(0));
+        layout
+    });
+    let site = |va: &Va| {
+        let layout = match va.ring() {
+            Ring::Kernel => &kernel,
+            Ring::User => &own,
+        };
+        let (module, addr) = layout.find(*va)?;
+        Some(Site { module, addr })
+    };
+    addresses.iter().map(site).collect()
 }
 
 /// Whether the snapshot has these bytes at a site, in any version of its text.

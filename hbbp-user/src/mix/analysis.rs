@@ -2,7 +2,7 @@
 
 use super::keys::Keys;
 use super::pivot::pivot;
-use super::{Dimension, Mix};
+use super::{Mix, Query};
 use crate::addr::{ImageAddr, Ring};
 use crate::blocks::{BlockMap, blocks};
 use crate::estimate::{BlockCounts, Method, Rule, estimate};
@@ -52,12 +52,14 @@ pub struct MethodShare {
     pub user: f64,
 }
 
-/// Computes the mix of a snapshot by the given dimensions; the rule chooses a method for blocks that both methods have
-/// seen. Dimensions that need source locations find none; [`Estimated`] takes them.
+/// Computes the mix of a snapshot that a query asks for; the rule chooses a method for blocks that both methods have seen.
+/// Dimensions that need source locations find none; [`Estimated`] takes them.
 ///
 /// The snapshot must be consistent ([`Snapshot::check`]); inconsistent counts become unresolved.
-pub fn analyse(snapshot: &Snapshot, by: &[Dimension], rule: &Rule) -> Analysis {
-    Estimated::new(snapshot, rule).mix(by, &SourceLocations::new())
+pub fn analyse(snapshot: &Snapshot, query: &Query, rule: &Rule) -> Analysis {
+    let estimated = Estimated::new(snapshot, rule);
+    let mix = estimated.mix(query, &SourceLocations::new());
+    estimated.analysis(mix)
 }
 
 /// A snapshot whose blocks were counted, and whose mix is still to be broken down.
@@ -82,6 +84,26 @@ impl<'a> Estimated<'a> {
         }
     }
 
+    /// The snapshot.
+    pub const fn snapshot(&self) -> &'a Snapshot {
+        self.snapshot
+    }
+
+    /// The blocks of the text that ran.
+    pub const fn map(&self) -> &BlockMap {
+        &self.map
+    }
+
+    /// Executions of each block.
+    pub const fn counts(&self) -> &BlockCounts {
+        &self.counts
+    }
+
+    /// Samples, streams and branches by location.
+    pub const fn located(&self) -> &Located {
+        &self.located
+    }
+
     /// The instructions that a mix by source lines needs the locations of.
     pub fn instructions(&self) -> impl Iterator<Item = (ModuleIdx, ImageAddr)> {
         self.counts.blocks.iter().flat_map(|block| {
@@ -93,16 +115,29 @@ impl<'a> Estimated<'a> {
         })
     }
 
-    /// The mix by these dimensions. Where an instruction has no location, its function stands for it.
-    pub fn mix(self, by: &[Dimension], locations: &SourceLocations) -> Analysis {
+    /// Samples or branch stacks that the estimates rest on: the larger number, as each of them would find what ran.
+    pub fn samples(&self) -> f64 {
+        let (Self { counts, .. }, mut in_mix) = (self, 0);
+        for event in &counts.assignment.ebs {
+            in_mix += counts.outcome.resolved.of_event(*event).total();
+        }
+        counts.n_stacks.max(in_mix as f64)
+    }
+
+    /// The mix that a query asks for. Where an instruction has no location, its function stands for it.
+    pub fn mix(&self, query: &Query, locations: &SourceLocations) -> Mix {
+        pivot(
+            &self.counts,
+            query,
+            Keys::new(self.snapshot, &self.map, query, locations),
+        )
+    }
+
+    /// The whole analysis, with one of its mixes.
+    pub fn analysis(self, mix: Mix) -> Analysis {
         let Self {
-            snapshot,
-            located,
-            map,
-            counts,
+            located, map, counts, ..
         } = self;
-        let keys = Keys::new(snapshot, &map, by, locations);
-        let mix = pivot(&counts, by, keys);
         let mut unresolved = located.unresolved;
         unresolved.merge(&counts.outcome.unresolved);
         let mut discarded = located.discarded;
@@ -161,11 +196,10 @@ impl Analysis {
     /// Samples of the events of the mix: those in the mix and unresolved ones.
     pub fn samples(&self) -> PerRing {
         let mut samples = PerRing::default();
-        for event in &self.counts.assignment.ebs {
-            for part in [self.resolved.of_event(*event), self.unresolved.of_event(*event)] {
-                samples.add(Ring::Kernel, part.kernel);
-                samples.add(Ring::User, part.user);
-            }
+        let ebs = &self.counts.assignment.ebs;
+        for part in [self.resolved.of_events(ebs), self.unresolved.of_events(ebs)] {
+            samples.add(Ring::Kernel, part.kernel);
+            samples.add(Ring::User, part.user);
         }
         samples
     }
@@ -173,6 +207,7 @@ impl Analysis {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Dimension;
     use super::*;
     use crate::addr::{ImageAddr, Va};
     use crate::estimate::{Unit, rule::PAPER};
@@ -262,7 +297,7 @@ mod tests {
     fn amounts(mix: &Mix) -> Vec<(String, f64, f64)> {
         mix.rows
             .iter()
-            .map(|r| (r.key.join(" "), r.kernel.amount, r.user.amount))
+            .map(|r| (r.key.join(" "), r.cells[0].amount, r.cells[1].amount))
             .collect()
     }
 
@@ -282,7 +317,11 @@ mod tests {
             ips,
             ..Interval::default()
         }];
-        let analysis = analyse(&snapshot, &[Dimension::Mnemonic], &PAPER.parse().unwrap());
+        let analysis = analyse(
+            &snapshot,
+            &Query::by([Dimension::Mnemonic]),
+            &PAPER.parse().unwrap(),
+        );
         assert_eq!(analysis.mix.unit, Unit::Executions);
         let expected = [("ADD", 0.0, 4000.0), ("JNE", 0.0, 2000.0), ("XOR", 0.0, 2000.0)];
         let kernel = [
@@ -298,7 +337,7 @@ mod tests {
             .collect();
         assert_eq!(amounts(&analysis.mix), expected);
         // Eight of ten samples: sqrt(8 - 64/10) of them, 1000 each, and half of each is an ADD.
-        let error = analysis.mix.rows[0].user.std_error.unwrap();
+        let error = analysis.mix.rows[0].cells[1].std_error.unwrap();
         assert!(
             (error - 1000.0 * (8.0f64 / 4.0 - 16.0 / 10.0).sqrt()).abs() < 1e-9,
             "{error}"
@@ -316,7 +355,7 @@ mod tests {
         }];
         let analysis = analyse(
             &snapshot,
-            &[Dimension::Module, Dimension::Function],
+            &Query::by([Dimension::Module, Dimension::Function]),
             &PAPER.parse().unwrap(),
         );
         assert_eq!(analysis.mix.unit, Unit::TimeWeightedSamples);
@@ -371,7 +410,7 @@ mod tests {
         }];
         let analysis = analyse(
             &snapshot,
-            &[Dimension::Source, Dimension::Mnemonic],
+            &Query::by([Dimension::Source, Dimension::Mnemonic]),
             &PAPER.parse().unwrap(),
         );
         assert_eq!(
@@ -386,7 +425,7 @@ mod tests {
         assert_eq!(block.ebs.unwrap().count, 1750.0);
         assert_eq!(block.method, Method::Lbr);
         assert_eq!(analysis.mix.rows[0].key, ["LBR", "ADD"]);
-        assert!((analysis.mix.rows[0].user.amount - 21_000.0).abs() < 1e-6);
+        assert!((analysis.mix.rows[0].cells[1].amount - 21_000.0).abs() < 1e-6);
         assert_eq!(analysis.methods.len(), 1);
     }
 
@@ -401,11 +440,11 @@ mod tests {
             let mut counted = PerRing::default();
             ips.iter().for_each(|c| counted.add(c.ip.ring(), c.hits));
             snapshot.intervals = vec![Interval { ips, ..Interval::default() }];
-            let analysis = analyse(&snapshot, &[Dimension::Mnemonic], &PAPER.parse().unwrap());
+            let analysis = analyse(&snapshot, &Query::by([Dimension::Mnemonic]), &PAPER.parse().unwrap());
             let mut sum = analysis.unresolved.of_event(EventIdx(0));
             for row in analysis.mix.whole_samples().unwrap() {
-                sum.add(Ring::Kernel, row.kernel);
-                sum.add(Ring::User, row.user);
+                sum.add(Ring::Kernel, row[0]);
+                sum.add(Ring::User, row[1]);
             }
             prop_assert_eq!(sum, counted);
             prop_assert_eq!(analysis.samples(), counted);

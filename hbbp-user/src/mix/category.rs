@@ -10,6 +10,9 @@ macro_rules! categories {
         }
 
         impl Category {
+            /// All of them.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
+
             /// Stable name.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),* }

@@ -1,5 +1,5 @@
 //! Static properties of an instruction form (paper section V.B): "the instruction class, ISA, family and category,
-//! types, numbers, sizes and attributes of operands", memory access, packing, and the long-latency group.
+//! types, numbers, sizes and attributes of operands", memory access and packing.
 //!
 //! Mnemonics are those of the Intel manuals in upper case, one for each instruction: of synonyms the one that the SDM
 //! lists first for the condition (JE, not JZ), with operand sizes where the manual has them (MOVSB, CMPXCHG16B), without
@@ -7,13 +7,17 @@
 //! Everything is computed once for each form, not for each instruction.
 
 use iced_x86::{
-    Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
-    Register,
+    Code, Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
 };
 
+use super::axis::{Axis, NO_GROUP};
 use super::category::{Category, Legacy, category, strip_encoding};
 use super::dimension::Dimension;
 use super::extension::extension;
+use super::level::{LEVELS, level};
+use super::mitigation;
+use super::operands::{ELEMENTS, element, flops, form};
 use crate::blocks::{Flow, Form};
 
 /// The static properties of an instruction form.
@@ -35,8 +39,14 @@ pub struct Class {
     pub flow: Flow,
     /// Whether it locks its memory operand.
     pub lock: Lock,
-    /// Whether its latency is long.
-    pub latency: Latency,
+    /// Lowest x86-64 level that has it.
+    pub level: &'static str,
+    /// Type of its data elements.
+    pub element: &'static str,
+    /// Mnemonic and kinds of operands.
+    pub form: String,
+    /// Floating-point operations of one execution.
+    pub flops: u32,
 }
 
 /// How an instruction treats the elements of its vector operands.
@@ -74,62 +84,6 @@ pub enum Lock {
     Implied,
 }
 
-/// Whether an instruction is one of the long-latency group.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Latency {
-    /// No.
-    Short,
-    /// Yes.
-    Long,
-}
-
-/// Mnemonics of long latency: paper section V.B names DIV, SQRT and `XCHG R,M` as the example of the group; the rest
-/// has a latency of about ten cycles or more in Agner Fog's instruction tables on every Intel core since Sandy Bridge
-/// and every AMD core since Zen. Locked instructions belong to it as well, by their prefix.
-/// Beginnings; VEX and EVEX forms are compared without their V.
-const LONG_LATENCY: &[&str] = &[
-    "DIV",
-    "IDIV",
-    "SQRT",
-    "FDIV",
-    "FIDIV",
-    "FSQRT",
-    "FPREM",
-    "FSIN",
-    "FCOS",
-    "FPTAN",
-    "FPATAN",
-    "F2XM1",
-    "FYL2X",
-    "FSCALE",
-    "FXTRACT",
-    "FBLD",
-    "FBSTP",
-    "GATHER",
-    "PGATHER",
-    "SCATTER",
-    "PSCATTER",
-    "CMPXCHG8B",
-    "CMPXCHG16B",
-    "CPUID",
-    "RDTSC",
-    "RDPMC",
-    "RDRAND",
-    "RDSEED",
-    "RDMSR",
-    "WRMSR",
-    "XSAVE",
-    "XRSTOR",
-    "FXSAVE",
-    "FXRSTOR",
-    "MFENCE",
-    "PAUSE",
-    "INVLPG",
-    "INVPCID",
-    "WBINVD",
-    "WBNOINVD",
-];
-
 impl Class {
     /// The class of a form with control flow `flow`. `None` for invalid bytes.
     pub fn of(form: &Form, flow: Flow) -> Option<Self> {
@@ -138,27 +92,30 @@ impl Class {
         if instruction.is_invalid() {
             return None;
         }
+        Some(Self::new(&instruction, flow))
+    }
+
+    /// The class of a decoded instruction.
+    pub(super) fn new(instruction: &Instruction, flow: Flow) -> Self {
         let code = instruction.code();
-        let legacy = if code.encoding() == EncodingKind::Legacy {
-            Legacy::Yes
-        } else {
-            Legacy::No
-        };
-        let mnemonic = format!("{:?}", instruction.mnemonic()).to_uppercase();
-        let coding = strip_encoding(&mnemonic, legacy);
-        let lock = lock(&instruction);
-        let long = lock != Lock::None || LONG_LATENCY.iter().any(|long| coding.starts_with(long));
-        Some(Self {
+        let mnemonic = name(code.mnemonic());
+        let coding = strip_encoding(&mnemonic, legacy(code));
+        let packing = packing(instruction, coding);
+        let width = if flow.ends_block() { 0 } else { width(instruction) };
+        Self {
             extension: extension(code),
-            category: by_flow(flow).unwrap_or_else(|| kind(&instruction, coding)),
-            packing: packing(&instruction, coding),
-            width: if flow.ends_block() { 0 } else { width(&instruction) },
-            memory: memory(&instruction),
+            category: by_flow(flow).unwrap_or_else(|| kind(instruction, coding)),
+            packing,
+            width,
+            memory: memory(instruction),
             flow,
-            lock,
-            latency: if long { Latency::Long } else { Latency::Short },
+            lock: lock(instruction),
+            level: level(code),
+            element: element(instruction),
+            form: form(&mnemonic, instruction),
+            flops: flops(instruction, coding, packing, width),
             mnemonic,
-        })
+        }
     }
 
     /// The value of a dimension that is a static property; `None` for the others.
@@ -167,35 +124,114 @@ impl Class {
             Dimension::Mnemonic => self.mnemonic.clone(),
             Dimension::Extension => self.extension.clone(),
             Dimension::Category => self.category.name().to_owned(),
-            Dimension::Packing => match self.packing {
-                Packing::None => "none",
-                Packing::Scalar => "scalar",
-                Packing::Packed => "packed",
-            }
-            .to_owned(),
+            Dimension::Packing => self.packing.name().to_owned(),
             Dimension::Width => self.width.to_string(),
-            Dimension::Memory => match self.memory {
-                Memory::None => "none",
-                Memory::Read => "read",
-                Memory::Write => "write",
-                Memory::ReadWrite => "read-write",
-            }
-            .to_owned(),
+            Dimension::Memory => self.memory.name().to_owned(),
             Dimension::ControlFlow => flow_name(self.flow).to_owned(),
-            Dimension::Lock => match self.lock {
-                Lock::None => "none",
-                Lock::Prefixed => "prefixed",
-                Lock::Implied => "implied",
-            }
-            .to_owned(),
-            Dimension::Latency => match self.latency {
-                Latency::Short => "short",
-                Latency::Long => "long",
-            }
-            .to_owned(),
+            Dimension::Lock => self.lock.name().to_owned(),
+            Dimension::Level => self.level.to_owned(),
+            Dimension::Element => self.element.to_owned(),
+            Dimension::Form => self.form.clone(),
             _ => return None,
         };
         Some(value)
+    }
+
+    /// The values of an axis that depends on the form: one, or of a taxonomy one for each group that it is in.
+    pub fn values(&self, axis: &Axis) -> Vec<String> {
+        match axis {
+            Axis::Dimension(dimension) => vec![self.value(*dimension).unwrap_or_default()],
+            Axis::Taxonomy(taxonomy) => {
+                let groups = taxonomy.groups_of(self);
+                if groups.is_empty() {
+                    vec![NO_GROUP.to_owned()]
+                } else {
+                    groups
+                }
+            }
+        }
+    }
+}
+
+impl Packing {
+    const ALL: [Self; 3] = [Self::None, Self::Scalar, Self::Packed];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Scalar => "scalar",
+            Self::Packed => "packed",
+        }
+    }
+}
+
+impl Memory {
+    const ALL: [Self; 4] = [Self::None, Self::Read, Self::Write, Self::ReadWrite];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::ReadWrite => "read-write",
+        }
+    }
+}
+
+impl Lock {
+    const ALL: [Self; 3] = [Self::None, Self::Prefixed, Self::Implied];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Prefixed => "locked",
+            Self::Implied => "locked (implied)",
+        }
+    }
+}
+
+/// All values that an axis can have; `None` where they depend on the run, or are numbers or too many.
+pub(super) fn values_of(axis: &Axis) -> Option<Vec<String>> {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let dimension = match axis {
+        Axis::Dimension(dimension) => *dimension,
+        Axis::Taxonomy(taxonomy) => {
+            let groups = taxonomy.groups.iter().map(|group| group.name.clone());
+            return Some(groups.chain([NO_GROUP.to_owned()]).collect());
+        }
+    };
+    Some(match dimension {
+        Dimension::Mnemonic => Mnemonic::values().map(name).collect(),
+        Dimension::Extension => {
+            let mut extensions: Vec<String> = Code::values().map(extension).collect();
+            extensions.sort_unstable();
+            extensions.dedup();
+            extensions
+        }
+        Dimension::Category => owned(&Category::ALL.map(Category::name)),
+        Dimension::Packing => owned(&Packing::ALL.map(Packing::name)),
+        Dimension::Memory => owned(&Memory::ALL.map(Memory::name)),
+        Dimension::Lock => owned(&Lock::ALL.map(Lock::name)),
+        Dimension::ControlFlow => owned(&Flow::ALL.map(flow_name)),
+        Dimension::Level => owned(&LEVELS),
+        Dimension::Element => owned(&ELEMENTS),
+        Dimension::Mitigation => owned(&mitigation::NAMES),
+        Dimension::Ring => owned(&["kernel", "user"]),
+        Dimension::Source => owned(&["EBS", "LBR"]),
+        _ => return None,
+    })
+}
+
+/// The name of a mnemonic as in the Intel manuals.
+fn name(mnemonic: Mnemonic) -> String {
+    format!("{mnemonic:?}").to_uppercase()
+}
+
+fn legacy(code: Code) -> Legacy {
+    if code.encoding() == EncodingKind::Legacy {
+        Legacy::Yes
+    } else {
+        Legacy::No
     }
 }
 
@@ -341,55 +377,50 @@ mod tests {
         let cases: [(&[u8], &str); 17] = [
             (
                 &[0x48, 0x89, 0xe5],
-                "MOV BASE data transfer/none/64/none/next/none/short",
+                "MOV BASE data transfer/none/64/none/next/none",
             ),
-            (&[0x55], "PUSH BASE stack/none/64/write/next/none/short"),
-            (
-                &[0xf3, 0xa4],
-                "MOVSB BASE string/none/8/read-write/next/none/short",
-            ),
-            (&[0xa5], "MOVSD BASE string/none/32/read-write/next/none/short"),
+            (&[0x55], "PUSH BASE stack/none/64/write/next/none"),
+            (&[0xf3, 0xa4], "MOVSB BASE string/none/8/read-write/next/none"),
+            (&[0xa5], "MOVSD BASE string/none/32/read-write/next/none"),
             (
                 &[0xf2, 0x0f, 0x10, 0x07],
-                "MOVSD SSE2 data transfer/scalar/128/read/next/none/short",
+                "MOVSD SSE2 data transfer/scalar/128/read/next/none",
             ),
             (
                 &[0xf0, 0x48, 0x0f, 0xb1, 0x37],
-                "CMPXCHG BASE exchange/none/64/read-write/next/prefixed/long",
+                "CMPXCHG BASE exchange/none/64/read-write/next/locked",
             ),
             (
                 &[0x87, 0x07],
-                "XCHG BASE exchange/none/32/read-write/next/implied/long",
+                "XCHG BASE exchange/none/32/read-write/next/locked (implied)",
             ),
-            (&[0x87, 0xc8], "XCHG BASE exchange/none/32/none/next/none/short"),
-            (
-                &[0x48, 0xf7, 0xf1],
-                "DIV BASE arithmetic/none/64/none/next/none/long",
-            ),
+            (&[0x87, 0xc8], "XCHG BASE exchange/none/32/none/next/none"),
+            (&[0x48, 0xf7, 0xf1], "DIV BASE arithmetic/none/64/none/next/none"),
             (
                 &[0x0f, 0x51, 0xc1],
-                "SQRTPS SSE arithmetic/packed/128/none/next/none/long",
+                "SQRTPS SSE arithmetic/packed/128/none/next/none",
             ),
             (
                 &[0xc5, 0xf5, 0xfe, 0xc2],
-                "VPADDD AVX2 arithmetic/packed/256/none/next/none/short",
+                "VPADDD AVX2 arithmetic/packed/256/none/next/none",
             ),
             (
                 &[0x62, 0xf1, 0x7c, 0x48, 0x58, 0xc1],
-                "VADDPS AVX512F arithmetic/packed/512/none/next/none/short",
+                "VADDPS AVX512F arithmetic/packed/512/none/next/none",
             ),
-            (&[0xd9, 0xfe], "FSIN X87 arithmetic/none/0/none/next/none/long"),
-            (&[0xe8, 0, 1, 0, 0], "CALL BASE call/none/0/write/call/none/short"),
-            (&[0xc3], "RET BASE return/none/0/read/return/none/short"),
-            (&[0x0f, 0x1f, 0x00], "NOP BASE nop/none/32/none/next/none/short"),
+            (&[0xd9, 0xfe], "FSIN X87 arithmetic/none/0/none/next/none"),
+            (&[0xe8, 0, 1, 0, 0], "CALL BASE call/none/0/write/call/none"),
+            (&[0xc3], "RET BASE return/none/0/read/return/none"),
+            (&[0x0f, 0x1f, 0x00], "NOP BASE nop/none/32/none/next/none"),
             (
                 &[0xc4, 0xe2, 0xf3, 0xf6, 0xc2],
-                "MULX BMI2 arithmetic/none/64/none/next/none/short",
+                "MULX BMI2 arithmetic/none/64/none/next/none",
             ),
         ];
         for (bytes, expected) in cases {
             let class = class(bytes);
-            let values: Vec<String> = Dimension::ALL.iter().filter_map(|d| class.value(*d)).collect();
+            let shown = Dimension::ALL.iter().take_while(|d| **d != Dimension::Level);
+            let values: Vec<String> = shown.filter_map(|d| class.value(*d)).collect();
             let (names, properties) = values.split_at(2);
             assert_eq!(
                 format!("{} {}", names.join(" "), properties.join("/")),
@@ -403,15 +434,7 @@ mod tests {
     fn decoder_instructions_all_have_a_category() {
         let without: Vec<String> = Code::values()
             .filter(|code| code.flow_control() == iced_x86::FlowControl::Next)
-            .filter(|code| {
-                let legacy = if code.encoding() == EncodingKind::Legacy {
-                    Legacy::Yes
-                } else {
-                    Legacy::No
-                };
-                let mnemonic = format!("{:?}", code.mnemonic()).to_uppercase();
-                category(strip_encoding(&mnemonic, legacy)) == Category::Other
-            })
+            .filter(|code| category(strip_encoding(&name(code.mnemonic()), legacy(*code))) == Category::Other)
             .map(|code| format!("{:?}", code.mnemonic()))
             .filter(|name| name != "Undoc" && name != "Zero_bytes")
             .collect();

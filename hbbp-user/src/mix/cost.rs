@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Dimension, analyse};
+use super::{Dimension, Query, analyse};
 use crate::addr::{ImageAddr, Va};
 use crate::blocks::blocks;
 use crate::estimate::{estimate, rule::PAPER};
@@ -160,7 +160,7 @@ fn cost_of_an_analysis() {
         );
         for by in [Dimension::Mnemonic, Dimension::Function] {
             let begun = Instant::now();
-            let rows = analyse(&snapshot, &[by], &rule).mix.rows.len();
+            let rows = analyse(&snapshot, &Query::by([by]), &rule).mix.rows.len();
             println!("  by {by}: {rows} rows, {:?} in all", begun.elapsed());
         }
     }

@@ -15,8 +15,10 @@
 //! streams divided by the design effect (as if all streams of a stack were equal).
 
 use super::Cell;
+use super::keys::Addend;
+use crate::blocks::BlockId;
 use crate::estimate::strata::ByPhase;
-use crate::estimate::{BlockCounts, Method, Part, error::Spread};
+use crate::estimate::{BlockCount, BlockCounts, Method, Part, error::Spread};
 
 /// A sum of amounts from both methods.
 #[derive(Clone, Debug, Default)]
@@ -24,22 +26,36 @@ pub(super) struct Sum {
     ebs: ByPhase,
     lbr: ByPhase,
     spread: Spread,
+    samples: f64,
+    flops: f64,
+    bytes: u64,
+    blocks: u64,
+    /// The last block that added to it; parts are sorted by block.
+    last: Option<BlockId>,
 }
 
 impl Sum {
-    /// Adds the count of a block for each of `instructions` of its instructions.
-    pub(super) fn add(&mut self, part: &Part, method: Method, instructions: f64, counts: &BlockCounts) {
-        let sums = match method {
+    /// Adds the count of a block for each of its instructions that belong here.
+    pub(super) fn add(&mut self, part: &Part, block: &BlockCount, addend: &Addend, counts: &BlockCounts) {
+        let sums = match block.method {
             Method::Ebs => &mut self.ebs,
             Method::Lbr => &mut self.lbr,
         };
-        let amount = part.count * instructions;
+        let amount = part.count * addend.instructions;
         let squares = if 0.0 < part.hits {
-            amount * amount * counts.design_effect(method) / part.hits
+            amount * amount * counts.design_effect(block.method) / part.hits
         } else {
             0.0
         };
         sums.add(counts.strata.of_block(part.block), amount, squares);
+        self.samples += part.hits * addend.instructions / f64::from(block.instructions.max(1));
+        self.flops += part.count * addend.flops;
+        // All processes that run a block add the same instructions of it to a sum, or none.
+        if 0.0 < part.count && self.last != Some(block.block) {
+            self.last = Some(block.block);
+            self.bytes += addend.bytes;
+            self.blocks += 1;
+        }
     }
 
     /// Adds the contribution of one resampled stack of a phase, in instructions.
@@ -58,6 +74,13 @@ impl Sum {
         };
         let variance = self.ebs.variance(&strata.samples) + of_stacks;
         let std_error = (0.0 < amount).then(|| variance.sqrt());
-        Cell { amount, std_error }
+        Cell {
+            amount,
+            std_error,
+            samples: self.samples,
+            flops: self.flops,
+            bytes: self.bytes,
+            blocks: self.blocks,
+        }
     }
 }

@@ -24,7 +24,8 @@ pub(super) fn extension(code: Code) -> String {
     }
 }
 
-fn is_base(feature: CpuidFeature) -> bool {
+/// Whether every x86-64 processor has what a CPUID bit announces, other than x87 and vectors.
+pub(super) fn is_base(feature: CpuidFeature) -> bool {
     use CpuidFeature as F;
     let name = format!("{feature:?}");
     let old = name.starts_with("INTEL") && name != "INTEL8086_ONLY";

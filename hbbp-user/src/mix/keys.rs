@@ -1,58 +1,108 @@
-//! The keys of a mix: which row an instruction of a block belongs to.
+//! The keys of a mix: which sums an instruction of a block adds to.
 //!
 //! A key has two halves: one depends on the instruction form, and is computed once for each form; the other depends on
-//! the location of the block and its process image, and is computed once for each pair of these.
-//! Both are interned as numbers until the rows are complete. With debug information, the second half is computed for
-//! each instruction, since lines and inlined functions change within a block.
+//! the location of the block and its process image, and is computed once for each pair of these, or for each instruction
+//! where an axis asks for that.
+//! Both halves are interned as numbers, and so are the sums that each pair of them leads to.
 
 use std::collections::HashMap;
 
+use super::axis::Axis;
 use super::class::Class;
-use super::dimension::Dimension;
-use crate::addr::ImageAddr;
+use super::dimension::{DependsOn, Dimension};
+use super::query::Query;
+use super::sites::Sites;
+use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap, Flow, FormIdx, Instruction};
 use crate::estimate::BlockCount;
-use crate::snapshot::{Module, ProcessIdx, Snapshot, SourceLocation, SourceLocations};
+use crate::snapshot::{ProcessIdx, Snapshot, SourceLocations};
 
-/// Number of a row, in the order of first use.
-pub(super) type RowIdx = usize;
+/// Number of a sum, in the order of first use.
+pub(super) type SumIdx = usize;
+
+/// What a sum is the sum of; rows and columns are numbers in the order of first use.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum SumOf {
+    /// Everything, also what filters exclude.
+    All,
+    /// Everything in a column, also what filters exclude.
+    AllInColumn(u32),
+    /// What passes the filters.
+    Total,
+    /// What passes in a column.
+    Column(u32),
+    /// What passes in a row.
+    Row(u32),
+    /// What passes in a row and a column.
+    Cell(u32, u32),
+}
+
+/// What one execution of a block adds to a sum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Addend {
+    pub(super) sum: SumIdx,
+    pub(super) instructions: f64,
+    pub(super) flops: f64,
+    /// Bytes of these instructions.
+    pub(super) bytes: u64,
+}
 
 /// All keys so far.
 pub(super) struct Keys<'a> {
-    snapshot: &'a Snapshot,
     map: &'a BlockMap,
-    by: &'a [Dimension],
-    locations: &'a SourceLocations,
-    forms: Labels,
-    places: Labels,
-    /// The label of each form, once it is known.
-    of_form: HashMap<FormIdx, u32>,
-    rows: HashMap<(u32, u32), RowIdx>,
-    /// The halves of the key of each row: location, form.
-    halves: Vec<(u32, u32)>,
-    /// The rows of the last lookup; parts are sorted by block.
+    query: &'a Query,
+    /// Whether the parts of a block can add to different sums.
+    asks_process: bool,
+    sites: Sites<'a>,
+    forms: Interned<Half>,
+    locations: Interned<Half>,
+    rows: Interned<Vec<String>>,
+    columns: Interned<Vec<String>>,
+    sums: Interned<SumOf>,
+    /// The half of each form, once it is known, and its floating-point operations.
+    of_form: HashMap<FormIdx, (u32, f64)>,
+    /// The sums of each pair of halves.
+    of_pair: HashMap<(u32, u32), Vec<SumIdx>>,
+    /// The addends of the last lookup; parts are sorted by block.
     last: Option<(BlockId, ProcessIdx)>,
-    answer: Vec<(RowIdx, f64)>,
+    answer: Vec<Addend>,
 }
 
-/// Numbers for lists of strings.
-#[derive(Default)]
-struct Labels {
-    numbers: HashMap<Vec<String>, u32>,
-    labels: Vec<Vec<String>>,
+/// The values of half of the axes.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Half {
+    rows: Vec<String>,
+    columns: Vec<String>,
+    /// Whether the filters on these axes are passed.
+    passes: bool,
 }
 
-impl Labels {
-    fn number(&mut self, label: Vec<String>) -> u32 {
-        let next = u32::try_from(self.labels.len()).unwrap_or(u32::MAX);
-        *self.numbers.entry(label).or_insert_with_key(|label| {
-            self.labels.push(label.clone());
+/// Numbers for values.
+struct Interned<T> {
+    numbers: HashMap<T, u32>,
+    values: Vec<T>,
+}
+
+impl<T> Default for Interned<T> {
+    fn default() -> Self {
+        Self {
+            numbers: HashMap::new(),
+            values: Vec::new(),
+        }
+    }
+}
+
+impl<T: Clone + Eq + std::hash::Hash> Interned<T> {
+    fn number(&mut self, value: T) -> u32 {
+        let next = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
+        *self.numbers.entry(value).or_insert_with_key(|value| {
+            self.values.push(value.clone());
             next
         })
     }
 
-    fn values(&self, number: u32) -> impl Iterator<Item = String> {
-        self.labels.get(number as usize).into_iter().flatten().cloned()
+    fn value(&self, number: u32) -> Option<&T> {
+        self.values.get(number as usize)
     }
 }
 
@@ -60,28 +110,57 @@ impl<'a> Keys<'a> {
     pub(super) fn new(
         snapshot: &'a Snapshot,
         map: &'a BlockMap,
-        by: &'a [Dimension],
+        query: &'a Query,
         locations: &'a SourceLocations,
     ) -> Self {
-        Self {
-            snapshot,
+        let mut keys = Self {
             map,
-            by,
-            locations,
-            forms: Labels::default(),
-            places: Labels::default(),
+            query,
+            asks_process: query.asks_process(),
+            sites: Sites::new(snapshot, map, query, locations),
+            forms: Interned::default(),
+            locations: Interned::default(),
+            rows: Interned::default(),
+            columns: Interned::default(),
+            sums: Interned::default(),
             of_form: HashMap::new(),
-            rows: HashMap::new(),
-            halves: Vec::new(),
+            of_pair: HashMap::new(),
             last: None,
             answer: Vec::new(),
+        };
+        keys.sums.number(SumOf::All);
+        keys.sums.number(SumOf::Total);
+        if let [only] = query.columns.as_slice()
+            && only.is(Dimension::Ring)
+        {
+            for ring in [Ring::Kernel, Ring::User] {
+                let column = keys.columns.number(vec![ring.to_string()]);
+                keys.sums.number(SumOf::AllInColumn(column));
+                keys.sums.number(SumOf::Column(column));
+            }
         }
+        keys
     }
 
-    /// The rows that a block belongs to when `process` runs it, with the number of its instructions in each.
-    pub(super) fn rows_of(&mut self, block: &BlockCount, process: ProcessIdx) -> &[(RowIdx, f64)] {
-        // Without the process in the key, the parts of one block have the same rows.
-        let process = if self.by.contains(&Dimension::Process) {
+    /// The sums so far, by their numbers.
+    pub(super) fn sums(&self) -> &[SumOf] {
+        &self.sums.values
+    }
+
+    /// The keys of the rows, by their numbers.
+    pub(super) fn rows(&self) -> &[Vec<String>] {
+        &self.rows.values
+    }
+
+    /// The keys of the columns, by their numbers.
+    pub(super) fn columns(&self) -> &[Vec<String>] {
+        &self.columns.values
+    }
+
+    /// What a block adds to which sums when `process` runs it.
+    pub(super) fn addends(&mut self, block: &BlockCount, process: ProcessIdx) -> &[Addend] {
+        // Without the process in the query, the parts of one block add to the same sums.
+        let process = if self.asks_process {
             process
         } else {
             ProcessIdx::KERNEL
@@ -93,115 +172,126 @@ impl<'a> Keys<'a> {
         &self.answer
     }
 
-    fn find(&mut self, block: &BlockCount, process: ProcessIdx) -> Vec<(RowIdx, f64)> {
-        let asks_source = self.by.iter().any(|d| d.is_in_source());
+    fn find(&mut self, block: &BlockCount, process: ProcessIdx) -> Vec<Addend> {
+        let by_instruction = |axis: &Axis| axis.depends_on() == DependsOn::Instruction;
+        let by_instruction = self.query.axes().any(by_instruction);
         let map = self.map;
-        let mut place = None;
-        let mut found: Vec<(RowIdx, f64)> = Vec::new();
-        for instruction in map.instructions(block.block) {
-            let known = place.filter(|_| !asks_source);
-            let here = known.unwrap_or_else(|| self.place(*instruction, block, process));
-            place = Some(here);
-            let form = self.form(*instruction);
-            let row = *self.rows.entry((here, form)).or_insert_with(|| {
-                self.halves.push((here, form));
-                self.halves.len() - 1
-            });
-            found.push((row, 1.0));
+        self.sites.enter(block, process);
+        let mut known = None;
+        let mut found: Vec<Addend> = Vec::new();
+        for (at, instruction) in map.instructions(block.block).iter().enumerate() {
+            let location = match known {
+                Some(location) if !by_instruction => location,
+                _ => self.location(at, *instruction),
+            };
+            known = Some(location);
+            let (form, flops) = self.form(*instruction);
+            let addend = |sum: &SumIdx| Addend {
+                sum: *sum,
+                instructions: 1.0,
+                flops,
+                bytes: instruction.len.into(),
+            };
+            found.extend(self.sums_of(location, form).iter().map(addend));
         }
-        found.sort_unstable_by_key(|(row, _)| *row);
+        found.sort_unstable_by_key(|addend| addend.sum);
         found.dedup_by(|next, kept| {
-            let equal = next.0 == kept.0;
+            let equal = next.sum == kept.sum;
             if equal {
-                kept.1 += next.1;
+                kept.instructions += next.instructions;
+                kept.flops += next.flops;
+                kept.bytes += next.bytes;
             }
             equal
         });
         found
     }
 
-    fn form(&mut self, instruction: Instruction) -> u32 {
-        let Self {
-            map,
-            by,
-            forms,
-            of_form,
-            ..
-        } = self;
-        *of_form.entry(instruction.form).or_insert_with(|| {
-            let form = map.forms.get(usize::from(instruction.form.0));
-            let class = form.and_then(|form| Class::of(form, instruction.flow));
-            let value = |d: &Dimension| {
+    /// The sums that instructions of a location and a form add to.
+    fn sums_of(&mut self, location: u32, form: u32) -> &[SumIdx] {
+        if !self.of_pair.contains_key(&(location, form)) {
+            let sums = self.find_sums(location, form);
+            self.of_pair.insert((location, form), sums);
+        }
+        self.of_pair.get(&(location, form)).map_or(&[], Vec::as_slice)
+    }
+
+    fn find_sums(&mut self, location: u32, form: u32) -> Vec<SumIdx> {
+        let (Some(location), Some(form)) = (self.locations.value(location), self.forms.value(form)) else {
+            return Vec::new();
+        };
+        let row = joined(&self.query.rows, &form.rows, &location.rows);
+        let column = joined(&self.query.columns, &form.columns, &location.columns);
+        let passes = location.passes && form.passes;
+        let column = self.columns.number(column);
+        let mut sums = vec![SumOf::All, SumOf::AllInColumn(column)];
+        if passes {
+            let row = self.rows.number(row);
+            sums.extend([
+                SumOf::Total,
+                SumOf::Column(column),
+                SumOf::Row(row),
+                SumOf::Cell(row, column),
+            ]);
+        }
+        sums.into_iter()
+            .map(|sum| self.sums.number(sum) as SumIdx)
+            .collect()
+    }
+
+    fn form(&mut self, instruction: Instruction) -> (u32, f64) {
+        if let Some(known) = self.of_form.get(&instruction.form) {
+            return *known;
+        }
+        let form = self.map.forms.get(usize::from(instruction.form.0));
+        let class = form.and_then(|form| Class::of(form, instruction.flow));
+        let flops = class.as_ref().map_or(0.0, |class| f64::from(class.flops));
+        let half = self.half(|axis| {
+            let is_here = axis.depends_on() == DependsOn::Form;
+            is_here.then(|| {
                 class
                     .as_ref()
-                    .and_then(|class| class.value(*d))
-                    .unwrap_or_default()
-            };
-            forms.number(by.iter().filter(|d| d.is_static()).map(value).collect())
-        })
-    }
-
-    /// The number of the location of an instruction of a block.
-    fn place(&mut self, instruction: Instruction, block: &BlockCount, process: ProcessIdx) -> u32 {
-        let source = self.map.text(block.block.text).and_then(|text| {
-            let asks_source = self.by.iter().any(|d| d.is_in_source());
-            asks_source.then(|| self.locations.get(&(text.module, text.addr(instruction))))?
-        });
-        let source = source.cloned().unwrap_or_default();
-        let dimensions = self.by.iter().filter(|d| !d.is_static());
-        let label = dimensions
-            .map(|d| match (d, &source) {
-                (Dimension::Line, SourceLocation { line: Some(line), .. }) => line.clone(),
-                (
-                    Dimension::Inlined,
-                    SourceLocation {
-                        function: Some(function),
-                        ..
-                    },
-                ) => function.clone(),
-                _ => self.describe(*d, block, process),
+                    .map_or(vec![String::new()], |class| class.values(axis))
             })
-            .collect();
-        self.places.number(label)
+        });
+        let known = (self.forms.number(half), flops);
+        self.of_form.insert(instruction.form, known);
+        known
     }
 
-    fn describe(&self, dimension: Dimension, block: &BlockCount, process: ProcessIdx) -> String {
-        let text = self.map.text(block.block.text);
-        let module = text.and_then(|text| self.snapshot.modules.get(text.module.0 as usize));
-        let name = module.map_or("", |m| m.name.as_str());
-        let first = self.map.instructions(block.block).first();
-        let start = text
-            .zip(first)
-            .map(|(text, first)| text.addr(*first))
-            .unwrap_or_default();
-        match dimension {
-            Dimension::Ring => block.ring.to_string(),
-            Dimension::Module => name.to_owned(),
-            Dimension::Function | Dimension::Line | Dimension::Inlined => module
-                .and_then(|m| function(m, start))
-                .unwrap_or_else(|| format!("[{name}]")),
-            Dimension::Process => self.process(process),
-            Dimension::Source => block.method.name().to_owned(),
-            Dimension::Block => format!("{name}+{start}"),
-            _ => String::new(),
+    fn location(&mut self, at: usize, instruction: Instruction) -> u32 {
+        let half = self.half(|axis| {
+            let dimension = axis.dimension()?;
+            (dimension.depends_on() != DependsOn::Form)
+                .then(|| vec![self.sites.value(dimension, at, instruction)])
+        });
+        self.locations.number(half)
+    }
+
+    /// The half of the axes that `values` has values of.
+    fn half(&self, values: impl Fn(&Axis) -> Option<Vec<String>>) -> Half {
+        let labels = |axes: &[Axis]| {
+            let values = axes.iter().filter_map(&values);
+            values.map(|values| values.join(" + ")).collect()
+        };
+        let filters = self.query.filters.iter();
+        let mut checked = filters.filter_map(|filter| Some(filter.passes(&values(&filter.axis)?)));
+        Half {
+            rows: labels(&self.query.rows),
+            columns: labels(&self.query.columns),
+            passes: checked.all(|passes| passes),
         }
     }
+}
 
-    fn process(&self, idx: ProcessIdx) -> String {
-        match self.snapshot.processes.get(idx.0 as usize) {
-            _ if idx == ProcessIdx::KERNEL => "[kernel]".to_owned(),
-            Some(process) => format!("{} ({})", process.comm, process.tgid),
-            None => String::new(),
-        }
-    }
-
-    /// The key of a row: one value for each dimension of the mix.
-    pub(super) fn values(&self, row: RowIdx) -> Vec<String> {
-        let (place, form) = self.halves.get(row).copied().unwrap_or_default();
-        let (mut place, mut form) = (self.places.values(place), self.forms.values(form));
-        let value = |d: &Dimension| if d.is_static() { form.next() } else { place.next() };
-        self.by.iter().map(value).map(Option::unwrap_or_default).collect()
-    }
+/// The values of axes in their order, each taken from the half that it depends on.
+fn joined(axes: &[Axis], form: &[String], location: &[String]) -> Vec<String> {
+    let (mut form, mut location) = (form.iter(), location.iter());
+    let values = axes.iter().map(|axis| match axis.depends_on() {
+        DependsOn::Form => form.next(),
+        DependsOn::Block | DependsOn::Instruction => location.next(),
+    });
+    values.map(|value| value.cloned().unwrap_or_default()).collect()
 }
 
 /// The mnemonic of each form of a map, by its index; empty for bytes that are no instruction.
@@ -210,12 +300,4 @@ pub fn mnemonics(map: &BlockMap) -> Vec<String> {
     let class = |form| Class::of(form, Flow::Next);
     let mnemonic = |form| class(form).map(|class| class.mnemonic).unwrap_or_default();
     map.forms.iter().map(mnemonic).collect()
-}
-
-/// The function that covers an address. A symbol without a length reaches to the next one.
-pub fn function(module: &Module, addr: ImageAddr) -> Option<String> {
-    let behind = module.symbols.partition_point(|s| s.start <= addr);
-    let symbol = module.symbols.get(behind.checked_sub(1)?)?;
-    let inside = symbol.len == 0 || addr.since(symbol.start)? < symbol.len;
-    inside.then(|| symbol.name.clone())
 }

@@ -5,6 +5,7 @@
 mod accuracy;
 mod analysis;
 mod apportion;
+mod axis;
 mod category;
 mod class;
 #[cfg(test)]
@@ -12,78 +13,158 @@ mod cost;
 mod dimension;
 mod error;
 mod extension;
+mod filter;
 mod keys;
+mod level;
+mod mitigation;
+mod operands;
 mod pivot;
+mod query;
+mod requirement;
+mod sites;
+mod sum;
+mod taxonomy;
+mod view;
 
 pub use crate::estimate::{Method, Unit};
-use crate::locate::PerRing;
 pub use accuracy::{Accuracy, KeyError, block_error};
 pub use analysis::{Analysis, Estimated, MethodShare, analyse};
 pub use apportion::apportion;
+pub use axis::{Axis, NO_GROUP, UnknownAxis};
 pub use category::Category;
-pub use class::{Class, Latency, Lock, Memory, Packing};
-pub use dimension::{Dimension, UnknownDimension};
-pub use keys::{function, mnemonics};
+pub use class::{Class, Lock, Memory, Packing};
+pub use dimension::{DependsOn, Dimension};
+pub use filter::{Filter, FilterError, Pattern};
+pub use keys::mnemonics;
+pub use query::{Query, Sort, UnknownValue, Value};
+pub use requirement::{Confidence, ConfidenceError, Outcome, Requirement, RequirementError, Verdict};
+pub use sites::{function, symbol_at};
+pub use sum::sum;
+pub use taxonomy::{Taxonomy, TaxonomyError, processwatch_categories};
+pub use view::{View, ViewError, ViewTable};
 
-/// One figure of a mix, in the unit of [`Mix::unit`].
+/// The figures of one cell of a mix.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// The estimate.
+    /// The estimate, in the unit of [`Mix::unit`].
     pub amount: f64,
     /// Its standard error, in the same unit; `None` for an amount of 0.
     pub std_error: Option<f64>,
+    /// Samples or streams that it rests on.
+    pub samples: f64,
+    /// Floating-point operations, for an estimate of executions.
+    pub flops: f64,
+    /// Bytes of distinct instructions that ran.
+    pub bytes: u64,
+    /// Distinct blocks that ran.
+    pub blocks: u64,
 }
 
 /// One line of a mix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// One value for each dimension of [`Mix::by`].
+    /// One value for each axis of [`Mix::rows_by`].
     pub key: Vec<String>,
-    /// What ring 0 executed.
-    pub kernel: Cell,
-    /// What ring 3 executed.
-    pub user: Cell,
-    /// Both together. Its error is not that of two independent figures: samples of kernel and user code share one total.
-    pub both: Cell,
+    /// One for each of [`Mix::columns`].
+    pub cells: Vec<Cell>,
+    /// All columns together. Its error is not that of independent figures: all samples share one total.
+    pub total: Cell,
 }
 
-/// An instruction mix.
+/// A column of a mix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// One value for each axis of [`Mix::columns_by`].
+    pub key: Vec<String>,
+    /// The sum over all lines.
+    pub total: Cell,
+    /// The same without filters.
+    pub all: f64,
+}
+
+/// An instruction mix: the answer to a [`Query`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
-    /// The dimensions of the keys.
-    pub by: Vec<Dimension>,
+    /// The axes of the rows.
+    pub rows_by: Vec<Axis>,
+    /// The axes of the columns.
+    pub columns_by: Vec<Axis>,
+    /// What the instructions of the table passed.
+    pub filters: Vec<Filter>,
+    /// The figures that are asked for.
+    pub values: Vec<Value>,
     /// What the amounts are.
     pub unit: Unit,
-    /// The lines, by falling total, then by key.
+    /// The columns: kernel and user where they are the rings, others by falling total.
+    pub columns: Vec<Column>,
+    /// The lines, in the order that was asked for.
     pub rows: Vec<Row>,
-    /// The sum over all lines, ring 0.
-    pub kernel: Cell,
-    /// The sum over all lines, ring 3.
-    pub user: Cell,
-    /// The sum over all lines, both together.
-    pub both: Cell,
+    /// The sum over all lines.
+    pub total: Cell,
+    /// The same without filters.
+    pub all: Cell,
+}
+
+/// Whole samples of a mix: rows, and in each its columns.
+pub type WholeSamples = Vec<Vec<u64>>;
+
+impl Cell {
+    /// A figure as a number to sort by.
+    pub fn figure(&self, value: Value) -> f64 {
+        match value {
+            Value::Executions | Value::Share | Value::Rate => self.amount,
+            Value::Samples => self.samples,
+            Value::Bytes => self.bytes as f64,
+            Value::Blocks => self.blocks as f64,
+            Value::Flops => self.flops,
+        }
+    }
+}
+
+impl Column {
+    /// Its values as one name.
+    pub fn name(&self) -> String {
+        self.key.join(", ")
+    }
 }
 
 impl Mix {
-    /// Each row's share of the samples as whole numbers, in the order of the rows: in each ring they add up exactly to
-    /// the samples of the mix. Only for figures that are samples; executions have no whole number to add up to.
-    pub fn whole_samples(&self) -> Option<Vec<PerRing>> {
-        match self.unit {
-            Unit::Executions | Unit::RelativeExecutions => None,
-            Unit::TimeWeightedSamples | Unit::EventWeightedSamples => {
-                let column = |cell: fn(&Row) -> f64, total: f64| {
-                    apportion(&self.rows.iter().map(cell).collect::<Vec<f64>>(), whole(total))
-                };
-                let kernel = column(|row| row.kernel.amount, self.kernel.amount);
-                let user = column(|row| row.user.amount, self.user.amount);
-                Some(
-                    kernel
-                        .into_iter()
-                        .zip(user)
-                        .map(|(kernel, user)| PerRing { kernel, user })
-                        .collect(),
-                )
+    /// The samples of each cell as whole numbers, in the order of the rows: over all rows and columns they add up exactly
+    /// to the samples of the mix. Only for figures that are samples; executions have no whole number to add up to.
+    pub fn whole_samples(&self) -> Option<WholeSamples> {
+        if !self.unit.is_samples() {
+            return None;
+        }
+        let totals: Vec<f64> = self.columns.iter().map(|column| column.total.amount).collect();
+        let totals = apportion(&totals, whole(self.total.amount));
+        let mut samples = vec![Vec::with_capacity(totals.len()); self.rows.len()];
+        for (column, total) in totals.into_iter().enumerate() {
+            let cells = self
+                .rows
+                .iter()
+                .map(|row| row.cells.get(column).map_or(0.0, |cell| cell.amount));
+            let parts = apportion(&cells.collect::<Vec<f64>>(), total);
+            for (row, part) in samples.iter_mut().zip(parts) {
+                row.push(part);
             }
+        }
+        Some(samples)
+    }
+}
+
+impl Mix {
+    /// The answer to a query of nothing.
+    fn empty(query: &Query) -> Self {
+        Self {
+            rows_by: query.rows.clone(),
+            columns_by: query.columns.clone(),
+            filters: query.filters.clone(),
+            values: query.values.clone(),
+            unit: Unit::TimeWeightedSamples,
+            columns: Vec::new(),
+            rows: Vec::new(),
+            total: Cell::default(),
+            all: Cell::default(),
         }
     }
 }

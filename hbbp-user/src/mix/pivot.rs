@@ -1,74 +1,37 @@
-//! The pivot: amounts of all instructions of all blocks, summed by key (paper section V.B).
+//! The pivot: amounts of all instructions of all blocks, summed by rows and columns (paper section V.B).
 //!
-//! Each block is reduced to its number of instructions of each key; its count is then added to the rows of these keys.
-//! Bootstrap replicates of the stacks are pivoted the same way, which gives each row its variance between stacks.
+//! Each block is reduced to its number of instructions in each sum: cells, rows, columns and totals alike; its count is then
+//! added to these. So every sum has its own standard error: those of the cells of a row are not independent.
+//! Bootstrap replicates of the stacks are pivoted the same way, which gives each sum its variance between stacks.
+//! Without filters, each instruction is in one row and one column, so that every pivot of a profile has the same total.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::error::Sum;
-use super::keys::{Keys, RowIdx};
-use super::{Dimension, Mix, Row};
-use crate::addr::Ring;
-use crate::estimate::{BlockCount, BlockCounts, Method, Part};
+use super::keys::{Addend, Keys, SumOf};
+use super::query::{Query, Sort};
+use super::{Cell, Column, Dimension, Mix, Row};
+use crate::estimate::{BlockCounts, Method};
 use crate::snapshot::ProcessIdx;
 
 /// Sums up a mix.
-pub(super) fn pivot<'a>(counts: &'a BlockCounts, by: &[Dimension], keys: Keys<'a>) -> Mix {
+pub(super) fn pivot<'a>(counts: &'a BlockCounts, query: &Query, keys: Keys<'a>) -> Mix {
     let mut table = Table {
         counts,
         keys,
-        rows: Vec::new(),
-        total: Default::default(),
+        sums: Vec::new(),
     };
     table.add_parts();
     table.add_stacks();
-    let cells = |sums: &Sums| sums.each_ref().map(|sum| sum.cell(counts));
-    let row = |(idx, sums): (usize, &Sums)| {
-        let [kernel, user, both] = cells(sums);
-        Row {
-            key: table.keys.values(idx),
-            kernel,
-            user,
-            both,
-        }
-    };
-    let mut rows: Vec<Row> = table.rows.iter().enumerate().map(row).collect();
-    rows.sort_by(|a, b| {
-        b.both
-            .amount
-            .total_cmp(&a.both.amount)
-            .then_with(|| a.key.cmp(&b.key))
-    });
-    let [kernel, user, both] = cells(&table.total);
-    Mix {
-        by: by.to_vec(),
-        unit: counts.assignment.unit,
-        rows,
-        kernel,
-        user,
-        both,
-    }
+    table.mix(query)
 }
 
-/// The sums of a row: kernel, user, and both; the error of the last is not that of two independent sums.
-type Sums = [Sum; 3];
-
-/// The column of both rings together.
-const BOTH: usize = 2;
-
-/// The sums of all rows.
+/// The sums of all cells, rows, columns, and totals.
 struct Table<'a> {
     counts: &'a BlockCounts,
     keys: Keys<'a>,
-    rows: Vec<Sums>,
-    total: Sums,
-}
-
-const fn column(ring: Ring) -> usize {
-    match ring {
-        Ring::Kernel => 0,
-        Ring::User => 1,
-    }
+    sums: Vec<Sum>,
 }
 
 impl Table<'_> {
@@ -78,95 +41,133 @@ impl Table<'_> {
             let Some(block) = self.counts.blocks.get(part.block) else {
                 continue;
             };
-            let (method, column) = (block.method, column(block.ring));
-            for &(row, instructions) in self.keys.rows_of(block, part.process) {
-                if self.rows.len() <= row {
-                    self.rows.resize_with(row + 1, Sums::default);
+            for addend in self.keys.addends(block, part.process) {
+                if self.sums.len() <= addend.sum {
+                    self.sums.resize_with(addend.sum + 1, Sum::default);
                 }
-                if let Some(sums) = self.rows.get_mut(row) {
-                    add(sums, column, part, method, instructions, self.counts);
+                if let Some(sum) = self.sums.get_mut(addend.sum) {
+                    sum.add(part, block, addend, self.counts);
                 }
             }
-            let instructions = f64::from(block.instructions);
-            add(&mut self.total, column, part, method, instructions, self.counts);
         }
+        self.sums.resize_with(self.keys.sums().len(), Sum::default);
     }
 
     /// Adds the contribution of each resampled stack to the blocks that are counted by LBR.
     fn add_stacks(&mut self) {
-        let mut known: HashMap<(usize, ProcessIdx), Vec<(RowIdx, f64)>> = HashMap::new();
-        let mut shown = Shown::new(self.rows.len());
+        let mut known: HashMap<(usize, ProcessIdx), Vec<Addend>> = HashMap::new();
+        let mut amounts = vec![0.0; self.sums.len()];
+        let mut touched: Vec<usize> = Vec::new();
         for replicate in &self.counts.replicates {
             for run in &replicate.runs {
                 let blocks = self.counts.blocks.get(run.blocks.clone()).unwrap_or_default();
                 let numbered = blocks.iter().zip(run.blocks.clone());
                 for (block, number) in numbered.filter(|(block, _)| block.method == Method::Lbr) {
-                    let rows = known.entry((number, run.process));
-                    let rows = rows.or_insert_with(|| self.keys.rows_of(block, run.process).to_vec());
-                    shown.add(block, run.times, rows);
-                }
-            }
-            shown.empty_into(replicate.phase, &mut self.rows, &mut self.total);
-        }
-    }
-}
-
-fn add(sums: &mut Sums, column: usize, part: &Part, method: Method, instructions: f64, counts: &BlockCounts) {
-    for column in [column, BOTH] {
-        if let Some(sum) = sums.get_mut(column) {
-            sum.add(part, method, instructions, counts);
-        }
-    }
-}
-
-/// The contribution of one stack to each row and to the totals, in instructions.
-struct Shown {
-    /// Three for each row, as in [`Sums`].
-    amounts: Vec<f64>,
-    /// Which of them are not zero.
-    touched: Vec<usize>,
-    total: [f64; 3],
-}
-
-impl Shown {
-    fn new(n_rows: usize) -> Self {
-        Self {
-            amounts: vec![0.0; 3 * n_rows],
-            touched: Vec::new(),
-            total: [0.0; 3],
-        }
-    }
-
-    fn add(&mut self, block: &BlockCount, times: f64, rows: &[(RowIdx, f64)]) {
-        for column in [column(block.ring), BOTH] {
-            for (row, instructions) in rows {
-                let at = 3 * row + column;
-                if let Some(amount) = self.amounts.get_mut(at) {
-                    if *amount <= 0.0 {
-                        self.touched.push(at);
+                    let addends = known.entry((number, run.process));
+                    let addends = addends.or_insert_with(|| self.keys.addends(block, run.process).to_vec());
+                    for addend in addends {
+                        // A replicate executes nothing that no part has.
+                        if let Some(amount) = amounts.get_mut(addend.sum) {
+                            if *amount <= 0.0 {
+                                touched.push(addend.sum);
+                            }
+                            *amount += run.times * addend.instructions;
+                        }
                     }
-                    *amount += times * instructions;
                 }
             }
-            if let Some(total) = self.total.get_mut(column) {
-                *total += times * f64::from(block.instructions);
+            for at in touched.drain(..) {
+                if let (Some(sum), Some(amount)) = (self.sums.get_mut(at), amounts.get_mut(at)) {
+                    sum.add_stack(replicate.phase, *amount);
+                    *amount = 0.0;
+                }
             }
         }
     }
 
-    fn empty_into(&mut self, phase: usize, rows: &mut [Sums], total: &mut Sums) {
-        for at in self.touched.drain(..) {
-            let sum = rows.get_mut(at / 3).and_then(|sums| sums.get_mut(at % 3));
-            if let (Some(sum), Some(amount)) = (sum, self.amounts.get_mut(at)) {
-                sum.add_stack(phase, *amount);
-                *amount = 0.0;
-            }
+    fn mix(&self, query: &Query) -> Mix {
+        let cells: HashMap<SumOf, Cell> = self
+            .keys
+            .sums()
+            .iter()
+            .zip(&self.sums)
+            .map(|(of, sum)| (*of, sum.cell(self.counts)))
+            .collect();
+        let cell = |of: SumOf| cells.get(&of).copied().unwrap_or_default();
+        let mut columns: Vec<(u32, Column)> = (0..)
+            .zip(self.keys.columns())
+            .map(|(number, key)| {
+                let column = Column {
+                    key: key.clone(),
+                    total: cell(SumOf::Column(number)),
+                    all: cell(SumOf::AllInColumn(number)).amount,
+                };
+                (number, column)
+            })
+            // A column of which the filters leave nothing is not shown, except those of the rings.
+            .filter(|(_, column)| 0.0 < column.total.amount || is_by_ring(query))
+            .collect();
+        if !is_by_ring(query) {
+            columns.sort_by(|(_, a), (_, b)| {
+                falling(a.total.amount, b.total.amount).then_with(|| a.key.cmp(&b.key))
+            });
         }
-        for (sum, amount) in total.iter_mut().zip(&mut self.total) {
-            if 0.0 < *amount {
-                sum.add_stack(phase, *amount);
-                *amount = 0.0;
-            }
+        let mut rows: Vec<Row> = (0..)
+            .zip(self.keys.rows())
+            .map(|(number, key)| Row {
+                key: key.clone(),
+                cells: columns
+                    .iter()
+                    .map(|(column, _)| cell(SumOf::Cell(number, *column)))
+                    .collect(),
+                total: cell(SumOf::Row(number)),
+            })
+            .collect();
+        let columns: Vec<Column> = columns.into_iter().map(|(_, column)| column).collect();
+        sort(&mut rows, &columns, &query.sort);
+        Mix {
+            rows_by: query.rows.clone(),
+            columns_by: query.columns.clone(),
+            filters: query.filters.clone(),
+            values: query.values.clone(),
+            unit: self.counts.assignment.unit,
+            columns,
+            rows,
+            total: cell(SumOf::Total),
+            all: cell(SumOf::All),
         }
     }
+}
+
+/// Whether the columns are kernel and user, which have an order of their own.
+pub(super) fn is_by_ring(query: &Query) -> bool {
+    matches!(query.columns.as_slice(), [only] if only.is(Dimension::Ring))
+}
+
+fn falling(a: f64, b: f64) -> Ordering {
+    b.total_cmp(&a)
+}
+
+pub(super) fn sort(rows: &mut [Row], columns: &[Column], sort: &Sort) {
+    let named = |name: &str| columns.iter().position(|column| column.name() == name);
+    match sort {
+        Sort::Key => {
+            rows.sort_by_cached_key(|row| row.key.iter().map(|name| numbered(name)).collect::<Vec<_>>());
+        }
+        Sort::Total => order(rows, |row| row.total.amount),
+        Sort::Value(value) => order(rows, |row| row.total.figure(*value)),
+        Sort::Column(name) => match named(name) {
+            Some(column) => order(rows, |row| row.cells.get(column).map_or(0.0, |cell| cell.amount)),
+            None => order(rows, |row| row.total.amount),
+        },
+    }
+}
+
+fn order(rows: &mut [Row], figure: impl Fn(&Row) -> f64) {
+    rows.sort_by(|a, b| falling(figure(a), figure(b)).then_with(|| a.key.cmp(&b.key)));
+}
+
+/// Names that are numbers, such as widths, come in the order of these, before all others.
+fn numbered(name: &str) -> (u64, String) {
+    (name.parse().unwrap_or(u64::MAX), name.to_owned())
 }

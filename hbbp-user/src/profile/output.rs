@@ -2,10 +2,11 @@
 //!
 //! A file is replaced as a whole or not at all: the bytes go to a new file in the same directory, reach the disk, and
 //! then take the name.
-//! With privileges, other users must not decide where the bytes go: no symbolic link is followed, in no part of the
-//! path, and their files, devices and pipes are neither replaced nor written to. The user who called sudo counts as the
-//! owner, like root.
-//! Without privileges a symbolic link stays, and the file that it leads to is replaced.
+//! With privileges, other users must not decide where the bytes go: their symbolic links are not followed (`place`), and
+//! their files, devices and pipes are neither replaced nor written to. The user who called sudo counts as the owner, like
+//! root.
+//! A symbolic link stays, and the file that it leads to is replaced.
+//! Where a file cannot be written in the end, as on a full disk, the profile is saved in a temporary directory instead.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -15,12 +16,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 
 use super::STANDARD;
+use super::place::follow;
 use crate::snapshot::Snapshot;
-use crate::snapshot::file::encode;
+use crate::snapshot::file::encode_runs;
 
 /// Where a profile is written.
 #[derive(Debug)]
@@ -71,10 +73,10 @@ impl Output {
         matches!(self.target, Target::Standard)
     }
 
-    /// Writes the profile, to `standard` where the output is standard output. Where that fails, a file is as it was
+    /// Writes the runs of a profile, to `standard` where the output is standard output. Where that fails, a file is as it was
     /// before.
-    pub fn save(self, snapshot: &Snapshot, standard: &mut dyn Write) -> anyhow::Result<()> {
-        let bytes = encode(snapshot).with_context(|| self.failed())?;
+    pub fn save(self, runs: &[Snapshot], standard: &mut dyn Write) -> anyhow::Result<()> {
+        let bytes = encode_runs(runs).with_context(|| self.failed())?;
         self.write(&bytes, standard)
     }
 
@@ -84,7 +86,10 @@ impl Output {
         let written = match self.target {
             Target::Standard => standard.write_all(bytes).and_then(|()| standard.flush()),
             Target::Stream(mut stream) => stream.write_all(bytes),
-            Target::File { directory, name } => self.user.replace(&directory, &name, bytes),
+            Target::File { directory, name } => {
+                let written = self.user.replace(&directory, &name, bytes);
+                return written.with_context(|| format!("{failed}; {}", self.user.save_elsewhere(bytes)));
+            }
         };
         written.context(failed)
     }
@@ -105,14 +110,15 @@ impl User {
     }
 
     fn open(self, path: &Path) -> anyhow::Result<Target> {
-        let followed = match fs::canonicalize(path) {
-            Ok(followed) if !self.is_root => followed,
-            _ => path.to_owned(),
+        let (directory, name) = if self.is_root {
+            follow(path, |user| self.is_ours(user))?
+        } else {
+            let followed = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+            let name = followed.file_name().with_context(|| NotAFile::Directory)?;
+            let parent = followed.parent().filter(|parent| !parent.as_os_str().is_empty());
+            (open_directory(parent.unwrap_or(Path::new(".")))?, name.to_owned())
         };
-        let name = followed.file_name().with_context(|| NotAFile::Directory)?;
-        let parent = followed.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let directory = self.open_directory(parent.unwrap_or(Path::new(".")))?;
-        let there = match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        let there = match rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => None,
             there => Some(there?),
         };
@@ -121,43 +127,50 @@ impl User {
             Some(FileType::Fifo | FileType::CharacterDevice) => {
                 self.check_owner(there.as_ref())?;
                 let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
-                let stream = rustix::fs::openat(&directory, name, flags, Mode::empty())?;
+                let stream = rustix::fs::openat(&directory, &name, flags, Mode::empty())?;
                 // It may be another one by now.
                 self.check_owner(Some(&rustix::fs::fstat(&stream)?))?;
                 return Ok(Target::Stream(stream.into()));
             }
-            Some(FileType::Symlink) => bail!(NotAFile::Link),
             Some(FileType::Directory) => bail!(NotAFile::Directory),
             Some(_) => bail!(NotAFile::Other),
         }
         self.check_owner(there.as_ref())?;
         // Whether a file can be made there is better known now.
-        let (temporary, _) = create_beside(&directory, name)?;
+        let (temporary, _) = create_beside(&directory, &name)?;
         rustix::fs::unlinkat(&directory, &temporary, AtFlags::empty())?;
-        Ok(Target::File {
-            directory,
-            name: name.to_owned(),
-        })
+        Ok(Target::File { directory, name })
     }
 
-    fn open_directory(self, path: &Path) -> anyhow::Result<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        if !self.is_root {
-            return Ok(rustix::fs::open(path, flags, Mode::empty())?);
-        }
-        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
-            Err(Errno::LOOP) => bail!(NotAFile::Link),
-            opened => Ok(opened?),
-        }
+    /// With privileges: whether this is root or who called sudo.
+    fn is_ours(self, user: u32) -> bool {
+        user == 0 || self.sudo.is_some_and(|(caller, _)| caller == user)
     }
 
     /// Refuses, with privileges, what belongs to somebody else.
     fn check_owner(self, there: Option<&Stat>) -> anyhow::Result<()> {
-        let is_ours = |uid: u32| uid == 0 || self.sudo.is_some_and(|(user, _)| user == uid);
         match there {
-            Some(there) if self.is_root && !is_ours(there.st_uid) => bail!(NotAFile::OfOthers(there.st_uid)),
+            Some(there) if self.is_root && !self.is_ours(there.st_uid) => {
+                bail!(NotAFile::OfOthers(there.st_uid))
+            }
             _ => Ok(()),
+        }
+    }
+
+    /// Saves the profile in the first temporary directory that takes it, and says where.
+    fn save_elsewhere(self, bytes: &[u8]) -> String {
+        let folders = [std::env::temp_dir(), "/var/tmp".into(), "/dev/shm".into()];
+        let save = |folder: &PathBuf| {
+            let directory = open_directory(folder).ok()?;
+            let name = OsString::from(format!("hbbp-sys-{}.hbbp", std::process::id()));
+            // What others put there under this name stays theirs.
+            rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW).err()?;
+            self.replace(&directory, &name, bytes).ok()?;
+            Some(folder.join(name))
+        };
+        match folders.iter().find_map(save) {
+            Some(path) => format!("it was saved as {} instead", path.display()),
+            None => "it could not be saved in a temporary directory either".to_owned(),
         }
     }
 
@@ -192,6 +205,11 @@ impl User {
     }
 }
 
+fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
 /// Creates a file in `directory` that was not there before, which its owner alone can read.
 fn create_beside(directory: &OwnedFd, name: &OsStr) -> io::Result<(OsString, File)> {
     /// As many files of killed processes with our id are passed over.
@@ -213,9 +231,10 @@ fn create_beside(directory: &OwnedFd, name: &OsStr) -> io::Result<(OsString, Fil
 
 /// Why a path is not written to.
 #[derive(Clone, Copy, Debug)]
-enum NotAFile {
+pub(super) enum NotAFile {
     Directory,
-    Link,
+    LinkOfOthers(u32),
+    LinkOfProc,
     OfOthers(u32),
     Other,
 }
@@ -224,7 +243,14 @@ impl fmt::Display for NotAFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory => f.write_str("it is a directory"),
-            Self::Link => f.write_str("a part of the path is a symbolic link, which is not followed as root: use the path that it leads to"),
+            Self::LinkOfOthers(uid) => write!(
+                f,
+                "a part of the path is a symbolic link of user {uid}, which is not followed as root: use the path that it \
+                 leads to"
+            ),
+            Self::LinkOfProc => {
+                f.write_str("it is a link of /proc to an open file: use `-` for standard output")
+            }
             Self::OfOthers(uid) => write!(f, "it belongs to user {uid}: choose another name"),
             Self::Other => f.write_str("it is neither a regular file nor a pipe"),
         }

@@ -132,6 +132,8 @@ pub struct Mmap {
     pub offset: FileOff,
     /// What identifies the file.
     pub identity: FileIdentity,
+    /// Whether writes to the file by others show in it (MAP_SHARED).
+    pub shared: bool,
     /// Path as the process saw it, or the kernel's name: `[vdso]`, `//anon`, `/memfd:x (deleted)`.
     pub path: String,
 }

@@ -37,6 +37,8 @@ const MISC_MMAP_DATA: u16 = 1 << 13;
 const MISC_COMM_EXEC: u16 = 1 << 13;
 const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 const PROT_EXEC: u32 = 4;
+/// include/uapi/linux/mman.h; the kernel writes it for VM_MAYSHARE (kernel/events/core.c, `perf_event_mmap_event`).
+const MAP_SHARED: u32 = 1;
 const KSYMBOL_TYPE_BPF: u16 = 1;
 const KSYMBOL_UNREGISTER: u16 = 1;
 /// `BUILD_ID_SIZE_MAX` in `include/linux/buildid.h`.
@@ -56,6 +58,7 @@ pub fn parse_record(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Record>,
                 len,
                 offset,
                 identity: FileIdentity::Unknown,
+                shared: false,
                 path: body.string(),
             })
         }
@@ -63,7 +66,7 @@ pub fn parse_record(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Record>,
             let (pid, start, len, offset) = extent(&mut body)?;
             let identity = identity(&mut body, misc)?;
             let prot = body.u32()?;
-            let _flags = body.u32()?;
+            let flags = body.u32()?;
             if prot & PROT_EXEC == 0 {
                 return Ok(None);
             }
@@ -73,6 +76,7 @@ pub fn parse_record(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Record>,
                 len,
                 offset,
                 identity,
+                shared: flags & MAP_SHARED != 0,
                 path: body.string(),
             })
         }
@@ -205,6 +209,7 @@ mod tests {
         );
         assert_eq!(mmap.identity, FileIdentity::BuildId(vec![0xab; 16]));
         assert_eq!(mmap.path, "/bin/true");
+        assert!(!mmap.shared, "MAP_PRIVATE");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Accounting of every sample, from expected samples down to those in the mix, so that nothing is dropped silently.
 //!
 //! ```text
-//!     due  =  reached  +  missing              +  not taken on an idle CPU
+//!     due  =  reached  +  missing: stolen, idle, cause unknown
 //! reached  =  refused by the maps  +  counted
 //! counted  =  unresolved, by reason  +  of events that the mix does not use  +  in the mix
 //! ```
@@ -10,7 +10,9 @@
 //! are shown too.
 //! Any other difference is a bug, and is shown as such.
 
-use super::completeness;
+use std::collections::BTreeSet;
+
+use super::completeness::{self, Missing};
 use crate::addr::Ring;
 use crate::locate::{PerRing, Tally, Unresolved};
 use crate::mix::Analysis;
@@ -22,10 +24,8 @@ use crate::snapshot::{Event, EventIdx, Loss, Snapshot};
 pub(super) struct Accounting {
     /// Expected samples by the counter values; `None` if the kernel chose a period.
     pub(super) due: Option<u64>,
-    /// Samples expected while their CPU was idle, where the timer of a clock stops.
-    pub(super) idle: u64,
-    /// Other expected samples that were not received.
-    pub(super) skipped: u64,
+    /// Expected samples that were not received, of each event.
+    pub(super) missing: Vec<Missing>,
     /// Whether some of these belong to tasks that ended before their period was over.
     pub(super) of_tasks: bool,
     /// Samples received beyond the expected ones.
@@ -74,13 +74,15 @@ impl Accounting {
                 .map(|event| event.runs)
                 .zip(due.iter().flatten().copied())
         };
-        let stacks = events.iter().zip(0_u32..).filter(|(event, idx)| {
-            let counts = snapshot.intervals.iter().flat_map(|interval| &interval.ips);
-            event.branch_stack
-                && !counts
-                    .map(|count| count.event)
-                    .any(|event| event == EventIdx(*idx))
-        });
+        let counts = snapshot.intervals.iter().flat_map(|interval| &interval.ips);
+        let with_counts: BTreeSet<EventIdx> = counts.map(|count| count.event).collect();
+        let numbered = || events.iter().zip((0_u32..).map(EventIdx));
+        let stacks = numbered().filter(|(event, idx)| event.branch_stack && !with_counts.contains(idx));
+        let without_instruction = unresolved.by_event();
+        let missing = |(event, idx): (&Event, EventIdx)| {
+            let of_idle = without_instruction.get(&idx).map_or(0, |n| n.kernel);
+            Missing::new(event, of_idle)
+        };
         let lost = [Loss::NoStack, Loss::StacksFull].map(|loss| snapshot.losses.get(loss));
         let stacks = total(stacks.map(|(event, _)| event.runs)).saturating_sub(lost.iter().sum());
         let losses = Loss::ALL.iter().filter(|loss| loss.unit() == LossUnit::Sample);
@@ -92,7 +94,7 @@ impl Accounting {
             .iter()
             .map(|reason| (*reason, unresolved.get(*reason)));
         let unresolved: Vec<_> = unresolved.filter(|(_, n)| 0 < n.total()).collect();
-        let in_mix = sum(ebs.iter().map(|event| resolved.of_event(*event)));
+        let in_mix = resolved.of_events(ebs);
         let resolved = resolved.get(());
         let other_events = PerRing {
             kernel: resolved.kernel.saturating_sub(in_mix.kernel),
@@ -101,11 +103,8 @@ impl Accounting {
         let counted = sum(unresolved.iter().map(|(_, n)| *n).chain([resolved]));
         let reached = total(events.iter().map(|event| event.runs));
         let explained = total(refused.iter().map(|(_, n)| *n).chain([stacks, counted.total()]));
-        let missing = total(runs_and_due().map(|(runs, due)| due.saturating_sub(runs)));
-        let idle = total(events.iter().map(completeness::idle)).min(missing);
         Self {
-            idle,
-            skipped: missing - idle,
+            missing: numbered().map(missing).collect(),
             of_tasks: events.iter().any(completeness::follows_tasks),
             beyond: total(runs_and_due().map(|(runs, due)| runs.saturating_sub(due))),
             due: due.as_ref().map(|due| total(due.iter().copied())),
@@ -117,6 +116,17 @@ impl Accounting {
             other_events,
             in_mix,
             unexplained: i128::from(reached) - i128::from(explained),
+        }
+    }
+
+    /// Expected samples that were not received, over all events, by cause; none if a number is unknown.
+    pub(super) fn missing(&self) -> Missing {
+        let known = || self.missing.iter().filter(|_| self.due.is_some());
+        let sum = |of: fn(&Missing) -> u64| total(known().map(of));
+        Missing {
+            stolen: sum(|missing| missing.stolen),
+            idle: sum(|missing| missing.idle),
+            unknown: sum(|missing| missing.unknown),
         }
     }
 
@@ -213,7 +223,7 @@ mod tests {
 
         let all = Accounting::follow(&snapshot, &ebs, &resolved, &unresolved);
         assert_eq!(
-            (all.due, all.skipped, all.beyond, all.reached),
+            (all.due, all.missing().unknown, all.beyond, all.reached),
             (Some(115), 4, 2, 113)
         );
         assert_eq!((all.stacks, all.counted), (12, PerRing { kernel: 40, user: 55 }));
@@ -227,6 +237,9 @@ mod tests {
 
         snapshot.run.events[0].period = Period::Frequency(99);
         let all = Accounting::follow(&snapshot, &ebs, &resolved, &unresolved);
-        assert_eq!((all.due, all.skipped, all.beyond), (None, 0, 0));
+        assert_eq!(
+            (all.due, all.missing(), all.beyond),
+            (None, Missing::default(), 0)
+        );
     }
 }

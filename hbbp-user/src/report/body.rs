@@ -1,63 +1,86 @@
-//! The printed rows of the mix, the same in every format: shares, the limit of `--top`, whole samples.
+//! The printed table of a mix, the same in every format: figures of each cell, the limit of `--top`, whole samples.
 //!
-//! Samples are whole numbers, and each column adds up exactly to the samples in the mix.
+//! Samples are whole numbers, and over all rows and columns they add up exactly to the samples in the mix.
 //! Estimated executions are not rounded.
 
 use serde::Serialize;
 
-use crate::locate::PerRing;
-use crate::mix::{Cell, Dimension, Mix, Row, Unit};
+use crate::mix::{Cell, Filter, Mix, Unit, Value};
 
 /// The printed mix.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Body {
-    /// The dimensions of the keys.
-    pub(super) by: Vec<Dimension>,
+    /// Names of the axes of the rows.
+    pub(super) by: Vec<String>,
+    /// Names of the axes of the columns.
+    pub(super) columns_by: Vec<String>,
+    /// What the instructions of the table passed.
+    pub(super) filters: Vec<String>,
+    /// Figures of each cell.
+    pub(super) values: Vec<Value>,
     /// What the amounts are.
     pub(super) unit: Unit,
+    /// The values of each column, one for each of its axes.
+    pub(super) columns: Vec<Vec<String>>,
     /// The rows within the limit.
     pub(super) rows: Vec<BodyRow>,
     /// The remainder, as one row.
     pub(super) more: Option<More>,
     /// The sum of all rows, including the remainder.
     pub(super) total: Figures,
+    /// The amount of the total if there were no filters.
+    pub(super) all: f64,
 }
 
 /// One line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BodyRow {
-    /// One value for each dimension.
+    /// One value for each axis of the rows.
     pub(super) key: Vec<String>,
     /// Its figures.
     pub(super) figures: Figures,
 }
 
 /// The rows after the limit, summed.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct More {
     /// Number of lines.
     pub(super) n_rows: u64,
-    /// Their sum, without errors.
+    /// Their sum, without errors, and without bytes and blocks, which rows can share.
     pub(super) figures: Figures,
 }
 
-/// The figures of one line: by ring, and both together.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// The figures of one line: by column, and all columns together.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Figures {
-    pub(super) kernel: Figure,
-    pub(super) user: Figure,
+    pub(super) cells: Vec<Figure>,
     pub(super) total: Figure,
 }
 
-/// One figure.
+/// The figures of one cell. Those that are not asked for are `None`, and not in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Figure {
     /// The amount.
     pub(super) amount: Amount,
     /// Its standard error in the same unit, where there is one.
     pub(super) std_error: Option<f64>,
-    /// Its share of the column, 0 to 1; 0 in an empty column.
+    /// Its share of the column without filters, 0 to 1; 0 in an empty column.
     pub(super) share: f64,
+    /// Samples or streams that it rests on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) samples: Option<f64>,
+    /// Bytes of distinct instructions that ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) bytes: Option<u64>,
+    /// Distinct blocks that ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) blocks: Option<u64>,
+    /// Amount per second of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rate: Option<f64>,
+    /// Floating-point operations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) flops: Option<f64>,
 }
 
 /// An amount in the unit of the mix.
@@ -70,86 +93,148 @@ pub(super) enum Amount {
     Estimate(f64),
 }
 
-/// One ring's part of a line: the estimate, and its whole samples where samples are the unit.
+/// One cell: the estimate, and its whole samples where samples are the unit.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     cell: Cell,
     samples: Option<u64>,
 }
 
-/// Both rings' parts of a line, and both together.
-#[derive(Clone, Copy, Debug)]
+/// The cells of a line, and all of them together.
+#[derive(Clone, Debug)]
 struct Parts {
-    kernel: Part,
-    user: Part,
-    both: Part,
+    cells: Vec<Part>,
+    total: Part,
+}
+
+/// What figures are computed with.
+struct Scale<'a> {
+    mix: &'a Mix,
+    /// Amounts of whole columns: without filters those that are printed, else estimates.
+    columns: Vec<f64>,
+    total: f64,
+    /// Length of the run in ns.
+    duration: u64,
 }
 
 impl Body {
-    /// The first `top` rows of a mix (all if `None`), and the sum of the remainder.
-    pub(super) fn new(mix: &Mix, top: Option<usize>) -> Self {
+    /// The first `top` rows of a mix (all if `None`), and the sum of the remainder; the run took `duration` ns.
+    pub(super) fn new(mix: &Mix, top: Option<usize>, duration: u64) -> Self {
         let rows = rows(mix);
-        let sum = |rows: &[Parts]| rows.iter().copied().fold(Parts::nothing(mix.unit), Parts::plus);
+        let nothing = Parts::nothing(mix);
+        let sum = |rows: &[Parts]| rows.iter().fold(nothing.clone(), |sum, row| sum.plus(row));
         let mut total = sum(&rows);
-        total.kernel.cell.std_error = mix.kernel.std_error;
-        total.user.cell.std_error = mix.user.std_error;
-        total.both.cell.std_error = mix.both.std_error;
-        let figures = |parts: Parts| Figures {
-            kernel: figure(parts.kernel, total.kernel),
-            user: figure(parts.user, total.user),
-            total: figure(parts.both, total.both),
+        total.total.cell = mix.total;
+        for (part, column) in total.cells.iter_mut().zip(&mix.columns) {
+            part.cell = column.total;
+        }
+        let all = |part: &Part, all: f64| {
+            if mix.filters.is_empty() {
+                part.amount().value()
+            } else {
+                all
+            }
+        };
+        let scale = Scale {
+            mix,
+            columns: total
+                .cells
+                .iter()
+                .zip(&mix.columns)
+                .map(|(part, it)| all(part, it.all))
+                .collect(),
+            total: all(&total.total, mix.all.amount),
+            duration,
         };
         let (first, remainder) = rows.split_at(top.unwrap_or(usize::MAX).min(rows.len()));
         let keys = mix.rows.iter().map(|row| row.key.clone());
         let shown = keys.zip(first).map(|(key, parts)| BodyRow {
             key,
-            figures: figures(*parts),
+            figures: scale.figures(parts),
         });
         let more = Some(remainder).filter(|rows| !rows.is_empty());
         let more = more.map(|rows| More {
             n_rows: rows.len() as u64,
-            figures: figures(sum(rows)),
+            figures: scale.figures(&sum(rows)).without_distinct(),
         });
-        Self {
-            by: mix.by.clone(),
+        let mut body = Self {
+            by: mix.rows_by.iter().map(ToString::to_string).collect(),
+            columns_by: mix.columns_by.iter().map(ToString::to_string).collect(),
+            filters: mix.filters.iter().map(Filter::to_string).collect(),
+            values: mix.values.clone(),
             unit: mix.unit,
+            columns: mix.columns.iter().map(|column| column.key.clone()).collect(),
             rows: shown.collect(),
             more,
-            total: figures(total),
+            total: scale.figures(&total),
+            all: scale.total,
+        };
+        // Without axes the only column is the total.
+        if mix.columns_by.is_empty() {
+            body.keep_columns(0);
         }
+        body
     }
 
     /// Whether any line has a standard error.
     pub(super) fn has_errors(&self) -> bool {
         self.rows.iter().any(|row| row.figures.total.std_error.is_some())
     }
+
+    /// The same table with only its first columns; the others are summed in one, or, if there are no first ones, in the
+    /// total.
+    pub(super) fn narrowed(&self, n_columns: usize) -> Self {
+        let mut body = self.clone();
+        let n_more = self.columns.len().saturating_sub(n_columns);
+        if n_columns == 0 {
+            body.keep_columns(0);
+            return body;
+        }
+        if n_more < 2 {
+            return body;
+        }
+        for figures in body.lines_mut() {
+            let rest = figures.cells.split_off(n_columns);
+            let rest = rest.into_iter().reduce(Figure::plus);
+            figures.cells.extend(rest);
+        }
+        body.columns.truncate(n_columns);
+        body.columns.push(vec![format!("({n_more} more)")]);
+        body
+    }
+
+    fn keep_columns(&mut self, n_columns: usize) {
+        self.columns.truncate(n_columns);
+        self.lines_mut()
+            .for_each(|figures| figures.cells.truncate(n_columns));
+    }
+
+    fn lines_mut(&mut self) -> impl Iterator<Item = &mut Figures> {
+        let rows = self.rows.iter_mut().map(|row| &mut row.figures);
+        let more = self.more.iter_mut().map(|more| &mut more.figures);
+        rows.chain(more).chain([&mut self.total])
+    }
 }
 
 /// All lines of a mix, with whole samples where these are its unit.
 fn rows(mix: &Mix) -> Vec<Parts> {
-    let parts = |row: &Row, samples: Option<PerRing>| Parts {
-        kernel: Part {
-            cell: row.kernel,
-            samples: samples.map(|n| n.kernel),
-        },
-        user: Part {
-            cell: row.user,
-            samples: samples.map(|n| n.user),
-        },
-        both: Part {
-            cell: row.both,
-            samples: samples.map(|n| n.total()),
-        },
+    let samples = mix.whole_samples();
+    let of_row = |at: usize| samples.as_ref().and_then(|samples| samples.get(at));
+    let row = |(at, row): (usize, &crate::mix::Row)| {
+        let whole = of_row(at);
+        let cells = row.cells.iter().enumerate().map(|(column, cell)| Part {
+            cell: *cell,
+            samples: whole.map(|whole| whole.get(column).copied().unwrap_or(0)),
+        });
+        Parts {
+            cells: cells.collect(),
+            total: Part {
+                cell: row.total,
+                samples: whole.map(|whole| whole.iter().sum()),
+            },
+        }
     };
-    match mix.whole_samples() {
-        Some(samples) => mix
-            .rows
-            .iter()
-            .zip(samples)
-            .map(|(row, samples)| parts(row, Some(samples)))
-            .collect(),
-        None => mix.rows.iter().map(|row| parts(row, None)).collect(),
-    }
+    mix.rows.iter().enumerate().map(row).collect()
 }
 
 /// An error to four digits: more are not significant, and the last ones depend on the machine.
@@ -157,61 +242,112 @@ fn significant(error: f64) -> f64 {
     format!("{error:.3e}").parse().unwrap_or(error)
 }
 
-/// A figure with its share of the column.
-fn figure(part: Part, column: Part) -> Figure {
-    let whole = column.amount().value();
-    let share = if 0.0 < whole {
-        part.amount().value() / whole
-    } else {
-        0.0
-    };
-    Figure {
-        amount: part.amount(),
-        std_error: part.cell.std_error.map(significant),
-        share,
+impl Scale<'_> {
+    fn figures(&self, parts: &Parts) -> Figures {
+        let cells = parts.cells.iter().zip(&self.columns);
+        Figures {
+            cells: cells.map(|(part, whole)| self.figure(part, *whole)).collect(),
+            total: self.figure(&parts.total, self.total),
+        }
+    }
+
+    /// The figures of a cell in a column with this amount.
+    fn figure(&self, part: &Part, whole: f64) -> Figure {
+        /// ns in a second.
+        const SECOND: f64 = 1e9;
+
+        let asked = |value| self.mix.values.contains(&value);
+        let cell = &part.cell;
+        let amount = part.amount();
+        // What is left of a column by filters is not a whole number of samples.
+        let of_whole = if self.mix.filters.is_empty() {
+            amount.value()
+        } else {
+            cell.amount
+        };
+        Figure {
+            amount,
+            std_error: cell.std_error.map(significant),
+            share: if 0.0 < whole { of_whole / whole } else { 0.0 },
+            samples: asked(Value::Samples).then_some(cell.samples),
+            bytes: asked(Value::Bytes).then_some(cell.bytes),
+            blocks: asked(Value::Blocks).then_some(cell.blocks),
+            rate: asked(Value::Rate).then(|| amount.value() * SECOND / (self.duration.max(1) as f64)),
+            flops: asked(Value::Flops).then_some(cell.flops),
+        }
+    }
+}
+
+impl Figures {
+    /// Without what rows can share.
+    fn without_distinct(mut self) -> Self {
+        for figure in self.cells.iter_mut().chain([&mut self.total]) {
+            (figure.bytes, figure.blocks) = (None, None);
+        }
+        self
+    }
+}
+
+impl Figure {
+    /// Two columns of a row as one.
+    fn plus(self, other: Self) -> Self {
+        let both = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
+        Self {
+            amount: match (self.amount, other.amount) {
+                (Amount::Samples(a), Amount::Samples(b)) => Amount::Samples(a.saturating_add(b)),
+                (a, b) => Amount::Estimate(a.value() + b.value()),
+            },
+            std_error: None,
+            share: 0.0,
+            samples: both(self.samples, other.samples),
+            bytes: None,
+            blocks: None,
+            rate: both(self.rate, other.rate),
+            flops: both(self.flops, other.flops),
+        }
     }
 }
 
 impl Part {
     fn plus(self, other: Self) -> Self {
         let samples = self.samples.zip(other.samples).map(|(a, b)| a.saturating_add(b));
+        let (a, b) = (self.cell, other.cell);
         let cell = Cell {
-            amount: self.cell.amount + other.cell.amount,
+            amount: a.amount + b.amount,
             // Rows can share blocks, so their errors are not independent; only the mix can compute that of a sum.
             std_error: None,
+            samples: a.samples + b.samples,
+            flops: a.flops + b.flops,
+            bytes: 0,
+            blocks: 0,
         };
         Self { cell, samples }
     }
 
-    fn amount(self) -> Amount {
+    fn amount(&self) -> Amount {
         self.samples
             .map_or(Amount::Estimate(self.cell.amount), Amount::Samples)
     }
 }
 
 impl Parts {
-    /// Nothing of either ring, in whole samples where these are the unit.
-    fn nothing(unit: Unit) -> Self {
-        let samples = match unit {
-            Unit::Executions | Unit::RelativeExecutions => None,
-            Unit::TimeWeightedSamples | Unit::EventWeightedSamples => Some(0),
-        };
+    /// Nothing in any column, in whole samples where these are the unit.
+    fn nothing(mix: &Mix) -> Self {
         let nothing = Part {
             cell: Cell::default(),
-            samples,
+            samples: mix.unit.is_samples().then_some(0),
         };
         Self {
-            kernel: nothing,
-            user: nothing,
-            both: nothing,
+            cells: vec![nothing; mix.columns.len()],
+            total: nothing,
         }
     }
 
-    fn plus(self, other: Self) -> Self {
+    fn plus(self, other: &Self) -> Self {
+        let cells = self.cells.into_iter().zip(&other.cells);
         Self {
-            kernel: self.kernel.plus(other.kernel),
-            user: self.user.plus(other.user),
-            both: self.both.plus(other.both),
+            cells: cells.map(|(a, b)| a.plus(*b)).collect(),
+            total: self.total.plus(other.total),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Completeness: the share of the expected samples that were received, by event and by CPU.
 //!
-//! The kernel silently skips a perf program while another one runs on that CPU. Only the counter shows this: its value
-//! divided by the period is the number of expected samples.
-//!
-//! The timer of a clock event stops while its CPU sleeps. Such samples are expected by the counter value, but do not
-//! affect completeness, so they are counted separately.
+//! The kernel silently skips a perf program while another one runs on that CPU, and the timer of a clock fires late.
+//! Only the counter shows this: its value divided by the period is the number of expected samples.
+//! Of most missing samples the cause is unknown. Of the timers of clock events two causes can be measured: time that the
+//! hypervisor took from a CPU (steal time), and idle time of CPUs that shows in no sample. Both are upper limits: a timer
+//! that fires late by less than a period loses nothing.
 
 use crate::snapshot::run::Counter;
 use crate::snapshot::{Event, EventUnit, Period};
@@ -19,39 +19,95 @@ pub(super) struct OnCpu {
     pub(super) share: f64,
 }
 
-/// Share of the expected samples of an event that were received, without those of idle CPUs; `None` if none were
-/// expected or the kernel chose the period.
-/// It can exceed 1 by a few samples, because counters and samples are not read at the same instant.
-pub(super) fn overall(event: &Event) -> Option<f64> {
-    share(event.runs, event.due()?.saturating_sub(idle(event)))
+/// Expected samples of an event that were not received, by cause: their sum is what was expected less what was received.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Missing {
+    /// As many as fit into the time that the hypervisor took from their CPU.
+    pub(super) stolen: u64,
+    /// As many as fit into the idle time of their CPU, where idle CPUs had fewer samples than periods.
+    pub(super) idle: u64,
+    /// Those without a known cause.
+    pub(super) unknown: u64,
 }
 
-/// Expected samples of an event that were not taken because their CPU was idle.
-pub(super) fn idle(event: &Event) -> u64 {
-    let missing = event.due().map_or(0, |due| due.saturating_sub(event.runs));
-    let on_cpus = event.counters.iter().map(|counter| idle_on(event, counter));
-    on_cpus.fold(0, u64::saturating_add).min(missing)
+/// What is missing on the CPU of one counter, and as many periods of it as could have a known cause.
+#[derive(Clone, Copy, Debug, Default)]
+struct OnCounter {
+    stolen: u64,
+    idle: u64,
 }
 
-/// As [`idle`], on the CPU of one counter: as many samples as fit into its idle time, and no more than are missing.
-fn idle_on(event: &Event, counter: &Counter) -> u64 {
-    match (event.unit, event.period, counter.idle) {
-        (EventUnit::Nanoseconds, Period::Fixed(period), Some(idle)) => {
-            let period = period.max(1);
-            let missing = counter.due_at(period).saturating_sub(counter.runs.unwrap_or(0));
-            missing.min(idle / period)
+impl Missing {
+    /// The samples of `event` that are missing. `of_idle` are samples that idle CPUs may have had: those in halted code, and
+    /// kernel samples without an instruction.
+    pub(super) fn new(event: &Event, of_idle: u64) -> Self {
+        let missing = event.due().map_or(0, |due| due.saturating_sub(event.runs));
+        let on_counters = || event.counters.iter().map(|counter| on_counter(event, counter));
+        let sum = |of: fn(OnCounter) -> u64| on_counters().map(of).fold(0, u64::saturating_add);
+        let periods = clock_period(event).map_or(0, |period| {
+            let idle = event.counters.iter().filter_map(|counter| counter.idle);
+            idle.fold(0, |sum: u64, idle| sum.saturating_add(idle / period))
+        });
+        let stolen = sum(|on| on.stolen).min(missing);
+        let idle = sum(|on| on.idle)
+            .min(periods.saturating_sub(of_idle))
+            .min(missing - stolen);
+        Self {
+            stolen,
+            idle,
+            unknown: missing - stolen - idle,
         }
-        _ => 0,
     }
 }
 
-/// The CPU of an event with the lowest share, among those with enough samples.
-pub(super) fn worst_cpu(event: &Event) -> Option<OnCpu> {
+/// The period of a clock, in ns. Other events stand still while a CPU is idle or the hypervisor has it.
+fn clock_period(event: &Event) -> Option<u64> {
+    match (event.unit, event.period) {
+        (EventUnit::Nanoseconds, Period::Fixed(period)) => Some(period.max(1)),
+        _ => None,
+    }
+}
+
+fn on_counter(event: &Event, counter: &Counter) -> OnCounter {
+    let Some((period, runs)) = clock_period(event).zip(counter.runs) else {
+        return OnCounter::default();
+    };
+    let missing = counter.due_at(period).saturating_sub(runs);
+    let periods = |time: Option<u64>| time.map_or(0, |time| time / period);
+    let stolen = periods(counter.steal).min(missing);
+    OnCounter {
+        stolen,
+        idle: periods(counter.idle).min(missing - stolen),
+    }
+}
+
+/// Share of the expected samples of an event that were received while CPUs were busy; `None` if none were expected or the
+/// kernel chose the period.
+/// It can exceed 1 by a few samples, because counters and samples are not read at the same instant.
+pub(super) fn while_busy(event: &Event, missing: Missing) -> Option<f64> {
+    share(event.runs, event.due()?.saturating_sub(missing.idle))
+}
+
+/// As [`while_busy`], of all expected samples, those of idle CPUs included.
+pub(super) fn with_idle(event: &Event) -> Option<f64> {
+    share(event.runs, event.due()?)
+}
+
+/// The CPU of an event with the lowest share while it was busy, among those with enough samples.
+pub(super) fn worst_cpu(event: &Event, missing: Missing) -> Option<OnCpu> {
     let Period::Fixed(period) = event.period else {
         return None;
     };
+    let could_be_idle = event
+        .counters
+        .iter()
+        .map(|counter| on_counter(event, counter).idle);
+    let could_be_idle = could_be_idle.fold(0, u64::saturating_add);
     let on_cpu = |counter: &Counter| {
-        let due = counter.due_at(period).saturating_sub(idle_on(event, counter));
+        // Which CPU was idle without samples is not known: each has its part of them.
+        let idle = u128::from(on_counter(event, counter).idle) * u128::from(missing.idle);
+        let idle = u64::try_from(idle / u128::from(could_be_idle.max(1))).unwrap_or(0);
+        let due = counter.due_at(period).saturating_sub(idle);
         let share = share(counter.runs?, due).filter(|_| FEWEST_DUE <= due)?;
         Some(OnCpu {
             cpu: counter.cpu?,
@@ -102,8 +158,7 @@ mod tests {
             runs: Some(runs),
             enabled: 10,
             running: 5,
-            idle: None,
-            due: None,
+            ..Counter::default()
         }
     }
 
@@ -124,31 +179,75 @@ mod tests {
             counter(1, 10_009, 951),
             counter(2, 90, 0),
         ]);
-        assert_eq!(worst_cpu(&event), Some(OnCpu { cpu: 1, share: 0.951 }));
-        assert_eq!(overall(&event), Some(1_950.0 / 2_009.0));
+        let none = Missing::default();
+        assert_eq!(worst_cpu(&event, none), Some(OnCpu { cpu: 1, share: 0.951 }));
+        assert_eq!(while_busy(&event, none), Some(1_950.0 / 2_009.0));
         assert!((time_counted(&event) - 0.5).abs() < 1e-12);
         let event = Event {
             period: Period::Frequency(99),
             ..event
         };
-        assert_eq!((overall(&event), worst_cpu(&event)), (None, None));
-        assert_eq!(overall(&Event::default()), None);
+        assert_eq!((while_busy(&event, none), worst_cpu(&event, none)), (None, None));
+        assert_eq!(while_busy(&Event::default(), none), None);
     }
 
-    #[test]
-    fn idle_time_is_not_missing() {
+    /// Two CPUs at a period of 10: one was idle for 800 periods, the other one for 1500 of 2000.
+    fn half_idle() -> Event {
         let asleep = Counter {
             idle: Some(8_000),
             ..counter(0, 20_000, 1_200)
         };
-        // More idle time than samples are missing: the timer of this CPU went on.
         let awake = Counter {
             idle: Some(15_000),
             ..counter(1, 20_000, 1_990)
         };
-        let mut event = event(vec![asleep, awake]);
-        assert_eq!((idle(&event), overall(&event)), (810, Some(1.0)));
+        event(vec![asleep, awake])
+    }
+
+    #[test]
+    fn idle_cpus_without_samples_are_not_missing() {
+        let mut event = half_idle();
+        // 1490 samples of halted code in 2300 periods of idle time.
+        let missing = Missing::new(&event, 1_490);
+        let expected = Missing {
+            idle: 810,
+            ..Missing::default()
+        };
+        assert_eq!(missing, expected);
+        assert_eq!(while_busy(&event, missing), Some(1.0));
+        assert_eq!(with_idle(&event), Some(3_190.0 / 4_000.0));
         event.unit = EventUnit::Cycles;
-        assert_eq!((idle(&event), overall(&event)), (0, Some(3_190.0 / 4_000.0)));
+        let missing = Missing::new(&event, 1_490);
+        assert_eq!((missing.idle, missing.unknown), (0, 810));
+    }
+
+    #[test]
+    fn idle_cpus_that_were_sampled_explain_nothing() {
+        // As many samples of halted code as periods of idle time: what is missing was busy.
+        let event = half_idle();
+        let missing = Missing::new(&event, 2_300);
+        assert_eq!((missing.idle, missing.unknown), (0, 810));
+        assert_eq!(while_busy(&event, missing), Some(3_190.0 / 4_000.0));
+        let worst = worst_cpu(&event, missing).unwrap();
+        assert_eq!((worst.cpu, worst.share), (0, 0.6));
+        // A part of them: 210 periods without a sample.
+        let missing = Missing::new(&event, 2_090);
+        assert_eq!((missing.idle, missing.unknown), (210, 600));
+    }
+
+    #[test]
+    fn stolen_time_explains_what_fits_into_it_on_its_cpu() {
+        let mut event = half_idle();
+        event.counters[0].steal = Some(3_000);
+        event.counters[1].steal = Some(9_000);
+        let missing = Missing::new(&event, 2_300);
+        // 300 periods of CPU 0, and the 10 that are missing on CPU 1.
+        let expected = Missing {
+            stolen: 310,
+            idle: 0,
+            unknown: 500,
+        };
+        assert_eq!(missing, expected);
+        assert_eq!(while_busy(&event, missing), Some(3_190.0 / 4_000.0));
     }
 }

@@ -8,10 +8,12 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::Format;
+use super::look::Look;
 use super::number::{percent, scaled};
 use super::page::Page;
 use super::table::{Line, Table};
 use crate::eval::{Amounts, Evaluation, Group, Level, Method};
+use crate::names::{Demangle, function};
 use crate::printable::write_json;
 
 /// The errors of all groups of a level.
@@ -40,11 +42,11 @@ impl<'a> Errors<'a> {
         }
     }
 
-    /// Writes them; lines of text have at most `width` columns. CSV is not supported and prints text.
-    pub fn write(&self, format: Format, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    /// Writes them; text looks as `look` says. CSV is not supported and prints text.
+    pub fn write(&self, format: Format, look: Look, out: &mut dyn Write) -> io::Result<()> {
         match format {
             Format::Json => write_json(&Document::new(self), out),
-            Format::Text | Format::Csv => self.text(&mut Page { width, out }),
+            Format::Text | Format::Csv | Format::Html => self.text(&mut Page { look, out }),
         }
     }
 
@@ -55,35 +57,73 @@ impl<'a> Errors<'a> {
             stacks,
             ..
         } = self.evaluation;
-        let total = self.whole.total().reference;
-        let (total, taken) = (scaled(total, DIGITS), scaled(*taken, DIGITS));
-        page.entry(
-            "reference  ",
-            &format!("{total} instructions, {taken} taken branches"),
-        )?;
+        let total = scaled(self.whole.total().reference, DIGITS);
+        let taken = taken.map_or_else(String::new, |taken| {
+            format!(", {} taken branches", scaled(taken, DIGITS))
+        });
+        page.entry("reference  ", &format!("{total} instructions{taken}"))?;
         let (samples, stacks) = (scaled(*samples, DIGITS), scaled(*stacks, DIGITS));
         page.entry(
             "measured   ",
             &format!("{samples} samples of instructions, {stacks} branch stacks"),
         )?;
+        self.notes(page)?;
         page.heading("Average weighted error over mnemonics, in % of the reference")?;
-        self.print(page, &self.group_table(Group::average_weighted))?;
+        let demangle = page.look.demangle;
+        page.table(&self.group_table(Group::average_weighted, demangle), |_| None)?;
+        page.heading("The same of shares of all instructions, in %")?;
+        page.table(&self.group_table(Group::share_error, demangle), |_| None)?;
         page.heading("Accuracy error over blocks, in % of the reference")?;
-        self.print(page, &self.group_table(Group::block_error))?;
+        page.table(&self.group_table(Group::block_error, page.look.demangle), |_| {
+            None
+        })?;
         page.heading("Executions by mnemonic, and their errors in %")?;
-        self.print(page, &self.mnemonic_table())
+        let amounts = self.mnemonic_table(|amounts| *amounts, |amount| scaled(amount, DIGITS));
+        page.table(&amounts, |_| None)?;
+        page.heading("Shares of all instructions by mnemonic in %, and their errors in % of the share")?;
+        let total = self.whole.total();
+        let shares = self.mnemonic_table(|amounts| amounts.shares(&total), percent);
+        page.table(&shares, |_| None)
     }
 
-    fn print(&self, page: &mut Page<'_>, table: &Table) -> io::Result<()> {
-        let width = page.width;
-        table.render(width).iter().try_for_each(|line| page.line(line))
+    /// What is compared, and the distance by address.
+    fn notes(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let Evaluation {
+            left_out, iterates, ..
+        } = self.evaluation;
+        if 0.0 < *left_out {
+            let left_out = scaled(*left_out, DIGITS);
+            page.entry(
+                "left out   ",
+                &format!("{left_out} instructions of code that the reference does not count"),
+            )?;
+        }
+        if *iterates {
+            page.entry(
+                "REP        ",
+                "the reference counts each iteration of a string instruction, the profile one instruction",
+            )?;
+        }
+        let distances = Method::ALL.map(|method| {
+            let distance = self.evaluation.distance(method)?;
+            Some(format!("{} {} %", method.name(), percent(distance)))
+        });
+        let distances: Vec<String> = distances.into_iter().flatten().collect();
+        if distances.is_empty() {
+            return Ok(());
+        }
+        let distances = distances.join(", ");
+        page.entry(
+            "distance   ",
+            &format!("{distances} of the executions are at the wrong address"),
+        )
     }
 
     fn shown<T>(&self, rows: &[T]) -> usize {
         self.top.map_or(rows.len(), |top| top.min(rows.len()))
     }
 
-    fn group_table(&self, error_of: fn(&Group, Method) -> Option<f64>) -> Table {
+    fn group_table(&self, error_of: fn(&Group, Method) -> Option<f64>, demangle: Demangle) -> Table {
         let titles = self.level.titles().iter().map(|title| (*title).to_owned());
         let methods = Method::ALL.map(Method::name).map(str::to_owned);
         let numbers = |group: &Group| {
@@ -95,7 +135,9 @@ impl<'a> Errors<'a> {
             "all".clone_into(first);
         }
         let shown = self.groups.iter().take(self.shown(&self.groups));
-        let rows = shown.map(|group| Line::Row(group.key.clone(), numbers(group)));
+        // Names are of the same kinds in every row; only functions are ever mangled.
+        let name = |name: &String| function(name, demangle);
+        let rows = shown.map(|group| Line::Row(group.key.iter().map(name).collect(), numbers(group)));
         let total = [Line::Rule, Line::Row(whole, numbers(&self.whole))];
         Table {
             names: titles.collect(),
@@ -104,25 +146,31 @@ impl<'a> Errors<'a> {
         }
     }
 
-    fn mnemonic_table(&self) -> Table {
-        let mut rows: Vec<(&String, &Amounts)> = self.whole.mnemonics.iter().collect();
+    /// What `of` makes of the executions by mnemonic, as `shown` shows it, and the errors.
+    fn mnemonic_table(&self, of: impl Fn(&Amounts) -> Amounts, shown: fn(f64) -> String) -> Table {
+        let mut rows: Vec<(&String, Amounts)> = self
+            .whole
+            .mnemonics
+            .iter()
+            .map(|(name, all)| (name, of(all)))
+            .collect();
         rows.sort_by(|a, b| b.1.reference.total_cmp(&a.1.reference));
         rows.truncate(self.shown(&rows));
         let numbers = |amounts: &Amounts| {
             let measured = Method::ALL.map(|method| {
                 let deviation = (amounts.by(method) - amounts.reference).abs();
                 let error = (0.0 < amounts.reference).then(|| deviation / amounts.reference);
-                [scaled(amounts.by(method), DIGITS), self::error(error)]
+                [shown(amounts.by(method)), self::error(error)]
             });
-            [&[scaled(amounts.reference, DIGITS)][..], &measured.concat()].concat()
+            [&[shown(amounts.reference)][..], &measured.concat()].concat()
         };
         let titles = Method::ALL.map(|method| [method.name().to_owned(), "error".to_owned()]);
         Table {
             names: vec!["mnemonic".to_owned()],
             numbers: [&["reference".to_owned()][..], &titles.concat()].concat(),
             lines: rows
-                .into_iter()
-                .map(|(mnemonic, amounts)| Line::Row(vec![mnemonic.clone()], numbers(amounts)))
+                .iter()
+                .map(|(mnemonic, amounts)| Line::Row(vec![(*mnemonic).clone()], numbers(amounts)))
                 .collect(),
         }
     }
@@ -137,12 +185,17 @@ fn error(error: Option<f64>) -> String {
 struct Document {
     /// Name and version of this format.
     format: &'static str,
-    /// Near taken branches of the reference.
-    taken: f64,
+    /// Near taken branches of the reference; null where it does not count them.
+    taken: Option<f64>,
     /// Samples of instruction pointers that EBS had.
     samples: f64,
     /// Branch stacks that LBR had.
     stacks: f64,
+    /// Instructions of the profile that the reference does not count, by the hybrid.
+    left_out: f64,
+    /// Half the sum of the absolute differences of the shares of all addresses, as a fraction; null where the reference has no
+    /// addresses.
+    distance: ErrorsJson,
     /// Everything.
     whole: GroupJson,
     /// The groups of the level that was asked for, by falling reference.
@@ -157,6 +210,8 @@ struct GroupJson {
     instructions: AmountsJson,
     /// Average weighted error over mnemonics, as a fraction; null where the reference has nothing.
     average_weighted_error: ErrorsJson,
+    /// The same of shares of all instructions of the group.
+    share_error: ErrorsJson,
     /// Accuracy error over blocks, likewise.
     block_error: ErrorsJson,
     mnemonics: Vec<MnemonicJson>,
@@ -191,19 +246,26 @@ impl Document {
             taken: errors.evaluation.taken,
             samples: errors.evaluation.samples,
             stacks: errors.evaluation.stacks,
+            left_out: errors.evaluation.left_out,
+            distance: ErrorsJson::new(&|method| errors.evaluation.distance(method)),
             whole: GroupJson::new(&errors.whole),
             groups: errors.groups.iter().map(GroupJson::new).collect(),
         }
     }
 }
 
-impl GroupJson {
-    fn new(group: &Group) -> Self {
-        let errors = |of: &dyn Fn(Method) -> Option<f64>| ErrorsJson {
+impl ErrorsJson {
+    fn new(of: &dyn Fn(Method) -> Option<f64>) -> Self {
+        Self {
             hybrid: of(Method::Hybrid),
             lbr: of(Method::Lbr),
             ebs: of(Method::Ebs),
-        };
+        }
+    }
+}
+
+impl GroupJson {
+    fn new(group: &Group) -> Self {
         let mnemonics = group.mnemonics.iter().map(|(mnemonic, amounts)| MnemonicJson {
             mnemonic: mnemonic.clone(),
             executions: AmountsJson::new(amounts),
@@ -211,8 +273,9 @@ impl GroupJson {
         Self {
             key: group.key.clone(),
             instructions: AmountsJson::new(&group.total()),
-            average_weighted_error: errors(&|method| group.average_weighted(method)),
-            block_error: errors(&|method| group.block_error(method)),
+            average_weighted_error: ErrorsJson::new(&|method| group.average_weighted(method)),
+            share_error: ErrorsJson::new(&|method| group.share_error(method)),
+            block_error: ErrorsJson::new(&|method| group.block_error(method)),
             mnemonics: mnemonics.collect(),
         }
     }

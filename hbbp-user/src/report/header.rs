@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::accounting::Accounting;
-use super::completeness::{self, share};
+use super::completeness::{self, Missing, share};
 use super::number::{bytes, grouped, percent, scaled, seconds, several};
 use super::residual::Residual;
 use crate::mix::{Method, MethodShare};
@@ -59,7 +59,8 @@ pub(super) fn facts(
     facts.extend(
         run.events
             .iter()
-            .map(|event| ("completeness", completeness_in_words(event))),
+            .zip(&accounting.missing)
+            .map(|(event, missing)| ("completeness", completeness_in_words(event, *missing))),
     );
     facts.extend(methods_in_words(methods).map(|methods| ("estimated by", methods)));
     facts.extend(
@@ -99,25 +100,29 @@ fn event_in_words(event: &Event) -> String {
 }
 
 /// How many of the expected samples of an event were received.
-fn completeness_in_words(event: &Event) -> String {
+fn completeness_in_words(event: &Event, missing: Missing) -> String {
     let runs = grouped(event.runs);
     if event.runs == 0 && event.counters.is_empty() {
         return format!("number of samples of {} unknown", event.name);
     }
-    let Some((due, share)) = event.due().zip(completeness::overall(event)) else {
+    let Some((due, share)) = event.due().zip(completeness::while_busy(event, missing)) else {
         return format!(
             "{runs} samples of {} received; expected number unknown",
             event.name
         );
     };
-    let worst = match completeness::worst_cpu(event) {
+    let worst = match completeness::worst_cpu(event, missing) {
         Some(worst) => format!("; lowest on CPU {}: {} %", worst.cpu, percent(worst.share)),
         None => String::new(),
     };
-    let due = grouped(due.saturating_sub(completeness::idle(event)));
+    let all = completeness::with_idle(event).filter(|_| 0 < missing.idle);
+    let all = all.map_or(String::new(), |all| {
+        format!("; {} % with idle CPUs", percent(all))
+    });
+    let due = grouped(due.saturating_sub(missing.idle));
     let share = percent(share);
     format!(
-        "{share} %: received {runs} of {due} expected samples of {}{worst}",
+        "{share} %: received {runs} of {due} expected samples of {}{worst}{all}",
         event.name
     )
 }

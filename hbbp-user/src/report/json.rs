@@ -8,21 +8,23 @@
 //! `accounting` is what its documentation says.
 
 mod accounting;
+mod tables;
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::Report;
-use super::body::{Body, Figures};
-use super::completeness;
+use super::completeness::{self, Missing};
 use super::header::hex;
 use super::residual::Residual;
+use super::warning::Warning;
+use super::{Measured, Report};
 use crate::mix::MethodShare;
 use crate::printable::write_json;
 use crate::snapshot::loss::LossUnit;
 use crate::snapshot::{Event, EventUnit, KernelTextSource, Losses, Period, Run};
 use accounting::{AccountingJson, StreamsJson};
+use tables::{MixJson, RequirementJson};
 
 /// Writes the report and a newline.
 pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -35,6 +37,23 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
 struct Document<'a> {
     /// Name and version of this format.
     format: &'static str,
+    /// The run, of a merged profile the first.
+    #[serde(flatten)]
+    first: Option<MeasuredJson<'a>>,
+    /// The table, or the first one of a view.
+    mix: Option<MixJson<'a>>,
+    /// Further tables of a view.
+    tables: Vec<MixJson<'a>>,
+    /// Name of the view; null without one.
+    view: Option<&'a str>,
+    requirements: Vec<RequirementJson<'a>>,
+    /// The further runs of a merged profile; the tables are those of all runs.
+    others: Vec<MeasuredJson<'a>>,
+}
+
+/// What is to be said of one run.
+#[derive(Serialize)]
+struct MeasuredJson<'a> {
     run: RunJson<'a>,
     events: Vec<EventJson<'a>>,
     /// Warnings about the measurement, most severe first.
@@ -48,7 +67,6 @@ struct Document<'a> {
     streams: Option<StreamsJson>,
     /// Estimates and counter values of the sampling events; empty if figures are not executions.
     residuals: Vec<ResidualJson>,
-    mix: MixJson<'a>,
 }
 
 /// Facts of the run.
@@ -96,10 +114,14 @@ struct EventJson<'a> {
     due: Option<u64>,
     /// Samples received.
     runs: u64,
-    /// Expected samples that were not taken because their CPU was idle.
+    /// Expected samples that are missing on idle CPUs.
     idle: u64,
+    /// Expected samples that are missing on CPUs that the hypervisor took for as many periods (steal time).
+    stolen: u64,
     /// `runs / (due - idle)`.
     completeness: Option<f64>,
+    /// `runs / due`.
+    completeness_with_idle: Option<f64>,
     /// The CPU with the lowest completeness, if known.
     worst_cpu: Option<WorstCpuJson>,
     /// Share of the time in which the event really counted.
@@ -157,60 +179,46 @@ struct ResidualJson {
     std_error: f64,
 }
 
-/// The table.
-#[derive(Serialize)]
-struct MixJson<'a> {
-    /// Names of the dimensions.
-    by: Vec<&'static str>,
-    /// `executions`, `relative_executions`, `time_weighted_samples` or `event_weighted_samples`.
-    unit: &'static str,
-    /// By falling total.
-    rows: Vec<RowJson<'a>>,
-    /// The sum of the rows after `--top`; null if there are none.
-    more: Option<MoreJson<'a>>,
-    total: &'a Figures,
-}
-
-#[derive(Serialize)]
-struct RowJson<'a> {
-    /// One value for each dimension.
-    key: &'a [String],
-    #[serde(flatten)]
-    figures: &'a Figures,
-}
-
-#[derive(Serialize)]
-struct MoreJson<'a> {
-    n_rows: u64,
-    #[serde(flatten)]
-    figures: &'a Figures,
-}
-
 impl<'a> Document<'a> {
     fn new(report: &'a Report<'a>) -> Self {
-        let warnings = report.warnings.iter();
+        let mut bodies = report.bodies.iter();
+        let mut runs = report.runs.iter().map(MeasuredJson::new);
         Self {
             format: "hbbp-sys.mix/2",
-            run: RunJson::new(&report.snapshot.run),
-            events: report.snapshot.run.events.iter().map(EventJson::new).collect(),
-            warnings: warnings
-                .map(|w| WarningJson {
-                    id: w.id(),
-                    text: w.to_string(),
-                })
+            first: runs.next(),
+            mix: bodies.next().map(MixJson::new),
+            tables: bodies.map(MixJson::new).collect(),
+            view: report.view.map(|view| view.name.as_str()),
+            requirements: report.verdicts.iter().map(RequirementJson::new).collect(),
+            others: runs.collect(),
+        }
+    }
+}
+
+impl<'a> MeasuredJson<'a> {
+    fn new(measured: &'a Measured<'a>) -> Self {
+        let run = &measured.snapshot.run;
+        let warning = |warning: &Warning| WarningJson {
+            id: warning.id(),
+            text: warning.to_string(),
+        };
+        let methods = measured.methods.iter();
+        let events = run.events.iter().zip(&measured.accounting.missing);
+        Self {
+            run: RunJson::new(run),
+            events: events
+                .map(|(event, missing)| EventJson::new(event, *missing))
                 .collect(),
-            losses: losses(&report.snapshot.losses),
-            sources: report
-                .methods
-                .iter()
-                .map(|method| SourceJson::new(method, report.methods))
+            warnings: measured.warnings.iter().map(warning).collect(),
+            losses: losses(&measured.snapshot.losses),
+            sources: methods
+                .map(|method| SourceJson::new(method, measured.methods))
                 .collect(),
-            accounting: AccountingJson::new(report),
-            streams: Some(&report.streams)
+            accounting: AccountingJson::new(&measured.accounting),
+            streams: Some(&measured.streams)
                 .filter(|streams| 0 < streams.counted)
                 .map(StreamsJson::new),
-            residuals: report.residuals.iter().map(ResidualJson::new).collect(),
-            mix: MixJson::new(&report.body),
+            residuals: measured.residuals.iter().map(ResidualJson::new).collect(),
         }
     }
 }
@@ -241,12 +249,12 @@ impl<'a> RunJson<'a> {
 }
 
 impl<'a> EventJson<'a> {
-    fn new(event: &'a Event) -> Self {
+    fn new(event: &'a Event, missing: Missing) -> Self {
         let (period, frequency) = match event.period {
             Period::Fixed(period) => (Some(period), None),
             Period::Frequency(frequency) => (None, Some(frequency)),
         };
-        let worst_cpu = completeness::worst_cpu(event);
+        let worst_cpu = completeness::worst_cpu(event, missing);
         Self {
             name: &event.name,
             unit: unit_id(event.unit),
@@ -257,8 +265,10 @@ impl<'a> EventJson<'a> {
             frequency,
             due: event.due(),
             runs: event.runs,
-            idle: completeness::idle(event),
-            completeness: completeness::overall(event),
+            idle: missing.idle,
+            stolen: missing.stolen,
+            completeness: completeness::while_busy(event, missing),
+            completeness_with_idle: completeness::with_idle(event),
             worst_cpu: worst_cpu.map(|worst| WorstCpuJson {
                 cpu: worst.cpu,
                 completeness: worst.share,
@@ -276,6 +286,7 @@ fn losses(losses: &Losses) -> Vec<LossJson<'_>> {
         LossUnit::Record => "record",
         LossUnit::Region => "region",
         LossUnit::Ambiguous => "ambiguous",
+        LossUnit::Text => "text",
         LossUnit::Name => "name",
     };
     let losses = losses.iter().map(|(id, count, known)| LossJson {
@@ -324,27 +335,6 @@ impl SourceJson {
             } else {
                 0.0
             },
-        }
-    }
-}
-
-impl<'a> MixJson<'a> {
-    fn new(body: &'a Body) -> Self {
-        let rows = body.rows.iter();
-        Self {
-            by: body.by.iter().map(|dimension| dimension.name()).collect(),
-            unit: body.unit.id(),
-            rows: rows
-                .map(|row| RowJson {
-                    key: &row.key,
-                    figures: &row.figures,
-                })
-                .collect(),
-            more: body.more.as_ref().map(|more| MoreJson {
-                n_rows: more.n_rows,
-                figures: &more.figures,
-            }),
-            total: &body.total,
         }
     }
 }

@@ -5,29 +5,41 @@
 //! Figures always have their unit; time-weighted samples are never called executions.
 
 mod accounting;
+mod annotated;
 mod body;
 mod completeness;
 mod csv;
+mod difference;
 mod errors;
 mod header;
+mod html;
 mod json;
+mod look;
+mod named;
 mod number;
 mod page;
+mod pivot_table;
 mod quality;
 mod residual;
 mod table;
 mod text;
 mod warning;
+pub mod watch;
 
 use std::io::{self, Write};
 use std::str::FromStr;
 
 use crate::locate::{Discard, PerRing};
-use crate::mix::{Analysis, MethodShare};
+use crate::mix::{Analysis, MethodShare, Mix, Verdict, View};
 use crate::snapshot::Snapshot;
 use accounting::Accounting;
+pub use annotated::{AnnotatedReport, Shown};
 use body::Body;
+pub use difference::DiffReport;
 pub use errors::Errors;
+pub use look::{Colours, Look};
+use named::shown_names;
+use page::Page;
 pub use quality::{Miss, quality};
 use residual::{Residual, residuals};
 use warning::{Warning, warnings};
@@ -42,11 +54,13 @@ pub enum Format {
     Json,
     /// For spreadsheets: the table alone.
     Csv,
+    /// For browsers: a page that draws the mix, its code and any pivot of it.
+    Html,
 }
 
 /// An unknown format name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("unknown format `{0}`; expected one of text, json, csv")]
+#[error("unknown format `{0}`; expected one of text, json, csv, html")]
 pub struct UnknownFormat(pub String);
 
 impl FromStr for Format {
@@ -57,21 +71,41 @@ impl FromStr for Format {
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
             "csv" => Ok(Self::Csv),
+            "html" => Ok(Self::Html),
             other => Err(UnknownFormat(other.to_owned())),
         }
     }
 }
 
+/// A table of a report.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'a> {
+    /// What it shows.
+    pub mix: &'a Mix,
+    /// Most lines; `None` for all.
+    pub top: Option<usize>,
+}
+
 /// The content of a report, for all formats.
 #[derive(Debug)]
 pub struct Report<'a> {
+    /// One for each run of the profile.
+    runs: Vec<Measured<'a>>,
+    view: Option<&'a View>,
+    bodies: Vec<Body>,
+    verdicts: &'a [Verdict],
+}
+
+/// What is to be said of one run.
+#[derive(Debug)]
+struct Measured<'a> {
     snapshot: &'a Snapshot,
+    analysis: &'a Analysis,
     methods: &'a [MethodShare],
     warnings: Vec<Warning>,
     accounting: Accounting,
     streams: Streams,
     residuals: Vec<Residual>,
-    body: Body,
 }
 
 /// Accounting of the streams of branch stacks.
@@ -87,26 +121,50 @@ struct Streams {
 }
 
 impl<'a> Report<'a> {
-    /// The report on a snapshot and its analysis, with at most `top` lines of the mix.
-    pub fn new(snapshot: &'a Snapshot, analysis: &'a Analysis, top: Option<usize>) -> Self {
+    /// The report on the runs of a profile, each with its analysis, with these tables of all of them, which may be those of a
+    /// view, and verdicts.
+    pub fn new(
+        runs: impl Iterator<Item = (&'a Snapshot, &'a Analysis)>,
+        view: Option<&'a View>,
+        tables: &[Table<'_>],
+        verdicts: &'a [Verdict],
+    ) -> Self {
+        let runs: Vec<Measured<'a>> = runs
+            .map(|(snapshot, analysis)| Measured::new(snapshot, analysis))
+            .collect();
+        let durations = runs.iter().map(|run| run.snapshot.run.duration);
+        let duration = durations.fold(0, u64::saturating_add);
+        let body = |table: &Table<'_>| Body::new(table.mix, table.top, duration);
+        Self {
+            runs,
+            view,
+            bodies: tables.iter().map(body).collect(),
+            verdicts,
+        }
+    }
+
+    /// Writes the report; text looks as `look` says.
+    pub fn write(&self, format: Format, look: Look, out: &mut dyn Write) -> io::Result<()> {
+        match format {
+            Format::Text => text::write(self, &mut Page { look, out }),
+            Format::Json => json::write(self, out),
+            Format::Csv => csv::write(&self.bodies, out),
+            Format::Html => self.runs.iter().try_for_each(|run| html::write(run, out)),
+        }
+    }
+}
+
+impl<'a> Measured<'a> {
+    fn new(snapshot: &'a Snapshot, analysis: &'a Analysis) -> Self {
         let accounting = Accounting::new(snapshot, analysis);
         Self {
             snapshot,
+            analysis,
             methods: &analysis.methods,
             warnings: warnings(analysis, snapshot, &accounting),
             streams: Streams::new(analysis),
             residuals: residuals(snapshot, analysis),
-            body: Body::new(&analysis.mix, top),
             accounting,
-        }
-    }
-
-    /// Writes the report; the lines of text have at most `width` columns.
-    pub fn write(&self, format: Format, width: usize, out: &mut dyn Write) -> io::Result<()> {
-        match format {
-            Format::Text => text::write(self, width, out),
-            Format::Json => json::write(self, out),
-            Format::Csv => csv::write(&self.body, out),
         }
     }
 }

@@ -1,14 +1,20 @@
-//! Lines of text on a page of limited width, with word wrap and hanging indent.
+//! Lines of text on a page of limited width, with word wrap, hanging indent and colours.
 
 use std::io::{self, Write};
 
+use super::look::{Colours, Look, Role, bar};
 use super::number::{columns, shortened};
+use super::table::{Line, Table};
 use crate::printable::harmless;
 
-/// Where the lines go, and how wide they may be.
+/// Columns of a bar, and blanks before it.
+const BAR: usize = 12;
+const GAP: usize = 2;
+
+/// Where the lines go, and how they look.
 pub(super) struct Page<'a> {
-    /// Most columns of a line.
-    pub(super) width: usize,
+    /// How they look.
+    pub(super) look: Look,
     /// Where they go.
     pub(super) out: &'a mut dyn Write,
 }
@@ -16,13 +22,46 @@ pub(super) struct Page<'a> {
 impl Page<'_> {
     /// One line, shortened in its middle if it is too long.
     pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
-        writeln!(self.out, "{}", shortened(text.trim_end(), self.width))
+        writeln!(self.out, "{}", shortened(text.trim_end(), self.look.width))
+    }
+
+    /// One line in the colour of its role.
+    pub(super) fn painted(&mut self, role: Role, text: &str) -> io::Result<()> {
+        let text = shortened(text.trim_end(), self.look.width);
+        writeln!(self.out, "{}", self.look.colours.paint(role, &text))
     }
 
     /// A line after an empty one.
     pub(super) fn heading(&mut self, text: &str) -> io::Result<()> {
         self.line("")?;
-        self.line(text)
+        self.painted(Role::Title, text)
+    }
+
+    /// A table: its titles stand out, and so does what follows its last rule. Where there are bars and columns left for
+    /// them, each row has a bar of its `share`, 0 to 1.
+    pub(super) fn table(&mut self, table: &Table, share: impl Fn(usize) -> Option<f64>) -> io::Result<()> {
+        let left = self.look.width.saturating_sub(BAR + GAP);
+        let bars = self.look.colours == Colours::Shown && table.fits(left);
+        let lines = table.render(if bars { left } else { self.look.width });
+        let widest = lines.iter().map(|line| columns(line)).max().unwrap_or(0);
+        let after_rule = table.lines.iter().rposition(|line| matches!(line, Line::Rule));
+        for (n, line) in lines.iter().enumerate() {
+            // The titles come before the rows.
+            let row = n.checked_sub(1);
+            let bar = row.filter(|_| bars).and_then(&share).map(|share| bar(share, BAR));
+            match bar.filter(|bar| !bar.is_empty()) {
+                _ if row.is_none() || row > after_rule && after_rule.is_some() => {
+                    self.painted(Role::Title, line)?;
+                }
+                None => self.line(line)?,
+                Some(bar) => {
+                    let gap = " ".repeat(widest - columns(line) + GAP);
+                    let bar = self.look.colours.paint(Role::Faint, &bar);
+                    writeln!(self.out, "{line}{gap}{bar}")?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A label with a sentence beside it; continuation lines align with the first one.
@@ -33,12 +72,12 @@ impl Page<'_> {
         let beside = columns(label);
         let mut indent = beside;
         let mut first = label.to_owned();
-        if self.width < beside + NARROWEST {
+        if self.look.width < beside + NARROWEST {
             self.line(label)?;
-            indent = self.width.min(4) / 2;
+            indent = self.look.width.min(4) / 2;
             first = " ".repeat(indent);
         }
-        for line in wrapped(&harmless(sentence), self.width.saturating_sub(indent)) {
+        for line in wrapped(&harmless(sentence), self.look.width.saturating_sub(indent)) {
             self.line(&format!("{first}{line}"))?;
             first = " ".repeat(indent);
         }
@@ -70,7 +109,11 @@ mod tests {
 
     fn page(width: usize, label: &str, sentence: &str) -> String {
         let mut out = Vec::new();
-        Page { width, out: &mut out }.entry(label, sentence).unwrap();
+        let look = Look {
+            width,
+            ..Look::default()
+        };
+        Page { look, out: &mut out }.entry(label, sentence).unwrap();
         String::from_utf8(out).unwrap()
     }
 

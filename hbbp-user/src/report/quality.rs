@@ -83,11 +83,11 @@ pub fn quality(analysis: &Analysis, snapshot: &Snapshot) -> Vec<Miss> {
 pub(super) fn misses(analysis: &Analysis, snapshot: &Snapshot, accounting: &Accounting) -> Vec<Miss> {
     let below = |limit: f64| move |share: &f64| *share < limit;
     let mut misses = residual_misses(analysis, snapshot);
-    if analysis.mix.rows.is_empty() {
+    if analysis.mix.all.blocks == 0 {
         misses.push(Miss::NoSamples);
     }
-    for event in &snapshot.run.events {
-        if let Some(share) = completeness::overall(event).filter(below(COMPLETENESS)) {
+    for (event, missing) in snapshot.run.events.iter().zip(&accounting.missing) {
+        if let Some(share) = completeness::while_busy(event, *missing).filter(below(COMPLETENESS)) {
             misses.push(Miss::Completeness {
                 event: event.name.clone(),
                 share,

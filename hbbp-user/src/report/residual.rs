@@ -48,7 +48,7 @@ pub(super) fn residuals(snapshot: &Snapshot, analysis: &Analysis) -> Vec<Residua
         estimated,
         std_error,
     };
-    let mix = analysis.mix.both;
+    let mix = analysis.mix.all;
     let near_only = near_only(&snapshot.run.events, &counts.assignment.lbr);
     let near = counts
         .streams

@@ -1,9 +1,10 @@
 //! Aligned text: names on the left, numbers on the right, and no line longer than the terminal is wide.
 //!
-//! Names are shortened first, the widest in its middle, until the line fits.
+//! Names are shortened first, the widest, until the line fits: paths lose folders, other names their middle.
 //! Numbers are never shortened; a caller with too many columns of numbers asks [`Table::fits`] and drops some.
 
 use super::number::{columns, shortened};
+use crate::names::fitted;
 
 /// Blanks between two columns.
 const GAP: usize = 2;
@@ -65,11 +66,27 @@ impl Table {
             shortened(cells.join(&" ".repeat(GAP)).trim_end(), width)
         };
         let titles = line(&self.names, &self.numbers);
+        let mut names = self.fitted_names(&name_widths).into_iter();
         let lines = self.lines.iter().map(|l| match l {
-            Line::Row(names, numbers) => line(names, numbers),
+            Line::Row(_, numbers) => line(&names.next().unwrap_or_default(), numbers),
             Line::Rule => "-".repeat(full.min(width)),
         });
         std::iter::once(titles).chain(lines).collect()
+    }
+
+    /// The names of each row, where paths have lost folders until they fit into their columns.
+    fn fitted_names(&self, widths: &[usize]) -> Vec<Vec<String>> {
+        let mut rows: Vec<Vec<String>> = self.rows().map(|(names, _)| names.to_vec()).collect();
+        for (nth, width) in widths.iter().enumerate() {
+            let column = self
+                .rows()
+                .map(|(names, _)| names.get(nth).map_or("", String::as_str));
+            let shown = fitted(&column.collect::<Vec<_>>(), *width);
+            for (name, shown) in rows.iter_mut().filter_map(|row| row.get_mut(nth)).zip(shown) {
+                *name = shown;
+            }
+        }
+        rows
     }
 
     /// Width of the widest text of each column of names.

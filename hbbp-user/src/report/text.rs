@@ -1,193 +1,69 @@
 //! The report as text for a terminal: header, warnings, table, accounting; no line is longer than asked.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::accounting::Accounting;
-use super::body::{Amount, Body, Figure, Figures};
-use super::number::{grouped, percent, scaled, several};
+use super::look::Role;
+use super::number::grouped;
 use super::page::Page;
-use super::table::{Line, Table};
-use super::{Report, header};
+use super::{Measured, Report, Streams, header, pivot_table};
 use crate::locate::PerRing;
-use crate::mix::Dimension;
 use crate::printable::harmless;
 
-/// Writes the report in lines of at most `width` columns.
-pub(super) fn write(report: &Report<'_>, width: usize, out: &mut dyn Write) -> io::Result<()> {
-    let run = &report.snapshot.run;
-    let page = &mut Page { width, out };
+/// Writes the report: what is to be said of each run, and the tables of all.
+pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    for (nth, run) in report.runs.iter().enumerate() {
+        if 0 < nth {
+            page.line("")?;
+        }
+        head(run, page)?;
+    }
+    if let Some(view) = report.view {
+        page.line("")?;
+        page.entry(&format!("{}: ", view.name), &view.sentence)?;
+    }
+    for body in &report.bodies {
+        pivot_table::write(body, page)?;
+    }
+    if !report.verdicts.is_empty() {
+        page.heading("Requirements:")?;
+        for verdict in report.verdicts {
+            page.entry("  - ", &verdict.to_string())?;
+        }
+    }
+    for run in &report.runs {
+        // Of several runs each has its own account.
+        let of_run = match report.runs.len() {
+            0 | 1 => String::new(),
+            _ => format!(" of {}", harmless(&run.snapshot.run.host)),
+        };
+        page.heading(&format!("Sample accounting{of_run}:"))?;
+        sums(&samples(&run.accounting), page)?;
+        let streams = streams(&run.streams);
+        if !streams.is_empty() {
+            page.heading(&format!("Stream accounting{of_run}:"))?;
+            sums(&streams, page)?;
+        }
+    }
+    Ok(())
+}
+
+/// Facts and warnings of a run.
+fn head(measured: &Measured<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let run = &measured.snapshot.run;
     page.entry("hbbp-sys ", &run.tool_version)?;
-    for (label, sentence) in header::facts(run, report.methods, &report.accounting, &report.residuals) {
+    let facts = header::facts(run, measured.methods, &measured.accounting, &measured.residuals);
+    for (label, sentence) in facts {
         page.entry(&format!("  {label:<12}  "), &sentence)?;
     }
-    if !report.warnings.is_empty() {
-        page.heading("Warnings:")?;
-        for warning in &report.warnings {
+    if !measured.warnings.is_empty() {
+        page.line("")?;
+        page.painted(Role::Warning, "Warnings:")?;
+        for warning in &measured.warnings {
             page.entry("  - ", &warning.to_string())?;
         }
     }
-    mix(&report.body, page)?;
-    page.heading("Sample accounting:")?;
-    sums(&samples(&report.accounting), page)?;
-    let streams = streams(report);
-    if !streams.is_empty() {
-        page.heading("Stream accounting:")?;
-        sums(&streams, page)?;
-    }
     Ok(())
-}
-
-/// The table of the mix, with as many columns of numbers as the page is wide enough for.
-fn mix(body: &Body, page: &mut Page<'_>) -> io::Result<()> {
-    let by: Vec<&str> = body.by.iter().map(|dimension| dimension.name()).collect();
-    let title = format!(
-        "Instruction mix by {}, in {}; % of each column",
-        by.join(", "),
-        body.unit.noun()
-    );
-    page.line("")?;
-    page.entry("", &title)?;
-    let mut tables = DETAILS
-        .iter()
-        .filter(|detail| body.has_errors() || !detail.total.contains(&Part::Error));
-    let fitting = tables
-        .clone()
-        .map(|detail| table(body, detail))
-        .find(|table| table.fits(page.width));
-    let narrowest = || {
-        tables
-            .next_back()
-            .map(|detail| table(body, detail))
-            .unwrap_or_default()
-    };
-    let table = fitting.unwrap_or_else(narrowest);
-    for line in table.render(page.width) {
-        page.line(&line)?;
-    }
-    Ok(())
-}
-
-/// A column of numbers.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Part {
-    Amount,
-    Error,
-    Share,
-}
-
-/// Which columns of numbers are shown.
-struct Detail {
-    /// Those of each ring.
-    ring: &'static [Part],
-    /// Those of both rings together.
-    total: &'static [Part],
-}
-
-/// From all columns to the fewest.
-const DETAILS: [Detail; 5] = [
-    Detail {
-        ring: &[Part::Amount, Part::Error, Part::Share],
-        total: &[Part::Amount, Part::Error, Part::Share],
-    },
-    Detail {
-        ring: &[Part::Amount, Part::Share],
-        total: &[Part::Amount, Part::Error, Part::Share],
-    },
-    Detail {
-        ring: &[Part::Amount, Part::Share],
-        total: &[Part::Amount, Part::Share],
-    },
-    Detail {
-        ring: &[Part::Amount],
-        total: &[Part::Amount, Part::Share],
-    },
-    Detail {
-        ring: &[Part::Amount],
-        total: &[Part::Amount],
-    },
-];
-
-/// The mix with some of its columns.
-fn table(body: &Body, detail: &Detail) -> Table {
-    let groups = [
-        ("kernel", detail.ring),
-        ("user", detail.ring),
-        ("total", detail.total),
-    ];
-    let title = |name: &str, part: &Part| match part {
-        Part::Amount => name.to_owned(),
-        Part::Error => "±".to_owned(),
-        Part::Share => "%".to_owned(),
-    };
-    let numbers = |figures: &Figures| {
-        let columns = [
-            (figures.kernel, detail.ring),
-            (figures.user, detail.ring),
-            (figures.total, detail.total),
-        ];
-        columns
-            .iter()
-            .flat_map(|(figure, parts)| parts.iter().map(|part| number(figure, *part)))
-            .collect()
-    };
-    let n_names = body.by.len();
-    let across = |name: String| {
-        std::iter::once(name)
-            .chain(std::iter::repeat(String::new()))
-            .take(n_names)
-            .collect()
-    };
-    let rows = body.rows.iter().map(|row| {
-        let names = body
-            .by
-            .iter()
-            .zip(&row.key)
-            .map(|(dimension, value)| name(*dimension, value));
-        Line::Row(names.collect(), numbers(&row.figures))
-    });
-    let more = body.more.as_ref().map(|more| {
-        let title = format!("({})", several(more.n_rows, "more row"));
-        Line::Row(across(title), numbers(&more.figures))
-    });
-    let total = [
-        Line::Rule,
-        Line::Row(across("total".to_owned()), numbers(&body.total)),
-    ];
-    Table {
-        names: body
-            .by
-            .iter()
-            .map(|dimension| dimension.name().to_owned())
-            .collect(),
-        numbers: groups
-            .iter()
-            .flat_map(|(name, parts)| parts.iter().map(|part| title(name, part)))
-            .collect(),
-        lines: rows.chain(more).chain(total).collect(),
-    }
-}
-
-/// A value of a dimension for display, with Rust function names demangled.
-/// JSON and CSV keep the names of the symbol tables, which other tools can look up.
-fn name(dimension: Dimension, value: &str) -> String {
-    match (dimension, rustc_demangle::try_demangle(value)) {
-        (Dimension::Function | Dimension::Inlined | Dimension::Line, Ok(function)) => {
-            harmless(&format!("{function:#}"))
-        }
-        _ => harmless(value),
-    }
-}
-
-/// One part of a figure as text.
-fn number(figure: &Figure, part: Part) -> String {
-    match (part, figure.amount, figure.std_error) {
-        (Part::Share, ..) => percent(figure.share),
-        (Part::Amount, Amount::Samples(n), _) => grouped(n),
-        (Part::Amount, Amount::Estimate(n), _) => scaled(n, 4),
-        (Part::Error, _, None) => String::new(),
-        (Part::Error, Amount::Samples(_), Some(error)) => format!("±{error:.0}"),
-        (Part::Error, Amount::Estimate(_), Some(error)) => format!("±{}", scaled(error, 2)),
-    }
 }
 
 /// One line of a sum: what happens to the sum, a count, and what it is.
@@ -212,22 +88,7 @@ fn samples(all: &Accounting) -> Vec<Step> {
                 due,
                 "expected: counter values divided by the period",
             ));
-            if 0 < all.idle {
-                steps.push(step(
-                    Sign::Minus,
-                    all.idle,
-                    "not taken: CPUs were idle for as many periods, and the clock timer stops there",
-                ));
-            }
-            steps.push(step(
-                Sign::Minus,
-                all.skipped,
-                if all.of_tasks {
-                    "missing: threads that ended before their period did, or an unknown cause"
-                } else {
-                    "missing, cause unknown: late timers, steal time, or programs that the kernel skipped"
-                },
-            ));
+            steps.extend(missing(all));
             if 0 < all.beyond {
                 steps.push(step(
                     Sign::Plus,
@@ -283,9 +144,26 @@ fn samples(all: &Accounting) -> Vec<Step> {
     steps
 }
 
+/// The expected samples that were not received, by cause.
+fn missing(all: &Accounting) -> Vec<Step> {
+    let missing = all.missing();
+    let idle = "missing on idle CPUs: as many periods of idle time have no sample";
+    let stolen = "missing: the hypervisor took the CPU for as many periods (steal time)";
+    let unknown = if all.of_tasks {
+        "missing: threads that ended before their period did, or an unknown cause"
+    } else {
+        "missing, cause unknown: late timers, or programs that the kernel skipped"
+    };
+    let measured = [(missing.idle, idle), (missing.stolen, stolen)];
+    let measured = measured.into_iter().filter(|(n, _)| 0 < *n);
+    measured
+        .chain([(missing.unknown, unknown)])
+        .map(|(n, why)| step(Sign::Minus, n, why))
+        .collect()
+}
+
 /// The stream accounting; empty without streams.
-fn streams(report: &Report<'_>) -> Vec<Step> {
-    let streams = &report.streams;
+fn streams(streams: &Streams) -> Vec<Step> {
     if streams.counted == 0 {
         return Vec::new();
     }

@@ -76,6 +76,11 @@ pub(super) enum Warning {
         /// Excess share of the oldest slots that these branches hold.
         excess: f64,
     },
+    /// Some process images have no rows of their own.
+    CountedTogether {
+        /// How many.
+        n: u64,
+    },
     /// There are too few samples for small shares.
     FewSamples {
         /// Samples in the mix.
@@ -128,7 +133,7 @@ pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Ac
             KernelTextSource::Kcore | KernelTextSource::Probe => {}
         }
     }
-    for event in &run.events {
+    for (event, missing) in run.events.iter().zip(&accounting.missing) {
         let name = || event.name.clone();
         let share = completeness::time_counted(event);
         if share < 1.0 {
@@ -137,7 +142,7 @@ pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Ac
         if matches!(event.period, Period::Frequency(_)) {
             warnings.push(Warning::UnknownPeriod { event: name() });
         }
-        if let Some(worst) = completeness::worst_cpu(event).filter(|worst| worst.share < EVEN_CPU) {
+        if let Some(worst) = completeness::worst_cpu(event, *missing).filter(|worst| worst.share < EVEN_CPU) {
             warnings.push(Warning::UnevenCpu { event: name(), worst });
         }
         if event.unit == EventUnit::Instructions && event.precise == 0 {
@@ -152,6 +157,10 @@ pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Ac
         warnings.push(Warning::Balanced { excess });
     } else if 0 < n_blocks {
         warnings.push(Warning::Biased { n_blocks });
+    }
+    let n = analysis.counts.n_together;
+    if 0 < n {
+        warnings.push(Warning::CountedTogether { n });
     }
     let n = accounting.in_mix.total();
     if 0 < n && n < ENOUGH_SAMPLES {
@@ -170,7 +179,7 @@ pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Ac
 /// Names of the events that the mix is made of; all where it is made of none.
 fn served(analysis: &Analysis, snapshot: &Snapshot) -> String {
     let assignment = &analysis.counts.assignment;
-    let serves = |idx: &EventIdx| assignment.ebs.contains(idx) || assignment.lbr.contains(idx);
+    let serves = |idx: &EventIdx| assignment.uses_ips_of(*idx) || assignment.uses_stacks_of(*idx);
     let none = assignment.ebs.is_empty() && assignment.lbr.is_empty();
     let events = snapshot.run.events.iter().zip((0_u32..).map(EventIdx));
     let names = events
@@ -195,6 +204,7 @@ impl Warning {
             Self::StaticKernelText { .. } => "kernel_text.static",
             Self::Biased { .. } => "blocks.biased",
             Self::Balanced { .. } => "streams.balanced",
+            Self::CountedTogether { .. } => "processes.together",
             Self::FewSamples { .. } => "few_samples",
             Self::Unexplained { .. } => "unexplained",
             Self::Lost { .. } => "lost",
@@ -267,6 +277,12 @@ impl fmt::Display for Warning {
                  streams were reweighted to conserve flow and to agree with EBS (`--rule paper` uses them \
                  as recorded)",
                 percent(*excess)
+            ),
+            Self::CountedTogether { n } => write!(
+                f,
+                "{} counted together as [other processes]: each stream of theirs runs through thousands of blocks, and rows of \
+                 their own would take too much memory",
+                several(*n, "process image")
             ),
             Self::FewSamples { n } => {
                 write!(

@@ -19,13 +19,24 @@ impl Resolver {
         let (Some(start), Some(end)) = (parts.first().map(|p| p.start), parts.last().map(|p| p.end)) else {
             return;
         };
-        self.user.catch_up(end);
-        self.user.reread(self.intervals.next(), &mut self.losses);
+        for time in self.user.begin_drain(start..end, &mut self.losses) {
+            self.kernel.split_at(time);
+        }
+        let is_watched = self.user.is_watched();
+        if !is_watched {
+            self.user.reread(self.intervals.next(), &mut self.losses);
+        }
+        // Counts of user code that belong to a later part.
+        let mut later = Vec::new();
         for part in parts {
-            self.interval(part);
+            later = self.interval(part, later, end);
+        }
+        if is_watched {
+            // What changed since the last look did so at the end of the drain.
+            self.user.reread(self.intervals.next(), &mut self.losses);
         }
         // Counting goes on while a drain is under way, so what ends within it may still have samples in the next.
-        self.user.forget_before(start);
+        self.user.end_drain(start, &mut self.losses);
         self.kernel.forget_before(start);
         self.fold_intervals();
     }
@@ -42,7 +53,14 @@ impl Resolver {
         }
     }
 
-    fn interval<I: IntoIterator<Item = Raw>>(&mut self, raw: RawInterval<I>) {
+    /// Takes over the counts of a part, and those `from_before` of user code: it is all in the first part, whose kernel
+    /// code alone is counted apart. Returns those that came after the part, but before the `end` of the drain.
+    fn interval<I: IntoIterator<Item = Raw>>(
+        &mut self,
+        raw: RawInterval<I>,
+        from_before: Vec<Raw>,
+        end: u64,
+    ) -> Vec<Raw> {
         let idx = self.intervals.next();
         let parts = self.kernel.begin(idx, raw.start..raw.end, &mut self.losses);
         let new = |time: Range<u64>| Interval {
@@ -57,12 +75,16 @@ impl Resolver {
             .for_each(|interval| interval.continues = true);
         self.begin_lookups();
         let mut ambiguous = 0;
-        let counts = raw.counts.into_iter();
+        let counts = raw.counts.into_iter().chain(from_before);
         let (least, most) = counts.size_hint();
         let capacity = most.unwrap_or(least) / intervals.len().max(1);
+        let mut later = Vec::new();
+        let is_last = raw.end == end;
         for count in counts {
             let time = count.first_time;
-            if let Some(interval) = intervals.get_mut(parts.part(time)) {
+            if !is_last && raw.end <= time && count.start.ring() == Ring::User {
+                later.push(count);
+            } else if let Some(interval) = intervals.get_mut(parts.part(time)) {
                 ambiguous += self.count(&count, interval, capacity);
             }
         }
@@ -76,6 +98,7 @@ impl Resolver {
         for interval in intervals {
             self.intervals.push(interval);
         }
+        later
     }
 
     /// Adds a count to its interval. Returns how many of its hits are ambiguous.

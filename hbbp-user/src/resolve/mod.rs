@@ -77,16 +77,31 @@ impl Resolver {
 
     /// Takes over records as they come, in any order; the files of new mappings are opened now.
     pub fn apply(&mut self, records: impl IntoIterator<Item = Timed>) {
+        self.user.begin_records();
         for timed in records {
             match &timed.record {
-                Record::Lost(n) => self.losses.add(Loss::SidebandLost, *n),
+                Record::Lost(n) => {
+                    self.losses.add(Loss::SidebandLost, *n);
+                    self.user.lost();
+                }
                 Record::LostText(n) => self.losses.add(Loss::TextLost, *n),
                 Record::Ksymbol { .. } | Record::TextPoke { .. } | Record::Module(_) => {
                     self.kernel.apply(timed.time, &timed.record);
                 }
-                _ => self.user.take(timed),
+                _ => self.user.take(timed, &mut self.losses),
             }
         }
+    }
+
+    /// Whether a program may have patched its text since this was asked for last: then the next drain should come soon, as
+    /// counts have only the time of their first sample.
+    pub fn take_patched(&mut self) -> bool {
+        self.user.take_patched()
+    }
+
+    /// Looks whether memory with code has changed since it was read; then, too, the next drain should come soon.
+    pub fn has_memory_changed(&mut self) -> bool {
+        self.user.has_memory_changed()
     }
 
     /// Reads the kernel text that was hit once more, to be compared when the records of the meantime have been applied.
@@ -112,6 +127,7 @@ impl Resolver {
     /// said of text and files are added.
     pub fn finish(mut self, mut run: Run) -> Snapshot {
         self.kernel.settle(&mut self.losses);
+        self.user.settle(&mut self.losses);
         run.kernel_text = self.kernel.source();
         run.notes.extend(self.kernel.note().map(str::to_owned));
         let (mut modules, mut text) = (Vec::new(), Vec::new());
@@ -136,4 +152,11 @@ impl Resolver {
             losses: self.losses,
         }
     }
+}
+
+/// Now in ns of CLOCK_MONOTONIC, the clock of the records.
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let part = |value: i64| u64::try_from(value).unwrap_or(0);
+    part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
 }

@@ -7,18 +7,20 @@
 //! | process images               | [`MAX_IMAGES`]                 | those with the fewest samples lose their mappings    |
 //! | mappings                     | [`MAX_MAPPINGS`]               | the same                                             |
 //! | modules                      | [`MAX_MODULES`]                | those that were seen last lose mappings and text     |
-//! | text                         | [`MAX_TEXT`] bytes, [`MAX_TEXTS`] ranges | the modules with most text lose the excess |
+//! | text                         | [`MAX_TEXT`] bytes, [`MAX_TEXTS`] ranges | code of compilers at run time makes room for files, files for the kernel |
 //! | names of functions           | [`MAX_NAMES`] bytes, [`MAX_SYMBOLS`] names | the modules with most names lose the excess |
 //! | names of modules             | [`MAX_PATHS`] bytes            | the longest paths lose their first folders           |
 //!
 //! The bounds of modules hold for each alone: the same largest share for all is found that keeps the sum within the
-//! bound, so one process that makes up code or names loses its own and not those of others.
+//! bound, so one process that makes up code or names loses its own and not those of others. An hour of emulators and
+//! compilers leaves six times the text that a profile may have, nearly all of it written at run time and seldom seen twice.
+//! The bound of text holds while a run goes on, too: for that of files, and once more for what was written at run time.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::fold::{Boundaries, Intervals, MAX_COUNTS, memory, replaced_at};
-use super::{Loss, Module, ModuleIdx, Process, ProcessIdx, Snapshot, Symbol, Text};
+use super::{Loss, Module, ModuleIdx, ModuleKind, Process, ProcessIdx, Snapshot, Symbol, Text};
 
 /// Most process images.
 pub const MAX_IMAGES: usize = 1 << 18;
@@ -46,6 +48,26 @@ pub(super) const MAX_MEMORY: usize = MAX_COUNTS
     + MAX_NAMES
     + MAX_PATHS
     + 96 * (MAX_IMAGES + MAX_MAPPINGS + MAX_MODULES + MAX_TEXTS + MAX_SYMBOLS);
+
+/// Memory that a snapshot takes, as a reader counts it: rows with their names and bytes.
+pub(super) fn used(snapshot: &Snapshot) -> usize {
+    let counts: usize = snapshot.intervals.iter().map(memory).sum();
+    let text: usize = snapshot
+        .text
+        .iter()
+        .map(|text| size_of::<Text>() + text.bytes.len())
+        .sum();
+    let symbol = |symbol: &Symbol| size_of::<Symbol>() + symbol.name.len();
+    let modules = snapshot.modules.iter().map(|module| {
+        let symbols: usize = module.symbols.iter().map(symbol).sum();
+        size_of::<Module>() + module.name.len() + module.build_id.len() + symbols
+    });
+    let processes = snapshot
+        .processes
+        .iter()
+        .map(|process| size_of::<Process>() + process.comm.len() + size_of_val(process.mappings.as_slice()));
+    counts + text + modules.sum::<usize>() + processes.sum::<usize>()
+}
 
 /// The greatest share of its bound that a snapshot uses, in percent.
 pub fn used_percent(snapshot: &Snapshot) -> usize {
@@ -198,13 +220,9 @@ impl Snapshot {
 
     /// Modules lose text beyond their share, all versions of a range together.
     fn fit_text(&mut self) {
-        let modules = || self.text.chunk_by(|a, b| a.module == b.module);
         let len = |text: &Text| text.bytes.len();
-        let mut share = Share {
-            len: even_share(modules().map(|texts| texts.iter().map(len).sum()), MAX_TEXT),
-            n: even_share(modules().map(<[Text]>::len), MAX_TEXTS),
-        };
-        let whole = share;
+        let shares = self.text_shares();
+        let mut share = Share { len: 0, n: 0 };
         let mut kept = Vec::with_capacity(self.text.len());
         let mut n_left_out = 0;
         let mut module = None;
@@ -214,7 +232,8 @@ impl Snapshot {
         {
             let of = versions.first().map(|text| text.module);
             if module != of {
-                (module, share) = (of, whole);
+                module = of;
+                share = of.map_or(share, |of| shares[self.precedence(of)]);
             }
             let is_kept = share.take(versions.iter().map(len).sum(), versions.len());
             kept.extend(versions.iter().map(|_| is_kept));
@@ -223,6 +242,40 @@ impl Snapshot {
         let mut kept = kept.into_iter();
         self.text.retain(|_| kept.next().unwrap_or(true));
         self.losses.add(Loss::RegionsLeftOut, n_left_out);
+    }
+
+    /// What a module of each precedence may hold of text: the next ones share what is left.
+    fn text_shares(&self) -> [Share; 3] {
+        let mut left = Share {
+            len: MAX_TEXT,
+            n: MAX_TEXTS,
+        };
+        [0, 1, 2].map(|precedence| {
+            let modules = || {
+                let modules = self.text.chunk_by(|a, b| a.module == b.module);
+                modules.filter(|texts| {
+                    let first = texts.first().map(|text| self.precedence(text.module));
+                    first == Some(precedence)
+                })
+            };
+            let lens = || modules().map(|texts| texts.iter().map(|text| text.bytes.len()).sum());
+            let share = Share {
+                len: even_share(lens(), left.len),
+                n: even_share(modules().map(<[Text]>::len), left.n),
+            };
+            left.len -= lens().map(|len: usize| len.min(share.len)).sum::<usize>();
+            left.n -= modules().map(|texts| texts.len().min(share.n)).sum::<usize>();
+            share
+        })
+    }
+
+    /// Whose text is kept first: that of the kernel, which every process runs; files; what was written at run time.
+    fn precedence(&self, module: ModuleIdx) -> usize {
+        match self.modules.get(module.0 as usize).map(|module| module.kind) {
+            Some(ModuleKind::Kernel | ModuleKind::KernelModule) => 0,
+            Some(ModuleKind::Elf64 | ModuleKind::Elf32 | ModuleKind::Vdso) => 1,
+            Some(ModuleKind::Bpf | ModuleKind::Trampoline | ModuleKind::Anonymous) | None => 2,
+        }
     }
 
     /// Modules lose the names of functions beyond their share, and paths their first bytes.

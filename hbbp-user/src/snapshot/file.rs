@@ -1,4 +1,5 @@
-//! The snapshot file: [`encode`] and [`parse`] turn a snapshot into bytes and back. `FORMAT.md` follows.
+//! The profile file: [`encode`] and [`parse`] turn a snapshot into bytes and back, [`encode_runs`] and [`parse_runs`] those of
+//! several runs. `FORMAT.md` follows.
 //!
 #![doc = include_str!("FORMAT.md")]
 
@@ -71,15 +72,47 @@ pub enum Error {
         /// How many there are.
         found: usize,
     },
+    /// There are several runs where one is needed.
+    #[error("the profile holds {found} runs, and this needs one: use the profiles that were merged")]
+    Runs {
+        /// How many.
+        found: usize,
+    },
+    /// The runs of a merged profile are more than a reader grants memory for.
+    #[error("the runs together need more memory than a profile may take: merge fewer")]
+    TooLarge,
     /// What was read or is to be written does not fit together.
     #[error(transparent)]
     Inconsistent(#[from] Inconsistent),
 }
 
-/// The bytes of a snapshot file; the same snapshot gives the same bytes.
+/// The bytes of a profile of one run; the same snapshot gives the same bytes.
 ///
 /// What is too large for a file is [made to fit](Snapshot::fit), never refused.
 pub fn encode(snapshot: &Snapshot) -> Result<Vec<u8>, Error> {
+    encode_runs(std::slice::from_ref(snapshot))
+}
+
+/// The bytes of a profile of several runs, in their order.
+///
+/// # Errors
+/// [`Error::TooLarge`] where the runs together are more than a reader grants, and [`Error::Count`] without any run.
+pub fn encode_runs(runs: &[Snapshot]) -> Result<Vec<u8>, Error> {
+    let used: usize = runs.iter().map(budget::used).fold(0, usize::saturating_add);
+    if 1 < runs.len() && MAX_RUNS_MEMORY < used {
+        return Err(Error::TooLarge);
+    }
+    if runs.is_empty() {
+        return Err(missing(Section::Run));
+    }
+    let mut file = Writer::new();
+    for run in runs {
+        add_run(&mut file, run)?;
+    }
+    Ok(file.finish())
+}
+
+fn add_run(file: &mut Writer, snapshot: &Snapshot) -> Result<(), Error> {
     snapshot.check()?;
     let snapshot = if budget::used_percent(snapshot) <= 100 {
         Cow::Borrowed(snapshot)
@@ -89,22 +122,17 @@ pub fn encode(snapshot: &Snapshot) -> Result<Vec<u8>, Error> {
         Cow::Owned(smaller)
     };
     let modules = snapshot.modules.as_slice();
-    let mut file = Writer::new();
-    add(&mut file, Section::Run, &RunSection::from(&snapshot.run));
-    add(&mut file, Section::Modules, &ModulesSection::from(modules));
-    add(&mut file, Section::Symbols, &SymbolsSection::from(modules));
+    add(file, Section::Run, &RunSection::from(&snapshot.run));
+    add(file, Section::Modules, &ModulesSection::from(modules));
+    add(file, Section::Symbols, &SymbolsSection::from(modules));
     let processes = ProcessesSection::from(snapshot.processes.as_slice());
-    add(&mut file, Section::Processes, &processes);
-    add(
-        &mut file,
-        Section::Text,
-        &TextSection::from(snapshot.text.as_slice()),
-    );
+    add(file, Section::Processes, &processes);
+    add(file, Section::Text, &TextSection::from(snapshot.text.as_slice()));
     for interval in &snapshot.intervals {
-        add(&mut file, Section::Counts, &CountsSection::from(interval));
+        add(file, Section::Counts, &CountsSection::from(interval));
     }
-    add(&mut file, Section::Losses, &LossesSection::from(&snapshot.losses));
-    Ok(file.finish())
+    add(file, Section::Losses, &LossesSection::from(&snapshot.losses));
+    Ok(())
 }
 
 /// Adds a section to a file, where it is encoded in place.
@@ -117,24 +145,67 @@ pub fn is_snapshot(start: &[u8]) -> bool {
     start.starts_with(&MAGIC)
 }
 
-/// The snapshot in the bytes of a file.
+/// The snapshot in the bytes of a profile of one run.
 /// What is returned is consistent (see [`Snapshot::check`]); sections that had to be left out are listed in its notes.
 ///
 /// Memory stays below eight times the length of the file for a section, and below the bounds of [`budget`] for the rows.
 pub fn parse(file: &[u8]) -> Result<Snapshot, Error> {
+    let mut runs = parse_runs(file)?;
+    match (runs.pop(), runs.len()) {
+        (Some(run), 0) => Ok(run),
+        (_, others) => Err(Error::Runs { found: others + 1 }),
+    }
+}
+
+/// The snapshots in the bytes of a profile, one for each run, in the order of the file; there is one at least.
+/// The bounds of [`parse`] hold for each run, and four times those for all together.
+pub fn parse_runs(file: &[u8]) -> Result<Vec<Snapshot>, Error> {
     let sections = container::sections(file)?;
-    refuse_duplicates(&sections)?;
-    let capacity = &mut Capacity(MAX_MEMORY);
-    let mut run = needed(&sections, Section::Run, |section: RunSection| {
+    let capacity = &mut Capacity(MAX_RUNS_MEMORY);
+    let runs = runs(&sections).into_iter();
+    runs.map(|run| parse_run(run, capacity)).collect()
+}
+
+/// Memory that the rows of all runs of a profile may take.
+const MAX_RUNS_MEMORY: usize = 4 * MAX_MEMORY;
+
+/// The sections of each run: from one section `run` to the next. What comes before the first belongs to it.
+fn runs<'a, 'b>(sections: &'b [Stored<'a>]) -> Vec<&'b [Stored<'a>]> {
+    let starts = sections
+        .iter()
+        .enumerate()
+        .filter(|(_, stored)| stored.section == Some(Section::Run));
+    let mut bounds: Vec<usize> = starts.map(|(at, _)| at).skip(1).collect();
+    bounds.push(sections.len());
+    let mut from = 0;
+    let run = |until: usize| {
+        let run = sections.get(from..until).unwrap_or(&[]);
+        from = until;
+        run
+    };
+    bounds.into_iter().map(run).collect()
+}
+
+fn parse_run(sections: &[Stored<'_>], all: &mut Capacity) -> Result<Snapshot, Error> {
+    refuse_duplicates(sections)?;
+    let granted = all.0.min(MAX_MEMORY);
+    let capacity = &mut Capacity(granted);
+    let snapshot = parse_sections(sections, capacity)?;
+    all.0 -= granted - capacity.0;
+    Ok(snapshot)
+}
+
+fn parse_sections(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Snapshot, Error> {
+    let mut run = needed(sections, Section::Run, |section: RunSection| {
         Run::try_from(section)
     })?;
-    let mut modules = needed(&sections, Section::Modules, |section: ModulesSection| {
+    let mut modules = needed(sections, Section::Modules, |section: ModulesSection| {
         section.read(capacity)
     })?;
-    let processes = needed(&sections, Section::Processes, |section: ProcessesSection| {
+    let processes = needed(sections, Section::Processes, |section: ProcessesSection| {
         section.read(capacity)
     })?;
-    let intervals = all(&sections, Section::Counts)
+    let intervals = all(sections, Section::Counts)
         .map(|stored| Ok(message::<CountsSection>(stored)?.read(capacity)?))
         .collect::<Result<_, Fault>>()
         .map_err(|why| damaged(Section::Counts, &why))?;
@@ -146,18 +217,18 @@ pub fn parse(file: &[u8]) -> Result<Snapshot, Error> {
             "section `{name}` of the profile could not be read ({why}): {consequence}"
         ));
     };
-    let symbols = only::<SymbolsSection>(&sections, Section::Symbols)
+    let symbols = only::<SymbolsSection>(sections, Section::Symbols)
         .and_then(|section| Ok(section.put_into(&mut modules, capacity)?));
     if let Err(why) = symbols {
         without(Section::Symbols, "functions have no names", why);
     }
-    let text: Vec<Text> = only::<TextSection>(&sections, Section::Text)
+    let text: Vec<Text> = only::<TextSection>(sections, Section::Text)
         .and_then(|section| Ok(section.read(capacity)?))
         .unwrap_or_else(|why| {
             without(Section::Text, "samples cannot be resolved to instructions", why);
             Vec::new()
         });
-    let losses = only::<LossesSection>(&sections, Section::Losses)
+    let losses = only::<LossesSection>(sections, Section::Losses)
         .map(Losses::from)
         .unwrap_or_else(|why| {
             without(Section::Losses, "losses are unknown", why);
@@ -226,11 +297,16 @@ fn needed<M: Message + Default, T>(
 ) -> Result<T, Error> {
     match only::<M>(sections, section).and_then(|message| Ok(read(message)?)) {
         Ok(content) => Ok(content),
-        Err(Fault::Missing) => Err(Error::Count {
-            section: section.name(),
-            found: 0,
-        }),
+        Err(Fault::Missing) => Err(missing(section)),
         Err(why) => Err(damaged(section, &why)),
+    }
+}
+
+/// The error where there is no such section.
+const fn missing(section: Section) -> Error {
+    Error::Count {
+        section: section.name(),
+        found: 0,
     }
 }
 

@@ -20,6 +20,8 @@ pub enum LossUnit {
     Region,
     /// A sample or stream that is counted, perhaps for other bytes than those that ran.
     Ambiguous,
+    /// A text range of a file that a process ran: its samples are in the mix.
+    Text,
     /// A name of a function or module.
     Name,
 }
@@ -91,6 +93,8 @@ losses! {
     TextLost, "record.text_lost", Record,
         "kernel text records lost: overwritten before they were read; patches were found by re-reading the \
          text";
+    SidebandSkipped, "record.sideband_skipped", Record,
+        "mapping records skipped: one process made very many; its mappings were read from /proc instead";
     SidebandUnread, "record.sideband_unread", Record,
         "process and mapping records skipped: malformed";
     ProcessGone, "region.process_gone", Region,
@@ -101,6 +105,8 @@ losses! {
         "mapped files not read: not a regular file, or permission denied";
     FileChanged, "region.file_changed", Region,
         "mapped files not used: build id, device or inode differs from the file that ran";
+    FileTimedOut, "region.file_timed_out", Region,
+        "mapped files not read: opening them took too long, as on a network mount that does not answer";
     FileUnreadable, "region.file_unreadable", Region,
         "mapped files not read: invalid ELF";
     TextUnreadable, "region.text_unreadable", Region,
@@ -110,6 +116,12 @@ losses! {
          to the old bytes";
     TextUncertain, "region.text_uncertain", Region,
         "text ranges changed between two reads: samples of that interval may have executed the other bytes";
+    TextDiffers, "text.differs_from_file", Text,
+        "text ranges differed from their file in a process, which patched them or was patched: the bytes in its memory \
+         were used";
+    TextNotCompared, "text.not_compared", Text,
+        "text ranges not compared with the memory of their process, which had exited or could not be read: the bytes of \
+         the file were used";
     SamplesLeftOut, "sample.profile_full", Sample,
         "samples dropped: profile size limit reached, rarest addresses first; record for a shorter time, or raise \
          --period";

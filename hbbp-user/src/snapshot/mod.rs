@@ -12,6 +12,7 @@ pub mod file;
 pub mod fold;
 mod image_layout;
 pub mod loss;
+pub mod merge;
 pub mod run;
 mod source_frames;
 mod source_location;
@@ -44,6 +45,8 @@ impl ProcessIdx {
     /// The kernel stands first: its mappings are the kernel's text regions, and kernel samples that are not split
     /// by process belong to it.
     pub const KERNEL: Self = Self(0);
+    /// Process images that an estimate counts together; no snapshot has it.
+    pub const OTHERS: Self = Self(u32::MAX);
 }
 
 /// One measured run.
@@ -104,7 +107,7 @@ pub struct Symbol {
     pub start: ImageAddr,
     /// Length in bytes; 0 where only the start is known.
     pub len: u64,
-    /// Name as found, mangled names included.
+    /// Name as found, mangled names included; empty where only the range is known.
     pub name: String,
 }
 

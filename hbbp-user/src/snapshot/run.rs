@@ -103,8 +103,11 @@ pub struct Counter {
     /// Samples of this counter that reached the collector; `None` where they are known only for the whole event.
     pub runs: Option<u64>,
     /// Time in ns that its CPU was idle, in steps of the kernel's clock tick; `None` where that is unknown.
-    /// The timer of a clock event may not fire while its CPU is idle, and then no sample is due.
+    /// The timer of a clock event may not fire while its CPU is idle.
     pub idle: Option<u64>,
+    /// Time in ns that the hypervisor ran something else although its CPU had work to do (steal time), in the same steps;
+    /// `None` where that is unknown. No timer fires in it.
+    pub steal: Option<u64>,
     /// Samples that were due, where the period changed a little during the run; `None` where it did not, and they are
     /// the count divided by the period.
     pub due: Option<u64>,

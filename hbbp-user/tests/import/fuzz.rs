@@ -1,4 +1,5 @@
-//! A short run of the fuzz targets: each file of the corpus, and some hundred mutations of it.
+//! A short run of the fuzz targets: each file of the corpus, and some hundred mutations of it. With
+//! `HBBP_FUZZ_SECONDS=600` each target gets mutations for as long.
 //!
 //! `HBBP_UPDATE=1` writes the first files of the corpus, from the made-up recordings of these tests; the others were
 //! found by the fuzzer.
@@ -7,7 +8,7 @@
 mod readers;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -19,11 +20,13 @@ use hbbp_user::addr::Va;
 /// A target: its name and what it does with bytes.
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 4] = [
+const TARGETS: [Target; 6] = [
     ("perf_data", readers::read_perf_data),
     ("script", readers::read_script),
     ("preaggregated", readers::read_preaggregated_text),
+    ("records", readers::read_records),
     ("snapshot", readers::read_snapshot),
+    ("sideband", readers::read_sideband),
 ];
 
 /// Mutations of each file.
@@ -55,20 +58,59 @@ fn corpus_and_mutations_of_it() {
         assert!(!files.is_empty(), "{name} has a corpus");
         for path in files {
             let bytes = std::fs::read(&path).unwrap();
-            let begin = own_time();
-            read(&bytes);
+            let check = |bytes: &[u8]| {
+                let begin = own_time();
+                read(bytes);
+                let took = own_time() - begin;
+                assert!(took < LONGEST, "{} took {took:?}", path.display());
+            };
+            check(&bytes);
             for seed in 0..N_MUTATIONS {
-                read(&mutated(&bytes, seed));
+                check(&mutated(&bytes, seed));
             }
             if name == "snapshot" {
                 for seed in 0..N_SECTION_MUTATIONS {
-                    read(&with_mutated_section(&bytes, seed));
+                    check(&with_mutated_section(&bytes, seed));
                 }
             }
-            let took = own_time() - begin;
-            assert!(took < LONGEST, "{} took {took:?}", path.display());
         }
     }
+    assert_little_memory();
+}
+
+/// The long form of the test above.
+#[test]
+fn mutations_for_a_time() {
+    let Some(seconds) = std::env::var_os("HBBP_FUZZ_SECONDS") else {
+        return;
+    };
+    let length = Duration::from_secs(seconds.to_str().unwrap().parse().unwrap());
+    for (name, read) in TARGETS {
+        let files = std::fs::read_dir(corpus(name)).unwrap();
+        let files: Vec<Vec<u8>> = files
+            .map(|file| std::fs::read(file.unwrap().path()).unwrap())
+            .collect();
+        let (begin, mut n, mut longest) = (Instant::now(), 0_u64, Duration::ZERO);
+        while begin.elapsed() < length {
+            for file in &files {
+                let input = match name {
+                    "snapshot" if n % 4 != 0 => with_mutated_section(file, n),
+                    _ => mutated(&mutated(file, n), n / 3),
+                };
+                let before = own_time();
+                read(&input);
+                let took = own_time() - before;
+                assert!(took < LONGEST, "{name}: mutation {n} took {took:?}");
+                longest = longest.max(took);
+                n += 1;
+            }
+        }
+        println!("{name}: {n} inputs in {length:?}, the longest took {longest:?}");
+        assert_little_memory();
+    }
+}
+
+fn assert_little_memory() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status
         .lines()
@@ -173,6 +215,59 @@ fn mutated_sections_pass_the_checksums() {
     println!("{n_read} of 300 mutations are read without a complaint");
 }
 
+/// A ring with a record of each kind.
+fn sideband() -> Vec<u8> {
+    let map = |pid: u32, start: u64, path: &str| {
+        let head = [pid.to_le_bytes(), pid.to_le_bytes()].concat();
+        let extent = [start, 0x3000, 0x1000, 0, 0, 0].map(u64::to_le_bytes).concat();
+        let flags = [5_u32, 2].map(u32::to_le_bytes).concat();
+        [&head[..], &extent, &flags, path.as_bytes(), &[0; 4]].concat()
+    };
+    let ids = |ids: [u32; 4]| [&ids.map(u32::to_le_bytes).concat()[..], &[0; 8]].concat();
+    let kernel = [
+        &0xffff_ffff_c000_0000_u64.to_le_bytes()[..],
+        &[0, 1, 0, 0, 1, 0, 0, 0],
+        b"bpf_prog_1\0",
+    ]
+    .concat();
+    let poke = [
+        &0xffff_ffff_c000_0000_u64.to_le_bytes()[..],
+        &[2, 0, 2, 0, 0x66, 0x90, 0xeb, 5],
+    ]
+    .concat();
+    let records = [
+        (7, 0, ids([5, 4, 5, 4])),
+        (
+            3,
+            1 << 13,
+            [&[5, 0, 0, 0, 5, 0, 0, 0][..], b"prog\0\0\0\0"].concat(),
+        ),
+        (10, 0, map(5, 0x40_0000, "/bin/prog")),
+        (10, 0, map(5, 0x40_1000, "/bin/prog")),
+        (10, 0, map(5, 0x7f00_0000_0000, "//anon")),
+        (7, 0, ids([6, 5, 6, 5])),
+        (10, 0, map(6, 0x40_0000, "/lib/other")),
+        (2, 0, [7_u64, 100].map(u64::to_le_bytes).concat()),
+        (17, 0, kernel),
+        (20, 0, poke),
+        (4, 0, ids([5, 4, 5, 4])),
+    ];
+    let ring = records
+        .into_iter()
+        .zip(1_u64..)
+        .flat_map(|((kind, misc, body), time)| {
+            let size = u16::try_from(16 + body.len()).unwrap();
+            let head = [
+                &u32::to_le_bytes(kind)[..],
+                &u16::to_le_bytes(misc),
+                &size.to_le_bytes(),
+            ]
+            .concat();
+            [head, body, (1000 * time).to_le_bytes().to_vec()].concat()
+        });
+    ring.collect()
+}
+
 fn write_corpus() {
     let write =
         |target: &str, name: &str, bytes: &[u8]| std::fs::write(corpus(target).join(name), bytes).unwrap();
@@ -203,6 +298,8 @@ fn write_corpus() {
     let lines =
         "E cycles\nT 1 2 3 4\nR 0 2 ffffffffffffffff 4\nB 1 ab01:2 3 4\nF 1 2 3\nf 1 2 3\nr X:1 2 3\nS 1 2\n";
     write("preaggregated", "all", lines.as_bytes());
+    write("sideband", "all", &sideband());
+    write("records", "all", &records().concat());
     let folder = Folder::new();
     let program = elf(&Program {
         code: LOOP,
@@ -244,4 +341,47 @@ fn write_corpus() {
         "compressed",
         &hbbp_user::snapshot::file::encode(&snapshot).unwrap(),
     );
+}
+
+/// A record of each kind, with its header (include/uapi/linux/perf_event.h, `enum perf_event_type`).
+fn records() -> Vec<Vec<u8>> {
+    let record = |kind: u32, misc: u16, words: &[u64], text: &[u8]| {
+        let mut body: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        body.extend(text);
+        body.resize(body.len().next_multiple_of(8), 0);
+        let mut record = kind.to_le_bytes().to_vec();
+        record.extend(misc.to_le_bytes());
+        record.extend(u16::try_from(8 + body.len()).unwrap().to_le_bytes());
+        record.extend(body);
+        record
+    };
+    let (code, base, len) = (5 | 5 << 32, 0x55_0000_0000, 0x1000);
+    let attributes = 5 | 2 << 32;
+    vec![
+        record(1, 2, &[code, base, len, 0], b"/bin/prog\0"),
+        record(2, 0, &[7, 3], b""),
+        record(3, 1 << 13, &[code], b"prog\0"),
+        record(4, 0, &[code, code, 9], b""),
+        record(7, 0, &[code, code, 9], b""),
+        record(
+            10,
+            2,
+            &[code, base, len, 0, 8 | 1 << 32, 77, 0, attributes],
+            b"/bin/prog\0",
+        ),
+        record(
+            10,
+            2 | 1 << 14,
+            &[code, base, len, 0, 20, 1, 2, attributes],
+            b"/bin/prog\0",
+        ),
+        record(13, 0, &[4], b""),
+        record(17, 0, &[base, 64 | 1 << 32], b"bpf_prog_0123456789abcdef\0"),
+        record(
+            20,
+            0,
+            &[base],
+            &[5, 0, 5, 0, 0x0f, 0x1f, 0x44, 0, 0, 0xe8, 1, 2, 3, 4],
+        ),
+    ]
 }

@@ -144,10 +144,10 @@ fn dumped_entry(text: &str) -> String {
 fn tiger_lake_streams_serve_the_mix_beside_one_sample_of_instructions() {
     let Some(snapshot) = tiger_lake() else { return };
     let rule = hbbp_user::estimate::rule::DEFAULT.parse().unwrap();
-    let analysis = hbbp_user::mix::analyse(&snapshot, &[], &rule);
+    let analysis = hbbp_user::mix::analyse(&snapshot, &hbbp_user::mix::Query::whole(), &rule);
     assert_eq!(analysis.mix.unit, hbbp_user::mix::Unit::RelativeExecutions);
     // The stream has five instructions.
-    let amount = analysis.mix.both.amount;
+    let amount = analysis.mix.total.amount;
     assert!((amount / (62.0 * 5.0) - 1.0).abs() < 0.01, "{amount}");
 }
 

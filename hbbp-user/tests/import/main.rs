@@ -6,6 +6,7 @@
 )]
 
 mod elf;
+mod eval;
 mod files;
 mod filter;
 mod fuzz;

@@ -5,21 +5,19 @@ use std::process::{Command, Stdio};
 use crate::run::{Folder, hbbp};
 use crate::skip::skip;
 
-/// Whether perf can sample here; without it a test skips itself.
+/// Whether perf can sample here; without it a test skips itself, and says what perf said.
 fn perf_works(folder: &Folder) -> bool {
     let mut perf = Command::new("perf");
     perf.args(["record", "-q", "-e", "cpu-clock", "-o"])
         .arg(folder.path().join("try.data"))
         .arg("true");
-    let works = perf
-        .stderr(Stdio::null())
-        .stdout(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    if !works {
-        skip("perf is not installed or may not sample here");
-    }
-    works
+    let reason = match perf.stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => return true,
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; "),
+        Err(error) => format!("perf cannot be run: {error}"),
+    };
+    skip(&reason);
+    false
 }
 
 /// The number of samples that a report of a recording accounts for.

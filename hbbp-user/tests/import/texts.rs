@@ -67,9 +67,15 @@ fn entries_of_perf_data_are_read_back_from_their_text() {
     let folder = Folder::new();
     let program = program(&folder);
     let entries = turns(hbbp_user::addr::Va(0x40_1000));
-    let recording = folder.write("perf.data", File::new(vec![stack(5, 3, &entries)]).bytes());
+    let samples = vec![stack(5, 3, &entries), stack(5, 4, &[])];
+    let recording = folder.write("perf.data", File::new(samples).bytes());
     let text = export(&recording, &["--format", "entries"]);
-    assert_eq!(text.split_whitespace().count(), 1 + entries.len());
+    let (first, trailer) = text.split_once('\n').unwrap();
+    assert_eq!(first.split_whitespace().count(), 1 + entries.len());
+    assert_eq!(
+        trailer, "# discarded sample.no_stack 1\n",
+        "empty stacks are counted"
+    );
     let streams = export(
         &folder.write("entries.txt", text),
         &["--binary", &program, "--format", "streams"],

@@ -119,8 +119,30 @@ fn full_disk_keeps_the_old_file() {
     );
     assert!(Command::new("umount").arg(path).status().unwrap().success());
     fails(&output, 1, "No space left");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let (_, elsewhere) = said.split_once("it was saved as ").unwrap();
+    let elsewhere = Path::new(elsewhere.split_once(" instead").unwrap().0);
+    let saved = hbbp_user::profile::read(elsewhere);
+    std::fs::remove_file(elsewhere).unwrap();
+    assert!(!saved.unwrap().intervals.is_empty(), "the recording is not lost");
     assert_eq!(kept, b"old", "the old file is whole");
     assert_eq!(n_files, 1, "no half-written file stays");
+}
+
+#[test]
+fn too_few_open_files_are_explained() {
+    let Some(_kernel) = kernel() else { return };
+    for limit in ["8", "12", "20"] {
+        let binary = env!("CARGO_BIN_EXE_hbbp-sys");
+        let script = format!("ulimit -n {limit}; exec {binary} --duration 200ms");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        fails(&output, 1, "ulimit -n");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            said.contains(&format!("({limit})")) && said.lines().count() == 1,
+            "{said}"
+        );
+    }
 }
 
 #[test]
@@ -205,6 +227,55 @@ fn second_signal_aborts() {
     let mut group = Group::spawn(&args, Stdio::null());
     super::wait_for_handler(group.0.id(), libc::SIGINT);
     assert_eq!(group.signal_until_it_ends(libc::SIGINT), Some(130));
+}
+
+/// The kernel gives up verifying a program when a signal is pending for the thread that loads it. So the main thread
+/// blocks the signals that another one handles, and the command is started without them blocked.
+#[test]
+fn signals_never_reach_the_thread_that_loads_programs() {
+    let Some(_kernel) = kernel() else { return };
+    let blocked = [libc::SIGINT, libc::SIGTERM].map(|signal| 1 << (signal - 1));
+    let blocked = blocked.iter().sum::<u64>();
+    let args = ["--duration", "1000000", "--", "sleep", "1000000"];
+    let mut group = Group::spawn(&args, Stdio::null());
+    let pid = group.0.id();
+    super::wait_for_handler(pid, libc::SIGINT);
+    while super::signal_set(pid, "SigBlk:") & blocked != blocked {
+        assert!(group.0.try_wait().unwrap().is_none(), "it ended");
+    }
+    drop(group);
+    let output = run(&[
+        "--duration",
+        "1",
+        "--",
+        "sh",
+        "-c",
+        "grep SigBlk /proc/self/status >&2",
+    ]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("SigBlk:\t0000000000000000"), "{said}");
+}
+
+/// However early it comes, a signal ends the measurement in order.
+#[test]
+fn a_signal_at_the_start_still_gives_a_report() {
+    let Some(_kernel) = kernel() else { return };
+    for delay in (0..10).map(|step| std::time::Duration::from_millis(8 * step)) {
+        let mut child = program(&["--duration", "1000000"]);
+        let child = child
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        super::wait_for_handler(child.id(), libc::SIGINT);
+        std::thread::sleep(delay);
+        // SAFETY: a signal to a child that has not been waited for.
+        assert_eq!(unsafe { libc::kill(child.id().cast_signed(), libc::SIGINT) }, 0);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{delay:?}: {output:?}");
+        let report = String::from_utf8(output.stdout).unwrap();
+        assert!(report.contains("Sample accounting"), "{delay:?}: {report}");
+    }
 }
 
 #[test]

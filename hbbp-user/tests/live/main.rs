@@ -13,11 +13,13 @@ mod collect;
 mod failures;
 mod lines;
 mod load;
+mod patched;
 mod processes;
 mod run;
 #[path = "../fixtures/skip.rs"]
 mod skip;
 mod text;
+mod watch;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Output, Stdio};
@@ -47,17 +49,16 @@ fn skip_outside_ci(reason: &str) {
 
 /// Waits until a process has a handler for a signal, which then no longer ends it.
 fn wait_for_handler(pid: u32, signal: i32) {
-    let is_caught = || {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let caught = status
-            .lines()
-            .find_map(|line| line.strip_prefix("SigCgt:"))
-            .unwrap();
-        u64::from_str_radix(caught.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
-    };
-    while !is_caught() {
+    while signal_set(pid, "SigCgt:") >> (signal - 1) & 1 == 0 {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
+}
+
+/// A set of signals of the main thread of a process, by its line in /proc/PID/status.
+fn signal_set(pid: u32, line: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let set = status.lines().find_map(|found| found.strip_prefix(line)).unwrap();
+    u64::from_str_radix(set.trim(), 16).unwrap()
 }
 
 /// The program with these arguments.

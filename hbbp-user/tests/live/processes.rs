@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::{kernel, report, resolved};
+use super::load::Load;
+use super::{kernel, number, report, resolved};
 
 /// Different programs: the loop of each has other constants, so each is another file with another build id.
 const PROGRAMS: usize = 20;
@@ -39,41 +41,64 @@ fn compile(folder: &Path) -> Vec<PathBuf> {
     (0..PROGRAMS).map(build).collect()
 }
 
+/// Starts two hundred programs a second, one after the other, until it is dropped.
+struct Spawner {
+    ended: Arc<AtomicBool>,
+    started: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Spawner {
+    fn start(programs: Vec<PathBuf>) -> Self {
+        let ended = Arc::new(AtomicBool::new(false));
+        let started = Arc::new(AtomicU64::new(0));
+        let thread = {
+            let (ended, started) = (Arc::clone(&ended), Arc::clone(&started));
+            std::thread::spawn(move || {
+                let began = Instant::now();
+                let mut children = Vec::new();
+                for number in 0u32.. {
+                    if ended.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let program = &programs[number as usize % PROGRAMS];
+                    children.push(Command::new(program).spawn().unwrap());
+                    started.fetch_add(1, Ordering::Relaxed);
+                    children.retain_mut(|child| child.try_wait().unwrap().is_none());
+                    std::thread::sleep((Duration::from_millis(5) * number).saturating_sub(began.elapsed()));
+                }
+                for mut child in children {
+                    child.wait().unwrap();
+                }
+            })
+        };
+        let thread = Some(thread);
+        Self {
+            ended,
+            started,
+            thread,
+        }
+    }
+}
+
+impl Drop for Spawner {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
 #[test]
 fn two_hundred_processes_a_second_are_resolved() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let programs = compile(folder.path());
-    let ended = Arc::new(AtomicBool::new(false));
-    let started = Arc::new(AtomicU64::new(0));
-    let spawner = {
-        let (ended, started) = (Arc::clone(&ended), Arc::clone(&started));
-        std::thread::spawn(move || {
-            let began = Instant::now();
-            let mut children = Vec::new();
-            for number in 0u32.. {
-                if ended.load(Ordering::Relaxed) {
-                    break;
-                }
-                children.push(
-                    Command::new(&programs[number as usize % PROGRAMS])
-                        .spawn()
-                        .unwrap(),
-                );
-                started.fetch_add(1, Ordering::Relaxed);
-                children.retain_mut(|child| child.try_wait().unwrap().is_none());
-                std::thread::sleep((Duration::from_millis(5) * number).saturating_sub(began.elapsed()));
-            }
-            for mut child in children {
-                child.wait().unwrap();
-            }
-        })
-    };
-    let before = started.load(Ordering::Relaxed);
+    let spawner = Spawner::start(compile(folder.path()));
+    let before = spawner.started.load(Ordering::Relaxed);
     let report = report(&["--duration", "5", "--by", "module"]);
-    let rate = (started.load(Ordering::Relaxed) - before) as f64 / 5.0;
-    ended.store(true, Ordering::Relaxed);
-    spawner.join().unwrap();
+    let rate = (spawner.started.load(Ordering::Relaxed) - before) as f64 / 5.0;
+    drop(spawner);
     let (in_mix, counted) = resolved(&report, "user");
     println!("{rate:.0} processes a second; {in_mix} of {counted} user samples resolved");
     assert!(
@@ -86,4 +111,48 @@ fn two_hundred_processes_a_second_are_resolved() {
         .iter()
         .filter(|row| row["key"][0].as_str().unwrap().contains("short"));
     assert!(PROGRAMS / 2 < named.count(), "the programs are named: {rows:#?}");
+}
+
+/// Maps and unmaps a page of its own program as fast as it can.
+const FLOOD: &str = r#"
+#include <fcntl.h>
+#include <sys/mman.h>
+int main(int argc, char **argv) {
+  int fd = open(argv[0], O_RDONLY);
+  for (unsigned long at = 0x100000000000; ; at += 8192) {
+    void *page = mmap((void *)at, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, fd, 0);
+    if (page == MAP_FAILED) return 1;
+    munmap(page, 4096);
+  }
+}
+"#;
+
+/// What the flood costs the recorder is printed: it is another figure on a busy machine.
+#[test]
+#[ignore = "a flood still costs others 11 % of their samples (5360 of 5992 resolved), and the recorder 40 % of a CPU"]
+fn a_flood_of_mappings_loses_no_other_process() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let programs = compile(folder.path());
+    let (source, flood) = (folder.path().join("flood.c"), folder.path().join("flood"));
+    std::fs::write(&source, FLOOD).unwrap();
+    let built = Command::new("cc").arg("-o").args([&flood, &source]).status();
+    assert!(built.unwrap().success());
+    let flood = Load(Command::new(&flood).spawn().unwrap());
+    let spawner = Spawner::start(programs);
+    let report = report(&["--duration", "6", "--by", "module"]);
+    drop((spawner, flood));
+    let (in_mix, counted) = resolved(&report, "user");
+    let own = number(&report["run"]["own_cpu"]) as f64 / 6e9;
+    println!(
+        "{in_mix} of {counted} user samples resolved; {:.1} % of a CPU; {}",
+        100.0 * own,
+        report["warnings"]
+    );
+    assert!(
+        0.97 * counted as f64 <= in_mix as f64,
+        "{in_mix} of {counted}: {} {}",
+        report["accounting"],
+        report["warnings"]
+    );
 }

@@ -2,6 +2,9 @@
 
 use std::os::unix::process::CommandExt as _;
 
+use hbbp_user::snapshot::loss::LossUnit;
+use hbbp_user::snapshot::{EventUnit, Loss, Period, Snapshot};
+
 use super::load::{Datagrams, Load};
 use super::{kernel, number, report, resolved, run};
 
@@ -11,7 +14,9 @@ fn ten_seconds_under_load_close_every_sum() {
     let folder = tempfile::tempdir().unwrap();
     let _loads = [Load::syscalls(), Load::compiler(folder.path())];
     let _datagrams = Datagrams::start();
-    let report = report(&["--duration", "10", "--top", "all"]);
+    let file = folder.path().join("run.hbbp");
+    let file = file.to_str().unwrap();
+    let report = report(&["--duration", "10", "--top", "all", "-o", file]);
 
     let accounting = &report["accounting"];
     let sum = |list: &serde_json::Value| {
@@ -41,12 +46,8 @@ fn ten_seconds_under_load_close_every_sum() {
         both(&accounting["counted"]) + sum(&accounting["refused"]),
         reached
     );
-    let missing = number(&accounting["skipped"]) + number(&accounting["idle"]);
-    assert_eq!(
-        reached + missing,
-        number(&accounting["due"]) + number(&accounting["beyond"])
-    );
     assert_eq!(number(&accounting["unexplained"]), 0);
+    assert_accounts_for(&hbbp_user::profile::read(file.as_ref()).unwrap(), accounting);
 
     for (ring, limit) in [("kernel", 0.995), ("user", 0.98)] {
         let (in_mix, counted) = resolved(&report, ring);
@@ -58,6 +59,49 @@ fn ten_seconds_under_load_close_every_sum() {
         assert!(limit <= share, "{ring}: {share}");
         assert!(1000 < counted, "{ring} was under load: {counted}");
     }
+}
+
+/// The accounting says of the samples what the rows and the counters of the profile say.
+fn assert_accounts_for(snapshot: &Snapshot, accounting: &serde_json::Value) {
+    let events = &snapshot.run.events;
+    let rows = snapshot.intervals.iter().flat_map(|interval| &interval.ips);
+    let refused = Loss::ALL.iter().filter(|loss| loss.unit() == LossUnit::Sample);
+    let refused: u64 = refused.map(|loss| snapshot.losses.get(*loss)).sum();
+    let received = rows.map(|row| row.hits).sum::<u64>() + refused;
+    assert_eq!(events.iter().map(|event| event.runs).sum::<u64>(), received);
+    assert_eq!(number(&accounting["reached"]), received);
+
+    let (mut due, mut missing, mut beyond) = (0, 0, 0);
+    for event in events {
+        assert!(matches!(event.period, Period::Fixed(_)), "{event:?}");
+        let Period::Fixed(period) = event.period else {
+            continue;
+        };
+        let expected: u64 = event
+            .counters
+            .iter()
+            .map(|c| c.due.unwrap_or(c.count / period))
+            .sum();
+        due += expected;
+        missing += expected.saturating_sub(event.runs);
+        beyond += event.runs.saturating_sub(expected);
+        for counter in &event.counters {
+            // Periods stay within a hundredth of the nominal one, and one is lost at each of some ten changes.
+            let by_count = counter.count as f64 / period as f64;
+            let expected = counter.due.unwrap_or(counter.count / period) as f64;
+            assert!((expected / by_count - 1.0).abs() < 0.02, "{counter:?}");
+            let of_run = counter.count as f64 / snapshot.run.duration as f64;
+            let is_clock = event.unit == EventUnit::Nanoseconds;
+            assert!(
+                !is_clock || (of_run - 1.0).abs() < 0.05,
+                "a clock counts the time of the run: {counter:?}"
+            );
+        }
+    }
+    let said = |name: &str| number(&accounting[name]);
+    assert_eq!((said("due"), said("beyond")), (due, beyond));
+    assert_eq!(said("idle") + said("skipped"), missing);
+    assert!(said("stolen") <= said("skipped"));
 }
 
 /// What it costs in time is a matter of `cargo xtask bench`: that is another figure on a busy machine. Memory is not.

@@ -103,14 +103,14 @@ fn run_across_the_switch_keeps_both_sides() {
 }
 
 /// The kernel's tracing files, mounted for the test alone.
-struct Tracing(PathBuf);
+pub(super) struct Tracing(PathBuf);
 
 impl Tracing {
     /// Tracepoints that are switched.
     const EVENTS: [&str; 3] = ["sched/sched_switch", "sched/sched_wakeup", "timer/hrtimer_start"];
 
     /// `None`, with the reason printed, where this kernel has none.
-    fn mount(folder: &Path) -> Option<Self> {
+    pub(super) fn mount(folder: &Path) -> Option<Self> {
         let path = folder.join("tracing");
         std::fs::create_dir(&path).unwrap();
         let mount = Command::new("mount")
@@ -130,11 +130,29 @@ impl Tracing {
         std::fs::write(self.0.join(file), value).unwrap();
     }
 
+    /// A probe at an offset of a file; `None` where the kernel has none.
+    pub(super) fn probe(&self, file: &Path, offset: u64) -> Option<Probe<'_>> {
+        let probe = format!("p:hbbp/live {}:{offset:#x}", file.display());
+        std::fs::write(self.0.join("uprobe_events"), probe).ok()?;
+        self.write("events/hbbp/live/enable", "1");
+        Some(Probe(self))
+    }
+
     /// The functions that can be traced; none, with the reason printed, where the kernel forbids it.
     fn traceable(&self) -> HashSet<String> {
         let names = std::fs::read_to_string(self.0.join("available_filter_functions"));
         let names = names.inspect_err(|error| println!("without traced functions: {error}"));
         names.unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+}
+
+/// A probe in user text, until it is dropped.
+pub(super) struct Probe<'a>(&'a Tracing);
+
+impl Drop for Probe<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.0.0.join("events/hbbp/live/enable"), "0");
+        let _ = std::fs::write(self.0.0.join("uprobe_events"), "-:hbbp/live");
     }
 }
 

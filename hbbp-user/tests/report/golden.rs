@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hbbp_user::cmd::report::ReportOptions;
 use hbbp_user::mix::Dimension;
-use hbbp_user::report::Format;
+use hbbp_user::report::{Format, Look};
 use hbbp_user::snapshot::Snapshot;
 
 use super::{by, printed, program};
@@ -12,12 +12,17 @@ use super::{by, printed, program};
 /// Compares what is printed with the golden file of that name.
 #[track_caller]
 fn check(name: &str, snapshot: &Snapshot, options: &ReportOptions) {
+    check_text(name, &printed(snapshot, options));
+}
+
+/// Compares a text with the golden file of that name.
+#[track_caller]
+pub(crate) fn check_text(name: &str, printed: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
         .join(name);
-    let printed = printed(snapshot, options);
     if std::env::var_os("HBBP_UPDATE").is_some() {
-        std::fs::write(&path, &printed).unwrap();
+        std::fs::write(&path, printed).unwrap();
     }
     let golden = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
@@ -64,7 +69,13 @@ fn text_and_json_of_branch_stacks() {
 fn text_by_place() {
     let options = by(&[Dimension::Module, Dimension::Function], Format::Text);
     check("clocked-function.txt", &program::clocked(), &options);
-    let narrow = ReportOptions { width: 60, ..options };
+    let narrow = ReportOptions {
+        look: Look {
+            width: 60,
+            ..Look::default()
+        },
+        ..options
+    };
     check("troubled-function-60.txt", &program::troubled(), &narrow);
     let processes = by(&[Dimension::Process, Dimension::Ring], Format::Text);
     check("clocked-process.txt", &program::clocked(), &processes);

@@ -2,11 +2,19 @@
 
 #![cfg(test)]
 
+mod annotate;
+mod browser;
+mod diff;
 mod golden;
+mod html;
 mod options;
+mod pivot;
 #[path = "../fixtures/program.rs"]
 mod program;
+mod require;
 mod schema;
+#[path = "../fixtures/skip.rs"]
+mod skip;
 #[path = "../fixtures/strategy.rs"]
 mod strategy;
 mod strict;
@@ -15,7 +23,7 @@ mod sums;
 use std::io::{self, Write};
 
 use hbbp_user::cmd::report::{Quality, ReportOptions, print};
-use hbbp_user::mix::Dimension;
+use hbbp_user::mix::{Dimension, Query};
 use hbbp_user::report::{Format, Miss};
 use hbbp_user::snapshot::{Snapshot, file};
 
@@ -29,7 +37,7 @@ fn printed(snapshot: &Snapshot, options: &ReportOptions) -> String {
 /// The options for a table by these dimensions.
 fn by(dimensions: &[Dimension], format: Format) -> ReportOptions {
     ReportOptions {
-        by: dimensions.to_vec(),
+        query: Query::by(dimensions.iter().copied()),
         format,
         ..ReportOptions::default()
     }

@@ -6,14 +6,15 @@ use std::path::Path;
 use clap::{Command, CommandFactory as _};
 use hbbp_user::cli::Cli;
 
-/// Options of `perf record` that messages about recordings name.
-const OF_PERF: [&str; 2] = ["call-graph", "threads"];
+/// Options of `perf record` and of valgrind that messages about recordings and references name.
+const OF_OTHERS: [&str; 4] = ["call-graph", "threads", "tool", "dump-instr"];
 
 /// The long options of a command and of its subcommands.
 fn options(command: &Command) -> BTreeSet<String> {
-    let own = command
-        .get_arguments()
-        .filter_map(|arg| arg.get_long().map(str::to_owned));
+    let own = command.get_arguments().flat_map(|arg| {
+        let aliases = arg.get_visible_aliases().unwrap_or_default();
+        arg.get_long().into_iter().chain(aliases).map(str::to_owned)
+    });
     own.chain(command.get_subcommands().flat_map(options)).collect()
 }
 
@@ -61,7 +62,7 @@ fn options_in_messages_exist() {
     let mut command = Cli::command();
     command.build();
     let options = options(&command);
-    let known = |name: &str| options.contains(name) || OF_PERF.contains(&name);
+    let known = |name: &str| options.contains(name) || OF_OTHERS.contains(&name);
     for (place, message) in messages(&command) {
         for name in names(&message, "--") {
             assert!(known(name), "{place}: no option --{name}: {message}");

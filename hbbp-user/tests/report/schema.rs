@@ -9,6 +9,12 @@ fn schema() -> Value {
     serde_json::from_str(include_str!("../../src/report/mix.schema.json")).unwrap()
 }
 
+/// What is wrong with a document, by the text of its schema.
+pub(crate) fn faults_of(schema: &str, document: &Value) -> Vec<String> {
+    let schema = serde_json::from_str(schema).unwrap();
+    faults(&schema, &schema, document, "")
+}
+
 /// What is wrong with a value, by the keywords of JSON Schema that ours uses. A field that the schema does not name is
 /// wrong too: the schema is the documentation.
 fn faults(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<String> {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use hbbp_user::cmd::report::ReportOptions;
 use hbbp_user::mix::Dimension;
-use hbbp_user::report::Format;
+use hbbp_user::report::{Format, Look};
 use hbbp_user::snapshot::{Period, Snapshot};
 
 use super::{by, printed, program, strategy};
@@ -122,7 +122,7 @@ proptest! {
     /// Whatever a file holds, every format prints it, and no line of text is too long.
     #[test]
     fn report_of_any_snapshot_fits_the_width(snapshot in strategy::snapshot(), width in 0_usize..150, top in 0_usize..4) {
-        let options = ReportOptions { width, top: Some(top), ..by(&[Dimension::Function, Dimension::Mnemonic], Format::Text) };
+        let options = ReportOptions { look: Look { width, ..Look::default() }, top: Some(top), ..by(&[Dimension::Function, Dimension::Mnemonic], Format::Text) };
         for line in printed(&snapshot, &options).lines() {
             prop_assert!(line.chars().count() <= width, "{width}: {line}");
         }

@@ -6,6 +6,7 @@
 #![expect(clippy::expect_used, reason = "helpers of a test may end it")]
 
 mod hostile;
+mod patched;
 mod program;
 mod recorded;
 #[path = "../fixtures/skip.rs"]
@@ -322,6 +323,7 @@ fn unknown_processes_and_addresses_keep_their_counts() {
         len: u64::MAX,
         offset: FileOff(u64::MAX),
         identity: FileIdentity::BuildId(Vec::new()),
+        shared: false,
         path: "/dev/zero".to_owned(),
     };
     resolver.apply([Timed {

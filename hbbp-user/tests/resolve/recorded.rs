@@ -71,6 +71,7 @@ fn functions_have_names_after_one_bogus_long_stream() {
         len: text.len,
         offset: FileOff(text.offset.0),
         identity: FileIdentity::Unknown,
+        shared: false,
         path: path.to_str().expect("UTF-8").to_owned(),
     };
     let records = [Timed {
@@ -118,6 +119,7 @@ fn counts_before_and_after_an_exec_have_the_mappings_of_their_own_program() {
             len: 0x1000,
             offset: FileOff(0),
             identity: FileIdentity::Unknown,
+            shared: false,
             path: path.to_owned(),
         }),
     };

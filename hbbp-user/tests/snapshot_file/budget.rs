@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use hbbp_user::addr::{ImageAddr, Va};
 use hbbp_user::snapshot::budget::{MAX_IMAGES, MAX_MODULES, MAX_PATHS, MAX_TEXT, used_percent};
 use hbbp_user::snapshot::file::{encode, parse};
-use hbbp_user::snapshot::fold::{Boundaries, Intervals};
+use hbbp_user::snapshot::fold::{Boundaries, Intervals, MAX_COUNTS};
 use hbbp_user::snapshot::{
     EventIdx, Interval, IpCount, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind, Process, ProcessIdx,
     StreamCount, Symbol, Text,
@@ -96,6 +96,47 @@ fn the_module_with_most_text_loses_the_excess() {
     assert_eq!(snapshot.text[0], innocent);
     assert_eq!(snapshot.text.len(), 1 + MAX_TEXT / RANGE - 1);
     assert_eq!(snapshot.losses.get(Loss::RegionsLeftOut), 4);
+    assert!(used_percent(&snapshot) <= 100);
+}
+
+/// An hour beside emulators: each process wrote its own code, and the kernel lost four of five samples.
+#[test]
+fn code_written_at_run_time_makes_room_for_files_and_files_for_the_kernel() {
+    const RANGE: usize = 1 << 20;
+    let mut snapshot = small();
+    snapshot.modules[0].kind = ModuleKind::Kernel;
+    snapshot.text.clear();
+    // The kernel, a large library, and two hundred processes with code of their own.
+    let modules = [(0, 30), (1, 40)].into_iter().chain((2..202).map(|n| (n, 2)));
+    for (n, n_ranges) in modules {
+        if 0 < n {
+            let mut made = module(format!("module {n}"));
+            if 1 < n {
+                made.kind = ModuleKind::Anonymous;
+            }
+            snapshot.modules.push(made);
+        }
+        snapshot.text.extend((0..n_ranges).map(|range| Text {
+            module: ModuleIdx(n),
+            start: ImageAddr(u64::try_from(range * RANGE).unwrap()),
+            bytes: vec![0x90; if 1 < n { RANGE / 10 } else { RANGE }],
+            since: 0,
+        }));
+    }
+    let whole = snapshot.text.len();
+    snapshot.fit();
+    let n_of = |module| {
+        snapshot
+            .text
+            .iter()
+            .filter(|text| text.module == ModuleIdx(module))
+            .count()
+    };
+    assert_eq!((n_of(0), n_of(1)), (30, 40));
+    // 26 MiB are left, an even share of which holds one of two ranges.
+    assert!((2..202).all(|module| n_of(module) == 1));
+    assert_eq!(snapshot.losses.get(Loss::RegionsLeftOut), 200);
+    assert_eq!(snapshot.text.len(), whole - 200);
     assert!(used_percent(&snapshot) <= 100);
 }
 
@@ -226,6 +267,81 @@ fn a_long_run_takes_bounded_memory_and_keeps_its_sums() {
         (intervals[0].start, intervals[intervals.len() - 1].end),
         (0, 86_400_000_000_000)
     );
+}
+
+/// A day of 64 CPUs with branch stacks, in one of `parts` parts: a drain every two seconds of 16,384 distinct streams, nine
+/// of ten of which run all the time.
+fn day_of_64_cpus(parts: usize) {
+    let max = MAX_COUNTS / parts;
+    let n_rows = u64::try_from(16_384 / parts).unwrap();
+    let mut intervals = Intervals::with_max(max);
+    let (mut losses, mut n_hits, mut most) = (Losses::default(), 0, 0);
+    for n in 0..43_200_u64 {
+        let stream = |row: u64| {
+            let is_hot = !row.is_multiple_of(10);
+            let hits = if is_hot { 100 } else { 1 };
+            let start = if is_hot {
+                row * 64
+            } else {
+                (1 << 32) | ((n * n_rows + row) * 64)
+            };
+            StreamCount {
+                event: EventIdx(0),
+                process: ProcessIdx(u32::try_from(row % 7).unwrap()),
+                start: Va(start),
+                end: Va(start + 16),
+                source: Some(Va(start + 32)),
+                hits,
+                weight: hits as f64 * 2.0,
+                cycles: None,
+            }
+        };
+        let streams: Vec<StreamCount> = (0..n_rows).map(stream).collect();
+        n_hits += streams.iter().map(|stream| stream.hits).sum::<u64>();
+        let start = n * 2_000_000_000;
+        intervals.push(Interval {
+            start,
+            end: start + 2_000_000_000,
+            streams,
+            ..Interval::default()
+        });
+        most = most.max(intervals.used());
+        intervals.fold(&Boundaries::default(), &mut losses);
+    }
+    let mut snapshot = small();
+    snapshot.processes.resize(7, Process::default());
+    snapshot.intervals = intervals.finish(&mut []);
+    snapshot.fit();
+    let streams = snapshot.intervals.iter().flat_map(|interval| &interval.streams);
+    let (hits, weight) = streams.fold((0, 0.0), |(hits, weight), s| (hits + s.hits, weight + s.weight));
+    let left_out = losses.get(Loss::StreamsLeftOut);
+    assert_eq!(hits + left_out, n_hits);
+    assert_eq!(weight, 2.0 * hits as f64);
+    assert!(
+        left_out < n_hits / 500,
+        "only what ran once: {left_out} of {n_hits}"
+    );
+    let file = encode(&snapshot).unwrap();
+    println!(
+        "1/{parts} of a day of 64 CPUs: {} KiB of memory at most, {} KiB in the file, {left_out} of {n_hits} left out",
+        most >> 10,
+        file.len() >> 10
+    );
+    assert!(most <= max + 100 * (16_384 / parts), "{most} of {max}");
+    assert!(file.len() <= max / 8, "{} of {max}", file.len());
+    assert_eq!(parse(&file).unwrap().intervals, snapshot.intervals);
+}
+
+#[test]
+fn a_day_of_64_cpus_with_stacks_stays_within_its_budget() {
+    day_of_64_cpus(256);
+}
+
+/// The same without a scale, for `cargo test --release -- --ignored`: it takes minutes.
+#[test]
+#[ignore = "takes minutes"]
+fn a_whole_day_of_64_cpus_with_stacks() {
+    day_of_64_cpus(1);
 }
 
 /// Between intervals where other bytes or mappings begin, nothing is merged.

@@ -127,10 +127,13 @@ fn needed_sections_must_be_there() {
 
 #[test]
 fn duplicated_sections_are_refused() {
-    for name in ["run", "modules", "symbols", "process", "text", "losses"] {
+    for name in ["modules", "symbols", "process", "text", "losses"] {
         let twice = read_changed(|s| s.insert(0, s[place(s, name)].clone()));
         assert_eq!(twice, Err(format!("expected one section `{name}`, found 2")));
     }
+    // A second section `run` begins a second run, which lacks the others.
+    let twice = read_changed(|s| s.insert(0, s[place(s, "run")].clone()));
+    assert_eq!(twice, Err("expected one section `modules`, found 0".to_owned()));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod budget;
 mod damage;
+mod merge;
 mod profile;
 mod python;
 #[path = "../fixtures/skip.rs"]

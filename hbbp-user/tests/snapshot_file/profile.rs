@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output as Finished};
 
@@ -29,7 +29,7 @@ fn write_recording(folder: &Path) -> PathBuf {
 }
 
 fn save(path: &Path, snapshot: &Snapshot) -> anyhow::Result<()> {
-    Output::open(path)?.save(snapshot, &mut std::io::sink())
+    Output::open(path)?.save(std::slice::from_ref(snapshot), &mut std::io::sink())
 }
 
 /// The names in a directory.
@@ -114,28 +114,55 @@ fn a_profile_belongs_to_the_user_who_called_sudo() {
     read(&path).unwrap();
 }
 
-#[test]
-fn links_are_not_followed_with_privileges() {
-    if !is_root() {
-        return;
-    }
+/// A folder with a file `inside/a.hbbp`, and links to both.
+fn linked() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let inside = directory.path().join("inside");
     fs::create_dir(&inside).unwrap();
     fs::write(inside.join("a.hbbp"), "old").unwrap();
-    let (file, folder) = (directory.path().join("file"), directory.path().join("folder"));
-    symlink("inside/a.hbbp", &file).unwrap();
-    symlink("inside", &folder).unwrap();
+    symlink("inside/a.hbbp", directory.path().join("file")).unwrap();
+    symlink(&inside, directory.path().join("folder")).unwrap();
     symlink("inside/nowhere", directory.path().join("dangling")).unwrap();
-    is_refused(directory.path(), &file, "symbolic link");
-    is_refused(
-        directory.path(),
-        &directory.path().join("dangling"),
-        "symbolic link",
-    );
-    is_refused(&inside, &folder.join("a.hbbp"), "symbolic link");
-    is_refused(&inside, &folder.join("b.hbbp"), "symbolic link");
-    assert_eq!(fs::read(inside.join("a.hbbp")).unwrap(), b"old");
+    symlink("loop", directory.path().join("loop")).unwrap();
+    directory
+}
+
+#[test]
+fn links_of_others_are_not_followed_with_privileges() {
+    if !is_root() {
+        return;
+    }
+    let directory = linked();
+    let at = |name: &str| directory.path().join(name);
+    for link in ["file", "folder", "dangling"] {
+        lchown(at(link), Some(STRANGER), Some(STRANGER)).unwrap();
+    }
+    is_refused(directory.path(), &at("file"), "symbolic link of user 65534");
+    is_refused(directory.path(), &at("dangling"), "symbolic link of user 65534");
+    is_refused(&at("inside"), &at("folder/a.hbbp"), "symbolic link of user 65534");
+    is_refused(&at("inside"), &at("folder/b.hbbp"), "symbolic link of user 65534");
+    is_refused(directory.path(), Path::new("/dev/stdout"), "use `-`");
+    is_refused(directory.path(), &at("loop"), "Too many levels of symbolic links");
+    is_refused(directory.path(), &at("inside/a.hbbp/x"), "Not a directory");
+    assert_eq!(fs::read(at("inside/a.hbbp")).unwrap(), b"old");
+}
+
+/// `/tmp` and folders below the home directory are links of root or of the user on many machines.
+#[test]
+fn links_of_root_and_of_the_caller_are_followed_with_privileges() {
+    if !is_root() {
+        return;
+    }
+    let directory = linked();
+    let at = |name: &str| directory.path().join(name);
+    lchown(at("folder"), Some(CALLER), Some(CALLER)).unwrap();
+    for output in ["file", "folder/../dangling", "folder/b.hbbp", "folder/a.hbbp"] {
+        let finished = import(&at(output));
+        assert!(finished.status.success(), "{finished:?}");
+    }
+    assert_eq!(names(&at("inside")), ["a.hbbp", "b.hbbp", "nowhere"]);
+    read(&at("inside/a.hbbp")).unwrap();
+    assert!(fs::symlink_metadata(at("file")).unwrap().is_symlink());
 }
 
 #[test]
@@ -238,9 +265,9 @@ fn what_does_not_begin_like_a_profile_is_not_read_to_its_end() {
     assert!(read(Path::new("/")).is_err());
 }
 
-/// On a full disk the old file stays as it was, and nothing else stays.
+/// On a full disk the old file stays as it was, nothing else stays there, and the profile is saved elsewhere.
 #[test]
-fn a_full_disk_leaves_the_old_file() {
+fn a_full_disk_leaves_the_old_file_and_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let mounted = Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=64k", "hbbp-test"])
@@ -270,4 +297,10 @@ fn a_full_disk_leaves_the_old_file() {
     assert!(error.contains("No space left"), "{error}");
     assert_eq!(left, ["a.hbbp"]);
     assert_eq!(old.unwrap(), small());
+    let (_, elsewhere) = error.split_once("it was saved as ").unwrap();
+    let elsewhere = Path::new(elsewhere.split_once(" instead").unwrap().0);
+    let mode = fs::metadata(elsewhere).unwrap().permissions().mode() & 0o7777;
+    let saved = read(elsewhere);
+    fs::remove_file(elsewhere).unwrap();
+    assert_eq!((saved.unwrap(), mode), (large, 0o600));
 }

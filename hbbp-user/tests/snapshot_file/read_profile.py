@@ -38,7 +38,7 @@ def message(data):
     return fields
 
 total = dict.fromkeys(["ip_hits", "ip_weight", "stream_hits", "branch_hits", "text_bytes"], 0)
-total |= {"stream_weight": 0.0, "modules": [], "losses": {}}
+total |= {"stream_weight": 0.0, "modules": [], "losses": {}, "hosts": []}
 for name, data in sections(open(sys.argv[1], "rb").read()):
     fields = message(data)
     table = Table(fields.get(1, [b""])[0]) if name in ("modules", "text") else None
@@ -47,9 +47,10 @@ for name, data in sections(open(sys.argv[1], "rb").read()):
         content = table.bytes()
         if name == "text": total["text_bytes"] += len(content)
         else: total["modules"].append(content.decode()), table.number(), table.bytes()
-    if name == "run": total["host"] = fields.get(2, [b""])[0].decode()
-    if name == "losses": total["losses"] = {
-        e.get(1, [b""])[0].decode(): e.get(2, [0])[0] for e in map(message, fields.get(1, []))}
+    if name == "run": total["hosts"].append(fields.get(2, [b""])[0].decode())  # Each section `run` begins a run.
+    for entry in map(message, fields.get(1, []) if name == "losses" else []):
+        loss = entry.get(1, [b""])[0].decode()
+        total["losses"][loss] = total["losses"].get(loss, 0) + entry.get(2, [0])[0]
     if name != "counts": continue
     ips, streams, branches = (Table(fields.get(n, [b""])[0]) for n in (4, 5, 6))
     plain, unit = (ips.number(), ips.number()) if ips else (0, 0)

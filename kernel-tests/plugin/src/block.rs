@@ -6,9 +6,8 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use iced_x86::{
-    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
-};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+use kernel_tests::durations::Durations;
 use kernel_tests::reference::KERNEL;
 
 /// The block ends with a branch.
@@ -50,8 +49,10 @@ pub(crate) struct Block {
     pub(crate) vector: u8,
     /// Offset of each instruction from `start`.
     pub(crate) offsets: Vec<u16>,
-    /// Class of duration of each instruction, an index into the hardware profile's latencies.
-    pub(crate) classes: Vec<u8>,
+    /// Cycles from the start of the block to the end of each instruction.
+    pub(crate) ends: Vec<u32>,
+    /// Cycles of all instructions.
+    pub(crate) cycles: u32,
     /// The code.
     pub(crate) bytes: Vec<u8>,
 }
@@ -64,6 +65,14 @@ impl Block {
             .map_or(self.fall, |offset| self.start + u64::from(*offset))
     }
 
+    /// Cycles that the instructions before this one take together.
+    pub(crate) fn cycles_before(&self, index: u32) -> u32 {
+        let before = (index as usize)
+            .checked_sub(1)
+            .and_then(|before| self.ends.get(before));
+        before.copied().unwrap_or(0)
+    }
+
     /// Index of the instruction at this address.
     pub(crate) fn index_of(&self, address: u64) -> Option<u32> {
         let offset = u16::try_from(address.checked_sub(self.start)?).ok()?;
@@ -74,14 +83,14 @@ impl Block {
 /// All blocks that were ever translated.
 pub(crate) struct Blocks {
     known: HashMap<(u64, Vec<u8>), &'static Block>,
-    info: InstructionInfoFactory,
+    durations: Durations,
 }
 
 impl Blocks {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(durations: Durations) -> Self {
         Self {
             known: HashMap::new(),
-            info: InstructionInfoFactory::new(),
+            durations,
         }
     }
 
@@ -109,7 +118,8 @@ impl Blocks {
 
     fn make(&mut self, start: u64, bytes: Vec<u8>, lengths: &[u16], gate: Option<u8>) -> Block {
         let mut offsets = Vec::with_capacity(lengths.len());
-        let mut classes = Vec::with_capacity(lengths.len());
+        let mut ends = Vec::with_capacity(lengths.len());
+        let mut cycles = 0;
         let mut offset: u16 = 0;
         let mut flags = if gate.is_some() { GATE } else { 0 };
         for (index, length) in lengths.iter().enumerate() {
@@ -118,7 +128,8 @@ impl Blocks {
             let code = bytes.get(usize::from(offset)..end).unwrap_or_default();
             let address = start + u64::from(offset);
             let instruction = Decoder::with_ip(64, code, address, DecoderOptions::NONE).decode();
-            classes.push(self.class(&instruction));
+            cycles += self.durations.of(&instruction);
+            ends.push(cycles);
             if index + 1 == lengths.len() {
                 flags |= ending(&instruction);
             }
@@ -136,72 +147,11 @@ impl Blocks {
             ring: u32::from(kernel),
             vector: gate.unwrap_or(0),
             offsets,
-            classes,
+            ends,
+            cycles,
             bytes,
         }
     }
-
-    /// Index into `hardware_profile::CLASSES`.
-    fn class(&mut self, instruction: &Instruction) -> u8 {
-        use Mnemonic as M;
-        match instruction.mnemonic() {
-            M::Div
-            | M::Idiv
-            | M::Divss
-            | M::Divsd
-            | M::Divps
-            | M::Divpd
-            | M::Vdivss
-            | M::Vdivsd
-            | M::Vdivps
-            | M::Vdivpd
-            | M::Fdiv
-            | M::Fdivp => 4,
-            M::Sqrtss | M::Sqrtsd | M::Sqrtps | M::Sqrtpd | M::Vsqrtss | M::Vsqrtsd | M::Fsqrt => 6,
-            M::Mul | M::Imul | M::Mulx => 3,
-            M::Syscall
-            | M::Sysretq
-            | M::Iretq
-            | M::Cpuid
-            | M::Wrmsr
-            | M::Rdmsr
-            | M::Rdtsc
-            | M::Rdtscp
-            | M::Invlpg
-            | M::Wbinvd
-            | M::Lfence
-            | M::Mfence
-            | M::Pause
-            | M::Swapgs
-            | M::Hlt
-            | M::Xsave
-            | M::Xsaveopt
-            | M::Xrstor => 7,
-            _ if instruction.has_lock_prefix() => 7,
-            _ if is_float(instruction) => 5,
-            _ => self.memory_class(instruction),
-        }
-    }
-
-    fn memory_class(&mut self, instruction: &Instruction) -> u8 {
-        let info = self.info.info(instruction);
-        let mut class = 0;
-        for memory in info.used_memory() {
-            match memory.access() {
-                OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite => {
-                    return 1;
-                }
-                OpAccess::Write | OpAccess::CondWrite => class = 2,
-                _ => {}
-            }
-        }
-        class
-    }
-}
-
-fn is_float(instruction: &Instruction) -> bool {
-    let register = instruction.op0_register();
-    register.is_vector_register() || register.is_st()
 }
 
 /// How the last instruction of a block leaves it.

@@ -34,10 +34,10 @@ pub(crate) struct Cpu {
     pub(crate) previous: Option<&'static Block>,
     /// First instruction of `previous` that is not yet accounted (after a mark in its middle).
     pub(crate) first: u32,
-    /// Instructions until the first counter may overflow.
+    /// Cycles until the first counter may overflow: no event counts more than the cycles that pass.
     pub(crate) until: i64,
-    /// Near taken branches until the first counter may overflow.
-    pub(crate) branches_until: i64,
+    /// Cycles that a near taken branch takes besides.
+    pub(crate) taken_cycles: u32,
     /// 1 in a marked span, else 0.
     pub(crate) active: u64,
     /// Owner of the code of each ring.
@@ -50,10 +50,16 @@ pub(crate) struct Cpu {
     pub(crate) frozen: bool,
     /// Near taken branches from each ring.
     pub(crate) taken: [u64; 2],
+    /// Near branch instructions retired in each ring, taken or not, while the counters ran.
+    pub(crate) branch_instructions: [u64; 2],
+    /// Cycles of each ring while the counters ran.
+    pub(crate) cycles: [u64; 2],
     /// The same two in marked spans, up to the last start of one.
     pub(crate) span: Span,
     /// The last branches, at index `branches % HISTORY`.
     pub(crate) history: [Branch; HISTORY],
+    /// The cycles of both rings when each of them was recorded.
+    pub(crate) recorded_at: [u64; HISTORY],
     /// Branches recorded.
     pub(crate) branches: u64,
     /// Branches before this one are not in the stack (wiped).
@@ -94,21 +100,24 @@ impl Span {
 }
 
 impl Cpu {
-    pub(crate) fn new(traced: bool) -> Self {
+    pub(crate) fn new(traced: bool, taken_cycles: u32) -> Self {
         Self {
             traced,
             previous: None,
             first: 0,
             until: if traced { 0 } else { i64::MAX },
-            branches_until: i64::MAX,
+            taken_cycles,
             active: 0,
             owner: [0, KERNEL],
             retired: [0; 2],
             skipped: [0; 2],
             frozen: false,
             taken: [0; 2],
+            branch_instructions: [0; 2],
+            cycles: [0; 2],
             span: Span::default(),
             history: [Branch::default(); HISTORY],
+            recorded_at: [0; HISTORY],
             branches: 0,
             wiped: 0,
             branch_rings: 3,
@@ -130,15 +139,22 @@ impl Cpu {
         let Some(block) = self.previous else { return false };
         let ring = (block.ring & 1) as usize;
         let plain = (block.flags | next.flags) & ODD == 0;
-        let quiet = i64::from(block.n) < self.until && 1 < self.branches_until;
+        let quiet = i64::from(block.cycles + self.taken_cycles) < self.until;
         if !plain || reached != 1 || !quiet || self.first != 0 || block.owner.get() != self.owner[ring] {
             return false;
         }
         let falls = next.start == block.fall && block.flags & ALWAYS == 0;
+        if !falls && block.flags & BRANCH == 0 {
+            return false;
+        }
+        let near = u32::from(block.flags & NEAR != 0);
+        let taken = if falls { 0 } else { near };
+        let cycles = block.cycles + taken * self.taken_cycles;
+        self.cycles[ring] += u64::from(cycles);
+        self.until -= i64::from(cycles);
+        self.branch_instructions[ring] += u64::from(near);
         if !falls {
-            if block.flags & BRANCH == 0 {
-                return false;
-            }
+            self.taken[ring] += u64::from(taken);
             self.record(
                 Branch {
                     from: block.last,
@@ -146,12 +162,7 @@ impl Cpu {
                 },
                 ring,
             );
-            if block.flags & NEAR != 0 {
-                self.taken[ring] += 1;
-                self.branches_until -= 1;
-            }
         }
-        self.until -= i64::from(block.n);
         self.retired[ring] += u64::from(block.n);
         block.count.set(block.count.get() + self.active);
         self.previous = Some(next);
@@ -164,9 +175,22 @@ impl Cpu {
         let wanted = self.branch_rings >> ring & 1 == 1;
         if wanted {
             self.history[self.branches as usize % HISTORY] = branch;
+            self.recorded_at[self.branches as usize % HISTORY] = self.cycles[0] + self.cycles[1];
             self.branches += 1;
         }
         wanted
+    }
+
+    /// Cycles from the branch before it to the branch of this number, as a record shows them; 0 where that one is forgotten.
+    pub(crate) fn cycles_since_branch(&self, number: u64) -> u16 {
+        let Some(before) = number.checked_sub(1) else {
+            return 0;
+        };
+        if before + (HISTORY as u64) < self.branches {
+            return 0;
+        }
+        let at = |number: u64| self.recorded_at[number as usize % HISTORY];
+        u16::try_from(at(number) - at(before)).unwrap_or(u16::MAX)
     }
 
     /// Accounts executions of the instructions `first..end` of a block by its owner.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use kernel_tests::durations::Durations;
 use kernel_tests::hardware_profile::HardwareProfile;
 use kernel_tests::layout::{Counter, MAX_CPUS};
 use kernel_tests::reference;
@@ -50,19 +51,21 @@ impl Machine {
         let hardware_profile = HardwareProfile::read(&directory.join("hardware_profile"))?;
         let depth = hardware_profile.depth as u32;
         let shared = Shared::open(&directory.join("shared"), depth, hardware_profile.max_precise)?;
+        let durations = Durations::new(&hardware_profile);
+        let taken_cycles = hardware_profile.taken_cycles;
         let model = PmuModel {
             random: Random::new(hardware_profile.seed),
             hardware_profile,
             shared,
             ram: Mapping::open(&directory.join("ram"))?,
             gates: HashMap::new(),
-            blocks: Blocks::new(),
+            blocks: Blocks::new(durations),
             accounts: Accounts::default(),
             trace: Trace::open(directory, traced)?,
             directory: directory.to_owned(),
             files_written: 0,
         };
-        let cpus = std::array::from_fn(|_| Cpu::new(traced == Traced::Branches));
+        let cpus = std::array::from_fn(|_| Cpu::new(traced == Traced::Branches, taken_cycles));
         Ok(Self {
             reached: 0,
             running: 0,

@@ -5,6 +5,7 @@ use kernel_tests::layout::Branch;
 use crate::block::{ALWAYS, BRANCH, Block, GATE, IRET, NEAR, REP, SOFT_INT};
 use crate::cpu::{Arrival, Cpu};
 use crate::machine::PmuModel;
+use crate::sample::Retired;
 
 /// How far a block came, and by which branch it was left.
 struct Left {
@@ -170,22 +171,24 @@ impl PmuModel {
         branch: Option<Branch>,
     ) {
         let ring = (block.ring & 1) as usize;
-        let near = branch.is_some() && block.flags & NEAR != 0;
+        let near = block.flags & NEAR != 0 && first < end && end == block.n;
+        let retired = Retired {
+            ring,
+            block,
+            first,
+            end,
+            near,
+            taken: branch.is_some() && near,
+        };
         cpu.account(&mut self.accounts, block, first, end);
-        let overflows = cpu.overflows(ring, first, end, near);
+        let overflows = cpu.overflows(&retired);
         let mut pending = overflows.iter().peekable();
         for index in first..end {
             if pending.peek().is_none() && cpu.skids.is_empty() {
                 break;
             }
             let ip = block.address(index);
-            let class = block.classes.get(index as usize).copied().unwrap_or(0);
-            let cycles = self
-                .hardware_profile
-                .latency
-                .get(usize::from(class))
-                .copied()
-                .unwrap_or(1);
+            let cycles = block.cycles_before(index + 1) - block.cycles_before(index);
             if !cpu.frozen {
                 self.skid(cpu, cpu_idx, ip, cycles);
             }
@@ -199,8 +202,7 @@ impl PmuModel {
         if cpu.frozen {
             cpu.skipped[ring] += u64::from(end - first);
         } else {
-            cpu.retired[ring] += u64::from(end - first);
-            cpu.taken[ring] += u64::from(near);
+            cpu.count(&retired);
         }
         if let Some(branch) = branch {
             self.branch(cpu, cpu_idx, branch);

@@ -1,16 +1,18 @@
 //! The sampling counters: when they overflow, where the sample lands, and the record it leaves.
 
 use kernel_tests::layout::{
-    Branch, COUNTERS, EVENT_INSTRUCTIONS, EVENT_TAKEN, FLAG_EXACT, MAX_DEPTH, Record,
+    Branch, COUNTERS, EVENT_BRANCHES, EVENT_CYCLES, EVENT_INSTRUCTIONS, EVENT_TAKEN, FLAG_EXACT, MAX_DEPTH,
+    Record,
 };
 
+use crate::block::Block;
 use crate::cpu::{Cpu, HISTORY};
 use crate::machine::PmuModel;
 
 /// One counter that is switched on.
 #[derive(Clone, Copy)]
 pub(crate) struct Counting {
-    /// `EVENT_INSTRUCTIONS` or `EVENT_TAKEN`.
+    /// `EVENT_INSTRUCTIONS`, `EVENT_TAKEN`, `EVENT_CYCLES` or `EVENT_BRANCHES`.
     pub(crate) event: u32,
     /// Rings that count, as a bit mask.
     pub(crate) rings: u32,
@@ -53,10 +55,47 @@ pub(crate) struct Skid {
     pub(crate) executed: u64,
 }
 
+/// What retires at once: the instructions `first..end` of a block.
+pub(crate) struct Retired {
+    pub(crate) ring: usize,
+    pub(crate) block: &'static Block,
+    pub(crate) first: u32,
+    pub(crate) end: u32,
+    /// The last of them is a near branch.
+    pub(crate) near: bool,
+    /// It was taken.
+    pub(crate) taken: bool,
+}
+
+impl Retired {
+    /// Cycles, with those that `taken_cycles` gives to a taken branch.
+    fn cycles(&self, taken_cycles: u32) -> u64 {
+        let cycles = self.block.cycles_before(self.end) - self.block.cycles_before(self.first);
+        u64::from(cycles) + u64::from(self.taken) * u64::from(taken_cycles)
+    }
+
+    /// Index of the instruction that counts the `n`th of these events, from 1, and the cycles that are then left of it.
+    fn index(&self, event: u32, n: u64) -> (u32, u32) {
+        match event {
+            EVENT_TAKEN | EVENT_BRANCHES => (self.end - 1, 0),
+            EVENT_CYCLES => {
+                let at = u64::from(self.block.cycles_before(self.first)) + n;
+                let index = self.block.ends.partition_point(|end| u64::from(*end) < at) as u32;
+                let index = index.min(self.end - 1);
+                let end = u64::from(self.block.cycles_before(index + 1));
+                (index, end.saturating_sub(at) as u32)
+            }
+            _ => (self.first + n as u32 - 1, 0),
+        }
+    }
+}
+
 /// An overflow within a block.
 pub(crate) struct Overflow {
     /// Index of the instruction.
     pub(crate) index: u32,
+    /// Cycles of the instruction that are left behind the overflow.
+    pub(crate) cycles_left: u32,
     pub(crate) counter: usize,
     /// Events that the counter had counted with this one.
     pub(crate) counted: u64,
@@ -67,10 +106,11 @@ pub(crate) struct Overflow {
 impl Cpu {
     /// The total that a counter counts.
     pub(crate) fn total(&self, event: u32, rings: u32) -> u64 {
-        let per_ring = if event == EVENT_INSTRUCTIONS {
-            &self.retired
-        } else {
-            &self.taken
+        let per_ring = match event {
+            EVENT_INSTRUCTIONS => &self.retired,
+            EVENT_CYCLES => &self.cycles,
+            EVENT_BRANCHES => &self.branch_instructions,
+            _ => &self.taken,
         };
         per_ring
             .iter()
@@ -80,9 +120,18 @@ impl Cpu {
             .sum()
     }
 
-    /// The overflows when instructions `first..end` of one ring retire, the last with a near taken branch
-    /// or not; the counters are set to their next overflow. In the order of the instructions.
-    pub(crate) fn overflows(&mut self, ring: usize, first: u32, end: u32, near: bool) -> Vec<Overflow> {
+    /// Counts what retires.
+    pub(crate) fn count(&mut self, retired: &Retired) {
+        let ring = retired.ring;
+        self.retired[ring] += u64::from(retired.end - retired.first);
+        self.taken[ring] += u64::from(retired.taken);
+        self.branch_instructions[ring] += u64::from(retired.near);
+        self.cycles[ring] += retired.cycles(self.taken_cycles);
+    }
+
+    /// The overflows when these instructions retire; the counters are set to their next overflow. In the order of the
+    /// instructions.
+    pub(crate) fn overflows(&mut self, retired: &Retired) -> Vec<Overflow> {
         let mut found = Vec::new();
         if self.frozen {
             return found;
@@ -92,23 +141,22 @@ impl Cpu {
             let Some(mut counting) = self.sampler.counters[counter] else {
                 continue;
             };
-            if counting.period == 0 || counting.rings >> ring & 1 == 0 {
+            if counting.period == 0 || counting.rings >> retired.ring & 1 == 0 {
                 continue;
             }
             let before = self.total(counting.event, counting.rings);
-            let events = if counting.event == EVENT_INSTRUCTIONS {
-                u64::from(end - first)
-            } else {
-                u64::from(near)
+            let events = match counting.event {
+                EVENT_INSTRUCTIONS => u64::from(retired.end - retired.first),
+                EVENT_CYCLES => retired.cycles(self.taken_cycles),
+                EVENT_BRANCHES => u64::from(retired.near),
+                _ => u64::from(retired.taken),
             };
             while counting.at <= before + events {
-                let index = match counting.event {
-                    EVENT_TAKEN => end - 1,
-                    _ => first + (counting.at - before) as u32 - 1,
-                };
-                let executed = executed + u64::from(index - first) + 1;
+                let (index, cycles_left) = retired.index(counting.event, counting.at - before);
+                let executed = executed + u64::from(index - retired.first) + 1;
                 found.push(Overflow {
                     index,
+                    cycles_left,
                     counter,
                     counted: counting.counted(counting.at),
                     executed,
@@ -121,10 +169,9 @@ impl Cpu {
         found
     }
 
-    /// Sets the countdowns of the fast path to the earliest overflow that can come.
+    /// Sets the countdown of the fast path to the earliest overflow that can come.
     pub(crate) fn rearm(&mut self) {
         let mut until = i64::MAX;
-        let mut branches_until = i64::MAX;
         for counting in self
             .sampler
             .counters
@@ -135,16 +182,10 @@ impl Cpu {
             let left = counting
                 .at
                 .saturating_sub(self.total(counting.event, counting.rings));
-            let slot = if counting.event == EVENT_TAKEN {
-                &mut branches_until
-            } else {
-                &mut until
-            };
-            *slot = (*slot).min(left.min(i64::MAX as u64) as i64);
+            until = until.min(left.min(i64::MAX as u64) as i64);
         }
         let careful = !self.skids.is_empty() || self.traced || self.frozen;
         self.until = if careful { 0 } else { until };
-        self.branches_until = branches_until;
     }
 }
 
@@ -163,7 +204,13 @@ impl PmuModel {
         };
         self.shared.area(cpu_idx).overflows += 1;
         let (least, most) = self.hardware_profile.skid[(counting.precise & 3) as usize];
-        let cycles = least + self.random.below(most - least + 1);
+        let skid = least + self.random.below(most - least + 1);
+        let cycles = skid.saturating_sub(overflow.cycles_left);
+        if 0 < skid && cycles == 0 {
+            // It is taken while the instruction still runs.
+            let due = [overflow.counted, overflow.executed];
+            return self.sample(cpu, cpu_idx, overflow.counter, due, ip, 0);
+        }
         if 0 < cycles {
             cpu.skids.push(Skid {
                 counter: overflow.counter,
@@ -249,6 +296,7 @@ impl PmuModel {
             flags,
             wrong_path: 0,
             entries: [Branch::default(); MAX_DEPTH],
+            cycles: [0; MAX_DEPTH],
         };
         if !self.hardware_profile.empty_stacks {
             self.fill_stack(cpu, &mut record);
@@ -262,12 +310,18 @@ impl PmuModel {
         let depth = self.hardware_profile.depth;
         let newest = cpu.branches - self.sticky_age(cpu, depth);
         let oldest = newest.saturating_sub(depth as u64).max(cpu.wiped.min(newest));
-        let mut entries: Vec<Branch> = (oldest..newest)
-            .rev()
-            .map(|number| cpu.history[number as usize % HISTORY])
-            .collect();
+        let entry = |number: u64| {
+            (
+                cpu.history[number as usize % HISTORY],
+                cpu.cycles_since_branch(number),
+            )
+        };
+        let mut entries: Vec<(Branch, u16)> = (oldest..newest).rev().map(entry).collect();
+        if !self.hardware_profile.branch_cycles {
+            entries.iter_mut().for_each(|(_, cycles)| *cycles = 0);
+        }
         if self.hardware_profile.filter_interrupts {
-            entries.retain(|entry| !self.gates.contains_key(&entry.to));
+            entries.retain(|(branch, _)| !self.gates.contains_key(&branch.to));
         }
         if self.random.percent(self.hardware_profile.duplicate_percent) && !entries.is_empty() {
             entries.insert(0, entries[0]);
@@ -277,19 +331,22 @@ impl PmuModel {
             // A branch that was predicted and not taken: it leaves where its successor in the stack
             // arrives, and goes to a place of another branch.
             let wrong = Branch {
-                from: entries[at].to,
-                to: entries[at - 1].from,
+                from: entries[at].0.to,
+                to: entries[at - 1].0.from,
             };
-            entries.insert(at, wrong);
+            entries.insert(at, (wrong, 0));
             record.wrong_path = 1 << at;
         }
         if self.hardware_profile.zero_on_switch {
-            entries.resize(depth, Branch::default());
+            entries.resize(depth, (Branch::default(), 0));
         }
         entries.truncate(depth);
         record.wrong_path &= (1u64 << entries.len()) - 1;
         record.nr = entries.len() as u32;
-        record.entries[..entries.len()].copy_from_slice(&entries);
+        for (n, (branch, cycles)) in entries.into_iter().enumerate() {
+            record.entries[n] = branch;
+            record.cycles[n] = cycles;
+        }
     }
 
     /// How many branches further back the stack begins, so that a sticky branch is its oldest entry.

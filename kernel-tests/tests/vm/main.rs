@@ -12,7 +12,9 @@
 )]
 #![expect(clippy::print_stdout, reason = "figures are shown with --nocapture")]
 
+mod annotate;
 mod callgrind;
+mod cycles;
 mod exact;
 mod faults;
 mod filter;
@@ -28,5 +30,6 @@ mod support;
 mod text;
 mod truth;
 mod verifier;
+mod views;
 mod watchdog;
 mod written;

@@ -4,7 +4,7 @@ use super::rust::{Mention, mentions};
 use super::{Finding, Source};
 
 /// The modules in the order of the flow: each may use only what stands before it.
-const LINE: [&str; 16] = [
+const LINE: [&str; 19] = [
     "addr",
     "record",
     "streams",
@@ -15,6 +15,9 @@ const LINE: [&str; 16] = [
     "mix",
     "eval",
     "printable",
+    "names",
+    "annotate",
+    "diff",
     "report",
     "export",
     "profile",

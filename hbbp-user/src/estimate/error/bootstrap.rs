@@ -24,6 +24,10 @@ use crate::snapshot::ProcessIdx;
 /// count that every stack shows, and 14 % for one that one stack in 40 shows; its root is known twice as well.
 const N_REPLICATES: usize = 4096;
 
+/// Most blocks that the replicates execute together. The usual ones execute 0.2 to 0.4 million; one stream through untaken
+/// jumps executes up to 64 Ki, and then fewer replicates have to do.
+const MAX_EXECUTED: usize = 4 << 20;
+
 /// A bootstrap replicate of a branch stack.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replicate {
@@ -57,17 +61,28 @@ pub(in crate::estimate) fn replicates(
     }
     let chain = Chain::new(graph);
     let mut random = SplitMix(0);
-    let replicate = |n| {
+    let walk = |n| {
         // The first streams are spread evenly over all, which leaves less to chance than drawing them.
         let first = (n as f64 + 0.5) / N_REPLICATES as f64;
-        let walk = chain.walk(first, depth, &mut random);
+        chain.walk(first, depth, &mut random)
+    };
+    let walks: Vec<Vec<usize>> = (0..N_REPLICATES).map(walk).collect();
+    let executed = |stream: &usize| {
+        seen.executed
+            .get(*stream)
+            .map_or(0, |executed| executed.blocks.len())
+    };
+    let executed = walks.iter().flatten().map(executed);
+    let step = executed.fold(0, usize::saturating_add).div_ceil(MAX_EXECUTED);
+    let replicate = |walk: &Vec<usize>| {
         let oldest = walk.first().and_then(|oldest| graph.streams.get(*oldest));
         Replicate {
             phase: oldest.map_or(phases.none(), |oldest| phases.of(oldest.from)),
-            runs: runs(&walk, streams, seen),
+            runs: runs(walk, streams, seen),
         }
     };
-    (0..N_REPLICATES).map(replicate).collect()
+    // One in `step`: they stay spread evenly.
+    walks.iter().step_by(step.max(1)).map(replicate).collect()
 }
 
 /// What the streams of a walk executed together, each block once for each process image.

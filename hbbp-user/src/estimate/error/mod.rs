@@ -21,6 +21,7 @@ mod bootstrap;
 mod phases;
 pub mod strata;
 
+use super::EventAssignment;
 use super::sources::streams::Stream;
 use crate::snapshot::{Event, EventIdx, Snapshot};
 pub(super) use bootstrap::replicates;
@@ -110,9 +111,9 @@ pub(super) fn of_blocks(replicates: &[Replicate], strata: &Strata, n_stacks: f64
 }
 
 /// Samples of the events that serve as EBS, wherever they fell.
-pub(super) fn samples(snapshot: &Snapshot, ebs: &[EventIdx]) -> f64 {
+pub(super) fn samples(snapshot: &Snapshot, assignment: &EventAssignment) -> f64 {
     let ips = snapshot.intervals.iter().flat_map(|i| &i.ips);
-    ips.filter(|c| ebs.contains(&c.event))
+    ips.filter(|c| assignment.uses_ips_of(c.event))
         .map(|c| c.hits as f64)
         .sum()
 }

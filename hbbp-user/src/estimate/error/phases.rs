@@ -109,11 +109,16 @@ impl Sets {
         }
     }
 
-    fn root(&self, mut node: usize) -> usize {
+    /// The set that a node belongs to. Halves the path to it: the sets with the most edges need not be the largest ones.
+    fn root(&mut self, mut node: usize) -> usize {
         while let Some(&into) = self.into.get(node)
             && into != node
         {
-            node = into;
+            let next = self.into.get(into).copied().unwrap_or(into);
+            if let Some(skipped) = self.into.get_mut(node) {
+                *skipped = next;
+            }
+            node = next;
         }
         node
     }

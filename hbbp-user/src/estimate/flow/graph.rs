@@ -6,8 +6,9 @@ use std::collections::HashMap;
 
 use super::super::sources::streams::Stream;
 use crate::blocks::BlockMap;
+use crate::estimate::EventAssignment;
 use crate::locate::{Located, Location, TextIdx};
-use crate::snapshot::{EventIdx, ProcessIdx};
+use crate::snapshot::ProcessIdx;
 
 /// An instruction of a process image.
 pub(in crate::estimate) type Node = (TextIdx, u32, ProcessIdx);
@@ -42,7 +43,7 @@ impl FlowGraph {
     pub(in crate::estimate) fn new(
         located: &Located,
         map: &BlockMap,
-        lbr: &[EventIdx],
+        assignment: &EventAssignment,
         streams: &[Stream],
     ) -> Self {
         let (mut starts, mut sources) = (Numbers::default(), Numbers::default());
@@ -52,7 +53,10 @@ impl FlowGraph {
             amount: stream.hits as f64,
         });
         let edges: Vec<Edge> = edges.collect();
-        let recorded = located.branches.iter().filter(|b| lbr.contains(&b.event));
+        let recorded = located
+            .branches
+            .iter()
+            .filter(|b| assignment.uses_stacks_of(b.event));
         let branches = recorded.filter_map(|branch| {
             Some(Edge {
                 from: sources.find(instruction_at(map, branch.from)?, branch.process)?,

@@ -24,6 +24,10 @@ pub(super) const LONG: usize = 32;
 /// have smaller ones than loops: a conservation equation weighs up to 1e5 times as much as a measurement.
 const PIVOT: f64 = 1e-6;
 
+/// Lookups in other rows that a row of the factor may cost for each of its entries. Rows that are long tie to short ones as
+/// a rule; where long rows tie to long ones, the factor would take the square of their number, and they stand alone.
+const LOOKUPS: usize = 256;
+
 /// An equation: the sum of the terms, unknown and factor, should be `value`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Equation {
@@ -140,7 +144,8 @@ impl Symmetric {
         for (diagonal, row) in self.diagonal.into_iter().zip(self.left) {
             let mut pivot = diagonal;
             let mut done: Vec<(usize, f64)> = Vec::with_capacity(row.len());
-            for (column, amount) in summed(row) {
+            let row = factor.affordable(summed(row));
+            for (column, amount) in row {
                 let divisor = factor.diagonal.get(column).copied().unwrap_or(1.0);
                 let entry = (amount - common(&done, factor.row(column))) / divisor;
                 pivot -= entry * entry;
@@ -171,19 +176,15 @@ fn summed(mut row: Vec<(usize, f64)>) -> Vec<(usize, f64)> {
     row
 }
 
-/// The scalar product of two rows, each sorted by column.
+/// The scalar product of two rows, each sorted by column: the columns of the shorter one are looked up in the longer one.
 fn common(a: &[(usize, f64)], b: &[(usize, f64)]) -> f64 {
-    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    let (short, mut long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let mut sum = 0.0;
-    while let (Some(&&(i, x)), Some(&&(j, y))) = (a.peek(), b.peek()) {
-        if i == j {
+    for (column, x) in short {
+        let before = long.partition_point(|(other, _)| other < column);
+        long = long.get(before..).unwrap_or_default();
+        if let Some((_, y)) = long.first().filter(|(other, _)| other == column) {
             sum += x * y;
-        }
-        if i <= j {
-            a.next();
-        }
-        if j <= i {
-            b.next();
         }
     }
     sum
@@ -200,6 +201,18 @@ struct Factor {
 }
 
 impl Factor {
+    /// The next row, or none of its entries where it costs too much.
+    fn affordable(&self, row: Vec<(usize, f64)>) -> Vec<(usize, f64)> {
+        let lookups = row
+            .iter()
+            .map(|(column, _)| row.len().min(self.row(*column).len()));
+        if lookups.fold(0, usize::saturating_add) <= LOOKUPS.saturating_mul(row.len()) {
+            row
+        } else {
+            Vec::new()
+        }
+    }
+
     fn row(&self, n: usize) -> &[(usize, f64)] {
         let begin = n.checked_sub(1).and_then(|before| self.ends.get(before));
         let range = begin.copied().unwrap_or(0)..self.ends.get(n).copied().unwrap_or(0);
@@ -274,6 +287,24 @@ mod tests {
         equations.push(equation((0..n).map(|i| (i, 1.0)).collect(), 100.0));
         let x = solve(&satisfied(equations, &vec![3.0; n]), &vec![0.0; n]);
         assert!(x.iter().all(|x| (x - 3.0).abs() < 0.1), "{x:?}");
+    }
+
+    #[test]
+    fn rows_that_tie_long_rows_to_each_other_stand_alone() {
+        /// As many rows, each with as many entries.
+        const LONG_ROWS: usize = 2 * LOOKUPS + 2;
+
+        let row = |len: usize| -> Vec<(usize, f64)> { (0..len).map(|column| (column, 1.0)).collect() };
+        let factor = |len: usize| Factor {
+            diagonal: vec![1.0; LONG_ROWS],
+            left: (0..LONG_ROWS).flat_map(|_| row(len)).collect(),
+            ends: (1..=LONG_ROWS).map(|n| n * len).collect(),
+        };
+        // One unknown that is tied to many others, which are tied to few.
+        assert_eq!(factor(3).affordable(row(LONG_ROWS)).len(), LONG_ROWS);
+        // A few unknowns that are tied to all.
+        assert_eq!(factor(LONG_ROWS).affordable(row(30)).len(), 30);
+        assert!(factor(LONG_ROWS).affordable(row(LONG_ROWS)).is_empty());
     }
 
     fn drawn(most: usize) -> impl Strategy<Value = Vec<Equation>> {

@@ -53,7 +53,7 @@ impl Sampled {
         let serving = self
             .counts
             .iter()
-            .filter(|(event, _)| assignment.ebs.contains(event));
+            .filter(|(event, _)| assignment.uses_ips_of(*event));
         let weighted = |(_, counted): &(EventIdx, Counted)| Counted {
             weight: match assignment.unit {
                 Unit::Executions | Unit::RelativeExecutions => counted.weight,

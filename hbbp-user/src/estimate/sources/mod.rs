@@ -4,6 +4,7 @@ pub(super) mod ebs;
 pub(super) mod lbr;
 pub(super) mod near;
 pub(super) mod oldest_slot;
+pub(super) mod processes;
 pub(super) mod streams;
 
 use std::ops::Range;

@@ -4,8 +4,8 @@
 //! A branch that is found there out of proportion makes the LBR count of the block that it ends suspect.
 
 use crate::blocks::{BlockId, BlockMap};
+use crate::estimate::EventAssignment;
 use crate::locate::{Located, Location};
-use crate::snapshot::EventIdx;
 
 /// Expected occurrences in the oldest slot from which on a branch is judged.
 /// Below five, a Poisson count is not close enough to normal for [`SIGMAS`] to mean anything (Cochran's rule).
@@ -42,10 +42,14 @@ pub(in crate::estimate) struct Branches {
 
 impl Branches {
     /// Counts the branches of these events.
-    pub(in crate::estimate) fn new(located: &Located, map: &BlockMap, lbr: &[EventIdx]) -> Self {
+    pub(in crate::estimate) fn new(located: &Located, map: &BlockMap, assignment: &EventAssignment) -> Self {
         let mut of_blocks: Vec<Occurrences> = Vec::new();
         let (mut all, mut stacks) = (0.0, 0.0);
-        for branch in located.branches.iter().filter(|b| lbr.contains(&b.event)) {
+        let served = located
+            .branches
+            .iter()
+            .filter(|b| assignment.uses_stacks_of(b.event));
+        for branch in served {
             all += branch.hits as f64;
             stacks += branch.oldest as f64;
             let Some(block) = block(map, branch.from) else {

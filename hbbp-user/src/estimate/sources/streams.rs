@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use crate::addr::Ring;
 use crate::blocks::{BlockMap, Flow, TextBlocks};
+use crate::estimate::stages::{Stage, Stages};
 use crate::estimate::{EventAssignment, Unit};
 use crate::locate::{Discard, Located, LocatedStream, StreamGroup, Tally, TextIdx, Unresolved};
 use crate::snapshot::{EventIdx, ProcessIdx, Snapshot};
@@ -144,12 +145,16 @@ impl Judged {
     }
 
     /// The streams of the events that serve as LBR, sorted by (text, process), and the units of these events that they
-    /// represent, such as taken branches.
-    pub(in crate::estimate) fn streams(&self, assignment: &EventAssignment) -> (Vec<Stream>, f64) {
+    /// represent, such as taken branches. Where executions are relative and `stages` leave their weights out, as recorded.
+    pub(in crate::estimate) fn streams(
+        &self,
+        assignment: &EventAssignment,
+        stages: Stages,
+    ) -> (Vec<Stream>, f64) {
         let serving = self
             .streams
             .iter()
-            .filter(|(event, _)| assignment.lbr.contains(event));
+            .filter(|(event, _)| assignment.uses_stacks_of(*event));
         let units: f64 = serving.clone().map(|(_, stream)| stream.weight).sum();
         let hits: f64 = serving.clone().map(|(_, stream)| stream.hits as f64).sum();
         // What a period of another event is in executions is unknown.
@@ -157,8 +162,14 @@ impl Judged {
             Unit::RelativeExecutions if 0.0 < units => hits / units,
             _ => 1.0,
         };
+        let is_relative = assignment.unit == Unit::RelativeExecutions;
+        let weighs = !is_relative || stages.run(Stage::Weights);
         let weighted = |(_, stream): &(EventIdx, Stream)| Stream {
-            weight: stream.weight * scale,
+            weight: if weighs {
+                stream.weight * scale
+            } else {
+                stream.hits as f64
+            },
             ..*stream
         };
         (serving.map(weighted).collect(), units)

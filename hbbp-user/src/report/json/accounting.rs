@@ -3,16 +3,20 @@
 use serde::Serialize;
 
 use crate::locate::PerRing;
-use crate::report::{Report, Streams};
+use crate::report::Streams;
+use crate::report::accounting::Accounting;
 
 /// Where the samples went, over all events.
 #[derive(Serialize)]
 pub(super) struct AccountingJson {
     /// Expected samples; null if the kernel chose a period. `due + beyond = idle + skipped + reached`.
     due: Option<u64>,
-    /// Expected on idle CPUs, where the timer of a clock stops.
+    /// Missing on idle CPUs: their idle time shows in fewer samples than periods.
     idle: u64,
+    /// Missing for other causes: the sum of `stolen` and those without a known cause.
     skipped: u64,
+    /// Missing on CPUs that the hypervisor took for as many periods (steal time).
+    stolen: u64,
     beyond: u64,
     /// The sum of `refused`, `stacks_only`, `unexplained` and `counted`.
     reached: u64,
@@ -62,13 +66,13 @@ pub(super) struct StreamsJson {
 }
 
 impl AccountingJson {
-    pub(super) fn new(report: &Report<'_>) -> Self {
-        let all = &report.accounting;
-        let unresolved = all.unresolved.iter();
+    pub(super) fn new(all: &Accounting) -> Self {
+        let (unresolved, missing) = (all.unresolved.iter(), all.missing());
         Self {
             due: all.due,
-            idle: all.idle,
-            skipped: all.skipped,
+            idle: missing.idle,
+            skipped: missing.stolen.saturating_add(missing.unknown),
+            stolen: missing.stolen,
             beyond: all.beyond,
             reached: all.reached,
             refused: all

@@ -1,7 +1,8 @@
 //! Where the functions of an ELF file start and end, and what they are called.
 //!
-//! Symbol tables say it best (.symtab, or that of a debug file with the same build id, then .dynsym); in stripped
-//! files the table of unwind information knows at least the starts; linkage tables have sections of their own.
+//! Symbol tables say it best (.symtab, or that of a debug file with the same build id, then .dynsym). Functions of stripped
+//! files have the ranges of their unwind information and no name; the stubs of linkage tables have the names of the
+//! functions that they lead to (`puts@plt`).
 //! A table may have a million entries of which a run hits a hundred, so names stay in the file until they are asked for.
 
 use std::cell::RefCell;
@@ -18,7 +19,9 @@ use crate::snapshot::Symbol;
 
 use super::byte_source::ByteSource;
 use super::layout::{ElfClass, ElfLayout, Section, Segment};
+use super::linkage::read_stubs;
 use super::name_blocks::NameBlocks;
+use super::unwind::{UnwindRange, read_unwind_ranges};
 
 /// No table is read beyond this many entries: the largest browsers have about a million.
 const MAX_SYMBOLS: usize = 2 << 20;
@@ -62,6 +65,8 @@ struct NameTable {
     file: NameFile,
     /// Its offset in the file.
     offset: u64,
+    /// What is appended to its names.
+    suffix: &'static str,
 }
 
 /// The file that holds a table of names.
@@ -93,7 +98,7 @@ pub fn read_functions(own: SymbolFile<'_>, debug: Option<SymbolFile<'_>>) -> Fun
     }
     functions.add_symbols(own, elf::SHT_DYNSYM, NameFile::Own);
     functions.add_linkage_tables(own);
-    functions.add_starts(read_unwind_starts(own));
+    functions.add_unnamed(read_unwind_ranges(own));
     let layout = own.layout;
     functions.close_open_ends(|at| layout.segment_at(at).copied());
     functions
@@ -115,7 +120,8 @@ impl Functions {
         self.ranges.iter().map(|r| ImageAddr(r.start))
     }
 
-    /// The function that contains `at`; of several with one start, the name is chosen by a fixed rule.
+    /// The function that contains `at`; of several with one start, the name is chosen by a fixed rule. Where only its range
+    /// is known, the name is empty.
     pub fn read_function_at(
         &self,
         at: ImageAddr,
@@ -143,13 +149,13 @@ impl Functions {
                 NameFile::Own => self.read.borrow_mut().read_name(own, offset),
                 NameFile::Debug => self.read_debug.borrow_mut().read_name(debug?, offset),
             };
-            Some((r.global, name.filter(|n| !n.is_empty())?))
+            Some((r.global, name.filter(|n| !n.is_empty())? + table.suffix))
         });
         let underscores = |name: &str| name.len() - name.trim_start_matches('_').len();
         let rank =
             |(global, name): &(bool, String)| (*global, Reverse(underscores(name)), Reverse(name.len()));
         let best = named.max_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| b.1.cmp(&a.1)));
-        let name = best.map_or_else(|| format!("[{:#x}]", found.start), |(_, name)| name);
+        let name = best.map(|(_, name)| name).unwrap_or_default();
         Some(Symbol {
             start: ImageAddr(found.start),
             len: u64::from(found.len),
@@ -174,7 +180,7 @@ impl Functions {
         let strings = usize::try_from(table.link)
             .ok()
             .and_then(|idx| file.layout.sections.get(idx));
-        let Some(names) = strings.and_then(|strings| self.add_names(names, strings)) else {
+        let Some(names) = strings.and_then(|strings| self.add_names(names, strings, "")) else {
             return;
         };
         match file.layout.class {
@@ -187,13 +193,14 @@ impl Functions {
     }
 
     /// Notes a table of names and returns its number; `None` where there are more than any real file has.
-    fn add_names(&mut self, file: NameFile, strings: &Section) -> Option<u8> {
+    fn add_names(&mut self, file: NameFile, strings: &Section, suffix: &'static str) -> Option<u8> {
         let number = u8::try_from(self.names.len())
             .ok()
             .filter(|number| *number < UNNAMED)?;
         self.names.push(NameTable {
             file,
             offset: strings.offset.0,
+            suffix,
         });
         Some(number)
     }
@@ -222,44 +229,47 @@ impl Functions {
         }
     }
 
-    /// Each section of a linkage table is one function that bears the name of the section.
+    /// Adds the stubs of linkage tables. Each section is also one function that bears the name of the section, for what is
+    /// not a stub, or leads nowhere that is known.
     fn add_linkage_tables(&mut self, own: SymbolFile<'_>) {
-        let strings = own.layout.sections.iter().find(|s| s.holds_names);
-        let Some(table) = strings.and_then(|strings| self.add_names(NameFile::Own, strings)) else {
-            return;
+        let sections = &own.layout.sections;
+        let is_table = |section: &&Section| {
+            let in_memory = section.kind == elf::SHT_PROGBITS && 0 < section.start.0;
+            let name = own.layout.section_name(own.source, section).filter(|_| in_memory);
+            name.is_some_and(|name| name.starts_with(".plt"))
         };
-        for section in own
-            .layout
-            .sections
-            .iter()
-            .filter(|s| s.kind == elf::SHT_PROGBITS && 0 < s.start.0)
+        let tables: Vec<&Section> = sections.iter().filter(is_table).collect();
+        let names = sections.iter().find(|section| section.holds_names);
+        let names = names.and_then(|strings| self.add_names(NameFile::Own, strings, ""));
+        let whole = tables.iter().zip(names.into_iter().cycle());
+        self.ranges.extend(whole.map(|(section, table)| FunctionRange {
+            start: section.start.0,
+            len: short(section.len),
+            name: section.name,
+            table,
+            global: true,
+        }));
+        if let Some((strings, stubs)) = read_stubs(own, &tables)
+            && let Some(table) = self.add_names(NameFile::Own, strings, "@plt")
         {
-            if own
-                .layout
-                .section_name(own.source, section)
-                .is_some_and(|n| n.starts_with(".plt"))
-            {
-                let (start, len) = (section.start.0, short(section.len));
-                self.ranges.push(FunctionRange {
-                    start,
-                    len,
-                    name: section.name,
-                    table,
-                    global: true,
-                });
-            }
+            self.ranges.extend(stubs.into_iter().map(|stub| FunctionRange {
+                start: stub.start,
+                len: stub.len,
+                name: stub.name,
+                table,
+                global: true,
+            }));
         }
         self.ranges.sort_by_key(|r| r.start);
     }
 
-    /// Adds the starts that no symbol covers.
-    fn add_starts(&mut self, mut starts: Vec<u64>) {
-        // They are sorted already, unless the file lies.
-        starts.sort_unstable();
+    /// Adds the ranges that no symbol covers.
+    fn add_unnamed(&mut self, mut ranges: Vec<UnwindRange>) {
+        ranges.sort_unstable();
         let n_symbols = self.ranges.len();
         let mut n_before = 0;
-        self.ranges.reserve(starts.len());
-        for start in starts {
+        self.ranges.reserve(ranges.len());
+        for (start, len) in ranges {
             let symbols = self.ranges.get(..n_symbols).unwrap_or(&[]);
             let later = symbols.iter().skip(n_before);
             n_before += later.take_while(|r| r.start <= start).count();
@@ -270,7 +280,7 @@ impl Functions {
             if !covered {
                 self.ranges.push(FunctionRange {
                     start,
-                    len: 0,
+                    len: short(len),
                     name: 0,
                     table: UNNAMED,
                     global: false,
@@ -322,36 +332,6 @@ fn short(len: u64) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// Reads the starts of functions from the binary search table in `.eh_frame_hdr`
-/// (Linux Standard Base 5.0, section 10.6.2); linkers write it in one encoding only.
-fn read_unwind_starts(own: SymbolFile<'_>) -> Vec<u64> {
-    let starts = || {
-        let segment = own.layout.eh_frame_hdr?;
-        let table = own.source.read(segment.offset.0, segment.len)?;
-        parse_unwind_starts(&table, segment.start)
-    };
-    starts().unwrap_or_default()
-}
-
-/// Interprets `.eh_frame_hdr`, which lies at `address`; `None` where it is encoded in an unusual way.
-fn parse_unwind_starts(table: &[u8], address: ImageAddr) -> Option<Vec<u64>> {
-    /// Version 1; the frame pointer as pcrel sdata4, the number as udata4, the table as datarel sdata4.
-    const USUAL_HEAD: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-    let (head, remainder) = table.split_first_chunk::<4>()?;
-    let (_frame, remainder) = remainder.split_first_chunk::<4>()?;
-    let (n, remainder) = remainder.split_first_chunk::<4>()?;
-    if *head != USUAL_HEAD {
-        return None;
-    }
-    let n = usize::try_from(u32::from_le_bytes(*n)).ok()?.min(MAX_SYMBOLS);
-    let entries = remainder.as_chunks::<8>().0.iter().take(n);
-    let starts = entries.map(|[a, b, c, d, ..]| {
-        let relative = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
-        address.0.wrapping_add_signed(relative)
-    });
-    Some(starts.collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::layout::read_layout;
@@ -380,7 +360,7 @@ mod tests {
             ranges: vec![range(0x100, 0), range(0x100, 0), range(0x140, 0x10)],
             ..Functions::default()
         };
-        functions.add_starts(vec![0x100, 0x144, 0x180]);
+        functions.add_unnamed(vec![(0x100, 0), (0x144, 0), (0x180, 0)]);
         functions.close_open_ends(|_| {
             Some(Segment {
                 offset: crate::addr::FileOff(0),
@@ -394,28 +374,6 @@ mod tests {
         assert_eq!(at(&functions, 0x150), None, "padding");
         assert_eq!(at(&functions, 0x1bf), Some((0x180, 0x40)));
         assert_eq!(at(&functions, 0x1c0), None);
-    }
-
-    #[test]
-    fn unwind_table() {
-        let mut table = vec![1, 0x1b, 0x03, 0x3b, 9, 9, 9, 9, 2, 0, 0, 0];
-        for start in [-0x1000_i32, 0x20] {
-            table.extend(start.to_le_bytes());
-            table.extend([0; 4]);
-        }
-        assert_eq!(
-            parse_unwind_starts(&table, ImageAddr(0x2000)),
-            Some(vec![0x1000, 0x2020])
-        );
-        table[8] = 0xff;
-        assert_eq!(
-            parse_unwind_starts(&table, ImageAddr(0x2000)).map(|s| s.len()),
-            Some(2),
-            "the count lies"
-        );
-        table[3] = 0x0b;
-        assert_eq!(parse_unwind_starts(&table, ImageAddr(0)), None);
-        assert_eq!(parse_unwind_starts(&[], ImageAddr(0)), None);
     }
 
     // A test is called in one place, so that the compiler may well leave no function of it.

@@ -157,6 +157,7 @@ mod tests {
             len,
             offset: FileOff(offset),
             identity: FileIdentity::Unknown,
+            shared: false,
             path: path.to_owned(),
         });
         Timed { time: 0, record }

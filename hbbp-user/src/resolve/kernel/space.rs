@@ -16,6 +16,7 @@ use super::segments::Segments;
 use crate::addr::{ImageAddr, Va};
 use crate::record::{LoadedText, Record};
 use crate::resolve::lookup_cache::Validity;
+use crate::resolve::now;
 use crate::resolve::raw::TaskKey;
 use crate::resolve::text::versions::Poke;
 use crate::resolve::text::{Change, Covered, Live, ModuleText};
@@ -222,6 +223,11 @@ impl KernelSpace {
         changes.begin(first, time, &mut take)
     }
 
+    /// Splits the drain at hand at a time, as user text changed then. To be called before [`Self::begin`].
+    pub fn split_at(&mut self, time: u64) {
+        self.changes.switched(time);
+    }
+
     /// How many of `hits` between the addresses `passed`, the first of which came at `first_time`, may have run other
     /// bytes.
     pub fn ambiguous(&self, passed: (Va, Va), first_time: u64, hits: u64) -> u64 {
@@ -424,35 +430,5 @@ impl KernelSpace {
         let map = &self.map;
         self.texts
             .retain(|module, _| in_use(*module) || map.holds(*module));
-    }
-}
-
-/// Now in ns of CLOCK_MONOTONIC, the clock of the records.
-fn now() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let part = |value: i64| u64::try_from(value).unwrap_or(0);
-    part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn symbols_are_read_again_once_for_code_without_a_name() {
-        let mut kernel = KernelSpace::new(KernelText::None, KernelMap::default());
-        let filter = Va(0xffff_ffff_c012_3010);
-        assert!(KernelMap::in_module_area(filter));
-        let lacks = |kernel: &mut KernelSpace, at| kernel.lacks(at);
-        assert!(
-            lacks(&mut kernel, filter),
-            "its module may have been loaded since"
-        );
-        assert!(!lacks(&mut kernel, filter), "nothing new is to be had");
-        assert!(!lacks(&mut kernel, Va(filter.0 + 0x20)), "nor for its neighbours");
-        assert!(
-            lacks(&mut kernel, Va(filter.0 + 0x5000)),
-            "another page is another matter"
-        );
     }
 }

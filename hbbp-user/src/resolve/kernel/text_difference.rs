@@ -5,6 +5,8 @@
 //! image was moved, that is a relocation (arch/x86/boot/compressed/misc.c, `handle_relocations`) and no difference.
 //! On Debian's 6.12 these are the 84,059 words of .text in the kernel's own list of relocations, and one other.
 
+use std::ops::Range;
+
 use crate::addr::ImageAddr;
 
 use super::patch_sites::{Cause, Linked, Site};
@@ -97,7 +99,23 @@ pub fn compare(linked: Linked<'_>, live: &[u8], slide: u64, sites: &[Site]) -> T
         tally.sites += 1;
         tally.patched += u64::from(range.into_iter().any(own));
     }
-    let mut runs = Vec::new();
+    let runs = tally_runs(&differs, &owner, live, &mut tallies);
+    let run = |range: Range<usize>| UnknownRun {
+        start: ImageAddr(linked.start.0.saturating_add(wide(range.start))),
+        linked: before[range.clone()].to_vec(),
+        live: live[range].to_vec(),
+    };
+    TextDifference {
+        compared: wide(n),
+        relocated,
+        tallies,
+        unknown: runs.into_iter().take(MAX_UNKNOWN).map(run).collect(),
+    }
+}
+
+/// Adds each run of differing bytes of one cause to its tally; returns those without a cause.
+fn tally_runs(differs: &[bool], owner: &[Cause], live: &[u8], tallies: &mut [Tally]) -> Vec<Range<usize>> {
+    let mut unknown = Vec::new();
     let mut at = 0;
     while let Some(skip) = differs[at..].iter().position(|differs| *differs) {
         let start = at + skip;
@@ -120,20 +138,17 @@ pub fn compare(linked: Linked<'_>, live: &[u8], slide: u64, sites: &[Site]) -> T
         }
         if cause == Cause::Unknown {
             tally.patched += 1;
-            runs.push(start..at);
+            unknown.push(start..at);
         }
     }
-    let run = |range: std::ops::Range<usize>| UnknownRun {
-        start: ImageAddr(linked.start.0.saturating_add(wide(range.start))),
-        linked: before[range.clone()].to_vec(),
-        live: live[range].to_vec(),
-    };
-    TextDifference {
-        compared: wide(n),
-        relocated,
-        tallies,
-        unknown: runs.into_iter().take(MAX_UNKNOWN).map(run).collect(),
-    }
+    unknown
+}
+
+/// For each byte of linked text whether another one ran, where that is not relocation; `slide` is as in [`compare`].
+pub fn differing(linked: &[u8], live: &[u8], slide: u64) -> Vec<bool> {
+    let mut differs: Vec<bool> = linked.iter().zip(live).map(|(a, b)| a != b).collect();
+    forgive_relocations(linked, live, slide, &mut differs);
+    differs
 }
 
 /// INT3 (SDM vol. 2).
@@ -144,7 +159,7 @@ fn wide(n: usize) -> u64 {
 }
 
 /// Where a site lies among `n` bytes from `start` on.
-fn range_of(site: &Site, start: ImageAddr, n: usize) -> Option<std::ops::Range<usize>> {
+fn range_of(site: &Site, start: ImageAddr, n: usize) -> Option<Range<usize>> {
     let first = usize::try_from(site.start.since(start)?).ok()?;
     let end = first.saturating_add(usize::try_from(site.len).ok()?).min(n);
     (first < end).then_some(first..end)

@@ -178,7 +178,8 @@ impl Vmlinux {
             .starts()
             .filter(|start| last.replace(*start) != Some(*start))
         {
-            if let Some(function) = functions.read_function_at(start, &self.source, None) {
+            let function = functions.read_function_at(start, &self.source, None);
+            if let Some(function) = function.filter(|function| !function.name.is_empty()) {
                 let runs_at = function.start.0.wrapping_add(self.slide);
                 text.push_str(&format!("{runs_at:016x} t {}\n", function.name));
             }

@@ -4,17 +4,16 @@
 //! Information in Separate Files"). Kernel modules are relocatable: their sections get addresses of our own choice, and
 //! their DWARF is relocated to these.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gimli::{EndianArcSlice, LittleEndian, SectionId};
-use object::read::{CompressionFormat, ReadCache, RelocationKind, RelocationTarget};
+use object::read::{ReadCache, RelocationKind, RelocationTarget};
 use object::{Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _, SectionIndex, SectionKind};
 
+use super::section::{self, Budget, TooLarge};
 use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::kernel::vmlinux::{debug_file_place, usual_places};
 use crate::resolve::user::mapped_file::open_own;
@@ -23,8 +22,6 @@ use crate::snapshot::{Linked, Module, ModuleKind};
 /// The bytes of one section.
 pub(super) type Bytes = EndianArcSlice<LittleEndian>;
 
-/// The largest sections are those of the kernel, some 300 MiB.
-const MAX_SECTION: u64 = 2 << 30;
 /// The distance between the sections of a relocatable file: 32-bit relocations never reach from one to another.
 const APART: u64 = 1 << 32;
 
@@ -39,10 +36,15 @@ pub(super) struct DebugFile {
 }
 
 /// Finds the debug information of a module: among the files that the user named, in the file that ran, and where debug
-/// packages put it. `release` is that of the kernel that ran.
-pub(super) fn find_debug_file(module: &Module, release: &str, named: &[PathBuf]) -> Option<DebugFile> {
+/// packages put it. `release` is that of the kernel that ran. `None` where there is none.
+pub(super) fn find_debug_file(
+    module: &Module,
+    release: &str,
+    named: &[PathBuf],
+    budget: &mut Budget,
+) -> Result<Option<DebugFile>, TooLarge> {
     if module.build_id.is_empty() {
-        return None;
+        return Ok(None);
     }
     let mut places = named.to_vec();
     match module.kind {
@@ -56,22 +58,24 @@ pub(super) fn find_debug_file(module: &Module, release: &str, named: &[PathBuf])
         }
         ModuleKind::Bpf | ModuleKind::Trampoline | ModuleKind::Vdso | ModuleKind::Anonymous => {}
     }
-    places.iter().find_map(|place| open_debug_file(place, module))
+    let found = |place: &PathBuf| open_debug_file(place, module, budget).transpose();
+    places.iter().find_map(found).transpose()
 }
 
 /// Opens a file if it has the build id of the module, and debug information.
-fn open_debug_file(path: &Path, module: &Module) -> Option<DebugFile> {
-    let cache = ReadCache::new(open(path)?);
-    let file = object::File::parse(&cache).ok()?;
-    let same = file.build_id().ok()?? == module.build_id;
-    if !same
-        || file.section_by_name(".debug_info").is_none() && file.section_by_name(".zdebug_info").is_none()
-    {
-        return None;
+fn open_debug_file(path: &Path, module: &Module, budget: &mut Budget) -> Result<Option<DebugFile>, TooLarge> {
+    let Some((source, cache)) = open_cached(path) else {
+        return Ok(None);
+    };
+    let Some(file) = parse_of(&cache, &module.build_id) else {
+        return Ok(None);
+    };
+    if file.section_by_name(".debug_info").is_none() && file.section_by_name(".zdebug_info").is_none() {
+        return Ok(None);
     }
     let bases = section_bases(&file);
-    let mut dwarf = gimli::Dwarf::load(|id| read_section(&file, id, &bases)).ok()?;
-    if let Some(sup) = open_supplement(path, &file) {
+    let mut dwarf = load(&source, &file, &bases, budget)?;
+    if let Some(sup) = open_supplement(path, &file, budget)? {
         dwarf.set_sup(sup);
     }
     let is_kernel = matches!(module.kind, ModuleKind::Kernel | ModuleKind::KernelModule);
@@ -85,11 +89,11 @@ fn open_debug_file(path: &Path, module: &Module) -> Option<DebugFile> {
         Some((section.name().ok()?.to_owned(), *base))
     });
     let sections = names.collect();
-    Some(DebugFile {
+    Ok(Some(DebugFile {
         dwarf,
         functions,
         sections,
-    })
+    }))
 }
 
 impl DebugFile {
@@ -102,6 +106,26 @@ impl DebugFile {
     }
 }
 
+/// The file, if it has this build id.
+fn parse_of<'a>(cache: &'a ReadCache<File>, build_id: &[u8]) -> Option<Parsed<'a>> {
+    let file = object::File::parse(cache).ok()?;
+    (file.build_id().ok()?? == build_id).then_some(file)
+}
+
+/// Reads all sections of DWARF.
+fn load(
+    source: &File,
+    file: &Parsed<'_>,
+    bases: &HashMap<SectionIndex, u64>,
+    budget: &mut Budget,
+) -> Result<gimli::Dwarf<Bytes>, TooLarge> {
+    let before = budget.of(source);
+    let mut left = before;
+    let dwarf = gimli::Dwarf::load(|id| read_section(source, file, id, bases, &mut left));
+    budget.take(before, left);
+    dwarf
+}
+
 /// A regular file; never one that makes us wait.
 pub(super) fn open(path: &Path) -> Option<File> {
     match open_own(path).ok()?.source {
@@ -110,10 +134,17 @@ pub(super) fn open(path: &Path) -> Option<File> {
     }
 }
 
+/// A file, and the same for its headers and tables, which are kept as they are read.
+fn open_cached(path: &Path) -> Option<(File, ReadCache<File>)> {
+    let file = open(path)?;
+    let cache = ReadCache::new(file.try_clone().ok()?);
+    Some((file, cache))
+}
+
 /// Where the file that `.gnu_debuglink` names may lie.
 fn debug_link_places(path: &Path) -> Vec<PathBuf> {
     let link = || {
-        let cache = ReadCache::new(open(path)?);
+        let (_, cache) = open_cached(path)?;
         let file = object::File::parse(&cache).ok()?;
         let (name, _) = file.gnu_debuglink().ok()??;
         let name = std::str::from_utf8(name).ok()?;
@@ -133,17 +164,25 @@ fn debug_link_places(path: &Path) -> Vec<PathBuf> {
 }
 
 /// The file with what several debug files share (`dwz`), if it is there with the build id that is asked for.
-fn open_supplement(path: &Path, file: &Parsed<'_>) -> Option<gimli::Dwarf<Bytes>> {
-    let (name, build_id) = file.gnu_debugaltlink().ok()??;
-    let name = Path::new(std::str::from_utf8(name).ok()?);
-    let beside = path.parent()?.join(name);
-    let by_id = debug_file_place(build_id);
-    [Some(beside), by_id].into_iter().flatten().find_map(|place| {
-        let cache = ReadCache::new(open(&place)?);
-        let file = object::File::parse(&cache).ok()?;
-        let same = file.build_id().ok()?? == build_id;
-        same.then(|| gimli::Dwarf::load(|id| read_section(&file, id, &HashMap::new())).ok())?
-    })
+fn open_supplement(
+    path: &Path,
+    file: &Parsed<'_>,
+    budget: &mut Budget,
+) -> Result<Option<gimli::Dwarf<Bytes>>, TooLarge> {
+    let Ok(Some((name, build_id))) = file.gnu_debugaltlink() else {
+        return Ok(None);
+    };
+    let name = std::str::from_utf8(name).ok();
+    let beside = name.zip(path.parent()).map(|(name, folder)| folder.join(name));
+    for place in beside.into_iter().chain(debug_file_place(build_id)) {
+        let Some((source, cache)) = open_cached(&place) else {
+            continue;
+        };
+        if let Some(file) = parse_of(&cache, build_id) {
+            return load(&source, &file, &HashMap::new(), budget).map(Some);
+        }
+    }
+    Ok(None)
 }
 
 type Parsed<'a> = object::File<'a, &'a ReadCache<File>>;
@@ -176,50 +215,28 @@ fn functions(file: &Parsed<'_>, bases: &HashMap<SectionIndex, u64>) -> HashMap<S
 
 /// Reads one section of DWARF; empty where there is none.
 fn read_section(
+    source: &File,
     file: &Parsed<'_>,
     id: SectionId,
     bases: &HashMap<SectionIndex, u64>,
-) -> Result<Bytes, gimli::Error> {
-    let section = file.section_by_name(id.name());
-    let bytes = section.and_then(|section| {
-        let mut bytes = unpack(&section)?.into_owned();
-        if file.kind() == ObjectKind::Relocatable {
-            relocate(file, &section, bases, &mut bytes);
-        }
-        Some(bytes)
-    });
-    Ok(EndianArcSlice::new(
-        Arc::from(bytes.unwrap_or_default()),
-        LittleEndian,
-    ))
-}
-
-/// The bytes of a section as they were before a tool compressed it.
-fn unpack<'a>(section: &object::Section<'a, '_, &'a ReadCache<File>>) -> Option<Cow<'a, [u8]>> {
-    let packed = section.compressed_data().ok()?;
-    if MAX_SECTION < packed.uncompressed_size {
-        return None;
+    budget: &mut Budget,
+) -> Result<Bytes, TooLarge> {
+    let none = || EndianArcSlice::new(Arc::default(), LittleEndian);
+    let Some(section) = file.section_by_name(id.name()) else {
+        return Ok(none());
+    };
+    let Ok(range) = section.compressed_file_range() else {
+        return Ok(none());
+    };
+    let Some(mut bytes) = section::read(source, range, budget)? else {
+        return Ok(none());
+    };
+    if file.kind() == ObjectKind::Relocatable
+        && let Some(bytes) = Arc::get_mut(&mut bytes)
+    {
+        relocate(file, &section, bases, bytes);
     }
-    let mut bytes = Vec::new();
-    match packed.format {
-        CompressionFormat::None => return Some(Cow::Borrowed(packed.data)),
-        CompressionFormat::Zlib => {
-            let reader = flate2::read::ZlibDecoder::new(packed.data);
-            reader
-                .take(packed.uncompressed_size)
-                .read_to_end(&mut bytes)
-                .ok()?;
-        }
-        CompressionFormat::Zstandard => {
-            let reader = zstd::Decoder::with_buffer(packed.data).ok()?;
-            reader
-                .take(packed.uncompressed_size)
-                .read_to_end(&mut bytes)
-                .ok()?;
-        }
-        _ => return None,
-    }
-    Some(Cow::Owned(bytes))
+    Ok(EndianArcSlice::new(bytes, LittleEndian))
 }
 
 /// Applies the relocations of a section of DWARF: absolute ones, of addresses and of offsets into other sections.

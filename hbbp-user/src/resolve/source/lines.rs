@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use addr2line::Context;
 
 use super::debug_file::{Bytes, DebugFile, find_debug_file};
+use super::section::{Budget, TooLarge};
 use crate::addr::ImageAddr;
 use crate::snapshot::{Module, ModuleIdx, Snapshot, SourceLocation, SourceLocations, Symbol};
 
@@ -18,8 +19,17 @@ pub struct SourceLines<'a> {
     snapshot: &'a Snapshot,
     /// Files that the user named.
     named: Vec<PathBuf>,
-    /// `None` where a module has none.
-    modules: HashMap<ModuleIdx, Option<ModuleLines>>,
+    /// What was found for each module that was asked for.
+    modules: HashMap<ModuleIdx, Found>,
+    /// Memory that is left for debug information.
+    budget: Budget,
+}
+
+/// The debug information of a module.
+enum Found {
+    Lines(Box<ModuleLines>),
+    None,
+    TooLarge,
 }
 
 struct ModuleLines {
@@ -46,6 +56,7 @@ impl<'a> SourceLines<'a> {
             snapshot,
             named,
             modules: HashMap::new(),
+            budget: Budget::default(),
         }
     }
 
@@ -61,15 +72,20 @@ impl<'a> SourceLines<'a> {
             snapshot,
             named,
             modules,
+            budget,
         } = self;
         let module = snapshot.modules.get(idx.0 as usize)?;
-        let open = || {
-            open_lines(
-                find_debug_file(module, &snapshot.run.kernel_release, named)?,
-                module,
-            )
+        let release = &snapshot.run.kernel_release;
+        let open = || match find_debug_file(module, release, named, budget) {
+            Ok(Some(file)) => {
+                open_lines(file, module).map_or(Found::None, |lines| Found::Lines(Box::new(lines)))
+            }
+            Ok(None) => Found::None,
+            Err(TooLarge) => Found::TooLarge,
         };
-        let lines = modules.entry(idx).or_insert_with(open).as_ref()?;
+        let Found::Lines(lines) = modules.entry(idx).or_insert_with(open) else {
+            return None;
+        };
         let linked = at.0.wrapping_sub(lines.moved.at(module, at));
         let mut frames = lines.context.find_frames(linked).skip_all_loads().ok()?;
         let innermost = frames.next().ok()??;
@@ -85,17 +101,20 @@ impl<'a> SourceLines<'a> {
 
     /// The modules that were asked for and have no debug information here, in the order of the snapshot.
     pub fn without(&self) -> Vec<&'a Module> {
-        let mut without: Vec<ModuleIdx> = self
-            .modules
-            .iter()
-            .filter(|(_, lines)| lines.is_none())
-            .map(|(idx, _)| *idx)
-            .collect();
-        without.sort_unstable();
-        without
-            .iter()
-            .filter_map(|idx| self.snapshot.modules.get(idx.0 as usize))
-            .collect()
+        self.modules_with(|found| matches!(found, Found::None))
+    }
+
+    /// The modules whose debug information takes more memory than is granted to it, in the order of the snapshot.
+    pub fn too_large(&self) -> Vec<&'a Module> {
+        self.modules_with(|found| matches!(found, Found::TooLarge))
+    }
+
+    fn modules_with(&self, is_wanted: impl Fn(&Found) -> bool) -> Vec<&'a Module> {
+        let wanted = self.modules.iter().filter(|(_, found)| is_wanted(found));
+        let mut wanted: Vec<ModuleIdx> = wanted.map(|(idx, _)| *idx).collect();
+        wanted.sort_unstable();
+        let module = |idx: &ModuleIdx| self.snapshot.modules.get(idx.0 as usize);
+        wanted.iter().filter_map(module).collect()
     }
 }
 

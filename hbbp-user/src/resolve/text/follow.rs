@@ -8,7 +8,7 @@ use std::mem;
 use std::ops::Range;
 
 use super::reading::{Window, read_range, readings};
-use super::versions::{Compared, Patched, Poke, Records, rewind};
+use super::versions::{Compared, Patched, Poke, Records, TextVersions, rewind};
 use super::{ModuleText, ReadText, TextRange, Why};
 use crate::addr::ImageAddr;
 
@@ -43,6 +43,13 @@ pub struct Live {
     differing: Vec<(ImageAddr, Vec<u8>)>,
     /// Starts of those that can no longer be read, in their order.
     unreadable: Vec<ImageAddr>,
+}
+
+impl Live {
+    /// Whether anything differs.
+    pub fn is_any(&self) -> bool {
+        !self.differing.is_empty()
+    }
 }
 
 impl ModuleText {
@@ -100,12 +107,12 @@ impl ModuleText {
             let range = self.ranges.get_mut(start.0);
             if let Some(range) = range.filter(|r| r.is_compared(live.fresh)) {
                 let bytes = range.versions.last().to_vec();
-                n_changed += range.compare(start, known, bytes);
+                n_changed += range.compare(start, known, bytes, &mut self.n_bytes);
             }
         }
         for (start, bytes) in live.differing {
             if let Some(range) = self.ranges.get_mut(start.0) {
-                n_changed += range.compare(start, known, bytes);
+                n_changed += range.compare(start, known, bytes, &mut self.n_bytes);
             }
         }
         n_changed
@@ -124,8 +131,14 @@ impl ModuleText {
         let end = poke.start.0.saturating_add(poke.new.len() as u64);
         let touched = self.ranges.before_mut(end);
         let touched = touched.take_while(|(start, r)| poke.start.0 < *start + r.len);
-        let outcomes = touched.map(|(start, r)| r.versions.patch(ImageAddr(start), poke, since));
-        outcomes.filter(|patched| *patched == Patched::Unexpected).count() as u64
+        let mut n_unexpected = 0;
+        for (start, range) in touched {
+            let patched = range.grow(&mut self.n_bytes, |versions| {
+                versions.patch(ImageAddr(start), poke, since)
+            });
+            n_unexpected += u64::from(patched == Patched::Unexpected);
+        }
+        n_unexpected
     }
 
     /// What the last reading added, until it was [dated](Self::date).
@@ -150,7 +163,9 @@ impl ModuleText {
                 range.read_since = Some(since);
                 range.versions.date(time);
                 for (poke, interval) in patches.clone() {
-                    range.versions.patch(ImageAddr(start), poke, interval);
+                    range.grow(&mut self.n_bytes, |versions| {
+                        versions.patch(ImageAddr(start), poke, interval)
+                    });
                 }
             }
         }
@@ -177,16 +192,18 @@ impl ModuleText {
 
     /// Takes differences that still wait for a record as they are. Returns their number.
     pub fn settle(&mut self) -> u64 {
-        let ranges = self.ranges.iter_mut();
-        ranges.map(|(_, r)| u64::from(r.versions.settle())).sum()
+        let mut n_settled = 0;
+        for (_, range) in self.ranges.iter_mut() {
+            n_settled += u64::from(range.grow(&mut self.n_bytes, TextVersions::settle));
+        }
+        n_settled
     }
 
     /// Reads all ranges once more and forgets what they were before; what cannot be read now is not there.
     pub fn replace(&mut self, read: &mut ReadText<'_>) {
         for (start, range) in self.ranges.iter_mut() {
-            range
-                .versions
-                .replace(read_range(&(start..start + range.len), read));
+            let bytes = read_range(&(start..start + range.len), read);
+            range.grow(&mut self.n_bytes, |versions| versions.replace(bytes));
         }
     }
 }
@@ -198,12 +215,26 @@ impl TextRange {
         self.why == Why::Hit && !self.versions.is_empty() && !is_fresh
     }
 
+    /// Changes its versions, and the bytes that all ranges together hold by as much.
+    fn grow<R>(&mut self, n_bytes: &mut usize, change: impl FnOnce(&mut TextVersions) -> R) -> R {
+        *n_bytes -= self.versions.n_bytes();
+        let changed = change(&mut self.versions);
+        *n_bytes += self.versions.n_bytes();
+        changed
+    }
+
     /// Compares a reading of the range at `start`. Returns the number of changes without a record.
-    fn compare(&mut self, start: ImageAddr, known: &Known<'_>, mut live: Vec<u8>) -> u64 {
+    fn compare(
+        &mut self,
+        start: ImageAddr,
+        known: &Known<'_>,
+        mut live: Vec<u8>,
+        n_bytes: &mut usize,
+    ) -> u64 {
         rewind(start, &mut live, known.pending.iter().rev());
-        let compared = self
-            .versions
-            .compare(live, known.time, known.interval, known.records);
+        let compared = self.grow(n_bytes, |versions| {
+            versions.compare(live, known.time, known.interval, known.records)
+        });
         u64::from(compared == Compared::Changed)
     }
 }
@@ -297,11 +328,12 @@ mod tests {
                 let mut n_expected = 0;
                 for (start, range) in all.ranges.iter_mut() {
                     if let Some(bytes) = read_range(&(start..start + 4), &mut read) {
-                        n_expected += range.compare(ImageAddr(start), &known, bytes);
+                        n_expected += range.compare(ImageAddr(start), &known, bytes, &mut all.n_bytes);
                     }
                 }
                 prop_assert_eq!(n_changed, n_expected);
                 prop_assert_eq!(histories(&some), histories(&all));
+                prop_assert_eq!(some.n_bytes(), all.n_bytes());
             }
         }
     }

@@ -258,6 +258,11 @@ impl TextVersions {
         *self = bytes.map(Self::read_first).unwrap_or_default();
     }
 
+    /// Bytes of all versions.
+    pub fn n_bytes(&self) -> usize {
+        self.list.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+
     /// Whether another range changed in the same intervals.
     pub fn same_times(&self, other: &Self) -> bool {
         let mut both = self.list.iter().zip(&other.list);

@@ -12,7 +12,7 @@ use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::elf::functions::{Functions, SymbolFile, read_functions};
 use crate::resolve::elf::layout::{ElfClass, ElfError, ElfLayout, read_layout};
 use crate::resolve::kernel::vmlinux::debug_file_place;
-use crate::resolve::text::{Change, Covered, Known, ModuleText};
+use crate::resolve::text::{Change, Covered, Known, Live, ModuleText};
 
 /// Something that is mapped into processes, and its text as far as it was hit.
 #[derive(Debug)]
@@ -25,6 +25,10 @@ pub struct Image {
     pub content: Content,
     /// Whether it was counted as lost.
     pub counted: bool,
+    /// Whether it was counted that no more of its text is taken.
+    pub left_out: bool,
+    /// Whether a process that ran it maps it so that writes to the file show: its text may change while it runs.
+    pub shared: bool,
     text: ModuleText,
 }
 
@@ -37,6 +41,8 @@ pub enum Content {
     Flat(ByteSource),
     /// Memory of one process; its addresses are those of the process.
     Memory(Owner),
+    /// Text of a file as processes have changed it; its addresses are those of the image of the file.
+    Patched,
     /// Nothing; its addresses are file offsets.
     Missing,
 }
@@ -101,12 +107,19 @@ impl Image {
         Self::new(name, ModuleKind::Elf64, Content::Missing)
     }
 
+    /// An image of a file as processes have changed it: of the ranges that are [copied](Self::copy_text) to it.
+    pub fn patched(file: &Self) -> Self {
+        Self::new(format!("{} (patched)", file.name), file.kind, Content::Patched)
+    }
+
     fn new(name: String, kind: ModuleKind, content: Content) -> Self {
         Self {
             name,
             kind,
             content,
             counted: false,
+            left_out: false,
+            shared: false,
             text: ModuleText::default(),
         }
     }
@@ -115,7 +128,7 @@ impl Image {
     pub fn image_start(&self, start: Va, offset: FileOff) -> Option<ImageAddr> {
         match &self.content {
             Content::Elf(elf) => elf.layout.image_addr(offset),
-            Content::Flat(_) | Content::Missing => Some(ImageAddr(offset.0)),
+            Content::Flat(_) | Content::Patched | Content::Missing => Some(ImageAddr(offset.0)),
             Content::Memory(_) => Some(ImageAddr(start.0)),
         }
     }
@@ -139,12 +152,7 @@ impl Image {
                 let segment = segment.map(|s| s.start..ImageAddr(s.start.0.saturating_add(s.len)));
                 let (function, gap) = elf.read_function_at(at);
                 let bounds = within(segment.unwrap_or(mapped), gap);
-                let (source, layout) = (&elf.source, &elf.layout);
-                let mut read = |at: ImageAddr, bytes: &mut [u8]| {
-                    layout
-                        .file_off(at)
-                        .is_some_and(|offset| source.read_into(offset.0, bytes))
-                };
+                let mut read = |at: ImageAddr, bytes: &mut [u8]| elf.read(at, bytes);
                 self.text.cover(at, bounds, function, &mut read)
             }
             Content::Flat(source) => {
@@ -166,18 +174,32 @@ impl Image {
                     None => self.text.cover(at, mapped, None, &mut |_, _| false),
                 }
             }
-            Content::Missing => Covered::Unreadable,
+            Content::Patched | Content::Missing => Covered::Unreadable,
         }
     }
 
-    /// Reads memory that was hit before once more, its owner being alive; files are taken not to change while they are mapped.
-    /// Returns the number of ranges that differ.
+    /// Whether its text is that of a file.
+    pub const fn is_file(&self) -> bool {
+        matches!(self.content, Content::Elf(_) | Content::Flat(_))
+    }
+
+    /// Adds a text range of a file, which starts at `start`, with the bytes that a process has there.
+    /// An image that is not of this kind stays without text.
+    pub fn copy_text(&mut self, file: &Self, start: ImageAddr, bytes: Vec<u8>) {
+        if matches!(self.content, Content::Patched) {
+            self.text.copy(&file.text, start, bytes);
+        }
+    }
+
+    /// Whether its text may change without a record: memory, and files that are shared.
+    pub const fn may_change(&self) -> bool {
+        matches!(self.content, Content::Memory(_)) || self.shared && self.is_file()
+    }
+
+    /// Reads what may change once more, as far as it was hit; the owner of memory must be alive. Returns the number of
+    /// ranges that differ.
     pub fn reread(&mut self, interval: u32, memory: &mut ProcessMemory) -> u64 {
-        let Content::Memory(Owner { tgid, .. }) = self.content else {
-            return 0;
-        };
-        let mut read = |at: ImageAddr, bytes: &mut [u8]| memory.read(tgid, Va(at.0), bytes);
-        let live = self.text.read_live(None, &mut read);
+        let live = self.read_live(usize::MAX, memory).0;
         let known = Known {
             interval,
             ..Known::default()
@@ -185,10 +207,33 @@ impl Image {
         self.text.change(Change::Observed(live, known))
     }
 
+    /// Whether its text differs from what was read last, as far as that is found by reading `most` bytes; and how many
+    /// are left of them, 0 where there was more to read.
+    pub fn differs(&self, most: usize, memory: &mut ProcessMemory) -> (bool, usize) {
+        let (live, left) = self.read_live(most, memory);
+        (live.is_any(), left)
+    }
+
+    fn read_live(&self, most: usize, memory: &mut ProcessMemory) -> (Live, usize) {
+        let mut left = most;
+        let mut read = |at: ImageAddr, bytes: &mut [u8]| {
+            left = left.saturating_sub(bytes.len());
+            0 < left
+                && match &self.content {
+                    Content::Memory(owner) => memory.read(owner.tgid, Va(at.0), bytes),
+                    Content::Elf(elf) => elf.read(at, bytes),
+                    Content::Flat(source) => source.read_into(at.0, bytes),
+                    Content::Patched | Content::Missing => false,
+                }
+        };
+        let live = self.text.read_live(None, &mut read);
+        (live, left)
+    }
+
     /// How it is counted where its text cannot be read.
     pub fn loss(&self) -> Loss {
         match &self.content {
-            Content::Elf(_) | Content::Flat(_) | Content::Missing => Loss::FileUnreadable,
+            Content::Elf(_) | Content::Flat(_) | Content::Patched | Content::Missing => Loss::FileUnreadable,
             Content::Memory(owner) => owner.loss,
         }
     }
@@ -196,6 +241,19 @@ impl Image {
     /// Whether nothing of it was hit.
     pub fn is_unhit(&self) -> bool {
         self.text.is_empty()
+    }
+
+    /// Whether its bytes were written while programs ran, and are no file's.
+    pub const fn is_written(&self) -> bool {
+        match self.content {
+            Content::Memory(_) | Content::Flat(_) | Content::Patched => true,
+            Content::Elf(_) | Content::Missing => false,
+        }
+    }
+
+    /// Drops the text of ranges that changed; returns their number.
+    pub fn drop_changed(&mut self) -> u64 {
+        self.text.drop_changed()
     }
 
     /// Its text, as far as it was hit.
@@ -207,7 +265,7 @@ impl Image {
     pub fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Module {
         let build_id = match self.content {
             Content::Elf(elf) => elf.layout.build_id,
-            Content::Flat(_) | Content::Memory(_) | Content::Missing => Vec::new(),
+            Content::Flat(_) | Content::Memory(_) | Content::Patched | Content::Missing => Vec::new(),
         };
         Module {
             name: self.name,
@@ -219,6 +277,11 @@ impl Image {
 }
 
 impl ElfContent {
+    fn read(&self, at: ImageAddr, bytes: &mut [u8]) -> bool {
+        let offset = self.layout.file_off(at);
+        offset.is_some_and(|offset| self.source.read_into(offset.0, bytes))
+    }
+
     /// The function that contains `at`, else the gap between functions around it.
     fn read_function_at(&mut self, at: ImageAddr) -> (Option<Symbol>, Option<Range<ImageAddr>>) {
         let Self {

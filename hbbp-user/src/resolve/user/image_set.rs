@@ -5,29 +5,62 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
 
 use crate::addr::{ImageAddr, Va};
-use crate::record::Mmap;
+use crate::record::{FileIdentity, Mmap};
 use crate::snapshot::{Loss, Losses, Module, ModuleIdx, ModuleKind, Text};
 
 use super::image::{Content, Image, Owner};
 use super::mapped_file::{open_mapped, plain_path};
+use super::patient::{GivenUp, Patient};
 use super::proc_scan::{ANONYMOUS, read_process};
 use super::process_image::{Backing, FileIdx, Generation, ImageMapping, MappedFile};
 use super::process_memory::ProcessMemory;
 use super::recorded_files::RecordedFiles;
 use crate::resolve::elf::byte_source::ByteSource;
-use crate::resolve::text::Covered;
+use crate::resolve::text::{Covered, ModuleText};
 
 const VDSO: &str = "[vdso]";
+/// A file system that did not answer in time is left alone for so long.
+const RETRY: Duration = Duration::from_secs(10);
+/// Contents of one text range of a file: whoever patches all of its processes in the same way needs one.
+const MAX_PATCHED: usize = 256;
 /// The kernel's code page is one or two pages long; more is not a vdso.
 const MAX_VDSO: u64 = 64 << 10;
 
 /// Index of an image of this set.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ImageIdx(pub u32);
+
+/// An image of a file, where it is one, and the device and inode of the file.
+type OpenedImage = (Result<Image, Loss>, (u64, u64));
+
+/// What has to answer when a file is opened: its file system, as far as it is known.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum FileSource {
+    /// Major and minor number.
+    Device(u32, u32),
+    Folder(String),
+}
+
+impl FileSource {
+    fn of(mmap: &Mmap) -> Self {
+        match mmap.identity {
+            FileIdentity::Inode { major, minor, .. } => Self::Device(major, minor),
+            _ => Self::Folder(mmap.path.rsplit_once('/').unwrap_or_default().0.to_owned()),
+        }
+    }
+}
+
+/// Opens the file of a mapping and reads what kind of file it is; may take for ever.
+fn open_image(mmap: &Mmap, relatives: &[u32]) -> Result<OpenedImage, Loss> {
+    let file = open_mapped(mmap, relatives).map_err(|refusal| refusal.loss())?;
+    let image = Image::of_file(plain_path(&mmap.path).to_owned(), file.source);
+    Ok((image.map_err(|_| Loss::FileUnreadable), file.place))
+}
 
 /// Who maps something.
 #[derive(Clone, Debug)]
@@ -46,7 +79,7 @@ pub struct Mapper {
 #[derive(Debug)]
 pub struct ImageSet {
     /// By index; `None` where one was closed.
-    images: Vec<Option<Box<Image>>>,
+    pub(super) images: Vec<Option<Box<Image>>>,
     /// The image of each file that was asked for, or why there is none.
     files: HashMap<FileIdx, Result<ImageIdx, Loss>>,
     /// Images by device and inode: one file may be known by its inode and by its build id.
@@ -54,9 +87,16 @@ pub struct ImageSet {
     memories: HashMap<(Generation, Va, u64), ImageIdx>,
     /// The kernel's code page, by width in bits.
     vdso: HashMap<u32, ImageIdx>,
+    /// Images of each file as processes have changed it. One image holds one content of each text range.
+    patched: HashMap<ImageIdx, Vec<ImageIdx>>,
+    opener: Patient<Result<OpenedImage, Loss>>,
+    /// What did not answer when a file was opened, and when it is tried again.
+    unanswered: HashMap<FileSource, Instant>,
     /// Open files in the order of their opening.
     open: VecDeque<ImageIdx>,
     max_open: usize,
+    /// Whether no more text is taken: of files, and of what was written at run time.
+    pub(super) full: [bool; 2],
 }
 
 impl Default for ImageSet {
@@ -69,8 +109,12 @@ impl Default for ImageSet {
             places: HashMap::new(),
             memories: HashMap::new(),
             vdso: HashMap::new(),
+            patched: HashMap::new(),
+            opener: Patient::default(),
+            unanswered: HashMap::new(),
             open: VecDeque::new(),
             max_open: usize::try_from(limit.clamp(64, 1024)).unwrap_or(64),
+            full: [false; 2],
         }
     }
 }
@@ -87,14 +131,34 @@ impl ImageSet {
         opened
     }
 
+    /// Whether the file is open.
+    pub fn is_open(&self, file: FileIdx) -> bool {
+        matches!(self.files.get(&file), Some(Ok(_)))
+    }
+
     fn open_new(&mut self, mmap: &Mmap, relatives: &[u32]) -> Result<ImageIdx, Loss> {
-        let file = open_mapped(mmap, relatives).map_err(|refusal| refusal.loss())?;
-        if let Some(idx) = self.places.get(&file.place) {
+        let source = FileSource::of(mmap);
+        if self
+            .unanswered
+            .get(&source)
+            .is_some_and(|until| Instant::now() < *until)
+        {
+            return Err(Loss::FileTimedOut);
+        }
+        let (mmap, relatives) = (mmap.clone(), relatives.to_vec());
+        let opened = self.opener.run(move || open_image(&mmap, &relatives));
+        let (image, place) = match opened {
+            Ok(opened) => opened?,
+            Err(GivenUp) => {
+                self.unanswered.insert(source, Instant::now() + RETRY);
+                return Err(Loss::FileTimedOut);
+            }
+        };
+        if let Some(idx) = self.places.get(&place) {
             return Ok(*idx);
         }
-        let image = Image::of_file(plain_path(&mmap.path).to_owned(), file.source);
-        let idx = self.add(image.map_err(|_| Loss::FileUnreadable)?);
-        self.places.insert(file.place, idx);
+        let idx = self.add(image?);
+        self.places.insert(place, idx);
         self.open.push_back(idx);
         if self.max_open < self.open.len() {
             self.close_oldest();
@@ -148,6 +212,10 @@ impl ImageSet {
             let start =
                 image.and_then(|(idx, image)| Some((idx, image.image_start(mapping.start, mapping.offset)?)));
             if let Some(placed) = start {
+                let image = self.images.get_mut(placed.0.0 as usize).and_then(Option::as_mut);
+                if let Some(image) = image.filter(|_| mapping.shared) {
+                    image.shared = true;
+                }
                 return placed;
             }
             // What is not in the file can be read from the memory of the process while it lives.
@@ -264,6 +332,9 @@ impl ImageSet {
         losses: &mut Losses,
     ) -> Option<Range<ImageAddr>> {
         let image = self.images.get_mut(idx.0 as usize)?.as_mut()?;
+        if image.is_left_out(self.full, losses) {
+            return None;
+        }
         let covered = image.cover(at, mapped, memory);
         if covered == Covered::UnreadableNow && !image.counted {
             image.counted = true;
@@ -272,21 +343,84 @@ impl ImageSet {
         image.covered_at(at)
     }
 
-    /// Reads memory that was hit before once more, where `is_live` says that its owner still runs the same program.
-    /// Returns the number of ranges that differ.
-    pub fn reread(
-        &mut self,
-        interval: u32,
-        is_live: impl Fn(u32, Generation) -> bool,
-        memory: &mut ProcessMemory,
-    ) -> u64 {
+    /// The images whose text may change without a record: shared files, and memory where `is_live` says that its owner still
+    /// runs the same program.
+    pub(super) fn changing(&self, is_live: impl Fn(u32, Generation) -> bool) -> Vec<usize> {
+        let is_changing = |image: &Image| match &image.content {
+            Content::Memory(owner) => is_live(owner.tgid, owner.generation),
+            _ => image.may_change(),
+        };
+        let images = self.images.iter().enumerate();
+        let changing = images.filter(|(_, image)| image.as_deref().is_some_and(is_changing));
+        changing.map(|(nth, _)| nth).collect()
+    }
+
+    /// Reads the text of these images once more, as far as it was hit. Returns the number of ranges that differ.
+    pub(super) fn reread(&mut self, images: &[usize], interval: u32, memory: &mut ProcessMemory) -> u64 {
         let mut n_changed = 0;
-        for image in self.images.iter_mut().flatten() {
-            if matches!(&image.content, Content::Memory(owner) if is_live(owner.tgid, owner.generation)) {
+        for nth in images {
+            if let Some(image) = self.images.get_mut(*nth).and_then(Option::as_mut) {
                 n_changed += image.reread(interval, memory);
             }
         }
         n_changed
+    }
+
+    /// Whether the text of an image differs from what was read last; takes what it reads from the bytes that are `left`.
+    pub(super) fn differs(&self, nth: usize, left: &mut usize, memory: &mut ProcessMemory) -> bool {
+        let image = self.images.get(nth).and_then(Option::as_deref);
+        image.is_some_and(|image| {
+            let (differs, after) = image.differs(*left, memory);
+            *left = after;
+            differs
+        })
+    }
+
+    /// The text of an image.
+    pub fn text(&self, idx: ImageIdx) -> Option<&ModuleText> {
+        Some(self.image(idx)?.text())
+    }
+
+    /// Whether the text of an image is that of a file.
+    pub fn is_file(&self, idx: ImageIdx) -> bool {
+        self.image(idx).is_some_and(Image::is_file)
+    }
+
+    /// The image with these bytes in the text range of a file that starts at `start`, a new one where there is none.
+    /// With too many contents of one range, an image without text: its samples have no instruction.
+    pub fn patched(&mut self, file: ImageIdx, start: ImageAddr, bytes: Vec<u8>) -> ImageIdx {
+        let images = self.patched.get(&file).map_or(&[][..], Vec::as_slice);
+        let mut free = None;
+        for idx in images {
+            match self.text(*idx).and_then(|text| text.range_at(start)) {
+                Some((_, there)) if *there == *bytes => return *idx,
+                Some(_) => {}
+                None => free = free.or(Some(*idx)),
+            }
+        }
+        let idx = free.unwrap_or_else(|| self.add_patched(file));
+        let taken = self.images.get_mut(idx.0 as usize).and_then(Option::take);
+        if let Some(mut image) = taken {
+            if let Some(file) = self.image(file) {
+                image.copy_text(file, start, bytes);
+            }
+            if let Some(place) = self.images.get_mut(idx.0 as usize) {
+                *place = Some(image);
+            }
+        }
+        idx
+    }
+
+    fn add_patched(&mut self, file: ImageIdx) -> ImageIdx {
+        let n_images = self.patched.get(&file).map_or(0, Vec::len);
+        let image = match self.image(file) {
+            Some(file) if n_images < MAX_PATCHED => Image::patched(file),
+            Some(file) => Image::missing(file.name.clone()),
+            None => Image::missing(String::new()),
+        };
+        let idx = self.add(image);
+        self.patched.entry(file).or_default().push(idx);
+        idx
     }
 
     /// The intervals in which text versions begin.
@@ -342,6 +476,7 @@ fn mmap_of(pid: u32, mapping: &ImageMapping, file: &MappedFile) -> Mmap {
         len,
         offset: mapping.offset,
         identity,
+        shared: mapping.shared,
         path,
     }
 }

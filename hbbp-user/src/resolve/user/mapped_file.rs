@@ -209,6 +209,7 @@ mod tests {
             len: 0x1000,
             offset: FileOff(0),
             identity: FileIdentity::Unknown,
+            shared: false,
             path,
         }
     }

@@ -10,15 +10,23 @@
 
 mod file_table;
 pub mod find_file;
+mod held_text;
 pub mod image;
 pub mod image_set;
+pub mod known_mapping;
 mod live;
 pub mod mapped_file;
+mod mapping_table;
+mod page_map;
+mod patched_text;
+mod patient;
 pub mod perf_map;
 pub mod proc_scan;
 pub mod process_image;
 pub mod process_index;
 pub mod process_memory;
+mod read_again;
 pub mod recorded_files;
 mod recorded_time;
 pub mod space;
+mod watch;

@@ -6,12 +6,13 @@
 //! path that is not UTF-8, and any user can make such a path.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
 use procfs::process::Process;
 
 use crate::addr::{FileOff, Va};
 use crate::record::{FileIdentity, Mmap};
+use crate::resolve::now;
 
 /// A live process as /proc shows it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -24,43 +25,77 @@ pub struct Scanned {
     pub parent: u32,
     /// Number of its threads.
     pub n_threads: u32,
+    /// When it was read, in ns of CLOCK_MONOTONIC.
+    pub at: u64,
     /// Executable mappings; none for kernel threads.
     pub mappings: Vec<Mmap>,
+    /// Whether these are all.
+    pub whole: bool,
 }
 
 /// Reads all live processes; those that end meanwhile or may not be read are left out.
 pub fn read_processes() -> Vec<Scanned> {
-    let Ok(processes) = procfs::process::all_processes() else {
-        return Vec::new();
-    };
-    let tgids = processes.filter_map(|p| u32::try_from(p.ok()?.pid).ok());
-    tgids.filter_map(read_process).collect()
+    read_tgids().into_iter().filter_map(read_process).collect()
+}
+
+/// Reads the ids of all live processes.
+pub fn read_tgids() -> Vec<u32> {
+    let processes = procfs::process::all_processes().into_iter().flatten();
+    processes
+        .filter_map(|p| u32::try_from(p.ok()?.pid).ok())
+        .collect()
 }
 
 /// Reads one live process; `None` where it is gone or may not be read.
 pub fn read_process(tgid: u32) -> Option<Scanned> {
+    let at = now();
     let stat = Process::new(i32::try_from(tgid).ok()?).ok()?.stat().ok()?;
-    let maps = read_maps(File::open(format!("/proc/{tgid}/maps")).ok()?).ok()?;
+    let maps = read_maps(tgid, File::open(format!("/proc/{tgid}/maps")).ok()?).ok()?;
     Some(Scanned {
         tgid,
         comm: stat.comm,
         parent: u32::try_from(stat.ppid).unwrap_or(0),
         n_threads: u32::try_from(stat.num_threads).unwrap_or(1),
-        mappings: parse_maps(tgid, &maps),
+        at,
+        mappings: maps.mappings,
+        whole: maps.whole,
     })
 }
 
-/// Reads the text of /proc/PID/maps, at most so much of it that any real process is read whole: a hostile one can have
-/// 65,530 mappings with paths of 4 KiB. A line that is truncated is left out.
-fn read_maps(maps: impl Read) -> io::Result<Vec<u8>> {
-    const MOST: u64 = 16 << 20;
+struct Maps {
+    mappings: Vec<Mmap>,
+    whole: bool,
+}
 
-    let mut text = Vec::new();
-    let n_read = maps.take(MOST).read_to_end(&mut text)?;
-    if u64::try_from(n_read) == Ok(MOST) {
-        text.truncate(text.iter().rposition(|b| *b == b'\n').unwrap_or(0));
+/// Reads the executable mappings of /proc/PID/maps, up to a number at which any real process is read whole: a
+/// hostile one can have as many as `vm.max_map_count` with paths of 4 KiB. A line that is truncated is left out.
+fn read_maps(tgid: u32, maps: impl Read) -> io::Result<Maps> {
+    /// Bytes of all lines.
+    const MOST_READ: u64 = 64 << 20;
+    /// Bytes of the lines of executable mappings.
+    const MOST_KEPT: usize = 16 << 20;
+
+    let mut text = BufReader::with_capacity(1 << 16, maps.take(MOST_READ));
+    let (mut line, mut mappings, mut kept) = (Vec::new(), Vec::new(), 0);
+    loop {
+        line.clear();
+        if text.read_until(b'\n', &mut line)? == 0 {
+            let whole = 0 < text.into_inner().limit();
+            return Ok(Maps { mappings, whole });
+        }
+        let Some(mmap) = line
+            .strip_suffix(b"\n")
+            .and_then(|line| parse_line(tgid, &String::from_utf8_lossy(line)))
+        else {
+            continue;
+        };
+        kept += line.len();
+        if MOST_KEPT < kept {
+            let whole = false;
+            return Ok(Maps { mappings, whole });
+        }
+        mappings.push(mmap);
     }
-    Ok(text)
 }
 
 /// Interprets the text of /proc/PID/maps and keeps the executable mappings; lines that make no sense are skipped.
@@ -106,6 +141,7 @@ fn parse_line(pid: u32, line: &str) -> Option<Mmap> {
         len,
         offset: FileOff(hex(offset)?),
         identity,
+        shared: perms.as_bytes().get(3) == Some(&b's'),
         path,
     })
 }
@@ -154,10 +190,12 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
                 len: 0x5000,
                 offset: FileOff(0x2000),
                 identity,
+                shared: false,
                 path: "/usr/bin/cat".to_owned(),
             }
         );
         assert_eq!(maps[1].identity, FileIdentity::Unknown);
+        assert!(maps[2].shared);
     }
 
     #[test]
@@ -177,12 +215,18 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     #[test]
     fn a_giant_table_is_truncated_after_a_whole_line() {
         let line = format!("1000-2000 r-xp 00000000 fe:00 5 /{}\n", "x".repeat(4000));
-        let mut reader = Repeated(line.as_bytes(), 0);
-        let text = read_maps(&mut reader).expect("no error");
-        assert!((15 << 20) < text.len() && text.len() < 16 << 20);
-        let maps = parse_maps(1, &text);
-        assert_eq!(maps.len(), (16 << 20) / line.len());
-        assert!(maps.iter().all(|m| m.path.len() == 4001));
+        let maps = read_maps(1, Repeated(line.as_bytes(), 0)).expect("no error");
+        assert_eq!(maps.mappings.len(), (16 << 20) / line.len());
+        assert!(maps.mappings.iter().all(|m| m.path.len() == 4001));
+        assert!(!maps.whole);
+    }
+
+    #[test]
+    fn mappings_of_data_take_no_memory() {
+        let data = "1000-2000 rw-p 00000000 fe:00 5 /data\n".repeat(1 << 20);
+        let text = data + "3000-4000 r-xp 00000000 fe:00 5 /code\n";
+        let maps = read_maps(1, text.as_bytes()).expect("no error");
+        assert_eq!((maps.mappings.len(), maps.whole), (1, true));
     }
 
     /// A text that never ends.

@@ -2,14 +2,18 @@
 //!
 //! A process runs several programs in its life: each is an image of its own, with a number that is unique in a run.
 
-use std::ops::Range;
 use std::sync::Arc;
 
+use super::mapped_file::plain_path;
+use super::mapping_table::{MappingTable, Visible};
 use crate::addr::{FileOff, Va};
 use crate::record::{FileIdentity, Mmap};
 
-/// A compiler at run time may map without end; the oldest hidden mappings beyond this number are forgotten.
-const MAX_MAPPINGS: usize = 8192;
+/// With more visible mappings than this, some may have gone: the kernel does not report munmap. Then /proc tells which;
+/// the next time is when their number has doubled.
+const CROWDED: usize = 8192;
+/// Visible mappings of a process that /proc does not show.
+const MAX_UNREAD: usize = 1 << 18;
 
 /// A generation of a process: one program in one process. Unique over the whole run.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -59,6 +63,16 @@ impl MappedFile {
         }
     }
 
+    /// Whether another mapping may name the same file: by the same path, and by nothing that differs.
+    pub fn may_be(&self, other: &Self) -> bool {
+        let differ = match (&self.identity, &other.identity) {
+            (FileIdentity::Inode { .. }, FileIdentity::Inode { .. })
+            | (FileIdentity::BuildId(_), FileIdentity::BuildId(_)) => self.identity != other.identity,
+            _ => false,
+        };
+        !differ && plain_path(&self.path) == plain_path(&other.path)
+    }
+
     /// What mappings of it are made of.
     pub fn backing(&self) -> Backing {
         Backing::of(&self.path)
@@ -76,6 +90,8 @@ pub struct ImageMapping {
     pub offset: FileOff,
     /// What is mapped.
     pub file: FileIdx,
+    /// Whether writes to the file by others show in it.
+    pub shared: bool,
     /// Time of the mapping in ns; 0 where it was there before the run.
     pub from: u64,
 }
@@ -87,33 +103,38 @@ pub struct ProcessImage {
     pub generation: Generation,
     /// Command name, the last one seen.
     pub comm: Arc<str>,
+    /// Width of its code in bits.
+    pub bits: u32,
     /// The process that created this one; 0 where that is unknown.
     pub(super) parent: u32,
     /// Since when, in ns.
     pub(super) from: u64,
     /// Tasks that are alive.
     pub(super) n_threads: u32,
+    /// Until when the number of tasks is known from /proc, in ns.
+    pub(super) counted: u64,
     /// When its last task ended.
     pub(super) ended: Option<u64>,
-    /// Sorted by (start, from).
-    mappings: Arc<Vec<ImageMapping>>,
-    /// Length of the longest mapping: none that starts farther back can hold an address.
-    longest: u64,
+    /// Shared with its parent until one of them changes it.
+    mappings: Arc<MappingTable>,
+    /// With this many visible mappings it is crowded.
+    crowded: usize,
 }
 
 impl ProcessImage {
     /// A program that starts at the time `from`, with nothing mapped.
     pub(super) fn new(generation: Generation, comm: Arc<str>, from: u64) -> Self {
-        let mappings = Arc::default();
         Self {
             generation,
             comm,
+            bits: 64,
             parent: 0,
             from,
             n_threads: 1,
+            counted: 0,
             ended: None,
-            mappings,
-            longest: 0,
+            mappings: Arc::default(),
+            crowded: CROWDED,
         }
     }
 
@@ -124,6 +145,7 @@ impl ProcessImage {
             parent,
             from,
             n_threads: 1,
+            counted: 0,
             ended: None,
             ..self.clone()
         }
@@ -131,139 +153,63 @@ impl ProcessImage {
 
     /// The mapping that the address `at` belonged to at `time`: the last one made, as it hides those before it.
     pub fn mapping_at(&self, at: Va, time: u64) -> Option<&ImageMapping> {
-        let n_before = self.mappings.partition_point(|m| m.start <= at);
-        let lowest = at.0.saturating_sub(self.longest);
-        let near = self
-            .mappings
+        self.visible_at(at, time).map(|visible| visible.mapping)
+    }
+
+    /// The same, with the addresses around `at` and the times around `time` at which it is that mapping.
+    pub(super) fn visible_at(&self, at: Va, time: u64) -> Option<Visible<'_>> {
+        self.mappings.find(at, time)
+    }
+
+    /// Its mappings; one may be there several times.
+    pub fn mappings(&self) -> impl Iterator<Item = &ImageMapping> {
+        self.mappings.iter()
+    }
+
+    /// Whether a mapping is visible as a whole, and the newest one at its addresses.
+    pub(super) fn is_known(&self, new: &ImageMapping) -> bool {
+        let visible = self.visible_at(new.start, u64::MAX);
+        visible.is_some_and(|Visible { mapping: m, at, .. }| {
+            at == (new.start..new.end) && m.start == new.start && m.offset == new.offset && m.file == new.file
+        })
+    }
+
+    /// Adds a mapping, unless it is what the newest one there says already. Returns whether the image became crowded.
+    pub(super) fn add(&mut self, new: ImageMapping) -> bool {
+        if self.is_known(&new) {
+            return false;
+        }
+        Arc::make_mut(&mut self.mappings).add(new);
+        let is_crowded = self.crowded <= self.mappings.len();
+        if is_crowded {
+            self.crowded = self.mappings.len().saturating_mul(2);
+        }
+        is_crowded
+    }
+
+    /// Hides, from `time` on, what is not in this list of all that is mapped.
+    pub(super) fn retain_mapped(&mut self, mapped: &[Mmap], time: u64) {
+        let mut ranges: Vec<_> = mapped
             .iter()
-            .take(n_before)
-            .rev()
-            .take_while(|m| lowest <= m.start.0);
-        let holding = near.filter(|m| at < m.end && m.from <= time);
-        holding.max_by_key(|m| m.from)
+            .map(|mmap| mmap.start..Va(mmap.start.0.saturating_add(mmap.len)))
+            .collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        Arc::make_mut(&mut self.mappings).retain_mapped(&ranges, time);
+        self.crowded = CROWDED.max(self.mappings.len().saturating_mul(2));
     }
 
-    /// The addresses around `at` and the times around `time` for which [`Self::mapping_at`] is `mapping`, as it is there.
-    pub(super) fn same_mapping(&self, mapping: &ImageMapping, at: Va, time: u64) -> (Range<Va>, Range<u64>) {
-        let (mut addresses, mut until) = (mapping.start..mapping.end, u64::MAX);
-        let n_before = self.mappings.partition_point(|m| m.start < mapping.end);
-        let lowest = mapping.start.0.saturating_sub(self.longest);
-        let near = self.mappings.iter().take(n_before).rev();
-        let near = near.take_while(|m| lowest <= m.start.0);
-        // What was made before it is hidden by it.
-        for other in near.filter(|m| mapping.from <= m.from && *m != mapping) {
-            if other.end <= at {
-                addresses.start = addresses.start.max(other.end);
-            } else if at < other.start {
-                addresses.end = addresses.end.min(other.start);
-            } else if time < other.from {
-                until = until.min(other.from);
-            } else {
-                until = time;
-            }
-        }
-        (addresses, mapping.from..until)
-    }
-
-    /// Its mappings, sorted by (start, from).
-    pub fn mappings(&self) -> &[ImageMapping] {
-        &self.mappings
-    }
-
-    /// Adds a mapping, unless it is what the newest one there says already.
-    pub(super) fn add(&mut self, new: ImageMapping) {
-        let same = |m: &ImageMapping| {
-            m.start == new.start && m.end == new.end && m.offset == new.offset && m.file == new.file
-        };
-        if self.mapping_at(new.start, new.from).is_some_and(same) {
-            return;
-        }
-        self.longest = self.longest.max(new.end.0 - new.start.0);
-        let mappings = Arc::make_mut(&mut self.mappings);
-        if MAX_MAPPINGS <= mappings.len() {
-            forget_hidden(mappings);
-        }
-        let at = mappings.partition_point(|m| (m.start, m.from) <= (new.start, new.from));
-        mappings.insert(at, new);
-    }
-}
-
-/// Drops the mappings that later ones hide wholly, and the older half where that is not enough.
-fn forget_hidden(mappings: &mut Vec<ImageMapping>) {
-    let mut newest: Vec<ImageMapping> = Vec::new();
-    // Of the mappings with one start the last stands last; hiding by a neighbour with another start is rare.
-    for mapping in mappings.iter() {
-        match newest.last_mut() {
-            Some(last) if last.start == mapping.start && last.end <= mapping.end => *last = *mapping,
-            _ => newest.push(*mapping),
+    /// Forgets the older half of its mappings where they are more than any process has, as nobody can tell which of them
+    /// are still there.
+    pub(super) fn forget_older_half(&mut self) {
+        if MAX_UNREAD <= self.mappings.len() {
+            Arc::make_mut(&mut self.mappings).forget_older_half();
         }
     }
-    if MAX_MAPPINGS / 2 < newest.len() {
-        let mut times: Vec<u64> = newest.iter().map(|m| m.from).collect();
-        let (_, median, _) = times.select_nth_unstable(newest.len() / 2);
-        newest.retain(|m| *median <= m.from || m.from == 0);
-        newest.truncate(MAX_MAPPINGS - 1);
-    }
-    *mappings = newest;
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn a_compiler_that_maps_without_end_is_bounded() {
-        let mut image = ProcessImage::new(Generation(1), Arc::default(), 0);
-        for n in 0..30_000_u64 {
-            let start = Va(0x1000 * (n % 12_000));
-            let mapping = ImageMapping {
-                start,
-                end: Va(start.0 + 0x1000),
-                offset: FileOff(0),
-                file: FileIdx(0),
-                from: n,
-            };
-            image.add(ImageMapping {
-                file: FileIdx(u32::try_from(n % 7).expect("small")),
-                ..mapping
-            });
-        }
-        assert!(image.mappings().len() <= MAX_MAPPINGS);
-        assert!(image.mappings().is_sorted_by_key(|m| (m.start, m.from)));
-        assert!(
-            image.mapping_at(Va(0x1000 * (29_999 % 12_000)), 60_000).is_some(),
-            "the last one stays"
-        );
-    }
-
-    proptest! {
-        /// What is said to hold for other addresses and times is what they are asked for anew.
-        #[test]
-        fn a_mapping_is_the_same_where_it_is_said_to_be(
-            drawn in prop::collection::vec((0u64..12, 1u64..8, 0u64..4), 1..12),
-            at in 0u64..20,
-            time in 0u64..5,
-        ) {
-            let mut image = ProcessImage::new(Generation(1), Arc::default(), 0);
-            for ((start, len, from), file) in drawn.into_iter().zip(0..) {
-                image.add(ImageMapping {
-                    start: Va(start),
-                    end: Va(start + len),
-                    offset: FileOff(0),
-                    file: FileIdx(file),
-                    from,
-                });
-            }
-            if let Some(mapping) = image.mapping_at(Va(at), time) {
-                let (addresses, times) = image.same_mapping(mapping, Va(at), time);
-                prop_assert!(addresses.contains(&Va(at)));
-                for at in addresses.start.0..addresses.end.0 {
-                    for time in times.start..times.end.min(6) {
-                        prop_assert_eq!(image.mapping_at(Va(at), time), Some(mapping), "{} at {}", at, time);
-                    }
-                }
-            }
+    /// Forgets the mappings that were hidden before `time`.
+    pub(super) fn forget_before(&mut self, time: u64) {
+        if self.mappings.is_any_hidden() {
+            Arc::make_mut(&mut self.mappings).forget_before(time);
         }
     }
 }

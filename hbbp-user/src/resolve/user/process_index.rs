@@ -9,24 +9,28 @@
 //! dropped after each drain, so memory follows the number of live processes.
 
 use std::collections::{HashMap, HashSet};
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::record::{Mmap, Record, Timed};
 
 use super::file_table::{FileTable, MANY_FILES};
-use super::proc_scan::Scanned;
+use super::known_mapping::Remapped;
 use super::process_image::{Backing, FileIdx, Generation, ImageMapping, MappedFile, ProcessImage};
 
 /// Ancestors that are asked for a file: a container is rarely deeper.
 const MAX_ANCESTORS: usize = 6;
+
 /// All process images that may still have samples.
 #[derive(Debug, Default)]
 pub struct ProcessIndex {
     /// Generations of each tgid in the order of time.
-    processes: HashMap<u32, Vec<ProcessImage>>,
+    pub(super) processes: HashMap<u32, Vec<ProcessImage>>,
     files: FileTable,
     n_generations: u64,
+    pub(super) remapped: Vec<Remapped>,
+    crowded: Vec<u32>,
 }
 
 impl ProcessIndex {
@@ -86,36 +90,9 @@ impl ProcessIndex {
         later.map(|image| image.from).nth(1).unwrap_or(u64::MAX)
     }
 
-    /// Width in bits of the code of an image: the kernel maps its code page below 4 GiB into 32-bit programs only.
-    pub fn bits(&self, image: &ProcessImage) -> u32 {
-        let vdso = |m: &&ImageMapping| self.file(m.file).is_some_and(|f| f.backing() == Backing::Vdso);
-        let is_low = image
-            .mappings()
-            .iter()
-            .find(vdso)
-            .is_some_and(|m| m.end.0 <= 1 << 32);
-        if is_low { 32 } else { 64 }
-    }
-
     /// Number of process images held.
     pub fn n_images(&self) -> usize {
         self.processes.values().map(Vec::len).sum()
-    }
-
-    /// Takes over what /proc shows of a process, as of `time` (0: since before the run).
-    /// A process that is known already keeps its image and gains the mappings that it lacks.
-    pub fn scanned(&mut self, scanned: &Scanned, time: u64) {
-        let tgid = scanned.tgid;
-        if self.live(tgid).is_none() {
-            let comm = Arc::from(scanned.comm.as_str());
-            let mut image = ProcessImage::new(self.next_generation(), comm, time);
-            image.parent = scanned.parent;
-            image.n_threads = scanned.n_threads;
-            self.insert(tgid, image);
-        }
-        for mapping in &scanned.mappings {
-            self.map(mapping, time);
-        }
     }
 
     /// Takes over one record. Records must come in the order of time; a late one counts for the image of its time.
@@ -123,10 +100,13 @@ impl ProcessIndex {
         let time = timed.time;
         match &timed.record {
             // The kernel speaks of itself as the last process, and of those outside of our pid namespace as process 0.
-            Record::Mmap(mmap) if 0 < mmap.pid && mmap.pid < u32::MAX => self.map(mmap, time),
+            Record::Mmap(mmap) if 0 < mmap.pid && mmap.pid < u32::MAX => {
+                self.note_remapped(mmap, time);
+                self.map(mmap, time);
+            }
             Record::Comm { pid, tid, comm, exec } => self.comm(*pid, *tid, comm, *exec, time),
             Record::Fork { pid, parent_pid, .. } if pid == parent_pid => {
-                if let Some(image) = self.image_at_mut(*pid, time) {
+                if let Some(image) = self.image_at_mut(*pid, time).filter(|i| i.counted < time) {
                     image.n_threads = image.n_threads.saturating_add(1);
                 }
             }
@@ -139,7 +119,7 @@ impl ProcessIndex {
                 self.insert(*pid, image);
             }
             Record::Exit { pid, .. } => {
-                if let Some(image) = self.image_at_mut(*pid, time) {
+                if let Some(image) = self.image_at_mut(*pid, time).filter(|i| i.counted < time) {
                     image.n_threads = image.n_threads.saturating_sub(1);
                     if image.n_threads == 0 {
                         image.ended = Some(time);
@@ -161,6 +141,7 @@ impl ProcessIndex {
             let n_over = images.iter().skip(1).take_while(|next| next.from < time).count();
             images.drain(..n_over);
             images.retain(|image| image.ended.is_none_or(|ended| time <= ended));
+            images.iter_mut().for_each(|image| image.forget_before(time));
             !images.is_empty()
         });
     }
@@ -172,7 +153,7 @@ impl ProcessIndex {
             return false;
         }
         let images = self.processes.values().flatten();
-        let mapped = images.flat_map(|image| image.mappings().iter().map(|mapping| mapping.file));
+        let mapped = images.flat_map(|image| image.mappings().map(|mapping| mapping.file));
         let mut used: HashSet<FileIdx> = mapped.collect();
         used.extend(awaited.map(|mmap| self.files.intern(&MappedFile::of(mmap))));
         self.files.retain(&used);
@@ -195,7 +176,7 @@ impl ProcessIndex {
         }
     }
 
-    fn map(&mut self, mmap: &Mmap, time: u64) {
+    pub(super) fn map(&mut self, mmap: &Mmap, time: u64) {
         let Some(end) = mmap.start.checked_add(mmap.len).filter(|_| 0 < mmap.len) else {
             return;
         };
@@ -205,6 +186,7 @@ impl ProcessIndex {
             end,
             offset: mmap.offset,
             file,
+            shared: mmap.shared,
             from: time,
         };
         if self.image_at(mmap.pid, time).is_none() {
@@ -212,9 +194,30 @@ impl ProcessIndex {
             let image = ProcessImage::new(self.next_generation(), Arc::default(), 0);
             self.insert(mmap.pid, image);
         }
+        let is_vdso = Backing::of(&mmap.path) == Backing::Vdso;
+        let mut is_crowded = false;
         if let Some(image) = self.image_at_mut(mmap.pid, time) {
-            image.add(mapping);
+            if is_vdso {
+                // The kernel maps its code page below 4 GiB into 32-bit programs only.
+                image.bits = if end.0 <= 1 << 32 { 32 } else { 64 };
+            }
+            is_crowded = image.add(mapping);
         }
+        if is_crowded {
+            self.crowded.push(mmap.pid);
+        }
+    }
+
+    /// Forgets older mappings of a process that has far too many, and cannot be read any more.
+    pub fn forget_older_mappings(&mut self, tgid: u32) {
+        if let Some(image) = self.image_at_mut(tgid, u64::MAX) {
+            image.forget_older_half();
+        }
+    }
+
+    /// Processes with more mappings than can all be there still.
+    pub fn take_crowded(&mut self) -> Vec<u32> {
+        mem::take(&mut self.crowded)
     }
 
     /// The index of the file that a mapping names.
@@ -227,18 +230,18 @@ impl ProcessIndex {
         self.files.intern(file)
     }
 
-    fn next_generation(&mut self) -> Generation {
+    pub(super) fn next_generation(&mut self) -> Generation {
         self.n_generations += 1;
         Generation(self.n_generations)
     }
 
-    fn insert(&mut self, tgid: u32, image: ProcessImage) {
+    pub(super) fn insert(&mut self, tgid: u32, image: ProcessImage) {
         let images = self.processes.entry(tgid).or_default();
         let at = images.partition_point(|other| other.from <= image.from);
         images.insert(at, image);
     }
 
-    fn image_at_mut(&mut self, tgid: u32, time: u64) -> Option<&mut ProcessImage> {
+    pub(super) fn image_at_mut(&mut self, tgid: u32, time: u64) -> Option<&mut ProcessImage> {
         let images = self.processes.get_mut(&tgid)?;
         let n_begun = images.partition_point(|image| image.from <= time);
         images.get_mut(n_begun.saturating_sub(1))
@@ -247,6 +250,7 @@ impl ProcessIndex {
 
 #[cfg(test)]
 mod tests {
+    use super::super::proc_scan::Scanned;
     use super::*;
     use crate::addr::{FileOff, Va};
     use crate::record::FileIdentity;
@@ -260,6 +264,7 @@ mod tests {
             len,
             offset,
             identity: FileIdentity::Unknown,
+            shared: false,
             path,
         })
     }
@@ -304,7 +309,9 @@ mod tests {
             comm: "sh".to_owned(),
             parent: 0,
             n_threads: 1,
+            at: 0,
             mappings: vec![mmap],
+            whole: true,
         }
     }
 
@@ -400,22 +407,6 @@ mod tests {
             record: exit(9),
         });
         assert!(index.live(8).is_none());
-    }
-
-    #[test]
-    fn what_is_scanned_again_adds_what_is_missing() {
-        let mut index = ProcessIndex::default();
-        index.scanned(&shell(), 0);
-        index.scanned(&shell(), 50);
-        assert_eq!(index.image_at(1, 60).map(|i| i.mappings().len()), Some(1));
-        let mut grown = shell();
-        grown.mappings.extend(shell().mappings.into_iter().map(|m| Mmap {
-            start: Va(0x9000),
-            ..m
-        }));
-        index.scanned(&grown, 70);
-        assert_eq!(index.image_at(1, 80).map(|i| i.mappings().len()), Some(2));
-        assert_eq!(at(&index, 1, 60, 0x9000), None);
     }
 
     #[test]

@@ -5,12 +5,14 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use procfs::process::Process;
 
 use crate::addr::Va;
 
+use super::page_map::PageMap;
 use super::perf_map::PerfMap;
 
 /// Processes whose memory is open at one time.
@@ -24,6 +26,8 @@ pub struct ProcessMemory {
     open: HashMap<u32, Option<File>>,
     names: HashMap<u32, PerfMap>,
     names_size: usize,
+    /// The pages of the process that was asked for last; `None` where they cannot be read.
+    pages: Option<(u32, Option<PageMap>)>,
 }
 
 impl ProcessMemory {
@@ -38,6 +42,15 @@ impl ProcessMemory {
             .or_insert_with(|| Process::new(i32::try_from(tgid).ok()?).ok()?.mem().ok());
         file.as_ref()
             .is_some_and(|file| file.read_exact_at(bytes, at.0).is_ok())
+    }
+
+    /// Whether memory of process `tgid` that shows a file may differ from it, because it was written to.
+    pub fn may_be_written(&mut self, tgid: u32, range: &Range<Va>) -> bool {
+        let pages = match &mut self.pages {
+            Some((of, pages)) if *of == tgid => pages,
+            other => &mut other.insert((tgid, PageMap::open(tgid))).1,
+        };
+        pages.as_mut().is_none_or(|pages| pages.may_be_written(range))
     }
 
     /// The names that the compiler of process `tgid` gives to its functions.
@@ -58,6 +71,7 @@ impl ProcessMemory {
         self.open.clear();
         self.names.clear();
         self.names_size = 0;
+        self.pages = None;
     }
 }
 

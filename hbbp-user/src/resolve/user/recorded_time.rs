@@ -91,6 +91,7 @@ mod tests {
                 len: 0x1000,
                 offset: FileOff(*offset),
                 identity: FileIdentity::Unknown,
+                shared: false,
                 path: (*path).to_owned(),
             };
             Timed {

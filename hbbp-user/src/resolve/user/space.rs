@@ -4,10 +4,12 @@
 //! (records that come late, processes that are read again) is in [`super::live`].
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::image_set::{ImageIdx, ImageSet, Mapper};
 use super::live::LiveProcesses;
+use super::patched_text::{LONGEST_RANGE, PatchedRange, PrivateFile, RanText};
 use super::process_image::{Generation, ImageMapping, ProcessImage};
 use super::process_index::ProcessIndex;
 use super::recorded_files::RecordedFiles;
@@ -25,7 +27,7 @@ pub struct UserSpace {
     pub(super) index: ProcessIndex,
     pub(super) images: ImageSet,
     pub(in crate::resolve) origin: Origin,
-    processes: Vec<HitProcess>,
+    pub(super) processes: Vec<HitProcess>,
     process_idx: HashMap<(Option<Generation>, TaskKey), ProcessIdx>,
     /// Mappings that were hit since the index last changed.
     mappings: LookupCache<RanMapping>,
@@ -53,24 +55,31 @@ struct RanMapping {
     process: ProcessIdx,
     generation: Option<Generation>,
     start: Va,
+    from: u64,
     hit: HitMapping,
 }
 
 /// A process image that has counts.
 #[derive(Debug)]
-struct HitProcess {
-    task: TaskKey,
-    generation: Option<Generation>,
+pub(super) struct HitProcess {
+    pub(super) task: TaskKey,
+    pub(super) generation: Option<Generation>,
     comm: Arc<str>,
     /// Mappings that were hit, by (start, from).
-    mappings: BTreeMap<(Va, u64), HitMapping>,
+    pub(super) mappings: BTreeMap<(Va, u64), HitMapping>,
+    /// Text ranges in these that differ from their file, by (start, from).
+    pub(super) patched: BTreeMap<(Va, u64), PatchedRange>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct HitMapping {
-    end: Va,
-    image: ImageIdx,
-    image_start: ImageAddr,
+pub(super) struct HitMapping {
+    pub(super) end: Va,
+    pub(super) image: ImageIdx,
+    pub(super) image_start: ImageAddr,
+    /// The file, where the process may have pages of its own of it.
+    pub(super) private: Option<PrivateFile>,
+    /// When the drain began in which it was hit first, in ns.
+    pub(super) hit_since: u64,
 }
 
 /// What a hit led to.
@@ -81,6 +90,16 @@ pub struct Hit {
     /// The first address after the text that is there, and the validity of all this until the next
     /// [change](UserSpace::n_changes); `None` without text.
     pub text: Option<(Va, Validity)>,
+}
+
+impl Origin {
+    /// When the drain at hand began, in ns.
+    fn drain_start(&self) -> u64 {
+        match self {
+            Self::Live(live) => live.drain.start,
+            Self::Recorded(..) => 0,
+        }
+    }
 }
 
 impl UserSpace {
@@ -156,7 +175,11 @@ impl UserSpace {
         time: u64,
         at: Va,
     ) -> Validity {
-        let (at, times) = image.same_mapping(mapping, at, time);
+        let visible = image.visible_at(at, time);
+        let (at, times) = match visible.filter(|visible| visible.mapping == mapping) {
+            Some(visible) => (visible.at, visible.time),
+            None => (at..Va(at.0.saturating_add(1)), time..time.saturating_add(1)),
+        };
         let same_image = self.index.same_image(task.tgid, time);
         let time = times.start.max(same_image.start)..times.end.min(same_image.end);
         Validity { task, at, time }
@@ -167,6 +190,7 @@ impl UserSpace {
             process,
             generation,
             start,
+            from,
             hit,
         } = ran;
         let text = || {
@@ -184,6 +208,12 @@ impl UserSpace {
                     self.images.cover(hit.image, image_at, mapped, memory, losses)?
                 }
             };
+            if let Origin::Live(live) = &mut self.origin
+                && hit.private.is_some()
+            {
+                let (at, mapping) = (held.start, (start, from));
+                live.comparison.ran(RanText { process, mapping, at });
+            }
             let end = start.checked_add(held.end.since(hit.image_start)?)?;
             let before = held.start.since(hit.image_start).unwrap_or(0);
             Some((end, validity.within(start.checked_add(before)?..end)))
@@ -222,6 +252,7 @@ impl UserSpace {
                     generation: key.0,
                     comm,
                     mappings: BTreeMap::new(),
+                    patched: BTreeMap::new(),
                 });
                 // The kernel stands before all of them.
                 let idx = ProcessIdx(u32::try_from(self.processes.len()).unwrap_or(u32::MAX));
@@ -249,6 +280,7 @@ impl UserSpace {
             process,
             generation,
             start: mapping.start,
+            from: mapping.from,
             hit,
         };
         let key = (mapping.start, mapping.from);
@@ -261,7 +293,7 @@ impl UserSpace {
                 let mapper = Mapper {
                     tgid: task.tgid,
                     generation: image.generation,
-                    bits: self.index.bits(image),
+                    bits: image.bits,
                     ancestors: self.index.ancestors(image),
                 };
                 let is_live = self.index.is_live(task.tgid, generation);
@@ -277,6 +309,8 @@ impl UserSpace {
             end: mapping.end,
             image: idx,
             image_start,
+            private: (!mapping.shared && self.images.is_file(idx)).then(|| PrivateFile::of(mapping)),
+            hit_since: self.origin.drain_start(),
         };
         let process = hit_process(&mut self.processes, process)?;
         process.mappings.insert(key, hit);
@@ -294,6 +328,8 @@ impl UserSpace {
             end: named.base.checked_add(named.len)?,
             image: self.images.recorded(idx, &file, files, losses),
             image_start: ImageAddr(0),
+            private: None,
+            hit_since: 0,
         };
         let owner = hit_process(&mut self.processes, process)?;
         owner.mappings.insert((named.base, 0), hit);
@@ -301,6 +337,7 @@ impl UserSpace {
             process,
             generation: None,
             start: named.base,
+            from: 0,
             hit,
         })
     }
@@ -341,14 +378,21 @@ impl UserSpace {
     pub fn replaced_mappings(&self) -> impl Iterator<Item = u64> {
         self.processes.iter().flat_map(|process| {
             let mappings = process.mappings.iter();
-            replaced_at(mappings.map(|((start, from), hit)| (*start..hit.end, *from)))
+            let replaced = replaced_at(mappings.map(|((start, from), hit)| (*start..hit.end, *from)));
+            let patched = process.patched.iter().filter(|(_, range)| !range.always);
+            replaced.chain(patched.map(|((_, from), _)| *from))
         })
     }
 
     /// Hands over the images that were hit and their text; returns the processes without the kernel, and their origin.
     pub fn emit(self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> (Vec<Process>, Origin) {
-        let mappings = self.processes.iter().flat_map(|p| p.mappings.values());
-        let mut hit: Vec<ImageIdx> = mappings.map(|m| m.image).collect();
+        let images = |p: &HitProcess| {
+            let mapped = p.mappings.values().map(|m| m.image);
+            mapped
+                .chain(p.patched.values().map(|range| range.image))
+                .collect::<Vec<_>>()
+        };
+        let mut hit: Vec<ImageIdx> = self.processes.iter().flat_map(images).collect();
         hit.sort_unstable();
         hit.dedup();
         let became = self.images.emit(modules, text, &hit);
@@ -360,26 +404,58 @@ impl UserSpace {
 
 impl HitProcess {
     fn emit(self, became: &HashMap<ImageIdx, ModuleIdx>) -> Process {
-        let mapping = |((start, from), hit): ((Va, u64), HitMapping)| {
-            let module = *became.get(&hit.image)?;
+        let mapping = |start: Va, end: Va, image: ImageIdx, image_start: ImageAddr, from: u64| {
+            let module = *became.get(&image)?;
             Some(Mapping {
                 start,
-                end: hit.end,
+                end,
                 module,
-                image_start: hit.image_start,
+                image_start,
                 from,
             })
         };
+        let mapped = self.mappings.iter();
+        let mapped = mapped.flat_map(|((start, from), hit)| {
+            let parts = unpatched(&(*start..hit.end), *from, &self.patched);
+            parts
+                .into_iter()
+                .filter_map(|part| {
+                    let image_start = hit.image_start.checked_add(part.start.since(*start)?)?;
+                    mapping(part.start, part.end, hit.image, image_start, *from)
+                })
+                .collect::<Vec<_>>()
+        });
+        let patched = self.patched.iter();
+        let patched = patched.filter_map(|((start, from), range)| {
+            mapping(*start, range.end, range.image, range.image_start, *from)
+        });
+        let mut mappings: Vec<Mapping> = mapped.chain(patched).collect();
+        mappings.sort_by_key(|mapping| (mapping.start, mapping.from));
         Process {
             tgid: self.task.tgid,
             exec_id: self.task.exec_id,
             comm: self.comm.as_ref().to_owned(),
-            mappings: self.mappings.into_iter().filter_map(mapping).collect(),
+            mappings,
         }
     }
 }
 
+/// The parts of a mapping of the time `from` that were not patched when it was made.
+fn unpatched(mapping: &Range<Va>, from: u64, patched: &BTreeMap<(Va, u64), PatchedRange>) -> Vec<Range<Va>> {
+    let mut parts = Vec::new();
+    let mut start = mapping.start;
+    let first = Va(mapping.start.0.saturating_sub(LONGEST_RANGE));
+    let near = patched.range((first, 0)..(mapping.end, 0));
+    for ((at, _), range) in near.filter(|((_, since), range)| *since == from && mapping.start < range.end) {
+        parts.push(start..*at);
+        start = range.end;
+    }
+    parts.push(start..mapping.end);
+    parts.retain(|part| part.start < part.end);
+    parts
+}
+
 /// The process at an index that counts the kernel as the first one.
-fn hit_process(processes: &mut [HitProcess], idx: ProcessIdx) -> Option<&mut HitProcess> {
+pub(super) fn hit_process(processes: &mut [HitProcess], idx: ProcessIdx) -> Option<&mut HitProcess> {
     processes.get_mut((idx.0 as usize).checked_sub(1)?)
 }

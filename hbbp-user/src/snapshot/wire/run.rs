@@ -86,6 +86,8 @@ struct CounterMessage {
     idle: Option<u64>,
     #[prost(uint64, optional, tag = "7")]
     due: Option<u64>,
+    #[prost(uint64, optional, tag = "8")]
+    steal: Option<u64>,
 }
 
 /// The section `losses`: counts by the stable name of the loss.
@@ -185,6 +187,7 @@ impl From<&Event> for EventMessage {
             runs: c.runs,
             idle: c.idle,
             due: c.due,
+            steal: c.steal,
         });
         Self {
             name: event.name.clone(),
@@ -223,6 +226,7 @@ impl TryFrom<EventMessage> for Event {
             runs: c.runs,
             idle: c.idle,
             due: c.due,
+            steal: c.steal,
         });
         Ok(Self {
             name: message.name,

@@ -1,0 +1,32 @@
+//! What hostile profiles of rising size cost, step by step: `cargo xtask bench` runs it.
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "it prints a table, and fails like a test"
+)]
+
+#[path = "../tests/slopes/shapes.rs"]
+mod shapes;
+
+use shapes::{SHAPES, STEPS, cost};
+
+fn main() {
+    println!("CPU time in ms for n, 2n, 4n and 8n, and the power of n that the last doubling shows:");
+    println!(
+        "{:<44} {:<11} {:>7} {:>9} {:>9} {:>9} {:>9} {:>6}",
+        "profile", "step", "n", "", "", "", "", "power"
+    );
+    for shape in SHAPES {
+        let profiles = [1, 2, 4, 8].map(|times| (shape.make)(times * shape.n));
+        for (name, step) in STEPS {
+            let costs = profiles.each_ref().map(|profile| cost(step, profile, 3));
+            let [first, second, third, last] = costs.map(|cost| 1e3 * cost);
+            println!(
+                "{:<44} {name:<11} {:>7} {first:>9.2} {second:>9.2} {third:>9.2} {last:>9.2} {:>6.2}",
+                shape.name,
+                shape.n,
+                (last / third).log2()
+            );
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Options of differences and of merging.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::Args;
+
+use super::recording::FilesArgs;
+use super::report::{LookArgs, RuleArgs, Top, parse_top};
+use crate::cmd::diff::DiffOptions;
+use crate::cmd::merge::MergeOptions;
+use crate::cmd::pager::Paging;
+use crate::cmd::report::read_taxonomies;
+use crate::diff::{Condition, Measure, Per};
+use crate::mix::{Axis, Filter, Query, UnknownAxis};
+use crate::report::Format;
+
+#[derive(Debug, Args)]
+pub(super) struct DiffArgs {
+    /// First profile or recording (A).
+    a: PathBuf,
+    /// Second profile or recording (B).
+    b: PathBuf,
+    /// Dimensions of the rows, comma-separated, e.g. mnemonic, extension, module,function.
+    #[arg(
+        short,
+        long,
+        visible_alias = "rows",
+        value_name = "DIMENSION",
+        value_delimiter = ',',
+        default_value = "mnemonic"
+    )]
+    by: Vec<String>,
+    /// Only instructions whose DIMENSION matches (or, with !=, does not match) a glob; may be repeated.
+    #[arg(long, value_name = "DIMENSION=PATTERN")]
+    filter: Vec<String>,
+    /// Compare amounts per unit of work in place of shares: instructions, second, or count:FUNCTION (per call).
+    #[arg(long, value_name = "UNIT")]
+    per: Option<Per>,
+    /// Exit with status 3 if this changed, at 95 % confidence: FILTER:share>+N% (percentage points) or
+    /// FILTER:amount>+N% (with --per), e.g. 'extension=AVX512*:share>+1%'; may be repeated.
+    #[arg(long, value_name = "CONDITION")]
+    fail_if: Vec<String>,
+    /// Groups of instructions as further dimensions, a TOML file; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    taxonomy: Vec<PathBuf>,
+    #[command(flatten)]
+    rule: RuleArgs,
+    /// Show the N greatest changes (`all` for every one).
+    #[arg(short = 'n', long, value_name = "N", default_value = "40", value_parser = parse_top)]
+    top: Top,
+    /// Output format: text, json or csv.
+    #[arg(long, default_value = "text")]
+    format: Format,
+    #[command(flatten)]
+    look: LookArgs,
+    /// Do not show text in a pager (PAGER, or less).
+    #[arg(long)]
+    no_pager: bool,
+    #[command(flatten)]
+    files: FilesArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct MergeArgs {
+    /// Profiles to merge; merged ones may be among them.
+    #[arg(required = true, num_args = 1.., value_name = "PROFILE")]
+    inputs: Vec<PathBuf>,
+    /// Save the merged profile to FILE.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+impl DiffArgs {
+    /// Converts the arguments to options.
+    pub(super) fn into_options(self) -> anyhow::Result<DiffOptions> {
+        let taxonomies = read_taxonomies(&self.taxonomy)?;
+        let rows: Result<Vec<Axis>, UnknownAxis> = self
+            .by
+            .iter()
+            .map(|name| Axis::named(name, &taxonomies))
+            .collect();
+        let filters = self
+            .filter
+            .iter()
+            .map(|filter| Filter::parse(filter, &taxonomies));
+        let query = Query {
+            columns: Vec::new(),
+            filters: filters.collect::<Result<_, _>>()?,
+            ..Query::by(rows?)
+        };
+        if query.asks_source() {
+            bail!("source lines move from build to build: compare by function");
+        }
+        let conditions = self
+            .fail_if
+            .iter()
+            .map(|text| Condition::parse(text, &taxonomies));
+        let conditions: Vec<Condition> = conditions.collect::<Result<_, _>>()?;
+        let of_amount = |condition: &Condition| condition.measure == Measure::Amount;
+        if self.per.is_none() && conditions.iter().any(of_amount) {
+            bail!("a condition on an amount needs its unit of work: add --per");
+        }
+        let inputs = [self.files.clone().input(self.a), self.files.input(self.b)];
+        Ok(DiffOptions {
+            inputs,
+            query,
+            per: self.per,
+            conditions,
+            rule: self.rule.rule,
+            top: self.top.0,
+            paging: if self.no_pager || self.format != Format::Text {
+                Paging::Never
+            } else {
+                Paging::Auto
+            },
+            format: self.format,
+            look: self.look.into_look(),
+        })
+    }
+}
+
+impl MergeArgs {
+    /// Converts the arguments to options.
+    pub(super) fn into_options(self) -> MergeOptions {
+        MergeOptions {
+            inputs: self.inputs,
+            output: self.output,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Options of comparisons with exact counts.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::CheckFormat;
+use super::report::{LookArgs, RuleArgs, Top, parse_top};
+use crate::cmd::eval::EvalOptions;
+use crate::eval::Level;
+use crate::report::Format;
+
+#[derive(Debug, Args)]
+pub(super) struct EvalArgs {
+    /// Profile to evaluate.
+    file: PathBuf,
+    /// Exact counts of the same program: lines `ADDRESS EXECUTIONS` after `M MODULE`, output of Callgrind (with
+    /// --dump-instr=yes), a mix of Intel SDE, DynamoRIO's opcode_mix, or a file of the emulated machine (`cargo xtask
+    /// vm`). Record that program alone, except with the last.
+    #[arg(long, value_name = "FILE")]
+    reference: PathBuf,
+    /// Level at which errors are grouped.
+    #[arg(short, long, value_enum, default_value_t = EvalLevel::Ring)]
+    by: EvalLevel,
+    #[command(flatten)]
+    rule: RuleArgs,
+    /// Show the top N groups and mnemonics (`all` for every one).
+    #[arg(short = 'n', long, value_name = "N", default_value = "20", value_parser = parse_top)]
+    top: Top,
+    /// Output format.
+    #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
+    format: CheckFormat,
+    #[command(flatten)]
+    look: LookArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum EvalLevel {
+    Ring,
+    Module,
+    Function,
+}
+
+impl EvalArgs {
+    /// Converts the arguments to options.
+    pub(super) fn into_options(self) -> EvalOptions {
+        EvalOptions {
+            rule: self.rule.rule,
+            profile: self.file,
+            reference: self.reference,
+            by: match self.by {
+                EvalLevel::Ring => Level::Ring,
+                EvalLevel::Module => Level::Module,
+                EvalLevel::Function => Level::Function,
+            },
+            top: self.top.0,
+            format: match self.format {
+                CheckFormat::Text => Format::Text,
+                CheckFormat::Json => Format::Json,
+            },
+            look: self.look.into_look(),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Options of measurements.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::Args;
+use jiff::SignedDuration;
+
+use crate::cmd::record::{RecordOptions, Target};
+use crate::collect::event::Choice;
+use crate::collect::object::Messages;
+use crate::collect::perf::parse_cpu_list;
+use crate::resolve::kernel::space::TextHistory;
+use crate::snapshot::run::Period;
+use crate::streams::KernelCounts;
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Recording")]
+pub(super) struct RecordArgs {
+    /// Measurement time in seconds, or with a unit (500ms, 90s, 5m, 1h). Default: until Ctrl-C or until the command
+    /// exits.
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Event to sample: instructions, cycles, cpu-clock, task-clock, or PMU/config=0x..,precise=N,name=../.
+    /// Default: the best event of this machine, see `hbbp-sys check`.
+    #[arg(short, long)]
+    event: Option<String>,
+    /// Sampling period in event counts (nanoseconds for clocks).
+    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    period: Option<u64>,
+    /// Sampling period of branch stacks, in taken branches.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    branch_period: Option<u64>,
+    /// Sampling frequency on each CPU, instead of a period; the kernel adapts the period to it.
+    #[arg(short = 'F', long, value_name = "HERTZ", conflicts_with = "period",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    frequency: Option<u64>,
+    /// Measure this process and its descendants.
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Option<u32>,
+    /// Measure only these CPUs, e.g. 0-3,8.
+    #[arg(short = 'C', long, value_name = "LIST", conflicts_with = "pid")]
+    cpu: Option<String>,
+    /// Measure this cgroup: a path below /sys/fs/cgroup, or absolute.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["pid", "cpu"])]
+    cgroup: Option<PathBuf>,
+    /// Measure the whole system while the command runs, not only the command.
+    #[arg(short, long, conflicts_with_all = ["pid", "cpu", "cgroup"])]
+    all: bool,
+    /// Count kernel code separately for each process (implied by `--rows process`).
+    #[arg(long)]
+    split_kernel: bool,
+    /// Capacity of the count map in distinct addresses between two drains. Default: grows with the number of CPUs.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=(1 << 24)))]
+    map_entries: Option<u32>,
+    /// Read kernel text only once, at the end, for comparison with other tools: samples in code patched or unloaded
+    /// earlier are misattributed or unresolved.
+    #[arg(long)]
+    text_once: bool,
+    /// Log to standard error what the programs in the kernel refuse, and why.
+    #[arg(long)]
+    pub(super) verbose: bool,
+    /// Static image of the running kernel (vmlinux or boot image), for kernel text and function names where the live
+    /// ones cannot be read. Default: the image with the build id of the kernel in the usual locations.
+    #[arg(long, value_name = "FILE")]
+    vmlinux: Option<PathBuf>,
+    /// Command to run and measure.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pid", "cpu", "cgroup"])]
+    command: Vec<OsString>,
+}
+
+impl RecordArgs {
+    /// Converts the arguments to options.
+    pub(super) fn into_options(self) -> anyhow::Result<RecordOptions> {
+        let period = match (self.period, self.frequency) {
+            (Some(period), _) => Some(Period::Fixed(period)),
+            (None, hertz) => hertz.map(Period::Frequency),
+        };
+        let target = match (self.pid, &self.cpu, self.cgroup) {
+            (Some(pid), ..) => Target::Process(pid),
+            (_, Some(list), _) => match parse_cpu_list(list) {
+                Some(cpus) if !cpus.is_empty() => Target::Cpus(cpus),
+                _ => bail!("invalid CPU list `{list}`; expected one such as 0-3,8"),
+            },
+            (_, _, Some(path)) => Target::Cgroup(cgroup_folder(&path)),
+            _ if self.command.is_empty() => Target::System,
+            _ if self.all => Target::SystemDuring(self.command),
+            _ => Target::Command(self.command),
+        };
+        Ok(RecordOptions {
+            target,
+            duration: self.duration,
+            choice: Choice {
+                event: self.event,
+                period,
+                branch_period: self.branch_period,
+                duration: self.duration,
+            },
+            kernel: if self.split_kernel {
+                KernelCounts::ByProcess
+            } else {
+                KernelCounts::Together
+            },
+            map_entries: self.map_entries,
+            text: if self.text_once {
+                TextHistory::Once
+            } else {
+                TextHistory::Followed
+            },
+            messages: if self.verbose { Messages::On } else { Messages::Off },
+            vmlinux: self.vmlinux,
+        })
+    }
+}
+
+/// Directory of a cgroup, given by its directory or by its path in `/proc/PID/cgroup`. Hosts mount the hierarchy of
+/// the perf_event controller at one of three paths; if the cgroup exists in none, the first one is reported.
+fn cgroup_folder(path: &Path) -> PathBuf {
+    const MOUNTS: [&str; 3] = [
+        "/sys/fs/cgroup",
+        "/sys/fs/cgroup/unified",
+        "/sys/fs/cgroup/perf_event",
+    ];
+    if path.starts_with(MOUNTS[0]) {
+        return path.to_owned();
+    }
+    let below = path.strip_prefix("/").unwrap_or(path);
+    let mut paths = MOUNTS.iter().map(|mount| Path::new(mount).join(below));
+    let found = paths.find(|path| path.join("cgroup.procs").exists());
+    found.unwrap_or_else(|| Path::new(MOUNTS[0]).join(below))
+}
+
+/// Seconds, or numbers with units such as ms, s, m, h.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let seconds = text
+        .parse()
+        .ok()
+        .and_then(|it| Duration::try_from_secs_f64(it).ok());
+    let with_units = || Duration::try_from(text.parse::<SignedDuration>().ok()?).ok();
+    seconds
+        .or_else(with_units)
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "expected a time such as 10, 500ms, 90s, 5m or 1h".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("1h 30m"), Ok(Duration::from_secs(5400)));
+        for wrong in ["", "0", "-1", "s", "10 parsecs", "1e400", "nan"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn cgroup_paths_of_proc_are_accepted() {
+        assert_eq!(
+            cgroup_folder(Path::new("/a.slice/b")),
+            Path::new("/sys/fs/cgroup/a.slice/b")
+        );
+        assert_eq!(
+            cgroup_folder(Path::new("/sys/fs/cgroup/c")),
+            Path::new("/sys/fs/cgroup/c")
+        );
+    }
+}

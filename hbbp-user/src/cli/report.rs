@@ -1,0 +1,187 @@
+//! Options of reports.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::cmd::report::{ReportOptions, read_taxonomies};
+use crate::mix::{Axis, Confidence, Filter, Query, Requirement, Sort, UnknownAxis, Value, View};
+use crate::names::Demangle;
+use crate::report::{Colours, Format, Look};
+
+#[derive(Debug, Args)]
+pub(super) struct RuleArgs {
+    /// Rule that chooses between EBS and LBR: `balanced`, `paper` (as published), `bias`, or a rule file.
+    #[arg(long, value_name = "RULE", default_value = "balanced")]
+    pub(super) rule: String,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Report")]
+pub(super) struct ReportArgs {
+    /// Dimensions of the rows, comma-separated, e.g. mnemonic, module, function, process, extension, category.
+    #[arg(
+        short = 'b',
+        long,
+        visible_alias = "by",
+        value_name = "DIMENSION",
+        value_delimiter = ',',
+        default_value = "mnemonic"
+    )]
+    rows: Vec<String>,
+    /// Dimensions of the columns, or `none`.
+    #[arg(long, value_name = "DIMENSION", value_delimiter = ',', default_value = "ring")]
+    cols: Vec<String>,
+    /// Figures of each cell: executions, share, samples, bytes, blocks, rate (per second), flops.
+    #[arg(long, value_name = "VALUE", value_delimiter = ',')]
+    values: Vec<Value>,
+    /// Only instructions whose DIMENSION matches (or, with !=, does not match) a glob, e.g. 'extension=AVX*'; may be
+    /// repeated.
+    #[arg(long, value_name = "DIMENSION=PATTERN")]
+    filter: Vec<String>,
+    /// Order of the rows: total, key, a value, or a column.
+    #[arg(long, value_name = "COLUMN", default_value = "total")]
+    sort: Sort,
+    /// A prepared report: isa, vectorization, long-latency, synchronization, flops, memory, branches, mitigations, or
+    /// module:NAME.
+    #[arg(long, value_name = "NAME")]
+    view: Option<String>,
+    /// Groups of instructions as further dimensions, a TOML file; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    taxonomy: Vec<PathBuf>,
+    /// Exit with status 3 if the share of some instructions contradicts this, e.g. 'extension=AVX512*>1%'; may be
+    /// repeated.
+    #[arg(long, value_name = "FILTER<SHARE%")]
+    require: Vec<String>,
+    /// Level of confidence of --require, in percent.
+    #[arg(long, value_name = "PERCENT", default_value = "95")]
+    confidence: Confidence,
+    #[command(flatten)]
+    rule: RuleArgs,
+    #[command(flatten)]
+    look: LookArgs,
+    /// Show the top N rows (`all` for every row); the remainder is summed. Default: 40, or as many as the view has.
+    #[arg(short = 'n', long, value_name = "N", value_parser = parse_top)]
+    top: Option<Top>,
+    /// Output format: text, json, csv or html.
+    #[arg(long, default_value = "text")]
+    format: Format,
+    /// Exit with status 3 if the measurement misses a quality limit or has too few samples for a --require.
+    #[arg(long)]
+    pub(super) strict: bool,
+}
+
+/// How many rows to print.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Top(pub(super) Option<usize>);
+
+/// Rows of a table, unless the user says otherwise.
+const TOP: usize = 40;
+
+impl ReportArgs {
+    /// Converts the arguments to options.
+    pub(super) fn into_options(self) -> anyhow::Result<ReportOptions> {
+        let taxonomies = read_taxonomies(&self.taxonomy)?;
+        let axes = |names: &[String]| -> Result<Vec<Axis>, UnknownAxis> {
+            names.iter().map(|name| Axis::named(name, &taxonomies)).collect()
+        };
+        let filters = self
+            .filter
+            .iter()
+            .map(|filter| Filter::parse(filter, &taxonomies));
+        let filters: Vec<Filter> = filters.collect::<Result<_, _>>()?;
+        let columns: &[String] = if self.cols == ["none"] { &[] } else { &self.cols };
+        let usual = Query::whole();
+        let query = Query {
+            rows: axes(&self.rows)?,
+            columns: axes(columns)?,
+            values: if self.values.is_empty() {
+                usual.values
+            } else {
+                self.values.clone()
+            },
+            filters,
+            sort: self.sort,
+        };
+        let view = self
+            .view
+            .as_deref()
+            .map(|name| View::named(name, &taxonomies))
+            .transpose()?;
+        let view = view.map(|mut view| {
+            for table in &mut view.tables {
+                table.query.filters.extend(query.filters.iter().cloned());
+                if !self.values.is_empty() {
+                    table.query.values.clone_from(&query.values);
+                }
+                if let Some(Top(top)) = self.top {
+                    table.top = top;
+                }
+            }
+            view
+        });
+        let requirements = self
+            .require
+            .iter()
+            .map(|text| Requirement::parse(text, &taxonomies));
+        Ok(ReportOptions {
+            query,
+            view,
+            requirements: requirements.collect::<Result<_, _>>()?,
+            confidence: self.confidence,
+            rule: self.rule.rule,
+            top: self.top.map_or(Some(TOP), |Top(top)| top),
+            format: self.format,
+            look: self.look.into_look(),
+            debug_files: Vec::new(),
+        })
+    }
+}
+
+/// Options of text.
+#[derive(Debug, Args)]
+pub(super) struct LookArgs {
+    /// Show functions by the names of the symbol tables, not demangled.
+    #[arg(long)]
+    no_demangle: bool,
+}
+
+impl LookArgs {
+    /// How text looks on standard output: as wide as the terminal, with colours and bars unless NO_COLOR is set
+    /// (no-color.org) or the terminal has none.
+    pub(super) fn into_look(self) -> Look {
+        let width = terminal_width();
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_none_or(|terminal| terminal == "dumb");
+        let colours = if width.is_some() && !is_set("NO_COLOR") && !is_dumb {
+            Colours::Shown
+        } else {
+            Colours::Plain
+        };
+        Look {
+            width: width.unwrap_or(Look::default().width),
+            demangle: if self.no_demangle {
+                Demangle::Off
+            } else {
+                Demangle::On
+            },
+            colours,
+        }
+    }
+}
+
+/// Columns of the terminal on standard output; `None` if it is not a terminal.
+pub(super) fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (0 < size.ws_col).then_some(usize::from(size.ws_col))
+}
+
+pub(super) fn parse_top(text: &str) -> Result<Top, String> {
+    match text {
+        "all" => Ok(Top(None)),
+        _ => text
+            .parse()
+            .map(|n| Top(Some(n)))
+            .map_err(|_| "expected a number of rows or `all`".to_owned()),
+    }
+}

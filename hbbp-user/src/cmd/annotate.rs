@@ -1,0 +1,100 @@
+//! `hbbp-sys annotate`: the code of functions with its counts, from a profile or a recording.
+
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+
+use super::import::ImportOptions;
+use super::input::read_profile;
+use super::pager::{Paging, paged};
+use super::static_image::StaticImage;
+use crate::annotate::{Annotated, Code, Query, annotated, find, hottest};
+use crate::mix::Estimated;
+use crate::report::{AnnotatedReport, Format, Look, Shown};
+use crate::resolve::source::lines::SourceLines;
+use crate::snapshot::{Snapshot, SourceLocations};
+
+/// What to annotate, and how to show it.
+#[derive(Clone, Debug)]
+pub struct AnnotateOptions {
+    /// The profile or recording.
+    pub input: ImportOptions,
+    /// Which code.
+    pub what: What,
+    /// Name or file of the rule that chooses between EBS and LBR.
+    pub rule: String,
+    /// Text or JSON.
+    pub format: Format,
+    /// How text looks.
+    pub look: Look,
+    /// Which instructions are shown.
+    pub shown: Shown,
+    /// Whether a pager shows text.
+    pub paging: Paging,
+    /// Static image of the kernel, and files with debug information.
+    pub files: Vec<PathBuf>,
+}
+
+/// Which code is annotated.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum What {
+    /// One function.
+    Asked(Query),
+    /// The functions that executed most instructions.
+    Hottest(usize),
+}
+
+/// Prints annotated code. A closed pipe is not an error.
+pub fn annotate(options: &AnnotateOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+    let snapshot = read_profile(&options.input)?;
+    let rule = super::rule::read(&options.rule)?;
+    let estimated = Estimated::new(&snapshot, &rule);
+    let mut lines = SourceLines::new(&snapshot, options.files.clone());
+    let codes = chosen(&snapshot, &estimated, &options.what, &mut lines)?;
+    let mut image = StaticImage::new(&snapshot, &options.files);
+    let mut functions: Vec<Annotated> = Vec::with_capacity(codes.len());
+    for code in &codes {
+        let mut source = |module, at| lines.find(module, at)?.line;
+        let mut linked = |at, bytes: &[u8]| image.text(code.module, at, bytes);
+        functions.extend(annotated(
+            &estimated,
+            code,
+            options.look.demangle,
+            &mut source,
+            &mut linked,
+        ));
+    }
+    let notes: Vec<String> = image.note().into_iter().collect();
+    let unit = estimated.counts().assignment.unit;
+    let report = AnnotatedReport::new(&snapshot, unit, &functions, &notes);
+    paged(options.paging, out, &mut |out| {
+        let mut out = BufWriter::new(out);
+        report.write(options.format, options.look, options.shown, &mut out)?;
+        out.flush()
+    })
+    .context("failed to print annotated code")
+}
+
+/// The code that the user wants.
+fn chosen(
+    snapshot: &Snapshot,
+    estimated: &Estimated<'_>,
+    what: &What,
+    lines: &mut SourceLines<'_>,
+) -> anyhow::Result<Vec<Code>> {
+    let heat = hottest(estimated);
+    if heat.is_empty() {
+        bail!("the profile has no instruction that was executed: `hbbp-sys report` says why");
+    }
+    match what {
+        What::Hottest(n) => Ok(heat.into_iter().take(*n).map(|heat| heat.code).collect()),
+        What::Asked(query) => {
+            let locations = match query {
+                Query::Line(_) => lines.read(estimated.instructions()),
+                Query::Function(_) | Query::Address(_) | Query::InModule(..) => SourceLocations::new(),
+            };
+            Ok(vec![find(snapshot, &heat, query, &locations)?.code])
+        }
+    }
+}

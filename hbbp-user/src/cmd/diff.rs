@@ -1,0 +1,206 @@
+//! `hbbp-sys diff`: what changed from one profile to another.
+
+use std::collections::BTreeSet;
+use std::io::{BufWriter, Write};
+
+use anyhow::{Context as _, bail};
+
+use super::import::ImportOptions;
+use super::input::read_runs;
+use super::pager::{Paging, paged};
+use crate::diff::{Condition, Diff, Gate, Measure, Modules, Per, Side, Work, diff};
+use crate::estimate::Unit;
+use crate::mix::{Estimated, Mix, Query, sum};
+use crate::report::{DiffReport, Format, Look};
+use crate::snapshot::{Snapshot, SourceLocations};
+
+/// What to compare, and how to show it.
+#[derive(Clone, Debug)]
+pub struct DiffOptions {
+    /// The two profiles or recordings.
+    pub inputs: [ImportOptions; 2],
+    /// Rows and filters.
+    pub query: Query,
+    /// What amounts are counted per; shares are compared without it.
+    pub per: Option<Per>,
+    /// What must not happen.
+    pub conditions: Vec<Condition>,
+    /// Name or file of the rule that chooses between EBS and LBR.
+    pub rule: String,
+    /// Most rows; `None` for all.
+    pub top: Option<usize>,
+    /// The form of the report.
+    pub format: Format,
+    /// How text looks.
+    pub look: Look,
+    /// Whether a pager shows text.
+    pub paging: Paging,
+}
+
+/// Prints the difference, and returns the conditions with their outcomes. A closed pipe is not an error.
+pub fn compare(options: &DiffOptions, out: &mut dyn Write) -> anyhow::Result<Vec<Gate>> {
+    let [a, b] = &options.inputs;
+    let runs = [read_runs(a)?, read_runs(b)?];
+    let rule = super::rule::read(&options.rule)?;
+    let [first, second] = &runs;
+    let estimated = [first, second].map(|runs| Profile {
+        runs: runs.iter().map(|run| Estimated::new(run, &rule)).collect(),
+    });
+    check_units(&estimated)?;
+    let modules = Modules::of_both(&snapshots(first), &snapshots(second));
+    let work = work(&estimated, options)?;
+    let compared = difference(&estimated, &modules, &work, &options.query);
+    let gates: Vec<Gate> = options
+        .conditions
+        .iter()
+        .map(|condition| test(condition, &estimated, &modules, &work))
+        .collect();
+    let names = [a, b].map(|input| input.file.display().to_string());
+    let [a_name, b_name] = &names;
+    let report = DiffReport {
+        sides: [(a_name, first), (b_name, second)],
+        diff: &compared,
+        per: options.per.as_ref(),
+        gates: &gates,
+        notes: &notes(first, second),
+        top: options.top,
+    };
+    paged(options.paging, out, &mut |out| {
+        let mut out = BufWriter::new(out);
+        report.write(options.format, options.look, &mut out)?;
+        out.flush()
+    })
+    .context("failed to print the difference")?;
+    Ok(gates)
+}
+
+/// The runs of a profile, whose blocks were counted.
+struct Profile<'a> {
+    runs: Vec<Estimated<'a>>,
+}
+
+impl Profile<'_> {
+    fn unit(&self) -> Option<Unit> {
+        self.runs.first().map(|run| run.counts().assignment.unit)
+    }
+
+    fn mix(&self, query: &Query) -> Mix {
+        sum(
+            query,
+            self.runs
+                .iter()
+                .map(|run| run.mix(query, &SourceLocations::new())),
+        )
+    }
+
+    fn samples(&self) -> f64 {
+        self.runs.iter().map(Estimated::samples).sum()
+    }
+}
+
+fn snapshots(runs: &[Snapshot]) -> Vec<&Snapshot> {
+    runs.iter().collect()
+}
+
+/// Refuses profiles whose figures cannot be compared.
+fn check_units([a, b]: &[Profile<'_>; 2]) -> anyhow::Result<()> {
+    let (Some(a), Some(b)) = (a.unit(), b.unit()) else {
+        bail!("a profile holds no run");
+    };
+    if a != b {
+        bail!(
+            "A has {}, B has {}: profiles of different units cannot be compared; record both with the same --event",
+            a.noun(),
+            b.noun()
+        );
+    }
+    Ok(())
+}
+
+/// The work of both profiles, where amounts are asked for.
+fn work([a, b]: &[Profile<'_>; 2], options: &DiffOptions) -> anyhow::Result<[Option<Work>; 2]> {
+    let Some(per) = &options.per else {
+        return Ok([None, None]);
+    };
+    let of = |profile: &Profile<'_>, letter| {
+        Work::of(per, &profile.runs).with_context(|| format!("profile {letter} has no unit of work"))
+    };
+    Ok([Some(of(a, "A")?), Some(of(b, "B")?)])
+}
+
+fn difference(
+    [a, b]: &[Profile<'_>; 2],
+    [a_modules, b_modules]: &[Modules; 2],
+    [a_work, b_work]: &[Option<Work>; 2],
+    query: &Query,
+) -> Diff {
+    let (a_mix, b_mix) = (a.mix(query), b.mix(query));
+    let side = |mix, profile: &Profile<'_>, modules, work: &Option<Work>| Side {
+        mix,
+        samples: profile.samples(),
+        modules,
+        work: *work,
+    };
+    diff([
+        side(&a_mix, a, a_modules, a_work),
+        side(&b_mix, b, b_modules, b_work),
+    ])
+}
+
+/// Tests a condition on the instructions that it is about.
+fn test(
+    condition: &Condition,
+    [a, b]: &[Profile<'_>; 2],
+    [a_modules, b_modules]: &[Modules; 2],
+    [a_work, b_work]: &[Option<Work>; 2],
+) -> Gate {
+    let query = condition.query();
+    let figure = |profile: &Profile<'_>, modules, work: &Option<Work>| {
+        let mix = profile.mix(&query);
+        let side = Side {
+            mix: &mix,
+            samples: profile.samples(),
+            modules,
+            work: *work,
+        };
+        let total = Some(mix.total);
+        match condition.measure {
+            Measure::Share => side.share(total),
+            Measure::Amount => side.amount(total).unwrap_or_else(|| side.share(total)),
+        }
+    };
+    condition.test([figure(a, a_modules, a_work), figure(b, b_modules, b_work)])
+}
+
+/// What makes the profiles hard to compare.
+fn notes(a: &[Snapshot], b: &[Snapshot]) -> Vec<String> {
+    let values = |runs: &[Snapshot], value: fn(&Snapshot) -> &str| {
+        runs.iter()
+            .map(value)
+            .filter(|value| !value.is_empty())
+            .map(str::to_owned)
+            .collect::<BTreeSet<String>>()
+    };
+    let mut notes = Vec::new();
+    let mut compare = |what: &str, consequence: &str, value: fn(&Snapshot) -> &str| {
+        let (a, b) = (values(a, value), values(b, value));
+        if a != b && !a.is_empty() && !b.is_empty() {
+            let list = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(", ");
+            notes.push(format!(
+                "{what} differ: A {}, B {}; {consequence}",
+                list(&a),
+                list(&b)
+            ));
+        }
+    };
+    compare(
+        "processors",
+        "what changed may be the choice of code by processor features",
+        |run| &run.run.cpu_model,
+    );
+    compare("kernels", "their functions are matched by name", |run| {
+        &run.run.kernel_release
+    });
+    compare("measurements", "their loads may differ", |run| &run.run.scope);
+    notes
+}

@@ -1,0 +1,62 @@
+//! `hbbp-sys merge`: profiles of many runs and hosts in one file.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+
+use super::open_output;
+use super::report::unit_of;
+use crate::profile;
+use crate::snapshot::Snapshot;
+use crate::snapshot::merge::merged;
+
+/// What to merge, and where to write it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct MergeOptions {
+    /// The profiles; each may be a merged one.
+    pub inputs: Vec<PathBuf>,
+    /// Where to write all their runs.
+    pub output: PathBuf,
+}
+
+/// Merges the profiles; returns what the user must know.
+pub fn merge(options: &MergeOptions, out: &mut dyn Write) -> anyhow::Result<Vec<String>> {
+    let output = open_output(&options.output)?;
+    let mut runs = Vec::new();
+    for path in &options.inputs {
+        runs.extend(profile::read_runs(path)?);
+    }
+    check_units(&runs)?;
+    let runs = merged(runs).context("failed to merge")?;
+    let twice = runs
+        .windows(2)
+        .filter(|pair| matches!(pair, [a, b] if a == b))
+        .count();
+    output.save(&runs, out)?;
+    Ok(Vec::from_iter((0 < twice).then(|| {
+        format!("{twice} of the runs are there twice: they are counted twice")
+    })))
+}
+
+/// Refuses runs whose figures have no sum.
+fn check_units(runs: &[Snapshot]) -> anyhow::Result<()> {
+    let Some((first, others)) = runs.split_first() else {
+        bail!("no profiles to merge");
+    };
+    let rule = super::rule::read("paper")?;
+    let unit = unit_of(first, &rule);
+    for other in others {
+        let found = unit_of(other, &rule);
+        if found != unit {
+            bail!(
+                "runs of different units have no sum: {} has {}, {} has {}; merge only runs of one unit",
+                first.run.host,
+                unit.noun(),
+                other.run.host,
+                found.noun()
+            );
+        }
+    }
+    Ok(())
+}

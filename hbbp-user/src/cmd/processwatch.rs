@@ -1,0 +1,196 @@
+//! `hbbp-sys processwatch`: the instruction mix of each process at intervals, with the options and the CSV of Intel's
+//! processwatch 1.3, so that scripts for it run unchanged.
+//!
+//! Each interval is a measurement of its own. Opening it takes a moment in which nothing is counted, so shares are those of
+//! the instructions within the intervals.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+
+use super::record::{RecordOptions, Target, record};
+use crate::collect::event::Choice;
+use crate::collect::object::Messages;
+use crate::mix::{Axis, Dimension, Estimated, Filter, Query, Sort, Value, processwatch_categories};
+use crate::report::watch::{Layout, Watch};
+use crate::resolve::kernel::space::TextHistory;
+use crate::snapshot::run::Period;
+use crate::snapshot::{Snapshot, SourceLocations};
+use crate::streams::KernelCounts;
+
+/// What to watch, and how to print it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WatchOptions {
+    /// Length of an interval.
+    pub interval: Duration,
+    /// Number of intervals; `None` until a signal.
+    pub times: Option<u32>,
+    /// Only this process and its descendants.
+    pub pid: Option<u32>,
+    /// Units of the event from sample to sample.
+    pub period: Option<u64>,
+    /// What the columns are.
+    pub columns: Columns,
+    /// Columns that are shown; `None` for all.
+    pub shown: Option<Vec<String>>,
+    /// Which code is counted.
+    pub rings: Rings,
+    /// The form of the output.
+    pub layout: Layout,
+    /// Most columns of a line of text.
+    pub width: usize,
+}
+
+/// What the columns of a watch are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Columns {
+    /// Categories as Zydis names them.
+    Categories,
+    /// Mnemonics of the Intel manuals.
+    Mnemonics,
+    /// Instruction set extensions.
+    Extensions,
+}
+
+/// Which code is counted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Rings {
+    /// User code, as processwatch does.
+    User,
+    /// The kernel on behalf of each process as well.
+    Both,
+}
+
+impl Columns {
+    /// The axis of the columns, and the names of all columns in their order.
+    fn axis(self) -> anyhow::Result<(Axis, Vec<String>)> {
+        let axis = match self {
+            Self::Categories => Axis::Taxonomy(Arc::new(processwatch_categories()?)),
+            Self::Mnemonics => Dimension::Mnemonic.into(),
+            Self::Extensions => Dimension::Extension.into(),
+        };
+        let names = axis.known_values().unwrap_or_default();
+        let names = names.into_iter().filter(|name| name != crate::mix::NO_GROUP);
+        Ok((axis, names.collect()))
+    }
+}
+
+/// Prints the names of the columns.
+pub fn list(columns: Columns, out: &mut dyn Write) -> anyhow::Result<()> {
+    let (_, names) = columns.axis()?;
+    for name in names {
+        writeln!(out, "{name}").context("failed to write the names of the columns")?;
+    }
+    Ok(())
+}
+
+/// Measures interval after interval until their number is reached, a signal arrives, or the reader goes away.
+pub fn watch(options: &WatchOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+    let (axis, all) = options.columns.axis()?;
+    let shown = shown(options.shown.as_deref(), all)?;
+    let query = query(axis, options.rings)?;
+    let watch = Watch {
+        layout: options.layout,
+        columns: &shown,
+        width: options.width,
+    };
+    if let Err(error) = watch.begin(out) {
+        return ended(error);
+    }
+    for number in (0..).take_while(|number| options.times.is_none_or(|times| *number < times)) {
+        let recorded = record(&record_options(options))?;
+        let mix = mix(&recorded.snapshot, &query)?;
+        if let Err(error) = watch.interval(number, &mix, out) {
+            return ended(error);
+        }
+        if recorded.interrupt.happened() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The columns that were asked for, by their names without regard to case, in the order of all.
+fn shown(asked: Option<&[String]>, all: Vec<String>) -> anyhow::Result<Vec<String>> {
+    let Some(asked) = asked else {
+        return Ok(all);
+    };
+    let known = |name: &String| all.iter().any(|it| it.eq_ignore_ascii_case(name));
+    if let Some(unknown) = asked.iter().find(|name| !known(name)) {
+        bail!("unknown column `{unknown}`; `hbbp-sys processwatch -l` lists them");
+    }
+    let is_asked = |name: &String| asked.iter().any(|it| it.eq_ignore_ascii_case(name));
+    Ok(all.into_iter().filter(is_asked).collect())
+}
+
+fn query(columns: Axis, rings: Rings) -> anyhow::Result<Query> {
+    let filters = match rings {
+        Rings::User => vec![Filter::parse("ring=user", &[])?],
+        Rings::Both => Vec::new(),
+    };
+    Ok(Query {
+        rows: vec![Dimension::Pid.into(), Dimension::Command.into()],
+        columns: vec![columns],
+        filters,
+        values: vec![Value::Share],
+        sort: Sort::Total,
+    })
+}
+
+fn record_options(options: &WatchOptions) -> RecordOptions {
+    RecordOptions {
+        target: options.pid.map_or(Target::System, Target::Process),
+        duration: Some(options.interval),
+        choice: Choice {
+            event: None,
+            period: options.period.map(Period::Fixed),
+            branch_period: None,
+            duration: Some(options.interval),
+        },
+        kernel: match options.rings {
+            Rings::User => KernelCounts::Together,
+            Rings::Both => KernelCounts::ByProcess,
+        },
+        map_entries: None,
+        text: TextHistory::Followed,
+        messages: Messages::Off,
+        vmlinux: None,
+    }
+}
+
+fn mix(snapshot: &Snapshot, query: &Query) -> anyhow::Result<crate::mix::Mix> {
+    let rule = super::rule::read("balanced")?;
+    Ok(Estimated::new(snapshot, &rule).mix(query, &SourceLocations::new()))
+}
+
+/// A closed pipe ends the watch.
+fn ended(error: io::Error) -> anyhow::Result<()> {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(error).context("failed to write an interval"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_chosen_by_name() {
+        let all = || vec!["AVX".to_owned(), "CALL".to_owned(), "SSE".to_owned()];
+        assert_eq!(shown(None, all()).unwrap(), all());
+        let asked = ["sse".to_owned(), "AVX".to_owned()];
+        assert_eq!(shown(Some(&asked), all()).unwrap(), ["AVX", "SSE"]);
+        assert!(shown(Some(&["MMX".to_owned()]), all()).is_err());
+    }
+
+    #[test]
+    fn categories_are_those_of_zydis_in_its_order() {
+        let (_, names) = Columns::Categories.axis().unwrap();
+        assert_eq!(names[..4], ["INVALID", "ADOX_ADCX", "AES", "AMD3DNOW"]);
+        assert_eq!(names.last().unwrap(), "XSAVEOPT");
+        assert_eq!(names.len(), 115);
+    }
+}

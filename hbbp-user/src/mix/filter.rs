@@ -1,0 +1,195 @@
+//! Filters: conditions on the value of an axis, `AXIS=PATTERN` or `AXIS!=PATTERN`.
+//!
+//! Patterns are globs without regard to case: `*`, `?`, `[a-z]`, `{AVX,FMA}`; a value that equals the pattern matches
+//! too, so that `module=[kernel]` means what it says.
+
+use std::sync::Arc;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use super::axis::{Axis, UnknownAxis};
+use super::taxonomy::Taxonomy;
+
+/// A pattern for values.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    text: String,
+    /// `None` for a text without special characters, which is faster to compare.
+    glob: Option<GlobMatcher>,
+}
+
+/// A condition that instructions pass or not.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// What it looks at.
+    pub axis: Axis,
+    sense: Sense,
+    pattern: Pattern,
+}
+
+/// Which values pass.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Sense {
+    Matching,
+    Others,
+}
+
+/// Why a text is not a filter.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum FilterError {
+    /// It has no `=`.
+    #[error("`{0}` is not a filter; expected DIMENSION=PATTERN or DIMENSION!=PATTERN, e.g. extension=AVX*")]
+    Form(String),
+    /// Its axis does not exist.
+    #[error(transparent)]
+    Axis(#[from] UnknownAxis),
+    /// Its pattern is not a glob.
+    #[error("invalid pattern `{pattern}`: {why}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No instruction can have such a value.
+    #[error("no {axis} matches `{pattern}`; {} are {}", plural(axis), known.join(", "))]
+    NoValue {
+        /// Name of the axis.
+        axis: String,
+        /// The pattern.
+        pattern: String,
+        /// Values that exist.
+        known: Vec<String>,
+    },
+}
+
+/// `values of lock`: names of axes have no plural of their own.
+fn plural(axis: &str) -> String {
+    format!("values of {axis}")
+}
+
+impl Pattern {
+    /// Compiles a glob.
+    pub fn new(text: &str) -> Result<Self, FilterError> {
+        let glob = GlobBuilder::new(text).case_insensitive(true).build();
+        let glob = glob.map_err(|error| FilterError::Pattern {
+            pattern: text.to_owned(),
+            why: error.kind().to_string(),
+        })?;
+        let is_plain = !text.contains(['*', '?', '[', ']', '{', '}', '\\']);
+        Ok(Self {
+            text: text.to_owned(),
+            glob: (!is_plain).then(|| glob.compile_matcher()),
+        })
+    }
+
+    /// Whether a value matches.
+    pub fn matches(&self, value: &str) -> bool {
+        self.text.eq_ignore_ascii_case(value) || self.glob.as_ref().is_some_and(|glob| glob.is_match(value))
+    }
+}
+
+impl Filter {
+    /// Parses `AXIS=PATTERN` or `AXIS!=PATTERN`. A pattern that no instruction can match is an error, where the values of
+    /// the axis are known beforehand.
+    pub fn parse(text: &str, taxonomies: &[Arc<Taxonomy>]) -> Result<Self, FilterError> {
+        let (name, pattern) = text
+            .split_once('=')
+            .ok_or_else(|| FilterError::Form(text.to_owned()))?;
+        let (name, sense) = match name.strip_suffix('!') {
+            Some(name) => (name, Sense::Others),
+            None => (name, Sense::Matching),
+        };
+        let filter = Self {
+            axis: Axis::named(name.trim(), taxonomies)?,
+            sense,
+            pattern: Pattern::new(pattern.trim())?,
+        };
+        filter.check()?;
+        Ok(filter)
+    }
+
+    /// Refuses a pattern that no instruction can match.
+    fn check(&self) -> Result<(), FilterError> {
+        /// Values that a message shows; there are a hundred extensions.
+        const SHOWN: usize = 40;
+
+        let Some(mut known) = self.axis.known_values() else {
+            return Ok(());
+        };
+        if known.iter().any(|value| self.pattern.matches(value)) {
+            return Ok(());
+        }
+        if SHOWN < known.len() {
+            known.truncate(SHOWN);
+            known.push("..".to_owned());
+        }
+        Err(FilterError::NoValue {
+            axis: self.axis.name().to_owned(),
+            pattern: self.pattern.text.clone(),
+            known,
+        })
+    }
+
+    /// Whether an instruction with these values of the axis passes; of a taxonomy, one for each group that it is in.
+    pub(super) fn passes(&self, values: &[String]) -> bool {
+        let matches = values.iter().any(|value| self.pattern.matches(value));
+        matches == (self.sense == Sense::Matching)
+    }
+}
+
+impl std::fmt::Display for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = match self.sense {
+            Sense::Matching => "=",
+            Sense::Others => "!=",
+        };
+        write!(f, "{}{sign}{}", self.axis, self.pattern.text)
+    }
+}
+
+impl PartialEq for Filter {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Filter, FilterError> {
+        Filter::parse(text, &Taxonomy::built_in())
+    }
+
+    fn passes(filter: &str, values: &[&str]) -> bool {
+        let values: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();
+        parse(filter).unwrap().passes(&values)
+    }
+
+    #[test]
+    fn filters_are_globs_without_case() {
+        assert!(passes("extension=avx*", &["AVX512F"]));
+        assert!(!passes("extension!=avx*", &["AVX512F"]));
+        assert!(passes("extension={AVX,FMA}", &["FMA"]));
+        assert!(passes("module=[kernel]", &["[kernel]"]));
+        assert!(passes("module=*/libc.so*", &["/usr/lib/libc.so.6"]));
+        assert!(passes("long-latency=division", &["square root", "division"]));
+        assert!(!passes("long-latency!=division", &["square root", "division"]));
+    }
+
+    #[test]
+    fn wrong_filters_say_what_is_right() {
+        for (filter, part) in [
+            ("AVX", "expected DIMENSION=PATTERN"),
+            ("colour=red", "unknown dimension `colour`"),
+            ("module=[a", "invalid pattern `[a`"),
+            ("lock=lokced", "values of lock are none, locked"),
+            ("mnemonic=MOOV", "no mnemonic matches `MOOV`"),
+            ("long-latency=fast", "values of long-latency are"),
+        ] {
+            let error = parse(filter).unwrap_err().to_string();
+            assert!(error.contains(part), "{filter}: {error}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Values of the dimensions that depend on where an instruction stands: its module, function, source line, process image,
+//! and what its surroundings say of it.
+
+use iced_x86::{Decoder, DecoderOptions, Instruction as Decoded};
+
+use super::dimension::Dimension;
+use super::mitigation::mitigations;
+use super::query::Query;
+use crate::addr::{ImageAddr, Va};
+use crate::blocks::{BlockMap, Flow, Instruction, TextBlocks};
+use crate::estimate::BlockCount;
+use crate::snapshot::{Module, ModuleIdx, Process, ProcessIdx, Snapshot, SourceLocations, Symbol, Text};
+
+/// The block whose instructions are asked for.
+pub(super) struct Sites<'a> {
+    snapshot: &'a Snapshot,
+    map: &'a BlockMap,
+    locations: &'a SourceLocations,
+    asks_source: bool,
+    asks_mitigation: bool,
+    here: Option<Here<'a>>,
+}
+
+/// What all instructions of a block have in common.
+struct Here<'a> {
+    block: BlockCount,
+    process: ProcessIdx,
+    text: &'a TextBlocks,
+    /// The bytes of the text.
+    bytes: &'a Text,
+    module: &'a Module,
+    /// Address of the block.
+    start: ImageAddr,
+    /// Of each instruction of kernel text, where that is asked for.
+    mitigations: Vec<&'static str>,
+}
+
+impl<'a> Sites<'a> {
+    pub(super) fn new(
+        snapshot: &'a Snapshot,
+        map: &'a BlockMap,
+        query: &Query,
+        locations: &'a SourceLocations,
+    ) -> Self {
+        Self {
+            snapshot,
+            map,
+            locations,
+            asks_source: query.asks_source(),
+            asks_mitigation: query.asks(Dimension::Mitigation),
+            here: None,
+        }
+    }
+
+    /// Selects a block that `process` runs.
+    pub(super) fn enter(&mut self, block: &BlockCount, process: ProcessIdx) {
+        self.here = self.find(block, process);
+        if self.asks_mitigation
+            && let Some(here) = &mut self.here
+            && here.module.kind.is_kernel()
+        {
+            let block = self.map.instructions(here.block.block);
+            let decoded: Vec<Decoded> = block.iter().map(|it| here.decode(*it)).collect();
+            let function = function(here.module, here.start).unwrap_or_default();
+            here.mitigations = mitigations(&function, &decoded, here.before());
+        }
+    }
+
+    fn find(&self, block: &BlockCount, process: ProcessIdx) -> Option<Here<'a>> {
+        let text = self.map.text(block.block.text)?;
+        let first = self.map.instructions(block.block).first()?;
+        Some(Here {
+            block: *block,
+            process,
+            text,
+            bytes: self.snapshot.text.get(block.block.text.0 as usize)?,
+            module: self.snapshot.modules.get(text.module.0 as usize)?,
+            start: text.addr(*first),
+            mitigations: Vec::new(),
+        })
+    }
+
+    /// The value of a dimension for the instruction of this index in the block.
+    pub(super) fn value(&self, dimension: Dimension, at: usize, instruction: Instruction) -> String {
+        let Some(here) = &self.here else {
+            return String::new();
+        };
+        let source = || {
+            let location = self
+                .locations
+                .get(&(here.text.module, here.text.addr(instruction)));
+            location.filter(|_| self.asks_source)
+        };
+        match dimension {
+            Dimension::Ring => here.block.ring.to_string(),
+            Dimension::Module => here.module.name.clone(),
+            Dimension::Function => here.function(),
+            Dimension::Line => source()
+                .and_then(|it| it.line.clone())
+                .unwrap_or_else(|| here.function()),
+            Dimension::Inlined => source()
+                .and_then(|it| it.function.clone())
+                .unwrap_or_else(|| here.function()),
+            Dimension::File => {
+                let line = source().and_then(|it| it.line.as_deref());
+                let file = line.map(|line| line.rsplit_once(':').map_or(line, |(file, _)| file));
+                file.unwrap_or(&here.module.name).to_owned()
+            }
+            Dimension::Callee => self.callee(here, instruction),
+            Dimension::Mitigation => here.mitigations.get(at).copied().unwrap_or("none").to_owned(),
+            Dimension::Process => self.process(here.process),
+            Dimension::Pid => self
+                .image(here.process)
+                .map_or(0, |process| process.tgid)
+                .to_string(),
+            Dimension::Command => self.command(here.process).to_owned(),
+            Dimension::Source => here.block.method.name().to_owned(),
+            Dimension::Block => format!("{}+{}", here.module.name, here.start),
+            _ => String::new(),
+        }
+    }
+
+    /// The function that a call leads to, with its module if that is another one; nothing for other instructions.
+    fn callee(&self, here: &Here<'_>, instruction: Instruction) -> String {
+        match instruction.flow {
+            Flow::IndirectCall => return "(indirect)".to_owned(),
+            Flow::Call => {}
+            _ => return String::new(),
+        }
+        let target = ImageAddr(here.decode(instruction).near_branch_target());
+        let own = here.text.module;
+        let called = if here.module.kind.is_kernel() {
+            // Addresses of kernel text are those at run time.
+            self.kernel_module(Va(target.0)).unwrap_or(own)
+        } else {
+            own
+        };
+        let module = self.snapshot.modules.get(called.0 as usize);
+        let name = module.map_or("", |module| &module.name);
+        let named = module.and_then(|module| function(module, target));
+        let named = named.unwrap_or_else(|| format!("{name}+{target}"));
+        if called == own {
+            named
+        } else {
+            format!("{named} [{}]", name.trim_matches(['[', ']']))
+        }
+    }
+
+    /// The module of an address in the kernel; of several mappings, the last one.
+    fn kernel_module(&self, va: Va) -> Option<ModuleIdx> {
+        let mappings = &self.snapshot.processes.first()?.mappings;
+        let after = mappings.partition_point(|mapping| mapping.start <= va);
+        let mut before = mappings.get(..after)?.iter().rev();
+        before
+            .find(|mapping| va < mapping.end)
+            .map(|mapping| mapping.module)
+    }
+
+    /// The process image, unless it is that of the kernel.
+    fn image(&self, idx: ProcessIdx) -> Option<&'a Process> {
+        let process = self.snapshot.processes.get(idx.0 as usize);
+        process.filter(|_| idx != ProcessIdx::KERNEL)
+    }
+
+    fn command(&self, idx: ProcessIdx) -> &'a str {
+        match self.image(idx) {
+            _ if idx == ProcessIdx::OTHERS => "[other processes]",
+            Some(process) => &process.comm,
+            None => "[kernel]",
+        }
+    }
+
+    fn process(&self, idx: ProcessIdx) -> String {
+        match self.image(idx) {
+            _ if idx == ProcessIdx::OTHERS => "[other processes]".to_owned(),
+            Some(process) => format!("{} ({})", process.comm, process.tgid),
+            None => "[kernel]".to_owned(),
+        }
+    }
+}
+
+impl Here<'_> {
+    fn function(&self) -> String {
+        let name = &self.module.name;
+        function(self.module, self.start).unwrap_or_else(|| format!("[{name}]"))
+    }
+
+    fn decode(&self, instruction: Instruction) -> Decoded {
+        let bits = self.module.kind.bits();
+        let from = instruction.offset as usize;
+        let bytes = self.bytes.bytes.get(from..).unwrap_or(&[]);
+        let addr = self.text.addr(instruction);
+        let decoder = Decoder::try_with_ip(bits, bytes, addr.0, DecoderOptions::NONE);
+        decoder.map_or_else(|_| Decoded::new(), |mut decoder| decoder.decode())
+    }
+
+    /// The bytes of the text before the block.
+    fn before(&self) -> &[u8] {
+        let offset = self.start.since(self.text.start).unwrap_or(0);
+        let offset = usize::try_from(offset).unwrap_or(0);
+        self.bytes.bytes.get(..offset).unwrap_or(&[])
+    }
+}
+
+/// The function that covers an address: its name, or the module's with the function's start (`/bin/gzip+0x4290`).
+pub fn function(module: &Module, addr: ImageAddr) -> Option<String> {
+    let symbol = symbol_at(module, addr)?;
+    Some(match symbol.name.as_str() {
+        "" => format!("{}+{}", module.name, symbol.start),
+        name => name.to_owned(),
+    })
+}
+
+/// The symbol that covers an address. One without a length reaches to the next one.
+pub fn symbol_at(module: &Module, addr: ImageAddr) -> Option<&Symbol> {
+    let n_before = module.symbols.partition_point(|s| s.start <= addr);
+    let symbol = module.symbols.get(n_before.checked_sub(1)?)?;
+    let inside = symbol.len == 0 || addr.since(symbol.start)? < symbol.len;
+    inside.then_some(symbol)
+}

@@ -1,0 +1,94 @@
+//! Mixes of several runs added up: runs are independent, so their errors add up in squares.
+
+use std::collections::BTreeMap;
+
+use super::pivot::{is_by_ring, sort};
+use super::{Cell, Column, Mix, Query, Row};
+
+/// A key: one value for each axis.
+type Key = Vec<String>;
+
+/// The sum of the answers of several runs to one query; they have one unit.
+///
+/// Code of several runs is not matched, so bytes and blocks of distinct code are those of the run with most.
+pub fn sum(query: &Query, mixes: impl Iterator<Item = Mix>) -> Mix {
+    let mut mixes = mixes.peekable();
+    let Some(first) = mixes.next() else {
+        return Mix::empty(query);
+    };
+    if mixes.peek().is_none() {
+        return first;
+    }
+    let mut columns: BTreeMap<Key, Column> = BTreeMap::new();
+    let mut rows: BTreeMap<Key, (BTreeMap<Key, Cell>, Cell)> = BTreeMap::new();
+    let (mut total, mut all) = (Cell::default(), Cell::default());
+    let unit = first.unit;
+    for mix in [first].into_iter().chain(mixes) {
+        total = total.plus(mix.total);
+        all = all.plus(mix.all);
+        let keys: Vec<Key> = mix.columns.iter().map(|column| column.key.clone()).collect();
+        for column in mix.columns {
+            let sum = columns.entry(column.key.clone()).or_insert_with(|| Column {
+                key: column.key,
+                total: Cell::default(),
+                all: 0.0,
+            });
+            sum.total = sum.total.plus(column.total);
+            sum.all += column.all;
+        }
+        for row in mix.rows {
+            let (cells, total) = rows.entry(row.key).or_default();
+            *total = total.plus(row.total);
+            for (key, cell) in keys.iter().zip(row.cells) {
+                let sum = cells.entry(key.clone()).or_default();
+                *sum = sum.plus(cell);
+            }
+        }
+    }
+    let mut columns: Vec<Column> = columns.into_values().collect();
+    if !is_by_ring(query) {
+        columns.sort_by(|a, b| {
+            b.total
+                .amount
+                .total_cmp(&a.total.amount)
+                .then_with(|| a.key.cmp(&b.key))
+        });
+    }
+    let row = |(key, (cells, total)): (Key, (BTreeMap<Key, Cell>, Cell))| Row {
+        key,
+        cells: columns
+            .iter()
+            .map(|column| cells.get(&column.key).copied().unwrap_or_default())
+            .collect(),
+        total,
+    };
+    let mut rows: Vec<Row> = rows.into_iter().map(row).collect();
+    sort(&mut rows, &columns, &query.sort);
+    Mix {
+        unit,
+        columns,
+        rows,
+        total,
+        all,
+        ..Mix::empty(query)
+    }
+}
+
+impl Cell {
+    /// The sum of two cells of different runs.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let std_error = match (self.std_error, other.std_error) {
+            (Some(a), Some(b)) => Some(a.hypot(b)),
+            (a, b) => a.or(b),
+        };
+        Self {
+            amount: self.amount + other.amount,
+            std_error,
+            samples: self.samples + other.samples,
+            flops: self.flops + other.flops,
+            bytes: self.bytes.max(other.bytes),
+            blocks: self.blocks.max(other.blocks),
+        }
+    }
+}

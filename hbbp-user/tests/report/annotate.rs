@@ -1,0 +1,146 @@
+//! Annotated code of the small program: figures, loops, text versions, and what is said where no function is found.
+
+use serde_json::Value;
+
+use hbbp_user::cmd::annotate::{AnnotateOptions, What, annotate};
+use hbbp_user::cmd::import::ImportOptions;
+use hbbp_user::cmd::pager::Paging;
+use hbbp_user::report::{Format, Look, Shown};
+use hbbp_user::snapshot::{Interval, Snapshot, Text, file};
+
+use super::golden::check_text;
+use super::program;
+use super::schema::faults_of;
+
+/// What `hbbp-sys annotate` prints of a snapshot, or why it fails.
+fn annotated(snapshot: &Snapshot, what: What, format: Format) -> anyhow::Result<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profile");
+    std::fs::write(&path, file::encode(snapshot).unwrap()).unwrap();
+    let options = AnnotateOptions {
+        input: ImportOptions {
+            file: path,
+            ..ImportOptions::default()
+        },
+        what,
+        rule: "balanced".to_owned(),
+        format,
+        look: Look::default(),
+        shown: Shown::default(),
+        paging: Paging::Never,
+        files: Vec::new(),
+    };
+    let mut out = Vec::new();
+    annotate(&options, &mut out)?;
+    Ok(String::from_utf8(out).unwrap())
+}
+
+fn asked(name: &str) -> What {
+    let Ok(query) = name.parse();
+    What::Asked(query)
+}
+
+/// The small program, whose `spin_wait` ends in an INT3 in the second half of the run.
+fn patched() -> Snapshot {
+    let mut snapshot = program::stacked();
+    let first = snapshot.text[0].clone();
+    let mut bytes = first.bytes.clone();
+    bytes[4..6].copy_from_slice(&[0x66, 0x90]);
+    snapshot.text.insert(
+        1,
+        Text {
+            bytes,
+            since: 1,
+            ..first
+        },
+    );
+    let interval = Interval {
+        start: 1_000_000_005,
+        end: 1_500_000_005,
+        ..snapshot.intervals[0].clone()
+    };
+    snapshot.intervals.push(interval);
+    snapshot
+}
+
+#[test]
+fn text_of_a_function_with_a_loop() {
+    let text = annotated(&program::stacked(), asked("spin_wait"), Format::Text).unwrap();
+    check_text("annotate-spin_wait.txt", &text);
+}
+
+#[test]
+fn text_of_the_hottest_functions() {
+    let text = annotated(&program::retired(), What::Hottest(2), Format::Text).unwrap();
+    check_text("annotate-hottest.txt", &text);
+    assert!(text.contains("spin_wait") && text.contains("count_up") && !text.contains("vector_copy"));
+}
+
+#[test]
+fn each_text_version_has_its_counts() {
+    let text = annotated(&patched(), asked("spin_wait"), Format::Text).unwrap();
+    check_text("annotate-patched.txt", &text);
+    let json = annotated(&patched(), asked("spin_wait"), Format::Json).unwrap();
+    let document: Value = serde_json::from_str(&json).unwrap();
+    let schema = include_str!("../../src/report/annotate.schema.json");
+    assert_eq!(faults_of(schema, &document), Vec::<String>::new());
+    let versions = document["functions"][0]["versions"].as_array().unwrap();
+    let amounts: Vec<f64> = versions
+        .iter()
+        .map(|version| version["amount"].as_f64().unwrap())
+        .collect();
+    assert_eq!(amounts.len(), 2);
+    assert!(amounts.iter().all(|amount| 0.0 < *amount));
+    let sum: f64 = amounts.iter().sum();
+    assert!((document["functions"][0]["amount"].as_f64().unwrap() - sum).abs() < 1e-6 * sum);
+}
+
+#[test]
+fn instructions_of_a_function_add_up_to_its_share_of_the_report() {
+    for snapshot in [program::clocked(), program::retired(), program::stacked()] {
+        let json = annotated(&snapshot, asked("count_up"), Format::Json).unwrap();
+        let document: Value = serde_json::from_str(&json).unwrap();
+        let function = &document["functions"][0];
+        let by = super::by(&[hbbp_user::mix::Dimension::Function], Format::Json);
+        let report: Value = serde_json::from_str(&super::printed(&snapshot, &by)).unwrap();
+        let rows = report["mix"]["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["key"][0] == "count_up").unwrap();
+        let (share, expected) = (
+            function["share"].as_f64().unwrap(),
+            row["total"]["share"].as_f64().unwrap(),
+        );
+        assert!((share - expected).abs() < 1e-9, "{share} {expected}");
+        let lines = function["versions"][0]["instructions"].as_array().unwrap();
+        let sum: f64 = lines.iter().map(|line| line["count"].as_f64().unwrap()).sum();
+        assert!((sum - function["amount"].as_f64().unwrap()).abs() < 1e-6 * sum);
+    }
+}
+
+#[test]
+fn unknown_functions_are_explained() {
+    let error = |name| {
+        annotated(&program::retired(), asked(name), Format::Text)
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        error("spin_wiat"),
+        "no function that ran is named `spin_wiat`; did you mean `spin_wait`?"
+    );
+    assert_eq!(error("0x77"), "no code that ran is at `0x77`");
+    assert!(error("sum.c:7").contains("debug information"));
+    let empty = annotated(
+        &Snapshot {
+            intervals: Vec::new(),
+            ..program::retired()
+        },
+        What::Hottest(1),
+        Format::Text,
+    );
+    assert!(
+        empty
+            .unwrap_err()
+            .to_string()
+            .contains("no instruction that was executed")
+    );
+}

@@ -1,0 +1,353 @@
+//! Profiles that anybody could make on purpose so that a report takes long: one for each step that once took the square of
+//! its input.
+//!
+//! A test and a benchmark include this file.
+
+use std::io;
+
+use hbbp_user::addr::{ImageAddr, Va};
+use hbbp_user::cmd::report::{ReportOptions, print};
+use hbbp_user::estimate::rule::{PAPER, Rule};
+use hbbp_user::export::StreamFilter;
+use hbbp_user::export::branches::write_branches;
+use hbbp_user::export::counts::{CountSource, write_counts};
+use hbbp_user::export::streams::write_streams;
+use hbbp_user::mix::{Dimension, Query};
+use hbbp_user::snapshot::file::{encode, parse};
+use hbbp_user::snapshot::run::Counter;
+use hbbp_user::snapshot::{
+    BranchCount, Event, EventIdx, EventUnit, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind,
+    Period, Process, ProcessIdx, Snapshot, StreamCount, Symbol, Text,
+};
+use rustix::time::{ClockId, clock_gettime};
+
+/// A hostile profile of a size.
+pub(crate) struct Shape {
+    /// What it does.
+    pub(crate) name: &'static str,
+    /// Makes it.
+    pub(crate) make: fn(u32) -> Snapshot,
+    /// The smallest size that is measured.
+    pub(crate) n: u32,
+}
+
+/// All of them.
+pub(crate) const SHAPES: [Shape; 8] = [
+    Shape {
+        name: "streams through a sled of untaken jumps",
+        make: sled,
+        n: 500,
+    },
+    Shape {
+        name: "short processes that run through a sled",
+        make: sled_processes,
+        n: 8,
+    },
+    Shape {
+        name: "a branch in the oldest slot, and a sled",
+        make: biased_sled,
+        n: 500,
+    },
+    Shape {
+        name: "mappings over mappings, one an interval",
+        make: mappings,
+        n: 2_000,
+    },
+    Shape {
+        name: "versions of one text, alike but for the end",
+        make: versions,
+        n: 2_000,
+    },
+    Shape {
+        name: "functions that start at one address",
+        make: symbols,
+        n: 2_000,
+    },
+    Shape {
+        name: "events with few samples each",
+        make: events,
+        n: 2_000,
+    },
+    Shape {
+        name: "samples in many places",
+        make: samples,
+        n: 20_000,
+    },
+];
+
+const BASE: u64 = 0x40_0000;
+/// The longest stream that is believed, in bytes.
+const LONGEST: u64 = 64 << 10;
+
+/// One process with some text of a program at [`BASE`].
+fn program(bytes: Vec<u8>) -> Snapshot {
+    let module = Module {
+        name: "/bin/program".to_owned(),
+        kind: ModuleKind::Elf64,
+        build_id: vec![7; 20],
+        symbols: Vec::new(),
+    };
+    let text = Text {
+        module: ModuleIdx(0),
+        start: ImageAddr(BASE),
+        bytes,
+        since: 0,
+    };
+    let mut snapshot = Snapshot {
+        modules: vec![module],
+        processes: vec![Process::default()],
+        text: vec![text],
+        ..Snapshot::default()
+    };
+    snapshot.processes.push(process(1));
+    snapshot.run.events = vec![event(EventUnit::Instructions), event(EventUnit::TakenBranches)];
+    snapshot
+}
+
+fn process(tgid: u32) -> Process {
+    Process {
+        tgid,
+        comm: "program".to_owned(),
+        mappings: vec![mapping(0)],
+        ..Process::default()
+    }
+}
+
+fn mapping(from: u64) -> Mapping {
+    Mapping {
+        start: Va(BASE),
+        end: Va(BASE + (1 << 30)),
+        module: ModuleIdx(0),
+        image_start: ImageAddr(BASE),
+        from,
+    }
+}
+
+fn event(unit: EventUnit) -> Event {
+    let counter = Counter {
+        cpu: Some(0),
+        count: 1_000_000,
+        runs: Some(900),
+        ..Counter::default()
+    };
+    Event {
+        unit,
+        branch_stack: unit == EventUnit::TakenBranches,
+        period: Period::Fixed(1_000),
+        runs: 900,
+        counters: vec![counter],
+        ..Event::default()
+    }
+}
+
+fn ip(event: u32, process: u32, at: u64) -> IpCount {
+    IpCount {
+        event: EventIdx(event),
+        process: ProcessIdx(process),
+        ip: Va(BASE + at),
+        exact: true,
+        hits: 3,
+        weight: 3_000,
+    }
+}
+
+/// A stream that a branch at `source` led to.
+fn stream(process: u32, start: u64, end: u64, source: u64) -> StreamCount {
+    StreamCount {
+        event: EventIdx(1),
+        process: ProcessIdx(process),
+        start: Va(BASE + start),
+        end: Va(BASE + end),
+        source: Some(Va(BASE + source)),
+        hits: 31,
+        weight: 31_000.0 / 31.0,
+        cycles: None,
+    }
+}
+
+fn oldest(process: u32, from: u64, hits: u64) -> BranchCount {
+    BranchCount {
+        event: EventIdx(1),
+        process: ProcessIdx(process),
+        from: Va(BASE + from),
+        to: Va(0),
+        hits,
+        oldest: hits,
+        mispredicted: None,
+    }
+}
+
+/// `je` to the next instruction, for `len` bytes.
+fn untaken(len: u64) -> Vec<u8> {
+    [0x74, 0].repeat(usize::try_from(len / 2).unwrap())
+}
+
+/// `n` streams, each through nearly 64 KiB of untaken jumps, in one process.
+fn sled(n: u32) -> Snapshot {
+    let n = u64::from(n);
+    let mut snapshot = program(untaken(LONGEST + 4 * n));
+    let streams = (0..n).map(|n| stream(1, 2 * n, 2 * n + LONGEST - 2, 2 * n + LONGEST - 2));
+    snapshot.intervals = vec![Interval {
+        ips: (0..n).map(|n| ip(0, 1, 4 * n)).collect(),
+        streams: streams.collect(),
+        branches: (0..n).map(|n| oldest(1, 2 * n + LONGEST - 2, 1)).collect(),
+        ..Interval::default()
+    }];
+    snapshot
+}
+
+/// As [`sled`], with one branch that is always the oldest: the streams are balanced.
+fn biased_sled(n: u32) -> Snapshot {
+    let mut snapshot = sled(n);
+    snapshot.intervals[0].branches = vec![oldest(1, LONGEST - 2, 40 * u64::from(n))];
+    snapshot
+}
+
+/// `n` processes, each with one stream through 64 KiB of untaken jumps.
+fn sled_processes(n: u32) -> Snapshot {
+    let mut snapshot = program(untaken(LONGEST + 64));
+    snapshot.processes.extend((2..=n).map(process));
+    snapshot.intervals = vec![Interval {
+        streams: (1..=n).map(|n| stream(n, 0, LONGEST - 2, LONGEST - 2)).collect(),
+        branches: (1..=n).map(|n| oldest(n, LONGEST - 2, 1)).collect(),
+        ..Interval::default()
+    }];
+    snapshot
+}
+
+/// One process that maps its text again and again, with a sample in each interval between.
+fn mappings(n: u32) -> Snapshot {
+    let mut snapshot = program(vec![0x90; 4096]);
+    snapshot.processes[1].mappings = (0..n).map(|n| mapping(u64::from(n) * 10)).collect();
+    let interval = |n: u32| Interval {
+        start: u64::from(n) * 10,
+        end: u64::from(n) * 10 + 5,
+        ips: vec![ip(0, 1, u64::from(n) % 4096)],
+        ..Interval::default()
+    };
+    snapshot.intervals = (0..n).map(interval).collect();
+    snapshot
+}
+
+/// `n` versions of a text that differ in their last byte or not at all.
+fn versions(n: u32) -> Snapshot {
+    let mut snapshot = program(Vec::new());
+    let version = |since: u32| {
+        let mut bytes = vec![0x90; 512];
+        bytes.extend((since % 65_521).to_le_bytes());
+        Text {
+            module: ModuleIdx(0),
+            start: ImageAddr(BASE),
+            bytes,
+            since,
+        }
+    };
+    snapshot.text = (0..n).map(version).collect();
+    let interval = |n: u32| Interval {
+        end: u64::from(n) + 1,
+        ips: vec![ip(0, 1, u64::from(n) % 512)],
+        ..Interval::default()
+    };
+    snapshot.intervals = (0..n).map(interval).collect();
+    snapshot
+}
+
+/// `n` functions at one address, and as many versions of the byte there.
+fn symbols(n: u32) -> Snapshot {
+    let mut snapshot = program(Vec::new());
+    let symbol = |n: u32| Symbol {
+        start: ImageAddr(BASE),
+        len: 1,
+        name: format!("f{n}"),
+    };
+    snapshot.modules[0].symbols = (0..n).map(symbol).collect();
+    let version = |since: u32| Text {
+        module: ModuleIdx(0),
+        start: ImageAddr(BASE),
+        bytes: vec![0x90],
+        since,
+    };
+    snapshot.text = (0..n).map(version).collect();
+    snapshot.intervals = vec![Interval {
+        ips: vec![ip(0, 1, 0)],
+        ..Interval::default()
+    }];
+    snapshot
+}
+
+/// `n` events on CPUs of their own, each with samples.
+fn events(n: u32) -> Snapshot {
+    let mut snapshot = program(vec![0x90; 4096]);
+    let on_cpu = |cpu| {
+        let mut event = event(EventUnit::Instructions);
+        event.counters[0].cpu = Some(cpu);
+        event
+    };
+    snapshot.run.events = (0..n).map(on_cpu).collect();
+    snapshot.intervals = vec![Interval {
+        ips: (0..n).map(|n| ip(n, 1, u64::from(n) % 4096)).collect(),
+        ..Interval::default()
+    }];
+    snapshot
+}
+
+/// `n` samples and as many streams of a few instructions: what a report of honest code costs.
+fn samples(n: u32) -> Snapshot {
+    // nop; nop; nop; nop; nop; jmp 1
+    let block = [0x90, 0x90, 0x90, 0x90, 0x90, 0xeb, 0x01, 0x90];
+    let mut snapshot = program(block.repeat(n as usize));
+    let n = u64::from(n);
+    let streams = (0..n).map(|n| stream(1, 8 * n, 8 * n + 5, 8 * n + 5));
+    snapshot.intervals = vec![Interval {
+        ips: (0..n).map(|n| ip(0, 1, 8 * n)).collect(),
+        streams: streams.collect(),
+        branches: (0..n).map(|n| oldest(1, 8 * n + 5, 1)).collect(),
+        ..Interval::default()
+    }];
+    snapshot
+}
+
+/// What is done with a snapshot.
+type Step = fn(&Snapshot);
+
+/// The steps that are measured: from the bytes of a profile to all reports and exports of it.
+pub(crate) const STEPS: [(&str, Step); 5] = [
+    ("read", |snapshot| {
+        parse(&encode(snapshot).unwrap()).unwrap();
+    }),
+    ("report", |snapshot| report(snapshot, &[Dimension::Mnemonic])),
+    ("by process", |snapshot| {
+        report(snapshot, &[Dimension::Process, Dimension::Function]);
+    }),
+    ("counts", |snapshot| {
+        let rule: Rule = PAPER.parse().unwrap();
+        write_counts(snapshot, CountSource::Lbr, &rule, &mut io::sink()).unwrap();
+    }),
+    ("export", |snapshot| {
+        write_streams(snapshot, StreamFilter::Checked, &mut io::sink()).unwrap();
+        write_streams(snapshot, StreamFilter::Raw, &mut io::sink()).unwrap();
+        write_branches(snapshot, &mut io::sink()).unwrap();
+    }),
+];
+
+fn report(snapshot: &Snapshot, by: &[Dimension]) {
+    let options = ReportOptions {
+        query: Query::by(by.iter().copied()),
+        ..ReportOptions::default()
+    };
+    print(snapshot, &options, &mut io::sink()).unwrap();
+}
+
+/// CPU time in seconds that a step takes, of the cheapest of some runs.
+pub(crate) fn cost(step: fn(&Snapshot), snapshot: &Snapshot, n_runs: u32) -> f64 {
+    let now = || {
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+    };
+    let run = |_| {
+        let begin = now();
+        step(snapshot);
+        now() - begin
+    };
+    (0..n_runs).map(run).fold(f64::INFINITY, f64::min)
+}
