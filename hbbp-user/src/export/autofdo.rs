@@ -19,7 +19,7 @@ use super::flow::ImageFlow;
 use super::image::Written;
 use crate::addr::ImageAddr;
 use crate::printable::harmless;
-use crate::snapshot::{Frame, Frames, ModuleIdx, NameIdx, SourceFrames};
+use crate::snapshot::{Frame, Frames, ImageLayout, ModuleIdx, NameIdx, SourceFrames};
 
 /// Line and discriminator in a function.
 type LineKey = (u16, u32);
@@ -78,22 +78,31 @@ pub fn addresses<'a>(
     ran.map(|executed| executed.site.addr).chain(ends)
 }
 
-/// Builds the profile of a module from the executions of its instructions and the branches to its functions.
+/// Builds the profile of a module from the executions of its instructions and the branches to its functions. An instruction that
+/// was loaded to several addresses ran as often as all of them together.
 pub fn sample_profile(
     counted: &Counted<'_>,
     module: ModuleIdx,
+    layout: &ImageLayout,
     flow: Option<&ImageFlow>,
     frames: &SourceFrames,
 ) -> SampleProfile {
     let mut profile = SampleProfile::default();
-    let mut amounts: BTreeMap<ImageAddr, (f64, u8)> = BTreeMap::new();
+    let mut amounts: BTreeMap<(Option<String>, u64), (f64, u8, ImageAddr)> = BTreeMap::new();
     for executed in counted.executed_in(Some(module)) {
-        let sum = amounts.entry(executed.site.addr).or_default();
-        *sum = (sum.0 + executed.executions, executed.instruction.len);
+        let at = executed.site.addr;
+        let linked = layout
+            .find(at)
+            .map_or((None, at.0), |linked| (linked.section, linked.addr));
+        let sum = amounts.entry(linked).or_default();
+        *sum = (sum.0 + executed.executions, executed.instruction.len, at);
     }
     let mut ran: BTreeSet<NameIdx> = BTreeSet::new();
-    let executions: Vec<f64> = amounts.values().map(|(executions, _)| *executions).collect();
-    for ((at, (_, len)), count) in amounts.iter().zip(counted.whole(&executions, Scale::Executions)) {
+    let executions: Vec<f64> = amounts.values().map(|(executions, ..)| *executions).collect();
+    for ((_, len, at), count) in amounts
+        .values()
+        .zip(counted.whole(&executions, Scale::Executions))
+    {
         match frames.at.get(at) {
             Some(stack) => {
                 ran.extend(stack.first().map(|frame| frame.function));

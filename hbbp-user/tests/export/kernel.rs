@@ -276,6 +276,7 @@ fn module_that_was_loaded_twice_is_one_file() {
         ranges(&export(&profile, "ranges", &file.path)),
         expected(&file, 2)
     );
+    check_lines(&file, &export(&profile, "autofdo", &file.path), 2);
 }
 
 /// Checks that the lines of a sample profile with a count are those of addr2line for every instruction of every line that

@@ -325,7 +325,7 @@ impl Images<'_> {
                 module.name
             )
         })?;
-        let profile = sample_profile(self.counted, idx, flow, &frames);
+        let profile = sample_profile(self.counted, idx, layout, flow, &frames);
         write(&profile, &frames, out)?;
         Ok(profile.written)
     }
