@@ -92,8 +92,9 @@ pub(crate) fn bench(install: Install) -> Result<()> {
         );
     }
     let program = command::workspace().join("target/release/hbbp-sys");
-    reports(&program, &folder)?;
-    bench_exports::measure(&program, &folder)
+    let minute = folder.join("minute.hbbp");
+    reports(&program, &minute)?;
+    bench_exports::measure(&program, &minute, &folder)
 }
 
 /// Reports of a profile of a minute: pivots, from the simplest to one with a row for each block of each process, and
@@ -124,18 +125,17 @@ const REPORTS: [&[&str]; 7] = [
     &["annotate", "--hottest", "20", "--no-pager"],
 ];
 
-/// Prints the time that reports of a profile of 60 s under the same load take.
-fn reports(program: &Path, folder: &Path) -> Result<()> {
-    let profile = folder.join("minute.hbbp");
+/// Records a profile of 60 s under the same load, and prints the time that reports of it take.
+fn reports(program: &Path, profile: &Path) -> Result<()> {
     let mut record = Command::new(program);
     record
         .args(["record", "--duration", "60", "--split-kernel", "-o"])
-        .arg(&profile);
+        .arg(profile);
     ensure!(record.status()?.success(), "failed to record a minute");
     println!("\nreports of a profile of 60 s under the same load:");
     for words in REPORTS {
         let mut report = Command::new(program);
-        report.args(words).arg(&profile).stdout(Stdio::null());
+        report.args(words).arg(profile).stdout(Stdio::null());
         let began = Instant::now();
         ensure!(report.status()?.success(), "{report:?} failed");
         println!("{:>8.2} s  {}", began.elapsed().as_secs_f64(), words.join(" "));

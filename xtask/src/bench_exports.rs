@@ -21,29 +21,16 @@ const FORMATS: [&str; 9] = [
     "counts",
 ];
 
-/// Seconds that the profile measures.
-const SECONDS: &str = "60";
-
-/// Records under the load that runs, and exports to files in `folder`.
-pub(crate) fn measure(program: &Path, folder: &Path) -> Result<()> {
-    let profile = folder.join("minute.hbbp");
-    let mut record = Command::new(program);
-    record.args(["record", "--duration", SECONDS, "-o"]).arg(&profile);
-    let status = record
-        .status()
-        .with_context(|| format!("failed to start {record:?}"))?;
-    ensure!(status.success(), "failed to run {record:?}: {status}");
-    println!(
-        "exports of {SECONDS} s, a profile of {:.1} MB:",
-        megabytes(&profile)?
-    );
+/// Exports a profile of 60 s to files in `folder`.
+pub(crate) fn measure(program: &Path, profile: &Path, folder: &Path) -> Result<()> {
+    println!("\nexports of this profile of {:.1} MB:", megabytes(profile)?);
     println!("{:>10} {:>8} {:>10} {:>10}", "format", "time", "memory", "size");
     for format in FORMATS {
         let output = folder.join(format!("minute.{format}"));
         let file =
             fs::File::create(&output).with_context(|| format!("failed to make {}", output.display()))?;
         let mut export = Command::new(program);
-        export.args(["export", "--format", format]).arg(&profile);
+        export.args(["export", "--format", format]).arg(profile);
         export.stdout(file).stderr(Stdio::null());
         let begun = Instant::now();
         let child = export

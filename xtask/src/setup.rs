@@ -32,11 +32,16 @@ const USER_TEST_PACKAGES: [&str; 8] = [
     "clang-22",
 ];
 
-/// Python packages that read exports, below the target directory. `pypprof` has the schema of pprof, which needs a `protobuf` of
-/// its time; what else it asks for is not used.
+/// The virtual environment of the Python packages that read exports, in the workspace.
 const READERS: &str = "target/readers";
-const INSTALL_READERS: &str = "python3 -m venv target/readers && target/readers/bin/pip install --quiet pyarrow duckdb \
-                               protobuf==3.20.3 && target/readers/bin/pip install --quiet --no-deps pypprof";
+
+/// These packages. `pypprof` has the schema of pprof, which needs a `protobuf` of its time; what else it asks for is not used.
+const READER_PACKAGES: [(&str, &str); 4] = [
+    ("pyarrow", "26.0.1"),
+    ("duckdb", "2.0.0"),
+    ("protobuf", "3.20.3"),
+    ("pypprof", "0.0.1"),
+];
 
 /// The browser that the tests draw an HTML report with; other systems have no package of that name, and the tests skip themselves there.
 const DEBIAN_BROWSER: &str = "chromium";
@@ -167,8 +172,17 @@ impl Missing {
             );
         }
         if self.readers {
-            let folder = command::workspace();
-            add(false, format!("cd {} && {INSTALL_READERS}", folder.display()));
+            let folder = command::workspace().join(READERS);
+            let folder = folder.display();
+            let packages = READER_PACKAGES.map(|(name, version)| format!("{name}=={version}"));
+            add(false, format!("python3 -m venv --clear {folder}"));
+            add(
+                false,
+                format!(
+                    "{folder}/bin/pip install --quiet --disable-pip-version-check --no-deps {}",
+                    packages.join(" ")
+                ),
+            );
         }
         lines
     }
@@ -199,12 +213,15 @@ fn llvm_install(system: System) -> Option<&'static str> {
     }
 }
 
-/// Whether the Python packages are there; the last one that is installed tells.
+/// Whether the Python packages are there, in their versions: pip writes this folder of a package last.
 fn has_readers() -> bool {
     let library = command::workspace().join(READERS).join("lib");
-    let versions = fs::read_dir(library).into_iter().flatten().flatten();
-    let mut packages = versions.map(|version| version.path().join("site-packages/pypprof"));
-    packages.any(|package| package.is_dir())
+    let pythons = fs::read_dir(library).into_iter().flatten().flatten();
+    let mut pythons = pythons.map(|python| python.path().join("site-packages"));
+    pythons.any(|packages| {
+        let folder = |(name, version)| packages.join(format!("{name}-{version}.dist-info"));
+        READER_PACKAGES.map(folder).iter().all(|folder| folder.is_dir())
+    })
 }
 
 /// The Debian packages that all tests together need.

@@ -3,22 +3,24 @@
 mod images;
 mod whole;
 
+use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
 use super::import::ImportOptions;
-use super::input::{open_recording, read_profile};
+use super::input::{open_recording, read_profile, read_runs};
 use crate::estimate::Unit;
 use crate::export::StreamFilter;
 use crate::export::branches::write_branches;
-use crate::export::counted::{Counted, Scale};
+use crate::export::counted::{Counted, WholeNumbers};
 use crate::export::counts::{CountSource, write_counts};
 use crate::export::image::Written;
 use crate::export::streams::write_streams;
 use crate::import::perf_data::PerfData;
 use crate::import::{EntryText, Format, ImportError, RecordedEvent, entries};
+use crate::profile::Output;
 use crate::resolve::kernel::recorded::KernelPlace;
 use crate::snapshot::Loss;
 pub use images::ImageFormat;
@@ -92,8 +94,8 @@ fn write_profile(
     out: &mut dyn Write,
 ) -> anyhow::Result<Vec<String>> {
     let rule = super::rule::read(&options.rule)?;
-    let snapshot = read_profile(&options.input)?;
-    let counted = Counted::new(&snapshot, &rule);
+    let runs = read_runs(&options.input)?;
+    let runs: Vec<Counted<'_>> = runs.iter().map(|run| Counted::new(run, &rule)).collect();
     let (image, output) = (options.image.as_deref(), options.output.as_deref());
     let mut named = options.input.places.binaries.clone();
     if let KernelPlace::Vmlinux(image) = &options.input.kernel {
@@ -101,12 +103,13 @@ fn write_profile(
     }
     let mut warnings = match format {
         ExportFormat::Lines(_) => Vec::new(),
-        ExportFormat::Image(format) => images::export_images(&counted, format, image, &named, output, out)?,
-        ExportFormat::Whole(format) => whole::export_whole(&counted, format, image, &named, output, out)?,
+        ExportFormat::Image(format) => images::export_images(&runs, format, image, &named, output, out)?,
+        ExportFormat::Whole(format) => whole::export_whole(&runs, format, image, &named, output, out)?,
     };
-    match counted.counts.assignment.unit {
-        Unit::Executions | Unit::RelativeExecutions => {}
-        unit => warnings.push(format!(
+    // The runs of a profile have one unit.
+    match runs.first().map(|run| run.counts.assignment.unit) {
+        None | Some(Unit::Executions | Unit::RelativeExecutions) => {}
+        Some(unit) => warnings.push(format!(
             "counts are {}: they show where time was spent, not how often instructions ran",
             unit.noun()
         )),
@@ -121,15 +124,41 @@ struct Summary {
 }
 
 impl Summary {
-    fn new(counted: &Counted<'_>, scale: Scale) -> Self {
-        let left_out = counted.left_out();
-        Self {
-            noun: counted.noun(scale),
-            warnings: left_out
-                .into_iter()
-                .map(|(n, sentence)| format!("{n} {sentence}"))
-                .collect(),
+    fn new(runs: &[Counted<'_>], numbers: WholeNumbers) -> Self {
+        let mut left_out: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for (n, sentence) in runs.iter().flat_map(Counted::left_out) {
+            let sum = left_out.entry(sentence).or_default();
+            *sum = sum.saturating_add(n);
         }
+        let sentence = |(sentence, n)| format!("{n} {sentence}");
+        Self {
+            noun: numbers.noun,
+            warnings: left_out.into_iter().map(sentence).collect(),
+        }
+    }
+
+    /// Writes a file, or to standard output, and says what is in it.
+    fn save(
+        &mut self,
+        output: Option<&Path>,
+        bytes: &[u8],
+        written: &Written,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
+        let Some(path) = output else {
+            out.write_all(bytes)?;
+            self.left_out(written);
+            return Ok(());
+        };
+        let opened = Output::open(path)?;
+        let is_standard = opened.is_standard();
+        opened.write(bytes, out)?;
+        if is_standard {
+            self.left_out(written);
+        } else {
+            self.wrote(path, written, out)?;
+        }
+        Ok(())
     }
 
     /// Prints what a file holds.

@@ -14,12 +14,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use super::counted::{Counted, Scale};
-use super::flow::ImageFlow;
-use super::image::Written;
+use super::counted::Executed;
+use super::image::{Image, ImageRun, Written};
 use crate::addr::ImageAddr;
 use crate::printable::harmless;
-use crate::snapshot::{Frame, Frames, ImageLayout, ModuleIdx, NameIdx, SourceFrames};
+use crate::snapshot::{Frame, Frames, Linked, NameIdx, SourceFrames};
 
 /// Line and discriminator in a function.
 type LineKey = (u16, u32);
@@ -66,44 +65,33 @@ pub struct SampleProfile {
     pub written: Written,
 }
 
-/// The addresses of a module that ran or that branches were at, for which frames are needed.
-pub fn addresses<'a>(
-    counted: &'a Counted<'_>,
-    module: ModuleIdx,
-    flow: Option<&'a ImageFlow>,
-) -> impl Iterator<Item = ImageAddr> + 'a {
-    let ran = counted.executed_in(Some(module));
-    let branches = flow.into_iter().flat_map(|flow| flow.branches.keys());
-    let ends = branches.flat_map(|(from, to)| [*from, *to].into_iter().flatten());
-    ran.map(|executed| executed.site.addr).chain(ends)
+/// The locations in the file of an image that ran or that branches were at, for which frames are needed.
+pub fn locations<'a>(runs: &'a [ImageRun<'_>]) -> impl Iterator<Item = Linked> + 'a {
+    runs.iter().flat_map(|run| {
+        let branches = run.flow.into_iter().flat_map(|flow| flow.branches.keys());
+        let ends = branches.flat_map(|(from, to)| [*from, *to].into_iter().flatten());
+        let ran = run.executed().map(|executed| executed.site.addr);
+        ran.chain(ends).filter_map(|at| run.layout.find(at))
+    })
 }
 
-/// Builds the profile of a module from the executions of its instructions and the branches to its functions. An instruction that
-/// was loaded to several addresses ran as often as all of them together.
-pub fn sample_profile(
-    counted: &Counted<'_>,
-    module: ModuleIdx,
-    layout: &ImageLayout,
-    flow: Option<&ImageFlow>,
-    frames: &SourceFrames,
-) -> SampleProfile {
+/// Builds the profile of an image from the executions of its instructions and the branches to its functions, in all runs. An
+/// instruction that was loaded to several addresses ran as often as all of them together.
+pub fn sample_profile(image: &Image<'_>, frames: &SourceFrames) -> SampleProfile {
     let mut profile = SampleProfile::default();
-    let mut amounts: BTreeMap<(Option<String>, u64), (f64, u8, ImageAddr)> = BTreeMap::new();
-    for executed in counted.executed_in(Some(module)) {
-        let at = executed.site.addr;
-        let linked = layout
-            .find(at)
-            .map_or((None, at.0), |linked| (linked.section, linked.addr));
-        let sum = amounts.entry(linked).or_default();
-        *sum = (sum.0 + executed.executions, executed.instruction.len, at);
+    let mut amounts: BTreeMap<Option<u64>, (f64, u8)> = BTreeMap::new();
+    for run in image.runs {
+        for executed in run.executed() {
+            let sum = amounts
+                .entry(run.debug_addr(frames, executed.site.addr))
+                .or_default();
+            *sum = (sum.0 + executed.executions, executed.instruction.len);
+        }
     }
     let mut ran: BTreeSet<NameIdx> = BTreeSet::new();
-    let executions: Vec<f64> = amounts.values().map(|(executions, ..)| *executions).collect();
-    for ((_, len, at), count) in amounts
-        .values()
-        .zip(counted.whole(&executions, Scale::Executions))
-    {
-        match frames.at.get(at) {
+    let executions: Vec<f64> = amounts.values().map(|(executions, _)| *executions).collect();
+    for ((at, (_, len)), count) in amounts.iter().zip(image.numbers.of(&executions)) {
+        match at.and_then(|at| frames.at.get(&at)) {
             Some(stack) => {
                 ran.extend(stack.first().map(|frame| frame.function));
                 profile.add_instruction(frames, stack, count, *len);
@@ -112,9 +100,7 @@ pub fn sample_profile(
             None => profile.written.leave_out(NO_FRAMES, count),
         }
     }
-    if let Some(flow) = flow {
-        profile.add_branches(counted, flow, frames);
-    }
+    profile.add_branches(image, frames);
     let did_run = |stack: &&Frames| stack.first().is_some_and(|frame| ran.contains(&frame.function));
     for stack in frames.all.iter().filter(did_run) {
         profile.add_instruction(frames, stack, 0, 0);
@@ -124,6 +110,19 @@ pub fn sample_profile(
         .values_mut()
         .for_each(FunctionSamples::cover_calls);
     profile
+}
+
+impl ImageRun<'_> {
+    /// The instructions of the image that ran.
+    fn executed(&self) -> impl Iterator<Item = Executed> {
+        let ran = self.counted.executed();
+        ran.filter(|executed| executed.site.module == self.module)
+    }
+
+    /// The address in the debug information.
+    fn debug_addr(&self, frames: &SourceFrames, at: ImageAddr) -> Option<u64> {
+        frames.addr(&self.layout.find(at)?)
+    }
 }
 
 /// Executions without a line.
@@ -163,13 +162,16 @@ impl SampleProfile {
         Some((samples, frame))
     }
 
-    fn add_branches(&mut self, counted: &Counted<'_>, flow: &ImageFlow, frames: &SourceFrames) {
-        let amounts: Vec<f64> = flow.branches.values().map(|branch| branch.executions).collect();
-        for (((from, to), _), count) in flow
-            .branches
-            .iter()
-            .zip(counted.whole(&amounts, Scale::Executions))
-        {
+    fn add_branches(&mut self, image: &Image<'_>, frames: &SourceFrames) {
+        let mut amounts: BTreeMap<(Option<u64>, Option<u64>), f64> = BTreeMap::new();
+        for run in image.runs {
+            for ((from, to), branch) in run.flow.into_iter().flat_map(|flow| &flow.branches) {
+                let [from, to] = [from, to].map(|end| end.and_then(|at| run.debug_addr(frames, at)));
+                *amounts.entry((from, to)).or_default() += branch.executions;
+            }
+        }
+        let executions: Vec<f64> = amounts.values().copied().collect();
+        for ((from, to), count) in amounts.keys().zip(image.numbers.of(&executions)) {
             let Some(callee) = to.and_then(|to| frames.entries.get(&to)) else {
                 continue;
             };

@@ -13,13 +13,12 @@ use std::io::{self, Write};
 
 use iced_x86::{Decoder, DecoderOptions, Formatter as _, GasFormatter, Instruction};
 
-use super::counted::{Counted, Scale};
+use super::counted::{Counted, Only, is_in};
 use super::image::Written;
 use super::names::Names;
 use crate::blocks::BlockId;
 use crate::estimate::BlockCount;
 use crate::locate::{AddressMap, Site};
-use crate::snapshot::ModuleIdx;
 
 /// A block that ran.
 struct Block<'a> {
@@ -33,11 +32,7 @@ struct Block<'a> {
 const MOST_IN_ASSEMBLY: usize = 10_000;
 
 /// Writes all blocks of a profile, or of one of its modules, as comma-separated values.
-pub fn write_blocks(
-    counted: &Counted<'_>,
-    only: Option<ModuleIdx>,
-    out: &mut dyn Write,
-) -> io::Result<Written> {
+pub fn write_blocks(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) -> io::Result<Written> {
     let mut written = Written::default();
     let names = Names::new(counted);
     let cycles = cycles(counted);
@@ -67,11 +62,7 @@ pub fn write_blocks(
 }
 
 /// Writes the heaviest blocks as assembly.
-pub fn write_assembly(
-    counted: &Counted<'_>,
-    only: Option<ModuleIdx>,
-    out: &mut dyn Write,
-) -> io::Result<Written> {
+pub fn write_assembly(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) -> io::Result<Written> {
     let mut written = Written::default();
     let mut formatter = GasFormatter::new();
     let names = Names::new(counted);
@@ -109,15 +100,15 @@ pub fn write_assembly(
 }
 
 /// All blocks with executions, the heaviest first: executions times instructions.
-fn heaviest<'a>(counted: &'a Counted<'_>, only: Option<ModuleIdx>) -> Vec<Block<'a>> {
+fn heaviest<'a>(counted: &'a Counted<'_>, only: Only<'_>) -> Vec<Block<'a>> {
     let blocks = counted.counts.blocks.iter();
     let in_module = |block: &&BlockCount| {
-        let module = counted.map.text(block.block.text).map(|text| text.module);
-        only.is_none_or(|only| module == Some(only))
+        let text = counted.map.text(block.block.text);
+        text.is_some_and(|text| is_in(only, text.module))
     };
     let wanted: Vec<&BlockCount> = blocks.filter(in_module).collect();
     let amounts: Vec<f64> = wanted.iter().map(|block| block.chosen().count).collect();
-    let whole = counted.whole(&amounts, Scale::Executions);
+    let whole = counted.whole(&amounts);
     let described = wanted.into_iter().zip(whole).filter_map(|(block, count)| {
         let text = counted.map.text(block.block.text)?;
         let (first, last) = {

@@ -13,11 +13,12 @@
 use std::io::{self, Write};
 
 use super::image::{Image, Written};
+use crate::snapshot::ImageLayout;
 
 /// Writes the profile of an image.
 pub fn write_bolt(image: &Image<'_>, out: &mut dyn Write) -> io::Result<Written> {
     let mut written = Written::default();
-    let term = |at| image.layout.elf_addr(at);
+    let term = |layout: &ImageLayout, at| layout.elf_addr(at);
     for branch in image.branches(term, &mut written) {
         let [from, to] = [branch.from, branch.to].map(Option::unwrap_or_default);
         writeln!(out, "B {from:x} {to:x} {} {}", branch.count, branch.mispredicted)?;

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::counted::{Counted, Scale};
+use super::counted::{Counted, Only, is_in};
 use super::image::Written;
 use super::names::Names;
 use crate::addr::ImageAddr;
@@ -28,7 +28,7 @@ type Costs = BTreeMap<ImageAddr, (u64, u64)>;
 /// Writes the executions of a profile, or of one of its modules; without a location, lines have the number 0.
 pub fn write_callgrind(
     counted: &Counted<'_>,
-    only: Option<ModuleIdx>,
+    only: Only<'_>,
     locations: &SourceLocations,
     out: &mut dyn Write,
 ) -> io::Result<Written> {
@@ -66,14 +66,14 @@ const SAMPLES: &str = "samples";
 
 fn functions(
     counted: &Counted<'_>,
-    only: Option<ModuleIdx>,
+    only: Only<'_>,
     written: &mut Written,
 ) -> BTreeMap<(ModuleIdx, String), Costs> {
     let mut amounts: BTreeMap<Site, (f64, u64)> = BTreeMap::new();
     for executed in counted.executed_in(only) {
         amounts.entry(executed.site).or_default().0 += executed.executions;
     }
-    let wanted = |site: &Site| only.is_none_or(|module| site.module == module);
+    let wanted = |site: &Site| is_in(only, site.module);
     for ((site, _), hits) in counted
         .samples()
         .into_iter()
@@ -85,7 +85,7 @@ fn functions(
     let executions: Vec<f64> = amounts.values().map(|(executions, _)| *executions).collect();
     let names = Names::new(counted);
     let mut functions: BTreeMap<(ModuleIdx, String), Costs> = BTreeMap::new();
-    for ((site, (_, samples)), count) in amounts.iter().zip(counted.whole(&executions, Scale::Executions)) {
+    for ((site, (_, samples)), count) in amounts.iter().zip(counted.whole(&executions)) {
         written.add(EXECUTIONS, count);
         written.add(SAMPLES, *samples);
         let function = functions.entry((site.module, names.function(*site))).or_default();

@@ -6,31 +6,32 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::counted::{Counted, Scale};
+use super::counted::{Counted, Only, WholeNumbers};
 use super::image::Written;
 use super::names::Names;
-use crate::snapshot::ModuleIdx;
 
-/// Writes the executions of a profile, or of one of its modules.
+/// Writes the executions of all runs of a profile, or of some modules of each.
 pub fn write_collapsed(
-    counted: &Counted<'_>,
-    only: Option<ModuleIdx>,
+    runs: &[(&Counted<'_>, Only<'_>)],
+    numbers: WholeNumbers,
     out: &mut dyn Write,
 ) -> io::Result<Written> {
-    let mut names = Names::new(counted);
     let mut amounts: BTreeMap<[String; 4], f64> = BTreeMap::new();
-    for executed in counted.executed_in(only) {
-        let frames = [
-            executed.ring.to_string(),
-            names.module(executed.site).to_owned(),
-            names.function(executed.site),
-            names.class(&executed).category,
-        ];
-        *amounts.entry(frames.map(|name| frame(&name))).or_default() += executed.executions;
+    for (counted, only) in runs {
+        let mut names = Names::new(counted);
+        for executed in counted.executed_in(*only) {
+            let frames = [
+                executed.ring.to_string(),
+                names.module(executed.site).to_owned(),
+                names.function(executed.site),
+                names.class(&executed).category,
+            ];
+            *amounts.entry(frames.map(|name| frame(&name))).or_default() += executed.executions;
+        }
     }
     let mut written = Written::default();
     let executions: Vec<f64> = amounts.values().copied().collect();
-    for (frames, count) in amounts.keys().zip(counted.whole(&executions, Scale::Executions)) {
+    for (frames, count) in amounts.keys().zip(numbers.of(&executions)) {
         written.add("executions of instructions", count);
         if 0 < count {
             writeln!(out, "{} {count}", frames.join(";"))?;

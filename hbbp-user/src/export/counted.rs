@@ -22,6 +22,45 @@ pub enum Scale {
     Recorded,
 }
 
+/// How amounts in the unit of the estimates become the whole numbers of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeNumbers {
+    factor: f64,
+    /// What the numbers are, for people.
+    pub noun: &'static str,
+}
+
+impl WholeNumbers {
+    /// Those for a profile of runs, which have one unit.
+    pub fn new(runs: &[Counted<'_>], scale: Scale) -> Self {
+        let unit = runs
+            .first()
+            .map_or(Unit::Executions, |run| run.counts.assignment.unit);
+        let (factor, noun) = match (scale, unit) {
+            (Scale::Recorded, _) => (recorded_per_execution(runs), "recorded streams, weighted"),
+            (Scale::Executions, Unit::RelativeExecutions) => {
+                (PER_RELATIVE_EXECUTION, "thousandths of relative executions")
+            }
+            (Scale::Executions, unit) => (1.0, unit.noun()),
+        };
+        Self { factor, noun }
+    }
+
+    /// Whole numbers for amounts, which add up to the rounded sum of the amounts.
+    pub fn of(self, amounts: &[f64]) -> Vec<u64> {
+        let sum: f64 = amounts.iter().sum();
+        apportion(amounts, rounded(sum * self.factor))
+    }
+}
+
+/// Recorded streams for each execution that they stand for.
+fn recorded_per_execution(runs: &[Counted<'_>]) -> f64 {
+    let streams = || runs.iter().flat_map(|run| &run.counts.streams);
+    let hits: f64 = streams().map(|stream| stream.hits as f64).sum();
+    let executions: f64 = streams().map(|stream| stream.weight).sum();
+    if 0.0 < executions { hits / executions } else { 1.0 }
+}
+
 /// A snapshot whose blocks were counted.
 pub struct Counted<'a> {
     /// The snapshot.
@@ -80,32 +119,9 @@ impl<'a> Counted<'a> {
         matches!(flow, Some(Flow::Return | Flow::InterruptReturn))
     }
 
-    /// Whole numbers for amounts in the unit of the estimate, which add up to the rounded sum of the amounts.
-    pub fn whole(&self, amounts: &[f64], scale: Scale) -> Vec<u64> {
-        let factor = match (scale, self.counts.assignment.unit) {
-            (Scale::Recorded, _) => self.recorded_per_execution(),
-            (Scale::Executions, Unit::RelativeExecutions) => PER_RELATIVE_EXECUTION,
-            (Scale::Executions, _) => 1.0,
-        };
-        let sum: f64 = amounts.iter().sum();
-        apportion(amounts, rounded(sum * factor))
-    }
-
-    /// Recorded streams for each execution that they stand for.
-    fn recorded_per_execution(&self) -> f64 {
-        let streams = &self.counts.streams;
-        let hits: f64 = streams.iter().map(|stream| stream.hits as f64).sum();
-        let executions: f64 = streams.iter().map(|stream| stream.weight).sum();
-        if 0.0 < executions { hits / executions } else { 1.0 }
-    }
-
-    /// What the whole numbers are, for people.
-    pub fn noun(&self, scale: Scale) -> &'static str {
-        match (scale, self.counts.assignment.unit) {
-            (Scale::Recorded, _) => "recorded streams, weighted",
-            (Scale::Executions, Unit::RelativeExecutions) => "thousandths of relative executions",
-            (Scale::Executions, unit) => unit.noun(),
-        }
+    /// Whole numbers for executions, which add up to the rounded sum of the amounts.
+    pub fn whole(&self, amounts: &[f64]) -> Vec<u64> {
+        WholeNumbers::new(std::slice::from_ref(self), Scale::Executions).of(amounts)
     }
 
     /// Samples and streams of the events that serve which are in no block: their number and a sentence that follows it.
@@ -130,6 +146,14 @@ impl<'a> Counted<'a> {
         let some = left_out.into_iter().filter(|(_, n)| 0 < *n);
         some.map(|(sentence, n)| (n, sentence)).collect()
     }
+}
+
+/// The modules of an image; `None` for all modules.
+pub type Only<'a> = Option<&'a [ModuleIdx]>;
+
+/// Whether a module is exported.
+pub(super) fn is_in(only: Only<'_>, module: ModuleIdx) -> bool {
+    only.is_none_or(|modules| modules.contains(&module))
 }
 
 /// An instruction that ran in one process image.
@@ -176,10 +200,10 @@ impl Counted<'_> {
         })
     }
 
-    /// Those of one module, or of all.
-    pub fn executed_in(&self, only: Option<ModuleIdx>) -> impl Iterator<Item = Executed> {
+    /// Those of some modules, or of all.
+    pub fn executed_in(&self, only: Only<'_>) -> impl Iterator<Item = Executed> {
         self.executed()
-            .filter(move |executed| only.is_none_or(|module| executed.site.module == module))
+            .filter(move |executed| is_in(only, executed.site.module))
     }
 
     /// Samples of the eventing IPs that serve as EBS, by site and process image.

@@ -12,20 +12,16 @@ use fxprof_processed_profile::{
     SamplingInterval, Timestamp, WeightType,
 };
 
-use super::counted::{Counted, Scale};
+use super::counted::{Counted, Only};
 use super::image::Written;
 use super::names::Names;
-use crate::snapshot::{ModuleIdx, ProcessIdx};
+use crate::snapshot::ProcessIdx;
 
 /// Module, function and category.
 type Key = (String, String, String);
 
 /// Writes the executions of a profile, or of one of its modules.
-pub fn write_firefox(
-    counted: &Counted<'_>,
-    only: Option<ModuleIdx>,
-    out: &mut dyn Write,
-) -> io::Result<Written> {
+pub fn write_firefox(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) -> io::Result<Written> {
     let mut written = Written::default();
     let mut names = Names::new(counted);
     let mut amounts: BTreeMap<(ProcessIdx, Key), f64> = BTreeMap::new();
@@ -39,7 +35,7 @@ pub fn write_firefox(
         *amounts.entry((executed.process, key)).or_default() += executed.executions;
     }
     let executions: Vec<f64> = amounts.values().copied().collect();
-    let counts = counted.whole(&executions, Scale::Executions);
+    let counts = counted.whole(&executions);
     let divisor = divisor(&counts);
     let mut builder = Builder::new(counted);
     for (((process, key), _), count) in amounts.iter().zip(counts) {

@@ -1,121 +1,35 @@
-//! One image for the formats that describe one file: which module it is, and its counts as lines.
+//! One image for the formats that describe one file: its counts of all runs as lines.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::{self, Write};
 
-use super::build_id;
-use super::counted::{Counted, Scale};
-use super::flow::{ControlFlow, ImageFlow};
+use super::counted::{Counted, WholeNumbers};
+use super::flow::ImageFlow;
 use crate::addr::ImageAddr;
-use crate::snapshot::{ImageLayout, Module, ModuleIdx, ModuleKind, Snapshot};
+use crate::snapshot::{ImageLayout, ModuleIdx};
 
-/// How an image is chosen.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Wanted {
-    /// The kernel image: `vmlinux`.
-    Kernel,
-    /// By the beginning of the build id, of at least [`SHORTEST`] digits, or by name: path, file name or module name.
-    Named(String),
-    /// By the whole build id of a file.
-    BuildId(Vec<u8>),
+/// An image as one run has it, with where that lies in its file: kernels of two boots have different addresses.
+#[derive(Clone)]
+pub struct ImageRun<'a> {
+    /// The run.
+    pub counted: &'a Counted<'a>,
+    /// The module.
+    pub module: ModuleIdx,
+    /// Its ranges and branches; `None` where it is in no branch stack.
+    pub flow: Option<&'a ImageFlow>,
+    /// Its file.
+    pub layout: ImageLayout,
 }
 
-/// Fewest digits of a build id that name an image.
-pub const SHORTEST: usize = 6;
-
-/// Why no image is chosen.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum NotChosen {
-    /// Nothing of the profile has this name.
-    Unknown(String),
-    /// Several have.
-    Ambiguous(String, Vec<String>),
-}
-
-impl fmt::Display for NotChosen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(wanted) => write!(
-                f,
-                "the profile has no image `{wanted}`: name a build id, a path, a kernel module, or vmlinux \
-                 (`hbbp-sys report --by module` lists what ran)"
-            ),
-            Self::Ambiguous(wanted, names) => {
-                write!(
-                    f,
-                    "`{wanted}` is several images; name one by its build id: {}",
-                    names.join(", ")
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for NotChosen {}
-
-impl Wanted {
-    /// From the command line.
-    pub fn parse(name: &str) -> Self {
-        match name {
-            "vmlinux" | "[kernel]" => Self::Kernel,
-            name => Self::Named(name.to_owned()),
-        }
-    }
-
-    fn fits(&self, snapshot: &Snapshot, idx: ModuleIdx, module: &Module) -> bool {
-        match self {
-            Self::Kernel => module.kind == ModuleKind::Kernel,
-            Self::BuildId(id) => module.build_id == *id,
-            Self::Named(name) => {
-                let file_name = module.name.rsplit('/').next();
-                let by_id = || build_id(snapshot, idx).is_some_and(|id| id.starts_with(name.as_str()));
-                module.name == *name || file_name == Some(name) || SHORTEST <= name.len() && by_id()
-            }
-        }
-    }
-
-    /// The module of a snapshot; of several, the one whose whole name it is.
-    pub fn choose(&self, snapshot: &Snapshot) -> Result<ModuleIdx, NotChosen> {
-        let modules = || (0u32..).map(ModuleIdx).zip(&snapshot.modules);
-        let found: Vec<(ModuleIdx, &Module)> = modules()
-            .filter(|(idx, module)| self.fits(snapshot, *idx, module))
-            .collect();
-        let wanted = match self {
-            Self::Kernel => "vmlinux".to_owned(),
-            Self::Named(name) => name.clone(),
-            Self::BuildId(id) => id.iter().map(|byte| format!("{byte:02x}")).collect(),
-        };
-        let whole: Vec<ModuleIdx> = found
-            .iter()
-            .filter(|(_, module)| module.name == wanted)
-            .map(|(idx, _)| *idx)
-            .collect();
-        match (found.as_slice(), whole.as_slice()) {
-            ([], _) => Err(NotChosen::Unknown(wanted)),
-            ([(idx, _)], _) | (_, [idx]) => Ok(*idx),
-            (several, _) => {
-                let name = |(idx, module): &(ModuleIdx, &Module)| {
-                    let id = build_id(snapshot, *idx).unwrap_or_else(|| "no build id".to_owned());
-                    format!("{} ({id})", module.name)
-                };
-                Err(NotChosen::Ambiguous(wanted, several.iter().map(name).collect()))
-            }
-        }
-    }
-}
-
-/// An image whose control flow is written, and where it lies in its file.
+/// An image that is written: the sum of its runs, in the addresses of its file.
 #[derive(Clone, Copy)]
 pub struct Image<'a> {
-    /// Counts of the whole profile, for the scale of whole numbers.
-    pub counted: &'a Counted<'a>,
-    /// Its ranges and branches.
-    pub flow: &'a ImageFlow,
-    /// Its file.
+    /// Its runs.
+    pub runs: &'a [ImageRun<'a>],
+    /// Its file, as one of the runs has it.
     pub layout: &'a ImageLayout,
-    /// What its counts are.
-    pub scale: Scale,
+    /// How executions become whole numbers.
+    pub numbers: WholeNumbers,
 }
 
 /// What a file holds and what it could not say, in whole numbers of the unit of the profile.
@@ -160,84 +74,109 @@ pub(super) struct BranchLine {
     pub(super) mispredicted: u64,
 }
 
+/// Source and target of a branch.
+type Ends = (Option<u64>, Option<u64>);
+
 /// Text that ran but is not in the file.
 pub(super) const NOT_IN_FILE: &str = "in text that is not in the file of the image";
 
+/// Executions of a line, and a part of them: those after a return, or those mispredicted.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    executions: f64,
+    part: f64,
+    /// Executions whose prediction is unknown.
+    unknown: f64,
+}
+
+impl Sum {
+    fn add(&mut self, executions: f64, part: f64) {
+        self.executions += executions;
+        self.part += part;
+    }
+
+    /// A share of a whole number.
+    fn share(amount: f64, of: f64, count: u64) -> u64 {
+        part(count, amount / of)
+    }
+}
+
 impl Image<'_> {
+    /// The sums by key as whole numbers, sorted; what has no key is left out of the file.
+    fn lines<K: Copy + Ord>(
+        &self,
+        sums: &BTreeMap<Option<K>, Sum>,
+        written: &mut Written,
+    ) -> Vec<(K, Sum, u64)> {
+        let amounts: Vec<f64> = sums.values().map(|sum| sum.executions).collect();
+        let mut lines = Vec::new();
+        for ((key, sum), count) in sums.iter().zip(self.numbers.of(&amounts)) {
+            match key {
+                Some(key) if 0 < count => lines.push((*key, *sum, count)),
+                Some(_) => {}
+                None => written.leave_out(NOT_IN_FILE, count),
+            }
+        }
+        lines
+    }
+
     /// The ranges, by file addresses that `term` finds, summed and sorted.
     pub(super) fn ranges(
         &self,
-        term: impl Fn(ImageAddr) -> Option<u64>,
+        term: impl Fn(&ImageLayout, ImageAddr) -> Option<u64>,
         written: &mut Written,
     ) -> Vec<RangeLine> {
-        let amounts: Vec<f64> = self.flow.ranges.values().map(|range| range.executions).collect();
-        let whole = self.counted.whole(&amounts, self.scale);
-        let mut lines: BTreeMap<(u64, u64), (u64, u64)> = BTreeMap::new();
-        for (((start, last), range), count) in self.flow.ranges.iter().zip(whole) {
-            match (term(*start), term(*last)) {
-                (Some(start), Some(last)) if start <= last => {
-                    let sum = lines.entry((start, last)).or_default();
-                    sum.0 = sum.0.saturating_add(count);
-                    sum.1 = sum
-                        .1
-                        .saturating_add(part(count, range.after_return / range.executions));
-                }
-                _ => written.leave_out(NOT_IN_FILE, count),
+        let mut sums: BTreeMap<Option<(u64, u64)>, Sum> = BTreeMap::new();
+        for run in self.runs {
+            for ((start, last), range) in run.flow.into_iter().flat_map(|flow| &flow.ranges) {
+                let ends = term(&run.layout, *start).zip(term(&run.layout, *last));
+                let sum = sums
+                    .entry(ends.filter(|(start, last)| start <= last))
+                    .or_default();
+                sum.add(range.executions, range.after_return);
             }
         }
-        let line = |((start, last), (count, after_return)): ((u64, u64), (u64, u64))| RangeLine {
+        let line = |((start, last), sum, count): ((u64, u64), Sum, u64)| RangeLine {
             start,
             last,
             count,
-            after_return: after_return.min(count),
+            after_return: Sum::share(sum.part, sum.executions, count),
         };
-        lines
-            .into_iter()
-            .map(line)
-            .filter(|line| 0 < line.count)
-            .collect()
+        self.lines(&sums, written).into_iter().map(line).collect()
     }
 
     /// The branches, likewise.
     pub(super) fn branches(
         &self,
-        term: impl Fn(ImageAddr) -> Option<u64>,
+        term: impl Fn(&ImageLayout, ImageAddr) -> Option<u64>,
         written: &mut Written,
     ) -> Vec<BranchLine> {
-        let amounts: Vec<f64> = self
-            .flow
-            .branches
-            .values()
-            .map(|branch| branch.executions)
-            .collect();
-        let whole = self.counted.whole(&amounts, self.scale);
-        let mut lines: BTreeMap<(Option<u64>, Option<u64>), (u64, u64)> = BTreeMap::new();
-        for (((from, to), branch), count) in self.flow.branches.iter().zip(whole) {
-            let ends = [from, to].map(|end| end.and_then(&term));
-            if ends == [None, None] {
-                written.leave_out(NOT_IN_FILE, count);
-                continue;
-            }
-            let sum = lines.entry((ends[0], ends[1])).or_default();
-            sum.0 = sum.0.saturating_add(count);
-            sum.1 = sum
-                .1
-                .saturating_add(part(count, branch.mispredicted / branch.executions));
-            if branch.prediction_unknown {
-                written.add("branches whose prediction is unknown", count);
+        let mut sums: BTreeMap<Option<Ends>, Sum> = BTreeMap::new();
+        for run in self.runs {
+            for ((from, to), branch) in run.flow.into_iter().flat_map(|flow| &flow.branches) {
+                let [from, to] = [from, to].map(|end| end.and_then(|at| term(&run.layout, at)));
+                let is_in_file = from.is_some() || to.is_some();
+                let sum = sums.entry(is_in_file.then_some((from, to))).or_default();
+                sum.add(branch.executions, branch.mispredicted);
+                if branch.prediction_unknown {
+                    sum.unknown += branch.executions;
+                }
             }
         }
-        let line = |((from, to), (count, mispredicted)): (_, (u64, u64))| BranchLine {
-            from,
-            to,
-            count,
-            mispredicted: mispredicted.min(count),
-        };
+        let mut lines = Vec::new();
+        for ((from, to), sum, count) in self.lines(&sums, written) {
+            let unknown = Sum::share(sum.unknown, sum.executions, count);
+            if 0 < unknown {
+                written.add("branches whose prediction is unknown", unknown);
+            }
+            lines.push(BranchLine {
+                from,
+                to,
+                count,
+                mispredicted: Sum::share(sum.part, sum.executions, count),
+            });
+        }
         lines
-            .into_iter()
-            .map(line)
-            .filter(|line| 0 < line.count)
-            .collect()
     }
 }
 
@@ -258,11 +197,3 @@ fn part(count: u64, share: f64) -> u64 {
 
 /// Writes one image in a format that describes one.
 pub type WriteImage = fn(&Image<'_>, &mut dyn Write) -> io::Result<Written>;
-
-/// Executions of an image's ranges.
-pub fn executions(flow: &ControlFlow, module: ModuleIdx) -> f64 {
-    let image = flow.images.get(&module);
-    image.map_or(0.0, |image| {
-        image.ranges.values().map(|range| range.executions).sum()
-    })
-}

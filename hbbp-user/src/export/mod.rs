@@ -27,6 +27,7 @@ pub mod blocks;
 pub mod bolt;
 pub mod branches;
 pub mod callgrind;
+pub mod chosen;
 pub mod collapsed;
 pub mod counted;
 pub mod counts;
@@ -126,7 +127,11 @@ fn build_id(snapshot: &Snapshot, module: ModuleIdx) -> Option<String> {
         .modules
         .get(module.0 as usize)
         .filter(|module| !module.build_id.is_empty())?;
-    Some(module.build_id.iter().map(|byte| format!("{byte:02x}")).collect())
+    Some(hex(&module.build_id))
+}
+
+fn hex(build_id: &[u8]) -> String {
+    build_id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

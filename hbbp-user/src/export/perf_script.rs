@@ -15,6 +15,7 @@ use std::io::{self, Write};
 
 use super::image::{BranchLine, Image, RangeLine, Written};
 use crate::printable::harmless;
+use crate::snapshot::ImageLayout;
 
 /// Ranges of a full stack of 32 entries.
 const RANGES: usize = 31;
@@ -44,7 +45,7 @@ struct Walk {
 /// Writes the stacks of an image.
 pub fn write_perf_script(image: &Image<'_>, out: &mut dyn Write) -> io::Result<Written> {
     let mut written = Written::default();
-    let term = |at| image.layout.elf_addr(at);
+    let term = |layout: &ImageLayout, at| layout.elf_addr(at);
     let ranges = image.ranges(term, &mut written);
     let branches = image.branches(term, &mut Written::default());
     for part in image.layout.executable() {

@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use prost::Message;
 
 use super::build_id;
-use super::counted::{Counted, Scale};
+use super::counted::{Counted, Only, is_in};
 use super::image::Written;
 use super::names::Names;
 use crate::locate::Site;
@@ -122,18 +122,14 @@ struct Builder<'a> {
 }
 
 /// Writes the executions of a profile, or of one of its modules.
-pub fn write_pprof(
-    counted: &Counted<'_>,
-    only: Option<ModuleIdx>,
-    out: &mut dyn Write,
-) -> io::Result<Written> {
+pub fn write_pprof(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) -> io::Result<Written> {
     let mut written = Written::default();
     let mut builder = Builder::new(counted);
     let mut samples = counted.samples();
-    samples.retain(|(site, _), _| only.is_none_or(|module| site.module == module));
+    samples.retain(|(site, _), _| is_in(only, site.module));
     let executed: Vec<_> = counted.executed_in(only).collect();
     let amounts: Vec<f64> = executed.iter().map(|executed| executed.executions).collect();
-    for (executed, count) in executed.iter().zip(counted.whole(&amounts, Scale::Executions)) {
+    for (executed, count) in executed.iter().zip(counted.whole(&amounts)) {
         let hits = samples.remove(&(executed.site, executed.process)).unwrap_or(0);
         written.add("executions of instructions", count);
         written.add("samples", hits);

@@ -12,6 +12,7 @@
 use std::io::{self, Write};
 
 use super::image::{Image, Written};
+use crate::snapshot::ImageLayout;
 
 /// The source of branches from outside of the image (`ExternalAddr`).
 const OUTSIDE: u64 = 1;
@@ -24,7 +25,7 @@ pub fn write_profgen(image: &Image<'_>, out: &mut dyn Write) -> io::Result<Writt
     let mut written = Written::default();
     let first = image.layout.executable().next();
     let base = first.map_or(0, |segment| segment.linked.addr / PAGE * PAGE);
-    let term = |at| image.layout.elf_addr(at)?.checked_sub(base);
+    let term = |layout: &ImageLayout, at| layout.elf_addr(at)?.checked_sub(base);
     let ranges = image.ranges(term, &mut written);
     writeln!(out, "{}", ranges.len())?;
     for range in ranges {

@@ -14,6 +14,7 @@ use std::io::{self, Write};
 
 use super::image::{Image, Written};
 use super::profgen::LEAVES;
+use crate::snapshot::ImageLayout;
 
 /// Ranges that are longer are dropped by the reader.
 const LONGEST: u64 = 1 << 20;
@@ -21,7 +22,7 @@ const LONGEST: u64 = 1 << 20;
 /// Writes the profile of an image.
 pub fn write_ranges(image: &Image<'_>, out: &mut dyn Write) -> io::Result<Written> {
     let mut written = Written::default();
-    let term = |at| image.layout.file_off(at).map(|offset| offset.0);
+    let term = |layout: &ImageLayout, at| layout.file_off(at).map(|offset| offset.0);
     let (ranges, long): (Vec<_>, Vec<_>) = image
         .ranges(term, &mut written)
         .into_iter()

@@ -28,11 +28,11 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
 use super::build_id;
-use super::counted::{Counted, Executed, Scale};
+use super::counted::{Counted, Executed, Only, is_in};
 use super::image::Written;
 use super::names::{ClassNames, Names};
 use crate::locate::Site;
-use crate::snapshot::{ModuleIdx, ProcessIdx};
+use crate::snapshot::ProcessIdx;
 
 /// The columns in the order of the table.
 #[derive(Default)]
@@ -67,11 +67,7 @@ struct Row<'a> {
 }
 
 /// Writes the table of a profile, or of one of its modules, as Parquet with Snappy compression.
-pub fn write_parquet(
-    counted: &Counted<'_>,
-    only: Option<ModuleIdx>,
-    out: &mut dyn Write,
-) -> io::Result<Written> {
+pub fn write_parquet(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) -> io::Result<Written> {
     let (batch, written) = table(counted, only)?;
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
@@ -86,11 +82,7 @@ pub fn write_parquet(
 }
 
 /// Writes the same table as an Arrow IPC file.
-pub fn write_arrow(
-    counted: &Counted<'_>,
-    only: Option<ModuleIdx>,
-    out: &mut dyn Write,
-) -> io::Result<Written> {
+pub fn write_arrow(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) -> io::Result<Written> {
     let (batch, written) = table(counted, only)?;
     let mut writer = FileWriter::try_new(out, &batch.schema()).map_err(io::Error::other)?;
     let written_all = writer.write(&batch).and_then(|()| writer.finish());
@@ -98,12 +90,12 @@ pub fn write_arrow(
     Ok(written)
 }
 
-fn table(counted: &Counted<'_>, only: Option<ModuleIdx>) -> io::Result<(RecordBatch, Written)> {
+fn table(counted: &Counted<'_>, only: Only<'_>) -> io::Result<(RecordBatch, Written)> {
     let mut written = Written::default();
     let mut names = Names::new(counted);
     let mut columns = Columns::default();
     let mut samples = counted.samples();
-    samples.retain(|(site, _), _| only.is_none_or(|module| site.module == module));
+    samples.retain(|(site, _), _| is_in(only, site.module));
     let mut executions = 0.0;
     for executed in counted.executed_in(only) {
         let hits = samples.remove(&(executed.site, executed.process)).unwrap_or(0);
@@ -130,11 +122,7 @@ fn table(counted: &Counted<'_>, only: Option<ModuleIdx>) -> io::Result<(RecordBa
     }
     written.add(
         "executions of instructions",
-        counted
-            .whole(&[executions], Scale::Executions)
-            .first()
-            .copied()
-            .unwrap_or(0),
+        counted.whole(&[executions]).first().copied().unwrap_or(0),
     );
     Ok((columns.finish().map_err(io::Error::other)?, written))
 }

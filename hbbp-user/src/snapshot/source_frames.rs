@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::addr::ImageAddr;
+use super::Linked;
 
 /// Index of a name in [`SourceFrames::names`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -24,20 +24,30 @@ pub struct Frame {
 /// A stack of inlined functions: the outermost first, the innermost last. Never empty.
 pub type Frames = Box<[Frame]>;
 
-/// The frames of the instructions of one module.
+/// The frames of the instructions of one image, by the addresses of its debug information.
 #[derive(Clone, Debug, Default)]
 pub struct SourceFrames {
     /// Names of functions.
     pub names: Vec<String>,
+    /// The addresses of code sections by name; empty for files that have addresses of their own.
+    pub sections: HashMap<String, u64>,
     /// By address; instructions without debug information are not there.
-    pub at: HashMap<ImageAddr, Frames>,
+    pub at: HashMap<u64, Frames>,
     /// The functions whose first instruction is at an address that was asked for.
-    pub entries: HashMap<ImageAddr, NameIdx>,
+    pub entries: HashMap<u64, NameIdx>,
     /// Every source location of the functions that ran, executed or not.
     pub all: BTreeSet<Frames>,
 }
 
 impl SourceFrames {
+    /// The address in the debug information of a location in the file.
+    pub fn addr(&self, linked: &Linked) -> Option<u64> {
+        match &linked.section {
+            None => Some(linked.addr),
+            Some(section) => self.sections.get(section)?.checked_add(linked.addr),
+        }
+    }
+
     /// A name.
     pub fn name(&self, idx: NameIdx) -> &str {
         self.names.get(idx.0 as usize).map_or("", String::as_str)

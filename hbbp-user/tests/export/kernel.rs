@@ -279,6 +279,37 @@ fn module_that_was_loaded_twice_is_one_file() {
     check_lines(&file, &export(&profile, "autofdo", &file.path), 2);
 }
 
+#[test]
+fn kernels_of_two_boots_are_summed_in_the_addresses_of_their_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = vmlinux(folder.path());
+    let merged = folder.path().join("merged.hbbp");
+    let mut merge = tool::hbbp(&["merge", "-o", merged.to_str().unwrap()]);
+    for slide in [0x1c60_0000, 0x0320_0000] {
+        let boot = folder.path().join(format!("{slide:x}"));
+        std::fs::create_dir(&boot).unwrap();
+        merge.arg(profile(&file, ModuleKind::Kernel, "[kernel]", &[slide], &boot));
+    }
+    tool::run(&mut merge);
+    assert_eq!(ranges(&export(&merged, "ranges", &file.path)), expected(&file, 2));
+    check_lines(&file, &export(&merged, "autofdo", &file.path), 2);
+    let sum = |profile: &Path| -> u64 {
+        let collapsed = export(profile, "collapsed", &file.path);
+        let count = |line: &str| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap();
+        collapsed.lines().map(count).sum()
+    };
+    let one = folder.path().join("3200000/[kernel].hbbp");
+    assert_eq!(sum(&merged), 2 * sum(&one));
+
+    let args = ["export", merged.to_str().unwrap(), "--format", "parquet"];
+    let refused = tool::hbbp(&args).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && said.contains("the profile holds 2 runs"),
+        "{said}"
+    );
+}
+
 /// Checks that the lines of a sample profile with a count are those of addr2line for every instruction of every line that
 /// ran.
 #[track_caller]

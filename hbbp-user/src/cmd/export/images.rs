@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use super::Summary;
-use crate::export::autofdo::{SampleProfile, addresses, sample_profile, write_autofdo};
+use crate::export::autofdo::{SampleProfile, locations, sample_profile, write_autofdo};
 use crate::export::bolt::write_bolt;
-use crate::export::counted::{Counted, Scale};
+use crate::export::chosen::{RanImage, Wanted, ran_images};
+use crate::export::counted::{Counted, Scale, WholeNumbers};
 use crate::export::extbinary::write_extbinary;
 use crate::export::flow::{ControlFlow, control_flow};
-use crate::export::image::{Image, Wanted, WriteImage, Written, executions};
+use crate::export::image::{Image, ImageRun, WriteImage, Written};
 use crate::export::perf_script::write_perf_script;
 use crate::export::profgen::write_profgen;
 use crate::export::ranges::write_ranges;
@@ -19,7 +20,7 @@ use crate::profile::Output;
 use crate::resolve::elf::build_id::hex;
 use crate::resolve::source::image::{image_places, open_layout, read_build_id};
 use crate::resolve::source::read_source_frames;
-use crate::snapshot::{ImageLayout, Module, ModuleIdx, ModuleKind, Snapshot, SourceFrames};
+use crate::snapshot::{ImageLayout, Module, ModuleIdx, ModuleKind, SourceFrames};
 
 /// A format that describes one image.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -77,16 +78,20 @@ impl ImageFormat {
 
 /// A profile whose images are exported.
 struct Images<'a> {
-    counted: &'a Counted<'a>,
-    flow: ControlFlow,
+    runs: &'a [Counted<'a>],
+    /// The control flow of each run.
+    flows: Vec<ControlFlow>,
+    /// All images of the runs.
+    images: Vec<RanImage>,
     /// Files that the user named.
     named: Vec<PathBuf>,
     format: ImageFormat,
+    numbers: WholeNumbers,
 }
 
-/// Exports the image that `wanted` names, or all to a directory.
+/// Exports the image that `wanted` names, or all to a directory: the sum of all runs.
 pub(super) fn export_images(
-    counted: &Counted<'_>,
+    runs: &[Counted<'_>],
     format: ImageFormat,
     wanted: Option<&str>,
     named: &[PathBuf],
@@ -94,28 +99,30 @@ pub(super) fn export_images(
     out: &mut dyn Write,
 ) -> anyhow::Result<Vec<String>> {
     let mut images = Images {
-        counted,
-        flow: control_flow(counted),
+        runs,
+        flows: runs.iter().map(control_flow).collect(),
+        images: ran_images(runs.iter().map(|run| run.snapshot)),
         named: named.to_vec(),
         format,
+        numbers: WholeNumbers::new(runs, format.scale()),
     };
-    if images.flow.images.is_empty() && !format.takes_addresses() {
+    if images.flows.iter().all(|flow| flow.images.is_empty()) && !format.takes_addresses() {
         bail!(
             "the profile has no branch stacks, which this format is made of; --format autofdo takes samples as well"
         );
     }
-    let mut summary = Summary::new(counted, format.scale());
+    let mut summary = Summary::new(runs, images.numbers);
     images.note(&mut summary);
     if let Some(folder) = output.filter(|path| path.is_dir()) {
         let all = match wanted {
             Some(wanted) => vec![images.choose(wanted)?],
             None => images.all(),
         };
-        for module in all {
+        for image in all {
             let mut bytes = Vec::new();
-            match images.write(module, &mut bytes) {
+            match images.write(&image, &mut bytes) {
                 Ok(written) => {
-                    let path = folder.join(images.file_name(module));
+                    let path = folder.join(file_name(&image, format.extension()));
                     Output::open(&path)?.write(&bytes, &mut std::io::sink())?;
                     summary.wrote(&path, &written, out)?;
                 }
@@ -124,28 +131,13 @@ pub(super) fn export_images(
         }
         return Ok(summary.warnings);
     }
-    let module = match wanted {
+    let image = match wanted {
         Some(wanted) => images.choose(wanted)?,
         None => images.only()?,
     };
     let mut bytes = Vec::new();
-    let written = images.write(module, &mut bytes)?;
-    match output {
-        Some(path) => {
-            let opened = Output::open(path)?;
-            let is_standard = opened.is_standard();
-            opened.write(&bytes, out)?;
-            if !is_standard {
-                summary.wrote(path, &written, out)?;
-            } else {
-                summary.left_out(&written);
-            }
-        }
-        None => {
-            out.write_all(&bytes)?;
-            summary.left_out(&written);
-        }
-    }
+    let written = images.write(&image, &mut bytes)?;
+    summary.save(output, &bytes, &written, out)?;
     Ok(summary.warnings)
 }
 
@@ -160,14 +152,14 @@ const fn has_file(kind: ModuleKind) -> bool {
 impl Images<'_> {
     /// What is in no image, in executions.
     fn note(&self, summary: &mut Summary) {
-        let flow = &self.flow;
+        let sum = |amount: fn(&ControlFlow) -> f64| self.flows.iter().map(amount).sum::<f64>();
         let parts = [
             (
-                flow.far,
+                sum(|flow| flow.far),
                 "executions of system calls, interrupts and returns from them, which are not control flow of an image",
             ),
             (
-                flow.interrupted_at_once,
+                sum(|flow| flow.interrupted_at_once),
                 "executions that an interrupt ended before the first instruction",
             ),
         ];
@@ -178,51 +170,52 @@ impl Images<'_> {
         }
     }
 
-    fn snapshot(&self) -> &Snapshot {
-        self.counted.snapshot
-    }
-
-    fn module(&self, idx: ModuleIdx) -> anyhow::Result<&Module> {
-        let module = self.snapshot().modules.get(idx.0 as usize);
-        module.context("the profile refers to a module that it does not have")
+    /// The runs of an image, with its modules in each.
+    fn modules(&self, image: &RanImage) -> impl Iterator<Item = (&Counted<'_>, &ControlFlow, ModuleIdx)> {
+        let runs = self.runs.iter().zip(&self.flows).zip(&image.modules);
+        runs.flat_map(|((run, flow), modules)| modules.iter().map(move |module| (run, flow, *module)))
     }
 
     /// The images that ran, the one with the most executions first.
-    fn all(&self) -> Vec<ModuleIdx> {
-        let modules = (0u32..).map(ModuleIdx).zip(&self.snapshot().modules);
-        let mut all: Vec<(ModuleIdx, f64)> = modules
-            .filter(|(_, module)| has_file(module.kind))
-            .map(|(idx, _)| (idx, self.executions(idx)))
+    fn all(&self) -> Vec<RanImage> {
+        let images = self.images.iter().filter(|image| has_file(image.kind));
+        let mut all: Vec<(&RanImage, f64)> = images
+            .map(|image| (image, self.executions(image)))
             .filter(|(_, executions)| 0.0 < *executions)
             .collect();
         all.sort_by(|a, b| b.1.total_cmp(&a.1));
-        all.into_iter().map(|(idx, _)| idx).collect()
+        all.into_iter().map(|(image, _)| image.clone()).collect()
     }
 
-    fn executions(&self, idx: ModuleIdx) -> f64 {
-        if self.format.takes_addresses() {
-            let ran = self.counted.executed_in(Some(idx));
-            return ran.map(|executed| executed.executions).sum();
-        }
-        executions(&self.flow, idx)
+    fn executions(&self, image: &RanImage) -> f64 {
+        let of_module = |(run, flow, module): (&Counted<'_>, &ControlFlow, ModuleIdx)| {
+            if self.format.takes_addresses() {
+                let only = [module];
+                let ran = run.executed_in(Some(&only));
+                return ran.map(|executed| executed.executions).sum::<f64>();
+            }
+            let ranges = flow
+                .images
+                .get(&module)
+                .into_iter()
+                .flat_map(|flow| flow.ranges.values());
+            ranges.map(|range| range.executions).sum()
+        };
+        self.modules(image).map(of_module).sum()
     }
 
     /// The only image, if there is one.
-    fn only(&self) -> anyhow::Result<ModuleIdx> {
-        let all = self.all();
-        match all.as_slice() {
-            [] => bail!("no image with a file has executions in this profile"),
-            [one] => Ok(*one),
-            several => {
-                let names: Vec<&str> = several
-                    .iter()
-                    .take(LISTED)
-                    .filter_map(|idx| Some(self.module(*idx).ok()?.name.as_str()))
-                    .collect();
+    fn only(&self) -> anyhow::Result<RanImage> {
+        let mut all = self.all();
+        match (all.pop(), all.as_slice()) {
+            (None, _) => bail!("no image with a file has executions in this profile"),
+            (Some(image), []) => Ok(image),
+            (Some(_), several) => {
+                let names: Vec<&str> = several.iter().take(LISTED).map(RanImage::name).collect();
                 bail!(
                     "the profile has {} images: choose one with --image (the first by executions: {}), or name a \
                      directory with -o to export all",
-                    several.len(),
+                    several.len() + 1,
                     names.join(", ")
                 )
             }
@@ -230,31 +223,16 @@ impl Images<'_> {
     }
 
     /// The image that the user names: a file by its build id, else a name.
-    fn choose(&mut self, wanted: &str) -> anyhow::Result<ModuleIdx> {
+    fn choose(&mut self, wanted: &str) -> anyhow::Result<RanImage> {
         let path = Path::new(wanted);
-        if !path.is_file() {
-            return Ok(Wanted::parse(wanted).choose(self.snapshot())?);
+        if path.is_file() {
+            self.named.insert(0, path.to_owned());
         }
-        self.named.insert(0, path.to_owned());
-        let build_id = read_build_id(path).with_context(|| path.display().to_string())?;
-        if build_id.is_empty() {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or(wanted);
-            return Ok(Wanted::parse(name).choose(self.snapshot())?);
-        }
-        let id = hex(&build_id);
-        Wanted::BuildId(build_id)
-            .choose(self.snapshot())
-            .with_context(|| {
-                format!(
-                    "{} has build id {id}, and nothing of the profile has",
-                    path.display()
-                )
-            })
+        Ok(choose(wanted, &self.images)?.clone())
     }
 
     /// Where the image lies in its file. That of a program need not be found where addresses are those of the file.
-    fn layout(&self, module: &Module) -> anyhow::Result<ImageLayout> {
-        let release = &self.snapshot().run.kernel_release;
+    fn layout(&self, module: &Module, release: &str) -> anyhow::Result<ImageLayout> {
         let mut refused = Vec::new();
         for place in image_places(module, release, &self.named) {
             match open_layout(&place, module) {
@@ -278,80 +256,112 @@ impl Images<'_> {
         )
     }
 
-    fn write(&self, idx: ModuleIdx, out: &mut dyn Write) -> anyhow::Result<Written> {
-        let module = self.module(idx)?;
-        let layout = self.layout(module)?;
+    /// The image in each run that it ran in.
+    fn runs(&self, image: &RanImage) -> anyhow::Result<Vec<ImageRun<'_>>> {
+        let mut runs = Vec::new();
+        for (counted, flow, idx) in self.modules(image) {
+            let flow = flow.images.get(&idx);
+            if flow.is_none() && !self.format.takes_addresses() {
+                continue;
+            }
+            let module = counted.snapshot.modules.get(idx.0 as usize);
+            let module = module.context("the profile refers to a module that it does not have")?;
+            runs.push(ImageRun {
+                counted,
+                module: idx,
+                flow,
+                layout: self.layout(module, &counted.snapshot.run.kernel_release)?,
+            });
+        }
+        Ok(runs)
+    }
+
+    fn write(&self, image: &RanImage, out: &mut dyn Write) -> anyhow::Result<Written> {
+        let runs = self.runs(image)?;
+        let first = runs.first();
+        let first = first.with_context(|| format!("{} is in no branch stack", image.name()))?;
+        let described = Image {
+            runs: &runs,
+            layout: &first.layout,
+            numbers: self.numbers,
+        };
         let write: WriteImage = match self.format {
-            ImageFormat::Autofdo => return self.write_samples(idx, module, &layout, write_autofdo, out),
-            ImageFormat::ExtBinary => return self.write_samples(idx, module, &layout, write_extbinary, out),
+            ImageFormat::Autofdo => return self.write_samples(&described, write_autofdo, out),
+            ImageFormat::ExtBinary => return self.write_samples(&described, write_extbinary, out),
             ImageFormat::Bolt => write_bolt,
             ImageFormat::Profgen => write_profgen,
             ImageFormat::Ranges => write_ranges,
             ImageFormat::PerfScript => write_perf_script,
         };
-        if layout.is_relocatable() && self.format != ImageFormat::Ranges {
+        if first.layout.is_relocatable() && self.format != ImageFormat::Ranges {
             bail!(
                 "{} is a relocatable file, which the reader of this format does not take: use --format autofdo or \
                  ranges",
-                module.name
+                image.name()
             );
         }
-        let flow = self.flow.images.get(&idx);
-        let flow = flow.with_context(|| format!("{} is in no branch stack", module.name))?;
-        let image = Image {
-            counted: self.counted,
-            flow,
-            layout: &layout,
-            scale: self.format.scale(),
-        };
-        Ok(write(&image, out)?)
+        Ok(write(&described, out)?)
     }
 
     fn write_samples(
         &self,
-        idx: ModuleIdx,
-        module: &Module,
-        layout: &ImageLayout,
+        image: &Image<'_>,
         write: WriteSamples,
         out: &mut dyn Write,
     ) -> anyhow::Result<Written> {
-        let release = &self.snapshot().run.kernel_release;
-        let flow = self.flow.images.get(&idx);
-        let addresses = addresses(self.counted, idx, flow);
-        let frames = read_source_frames(module, release, &self.named, layout, addresses);
-        let frames = frames.with_context(|| {
-            format!(
-                "no debug information for {}: build it with -g, or name the file that has it with --binary FILE",
-                module.name
-            )
-        })?;
-        let profile = sample_profile(self.counted, idx, layout, flow, &frames);
+        let (run, module) = image
+            .runs
+            .iter()
+            .find_map(|run| {
+                let snapshot = run.counted.snapshot;
+                Some((&snapshot.run, snapshot.modules.get(run.module.0 as usize)?))
+            })
+            .context("the image is in no run")?;
+        let frames = read_source_frames(module, &run.kernel_release, &self.named, locations(image.runs))?;
+        let profile = sample_profile(image, &frames);
         write(&profile, &frames, out)?;
         Ok(profile.written)
     }
+}
 
-    /// `NAME-BUILDID.EXTENSION`, of the characters that file names are safe with.
-    fn file_name(&self, idx: ModuleIdx) -> String {
-        /// Digits of the build id, as many as tell two of one name apart.
-        const DIGITS: usize = 8;
-
-        let (name, id) = self.module(idx).map_or_else(
-            |_| (String::new(), String::new()),
-            |module| (module.name.clone(), hex(&module.build_id)),
-        );
-        let last = name.rsplit('/').next().unwrap_or_default();
-        let safe: String = last
-            .chars()
-            .map(|c| {
-                if c.is_ascii_alphanumeric() || "._-+".contains(c) {
-                    c
-                } else {
-                    '_'
-                }
-            })
-            .collect();
-        let safe = safe.trim_matches(['_', '.']).to_owned();
-        let id = id.get(..DIGITS).map_or_else(|| idx.0.to_string(), str::to_owned);
-        format!("{safe}-{id}.{}", self.format.extension())
+/// The image that the user names: a file by its build id, else a name.
+pub(super) fn choose<'a>(wanted: &str, images: &'a [RanImage]) -> anyhow::Result<&'a RanImage> {
+    let path = Path::new(wanted);
+    if !path.is_file() {
+        return Ok(Wanted::parse(wanted).choose(images)?);
     }
+    let build_id = read_build_id(path).with_context(|| path.display().to_string())?;
+    if build_id.is_empty() {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or(wanted);
+        return Ok(Wanted::parse(name).choose(images)?);
+    }
+    let id = hex(&build_id);
+    let chosen = Wanted::BuildId(build_id).choose(images);
+    chosen.with_context(|| {
+        format!(
+            "{} has build id {id}, and nothing of the profile has",
+            path.display()
+        )
+    })
+}
+
+/// `NAME-BUILDID.EXTENSION`, of the characters that file names are safe with.
+fn file_name(image: &RanImage, extension: &str) -> String {
+    /// Digits of the build id, as many as tell two of one name apart.
+    const DIGITS: usize = 8;
+
+    let last = image.name().rsplit('/').next().unwrap_or_default();
+    let safe: String = last
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || "._-+".contains(c) {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    let safe = safe.trim_matches(['_', '.']);
+    let id = hex(&image.build_id);
+    format!("{safe}-{}.{extension}", id.get(..DIGITS).unwrap_or("unknown"))
 }

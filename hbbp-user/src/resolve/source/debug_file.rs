@@ -17,7 +17,7 @@ use super::section::{self, Budget, TooLarge};
 use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::kernel::vmlinux::{debug_file_place, usual_places};
 use crate::resolve::user::mapped_file::open_own;
-use crate::snapshot::{Linked, Module, ModuleKind};
+use crate::snapshot::{Module, ModuleKind};
 
 /// The bytes of one section.
 pub(super) type Bytes = EndianArcSlice<LittleEndian>;
@@ -32,7 +32,7 @@ pub(super) struct DebugFile {
     /// Addresses of its functions by name; empty for files of user code, where addresses are those of the file.
     pub(super) functions: HashMap<String, Vec<u64>>,
     /// Addresses of its code sections by name; empty for files that have addresses of their own.
-    sections: HashMap<String, u64>,
+    pub(super) sections: HashMap<String, u64>,
 }
 
 /// Finds the debug information of a module: among the files that the user named, in the file that ran, and where debug
@@ -94,16 +94,6 @@ fn open_debug_file(path: &Path, module: &Module, budget: &mut Budget) -> Result<
         functions,
         sections,
     }))
-}
-
-impl DebugFile {
-    /// The address in the DWARF of a location in the file of the module.
-    pub(super) fn addr(&self, linked: &Linked) -> Option<u64> {
-        match &linked.section {
-            None => Some(linked.addr),
-            Some(section) => self.sections.get(section)?.checked_add(linked.addr),
-        }
-    }
 }
 
 /// The file, if it has this build id.

@@ -13,8 +13,7 @@ use gimli::{
 };
 
 use super::debug_file::{Bytes, DebugFile};
-use crate::addr::ImageAddr;
-use crate::snapshot::{Frame, Frames, NameIdx, SourceFrames};
+use crate::snapshot::{Frame, Frames, Linked, NameIdx, SourceFrames};
 
 type Entry = gimli::DebuggingInformationEntry<Bytes>;
 
@@ -44,15 +43,20 @@ struct Row {
     discriminator: u64,
 }
 
-/// Reads the frames at addresses of a module: pairs of an address in the debug file and the address in the snapshot.
-pub(super) fn read_frames(file: &DebugFile, mut wanted: Vec<(u64, ImageAddr)>) -> SourceFrames {
+/// Reads the frames at locations in the file of a module.
+pub(super) fn read_frames(file: DebugFile, locations: impl Iterator<Item = Linked>) -> SourceFrames {
+    let found = SourceFrames {
+        sections: file.sections,
+        ..SourceFrames::default()
+    };
+    let mut wanted: Vec<u64> = locations.filter_map(|linked| found.addr(&linked)).collect();
     wanted.sort_unstable();
     wanted.dedup();
     let mut reader = Reader {
         dwarf: &file.dwarf,
         wanted,
         names: HashMap::new(),
-        found: SourceFrames::default(),
+        found,
         all: BTreeSet::new(),
     };
     let mut headers = file.dwarf.units();
@@ -72,7 +76,7 @@ pub(super) fn read_frames(file: &DebugFile, mut wanted: Vec<(u64, ImageAddr)>) -
 struct Reader<'a> {
     dwarf: &'a gimli::Dwarf<Bytes>,
     /// Sorted.
-    wanted: Vec<(u64, ImageAddr)>,
+    wanted: Vec<u64>,
     names: HashMap<String, NameIdx>,
     found: SourceFrames,
     all: BTreeSet<Frames>,
@@ -80,7 +84,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn wanted_in(&self, range: &Range<u64>) -> Range<usize> {
-        let bound = |addr: u64| self.wanted.partition_point(|(at, _)| *at < addr);
+        let bound = |addr: u64| self.wanted.partition_point(|at| *at < addr);
         bound(range.start)..bound(range.end.max(range.start))
     }
 
@@ -103,7 +107,7 @@ impl Reader<'_> {
             let Some(scope) = scopes.get(function) else {
                 continue;
             };
-            let wanted: Vec<(u64, ImageAddr)> = scope
+            let wanted: Vec<u64> = scope
                 .ranges
                 .iter()
                 .flat_map(|range| self.wanted.get(self.wanted_in(range)).unwrap_or(&[]))
@@ -112,12 +116,12 @@ impl Reader<'_> {
             if wanted.is_empty() {
                 continue;
             }
-            for (addr, at) in wanted {
+            for addr in wanted {
                 if scope.entry == Some(addr) {
-                    self.found.entries.insert(at, scope.function);
+                    self.found.entries.insert(addr, scope.function);
                 }
                 if let Some(frames) = frames(&scopes, function, &rows, addr) {
-                    self.found.at.insert(at, frames);
+                    self.found.at.insert(addr, frames);
                 }
             }
             for range in &scope.ranges {

@@ -11,18 +11,16 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 
-use crate::addr::ImageAddr;
-use crate::snapshot::{ImageLayout, Module, SourceFrames};
+use crate::snapshot::{Linked, Module, SourceFrames};
 use section::{Budget, TooLarge};
 
-/// Reads the inlined functions, lines and discriminators at addresses of a module, from the debug information that is found on
-/// this machine. `release` is that of the kernel that ran.
+/// Reads the inlined functions, lines and discriminators at locations in the file of a module, from the debug information that
+/// is found on this machine. `release` is that of the kernel that ran.
 pub fn read_source_frames(
     module: &Module,
     release: &str,
     named: &[PathBuf],
-    layout: &ImageLayout,
-    addresses: impl Iterator<Item = ImageAddr>,
+    locations: impl Iterator<Item = Linked>,
 ) -> anyhow::Result<SourceFrames> {
     let found = debug_file::find_debug_file(module, release, named, &mut Budget::default());
     let file = match found {
@@ -34,6 +32,5 @@ pub fn read_source_frames(
         })?,
         Err(TooLarge) => bail!("the debug information of {} takes more memory than is granted to it", module.name),
     };
-    let wanted = addresses.filter_map(|at| Some((file.addr(&layout.find(at)?)?, at)));
-    Ok(frames::read_frames(&file, wanted.collect()))
+    Ok(frames::read_frames(file, locations))
 }
