@@ -35,7 +35,8 @@ bolt, profgen, ranges and perf-script hold ranges and taken branches: recorded s
 balanced as in the report; those of bolt and perf-script add up to the number of recorded streams,
 as BOLT has limits in samples. The other formats hold the executions of the report, by address.
 Where executions are relative, counts are thousandths of them. What a format cannot hold is counted
-on standard error.
+on standard error. Of a merged profile, the formats of one image and collapsed hold the sum of all
+runs; the others take profiles of one run.
 
 Lines for scripts, of all images, as recorded:
   M PATH BUILDID                start of a module; BUILDID is - if unknown

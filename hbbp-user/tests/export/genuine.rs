@@ -98,7 +98,7 @@ fn gaps(bolt: &Path, program: &Path, data: &Path, output: &Path, more: &[&str]) 
 }
 
 #[test]
-fn flow_gaps_of_a_skylake_are_smaller_than_those_of_perf2bolt() {
+fn flow_gaps_of_a_skylake_are_at_most_half_of_those_of_perf2bolt() {
     let Some(folder) = recordings() else { return };
     let (Some(perf2bolt), Some(bolt)) = (tool::llvm("perf2bolt"), tool::llvm("llvm-bolt")) else {
         return;
@@ -126,7 +126,10 @@ fn flow_gaps_of_a_skylake_are_smaller_than_those_of_perf2bolt() {
         &["--pa", "-p"],
     );
     println!("call graph and CFG flow gaps in %: ours {ours:?}, of perf2bolt {theirs:?}");
-    assert!(ours.0 <= theirs.0 && ours.1 <= theirs.1, "{ours:?} {theirs:?}");
+    assert!(
+        2.0 * ours.0 <= theirs.0 && 2.0 * ours.1 <= theirs.1,
+        "{ours:?} {theirs:?}"
+    );
 }
 
 /// Where the kernel of the recording ran, and where its image is linked here.
