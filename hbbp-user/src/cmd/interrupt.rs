@@ -76,12 +76,11 @@ impl Interrupt {
 fn leave_to_worker(signals: &[libc::c_int]) -> anyhow::Result<()> {
     // SAFETY: a signal set is plain data, which `sigemptyset` sets.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: both calls write to the set alone, and the numbers are those of known signals.
-    unsafe {
-        libc::sigemptyset(&raw mut set);
-        for &signal in signals {
-            libc::sigaddset(&raw mut set, signal);
-        }
+    // SAFETY: the call writes to the set alone.
+    unsafe { libc::sigemptyset(&raw mut set) };
+    for &signal in signals {
+        // SAFETY: the call writes to the set alone, and the number is that of a known signal.
+        unsafe { libc::sigaddset(&raw mut set, signal) };
     }
     // SAFETY: the set lives until the call returns; the old mask is not asked for.
     let refused = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };

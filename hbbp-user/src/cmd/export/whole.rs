@@ -109,7 +109,7 @@ fn source_locations(counted: &Counted<'_>, only: Only<'_>, named: &[PathBuf]) ->
     let mut locations = SourceLocations::new();
     for (module, addresses) in by_module {
         let mut lines = SourceLines::new(counted.snapshot, named.to_vec());
-        locations.extend(lines.read(addresses.into_iter().map(|at| (module, at))));
+        locations.extend(lines.read_lines(addresses.into_iter().map(|at| (module, at))));
     }
     locations
 }
