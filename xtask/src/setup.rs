@@ -21,7 +21,7 @@ const NIGHTLY: &str = "nightly-2026-05-20";
 
 /// What the tests of hbbp-user compile their workloads with, and read exports with; of LLVM, those of the version that links
 /// the eBPF object are mostly there already.
-const USER_TEST_PACKAGES: [&str; 8] = [
+const USER_TEST_PACKAGES: [&str; 9] = [
     "gcc",
     "libc6-dev",
     "binutils",
@@ -30,6 +30,7 @@ const USER_TEST_PACKAGES: [&str; 8] = [
     "llvm-22",
     "bolt-22",
     "clang-22",
+    "autofdo",
 ];
 
 /// The virtual environment of the Python packages that read exports, in the workspace.
@@ -320,6 +321,28 @@ mod tests {
                 "# pacman -S --needed gcc llvm",
                 "$ PATH=$(llvm-config --prefix)/bin:$PATH LLVM_SYS_221_PREFIX=$(llvm-config --prefix) cargo install --quiet \
                  --locked --force --version 0.13.0 --no-default-features --features llvm-22 bpf-linker",
+            ],
+        );
+    }
+
+    #[test]
+    fn readers_of_exports_have_fixed_versions_and_a_folder_of_their_own() {
+        let missing = Missing {
+            readers: true,
+            ..Missing::default()
+        };
+        let folder = crate::command::workspace().join("target/readers");
+        let folder = folder.display();
+        check(
+            &missing,
+            System::Debian,
+            &[],
+            &[
+                &format!("$ python3 -m venv --clear {folder}"),
+                &format!(
+                    "$ {folder}/bin/pip install --quiet --disable-pip-version-check --no-deps pyarrow==26.0.1 \
+                     duckdb==2.0.0 protobuf==3.20.3 pypprof==0.0.1"
+                ),
             ],
         );
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use object::{Object as _, ObjectSection as _, ObjectSegment as _};
+use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
 use crate::program::{Linked, Program, SCALE};
 use crate::tool;
@@ -116,5 +116,39 @@ fn llvm_profgen_reads_the_stacks() {
             |((start, last), n): (&(u64, u64), &u64)| ((start - base(&program), last - base(&program)), *n);
         let expected: Counts = program.trace.ranges.iter().map(from_base).collect();
         assert_eq!(sections(&text, &["-"])[0], expected);
+    }
+}
+
+#[test]
+fn create_llvm_prof_reads_the_ranges() {
+    let Some(create) = tool::other("create_llvm_prof") else {
+        return;
+    };
+    for linked in [Linked::Fixed, Linked::Pie] {
+        let program = Program::new("cc", linked);
+        program.export("ranges");
+        let profile = program.file("from-ranges");
+        let file = |option: &str, name: &std::path::Path| format!("--{option}={}", name.display());
+        let mut generate = Command::new(&create);
+        generate.args(["--profiler=text", "--format=text"]);
+        generate.arg(file("profile", &program.file("ranges")));
+        generate
+            .arg(file("binary", &program.path))
+            .arg(file("out", &profile));
+        tool::run(&mut generate);
+        // It prints names of inlined functions from memory that it has given back.
+        let text = String::from_utf8_lossy(&std::fs::read(&profile).unwrap()).into_owned();
+        let bytes = std::fs::read(&program.path).unwrap();
+        let parsed = object::File::parse(&*bytes).unwrap();
+        for function in ["collatz", "classify", "fibonacci", "sorted", "operation"] {
+            let start = parsed.symbol_by_name(function).unwrap().address();
+            let to_start = program.trace.branches.iter().filter(|((_, to), _)| *to == start);
+            let entries: u64 = to_start.map(|(_, n)| n * SCALE).sum();
+            let head = text
+                .lines()
+                .find(|line| line.starts_with(&format!("{function}:")));
+            let head = head.and_then(|line| line.rsplit_once(':')?.1.parse().ok());
+            assert_eq!(head, Some(entries), "{function}: {text}");
+        }
     }
 }

@@ -81,8 +81,20 @@ fn build(compiler: &str, linked: Linked) -> Built {
         Linked::Fixed => ["-static", "-fno-pie"],
         Linked::Pie => ["-static-pie", "-fPIE"],
     };
+    // Both versions are tested; Debian's create_llvm_prof reads only the older one.
+    let dwarf = if compiler == "cc" {
+        "-gdwarf-4"
+    } else {
+        "-gdwarf-5"
+    };
     let mut compile = Command::new(compiler);
-    compile.args(["-O2", "-g", "-nostdlib", "-ffreestanding", "-fno-stack-protector"]);
+    compile.args([
+        "-O2",
+        dwarf,
+        "-nostdlib",
+        "-ffreestanding",
+        "-fno-stack-protector",
+    ]);
     compile.args([
         "-fcf-protection=none",
         "-Wl,-e,begin",

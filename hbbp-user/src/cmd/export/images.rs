@@ -118,11 +118,11 @@ pub(super) fn export_images(
             Some(wanted) => vec![images.choose(wanted)?],
             None => images.all(),
         };
-        for image in all {
+        for (image, n) in all.into_iter().zip(1..) {
             let mut bytes = Vec::new();
             match images.write(&image, &mut bytes) {
                 Ok(written) => {
-                    let path = folder.join(file_name(&image, format.extension()));
+                    let path = folder.join(file_name(&image, n, format));
                     Output::open(&path)?.write(&bytes, &mut std::io::sink())?;
                     summary.wrote(&path, &written, out)?;
                 }
@@ -345,8 +345,8 @@ pub(super) fn choose<'a>(wanted: &str, images: &'a [RanImage]) -> anyhow::Result
     })
 }
 
-/// `NAME-BUILDID.EXTENSION`, of the characters that file names are safe with.
-fn file_name(image: &RanImage, extension: &str) -> String {
+/// `NAME-BUILDID.EXTENSION`, of the characters that file names are safe with; the number stands for an unknown build id.
+fn file_name(image: &RanImage, n: usize, format: ImageFormat) -> String {
     /// Digits of the build id, as many as tell two of one name apart.
     const DIGITS: usize = 8;
 
@@ -363,5 +363,6 @@ fn file_name(image: &RanImage, extension: &str) -> String {
         .collect();
     let safe = safe.trim_matches(['_', '.']);
     let id = hex(&image.build_id);
-    format!("{safe}-{}.{extension}", id.get(..DIGITS).unwrap_or("unknown"))
+    let id = id.get(..DIGITS).map_or_else(|| n.to_string(), str::to_owned);
+    format!("{safe}-{id}.{}", format.extension())
 }

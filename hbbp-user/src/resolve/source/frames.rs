@@ -101,7 +101,7 @@ impl Reader<'_> {
     }
 
     fn read_unit(&mut self, unit: &Unit<Bytes>) -> gimli::Result<()> {
-        let rows = rows(self.dwarf, unit)?;
+        let rows = rows(unit)?;
         let (scopes, functions) = self.scopes(unit)?;
         for function in functions {
             let Some(scope) = scopes.get(function) else {
@@ -297,12 +297,11 @@ fn unit_of(dwarf: &gimli::Dwarf<Bytes>, offset: gimli::DebugInfoOffset<usize>) -
 }
 
 /// The line table of a unit, sorted by address.
-fn rows(dwarf: &gimli::Dwarf<Bytes>, unit: &Unit<Bytes>) -> gimli::Result<Vec<Row>> {
+fn rows(unit: &Unit<Bytes>) -> gimli::Result<Vec<Row>> {
     let mut found = Vec::new();
     let Some(program) = unit.line_program.clone() else {
         return Ok(found);
     };
-    let _ = dwarf;
     let mut rows = program.rows();
     while let Some((_, row)) = rows.next_row()? {
         found.push(Row {
