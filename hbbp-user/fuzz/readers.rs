@@ -20,7 +20,7 @@ use hbbp_user::import::perf_data::PerfData;
 use hbbp_user::import::preaggregated::read_preaggregated;
 use hbbp_user::import::{EntryText, ImportError, entries, format_of};
 use hbbp_user::mix::{Dimension, Query};
-use hbbp_user::record::{Mmap, Record, parse_record};
+use hbbp_user::record::{Mmap, Record};
 use hbbp_user::report::Format;
 use hbbp_user::resolve::Resolver;
 use hbbp_user::resolve::kernel::map::KernelMap;
@@ -81,22 +81,6 @@ pub(crate) fn read_preaggregated_text(bytes: &[u8]) {
     let mut counter = Counter::new(1);
     let _ = read_preaggregated(bytes, &mut counter, OWNER, &mut |_| {});
     let _ = counter.into_intervals(&[(0, 1)]);
-}
-
-/// Reads the bytes as records of the sideband, one after the other.
-pub(crate) fn read_records(bytes: &[u8]) {
-    let mut left = bytes;
-    while let Some((header, after)) = left.split_first_chunk::<8>() {
-        let [k0, k1, k2, k3, m0, m1, s0, s1] = *header;
-        let size = usize::from(u16::from_le_bytes([s0, s1]));
-        let (body, behind) = after.split_at(size.saturating_sub(header.len()).min(after.len()));
-        let _ = parse_record(
-            u32::from_le_bytes([k0, k1, k2, k3]),
-            u16::from_le_bytes([m0, m1]),
-            body,
-        );
-        left = behind;
-    }
 }
 
 /// Reads the bytes as a snapshot; what is accepted holds together, can be written again, and has its reports.

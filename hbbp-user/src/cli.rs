@@ -6,6 +6,7 @@ mod annotate;
 mod diff;
 mod eval;
 mod export;
+mod format;
 mod processwatch;
 mod record;
 mod recording;
@@ -13,11 +14,12 @@ mod report;
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 
+use crate::cmd::Job;
 use crate::cmd::kernel_text::KernelTextOptions;
 use crate::cmd::report::Strict;
-use crate::cmd::{Job, check};
+use crate::report::TextOrJson;
 use crate::resolve::kernel::recorded::KernelPlace;
 use crate::streams::KernelCounts;
 use annotate::AnnotateArgs;
@@ -95,8 +97,8 @@ enum Command {
     /// Show what this machine supports, and how to enable what is missing.
     Check {
         /// Output format.
-        #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
-        format: CheckFormat,
+        #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+        format: TextOrJson,
     },
     /// Compare live kernel text with the static image: differing bytes and sites by cause.
     KernelText {
@@ -108,24 +110,9 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         write: Option<PathBuf>,
         /// Output format.
-        #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
-        format: CheckFormat,
+        #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+        format: TextOrJson,
     },
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum CheckFormat {
-    Text,
-    Json,
-}
-
-impl From<CheckFormat> for check::Format {
-    fn from(format: CheckFormat) -> Self {
-        match format {
-            CheckFormat::Text => Self::Text,
-            CheckFormat::Json => Self::Json,
-        }
-    }
 }
 
 impl Cli {
@@ -179,7 +166,7 @@ impl Cli {
             Some(Command::Merge(merge)) => Ok(Job::Merge(merge.into_options())),
             Some(Command::Eval(eval)) => Ok(Job::Eval(eval.into_options())),
             Some(Command::ProcessWatch(watch)) => Ok(watch.into_job()),
-            Some(Command::Check { format }) => Ok(Job::Check(format.into())),
+            Some(Command::Check { format }) => Ok(Job::Check(format)),
             Some(Command::KernelText {
                 vmlinux,
                 write,
@@ -187,7 +174,7 @@ impl Cli {
             }) => Ok(Job::KernelText(KernelTextOptions {
                 vmlinux,
                 write,
-                format: format.into(),
+                format,
             })),
         }
     }

@@ -3,7 +3,9 @@
 //! ```text
 //! perf events -> eBPF maps -> drain -> resolve -> SNAPSHOT -> locate -> blocks -> estimate -> mix -> report
 //!             (touches the kernel and the disk: may fail)    |     (pure: same snapshot, same answer)
-//! recordings of other tools -> import -> resolve ------------+            (for other tools) estimate -> export
+//! recordings of other tools -> import -> resolve ------------+         (one function) estimate -> annotate -> report
+//! runs of several hosts and times -> merge -> profile -------+         (two profiles) mix -> diff -> report
+//!                                                                       (for other tools) estimate -> export
 //! ```
 //!
 //! # Glossary
@@ -52,11 +54,12 @@
 //! | [`snapshot`] | the profile: counts, losses, text, mappings, symbols, facts of the run; the file format |
 //! | [`locate`], [`blocks`] | assigns counts to text; decodes it and splits it into basic blocks |
 //! | [`estimate`] | executions of each block with their standard errors |
-//! | [`mix`], [`eval`] | sums by dimension; errors against exact counts |
+//! | [`mix`], [`eval`] | sums by dimension and taxonomy, filters, views, requirements; errors against exact counts |
 //! | [`annotate`], [`diff`] | the code of a function with its counts; what changed from one profile to another |
 //! | [`printable`], [`names`] | makes names that others chose safe to print; demangles them |
-//! | [`report`], [`export`] | prints mixes for people, and writes the formats of other tools |
-//! | [`profile`] | snapshots in files: reads them, and replaces them as a whole |
+//! | [`report`] | mixes, annotated code and differences as text, JSON, CSV and an HTML page |
+//! | [`export`] | lines for scripts, and profiles and tables in the formats of other tools |
+//! | [`profile`] | snapshots in files, one for each run: reads them, and replaces them as a whole |
 //! | [`cmd`], [`cli`] | wires the stages of each command; the command line |
 //!
 //! # Invariants that must never break
@@ -73,7 +76,16 @@
 //!
 //! # Where new things go
 //!
-//! A new refusal, dimension, export and processor: `.github/CONTRIBUTING.md` answers each in five lines.
+//! `.github/CONTRIBUTING.md` answers each in five lines; the first place is
+//!
+//! | new | first place |
+//! |---|---|
+//! | refusal | the table of [`snapshot::loss`] |
+//! | dimension | the table of [`mix::Dimension`]; a grouping of instructions is a taxonomy and needs no code |
+//! | view | the table of [`mix::View`] |
+//! | export | a file in [`export`], as pure lines of a snapshot |
+//! | form of a report | [`report`], with its name in an enum of formats |
+//! | processor | the table of [`collect::uarch`]; its quirks in [`streams`] |
 
 pub mod addr;
 pub mod record;

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,6 +70,15 @@ static void pipes(unsigned long rounds)
 
 	need(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair");
 	ping_pong(ends[0], ends[1], rounds);
+}
+
+/* The same without preemption when one wakes the other: two context switches for each round, on any boot. */
+static void turns(unsigned long rounds)
+{
+	struct sched_param parameters = { 0 };
+
+	need(sched_setscheduler(0, SCHED_BATCH, &parameters) == 0, "sched_setscheduler");
+	pipes(rounds);
 }
 
 static void loopback(unsigned long rounds)
@@ -157,7 +167,7 @@ static const struct {
 	const char *name;
 	void (*run)(unsigned long rounds);
 } storms[] = {
-	{ "syscalls", syscalls }, { "pipes", pipes }, { "loopback", loopback },	      { "files", files },
+	{ "syscalls", syscalls }, { "pipes", pipes }, { "turns", turns }, { "loopback", loopback },	      { "files", files },
 	{ "modules", modules },	  { "forks", forks }, { "page-faults", page_faults }, { "nothing", nothing },
 };
 

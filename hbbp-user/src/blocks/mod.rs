@@ -82,16 +82,7 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
             stops: OnceLock::new(),
         });
     }
-    // Most branches stay in their text and need no sorting; other versions of it have the same targets.
-    for (pair, inside) in snapshot.text.windows(2).zip(inside.windows(2)) {
-        let [text, next] = pair else { continue };
-        if text.module == next.module && offset(text, next.start).is_some() {
-            for (text, inside) in pair.iter().zip(inside) {
-                let target = |offset: &u32| ImageAddr(text.start.0.saturating_add(u64::from(*offset)));
-                targets.extend(inside.iter().map(|offset| (text.module, target(offset))));
-            }
-        }
-    }
+    targets.extend(targets_in_overlaps(&snapshot.text, &inside));
     targets.sort_unstable();
     targets.dedup();
 
@@ -113,6 +104,23 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
         texts: texts.into(),
         forms: forms.into_boxed(),
     }
+}
+
+/// The branch targets within texts that overlap the next one; `inside` has the offsets of the targets within each text.
+///
+/// Most branches stay in their text and need no sorting; other versions of it have the same targets.
+fn targets_in_overlaps(texts: &[Text], inside: &[Vec<u32>]) -> Vec<(ModuleIdx, ImageAddr)> {
+    let mut targets = Vec::new();
+    for (pair, inside) in texts.windows(2).zip(inside.windows(2)) {
+        let [text, next] = pair else { continue };
+        if text.module == next.module && offset(text, next.start).is_some() {
+            for (text, inside) in pair.iter().zip(inside) {
+                let target = |offset: &u32| ImageAddr(text.start.0.saturating_add(u64::from(*offset)));
+                targets.extend(inside.iter().map(|offset| (text.module, target(offset))));
+            }
+        }
+    }
+    targets
 }
 
 /// Every address that the CPU reported, sorted: each is the start of an instruction.

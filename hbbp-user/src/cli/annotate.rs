@@ -2,13 +2,12 @@
 
 use clap::Args;
 
-use super::CheckFormat;
 use super::recording::InputArgs;
 use super::report::{LookArgs, RuleArgs};
 use crate::annotate::Query;
 use crate::cmd::annotate::{AnnotateOptions, What};
 use crate::cmd::pager::Paging;
-use crate::report::{Format, Shown};
+use crate::report::{Shown, TextOrJson};
 use crate::resolve::kernel::recorded::KernelPlace;
 
 /// What can be asked for, in the long help.
@@ -45,8 +44,8 @@ pub(super) struct AnnotateArgs {
     #[command(flatten)]
     rule: RuleArgs,
     /// Output format.
-    #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
-    format: CheckFormat,
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    format: TextOrJson,
     #[command(flatten)]
     look: LookArgs,
     /// Do not show text in a pager (PAGER, or less).
@@ -69,16 +68,15 @@ impl AnnotateArgs {
             }
             (None, hottest) => What::Hottest(hottest.unwrap_or(1).into()),
         };
-        let (format, paging) = match self.format {
-            CheckFormat::Text if !self.no_pager => (Format::Text, Paging::Auto),
-            CheckFormat::Text => (Format::Text, Paging::Never),
-            CheckFormat::Json => (Format::Json, Paging::Never),
+        let paging = match self.format {
+            TextOrJson::Text if !self.no_pager => Paging::Auto,
+            TextOrJson::Text | TextOrJson::Json => Paging::Never,
         };
         AnnotateOptions {
             input,
             what,
             rule: self.rule.rule,
-            format,
+            format: self.format,
             look: self.look.into_look(),
             shown: if self.all { Shown::All } else { Shown::Executed },
             paging,

@@ -13,7 +13,7 @@ use crate::cmd::pager::Paging;
 use crate::cmd::report::read_taxonomies;
 use crate::diff::{Condition, Measure, Per};
 use crate::mix::{Axis, Filter, Query, UnknownAxis};
-use crate::report::Format;
+use crate::report::DiffFormat;
 
 #[derive(Debug, Args)]
 pub(super) struct DiffArgs {
@@ -49,9 +49,9 @@ pub(super) struct DiffArgs {
     /// Show the N greatest changes (`all` for every one).
     #[arg(short = 'n', long, value_name = "N", default_value = "40", value_parser = parse_top)]
     top: Top,
-    /// Output format: text, json or csv.
-    #[arg(long, default_value = "text")]
-    format: Format,
+    /// Output format.
+    #[arg(long, value_enum, default_value_t = DiffFormat::Text)]
+    format: DiffFormat,
     #[command(flatten)]
     look: LookArgs,
     /// Do not show text in a pager (PAGER, or less).
@@ -109,7 +109,7 @@ impl DiffArgs {
             conditions,
             rule: self.rule.rule,
             top: self.top.0,
-            paging: if self.no_pager || self.format != Format::Text {
+            paging: if self.no_pager || self.format != DiffFormat::Text {
                 Paging::Never
             } else {
                 Paging::Auto

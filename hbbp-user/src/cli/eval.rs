@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::CheckFormat;
 use super::report::{LookArgs, RuleArgs, Top, parse_top};
 use crate::cmd::eval::EvalOptions;
 use crate::eval::Level;
-use crate::report::Format;
+use crate::report::TextOrJson;
 
 #[derive(Debug, Args)]
 pub(super) struct EvalArgs {
@@ -28,8 +27,8 @@ pub(super) struct EvalArgs {
     #[arg(short = 'n', long, value_name = "N", default_value = "20", value_parser = parse_top)]
     top: Top,
     /// Output format.
-    #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
-    format: CheckFormat,
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    format: TextOrJson,
     #[command(flatten)]
     look: LookArgs,
 }
@@ -54,10 +53,7 @@ impl EvalArgs {
                 EvalLevel::Function => Level::Function,
             },
             top: self.top.0,
-            format: match self.format {
-                CheckFormat::Text => Format::Text,
-                CheckFormat::Json => Format::Json,
-            },
+            format: self.format,
             look: self.look.into_look(),
         }
     }

@@ -63,8 +63,8 @@ pub(super) struct ReportArgs {
     /// Show the top N rows (`all` for every row); the remainder is summed. Default: 40, or as many as the view has.
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_top)]
     top: Option<Top>,
-    /// Output format: text, json, csv or html.
-    #[arg(long, default_value = "text")]
+    /// Output format.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Exit with status 3 if the measurement misses a quality limit or has too few samples for a --require.
     #[arg(long)]

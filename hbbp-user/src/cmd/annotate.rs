@@ -11,7 +11,7 @@ use super::pager::{Paging, paged};
 use super::static_image::StaticImage;
 use crate::annotate::{Annotated, Code, Query, annotated, find, hottest};
 use crate::mix::Estimated;
-use crate::report::{AnnotatedReport, Format, Look, Shown};
+use crate::report::{AnnotatedReport, Look, Shown, TextOrJson};
 use crate::resolve::source::lines::SourceLines;
 use crate::snapshot::{Snapshot, SourceLocations};
 
@@ -25,7 +25,7 @@ pub struct AnnotateOptions {
     /// Name or file of the rule that chooses between EBS and LBR.
     pub rule: String,
     /// Text or JSON.
-    pub format: Format,
+    pub format: TextOrJson,
     /// How text looks.
     pub look: Look,
     /// Which instructions are shown.

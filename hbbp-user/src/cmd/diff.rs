@@ -11,7 +11,7 @@ use super::pager::{Paging, paged};
 use crate::diff::{Condition, Diff, Gate, Measure, Modules, Per, Side, Work, diff};
 use crate::estimate::Unit;
 use crate::mix::{Estimated, Mix, Query, sum};
-use crate::report::{DiffReport, Format, Look};
+use crate::report::{DiffFormat, DiffReport, Look};
 use crate::snapshot::{Snapshot, SourceLocations};
 
 /// What to compare, and how to show it.
@@ -30,7 +30,7 @@ pub struct DiffOptions {
     /// Most rows; `None` for all.
     pub top: Option<usize>,
     /// The form of the report.
-    pub format: Format,
+    pub format: DiffFormat,
     /// How text looks.
     pub look: Look,
     /// Whether a pager shows text.

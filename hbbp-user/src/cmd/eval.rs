@@ -8,7 +8,7 @@ use anyhow::Context as _;
 
 use crate::eval::{Exact, Level, evaluate};
 use crate::profile;
-use crate::report::{Errors, Format, Look};
+use crate::report::{Errors, Look, TextOrJson};
 
 /// What to compare, and how to show it.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub struct EvalOptions {
     /// Limit of groups and of mnemonics; `None` for all.
     pub top: Option<usize>,
     /// The form of the comparison.
-    pub format: Format,
+    pub format: TextOrJson,
     /// How text looks.
     pub look: Look,
 }

@@ -65,17 +65,12 @@ pub enum ExportLines {
     Entries,
 }
 
-/// Exports, and returns what the user must know of it, sentence by sentence. A closed pipe is not an error.
+/// Exports, and returns what the user must know of it, sentence by sentence.
 pub fn run(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<Vec<String>> {
     let mut out = BufWriter::new(out);
-    let written = write(options, &mut out).and_then(|warnings| {
-        out.flush()?;
-        Ok(warnings)
-    });
-    match written {
-        Err(error) if is_closed_pipe(&error) => Ok(Vec::new()),
-        written => written,
-    }
+    let warnings = write(options, &mut out)?;
+    out.flush()?;
+    Ok(warnings)
 }
 
 fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<Vec<String>> {
@@ -176,11 +171,6 @@ impl Summary {
         self.warnings
             .extend(left_out.map(|(why, n)| format!("left out: {n} {why} (in {})", self.noun)));
     }
-}
-
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-    kind == Some(io::ErrorKind::BrokenPipe)
 }
 
 fn write_lines(options: &ExportOptions, lines: ExportLines, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -14,6 +14,7 @@ use crate::addr::Va;
 use crate::collect::object::{Constants, MapSizes, Object};
 use crate::collect::text::TextWindow;
 use crate::printable::write_json;
+use crate::report::TextOrJson;
 use crate::resolve::elf::build_id::{hex, read_kernel_build_id};
 use crate::resolve::kernel::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
 use crate::resolve::kernel::patch_sites::{Cause, Linked, RunningKernel, read_sites};
@@ -21,8 +22,6 @@ use crate::resolve::kernel::reader::{KernelText, ReadKernel, open_kernel_text, o
 use crate::resolve::kernel::text_difference::{TextDifference, compare};
 use crate::resolve::kernel::vmlinux::{Vmlinux, find_vmlinux};
 use crate::snapshot::KernelTextSource;
-
-use super::check::Format;
 
 /// What to compare, and where to write the patched image.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -32,7 +31,7 @@ pub struct KernelTextOptions {
     /// Where to write the image with the live text.
     pub write: Option<PathBuf>,
     /// The form of the report.
-    pub format: Format,
+    pub format: TextOrJson,
 }
 
 /// The report; in JSON with these names.
@@ -129,8 +128,8 @@ pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::
     }
     let findings = findings(&vmlinux, &live, &difference, unreadable_bytes, &symbols, notes);
     match options.format {
-        Format::Text => out.write_all(text_of(&findings).as_bytes())?,
-        Format::Json => write_json(&findings, out)?,
+        TextOrJson::Text => out.write_all(text_of(&findings).as_bytes())?,
+        TextOrJson::Json => write_json(&findings, out)?,
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ mod input;
 pub mod interrupt;
 mod interval;
 pub mod kernel_text;
+mod locations;
 pub mod merge;
 pub mod pager;
 pub mod processwatch;
@@ -18,6 +19,7 @@ pub mod progress;
 pub mod record;
 pub mod report;
 mod rule;
+mod session;
 mod static_image;
 
 use std::io::{self, IsTerminal as _, Write};
@@ -25,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use crate::diff::Gate;
 use crate::profile::Output;
+use crate::report::TextOrJson;
 use crate::snapshot::Snapshot;
 use export::ExportOptions;
 use import::ImportOptions;
@@ -53,7 +56,7 @@ pub enum Job {
     /// Compare a saved profile with exact counts.
     Eval(eval::EvalOptions),
     /// Show what this machine supports.
-    Check(check::Format),
+    Check(TextOrJson),
     /// Compare live kernel text with the static image.
     KernelText(kernel_text::KernelTextOptions),
     /// Print the mix of each process at intervals.
@@ -77,39 +80,20 @@ pub struct Done {
     pub snapshot: Option<Snapshot>,
 }
 
-/// Runs the job, and prints its output to `out`.
+/// Runs the job, and prints its output to `out`. A closed pipe ends the output of a job that has no other result.
 pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
     match job {
-        Job::Direct(record, report, output) => {
-            let output = output.as_deref().map(Output::open).transpose()?;
-            anyhow::ensure!(
-                !output.as_ref().is_some_and(Output::is_standard),
-                "the report goes to standard output: save the profile with `hbbp-sys record -o -`"
-            );
-            let recorded = record::record(record)?;
-            let saved =
-                output.map(|output| output.save(std::slice::from_ref(&recorded.snapshot), &mut io::sink()));
-            // The report is printed even if the disk is full.
-            let quality = report::print(&recorded.snapshot, report, out)?;
-            saved.transpose()?;
-            Ok(Done {
-                quality,
-                ..end(recorded)?
-            })
-        }
+        Job::Direct(record, report, output) => direct(record, report, output.as_deref(), out),
         Job::Record(record, path) => {
             let output = open_output(path)?;
             let recorded = record::record(record)?;
             output.save(std::slice::from_ref(&recorded.snapshot), out)?;
             end(recorded)
         }
-        Job::Report(input, report) => {
-            let quality = report::print_runs(&input::read_runs(input)?, report, out)?;
-            Ok(Done {
-                quality,
-                ..Done::default()
-            })
-        }
+        Job::Report(input, report) => Ok(Done {
+            quality: report::print_runs(&input::read_runs(input)?, report, out)?,
+            ..Done::default()
+        }),
         Job::Import(input, path) => {
             let output = open_output(path)?;
             let snapshot = import::import(input)?;
@@ -120,17 +104,6 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
                 ..Done::default()
             })
         }
-        Job::Export(options) => {
-            let warnings = export::run(options, out)?;
-            Ok(Done {
-                warnings,
-                ..Done::default()
-            })
-        }
-        Job::Annotate(options) => {
-            annotate::annotate(options, out)?;
-            Ok(Done::default())
-        }
         Job::Diff(options) => Ok(Done {
             gates: diff::compare(options, out)?,
             ..Done::default()
@@ -139,39 +112,44 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             warnings: merge::merge(options, out)?,
             ..Done::default()
         }),
-        Job::Eval(options) => {
-            match eval::eval(options, out) {
-                Err(error) if is_closed_pipe(&error) => {}
-                evaluated => evaluated?,
-            }
-            Ok(Done::default())
-        }
+        Job::Annotate(options) => annotate::annotate(options, out).map(|()| Done::default()),
+        Job::ProcessWatch(options) => processwatch::watch(options, out).map(|()| Done::default()),
+        Job::Export(options) => Ok(Done {
+            warnings: up_to_a_closed_pipe(export::run(options, out))?,
+            ..Done::default()
+        }),
+        Job::Eval(options) => up_to_a_closed_pipe(eval::eval(options, out)).map(|()| Done::default()),
         Job::KernelText(options) => {
-            match kernel_text::kernel_text(options, out) {
-                Err(error) if is_closed_pipe(&error) => {}
-                compared => compared?,
-            }
-            Ok(Done::default())
-        }
-        Job::ProcessWatch(options) => {
-            processwatch::watch(options, out)?;
-            Ok(Done::default())
+            up_to_a_closed_pipe(kernel_text::kernel_text(options, out)).map(|()| Done::default())
         }
         Job::ListColumns(columns) => {
-            match processwatch::list(*columns, out) {
-                Err(error) if is_closed_pipe(&error) => {}
-                listed => listed?,
-            }
-            Ok(Done::default())
+            up_to_a_closed_pipe(processwatch::list(*columns, out)).map(|()| Done::default())
         }
-        Job::Check(format) => {
-            match check::check(*format, out) {
-                Err(error) if is_closed_pipe(&error) => {}
-                checked => checked?,
-            }
-            Ok(Done::default())
-        }
+        Job::Check(format) => up_to_a_closed_pipe(check::check(*format, out)).map(|()| Done::default()),
     }
+}
+
+/// Records and reports at once.
+fn direct(
+    record: &RecordOptions,
+    report: &ReportOptions,
+    output: Option<&Path>,
+    out: &mut dyn Write,
+) -> anyhow::Result<Done> {
+    let output = output.map(Output::open).transpose()?;
+    anyhow::ensure!(
+        !output.as_ref().is_some_and(Output::is_standard),
+        "the report goes to standard output: save the profile with `hbbp-sys record -o -`"
+    );
+    let recorded = record::record(record)?;
+    let saved = output.map(|output| output.save(std::slice::from_ref(&recorded.snapshot), &mut io::sink()));
+    // The report is printed even if the disk is full.
+    let quality = report::print(&recorded.snapshot, report, out)?;
+    saved.transpose()?;
+    Ok(Done {
+        quality,
+        ..end(recorded)?
+    })
 }
 
 /// Opens an output for a profile alone.
@@ -204,10 +182,17 @@ fn end(recorded: Recorded) -> anyhow::Result<Done> {
     })
 }
 
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
+/// A reader that closed the pipe has read enough.
+fn up_to_a_closed_pipe<T: Default>(printed: anyhow::Result<T>) -> anyhow::Result<T> {
     let io =
         |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<io::Error>().map(io::Error::kind);
-    error
-        .chain()
-        .any(|cause| io(cause) == Some(io::ErrorKind::BrokenPipe))
+    let is_closed_pipe = |error: &anyhow::Error| {
+        error
+            .chain()
+            .any(|cause| io(cause) == Some(io::ErrorKind::BrokenPipe))
+    };
+    match printed {
+        Err(error) if is_closed_pipe(&error) => Ok(T::default()),
+        printed => printed,
+    }
 }

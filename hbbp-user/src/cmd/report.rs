@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
+use super::locations::read_locations;
 use crate::estimate::{Rule, Unit};
 use crate::mix::{
     Analysis, Confidence, Dimension, Estimated, Mix, Outcome, Query, Requirement, Sort, Taxonomy, Verdict,
     View, sum,
 };
 use crate::report::{Format, Look, Miss, Report, Table, quality};
-use crate::resolve::source::lines::SourceLines;
-use crate::snapshot::{Module, ModuleKind, Snapshot, SourceLocations};
+use crate::snapshot::{Snapshot, SourceLocations};
 
 /// Content and format of a report.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,15 +148,10 @@ pub fn print_runs(
         );
     }
     let rule = super::rule::read(&options.rule)?;
-    let estimated: Vec<Estimated<'_>> = runs.iter().map(|run| Estimated::new(run, &rule)).collect();
-    let (locations, notes) = locations_of(runs, &estimated, options);
-    let mixes_of = |query: &Query| -> Vec<Mix> {
-        let runs = estimated.iter().zip(&locations);
-        runs.map(|(run, locations)| run.mix(query, locations)).collect()
-    };
+    let profile = Profile::new(runs, &rule, options);
     let tables = options.tables();
     // The tables of each run, and their sums.
-    let of_runs: Vec<Vec<Mix>> = tables.iter().map(|(query, _)| mixes_of(query)).collect();
+    let of_runs: Vec<Vec<Mix>> = tables.iter().map(|(query, _)| profile.mixes(query)).collect();
     let sums = tables.iter().zip(&of_runs);
     let sums: Vec<Mix> = sums
         .map(|((query, _), mixes)| sum(query, mixes.iter().cloned()))
@@ -165,23 +160,17 @@ pub fn print_runs(
         check_sort(query, mix)?;
     }
     if let (Some(view), [first, ..]) = (&options.view, sums.as_slice()) {
-        check_module(view, first, || mixes_of(&Query::by([Dimension::Module])))?;
+        check_module(view, first, || profile.mixes(&Query::by([Dimension::Module])))?;
     }
-    let samples = estimated.iter().map(Estimated::samples).sum();
-    let verdict = |requirement: &Requirement| {
-        let query = requirement.query();
-        let mix = sum(&query, mixes_of(&query).into_iter());
-        requirement.test(&mix, samples, options.confidence)
-    };
-    let verdicts: Vec<Verdict> = options.requirements.iter().map(verdict).collect();
-    let first = of_runs.into_iter().next().context("a view has tables")?;
-    let analyses = estimated.into_iter().zip(first);
-    let analyses: Vec<Analysis> = analyses.map(|(run, mix)| run.analysis(mix)).collect();
-    let noted: Vec<Cow<'_, Snapshot>> = runs
-        .iter()
-        .zip(notes)
-        .map(|(run, note)| noted(run, note))
+    let requirements = options.requirements.iter();
+    let verdicts: Vec<Verdict> = requirements
+        .map(|requirement| profile.verdict(requirement, options.confidence))
         .collect();
+    let first = of_runs.into_iter().next().context("a view has tables")?;
+    let analyses = profile.estimated.into_iter().zip(first);
+    let analyses: Vec<Analysis> = analyses.map(|(run, mix)| run.analysis(mix)).collect();
+    let noted = runs.iter().zip(profile.notes);
+    let noted: Vec<Cow<'_, Snapshot>> = noted.map(|(run, notes)| noted_run(run, notes)).collect();
     let runs = || noted.iter().map(Cow::as_ref).zip(&analyses);
     let shown = sums.iter().zip(&tables);
     let shown: Vec<Table<'_>> = shown.map(|(mix, (_, top))| Table { mix, top: *top }).collect();
@@ -202,30 +191,55 @@ pub fn print_runs(
     })
 }
 
+/// The runs of a profile, estimated.
+struct Profile<'a> {
+    estimated: Vec<Estimated<'a>>,
+    /// The source locations of the instructions of each run, where a table or requirement asks for them.
+    locations: Vec<SourceLocations>,
+    /// Notes on locations that are missing in each run.
+    notes: Vec<Vec<String>>,
+}
+
+impl<'a> Profile<'a> {
+    fn new(runs: &'a [Snapshot], rule: &Rule, options: &ReportOptions) -> Self {
+        let estimated: Vec<Estimated<'a>> = runs.iter().map(|run| Estimated::new(run, rule)).collect();
+        let asks_source = options.asks(Query::asks_source);
+        let of_run = |(run, estimated): (&Snapshot, &Estimated<'_>)| {
+            if asks_source {
+                read_locations(run, estimated, &options.debug_files)
+            } else {
+                Default::default()
+            }
+        };
+        let (locations, notes) = runs.iter().zip(&estimated).map(of_run).unzip();
+        Self {
+            estimated,
+            locations,
+            notes,
+        }
+    }
+
+    /// The answers of all runs.
+    fn mixes(&self, query: &Query) -> Vec<Mix> {
+        let runs = self.estimated.iter().zip(&self.locations);
+        runs.map(|(run, locations)| run.mix(query, locations)).collect()
+    }
+
+    fn verdict(&self, requirement: &Requirement, confidence: Confidence) -> Verdict {
+        let query = requirement.query();
+        let mix = sum(&query, self.mixes(&query).into_iter());
+        let samples = self.estimated.iter().map(Estimated::samples).sum();
+        requirement.test(&mix, samples, confidence)
+    }
+}
+
 /// The unit of the figures of a run.
 pub(super) fn unit_of(run: &Snapshot, rule: &Rule) -> Unit {
     Estimated::new(run, rule).counts().assignment.unit
 }
 
-/// The source locations of the instructions of each run, where they are asked for, and notes on what is missing.
-fn locations_of(
-    runs: &[Snapshot],
-    estimated: &[Estimated<'_>],
-    options: &ReportOptions,
-) -> (Vec<SourceLocations>, Vec<Vec<String>>) {
-    let asks = options.asks(Query::asks_source);
-    let of_run = |(run, estimated): (&Snapshot, &Estimated<'_>)| {
-        if asks {
-            read_locations(run, estimated, options)
-        } else {
-            Default::default()
-        }
-    };
-    runs.iter().zip(estimated).map(of_run).unzip()
-}
-
 /// A run with more notes.
-fn noted(run: &Snapshot, notes: Vec<String>) -> Cow<'_, Snapshot> {
+fn noted_run(run: &Snapshot, notes: Vec<String>) -> Cow<'_, Snapshot> {
     if notes.is_empty() {
         return Cow::Borrowed(run);
     }
@@ -268,63 +282,4 @@ fn check_sort(query: &Query, mix: &Mix) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-/// Reads where the instructions of a mix stand, from the debug information that is found on this machine; where some is
-/// missing or too large, notes say so.
-fn read_locations(
-    snapshot: &Snapshot,
-    estimated: &Estimated<'_>,
-    options: &ReportOptions,
-) -> (SourceLocations, Vec<String>) {
-    let mut lines = SourceLines::new(snapshot, options.debug_files.clone());
-    let locations = lines.read(estimated.instructions());
-    let notes = [missing_lines(&lines.without()), too_large(&lines.too_large())];
-    (locations, notes.into_iter().flatten().collect())
-}
-
-/// Note about modules whose debug information is too large.
-fn too_large(modules: &[&Module]) -> Option<String> {
-    (!modules.is_empty()).then(|| {
-        format!(
-            "debug information of {} was not read, so functions are shown instead of lines: it unpacks to more memory than \
-             a report grants it (files of other users have less)",
-            names(modules)
-        )
-    })
-}
-
-/// The first of many names, and how many more there are.
-fn names(modules: &[&Module]) -> String {
-    /// Names to show; there may be hundreds.
-    const MOST: usize = 4;
-
-    let shown: Vec<&str> = modules
-        .iter()
-        .take(MOST)
-        .map(|module| module.name.as_str())
-        .collect();
-    let names = shown.join(", ");
-    match modules.len().saturating_sub(MOST) {
-        0 => names,
-        more => format!("{names} and {more} more"),
-    }
-}
-
-/// Note about modules without debug information; code generated by the kernel never has any.
-fn missing_lines(without: &[&Module]) -> Option<String> {
-    let never = |module: &&Module| {
-        matches!(
-            module.kind,
-            ModuleKind::Bpf | ModuleKind::Trampoline | ModuleKind::Anonymous
-        )
-    };
-    let without: Vec<&Module> = without.iter().copied().filter(|module| !never(module)).collect();
-    (!without.is_empty()).then(|| {
-        format!(
-            "no debug information for {}, so functions are shown instead of lines: install debug packages (-dbg, -dbgsym), \
-             or report a saved profile with --binary FILE",
-            names(&without)
-        )
-    })
 }

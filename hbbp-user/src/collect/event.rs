@@ -7,11 +7,13 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use perf_event_open_sys::bindings;
 
-use super::perf::{Perf, Request, Stack, Target, parse_cpu_list};
+use super::perf::{Perf, Request, Stack, Target};
+use super::periods::period;
 use super::pmu::{DEVICES, Pmu, read_pmus};
+use super::raw_event::raw;
 use super::uarch::{self, Core, Encoding};
 use crate::snapshot::run::{EventUnit, Period};
 
@@ -171,7 +173,7 @@ fn processor_of(pmu: &Pmu) -> Option<Core> {
 }
 
 /// The events of the processor behind a PMU; a driver that names its taken branches knows best.
-fn core_of(pmu: &Pmu) -> Option<Core> {
+pub(super) fn core_of(pmu: &Pmu) -> Option<Core> {
     processor_of(pmu).filter(|_| pmu.taken.is_none())
 }
 
@@ -280,38 +282,9 @@ fn software(name: &str, config: u32) -> Source {
     }
 }
 
-fn clock() -> Source {
+pub(super) fn clock() -> Source {
     software("cpu-clock", bindings::PERF_COUNT_SW_CPU_CLOCK)
 }
-
-/// The period of a source: what the user said, else the default of its unit.
-fn period(source: &Source, choice: &Choice) -> Period {
-    /// About a thousand samples a second on each CPU, and a prime number of ns, so that the samples do not keep step
-    /// with anything that happens every millisecond.
-    const CLOCK: u64 = 1_000_003;
-    /// As many at 3 GHz, prime.
-    const CYCLES: u64 = 3_000_017;
-    let by_duration = PERIODS
-        .iter()
-        .find(|(until, ..)| choice.duration.is_some_and(|d| d < *until));
-    let (_, instructions, branches) = by_duration.unwrap_or(&LONG);
-    if source.request.stack.is_some() {
-        return Period::Fixed(choice.branch_period.unwrap_or(*branches));
-    }
-    choice.period.unwrap_or(Period::Fixed(match source.unit {
-        EventUnit::Nanoseconds => CLOCK,
-        EventUnit::Cycles => CYCLES,
-        _ => *instructions,
-    }))
-}
-
-/// Periods of instructions and taken branches by the length of the run (paper section V.A, Table 4).
-const PERIODS: [(Duration, u64, u64); 2] = [
-    (Duration::from_secs(60), 1_000_037, 100_003),
-    (Duration::from_secs(180), 10_000_019, 1_000_037),
-];
-/// For runs of many minutes, and for those of unknown length.
-const LONG: (Duration, u64, u64) = (Duration::MAX, 100_000_007, 10_000_019);
 
 fn named(event: &str) -> anyhow::Result<Vec<Source>> {
     let what = match event {
@@ -335,71 +308,6 @@ fn named(event: &str) -> anyhow::Result<Vec<Source>> {
     }
 }
 
-/// An event of a PMU by its numbers: `config`, `precise`, `unit` (instructions, branches, cycles, other), `name`.
-/// Taken branches come with their branch stacks.
-fn raw(pmu: &str, terms: &str) -> anyhow::Result<Source> {
-    if pmu.is_empty() || pmu.contains(['/', '.']) {
-        bail!("invalid PMU name {pmu:?}");
-    }
-    let folder = Path::new(DEVICES).join(pmu);
-    let kind = std::fs::read_to_string(folder.join("type"))
-        .with_context(|| format!("unknown PMU `{pmu}`; run `hbbp-sys check` for a list"))?;
-    let cpus = std::fs::read_to_string(folder.join("cpus"));
-    let mut source = Source {
-        name: format!("{pmu}/{terms}/"),
-        unit: EventUnit::Other,
-        near_only: false,
-        request: Request {
-            kind: kind
-                .trim()
-                .parse()
-                .with_context(|| format!("PMU {pmu} has no type"))?,
-            config: 0,
-            period: Period::default(),
-            precise: 0,
-            exclude_guest: false,
-            pinned: true,
-            stack: None,
-        },
-        cpus: cpus
-            .ok()
-            .and_then(|text| parse_cpu_list(&text))
-            .unwrap_or_default(),
-    };
-    for term in terms.split(',').filter(|term| !term.is_empty()) {
-        let (key, value) = term.split_once('=').unwrap_or((term, "1"));
-        match (key, value) {
-            ("config", _) => source.request.config = number(value)?,
-            ("precise", _) => source.request.precise = u8::try_from(number(value)?).unwrap_or(u8::MAX),
-            ("name", _) => source.name = value.to_owned(),
-            ("unit", "instructions") => source.unit = EventUnit::Instructions,
-            ("unit", "cycles") => source.unit = EventUnit::Cycles,
-            ("unit", "other") => source.unit = EventUnit::Other,
-            ("unit", "branches") => {
-                source.unit = EventUnit::TakenBranches;
-                source.request.stack = Some(Stack::Full);
-            }
-            ("unit", _) => {
-                bail!("unknown unit `{value}`; expected one of instructions, branches, cycles, other")
-            }
-            _ => bail!("unknown event term `{key}`; expected one of config, precise, unit, name"),
-        }
-    }
-    let pmus = read_pmus(Path::new(DEVICES));
-    let known = pmus.iter().find(|known| known.name == pmu);
-    let taken = known.and_then(|pmu| pmu.taken().or_else(|| core_of(pmu)?.taken));
-    source.near_only = taken.is_some_and(|taken| taken.near_only && taken.config == source.request.config);
-    Ok(source)
-}
-
-fn number(text: &str) -> anyhow::Result<u64> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None => text.parse(),
-    };
-    parsed.with_context(|| format!("invalid number `{text}`"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -415,39 +323,8 @@ mod tests {
     }
 
     #[test]
-    fn periods_follow_the_papers_table() {
-        let source = |unit, stack| Source {
-            unit,
-            request: Request {
-                stack,
-                ..clock().request
-            },
-            ..clock()
-        };
-        let lasting = |seconds| Choice {
-            duration: Some(Duration::from_secs(seconds)),
-            ..Choice::default()
-        };
-        let branches = source(EventUnit::TakenBranches, Some(Stack::Full));
-        let instructions = source(EventUnit::Instructions, None);
-        assert_eq!(period(&branches, &lasting(10)), Period::Fixed(100_003));
-        assert_eq!(period(&instructions, &lasting(10)), Period::Fixed(1_000_037));
-        assert_eq!(period(&instructions, &lasting(90)), Period::Fixed(10_000_019));
-        assert_eq!(period(&branches, &Choice::default()), Period::Fixed(10_000_019));
-        let said = Choice {
-            period: Some(Period::Fixed(7)),
-            branch_period: Some(11),
-            ..Choice::default()
-        };
-        assert_eq!(period(&instructions, &said), Period::Fixed(7));
-        assert_eq!(period(&branches, &said), Period::Fixed(11));
-    }
-
-    #[test]
     fn wrong_events_say_what_is_known() {
         let error = named("flops").unwrap_err().to_string();
         assert!(error.contains("cpu-clock"), "{error}");
-        assert!(raw("../../etc", "config=1").is_err());
-        assert!(number("0xzz").is_err());
     }
 }

@@ -5,6 +5,7 @@
 //! [`Collector::records`] often and [`Collector::drain`] rarely, and [`Collector::stop`] once.
 
 pub mod bpf;
+mod counters;
 pub mod cpu_times;
 pub mod cpus;
 pub mod drain;
@@ -18,8 +19,10 @@ pub mod object;
 pub mod ordered;
 pub mod overhead;
 pub mod perf;
+mod periods;
 pub mod pid_namespace;
 pub mod pmu;
+mod raw_event;
 pub mod scope;
 pub mod sideband;
 pub mod stacks;
@@ -31,19 +34,18 @@ pub mod totals;
 pub mod uarch;
 pub mod wake;
 
-use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use btf_rs::Btf;
-use hbbp_ebpf::{EventStats, MAX_EVENTS};
 use tokio::sync::Notify;
 
 use crate::record::{Record, Timed};
-use crate::snapshot::Loss;
-use crate::snapshot::run::{Event, Period};
+use crate::snapshot::run::Period;
 use crate::streams::{KernelCounts, Quirks};
+use counters::Counters;
+pub use counters::StacksSeen;
 use cpus::Cpus;
 use drain::CountMaps;
 use event::{Choice, Source};
@@ -52,13 +54,11 @@ pub use modules::ModuleWatch;
 use modules::{Modules, module_layout, no_modules};
 use object::{Constants, Messages, Object, ProgramLog};
 pub use ordered::Parts;
-use perf::Perf;
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
 use stacks::Stacks;
-use stride::Sampler;
 pub use totals::Totals;
-use totals::{add_losses, hotplug, read_sample_rate, sum, throttled};
+use totals::{hotplug, read_sample_rate, throttled};
 use wake::Wake;
 
 /// What to collect.
@@ -85,7 +85,7 @@ pub struct Collector {
     counts: CountMaps,
     cpus: Arc<Cpus>,
     stacks: Option<Stacks>,
-    events: Vec<Sampled>,
+    counters: Counters,
     sideband: Sideband,
     modules: Option<Modules>,
     wake: Wake,
@@ -95,24 +95,6 @@ pub struct Collector {
     online: Vec<u32>,
     /// The limit of samples at the start.
     sample_rate: Option<u64>,
-}
-
-/// An event with its counters and the program on them.
-struct Sampled {
-    source: Source,
-    _program: OwnedFd,
-    counters: Vec<Sampler>,
-}
-
-/// What the samples with branch stacks brought.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum StacksSeen {
-    /// Too few such samples have arrived to tell, or none is asked for.
-    NotYet,
-    /// At least one held branches.
-    Filled,
-    /// All were empty, as on some virtual machines.
-    Empty,
 }
 
 impl Collector {
@@ -126,10 +108,12 @@ impl Collector {
         let sizes = map_sizes::choose(online.len(), stack_period, plan.map_entries)?;
         let btf = task_layout::open_btf();
         let layout = module_layout(plan.modules, &btf, &mut notes);
-        let mut constants = constants(plan, &btf, &mut notes);
-        let repeats_newest;
-        (repeats_newest, constants.wrong_paths) = event::quirks();
-        constants.module_size = layout.map(|layout| layout.size);
+        let (repeats_newest, wrong_paths) = event::quirks();
+        let constants = Constants {
+            wrong_paths,
+            module_size: layout.map(|layout| layout.size),
+            ..constants(plan, &btf, &mut notes)
+        };
         let mut object = Object::load(constants, sizes)?;
         let log = match plan.messages {
             Messages::Off => None,
@@ -138,9 +122,8 @@ impl Collector {
         let counts = CountMaps::open(&mut object, sizes.counts)?;
         let cpus = Arc::new(Cpus::open(&mut object)?);
         let sideband = Sideband::open(&online).with_context(|| no_sideband(online.len()))?;
-        for what in sideband.missing() {
-            notes.push(format!("the kernel does not report {what}"));
-        }
+        let missing = sideband.missing().iter();
+        notes.extend(missing.map(|what| format!("the kernel does not report {what}")));
         let modules = layout.and_then(|layout| {
             let modules = Modules::open(&mut object, layout);
             let why = |error| notes.push(no_modules(&format!("{error:#}")));
@@ -155,42 +138,19 @@ impl Collector {
         };
         let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, sizes, quirks));
         let stacks = stacks.transpose()?;
-        let mut events = Vec::new();
-        for (number, source) in sources.into_iter().enumerate() {
-            if MAX_EVENTS <= number {
-                bail!("too many events in one run (at most {MAX_EVENTS})");
-            }
-            let program = match source.request.stack {
-                Some(_) => object.on_branch(number)?,
-                None => object.on_ip(number)?,
-            };
-            let counters = scope::open_counters(&source, &plan.scope, &online)?;
-            for counter in &counters {
-                counter
-                    .attach(program.as_fd())
-                    .context("failed to attach the program to a perf event")?;
-            }
-            let period = source.varying_period();
-            let counters = counters.into_iter().map(|perf| Sampler::new(perf, period));
-            events.push(Sampled {
-                source,
-                _program: program,
-                counters: counters.collect(),
-            });
-        }
-        let starts_by_exec = matches!(plan.scope, Scope::Command(_));
+        let counters = Counters::open(&mut object, sources, &plan.scope, &online)?;
         Ok(Self {
             object,
             log,
             counts,
             cpus,
             stacks,
-            events,
+            counters,
             sideband,
             modules,
             wake,
             notes,
-            starts_by_exec,
+            starts_by_exec: matches!(plan.scope, Scope::Command(_)),
             online,
             sample_rate: read_sample_rate(),
         })
@@ -220,24 +180,7 @@ impl Collector {
         if self.starts_by_exec {
             return Ok(());
         }
-        for counter in self.events.iter().flat_map(|event| &event.counters) {
-            counter.perf.enable().context("failed to start a perf event")?;
-        }
-        // An event that cannot have its counter is told at once, not at the end.
-        for sampled in &self.events {
-            for counter in &sampled.counters {
-                if counter
-                    .read()
-                    .is_err_and(|error| error.kind() == ErrorKind::UnexpectedEof)
-                {
-                    bail!(
-                        "{}; try `--event cpu-clock`",
-                        no_counter(&counter.perf, &sampled.source)
-                    );
-                }
-            }
-        }
-        Ok(())
+        self.counters.enable()
     }
 
     /// A descriptor that becomes readable when there are records about kernel text, or very many others.
@@ -284,11 +227,7 @@ impl Collector {
     /// What was counted since the last call, up to each cut and from the last on; user code is all in the first part.
     /// Periods change a little here.
     pub fn drain(&mut self) -> anyhow::Result<Parts> {
-        for counter in self.events.iter_mut().flat_map(|event| &mut event.counters) {
-            counter
-                .vary()
-                .context("failed to change the period of a perf event")?;
-        }
+        self.counters.vary()?;
         self.counts.drain(&self.cpus, self.stacks.as_mut())
     }
 
@@ -299,79 +238,27 @@ impl Collector {
 
     /// Whether the samples of the event with this number carry branch stacks.
     pub fn has_stack(&self, number: u32) -> bool {
-        let event = usize::try_from(number)
-            .ok()
-            .and_then(|number| self.events.get(number));
-        event.is_some_and(|event| event.source.request.stack.is_some())
+        self.counters.has_stack(number)
     }
 
     /// What the samples with branch stacks brought so far.
     pub fn stacks_seen(&self) -> StacksSeen {
-        let numbers = self.events.iter().zip(0usize..);
-        let with_stacks = numbers.filter(|(event, _)| event.source.request.stack.is_some());
-        let stats = with_stacks.map(|(_, number)| sum(&self.cpus.stats(number)));
-        seen(&stats.fold(EventStats::default(), EventStats::plus))
+        self.counters.stacks_seen(&self.cpus)
     }
 
     /// Stops the events with branch stacks for good; the others go on.
     pub fn stop_stacks(&mut self) -> anyhow::Result<()> {
-        let with_stacks = self
-            .events
-            .iter_mut()
-            .filter(|event| event.source.request.stack.is_some());
-        for counter in with_stacks.flat_map(|event| &mut event.counters) {
-            counter.stop().context("failed to stop a perf event")?;
-        }
-        Ok(())
+        self.counters.stop_stacks()
     }
 
     /// Stops sampling. What was counted last is to be drained after this.
     pub fn stop(&mut self) -> anyhow::Result<()> {
-        for counter in self.events.iter_mut().flat_map(|event| &mut event.counters) {
-            counter.stop().context("failed to stop a perf event")?;
-        }
-        Ok(())
+        self.counters.stop()
     }
 
     /// What it knows of itself, after the last drain.
     pub fn totals(&self) -> anyhow::Result<Totals> {
-        let mut totals = Totals::default();
-        for (sampled, number) in self.events.iter().zip(0u32..) {
-            let by_cpu = self.cpus.stats(number as usize);
-            let stats = sum(&by_cpu);
-            let full = match sampled.source.request.stack {
-                Some(_) => Loss::StacksFull,
-                None => Loss::CountsFull,
-            };
-            totals.losses.add(full, stats.full);
-            let stacks = self.stacks.as_ref().map(|stacks| stacks.stats(number));
-            add_losses(&mut totals.losses, &stats, &stacks.unwrap_or_default());
-            let mut counters = Vec::new();
-            for sampler in &sampled.counters {
-                match sampler.read() {
-                    Ok(mut counter) => {
-                        let cpu = counter.cpu.and_then(|cpu| by_cpu.get(cpu as usize));
-                        counter.runs = cpu.map(|stats| stats.runs);
-                        counters.push(counter);
-                    }
-                    // What it sampled until then is good; only how much was due is not known.
-                    Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                        totals.notes.push(no_counter(&sampler.perf, &sampled.source));
-                    }
-                    Err(error) => return Err(error).context("failed to read a perf event"),
-                }
-            }
-            totals.events.push(Event {
-                name: sampled.source.name.clone(),
-                unit: sampled.source.unit,
-                near_only: sampled.source.near_only,
-                branch_stack: sampled.source.request.stack.is_some(),
-                precise: sampled.source.request.precise,
-                period: sampled.source.request.period,
-                runs: stats.runs,
-                counters,
-            });
-        }
+        let mut totals = self.counters.totals(&self.cpus, self.stacks.as_ref())?;
         totals
             .notes
             .extend(hotplug(&self.online, &perf::read_online_cpus()?));
@@ -443,47 +330,5 @@ fn quirks(plan: &Plan, sources: &[Source]) -> Quirks {
         near_only: near_only.fold(0, |all, (number, _)| all | 1 << number),
         kernel: plan.kernel,
         ..Quirks::default()
-    }
-}
-
-/// What the samples of events with branch stacks brought, by their counters.
-const fn seen(stats: &EventStats) -> StacksSeen {
-    /// A stack may be empty by chance, and what is done about empty ones is done for the rest of the run.
-    const ENOUGH: u64 = 16;
-
-    if stats.no_stack < stats.runs {
-        StacksSeen::Filled
-    } else if stats.runs < ENOUGH {
-        StacksSeen::NotYet
-    } else {
-        StacksSeen::Empty
-    }
-}
-
-fn no_counter(perf: &Perf, source: &Source) -> String {
-    let place = perf
-        .cpu()
-        .map_or_else(|| "a task".to_owned(), |cpu| format!("CPU {cpu}"));
-    format!(
-        "event {} lost its counter on {place} to another user of the PMU",
-        source.name
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_few_empty_stacks_are_no_reason_to_give_up() {
-        let stats = |runs, no_stack| EventStats {
-            runs,
-            no_stack,
-            ..EventStats::default()
-        };
-        assert_eq!(seen(&stats(0, 0)), StacksSeen::NotYet);
-        assert_eq!(seen(&stats(3, 3)), StacksSeen::NotYet);
-        assert_eq!(seen(&stats(3, 2)), StacksSeen::Filled);
-        assert_eq!(seen(&stats(90, 90)), StacksSeen::Empty);
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Figure, change};
-use crate::mix::{Filter, FilterError, Query, Taxonomy, Value};
+use crate::mix::{Filter, FilterError, Limit, Query, Side, Taxonomy};
 
 /// A condition on the change of some instructions.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,9 +17,8 @@ pub struct Condition {
     filters: Vec<Filter>,
     /// What is compared.
     pub measure: Measure,
-    side: Side,
-    /// The limit: of shares the difference, 0 to 1; of amounts the ratio less 1.
-    limit: f64,
+    /// Of shares the difference, 0 to 1; of amounts the ratio less 1.
+    limit: Limit,
 }
 
 /// What is compared.
@@ -29,12 +28,6 @@ pub enum Measure {
     Share,
     /// The amount per unit of work, in percent of the first profile's.
     Amount,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Side {
-    Above,
-    Below,
 }
 
 /// Why a text is not a condition.
@@ -70,46 +63,24 @@ impl Condition {
     /// Parses filters that are joined by `&&`, a measure, `<` or `>`, and a signed number of percent.
     pub fn parse(text: &str, taxonomies: &[Arc<Taxonomy>]) -> Result<Self, ConditionError> {
         let form = || ConditionError::Form(text.to_owned());
-        let (filters, condition) = text.rsplit_once(':').ok_or_else(form)?;
-        let at = condition.find(['<', '>']).ok_or_else(form)?;
-        let (measure, limit) = condition.split_at(at);
+        let (what, limit) = Limit::split(text).ok_or_else(form)?;
+        let (filters, measure) = what.rsplit_once(':').ok_or_else(form)?;
         let measure = match measure.trim() {
             "share" => Measure::Share,
             "amount" => Measure::Amount,
             _ => return Err(form()),
         };
-        let side = if limit.starts_with('<') {
-            Side::Below
-        } else {
-            Side::Above
-        };
-        let percent = limit.get(1..).and_then(|limit| limit.trim().strip_suffix('%'));
-        let percent: f64 = percent
-            .and_then(|percent| percent.trim().parse().ok())
-            .ok_or_else(form)?;
-        if !percent.is_finite() {
-            return Err(form());
-        }
-        let filters = filters
-            .split("&&")
-            .map(|filter| Filter::parse(filter, taxonomies));
         Ok(Self {
             text: text.to_owned(),
-            filters: filters.collect::<Result<_, _>>()?,
+            filters: Filter::parse_all(filters, taxonomies)?,
             measure,
-            side,
-            limit: percent / 100.0,
+            limit,
         })
     }
 
     /// The query whose total is what the condition is about.
     pub fn query(&self) -> Query {
-        Query {
-            columns: Vec::new(),
-            filters: self.filters.clone(),
-            values: vec![Value::Executions, Value::Share],
-            ..Query::whole()
-        }
+        Query::share_of(&self.filters)
     }
 
     /// Tests the condition on its measure in both profiles.
@@ -132,9 +103,9 @@ impl Condition {
             },
         };
         let bound = ONE_SIDED * change.std_error;
-        let failed = match self.side {
-            Side::Above => self.limit < change.value - bound,
-            Side::Below => change.value + bound < self.limit,
+        let failed = match self.limit.side {
+            Side::Above => self.limit.value < change.value - bound,
+            Side::Below => change.value + bound < self.limit.value,
         };
         Gate {
             text: self.text.clone(),
@@ -179,11 +150,14 @@ mod tests {
     fn conditions_have_filters_a_measure_and_a_limit() {
         let condition = parse("ring=kernel && extension=AVX512*:share>+1%").unwrap();
         assert_eq!(
-            (condition.filters.len(), condition.measure, condition.limit),
+            (condition.filters.len(), condition.measure, condition.limit.value),
             (2, Measure::Share, 0.01)
         );
         let condition = parse("function=std::f:amount < -5 %").unwrap();
-        assert_eq!((condition.side, condition.limit), (Side::Below, -0.05));
+        assert_eq!(
+            (condition.limit.side, condition.limit.value),
+            (Side::Below, -0.05)
+        );
         for wrong in [
             "",
             "lock=locked",

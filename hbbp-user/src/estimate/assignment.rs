@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use super::Unit;
-use crate::locate::Tally;
+use crate::locate::{Located, LocatedBranch, Tally};
 use crate::snapshot::{Event, EventIdx, EventUnit, Snapshot};
 
 /// The events that an estimate uses.
@@ -68,30 +68,16 @@ pub fn assign(snapshot: &Snapshot, samples: &Tally<()>, streams: &Tally<()>) -> 
         let by_stacks = expected_error(STACK_BIAS, total(streams, &lbr) / STREAMS);
         let by_samples = expected_error(EBS_BIAS, total(samples, &instructions));
         if !lbr.is_empty() && by_stacks <= by_samples {
-            return EventAssignment {
-                ebs: Vec::new(),
-                lbr,
-                unit: Unit::RelativeExecutions,
-            };
+            return EventAssignment::new(Vec::new(), lbr, Unit::RelativeExecutions);
         }
     }
     if !(instructions.is_empty() && taken.is_empty()) {
-        return EventAssignment {
-            ebs: instructions,
-            lbr: taken,
-            unit: Unit::Executions,
-        };
+        return EventAssignment::new(instructions, taken, Unit::Executions);
     }
-    let others = OTHERS.into_iter().map(|unit| (unit, with_samples(unit)));
-    let found = others.into_iter().find(|(_, events)| !events.is_empty());
-    let (ebs, unit) = match found {
-        Some((unit, ebs)) => (ebs, sample_unit(unit)),
-        None => (Vec::new(), idle_unit(&snapshot.run.events)),
-    };
-    EventAssignment {
-        ebs,
-        lbr: Vec::new(),
-        unit,
+    let mut others = OTHERS.into_iter().map(|unit| (unit, with_samples(unit)));
+    match others.find(|(_, events)| !events.is_empty()) {
+        Some((unit, ebs)) => EventAssignment::new(ebs, Vec::new(), sample_unit(unit)),
+        None => EventAssignment::new(Vec::new(), Vec::new(), idle_unit(&snapshot.run.events)),
     }
 }
 
@@ -154,9 +140,19 @@ fn cpus(event: &Event) -> Option<BTreeSet<u32>> {
 }
 
 impl EventAssignment {
+    const fn new(ebs: Vec<EventIdx>, lbr: Vec<EventIdx>, unit: Unit) -> Self {
+        Self { ebs, lbr, unit }
+    }
+
     /// Whether the eventing IPs of an event are used.
     pub fn uses_ips_of(&self, event: EventIdx) -> bool {
         self.ebs.binary_search(&event).is_ok()
+    }
+
+    /// The branches of the stacks that are used.
+    pub(super) fn branches<'a>(&self, located: &'a Located) -> impl Iterator<Item = &'a LocatedBranch> {
+        let branches = located.branches.iter();
+        branches.filter(|branch| self.uses_stacks_of(branch.event))
     }
 
     /// Whether the branch stacks of an event are used.

@@ -37,16 +37,13 @@ use flow::balance::{Errors, Targets, balanced_inflow, reweighted};
 use flow::graph::FlowGraph;
 use flow::skid::SampledBlocks;
 pub use rule::{Reason, Rule};
-use sources::ebs::Sampled;
 pub use sources::lbr::{ExecutionCounts, execution_counts};
-pub use sources::near::{ends_near, near_only};
 use sources::oldest_slot::Branches;
 pub use sources::oldest_slot::Occurrences;
 use sources::processes::told_apart;
-use sources::streams::Judged;
 pub use sources::streams::{Line, Stream, judge};
 use sources::{SeenBlocks, ebs, lbr, streams};
-use stages::Stage;
+use stages::{Stage, Stages};
 
 /// The unit of estimates.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -171,13 +168,14 @@ const BIAS: f64 = 0.01;
 
 /// Estimates how often each block ran.
 pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &Rule) -> BlockCounts {
+    let stages = rule.stages;
     let (located, n_together) = told_apart(located, map);
     let located = located.as_ref();
     let sampled = ebs::sampled(snapshot, located, map);
     let judged = streams::judged(snapshot, located, map);
     let assignment = assign(snapshot, &sampled.resolved, &judged.accepted);
     let samples = sampled.counts(&assignment);
-    let (recorded, units) = judged.streams(&assignment, rule.stages);
+    let (recorded, units) = judged.streams(&assignment, stages);
     let branches = Branches::new(located, map, &assignment);
     let events = &snapshot.run.events;
     let streams_per_stack = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, events);
@@ -186,30 +184,19 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     let seen = SeenBlocks::new(map, &samples, &passed, &recorded);
     let graph = FlowGraph::new(located, map, &assignment, &recorded);
     let blocks = SampledBlocks::new(snapshot, map, &graph, &seen, &samples);
-    let excess = branches.excess().max(0.0);
-    // What other events than taken branches triggered was weighed when it was imported. To balance it as well was worse on the
-    // recording of a Skylake with exact counts (1.37 against 0.96 % distance) and in three of four loads of the emulated machine.
-    let balances = assignment.unit == Unit::Executions
-        && rule.stages.run(Stage::Balance)
-        && BIAS < excess
-        && !graph.branches.is_empty();
-    let inflow = if balances {
-        balance(map, rule, &graph, &blocks, streams_per_stack, excess)
-    } else {
-        graph.inflow.clone()
-    };
+    let bias = bias(&branches, &assignment, &graph, stages);
+    let balanced = bias.map(|excess| balance(map, stages, &graph, &blocks, streams_per_stack, excess));
+    let inflow = balanced.unwrap_or_else(|| graph.inflow.clone());
     let streams = reweighted(&recorded, &graph, &inflow);
 
     let n_streams: f64 = streams.iter().map(|s| s.hits as f64).sum();
     let n_stacks = n_streams / streams_per_stack;
     let n_samples = error::samples(snapshot, &assignment);
     let period = period(units, n_stacks, n_samples);
-    let phases = phases(rule, &graph, period);
-    let replicates = if rule.stages.run(Stage::Bootstrap) {
-        error::replicates(&streams, &graph, &seen, &phases, streams_per_stack)
-    } else {
-        Vec::new()
-    };
+    let phases = stages.run(Stage::Phases).then(|| Phases::find(&graph, period));
+    let phases = phases.unwrap_or_default();
+    let draw = || error::replicates(&streams, &graph, &seen, &phases, streams_per_stack);
+    let replicates = stages.run(Stage::Bootstrap).then(draw).unwrap_or_default();
     let strata = Strata::new(&phases, &graph, &seen, &samples, n_samples, &replicates);
 
     let evidence = rule::Evidence {
@@ -227,27 +214,45 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         blocks,
         parts,
         streams,
-        bias: balances.then_some(excess),
+        bias,
         streams_per_stack,
         n_stacks,
         replicates,
         strata,
         samples: n_samples,
         n_together,
-        outcome: outcome(sampled, judged),
+        outcome: Outcome {
+            resolved: sampled.resolved,
+            unresolved: sampled.unresolved,
+            accepted: judged.accepted,
+            interrupted: judged.interrupted,
+            discarded: judged.discarded,
+            made_up: judged.made_up,
+        },
     }
+}
+
+/// Where streams are balanced, the share of the stacks that was taken at the wrong moment.
+fn bias(branches: &Branches, assignment: &EventAssignment, graph: &FlowGraph, stages: Stages) -> Option<f64> {
+    let excess = branches.excess().max(0.0);
+    // What other events than taken branches triggered was weighed when it was imported. To balance it as well was worse on the
+    // recording of a Skylake with exact counts (1.37 against 0.96 % distance) and in three of four loads of the emulated machine.
+    let balances = assignment.unit == Unit::Executions
+        && stages.run(Stage::Balance)
+        && BIAS < excess
+        && !graph.branches.is_empty();
+    balances.then_some(excess)
 }
 
 /// The balanced inflow of each start of the graph. The share `excess` of the stacks was taken at the wrong moment.
 fn balance(
     map: &BlockMap,
-    rule: &Rule,
+    stages: Stages,
     graph: &FlowGraph,
     blocks: &SampledBlocks,
     streams_per_stack: f64,
     excess: f64,
 ) -> Vec<f64> {
-    let stages = rule.stages;
     // Of two measurements that are both biased neither can tell how much the other one is: then chance is what they are
     // weighed by. Without any samples that leaves 1.1 % in the mean on the emulated machine, and the bias 1.3 %.
     let knows_bias = blocks.have_samples() && stages.run(Stage::BiasVariance);
@@ -272,31 +277,8 @@ fn balance(
 /// Taken branches between two stacks, or two samples if these are rarer. Every taken branch ends a stream. Where another
 /// event took the stacks, these are its units, of which there are more: phases then are too few rather than too many.
 fn period(units: f64, n_stacks: f64, n_samples: f64) -> f64 {
-    let rarer = if 0.0 < n_samples {
-        n_stacks.min(n_samples)
-    } else {
-        n_stacks
-    };
-    units / rarer.max(1.0)
-}
-
-fn phases(rule: &Rule, graph: &FlowGraph, period: f64) -> Phases {
-    if rule.stages.run(Stage::Phases) {
-        Phases::find(graph, period)
-    } else {
-        Phases::default()
-    }
-}
-
-fn outcome(sampled: Sampled, judged: Judged) -> Outcome {
-    Outcome {
-        resolved: sampled.resolved,
-        unresolved: sampled.unresolved,
-        accepted: judged.accepted,
-        interrupted: judged.interrupted,
-        discarded: judged.discarded,
-        made_up: judged.made_up,
-    }
+    let rarer = if 0.0 < n_samples { n_samples } else { n_stacks };
+    units / rarer.min(n_stacks).max(1.0)
 }
 
 impl BlockCounts {

@@ -2,27 +2,36 @@
 //!
 //! `cargo xtask vm ablation` evaluates recorded profiles without each of them and prints what each is worth.
 
-/// A stage that an estimate can do without.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Stage {
-    /// Weighs the stacks that another event than taken branches triggered; without it each counts as one.
-    Weights,
-    /// Reweights streams so that flow is conserved ([`super::flow`]).
-    Balance,
-    /// Takes what returns after a call from the call itself, not from the recorded returns.
-    ReturnSites,
-    /// Takes EBS samples as a further measurement in the balance.
-    Samples,
-    /// Lets samples skid from block to block in the balance; without it their blocks are taken as exact.
-    Skid,
-    /// Counts the bias of the oldest slot into the variances of the balance.
-    BiasVariance,
-    /// Uses the other method where the chosen one saw nothing although it should have.
-    Fallback,
-    /// Takes standard errors from bootstrap replicates; without it all streams of a stack count as one.
-    Bootstrap,
-    /// Knows that samples at a fixed period leave nothing to chance between long phases of a run.
-    Phases,
+macro_rules! stages {
+    ($($variant:ident, $name:literal, $sentence:literal;)*) => {
+        /// A stage that an estimate can do without.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub enum Stage {
+            $(#[doc = $sentence] $variant,)*
+        }
+
+        impl Stage {
+            /// All of them, in the order of the flow.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Its name in rule files and tables.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+        }
+    };
+}
+
+stages! {
+    Weights, "weights", "Weighs the stacks that another event than taken branches triggered; without it each counts as one.";
+    Balance, "balance", "Reweights streams so that flow is conserved ([`super::flow`]).";
+    ReturnSites, "return_sites", "Takes what returns after a call from the call itself, not from the recorded returns.";
+    Samples, "samples", "Takes EBS samples as a further measurement in the balance.";
+    Skid, "skid", "Lets samples skid from block to block in the balance; without it their blocks are taken as exact.";
+    BiasVariance, "bias_variance", "Counts the bias of the oldest slot into the variances of the balance.";
+    Fallback, "fallback", "Uses the other method where the chosen one saw nothing although it should have.";
+    Bootstrap, "bootstrap", "Takes standard errors from bootstrap replicates; without it all streams of a stack count as one.";
+    Phases, "phases", "Knows that samples at a fixed period leave nothing to chance between long phases of a run.";
 }
 
 /// The stages that run.
@@ -56,36 +65,8 @@ impl Stages {
 }
 
 impl Stage {
-    /// All of them, in the order of the flow.
-    pub const ALL: [Self; 9] = [
-        Self::Weights,
-        Self::Balance,
-        Self::ReturnSites,
-        Self::Samples,
-        Self::Skid,
-        Self::BiasVariance,
-        Self::Fallback,
-        Self::Bootstrap,
-        Self::Phases,
-    ];
-
-    /// Its name in rule files and tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Weights => "weights",
-            Self::Balance => "balance",
-            Self::ReturnSites => "return_sites",
-            Self::Samples => "samples",
-            Self::Skid => "skid",
-            Self::BiasVariance => "bias_variance",
-            Self::Fallback => "fallback",
-            Self::Bootstrap => "bootstrap",
-            Self::Phases => "phases",
-        }
-    }
-
     /// The stage of this name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|stage| stage.name() == name)
+        Self::ALL.iter().copied().find(|stage| stage.name() == name)
     }
 }

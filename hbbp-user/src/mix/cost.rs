@@ -31,50 +31,9 @@ const FUNCTION: [u8; 64] = {
 
 /// `n_functions` functions of the kernel, each sampled at `n_ips` instructions and passed by two streams.
 fn snapshot(n_functions: u64, n_ips: u64) -> Snapshot {
-    let (event, process) = (EventIdx(0), ProcessIdx(0));
-    let starts = || (0..n_functions).map(|n| KERNEL + 64 * n);
-    let offsets = [0, 1, 4, 8, 11, 16, 19, 21, 25, 28, 30, 31];
-    let ip = |ip| IpCount {
-        event,
-        process,
-        ip: Va(ip),
-        exact: true,
-        hits: 3,
-        weight: 3000,
-    };
-    let stream = |(start, end)| {
-        let (event, start, end) = (EventIdx(1), Va(start), Va(end));
-        StreamCount {
-            event,
-            process,
-            start,
-            end,
-            source: None,
-            hits: 2,
-            weight: 6.5,
-            cycles: None,
-        }
-    };
-    let sampled = |start| {
-        offsets
-            .into_iter()
-            .take(n_ips as usize)
-            .map(move |offset| start + offset)
-    };
-    let branch = |(from, to)| {
-        let (event, from, to) = (EventIdx(1), Va(from), Va(to));
-        BranchCount {
-            event,
-            process,
-            from,
-            to,
-            hits: 2,
-            oldest: u64::from(from.0 % 1024 == 11),
-            mispredicted: None,
-        }
-    };
-    let symbol = |start| Symbol {
-        start: ImageAddr(start),
+    let starts: Vec<u64> = (0..n_functions).map(|n| KERNEL + 64 * n).collect();
+    let symbol = |start: &u64| Symbol {
+        start: ImageAddr(*start),
         len: 64,
         name: format!("f{start:x}"),
     };
@@ -86,38 +45,25 @@ fn snapshot(n_functions: u64, n_ips: u64) -> Snapshot {
         image_start: ImageAddr(KERNEL),
         from: 0,
     };
+    let text = |start: &u64| Text {
+        module,
+        start: ImageAddr(*start),
+        bytes: FUNCTION.repeat(64),
+        since: 0,
+    };
     let mut snapshot = Snapshot {
         modules: vec![Module {
             name: "[kernel]".to_owned(),
             kind: ModuleKind::Kernel,
             build_id: Vec::new(),
-            symbols: starts().map(symbol).collect(),
+            symbols: starts.iter().map(symbol).collect(),
         }],
         processes: vec![Process {
             mappings: vec![mapping],
             ..Process::default()
         }],
-        text: starts()
-            .step_by(64)
-            .map(|start| Text {
-                module,
-                start: ImageAddr(start),
-                bytes: FUNCTION.repeat(64),
-                since: 0,
-            })
-            .collect(),
-        intervals: vec![Interval {
-            ips: starts().flat_map(sampled).map(ip).collect(),
-            streams: starts()
-                .flat_map(|s| [(s, s + 11), (s + 16, s + 31)])
-                .map(stream)
-                .collect(),
-            branches: starts()
-                .flat_map(|s| [(s + 11, s + 64), (s + 31, s - 48)])
-                .map(branch)
-                .collect(),
-            ..Interval::default()
-        }],
+        text: starts.iter().step_by(64).map(text).collect(),
+        intervals: vec![interval(&starts, n_ips)],
         ..Snapshot::default()
     };
     let event = |unit| Event {
@@ -126,6 +72,52 @@ fn snapshot(n_functions: u64, n_ips: u64) -> Snapshot {
     };
     snapshot.run.events = vec![event(EventUnit::Instructions), event(EventUnit::TakenBranches)];
     snapshot
+}
+
+/// The counts of the functions that start there.
+fn interval(starts: &[u64], n_ips: u64) -> Interval {
+    let process = ProcessIdx(0);
+    let offsets = [0, 1, 4, 8, 11, 16, 19, 21, 25, 28, 30, 31];
+    let sampled = |start: &u64| {
+        let start = *start;
+        let offsets = offsets.into_iter().take(n_ips as usize);
+        offsets.map(move |offset| start + offset)
+    };
+    let ip = |ip| IpCount {
+        event: EventIdx(0),
+        process,
+        ip: Va(ip),
+        exact: true,
+        hits: 3,
+        weight: 3000,
+    };
+    let stream = |(start, end)| StreamCount {
+        event: EventIdx(1),
+        process,
+        start: Va(start),
+        end: Va(end),
+        source: None,
+        hits: 2,
+        weight: 6.5,
+        cycles: None,
+    };
+    let branch = |(from, to)| BranchCount {
+        event: EventIdx(1),
+        process,
+        from: Va(from),
+        to: Va(to),
+        hits: 2,
+        oldest: u64::from(from % 1024 == 11),
+        mispredicted: None,
+    };
+    let streams = starts.iter().flat_map(|s| [(*s, s + 11), (s + 16, s + 31)]);
+    let branches = starts.iter().flat_map(|s| [(s + 11, s + 64), (s + 31, s - 48)]);
+    Interval {
+        ips: starts.iter().flat_map(sampled).map(ip).collect(),
+        streams: streams.map(stream).collect(),
+        branches: branches.map(branch).collect(),
+        ..Interval::default()
+    }
 }
 
 #[test]

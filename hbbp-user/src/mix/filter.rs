@@ -109,6 +109,12 @@ impl Filter {
         Ok(filter)
     }
 
+    /// Parses filters that are joined by `&&`: an instruction passes all of them.
+    pub fn parse_all(text: &str, taxonomies: &[Arc<Taxonomy>]) -> Result<Vec<Self>, FilterError> {
+        let filters = text.split("&&");
+        filters.map(|filter| Self::parse(filter, taxonomies)).collect()
+    }
+
     /// Refuses a pattern that no instruction can match.
     fn check(&self) -> Result<(), FilterError> {
         /// Values that a message shows; there are a hundred extensions.

@@ -3,10 +3,11 @@
 //! Thunks and helpers are known by their symbols (arch/x86/lib/retpoline.S, arch/x86/entry/entry.S and
 //! arch/x86/entry/calling.h, Linux 6.1 to 6.12), instructions in place by what they do. The branch to a thunk replaces the
 //! return or the indirect branch that would be there otherwise, so it is not counted.
-//! Where retpolines are off, the kernel fills their sites with NOPs, which run after each indirect call: they have a name
-//! of their own, so that the figures of two boots differ by what the kernels differ in.
+//! Where a mitigation is off, what the kernel puts in its place runs and has its name: the NOP after each indirect call for
+//! retpolines, the jump over the filling of the return stack. So the figures of two boots differ by what the kernels
+//! differ in.
 
-use iced_x86::{Code, Instruction, Mnemonic, Register};
+use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
 /// Names of the mitigations; the first is that of all other instructions.
 pub(super) const NAMES: [&str; 12] = [
@@ -38,11 +39,13 @@ const HISTORY: &str = "branch history clearing";
 const PTI: &str = "page table isolation";
 
 /// Beginnings of the symbols of thunks and helpers.
-const SYMBOLS: [(&str, &str); 19] = [
+const SYMBOLS: [(&str, &str); 20] = [
     ("__x86_indirect_its_thunk", INDIRECT_TARGET),
     ("its_return_thunk", INDIRECT_TARGET),
     ("its_static_thunk", INDIRECT_TARGET),
     ("__x86_indirect_", RETPOLINE),
+    // The first thunk of Linux 6.1 has this symbol too.
+    ("__indirect_thunk_start", RETPOLINE),
     ("__x86_return_", RETURN_THUNK),
     ("call_depth_return_thunk", RETURN_THUNK),
     ("retbleed_return_thunk", RETURN_THUNK),
@@ -59,6 +62,9 @@ const SYMBOLS: [(&str, &str); 19] = [
     ("write_ibpb", IBPB),
     ("clear_bhb_loop", HISTORY),
 ];
+
+/// The function that switches stacks, and fills the return stack buffer in between (arch/x86/entry/entry_64.S).
+const SWITCH: &str = "__switch_to_asm";
 
 /// Beginnings of the symbols of kernel entry and exit, where PTI switches page tables.
 const ENTRY: [&str; 8] = [
@@ -96,6 +102,9 @@ pub(super) fn mitigations(function: &str, block: &[Instruction], before: &[u8]) 
             Code::Wrmsr => wrmsr(block.get(..at).unwrap_or(&[])),
             Code::Mov_cr_r64 if is_entry => switches_tables(block.get(..at).unwrap_or(&[])),
             Code::Mov_r64_cr if is_entry => Some((at, PTI)),
+            _ if function == SWITCH && belongs_to_filling(instruction, block.get(at + 1)) => {
+                Some((at, RETURN_STACK))
+            }
             _ => None,
         };
         if let Some((from, name)) = run
@@ -118,13 +127,28 @@ fn in_place(instruction: &Instruction) -> &'static str {
         Mnemonic::Lfence => LFENCE,
         Mnemonic::Verw => VERW,
         // A call to the byte after the INT3 that follows it: it fills a return stack buffer.
-        Mnemonic::Call
-            if instruction.is_call_near()
-                && instruction.near_branch_target() == instruction.next_ip() + 1 =>
-        {
-            RETURN_STACK
-        }
+        Mnemonic::Call if is_filling_call(instruction) => RETURN_STACK,
         _ => NONE,
+    }
+}
+
+/// Whether an instruction is a call to the byte after the INT3 that follows it.
+fn is_filling_call(instruction: &Instruction) -> bool {
+    instruction.is_call_near() && instruction.near_branch_target() == instruction.next_ip() + 1
+}
+
+/// Whether an instruction of [`SWITCH`] is there for the filling: the number of rounds before its first call, the credit of
+/// the call depth after it, or the jump over its place where it is off.
+fn belongs_to_filling(instruction: &Instruction, next: Option<&Instruction>) -> bool {
+    match instruction.code() {
+        Code::Mov_r32_imm32 | Code::Mov_rm64_imm32 if instruction.op0_kind() == OpKind::Register => {
+            next.is_some_and(is_filling_call)
+        }
+        Code::Mov_rm64_imm32 => {
+            instruction.memory_segment() == Register::GS && instruction.immediate(1) == u64::MAX
+        }
+        Code::Jmp_rel8_64 => true,
+        _ => false,
     }
 }
 
@@ -187,6 +211,7 @@ mod tests {
         for (function, name) in [
             ("__x86_indirect_thunk_rax", RETPOLINE),
             ("__x86_indirect_its_thunk_rax", INDIRECT_TARGET),
+            ("__indirect_thunk_start", RETPOLINE),
             ("__x86_return_thunk", RETURN_THUNK),
             ("srso_alias_untrain_ret", UNTRAINED),
             ("clear_bhb_loop", HISTORY),
@@ -225,6 +250,21 @@ mod tests {
         let before = [0xe8, 1, 0, 0, 0, 0xcc];
         assert_eq!(names("__switch_to_asm", &rest, &before), [RETURN_STACK; 3]);
         assert_eq!(names("__switch_to_asm", &rest, &[]), [NONE; 3]);
+        // push rbp; mov r12, 16; call
+        let first = [0x55, 0x49, 0xc7, 0xc4, 0x10, 0, 0, 0, 0xe8, 1, 0, 0, 0];
+        assert_eq!(
+            names("__switch_to_asm", &first, &[]),
+            [NONE, RETURN_STACK, RETURN_STACK]
+        );
+        // mov qword ptr gs:[0x10], -1; mov rsp, [rsi]
+        let credit = [
+            0x65, 0x48, 0xc7, 0x04, 0x25, 0x10, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x48, 0x8b, 0x26,
+        ];
+        assert_eq!(names("__switch_to_asm", &credit, &[]), [RETURN_STACK, NONE]);
+        assert_eq!(names("f", &credit, &[]), [NONE; 2]);
+        // jmp over it; the jump to the next function is a long one.
+        assert_eq!(names("__switch_to_asm", &[0xeb, 0x2a], &[]), [RETURN_STACK]);
+        assert_eq!(names("__switch_to_asm", &[0xe9, 0, 1, 0, 0], &[]), [NONE]);
     }
 
     #[test]

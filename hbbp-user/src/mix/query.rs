@@ -89,6 +89,15 @@ impl Query {
         Self::by(Vec::<Axis>::new())
     }
 
+    /// The share of the instructions that pass these filters: one cell.
+    pub fn share_of(filters: &[Filter]) -> Self {
+        Self {
+            columns: Vec::new(),
+            filters: filters.to_vec(),
+            ..Self::whole()
+        }
+    }
+
     /// All axes, in the order of rows, columns and filters.
     pub fn axes(&self) -> impl Iterator<Item = &Axis> {
         let filters = self.filters.iter().map(|filter| &filter.axis);

@@ -13,7 +13,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::filter::{Filter, FilterError};
-use super::query::{Query, Value};
+use super::limit::{Limit, Side};
+use super::query::Query;
 use super::taxonomy::Taxonomy;
 use super::{Cell, Mix};
 
@@ -23,16 +24,8 @@ pub struct Requirement {
     /// As the user wrote it.
     pub text: String,
     filters: Vec<Filter>,
-    side: Side,
-    /// The limit, 0 to 1.
-    limit: f64,
-}
-
-/// Which shares are allowed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Side {
-    Above,
-    Below,
+    /// The allowed side; from 0 to 1.
+    limit: Limit,
 }
 
 /// Level of confidence of a statement, between 0.5 and 1.
@@ -108,37 +101,19 @@ impl Requirement {
     /// Parses filters that are joined by `&&`, `<` or `>`, and a share in percent.
     pub fn parse(text: &str, taxonomies: &[Arc<Taxonomy>]) -> Result<Self, RequirementError> {
         let form = || RequirementError::Form(text.to_owned());
-        let at = text.rfind(['<', '>']).ok_or_else(form)?;
-        let (filters, limit) = text.split_at(at);
-        let side = if limit.starts_with('<') {
-            Side::Below
-        } else {
-            Side::Above
-        };
-        let percent = limit.get(1..).and_then(|limit| limit.trim().strip_suffix('%'));
-        let percent: f64 = percent
-            .and_then(|percent| percent.trim().parse().ok())
-            .filter(|percent| (0.0..=100.0).contains(percent))
+        let (filters, limit) = Limit::split(text)
+            .filter(|(_, limit)| (0.0..=1.0).contains(&limit.value))
             .ok_or_else(form)?;
-        let filters = filters
-            .split("&&")
-            .map(|filter| Filter::parse(filter, taxonomies));
         Ok(Self {
             text: text.to_owned(),
-            filters: filters.collect::<Result<_, _>>()?,
-            side,
-            limit: percent / 100.0,
+            filters: Filter::parse_all(filters, taxonomies)?,
+            limit,
         })
     }
 
     /// The query whose total is the share that the requirement is about.
     pub fn query(&self) -> Query {
-        Query {
-            columns: Vec::new(),
-            filters: self.filters.clone(),
-            values: vec![Value::Executions, Value::Share],
-            ..Query::whole()
-        }
+        Query::share_of(&self.filters)
     }
 
     /// Tests the requirement on the answer to its query; the mix rests on `samples` samples or branch stacks.
@@ -151,12 +126,13 @@ impl Requirement {
         let std_error = std_error.filter(|_| 0.0 < share).map(|error| error / all);
         let bounds = bounds(share, std_error.unwrap_or(0.0), samples, confidence);
         let (low, high) = bounds;
-        let outcome = match self.side {
+        let limit = self.limit.value;
+        let outcome = match self.limit.side {
             _ if samples <= 0.0 => Outcome::Undecided,
-            Side::Above if self.limit < low => Outcome::Passed,
-            Side::Above if high <= self.limit => Outcome::Failed,
-            Side::Below if high < self.limit => Outcome::Passed,
-            Side::Below if self.limit <= low => Outcome::Failed,
+            Side::Above if limit < low => Outcome::Passed,
+            Side::Above if high <= limit => Outcome::Failed,
+            Side::Below if high < limit => Outcome::Passed,
+            Side::Below if limit <= low => Outcome::Failed,
             Side::Above | Side::Below => Outcome::Undecided,
         };
         Verdict {
@@ -262,10 +238,13 @@ mod tests {
     #[test]
     fn requirements_have_filters_and_a_limit() {
         let requirement = parse("ring=kernel && extension=AVX512_VNNI>1%").unwrap();
-        assert_eq!((requirement.filters.len(), requirement.side), (2, Side::Above));
-        assert_eq!(requirement.limit, 0.01);
-        assert_eq!(parse("lock=locked<0.1%").unwrap().side, Side::Below);
-        assert_eq!(parse("function=f<int>*>2 %").unwrap().limit, 0.02);
+        assert_eq!(
+            (requirement.filters.len(), requirement.limit.side),
+            (2, Side::Above)
+        );
+        assert_eq!(requirement.limit.value, 0.01);
+        assert_eq!(parse("lock=locked<0.1%").unwrap().limit.side, Side::Below);
+        assert_eq!(parse("function=f<int>*>2 %").unwrap().limit.value, 0.02);
         for wrong in [
             "",
             "lock=locked",

@@ -19,39 +19,16 @@ pub fn sum(query: &Query, mixes: impl Iterator<Item = Mix>) -> Mix {
     if mixes.peek().is_none() {
         return first;
     }
-    let mut columns: BTreeMap<Key, Column> = BTreeMap::new();
-    let mut rows: BTreeMap<Key, (BTreeMap<Key, Cell>, Cell)> = BTreeMap::new();
-    let (mut total, mut all) = (Cell::default(), Cell::default());
     let unit = first.unit;
+    let mut sums = Sums::default();
     for mix in [first].into_iter().chain(mixes) {
-        total = total.plus(mix.total);
-        all = all.plus(mix.all);
-        let keys: Vec<Key> = mix.columns.iter().map(|column| column.key.clone()).collect();
-        for column in mix.columns {
-            let sum = columns.entry(column.key.clone()).or_insert_with(|| Column {
-                key: column.key,
-                total: Cell::default(),
-                all: 0.0,
-            });
-            sum.total = sum.total.plus(column.total);
-            sum.all += column.all;
-        }
-        for row in mix.rows {
-            let (cells, total) = rows.entry(row.key).or_default();
-            *total = total.plus(row.total);
-            for (key, cell) in keys.iter().zip(row.cells) {
-                let sum = cells.entry(key.clone()).or_default();
-                *sum = sum.plus(cell);
-            }
-        }
+        sums.add(mix);
     }
-    let mut columns: Vec<Column> = columns.into_values().collect();
+    let mut columns: Vec<Column> = sums.columns.into_values().collect();
     if !is_by_ring(query) {
         columns.sort_by(|a, b| {
-            b.total
-                .amount
-                .total_cmp(&a.total.amount)
-                .then_with(|| a.key.cmp(&b.key))
+            let falling = b.total.amount.total_cmp(&a.total.amount);
+            falling.then_with(|| a.key.cmp(&b.key))
         });
     }
     let row = |(key, (cells, total)): (Key, (BTreeMap<Key, Cell>, Cell))| Row {
@@ -62,15 +39,50 @@ pub fn sum(query: &Query, mixes: impl Iterator<Item = Mix>) -> Mix {
             .collect(),
         total,
     };
-    let mut rows: Vec<Row> = rows.into_iter().map(row).collect();
+    let mut rows: Vec<Row> = sums.rows.into_iter().map(row).collect();
     sort(&mut rows, &columns, &query.sort);
     Mix {
         unit,
         columns,
         rows,
-        total,
-        all,
+        total: sums.total,
+        all: sums.all,
         ..Mix::empty(query)
+    }
+}
+
+/// The sums by key.
+#[derive(Default)]
+struct Sums {
+    columns: BTreeMap<Key, Column>,
+    /// The cells of each row by column, and their total.
+    rows: BTreeMap<Key, (BTreeMap<Key, Cell>, Cell)>,
+    total: Cell,
+    all: Cell,
+}
+
+impl Sums {
+    fn add(&mut self, mix: Mix) {
+        self.total = self.total.plus(mix.total);
+        self.all = self.all.plus(mix.all);
+        let keys: Vec<Key> = mix.columns.iter().map(|column| column.key.clone()).collect();
+        for column in mix.columns {
+            let sum = self.columns.entry(column.key.clone()).or_insert_with(|| Column {
+                key: column.key,
+                total: Cell::default(),
+                all: 0.0,
+            });
+            sum.total = sum.total.plus(column.total);
+            sum.all += column.all;
+        }
+        for row in mix.rows {
+            let (cells, total) = self.rows.entry(row.key).or_default();
+            *total = total.plus(row.total);
+            for (key, cell) in keys.iter().zip(row.cells) {
+                let sum = cells.entry(key.clone()).or_default();
+                *sum = sum.plus(cell);
+            }
+        }
     }
 }
 

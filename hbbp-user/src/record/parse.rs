@@ -50,36 +50,8 @@ pub fn parse_record(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Record>,
     let mut body = Body(body);
     let record = match kind {
         MMAP if misc & MISC_MMAP_DATA != 0 => return Ok(None),
-        MMAP => {
-            let (pid, start, len, offset) = extent(&mut body)?;
-            Record::Mmap(Mmap {
-                pid,
-                start,
-                len,
-                offset,
-                identity: FileIdentity::Unknown,
-                shared: false,
-                path: body.string(),
-            })
-        }
-        MMAP2 => {
-            let (pid, start, len, offset) = extent(&mut body)?;
-            let identity = identity(&mut body, misc)?;
-            let prot = body.u32()?;
-            let flags = body.u32()?;
-            if prot & PROT_EXEC == 0 {
-                return Ok(None);
-            }
-            Record::Mmap(Mmap {
-                pid,
-                start,
-                len,
-                offset,
-                identity,
-                shared: flags & MAP_SHARED != 0,
-                path: body.string(),
-            })
-        }
+        MMAP => Record::Mmap(mmap(&mut body)?),
+        MMAP2 => return Ok(mmap2(&mut body, misc)?.map(Record::Mmap)),
         COMM => {
             let (pid, tid) = (body.u32()?, body.u32()?);
             Record::Comm {
@@ -98,11 +70,10 @@ pub fn parse_record(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Record>,
         }
         KSYMBOL => {
             let (start, len, kind, flags) = (Va(body.u64()?), body.u32()?, body.u16()?, body.u16()?);
-            let name = body.string();
             Record::Ksymbol {
                 start,
                 len,
-                name,
+                name: body.string(),
                 bpf: kind == KSYMBOL_TYPE_BPF,
                 gone: flags & KSYMBOL_UNREGISTER != 0,
             }
@@ -121,6 +92,36 @@ pub fn parse_record(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Record>,
         _ => return Ok(None),
     };
     Ok(Some(record))
+}
+
+fn mmap(body: &mut Body<'_>) -> Result<Mmap, Malformed> {
+    let (pid, start, len, offset) = extent(body)?;
+    Ok(Mmap {
+        pid,
+        start,
+        len,
+        offset,
+        identity: FileIdentity::Unknown,
+        shared: false,
+        path: body.string(),
+    })
+}
+
+/// `None` for a mapping of data.
+fn mmap2(body: &mut Body<'_>, misc: u16) -> Result<Option<Mmap>, Malformed> {
+    let (pid, start, len, offset) = extent(body)?;
+    let identity = identity(body, misc)?;
+    let (prot, flags) = (body.u32()?, body.u32()?);
+    let mmap = Mmap {
+        pid,
+        start,
+        len,
+        offset,
+        identity,
+        shared: flags & MAP_SHARED != 0,
+        path: body.string(),
+    };
+    Ok((prot & PROT_EXEC != 0).then_some(mmap))
 }
 
 fn extent(body: &mut Body<'_>) -> Result<(u32, Va, u64, FileOff), Malformed> {

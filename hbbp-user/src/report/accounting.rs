@@ -172,8 +172,8 @@ mod tests {
     use crate::snapshot::run::Counter;
     use crate::snapshot::{Interval, IpCount, Period, ProcessIdx};
 
-    #[test]
-    fn accounting_covers_every_sample() {
+    /// Samples of instructions and of cycles, and branch stacks of a third event; some samples are lost.
+    fn snapshot() -> Snapshot {
         let counter = |count| Counter {
             count,
             ..Counter::default()
@@ -213,6 +213,12 @@ mod tests {
             ips: vec![ip(0, 90), ip(2, 5)],
             ..Interval::default()
         }];
+        snapshot
+    }
+
+    #[test]
+    fn accounting_covers_every_sample() {
+        let mut snapshot = snapshot();
         let (mut resolved, mut unresolved) = (Tally::default(), Tally::default());
         unresolved.add(EventIdx(0), Unresolved::NoText, Ring::User, 8);
         unresolved.add(EventIdx(0), Unresolved::Halted, Ring::Kernel, 30);

@@ -1,12 +1,14 @@
 //! Annotated code as text or as JSON of the format `hbbp-sys.annotate/1`.
 
 mod arrows;
+mod figures;
 mod json;
+mod rows;
 mod text;
 
 use std::io::{self, Write};
 
-use super::{Format, Look};
+use super::{Look, TextOrJson};
 use crate::annotate::Annotated;
 use crate::estimate::Unit;
 use crate::snapshot::{Module, Snapshot};
@@ -41,11 +43,11 @@ impl<'a> AnnotatedReport<'a> {
         }
     }
 
-    /// Writes the report. CSV and HTML are not supported and print text.
-    pub fn write(&self, format: Format, look: Look, shown: Shown, out: &mut dyn Write) -> io::Result<()> {
+    /// Writes the report.
+    pub fn write(&self, format: TextOrJson, look: Look, shown: Shown, out: &mut dyn Write) -> io::Result<()> {
         match format {
-            Format::Json => json::write(self, out),
-            Format::Text | Format::Csv | Format::Html => text::write(self, look, shown, out),
+            TextOrJson::Json => json::write(self, out),
+            TextOrJson::Text => text::write(self, look, shown, out),
         }
     }
 

@@ -9,7 +9,7 @@ use super::look::{Look, Role};
 use super::number::{grouped, percent, scaled, seconds, several};
 use super::page::Page;
 use super::table::{Line, Table};
-use super::{Format, shown_names};
+use super::{DiffFormat, shown_names};
 use crate::diff::{Change, Diff, Figure, Gate, LEVEL, Per};
 use crate::printable::harmless;
 use crate::snapshot::Snapshot;
@@ -32,12 +32,12 @@ pub struct DiffReport<'a> {
 }
 
 impl DiffReport<'_> {
-    /// Writes the report. HTML is not supported and prints text.
-    pub fn write(&self, format: Format, look: Look, out: &mut dyn Write) -> io::Result<()> {
+    /// Writes the report.
+    pub fn write(&self, format: DiffFormat, look: Look, out: &mut dyn Write) -> io::Result<()> {
         match format {
-            Format::Json => json::write(self, out),
-            Format::Csv => self.csv(out),
-            Format::Text | Format::Html => self.text(&mut Page { look, out }),
+            DiffFormat::Json => json::write(self, out),
+            DiffFormat::Csv => self.csv(out),
+            DiffFormat::Text => self.text(&mut Page { look, out }),
         }
     }
 

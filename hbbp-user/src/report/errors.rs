@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::Format;
+use super::TextOrJson;
 use super::look::Look;
 use super::number::{percent, scaled};
 use super::page::Page;
@@ -42,11 +42,11 @@ impl<'a> Errors<'a> {
         }
     }
 
-    /// Writes them; text looks as `look` says. CSV is not supported and prints text.
-    pub fn write(&self, format: Format, look: Look, out: &mut dyn Write) -> io::Result<()> {
+    /// Writes them; text looks as `look` says.
+    pub fn write(&self, format: TextOrJson, look: Look, out: &mut dyn Write) -> io::Result<()> {
         match format {
-            Format::Json => write_json(&Document::new(self), out),
-            Format::Text | Format::Csv | Format::Html => self.text(&mut Page { look, out }),
+            TextOrJson::Json => write_json(&Document::new(self), out),
+            TextOrJson::Text => self.text(&mut Page { look, out }),
         }
     }
 

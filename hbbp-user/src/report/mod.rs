@@ -11,11 +11,13 @@ mod completeness;
 mod csv;
 mod difference;
 mod errors;
+mod format;
 mod header;
 mod html;
 mod json;
 mod look;
 mod named;
+mod near;
 mod number;
 mod page;
 mod pivot_table;
@@ -27,7 +29,6 @@ mod warning;
 pub mod watch;
 
 use std::io::{self, Write};
-use std::str::FromStr;
 
 use crate::locate::{Discard, PerRing};
 use crate::mix::{Analysis, MethodShare, Mix, Verdict, View};
@@ -37,45 +38,13 @@ pub use annotated::{AnnotatedReport, Shown};
 use body::Body;
 pub use difference::DiffReport;
 pub use errors::Errors;
+pub use format::{DiffFormat, Format, TextOrJson};
 pub use look::{Colours, Look};
 use named::shown_names;
 use page::Page;
 pub use quality::{Miss, quality};
 use residual::{Residual, residuals};
 use warning::{Warning, warnings};
-
-/// The form of a report.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Format {
-    /// For people: aligned text.
-    #[default]
-    Text,
-    /// For programs: the whole report, format `hbbp-sys.mix/2`.
-    Json,
-    /// For spreadsheets: the table alone.
-    Csv,
-    /// For browsers: a page that draws the mix, its code and any pivot of it.
-    Html,
-}
-
-/// An unknown format name.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("unknown format `{0}`; expected one of text, json, csv, html")]
-pub struct UnknownFormat(pub String);
-
-impl FromStr for Format {
-    type Err = UnknownFormat;
-
-    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
-        match name {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            "csv" => Ok(Self::Csv),
-            "html" => Ok(Self::Html),
-            other => Err(UnknownFormat(other.to_owned())),
-        }
-    }
-}
 
 /// A table of a report.
 #[derive(Clone, Copy, Debug)]

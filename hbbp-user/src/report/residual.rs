@@ -6,7 +6,7 @@
 //! A residual beyond its error means that executions are missing or counted twice: a run with branch stacks then misses a
 //! quality limit ([`super::quality`]).
 
-use crate::estimate::{ends_near, near_only};
+use super::near::{ends_near, near_only};
 use crate::mix::{Analysis, Unit};
 use crate::snapshot::{Event, EventIdx, EventUnit, Snapshot};
 

@@ -80,67 +80,51 @@ enum Sign {
 
 /// The sample accounting, as a sum that the reader can check.
 fn samples(all: &Accounting) -> Vec<Step> {
-    let mut steps = Vec::new();
-    match all.due {
-        Some(due) => {
-            steps.push(step(
-                Sign::Begin,
-                due,
-                "expected: counter values divided by the period",
-            ));
-            steps.extend(missing(all));
-            if 0 < all.beyond {
-                steps.push(step(
-                    Sign::Plus,
-                    all.beyond,
-                    "taken while the counters were being read",
-                ));
-            }
-            steps.push(step(Sign::Equals, all.reached, "received"));
-        }
-        None => steps.push(step(
-            Sign::Begin,
-            all.reached,
-            "received; expected number unknown",
-        )),
-    }
-    steps.extend(
-        all.refused
-            .iter()
-            .map(|(loss, n)| step(Sign::Minus, *n, loss.sentence())),
-    );
-    if 0 < all.stacks {
-        steps.push(step(
-            Sign::Minus,
-            all.stacks,
-            "samples used only for their branch stacks",
-        ));
-    }
-    if all.unexplained != 0 {
-        steps.push(Step(
-            Sign::Minus,
-            all.unexplained,
-            "samples unaccounted for (a bug in hbbp-sys)".to_owned(),
-        ));
-    }
-    steps.push(step(
-        Sign::Equals,
-        all.counted.total(),
-        &format!("counted: {}", by_ring(all.counted)),
-    ));
+    let mut steps = received(all);
+    steps.extend(not_counted(all));
+    let counted = format!("counted: {}", by_ring(all.counted));
+    steps.push(step(Sign::Equals, all.counted.total(), &counted));
     let unresolved = all.unresolved.iter().map(|(reason, n)| {
-        step(
-            Sign::Minus,
-            n.total(),
-            &format!("{} ({})", reason.sentence(), by_ring(*n)),
-        )
+        let why = format!("{} ({})", reason.sentence(), by_ring(*n));
+        step(Sign::Minus, n.total(), &why)
     });
     steps.extend(unresolved);
-    steps.push(step(
-        Sign::Equals,
-        all.in_mix.total(),
-        &format!("in the mix: {}", by_ring(all.in_mix)),
-    ));
+    let in_mix = format!("in the mix: {}", by_ring(all.in_mix));
+    steps.push(step(Sign::Equals, all.in_mix.total(), &in_mix));
+    steps
+}
+
+/// From the expected samples to those that were received.
+fn received(all: &Accounting) -> Vec<Step> {
+    let Some(due) = all.due else {
+        let unknown = "received; expected number unknown";
+        return vec![step(Sign::Begin, all.reached, unknown)];
+    };
+    let expected = "expected: counter values divided by the period";
+    let mut steps = vec![step(Sign::Begin, due, expected)];
+    steps.extend(missing(all));
+    if 0 < all.beyond {
+        let late = "taken while the counters were being read";
+        steps.push(step(Sign::Plus, all.beyond, late));
+    }
+    steps.push(step(Sign::Equals, all.reached, "received"));
+    steps
+}
+
+/// The received samples that are not counted, by cause.
+fn not_counted(all: &Accounting) -> Vec<Step> {
+    let refused = all.refused.iter();
+    let mut steps: Vec<Step> = refused
+        .map(|(loss, n)| step(Sign::Minus, *n, loss.sentence()))
+        .collect();
+    if 0 < all.stacks {
+        let stacks = "samples used only for their branch stacks";
+        steps.push(step(Sign::Minus, all.stacks, stacks));
+    }
+    if all.unexplained != 0 {
+        let bug = "samples unaccounted for (a bug in hbbp-sys)".to_owned();
+        steps.push(Step(Sign::Minus, all.unexplained, bug));
+    }
     steps
 }
 

@@ -1,19 +1,18 @@
-//! Warnings about a measurement, as one enum with a message for each.
+//! Warnings about a measurement: which there are, and when each is due.
 
-use std::fmt;
+mod sentence;
 
 use super::accounting::Accounting;
-use super::completeness::{self, OnCpu};
-use super::number::{grouped, percent, several};
+use super::completeness::{self, Missing, OnCpu};
 use super::quality::{self, Miss};
 use crate::mix::{Analysis, Method, Unit};
-use crate::snapshot::{EventIdx, EventUnit, KernelTextSource, Loss, Period, Snapshot};
-
-/// With this many samples the standard error of a share of 10 % is one percentage point.
-const ENOUGH_SAMPLES: u64 = 900;
+use crate::snapshot::{Event, EventIdx, EventUnit, KernelTextSource, Loss, Period, Snapshot};
 
 /// A CPU below this share of its expected samples is named.
 const EVEN_CPU: f64 = 0.9;
+
+/// With this many samples the standard error of a share of 10 % is one percentage point.
+const ENOUGH_SAMPLES: u64 = 900;
 
 /// A warning about a measurement.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,30 +124,57 @@ pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Ac
     }
     warnings.extend(misses.into_iter().map(Warning::Missed));
     if 0 < accounting.counted.kernel {
-        match &run.kernel_text {
-            KernelTextSource::None => warnings.push(Warning::NoKernelText),
-            KernelTextSource::Vmlinux(path) => {
-                warnings.push(Warning::StaticKernelText { path: path.clone() });
-            }
-            KernelTextSource::Kcore | KernelTextSource::Probe => {}
-        }
+        warnings.extend(of_kernel_text(&run.kernel_text));
     }
     for (event, missing) in run.events.iter().zip(&accounting.missing) {
-        let name = || event.name.clone();
-        let share = completeness::time_counted(event);
-        if share < 1.0 {
-            warnings.push(Warning::Multiplexed { event: name(), share });
-        }
-        if matches!(event.period, Period::Frequency(_)) {
-            warnings.push(Warning::UnknownPeriod { event: name() });
-        }
-        if let Some(worst) = completeness::worst_cpu(event, *missing).filter(|worst| worst.share < EVEN_CPU) {
-            warnings.push(Warning::UnevenCpu { event: name(), worst });
-        }
-        if event.unit == EventUnit::Instructions && event.precise == 0 {
-            warnings.push(Warning::Imprecise { event: name() });
-        }
+        warnings.extend(of_event(event, *missing));
     }
+    warnings.extend(of_estimate(analysis));
+    let n = accounting.in_mix.total();
+    if 0 < n && n < ENOUGH_SAMPLES {
+        warnings.push(Warning::FewSamples { n });
+    }
+    let losses = snapshot.losses.iter();
+    warnings.extend(losses.map(|(id, n, loss)| Warning::Lost {
+        n,
+        id: id.to_owned(),
+        loss,
+    }));
+    warnings.extend(run.notes.iter().cloned().map(Warning::Note));
+    warnings
+}
+
+fn of_kernel_text(source: &KernelTextSource) -> Option<Warning> {
+    match source {
+        KernelTextSource::None => Some(Warning::NoKernelText),
+        KernelTextSource::Vmlinux(path) => Some(Warning::StaticKernelText { path: path.clone() }),
+        KernelTextSource::Kcore | KernelTextSource::Probe => None,
+    }
+}
+
+/// Warnings about one event; `missing` of its samples were expected and not received.
+fn of_event(event: &Event, missing: Missing) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let name = || event.name.clone();
+    let share = completeness::time_counted(event);
+    if share < 1.0 {
+        warnings.push(Warning::Multiplexed { event: name(), share });
+    }
+    if matches!(event.period, Period::Frequency(_)) {
+        warnings.push(Warning::UnknownPeriod { event: name() });
+    }
+    if let Some(worst) = completeness::worst_cpu(event, missing).filter(|worst| worst.share < EVEN_CPU) {
+        warnings.push(Warning::UnevenCpu { event: name(), worst });
+    }
+    if event.unit == EventUnit::Instructions && event.precise == 0 {
+        warnings.push(Warning::Imprecise { event: name() });
+    }
+    warnings
+}
+
+/// Warnings about LBR bias, and processes without rows.
+fn of_estimate(analysis: &Analysis) -> Vec<Warning> {
+    let mut warnings = Vec::new();
     let blocks = analysis.counts.blocks.iter();
     let n_blocks = blocks
         .filter(|block| block.biased && block.method == Method::Lbr)
@@ -162,17 +188,6 @@ pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Ac
     if 0 < n {
         warnings.push(Warning::CountedTogether { n });
     }
-    let n = accounting.in_mix.total();
-    if 0 < n && n < ENOUGH_SAMPLES {
-        warnings.push(Warning::FewSamples { n });
-    }
-    let losses = snapshot.losses.iter();
-    warnings.extend(losses.map(|(id, n, loss)| Warning::Lost {
-        n,
-        id: id.to_owned(),
-        loss,
-    }));
-    warnings.extend(run.notes.iter().cloned().map(Warning::Note));
     warnings
 }
 
@@ -209,102 +224,6 @@ impl Warning {
             Self::Unexplained { .. } => "unexplained",
             Self::Lost { .. } => "lost",
             Self::Note(_) => "note",
-        }
-    }
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missed(miss) => miss.fmt(f),
-            Self::TimeOnly { events } => write!(
-                f,
-                "figures are time-weighted samples of {events}: they show where time was spent, not how \
-                 often instructions ran"
-            ),
-            Self::OtherEvent { events } => write!(
-                f,
-                "figures are samples of {events}: instructions are weighted by this event, not by how often \
-                 they ran"
-            ),
-            Self::Relative { events } => write!(
-                f,
-                "branch stacks were triggered by {events}, not by taken branches: shares are estimates of executions, \
-                 amounts have no scale"
-            ),
-            Self::Imprecise { event } => {
-                write!(
-                    f,
-                    "{event} is not precise on this machine: samples may be attributed a few instructions \
-                     late"
-                )
-            }
-            Self::UnevenCpu { event, worst } => write!(
-                f,
-                "CPU {}: only {} % of the expected samples of {event} were received, so its code is \
-                 underrepresented",
-                worst.cpu,
-                percent(worst.share)
-            ),
-            Self::Multiplexed { event, share } => write!(
-                f,
-                "{event} was multiplexed with other events and counted only {} % of the time",
-                percent(*share)
-            ),
-            Self::UnknownPeriod { event } => {
-                write!(
-                    f,
-                    "{event} was sampled by frequency: the number of skipped samples is unknown"
-                )
-            }
-            Self::NoKernelText => f.write_str(
-                "kernel text could not be read: kernel samples cannot be resolved to \
-                             instructions",
-            ),
-            Self::StaticKernelText { path } => write!(
-                f,
-                "kernel text is from {path}, not from the running kernel: samples in patched code are \
-                 misattributed"
-            ),
-            Self::Biased { n_blocks } => write!(
-                f,
-                "{} with biased counts: LBR is used although the branch is in the oldest slot too often",
-                several(*n_blocks, "block")
-            ),
-            Self::Balanced { excess } => write!(
-                f,
-                "branches are in the oldest slot too often, in {} % of the branch stacks (LBR bias): \
-                 streams were reweighted to conserve flow and to agree with EBS (`--rule paper` uses them \
-                 as recorded)",
-                percent(*excess)
-            ),
-            Self::CountedTogether { n } => write!(
-                f,
-                "{} counted together as [other processes]: each stream of theirs runs through thousands of blocks, and rows of \
-                 their own would take too much memory",
-                several(*n, "process image")
-            ),
-            Self::FewSamples { n } => {
-                write!(
-                    f,
-                    "only {} samples: shares below a few percent are uncertain",
-                    grouped(*n)
-                )
-            }
-            Self::Unexplained { n } => write!(
-                f,
-                "{n} received samples are neither counted nor lost: this is a bug in hbbp-sys, please \
-                 report it with the profile"
-            ),
-            Self::Lost {
-                n, loss: Some(loss), ..
-            } => f.write_str(&loss.counted(*n, &grouped(*n))),
-            Self::Lost { n, id, loss: None } => write!(
-                f,
-                "{} losses of kind `{id}`, unknown to this version of hbbp-sys",
-                grouped(*n)
-            ),
-            Self::Note(note) => f.write_str(note),
         }
     }
 }

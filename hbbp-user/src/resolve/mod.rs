@@ -30,7 +30,8 @@ use crate::record::{Record, Timed};
 use crate::snapshot::fold::Intervals;
 use crate::snapshot::{Loss, Losses, Process, Run, Snapshot};
 
-use kernel::space::{KernelSpace, LiveText};
+use kernel::live_text::LiveText;
+use kernel::space::KernelSpace;
 use lookup::Lookups;
 use user::proc_scan::Scanned;
 use user::recorded_files::RecordedFiles;

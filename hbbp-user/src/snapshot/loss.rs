@@ -27,11 +27,11 @@ pub enum LossUnit {
 }
 
 macro_rules! losses {
-    ($($variant:ident, $id:literal, $unit:ident, $sentence:literal;)*) => {
+    ($($variant:ident, $id:literal, $unit:ident, $one:literal | $many:literal, $what:literal;)*) => {
         /// A way to lose something.
         #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
         pub enum Loss {
-            $(#[doc = $sentence] $variant,)*
+            $(#[doc = concat!($many, " ", $what)] $variant,)*
         }
 
         impl Loss {
@@ -50,7 +50,15 @@ macro_rules! losses {
 
             /// What happened, to be read after the count.
             pub const fn sentence(self) -> &'static str {
-                match self { $(Self::$variant => $sentence),* }
+                match self { $(Self::$variant => concat!($many, " ", $what)),* }
+            }
+
+            /// The count and what happened: `1 mapped file not found`, `2 mapped files not found`; `count` is `n` as it is
+            /// shown.
+            pub fn counted(self, n: u64, count: &str) -> String {
+                let (one, many, what) = match self { $(Self::$variant => ($one, $many, $what)),* };
+                let things = if n == 1 { one } else { many };
+                format!("{count} {things} {what}")
             }
         }
     };
@@ -58,113 +66,82 @@ macro_rules! losses {
 
 losses! {
     CountsFull, "sample.counts_full", Sample,
-        "samples dropped: count map full; raise --map-entries or lower the sampling rate";
+        "sample" | "samples", "dropped: count map full; raise --map-entries or lower the sampling rate";
     StacksFull, "sample.stacks_full", Sample,
-        "samples dropped: branch-stack ring buffer overflowed; raise --branch-period, or run at higher \
+        "sample" | "samples", "dropped: branch-stack ring buffer overflowed; raise --branch-period, or run at higher \
          priority (nice)";
     NoMap, "sample.no_map", Sample,
-        "samples dropped: no active count map";
+        "sample" | "samples", "dropped: no active count map";
     NoStack, "sample.no_stack", Sample,
-        "samples dropped: missing or empty branch stack";
+        "sample" | "samples", "dropped: missing or empty branch stack";
     WrongPath, "entry.wrong_path", Entry,
-        "branch entries discarded: speculative wrong path, never executed";
+        "branch entry" | "branch entries", "discarded: speculative wrong path, never executed";
     TooMany, "entry.too_many", Entry,
-        "branch entries dropped: too many distinct entries in the recording";
+        "branch entry" | "branch entries", "dropped: too many distinct entries in the recording";
     NewestUnused, "entry.newest_unused", Entry,
-        "newest branch entries left out: this processor (Skylake) may repeat them, and a copy cannot be told from a loop";
+        "newest branch entry" | "newest branch entries", "left out: this processor (Skylake) may repeat them, and a copy cannot be told from a loop";
     Backward, "stream.backward", Stream,
-        "streams discarded: end before start, from a repeated or missing branch entry";
+        "stream" | "streams", "discarded: end before start, from a repeated or missing branch entry";
     Crossing, "stream.crossing", Stream,
-        "streams discarded: start and end in different rings, so a branch entry is missing";
+        "stream" | "streams", "discarded: start and end in different rings, so a branch entry is missing";
     Long, "stream.long", Stream,
-        "streams discarded: too long for straight-line code, so a branch entry is missing";
+        "stream" | "streams", "discarded: too long for straight-line code, so a branch entry is missing";
     Switched, "stream.switched", Stream,
-        "user streams discarded: recorded before a context switch, so they belong to another process";
+        "user stream" | "user streams", "discarded: recorded before a context switch, so they belong to another process";
     StreamsRefused, "stream.refused", Stream,
-        "streams dropped: stream table full; raise --map-entries";
+        "stream" | "streams", "dropped: stream table full; raise --map-entries";
     OldestRefused, "entry.oldest_refused", Entry,
-        "oldest-slot branches dropped: stream table full, so LBR bias may go undetected; raise --map-entries";
+        "oldest-slot branch" | "oldest-slot branches", "dropped: stream table full, so LBR bias may go undetected; raise --map-entries";
     RecorderLost, "record.recorder_lost", Record,
-        "records (mostly samples) lost: the recorder could not keep up";
+        "record (mostly samples)" | "records (mostly samples)", "lost: the recorder could not keep up";
     SampleUnread, "record.sample_unread", Record,
-        "recorded samples skipped: damaged, or of an unknown event";
+        "recorded sample" | "recorded samples", "skipped: damaged, or of an unknown event";
     SidebandLost, "record.sideband_lost", Record,
-        "process and mapping records lost: overwritten before they were read";
+        "process and mapping record" | "process and mapping records", "lost: overwritten before they were read";
     TextLost, "record.text_lost", Record,
-        "kernel text records lost: overwritten before they were read; patches were found by re-reading the \
+        "kernel text record" | "kernel text records", "lost: overwritten before they were read; patches were found by re-reading the \
          text";
     SidebandSkipped, "record.sideband_skipped", Record,
-        "mapping records skipped: one process made very many; its mappings were read from /proc instead";
+        "mapping record" | "mapping records", "skipped: one process made very many; its mappings were read from /proc instead";
     SidebandUnread, "record.sideband_unread", Record,
-        "process and mapping records skipped: malformed";
+        "process and mapping record" | "process and mapping records", "skipped: malformed";
     ProcessGone, "region.process_gone", Region,
-        "mappings without text: the process exited before its memory or file could be read";
+        "mapping" | "mappings", "without text: the process exited before its memory or file could be read";
     FileMissing, "region.file_missing", Region,
-        "mapped files not found";
+        "mapped file" | "mapped files", "not found";
     FileRefused, "region.file_refused", Region,
-        "mapped files not read: not a regular file, or permission denied";
+        "mapped file" | "mapped files", "not read: not a regular file, or permission denied";
     FileChanged, "region.file_changed", Region,
-        "mapped files not used: build id, device or inode differs from the file that ran";
+        "mapped file" | "mapped files", "not used: build id, device or inode differs from the file that ran";
     FileTimedOut, "region.file_timed_out", Region,
-        "mapped files not read: opening them took too long, as on a network mount that does not answer";
+        "mapped file" | "mapped files", "not read: opening them took too long, as on a network mount that does not answer";
     FileUnreadable, "region.file_unreadable", Region,
-        "mapped files not read: invalid ELF";
+        "mapped file" | "mapped files", "not read: invalid ELF";
     TextUnreadable, "region.text_unreadable", Region,
-        "kernel text ranges could not be read";
+        "kernel text range" | "kernel text ranges", "could not be read";
     TextSwitched, "ambiguous.text_switched", Ambiguous,
-        "samples and streams with ambiguous text: code was patched mid-interval, and they were attributed \
+        "samples and streams" | "samples and streams", "with ambiguous text: code was patched mid-interval, and they were attributed \
          to the old bytes";
     TextUncertain, "region.text_uncertain", Region,
-        "text ranges changed between two reads: samples of that interval may have executed the other bytes";
+        "text range" | "text ranges", "changed between two reads: samples of that interval may have executed the other bytes";
     TextDiffers, "text.differs_from_file", Text,
-        "text ranges differed from their file in a process, which patched them or was patched: the bytes in its memory \
+        "text range" | "text ranges", "differed from their file in a process, which patched them or was patched: the bytes in its memory \
          were used";
     TextNotCompared, "text.not_compared", Text,
-        "text ranges not compared with the memory of their process, which had exited or could not be read: the bytes of \
+        "text range" | "text ranges", "not compared with the memory of their process, which had exited or could not be read: the bytes of \
          the file were used";
     SamplesLeftOut, "sample.profile_full", Sample,
-        "samples dropped: profile size limit reached, rarest addresses first; record for a shorter time, or raise \
+        "sample" | "samples", "dropped: profile size limit reached, rarest addresses first; record for a shorter time, or raise \
          --period";
     StreamsLeftOut, "stream.profile_full", Stream,
-        "streams dropped: profile size limit reached, rarest first; record for a shorter time, or raise \
+        "stream" | "streams", "dropped: profile size limit reached, rarest first; record for a shorter time, or raise \
          --branch-period";
     BranchesLeftOut, "entry.profile_full", Entry,
-        "branch entries dropped: profile size limit reached";
+        "branch entry" | "branch entries", "dropped: profile size limit reached";
     RegionsLeftOut, "region.profile_full", Region,
-        "mappings and text ranges dropped: profile size limit reached; their samples have no instruction";
+        "mappings and text ranges" | "mappings and text ranges", "dropped: profile size limit reached; their samples have no instruction";
     NamesLeftOut, "name.profile_full", Name,
-        "names of functions or files dropped or shortened: profile size limit reached";
-}
-
-/// What losses count, in the plural that sentences begin with, and in the singular.
-const COUNTED: [(&str, &str); 8] = [
-    ("samples", "sample"),
-    ("entries", "entry"),
-    ("branches", "branch"),
-    ("streams", "stream"),
-    ("records", "record"),
-    ("files", "file"),
-    ("mappings", "mapping"),
-    ("ranges", "range"),
-];
-
-impl Loss {
-    /// The count and what happened: `1 mapped file not found`, `2 mapped files not found`; `count` is `n` as it is shown.
-    pub fn counted(self, n: u64, count: &str) -> String {
-        let sentence = self.sentence();
-        let occurs = |(plural, _): &&(&str, &str)| sentence.contains(plural);
-        let first = COUNTED
-            .iter()
-            .filter(occurs)
-            .min_by_key(|(plural, _)| sentence.find(plural));
-        match first {
-            // Two things that are counted together stay in the plural.
-            Some((plural, singular)) if n == 1 && !sentence.contains(&format!("{plural} and ")) => {
-                format!("{count} {}", sentence.replacen(plural, singular, 1))
-            }
-            _ => format!("{count} {sentence}"),
-        }
-    }
+        "name of a function or file" | "names of functions or files", "dropped or shortened: profile size limit reached";
 }
 
 /// How much was lost, by the stable name of the loss. Names of other versions of the tool are kept as they are.
@@ -225,6 +202,8 @@ mod tests {
         assert!(text.starts_with("1 recorded sample skipped"), "{text}");
         let text = Loss::NewestUnused.counted(1, "1");
         assert!(text.starts_with("1 newest branch entry left out"), "{text}");
+        let text = Loss::NamesLeftOut.counted(1, "1");
+        assert!(text.starts_with("1 name of a function or file dropped"), "{text}");
         let both = Loss::TextSwitched.counted(1, "1");
         assert!(both.starts_with("1 samples and streams"), "{both}");
     }

@@ -5,6 +5,7 @@
     reason = "helpers of tests: what cannot be made fails the test"
 )]
 
+mod corpus;
 mod elf;
 mod eval;
 mod files;

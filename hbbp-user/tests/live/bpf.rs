@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use hbbp_user::profile;
-use hbbp_user::snapshot::ModuleKind;
+use hbbp_user::snapshot::{ModuleKind, Snapshot};
 
 use super::{kernel, number, run};
 
@@ -28,23 +28,7 @@ fn hot_bpf_program_has_mnemonics_and_the_bytes_of_its_jit_dump() {
 
     let dump = std::fs::read(&dump).unwrap();
     let snapshot = profile::read(Path::new(&profile)).unwrap();
-    let mut same = vec![false; dump.len()];
-    for text in &snapshot.text {
-        let module = &snapshot.modules[text.module.0 as usize];
-        let is_ours = module.kind == ModuleKind::Bpf && module.name.ends_with("_hbbp_hot");
-        let program = module.symbols.first().filter(|_| is_ours);
-        let Some(from) = program.and_then(|program| text.start.since(program.start)) else {
-            continue;
-        };
-        for (at, byte) in (from as usize..).zip(&text.bytes) {
-            // The kernel fills the rest of its last page with breakpoints; the dump ends with the program.
-            if let Some(compiled) = dump.get(at) {
-                assert_eq!(byte, compiled, "byte {at} of {}", module.name);
-                same[at] = true;
-            }
-        }
-    }
-    let n_same = same.iter().filter(|same| **same).count();
+    let n_same = bytes_of_the_dump(&snapshot, &dump);
     println!(
         "{n_same} of {} bytes of the compiled program are in the snapshot, all equal",
         dump.len()
@@ -82,4 +66,25 @@ fn hot_bpf_program_has_mnemonics_and_the_bytes_of_its_jit_dump() {
         imul.abs_diff(xor) <= 10 && xor.abs_diff(add) <= 10,
         "{imul} {xor} {add}"
     );
+}
+
+/// How many bytes of the compiled program the snapshot holds; none differs.
+fn bytes_of_the_dump(snapshot: &Snapshot, dump: &[u8]) -> usize {
+    let mut same = vec![false; dump.len()];
+    for text in &snapshot.text {
+        let module = &snapshot.modules[text.module.0 as usize];
+        let is_ours = module.kind == ModuleKind::Bpf && module.name.ends_with("_hbbp_hot");
+        let program = module.symbols.first().filter(|_| is_ours);
+        let Some(from) = program.and_then(|program| text.start.since(program.start)) else {
+            continue;
+        };
+        for (at, byte) in (from as usize..).zip(&text.bytes) {
+            // The kernel fills the rest of its last page with breakpoints; the dump ends with the program.
+            if let Some(compiled) = dump.get(at) {
+                assert_eq!(byte, compiled, "byte {at} of {}", module.name);
+                same[at] = true;
+            }
+        }
+    }
+    same.iter().filter(|same| **same).count()
 }

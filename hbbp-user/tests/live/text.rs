@@ -9,7 +9,8 @@ use hbbp_user::addr::{Ring, Va};
 use hbbp_user::collect::object::{Constants, MapSizes, Object};
 use hbbp_user::collect::text::TextWindow;
 use hbbp_user::profile;
-use hbbp_user::resolve::kernel::space::{KernelSpace, open_kernel_space};
+use hbbp_user::resolve::kernel::open::open_kernel_space;
+use hbbp_user::resolve::kernel::space::KernelSpace;
 use hbbp_user::snapshot::{Loss, Losses, ModuleKind, Snapshot};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -219,6 +220,30 @@ fn text_of(names: &[&str]) -> Vec<Va> {
 /// Turns something on or off.
 type Switch<'a> = Box<dyn Fn(bool) + 'a>;
 
+/// What patches text in the path of the load, by name.
+fn switches<'a>(tracing: Option<&'a Tracing>, snapshot: &Snapshot) -> Vec<(String, Switch<'a>)> {
+    let mut switches: Vec<(String, Switch<'_>)> = Vec::new();
+    let stats = |on: bool| std::fs::write(BpfStats::PATH, if on { "1" } else { "0" }).unwrap();
+    switches.push(("bpf_stats".to_owned(), Box::new(stats)));
+    if let Some(tracing) = tracing {
+        for event in Tracing::EVENTS {
+            let file = format!("events/{event}/enable");
+            let switch = move |on| tracing.write(&file, if on { "1" } else { "0" });
+            switches.push((event.to_owned(), Box::new(switch)));
+        }
+        let traceable = tracing.traceable();
+        let hot = hot_functions(snapshot);
+        if let Some(hot) = hot.into_iter().find(|name| traceable.contains(name)) {
+            let switch = move |on| {
+                tracing.write("set_ftrace_filter", &hot);
+                tracing.write("current_tracer", if on { "function" } else { "nop" });
+            };
+            switches.push(("a function that is traced".to_owned(), Box::new(switch)));
+        }
+    }
+    switches
+}
+
 /// No kcore, and no record of a patch is taken over: what a drain then finds, and what that costs it.
 #[test]
 fn switches_that_nobody_tells_are_found_by_reading() {
@@ -259,25 +284,7 @@ fn switches_that_nobody_tells_are_found_by_reading() {
         kernel.hit(at, 1, &mut losses);
     }
     let tracing = Tracing::mount(folder.path());
-    let mut switches: Vec<(String, Switch<'_>)> = Vec::new();
-    let stats = |on: bool| std::fs::write(BpfStats::PATH, if on { "1" } else { "0" }).unwrap();
-    switches.push(("bpf_stats".to_owned(), Box::new(stats)));
-    if let Some(tracing) = &tracing {
-        for event in Tracing::EVENTS {
-            let file = format!("events/{event}/enable");
-            let switch = move |on| tracing.write(&file, if on { "1" } else { "0" });
-            switches.push((event.to_owned(), Box::new(switch)));
-        }
-        let traceable = tracing.traceable();
-        let hot = hot_functions(&snapshot);
-        if let Some(hot) = hot.into_iter().find(|name| traceable.contains(name)) {
-            let switch = move |on| {
-                tracing.write("set_ftrace_filter", &hot);
-                tracing.write("current_tracer", if on { "function" } else { "nop" });
-            };
-            switches.push(("a function that is traced".to_owned(), Box::new(switch)));
-        }
-    }
+    let switches = switches(tracing.as_ref(), &snapshot);
     let mut costs = Vec::new();
     for (name, switch) in &switches {
         for on in [true, false] {

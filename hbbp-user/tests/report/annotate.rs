@@ -5,7 +5,7 @@ use serde_json::Value;
 use hbbp_user::cmd::annotate::{AnnotateOptions, What, annotate};
 use hbbp_user::cmd::import::ImportOptions;
 use hbbp_user::cmd::pager::Paging;
-use hbbp_user::report::{Format, Look, Shown};
+use hbbp_user::report::{Format, Look, Shown, TextOrJson};
 use hbbp_user::snapshot::{Interval, Snapshot, Text, file};
 
 use super::golden::check_text;
@@ -13,7 +13,7 @@ use super::program;
 use super::schema::faults_of;
 
 /// What `hbbp-sys annotate` prints of a snapshot, or why it fails.
-fn annotated(snapshot: &Snapshot, what: What, format: Format) -> anyhow::Result<String> {
+fn annotated(snapshot: &Snapshot, what: What, format: TextOrJson) -> anyhow::Result<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("profile");
     std::fs::write(&path, file::encode(snapshot).unwrap()).unwrap();
@@ -65,22 +65,22 @@ fn patched() -> Snapshot {
 
 #[test]
 fn text_of_a_function_with_a_loop() {
-    let text = annotated(&program::stacked(), asked("spin_wait"), Format::Text).unwrap();
+    let text = annotated(&program::stacked(), asked("spin_wait"), TextOrJson::Text).unwrap();
     check_text("annotate-spin_wait.txt", &text);
 }
 
 #[test]
 fn text_of_the_hottest_functions() {
-    let text = annotated(&program::retired(), What::Hottest(2), Format::Text).unwrap();
+    let text = annotated(&program::retired(), What::Hottest(2), TextOrJson::Text).unwrap();
     check_text("annotate-hottest.txt", &text);
     assert!(text.contains("spin_wait") && text.contains("count_up") && !text.contains("vector_copy"));
 }
 
 #[test]
 fn each_text_version_has_its_counts() {
-    let text = annotated(&patched(), asked("spin_wait"), Format::Text).unwrap();
+    let text = annotated(&patched(), asked("spin_wait"), TextOrJson::Text).unwrap();
     check_text("annotate-patched.txt", &text);
-    let json = annotated(&patched(), asked("spin_wait"), Format::Json).unwrap();
+    let json = annotated(&patched(), asked("spin_wait"), TextOrJson::Json).unwrap();
     let document: Value = serde_json::from_str(&json).unwrap();
     let schema = include_str!("../../src/report/annotate.schema.json");
     assert_eq!(faults_of(schema, &document), Vec::<String>::new());
@@ -98,7 +98,7 @@ fn each_text_version_has_its_counts() {
 #[test]
 fn instructions_of_a_function_add_up_to_its_share_of_the_report() {
     for snapshot in [program::clocked(), program::retired(), program::stacked()] {
-        let json = annotated(&snapshot, asked("count_up"), Format::Json).unwrap();
+        let json = annotated(&snapshot, asked("count_up"), TextOrJson::Json).unwrap();
         let document: Value = serde_json::from_str(&json).unwrap();
         let function = &document["functions"][0];
         let by = super::by(&[hbbp_user::mix::Dimension::Function], Format::Json);
@@ -119,7 +119,7 @@ fn instructions_of_a_function_add_up_to_its_share_of_the_report() {
 #[test]
 fn unknown_functions_are_explained() {
     let error = |name| {
-        annotated(&program::retired(), asked(name), Format::Text)
+        annotated(&program::retired(), asked(name), TextOrJson::Text)
             .unwrap_err()
             .to_string()
     };
@@ -135,7 +135,7 @@ fn unknown_functions_are_explained() {
             ..program::retired()
         },
         What::Hottest(1),
-        Format::Text,
+        TextOrJson::Text,
     );
     assert!(
         empty

@@ -11,7 +11,7 @@ use hbbp_user::cmd::pager::Paging;
 use hbbp_user::cmd::report::{ReportOptions, print_runs};
 use hbbp_user::diff::{Condition, Gate, Per};
 use hbbp_user::mix::{Dimension, Query, Taxonomy};
-use hbbp_user::report::{Format, Look};
+use hbbp_user::report::{DiffFormat, Format, Look};
 use hbbp_user::snapshot::{EventUnit, Snapshot, file};
 
 use super::golden::check_text;
@@ -23,7 +23,7 @@ struct Asked<'a> {
     by: &'a [Dimension],
     per: Option<&'a str>,
     fail_if: &'a [&'a str],
-    format: Format,
+    format: DiffFormat,
 }
 
 impl Default for Asked<'_> {
@@ -32,7 +32,7 @@ impl Default for Asked<'_> {
             by: &[Dimension::Mnemonic],
             per: None,
             fail_if: &[],
-            format: Format::Json,
+            format: DiffFormat::Json,
         }
     }
 }
@@ -100,7 +100,7 @@ fn difference_of_shares_and_of_amounts() {
     });
     let text = |asked: &Asked<'_>| compared(&a, &b, asked).unwrap().0;
     let shares = Asked {
-        format: Format::Text,
+        format: DiffFormat::Text,
         fail_if: &["extension=AVX*:share>+1%", "lock=locked:share>+1%"],
         ..Asked::default()
     };
@@ -113,14 +113,14 @@ fn difference_of_shares_and_of_amounts() {
     let amounts = Asked {
         by: &[Dimension::Module, Dimension::Function],
         per: Some("second"),
-        format: Format::Text,
+        format: DiffFormat::Text,
         ..Asked::default()
     };
     check_text("diff-per-second.txt", &text(&amounts));
     check_text(
         "diff.csv",
         &text(&Asked {
-            format: Format::Csv,
+            format: DiffFormat::Csv,
             ..Asked::default()
         }),
     );

@@ -81,3 +81,29 @@ fn subcommands_in_messages_exist() {
         }
     }
 }
+
+/// Each command says what it can print, and refuses what it cannot before it reads a file.
+#[test]
+fn formats_that_cannot_be_printed_are_refused() {
+    let run = |args: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hbbp-sys"));
+        let output = command.args(args).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for (args, format, possible) in [
+        (&["diff", "a", "b"][..], "html", "text, json, csv"),
+        (&["annotate", "a", "main"], "html", "text, json"),
+        (&["annotate", "a", "main"], "csv", "text, json"),
+        (&["eval", "--reference", "b", "a"], "csv", "text, json"),
+        (&["check"], "html", "text, json"),
+        (&["report", "a"], "xml", "text, json, csv, html"),
+    ] {
+        let (code, error) = run(&[args, &["--format", format]].concat());
+        assert_eq!(code, Some(2), "{args:?}: {error}");
+        let expected = format!("[possible values: {possible}]");
+        assert!(
+            error.contains(&format!("'{format}' for '--format")) && error.contains(&expected),
+            "{args:?}: {error}"
+        );
+    }
+}

@@ -20,6 +20,7 @@ use hbbp_user::addr::{FileOff, Va};
 use hbbp_user::record::{FileIdentity, Mmap, Record, Timed};
 use hbbp_user::resolve::Resolver;
 use hbbp_user::resolve::elf::build_id::read_kernel_build_id;
+use hbbp_user::resolve::kernel::kallsyms::{Kallsyms, read_kallsyms};
 use hbbp_user::resolve::kernel::map::KernelMap;
 use hbbp_user::resolve::kernel::reader::KernelText;
 use hbbp_user::resolve::kernel::space::KernelSpace;
@@ -342,13 +343,8 @@ fn unknown_processes_and_addresses_keep_their_counts() {
     assert_eq!(snapshot.losses.get(Loss::TextUnreadable), 2);
 }
 
-#[test]
-fn this_kernel() {
-    let symbols = hbbp_user::resolve::kernel::kallsyms::read_kallsyms().expect("/proc/kallsyms");
-    if symbols.hidden {
-        return skip::skip("kernel symbols are hidden");
-    }
-    let idle = symbols.named("do_idle").expect("every kernel idles").start;
+/// A run in which the first byte of `idle` is patched twice: once silently, and once with a record.
+fn patched_twice(symbols: Kallsyms, idle: Va) -> Snapshot {
     let mut map = KernelMap::default();
     map.update(symbols, &[], None, 0);
     // A kernel whose first byte here is patched.
@@ -393,7 +389,17 @@ fn this_kernel() {
     let mut before_and_after: Vec<Raw> = ips(&[20, 28]);
     before_and_after[0].hits = 10;
     drain(19..29, before_and_after, Some(told));
-    let snapshot = snapshot(resolver);
+    snapshot(resolver)
+}
+
+#[test]
+fn this_kernel() {
+    let symbols = read_kallsyms().expect("/proc/kallsyms");
+    if symbols.hidden {
+        return skip::skip("kernel symbols are hidden");
+    }
+    let idle = symbols.named("do_idle").expect("every kernel idles").start;
+    let snapshot = patched_twice(symbols, idle);
     let module = &snapshot.modules[0];
     assert_eq!(
         (module.name.as_str(), module.kind),

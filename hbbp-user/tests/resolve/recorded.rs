@@ -1,5 +1,7 @@
 //! The resolver on a recording: the functions that were hit have names, whatever was hit before them.
 
+use std::path::PathBuf;
+
 use hbbp_user::addr::{FileOff, ImageAddr, Va};
 use hbbp_user::mix::function;
 use hbbp_user::record::{FileIdentity, Mmap, Record, Timed};
@@ -9,7 +11,7 @@ use hbbp_user::resolve::elf::functions::{SymbolFile, read_functions};
 use hbbp_user::resolve::elf::layout::read_layout;
 use hbbp_user::resolve::user::find_file::Places;
 use hbbp_user::resolve::user::recorded_files::RecordedFiles;
-use hbbp_user::snapshot::{EventIdx, Interval, IpCount, ProcessIdx, StreamCount};
+use hbbp_user::snapshot::{EventIdx, Interval, IpCount, ProcessIdx, Snapshot, StreamCount};
 
 use crate::{no_kernel, snapshot};
 
@@ -74,32 +76,8 @@ fn functions_have_names_after_one_bogus_long_stream() {
         shared: false,
         path: path.to_str().expect("UTF-8").to_owned(),
     };
-    let records = [Timed {
-        time: 1,
-        record: Record::Mmap(mmap),
-    }];
-    let places = Places {
-        binaries: vec![path],
-        ..Places::default()
-    };
-    let files = RecordedFiles::new(places, Default::default(), Vec::new());
-    let mut resolver = Resolver::recorded(no_kernel(), &records, files);
-    let (process, interval) = resolver.owner(PID, 5);
-    assert_eq!(interval, 0);
-    let (first, last) = (starts[0], starts[starts.len() - 1]);
-    resolver.recorded_interval(Interval {
-        start: 1,
-        end: 9,
-        streams: vec![stream(process, running(first), running(last))],
-        ..Interval::default()
-    });
-    resolver.recorded_interval(Interval {
-        start: 9,
-        end: 19,
-        ips: starts.iter().map(|at| ip(process, running(*at))).collect(),
-        ..Interval::default()
-    });
-    let snapshot = snapshot(resolver);
+    let running: Vec<u64> = starts.iter().map(|at| running(*at)).collect();
+    let snapshot = stream_over_samples(mmap, path, &running);
     let module = snapshot.modules.last().expect("the program");
     for at in starts {
         let expected = functions
@@ -107,6 +85,35 @@ fn functions_have_names_after_one_bogus_long_stream() {
             .expect("it starts one");
         assert_eq!(function(module, at), Some(expected.name));
     }
+}
+
+/// A stream from the first to the last of these addresses of a program, and a sample at each of them.
+fn stream_over_samples(mmap: Mmap, program: PathBuf, at: &[u64]) -> Snapshot {
+    let records = [Timed {
+        time: 1,
+        record: Record::Mmap(mmap),
+    }];
+    let places = Places {
+        binaries: vec![program],
+        ..Places::default()
+    };
+    let files = RecordedFiles::new(places, Default::default(), Vec::new());
+    let mut resolver = Resolver::recorded(no_kernel(), &records, files);
+    let (process, interval) = resolver.owner(PID, 5);
+    assert_eq!(interval, 0);
+    resolver.recorded_interval(Interval {
+        start: 1,
+        end: 9,
+        streams: vec![stream(process, at[0], at[at.len() - 1])],
+        ..Interval::default()
+    });
+    resolver.recorded_interval(Interval {
+        start: 9,
+        end: 19,
+        ips: at.iter().map(|at| ip(process, *at)).collect(),
+        ..Interval::default()
+    });
+    snapshot(resolver)
 }
 
 #[test]

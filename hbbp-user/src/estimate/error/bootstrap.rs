@@ -67,12 +67,8 @@ pub(in crate::estimate) fn replicates(
         chain.walk(first, depth, &mut random)
     };
     let walks: Vec<Vec<usize>> = (0..N_REPLICATES).map(walk).collect();
-    let executed = |stream: &usize| {
-        seen.executed
-            .get(*stream)
-            .map_or(0, |executed| executed.blocks.len())
-    };
-    let executed = walks.iter().flatten().map(executed);
+    let executed = walks.iter().flatten().filter_map(|n| seen.executed.get(*n));
+    let executed = executed.map(|executed| executed.blocks.len());
     let step = executed.fold(0, usize::saturating_add).div_ceil(MAX_EXECUTED);
     let replicate = |walk: &Vec<usize>| {
         let oldest = walk.first().and_then(|oldest| graph.streams.get(*oldest));

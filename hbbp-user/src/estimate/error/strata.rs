@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::super::flow::graph::{FlowGraph, add};
-use super::super::sources::{Counted, SeenBlocks};
+use super::super::sources::{Counted, Executed, SeenBlocks, over};
 use super::Replicate;
 use super::phases::Phases;
 
@@ -99,14 +99,9 @@ fn of_blocks(phases: &Phases, graph: &FlowGraph, seen: &SeenBlocks) -> Vec<usize
     // First block, streams, block after the last one, phase.
     let streams = graph.streams.iter().zip(&seen.executed);
     let mut streams: Vec<(usize, u64, usize, usize)> = streams
-        .map(|(edge, executed)| {
-            let range = &executed.blocks;
-            (
-                range.start,
-                edge.amount.to_bits(),
-                range.end,
-                phases.of(edge.from),
-            )
+        .map(|(edge, Executed { blocks, .. })| {
+            let (hits, phase) = (edge.amount.to_bits(), phases.of(edge.from));
+            (blocks.start, hits, blocks.end, phase)
         })
         .collect();
     streams.sort_unstable();
@@ -161,11 +156,6 @@ impl ByPhase {
         }
         within + between.max(0.0)
     }
-}
-
-/// A quotient, 0 where there is nothing to divide by.
-fn over(amount: f64, n: f64) -> f64 {
-    if 0.0 < n { amount / n } else { 0.0 }
 }
 
 #[cfg(test)]

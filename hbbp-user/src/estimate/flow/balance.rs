@@ -121,13 +121,8 @@ impl Errors {
                 weight: 1.0 / (self.streams_per_stack.max(1.0) * inflow.max(FEWEST) + bias * bias),
             }
         };
-        graph
-            .inflow
-            .iter()
-            .enumerate()
-            .zip(inflow)
-            .map(equation)
-            .collect()
+        let measured = graph.inflow.iter().enumerate().zip(inflow);
+        measured.map(equation).collect()
     }
 
     /// Inflow is what branches lead to a start, and what comes from outside the recorded branches.

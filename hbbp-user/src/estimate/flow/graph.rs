@@ -53,11 +53,7 @@ impl FlowGraph {
             amount: stream.hits as f64,
         });
         let edges: Vec<Edge> = edges.collect();
-        let recorded = located
-            .branches
-            .iter()
-            .filter(|b| assignment.uses_stacks_of(b.event));
-        let branches = recorded.filter_map(|branch| {
+        let branches = assignment.branches(located).filter_map(|branch| {
             Some(Edge {
                 from: sources.find(instruction_at(map, branch.from)?, branch.process)?,
                 to: starts.find(instruction_at(map, branch.to?)?, branch.process)?,

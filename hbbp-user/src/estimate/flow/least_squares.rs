@@ -6,6 +6,7 @@
 //! of Computation 31, 1977) carries it all the way, where the unknowns are numbered along the code. It takes a tenth of
 //! the steps here.
 
+use super::super::sources::merged;
 use super::graph::{add, at};
 
 /// Most steps. The recording of the emulated machine with the most unknowns, 117 thousand, takes 251.
@@ -144,7 +145,7 @@ impl Symmetric {
         for (diagonal, row) in self.diagonal.into_iter().zip(self.left) {
             let mut pivot = diagonal;
             let mut done: Vec<(usize, f64)> = Vec::with_capacity(row.len());
-            let row = factor.affordable(summed(row));
+            let row = factor.affordable(merged(row, |(column, _)| *column, |kept, next| kept.1 += next.1));
             for (column, amount) in row {
                 let divisor = factor.diagonal.get(column).copied().unwrap_or(1.0);
                 let entry = (amount - common(&done, factor.row(column))) / divisor;
@@ -161,19 +162,6 @@ impl Symmetric {
         }
         factor
     }
-}
-
-/// The row sorted by column, each once.
-fn summed(mut row: Vec<(usize, f64)>) -> Vec<(usize, f64)> {
-    row.sort_by_key(|(column, _)| *column);
-    row.dedup_by(|next, kept| {
-        let equal = next.0 == kept.0;
-        if equal {
-            kept.1 += next.1;
-        }
-        equal
-    });
-    row
 }
 
 /// The scalar product of two rows, each sorted by column: the columns of the shorter one are looked up in the longer one.

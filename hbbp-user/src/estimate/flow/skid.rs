@@ -17,7 +17,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::sources::{Counted, SeenBlocks, ring};
+use super::super::sources::{Counted, SeenBlocks, Supply, over, ring};
 use super::graph::{Edge, FlowGraph, Node, add, at};
 use super::least_squares::{Equation, LONG};
 use crate::addr::Ring;
@@ -108,7 +108,7 @@ impl SampledBlocks {
             .map(|(samples, executed)| samples.map_or(0.0, |_| instructions(executed)))
             .collect();
         let (hits, all): (f64, f64) = (self.samples.iter().flatten().sum(), instructions.iter().sum());
-        let rate = if 0.0 < all { hits / all } else { 0.0 };
+        let rate = over(hits, all);
         let mut skidded = vec![0.0; self.samples.len()];
         for edge in &self.edges {
             let squared = (rate * edge.amount) * (rate * edge.amount);
@@ -131,25 +131,20 @@ impl SampledBlocks {
     /// Adds the equations of the samples, and those of the skids. Unknown are the inflow and, after `n_starts` of it, the
     /// skids in their standard deviations.
     pub(super) fn equations(&self, expected: &Expected, n_starts: usize, equations: &mut Vec<Equation>) {
-        let mut of_blocks: Vec<Equation> = self
-            .samples
-            .iter()
-            .zip(&self.executed)
-            .zip(&expected.samples)
-            .map(|((samples, executed), expected_here)| Equation {
-                terms: executed
-                    .iter()
-                    .map(|(start, n)| (*start, expected.rate * n))
-                    .collect(),
+        let rate = expected.rate;
+        let blocks = self.samples.iter().zip(&self.executed).zip(&expected.samples);
+        let mut of_blocks: Vec<Equation> = blocks
+            .map(|((samples, executed), expected)| Equation {
+                terms: executed.iter().map(|(start, n)| (*start, rate * n)).collect(),
                 value: samples.unwrap_or(0.0),
                 weight: match samples {
-                    Some(_) if 0.0 < expected.rate => 1.0 / expected_here.max(FEWEST),
+                    Some(_) if 0.0 < rate => 1.0 / expected.max(FEWEST),
                     _ => 0.0,
                 },
             })
             .collect();
         for (edge, unknown) in self.edges.iter().zip(n_starts..) {
-            let moved = expected.rate * expected.skid * edge.amount;
+            let moved = rate * expected.skid * edge.amount;
             for (block, moved) in [(edge.from, -moved), (edge.to, moved)] {
                 if let Some(equation) = of_blocks.get_mut(block) {
                     equation.terms.push((unknown, moved));
@@ -182,7 +177,7 @@ fn executed(graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Vec<(usize, f64)>> {
     changes.sort_by_key(|(block, start, _)| (*block, *start));
     let mut changes = changes.into_iter().peekable();
     let mut running: BTreeMap<usize, f64> = BTreeMap::new();
-    let of_block = |(block, length): (usize, &f64)| {
+    let of_block = |(block, length): (usize, &u32)| {
         while let Some((_, start, change)) = changes.next_if(|(at, ..)| *at <= block) {
             let streams = running.entry(start).or_default();
             *streams += change;
@@ -190,8 +185,9 @@ fn executed(graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Vec<(usize, f64)>> {
                 running.remove(&start);
             }
         }
-        let of_start =
-            |(start, streams): (&usize, &f64)| (*start, streams * length / at(&graph.inflow, *start));
+        let of_start = |(start, streams): (&usize, &f64)| {
+            (*start, streams * f64::from(*length) / at(&graph.inflow, *start))
+        };
         if running.len() < LONG {
             running.iter().map(of_start).collect()
         } else {
@@ -224,11 +220,8 @@ fn edges(map: &BlockMap, graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Edge> {
         seen.number(BlockId { text, block })
     };
     for branch in &graph.branches {
-        let ends = (
-            block_of(graph.sources.get(branch.from)),
-            block_of(graph.starts.get(branch.to)),
-        );
-        if let (Some(from), Some(to)) = ends
+        if let Some(from) = block_of(graph.sources.get(branch.from))
+            && let Some(to) = block_of(graph.starts.get(branch.to))
             && from != to
         {
             *amounts.entry((from, to)).or_default() += branch.amount;
@@ -240,19 +233,13 @@ fn edges(map: &BlockMap, graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Edge> {
 
 /// The samples of each block by its number, in units of the mean weight where events differ in their periods.
 fn samples(seen: &SeenBlocks, ebs: &[Counted], ring: impl Fn(&BlockId) -> Ring) -> Vec<Option<f64>> {
-    let hits: f64 = ebs.iter().map(|counted| counted.hits).sum();
-    let weight: f64 = ebs.iter().map(|counted| counted.weight).sum();
-    let served = |wanted| 0.0 < weight && ebs.iter().any(|counted| ring(&counted.block) == wanted);
-    let (kernel, user) = (served(Ring::Kernel), served(Ring::User));
-    let none = |id: &BlockId| match ring(id) {
-        Ring::Kernel => kernel.then_some(0.0),
-        Ring::User => user.then_some(0.0),
-    };
+    let supply = Supply::of(ebs, |id| ring(&id));
+    let none = |id: &BlockId| supply.serves(ring(id)).then_some(0.0);
     let mut samples: Vec<Option<f64>> = seen.ids.iter().map(none).collect();
     for counted in ebs {
         let block = seen.number(counted.block);
         if let Some(Some(samples)) = block.and_then(|n| samples.get_mut(n)) {
-            *samples += counted.weight * hits / weight;
+            *samples += supply.hits_of(counted.weight);
         }
     }
     samples

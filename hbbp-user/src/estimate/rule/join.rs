@@ -2,10 +2,9 @@
 
 use super::super::error::{clustered, independent};
 use super::super::sources::oldest_slot::Occurrences;
-use super::super::sources::{Counted, SeenBlocks, ring};
+use super::super::sources::{Counted, SeenBlocks, Supply, ring};
 use super::super::{BlockCount, Estimate, Method, Part};
 use super::{Case, Features, Rule, choose};
-use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap};
 use crate::snapshot::Snapshot;
 
@@ -30,7 +29,7 @@ pub(in crate::estimate) fn join(
     evidence: &Evidence<'_>,
 ) -> (Vec<BlockCount>, Vec<Part>) {
     let of_block = |id: BlockId| ring(snapshot, map, id.text);
-    let supplies = [evidence.ebs, evidence.lbr].map(|counts| Supply::of(counts, of_block));
+    let [ebs_supply, lbr_supply] = [evidence.ebs, evidence.lbr].map(|counts| Supply::of(counts, of_block));
     let (mut ebs_left, mut lbr_left, mut branches_left) = (evidence.ebs, evidence.lbr, evidence.branches);
     let mut blocks: Vec<BlockCount> = Vec::with_capacity(evidence.seen.ids.len());
     let mut parts: Vec<Part> = Vec::new();
@@ -39,26 +38,28 @@ pub(in crate::estimate) fn join(
         let ebs = take(&mut ebs_left, |c| c.block, block);
         let lbr = take(&mut lbr_left, |c| c.block, block);
         let branch = take(&mut branches_left, |b| b.block, block).first().copied();
-        let of = |counts: &[Counted], method| evidence.estimate(number, counts, method);
+        let ring = of_block(block);
+        let of = |counts: &[Counted], method, supply: &Supply| {
+            let serves = supply.serves(ring);
+            serves.then(|| evidence.estimate(number, counts, method))
+        };
         let mut one = BlockCount {
             block,
-            ring: of_block(block),
-            instructions: instructions(length),
-            ebs: Some(of(ebs, Method::Ebs)),
-            lbr: Some(of(lbr, Method::Lbr)),
+            ring,
+            instructions: length,
+            ebs: of(ebs, Method::Ebs, &ebs_supply),
+            lbr: of(lbr, Method::Lbr, &lbr_supply),
             branch,
             biased: branch.is_some_and(|b| b.biased(evidence.oldest_share)),
             method: Method::Lbr,
             reason: super::Reason::OnlyMethod,
         };
-        let [ebs_supply, lbr_supply] = &supplies;
-        one.ebs = one.ebs.filter(|_| ebs_supply.serves(one.ring));
-        one.lbr = one.lbr.filter(|_| lbr_supply.serves(one.ring));
         let case = Case {
             features: features(&one),
             ebs: one.ebs,
             lbr: one.lbr,
-            ebs_expected: ebs_supply.hits_of(one.of(Method::Lbr).unwrap_or_default().count * length),
+            ebs_expected: ebs_supply
+                .hits_of(one.of(Method::Lbr).unwrap_or_default().count * f64::from(length)),
             lbr_expected: lbr_supply.hits_of(one.of(Method::Ebs).unwrap_or_default().count),
         };
         (one.method, one.reason) = choose(rule, &case);
@@ -75,15 +76,6 @@ pub(in crate::estimate) fn join(
         blocks.push(one);
     }
     (blocks, parts)
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a length that was made of a u32"
-)]
-const fn instructions(length: f64) -> u32 {
-    length as u32
 }
 
 /// Takes what belongs to `block` from the front of a list that is sorted by block.
@@ -103,7 +95,7 @@ impl Evidence<'_> {
     /// What a weight of a method says of the executions of a block: a sample counts for each of its instructions.
     fn executions(&self, block: usize, method: Method, weight: f64) -> f64 {
         match method {
-            Method::Ebs => weight / self.seen.lengths.get(block).copied().unwrap_or(1.0),
+            Method::Ebs => weight / f64::from(self.seen.lengths.get(block).copied().unwrap_or(1)),
             Method::Lbr => weight,
         }
     }
@@ -133,46 +125,6 @@ fn features(block: &BlockCount) -> Features {
         biased: f64::from(u8::from(block.biased)),
         ebs_hits: block.ebs.unwrap_or_default().hits,
         lbr_hits: block.lbr.unwrap_or_default().hits,
-    }
-}
-
-/// What a method has in all: whether in each ring, and what one of its hits weighs.
-#[derive(Default)]
-struct Supply {
-    kernel: bool,
-    user: bool,
-    hits: f64,
-    weight: f64,
-}
-
-impl Supply {
-    fn of(counts: &[Counted], ring: impl Fn(BlockId) -> Ring) -> Self {
-        let mut supply = Self::default();
-        for counted in counts {
-            match ring(counted.block) {
-                Ring::Kernel => supply.kernel = true,
-                Ring::User => supply.user = true,
-            }
-            supply.hits += counted.hits;
-            supply.weight += counted.weight;
-        }
-        supply
-    }
-
-    const fn serves(&self, ring: Ring) -> bool {
-        match ring {
-            Ring::Kernel => self.kernel,
-            Ring::User => self.user,
-        }
-    }
-
-    /// The hits that a weight stands for.
-    fn hits_of(&self, weight: f64) -> f64 {
-        if 0.0 < self.weight {
-            weight * self.hits / self.weight
-        } else {
-            0.0
-        }
     }
 }
 

@@ -168,30 +168,25 @@ impl FromStr for Rule {
             if stated.is_empty() {
                 continue;
             }
-            if let Some(given) = stated.strip_prefix("name ") {
-                given.trim().clone_into(&mut name);
-                continue;
-            }
-            if let Some(given) = stated.strip_prefix("streams ") {
-                stages = match given.trim() {
-                    "recorded" => stages.without(Stage::Balance),
-                    "balanced" => stages.with(Stage::Balance),
-                    other => {
-                        return Err(bad(format!(
-                            "unknown stream weighting `{other}`; expected one of recorded, balanced"
-                        )));
+            match stated.split_once(' ') {
+                Some(("name", given)) => given.trim().clone_into(&mut name),
+                Some(("streams", given)) => {
+                    stages = match given.trim() {
+                        "recorded" => stages.without(Stage::Balance),
+                        "balanced" => stages.with(Stage::Balance),
+                        other => {
+                            return Err(bad(format!(
+                                "unknown stream weighting `{other}`; expected one of recorded, balanced"
+                            )));
+                        }
                     }
-                };
-                continue;
+                }
+                Some(("without", given)) => stages = stages.without(parse_stage(given.trim()).map_err(bad)?),
+                _ if lines.last().is_some_and(|line| line.conditions.is_empty()) => {
+                    return Err(bad("unreachable line: the line above has no condition".to_owned()));
+                }
+                _ => lines.push(parse_line(stated).map_err(bad)?),
             }
-            if let Some(given) = stated.strip_prefix("without ") {
-                stages = stages.without(parse_stage(given.trim()).map_err(bad)?);
-                continue;
-            }
-            if lines.last().is_some_and(|line| line.conditions.is_empty()) {
-                return Err(bad("unreachable line: the line above has no condition".to_owned()));
-            }
-            lines.push(parse_line(stated).map_err(bad)?);
         }
         match lines.last() {
             Some(line) if line.conditions.is_empty() => Ok(Self { name, stages, lines }),
@@ -205,8 +200,8 @@ impl FromStr for Rule {
 
 fn parse_stage(name: &str) -> Result<Stage, String> {
     Stage::named(name).ok_or_else(|| {
-        let names = Stage::ALL.map(Stage::name).join(", ");
-        format!("unknown stage `{name}`; expected one of {names}")
+        let names: Vec<&str> = Stage::ALL.iter().map(|stage| stage.name()).collect();
+        format!("unknown stage `{name}`; expected one of {}", names.join(", "))
     })
 }
 

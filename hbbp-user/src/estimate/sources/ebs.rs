@@ -12,6 +12,7 @@ use crate::locate::{Located, LocatedIp, Tally, Unresolved};
 use crate::snapshot::{EventIdx, EventUnit, Snapshot};
 
 /// What became of the samples of all events.
+#[derive(Default)]
 pub(in crate::estimate) struct Sampled {
     /// Samples on instructions, each with its event and weighted by its period.
     counts: Vec<(EventIdx, Counted)>,
@@ -23,22 +24,21 @@ pub(in crate::estimate) struct Sampled {
 
 /// Finds the block of each sample.
 pub(in crate::estimate) fn sampled(snapshot: &Snapshot, located: &Located, map: &BlockMap) -> Sampled {
-    let mut sampled = Sampled {
-        counts: Vec::new(),
-        resolved: Tally::default(),
-        unresolved: Tally::default(),
-    };
+    let mut sampled = Sampled::default();
     for ip in &located.ips {
         let ring = super::ring(snapshot, map, ip.location.text);
-        let unit = snapshot
-            .run
-            .events
-            .get(ip.event.0 as usize)
-            .map_or(EventUnit::Other, |event| event.unit);
+        let event = snapshot.run.events.get(ip.event.0 as usize);
+        let unit = event.map_or(EventUnit::Other, |event| event.unit);
         match block(map, ip, ring, unit) {
             Ok(block) => {
                 sampled.resolved.add(ip.event, (), ring, ip.hits);
-                sampled.counts.push((ip.event, counted(block, ip)));
+                let counted = Counted {
+                    block,
+                    process: ip.process,
+                    hits: ip.hits as f64,
+                    weight: ip.weight as f64,
+                };
+                sampled.counts.push((ip.event, counted));
             }
             Err(why) => sampled.unresolved.add(ip.event, why, ring, ip.hits),
         }
@@ -50,10 +50,8 @@ impl Sampled {
     /// The samples of the events that serve as EBS, sorted by (block, process). Executions are weighted by the periods of
     /// their samples; where the unit is samples, they are just counted.
     pub(in crate::estimate) fn counts(&self, assignment: &EventAssignment) -> Vec<Counted> {
-        let serving = self
-            .counts
-            .iter()
-            .filter(|(event, _)| assignment.uses_ips_of(*event));
+        let uses = |(event, _): &&(EventIdx, Counted)| assignment.uses_ips_of(*event);
+        let serving = self.counts.iter().filter(uses);
         let weighted = |(_, counted): &(EventIdx, Counted)| Counted {
             weight: match assignment.unit {
                 Unit::Executions | Unit::RelativeExecutions => counted.weight,
@@ -62,16 +60,6 @@ impl Sampled {
             ..*counted
         };
         super::summed(serving.map(weighted).collect())
-    }
-}
-
-fn counted(block: BlockId, ip: &LocatedIp) -> Counted {
-    let (hits, weight) = (ip.hits as f64, ip.weight as f64);
-    Counted {
-        block,
-        process: ip.process,
-        hits,
-        weight,
     }
 }
 

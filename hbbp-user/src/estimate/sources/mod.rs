@@ -2,7 +2,6 @@
 
 pub(super) mod ebs;
 pub(super) mod lbr;
-pub(super) mod near;
 pub(super) mod oldest_slot;
 pub(super) mod processes;
 pub(super) mod streams;
@@ -28,19 +27,67 @@ pub(super) struct Counted {
 }
 
 /// Sums counts of the same block and process; the result is sorted by (block, process).
+pub(super) fn summed(counts: Vec<Counted>) -> Vec<Counted> {
+    let add = |kept: &mut Counted, next: &Counted| {
+        kept.hits += next.hits;
+        kept.weight += next.weight;
+    };
+    merged(counts, |c| (c.block, c.process), add)
+}
+
+/// Adds up what has the same key; the result is sorted by key.
 /// The sort is stable, so that sums of fractions are always made in the same order.
-pub(super) fn summed(mut counts: Vec<Counted>) -> Vec<Counted> {
-    let key = |c: &Counted| (c.block, c.process);
-    counts.sort_by_key(key);
-    counts.dedup_by(|next, kept| {
-        let equal = key(next) == key(kept);
-        if equal {
-            kept.hits += next.hits;
-            kept.weight += next.weight;
+pub(super) fn merged<T, K: Ord>(mut all: Vec<T>, key: impl Fn(&T) -> K, add: impl Fn(&mut T, &T)) -> Vec<T> {
+    all.sort_by_key(&key);
+    all.dedup_by(|next, kept| {
+        let is_same = key(next) == key(kept);
+        if is_same {
+            add(kept, next);
         }
-        equal
+        is_same
     });
-    counts
+    all
+}
+
+/// What a method has in all: whether in each ring, and what one of its hits weighs.
+#[derive(Default)]
+pub(super) struct Supply {
+    kernel: bool,
+    user: bool,
+    hits: f64,
+    weight: f64,
+}
+
+impl Supply {
+    pub(super) fn of(counts: &[Counted], ring: impl Fn(BlockId) -> Ring) -> Self {
+        let mut supply = Self::default();
+        for counted in counts {
+            match ring(counted.block) {
+                Ring::Kernel => supply.kernel = true,
+                Ring::User => supply.user = true,
+            }
+            supply.hits += counted.hits;
+            supply.weight += counted.weight;
+        }
+        supply
+    }
+
+    pub(super) const fn serves(&self, ring: Ring) -> bool {
+        match ring {
+            Ring::Kernel => self.kernel,
+            Ring::User => self.user,
+        }
+    }
+
+    /// The hits that a weight stands for.
+    pub(super) fn hits_of(&self, weight: f64) -> f64 {
+        over(weight * self.hits, self.weight)
+    }
+}
+
+/// A quotient, 0 where there is nothing to divide by.
+pub(super) fn over(amount: f64, n: f64) -> f64 {
+    if 0.0 < n { amount / n } else { 0.0 }
 }
 
 /// The ring of a text range, by its module.
@@ -62,7 +109,7 @@ pub(super) fn ring(snapshot: &Snapshot, map: &BlockMap, text: TextIdx) -> Ring {
 pub(super) struct SeenBlocks {
     pub(super) ids: Vec<BlockId>,
     /// The number of instructions of each block.
-    pub(super) lengths: Vec<f64>,
+    pub(super) lengths: Vec<u32>,
     /// By stream, what it executed.
     pub(super) executed: Vec<Executed>,
 }
@@ -85,7 +132,7 @@ impl SeenBlocks {
         ids.dedup();
         let length = |id: &BlockId| {
             let range = map.text(id.text).map_or(0..0, |text| text.block(id.block));
-            f64::from(range.end.saturating_sub(range.start).max(1))
+            range.end.saturating_sub(range.start).max(1)
         };
         let lengths = ids.iter().map(length).collect();
         let mut seen = Self {

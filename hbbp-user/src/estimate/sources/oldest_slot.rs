@@ -45,11 +45,7 @@ impl Branches {
     pub(in crate::estimate) fn new(located: &Located, map: &BlockMap, assignment: &EventAssignment) -> Self {
         let mut of_blocks: Vec<Occurrences> = Vec::new();
         let (mut all, mut stacks) = (0.0, 0.0);
-        let served = located
-            .branches
-            .iter()
-            .filter(|b| assignment.uses_stacks_of(b.event));
-        for branch in served {
+        for branch in assignment.branches(located) {
             all += branch.hits as f64;
             stacks += branch.oldest as f64;
             let Some(block) = block(map, branch.from) else {

@@ -15,7 +15,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::addr::Ring;
 use crate::blocks::{BlockMap, Flow, TextBlocks};
 use crate::estimate::stages::{Stage, Stages};
 use crate::estimate::{EventAssignment, Unit};
@@ -44,6 +43,7 @@ pub struct Stream {
 }
 
 /// What became of the streams of all events.
+#[derive(Default)]
 pub(in crate::estimate) struct Judged {
     /// Accepted streams with their events, sorted by (text, process); their weights are in units of the events.
     streams: Vec<(EventIdx, Stream)>,
@@ -67,13 +67,7 @@ struct Weights {
 
 /// Judges every stream. Something else ran where one cannot have been executed, so the others bear its weight.
 pub(in crate::estimate) fn judged(snapshot: &Snapshot, located: &Located, map: &BlockMap) -> Judged {
-    let mut judged = Judged {
-        streams: Vec::new(),
-        accepted: Tally::default(),
-        interrupted: Tally::default(),
-        discarded: Tally::default(),
-        made_up: 0,
-    };
+    let mut judged = Judged::default();
     let mut weights: BTreeMap<StreamGroup, Weights> = BTreeMap::new();
     for (group, impossible) in &located.impossible {
         weights.entry(*group).or_default().impossible = *impossible;
@@ -81,16 +75,16 @@ pub(in crate::estimate) fn judged(snapshot: &Snapshot, located: &Located, map: &
     let mut accepted = Vec::new();
     for stream in &located.streams {
         let ring = super::ring(snapshot, map, stream.start.text);
-        let verdict = map
-            .text(stream.start.text)
-            .ok_or(Discard::NoText)
-            .and_then(|text| judge(text, stream));
+        let text = map.text(stream.start.text).ok_or(Discard::NoText);
         let group = (stream.event, stream.process, ring);
-        match verdict {
+        match text.and_then(|text| judge(text, stream)) {
             Ok(line) => {
                 weights.entry(group).or_default().accepted += stream.weight;
-                judged.accept(stream, &line, ring);
-                accepted.push((group, on_line(stream, line)));
+                judged.accepted.add(stream.event, (), ring, stream.hits);
+                if line.end == line.source {
+                    judged.interrupted.add(stream.event, (), ring, stream.hits);
+                }
+                accepted.push((group, line.of(stream)));
             }
             Err(why) => {
                 judged.discarded.add(stream.event, why, ring, stream.hits);
@@ -123,27 +117,7 @@ impl Weights {
     }
 }
 
-const fn on_line(stream: &LocatedStream, line: Line) -> Stream {
-    let Line { first, end, source } = line;
-    Stream {
-        text: stream.start.text,
-        process: stream.process,
-        first,
-        end,
-        source,
-        hits: stream.hits,
-        weight: stream.weight,
-    }
-}
-
 impl Judged {
-    fn accept(&mut self, stream: &LocatedStream, line: &Line, ring: Ring) {
-        self.accepted.add(stream.event, (), ring, stream.hits);
-        if line.end == line.source {
-            self.interrupted.add(stream.event, (), ring, stream.hits);
-        }
-    }
-
     /// The streams of the events that serve as LBR, sorted by (text, process), and the units of these events that they
     /// represent, such as taken branches. Where executions are relative and `stages` leave their weights out, as recorded.
     pub(in crate::estimate) fn streams(
@@ -151,25 +125,18 @@ impl Judged {
         assignment: &EventAssignment,
         stages: Stages,
     ) -> (Vec<Stream>, f64) {
-        let serving = self
-            .streams
-            .iter()
-            .filter(|(event, _)| assignment.uses_stacks_of(*event));
+        let uses = |(event, _): &&(EventIdx, Stream)| assignment.uses_stacks_of(*event);
+        let serving = self.streams.iter().filter(uses);
         let units: f64 = serving.clone().map(|(_, stream)| stream.weight).sum();
         let hits: f64 = serving.clone().map(|(_, stream)| stream.hits as f64).sum();
-        // What a period of another event is in executions is unknown.
-        let scale = match assignment.unit {
-            Unit::RelativeExecutions if 0.0 < units => hits / units,
-            _ => 1.0,
+        let weight = |stream: &Stream| match assignment.unit {
+            Unit::RelativeExecutions if !stages.run(Stage::Weights) => stream.hits as f64,
+            // What a period of another event is in executions is unknown.
+            Unit::RelativeExecutions if 0.0 < units => stream.weight * (hits / units),
+            _ => stream.weight,
         };
-        let is_relative = assignment.unit == Unit::RelativeExecutions;
-        let weighs = !is_relative || stages.run(Stage::Weights);
         let weighted = |(_, stream): &(EventIdx, Stream)| Stream {
-            weight: if weighs {
-                stream.weight * scale
-            } else {
-                stream.hits as f64
-            },
+            weight: weight(stream),
             ..*stream
         };
         (serving.map(weighted).collect(), units)
@@ -185,6 +152,20 @@ pub struct Line {
     pub end: u32,
     /// Index of the instruction that was recorded as the source of the next branch.
     pub source: u32,
+}
+
+impl Line {
+    const fn of(self, stream: &LocatedStream) -> Stream {
+        Stream {
+            text: stream.start.text,
+            process: stream.process,
+            first: self.first,
+            end: self.end,
+            source: self.source,
+            hits: stream.hits,
+            weight: stream.weight,
+        }
+    }
 }
 
 /// The instructions of a stream in its text, if it can have been executed.

@@ -2,16 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
-use std::path::Path;
 
 use super::changes::TextChanges;
-use super::kallsyms::{HIDDEN, Kallsyms, read_kallsyms};
+use super::kallsyms::{HIDDEN, read_kallsyms};
 use super::map::{KernelMap, KernelModuleIdx, Region};
 use super::module_symbols::read_module_symbols;
 use super::modules::read_modules;
-use super::reader::{
-    KernelText, ReadKernel, WrongImage, image_marks, open_kernel_text, open_named_image, stand_in,
-};
+use super::reader::KernelText;
 use super::segments::Segments;
 use crate::addr::{ImageAddr, Va};
 use crate::record::{LoadedText, Record};
@@ -19,13 +16,14 @@ use crate::resolve::lookup_cache::Validity;
 use crate::resolve::now;
 use crate::resolve::raw::TaskKey;
 use crate::resolve::text::versions::Poke;
-use crate::resolve::text::{Change, Covered, Live, ModuleText};
+use crate::resolve::text::{Change, Covered, ModuleText};
 use crate::snapshot::{KernelTextSource, Loss, Losses, Symbol};
 
 /// A program that comes is copied at once, as it may be gone at the next drain; longer ones wait for a hit.
 const MAX_EARLY: u32 = 64 << 10;
 /// A module that comes as well. All that Debian has are shorter, but for a few drivers of graphics cards.
 const MAX_EARLY_MODULE: u64 = 2 << 20;
+
 /// Which text of the kernel goes into the snapshot.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum TextHistory {
@@ -50,13 +48,13 @@ pub(super) enum Machine {
 #[derive(Debug)]
 pub struct KernelSpace {
     pub(super) map: KernelMap,
-    reader: KernelText,
+    pub(super) reader: KernelText,
     pub(super) texts: BTreeMap<KernelModuleIdx, ModuleText>,
     /// Regions that were hit, by (start, from).
     pub(super) hit: BTreeMap<(Va, u64), Region>,
     pub(super) machine: Machine,
-    history: TextHistory,
-    changes: TextChanges,
+    pub(super) history: TextHistory,
+    pub(super) changes: TextChanges,
     /// Pages where modules are loaded that hold code without a name, such as the kernel's thunks and the compiled
     /// filters of sockets: reading all symbols once for each of them has to do.
     nameless: HashSet<u64>,
@@ -64,50 +62,8 @@ pub struct KernelSpace {
     alone: Option<(Region, u64)>,
 }
 
-/// A reading of the text that was hit.
-#[derive(Debug)]
-pub struct LiveText {
-    /// When it began, in ns.
-    time: u64,
-    modules: Vec<(KernelModuleIdx, Live)>,
-}
-
 /// Pages of x86-64, as a power of two.
 const PAGE_BITS: u32 = 12;
-
-/// Opens the best reader of live kernel text, and reads the symbols and modules of the kernel.
-/// `probe` is the collector's reader, for machines without /proc/kcore; `release` is that of the running kernel.
-/// `image` is a static image that the user named: it stands in for live text and for the symbols of the kernel where
-/// these cannot be read.
-/// Also returns sentences about what is missing.
-pub fn open_kernel_space(
-    probe: Option<Box<ReadKernel>>,
-    release: &str,
-    image: Option<&Path>,
-) -> Result<(KernelSpace, Vec<String>), WrongImage> {
-    let mut notes = Vec::new();
-    let mut symbols = read_kallsyms().unwrap_or_else(|error| {
-        notes.push(format!(
-            "/proc/kallsyms cannot be read, so kernel functions have no names: {error}"
-        ));
-        Kallsyms::default()
-    });
-    let marks = image_marks(&symbols);
-    let named = image.map(|path| open_named_image(path, &marks)).transpose()?;
-    if let Some((of_image, note)) = named.as_ref().and_then(|image| stand_in(&symbols, image)) {
-        symbols = of_image;
-        notes.push(note);
-    }
-    let (reader, why) = open_kernel_text(probe, release, &marks, named);
-    notes.extend(why);
-    let image = match &reader {
-        KernelText::Kcore(kcore) => kcore.image(),
-        _ => None,
-    };
-    let mut map = KernelMap::default();
-    map.update(symbols, &read_modules(), image, 0);
-    Ok((KernelSpace::new(reader, map), notes))
-}
 
 impl KernelSpace {
     /// Starts with the kernel's map as it is before the run.
@@ -232,65 +188,6 @@ impl KernelSpace {
     /// bytes.
     pub fn ambiguous(&self, passed: (Va, Va), first_time: u64, hits: u64) -> u64 {
         self.changes.ambiguous(passed, first_time, hits)
-    }
-
-    /// Reads what was hit once more, after a drain.
-    pub fn read_live(&mut self) -> LiveText {
-        let mut live = LiveText {
-            time: now(),
-            modules: Vec::new(),
-        };
-        if self.reader.is_live() && self.history == TextHistory::Followed {
-            let fresh = Some(self.changes.next_reading());
-            let Self {
-                map, reader, texts, ..
-            } = self;
-            let there = map.modules_there();
-            let there = texts
-                .iter()
-                .filter(|(module, _)| there.get(**module) == Some(&true));
-            let read = |(module, text): (&KernelModuleIdx, &ModuleText)| {
-                (
-                    *module,
-                    text.read_live(fresh, &mut |at, bytes| reader.read(Va(at.0), bytes)),
-                )
-            };
-            live.modules = there.map(read).collect();
-        }
-        live
-    }
-
-    /// Compares a reading with what is known. All records up to the reading should have been applied: what went before it
-    /// was notified of had been read already, or what took its place.
-    pub fn compare(&mut self, live: LiveText, losses: &mut Losses) {
-        let pending = self.changes.pending();
-        let there = self.map.modules_there();
-        let known = self.changes.known(live.time, &pending);
-        for (module, live) in live.modules {
-            let is_there = there.get(module) == Some(&true);
-            if let Some(text) = self.texts.get_mut(&module).filter(|_| is_there) {
-                losses.add(Loss::TextUncertain, text.change(Change::Observed(live, known)));
-            }
-        }
-    }
-
-    /// Puts an end to the histories: differences whose record did not come are taken as they are, and text that is to
-    /// be read once is read now.
-    pub fn settle(&mut self, losses: &mut Losses) {
-        let Self { reader, texts, .. } = self;
-        match self.history {
-            TextHistory::Followed => {
-                losses.add(
-                    Loss::TextUncertain,
-                    texts.values_mut().map(ModuleText::settle).sum(),
-                );
-            }
-            TextHistory::Once => {
-                for text in texts.values_mut() {
-                    text.replace(&mut |at, bytes| reader.read(Va(at.0), bytes));
-                }
-            }
-        }
     }
 
     /// Whether an address lies where modules are loaded, but in none that is known, and on a page that symbols were not

@@ -5,62 +5,29 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
 
 use crate::addr::{ImageAddr, Va};
-use crate::record::{FileIdentity, Mmap};
+use crate::record::Mmap;
 use crate::snapshot::{Loss, Losses, Module, ModuleIdx, ModuleKind, Text};
 
+use super::file_opener::FileOpener;
 use super::image::{Content, Image, Owner};
-use super::mapped_file::{open_mapped, plain_path};
-use super::patient::{GivenUp, Patient};
-use super::proc_scan::{ANONYMOUS, read_process};
+use super::mapped_file::plain_path;
+use super::proc_scan::ANONYMOUS;
 use super::process_image::{Backing, FileIdx, Generation, ImageMapping, MappedFile};
 use super::process_memory::ProcessMemory;
 use super::recorded_files::RecordedFiles;
-use crate::resolve::elf::byte_source::ByteSource;
+use super::vdso::read_vdso;
 use crate::resolve::text::{Covered, ModuleText};
 
-const VDSO: &str = "[vdso]";
-/// A file system that did not answer in time is left alone for so long.
-const RETRY: Duration = Duration::from_secs(10);
 /// Contents of one text range of a file: whoever patches all of its processes in the same way needs one.
 const MAX_PATCHED: usize = 256;
-/// The kernel's code page is one or two pages long; more is not a vdso.
-const MAX_VDSO: u64 = 64 << 10;
 
 /// Index of an image of this set.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ImageIdx(pub u32);
-
-/// An image of a file, where it is one, and the device and inode of the file.
-type OpenedImage = (Result<Image, Loss>, (u64, u64));
-
-/// What has to answer when a file is opened: its file system, as far as it is known.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-enum FileSource {
-    /// Major and minor number.
-    Device(u32, u32),
-    Folder(String),
-}
-
-impl FileSource {
-    fn of(mmap: &Mmap) -> Self {
-        match mmap.identity {
-            FileIdentity::Inode { major, minor, .. } => Self::Device(major, minor),
-            _ => Self::Folder(mmap.path.rsplit_once('/').unwrap_or_default().0.to_owned()),
-        }
-    }
-}
-
-/// Opens the file of a mapping and reads what kind of file it is; may take for ever.
-fn open_image(mmap: &Mmap, relatives: &[u32]) -> Result<OpenedImage, Loss> {
-    let file = open_mapped(mmap, relatives).map_err(|refusal| refusal.loss())?;
-    let image = Image::of_file(plain_path(&mmap.path).to_owned(), file.source);
-    Ok((image.map_err(|_| Loss::FileUnreadable), file.place))
-}
 
 /// Who maps something.
 #[derive(Clone, Debug)]
@@ -89,9 +56,7 @@ pub struct ImageSet {
     vdso: HashMap<u32, ImageIdx>,
     /// Images of each file as processes have changed it. One image holds one content of each text range.
     patched: HashMap<ImageIdx, Vec<ImageIdx>>,
-    opener: Patient<Result<OpenedImage, Loss>>,
-    /// What did not answer when a file was opened, and when it is tried again.
-    unanswered: HashMap<FileSource, Instant>,
+    opener: FileOpener,
     /// Open files in the order of their opening.
     open: VecDeque<ImageIdx>,
     max_open: usize,
@@ -110,8 +75,7 @@ impl Default for ImageSet {
             memories: HashMap::new(),
             vdso: HashMap::new(),
             patched: HashMap::new(),
-            opener: Patient::default(),
-            unanswered: HashMap::new(),
+            opener: FileOpener::default(),
             open: VecDeque::new(),
             max_open: usize::try_from(limit.clamp(64, 1024)).unwrap_or(64),
             full: [false; 2],
@@ -137,23 +101,7 @@ impl ImageSet {
     }
 
     fn open_new(&mut self, mmap: &Mmap, relatives: &[u32]) -> Result<ImageIdx, Loss> {
-        let source = FileSource::of(mmap);
-        if self
-            .unanswered
-            .get(&source)
-            .is_some_and(|until| Instant::now() < *until)
-        {
-            return Err(Loss::FileTimedOut);
-        }
-        let (mmap, relatives) = (mmap.clone(), relatives.to_vec());
-        let opened = self.opener.run(move || open_image(&mmap, &relatives));
-        let (image, place) = match opened {
-            Ok(opened) => opened?,
-            Err(GivenUp) => {
-                self.unanswered.insert(source, Instant::now() + RETRY);
-                return Err(Loss::FileTimedOut);
-            }
-        };
+        let (image, place) = self.opener.open(mmap, relatives)?;
         if let Some(idx) = self.places.get(&place) {
             return Ok(*idx);
         }
@@ -243,7 +191,7 @@ impl ImageSet {
         (idx, ImageAddr(mapping.start.0))
     }
 
-    /// The kernel's code page: that of our own process for 64-bit code, that of the process itself for 32-bit code.
+    /// The kernel's code page, of which there is one for each width of code.
     fn vdso(
         &mut self,
         mapper: &Mapper,
@@ -253,30 +201,7 @@ impl ImageSet {
         if let Some(idx) = self.vdso.get(&mapper.bits) {
             return Some(*idx);
         }
-        let mut own_memory = ProcessMemory::default();
-        let (tgid, start, len, memory) = if mapper.bits == 32 {
-            (
-                mapper.tgid,
-                mapping.start,
-                mapping.end.since(mapping.start)?,
-                memory?,
-            )
-        } else {
-            let own = read_process(std::process::id())?;
-            let vdso = own
-                .mappings
-                .into_iter()
-                .find(|m| Backing::of(&m.path) == Backing::Vdso)?;
-            (own.tgid, vdso.start, vdso.len, &mut own_memory)
-        };
-        let mut bytes = vec![0; usize::try_from(len.min(MAX_VDSO)).ok()?];
-        let read = memory.read(tgid, start, &mut bytes);
-        let mut image = Image::of_file(VDSO.to_owned(), ByteSource::Memory(bytes))
-            .ok()
-            .filter(|_| read)?;
-        if image.kind == ModuleKind::Elf64 {
-            image.kind = ModuleKind::Vdso;
-        }
+        let image = read_vdso(mapper, mapping, memory)?;
         let idx = self.add(image);
         self.vdso.insert(mapper.bits, idx);
         Some(idx)

@@ -29,6 +29,8 @@ pub(super) struct MappingTable {
     visible: BTreeMap<Va, Part>,
     /// Hidden parts by start and by the time that hid them. Those of one time do not overlap.
     hidden: BTreeMap<(Va, u64), Part>,
+    /// The latest time in `hidden`: what is looked up at that time or later, as records are, is not there.
+    hidden_until: u64,
 }
 
 /// A part of a mapping.
@@ -60,6 +62,9 @@ impl MappingTable {
 
     /// Parts of one time do not overlap, so the nearest start below the address that was visible then decides.
     fn find_hidden(&self, at: Va, time: u64) -> Option<Visible<'_>> {
+        if self.hidden_until <= time {
+            return None;
+        }
         let mut below = at;
         for _ in 0..MAX_TRIED {
             let (&(start, _), _) = self.hidden.range(..=(below, u64::MAX)).next_back()?;
@@ -128,6 +133,7 @@ impl MappingTable {
             }
             let end = range.end;
             self.hidden.insert((range.start, until), Part { end, mapping });
+            self.hidden_until = self.hidden_until.max(until);
         }
     }
 

@@ -8,9 +8,11 @@
 //!
 //! Live runs and recordings differ in where bytes come from ([`space::Origin`]) and in nothing else.
 
+mod file_opener;
 mod file_table;
 pub mod find_file;
 mod held_text;
+mod hit_process;
 pub mod image;
 pub mod image_set;
 pub mod known_mapping;
@@ -29,4 +31,5 @@ mod read_again;
 pub mod recorded_files;
 mod recorded_time;
 pub mod space;
+mod vdso;
 mod watch;

@@ -17,11 +17,12 @@
 use std::mem;
 use std::ops::Range;
 
+use super::hit_process::{HitMapping, HitProcess, hit_process};
 use super::image_set::{ImageIdx, ImageSet};
 use super::known_mapping::Remapped;
 use super::process_image::{FileIdx, Generation, ImageMapping, ProcessImage};
 use super::process_memory::ProcessMemory;
-use super::space::{HitMapping, HitProcess, Origin, UserSpace, hit_process};
+use super::space::{Origin, UserSpace};
 use crate::addr::{ImageAddr, Va};
 use crate::resolve::now;
 use crate::snapshot::{Loss, Losses, ProcessIdx};

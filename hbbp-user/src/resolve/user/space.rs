@@ -4,12 +4,12 @@
 //! (records that come late, processes that are read again) is in [`super::live`].
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 use std::sync::Arc;
 
+use super::hit_process::{HitMapping, HitProcess, hit_process};
 use super::image_set::{ImageIdx, ImageSet, Mapper};
 use super::live::LiveProcesses;
-use super::patched_text::{LONGEST_RANGE, PatchedRange, PrivateFile, RanText};
+use super::patched_text::{PrivateFile, RanText};
 use super::process_image::{Generation, ImageMapping, ProcessImage};
 use super::process_index::ProcessIndex;
 use super::recorded_files::RecordedFiles;
@@ -19,7 +19,7 @@ use crate::record::Timed;
 use crate::resolve::lookup_cache::{LookupCache, Validity};
 use crate::resolve::raw::TaskKey;
 use crate::snapshot::fold::replaced_at;
-use crate::snapshot::{Losses, Mapping, Module, ModuleIdx, Process, ProcessIdx, Text};
+use crate::snapshot::{Losses, Module, Process, ProcessIdx, Text};
 
 /// Ring 3 of a run or a recording.
 #[derive(Debug)]
@@ -57,29 +57,6 @@ struct RanMapping {
     start: Va,
     from: u64,
     hit: HitMapping,
-}
-
-/// A process image that has counts.
-#[derive(Debug)]
-pub(super) struct HitProcess {
-    pub(super) task: TaskKey,
-    pub(super) generation: Option<Generation>,
-    comm: Arc<str>,
-    /// Mappings that were hit, by (start, from).
-    pub(super) mappings: BTreeMap<(Va, u64), HitMapping>,
-    /// Text ranges in these that differ from their file, by (start, from).
-    pub(super) patched: BTreeMap<(Va, u64), PatchedRange>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HitMapping {
-    pub(super) end: Va,
-    pub(super) image: ImageIdx,
-    pub(super) image_start: ImageAddr,
-    /// The file, where the process may have pages of its own of it.
-    pub(super) private: Option<PrivateFile>,
-    /// When the drain began in which it was hit first, in ns.
-    pub(super) hit_since: u64,
 }
 
 /// What a hit led to.
@@ -400,62 +377,4 @@ impl UserSpace {
         let processes = processes.map(|process| process.emit(&became)).collect();
         (processes, self.origin)
     }
-}
-
-impl HitProcess {
-    fn emit(self, became: &HashMap<ImageIdx, ModuleIdx>) -> Process {
-        let mapping = |start: Va, end: Va, image: ImageIdx, image_start: ImageAddr, from: u64| {
-            let module = *became.get(&image)?;
-            Some(Mapping {
-                start,
-                end,
-                module,
-                image_start,
-                from,
-            })
-        };
-        let mapped = self.mappings.iter();
-        let mapped = mapped.flat_map(|((start, from), hit)| {
-            let parts = unpatched(&(*start..hit.end), *from, &self.patched);
-            parts
-                .into_iter()
-                .filter_map(|part| {
-                    let image_start = hit.image_start.checked_add(part.start.since(*start)?)?;
-                    mapping(part.start, part.end, hit.image, image_start, *from)
-                })
-                .collect::<Vec<_>>()
-        });
-        let patched = self.patched.iter();
-        let patched = patched.filter_map(|((start, from), range)| {
-            mapping(*start, range.end, range.image, range.image_start, *from)
-        });
-        let mut mappings: Vec<Mapping> = mapped.chain(patched).collect();
-        mappings.sort_by_key(|mapping| (mapping.start, mapping.from));
-        Process {
-            tgid: self.task.tgid,
-            exec_id: self.task.exec_id,
-            comm: self.comm.as_ref().to_owned(),
-            mappings,
-        }
-    }
-}
-
-/// The parts of a mapping of the time `from` that were not patched when it was made.
-fn unpatched(mapping: &Range<Va>, from: u64, patched: &BTreeMap<(Va, u64), PatchedRange>) -> Vec<Range<Va>> {
-    let mut parts = Vec::new();
-    let mut start = mapping.start;
-    let first = Va(mapping.start.0.saturating_sub(LONGEST_RANGE));
-    let near = patched.range((first, 0)..(mapping.end, 0));
-    for ((at, _), range) in near.filter(|((_, since), range)| *since == from && mapping.start < range.end) {
-        parts.push(start..*at);
-        start = range.end;
-    }
-    parts.push(start..mapping.end);
-    parts.retain(|part| part.start < part.end);
-    parts
-}
-
-/// The process at an index that counts the kernel as the first one.
-pub(super) fn hit_process(processes: &mut [HitProcess], idx: ProcessIdx) -> Option<&mut HitProcess> {
-    processes.get_mut((idx.0 as usize).checked_sub(1)?)
 }

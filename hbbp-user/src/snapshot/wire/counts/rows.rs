@@ -14,22 +14,20 @@
 //! than the number, and 0 where it is not known.
 //!
 //! Nearly all rows weigh `unit` for each hit. Where `weights` is 0, the lowest bit of the hits says whether a row does
-//! not, and then the difference follows (zigzag); for streams, a unit is 1 / [`FRACTIONS`] of one unit of the event.
+//! not, and then the difference follows (zigzag); for streams, a unit is 1 / `FRACTIONS` of one unit of the event.
 //! Where `weights` is 1, the weight follows the hits: a number for IPs, the 8 bytes of a double for streams.
 
-use std::num::NonZeroU64;
+mod branches;
+mod ips;
+mod streams;
 
 use super::super::number::Reader;
 use super::super::{Capacity, Malformed};
-use super::word::Word;
-use crate::addr::Va;
 use crate::snapshot::fold::Row;
-use crate::snapshot::{BranchCount, EventIdx, IpCount, ProcessIdx, StreamCount};
-
-/// Weights of streams are stored in this fraction of a unit, which is exact for all that the collector counts.
-const FRACTIONS: f64 = 256.0;
-/// Doubles hold all integers below.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+use crate::snapshot::{EventIdx, ProcessIdx};
+pub(super) use branches::{of_branches, to_branches};
+pub(super) use ips::{of_ips, to_ips};
+pub(super) use streams::{of_streams, to_streams};
 
 /// How weights are stored.
 const IN_UNITS: u64 = 0;
@@ -37,240 +35,6 @@ const PLAIN: u64 = 1;
 
 /// Bytes that a usual row needs, to allocate once.
 const USUAL: usize = 8;
-
-/// Samples of instruction pointers as bytes.
-pub(super) fn of_ips(ips: &[IpCount]) -> Vec<u8> {
-    let (mut out, mut word) = (for_rows(ips.len()), Word::default());
-    let in_units = ips.iter().all(|c| c.hits <= u64::MAX >> 1);
-    let mut usual = Usual::default();
-    ips.iter().for_each(|c| usual.vote(c.hits, c.weight));
-    let unit = usual.unit;
-    word = word.number(&mut out, if in_units { IN_UNITS } else { PLAIN });
-    word = word.number(&mut out, unit);
-    word = word.end_row(&mut out);
-    let mut last = 0;
-    let key = |c: &IpCount| (c.event, c.process, c.exact);
-    for group in ips.chunk_by(|a, b| key(a) == key(b)) {
-        let Some((event, process, exact)) = group.first().map(key) else {
-            continue;
-        };
-        word = word.group(&mut out, group.len(), (event, process), exact);
-        for count in group {
-            word = word.difference(&mut out, count.ip.0.wrapping_sub(last));
-            last = count.ip.0;
-            if in_units {
-                word = word.hits_in_units(&mut out, count.hits, excess(count.hits, count.weight, unit));
-            } else {
-                word = word.number(&mut out, count.hits);
-                word = word.number(&mut out, count.weight);
-            }
-            word = word.end_row(&mut out);
-        }
-    }
-    out
-}
-
-/// Reads what [`of_ips`] wrote.
-pub(super) fn to_ips(bytes: &[u8], capacity: &mut Capacity) -> Result<Vec<IpCount>, Malformed> {
-    let mut rows = Reader::new("IP counts", bytes);
-    let mut ips = Vec::new();
-    if bytes.is_empty() {
-        return Ok(ips);
-    }
-    let in_units = rows.choice(PLAIN)? == IN_UNITS;
-    let unit = rows.number()?;
-    let mut ip = 0_u64;
-    while !rows.is_at_end() {
-        let group = read_group(&mut rows)?;
-        for _ in 0..group.n {
-            let ip = Va(rows.next(&mut ip)?);
-            let (hits, weight) = if in_units {
-                read_hits_in_units(&mut rows, unit)?
-            } else {
-                (rows.number()?, rows.number()?)
-            };
-            let count = IpCount {
-                event: group.event,
-                process: group.process,
-                ip,
-                exact: group.kind,
-                hits,
-                weight,
-            };
-            push_or_add(&mut ips, count, &rows, capacity)?;
-        }
-    }
-    Ok(ips)
-}
-
-/// Streams as bytes.
-pub(super) fn of_streams(streams: &[StreamCount]) -> Vec<u8> {
-    let (mut out, mut word) = (for_rows(streams.len()), Word::default());
-    let (mut in_units, mut has_cycles) = (true, false);
-    let mut usual = Usual::default();
-    for count in streams {
-        has_cycles |= count.cycles.is_some();
-        // The first test is the short one, and true of nearly all.
-        if weighs(count, usual.unit) {
-            usual.votes += 1;
-        } else if let Some(weight) = in_fractions(count) {
-            usual.vote(count.hits, weight);
-        } else {
-            in_units = false;
-        }
-    }
-    let unit = usual.unit;
-    word = word.number(&mut out, if in_units { IN_UNITS } else { PLAIN });
-    word = word.number(&mut out, if in_units { unit } else { 0 });
-    word = word.number(&mut out, has_cycles.into());
-    word = word.end_row(&mut out);
-    let mut last = 0;
-    let key = |c: &StreamCount| (c.event, c.process, c.source.is_some());
-    for group in streams.chunk_by(|a, b| key(a) == key(b)) {
-        let Some((event, process, has_source)) = group.first().map(key) else {
-            continue;
-        };
-        word = word.group(&mut out, group.len(), (event, process), has_source);
-        for count in group {
-            let start = count.start.0;
-            word = word.difference(&mut out, start.wrapping_sub(last));
-            last = start;
-            word = word.number(&mut out, count.end.0.wrapping_sub(start));
-            if let Some(Va(source)) = count.source {
-                word = word.difference(&mut out, source.wrapping_sub(start));
-            }
-            if in_units {
-                let excess = if weighs(count, unit) {
-                    0
-                } else {
-                    excess(count.hits, in_fractions(count).unwrap_or(0), unit)
-                };
-                word = word.hits_in_units(&mut out, count.hits, excess);
-            } else {
-                word = word.number(&mut out, count.hits);
-                word = word.double(&mut out, count.weight);
-            }
-            if has_cycles {
-                word = word.number(&mut out, count.cycles.map_or(0, NonZeroU64::get));
-            }
-            word = word.end_row(&mut out);
-        }
-    }
-    out
-}
-
-/// Reads what [`of_streams`] wrote.
-pub(super) fn to_streams(bytes: &[u8], capacity: &mut Capacity) -> Result<Vec<StreamCount>, Malformed> {
-    let mut rows = Reader::new("streams", bytes);
-    let mut streams = Vec::new();
-    if bytes.is_empty() {
-        return Ok(streams);
-    }
-    let in_units = rows.choice(PLAIN)? == IN_UNITS;
-    let unit = rows.number()?;
-    let has_cycles = rows.choice(1)? == 1;
-    let mut start = 0_u64;
-    while !rows.is_at_end() {
-        let group = read_group(&mut rows)?;
-        for _ in 0..group.n {
-            let start = rows.next(&mut start)?;
-            let end = start.wrapping_add(rows.number()?);
-            let source = if group.kind {
-                Some(Va(start.wrapping_add(rows.difference()?)))
-            } else {
-                None
-            };
-            let (hits, weight) = if in_units {
-                let (hits, weight) = read_hits_in_units(&mut rows, unit)?;
-                (hits, of_fractions(weight))
-            } else {
-                (rows.number()?, rows.double()?)
-            };
-            let cycles = if has_cycles { rows.number()? } else { 0 };
-            let cycles = NonZeroU64::new(cycles);
-            // A weight that is NaN would silently spoil every sum that it enters.
-            if !weight.is_finite() {
-                return Err(Malformed::Weight);
-            }
-            let count = StreamCount {
-                event: group.event,
-                process: group.process,
-                start: Va(start),
-                end: Va(end),
-                source,
-                hits,
-                weight,
-                cycles,
-            };
-            push_or_add(&mut streams, count, &rows, capacity)?;
-        }
-    }
-    Ok(streams)
-}
-
-/// Branches as bytes.
-pub(super) fn of_branches(branches: &[BranchCount]) -> Vec<u8> {
-    let (mut out, mut word) = (for_rows(branches.len()), Word::default());
-    let mut last = 0;
-    let is_full = |c: &BranchCount| c.to != Va(0) || c.oldest != c.hits || c.mispredicted.is_some();
-    let key = |c: &BranchCount| (c.event, c.process, is_full(c));
-    for group in branches.chunk_by(|a, b| key(a) == key(b)) {
-        let Some((event, process, full)) = group.first().map(key) else {
-            continue;
-        };
-        word = word.group(&mut out, group.len(), (event, process), full);
-        for count in group {
-            let from = count.from.0;
-            word = word.difference(&mut out, from.wrapping_sub(last));
-            last = from;
-            if full {
-                word = word.difference(&mut out, count.to.0.wrapping_sub(from));
-            }
-            word = word.number(&mut out, count.hits);
-            if full {
-                word = word.number(&mut out, count.oldest);
-                word = word.number(&mut out, count.mispredicted.map_or(0, |n| n.saturating_add(1)));
-            }
-            word = word.end_row(&mut out);
-        }
-    }
-    out
-}
-
-/// Reads what [`of_branches`] wrote.
-pub(super) fn to_branches(bytes: &[u8], capacity: &mut Capacity) -> Result<Vec<BranchCount>, Malformed> {
-    let mut rows = Reader::new("branches", bytes);
-    let mut branches = Vec::new();
-    let mut from = 0_u64;
-    while !rows.is_at_end() {
-        let group = read_group(&mut rows)?;
-        for _ in 0..group.n {
-            let from = rows.next(&mut from)?;
-            let to = if group.kind {
-                from.wrapping_add(rows.difference()?)
-            } else {
-                0
-            };
-            let hits = rows.number()?;
-            let (oldest, mispredicted) = if group.kind {
-                (rows.number()?, rows.number()?.checked_sub(1))
-            } else {
-                (hits, None)
-            };
-            let count = BranchCount {
-                event: group.event,
-                process: group.process,
-                from: Va(from),
-                to: Va(to),
-                hits,
-                oldest,
-                mispredicted,
-            };
-            push_or_add(&mut branches, count, &rows, capacity)?;
-        }
-    }
-    Ok(branches)
-}
 
 /// Adds a row to the last one where both count the same, and appends it otherwise.
 fn push_or_add<R: Row>(
@@ -339,35 +103,6 @@ const fn excess(hits: u64, weight: u64, unit: u64) -> u64 {
     weight.wrapping_sub(hits.wrapping_mul(unit))
 }
 
-/// Whether a stream weighs `unit` fractions for each hit, and can be stored so.
-#[inline]
-fn weighs(count: &StreamCount, unit: u64) -> bool {
-    let whole = count.hits.wrapping_mul(unit);
-    let exact = whole < 1 << f64::MANTISSA_DIGITS && count.hits <= u64::MAX >> 1;
-    exact && of_fractions(whole).to_bits() == count.weight.to_bits()
-}
-
-/// The weight of a stream as an integer of fractions; `None` where that, or the hits beside it, cannot be stored.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "what does not come back is refused"
-)]
-fn in_fractions(count: &StreamCount) -> Option<u64> {
-    let scaled = count.weight * FRACTIONS;
-    let whole = scaled as i64 as u64;
-    let comes_back = of_fractions(whole).to_bits() == count.weight.to_bits();
-    (comes_back && (0.0..EXACT).contains(&scaled) && count.hits <= u64::MAX >> 1).then_some(whole)
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "the writer stores what comes back only, and a file may say any number"
-)]
-fn of_fractions(whole: u64) -> f64 {
-    whole as i64 as f64 / FRACTIONS
-}
-
 /// An empty table with the capacity for `n` usual rows.
 fn for_rows(n: usize) -> Vec<u8> {
     Vec::with_capacity(USUAL * n + size_of::<u64>())
@@ -375,8 +110,12 @@ fn for_rows(n: usize) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::streams::of_fractions;
+    use super::*;
+    use crate::addr::Va;
+    use crate::snapshot::{IpCount, StreamCount};
 
     fn all() -> Capacity {
         Capacity(usize::MAX)

@@ -1,0 +1,112 @@
+//! What can be counted: hardware counters, branch stacks, and the ladder of events.
+
+use std::io::ErrorKind;
+
+use super::{Finding, limited, missing, ok};
+use crate::collect::event::{Refused, Rung, Source};
+use crate::collect::pmu::Pmu;
+
+pub(super) fn counters(pmus: &[Pmu]) -> Finding {
+    if !pmus.is_empty() {
+        let names: Vec<_> = pmus
+            .iter()
+            .map(|pmu| format!("{} (precise {})", pmu.name, pmu.max_precise))
+            .collect();
+        return ok("counters", format!("hardware counters: {}", names.join(", ")));
+    }
+    let (found, advice) = if in_virtual_machine() {
+        (
+            "no hardware counters: this virtual machine has no virtual PMU",
+            "enable the virtual PMU on the host (QEMU: -cpu host,pmu=on), or measure on the host",
+        )
+    } else {
+        (
+            "no hardware counters",
+            "another driver may hold them, or the kernel does not support this CPU",
+        )
+    };
+    missing("counters", found, advice)
+}
+
+/// Hypervisors set this flag of CPUID leaf 1 (SDM vol. 2, CPUID: bit 31 of ECX is not used by processors).
+fn in_virtual_machine() -> bool {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = info.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
+}
+
+pub(super) fn branches(pmus: &[Pmu]) -> Finding {
+    let deepest = pmus.iter().map(|pmu| pmu.branches).max().unwrap_or(0);
+    if 0 < deepest {
+        return ok("branch-stack", format!("{deepest} entries"));
+    }
+    missing(
+        "branch-stack",
+        "no branch records (LBR, LBRv2, BRS)",
+        "most virtual machines hide them; executions cannot be estimated from branch stacks here",
+    )
+}
+
+pub(super) fn step(rung: &Rung) -> Finding {
+    match &rung.sources {
+        Ok(sources) => ok("ladder", format!("{}: {}", rung.what, names(sources))),
+        Err(reason) => missing("ladder", format!("{}: {reason}", rung.what), advice(reason)),
+    }
+}
+
+/// How to have a step that is missing, where it can be had.
+fn advice(refused: &Refused) -> &'static str {
+    let kind = match refused {
+        Refused::Event { error, .. } => Some(error.kind()),
+        Refused::NoCounters | Refused::NoBranchRecords(_) | Refused::NoTakenBranches(_) => None,
+    };
+    match kind {
+        Some(ErrorKind::PermissionDenied) => "run as root, or grant CAP_PERFMON",
+        Some(ErrorKind::ResourceBusy) => {
+            "another user holds the counters: stop it, or set sysctl kernel.nmi_watchdog=0"
+        }
+        _ => "the next event on this list is used instead",
+    }
+}
+
+pub(super) fn names(sources: &[Source]) -> String {
+    let level = |source: &Source| match source.request.precise {
+        0 => String::new(),
+        precise => format!(" (precise {precise})"),
+    };
+    let names: Vec<_> = sources
+        .iter()
+        .map(|source| format!("{}{}", source.name, level(source)))
+        .collect();
+    names.join(", ")
+}
+
+pub(super) fn watchdog(pmus: &[Pmu]) -> Finding {
+    let on = std::fs::read_to_string("/proc/sys/kernel/nmi_watchdog").is_ok_and(|text| text.trim() == "1");
+    if on && !pmus.is_empty() {
+        return limited(
+            "nmi-watchdog",
+            "uses one counter on each CPU",
+            "set sysctl kernel.nmi_watchdog=0 if events are refused or multiplexed",
+        );
+    }
+    ok("nmi-watchdog", "uses no counter")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_event_is_advised_on_by_its_error() {
+        let refused = |error| Refused::Event {
+            event: "cycles".to_owned(),
+            error: std::io::Error::from_raw_os_error(error),
+        };
+        assert!(advice(&refused(libc::EACCES)).contains("CAP_PERFMON"));
+        assert!(advice(&refused(libc::EPERM)).contains("CAP_PERFMON"));
+        assert!(advice(&refused(libc::EBUSY)).contains("nmi_watchdog"));
+        assert!(advice(&refused(libc::ENOENT)).contains("next event"));
+        assert!(advice(&Refused::NoCounters).contains("next event"));
+    }
+}

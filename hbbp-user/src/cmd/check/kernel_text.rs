@@ -1,0 +1,44 @@
+//! Where the text and the symbols of the kernel can be read.
+
+use super::{Finding, missing, ok};
+use crate::addr::Va;
+use crate::collect::object::Object;
+use crate::collect::text::TextWindow;
+use crate::resolve::kernel::kallsyms::read_kallsyms;
+use crate::resolve::kernel::kcore::open_kcore;
+
+pub(super) fn kernel_text(object: Option<&mut Object>) -> Finding {
+    let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    if open_kcore().is_ok() {
+        return ok("kernel-text", "live, read from /proc/kcore");
+    }
+    let symbols = read_kallsyms();
+    let start = symbols
+        .ok()
+        .and_then(|symbols| symbols.image.stext)
+        .unwrap_or(Va(0));
+    let window = object.and_then(|object| TextWindow::open(object).ok());
+    if window.is_some_and(|window| window.read(start, &mut [0; 16])) {
+        return ok(
+            "kernel-text",
+            "live, read by a BPF program (/proc/kcore is unavailable)",
+        );
+    }
+    let advice = if lockdown.contains("[confidentiality]") {
+        "kernel lockdown is `confidentiality`: only a static image can be used (--vmlinux FILE)"
+    } else {
+        "run as root, or use a static image with --vmlinux FILE"
+    };
+    missing("kernel-text", "live kernel text cannot be read", advice)
+}
+
+pub(super) fn kernel_symbols() -> Finding {
+    match read_kallsyms() {
+        Ok(symbols) if !symbols.hidden => ok("kernel-symbols", "/proc/kallsyms shows addresses"),
+        _ => missing(
+            "kernel-symbols",
+            "/proc/kallsyms hides addresses",
+            "run as root with sysctl kernel.kptr_restrict=1 or 0; otherwise kernel functions have no names",
+        ),
+    }
+}

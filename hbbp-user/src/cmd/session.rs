@@ -1,0 +1,340 @@
+//! A running measurement: drains the collector into the resolver until the time is over, the command exits or a signal
+//! arrives.
+
+use std::ops::Range;
+use std::path::Path;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use super::child::exit_code;
+use super::interrupt::Signals;
+use super::interval::raw_interval;
+use super::progress::Progress;
+use super::record::Command;
+use crate::collect::cpu_times::CpuTimes;
+use crate::collect::overhead::{read_own_cpu, read_own_memory};
+use crate::collect::{Collector, Plan, Scope, StacksSeen};
+use crate::record::{Record, Timed};
+use crate::resolve::Resolver;
+use crate::resolve::kernel::open::open_kernel_space;
+use crate::resolve::kernel::reader::ReadKernel;
+use crate::resolve::kernel::space::TextHistory;
+use crate::resolve::user::proc_scan::read_processes;
+use crate::snapshot::{Loss, Run, Snapshot};
+
+/// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice kernel text
+/// patches soon where the kernel does not report them.
+const DRAIN_EVERY: Duration = Duration::from_secs(2);
+
+/// Time between two reads of the sideband. The files of a process can be opened only while it lives.
+const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
+
+/// Time between two checks whether branch stacks are empty, until that is known: empty ones are detected within a
+/// second.
+const STACKS_EVERY: Duration = Duration::from_millis(250);
+
+/// Minimum gap before an extra drain triggered by a text patch, as a multiple of the duration of the last drain: such
+/// drains take at most 5 % of the time, however often text is patched.
+const DRAIN_GAP: u32 = 19;
+
+/// The same for memory with code that changed, as it does all the time where compilers run: at most 1 % of the time.
+const MEMORY_DRAIN_GAP: u32 = 99;
+
+/// Delay from a patch to the split of the interval. Switching a static key patches many sites in a row.
+const PATCH_DELAY: Duration = Duration::from_millis(2);
+
+/// Note if kernel text is read once.
+const TEXT_ONCE: &str = "kernel text was read once, at the end (--text-once): samples in code patched or \
+                         unloaded earlier are misattributed or unresolved";
+
+/// Note if branch stacks are empty.
+const EMPTY_STACKS: &str = "branch stacks are empty on this machine, as on some virtual machines: the mix \
+                            uses instruction samples only";
+
+/// A running measurement: collector, resolver, and the intervals since the last drain.
+pub(super) struct Session {
+    collector: Collector,
+    resolver: Resolver,
+    /// Facts of the run, as far as they are known.
+    run: Run,
+    /// Start of the run.
+    started: u64,
+    /// Times of the CPUs at the start; `None` where these say nothing about what is measured.
+    cpu_times: Option<CpuTimes>,
+    /// Start of the current interval.
+    began: u64,
+    /// Earlier intervals since the last drain.
+    split: Vec<Range<u64>>,
+    /// When to split the interval because of a patch.
+    patched: Option<Instant>,
+    /// Whether user text was patched, too: then a drain does it, as only kernel code is counted apart.
+    user_patched: bool,
+    /// Earliest time of an extra drain because memory with code changed.
+    next_memory_drain: Instant,
+    /// Earliest time of an extra drain because of a patch.
+    next_drain: Instant,
+    /// Whether kernel text is followed.
+    text: TextHistory,
+    /// Malformed records.
+    unread: u64,
+    /// Whether branch stacks have entries.
+    stacks: StacksSeen,
+}
+
+impl Session {
+    /// Opens the events and the text of what runs; nothing is sampled yet. `image` is the static image of the kernel; what a
+    /// reader should know becomes a note of the run.
+    pub(super) fn open(
+        plan: &Plan,
+        text: TextHistory,
+        image: Option<&Path>,
+        mut run: Run,
+    ) -> anyhow::Result<Self> {
+        let mut collector = Collector::open(plan)?;
+        run.notes.extend(collector.notes().iter().cloned());
+        let window = collector.text_window();
+        let probe = window
+            .ok()
+            .map(|window| Box::new(move |at, out: &mut [u8]| window.read(at, out)) as Box<ReadKernel>);
+        let (mut kernel, notes) = open_kernel_space(probe, &run.kernel_release, image)?;
+        kernel.keep(text);
+        if collector.has_stacks()
+            && let Some(switch) = kernel.switch()
+        {
+            collector.tell_switch(switch);
+        }
+        run.notes.extend(notes);
+        if text == TextHistory::Once {
+            run.notes.push(TEXT_ONCE.to_owned());
+        }
+        let resolver = Resolver::new(kernel, &read_processes());
+        // Counters of tasks and cgroups stop while none of these run: that they are idle says nothing.
+        let whole_cpus = matches!(plan.scope, Scope::System | Scope::Cpus(_));
+        let opened = Instant::now();
+        Ok(Self {
+            collector,
+            resolver,
+            run,
+            cpu_times: whole_cpus.then(CpuTimes::read),
+            started: now(),
+            began: now(),
+            split: Vec::new(),
+            patched: None,
+            user_patched: false,
+            next_memory_drain: opened,
+            next_drain: opened,
+            text,
+            unread: 0,
+            stacks: StacksSeen::NotYet,
+        })
+    }
+
+    /// Starts sampling; a command's events start by themselves at its exec.
+    pub(super) fn start(&mut self) -> anyhow::Result<()> {
+        self.collector.enable()?;
+        self.started = now();
+        self.began = self.started;
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        self.run.started = u64::try_from(since_epoch.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
+        Ok(())
+    }
+
+    /// Stops sampling, takes what was counted last, and resolves it.
+    pub(super) fn finish(mut self) -> anyhow::Result<Snapshot> {
+        self.look_at_stacks()?;
+        self.collector.stop()?;
+        self.run.duration = now().saturating_sub(self.started);
+        self.drain()?;
+        self.compare_text()?;
+        let totals = self.collector.totals()?;
+        self.run.events = totals.events;
+        self.run.notes.extend(totals.notes);
+        if self.stacks == StacksSeen::Empty {
+            self.run.notes.push(EMPTY_STACKS.to_owned());
+        }
+        if let Some(before) = &self.cpu_times {
+            CpuTimes::read().add_since(before, &mut self.run.events);
+        }
+        let mut snapshot = self.resolver.finish(self.run);
+        for (loss, n) in totals.losses.iter().filter_map(|(_, n, loss)| Some((loss?, n))) {
+            snapshot.losses.add(loss, n);
+        }
+        snapshot.losses.add(Loss::SidebandUnread, self.unread);
+        snapshot.fit();
+        snapshot.run.own_cpu = read_own_cpu();
+        snapshot.run.own_memory = read_own_memory();
+        Ok(snapshot)
+    }
+
+    fn read_sideband(&mut self) -> anyhow::Result<()> {
+        let reading = self.collector.records()?;
+        self.unread += reading.unread;
+        let is_patch = |record: &Record| matches!(record, Record::TextPoke { .. });
+        // Patches before the interval do not split it: the kernel switches static keys when perf events are opened, and
+        // an extra drain for these would only cost samples.
+        let inside = |timed: &Timed| self.began < timed.time && is_patch(&timed.record);
+        let patched = reading.records.iter().any(inside);
+        if patched && self.text == TextHistory::Followed {
+            self.patched.get_or_insert_with(|| Instant::now() + PATCH_DELAY);
+        }
+        self.resolver.apply(reading.records);
+        if self.resolver.take_patched() {
+            self.user_patched = true;
+            self.patched.get_or_insert_with(|| Instant::now() + PATCH_DELAY);
+        }
+        Ok(())
+    }
+
+    /// Looks for changes of memory with code, which have no records.
+    fn watch_memory(&mut self) {
+        if self.patched.is_none() && self.resolver.has_memory_changed() {
+            self.user_patched = true;
+            self.patched = Some(self.next_memory_drain.max(Instant::now()));
+        }
+    }
+
+    /// Splits the interval, so that kernel counts before and after a patch are separate.
+    fn split(&mut self) -> anyhow::Result<()> {
+        if !self.user_patched && self.collector.cut()? {
+            let end = now();
+            self.split.push(self.began..end);
+            self.began = end;
+            self.patched = None;
+        } else if self.next_drain <= Instant::now() {
+            self.drain()?;
+        } else {
+            self.patched = Some(self.next_drain);
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) -> anyhow::Result<()> {
+        let start = own_time();
+        let parts = self.collector.drain()?;
+        let end = now();
+        self.read_sideband()?;
+        self.split.push(self.began..end);
+        let has_stack = |event| self.collector.has_stack(event);
+        let times = self.split.drain(..);
+        let intervals = times
+            .zip(parts.iter())
+            .map(|(time, part)| raw_interval(time, part, has_stack));
+        self.resolver.drained(intervals.collect());
+        self.began = end;
+        self.patched = None;
+        self.user_patched = false;
+        let cost = own_time().saturating_sub(start);
+        self.next_drain = Instant::now() + DRAIN_GAP * cost;
+        self.next_memory_drain = Instant::now() + MEMORY_DRAIN_GAP * cost;
+        Ok(())
+    }
+
+    /// Compares live kernel text with the known text.
+    fn compare_text(&mut self) -> anyhow::Result<()> {
+        let live = self.resolver.read_text();
+        self.read_sideband()?;
+        self.resolver.compare_text(live);
+        Ok(())
+    }
+
+    /// Checks whether branch stacks have entries, until that is known; empty ones are no longer sampled.
+    fn look_at_stacks(&mut self) -> anyhow::Result<()> {
+        if self.stacks == StacksSeen::NotYet {
+            self.stacks = self.collector.stacks_seen();
+            if self.stacks == StacksSeen::Empty {
+                self.collector.stop_stacks()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Measures until the time is over, the command exits or a signal arrives.
+pub(super) async fn measure(
+    session: &mut Session,
+    duration: Option<Duration>,
+    mut child: Option<Child>,
+    signals: &mut Signals,
+) -> anyhow::Result<Option<Command>> {
+    let start = Instant::now();
+    let mut drains = interval_at(start + DRAIN_EVERY, DRAIN_EVERY);
+    let mut sideband = interval_at(start + SIDEBAND_EVERY, SIDEBAND_EVERY);
+    let mut stacks = interval_at(start + STACKS_EVERY, STACKS_EVERY);
+    // A late tick needs no catching up: the next drain takes more.
+    drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    sideband.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let end = tokio::time::sleep(duration.unwrap_or(Duration::MAX));
+    tokio::pin!(end);
+    // A command may write to the same terminal.
+    let progress = child.is_none().then(|| Progress::start(duration));
+    let text_events = session.collector.text_events()?;
+    // SAFETY: the descriptor is our own and stays the same and open as long as it is waited for.
+    let text_events = unsafe { AsyncFd::register_with_interest(text_events, Interest::READABLE) }
+        .context("failed to wait for kernel text events")?;
+    let half_full = session.collector.half_full();
+    loop {
+        let patched = tokio::time::sleep_until(session.patched.unwrap_or(start));
+        tokio::select! {
+            biased;
+            () = &mut end, if duration.is_some() => break,
+            () = signals.wait() => break,
+            _ = drains.tick() => {
+                session.drain()?;
+                session.compare_text()?;
+            }
+            () = notified(half_full.as_deref()) => session.drain()?,
+            () = patched, if session.patched.is_some() => session.split()?,
+            _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
+            _ = sideband.tick() => {
+                session.read_sideband()?;
+                session.watch_memory();
+                if let Some(progress) = &progress {
+                    progress.at(start.elapsed());
+                }
+                if let Some(status) = ended(child.as_mut())? {
+                    return Ok(Some(Command::Ended(exit_code(status))));
+                }
+            }
+            ready = text_events.readable() => {
+                ready.context("failed to wait for kernel text events")?.clear_ready();
+                session.read_sideband()?;
+            }
+        }
+    }
+    Ok(child.map(Command::Running))
+}
+
+/// Waits for a notification; for ever without a notifier.
+async fn notified(notify: Option<&Notify>) {
+    match notify {
+        Some(notify) => notify.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn ended(child: Option<&mut Child>) -> anyhow::Result<Option<ExitStatus>> {
+    let status = child
+        .map(Child::try_wait)
+        .transpose()
+        .context("failed to wait for the command")?;
+    Ok(status.flatten())
+}
+
+/// CPU time of this thread. A drain mostly waits for the kernel, which costs no CPU time.
+fn own_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+/// Now in ns of CLOCK_MONOTONIC.
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let part = |value: i64| u64::try_from(value).unwrap_or(0);
+    part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
+}

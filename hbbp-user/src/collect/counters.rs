@@ -1,0 +1,236 @@
+//! The perf events of a collection, each with its counters and the program on them.
+
+use std::io::ErrorKind;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use anyhow::{Context as _, bail};
+use hbbp_ebpf::{EventStats, MAX_EVENTS};
+
+use super::cpus::Cpus;
+use super::event::Source;
+use super::object::Object;
+use super::perf::Perf;
+use super::scope::{Scope, open_counters};
+use super::stacks::Stacks;
+use super::stride::Sampler;
+use super::totals::{Totals, add_losses, sum};
+use crate::snapshot::Loss;
+use crate::snapshot::run::{Counter, Event};
+
+/// The events, by their numbers.
+pub(super) struct Counters {
+    events: Vec<Sampled>,
+}
+
+/// An event with its counters and the program on them.
+struct Sampled {
+    source: Source,
+    _program: OwnedFd,
+    counters: Vec<Sampler>,
+}
+
+/// What the samples with branch stacks brought.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum StacksSeen {
+    /// Too few such samples have arrived to tell, or none is asked for.
+    NotYet,
+    /// At least one held branches.
+    Filled,
+    /// All were empty, as on some virtual machines.
+    Empty,
+}
+
+impl Counters {
+    /// Opens the events, disabled, with the programs on them.
+    pub(super) fn open(
+        object: &mut Object,
+        sources: Vec<Source>,
+        scope: &Scope,
+        online: &[u32],
+    ) -> anyhow::Result<Self> {
+        let mut events = Vec::new();
+        for (number, source) in sources.into_iter().enumerate() {
+            if MAX_EVENTS <= number {
+                bail!("too many events in one run (at most {MAX_EVENTS})");
+            }
+            let program = match source.request.stack {
+                Some(_) => object.on_branch(number)?,
+                None => object.on_ip(number)?,
+            };
+            let counters = open_counters(&source, scope, online)?;
+            for counter in &counters {
+                counter
+                    .attach(program.as_fd())
+                    .context("failed to attach the program to a perf event")?;
+            }
+            let period = source.varying_period();
+            let counters = counters.into_iter().map(|perf| Sampler::new(perf, period));
+            events.push(Sampled {
+                source,
+                _program: program,
+                counters: counters.collect(),
+            });
+        }
+        Ok(Self { events })
+    }
+
+    /// Starts sampling.
+    pub(super) fn enable(&self) -> anyhow::Result<()> {
+        for counter in self.events.iter().flat_map(|event| &event.counters) {
+            counter.perf.enable().context("failed to start a perf event")?;
+        }
+        // An event that cannot have its counter is told at once, not at the end.
+        for sampled in &self.events {
+            for counter in &sampled.counters {
+                let read = counter.read();
+                if read.is_err_and(|error| error.kind() == ErrorKind::UnexpectedEof) {
+                    bail!(
+                        "{}; try `--event cpu-clock`",
+                        no_counter(&counter.perf, &sampled.source)
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the periods a little.
+    pub(super) fn vary(&mut self) -> anyhow::Result<()> {
+        for counter in self.events.iter_mut().flat_map(|event| &mut event.counters) {
+            counter
+                .vary()
+                .context("failed to change the period of a perf event")?;
+        }
+        Ok(())
+    }
+
+    /// Whether the samples of the event with this number carry branch stacks.
+    pub(super) fn has_stack(&self, number: u32) -> bool {
+        let event = usize::try_from(number)
+            .ok()
+            .and_then(|number| self.events.get(number));
+        event.is_some_and(Sampled::has_stack)
+    }
+
+    /// What the samples with branch stacks brought so far.
+    pub(super) fn stacks_seen(&self, cpus: &Cpus) -> StacksSeen {
+        let numbers = self.events.iter().zip(0usize..);
+        let with_stacks = numbers.filter(|(event, _)| event.has_stack());
+        let stats = with_stacks.map(|(_, number)| sum(&cpus.stats(number)));
+        seen(&stats.fold(EventStats::default(), EventStats::plus))
+    }
+
+    /// Stops the events with branch stacks for good.
+    pub(super) fn stop_stacks(&mut self) -> anyhow::Result<()> {
+        let mut with_stacks = self.events.iter_mut().filter(|event| event.has_stack());
+        with_stacks.try_for_each(Sampled::stop)
+    }
+
+    /// Stops all events.
+    pub(super) fn stop(&mut self) -> anyhow::Result<()> {
+        self.events.iter_mut().try_for_each(Sampled::stop)
+    }
+
+    /// What the events counted, and what of their samples was lost.
+    pub(super) fn totals(&self, cpus: &Cpus, stacks: Option<&Stacks>) -> anyhow::Result<Totals> {
+        let mut totals = Totals::default();
+        for (sampled, number) in self.events.iter().zip(0u32..) {
+            let by_cpu = cpus.stats(number as usize);
+            let stats = sum(&by_cpu);
+            let full = match sampled.source.request.stack {
+                Some(_) => Loss::StacksFull,
+                None => Loss::CountsFull,
+            };
+            totals.losses.add(full, stats.full);
+            let of_stacks = stacks.map(|stacks| stacks.stats(number));
+            add_losses(&mut totals.losses, &stats, &of_stacks.unwrap_or_default());
+            let counters = sampled.read(&by_cpu, &mut totals.notes)?;
+            totals.events.push(Event {
+                name: sampled.source.name.clone(),
+                unit: sampled.source.unit,
+                near_only: sampled.source.near_only,
+                branch_stack: sampled.source.request.stack.is_some(),
+                precise: sampled.source.request.precise,
+                period: sampled.source.request.period,
+                runs: stats.runs,
+                counters,
+            });
+        }
+        Ok(totals)
+    }
+}
+
+impl Sampled {
+    const fn has_stack(&self) -> bool {
+        self.source.request.stack.is_some()
+    }
+
+    fn stop(&mut self) -> anyhow::Result<()> {
+        for counter in &mut self.counters {
+            counter.stop().context("failed to stop a perf event")?;
+        }
+        Ok(())
+    }
+
+    /// What its counters counted; of those that lost their counter there is a note.
+    fn read(&self, by_cpu: &[EventStats], notes: &mut Vec<String>) -> anyhow::Result<Vec<Counter>> {
+        let mut counters = Vec::new();
+        for sampler in &self.counters {
+            match sampler.read() {
+                Ok(mut counter) => {
+                    let cpu = counter.cpu.and_then(|cpu| by_cpu.get(cpu as usize));
+                    counter.runs = cpu.map(|stats| stats.runs);
+                    counters.push(counter);
+                }
+                // What it sampled until then is good; only how much was due is not known.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    notes.push(no_counter(&sampler.perf, &self.source));
+                }
+                Err(error) => return Err(error).context("failed to read a perf event"),
+            }
+        }
+        Ok(counters)
+    }
+}
+
+/// What the samples of events with branch stacks brought, by their counters.
+const fn seen(stats: &EventStats) -> StacksSeen {
+    /// A stack may be empty by chance, and what is done about empty ones is done for the rest of the run.
+    const ENOUGH: u64 = 16;
+
+    if stats.no_stack < stats.runs {
+        StacksSeen::Filled
+    } else if stats.runs < ENOUGH {
+        StacksSeen::NotYet
+    } else {
+        StacksSeen::Empty
+    }
+}
+
+fn no_counter(perf: &Perf, source: &Source) -> String {
+    let place = perf
+        .cpu()
+        .map_or_else(|| "a task".to_owned(), |cpu| format!("CPU {cpu}"));
+    format!(
+        "event {} lost its counter on {place} to another user of the PMU",
+        source.name
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_empty_stacks_are_no_reason_to_give_up() {
+        let stats = |runs, no_stack| EventStats {
+            runs,
+            no_stack,
+            ..EventStats::default()
+        };
+        assert_eq!(seen(&stats(0, 0)), StacksSeen::NotYet);
+        assert_eq!(seen(&stats(3, 3)), StacksSeen::NotYet);
+        assert_eq!(seen(&stats(3, 2)), StacksSeen::Filled);
+        assert_eq!(seen(&stats(90, 90)), StacksSeen::Empty);
+    }
+}

@@ -1,0 +1,71 @@
+//! The period of each event, by the expected length of the run.
+
+use std::time::Duration;
+
+use super::event::{Choice, Source};
+use crate::snapshot::run::{EventUnit, Period};
+
+/// The period of a source: what the user said, else the default of its unit.
+pub(super) fn period(source: &Source, choice: &Choice) -> Period {
+    /// About a thousand samples a second on each CPU, and a prime number of ns, so that the samples do not keep step
+    /// with anything that happens every millisecond.
+    const CLOCK: u64 = 1_000_003;
+    /// As many at 3 GHz, prime.
+    const CYCLES: u64 = 3_000_017;
+    let by_duration = PERIODS
+        .iter()
+        .find(|(until, ..)| choice.duration.is_some_and(|d| d < *until));
+    let (_, instructions, branches) = by_duration.unwrap_or(&LONG);
+    if source.request.stack.is_some() {
+        return Period::Fixed(choice.branch_period.unwrap_or(*branches));
+    }
+    choice.period.unwrap_or(Period::Fixed(match source.unit {
+        EventUnit::Nanoseconds => CLOCK,
+        EventUnit::Cycles => CYCLES,
+        _ => *instructions,
+    }))
+}
+
+/// Periods of instructions and taken branches by the length of the run (paper section V.A, Table 4).
+const PERIODS: [(Duration, u64, u64); 2] = [
+    (Duration::from_secs(60), 1_000_037, 100_003),
+    (Duration::from_secs(180), 10_000_019, 1_000_037),
+];
+/// For runs of many minutes, and for those of unknown length.
+const LONG: (Duration, u64, u64) = (Duration::MAX, 100_000_007, 10_000_019);
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::clock;
+    use super::super::perf::{Request, Stack};
+    use super::*;
+
+    #[test]
+    fn periods_follow_the_papers_table() {
+        let source = |unit, stack| Source {
+            unit,
+            request: Request {
+                stack,
+                ..clock().request
+            },
+            ..clock()
+        };
+        let lasting = |seconds| Choice {
+            duration: Some(Duration::from_secs(seconds)),
+            ..Choice::default()
+        };
+        let branches = source(EventUnit::TakenBranches, Some(Stack::Full));
+        let instructions = source(EventUnit::Instructions, None);
+        assert_eq!(period(&branches, &lasting(10)), Period::Fixed(100_003));
+        assert_eq!(period(&instructions, &lasting(10)), Period::Fixed(1_000_037));
+        assert_eq!(period(&instructions, &lasting(90)), Period::Fixed(10_000_019));
+        assert_eq!(period(&branches, &Choice::default()), Period::Fixed(10_000_019));
+        let said = Choice {
+            period: Some(Period::Fixed(7)),
+            branch_period: Some(11),
+            ..Choice::default()
+        };
+        assert_eq!(period(&instructions, &said), Period::Fixed(7));
+        assert_eq!(period(&branches, &said), Period::Fixed(11));
+    }
+}

@@ -1,0 +1,107 @@
+//! The columns of figures beside annotated code: as many as the page has room for.
+
+use super::rows::Row;
+use crate::annotate::Block;
+use crate::estimate::Estimate;
+use crate::report::number::{columns, grouped, scaled};
+
+const TITLES: [&str; 6] = ["count", "±", "EBS", "LBR", "by", "samples"];
+
+/// Which of them are shown, from all to the fewest: without both estimates, then without errors.
+const DETAILS: [&[usize]; 3] = [&[0, 1, 2, 3, 4, 5], &[0, 1, 4, 5], &[0, 5]];
+
+/// Columns of the page that the code needs beside the figures.
+const CODE: usize = 48;
+
+/// The figures of all rows.
+pub(super) struct Figures {
+    cells: Vec<[String; 6]>,
+    widths: [usize; 6],
+    /// Indices of the columns that are shown.
+    shown: &'static [usize],
+    /// Columns of the page that neither figures nor code need.
+    pub(super) left: usize,
+}
+
+impl Figures {
+    /// The figures of these rows on a page of this width.
+    pub(super) fn new(rows: &[Row<'_>], page_width: usize) -> Self {
+        let cells: Vec<[String; 6]> = rows.iter().map(figures).collect();
+        let mut widths = TITLES.map(columns);
+        for cells in &cells {
+            for (width, cell) in widths.iter_mut().zip(cells) {
+                *width = columns(cell).max(*width);
+            }
+        }
+        let left = |shown: &[usize]| {
+            let widths = shown.iter().filter_map(|nth| widths.get(*nth));
+            page_width.checked_sub(widths.map(|width| width + 1).sum::<usize>() + CODE)
+        };
+        let fitting = DETAILS
+            .into_iter()
+            .find_map(|shown| left(shown).map(|left| (shown, left)));
+        let (shown, left) = fitting.unwrap_or((DETAILS[2], 0));
+        Self {
+            cells,
+            widths,
+            shown,
+            left,
+        }
+    }
+
+    /// The titles of the columns.
+    pub(super) fn titles(&self) -> String {
+        self.aligned(&TITLES.map(str::to_owned))
+    }
+
+    /// The figures of a row.
+    pub(super) fn of_row(&self, nth: usize) -> String {
+        self.cells
+            .get(nth)
+            .map_or_else(|| self.blank(), |cells| self.aligned(cells))
+    }
+
+    /// A row without figures.
+    pub(super) fn blank(&self) -> String {
+        self.aligned(&[const { String::new() }; 6])
+    }
+
+    fn aligned(&self, cells: &[String; 6]) -> String {
+        let shown = self.shown.iter();
+        let cells = shown.filter_map(|nth| Some((cells.get(*nth)?, self.widths.get(*nth)?)));
+        let cells: Vec<String> = cells
+            .map(|(cell, width)| " ".repeat(width.saturating_sub(columns(cell))) + cell)
+            .collect();
+        cells.join(" ")
+    }
+}
+
+/// The figures of a row: those of a block at its first instruction, and the samples of each.
+fn figures(row: &Row<'_>) -> [String; 6] {
+    let mut cells = [const { String::new() }; 6];
+    let Row::Instruction(line) = row else { return cells };
+    let amount = |estimate: Option<Estimate>| estimate.map_or_else(String::new, |it| number(it.count));
+    if let Some(Block {
+        chosen,
+        ebs,
+        lbr,
+        biased,
+    }) = line.block
+    {
+        if let Some((chosen, method, _)) = chosen {
+            cells[0] = number(chosen.count);
+            cells[1] = number(chosen.std_error);
+            cells[4] = method.name().to_owned();
+        }
+        cells[2] = amount(ebs);
+        cells[3] = amount(lbr) + if biased { "!" } else { "" };
+    }
+    if 0 < line.samples {
+        cells[5] = grouped(line.samples);
+    }
+    cells
+}
+
+fn number(amount: f64) -> String {
+    scaled(amount, 3).trim_end().to_owned()
+}

@@ -1,0 +1,103 @@
+//! The sentence of each warning.
+
+use std::fmt;
+
+use super::Warning;
+use crate::report::number::{grouped, percent, several};
+
+impl fmt::Display for Warning {
+    #[expect(clippy::too_many_lines, reason = "a table")]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missed(miss) => miss.fmt(f),
+            Self::TimeOnly { events } => write!(
+                f,
+                "figures are time-weighted samples of {events}: they show where time was spent, not how \
+                 often instructions ran"
+            ),
+            Self::OtherEvent { events } => write!(
+                f,
+                "figures are samples of {events}: instructions are weighted by this event, not by how often \
+                 they ran"
+            ),
+            Self::Relative { events } => write!(
+                f,
+                "branch stacks were triggered by {events}, not by taken branches: shares are estimates of executions, \
+                 amounts have no scale"
+            ),
+            Self::Imprecise { event } => {
+                write!(
+                    f,
+                    "{event} is not precise on this machine: samples may be attributed a few instructions \
+                     late"
+                )
+            }
+            Self::UnevenCpu { event, worst } => write!(
+                f,
+                "CPU {}: only {} % of the expected samples of {event} were received, so its code is \
+                 underrepresented",
+                worst.cpu,
+                percent(worst.share)
+            ),
+            Self::Multiplexed { event, share } => write!(
+                f,
+                "{event} was multiplexed with other events and counted only {} % of the time",
+                percent(*share)
+            ),
+            Self::UnknownPeriod { event } => {
+                write!(
+                    f,
+                    "{event} was sampled by frequency: the number of skipped samples is unknown"
+                )
+            }
+            Self::NoKernelText => f.write_str(
+                "kernel text could not be read: kernel samples cannot be resolved to \
+                             instructions",
+            ),
+            Self::StaticKernelText { path } => write!(
+                f,
+                "kernel text is from {path}, not from the running kernel: samples in patched code are \
+                 misattributed"
+            ),
+            Self::Biased { n_blocks } => write!(
+                f,
+                "{} with biased counts: LBR is used although the branch is in the oldest slot too often",
+                several(*n_blocks, "block")
+            ),
+            Self::Balanced { excess } => write!(
+                f,
+                "branches are in the oldest slot too often, in {} % of the branch stacks (LBR bias): \
+                 streams were reweighted to conserve flow and to agree with EBS (`--rule paper` uses them \
+                 as recorded)",
+                percent(*excess)
+            ),
+            Self::CountedTogether { n } => write!(
+                f,
+                "{} counted together as [other processes]: each stream of theirs runs through thousands of blocks, and rows of \
+                 their own would take too much memory",
+                several(*n, "process image")
+            ),
+            Self::FewSamples { n } => {
+                write!(
+                    f,
+                    "only {} samples: shares below a few percent are uncertain",
+                    grouped(*n)
+                )
+            }
+            Self::Unexplained { n } => write!(
+                f,
+                "{n} received samples are neither counted nor lost: this is a bug in hbbp-sys, please \
+                 report it with the profile"
+            ),
+            Self::Lost {
+                n, loss: Some(loss), ..
+            } => f.write_str(&loss.counted(*n, &grouped(*n))),
+            Self::Lost { n, id, loss: None } => write!(
+                f,
+                "{} losses of kind `{id}`, unknown to this version of hbbp-sys",
+                grouped(*n)
+            ),
+            Self::Note(note) => f.write_str(note),
+        }
+    }
+}

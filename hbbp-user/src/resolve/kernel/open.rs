@@ -1,0 +1,45 @@
+//! Opens ring 0 of this machine: the best reader of its text, its symbols and its modules.
+
+use std::path::Path;
+
+use super::kallsyms::{Kallsyms, read_kallsyms};
+use super::map::KernelMap;
+use super::modules::read_modules;
+use super::reader::{
+    KernelText, ReadKernel, WrongImage, image_marks, open_kernel_text, open_named_image, stand_in,
+};
+use super::space::KernelSpace;
+
+/// Opens the best reader of live kernel text, and reads the symbols and modules of the kernel.
+/// `probe` is the collector's reader, for machines without /proc/kcore; `release` is that of the running kernel.
+/// `image` is a static image that the user named: it stands in for live text and for the symbols of the kernel where
+/// these cannot be read.
+/// Also returns sentences about what is missing.
+pub fn open_kernel_space(
+    probe: Option<Box<ReadKernel>>,
+    release: &str,
+    image: Option<&Path>,
+) -> Result<(KernelSpace, Vec<String>), WrongImage> {
+    let mut notes = Vec::new();
+    let mut symbols = read_kallsyms().unwrap_or_else(|error| {
+        notes.push(format!(
+            "/proc/kallsyms cannot be read, so kernel functions have no names: {error}"
+        ));
+        Kallsyms::default()
+    });
+    let marks = image_marks(&symbols);
+    let named = image.map(|path| open_named_image(path, &marks)).transpose()?;
+    if let Some((of_image, note)) = named.as_ref().and_then(|image| stand_in(&symbols, image)) {
+        symbols = of_image;
+        notes.push(note);
+    }
+    let (reader, why) = open_kernel_text(probe, release, &marks, named);
+    notes.extend(why);
+    let image = match &reader {
+        KernelText::Kcore(kcore) => kcore.image(),
+        _ => None,
+    };
+    let mut map = KernelMap::default();
+    map.update(symbols, &read_modules(), image, 0);
+    Ok((KernelSpace::new(reader, map), notes))
+}

@@ -1,0 +1,94 @@
+//! A process image that has counts: what of it was hit, and its mappings as the snapshot has them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::image_set::ImageIdx;
+use super::patched_text::{LONGEST_RANGE, PatchedRange, PrivateFile};
+use super::process_image::Generation;
+use crate::addr::{ImageAddr, Va};
+use crate::resolve::raw::TaskKey;
+use crate::snapshot::{Mapping, ModuleIdx, Process, ProcessIdx};
+
+/// A process image that has counts.
+#[derive(Debug)]
+pub(super) struct HitProcess {
+    pub(super) task: TaskKey,
+    pub(super) generation: Option<Generation>,
+    pub(super) comm: Arc<str>,
+    /// Mappings that were hit, by (start, from).
+    pub(super) mappings: BTreeMap<(Va, u64), HitMapping>,
+    /// Text ranges in these that differ from their file, by (start, from).
+    pub(super) patched: BTreeMap<(Va, u64), PatchedRange>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HitMapping {
+    pub(super) end: Va,
+    pub(super) image: ImageIdx,
+    pub(super) image_start: ImageAddr,
+    /// The file, where the process may have pages of its own of it.
+    pub(super) private: Option<PrivateFile>,
+    /// When the drain began in which it was hit first, in ns.
+    pub(super) hit_since: u64,
+}
+
+impl HitProcess {
+    /// Hands it over, with the modules that its images became.
+    pub(super) fn emit(self, became: &HashMap<ImageIdx, ModuleIdx>) -> Process {
+        let mapping = |start: Va, end: Va, image: ImageIdx, image_start: ImageAddr, from: u64| {
+            let module = *became.get(&image)?;
+            Some(Mapping {
+                start,
+                end,
+                module,
+                image_start,
+                from,
+            })
+        };
+        let mapped = self.mappings.iter();
+        let mapped = mapped.flat_map(|((start, from), hit)| {
+            let parts = unpatched(&(*start..hit.end), *from, &self.patched);
+            parts
+                .into_iter()
+                .filter_map(|part| {
+                    let image_start = hit.image_start.checked_add(part.start.since(*start)?)?;
+                    mapping(part.start, part.end, hit.image, image_start, *from)
+                })
+                .collect::<Vec<_>>()
+        });
+        let patched = self.patched.iter();
+        let patched = patched.filter_map(|((start, from), range)| {
+            mapping(*start, range.end, range.image, range.image_start, *from)
+        });
+        let mut mappings: Vec<Mapping> = mapped.chain(patched).collect();
+        mappings.sort_by_key(|mapping| (mapping.start, mapping.from));
+        Process {
+            tgid: self.task.tgid,
+            exec_id: self.task.exec_id,
+            comm: self.comm.as_ref().to_owned(),
+            mappings,
+        }
+    }
+}
+
+/// The parts of a mapping of the time `from` that were not patched when it was made.
+fn unpatched(mapping: &Range<Va>, from: u64, patched: &BTreeMap<(Va, u64), PatchedRange>) -> Vec<Range<Va>> {
+    let mut parts = Vec::new();
+    let mut start = mapping.start;
+    let first = Va(mapping.start.0.saturating_sub(LONGEST_RANGE));
+    let near = patched.range((first, 0)..(mapping.end, 0));
+    for ((at, _), range) in near.filter(|((_, since), range)| *since == from && mapping.start < range.end) {
+        parts.push(start..*at);
+        start = range.end;
+    }
+    parts.push(start..mapping.end);
+    parts.retain(|part| part.start < part.end);
+    parts
+}
+
+/// The process at an index that counts the kernel as the first one.
+pub(super) fn hit_process(processes: &mut [HitProcess], idx: ProcessIdx) -> Option<&mut HitProcess> {
+    processes.get_mut((idx.0 as usize).checked_sub(1)?)
+}
