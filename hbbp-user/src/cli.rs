@@ -5,6 +5,7 @@
 mod annotate;
 mod diff;
 mod eval;
+mod export;
 mod format;
 mod processwatch;
 mod record;
@@ -24,9 +25,10 @@ use crate::streams::KernelCounts;
 use annotate::AnnotateArgs;
 use diff::{DiffArgs, MergeArgs};
 use eval::EvalArgs;
+use export::ExportArgs;
 use processwatch::ProcessWatchArgs;
 use record::RecordArgs;
-use recording::{ExportArgs, InputArgs};
+use recording::InputArgs;
 use report::ReportArgs;
 
 /// Measure the dynamic instruction mix of the whole system, kernel and user code together.
@@ -84,8 +86,8 @@ enum Command {
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
-    /// Print the counts of a profile or recording as lines for scripts.
-    #[command(after_long_help = recording::EXPORT_HELP)]
+    /// Export a profile or a recording: profiles for compilers and BOLT, tables for viewers, lines for scripts.
+    #[command(after_long_help = export::EXPORT_HELP)]
     Export(ExportArgs),
     /// Compare a profile with exact counts: errors of EBS, LBR and hybrid.
     Eval(EvalArgs),

@@ -5,7 +5,7 @@
 //!             (touches the kernel and the disk: may fail)    |     (pure: same snapshot, same answer)
 //! recordings of other tools -> import -> resolve ------------+         (one function) estimate -> annotate -> report
 //! runs of several hosts and times -> merge -> profile -------+         (two profiles) mix -> diff -> report
-//!                                                                       (for scripts) estimate -> export
+//!                                                                       (for other tools) estimate -> export
 //! ```
 //!
 //! # Glossary
@@ -58,7 +58,7 @@
 //! | [`annotate`], [`diff`] | the code of a function with its counts; what changed from one profile to another |
 //! | [`printable`], [`names`] | makes names that others chose safe to print; demangles them |
 //! | [`report`] | mixes, annotated code and differences as text, JSON, CSV and an HTML page |
-//! | [`export`] | lines for scripts and other tools |
+//! | [`export`] | lines for scripts, and profiles and tables in the formats of other tools |
 //! | [`profile`] | snapshots in files, one for each run: reads them, and replaces them as a whole |
 //! | [`cmd`], [`cli`] | wires the stages of each command; the command line |
 //!

@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: what hostile profiles of rising size cost to report on, what a run of ten seconds under load costs on
-//! this machine, and how long reports take.
+//! this machine, and how long reports and exports take.
 //!
 //! These are figures of time, so that they depend on what else the machine does: they are printed and not asserted.
 //! What a sample costs in instructions is measured on the emulated machine, by `cargo xtask vm cost`.
@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use crate::setup::Install;
-use crate::{build, command, system};
+use crate::{bench_exports, build, command, system};
 
 /// Runs, of which each is printed: a host that takes a processor away from its virtual machine has that time charged to
 /// the program that ran, so that the cheapest is nearest to the truth.
@@ -91,7 +91,10 @@ pub(crate) fn bench(install: Install) -> Result<()> {
             field("own_memory")? / f64::from(1 << 20),
         );
     }
-    reports(&command::workspace().join("target/release/hbbp-sys"), &folder)
+    let program = command::workspace().join("target/release/hbbp-sys");
+    let minute = folder.join("minute.hbbp");
+    reports(&program, &minute)?;
+    bench_exports::measure(&program, &minute, &folder)
 }
 
 /// Reports of a profile of a minute: pivots, from the simplest to one with a row for each block of each process, and
@@ -122,18 +125,17 @@ const REPORTS: [&[&str]; 7] = [
     &["annotate", "--hottest", "20", "--no-pager"],
 ];
 
-/// Prints the time that reports of a profile of 60 s under the same load take.
-fn reports(program: &Path, folder: &Path) -> Result<()> {
-    let profile = folder.join("minute.hbbp");
+/// Records a profile of 60 s under the same load, and prints the time that reports of it take.
+fn reports(program: &Path, profile: &Path) -> Result<()> {
     let mut record = Command::new(program);
     record
         .args(["record", "--duration", "60", "--split-kernel", "-o"])
-        .arg(&profile);
+        .arg(profile);
     ensure!(record.status()?.success(), "failed to record a minute");
     println!("\nreports of a profile of 60 s under the same load:");
     for words in REPORTS {
         let mut report = Command::new(program);
-        report.args(words).arg(&profile).stdout(Stdio::null());
+        report.args(words).arg(profile).stdout(Stdio::null());
         let began = Instant::now();
         ensure!(report.status()?.success(), "{report:?} failed");
         println!("{:>8.2} s  {}", began.elapsed().as_secs_f64(), words.join(" "));

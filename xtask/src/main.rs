@@ -8,6 +8,7 @@
 mod ablation;
 mod accuracy;
 mod bench;
+mod bench_exports;
 mod build;
 mod ci;
 mod clean_room;

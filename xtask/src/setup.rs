@@ -19,8 +19,30 @@ const DEBIAN_COMPILER: [&str; 3] = ["rustc-web", "cargo-web", "libstd-rust-web-d
 /// The nightly compiler for the eBPF object elsewhere: one whose LLVM our linker reads.
 const NIGHTLY: &str = "nightly-2026-05-20";
 
-/// What the tests of hbbp-user compile their workloads with.
-const USER_TEST_PACKAGES: [&str; 2] = ["gcc", "libc6-dev"];
+/// What the tests of hbbp-user compile their workloads with, and read exports with; of LLVM, those of the version that links
+/// the eBPF object are mostly there already.
+const USER_TEST_PACKAGES: [&str; 9] = [
+    "gcc",
+    "libc6-dev",
+    "binutils",
+    "valgrind",
+    "python3-venv",
+    "llvm-22",
+    "bolt-22",
+    "clang-22",
+    "autofdo",
+];
+
+/// The virtual environment of the Python packages that read exports, in the workspace.
+const READERS: &str = "target/readers";
+
+/// These packages. `pypprof` has the schema of pprof, which needs a `protobuf` of its time; what else it asks for is not used.
+const READER_PACKAGES: [(&str, &str); 4] = [
+    ("pyarrow", "26.0.1"),
+    ("duckdb", "2.0.0"),
+    ("protobuf", "3.20.3"),
+    ("pypprof", "0.0.1"),
+];
 
 /// The browser that the tests draw an HTML report with; other systems have no package of that name, and the tests skip themselves there.
 const DEBIAN_BROWSER: &str = "chromium";
@@ -54,6 +76,7 @@ pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
         } else {
             Vec::new()
         },
+        readers: needs == Needs::Test && !has_readers(),
     };
     let lines = missing.lines(system, system::missing_packages);
     if lines.is_empty() {
@@ -103,6 +126,7 @@ struct Missing {
     compiler: bool,
     linker: bool,
     test_packages: Vec<String>,
+    readers: bool,
 }
 
 /// A shell line that installs something.
@@ -148,6 +172,19 @@ impl Missing {
                 ),
             );
         }
+        if self.readers {
+            let folder = command::workspace().join(READERS);
+            let folder = folder.display();
+            let packages = READER_PACKAGES.map(|(name, version)| format!("{name}=={version}"));
+            add(false, format!("python3 -m venv --clear {folder}"));
+            add(
+                false,
+                format!(
+                    "{folder}/bin/pip install --quiet --disable-pip-version-check --no-deps {}",
+                    packages.join(" ")
+                ),
+            );
+        }
         lines
     }
 
@@ -175,6 +212,17 @@ fn llvm_install(system: System) -> Option<&'static str> {
         System::Suse => Some("zypper install gcc llvm22-devel"),
         System::Debian | System::Ubuntu | System::Other => None,
     }
+}
+
+/// Whether the Python packages are there, in their versions: pip writes this folder of a package last.
+fn has_readers() -> bool {
+    let library = command::workspace().join(READERS).join("lib");
+    let pythons = fs::read_dir(library).into_iter().flatten().flatten();
+    let mut pythons = pythons.map(|python| python.path().join("site-packages"));
+    pythons.any(|packages| {
+        let folder = |(name, version)| packages.join(format!("{name}-{version}.dist-info"));
+        READER_PACKAGES.map(folder).iter().all(|folder| folder.is_dir())
+    })
 }
 
 /// The Debian packages that all tests together need.
@@ -209,6 +257,7 @@ mod tests {
         compiler: true,
         linker: true,
         test_packages: vec!["gcc".to_owned(), "qemu-system-x86".to_owned()],
+        readers: false,
     };
 
     #[track_caller]
@@ -272,6 +321,28 @@ mod tests {
                 "# pacman -S --needed gcc llvm",
                 "$ PATH=$(llvm-config --prefix)/bin:$PATH LLVM_SYS_221_PREFIX=$(llvm-config --prefix) cargo install --quiet \
                  --locked --force --version 0.13.0 --no-default-features --features llvm-22 bpf-linker",
+            ],
+        );
+    }
+
+    #[test]
+    fn readers_of_exports_have_fixed_versions_and_a_folder_of_their_own() {
+        let missing = Missing {
+            readers: true,
+            ..Missing::default()
+        };
+        let folder = crate::command::workspace().join("target/readers");
+        let folder = folder.display();
+        check(
+            &missing,
+            System::Debian,
+            &[],
+            &[
+                &format!("$ python3 -m venv --clear {folder}"),
+                &format!(
+                    "$ {folder}/bin/pip install --quiet --disable-pip-version-check --no-deps pyarrow==26.0.1 \
+                     duckdb==2.0.0 protobuf==3.20.3 pypprof==0.0.1"
+                ),
             ],
         );
     }

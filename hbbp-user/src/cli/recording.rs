@@ -1,31 +1,12 @@
-//! Options for recordings of other tools, and for exports.
+//! Options for recordings of other tools.
 
 use std::path::PathBuf;
 
-use anyhow::bail;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use crate::cmd::export::{ExportLines, ExportOptions};
 use crate::cmd::import::ImportOptions;
-use crate::export::StreamFilter;
-use crate::export::counts::CountSource;
 use crate::resolve::kernel::recorded::KernelPlace;
 use crate::resolve::user::find_file::{Host, Mismatch, Places};
-
-/// Format of the exported lines.
-pub(super) const EXPORT_HELP: &str = "\
-Lines:
-  M PATH BUILDID                start of a module; BUILDID is - if unknown
-  S START END COUNT             stream: addresses of its first and last instruction
-  B FROM TO COUNT MISPREDICTED  branch; a target in another module is BUILDID:ADDRESS
-  ADDRESS EXECUTIONS            count of an instruction
-  # discarded REASON COUNT      trailer: counts that are in no other line
-
-Addresses are ELF addresses (for the kernel, runtime addresses) in hexadecimal without 0x;
-counts are decimal. Modules are sorted by path, lines by address.
-
-Entries are lines of `perf script -F ip,brstack`, newest entry first:
-  FROM/TO/M|P|-/X|-/A|-/CYCLES/TYPE/SPECULATION";
 
 /// A profile or a recording, and the files needed to resolve a recording.
 #[derive(Debug, Args)]
@@ -57,37 +38,6 @@ pub(super) struct FilesArgs {
     /// Use only the samples of this process.
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct ExportArgs {
-    #[command(flatten)]
-    input: InputArgs,
-    /// Kind of lines to print.
-    #[arg(long, value_enum)]
-    format: LinesArg,
-    /// Print streams as recorded, without discarding impossible ones.
-    #[arg(long)]
-    raw: bool,
-    /// Source of the counts. lbr: recorded streams through each instruction, not scaled by the period. ebs, hybrid:
-    /// estimated executions. Default: lbr if there are streams, else ebs.
-    #[arg(long, value_enum)]
-    source: Option<SourceArg>,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-enum LinesArg {
-    Streams,
-    Branches,
-    Counts,
-    Entries,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum SourceArg {
-    Lbr,
-    Ebs,
-    Hybrid,
 }
 
 impl InputArgs {
@@ -128,32 +78,5 @@ impl FilesArgs {
             kernel,
             pid,
         }
-    }
-}
-
-impl ExportArgs {
-    /// Converts the arguments to options.
-    pub(super) fn into_options(self) -> anyhow::Result<ExportOptions> {
-        if self.raw && self.format != LinesArg::Streams {
-            bail!("--raw requires --format streams");
-        }
-        if self.source.is_some() && self.format != LinesArg::Counts {
-            bail!("--source requires --format counts");
-        }
-        let lines = match self.format {
-            LinesArg::Streams if self.raw => ExportLines::Streams(StreamFilter::Raw),
-            LinesArg::Streams => ExportLines::Streams(StreamFilter::Checked),
-            LinesArg::Branches => ExportLines::Branches,
-            LinesArg::Counts => ExportLines::Counts(self.source.map(|source| match source {
-                SourceArg::Lbr => CountSource::Lbr,
-                SourceArg::Ebs => CountSource::Ebs,
-                SourceArg::Hybrid => CountSource::Hybrid,
-            })),
-            LinesArg::Entries => ExportLines::Entries,
-        };
-        Ok(ExportOptions {
-            input: self.input.into_options(),
-            lines,
-        })
     }
 }

@@ -1,27 +1,55 @@
-//! `hbbp-sys export`: from a profile or a recording to lines for scripts.
+//! `hbbp-sys export`: from a profile or a recording to the formats of others.
 
+mod images;
+mod whole;
+
+use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
 use super::import::ImportOptions;
-use super::input::{open_recording, read_profile};
+use super::input::{open_recording, read_profile, read_runs};
+use crate::estimate::Unit;
 use crate::export::StreamFilter;
 use crate::export::branches::write_branches;
+use crate::export::counted::{Counted, WholeNumbers};
 use crate::export::counts::{CountSource, write_counts};
+use crate::export::image::Written;
 use crate::export::streams::write_streams;
 use crate::import::perf_data::PerfData;
 use crate::import::{EntryText, Format, ImportError, RecordedEvent, entries};
+use crate::profile::Output;
+use crate::resolve::kernel::recorded::KernelPlace;
 use crate::snapshot::Loss;
+pub use images::ImageFormat;
+pub use whole::WholeFormat;
 
 /// What to export.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
     /// The profile or recording.
     pub input: ImportOptions,
-    /// Which lines.
-    pub lines: ExportLines,
+    /// In which format.
+    pub format: ExportFormat,
+    /// The image: a build id, a path, a module or `vmlinux`.
+    pub image: Option<String>,
+    /// A file, or a directory for all images; standard output if there is none.
+    pub output: Option<PathBuf>,
+    /// Name or file of the rule that chooses between EBS and LBR.
+    pub rule: String,
+}
+
+/// The formats.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ExportFormat {
+    /// Lines for scripts, of all images, as recorded.
+    Lines(ExportLines),
+    /// A profile of one image.
+    Image(ImageFormat),
+    /// All images together.
+    Whole(WholeFormat),
 }
 
 /// The kinds of lines.
@@ -37,15 +65,116 @@ pub enum ExportLines {
     Entries,
 }
 
-/// Exports.
-pub fn run(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+/// Exports, and returns what the user must know of it, sentence by sentence.
+pub fn run(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<Vec<String>> {
     let mut out = BufWriter::new(out);
-    write(options, &mut out)?;
-    Ok(out.flush()?)
+    let warnings = write(options, &mut out)?;
+    out.flush()?;
+    Ok(warnings)
 }
 
-fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
-    match options.lines {
+fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<Vec<String>> {
+    let lines = match options.format {
+        ExportFormat::Lines(lines) => lines,
+        format => return write_profile(options, format, out),
+    };
+    write_lines(options, lines, out)?;
+    Ok(Vec::new())
+}
+
+/// Exports executions: those of the report.
+fn write_profile(
+    options: &ExportOptions,
+    format: ExportFormat,
+    out: &mut dyn Write,
+) -> anyhow::Result<Vec<String>> {
+    let rule = super::rule::read(&options.rule)?;
+    let runs = read_runs(&options.input)?;
+    let runs: Vec<Counted<'_>> = runs.iter().map(|run| Counted::new(run, &rule)).collect();
+    let (image, output) = (options.image.as_deref(), options.output.as_deref());
+    let mut named = options.input.places.binaries.clone();
+    if let KernelPlace::Vmlinux(image) = &options.input.kernel {
+        named.push(image.clone());
+    }
+    let mut warnings = match format {
+        ExportFormat::Lines(_) => Vec::new(),
+        ExportFormat::Image(format) => images::export_images(&runs, format, image, &named, output, out)?,
+        ExportFormat::Whole(format) => whole::export_whole(&runs, format, image, &named, output, out)?,
+    };
+    // The runs of a profile have one unit.
+    match runs.first().map(|run| run.counts.assignment.unit) {
+        None | Some(Unit::Executions | Unit::RelativeExecutions) => {}
+        Some(unit) => warnings.push(format!(
+            "counts are {}: they show where time was spent, not how often instructions ran",
+            unit.noun()
+        )),
+    }
+    Ok(warnings)
+}
+
+/// What is said of an export.
+struct Summary {
+    noun: &'static str,
+    warnings: Vec<String>,
+}
+
+impl Summary {
+    fn new(runs: &[Counted<'_>], numbers: WholeNumbers) -> Self {
+        let mut left_out: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for (n, sentence) in runs.iter().flat_map(Counted::left_out) {
+            let sum = left_out.entry(sentence).or_default();
+            *sum = sum.saturating_add(n);
+        }
+        let sentence = |(sentence, n)| format!("{n} {sentence}");
+        Self {
+            noun: numbers.noun,
+            warnings: left_out.into_iter().map(sentence).collect(),
+        }
+    }
+
+    /// Writes a file, or to standard output, and says what is in it.
+    fn save(
+        &mut self,
+        output: Option<&Path>,
+        bytes: &[u8],
+        written: &Written,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
+        let Some(path) = output else {
+            out.write_all(bytes)?;
+            self.left_out(written);
+            return Ok(());
+        };
+        let opened = Output::open(path)?;
+        let is_standard = opened.is_standard();
+        opened.write(bytes, out)?;
+        if is_standard {
+            self.left_out(written);
+        } else {
+            self.wrote(path, written, out)?;
+        }
+        Ok(())
+    }
+
+    /// Prints what a file holds.
+    fn wrote(&mut self, path: &Path, written: &Written, out: &mut dyn Write) -> io::Result<()> {
+        let sums = written.sums.iter().map(|(kind, n)| format!("{n} {kind}"));
+        let sums: Vec<String> = sums.collect();
+        writeln!(out, "{}: {} (in {})", path.display(), sums.join(", "), self.noun)?;
+        self.left_out(written);
+        Ok(())
+    }
+
+    /// Keeps what a file could not say.
+    fn left_out(&mut self, written: &Written) {
+        let left_out = written.left_out.iter();
+        self.warnings
+            .extend(left_out.map(|(why, n)| format!("left out: {n} {why} (in {})", self.noun)));
+    }
+}
+
+fn write_lines(options: &ExportOptions, lines: ExportLines, out: &mut dyn Write) -> anyhow::Result<()> {
+    match lines {
         ExportLines::Entries => write_entries(&options.input.file, options.input.pid, out)?,
         ExportLines::Streams(filter) => write_streams(&read_profile(&options.input)?, filter, out)?,
         ExportLines::Branches => write_branches(&read_profile(&options.input)?, out)?,
@@ -64,7 +193,7 @@ fn write(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
             // Counts of one method are as recorded; the hybrid is that of the report.
             let rule = super::rule::read(match source {
                 CountSource::Ebs | CountSource::Lbr => "paper",
-                CountSource::Hybrid => "balanced",
+                CountSource::Hybrid => &options.rule,
             })?;
             write_counts(&snapshot, source, &rule, out)?;
         }

@@ -45,7 +45,7 @@ pub enum Job {
     Report(ImportOptions, ReportOptions),
     /// Convert a recording of another tool to a profile.
     Import(ImportOptions, PathBuf),
-    /// Print lines for scripts.
+    /// Export a profile or a recording in the format of others.
     Export(ExportOptions),
     /// Show code with its counts.
     Annotate(annotate::AnnotateOptions),
@@ -74,7 +74,7 @@ pub struct Done {
     pub quality: Quality,
     /// What became of the conditions on a difference.
     pub gates: Vec<Gate>,
-    /// What the user must know of an import or a merge, sentence by sentence.
+    /// What the user must know of an import, a merge or an export, sentence by sentence.
     pub warnings: Vec<String>,
     /// What was measured. The program ends without freeing it piece by piece.
     pub snapshot: Option<Snapshot>,
@@ -114,11 +114,18 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
         }),
         Job::Annotate(options) => annotate::annotate(options, out).map(|()| Done::default()),
         Job::ProcessWatch(options) => processwatch::watch(options, out).map(|()| Done::default()),
-        Job::Export(options) => up_to_a_closed_pipe(export::run(options, out)),
-        Job::Eval(options) => up_to_a_closed_pipe(eval::eval(options, out)),
-        Job::KernelText(options) => up_to_a_closed_pipe(kernel_text::kernel_text(options, out)),
-        Job::ListColumns(columns) => up_to_a_closed_pipe(processwatch::list(*columns, out)),
-        Job::Check(format) => up_to_a_closed_pipe(check::check(*format, out)),
+        Job::Export(options) => Ok(Done {
+            warnings: up_to_a_closed_pipe(export::run(options, out))?,
+            ..Done::default()
+        }),
+        Job::Eval(options) => up_to_a_closed_pipe(eval::eval(options, out)).map(|()| Done::default()),
+        Job::KernelText(options) => {
+            up_to_a_closed_pipe(kernel_text::kernel_text(options, out)).map(|()| Done::default())
+        }
+        Job::ListColumns(columns) => {
+            up_to_a_closed_pipe(processwatch::list(*columns, out)).map(|()| Done::default())
+        }
+        Job::Check(format) => up_to_a_closed_pipe(check::check(*format, out)).map(|()| Done::default()),
     }
 }
 
@@ -176,7 +183,7 @@ fn end(recorded: Recorded) -> anyhow::Result<Done> {
 }
 
 /// A reader that closed the pipe has read enough.
-fn up_to_a_closed_pipe(printed: anyhow::Result<()>) -> anyhow::Result<Done> {
+fn up_to_a_closed_pipe<T: Default>(printed: anyhow::Result<T>) -> anyhow::Result<T> {
     let io =
         |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<io::Error>().map(io::Error::kind);
     let is_closed_pipe = |error: &anyhow::Error| {
@@ -185,7 +192,7 @@ fn up_to_a_closed_pipe(printed: anyhow::Result<()>) -> anyhow::Result<Done> {
             .any(|cause| io(cause) == Some(io::ErrorKind::BrokenPipe))
     };
     match printed {
-        Err(error) if !is_closed_pipe(&error) => Err(error),
-        _ => Ok(Done::default()),
+        Err(error) if is_closed_pipe(&error) => Ok(T::default()),
+        printed => printed,
     }
 }

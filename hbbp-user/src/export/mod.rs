@@ -1,6 +1,13 @@
-//! Counts for scripts: streams, branches and instructions of each module, one line each.
+//! Counts in the formats of others: lines for scripts, profiles for compilers and binary optimizers, and tables for viewers.
 //!
-//! The formats are stable, as documented here and in the help.
+//! ```text
+//! snapshot -> streams, branches, counts                                   lines for scripts, as recorded
+//! snapshot -> counted -> flow -> image: bolt, profgen, ranges, perf_script  one file for each image, in its addresses
+//!                     -> autofdo                                          with debug information
+//!                     -> collapsed, callgrind, pprof, firefox, table, blocks   the whole profile
+//! ```
+//!
+//! The lines for scripts are stable, as documented here and in the help.
 //!
 //! ```text
 //! M path buildid                        start of a module; sorted by path; - if the build id is unknown
@@ -15,9 +22,26 @@
 //! Control characters in paths are printed as U+FFFD, so that no path forges a line.
 //! Lines of a module are sorted by address. Only modules with text in the snapshot have lines.
 
+pub mod autofdo;
+pub mod blocks;
+pub mod bolt;
 pub mod branches;
+pub mod callgrind;
+pub mod chosen;
+pub mod collapsed;
+pub mod counted;
 pub mod counts;
+pub mod extbinary;
+pub mod firefox;
+pub mod flow;
+pub mod image;
+mod names;
+pub mod perf_script;
+pub mod pprof;
+pub mod profgen;
+pub mod ranges;
 pub mod streams;
+pub mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -103,7 +127,11 @@ fn build_id(snapshot: &Snapshot, module: ModuleIdx) -> Option<String> {
         .modules
         .get(module.0 as usize)
         .filter(|module| !module.build_id.is_empty())?;
-    Some(module.build_id.iter().map(|byte| format!("{byte:02x}")).collect())
+    Some(hex(&module.build_id))
+}
+
+fn hex(build_id: &[u8]) -> String {
+    build_id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -76,18 +76,26 @@ impl Output {
     /// Writes the runs of a profile, to `standard` where the output is standard output. Where that fails, a file is as it was
     /// before.
     pub fn save(self, runs: &[Snapshot], standard: &mut dyn Write) -> anyhow::Result<()> {
-        let failed = || format!("failed to write profile {}", self.path.display());
-        let bytes = encode_runs(runs).with_context(failed)?;
+        let bytes = encode_runs(runs).with_context(|| self.failed())?;
+        self.write(&bytes, standard)
+    }
+
+    /// Writes bytes in the place of a profile, as [`Self::save`] does.
+    pub fn write(self, bytes: &[u8], standard: &mut dyn Write) -> anyhow::Result<()> {
+        let failed = self.failed();
         let written = match self.target {
-            Target::Standard => standard.write_all(&bytes).and_then(|()| standard.flush()),
-            Target::Stream(mut stream) => stream.write_all(&bytes),
+            Target::Standard => standard.write_all(bytes).and_then(|()| standard.flush()),
+            Target::Stream(mut stream) => stream.write_all(bytes),
             Target::File { directory, name } => {
-                let written = self.user.replace(&directory, &name, &bytes);
-                return written
-                    .with_context(|| format!("{}; {}", failed(), self.user.save_elsewhere(&bytes)));
+                let written = self.user.replace(&directory, &name, bytes);
+                return written.with_context(|| format!("{failed}; {}", self.user.save_elsewhere(bytes)));
             }
         };
-        written.with_context(failed)
+        written.context(failed)
+    }
+
+    fn failed(&self) -> String {
+        format!("failed to write profile {}", self.path.display())
     }
 }
 

@@ -10,9 +10,11 @@
 pub mod budget;
 pub mod file;
 pub mod fold;
+mod image_layout;
 pub mod loss;
 pub mod merge;
 pub mod run;
+mod source_frames;
 mod source_location;
 mod taken_branches;
 mod wire;
@@ -21,8 +23,10 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use crate::addr::{ImageAddr, Va};
+pub use image_layout::{FilePart, ImageLayout, Linked};
 pub use loss::{Loss, Losses};
 pub use run::{Event, EventUnit, KernelTextSource, Period, Run};
+pub use source_frames::{Frame, Frames, NameIdx, SourceFrames};
 pub use source_location::{SourceLocation, SourceLocations};
 
 /// Index of a [`Module`] in [`Snapshot::modules`].

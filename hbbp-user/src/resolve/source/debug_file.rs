@@ -31,6 +31,8 @@ pub(super) struct DebugFile {
     pub(super) dwarf: gimli::Dwarf<Bytes>,
     /// Addresses of its functions by name; empty for files of user code, where addresses are those of the file.
     pub(super) functions: HashMap<String, Vec<u64>>,
+    /// Addresses of its code sections by name; empty for files that have addresses of their own.
+    pub(super) sections: HashMap<String, u64>,
 }
 
 /// Finds the debug information of a module: among the files that the user named, in the file that ran, and where debug
@@ -82,7 +84,16 @@ fn open_debug_file(path: &Path, module: &Module, budget: &mut Budget) -> Result<
     } else {
         HashMap::new()
     };
-    Ok(Some(DebugFile { dwarf, functions }))
+    let names = file.sections().filter_map(|section| {
+        let base = bases.get(&section.index())?;
+        Some((section.name().ok()?.to_owned(), *base))
+    });
+    let sections = names.collect();
+    Ok(Some(DebugFile {
+        dwarf,
+        functions,
+        sections,
+    }))
 }
 
 /// The file, if it has this build id.
@@ -106,7 +117,7 @@ fn load(
 }
 
 /// A regular file; never one that makes us wait.
-fn open(path: &Path) -> Option<File> {
+pub(super) fn open(path: &Path) -> Option<File> {
     match open_own(path).ok()?.source {
         ByteSource::File(file, _) => Some(file),
         ByteSource::Memory(_) => None,

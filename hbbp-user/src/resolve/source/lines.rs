@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use addr2line::Context;
+use addr2line::{Context, Location};
 
 use super::debug_file::{Bytes, DebugFile, find_debug_file};
 use super::section::{Budget, TooLarge};
@@ -66,8 +66,40 @@ impl<'a> SourceLines<'a> {
         instructions.filter_map(found).collect()
     }
 
+    /// The lines of instructions alone, without functions: debug information of functions is not parsed for them.
+    pub fn read_lines(
+        &mut self,
+        instructions: impl Iterator<Item = (ModuleIdx, ImageAddr)>,
+    ) -> SourceLocations {
+        let found = |(module, at)| Some(((module, at), self.find_line(module, at)?));
+        instructions.filter_map(found).collect()
+    }
+
     /// Where the instruction at `at` stands; `None` where no debug information says it.
     pub fn find(&mut self, idx: ModuleIdx, at: ImageAddr) -> Option<SourceLocation> {
+        let (lines, linked) = self.open(idx, at)?;
+        let mut frames = lines.context.find_frames(linked).skip_all_loads().ok()?;
+        let innermost = frames.next().ok()??;
+        let name = innermost
+            .function
+            .and_then(|function| Some(function.raw_name().ok()?.into_owned()));
+        Some(SourceLocation {
+            line: innermost.location.and_then(|location| shown(&location)),
+            function: name,
+        })
+    }
+
+    fn find_line(&mut self, idx: ModuleIdx, at: ImageAddr) -> Option<SourceLocation> {
+        let (lines, linked) = self.open(idx, at)?;
+        let location = lines.context.find_location(linked).ok()??;
+        Some(SourceLocation {
+            line: shown(&location),
+            function: None,
+        })
+    }
+
+    /// The debug information of a module, and the address in it of an instruction.
+    fn open(&mut self, idx: ModuleIdx, at: ImageAddr) -> Option<(&ModuleLines, u64)> {
         let Self {
             snapshot,
             named,
@@ -83,20 +115,10 @@ impl<'a> SourceLines<'a> {
             Ok(None) => Found::None,
             Err(TooLarge) => Found::TooLarge,
         };
-        let Found::Lines(lines) = modules.entry(idx).or_insert_with(open) else {
-            return None;
-        };
-        let linked = at.0.wrapping_sub(lines.moved.at(module, at));
-        let mut frames = lines.context.find_frames(linked).skip_all_loads().ok()?;
-        let innermost = frames.next().ok()??;
-        let line = innermost.location.and_then(|location| {
-            let line = location.line.filter(|line| 0 < *line)?;
-            Some(format!("{}:{line}", location.file?))
-        });
-        let name = innermost
-            .function
-            .and_then(|function| Some(function.raw_name().ok()?.into_owned()));
-        Some(SourceLocation { line, function: name })
+        match modules.entry(idx).or_insert_with(open) {
+            Found::Lines(lines) => Some((lines, at.0.wrapping_sub(lines.moved.at(module, at)))),
+            Found::None | Found::TooLarge => None,
+        }
     }
 
     /// The modules that were asked for and have no debug information here, in the order of the snapshot.
@@ -116,6 +138,12 @@ impl<'a> SourceLines<'a> {
         let module = |idx: &ModuleIdx| self.snapshot.modules.get(idx.0 as usize);
         wanted.iter().filter_map(module).collect()
     }
+}
+
+/// `file:line`; the line 0 stands for none.
+fn shown(location: &Location<'_>) -> Option<String> {
+    let line = location.line.filter(|line| 0 < *line)?;
+    Some(format!("{}:{line}", location.file?))
 }
 
 fn open_lines(file: DebugFile, module: &Module) -> Option<ModuleLines> {

@@ -1,0 +1,115 @@
+//! Exports of a whole profile, or of one of its modules, for viewers and analysis.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+use super::Summary;
+use super::images::choose;
+use crate::addr::ImageAddr;
+use crate::export::blocks::{write_assembly, write_blocks};
+use crate::export::callgrind::write_callgrind;
+use crate::export::chosen::ran_images;
+use crate::export::collapsed::write_collapsed;
+use crate::export::counted::{Counted, Only, Scale, WholeNumbers};
+use crate::export::firefox::write_firefox;
+use crate::export::image::Written;
+use crate::export::pprof::write_pprof;
+use crate::export::table::{write_arrow, write_parquet};
+use crate::locate::Site;
+use crate::resolve::source::lines::SourceLines;
+use crate::snapshot::{ModuleIdx, SourceLocations};
+
+/// A format for all images together.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WholeFormat {
+    /// Collapsed stacks.
+    Collapsed,
+    /// Callgrind's profile.
+    Callgrind,
+    /// A profile of pprof.
+    Pprof,
+    /// A profile of the Firefox Profiler.
+    Firefox,
+    /// A table in Parquet's format.
+    Parquet,
+    /// A table as an Arrow IPC file.
+    Arrow,
+    /// Basic blocks as comma-separated values.
+    Blocks,
+    /// Basic blocks as assembly.
+    Assembly,
+}
+
+/// Exports the profile, or the image that `wanted` names.
+pub(super) fn export_whole(
+    runs: &[Counted<'_>],
+    format: WholeFormat,
+    wanted: Option<&str>,
+    named: &[PathBuf],
+    output: Option<&Path>,
+    out: &mut dyn Write,
+) -> anyhow::Result<Vec<String>> {
+    let images = ran_images(runs.iter().map(|run| run.snapshot));
+    let image = wanted.map(|wanted| choose(wanted, &images)).transpose()?;
+    let of_image = |idx| image.map(|image| image.of_run(idx));
+    let chosen: Vec<(&Counted<'_>, Only<'_>)> = runs
+        .iter()
+        .zip(0..)
+        .map(|(run, idx)| (run, of_image(idx)))
+        .collect();
+    let numbers = WholeNumbers::new(runs, Scale::Executions);
+    let mut bytes = Vec::new();
+    let written = write(&chosen, format, numbers, named, &mut bytes)?;
+    let mut summary = Summary::new(runs, numbers);
+    summary.save(output, &bytes, &written, out)?;
+    Ok(summary.warnings)
+}
+
+fn write(
+    runs: &[(&Counted<'_>, Only<'_>)],
+    format: WholeFormat,
+    numbers: WholeNumbers,
+    named: &[PathBuf],
+    out: &mut dyn Write,
+) -> anyhow::Result<Written> {
+    let (counted, only) = match (format, runs) {
+        (_, [run]) => *run,
+        (WholeFormat::Collapsed, [run, ..]) => *run,
+        (_, runs) => bail!(
+            "the profile holds {} runs, and their processes and addresses have no sum: export the profiles that were \
+             merged, or choose collapsed or a format of one image",
+            runs.len()
+        ),
+    };
+    Ok(match format {
+        WholeFormat::Collapsed => write_collapsed(runs, numbers, out)?,
+        WholeFormat::Pprof => write_pprof(counted, only, out)?,
+        WholeFormat::Firefox => write_firefox(counted, only, out)?,
+        WholeFormat::Parquet => write_parquet(counted, only, out)?,
+        WholeFormat::Arrow => write_arrow(counted, only, out)?,
+        WholeFormat::Blocks => write_blocks(counted, only, out)?,
+        WholeFormat::Assembly => write_assembly(counted, only, out)?,
+        WholeFormat::Callgrind => {
+            write_callgrind(counted, only, &source_locations(counted, only, named), out)?
+        }
+    })
+}
+
+/// Where the instructions that ran stand in the source, read image by image: debug information of all together may be larger
+/// than memory.
+fn source_locations(counted: &Counted<'_>, only: Only<'_>, named: &[PathBuf]) -> SourceLocations {
+    let mut by_module: BTreeMap<ModuleIdx, BTreeSet<ImageAddr>> = BTreeMap::new();
+    for executed in counted.executed_in(only) {
+        let Site { module, addr } = executed.site;
+        by_module.entry(module).or_default().insert(addr);
+    }
+    let mut locations = SourceLocations::new();
+    for (module, addresses) in by_module {
+        let mut lines = SourceLines::new(counted.snapshot, named.to_vec());
+        locations.extend(lines.read_lines(addresses.into_iter().map(|at| (module, at))));
+    }
+    locations
+}

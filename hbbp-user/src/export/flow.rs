@@ -1,0 +1,313 @@
+//! Control flow of each image, weighted by executions: what optimizers of compiled code read.
+//!
+//! Two things were counted: ranges, which ran from a branch target to the next taken branch, and the taken branches between
+//! them. Ranges have the weights of the estimate, which conserve flow. A branch gets its share of what starts at its
+//! target, so that the branches that lead to an address add up to the ranges that start there, exactly.
+//!
+//! ```text
+//! streams    [start ... last]  weight            ranges of the image that both ends lie in
+//! branches   from -> start     hits   ---------> weight of the ranges from start x hits / all hits that lead there
+//! ```
+
+use std::collections::BTreeMap;
+
+use super::counted::Counted;
+use crate::addr::{ImageAddr, Ring, Va};
+use crate::blocks::{Flow, TextBlocks};
+use crate::estimate::Stream;
+use crate::locate::{AddressMap, Site};
+use crate::snapshot::{BranchCount, ModuleIdx};
+
+/// The control flow of all images.
+#[derive(Debug, Default, PartialEq)]
+pub struct ControlFlow {
+    /// By module; only modules that ran.
+    pub images: BTreeMap<ModuleIdx, ImageFlow>,
+    /// Executions of streams that an interrupt ended before their first instruction: they are no range.
+    pub interrupted_at_once: f64,
+    /// Executions of branches between rings and of interrupts, which are in no image's control flow: system calls, exceptions,
+    /// and returns from them. Their sources need not be branch instructions, nor their targets begin a block.
+    pub far: f64,
+}
+
+/// The control flow of one image, in addresses of the snapshot.
+#[derive(Debug, Default, PartialEq)]
+pub struct ImageFlow {
+    /// Straight lines of instructions by the addresses of the first and the last one.
+    pub ranges: BTreeMap<(ImageAddr, ImageAddr), Range>,
+    /// Taken branches by source and target; `None` is an address outside of the image.
+    pub branches: BTreeMap<(Option<ImageAddr>, Option<ImageAddr>), Branch>,
+}
+
+/// Executions of a range.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Range {
+    /// Executions.
+    pub executions: f64,
+    /// Those of them that followed a return.
+    pub after_return: f64,
+}
+
+/// Executions of a taken branch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Branch {
+    /// Executions.
+    pub executions: f64,
+    /// Those of them that were mispredicted, where that is known.
+    pub mispredicted: f64,
+    /// Whether it is known for none of them.
+    pub prediction_unknown: bool,
+}
+
+/// Either end of a branch.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum End {
+    /// In a module.
+    At(Site),
+    /// In no module that is known, in this ring.
+    Outside(Ring),
+}
+
+/// What starts at an address.
+#[derive(Clone, Copy, Debug, Default)]
+struct Start {
+    executions: f64,
+    hits: f64,
+}
+
+/// A branch as recorded.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recorded {
+    hits: u64,
+    mispredicted: Option<u64>,
+}
+
+/// Branches by target, then source.
+type Taken = BTreeMap<End, BTreeMap<End, Recorded>>;
+
+/// The control flow of a snapshot; empty where it has no branch stacks.
+pub fn control_flow(counted: &Counted<'_>) -> ControlFlow {
+    let mut flow = ControlFlow::default();
+    let starts = starts(counted);
+    let taken = taken(counted);
+    let mean = mean(&starts);
+    let mut after_return: BTreeMap<Site, f64> = BTreeMap::new();
+    for (to, sources) in &taken {
+        let start = to.site().and_then(|to| starts.get(&to)).copied();
+        let recorded: f64 = sources.values().map(|branch| branch.hits as f64).sum();
+        // Branches from code that is in no stack, such as from another ring, are missing in what was recorded.
+        let per_hit = start.map_or(mean, |start| start.executions / recorded.max(start.hits));
+        for (from, branch) in sources {
+            let executions = branch.hits as f64 * per_hit;
+            if is_far(counted, *from, *to) {
+                flow.far += executions;
+                continue;
+            }
+            flow.add_branch(*from, *to, executions, branch);
+            if let (Some(to), Some(true)) = (to.site(), from.site().map(|from| counted.is_return(from))) {
+                *after_return.entry(to).or_default() += executions;
+            }
+        }
+    }
+    for (site, start) in &starts {
+        let known = taken.get(&End::At(*site)).into_iter().flat_map(BTreeMap::values);
+        let known: f64 = known.map(|branch| branch.hits as f64).sum();
+        flow.far += start.executions * (1.0 - known / start.hits.max(known));
+    }
+    flow.add_ranges(counted, &starts, &after_return);
+    flow
+}
+
+/// Whether a branch is an interrupt, an exception, a system call, or a return from one.
+fn is_far(counted: &Counted<'_>, from: End, to: End) -> bool {
+    let source = from.site().and_then(|from| counted.instruction_at(from));
+    let is_near = source.is_none_or(|instruction| {
+        let is_system = matches!(instruction.flow, Flow::InterruptReturn | Flow::SystemCall);
+        instruction.flow.is_branch() && !is_system
+    });
+    from.ring(counted) != to.ring(counted) || !is_near
+}
+
+/// The text of a stream and the site of its first instruction.
+fn start_of<'a>(counted: &'a Counted<'_>, stream: &Stream) -> Option<(&'a TextBlocks, Site)> {
+    let text = counted.map.text(stream.text)?;
+    let addr = text.addr(text.instruction(stream.first)?);
+    let module = text.module;
+    Some((text, Site { module, addr }))
+}
+
+fn starts(counted: &Counted<'_>) -> BTreeMap<Site, Start> {
+    let mut starts: BTreeMap<Site, Start> = BTreeMap::new();
+    for stream in &counted.counts.streams {
+        if let Some((_, site)) = start_of(counted, stream) {
+            let start = starts.entry(site).or_default();
+            start.executions += stream.weight;
+            start.hits += stream.hits as f64;
+        }
+    }
+    starts
+}
+
+/// Executions for each hit of a stream, on average.
+fn mean(starts: &BTreeMap<Site, Start>) -> f64 {
+    let executions: f64 = starts.values().map(|start| start.executions).sum();
+    let hits: f64 = starts.values().map(|start| start.hits).sum();
+    if 0.0 < hits { executions / hits } else { 0.0 }
+}
+
+/// The recorded branches of the events that serve as LBR. A branch without a target is the newest of its stack: no range
+/// follows it, and as many ranges as branches with a target were recorded.
+fn taken(counted: &Counted<'_>) -> Taken {
+    let mut taken = Taken::new();
+    let mut map = AddressMap::new(counted.snapshot);
+    for (branches, n) in counted.snapshot.taken_branches().zip(0..) {
+        map.set_interval(n);
+        let serving = |count: &&BranchCount| counted.counts.assignment.lbr.contains(&count.event);
+        for count in branches.iter().filter(serving).filter(|count| count.to != Va(0)) {
+            let [from, to] = [count.from, count.to].map(|at| match map.module_at(count.process, at) {
+                Some((module, addr)) => End::At(Site { module, addr }),
+                None => End::Outside(at.ring()),
+            });
+            let branch = taken.entry(to).or_default().entry(from).or_default();
+            branch.hits = branch.hits.saturating_add(count.hits);
+            if let Some(n) = count.mispredicted {
+                branch.mispredicted = Some(branch.mispredicted.unwrap_or(0).saturating_add(n));
+            }
+        }
+    }
+    taken
+}
+
+impl End {
+    const fn site(self) -> Option<Site> {
+        match self {
+            Self::At(site) => Some(site),
+            Self::Outside(_) => None,
+        }
+    }
+
+    fn ring(self, counted: &Counted<'_>) -> Ring {
+        match self {
+            Self::Outside(ring) => ring,
+            Self::At(site) if counted.module(site).is_some_and(|module| module.kind.is_kernel()) => {
+                Ring::Kernel
+            }
+            Self::At(_) => Ring::User,
+        }
+    }
+}
+
+impl ControlFlow {
+    fn add_ranges(
+        &mut self,
+        counted: &Counted<'_>,
+        starts: &BTreeMap<Site, Start>,
+        after_return: &BTreeMap<Site, f64>,
+    ) {
+        for stream in &counted.counts.streams {
+            let Some((text, start)) = start_of(counted, stream) else {
+                continue;
+            };
+            let last = stream.end.checked_sub(1).filter(|last| stream.first <= *last);
+            let Some(last) = last.and_then(|last| text.instruction(last)) else {
+                self.interrupted_at_once += stream.weight;
+                continue;
+            };
+            let all = starts.get(&start).map_or(0.0, |start| start.executions);
+            let returned = after_return.get(&start).copied().unwrap_or(0.0);
+            let share = if 0.0 < all { (returned / all).min(1.0) } else { 0.0 };
+            let image = self.images.entry(start.module).or_default();
+            let range = image.ranges.entry((start.addr, text.addr(last))).or_default();
+            range.executions += stream.weight;
+            range.after_return += stream.weight * share;
+        }
+    }
+
+    fn add_branch(&mut self, from: End, to: End, executions: f64, recorded: &Recorded) {
+        let [from, to] = [from, to].map(End::site);
+        let inside = |site: Option<Site>, module: ModuleIdx| {
+            site.filter(|site| site.module == module).map(|site| site.addr)
+        };
+        let mut modules: Vec<ModuleIdx> = [from, to].into_iter().flatten().map(|site| site.module).collect();
+        modules.dedup();
+        for module in modules {
+            let ends = (inside(from, module), inside(to, module));
+            let image = self.images.entry(module).or_default();
+            let branch = image.branches.entry(ends).or_insert(Branch {
+                prediction_unknown: true,
+                ..Branch::default()
+            });
+            branch.executions += executions;
+            if let (Some(n), 1..) = (recorded.mispredicted, recorded.hits) {
+                branch.mispredicted += executions * n as f64 / recorded.hits as f64;
+                branch.prediction_unknown = false;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::rule::PAPER;
+    use crate::export::tests::{branch, snapshot, stream};
+
+    fn flow(streams: &[(u64, u64, u64)], branches: &[(u64, u64, u64, u64)]) -> ControlFlow {
+        let streams: Vec<_> = streams
+            .iter()
+            .map(|(start, end, hits)| stream(Va(*start), Va(*end), *hits))
+            .collect();
+        let branches: Vec<_> = branches
+            .iter()
+            .map(|(from, to, hits, wrong)| branch(Va(*from), Va(*to), *hits, *wrong))
+            .collect();
+        let snapshot = snapshot(&streams, &branches);
+        let counted = Counted::new(&snapshot, &PAPER.parse().unwrap());
+        control_flow(&counted)
+    }
+
+    #[test]
+    fn branches_to_an_address_add_up_to_the_ranges_from_it() {
+        // Four of the eight branches to 1000 were recorded with a stream after them.
+        let flow = flow(
+            &[(0x1000, 0x1002, 3), (0x1000, 0x1002, 1)],
+            &[(0x1002, 0x1000, 6, 3), (0x2002, 0x1000, 2, 0)],
+        );
+        let image = &flow.images[&ModuleIdx(0)];
+        let range = image.ranges[&(ImageAddr(0x1000), ImageAddr(0x1002))];
+        assert_eq!(
+            (range.executions, range.after_return),
+            (4.0, 4.0),
+            "both are returns"
+        );
+        let inside = image.branches[&(Some(ImageAddr(0x1002)), Some(ImageAddr(0x1000)))];
+        let outside = image.branches[&(None, Some(ImageAddr(0x1000)))];
+        assert_eq!((inside.executions, inside.mispredicted), (3.0, 1.5));
+        assert_eq!(outside.executions, 1.0);
+        let leaves = flow.images[&ModuleIdx(1)].branches[&(Some(ImageAddr(0x2002)), None)];
+        assert_eq!(leaves.executions, 1.0);
+        assert_eq!(flow.far, 0.0);
+    }
+
+    #[test]
+    fn interrupts_and_changes_of_ring_are_in_no_image() {
+        const KERNEL: u64 = 0xffff_ffff_8100_0000;
+        let flow = flow(
+            &[(0x1000, 0x1002, 4)],
+            &[
+                (0x1002, 0x1000, 1, 0),
+                (0x1001, 0x1000, 1, 0),
+                (KERNEL, 0x1000, 2, 0),
+                (0x1002, KERNEL, 3, 0),
+            ],
+        );
+        let branches = &flow.images[&ModuleIdx(0)].branches;
+        assert_eq!(branches.len(), 1, "{branches:?}");
+        assert_eq!(
+            branches[&(Some(ImageAddr(0x1002)), Some(ImageAddr(0x1000)))].executions,
+            1.0
+        );
+        // The interrupt at a NOP, two returns from the kernel, and three calls of it.
+        assert_eq!(flow.far, 6.0);
+    }
+}

@@ -1,0 +1,55 @@
+//! Which functions were inlined at an instruction, with the line and the discriminator in each: found by whoever may read
+//! debug information, and handed on as data.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::Linked;
+
+/// Index of a name in [`SourceFrames::names`].
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct NameIdx(pub u32);
+
+/// A function that an instruction is in, by itself or inlined.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Frame {
+    /// Linkage name of the function.
+    pub function: NameIdx,
+    /// Source line less the line of the function's declaration, modulo 2^16: a directive may give lines before it. `None`
+    /// where no line is known.
+    pub line: Option<u16>,
+    /// Discriminator of the compiler among the blocks of a line, as debug information has it.
+    pub discriminator: u64,
+}
+
+/// A stack of inlined functions: the outermost first, the innermost last. Never empty.
+pub type Frames = Box<[Frame]>;
+
+/// The frames of the instructions of one image, by the addresses of its debug information.
+#[derive(Clone, Debug, Default)]
+pub struct SourceFrames {
+    /// Names of functions.
+    pub names: Vec<String>,
+    /// The addresses of code sections by name; empty for files that have addresses of their own.
+    pub sections: HashMap<String, u64>,
+    /// By address; instructions without debug information are not there.
+    pub at: HashMap<u64, Frames>,
+    /// The functions whose first instruction is at an address that was asked for.
+    pub entries: HashMap<u64, NameIdx>,
+    /// Every source location of the functions that ran, executed or not.
+    pub all: BTreeSet<Frames>,
+}
+
+impl SourceFrames {
+    /// The address in the debug information of a location in the file.
+    pub fn addr(&self, linked: &Linked) -> Option<u64> {
+        match &linked.section {
+            None => Some(linked.addr),
+            Some(section) => self.sections.get(section)?.checked_add(linked.addr),
+        }
+    }
+
+    /// A name.
+    pub fn name(&self, idx: NameIdx) -> &str {
+        self.names.get(idx.0 as usize).map_or("", String::as_str)
+    }
+}

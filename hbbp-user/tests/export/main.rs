@@ -1,0 +1,21 @@
+//! Exports, read by the programs that they are for. `cargo xtask setup` installs these; without one its test skips itself, but
+//! never in continuous integration.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests: what cannot be made fails the test"
+)]
+
+mod autofdo;
+mod bolt;
+mod choose;
+mod genuine;
+mod kernel;
+mod profgen;
+mod program;
+#[path = "../fixtures/skip.rs"]
+mod skip;
+mod step;
+mod tool;
+mod viewers;
