@@ -156,7 +156,11 @@ fn unpack(series: &str, root: &Path) -> Result<()> {
             .current_dir(&downloads),
     )?;
     for entry in fs::read_dir(&downloads)? {
-        host::run(Command::new("dpkg-deb").arg("-x").arg(entry?.path()).arg(root))?;
+        let package = entry?.path();
+        // apt downloads again what arrived damaged, and leaves that beside it with another ending.
+        if package.extension().is_some_and(|ending| ending == "deb") {
+            host::run(Command::new("dpkg-deb").arg("-x").arg(package).arg(root))?;
+        }
     }
     fs::remove_dir_all(&downloads)?;
     fs::write(root.join("complete"), release)?;

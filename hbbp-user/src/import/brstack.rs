@@ -241,7 +241,7 @@ impl Head {
 }
 
 impl Head {
-    /// Takes the words of a head without a time: command, pid or pid/tid, perhaps a CPU in brackets and period, event, perhaps an address.
+    /// Takes the words of a head without a time: command, pid or pid/tid, perhaps [cpu] and period, event, perhaps an address.
     /// Returns whether they are such a head.
     fn take_untimed(&mut self, words: &[&str]) -> bool {
         let Some(at) = words

@@ -4,7 +4,7 @@
 //! further counter.
 //! A counter value covers both rings, so there is one residual for each unit and none by ring.
 //! A residual beyond its error means that executions are missing or counted twice: a run with branch stacks then misses a
-//! quality limit ([`quality()`](super::quality())).
+//! quality limit ([`super::quality`]).
 
 use super::near::{ends_near, near_only};
 use crate::mix::{Analysis, Unit};

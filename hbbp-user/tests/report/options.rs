@@ -7,7 +7,7 @@ use clap::{Command, CommandFactory as _};
 use hbbp_user::cli::Cli;
 
 /// Options of `perf record` and of valgrind that messages about recordings and references name.
-const OF_OTHERS: [&str; 4] = ["call-graph", "threads", "tool", "dump-instr"];
+const OF_OTHERS: [&str; 5] = ["call-graph", "threads", "tool", "dump-instr", "pa"];
 
 /// The long options of a command and of its subcommands.
 fn options(command: &Command) -> BTreeSet<String> {
