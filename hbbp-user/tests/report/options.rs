@@ -6,8 +6,17 @@ use std::path::Path;
 use clap::{Command, CommandFactory as _};
 use hbbp_user::cli::Cli;
 
-/// Options of `perf record` and of valgrind that messages about recordings and references name.
-const OF_OTHERS: [&str; 5] = ["call-graph", "threads", "tool", "dump-instr", "pa"];
+/// Options of `perf record` and valgrind that messages about recordings and references name, and of those that read exports.
+const OF_OTHERS: [&str; 8] = [
+    "call-graph",
+    "threads",
+    "tool",
+    "dump-instr",
+    "pa",
+    "unsymbolized-profile",
+    "profiler",
+    "perfscript",
+];
 
 /// The long options of a command and of its subcommands.
 fn options(command: &Command) -> BTreeSet<String> {
