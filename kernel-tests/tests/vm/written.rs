@@ -106,12 +106,11 @@ fn written_text_is_named(series: &str) {
     let in_inlined = sum(&inlined, &|key| key == "primes_below");
     println!("{series}: hello_k {in_function:.0}, prime.h {in_header:.0}, primes_below {in_inlined:.0}");
     assert!(1e6 < in_function);
+    // The same amounts are summed in another order.
+    let all = in_function * (1.0 + 1e-9);
+    assert!(0.99 * in_function < in_header && in_header <= all, "{lines:?}");
     assert!(
-        0.99 * in_function < in_header && in_header <= in_function,
-        "{lines:?}"
-    );
-    assert!(
-        0.99 * in_function < in_inlined && in_inlined <= in_function,
+        0.99 * in_function < in_inlined && in_inlined <= all,
         "{inlined:?}"
     );
 }
