@@ -11,7 +11,7 @@ use crate::addr::{ImageAddr, Ring, Va};
 use crate::locate::{TextIdx, sites};
 use crate::names::{self, Demangle, file_name};
 use crate::printable::harmless;
-use crate::snapshot::{Module, ModuleIdx, ProcessIdx, Snapshot, SourceLocations};
+use crate::snapshot::{Module, ModuleIdx, ProcessIdx, Snapshot, SourceLocations, hex};
 
 /// What a user asks for.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -217,7 +217,7 @@ fn is_named(module: &Module, name: &str) -> bool {
     /// Fewer digits fit too many build ids.
     const DIGITS: usize = 8;
 
-    let build_id: String = module.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let build_id = hex(&module.build_id);
     module.name == name
         || file_name(&module.name) == name
         || DIGITS <= name.len() && build_id.starts_with(name)
@@ -272,7 +272,7 @@ fn unique(snapshot: &Snapshot, code: &Code) -> String {
             .filter(|other| is_named(other, name))
             .count()
     };
-    let build_id: String = module.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let build_id = hex(&module.build_id);
     let name = match file_name(&module.name) {
         file if same(file) == 1 => file,
         _ if same(&module.name) == 1 || build_id.is_empty() => &module.name,

@@ -15,13 +15,13 @@ use crate::collect::object::{Constants, MapSizes, Object};
 use crate::collect::text::TextWindow;
 use crate::printable::write_json;
 use crate::report::TextOrJson;
-use crate::resolve::elf::build_id::{hex, read_kernel_build_id};
+use crate::resolve::elf::build_id::read_kernel_build_id;
 use crate::resolve::kernel::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
 use crate::resolve::kernel::patch_sites::{Cause, Linked, RunningKernel, read_sites};
 use crate::resolve::kernel::reader::{KernelText, ReadKernel, open_kernel_text, open_named_image};
 use crate::resolve::kernel::text_difference::{TextDifference, compare};
 use crate::resolve::kernel::vmlinux::{Vmlinux, find_vmlinux};
-use crate::snapshot::KernelTextSource;
+use crate::snapshot::{KernelTextSource, hex};
 
 /// What to compare, and where to write the patched image.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::addr::ImageAddr;
 use crate::mix::{Axis, Dimension};
-use crate::snapshot::{Module, ModuleIdx, ProcessIdx, Snapshot};
+use crate::snapshot::{Module, ModuleIdx, ProcessIdx, Snapshot, hex};
 
 /// What the modules of one profile are called in a difference.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -106,11 +106,7 @@ impl Modules {
 fn digits(build_id: &[u8]) -> String {
     const SHOWN: usize = 4;
 
-    build_id
-        .iter()
-        .take(SHOWN)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(build_id.get(..SHOWN).unwrap_or(build_id))
 }
 
 /// The build ids of each name.

@@ -115,8 +115,7 @@ pub fn sample_profile(image: &Image<'_>, frames: &SourceFrames) -> SampleProfile
 impl ImageRun<'_> {
     /// The instructions of the image that ran.
     fn executed(&self) -> impl Iterator<Item = Executed> {
-        let ran = self.counted.executed();
-        ran.filter(|executed| executed.site.module == self.module)
+        self.counted.executed_in(Some(std::slice::from_ref(&self.module)))
     }
 
     /// The address in the debug information.

@@ -19,6 +19,7 @@ use super::names::Names;
 use crate::blocks::BlockId;
 use crate::estimate::BlockCount;
 use crate::locate::{AddressMap, Site};
+use crate::snapshot::hex;
 
 /// A block that ran.
 struct Block<'a> {
@@ -46,10 +47,9 @@ pub fn write_blocks(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) 
     } in heaviest(counted, only)
     {
         written.add("executions of blocks", count);
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let cycles = cycles.get(&block.block).map(|(cycles, hits)| cycles / hits);
         csv.write_record([
-            hex,
+            hex(bytes),
             count.to_string(),
             cycles.map_or_else(String::new, |cycles| format!("{cycles:.2}")),
             block.ring.to_string(),
@@ -76,6 +76,7 @@ pub fn write_assembly(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write
         let Ok(mut decoder) =
             Decoder::try_with_ip(bits, block.bytes, block.site.addr.0, DecoderOptions::NONE)
         else {
+            written.leave_out("executions of blocks that cannot be decoded", block.count);
             continue;
         };
         written.add("executions of blocks", block.count);

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::hex;
-use crate::snapshot::{Module, ModuleIdx, ModuleKind, Snapshot};
+use crate::snapshot::{Module, ModuleIdx, ModuleKind, Snapshot, hex};
 
 /// A file that ran: the modules with its build id in all runs, or those with its name where there is no build id.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::addr::Ring;
-use crate::blocks::{BlockId, BlockMap, Flow, Instruction, blocks};
-use crate::estimate::{BlockCounts, Method, Rule, Unit, estimate};
-use crate::locate::{Located, Site, TextIdx, locate};
-use crate::mix::apportion;
+use crate::blocks::{BlockId, BlockMap, Flow, Instruction};
+use crate::estimate::{BlockCounts, Method, Rule, Unit};
+use crate::locate::{Located, Site, TextIdx};
+use crate::mix::{Estimated, apportion};
 use crate::snapshot::{Module, ModuleIdx, ProcessIdx, Snapshot};
 
 /// Relative executions are counted in thousandths: balanced streams weigh fractions of one.
@@ -76,9 +76,12 @@ pub struct Counted<'a> {
 impl<'a> Counted<'a> {
     /// Counts the blocks of a snapshot; the rule chooses between EBS and LBR.
     pub fn new(snapshot: &'a Snapshot, rule: &Rule) -> Self {
-        let located = locate(snapshot);
-        let map = blocks(snapshot, &located);
-        let counts = estimate(snapshot, &located, &map, rule);
+        let Estimated {
+            snapshot,
+            located,
+            map,
+            counts,
+        } = Estimated::new(snapshot, rule);
         Self {
             snapshot,
             located,
@@ -179,10 +182,16 @@ impl Counted<'_> {
     /// Every instruction of every block that has a count, by process image, sorted by (text, block, process). The sum of their
     /// executions is that of the mix.
     pub fn executed(&self) -> impl Iterator<Item = Executed> {
+        self.executed_in(None)
+    }
+
+    /// Those of some modules, or of all.
+    pub fn executed_in(&self, only: Only<'_>) -> impl Iterator<Item = Executed> {
         self.counts.parts.iter().flat_map(move |part| {
             let block = self.counts.blocks.get(part.block);
             let text = block.and_then(|block| Some((block, self.map.text(block.block.text)?)));
-            text.into_iter().flat_map(move |(block, text)| {
+            let wanted = text.filter(|(_, text)| is_in(only, text.module));
+            wanted.into_iter().flat_map(move |(block, text)| {
                 let instructions = self.map.instructions(block.block).iter();
                 instructions.map(move |instruction| Executed {
                     site: Site {
@@ -198,12 +207,6 @@ impl Counted<'_> {
                 })
             })
         })
-    }
-
-    /// Those of some modules, or of all.
-    pub fn executed_in(&self, only: Only<'_>) -> impl Iterator<Item = Executed> {
-        self.executed()
-            .filter(move |executed| is_in(only, executed.site.module))
     }
 
     /// Samples of the eventing IPs that serve as EBS, by site and process image.

@@ -47,7 +47,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use crate::printable::harmless;
-use crate::snapshot::{ModuleIdx, Snapshot};
+use crate::snapshot::{ModuleIdx, Snapshot, hex};
 
 /// Which streams are written.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -128,10 +128,6 @@ fn build_id(snapshot: &Snapshot, module: ModuleIdx) -> Option<String> {
         .get(module.0 as usize)
         .filter(|module| !module.build_id.is_empty())?;
     Some(hex(&module.build_id))
-}
-
-fn hex(build_id: &[u8]) -> String {
-    build_id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

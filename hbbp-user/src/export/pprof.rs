@@ -195,20 +195,18 @@ impl<'a> Builder<'a> {
 
     /// One mapping for each module, at the addresses of the snapshot.
     fn mappings(&mut self) {
+        let mut ranges: HashMap<ModuleIdx, (u64, u64)> = HashMap::new();
+        for text in &self.counted.snapshot.text {
+            let (start, end) = (text.start.0, text.start.0.saturating_add(text.bytes.len() as u64));
+            let range = ranges.entry(text.module).or_insert((start, end));
+            *range = (range.0.min(start), range.1.max(end));
+        }
         for (module, idx) in self.counted.snapshot.modules.iter().zip((0u32..).map(ModuleIdx)) {
-            let texts = self
-                .counted
-                .snapshot
-                .text
-                .iter()
-                .filter(|text| text.module == idx);
-            let ends = texts
-                .clone()
-                .map(|text| text.start.0.saturating_add(text.bytes.len() as u64));
+            let (start, end) = ranges.get(&idx).copied().unwrap_or_default();
             let mapping = Mapping {
                 id: u64::from(idx.0) + 1,
-                memory_start: texts.map(|text| text.start.0).min().unwrap_or(0),
-                memory_limit: ends.max().unwrap_or(0),
+                memory_start: start,
+                memory_limit: end,
                 filename: self.string(&crate::printable::harmless(&module.name)),
                 build_id: self.string(&build_id(self.counted.snapshot, idx).unwrap_or_default()),
                 has_functions: true,

@@ -64,10 +64,10 @@ pub fn analyse(snapshot: &Snapshot, query: &Query, rule: &Rule) -> Analysis {
 
 /// A snapshot whose blocks were counted, and whose mix is still to be broken down.
 pub struct Estimated<'a> {
-    snapshot: &'a Snapshot,
-    located: Located,
-    map: BlockMap,
-    counts: BlockCounts,
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) located: Located,
+    pub(crate) map: BlockMap,
+    pub(crate) counts: BlockCounts,
 }
 
 impl<'a> Estimated<'a> {

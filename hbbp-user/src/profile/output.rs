@@ -76,26 +76,30 @@ impl Output {
     /// Writes the runs of a profile, to `standard` where the output is standard output. Where that fails, a file is as it was
     /// before.
     pub fn save(self, runs: &[Snapshot], standard: &mut dyn Write) -> anyhow::Result<()> {
-        let bytes = encode_runs(runs).with_context(|| self.failed())?;
-        self.write(&bytes, standard)
+        let failed = format!("failed to write profile {}", self.path.display());
+        let bytes = encode_runs(runs).with_context(|| failed.clone())?;
+        let (user, is_file) = (self.user, matches!(self.target, Target::File { .. }));
+        self.put(&bytes, standard).with_context(|| {
+            if is_file {
+                format!("{failed}; {}", user.save_elsewhere(&bytes))
+            } else {
+                failed
+            }
+        })
     }
 
-    /// Writes bytes in the place of a profile, as [`Self::save`] does.
+    /// Writes an export, which can be made again: where that fails, a file is as it was before, and nothing is saved elsewhere.
     pub fn write(self, bytes: &[u8], standard: &mut dyn Write) -> anyhow::Result<()> {
-        let failed = self.failed();
-        let written = match self.target {
+        let failed = format!("failed to write {}", self.path.display());
+        self.put(bytes, standard).context(failed)
+    }
+
+    fn put(self, bytes: &[u8], standard: &mut dyn Write) -> io::Result<()> {
+        match self.target {
             Target::Standard => standard.write_all(bytes).and_then(|()| standard.flush()),
             Target::Stream(mut stream) => stream.write_all(bytes),
-            Target::File { directory, name } => {
-                let written = self.user.replace(&directory, &name, bytes);
-                return written.with_context(|| format!("{failed}; {}", self.user.save_elsewhere(bytes)));
-            }
-        };
-        written.context(failed)
-    }
-
-    fn failed(&self) -> String {
-        format!("failed to write profile {}", self.path.display())
+            Target::File { directory, name } => self.user.replace(&directory, &name, bytes),
+        }
     }
 }
 

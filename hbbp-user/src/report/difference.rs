@@ -4,7 +4,6 @@ mod json;
 
 use std::io::{self, Write};
 
-use super::header::hex;
 use super::look::{Look, Role};
 use super::number::{grouped, percent, scaled, seconds, several};
 use super::page::Page;
@@ -12,7 +11,7 @@ use super::table::{Line, Table};
 use super::{DiffFormat, shown_names};
 use crate::diff::{Change, Diff, Figure, Gate, LEVEL, Per};
 use crate::printable::harmless;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, hex};
 
 /// The difference of two profiles, with what is to be said of it.
 #[derive(Debug)]

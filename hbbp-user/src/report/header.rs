@@ -7,7 +7,7 @@ use super::completeness::{self, Missing, share};
 use super::number::{bytes, grouped, percent, scaled, seconds, several};
 use super::residual::Residual;
 use crate::mix::{Method, MethodShare};
-use crate::snapshot::{Event, EventUnit, KernelTextSource, Period, Run};
+use crate::snapshot::{Event, EventUnit, KernelTextSource, Period, Run, hex};
 
 /// Scope and time of the measurement; recordings of other tools have no time of day, and text has no time at all.
 fn measured(run: &Run) -> String {
@@ -187,11 +187,6 @@ fn overhead_in_words(run: &Run) -> String {
     };
     let (cpu, memory) = (seconds(run.own_cpu, 3), bytes(run.own_memory));
     format!("{cpu} s CPU time before this report{of_machine}, {memory} memory")
-}
-
-/// Bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A time in ns since 1970 as `2026-11-20 05:13:41 UTC`.

@@ -15,14 +15,13 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::completeness::{self, Missing};
-use super::header::hex;
 use super::residual::Residual;
 use super::warning::Warning;
 use super::{Measured, Report};
 use crate::mix::MethodShare;
 use crate::printable::write_json;
 use crate::snapshot::loss::LossUnit;
-use crate::snapshot::{Event, EventUnit, KernelTextSource, Losses, Period, Run};
+use crate::snapshot::{Event, EventUnit, KernelTextSource, Losses, Period, Run, hex};
 use accounting::{AccountingJson, StreamsJson};
 use tables::{MixJson, RequirementJson};
 

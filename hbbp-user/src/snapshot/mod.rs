@@ -41,6 +41,11 @@ pub struct ProcessIdx(pub u32);
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct EventIdx(pub u32);
 
+/// Bytes in hexadecimal, as the kernel and debuggers write build ids.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl ProcessIdx {
     /// The kernel stands first: its mappings are the kernel's text regions, and kernel samples that are not split
     /// by process belong to it.

@@ -17,10 +17,9 @@ use crate::export::perf_script::write_perf_script;
 use crate::export::profgen::write_profgen;
 use crate::export::ranges::write_ranges;
 use crate::profile::Output;
-use crate::resolve::elf::build_id::hex;
 use crate::resolve::source::image::{image_places, open_layout, read_build_id};
 use crate::resolve::source::read_source_frames;
-use crate::snapshot::{ImageLayout, Module, ModuleIdx, ModuleKind, SourceFrames};
+use crate::snapshot::{ImageLayout, Module, ModuleIdx, ModuleKind, SourceFrames, hex};
 
 /// A format that describes one image.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

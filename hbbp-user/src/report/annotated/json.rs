@@ -12,7 +12,7 @@ use crate::annotate::{Annotated, Block, Branch, Line, Version};
 use crate::estimate::Estimate;
 use crate::names::{self, Demangle};
 use crate::printable::write_json;
-use crate::report::header::hex;
+use crate::snapshot::hex;
 
 /// Writes the functions and a newline.
 pub(super) fn write(report: &AnnotatedReport<'_>, out: &mut dyn Write) -> io::Result<()> {

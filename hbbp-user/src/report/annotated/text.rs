@@ -13,6 +13,7 @@ use crate::printable::harmless;
 use crate::report::look::{Look, Role};
 use crate::report::number::{columns, grouped, percent, scaled, seconds, several};
 use crate::report::page::Page;
+use crate::snapshot::hex;
 
 /// Writes the functions one after the other.
 pub(super) fn write(
@@ -126,7 +127,7 @@ fn code(
             page.painted(Role::Source, &format!("{}   {at}", figures.blank()))?;
         }
         let bytes = if has_bytes {
-            hex(&line.bytes)
+            first_bytes(&line.bytes)
         } else {
             String::new()
         };
@@ -174,14 +175,11 @@ fn offset(line: &Line, function: &Annotated) -> String {
         .map_or_else(String::new, |offset| format!("+{offset:#x}"))
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// The first bytes of an instruction, as wide as their column.
+fn first_bytes(bytes: &[u8]) -> String {
     const MOST: usize = 7;
 
-    let shown: String = bytes
-        .iter()
-        .take(MOST)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let shown = hex(bytes.get(..MOST).unwrap_or(bytes));
     let more = if MOST < bytes.len() { "…" } else { "" };
     format!("{:<BYTES$}", shown + more)
 }

@@ -10,8 +10,7 @@ use serde::Serialize;
 use super::DiffReport;
 use crate::diff::{Change, Figure, Gate};
 use crate::printable::write_json;
-use crate::report::header::hex;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, hex};
 
 /// Writes the difference and a newline.
 pub(super) fn write(report: &DiffReport<'_>, out: &mut dyn Write) -> io::Result<()> {

@@ -49,14 +49,10 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(word)).ok()
 }
 
-/// The id in hexadecimal, as the kernel and debuggers write it.
-pub fn hex(build_id: &[u8]) -> String {
-    build_id.iter().map(|b| format!("{b:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::hex;
 
     fn note(name: &[u8], kind: u32, desc: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();

@@ -4,12 +4,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::addr::Va;
-use crate::snapshot::KernelTextSource;
+use crate::snapshot::{KernelTextSource, hex};
 
 use super::kallsyms::{ImageMarks, Kallsyms};
 use super::kcore::{Kcore, open_kcore};
 use super::vmlinux::{NotTheImage, Vmlinux, open_vmlinux, open_vmlinux_at};
-use crate::resolve::elf::build_id::{hex, read_kernel_build_id};
+use crate::resolve::elf::build_id::read_kernel_build_id;
 
 /// Fills a buffer with kernel memory from an address on; `false` where it cannot.
 pub type ReadKernel = dyn FnMut(Va, &mut [u8]) -> bool + Send;

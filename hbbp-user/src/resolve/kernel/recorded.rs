@@ -14,7 +14,7 @@ use super::space::KernelSpace;
 use super::vmlinux::open_vmlinux_at;
 use crate::addr::Va;
 use crate::record::{Mmap, Record, Timed};
-use crate::resolve::elf::build_id::hex;
+use crate::snapshot::hex;
 
 /// How perf names the kernel among the mappings; the name of a symbol at a known address may follow.
 const KERNEL: &str = "[kernel.kallsyms]";

@@ -17,11 +17,11 @@ use crate::addr::{ImageAddr, Va};
 
 use super::boot_image::{BootImageError, unpack_boot_image};
 use super::kallsyms::{HIDDEN, ImageMarks, Kallsyms, parse_kallsyms};
-use crate::resolve::elf::build_id::hex;
 use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::elf::functions::{SymbolFile, read_functions};
 use crate::resolve::elf::layout::{ElfError, ElfLayout, Section, read_layout};
 use crate::resolve::user::mapped_file::{Refusal, open_own};
+use crate::snapshot::hex;
 
 /// The tables of what is patched have less than 2 MiB.
 const MAX_TABLE: usize = 64 << 20;

@@ -17,8 +17,8 @@ use crate::snapshot::{Frame, Frames, Linked, NameIdx, SourceFrames};
 
 type Entry = gimli::DebuggingInformationEntry<Bytes>;
 
-/// References from one entry to another that are followed; real ones have three.
-const MOST_REFERENCES: usize = 16;
+/// Entries that are read for the declaration of one function, each of which may refer to two more; real ones have three.
+const MOST_ENTRIES: usize = 16;
 
 /// A function, or an inlined copy of one.
 struct Scope {
@@ -207,7 +207,7 @@ impl Reader<'_> {
     /// Linkage name (else the plain name) and line of declaration of a function, through the entries that it refers to.
     fn declaration(&self, unit: &Unit<Bytes>, entry: &Entry) -> (String, u64) {
         let mut chain = Chain::default();
-        chain.visit(self.dwarf, unit, entry, MOST_REFERENCES);
+        chain.visit(self.dwarf, unit, entry);
         (
             chain.linkage_name.or(chain.name).unwrap_or_default(),
             chain.line.unwrap_or(0),
@@ -236,13 +236,14 @@ impl Scope {
 /// What an entry and those that it refers to say of a function; the first that says something counts.
 #[derive(Default)]
 struct Chain {
+    n_entries: usize,
     linkage_name: Option<String>,
     name: Option<String>,
     line: Option<u64>,
 }
 
 impl Chain {
-    fn visit(&mut self, dwarf: &gimli::Dwarf<Bytes>, unit: &Unit<Bytes>, entry: &Entry, left: usize) {
+    fn visit(&mut self, dwarf: &gimli::Dwarf<Bytes>, unit: &Unit<Bytes>, entry: &Entry) {
         let text = |name: DwAt| {
             let value = entry.attr_value(name)?;
             let text = dwarf.attr_string(unit, value).ok()?;
@@ -252,19 +253,17 @@ impl Chain {
         self.name = self.name.take().or_else(|| text(DW_AT_name));
         let line = || entry.attr_value(DW_AT_decl_line)?.udata_value();
         self.line = self.line.or_else(line);
-        if left == 0 {
-            return;
-        }
+        self.n_entries += 1;
         for reference in [DW_AT_abstract_origin, DW_AT_specification] {
             match entry.attr_value(reference) {
-                Some(AttributeValue::UnitRef(offset)) => self.follow(dwarf, unit, offset, left - 1),
+                Some(AttributeValue::UnitRef(offset)) => self.follow(dwarf, unit, offset),
                 Some(AttributeValue::DebugInfoRef(offset)) => {
                     // Link-time optimisation refers to other units.
                     let Some(other) = unit_of(dwarf, offset) else {
                         continue;
                     };
                     if let Some(offset) = offset.to_unit_offset(&other.header) {
-                        self.follow(dwarf, &other, offset, left - 1);
+                        self.follow(dwarf, &other, offset);
                     }
                 }
                 _ => {}
@@ -272,15 +271,11 @@ impl Chain {
         }
     }
 
-    fn follow(
-        &mut self,
-        dwarf: &gimli::Dwarf<Bytes>,
-        unit: &Unit<Bytes>,
-        offset: UnitOffset<usize>,
-        left: usize,
-    ) {
-        if let Ok(entry) = unit.entry(offset) {
-            self.visit(dwarf, unit, &entry, left);
+    fn follow(&mut self, dwarf: &gimli::Dwarf<Bytes>, unit: &Unit<Bytes>, offset: UnitOffset<usize>) {
+        if self.n_entries < MOST_ENTRIES
+            && let Ok(entry) = unit.entry(offset)
+        {
+            self.visit(dwarf, unit, &entry);
         }
     }
 }

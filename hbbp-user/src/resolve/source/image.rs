@@ -17,10 +17,9 @@ use object::{SectionFlags, SectionIndex, SectionKind, SegmentFlags};
 
 use super::debug_file::open;
 use crate::addr::{FileOff, ImageAddr};
-use crate::resolve::elf::build_id::hex;
 use crate::resolve::kernel::vmlinux::{debug_file_place, usual_places};
 use crate::resolve::user::find_file::same_build_id;
-use crate::snapshot::{FilePart, ImageLayout, Linked, Module, ModuleKind};
+use crate::snapshot::{FilePart, ImageLayout, Linked, Module, ModuleKind, hex};
 
 type Parsed<'a> = object::File<'a, &'a ReadCache<File>>;
 

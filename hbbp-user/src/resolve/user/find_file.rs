@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 use super::mapped_file::{OpenedFile, Refusal, open_own, plain_path};
 use super::process_image::MappedFile;
 use crate::record::FileIdentity;
-use crate::resolve::elf::build_id::hex;
 use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::elf::layout::{ElfLayout, read_layout};
-use crate::snapshot::Loss;
+use crate::snapshot::{Loss, hex};
 
 /// Whether a file that is not the one that ran may be taken for it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -9,8 +9,7 @@ use super::find_file::{Found, NotFound, Places, find};
 use super::process_image::{Backing, MappedFile};
 use crate::addr::Va;
 use crate::record::FileIdentity;
-use crate::resolve::elf::build_id::hex;
-use crate::snapshot::{Loss, Losses};
+use crate::snapshot::{Loss, Losses, hex};
 
 /// Names of missing files to show; there may be hundreds.
 const MOST_NAMES: usize = 8;
