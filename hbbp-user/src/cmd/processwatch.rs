@@ -99,11 +99,9 @@ pub fn watch(options: &WatchOptions, out: &mut dyn Write) -> anyhow::Result<()> 
         return ended(error);
     }
     let rule = super::rule::read("balanced")?;
-    let mut intervals = Intervals::open(&record_options(options), options.interval)?;
-    for number in 0..options.times.unwrap_or(u32::MAX) {
-        let Some(snapshot) = intervals.next()? else {
-            break;
-        };
+    let intervals = Intervals::open(&record_options(options), options.interval)?;
+    for (number, snapshot) in (0..options.times.unwrap_or(u32::MAX)).zip(intervals) {
+        let snapshot = snapshot?;
         let mix = Estimated::new(&snapshot, &rule).mix(&query, &SourceLocations::new());
         if let Err(error) = watch.interval(number, &mix, out) {
             return ended(error);

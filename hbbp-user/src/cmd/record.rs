@@ -133,29 +133,36 @@ impl Intervals {
         self.ender.clone()
     }
 
-    /// Measures to the end of the next interval. The last one is that in which the time is over, the command exits or a
-    /// signal arrives; then there is none. An interval is longer where the program takes longer than that to ask for it.
-    pub fn next(&mut self) -> anyhow::Result<Option<Snapshot>> {
-        self.measured().map_err(advised)
-    }
-
-    fn measured(&mut self) -> anyhow::Result<Option<Snapshot>> {
-        let Some(mut recording) = self.recording.take() else {
-            return Ok(None);
-        };
+    /// Measures to the end of the interval.
+    fn measure(&mut self, mut recording: Recording) -> anyhow::Result<Snapshot> {
         // Intervals keep their pace, unless too little of one is left.
         let (paced, whole) = (self.due + self.interval, self.began + self.interval);
-        self.due = if whole <= paced + self.interval / 2 { paced } else { whole };
+        self.due = if whole <= paced + self.interval / 2 {
+            paced
+        } else {
+            whole
+        };
         let until = self.end.map_or(self.due, |end| end.min(self.due));
         let left = until.saturating_duration_since(Instant::now());
         let pause = recording.measure(Some(left), None)?;
         if pause != Pause::Time || Some(until) == self.end {
-            return recording.session.finish().map(Some);
+            return recording.session.finish();
         }
         let snapshot = recording.session.take()?;
         self.began = Instant::now();
         self.recording = Some(recording);
-        Ok(Some(snapshot))
+        Ok(snapshot)
+    }
+}
+
+/// The last one is that in which the time is over, the command exits or a signal arrives, or that failed. An interval is
+/// longer where the program takes longer than that to ask for it.
+impl Iterator for Intervals {
+    type Item = anyhow::Result<Snapshot>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let recording = self.recording.take()?;
+        Some(self.measure(recording).map_err(advised))
     }
 }
 

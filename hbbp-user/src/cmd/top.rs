@@ -60,11 +60,9 @@ pub fn top(options: &TopOptions, out: &mut dyn Write) -> anyhow::Result<()> {
 
 /// Prints the intervals. A closed pipe ends it.
 fn batch(options: &TopOptions, top: usize, rule: &Rule, out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut intervals = Intervals::open(&options.record, options.interval)?;
-    for _ in 0..options.times.unwrap_or(usize::MAX) {
-        let Some(snapshot) = intervals.next()? else {
-            break;
-        };
+    let intervals = Intervals::open(&options.record, options.interval)?;
+    for snapshot in intervals.take(options.times.unwrap_or(usize::MAX)) {
+        let snapshot = snapshot?;
         let estimated = Estimated::new(&snapshot, rule);
         let figures = Figures::new(&estimated, options.look.demangle);
         let rows = figures.rows(options.screen.tab, options.screen.rings);
@@ -82,7 +80,7 @@ fn screen(options: &TopOptions, rule: &Rule) -> anyhow::Result<()> {
     if !io::stdout().is_terminal() {
         bail!("standard output is no terminal: use `hbbp-sys top --batch`");
     }
-    let mut intervals = Intervals::open(&options.record, options.interval)?;
+    let intervals = Intervals::open(&options.record, options.interval)?;
     let ender = intervals.ender();
     // One interval may wait while another one is drawn; a screen that is slower gets longer intervals.
     let (profiles, shown) = sync_channel(1);
@@ -94,7 +92,8 @@ fn screen(options: &TopOptions, rule: &Rule) -> anyhow::Result<()> {
             shown
         });
         let screen = screen.context("failed to start the thread of the screen")?;
-        let measured = measure(&mut intervals, options.times, &profiles);
+        let intervals = intervals.take(options.times.unwrap_or(usize::MAX));
+        let measured = measure(intervals, &profiles);
         drop(profiles);
         let shown = screen.join();
         measured?;
@@ -104,14 +103,12 @@ fn screen(options: &TopOptions, rule: &Rule) -> anyhow::Result<()> {
 
 /// Measures interval after interval, until the screen has ended.
 fn measure(
-    intervals: &mut Intervals,
-    times: Option<usize>,
+    intervals: impl Iterator<Item = anyhow::Result<Snapshot>>,
     profiles: &SyncSender<Snapshot>,
 ) -> anyhow::Result<()> {
-    for _ in 0..times.unwrap_or(usize::MAX) {
-        match intervals.next()?.map(|snapshot| profiles.send(snapshot)) {
-            Some(Ok(())) => {}
-            Some(Err(_)) | None => break,
+    for snapshot in intervals {
+        if profiles.send(snapshot?).is_err() {
+            break;
         }
     }
     Ok(())
@@ -140,12 +137,6 @@ struct Shown<'a> {
     page: usize,
 }
 
-/// Why an interval is no longer shown.
-enum Next {
-    Profile(Snapshot),
-    End,
-}
-
 impl Shown<'_> {
     fn run(
         mut self,
@@ -154,7 +145,7 @@ impl Shown<'_> {
         terminal: &mut DefaultTerminal,
     ) -> anyhow::Result<()> {
         let mut next = self.wait(profiles, terminal, None)?;
-        while let Next::Profile(snapshot) = next {
+        while let Some(snapshot) = next {
             let estimated = Estimated::new(&snapshot, rule);
             let figures = Figures::new(&estimated, self.options.look.demangle);
             next = self.wait(profiles, terminal, Some(&figures))?;
@@ -163,13 +154,13 @@ impl Shown<'_> {
         Ok(())
     }
 
-    /// Shows an interval and answers keys, until the next one is there.
+    /// Shows an interval and answers keys, until the next one is there or there is none.
     fn wait(
         &mut self,
         profiles: &Receiver<Snapshot>,
         terminal: &mut DefaultTerminal,
         figures: Option<&Figures<'_>>,
-    ) -> anyhow::Result<Next> {
+    ) -> anyhow::Result<Option<Snapshot>> {
         let facts = figures.map(Figures::facts);
         let mut rows = self.draw(terminal, figures, facts.as_ref())?;
         loop {
@@ -180,7 +171,7 @@ impl Shown<'_> {
                     _ => Asked::Draw,
                 };
                 match asked {
-                    Asked::Quit => return Ok(Next::End),
+                    Asked::Quit => return Ok(None),
                     Asked::Save => self.save(figures),
                     Asked::Code => self.show_code(figures, &rows, terminal),
                     Asked::Draw => {}
@@ -189,9 +180,9 @@ impl Shown<'_> {
             }
             match profiles.recv_timeout(Duration::ZERO) {
                 Ok(snapshot) if self.screen.is_frozen && figures.is_some() => self.keep(snapshot),
-                Ok(snapshot) => return Ok(Next::Profile(snapshot)),
+                Ok(snapshot) => return Ok(Some(snapshot)),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(Next::End),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
             }
         }
     }

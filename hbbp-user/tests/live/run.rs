@@ -127,7 +127,7 @@ fn profiles_of_intervals_close_every_sum() {
         vmlinux: None,
     };
     let mut intervals = Intervals::open(&options, Duration::from_secs(2)).unwrap();
-    let mut profiles: Vec<Snapshot> = (0..3).map(|_| intervals.next().unwrap().unwrap()).collect();
+    let mut profiles: Vec<Snapshot> = intervals.by_ref().take(3).map(Result::unwrap).collect();
     // The last one, which a signal or the end of time cuts short.
     let ender = intervals.ender();
     let late = std::thread::spawn(move || {
@@ -136,7 +136,7 @@ fn profiles_of_intervals_close_every_sum() {
     });
     profiles.push(intervals.next().unwrap().unwrap());
     late.join().unwrap();
-    assert!(intervals.next().unwrap().is_none());
+    assert!(intervals.next().is_none());
     let mut times = Vec::new();
     for snapshot in &profiles {
         snapshot.check().unwrap();
