@@ -78,7 +78,7 @@ impl Drop for Terminal {
 fn started(folder: &str) -> String {
     let program = env!("CARGO_BIN_EXE_hbbp-sys");
     format!(
-        "cd {folder}; a=$(stty -g); {program} top; echo \"code $?\"; [ \"$a\" = \"$(stty -g)\" ] && echo same terminal"
+        "cd {folder}; a=$(stty -g); {program} top; echo \"code $?\"; [ \"$a\" = \"$(stty -g)\" ] && echo terminal \"as before\""
     )
 }
 
