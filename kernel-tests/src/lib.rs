@@ -64,6 +64,7 @@ pub mod kernel;
 pub mod layout;
 pub mod machine;
 pub mod mark;
+pub mod optimizers;
 pub mod outcome;
 pub mod recording;
 pub mod reference;
