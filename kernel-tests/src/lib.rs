@@ -54,6 +54,7 @@
 
 pub mod accuracy;
 pub mod artifacts;
+pub mod bolt;
 pub mod cost;
 pub mod durations;
 pub mod guest;

@@ -12,17 +12,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
+use crate::bolt::{Gaps, Pair, bolt_profiles, export, gaps, llvm, rewrite};
 use crate::kernel::Kernel;
 use crate::machine::{Machine, Marks};
 use crate::recording::{Recorded, record_command};
 use crate::{artifacts, host};
-
-/// LLVM of Debian's packages, as for the eBPF linker.
-const LLVM: &str = "/usr/lib/llvm-22/bin";
 
 /// The program's file name, in the guest too.
 const PROGRAM: &str = "zstd_round_trip";
@@ -46,25 +43,8 @@ const FLAGS: [&str; 12] = [
     "-Wl,--emit-relocs",
 ];
 
-/// Optimizations that BOLT's documentation recommends (bolt/docs/OptimizingClang.md, LLVM 22).
-const BOLT_FLAGS: [&str; 4] = [
-    "--reorder-blocks=ext-tsp",
-    "--reorder-functions=cdsort",
-    "--split-functions",
-    "--split-all-cold",
-];
-
 /// Folders of zstd's library that the program is made of.
 const FOLDERS: [&str; 3] = ["common", "compress", "decompress"];
-
-/// What of ours, and what of LLVM's converter.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Pair<T> {
-    /// With the export of `hbbp-sys`.
-    pub ours: T,
-    /// With the conversion of `llvm-profgen` or `perf2bolt`.
-    pub theirs: T,
-}
 
 /// User code that a run executed, exactly.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,22 +55,8 @@ pub struct Work {
     pub taken: u64,
 }
 
-/// What BOLT says of a profile (bolt/lib/Passes/ProfileQualityStats.cpp): the worst twentieth of functions with a profile, in
-/// per cent.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Gaps {
-    /// Functions that have a profile.
-    pub functions: u32,
-    /// Executions of blocks that no executed path leads to.
-    pub discontinuity: f64,
-    /// Calls against entries.
-    pub call_graph: f64,
-    /// Inflow against outflow of blocks, weighted.
-    pub flow: f64,
-}
-
 /// A program with and without profiles.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Optimized {
     /// Branch stacks of the recording.
     pub stacks: f64,
@@ -100,8 +66,8 @@ pub struct Optimized {
     pub clang: Pair<Work>,
     /// Rewritten by llvm-bolt.
     pub bolt: Pair<Work>,
-    /// The profiles of `bolt`.
-    pub gaps: Pair<Gaps>,
+    /// What BOLT says of the profiles, in the order of [`SCOPES`](crate::bolt::SCOPES).
+    pub gaps: Vec<Pair<Gaps>>,
 }
 
 /// Records the program at this period of taken branches, builds it with each profile, and counts what each build executes;
@@ -121,41 +87,22 @@ pub fn measure(
     let plain = at(PROGRAM);
     sources.build(&plain, None)?;
     let recorded = sources.record(&plain, kernel, hardware_profile, period)?;
-    let exporter = artifacts::hbbp_sys()?;
-    let export = |format: &str, to: &Path| {
-        let mut export = Command::new(&exporter);
-        export
-            .arg("export")
-            .arg(recorded.profile())
-            .args(["--format", format, "-o"])
-            .arg(to);
-        host::run(export.arg("--image").arg(&plain).arg("--binary").arg(&plain))
-    };
-    let recording = recorded.outcome().directory().join("perf.data");
 
-    export("autofdo", &at("ours.afdo"))?;
+    export(&recorded, &plain, "autofdo", &at("ours.afdo"))?;
     let mut convert = llvm("llvm-profgen")?;
     convert
         .arg("--perfdata")
-        .arg(&recording)
+        .arg(recorded.recording())
         .arg("--binary")
         .arg(&plain);
     host::run(convert.args(["--format=text", "--output"]).arg(at("theirs.afdo")))?;
-    export("bolt", &at("ours.preagg"))?;
-    let mut convert = llvm("perf2bolt")?;
-    convert
-        .arg("-p")
-        .arg(&recording)
-        .arg("-o")
-        .arg(at("theirs.fdata"));
-    host::run(convert.arg(&plain))?;
+    let profiles = bolt_profiles(&recorded, &plain, folder.path())?;
 
     sources.build(&at("clang-ours"), Some(&at("ours.afdo")))?;
     sources.build(&at("clang-theirs"), Some(&at("theirs.afdo")))?;
-    let gaps = Pair {
-        ours: bolt(&plain, &["--pa", "-p"], &at("ours.preagg"), &at("bolt-ours"))?,
-        theirs: bolt(&plain, &["--data"], &at("theirs.fdata"), &at("bolt-theirs"))?,
-    };
+    rewrite(&plain, &profiles.ours, &at("bolt-ours"))?;
+    rewrite(&plain, &profiles.theirs, &at("bolt-theirs"))?;
+    let gaps = gaps(&plain, &profiles)?;
     if let Some(to) = keep {
         recorded.keep(to)?;
         for entry in fs::read_dir(folder.path())? {
@@ -181,17 +128,6 @@ pub fn measure(
         },
         gaps,
     })
-}
-
-/// A program of LLVM.
-fn llvm(name: &str) -> Result<Command> {
-    let path = Path::new(LLVM).join(name);
-    ensure!(
-        path.exists(),
-        "{} is not installed; `cargo xtask setup` installs it",
-        path.display()
-    );
-    Ok(Command::new(path))
 }
 
 /// The sources of zstd's library.
@@ -284,47 +220,5 @@ impl Sources {
             Ok(Work { instructions, taken })
         };
         (0..).take(programs.len()).map(work).collect()
-    }
-}
-
-/// Rewrites a program; returns what BOLT says of the profile.
-fn bolt(program: &Path, option: &[&str], profile: &Path, to: &Path) -> Result<Gaps> {
-    let mut rewrite = llvm("llvm-bolt")?;
-    rewrite.arg(program).args(option).arg(profile).arg("-o").arg(to);
-    let said = host::output(rewrite.args(BOLT_FLAGS))?;
-    gaps(&said).with_context(|| format!("llvm-bolt does not judge the profile:\n{said}"))
-}
-
-/// Reads BOLT's line of metrics.
-fn gaps(said: &str) -> Option<Gaps> {
-    let after = |name: &str| said.split(name).nth(1).map(str::trim_start);
-    let percent = |name: &str| after(name)?.split('%').next()?.parse().ok();
-    Some(Gaps {
-        functions: after("metrics for the hottest ")?
-            .split(' ')
-            .next()?
-            .parse()
-            .ok()?,
-        discontinuity: percent("function CFG discontinuity")?,
-        call_graph: percent("call graph flow conservation gap")?,
-        flow: percent("CFG flow conservation gap")?,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn metrics_of_bolt_are_read() {
-        let said = "BOLT-INFO: profile quality metrics for the hottest 39 functions (reporting top 5% values): function CFG \
-                    discontinuity 1.50%; call graph flow conservation gap 12.00%; CFG flow conservation gap 3.25% (weighted) \
-                    4.00% (worst); exception handling usage 0.00% (of total BBEC)";
-        let gaps = gaps(said).unwrap();
-        assert_eq!(gaps.functions, 39);
-        assert_eq!(
-            (gaps.discontinuity, gaps.call_graph, gaps.flow),
-            (1.5, 12.0, 3.25)
-        );
     }
 }

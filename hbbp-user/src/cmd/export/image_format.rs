@@ -33,11 +33,12 @@ impl ImageFormat {
         }
     }
 
-    /// What its counts are. BOLT judges functions by numbers of samples, and has none below its limits.
+    /// What its counts are. Stacks are as many as were recorded. BOLT takes executions, as its own instrumentation counts
+    /// them: of numbers as small as those of samples, rounding drops the few branches that connect a function.
     pub(super) const fn scale(self) -> Scale {
         match self {
-            Self::Bolt | Self::PerfScript => Scale::Recorded,
-            Self::Profgen | Self::Ranges | Self::Autofdo | Self::ExtBinary => Scale::Executions,
+            Self::PerfScript => Scale::Recorded,
+            Self::Bolt | Self::Profgen | Self::Ranges | Self::Autofdo | Self::ExtBinary => Scale::Executions,
         }
     }
 
