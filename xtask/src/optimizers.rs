@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = PERIODS)]
     period: Vec<u64>,
     /// Workloads whose profiles only BOLT judges, comma-separated.
-    #[arg(long, value_delimiter = ',', default_value = "perl,sqlite3")]
+    #[arg(long, value_delimiter = ',', default_value = "perl,gzip")]
     workload: Vec<String>,
     /// Directory in which to keep recordings, profiles and programs.
     #[arg(long)]
@@ -35,63 +35,67 @@ pub(crate) struct Args {
 /// Primes: whether one profile is better than another must not hang on one recording.
 const PERIODS: [u64; 3] = [1_009, 2_003, 4_001];
 
-/// Measures and prints, line by line as the runs end.
+/// Measures and prints, recording by recording.
 pub(crate) fn optimizers(args: &Args) -> Result<()> {
     let kernel = Kernel::get(&args.kernel)?;
     for name in &args.hardware_profile {
         let text = hardware_profile(name)?;
         println!(
-            "kernel {}, hardware profile {name}: on a model of a processor\nuser code of zstd in millions{:>19}{:>14}{:>14}{:>14}{:>14}",
-            args.kernel, "plain", "clang: ours", "llvm-profgen", "BOLT: ours", "perf2bolt"
+            "kernel {}, hardware profile {name}: on a model of a processor",
+            args.kernel
         );
-        let mut all = Vec::new();
         for period in &args.period {
             let keep = args
                 .keep
                 .as_ref()
                 .map(|folder| folder.join(format!("{name}-{period}")));
             let optimized = measure(&kernel, &text, *period, keep.as_deref())?;
-            print_work(*period, &optimized);
-            all.push((format!("zstd, every {period}th branch"), optimized.gaps));
+            println!(
+                "\nzstd, every {period}th taken branch, {} stacks\n{WORK}",
+                optimized.stacks
+            );
+            print_work("M instructions", &optimized, |work| work.instructions);
+            print_work("M taken branches", &optimized, |work| work.taken);
+            print_gaps(&optimized.gaps);
         }
         for named in &args.workload {
             let workload = Workload::named(named).with_context(|| format!("unknown workload `{named}`"))?;
-            let events = format!("-b -e cpu/event=0xc4,umask=0x20/pp -c {}", PERIODS[0]);
+            let events = format!("-b -e cpu/event=0xc4,umask=0x20/pp -c {WORKLOAD_PERIOD}");
             let gaps = workload_gaps(workload, &kernel, &text, &events)?;
-            all.push((format!("{named}, every {}th branch", PERIODS[0]), gaps));
-        }
-        println!("\nBOLT's metrics of profiles in %: of hbbp-sys / of perf2bolt\n{TITLES}");
-        for (what, gaps) in &all {
-            print_gaps(what, gaps);
+            println!("\n{named}, every {WORKLOAD_PERIOD}th taken branch");
+            print_gaps(&gaps);
         }
         println!();
     }
     Ok(())
 }
 
-/// Functions that BOLT judges, and the percentile of them that is printed.
-const TITLES: &str = "recording                      functions  percentile  CFG discontinuity    call graph gap      CFG flow gap";
+/// Taken branches from stack to stack of the workloads.
+const WORKLOAD_PERIOD: u64 = 1_009;
 
-fn print_work(period: u64, optimized: &Optimized) {
+/// What each build executes in user code.
+const WORK: &str = "                         plain    clang: ours  llvm-profgen    BOLT: ours     perf2bolt";
+
+/// BOLT's metrics in per cent of profiles by hbbp-sys and by perf2bolt: functions that it judges, and the percentile of them that
+/// it prints.
+const TITLES: &str = "BOLT:    functions  percentile  CFG discontinuity    call graph gap      CFG flow gap   (hbbp-sys / perf2bolt)";
+
+fn print_work(what: &str, optimized: &Optimized, of: fn(Work) -> u64) {
     let Optimized {
         plain, clang, bolt, ..
     } = optimized;
     let works = [*plain, clang.ours, clang.theirs, bolt.ours, bolt.theirs];
-    let line = |of: fn(Work) -> u64| -> String {
-        let cells = works.map(|work| format!("{:>14.3}", of(work) as f64 / 1e6));
-        cells.concat()
-    };
-    let stacks = format!("{period}, {} stacks", optimized.stacks);
-    println!("{stacks:<20} instructions  {}", line(|work| work.instructions));
-    println!("{:<20} taken branches{}", "", line(|work| work.taken));
+    let cells = works.map(|work| format!("{:>14.3}", of(work) as f64 / 1e6));
+    println!("{what:<16}{}", cells.concat());
 }
 
-fn print_gaps(what: &str, gaps: &[Pair<Gaps>]) {
+fn print_gaps(gaps: &[Pair<Gaps>]) {
+    println!("{TITLES}");
     for ((_, percentile), Pair { ours, theirs }) in SCOPES.iter().zip(gaps) {
         let both = |of: fn(&Gaps) -> f64| format!("{:.2} / {:.2}", of(ours), of(theirs));
         let functions = format!("{} / {}", ours.functions, theirs.functions);
         println!(
-            "{what:<30} {functions:>9} {percentile:>11} {:>18} {:>17} {:>17}",
+            "{functions:>18} {percentile:>11} {:>18} {:>17} {:>17}",
             both(|gaps| gaps.discontinuity),
             both(|gaps| gaps.call_graph),
             both(|gaps| gaps.flow),

@@ -84,31 +84,61 @@ pub(super) fn edges(
 fn fit(edges: &mut [Edge], starts: &BTreeMap<Site, Start>, ends: &BTreeMap<Site, f64>) {
     let from = |edge: &Edge| edge.from.site().filter(|from| ends.contains_key(from));
     let to = |edge: &Edge| edge.to.site().filter(|to| starts.contains_key(to));
-    let wanted = sums(edges, to);
+    let mut sources = Side::new(edges, from);
+    let mut targets = Side::new(edges, to);
+    sources.wanted = sources
+        .sites
+        .keys()
+        .map(|site| ends.get(site).copied().unwrap_or(0.0))
+        .collect();
+    targets.wanted = targets.sums(edges);
     for _ in 0..ROUNDS {
-        scale(edges, from, ends);
-        scale(edges, to, &wanted);
+        sources.scale(edges);
+        targets.scale(edges);
     }
 }
 
-/// Executions of the near branches by one of their ends.
-fn sums(edges: &[Edge], end: impl Fn(&Edge) -> Option<Site>) -> BTreeMap<Site, f64> {
-    let mut sums = BTreeMap::new();
-    for edge in edges.iter().filter(|edge| !edge.is_far) {
-        if let Some(site) = end(edge) {
-            *sums.entry(site).or_default() += edge.executions;
+/// The near branches by one of their ends.
+struct Side {
+    sites: BTreeMap<Site, usize>,
+    /// By branch, the index of its site in the order of the sites; `None` where nothing is known of that.
+    of_edge: Vec<Option<usize>>,
+    /// By site, what its branches are to add up to.
+    wanted: Vec<f64>,
+}
+
+impl Side {
+    fn new(edges: &[Edge], end: impl Fn(&Edge) -> Option<Site>) -> Self {
+        let ends = || edges.iter().map(|edge| end(edge).filter(|_| !edge.is_far));
+        let mut sites: BTreeMap<Site, usize> = ends().flatten().map(|site| (site, 0)).collect();
+        sites.values_mut().zip(0..).for_each(|(idx, n)| *idx = n);
+        let of_edge = ends().map(|site| sites.get(&site?).copied()).collect();
+        Self {
+            sites,
+            of_edge,
+            wanted: Vec::new(),
         }
     }
-    sums
-}
 
-/// Scales the near branches so that those with one end in common add up to what is wanted.
-fn scale(edges: &mut [Edge], end: impl Fn(&Edge) -> Option<Site>, wanted: &BTreeMap<Site, f64>) {
-    let sums = sums(edges, &end);
-    for edge in edges.iter_mut().filter(|edge| !edge.is_far) {
-        let sum = end(edge).and_then(|site| Some((sums.get(&site)?, wanted.get(&site)?)));
-        if let Some((sum, wanted)) = sum.filter(|(sum, _)| 0.0 < **sum) {
-            edge.executions *= wanted / sum;
+    /// Executions by site.
+    fn sums(&self, edges: &[Edge]) -> Vec<f64> {
+        let mut sums = vec![0.0; self.sites.len()];
+        for (edge, idx) in edges.iter().zip(&self.of_edge) {
+            if let Some(sum) = idx.and_then(|idx| sums.get_mut(idx)) {
+                *sum += edge.executions;
+            }
+        }
+        sums
+    }
+
+    /// Scales the branches of each site so that they add up to what is wanted.
+    fn scale(&self, edges: &mut [Edge]) {
+        let sums = self.sums(edges);
+        for (edge, idx) in edges.iter_mut().zip(&self.of_edge) {
+            let sum = idx.and_then(|idx| Some((sums.get(idx)?, self.wanted.get(idx)?)));
+            if let Some((sum, wanted)) = sum.filter(|(sum, _)| 0.0 < **sum) {
+                edge.executions *= wanted / sum;
+            }
         }
     }
 }

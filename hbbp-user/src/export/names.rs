@@ -25,11 +25,8 @@ pub(super) struct ClassNames {
 }
 
 impl ClassNames {
-    fn new(class: Option<Class>) -> Self {
-        let value = |dimension| {
-            let class = class.as_ref();
-            class.and_then(|class| class.value(dimension)).unwrap_or_default()
-        };
+    fn new(class: Option<&Class>) -> Self {
+        let value = |dimension| class.and_then(|class| class.value(dimension)).unwrap_or_default();
         Self {
             mnemonic: value(Dimension::Mnemonic),
             extension: value(Dimension::Extension),
@@ -70,7 +67,7 @@ impl<'a> Names<'a> {
         let forms = &self.counted.map.forms;
         match self.classes.get_mut(idx).zip(forms.get(idx)) {
             Some((known, form)) => {
-                let new = || Rc::new(ClassNames::new(Class::of(form, instruction.flow)));
+                let new = || Rc::new(ClassNames::new(Class::of(form, instruction.flow).as_ref()));
                 Rc::clone(known.get_or_insert_with(new))
             }
             None => Rc::default(),
