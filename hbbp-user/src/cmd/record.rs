@@ -1,15 +1,16 @@
-//! `hbbp-sys record`: from options to a snapshot. Wires the collector to the resolver.
+//! `hbbp-sys record`: from options to a snapshot, or to one after the other. Wires the collector to the resolver.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Child;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::child::PendingChild;
-use super::interrupt::Interrupt;
-use super::session::{Session, measure};
+use super::interrupt::{Ender, Interrupt};
+use super::progress::Progress;
+use super::session::{Pause, Session, measure};
 use crate::collect::event::Choice;
 use crate::collect::limits;
 use crate::collect::object::Messages;
@@ -79,36 +80,137 @@ pub enum Command {
 
 /// Records until the time is over, the command exits or a signal arrives.
 pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
-    recorded(options).map_err(|error| limits::advised(error, super::check::read_n_cpus()))
+    recorded(options).map_err(advised)
 }
 
 fn recorded(options: &RecordOptions) -> anyhow::Result<Recorded> {
-    let mut interrupt = Interrupt::listen()?;
-    let (scope, pending) = prepare(&options.target)?;
-    // After the fork, so that the command keeps its own limit.
-    raise_file_limit();
-    let plan = Plan {
-        scope,
-        choice: options.choice.clone(),
-        kernel: options.kernel,
-        map_entries: options.map_entries,
-        modules: match options.text {
-            TextHistory::Followed => ModuleWatch::Told,
-            TextHistory::Once => ModuleWatch::Untold,
-        },
-        messages: options.messages,
-    };
-    let run = facts(describe(&options.target, pending.as_ref()));
-    let mut session = Session::open(&plan, options.text, options.vmlinux.as_deref(), run)?;
-    session.start()?;
-    let child = pending.map(PendingChild::release).transpose()?;
-    let (runtime, signals) = interrupt.parts();
-    let command = runtime.block_on(measure(&mut session, options.duration, child, signals))?;
+    let mut running = Recording::open(options)?;
+    // A command may write to the same terminal.
+    let progress = running.child.is_none().then(|| Progress::start(options.duration));
+    let pause = running.measure(options.duration, progress)?;
+    let command = running.child.map(|child| match pause {
+        Pause::Exited(code) => Command::Ended(code),
+        Pause::Time | Pause::Signal => Command::Running(child),
+    });
     Ok(Recorded {
-        snapshot: session.finish()?,
+        snapshot: running.session.finish()?,
         command,
-        interrupt,
+        interrupt: running.interrupt,
     })
+}
+
+/// A recording that hands out the profile of each interval while it runs.
+pub struct Intervals {
+    /// `None` when it has ended.
+    recording: Option<Recording>,
+    interval: Duration,
+    /// When the last interval was to end.
+    due: Instant,
+    /// When the interval at hand began.
+    began: Instant,
+    /// When the recording ends, if it has a duration.
+    end: Option<Instant>,
+    ender: Ender,
+}
+
+impl Intervals {
+    /// Starts the recording.
+    pub fn open(options: &RecordOptions, interval: Duration) -> anyhow::Result<Self> {
+        let recording = Recording::open(options).map_err(advised)?;
+        let due = Instant::now();
+        Ok(Self {
+            ender: recording.interrupt.ender(),
+            recording: Some(recording),
+            interval,
+            due,
+            began: due,
+            end: options.duration.and_then(|duration| due.checked_add(duration)),
+        })
+    }
+
+    /// What ends the recording from another thread, as a signal does.
+    pub fn ender(&self) -> Ender {
+        self.ender.clone()
+    }
+
+    /// Measures to the end of the interval.
+    fn measure(&mut self, mut recording: Recording) -> anyhow::Result<Snapshot> {
+        // Intervals keep their pace, unless too little of one is left.
+        let (paced, whole) = (self.due + self.interval, self.began + self.interval);
+        self.due = if whole <= paced + self.interval / 2 {
+            paced
+        } else {
+            whole
+        };
+        let until = self.end.map_or(self.due, |end| end.min(self.due));
+        let left = until.saturating_duration_since(Instant::now());
+        let pause = recording.measure(Some(left), None)?;
+        if pause != Pause::Time || Some(until) == self.end {
+            return recording.session.finish();
+        }
+        let snapshot = recording.session.take()?;
+        self.began = Instant::now();
+        self.recording = Some(recording);
+        Ok(snapshot)
+    }
+}
+
+/// The last one is that in which the time is over, the command exits or a signal arrives, or that failed. An interval is
+/// longer where the program takes longer than that to ask for it.
+impl Iterator for Intervals {
+    type Item = anyhow::Result<Snapshot>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let recording = self.recording.take()?;
+        Some(self.measure(recording).map_err(advised))
+    }
+}
+
+/// The error with what helps against it.
+fn advised(error: anyhow::Error) -> anyhow::Error {
+    limits::advised(error, super::check::read_n_cpus())
+}
+
+/// A recording that runs.
+struct Recording {
+    session: Session,
+    child: Option<Child>,
+    interrupt: Interrupt,
+}
+
+impl Recording {
+    fn open(options: &RecordOptions) -> anyhow::Result<Self> {
+        let interrupt = Interrupt::listen()?;
+        let (scope, pending) = prepare(&options.target)?;
+        // After the fork, so that the command keeps its own limit.
+        raise_file_limit();
+        let plan = Plan {
+            scope,
+            choice: options.choice.clone(),
+            kernel: options.kernel,
+            map_entries: options.map_entries,
+            modules: match options.text {
+                TextHistory::Followed => ModuleWatch::Told,
+                TextHistory::Once => ModuleWatch::Untold,
+            },
+            messages: options.messages,
+        };
+        let run = facts(describe(&options.target, pending.as_ref()));
+        let mut session = Session::open(&plan, options.text, options.vmlinux.as_deref(), run)?;
+        session.start()?;
+        let child = pending.map(PendingChild::release).transpose()?;
+        Ok(Self {
+            session,
+            child,
+            interrupt,
+        })
+    }
+
+    fn measure(&mut self, duration: Option<Duration>, progress: Option<Progress>) -> anyhow::Result<Pause> {
+        let (runtime, signals) = self.interrupt.parts();
+        let child = self.child.as_mut();
+        runtime.block_on(measure(&mut self.session, duration, child, signals, progress))
+    }
 }
 
 fn prepare(target: &Target) -> anyhow::Result<(Scope, Option<PendingChild>)> {
