@@ -136,7 +136,8 @@ impl Side {
         let sums = self.sums(edges);
         for (edge, idx) in edges.iter_mut().zip(&self.of_edge) {
             let sum = idx.and_then(|idx| Some((sums.get(idx)?, self.wanted.get(idx)?)));
-            if let Some((sum, wanted)) = sum.filter(|(sum, _)| 0.0 < **sum) {
+            // Ranges that were balanced to nothing do not say that their branch was not taken: something starts at its target.
+            if let Some((sum, wanted)) = sum.filter(|(sum, wanted)| 0.0 < sum.min(**wanted)) {
                 edge.executions *= wanted / sum;
             }
         }
@@ -260,5 +261,17 @@ mod tests {
         let [known, unknown] = edges.map(|edge| edge.executions);
         assert!((known + unknown - 8.0).abs() < 1e-9, "{known} {unknown}");
         assert!((known - 6.5).abs() < 0.1, "{known}");
+    }
+
+    #[test]
+    fn source_whose_ranges_weigh_nothing_keeps_its_branches() {
+        let mut edges = [edge(0x18, 0x10, 3.0)];
+        let start = Start {
+            executions: 3.0,
+            hits: 3.0,
+        };
+        let starts = BTreeMap::from([(site(0x10), start)]);
+        fit(&mut edges, &starts, &BTreeMap::from([(site(0x18), 0.0)]));
+        assert_eq!(edges.map(|edge| edge.executions), [3.0]);
     }
 }
