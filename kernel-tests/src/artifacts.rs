@@ -168,7 +168,7 @@ pub fn package() -> PathBuf {
     host::workspace().join("kernel-tests")
 }
 
-fn cargo() -> Command {
+pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(host::workspace());
     // Set by the cargo that runs the tests; they would make this build a different one from theirs.

@@ -54,6 +54,7 @@
 
 pub mod accuracy;
 pub mod artifacts;
+pub mod bolt;
 pub mod cost;
 pub mod durations;
 pub mod guest;
@@ -64,6 +65,7 @@ pub mod kernel;
 pub mod layout;
 pub mod machine;
 pub mod mark;
+pub mod optimizers;
 pub mod outcome;
 pub mod recording;
 pub mod reference;

@@ -109,6 +109,11 @@ impl Recorded {
         &self.outcome
     }
 
+    /// What perf recorded, as long as this lives.
+    pub fn recording(&self) -> PathBuf {
+        self.outcome.directory().join("perf.data")
+    }
+
     /// The imported profile, as long as this lives.
     pub fn profile(&self) -> PathBuf {
         self.outcome.directory().join("imported")

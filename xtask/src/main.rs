@@ -16,6 +16,7 @@ mod command;
 mod cost;
 mod demo;
 mod man;
+mod optimizers;
 mod recordings;
 mod run;
 mod setup;

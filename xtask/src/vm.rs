@@ -12,7 +12,7 @@ use kernel_tests::outcome::Outcome;
 use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host};
 
-use crate::{ablation, accuracy, cost, recordings, statistics};
+use crate::{ablation, accuracy, cost, optimizers, recordings, statistics};
 
 /// What to boot and run. COMMAND is a program of the host (copied with its libraries), `hbbp-sys` (built static), the
 /// name of a workload, or an applet of busybox.
@@ -65,6 +65,8 @@ enum Task {
     Recordings(recordings::Args),
     /// Print what each stage of the estimate is worth: errors and calibration without it.
     Ablation(ablation::Args),
+    /// Print what exported profiles are worth to clang and llvm-bolt, beside those of LLVM's converters.
+    Optimizers(optimizers::Args),
     /// Print the cost of a branch stack in instructions, for hbbp-sys and for `perf record -b -a`.
     Cost(cost::Args),
     /// Print how errors decrease with the number of samples (1/sqrt(n) without bias).
@@ -90,6 +92,7 @@ pub(crate) fn vm(args: &Args) -> Result<()> {
         Some(Task::Accuracy(args)) => return accuracy::accuracy(args),
         Some(Task::Recordings(args)) => return recordings::recordings(args),
         Some(Task::Ablation(args)) => return ablation::ablation(args),
+        Some(Task::Optimizers(args)) => return optimizers::optimizers(args),
         Some(Task::Cost(args)) => return cost::cost(args),
         Some(Task::Slope(args)) => return statistics::slopes(args),
         Some(Task::Calibration(args)) => return statistics::calibration(args),

@@ -32,8 +32,8 @@ Formats of the whole profile, or of the module of --image:
   mca        the heaviest basic blocks as assembly for llvm-mca
 
 bolt, profgen, ranges and perf-script hold ranges and taken branches: recorded streams, scaled to executions and
-balanced as in the report; those of bolt and perf-script add up to the number of recorded streams,
-as BOLT has limits in samples. The other formats hold the executions of the report, by address.
+balanced as in the report; those of perf-script add up to the number of recorded streams. The other formats
+hold the executions of the report, by address.
 Where executions are relative, counts are thousandths of them. What a format cannot hold is counted
 on standard error. Of a merged profile, the formats of one image and collapsed hold the sum of all
 runs; the others take profiles of one run.

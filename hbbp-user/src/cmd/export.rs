@@ -1,5 +1,6 @@
 //! `hbbp-sys export`: from a profile or a recording to the formats of others.
 
+mod image_format;
 mod images;
 mod whole;
 
@@ -23,7 +24,7 @@ use crate::import::{EntryText, Format, ImportError, RecordedEvent, entries};
 use crate::profile::Output;
 use crate::resolve::kernel::recorded::KernelPlace;
 use crate::snapshot::Loss;
-pub use images::ImageFormat;
+pub use image_format::ImageFormat;
 pub use whole::WholeFormat;
 
 /// What to export.

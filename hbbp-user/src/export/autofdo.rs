@@ -88,28 +88,47 @@ pub fn sample_profile(image: &Image<'_>, frames: &SourceFrames) -> SampleProfile
             *sum = (sum.0 + executed.executions, executed.instruction.len);
         }
     }
-    let mut ran: BTreeSet<NameIdx> = BTreeSet::new();
+    let mut locations: Vec<Option<Executions>> = vec![None; frames.stacks.len()];
     let executions: Vec<f64> = amounts.values().map(|(executions, _)| *executions).collect();
     for ((at, (_, len)), count) in amounts.iter().zip(image.numbers.of(&executions)) {
-        match at.and_then(|at| frames.at.get(&at)) {
-            Some(stack) => {
-                ran.extend(stack.first().map(|frame| frame.function));
-                profile.add_instruction(frames, stack, count, *len);
+        let stack = at.and_then(|at| frames.at.get(&at));
+        match stack.and_then(|stack| locations.get_mut(stack.0 as usize)) {
+            Some(location) => {
+                location.get_or_insert_default().add(count, *len);
                 profile.written.add("executions of instructions", count);
             }
             None => profile.written.leave_out(NO_FRAMES, count),
         }
     }
     profile.add_branches(image, frames);
-    let did_run = |stack: &&Frames| stack.first().is_some_and(|frame| ran.contains(&frame.function));
-    for stack in frames.all.iter().filter(did_run) {
-        profile.add_instruction(frames, stack, 0, 0);
+    let locations = || frames.stacks.iter().zip(&locations);
+    let outermost = |stack: &Frames| stack.first().map(|frame| frame.function);
+    let ran = locations().filter(|(_, executions)| executions.is_some());
+    let ran: BTreeSet<Option<NameIdx>> = ran.map(|(stack, _)| outermost(stack)).collect();
+    for (stack, executions) in locations().filter(|(stack, _)| ran.contains(&outermost(stack))) {
+        profile.add_location(frames, stack, executions.unwrap_or_default());
     }
     profile
         .functions
         .values_mut()
         .for_each(FunctionSamples::cover_calls);
     profile
+}
+
+/// What the instructions of a source location executed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Executions {
+    /// Of the instruction that ran most often.
+    most: u64,
+    /// In bytes of code, of all.
+    bytes: u64,
+}
+
+impl Executions {
+    fn add(&mut self, count: u64, len: u8) {
+        self.most = self.most.max(count);
+        self.bytes = self.bytes.saturating_add(count.saturating_mul(u64::from(len)));
+    }
 }
 
 impl ImageRun<'_> {
@@ -128,15 +147,14 @@ impl ImageRun<'_> {
 const NO_FRAMES: &str = "executions of instructions without debug information";
 
 impl SampleProfile {
-    fn add_instruction(&mut self, frames: &SourceFrames, stack: &Frames, count: u64, len: u8) {
-        let (samples, leaf) = match self.leaf(frames, stack, count.saturating_mul(u64::from(len))) {
-            Some(found) => found,
-            None => return,
+    fn add_location(&mut self, frames: &SourceFrames, stack: &[Frame], executions: Executions) {
+        let Some((samples, leaf)) = self.leaf(frames, stack, executions.bytes) else {
+            return;
         };
         if let Some(line) = leaf.line {
             let copies = duplication(leaf.discriminator);
             let line = samples.body.entry((line, base(leaf.discriminator))).or_default();
-            line.count = line.count.max(count.saturating_mul(copies));
+            line.count = line.count.max(executions.most.saturating_mul(copies));
         }
     }
 
@@ -144,7 +162,7 @@ impl SampleProfile {
     fn leaf<'a>(
         &'a mut self,
         frames: &SourceFrames,
-        stack: &Frames,
+        stack: &[Frame],
         total: u64,
     ) -> Option<(&'a mut FunctionSamples, Frame)> {
         let (outermost, inner) = stack.split_first()?;
@@ -178,7 +196,7 @@ impl SampleProfile {
             let samples = self.functions.entry(name).or_default();
             samples.head = samples.head.saturating_add(count);
             self.written.add("entries of functions", count);
-            let stack = from.and_then(|from| frames.at.get(&from));
+            let stack = from.and_then(|from| frames.stack_at(from));
             if let Some((samples, leaf)) = stack.and_then(|stack| self.leaf(frames, stack, 0))
                 && let Some(line) = leaf.line
             {

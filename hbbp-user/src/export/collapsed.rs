@@ -20,13 +20,14 @@ pub fn write_collapsed(
     for (counted, only) in runs {
         let mut names = Names::new(counted);
         for executed in counted.executed_in(*only) {
+            let class = names.class(&executed);
             let frames = [
-                executed.ring.to_string(),
-                names.module(executed.site).to_owned(),
-                names.function(executed.site),
-                names.class(&executed).category,
+                &executed.ring.to_string(),
+                names.module(executed.site),
+                &names.function(executed.site),
+                &class.category,
             ];
-            *amounts.entry(frames.map(|name| frame(&name))).or_default() += executed.executions;
+            *amounts.entry(frames.map(frame)).or_default() += executed.executions;
         }
     }
     let mut written = Written::default();

@@ -17,8 +17,7 @@ const PER_RELATIVE_EXECUTION: f64 = 1000.0;
 pub enum Scale {
     /// Executions; thousandths of them where they are relative.
     Executions,
-    /// As many as streams were recorded, in the proportions of their executions: for readers with limits of their own below
-    /// which a count is chance.
+    /// As many as streams were recorded, in the proportions of their executions.
     Recorded,
 }
 

@@ -30,7 +30,7 @@ pub fn write_firefox(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write)
         let key = (
             module,
             names.function(executed.site),
-            names.class(&executed).category,
+            names.class(&executed).category.clone(),
         );
         *amounts.entry((executed.process, key)).or_default() += executed.executions;
     }

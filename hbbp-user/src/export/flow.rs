@@ -1,22 +1,23 @@
 //! Control flow of each image, weighted by executions: what optimizers of compiled code read.
 //!
 //! Two things were counted: ranges, which ran from a branch target to the next taken branch, and the taken branches between
-//! them. Ranges have the weights of the estimate, which conserve flow. A branch gets its share of what starts at its
-//! target, so that the branches that lead to an address add up to the ranges that start there, exactly.
+//! them. Ranges have the weights of the estimate, which conserve flow. The branches that lead to an address add up to the
+//! ranges that start there, exactly, and those that leave one to the ranges that end there as nearly as that allows.
 //!
 //! ```text
 //! streams    [start ... last]  weight            ranges of the image that both ends lie in
-//! branches   from -> start     hits   ---------> weight of the ranges from start x hits / all hits that lead there
+//! branches   from -> start     hits   ---------> weights that agree with the ranges from start and up to from (edges)
 //! ```
 
 use std::collections::BTreeMap;
 
 use super::counted::Counted;
-use crate::addr::{ImageAddr, Ring, Va};
-use crate::blocks::{Flow, TextBlocks};
+use super::edges::{Edge, End, Start, edges};
+use crate::addr::ImageAddr;
+use crate::blocks::TextBlocks;
 use crate::estimate::Stream;
-use crate::locate::{AddressMap, Site};
-use crate::snapshot::{BranchCount, ModuleIdx};
+use crate::locate::Site;
+use crate::snapshot::ModuleIdx;
 
 /// The control flow of all images.
 #[derive(Debug, Default, PartialEq)]
@@ -59,73 +60,33 @@ pub struct Branch {
     pub prediction_unknown: bool,
 }
 
-/// Either end of a branch.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum End {
-    /// In a module.
-    At(Site),
-    /// In no module that is known, in this ring.
-    Outside(Ring),
-}
-
-/// What starts at an address.
-#[derive(Clone, Copy, Debug, Default)]
-struct Start {
-    executions: f64,
-    hits: f64,
-}
-
-/// A branch as recorded.
-#[derive(Clone, Copy, Debug, Default)]
-struct Recorded {
-    hits: u64,
-    mispredicted: Option<u64>,
-}
-
-/// Branches by target, then source.
-type Taken = BTreeMap<End, BTreeMap<End, Recorded>>;
-
 /// The control flow of a snapshot; empty where it has no branch stacks.
 pub fn control_flow(counted: &Counted<'_>) -> ControlFlow {
     let mut flow = ControlFlow::default();
     let starts = starts(counted);
-    let taken = taken(counted);
-    let mean = mean(&starts);
+    let mut known: BTreeMap<Site, f64> = BTreeMap::new();
     let mut after_return: BTreeMap<Site, f64> = BTreeMap::new();
-    for (to, sources) in &taken {
-        let start = to.site().and_then(|to| starts.get(&to)).copied();
-        let recorded: f64 = sources.values().map(|branch| branch.hits as f64).sum();
-        // Branches from code that is in no stack, such as from another ring, are missing in what was recorded.
-        let per_hit = start.map_or(mean, |start| start.executions / recorded.max(start.hits));
-        for (from, branch) in sources {
-            let executions = branch.hits as f64 * per_hit;
-            if is_far(counted, *from, *to) {
-                flow.far += executions;
-                continue;
-            }
-            flow.add_branch(*from, *to, executions, branch);
-            if let (Some(to), Some(true)) = (to.site(), from.site().map(|from| counted.is_return(from))) {
-                *after_return.entry(to).or_default() += executions;
-            }
+    for edge in edges(counted, &starts, &ends(counted)) {
+        let to = edge.to.site();
+        if let Some(to) = to {
+            *known.entry(to).or_default() += edge.recorded.hits as f64;
+        }
+        if edge.is_far {
+            flow.far += edge.executions;
+            continue;
+        }
+        flow.add_branch(&edge);
+        let is_return = edge.from.site().is_some_and(|from| counted.is_return(from));
+        if let Some(to) = to.filter(|_| is_return) {
+            *after_return.entry(to).or_default() += edge.executions;
         }
     }
     for (site, start) in &starts {
-        let known = taken.get(&End::At(*site)).into_iter().flat_map(BTreeMap::values);
-        let known: f64 = known.map(|branch| branch.hits as f64).sum();
+        let known = known.get(site).copied().unwrap_or(0.0);
         flow.far += start.executions * (1.0 - known / start.hits.max(known));
     }
     flow.add_ranges(counted, &starts, &after_return);
     flow
-}
-
-/// Whether a branch is an interrupt, an exception, a system call, or a return from one.
-fn is_far(counted: &Counted<'_>, from: End, to: End) -> bool {
-    let source = from.site().and_then(|from| counted.instruction_at(from));
-    let is_near = source.is_none_or(|instruction| {
-        let is_system = matches!(instruction.flow, Flow::InterruptReturn | Flow::SystemCall);
-        instruction.flow.is_branch() && !is_system
-    });
-    from.ring(counted) != to.ring(counted) || !is_near
 }
 
 /// The text of a stream and the site of its first instruction.
@@ -148,53 +109,23 @@ fn starts(counted: &Counted<'_>) -> BTreeMap<Site, Start> {
     starts
 }
 
-/// Executions for each hit of a stream, on average.
-fn mean(starts: &BTreeMap<Site, Start>) -> f64 {
-    let executions: f64 = starts.values().map(|start| start.executions).sum();
-    let hits: f64 = starts.values().map(|start| start.hits).sum();
-    if 0.0 < hits { executions / hits } else { 0.0 }
+/// The last instruction of a stream; `None` where an interrupt ended it before the first one.
+fn last_of(text: &TextBlocks, stream: &Stream) -> Option<ImageAddr> {
+    let last = stream.end.checked_sub(1).filter(|last| stream.first <= *last)?;
+    Some(text.addr(text.instruction(last)?))
 }
 
-/// The recorded branches of the events that serve as LBR. A branch without a target is the newest of its stack: no range
-/// follows it, and as many ranges as branches with a target were recorded.
-fn taken(counted: &Counted<'_>) -> Taken {
-    let mut taken = Taken::new();
-    let mut map = AddressMap::new(counted.snapshot);
-    for (branches, n) in counted.snapshot.taken_branches().zip(0..) {
-        map.set_interval(n);
-        let serving = |count: &&BranchCount| counted.counts.assignment.lbr.contains(&count.event);
-        for count in branches.iter().filter(serving).filter(|count| count.to != Va(0)) {
-            let [from, to] = [count.from, count.to].map(|at| match map.module_at(count.process, at) {
-                Some((module, addr)) => End::At(Site { module, addr }),
-                None => End::Outside(at.ring()),
-            });
-            let branch = taken.entry(to).or_default().entry(from).or_default();
-            branch.hits = branch.hits.saturating_add(count.hits);
-            if let Some(n) = count.mispredicted {
-                branch.mispredicted = Some(branch.mispredicted.unwrap_or(0).saturating_add(n));
-            }
+/// Executions of ranges by their last instruction.
+fn ends(counted: &Counted<'_>) -> BTreeMap<Site, f64> {
+    let mut ends = BTreeMap::new();
+    for stream in &counted.counts.streams {
+        let text = counted.map.text(stream.text);
+        if let Some((text, addr)) = text.and_then(|text| Some((text, last_of(text, stream)?))) {
+            let module = text.module;
+            *ends.entry(Site { module, addr }).or_default() += stream.weight;
         }
     }
-    taken
-}
-
-impl End {
-    const fn site(self) -> Option<Site> {
-        match self {
-            Self::At(site) => Some(site),
-            Self::Outside(_) => None,
-        }
-    }
-
-    fn ring(self, counted: &Counted<'_>) -> Ring {
-        match self {
-            Self::Outside(ring) => ring,
-            Self::At(site) if counted.module(site).is_some_and(|module| module.kind.is_kernel()) => {
-                Ring::Kernel
-            }
-            Self::At(_) => Ring::User,
-        }
-    }
+    ends
 }
 
 impl ControlFlow {
@@ -208,8 +139,7 @@ impl ControlFlow {
             let Some((text, start)) = start_of(counted, stream) else {
                 continue;
             };
-            let last = stream.end.checked_sub(1).filter(|last| stream.first <= *last);
-            let Some(last) = last.and_then(|last| text.instruction(last)) else {
+            let Some(last) = last_of(text, stream) else {
                 self.interrupted_at_once += stream.weight;
                 continue;
             };
@@ -217,14 +147,17 @@ impl ControlFlow {
             let returned = after_return.get(&start).copied().unwrap_or(0.0);
             let share = if 0.0 < all { (returned / all).min(1.0) } else { 0.0 };
             let image = self.images.entry(start.module).or_default();
-            let range = image.ranges.entry((start.addr, text.addr(last))).or_default();
+            let range = image.ranges.entry((start.addr, last)).or_default();
             range.executions += stream.weight;
             range.after_return += stream.weight * share;
         }
     }
 
-    fn add_branch(&mut self, from: End, to: End, executions: f64, recorded: &Recorded) {
-        let [from, to] = [from, to].map(End::site);
+    fn add_branch(&mut self, edge: &Edge) {
+        let Edge {
+            recorded, executions, ..
+        } = *edge;
+        let [from, to] = [edge.from, edge.to].map(End::site);
         let inside = |site: Option<Site>, module: ModuleIdx| {
             site.filter(|site| site.module == module).map(|site| site.addr)
         };
@@ -249,6 +182,7 @@ impl ControlFlow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addr::Va;
     use crate::estimate::rule::PAPER;
     use crate::export::tests::{branch, snapshot, stream};
 
@@ -268,10 +202,14 @@ mod tests {
 
     #[test]
     fn branches_to_an_address_add_up_to_the_ranges_from_it() {
-        // Four of the eight branches to 1000 were recorded with a stream after them.
+        // Four of the eight branches to 1000 were recorded with a stream after them, and four of eight from 1002.
         let flow = flow(
-            &[(0x1000, 0x1002, 3), (0x1000, 0x1002, 1)],
-            &[(0x1002, 0x1000, 6, 3), (0x2002, 0x1000, 2, 0)],
+            &[(0x1000, 0x1002, 3), (0x1000, 0x1002, 1), (0x2000, 0x2002, 1)],
+            &[
+                (0x1002, 0x1000, 6, 3),
+                (0x2002, 0x1000, 2, 0),
+                (0x1002, 0x2000, 2, 0),
+            ],
         );
         let image = &flow.images[&ModuleIdx(0)];
         let range = image.ranges[&(ImageAddr(0x1000), ImageAddr(0x1002))];

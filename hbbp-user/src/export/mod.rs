@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! snapshot -> streams, branches, counts                                   lines for scripts, as recorded
-//! snapshot -> counted -> flow -> image: bolt, profgen, ranges, perf_script  one file for each image, in its addresses
+//! snapshot -> counted -> edges -> flow -> image: bolt, profgen, ranges, perf_script  one file for each image, in its addresses
 //!                     -> autofdo                                          with debug information
 //!                     -> collapsed, callgrind, pprof, firefox, table, blocks   the whole profile
 //! ```
@@ -31,6 +31,7 @@ pub mod chosen;
 pub mod collapsed;
 pub mod counted;
 pub mod counts;
+mod edges;
 pub mod extbinary;
 pub mod firefox;
 pub mod flow;

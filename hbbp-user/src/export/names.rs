@@ -1,9 +1,8 @@
 //! What instructions are called in exports: ring, module, function, class and process, safe to print.
 
-use std::collections::HashMap;
+use std::rc::Rc;
 
 use super::counted::{Counted, Executed};
-use crate::blocks::FormIdx;
 use crate::locate::Site;
 use crate::mix::{Class, Dimension, function};
 use crate::printable::harmless;
@@ -13,7 +12,8 @@ use crate::snapshot::ProcessIdx;
 pub(super) struct Names<'a> {
     counted: &'a Counted<'a>,
     modules: Vec<String>,
-    classes: HashMap<FormIdx, ClassNames>,
+    /// By the index of the form, with the flow of the first instruction of it that is asked for.
+    classes: Vec<Option<Rc<ClassNames>>>,
 }
 
 /// The classes of an instruction, as the dimensions of a mix have them.
@@ -24,13 +24,24 @@ pub(super) struct ClassNames {
     pub(super) category: String,
 }
 
+impl ClassNames {
+    fn new(class: Option<&Class>) -> Self {
+        let value = |dimension| class.and_then(|class| class.value(dimension)).unwrap_or_default();
+        Self {
+            mnemonic: value(Dimension::Mnemonic),
+            extension: value(Dimension::Extension),
+            category: value(Dimension::Category),
+        }
+    }
+}
+
 impl<'a> Names<'a> {
     pub(super) fn new(counted: &'a Counted<'a>) -> Self {
         let modules = &counted.snapshot.modules;
         Self {
             counted,
             modules: modules.iter().map(|module| harmless(&module.name)).collect(),
-            classes: HashMap::new(),
+            classes: vec![None; counted.map.forms.len()],
         }
     }
 
@@ -50,25 +61,17 @@ impl<'a> Names<'a> {
     }
 
     /// The classes of an instruction.
-    pub(super) fn class(&mut self, executed: &Executed) -> ClassNames {
+    pub(super) fn class(&mut self, executed: &Executed) -> Rc<ClassNames> {
         let instruction = executed.instruction;
+        let idx = usize::from(instruction.form.0);
         let forms = &self.counted.map.forms;
-        let class = self.classes.entry(instruction.form).or_insert_with(|| {
-            let form = forms.get(usize::from(instruction.form.0));
-            let class = form.and_then(|form| Class::of(form, instruction.flow));
-            let value = |dimension| {
-                class
-                    .as_ref()
-                    .and_then(|class| class.value(dimension))
-                    .unwrap_or_default()
-            };
-            ClassNames {
-                mnemonic: value(Dimension::Mnemonic),
-                extension: value(Dimension::Extension),
-                category: value(Dimension::Category),
+        match self.classes.get_mut(idx).zip(forms.get(idx)) {
+            Some((known, form)) => {
+                let new = || Rc::new(ClassNames::new(Class::of(form, instruction.flow).as_ref()));
+                Rc::clone(known.get_or_insert_with(new))
             }
-        });
-        class.clone()
+            None => Rc::default(),
+        }
     }
 
     /// Command name of a process image; that of the kernel is `[kernel]`.

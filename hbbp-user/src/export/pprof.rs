@@ -135,18 +135,19 @@ pub fn write_pprof(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) -
         written.add("samples", hits);
         let class = builder.names.class(executed);
         let (comm, tgid) = builder.names.process(executed.process);
-        let labels = [
-            ("ring", executed.ring.to_string()),
-            ("category", class.category),
-            ("extension", class.extension),
-            ("mnemonic", class.mnemonic),
-            ("process", format!("{comm} ({tgid})")),
+        let labels: [(&str, &str); 5] = [
+            ("ring", &executed.ring.to_string()),
+            ("category", &class.category),
+            ("extension", &class.extension),
+            ("mnemonic", &class.mnemonic),
+            ("process", &format!("{comm} ({tgid})")),
         ];
-        builder.sample(executed.site, [count, hits], labels.to_vec());
+        builder.sample(executed.site, [count, hits], &labels);
     }
     for ((site, process), hits) in samples {
         written.add("samples", hits);
-        builder.sample(site, [0, hits], vec![("process", builder.process(process))]);
+        let process = builder.process(process);
+        builder.sample(site, [0, hits], &[("process", &process)]);
     }
     let mut encoder = GzEncoder::new(out, Compression::fast());
     encoder.write_all(&builder.profile.encode_to_vec())?;
@@ -220,12 +221,12 @@ impl<'a> Builder<'a> {
         format!("{comm} ({tgid})")
     }
 
-    fn sample(&mut self, site: Site, values: [u64; 2], labels: Vec<(&str, String)>) {
-        let label = |(key, value): (&str, String)| Label {
+    fn sample(&mut self, site: Site, values: [u64; 2], labels: &[(&str, &str)]) {
+        let label = |(key, value): &(&str, &str)| Label {
             key: self.string(key),
-            str: self.string(&value),
+            str: self.string(value),
         };
-        let label = labels.into_iter().map(label).collect();
+        let label = labels.iter().map(label).collect();
         let value = values.map(|n| i64::try_from(n).unwrap_or(i64::MAX)).to_vec();
         let location = self.location(site);
         self.profile.sample.push(Sample {

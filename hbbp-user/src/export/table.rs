@@ -14,6 +14,7 @@
 //! | `samples` | u64 | eventing IPs on the instruction |
 
 use std::io::{self, Write};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use arrow_array::builder::{
@@ -61,7 +62,7 @@ struct Row<'a> {
     site: Site,
     process: ProcessIdx,
     ring: String,
-    class: ClassNames,
+    class: Rc<ClassNames>,
     bytes: &'a [u8],
     method: &'static str,
 }
@@ -114,7 +115,7 @@ fn table(counted: &Counted<'_>, only: Only<'_>) -> io::Result<(RecordBatch, Writ
             site,
             process,
             ring: ring.to_owned(),
-            class: ClassNames::default(),
+            class: Rc::default(),
             bytes: &[],
             method: "",
         };

@@ -26,7 +26,7 @@ use crate::addr::{ImageAddr, Va};
 pub use image_layout::{FilePart, ImageLayout, Linked};
 pub use loss::{Loss, Losses};
 pub use run::{Event, EventUnit, KernelTextSource, Period, Run};
-pub use source_frames::{Frame, Frames, NameIdx, SourceFrames};
+pub use source_frames::{Frame, Frames, NameIdx, SourceFrames, StackIdx};
 pub use source_location::{SourceLocation, SourceLocations};
 
 /// Index of a [`Module`] in [`Snapshot::modules`].

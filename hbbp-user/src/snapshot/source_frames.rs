@@ -1,13 +1,17 @@
 //! Which functions were inlined at an instruction, with the line and the discriminator in each: found by whoever may read
 //! debug information, and handed on as data.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use super::Linked;
 
 /// Index of a name in [`SourceFrames::names`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct NameIdx(pub u32);
+
+/// Index of a stack in [`SourceFrames::stacks`].
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct StackIdx(pub u32);
 
 /// A function that an instruction is in, by itself or inlined.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -31,12 +35,12 @@ pub struct SourceFrames {
     pub names: Vec<String>,
     /// The addresses of code sections by name; empty for files that have addresses of their own.
     pub sections: HashMap<String, u64>,
+    /// Every source location of the functions that ran, executed or not, each once: the instructions of a line share one.
+    pub stacks: Vec<Frames>,
     /// By address; instructions without debug information are not there.
-    pub at: HashMap<u64, Frames>,
+    pub at: HashMap<u64, StackIdx>,
     /// The functions whose first instruction is at an address that was asked for.
     pub entries: HashMap<u64, NameIdx>,
-    /// Every source location of the functions that ran, executed or not.
-    pub all: BTreeSet<Frames>,
 }
 
 impl SourceFrames {
@@ -46,6 +50,12 @@ impl SourceFrames {
             None => Some(linked.addr),
             Some(section) => self.sections.get(section)?.checked_add(linked.addr),
         }
+    }
+
+    /// The stack at an address of the debug information.
+    pub fn stack_at(&self, addr: u64) -> Option<&[Frame]> {
+        let idx = self.at.get(&addr)?;
+        self.stacks.get(idx.0 as usize).map(|stack| &**stack)
     }
 
     /// A name.

@@ -7,6 +7,7 @@
     reason = "helpers of tests: what cannot be made fails the test"
 )]
 
+mod addr2line;
 mod autofdo;
 mod bolt;
 mod choose;

@@ -16,6 +16,7 @@ mod annotate;
 mod callgrind;
 mod cycles;
 mod exact;
+mod exported;
 mod faults;
 mod filter;
 mod hybrid;

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use super::Summary;
+use super::image_format::ImageFormat;
 use crate::export::autofdo::{SampleProfile, locations, sample_profile, write_autofdo};
 use crate::export::bolt::write_bolt;
 use crate::export::chosen::{RanImage, Wanted, ran_images};
-use crate::export::counted::{Counted, Scale, WholeNumbers};
+use crate::export::counted::{Counted, WholeNumbers};
 use crate::export::extbinary::write_extbinary;
 use crate::export::flow::{ControlFlow, control_flow};
 use crate::export::image::{Image, ImageRun, WriteImage, Written};
@@ -21,59 +22,11 @@ use crate::resolve::source::image::{image_places, open_layout, read_build_id};
 use crate::resolve::source::read_source_frames;
 use crate::snapshot::{ImageLayout, Module, ModuleIdx, ModuleKind, SourceFrames, hex};
 
-/// A format that describes one image.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ImageFormat {
-    /// BOLT's pre-aggregated profile.
-    Bolt,
-    /// llvm-profgen's unsymbolized profile.
-    Profgen,
-    /// The text profile of create_llvm_prof.
-    Ranges,
-    /// Branch stacks as perf prints them.
-    PerfScript,
-    /// LLVM's sample profile as text.
-    Autofdo,
-    /// The same in its extensible binary form.
-    ExtBinary,
-}
-
 /// Writes a sample profile in one of its forms.
 type WriteSamples = fn(&SampleProfile, &SourceFrames, &mut dyn Write) -> std::io::Result<()>;
 
 /// Most images that an error lists.
 const LISTED: usize = 5;
-
-impl ImageFormat {
-    const fn extension(self) -> &'static str {
-        match self {
-            Self::Bolt => "preagg",
-            Self::Profgen => "unsymbolized",
-            Self::Ranges => "ranges",
-            Self::PerfScript => "perf-script",
-            Self::Autofdo => "afdo.txt",
-            Self::ExtBinary => "afdo",
-        }
-    }
-
-    /// What its counts are. BOLT judges functions by numbers of samples, and has none below its limits.
-    const fn scale(self) -> Scale {
-        match self {
-            Self::Bolt | Self::PerfScript => Scale::Recorded,
-            Self::Profgen | Self::Ranges | Self::Autofdo | Self::ExtBinary => Scale::Executions,
-        }
-    }
-
-    /// Whether its addresses are not those of the ELF file, so that a program's file has to be read too.
-    const fn needs_file(self) -> bool {
-        matches!(self, Self::Profgen | Self::Ranges | Self::PerfScript)
-    }
-
-    /// Whether counts of addresses are enough, so that profiles without branch stacks serve too.
-    const fn takes_addresses(self) -> bool {
-        matches!(self, Self::Autofdo | Self::ExtBinary)
-    }
-}
 
 /// A profile whose images are exported.
 struct Images<'a> {
@@ -121,7 +74,7 @@ pub(super) fn export_images(
             let mut bytes = Vec::new();
             match images.write(&image, &mut bytes) {
                 Ok(written) => {
-                    let path = folder.join(file_name(&image, n, format));
+                    let path = folder.join(format.file_name(&image, n));
                     Output::open(&path)?.write(&bytes, &mut std::io::sink())?;
                     summary.wrote(&path, &written, out)?;
                 }
@@ -342,26 +295,4 @@ pub(super) fn choose<'a>(wanted: &str, images: &'a [RanImage]) -> anyhow::Result
             path.display()
         )
     })
-}
-
-/// `NAME-BUILDID.EXTENSION`, of the characters that file names are safe with; the number stands for an unknown build id.
-fn file_name(image: &RanImage, n: usize, format: ImageFormat) -> String {
-    /// Digits of the build id, as many as tell two of one name apart.
-    const DIGITS: usize = 8;
-
-    let last = image.name().rsplit('/').next().unwrap_or_default();
-    let safe: String = last
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || "._-+".contains(c) {
-                c
-            } else {
-                '_'
-            }
-        })
-        .collect();
-    let safe = safe.trim_matches(['_', '.']);
-    let id = hex(&image.build_id);
-    let id = id.get(..DIGITS).map_or_else(|| n.to_string(), str::to_owned);
-    format!("{safe}-{id}.{}", format.extension())
 }

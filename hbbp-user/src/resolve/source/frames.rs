@@ -3,22 +3,16 @@
 //! addr2line gives lines, but neither discriminators nor the lines that functions are declared at, which profiles for
 //! compilers are made of. Only the units that hold an address that is asked for are read.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use gimli::{
-    AttributeValue, DW_AT_GNU_discriminator, DW_AT_abstract_origin, DW_AT_call_line, DW_AT_decl_line,
-    DW_AT_linkage_name, DW_AT_name, DW_AT_specification, DW_TAG_inlined_subroutine, DW_TAG_subprogram, DwAt,
-    Unit, UnitOffset,
+    DW_AT_GNU_discriminator, DW_AT_call_line, DW_TAG_inlined_subroutine, DW_TAG_subprogram, DwAt, Unit,
 };
 
 use super::debug_file::{Bytes, DebugFile};
-use crate::snapshot::{Frame, Frames, Linked, NameIdx, SourceFrames};
-
-type Entry = gimli::DebuggingInformationEntry<Bytes>;
-
-/// Entries that are read for the declaration of one function, each of which may refer to two more; real ones have three.
-const MOST_ENTRIES: usize = 16;
+use super::declaration::{Entry, declaration};
+use crate::snapshot::{Frame, Frames, Linked, NameIdx, SourceFrames, StackIdx};
 
 /// A function, or an inlined copy of one.
 struct Scope {
@@ -30,7 +24,8 @@ struct Scope {
     ranges: Vec<Range<u64>>,
     /// Where it is entered, if the debug information says so.
     entry: Option<u64>,
-    children: Vec<usize>,
+    /// The ranges of inlined copies, sorted, each with the index of its scope: those of one scope do not overlap.
+    children: Vec<(Range<u64>, usize)>,
 }
 
 /// A row of the line table.
@@ -57,7 +52,7 @@ pub(super) fn read_frames(file: DebugFile, locations: impl Iterator<Item = Linke
         wanted,
         names: HashMap::new(),
         found,
-        all: BTreeSet::new(),
+        stacks: HashMap::new(),
     };
     let mut headers = file.dwarf.units();
     while let Ok(Some(header)) = headers.next() {
@@ -69,8 +64,7 @@ pub(super) fn read_frames(file: DebugFile, locations: impl Iterator<Item = Linke
             let _ = reader.read_unit(&unit);
         }
     }
-    reader.found.all = reader.all;
-    reader.found
+    reader.finish()
 }
 
 struct Reader<'a> {
@@ -79,7 +73,8 @@ struct Reader<'a> {
     wanted: Vec<u64>,
     names: HashMap<String, NameIdx>,
     found: SourceFrames,
-    all: BTreeSet<Frames>,
+    /// Those that were found, by their place in the list that they become.
+    stacks: HashMap<Frames, StackIdx>,
 }
 
 impl Reader<'_> {
@@ -121,7 +116,8 @@ impl Reader<'_> {
                     self.found.entries.insert(addr, scope.function);
                 }
                 if let Some(frames) = frames(&scopes, function, &rows, addr) {
-                    self.found.at.insert(addr, frames);
+                    let stack = self.intern_stack(frames);
+                    self.found.at.insert(addr, stack);
                 }
             }
             for range in &scope.ranges {
@@ -130,8 +126,9 @@ impl Reader<'_> {
                 let inside = inside
                     .take_while(|row| row.addr < range.end)
                     .filter(|row| row.is_row);
-                self.all
-                    .extend(inside.filter_map(|row| frames(&scopes, function, &rows, row.addr)));
+                for frames in inside.filter_map(|row| frames(&scopes, function, &rows, row.addr)) {
+                    self.intern_stack(frames);
+                }
             }
         }
         Ok(())
@@ -158,11 +155,17 @@ impl Reader<'_> {
             }
             let idx = scopes.len();
             match open.last().and_then(|(_, parent)| scopes.get_mut(*parent)) {
-                Some(parent) if is_inlined => parent.children.push(idx),
+                Some(parent) if is_inlined => {
+                    let ranges = scope.ranges.iter().cloned();
+                    parent.children.extend(ranges.map(|range| (range, idx)));
+                }
                 _ => functions.push(idx),
             }
             open.push((entry.depth(), idx));
             scopes.push(scope);
+        }
+        for scope in &mut scopes {
+            scope.children.sort_by_key(|(range, _)| range.start);
         }
         Ok((scopes, functions))
     }
@@ -182,7 +185,7 @@ impl Reader<'_> {
         if ranges.is_empty() {
             return Ok(Scope::without_code());
         }
-        let (name, declared) = self.declaration(unit, entry);
+        let (name, declared) = declaration(self.dwarf, unit, entry);
         Ok(Scope {
             function: self.intern(name),
             declared: signed(declared),
@@ -196,22 +199,25 @@ impl Reader<'_> {
         })
     }
 
+    fn intern_stack(&mut self, frames: Frames) -> StackIdx {
+        let next = StackIdx(u32::try_from(self.stacks.len()).unwrap_or(u32::MAX));
+        *self.stacks.entry(frames).or_insert(next)
+    }
+
+    /// What was found.
+    fn finish(mut self) -> SourceFrames {
+        let mut stacks: Vec<(Frames, StackIdx)> = self.stacks.into_iter().collect();
+        stacks.sort_by_key(|(_, idx)| *idx);
+        self.found.stacks = stacks.into_iter().map(|(frames, _)| frames).collect();
+        self.found
+    }
+
     fn intern(&mut self, name: String) -> NameIdx {
         let names = &mut self.found.names;
         *self.names.entry(name).or_insert_with_key(|name| {
             names.push(name.clone());
             NameIdx(u32::try_from(names.len() - 1).unwrap_or(u32::MAX))
         })
-    }
-
-    /// Linkage name (else the plain name) and line of declaration of a function, through the entries that it refers to.
-    fn declaration(&self, unit: &Unit<Bytes>, entry: &Entry) -> (String, u64) {
-        let mut chain = Chain::default();
-        chain.visit(self.dwarf, unit, entry);
-        (
-            chain.linkage_name.or(chain.name).unwrap_or_default(),
-            chain.line.unwrap_or(0),
-        )
     }
 }
 
@@ -228,67 +234,12 @@ impl Scope {
         }
     }
 
-    fn holds(&self, addr: u64) -> bool {
-        self.ranges.iter().any(|range| range.contains(&addr))
+    /// The inlined copy that holds an address.
+    fn inlined_at(&self, addr: u64) -> Option<usize> {
+        let after = self.children.partition_point(|(range, _)| range.start <= addr);
+        let (range, child) = self.children.get(after.checked_sub(1)?)?;
+        range.contains(&addr).then_some(*child)
     }
-}
-
-/// What an entry and those that it refers to say of a function; the first that says something counts.
-#[derive(Default)]
-struct Chain {
-    n_entries: usize,
-    linkage_name: Option<String>,
-    name: Option<String>,
-    line: Option<u64>,
-}
-
-impl Chain {
-    fn visit(&mut self, dwarf: &gimli::Dwarf<Bytes>, unit: &Unit<Bytes>, entry: &Entry) {
-        let text = |name: DwAt| {
-            let value = entry.attr_value(name)?;
-            let text = dwarf.attr_string(unit, value).ok()?;
-            Some(String::from_utf8_lossy(text.bytes()).into_owned())
-        };
-        self.linkage_name = self.linkage_name.take().or_else(|| text(DW_AT_linkage_name));
-        self.name = self.name.take().or_else(|| text(DW_AT_name));
-        let line = || entry.attr_value(DW_AT_decl_line)?.udata_value();
-        self.line = self.line.or_else(line);
-        self.n_entries += 1;
-        for reference in [DW_AT_abstract_origin, DW_AT_specification] {
-            match entry.attr_value(reference) {
-                Some(AttributeValue::UnitRef(offset)) => self.follow(dwarf, unit, offset),
-                Some(AttributeValue::DebugInfoRef(offset)) => {
-                    // Link-time optimisation refers to other units.
-                    let Some(other) = unit_of(dwarf, offset) else {
-                        continue;
-                    };
-                    if let Some(offset) = offset.to_unit_offset(&other.header) {
-                        self.follow(dwarf, &other, offset);
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn follow(&mut self, dwarf: &gimli::Dwarf<Bytes>, unit: &Unit<Bytes>, offset: UnitOffset<usize>) {
-        if self.n_entries < MOST_ENTRIES
-            && let Ok(entry) = unit.entry(offset)
-        {
-            self.visit(dwarf, unit, &entry);
-        }
-    }
-}
-
-/// The unit that holds an offset.
-fn unit_of(dwarf: &gimli::Dwarf<Bytes>, offset: gimli::DebugInfoOffset<usize>) -> Option<Unit<Bytes>> {
-    let mut headers = dwarf.units();
-    while let Ok(Some(header)) = headers.next() {
-        if offset.to_unit_offset(&header).is_some() {
-            return dwarf.unit(header).ok();
-        }
-    }
-    None
 }
 
 /// The line table of a unit, sorted by address.
@@ -320,11 +271,7 @@ fn frames(scopes: &[Scope], function: usize, rows: &[Row], addr: u64) -> Option<
     let mut frames = Vec::new();
     let mut scope = scopes.get(function)?;
     loop {
-        let inlined = scope
-            .children
-            .iter()
-            .filter_map(|child| scopes.get(*child))
-            .find(|child| child.holds(addr));
+        let inlined = scope.inlined_at(addr).and_then(|child| scopes.get(child));
         let (line, discriminator) = inlined.map_or((row.line, row.discriminator), |inlined| inlined.call);
         frames.push(Frame {
             function: scope.function,

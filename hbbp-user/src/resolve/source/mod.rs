@@ -2,6 +2,7 @@
 //! information, `section` reads it within a budget, `lines` looks up source lines in it and `frames` inlined functions.
 
 mod debug_file;
+mod declaration;
 mod frames;
 pub mod image;
 pub mod lines;
