@@ -7,17 +7,21 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
+use super::diff::{comparison, estimated_runs};
+use super::import::ImportOptions;
+use super::input::read_runs;
 use super::locations::read_locations;
+use super::session::DRAIN_EVERY;
 use crate::estimate::{Rule, Unit};
 use crate::mix::{
-    Analysis, Confidence, Dimension, Estimated, Mix, Outcome, Query, Requirement, Sort, Taxonomy, Verdict,
-    View, sum,
+    Analysis, Confidence, Dimension, Estimated, Mix, MixOverTime, Outcome, OverTime, Query, Requirement,
+    Sort, Taxonomy, Verdict, View, sum,
 };
-use crate::report::{Format, Look, Miss, Report, Table, quality};
+use crate::report::{Comparison, Format, Look, Miss, Report, Table, quality};
 use crate::snapshot::{Snapshot, SourceLocations};
 
 /// Content and format of a report.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct ReportOptions {
     /// What the table shows, unless there is a view.
     pub query: Query,
@@ -35,6 +39,10 @@ pub struct ReportOptions {
     pub format: Format,
     /// How text looks.
     pub look: Look,
+    /// Whether the rows are also shown by period.
+    pub over_time: bool,
+    /// A profile that the page shows the changes against.
+    pub compare: Option<ImportOptions>,
     /// Files with debug information, for the dimensions that need it; others are found by their build ids.
     pub debug_files: Vec<PathBuf>,
 }
@@ -50,6 +58,8 @@ impl Default for ReportOptions {
             top: None,
             format: Format::default(),
             look: Look::default(),
+            over_time: false,
+            compare: None,
             debug_files: Vec::new(),
         }
     }
@@ -150,6 +160,14 @@ pub fn print_runs(
     let rule = super::rule::read(&options.rule)?;
     let profile = Profile::new(runs, &rule, options);
     let tables = options.tables();
+    let over_time = options
+        .over_time
+        .then(|| profile.over_time(&tables))
+        .transpose()?;
+    let comparison = options.compare.as_ref();
+    let comparison = comparison
+        .map(|other| profile.comparison(other, &rule))
+        .transpose()?;
     // The tables of each run, and their sums.
     let of_runs: Vec<Vec<Mix>> = tables.iter().map(|(query, _)| profile.mixes(query)).collect();
     let sums = tables.iter().zip(&of_runs);
@@ -174,7 +192,13 @@ pub fn print_runs(
     let runs = || noted.iter().map(Cow::as_ref).zip(&analyses);
     let shown = sums.iter().zip(&tables);
     let shown: Vec<Table<'_>> = shown.map(|(mix, (_, top))| Table { mix, top: *top }).collect();
-    let report = Report::new(runs(), options.view.as_ref(), &shown, &verdicts);
+    let mut report = Report::new(runs(), options.view.as_ref(), &shown, &verdicts);
+    if let Some((over_time, mix)) = &over_time {
+        report = report.with_over_time(over_time, mix, tables.first().and_then(|(_, top)| *top));
+    }
+    if let Some(comparison) = &comparison {
+        report = report.with_comparison(comparison);
+    }
     let mut out = BufWriter::new(out);
     let written = report
         .write(options.format, options.look, &mut out)
@@ -191,6 +215,16 @@ pub fn print_runs(
     })
 }
 
+/// What a page shows the changes by.
+const COMPARED: [&[Dimension]; 6] = [
+    &[Dimension::Mnemonic],
+    &[Dimension::Extension],
+    &[Dimension::Category],
+    &[Dimension::Module],
+    &[Dimension::Module, Dimension::Function],
+    &[Dimension::Mitigation],
+];
+
 /// The runs of a profile, estimated.
 struct Profile<'a> {
     estimated: Vec<Estimated<'a>>,
@@ -202,7 +236,7 @@ struct Profile<'a> {
 
 impl<'a> Profile<'a> {
     fn new(runs: &'a [Snapshot], rule: &Rule, options: &ReportOptions) -> Self {
-        let estimated: Vec<Estimated<'a>> = runs.iter().map(|run| Estimated::new(run, rule)).collect();
+        let estimated = estimated_runs(runs, rule);
         let asks_source = options.asks(Query::asks_source);
         let of_run = |(run, estimated): (&Snapshot, &Estimated<'_>)| {
             if asks_source {
@@ -223,6 +257,38 @@ impl<'a> Profile<'a> {
     fn mixes(&self, query: &Query) -> Vec<Mix> {
         let runs = self.estimated.iter().zip(&self.locations);
         runs.map(|(run, locations)| run.mix(query, locations)).collect()
+    }
+
+    /// The rows of the first table by period.
+    fn over_time(&self, tables: &[(&Query, Option<usize>)]) -> anyhow::Result<(OverTime, MixOverTime)> {
+        let ([run], [locations], Some((query, _))) = (&*self.estimated, &*self.locations, tables.first())
+        else {
+            bail!(
+                "--over-time shows one run, and this profile has several: report one of those that were merged"
+            );
+        };
+        let over_time = OverTime::new(run);
+        anyhow::ensure!(
+            1 < over_time.periods.len(),
+            "--over-time needs a profile with several intervals, and this one has {}: record for longer than {} s, which is \
+             the time between two drains",
+            over_time.periods.len(),
+            DRAIN_EVERY.as_secs()
+        );
+        let mix = over_time.mix(run, query, locations);
+        Ok((over_time, mix))
+    }
+
+    /// What changed since another profile.
+    fn comparison(&self, other: &ImportOptions, rule: &Rule) -> anyhow::Result<Comparison> {
+        let runs = read_runs(other)?;
+        let estimated = estimated_runs(&runs, rule);
+        let queries = COMPARED.map(|by| Query {
+            columns: Vec::new(),
+            ..Query::by(by.iter().copied())
+        });
+        let name = other.file.display().to_string();
+        comparison(&name, &estimated, &self.estimated, &queries)
     }
 
     fn verdict(&self, requirement: &Requirement, confidence: Confidence) -> Verdict {
