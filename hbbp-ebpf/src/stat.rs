@@ -59,6 +59,19 @@ impl EventStats {
         }
     }
 
+    /// What was added since it was `before`.
+    #[must_use]
+    pub const fn since(self, before: Self) -> Self {
+        Self {
+            runs: self.runs.saturating_sub(before.runs),
+            counted: self.counted.saturating_sub(before.counted),
+            full: self.full.saturating_sub(before.full),
+            no_map: self.no_map.saturating_sub(before.no_map),
+            no_stack: self.no_stack.saturating_sub(before.no_stack),
+            wrong_path: self.wrong_path.saturating_sub(before.wrong_path),
+        }
+    }
+
     /// Samples that reached the program and were not counted.
     pub const fn lost(&self) -> u64 {
         self.full + self.no_map + self.no_stack

@@ -84,7 +84,7 @@ fn read(input: Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
         bail!("{why}");
     }
     resolver.add_losses(&counted.losses);
-    Ok(resolver.finish(counted.run))
+    Ok(resolver.take(counted.run))
 }
 
 /// The files that a recording ran, as far as it knows them.

@@ -1,23 +1,23 @@
 //! `hbbp-sys processwatch`: the instruction mix of each process at intervals, with the options and the CSV of Intel's
 //! processwatch 1.3, so that scripts for it run unchanged.
 //!
-//! Each interval is a measurement of its own. Opening it takes a moment in which nothing is counted, so shares are those of
-//! the instructions within the intervals.
+//! One measurement runs through all intervals; each of them is a profile of its own.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use super::record::{RecordOptions, Target, record};
+use super::record::{RecordOptions, Target, record_intervals};
 use crate::collect::event::Choice;
 use crate::collect::object::Messages;
 use crate::mix::{Axis, Dimension, Estimated, Filter, Query, Sort, Value, processwatch_categories};
 use crate::report::watch::{Layout, Watch};
 use crate::resolve::kernel::space::TextHistory;
+use crate::snapshot::SourceLocations;
 use crate::snapshot::run::Period;
-use crate::snapshot::{Snapshot, SourceLocations};
 use crate::streams::KernelCounts;
 
 /// What to watch, and how to print it.
@@ -99,17 +99,22 @@ pub fn watch(options: &WatchOptions, out: &mut dyn Write) -> anyhow::Result<()> 
     if let Err(error) = watch.begin(out) {
         return ended(error);
     }
-    for number in (0..).take_while(|number| options.times.is_none_or(|times| *number < times)) {
-        let recorded = record(&record_options(options))?;
-        let mix = mix(&recorded.snapshot, &query)?;
-        if let Err(error) = watch.interval(number, &mix, out) {
-            return ended(error);
-        }
-        if recorded.interrupt.happened() {
-            break;
-        }
+    if options.times == Some(0) {
+        return Ok(());
     }
-    Ok(())
+    let rule = super::rule::read("balanced")?;
+    let mut number = 0;
+    record_intervals(&record_options(options), options.interval, |snapshot| {
+        let mix = Estimated::new(&snapshot, &rule).mix(&query, &SourceLocations::new());
+        if let Err(error) = watch.interval(number, &mix, out) {
+            return ended(error).map(ControlFlow::Break);
+        }
+        number += 1;
+        Ok(match options.times {
+            Some(times) if times <= number => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        })
+    })
 }
 
 /// The columns that were asked for, by their names without regard to case, in the order of all.
@@ -158,11 +163,6 @@ fn record_options(options: &WatchOptions) -> RecordOptions {
         messages: Messages::Off,
         vmlinux: None,
     }
-}
-
-fn mix(snapshot: &Snapshot, query: &Query) -> anyhow::Result<crate::mix::Mix> {
-    let rule = super::rule::read("balanced")?;
-    Ok(Estimated::new(snapshot, &rule).mix(query, &SourceLocations::new()))
 }
 
 /// A closed pipe ends the watch.

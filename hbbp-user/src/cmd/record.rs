@@ -1,15 +1,16 @@
-//! `hbbp-sys record`: from options to a snapshot. Wires the collector to the resolver.
+//! `hbbp-sys record`: from options to a snapshot, or to one after the other. Wires the collector to the resolver.
 
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::Child;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::child::PendingChild;
 use super::interrupt::Interrupt;
-use super::session::{Session, measure};
+use super::session::{Pause, Session, measure};
 use crate::collect::event::Choice;
 use crate::collect::limits;
 use crate::collect::object::Messages;
@@ -83,32 +84,89 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
 }
 
 fn recorded(options: &RecordOptions) -> anyhow::Result<Recorded> {
-    let mut interrupt = Interrupt::listen()?;
-    let (scope, pending) = prepare(&options.target)?;
-    // After the fork, so that the command keeps its own limit.
-    raise_file_limit();
-    let plan = Plan {
-        scope,
-        choice: options.choice.clone(),
-        kernel: options.kernel,
-        map_entries: options.map_entries,
-        modules: match options.text {
-            TextHistory::Followed => ModuleWatch::Told,
-            TextHistory::Once => ModuleWatch::Untold,
-        },
-        messages: options.messages,
-    };
-    let run = facts(describe(&options.target, pending.as_ref()));
-    let mut session = Session::open(&plan, options.text, options.vmlinux.as_deref(), run)?;
-    session.start()?;
-    let child = pending.map(PendingChild::release).transpose()?;
-    let (runtime, signals) = interrupt.parts();
-    let command = runtime.block_on(measure(&mut session, options.duration, child, signals))?;
+    let mut running = Recording::open(options)?;
+    let pause = running.measure(options.duration)?;
+    let command = running.child.map(|child| match pause {
+        Pause::Exited(code) => Command::Ended(code),
+        Pause::Time | Pause::Signal => Command::Running(child),
+    });
     Ok(Recorded {
-        snapshot: session.finish()?,
+        snapshot: running.session.finish()?,
         command,
-        interrupt,
+        interrupt: running.interrupt,
     })
+}
+
+/// Records interval after interval, and hands over the profile of each, until `take` wants no more or a signal arrives,
+/// which ends the last one. Sampling goes on while `take` works; what it takes longer than an interval, the next one lasts
+/// longer.
+pub fn record_intervals(
+    options: &RecordOptions,
+    interval: Duration,
+    take: impl FnMut(Snapshot) -> anyhow::Result<ControlFlow<()>>,
+) -> anyhow::Result<()> {
+    recorded_intervals(options, interval, take)
+        .map_err(|error| limits::advised(error, super::check::read_n_cpus()))
+}
+
+fn recorded_intervals(
+    options: &RecordOptions,
+    interval: Duration,
+    mut take: impl FnMut(Snapshot) -> anyhow::Result<ControlFlow<()>>,
+) -> anyhow::Result<()> {
+    let mut running = Recording::open(options)?;
+    let mut due = Instant::now();
+    loop {
+        due = Instant::now().max(due + interval);
+        let pause = running.measure(Some(due.saturating_duration_since(Instant::now())))?;
+        if pause != Pause::Time {
+            return take(running.session.finish()?).map(|_| ());
+        }
+        if take(running.session.take()?)?.is_break() {
+            return Ok(());
+        }
+    }
+}
+
+/// A recording that runs.
+struct Recording {
+    session: Session,
+    child: Option<Child>,
+    interrupt: Interrupt,
+}
+
+impl Recording {
+    fn open(options: &RecordOptions) -> anyhow::Result<Self> {
+        let interrupt = Interrupt::listen()?;
+        let (scope, pending) = prepare(&options.target)?;
+        // After the fork, so that the command keeps its own limit.
+        raise_file_limit();
+        let plan = Plan {
+            scope,
+            choice: options.choice.clone(),
+            kernel: options.kernel,
+            map_entries: options.map_entries,
+            modules: match options.text {
+                TextHistory::Followed => ModuleWatch::Told,
+                TextHistory::Once => ModuleWatch::Untold,
+            },
+            messages: options.messages,
+        };
+        let run = facts(describe(&options.target, pending.as_ref()));
+        let mut session = Session::open(&plan, options.text, options.vmlinux.as_deref(), run)?;
+        session.start()?;
+        let child = pending.map(PendingChild::release).transpose()?;
+        Ok(Self {
+            session,
+            child,
+            interrupt,
+        })
+    }
+
+    fn measure(&mut self, duration: Option<Duration>) -> anyhow::Result<Pause> {
+        let (runtime, signals) = self.interrupt.parts();
+        runtime.block_on(measure(&mut self.session, duration, self.child.as_mut(), signals))
+    }
 }
 
 fn prepare(target: &Target) -> anyhow::Result<(Scope, Option<PendingChild>)> {

@@ -1,6 +1,7 @@
 //! A running measurement: drains the collector into the resolver until the time is over, the command exits or a signal
-//! arrives.
+//! arrives, and hands out what was measured: once at the end, or again and again while it goes on.
 
+use std::mem;
 use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, ExitStatus};
@@ -16,7 +17,6 @@ use super::child::exit_code;
 use super::interrupt::Signals;
 use super::interval::raw_interval;
 use super::progress::Progress;
-use super::record::Command;
 use crate::collect::cpu_times::CpuTimes;
 use crate::collect::overhead::{read_own_cpu, read_own_memory};
 use crate::collect::{Collector, Plan, Scope, StacksSeen};
@@ -26,7 +26,7 @@ use crate::resolve::kernel::open::open_kernel_space;
 use crate::resolve::kernel::reader::ReadKernel;
 use crate::resolve::kernel::space::TextHistory;
 use crate::resolve::user::proc_scan::read_processes;
-use crate::snapshot::{Loss, Run, Snapshot};
+use crate::snapshot::{Loss, Losses, Run, Snapshot};
 
 /// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice kernel text
 /// patches soon where the kernel does not report them.
@@ -57,16 +57,29 @@ const TEXT_ONCE: &str = "kernel text was read once, at the end (--text-once): sa
 const EMPTY_STACKS: &str = "branch stacks are empty on this machine, as on some virtual machines: the mix \
                             uses instruction samples only";
 
+/// Why a measurement paused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Pause {
+    /// Its time is over.
+    Time,
+    /// A signal arrived.
+    Signal,
+    /// The command exited with this code.
+    Exited(u8),
+}
+
 /// A running measurement: collector, resolver, and the intervals since the last drain.
 pub(super) struct Session {
     collector: Collector,
     resolver: Resolver,
     /// Facts of the run, as far as they are known.
     run: Run,
-    /// Start of the run.
+    /// When sampling was started.
     started: u64,
-    /// Times of the CPUs at the start; `None` where these say nothing about what is measured.
+    /// Times of the CPUs at that time; `None` where these say nothing about what is measured.
     cpu_times: Option<CpuTimes>,
+    /// CPU time of this program up to the last profile, in ns.
+    own_cpu: u64,
     /// Start of the current interval.
     began: u64,
     /// Earlier intervals since the last drain.
@@ -122,6 +135,7 @@ impl Session {
             resolver,
             run,
             cpu_times: whole_cpus.then(CpuTimes::read),
+            own_cpu: 0,
             started: now(),
             began: now(),
             split: Vec::new(),
@@ -135,41 +149,69 @@ impl Session {
         })
     }
 
-    /// Starts sampling; a command's events start by themselves at its exec.
+    /// Starts sampling; a command's events start by themselves at its exec. [`Self::take`] starts it again.
     pub(super) fn start(&mut self) -> anyhow::Result<()> {
         self.collector.enable()?;
         self.started = now();
         self.began = self.started;
+        self.cpu_times = self.cpu_times.take().map(|_| CpuTimes::read());
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         self.run.started = u64::try_from(since_epoch.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
         Ok(())
     }
 
-    /// Stops sampling, takes what was counted last, and resolves it.
+    /// What was measured since the last call. Sampling stands still only while the counts are read, so that all sums close,
+    /// and goes on before they are resolved.
+    pub(super) fn take(&mut self) -> anyhow::Result<Snapshot> {
+        let (run, losses) = self.close()?;
+        self.start()?;
+        let snapshot = self.resolver.take(run);
+        Ok(self.complete(snapshot, &losses))
+    }
+
+    /// Stops sampling, and returns what was measured since the last profile was taken.
     pub(super) fn finish(mut self) -> anyhow::Result<Snapshot> {
+        let (run, losses) = self.close()?;
+        self.resolver.catch_up();
+        let snapshot = self.resolver.take(run);
+        Ok(self.complete(snapshot, &losses))
+    }
+
+    /// Stops sampling and takes what was counted last: the facts of the run, and what the programs lost.
+    fn close(&mut self) -> anyhow::Result<(Run, Losses)> {
         self.look_at_stacks()?;
         self.collector.stop()?;
-        self.run.duration = now().saturating_sub(self.started);
+        let duration = now().saturating_sub(self.started);
         self.drain()?;
         self.compare_text()?;
-        let totals = self.collector.totals()?;
-        self.run.events = totals.events;
-        self.run.notes.extend(totals.notes);
+        let totals = self.collector.take_totals()?;
+        let mut run = self.run.clone();
+        run.duration = duration;
+        run.events = totals.events;
+        run.notes.extend(totals.notes);
         if self.stacks == StacksSeen::Empty {
-            self.run.notes.push(EMPTY_STACKS.to_owned());
+            run.notes.push(EMPTY_STACKS.to_owned());
         }
         if let Some(before) = &self.cpu_times {
-            CpuTimes::read().add_since(before, &mut self.run.events);
+            CpuTimes::read().add_since(before, &mut run.events);
         }
-        let mut snapshot = self.resolver.finish(self.run);
-        for (loss, n) in totals.losses.iter().filter_map(|(_, n, loss)| Some((loss?, n))) {
+        Ok((run, totals.losses))
+    }
+
+    /// Adds what is known only now.
+    fn complete(&mut self, mut snapshot: Snapshot, losses: &Losses) -> Snapshot {
+        for (loss, n) in losses.iter().filter_map(|(_, n, loss)| Some((loss?, n))) {
             snapshot.losses.add(loss, n);
         }
-        snapshot.losses.add(Loss::SidebandUnread, self.unread);
+        snapshot
+            .losses
+            .add(Loss::SidebandUnread, mem::take(&mut self.unread));
         snapshot.fit();
-        snapshot.run.own_cpu = read_own_cpu();
+        let own_cpu = read_own_cpu();
+        let before = mem::replace(&mut self.own_cpu, own_cpu);
+        snapshot.run.own_cpu = own_cpu.saturating_sub(before);
         snapshot.run.own_memory = read_own_memory();
-        Ok(snapshot)
+        snapshot
     }
 
     fn read_sideband(&mut self) -> anyhow::Result<()> {
@@ -259,9 +301,9 @@ impl Session {
 pub(super) async fn measure(
     session: &mut Session,
     duration: Option<Duration>,
-    mut child: Option<Child>,
+    mut child: Option<&mut Child>,
     signals: &mut Signals,
-) -> anyhow::Result<Option<Command>> {
+) -> anyhow::Result<Pause> {
     let start = Instant::now();
     let mut drains = interval_at(start + DRAIN_EVERY, DRAIN_EVERY);
     let mut sideband = interval_at(start + SIDEBAND_EVERY, SIDEBAND_EVERY);
@@ -282,9 +324,10 @@ pub(super) async fn measure(
         let patched = tokio::time::sleep_until(session.patched.unwrap_or(start));
         tokio::select! {
             biased;
-            () = &mut end, if duration.is_some() => break,
-            () = signals.wait() => break,
+            () = &mut end, if duration.is_some() => return Ok(Pause::Time),
+            () = signals.wait() => return Ok(Pause::Signal),
             _ = drains.tick() => {
+                session.collector.vary()?;
                 session.drain()?;
                 session.compare_text()?;
             }
@@ -297,8 +340,8 @@ pub(super) async fn measure(
                 if let Some(progress) = &progress {
                     progress.at(start.elapsed());
                 }
-                if let Some(status) = ended(child.as_mut())? {
-                    return Ok(Some(Command::Ended(exit_code(status))));
+                if let Some(status) = ended(child.as_deref_mut())? {
+                    return Ok(Pause::Exited(exit_code(status)));
                 }
             }
             ready = text_events.readable() => {
@@ -307,7 +350,6 @@ pub(super) async fn measure(
             }
         }
     }
-    Ok(child.map(Command::Running))
 }
 
 /// Waits for a notification; for ever without a notifier.

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::{iter, mem};
 
 use anyhow::{Context as _, bail};
 use hbbp_ebpf::{EventStats, MAX_EVENTS};
@@ -15,7 +16,8 @@ use super::stacks::Stacks;
 use super::stride::Sampler;
 use super::totals::{Totals, add_losses, sum};
 use crate::snapshot::Loss;
-use crate::snapshot::run::{Counter, Event};
+use crate::snapshot::run::{Counter, Event, Period};
+use crate::streams::StackStats;
 
 /// The events, by their numbers.
 pub(super) struct Counters {
@@ -27,6 +29,12 @@ struct Sampled {
     source: Source,
     _program: OwnedFd,
     counters: Vec<Sampler>,
+    /// Whether it was not stopped for good.
+    is_used: bool,
+    /// What its program had counted on each CPU when that was taken last.
+    taken: Vec<EventStats>,
+    /// What had become of its stacks then.
+    taken_stacks: StackStats,
 }
 
 /// What the samples with branch stacks brought.
@@ -69,6 +77,9 @@ impl Counters {
                 source,
                 _program: program,
                 counters: counters.collect(),
+                is_used: true,
+                taken: Vec::new(),
+                taken_stacks: StackStats::default(),
             });
         }
         Ok(Self { events })
@@ -76,11 +87,12 @@ impl Counters {
 
     /// Starts sampling.
     pub(super) fn enable(&self) -> anyhow::Result<()> {
-        for counter in self.events.iter().flat_map(|event| &event.counters) {
+        let used = || self.events.iter().filter(|event| event.is_used);
+        for counter in used().flat_map(|event| &event.counters) {
             counter.perf.enable().context("failed to start a perf event")?;
         }
         // An event that cannot have its counter is told at once, not at the end.
-        for sampled in &self.events {
+        for sampled in used() {
             for counter in &sampled.counters {
                 let read = counter.read();
                 if read.is_err_and(|error| error.kind() == ErrorKind::UnexpectedEof) {
@@ -94,9 +106,10 @@ impl Counters {
         Ok(())
     }
 
-    /// Changes the periods a little.
+    /// Changes the periods a little while the events run.
     pub(super) fn vary(&mut self) -> anyhow::Result<()> {
-        for counter in self.events.iter_mut().flat_map(|event| &mut event.counters) {
+        let used = self.events.iter_mut().filter(|event| event.is_used);
+        for counter in used.flat_map(|event| &mut event.counters) {
             counter
                 .vary()
                 .context("failed to change the period of a perf event")?;
@@ -123,19 +136,23 @@ impl Counters {
     /// Stops the events with branch stacks for good.
     pub(super) fn stop_stacks(&mut self) -> anyhow::Result<()> {
         let mut with_stacks = self.events.iter_mut().filter(|event| event.has_stack());
-        with_stacks.try_for_each(Sampled::stop)
+        with_stacks.try_for_each(|event| {
+            event.is_used = false;
+            event.stop()
+        })
     }
 
     /// Stops all events.
-    pub(super) fn stop(&mut self) -> anyhow::Result<()> {
-        self.events.iter_mut().try_for_each(Sampled::stop)
+    pub(super) fn stop(&self) -> anyhow::Result<()> {
+        self.events.iter().try_for_each(Sampled::stop)
     }
 
-    /// What the events counted, and what of their samples was lost.
-    pub(super) fn totals(&self, cpus: &Cpus, stacks: Option<&Stacks>) -> anyhow::Result<Totals> {
+    /// What the events counted since the last call, and what of their samples was lost. To be called while they stand
+    /// still.
+    pub(super) fn take_totals(&mut self, cpus: &Cpus, stacks: Option<&Stacks>) -> anyhow::Result<Totals> {
         let mut totals = Totals::default();
-        for (sampled, number) in self.events.iter().zip(0u32..) {
-            let by_cpu = cpus.stats(number as usize);
+        for (sampled, number) in self.events.iter_mut().zip(0u32..) {
+            let by_cpu = sampled.take_stats(cpus.stats(number as usize));
             let stats = sum(&by_cpu);
             let full = match sampled.source.request.stack {
                 Some(_) => Loss::StacksFull,
@@ -143,8 +160,9 @@ impl Counters {
             };
             totals.losses.add(full, stats.full);
             let of_stacks = stacks.map(|stacks| stacks.stats(number));
-            add_losses(&mut totals.losses, &stats, &of_stacks.unwrap_or_default());
-            let counters = sampled.read(&by_cpu, &mut totals.notes)?;
+            let of_stacks = sampled.take_stacks(of_stacks.unwrap_or_default());
+            add_losses(&mut totals.losses, &stats, &of_stacks);
+            let counters = sampled.take_counts(&by_cpu, &mut totals.notes)?;
             totals.events.push(Event {
                 name: sampled.source.name.clone(),
                 unit: sampled.source.unit,
@@ -165,18 +183,40 @@ impl Sampled {
         self.source.request.stack.is_some()
     }
 
-    fn stop(&mut self) -> anyhow::Result<()> {
-        for counter in &mut self.counters {
-            counter.stop().context("failed to stop a perf event")?;
+    fn stop(&self) -> anyhow::Result<()> {
+        for counter in &self.counters {
+            counter.perf.disable().context("failed to stop a perf event")?;
         }
         Ok(())
     }
 
-    /// What its counters counted; of those that lost their counter there is a note.
-    fn read(&self, by_cpu: &[EventStats], notes: &mut Vec<String>) -> anyhow::Result<Vec<Counter>> {
+    /// What its program counted on each CPU since the last call, where it has counted `now` in all.
+    fn take_stats(&mut self, now: Vec<EventStats>) -> Vec<EventStats> {
+        let taken = mem::replace(&mut self.taken, now);
+        let taken = taken.into_iter().chain(iter::repeat(EventStats::default()));
+        let both = self.taken.iter().zip(taken);
+        both.map(|(now, taken)| now.since(taken)).collect()
+    }
+
+    /// What became of its stacks since the last call.
+    const fn take_stacks(&mut self, now: StackStats) -> StackStats {
+        now.since(mem::replace(&mut self.taken_stacks, now))
+    }
+
+    /// What its counters counted since the last call; of those that lost their counter there is a note.
+    fn take_counts(
+        &mut self,
+        by_cpu: &[EventStats],
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<Vec<Counter>> {
         let mut counters = Vec::new();
-        for sampler in &self.counters {
-            match sampler.read() {
+        let period = match self.source.request.period {
+            Period::Fixed(period) => period,
+            // The kernel changes it as it likes, and none is known to be due.
+            Period::Frequency(_) => 1,
+        };
+        for sampler in &mut self.counters {
+            match sampler.take(period) {
                 Ok(mut counter) => {
                     let cpu = counter.cpu.and_then(|cpu| by_cpu.get(cpu as usize));
                     counter.runs = cpu.map(|stats| stats.runs);

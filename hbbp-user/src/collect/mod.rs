@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows what an address means; that is the matter of [`crate::resolve`], which in turn knows nothing of
 //! perf events. The program calls, in this order: [`Collector::open`], [`Collector::enable`], then
-//! [`Collector::records`] often and [`Collector::drain`] rarely, and [`Collector::stop`] once.
+//! [`Collector::records`] often and [`Collector::drain`] rarely, and [`Collector::stop`] before the last drain.
 
 pub mod bpf;
 mod counters;
@@ -34,6 +34,7 @@ pub mod totals;
 pub mod uarch;
 pub mod wake;
 
+use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -176,8 +177,9 @@ impl Collector {
     }
 
     /// Starts sampling; a command's events start by themselves at its exec.
-    pub fn enable(&self) -> anyhow::Result<()> {
-        if self.starts_by_exec {
+    /// It may be called again after [`Self::stop`].
+    pub fn enable(&mut self) -> anyhow::Result<()> {
+        if mem::take(&mut self.starts_by_exec) {
             return Ok(());
         }
         self.counters.enable()
@@ -224,10 +226,13 @@ impl Collector {
         self.stacks.as_ref().map(Stacks::half_full)
     }
 
+    /// Changes the periods a little while the events run, now and then.
+    pub fn vary(&mut self) -> anyhow::Result<()> {
+        self.counters.vary()
+    }
+
     /// What was counted since the last call, up to each cut and from the last on; user code is all in the first part.
-    /// Periods change a little here.
     pub fn drain(&mut self) -> anyhow::Result<Parts> {
-        self.counters.vary()?;
         self.counts.drain(&self.cpus, self.stacks.as_mut())
     }
 
@@ -252,13 +257,13 @@ impl Collector {
     }
 
     /// Stops sampling. What was counted last is to be drained after this.
-    pub fn stop(&mut self) -> anyhow::Result<()> {
+    pub fn stop(&self) -> anyhow::Result<()> {
         self.counters.stop()
     }
 
-    /// What it knows of itself, after the last drain.
-    pub fn totals(&self) -> anyhow::Result<Totals> {
-        let mut totals = self.counters.totals(&self.cpus, self.stacks.as_ref())?;
+    /// What it knows of itself since the last call, after a drain while it stands still.
+    pub fn take_totals(&mut self) -> anyhow::Result<Totals> {
+        let mut totals = self.counters.take_totals(&self.cpus, self.stacks.as_ref())?;
         totals
             .notes
             .extend(hotplug(&self.online, &perf::read_online_cpus()?));

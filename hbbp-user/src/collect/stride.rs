@@ -18,6 +18,8 @@ pub struct Sampler {
     /// Its period, where it may change; `None` where the kernel chooses it, or the counter follows tasks: those that a
     /// task creates would keep the old one.
     stride: Option<Stride>,
+    /// What it had counted when that was taken last.
+    taken: Counter,
 }
 
 impl Sampler {
@@ -26,18 +28,11 @@ impl Sampler {
         Self {
             stride: period.filter(|_| perf.cpu().is_some()).map(Stride::new),
             perf,
+            taken: Counter::default(),
         }
     }
 
-    /// Stops it for good.
-    pub fn stop(&mut self) -> io::Result<()> {
-        if let Some(stride) = &mut self.stride {
-            stride.ended = true;
-        }
-        self.perf.disable()
-    }
-
-    /// Changes the period, if there have been enough samples since the last change.
+    /// Changes the period of a counter that runs, if there have been enough samples since the last change.
     /// A kernel that refuses leaves the period as it was; an event that lost its counter is left to [`Self::read`].
     pub fn vary(&mut self) -> io::Result<()> {
         let Some(stride) = self.stride.as_mut().filter(|stride| !stride.ended) else {
@@ -61,7 +56,14 @@ impl Sampler {
         self.perf.enable()
     }
 
-    /// What it counted, with the samples that were due where its period has changed.
+    /// What it counted since the last call; `period` is its nominal period. To be called while it stands still.
+    pub fn take(&mut self, period: u64) -> io::Result<Counter> {
+        let counter = self.read()?;
+        let taken = std::mem::replace(&mut self.taken, counter);
+        Ok(counter.since(&taken, period))
+    }
+
+    /// What it counted so far, with the samples that were due where its period has changed.
     pub fn read(&self) -> io::Result<Counter> {
         let counter = self.perf.read()?;
         let changed = self.stride.as_ref().filter(|stride| 0 < stride.n_changes);

@@ -43,6 +43,13 @@ impl Default for Lookups {
 }
 
 impl Lookups {
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        self.kernel.clear();
+        self.user.clear();
+        self.last = Default::default();
+    }
+
     #[inline]
     fn last(&self, task: TaskKey, time: u64, at: Va) -> Option<HeldText> {
         let (validity, text) = &self.last;

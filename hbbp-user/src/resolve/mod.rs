@@ -26,6 +26,8 @@ pub mod source;
 pub mod text;
 pub mod user;
 
+use std::mem;
+
 use crate::record::{Record, Timed};
 use crate::snapshot::fold::Intervals;
 use crate::snapshot::{Loss, Losses, Process, Run, Snapshot};
@@ -35,14 +37,15 @@ use kernel::space::KernelSpace;
 use lookup::Lookups;
 use user::proc_scan::Scanned;
 use user::recorded_files::RecordedFiles;
-use user::space::{Origin, UserSpace};
+use user::space::UserSpace;
 
 /// Turns what was counted into a snapshot.
 ///
 /// Live: records are given as they come ([`Self::apply`]), counts after each drain ([`Self::drained`]).
 /// Recorded: all records are there before, samples ask for their [owner](Self::owner), and the counts follow
 /// ([`Self::recorded_interval`]).
-/// [`Self::finish`] puts all together. Nothing of it fails: what cannot be read or found is counted as a loss.
+/// [`Self::take`] puts all together that came since the last time.
+/// Nothing of it fails: what cannot be read or found is counted as a loss.
 #[derive(Debug)]
 pub struct Resolver {
     kernel: KernelSpace,
@@ -124,13 +127,21 @@ impl Resolver {
         }
     }
 
-    /// Puts the snapshot together; `run` are the facts of the run, to which the source of kernel text and what is to be
-    /// said of text and files are added.
-    pub fn finish(mut self, mut run: Run) -> Snapshot {
+    /// Takes over the records that still wait for earlier ones: none will come.
+    pub fn catch_up(&mut self) {
+        self.user.catch_up(u64::MAX);
+    }
+
+    /// Puts a snapshot together of what came since the last call; `run` are the facts of that time, to which the source of
+    /// kernel text and what is to be said of text and files are added.
+    ///
+    /// What is known of the machine stays: symbols, processes, mappings, open files. Text is read anew where it is hit next.
+    pub fn take(&mut self, mut run: Run) -> Snapshot {
         self.kernel.settle(&mut self.losses);
         self.user.settle(&mut self.losses);
         run.kernel_text = self.kernel.source();
         run.notes.extend(self.kernel.note().map(str::to_owned));
+        run.notes.extend(self.user.notes());
         let (mut modules, mut text) = (Vec::new(), Vec::new());
         let mappings = self.kernel.emit(&mut modules, &mut text);
         let mut processes = vec![Process {
@@ -138,19 +149,15 @@ impl Resolver {
             mappings,
             ..Process::default()
         }];
-        let (emitted, origin) = self.user.emit(&mut modules, &mut text);
-        processes.extend(emitted);
-        if let Origin::Recorded(_, files) = origin {
-            run.notes.extend(files.into_notes());
-        }
-        let intervals = self.intervals.finish(&mut text);
+        processes.extend(self.user.emit(&mut modules, &mut text));
+        self.lookups.clear();
         Snapshot {
             run,
             modules,
             processes,
+            intervals: self.intervals.take(&mut text),
             text,
-            intervals,
-            losses: self.losses,
+            losses: mem::take(&mut self.losses),
         }
     }
 }

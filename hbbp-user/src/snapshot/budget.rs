@@ -128,7 +128,7 @@ impl Snapshot {
             .drain(..)
             .for_each(|interval| intervals.push(interval));
         intervals.fold(&boundaries, &mut self.losses);
-        self.intervals = intervals.finish(&mut self.text);
+        self.intervals = intervals.take(&mut self.text);
     }
 
     /// The process images with the fewest samples become one without mappings, so that their samples stay counted.

@@ -243,15 +243,18 @@ impl Intervals {
         self.used = self.merged.iter().map(|merged| memory(&merged.interval)).sum();
     }
 
-    /// The intervals; text versions get the indexes of those in which they begin.
-    pub fn finish(self, text: &mut [Text]) -> Vec<Interval> {
+    /// Hands over the intervals since the last call; text versions get the indexes of those in which they begin.
+    /// Numbers go on.
+    pub fn take(&mut self, text: &mut [Text]) -> Vec<Interval> {
         for version in text.iter_mut().filter(|text| text.since != 0) {
             let before = self
                 .merged
                 .partition_point(|merged| merged.numbers.end <= version.since);
             version.since = u32::try_from(before).unwrap_or(u32::MAX);
         }
-        self.merged.into_iter().map(|merged| merged.interval).collect()
+        self.used = 0;
+        let merged = mem::take(&mut self.merged).into_iter();
+        merged.map(|merged| merged.interval).collect()
     }
 }
 

@@ -135,6 +135,22 @@ impl EventUnit {
 }
 
 impl Counter {
+    /// What was added since it was `before`, with a period of `period` or near it.
+    #[must_use]
+    pub fn since(self, before: &Self, period: u64) -> Self {
+        let added = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before.unwrap_or(0)));
+        Self {
+            cpu: self.cpu,
+            count: self.count.saturating_sub(before.count),
+            enabled: self.enabled.saturating_sub(before.enabled),
+            running: self.running.saturating_sub(before.running),
+            runs: added(self.runs, before.runs),
+            idle: added(self.idle, before.idle),
+            steal: added(self.steal, before.steal),
+            due: added(self.due, Some(before.due_at(period))),
+        }
+    }
+
     /// Samples that were due on this counter, whose period was `period` or near it.
     pub fn due_at(&self, period: u64) -> u64 {
         self.due.unwrap_or(self.count / period.max(1))

@@ -371,6 +371,23 @@ const fn add(sum: &mut u64, n: u64) {
 }
 
 impl StackStats {
+    /// What was added since it was `before`.
+    #[must_use]
+    pub const fn since(self, before: Self) -> Self {
+        Self {
+            newest_unused: self.newest_unused.saturating_sub(before.newest_unused),
+            stacks: self.stacks.saturating_sub(before.stacks),
+            entries: self.entries.saturating_sub(before.entries),
+            streams: self.streams.saturating_sub(before.streams),
+            backward: self.backward.saturating_sub(before.backward),
+            crossing: self.crossing.saturating_sub(before.crossing),
+            long: self.long.saturating_sub(before.long),
+            switched: self.switched.saturating_sub(before.switched),
+            refused: self.refused.saturating_sub(before.refused),
+            refused_oldest: self.refused_oldest.saturating_sub(before.refused_oldest),
+        }
+    }
+
     /// Takes streams back that were counted and cannot have run.
     const fn discard(&mut self, refusal: Refusal, times: u64) {
         let counter = match refusal {

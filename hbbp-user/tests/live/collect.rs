@@ -38,7 +38,7 @@ fn samples_are_counted_and_the_sums_close() {
     }
     collector.stop().unwrap();
     entries.extend(collector.drain().unwrap().iter().flatten());
-    let totals = collector.totals().unwrap();
+    let totals = collector.take_totals().unwrap();
 
     let hits: u64 = entries.iter().map(|(_, tally)| tally.hits).sum();
     let event = &totals.events[0];
@@ -155,7 +155,7 @@ fn full_count_map_is_counted() {
     std::thread::sleep(Duration::from_secs(2));
     collector.stop().unwrap();
     let entries: Vec<_> = collector.drain().unwrap().iter().flatten().collect();
-    let totals = collector.totals().unwrap();
+    let totals = collector.take_totals().unwrap();
     let hits: u64 = entries.iter().map(|(_, tally)| tally.hits).sum();
     let full = totals.losses.get(hbbp_user::snapshot::Loss::CountsFull);
     assert!(0 < full, "64 entries cannot hold the kernel's code");

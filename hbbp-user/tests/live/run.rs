@@ -1,9 +1,17 @@
 //! The main job under load: the sums close, the samples are resolved, the report comes soon and costs little.
 
+use std::ops::ControlFlow;
 use std::os::unix::process::CommandExt as _;
+use std::time::Duration;
 
+use hbbp_user::cmd::record::{RecordOptions, Target, record_intervals};
+use hbbp_user::collect::event::Choice;
+use hbbp_user::collect::object::Messages;
+use hbbp_user::profile::Output;
+use hbbp_user::resolve::kernel::space::TextHistory;
 use hbbp_user::snapshot::loss::LossUnit;
 use hbbp_user::snapshot::{EventUnit, Loss, Period, Snapshot};
+use hbbp_user::streams::KernelCounts;
 
 use super::load::{Datagrams, Load};
 use super::{kernel, number, report, resolved, run};
@@ -102,6 +110,56 @@ fn assert_accounts_for(snapshot: &Snapshot, accounting: &serde_json::Value) {
     assert_eq!((said("due"), said("beyond")), (due, beyond));
     assert_eq!(said("idle") + said("skipped"), missing);
     assert!(said("stolen") <= said("skipped"));
+}
+
+/// One profile after the other, of one measurement: the sums of each close, and nothing is resolved less well later on.
+#[test]
+fn profiles_of_intervals_close_every_sum() {
+    let Some(_kernel) = kernel() else { return };
+    let _loads = [Load::syscalls(), Load::spin()];
+    let options = RecordOptions {
+        target: Target::System,
+        duration: None,
+        choice: Choice::default(),
+        kernel: KernelCounts::Together,
+        map_entries: None,
+        text: TextHistory::Followed,
+        messages: Messages::Off,
+        vmlinux: None,
+    };
+    let mut profiles = Vec::new();
+    record_intervals(&options, Duration::from_secs(2), |snapshot| {
+        profiles.push(snapshot);
+        Ok(match profiles.len() {
+            4 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        })
+    })
+    .unwrap();
+    assert_eq!(profiles.len(), 4);
+    let mut times = Vec::new();
+    for snapshot in &profiles {
+        snapshot.check().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("part.hbbp");
+        let saved = Output::open(&file).unwrap();
+        saved
+            .save(std::slice::from_ref(snapshot), &mut std::io::sink())
+            .unwrap();
+        let report = super::report_of(file.to_str().unwrap());
+        assert_eq!(number(&report["accounting"]["unexplained"]), 0);
+        assert_accounts_for(snapshot, &report["accounting"]);
+        for ring in ["kernel", "user"] {
+            let (in_mix, counted) = resolved(&report, ring);
+            assert!(
+                0 < in_mix && 98 * counted <= 100 * in_mix,
+                "{ring}: {in_mix} of {counted}"
+            );
+        }
+        let rows = snapshot.intervals.iter();
+        times.extend(rows.map(|interval| (interval.start, interval.end)));
+    }
+    assert!(times.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{times:?}");
 }
 
 /// What it costs in time is a matter of `cargo xtask bench`: that is another figure on a busy machine. Memory is not.

@@ -54,8 +54,9 @@ fn run() -> Run {
     }
 }
 
-fn snapshot(resolver: Resolver) -> Snapshot {
-    let snapshot = resolver.finish(run());
+fn snapshot(mut resolver: Resolver) -> Snapshot {
+    resolver.catch_up();
+    let snapshot = resolver.take(run());
     snapshot.check().expect("a consistent snapshot");
     snapshot
 }
@@ -277,6 +278,48 @@ fn code_without_a_file_is_copied_while_its_process_lives() {
         2,
         "counts are kept, whatever is lost"
     );
+}
+
+/// One snapshot after the other, of one resolver: each has the text of its own time, whether or not it changed since.
+#[test]
+fn snapshots_follow_each_other() {
+    let Some(program) = compile("compiler", COMPILER, &[]) else {
+        return;
+    };
+    let running = Running::start(&program, 2);
+    let (tgid, shared, plain) = (running.child.id(), running.addresses[0], running.addresses[1]);
+    let main = running.scanned();
+    let main = main.mappings.iter().find(|m| m.path.ends_with("compiler"));
+    let main = main.expect("its program").start.0;
+    let mut resolver = Resolver::new(no_kernel(), &[running.scanned()]);
+    let mut hit = |start: u64, at: &[u64]| {
+        resolver.drained(vec![RawInterval {
+            start,
+            end: start + 9,
+            counts: at.iter().map(|at| ip(tgid, start + 4, *at)).collect::<Vec<_>>(),
+        }]);
+        let snapshot = resolver.take(run());
+        snapshot.check().expect("a consistent snapshot");
+        snapshot
+    };
+    let first = hit(1, &[shared + 3, plain + 3]);
+    let second = hit(11, &[plain + 3, main]);
+    let third = hit(21, &[]);
+    let fourth = hit(31, &[plain + 3]);
+    let n_rows = |snapshot: &Snapshot| snapshot.intervals.iter().map(|i| i.ips.len()).sum::<usize>();
+    assert_eq!([&first, &second, &third, &fourth].map(n_rows), [2, 2, 0, 1]);
+    assert!(text_at(&first, 1, shared).is_some() && text_at(&first, 1, main).is_none());
+    assert!(text_at(&second, 1, shared).is_none() && text_at(&second, 1, main).is_some());
+    assert_eq!(
+        (third.processes.len(), third.text.len()),
+        (1, 0),
+        "the kernel alone"
+    );
+    for snapshot in [&first, &second, &fourth] {
+        let (text, bytes) = text_at(snapshot, 1, plain).expect("its text");
+        assert_eq!((bytes[..4].to_vec(), text.since), (vec![0x90; 4], 0));
+        assert_eq!(snapshot.losses.iter().count(), 0, "{:?}", snapshot.losses);
+    }
 }
 
 #[test]

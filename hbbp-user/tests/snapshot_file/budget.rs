@@ -253,7 +253,7 @@ fn a_long_run_takes_bounded_memory_and_keeps_its_sums() {
         intervals.fold(&Boundaries::default(), &mut losses);
     }
     assert!(most < MAX + 1000, "{most}");
-    let intervals = intervals.finish(&mut []);
+    let intervals = intervals.take(&mut []);
     let ips = intervals.iter().flat_map(|interval| &interval.ips);
     let left: u64 = ips.clone().map(|count| count.hits).sum();
     let left_out = losses.get(Loss::SamplesLeftOut);
@@ -310,7 +310,7 @@ fn day_of_64_cpus(parts: usize) {
     }
     let mut snapshot = small();
     snapshot.processes.resize(7, Process::default());
-    snapshot.intervals = intervals.finish(&mut []);
+    snapshot.intervals = intervals.take(&mut []);
     snapshot.fit();
     let streams = snapshot.intervals.iter().flat_map(|interval| &interval.streams);
     let (hits, weight) = streams.fold((0, 0.0), |(hits, weight), s| (hits + s.hits, weight + s.weight));
@@ -369,7 +369,7 @@ fn intervals_are_not_merged_where_text_or_mappings_change() {
         since,
     };
     let mut text = [version(0), version(20)];
-    let intervals = intervals.finish(&mut text);
+    let intervals = intervals.take(&mut text);
     let found: Vec<_> = intervals
         .iter()
         .map(|interval| (interval.start, interval.end, interval.ips[0].hits))
@@ -407,7 +407,7 @@ proptest! {
             intervals.fold(&Boundaries::default(), &mut losses);
             prop_assert!(intervals.used() <= max);
         }
-        let left = intervals.finish(&mut []);
+        let left = intervals.take(&mut []);
         let hits: u64 = rows.iter().map(|(_, hits, _)| hits).sum();
         let ips: u64 = left.iter().flat_map(|i| &i.ips).map(|c| c.hits).sum();
         let streams: u64 = left.iter().flat_map(|i| &i.streams).map(|c| c.hits).sum();

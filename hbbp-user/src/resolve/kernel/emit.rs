@@ -1,10 +1,12 @@
 //! What is handed over of ring 0 at the end of a run: the modules that were hit, their text and the kernel's mappings.
 
-use super::super::text::ModuleText;
+use std::mem;
+
 use super::map::{KernelModuleIdx, Region};
 use super::space::{KernelSpace, Machine};
 use crate::addr::ImageAddr;
 use crate::resolve::elf::build_id::{read_kernel_build_id, read_module_build_id};
+use crate::resolve::text::ModuleText;
 use crate::snapshot::{Mapping, Module, ModuleIdx, ModuleKind, Text};
 
 impl KernelSpace {
@@ -14,9 +16,9 @@ impl KernelSpace {
         texts.flat_map(ModuleText::version_starts)
     }
 
-    /// Hands over the modules and the text that were hit, and returns the mappings of the kernel.
-    pub fn emit(mut self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> Vec<Mapping> {
-        let mut regions: Vec<Region> = self.hit.values().copied().collect();
+    /// Hands over the modules and the text that were hit since the last call, and returns the mappings of the kernel.
+    pub fn emit(&mut self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> Vec<Mapping> {
+        let mut regions: Vec<Region> = mem::take(&mut self.hit).into_values().collect();
         let mut used: Vec<KernelModuleIdx> = regions.iter().map(|r| r.module).collect();
         used.sort_unstable();
         used.dedup();
@@ -39,6 +41,9 @@ impl KernelSpace {
                 symbols,
             });
         }
+        self.alone = None;
+        // What was copied early and not hit may be later, as it is now.
+        self.texts.values_mut().for_each(ModuleText::forget_versions);
         // Since Linux 6.4 the size of a module says too much: it ends where the next region starts.
         for idx in 1..regions.len() {
             if let [region, next] = &mut regions[idx - 1..=idx]

@@ -59,7 +59,7 @@ pub struct KernelSpace {
     /// filters of sockets: reading all symbols once for each of them has to do.
     nameless: HashSet<u64>,
     /// A region that was hit and overlaps no other, with the number of regions that there were.
-    alone: Option<(Region, u64)>,
+    pub(super) alone: Option<(Region, u64)>,
 }
 
 /// Pages of x86-64, as a power of two.

@@ -258,6 +258,15 @@ impl TextVersions {
         *self = bytes.map(Self::read_first).unwrap_or_default();
     }
 
+    /// Forgets all but the last one, which is valid from the first interval on.
+    pub fn keep_last(&mut self) {
+        self.list.drain(..self.list.len().saturating_sub(1));
+        if let Some((since, _)) = self.list.first_mut() {
+            *since = 0;
+        }
+        self.read.1 = 0;
+    }
+
     /// Bytes of all versions.
     pub fn n_bytes(&self) -> usize {
         self.list.iter().map(|(_, bytes)| bytes.len()).sum()

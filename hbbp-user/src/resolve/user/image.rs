@@ -1,5 +1,6 @@
 //! What is mapped into processes: an ELF file, another file, or memory; where its text is read and who names it.
 
+use std::mem;
 use std::ops::Range;
 
 use crate::addr::{FileOff, ImageAddr, Va};
@@ -261,18 +262,25 @@ impl Image {
         &self.text
     }
 
-    /// Hands over its text and becomes a module of the snapshot.
-    pub fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Module {
-        let build_id = match self.content {
-            Content::Elf(elf) => elf.layout.build_id,
+    /// Hands over its text, as a module of the snapshot; as if nothing of it had been hit from then on.
+    pub fn emit(&mut self, module: ModuleIdx, text: &mut Vec<Text>) -> Module {
+        let build_id = match &self.content {
+            Content::Elf(elf) => elf.layout.build_id.clone(),
             Content::Flat(_) | Content::Memory(_) | Content::Patched | Content::Missing => Vec::new(),
         };
+        (self.counted, self.left_out) = (false, false);
         Module {
-            name: self.name,
+            name: self.name.clone(),
             kind: self.kind,
             build_id,
-            symbols: self.text.emit(module, text),
+            symbols: mem::take(&mut self.text).emit(module, text),
         }
+    }
+
+    /// Whether it belongs to the time since the last [emission](Self::emit): memory of one process, and what processes
+    /// made of a file.
+    pub const fn is_of_one_time(&self) -> bool {
+        matches!(self.content, Content::Memory(_) | Content::Patched)
     }
 }
 

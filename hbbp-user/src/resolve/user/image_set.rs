@@ -47,6 +47,8 @@ pub struct Mapper {
 pub struct ImageSet {
     /// By index; `None` where one was closed.
     pub(super) images: Vec<Option<Box<Image>>>,
+    /// Places without an image that nothing refers to.
+    free: Vec<ImageIdx>,
     /// The image of each file that was asked for, or why there is none.
     files: HashMap<FileIdx, Result<ImageIdx, Loss>>,
     /// Images by device and inode: one file may be known by its inode and by its build id.
@@ -70,6 +72,7 @@ impl Default for ImageSet {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(4096) / 4;
         Self {
             images: Vec::new(),
+            free: Vec::new(),
             files: HashMap::new(),
             places: HashMap::new(),
             memories: HashMap::new(),
@@ -354,22 +357,35 @@ impl ImageSet {
         images.flat_map(|image| image.text().version_starts())
     }
 
-    /// Hands over the images that were hit, as modules, and their text; returns what became of each image.
+    /// Hands over the images that were hit since the last call, as modules, and their text; returns what became of each
+    /// image. Files stay open.
     pub fn emit(
-        self,
+        &mut self,
         modules: &mut Vec<Module>,
         text: &mut Vec<Text>,
         hit: &[ImageIdx],
     ) -> HashMap<ImageIdx, ModuleIdx> {
         let mut became = HashMap::new();
-        let images = (0..).map(ImageIdx).zip(self.images);
-        for (idx, image) in images.filter_map(|(idx, image)| Some((idx, image?))) {
+        for (idx, place) in (0..).map(ImageIdx).zip(&mut self.images) {
+            let Some(image) = place else {
+                continue;
+            };
             if hit.binary_search(&idx).is_ok() {
                 let module = ModuleIdx(u32::try_from(modules.len()).unwrap_or(u32::MAX));
                 modules.push(image.emit(module, text));
                 became.insert(idx, module);
             }
+            if image.is_of_one_time() {
+                *place = None;
+            }
         }
+        self.memories.clear();
+        self.patched.clear();
+        self.full = [false; 2];
+        let places = (0..).map(ImageIdx).zip(&self.images);
+        self.free = places
+            .filter_map(|(idx, place)| place.is_none().then_some(idx))
+            .collect();
         became
     }
 
@@ -378,6 +394,12 @@ impl ImageSet {
     }
 
     fn add(&mut self, image: Image) -> ImageIdx {
+        if let Some(idx) = self.free.pop()
+            && let Some(place) = self.images.get_mut(idx.0 as usize)
+        {
+            *place = Some(Box::new(image));
+            return idx;
+        }
         let idx = ImageIdx(u32::try_from(self.images.len()).unwrap_or(u32::MAX));
         self.images.push(Some(Box::new(image)));
         idx

@@ -164,9 +164,8 @@ impl UserSpace {
         scanned.is_some()
     }
 
-    /// Takes over all that is still to be taken over, at the end of the run.
+    /// Takes over what the last comparison found, before a snapshot.
     pub fn settle(&mut self, losses: &mut Losses) {
-        self.catch_up(u64::MAX);
         self.begin_comparison(losses);
     }
 

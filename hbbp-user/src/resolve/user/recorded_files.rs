@@ -117,11 +117,11 @@ impl RecordedFiles {
     }
 
     /// What the user must know about the files.
-    pub fn into_notes(self) -> Vec<String> {
-        let mut notes = self.notes;
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.notes.clone();
         notes.dedup();
         notes.extend(self.lacks_program.then(|| LACKS_PROGRAM.to_owned()));
-        notes.extend(missing_note(self.missing));
+        notes.extend(missing_note(self.missing.clone()));
         let unused = |path: &&PathBuf| !self.found.contains(path);
         let unused = self.places.binaries.iter().filter(unused);
         notes.extend(unused.map(|path| {
@@ -177,7 +177,7 @@ mod tests {
             (3, 2)
         );
         assert_eq!(files.refused(), None);
-        let notes = files.into_notes();
+        let notes = files.notes();
         assert_eq!(notes.len(), 1, "{notes:?}");
         assert!(notes[0].contains("/usr/bin/a, /usr/bin/b;"), "{notes:?}");
     }

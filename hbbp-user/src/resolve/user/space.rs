@@ -4,6 +4,7 @@
 //! (records that come late, processes that are read again) is in [`super::live`].
 
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
 use std::sync::Arc;
 
 use super::hit_process::{HitMapping, HitProcess, hit_process};
@@ -361,8 +362,16 @@ impl UserSpace {
         })
     }
 
-    /// Hands over the images that were hit and their text; returns the processes without the kernel, and their origin.
-    pub fn emit(self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> (Vec<Process>, Origin) {
+    /// What a reader should know of the files of a recording.
+    pub fn notes(&self) -> Vec<String> {
+        match &self.origin {
+            Origin::Recorded(_, files) => files.notes(),
+            Origin::Live(_) => Vec::new(),
+        }
+    }
+
+    /// Hands over the images that were hit since the last call, and their text; returns the processes without the kernel.
+    pub fn emit(&mut self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> Vec<Process> {
         let images = |p: &HitProcess| {
             let mapped = p.mappings.values().map(|m| m.image);
             mapped
@@ -373,8 +382,9 @@ impl UserSpace {
         hit.sort_unstable();
         hit.dedup();
         let became = self.images.emit(modules, text, &hit);
-        let processes = self.processes.into_iter();
-        let processes = processes.map(|process| process.emit(&became)).collect();
-        (processes, self.origin)
+        self.process_idx.clear();
+        self.changed();
+        let processes = mem::take(&mut self.processes).into_iter();
+        processes.map(|process| process.emit(&became)).collect()
     }
 }
