@@ -10,7 +10,7 @@ use super::input::read_runs;
 use super::pager::{Paging, paged};
 use crate::diff::{Condition, Diff, Gate, Measure, Modules, Per, Side, Work, diff};
 use crate::estimate::{Rule, Unit};
-use crate::mix::{Estimated, Mix, Query, sum};
+use crate::mix::{Dimension, Estimated, Mix, Query, sum};
 use crate::report::{Comparison, DiffFormat, DiffReport, Look, described};
 use crate::snapshot::{Snapshot, SourceLocations};
 
@@ -79,21 +79,39 @@ pub(super) fn estimated_runs<'a>(runs: &'a [Snapshot], rule: &Rule) -> Vec<Estim
     runs.iter().map(|run| Estimated::new(run, rule)).collect()
 }
 
-/// The shares of `second` against those of `first`, by each of these queries.
+/// What a page shows the changes by.
+const PAGE: [&[Dimension]; 6] = [
+    &[Dimension::Mnemonic],
+    &[Dimension::Extension],
+    &[Dimension::Category],
+    &[Dimension::Module],
+    &[Dimension::Module, Dimension::Function],
+    &[Dimension::Mitigation],
+];
+
+/// What changed from another profile to this one, for a page.
 pub(super) fn comparison(
-    name: &str,
-    first: &[Estimated<'_>],
-    second: &[Estimated<'_>],
-    queries: &[Query],
+    other: &ImportOptions,
+    this: &[Estimated<'_>],
+    rule: &Rule,
 ) -> anyhow::Result<Comparison> {
-    let profiles = [Profile { runs: first }, Profile { runs: second }];
+    let others = read_runs(other)?;
+    let others = estimated_runs(&others, rule);
+    let profiles = [Profile { runs: &others }, Profile { runs: this }];
     check_units(&profiles)?;
     let modules = estimated_modules(&profiles);
-    let by = |query| difference(&profiles, &modules, &[None, None], query);
+    let diffs = PAGE.map(|by| {
+        let query = Query {
+            columns: Vec::new(),
+            ..Query::by(by.iter().copied())
+        };
+        difference(&profiles, &modules, &[None, None], &query)
+    });
     let [first, second] = profiles.each_ref().map(Profile::snapshots);
+    let name = other.file.display().to_string();
     Ok(Comparison {
-        sides: [described(name, &first), described("this profile", &second)],
-        diffs: queries.iter().map(by).collect(),
+        sides: [described(&name, &first), described("this profile", &second)],
+        diffs: diffs.into(),
         notes: notes(&first, &second),
     })
 }

@@ -9,7 +9,6 @@ use anyhow::{Context, bail};
 
 use super::diff::{comparison, estimated_runs};
 use super::import::ImportOptions;
-use super::input::read_runs;
 use super::locations::read_locations;
 use super::session::DRAIN_EVERY;
 use crate::estimate::{Rule, Unit};
@@ -17,7 +16,7 @@ use crate::mix::{
     Analysis, Confidence, Dimension, Estimated, Mix, MixOverTime, Outcome, OverTime, Query, Requirement,
     Sort, Taxonomy, Verdict, View, sum,
 };
-use crate::report::{Comparison, Format, Look, Miss, Report, Table, quality};
+use crate::report::{Format, Look, Miss, Report, Table, quality};
 use crate::snapshot::{Snapshot, SourceLocations};
 
 /// Content and format of a report.
@@ -160,14 +159,10 @@ pub fn print_runs(
     let rule = super::rule::read(&options.rule)?;
     let profile = Profile::new(runs, &rule, options);
     let tables = options.tables();
-    let over_time = options
-        .over_time
-        .then(|| profile.over_time(&tables))
-        .transpose()?;
-    let comparison = options.compare.as_ref();
-    let comparison = comparison
-        .map(|other| profile.comparison(other, &rule))
-        .transpose()?;
+    let over_time = profile.over_time(options)?;
+    let other = options.compare.as_ref();
+    let comparison = other.map(|other| comparison(other, &profile.estimated, &rule));
+    let comparison = comparison.transpose()?;
     // The tables of each run, and their sums.
     let of_runs: Vec<Vec<Mix>> = tables.iter().map(|(query, _)| profile.mixes(query)).collect();
     let sums = tables.iter().zip(&of_runs);
@@ -190,8 +185,11 @@ pub fn print_runs(
     let noted = runs.iter().zip(profile.notes);
     let noted: Vec<Cow<'_, Snapshot>> = noted.map(|(run, notes)| noted_run(run, notes)).collect();
     let runs = || noted.iter().map(Cow::as_ref).zip(&analyses);
-    let shown = sums.iter().zip(&tables);
-    let shown: Vec<Table<'_>> = shown.map(|(mix, (_, top))| Table { mix, top: *top }).collect();
+    let shown: Vec<Table<'_>> = sums
+        .iter()
+        .zip(&tables)
+        .map(|(mix, (_, top))| Table { mix, top: *top })
+        .collect();
     let mut report = Report::new(runs(), options.view.as_ref(), &shown, &verdicts);
     if let Some((over_time, mix)) = &over_time {
         report = report.with_over_time(over_time, mix, tables.first().and_then(|(_, top)| *top));
@@ -199,14 +197,7 @@ pub fn print_runs(
     if let Some(comparison) = &comparison {
         report = report.with_comparison(comparison);
     }
-    let mut out = BufWriter::new(out);
-    let written = report
-        .write(options.format, options.look, &mut out)
-        .and_then(|()| out.flush());
-    match written {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        written => written.context("failed to write the report")?,
-    }
+    write(&report, options, out)?;
     Ok(Quality {
         misses: runs()
             .flat_map(|(run, analysis)| quality(analysis, run))
@@ -215,15 +206,15 @@ pub fn print_runs(
     })
 }
 
-/// What a page shows the changes by.
-const COMPARED: [&[Dimension]; 6] = [
-    &[Dimension::Mnemonic],
-    &[Dimension::Extension],
-    &[Dimension::Category],
-    &[Dimension::Module],
-    &[Dimension::Module, Dimension::Function],
-    &[Dimension::Mitigation],
-];
+/// Writes a report. A closed pipe is not an error.
+fn write(report: &Report<'_>, options: &ReportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(out);
+    let written = report.write(options.format, options.look, &mut out);
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("failed to write the report"),
+    }
+}
 
 /// The runs of a profile, estimated.
 struct Profile<'a> {
@@ -259,9 +250,13 @@ impl<'a> Profile<'a> {
         runs.map(|(run, locations)| run.mix(query, locations)).collect()
     }
 
-    /// The rows of the first table by period.
-    fn over_time(&self, tables: &[(&Query, Option<usize>)]) -> anyhow::Result<(OverTime, MixOverTime)> {
-        let ([run], [locations], Some((query, _))) = (&*self.estimated, &*self.locations, tables.first())
+    /// The rows of the first table by period, where they are asked for.
+    fn over_time(&self, options: &ReportOptions) -> anyhow::Result<Option<(OverTime, MixOverTime)>> {
+        if !options.over_time {
+            return Ok(None);
+        }
+        let tables = options.tables();
+        let (Some((query, _)), [run], [locations]) = (tables.first(), &*self.estimated, &*self.locations)
         else {
             bail!(
                 "--over-time shows one run, and this profile has several: report one of those that were merged"
@@ -270,25 +265,13 @@ impl<'a> Profile<'a> {
         let over_time = OverTime::new(run);
         anyhow::ensure!(
             1 < over_time.periods.len(),
-            "--over-time needs a profile with several intervals, and this one has {}: record for longer than {} s, which is \
+            "--over-time needs counts of several intervals, and this profile has those of {}: record for longer than {} s, \
              the time between two drains",
             over_time.periods.len(),
             DRAIN_EVERY.as_secs()
         );
         let mix = over_time.mix(run, query, locations);
-        Ok((over_time, mix))
-    }
-
-    /// What changed since another profile.
-    fn comparison(&self, other: &ImportOptions, rule: &Rule) -> anyhow::Result<Comparison> {
-        let runs = read_runs(other)?;
-        let estimated = estimated_runs(&runs, rule);
-        let queries = COMPARED.map(|by| Query {
-            columns: Vec::new(),
-            ..Query::by(by.iter().copied())
-        });
-        let name = other.file.display().to_string();
-        comparison(&name, &estimated, &self.estimated, &queries)
+        Ok(Some((over_time, mix)))
     }
 
     fn verdict(&self, requirement: &Requirement, confidence: Confidence) -> Verdict {

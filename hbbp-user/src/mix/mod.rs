@@ -39,6 +39,7 @@ pub use dimension::{DependsOn, Dimension};
 pub use filter::{Filter, FilterError, Pattern};
 pub use keys::mnemonics;
 pub use limit::{Limit, Side};
+pub use mitigation::block_mitigations;
 pub use over_time::{MixOverTime, OverTime};
 pub use query::{Query, Sort, UnknownValue, Value};
 pub use requirement::{Confidence, ConfidenceError, Outcome, Requirement, RequirementError, Verdict};

@@ -118,7 +118,7 @@ impl OverTime {
             match of {
                 SumOf::All => all = amounts,
                 SumOf::Row(number) => {
-                    rows.extend(keys.rows().get(*number as usize).cloned().zip(Some(amounts)))
+                    rows.extend(keys.rows().get(*number as usize).cloned().zip(Some(amounts)));
                 }
                 _ => {}
             }

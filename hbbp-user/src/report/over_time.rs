@@ -50,10 +50,18 @@ impl<'a> Rows<'a> {
         self.mix.rows_by.iter().map(|axis| axis.name()).collect()
     }
 
-    /// The shares of a row in each period; 0 where nothing ran.
-    fn shares(self, amounts: &[f64]) -> Vec<f64> {
-        let share = |(amount, all): (&f64, &f64)| if 0.0 < *all { amount / all } else { 0.0 };
-        amounts.iter().zip(&self.mix.all).map(share).collect()
+    /// The shares of a row in each period, or in `each` periods together; 0 where nothing ran.
+    fn shares(self, amounts: &[f64], each: usize) -> Vec<f64> {
+        let sum = |amounts: &[f64]| amounts.iter().sum::<f64>();
+        let share = |(amounts, all): (&[f64], &[f64])| match sum(all) {
+            0.0 => 0.0,
+            all => sum(amounts) / all,
+        };
+        amounts
+            .chunks(each)
+            .zip(self.mix.all.chunks(each))
+            .map(share)
+            .collect()
     }
 
     /// Writes a table with a sparkline for each row.
@@ -63,18 +71,21 @@ impl<'a> Rows<'a> {
             .mix
             .periods
             .first()
-            .map_or(0, |period| period.end - period.start);
+            .map_or(0, |period| period.end.saturating_sub(period.start));
         page.line("")?;
         let title = format!(
-            "Over time: {} of about {} s each; lowest and highest share of a period in %, each line from 0 to its highest",
+            "Over time: {} of about {} s each; lowest and highest share in %, each line from 0 to its highest",
             several(n, "period"),
             seconds(length, 1)
         );
         page.entry("", &title)?;
         let keys: Vec<&[String]> = self.rows().iter().map(|(key, _)| key.as_slice()).collect();
         let names = shown_names(&self.by(), &keys, page.look.demangle);
+        // Names and numbers have three fifths of a line.
+        let columns = (page.look.width * 2 / 5).max(1);
+        let each = self.mix.periods.len().div_ceil(columns).max(1);
         let numbers = |amounts: &[f64]| {
-            let shares = self.shares(amounts);
+            let shares = self.shares(amounts, each);
             let lowest = shares.iter().copied().fold(1.0, f64::min);
             let highest = shares.iter().copied().fold(0.0, f64::max);
             vec![percent(lowest), percent(highest), sparkline(&shares, highest)]
@@ -96,7 +107,7 @@ impl<'a> Rows<'a> {
         let titles = ["start", "end", "amount", "share", "unit"].map(str::to_owned);
         lines.write_record(self.by().into_iter().map(str::to_owned).chain(titles))?;
         for (key, amounts) in self.rows() {
-            let periods = self.mix.periods.iter().zip(amounts).zip(self.shares(amounts));
+            let periods = self.mix.periods.iter().zip(amounts).zip(self.shares(amounts, 1));
             for ((period, amount), share) in periods {
                 let figures = [
                     seconds(period.start, 3),

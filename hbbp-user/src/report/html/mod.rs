@@ -6,6 +6,7 @@
 mod changes;
 mod columns;
 mod data;
+mod table;
 mod template;
 
 use std::io::{self, Write};
@@ -21,7 +22,8 @@ use super::{Measured, Report};
 use crate::names::Demangle;
 use crate::printable::harmless;
 use changes::Changes;
-use data::{Head, Table};
+use data::Head;
+use table::Table;
 
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
@@ -36,6 +38,7 @@ const SCRIPT: &str = concat!(
     include_str!("page/pivot.js"),
     include_str!("page/changes.js"),
     include_str!("page/time.js"),
+    include_str!("page/ready.js"),
     include_str!("page/tabs.js"),
     "})();\n"
 );

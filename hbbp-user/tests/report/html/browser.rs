@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::png::colours;
 use super::{halved, hostile, json};
+use crate::annotate::patched;
 use crate::missing::missing;
 use crate::{by, printed, program};
 
@@ -105,7 +106,7 @@ fn every_view_draws_and_pivots_have_the_sum_of_the_json_report() {
             return;
         };
         let views = found["views"].as_array().unwrap();
-        assert!(12 <= views.len(), "{found}");
+        assert_eq!(views.len(), 15, "{found}");
         for view in views {
             assert!(view["width"].as_u64() <= view["window"].as_u64(), "{view}");
             assert!(40 < view["text"].as_str().unwrap().len(), "{view}");
@@ -135,6 +136,28 @@ fn keys_and_clicks_lead_to_the_code_of_a_function() {
     let views = found["views"].as_array().unwrap();
     let code = views.last().unwrap()["text"].as_str().unwrap();
     assert!(code.contains("+0x0") && code.contains("EBS"), "{code}");
+}
+
+#[test]
+fn versions_of_patched_code_stand_side_by_side() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((found, _)) = driven(&page(&patched(), folder.path()), "", DESK) else {
+        return;
+    };
+    let views = found["views"].as_array().unwrap();
+    let text = |name: &str| {
+        let view = views.iter().find(|view| view["name"] == name);
+        view.unwrap()["text"].as_str().unwrap().to_owned()
+    };
+    assert!(text("Patched code").contains("spin_wait"), "{found}");
+    let code = text("code");
+    assert!(
+        code.contains("Text at the start") && code.contains("Text since 1.000 s"),
+        "{code}"
+    );
+    assert_eq!(code.matches('≠').count(), 1 + 1, "{code}");
+    // The loop of the first version goes back to its first instruction.
+    assert!(code.contains('┌') && code.contains("+0x0"), "{code}");
 }
 
 /// axe-core, as `cargo xtask setup` installs it for these tests.

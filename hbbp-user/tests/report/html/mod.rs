@@ -108,6 +108,23 @@ fn page_has_the_disassembly_of_each_block() {
 }
 
 #[test]
+fn page_has_the_mitigations_of_the_report() {
+    let mut snapshot = program::clocked();
+    snapshot.modules[0].symbols[0].name = "__x86_return_thunk".to_owned();
+    let report = by(&[Dimension::Mitigation], Format::Json);
+    let report: Value = serde_json::from_str(&printed(&snapshot, &report)).unwrap();
+    let table = Table::of(&page(&snapshot));
+    let sums = table.sums("mitigation");
+    let rows = report["mix"]["rows"].as_array().unwrap();
+    assert_eq!((rows.len(), sums.len()), (2, 2), "{sums:?}");
+    for row in rows {
+        let sum = sums[row["key"][0].as_str().unwrap()];
+        let expected = row["total"]["amount"].as_f64().unwrap();
+        assert!((sum - expected).abs() <= 0.5, "{row} {sum}");
+    }
+}
+
+#[test]
 fn rows_over_time_add_up_to_the_mix() {
     for snapshot in [program::clocked(), program::retired(), program::stacked()] {
         let snapshot = halved(snapshot);
@@ -137,7 +154,7 @@ fn rows_over_time_add_up_to_the_mix() {
             }
         }
         let table = Table::of(&page(&snapshot));
-        let of_page: f64 = table.numbers("time.amount").iter().sum();
+        let of_page: f64 = table.amounts("time.amount").iter().sum();
         let [kernel, user] = table.totals();
         assert!(
             (of_page - kernel - user).abs() <= 1e-5 * of_page,

@@ -9,7 +9,7 @@ use super::program;
 use super::table::Table;
 
 /// Bytes of code that are taken.
-const CODE: usize = 1 << 20;
+const CODE: usize = 1 << 19;
 /// Instructions from one sample to the next.
 const EVERY: usize = 6;
 
@@ -72,7 +72,7 @@ fn page_has_eight_bytes_for_an_instruction() {
     let snapshot = own_code();
     snapshot.check().unwrap();
     let page = super::page(&snapshot);
-    let n = Table::of(&page).numbers("instruction.kind").len();
+    let n = Table::of(&page).indices("instruction.kind").len();
     assert!(50_000 < n, "{n}");
     assert!(page.len() < 8 * n, "{} bytes for {n} instructions", page.len());
 }

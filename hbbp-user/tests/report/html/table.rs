@@ -11,7 +11,9 @@ use serde_json::Value;
 /// The table in a page.
 pub(crate) struct Table {
     pub(crate) document: Value,
-    columns: HashMap<String, Vec<f64>>,
+    /// The columns of whole numbers, and the others.
+    whole: HashMap<String, Vec<u64>>,
+    real: HashMap<String, Vec<f64>>,
 }
 
 /// A block with its instructions as the page shows them.
@@ -35,26 +37,51 @@ impl Table {
         let (length, rest) = plain.split_first_chunk().unwrap();
         let (document, mut bytes) = rest.split_at(u32::from_le_bytes(*length) as usize);
         let document: Value = serde_json::from_slice(document).unwrap();
-        let mut columns = HashMap::new();
+        let (mut whole, mut real) = (HashMap::new(), HashMap::new());
         for column in document["columns"].as_array().unwrap() {
-            let len = column["len"].as_u64().unwrap();
-            let coding = column["coding"].as_str().unwrap();
-            let mut before = 0;
-            let values = (0..len).map(|_| value(coding, &mut before, &mut bytes)).collect();
-            columns.insert(column["name"].as_str().unwrap().to_owned(), values);
+            let name = column["name"].as_str().unwrap().to_owned();
+            let values = 0..column["len"].as_u64().unwrap();
+            let mut before = 0_u64;
+            match column["coding"].as_str().unwrap() {
+                "unsigned" => {
+                    whole.insert(name, values.map(|_| leb128(&mut bytes)).collect());
+                }
+                "delta" => {
+                    let values = values.map(|_| {
+                        before = before.wrapping_add_signed(signed(leb128(&mut bytes)));
+                        before
+                    });
+                    whole.insert(name, values.collect());
+                }
+                "double" => {
+                    let values = values.map(|_| f64::from_le_bytes(chunk(&mut bytes)));
+                    real.insert(name, values.collect());
+                }
+                "single" => {
+                    let values = values.map(|_| f32::from_le_bytes(chunk(&mut bytes)).into());
+                    real.insert(name, values.collect());
+                }
+                other => panic!("no such coding: {other}"),
+            }
         }
         assert!(bytes.is_empty(), "{} bytes follow the columns", bytes.len());
-        Self { document, columns }
+        Self {
+            document,
+            whole,
+            real,
+        }
     }
 
-    pub(super) fn numbers(&self, column: &str) -> &[f64] {
-        &self.columns[column]
+    /// A column of amounts.
+    pub(super) fn amounts(&self, column: &str) -> &[f64] {
+        &self.real[column]
     }
 
-    fn indices(&self, column: &str) -> Vec<usize> {
-        self.numbers(column)
+    /// A column of indices and lengths.
+    pub(super) fn indices(&self, column: &str) -> Vec<usize> {
+        self.whole[column]
             .iter()
-            .map(|number| *number as usize)
+            .map(|number| usize::try_from(*number).unwrap())
             .collect()
     }
 
@@ -70,7 +97,26 @@ impl Table {
             .zip(self.numbers("block.count"))
             .zip(self.numbers("block.size"));
         for ((ring, count), size) in blocks {
-            sums[ring] += count * size;
+            sums[ring] += count * *size as f64;
+        }
+        sums
+    }
+
+    /// Instructions by an attribute of their classes.
+    pub(super) fn sums(&self, attribute: &str) -> HashMap<String, f64> {
+        let names = self.document["attributes"].as_array().unwrap();
+        let at = names.iter().position(|name| name == attribute).unwrap();
+        let (mut kinds, forms) = (
+            self.indices("instruction.kind").into_iter(),
+            self.indices("kind.form"),
+        );
+        let mut sums = HashMap::new();
+        let counts = self.amounts("block.count").iter();
+        for (count, size) in counts.zip(self.indices("block.size")) {
+            for kind in kinds.by_ref().take(size) {
+                let value = self.document["forms"][forms[kind]][at].as_u64().unwrap();
+                *sums.entry(self.string(value as usize).to_owned()).or_default() += count;
+            }
         }
         sums
     }
@@ -79,8 +125,8 @@ impl Table {
         let (kinds, lengths) = (self.indices("kind.text"), self.indices("kind.len"));
         let (names, modules) = (self.indices("function.name"), self.indices("function.module"));
         let mut instructions = self.indices("instruction.kind").into_iter();
-        let mut numbers = self.numbers("instruction.numbers").iter();
-        let mut functions = self.indices("instruction.functions").into_iter();
+        let mut numbers = self.whole["instruction.numbers"].iter();
+        let mut functions = self.whole["instruction.functions"].iter();
         let mut blocks = Vec::new();
         let heads = self
             .indices("block.function")
@@ -97,11 +143,11 @@ impl Table {
                 let mut text = String::new();
                 for c in self.string(kinds[kind]).chars() {
                     match c {
-                        '#' => text += &shown(*numbers.next().unwrap() as u64),
+                        '#' => text += &shown(*numbers.next().unwrap()),
                         '@' => {
-                            let zigzag = functions.next().unwrap() as i64;
-                            let to = function as i64 + ((zigzag >> 1) ^ -(zigzag & 1));
-                            text += self.string(names[to as usize]);
+                            let to = signed(*functions.next().unwrap());
+                            let to = function.checked_add_signed(to.try_into().unwrap()).unwrap();
+                            text += self.string(names[to]);
                         }
                         c => text.push(c),
                     }
@@ -128,18 +174,9 @@ fn shown(number: u64) -> String {
     }
 }
 
-fn value(coding: &str, before: &mut i64, bytes: &mut &[u8]) -> f64 {
-    match coding {
-        "unsigned" => leb128(bytes) as f64,
-        "delta" => {
-            let zigzag = leb128(bytes);
-            *before = before.wrapping_add((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed());
-            *before as f64
-        }
-        "double" => f64::from_le_bytes(chunk(bytes)),
-        "single" => f32::from_le_bytes(chunk(bytes)).into(),
-        other => panic!("no such coding: {other}"),
-    }
+/// The difference that zigzag stands for.
+fn signed(zigzag: u64) -> i64 {
+    (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed()
 }
 
 fn chunk<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {

@@ -16,7 +16,8 @@ function before() {
   }
   return BEFORE = {numbers, functions};
 }
-// The instructions of a block: offset in the function, text, and the offset that it jumps to within the function.
+// The instructions of a block: offset in the function, text, and the offset that it jumps to within the function, which
+// stands in the text alone.
 function instructions(block) {
   const f = B.function[block], lines = [];
   let offset = B.start[block] - F.start[f], number = before().numbers[block], called = before().functions[block];
@@ -24,9 +25,10 @@ function instructions(block) {
     let text = '', own = false, last = 0;
     for (const part of marks(I.kind[i])) {
       if (part === '#') { last = I.numbers[number++]; text += last < 10 ? last : '0x' + last.toString(16); }
-      else if (part === '@') { const to = f + signed(I.functions[called++]); own = to === f; text += functionName(to); }
+      else if (part === '@') { const to = f + signed(I.functions[called++]); own = to === f; if (!own) text += functionName(to); }
       else text += part;
     }
+    if (own && !last) text += '+0x0';
     lines.push({offset, text, target: own && /^(j|loop)/.test(text) ? last : undefined});
     offset += K.len[I.kind[i]];
   }
@@ -39,7 +41,7 @@ function loops(lines) {
   return [...ends].map(([from, to]) => ({from, to})).sort((a, b) => a.to - a.from - (b.to - b.from)).slice(0, 6);
 }
 // Rows that are drawn at once: a function of thousands is finished while the first ones are read.
-const ROWS = 250;
+const ROWS = 120;
 function fill(body, rows, at = 0) {
   body.append(...rows.slice(at, at + ROWS).map(row => row()));
   if (at + ROWS < rows.length) setTimeout(() => fill(body, rows, at + ROWS));

@@ -50,7 +50,7 @@ function hottest(node, select) {
       el('td', {textContent: one.parent.parent.name}), el('td', {textContent: amount(one.sum)}),
       el('td', {textContent: (100 * one.sum / (whole || 1)).toFixed(2)}), bar(one.sum / most));
   };
-  const heads = ['function', 'module', 'ring', D.head.unitWords, '% of all', 'share'].map((textContent, i) =>
+  const heads = ['function', 'module', 'ring', 'amount', '% of all', 'share'].map((textContent, i) =>
     el('th', {textContent, scope: 'col', className: i < 2 ? 'name' : ''}));
   return el('div', {className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': 'Hottest functions'},
     el('h2', {textContent: `Hottest of ${group.format(functions.length)} functions`}),
@@ -108,8 +108,9 @@ function draw(chart) {
 // Looks into a node: below the icicle is the code of a function, or the hottest functions of all else.
 function zoomTo(chart, node) {
   chart.zoom = node;
-  chart.below.replaceChildren(node.f === undefined ? hottest(node, one => select(chart, one))
-    : listing(node.f, (node.depth === DEPTH ? node.parent : node).blocks));
+  const shown = node.f === undefined ? hottest(node, one => select(chart, one))
+    : listing(node.f, (node.depth === DEPTH ? node.parent : node).blocks);
+  if (chart.below.firstChild !== shown) chart.below.replaceChildren(shown);
 }
 function select(chart, node) {
   zoomTo(chart, node); draw(chart); say(chart, node);

@@ -7,6 +7,10 @@ const views = [
   ['Modules', () => pivot({rows: ['module'], cols: 'ring', filter: ''})],
   ['Vectorization', () => pivot({rows: ['extension', 'packing'], cols: 'ring', filter: 'packing!=none',
     about: 'Vector instructions by extension: packed ones work on all elements of a register, scalar ones on one.'})],
+  ['Mitigations', () => pivot({rows: ['mitigation', 'mnemonic'], cols: '', filter: 'mitigation!=none',
+    about: 'What the kernel executes because of CPU vulnerabilities, from its live text. A disabled retpoline leaves NOPs, which count.'})],
+  ['Patched code', patched],
+  ['Loops', hotLoops],
   ['Latency', () => pivot({rows: ['mnemonic', 'function'], cols: 'ring', filter: 'long-latency!=(none)',
     about: 'Instructions of ten cycles or more, and where they run.'})],
   ['Synchronization', () => pivot({rows: ['mnemonic', 'function'], cols: 'ring', filter: 'synchronization!=(none)',
@@ -51,3 +55,5 @@ function follow() {
 head();
 tabs();
 document.documentElement.dataset.ready = 'true';
+// What the first code needs is made while nobody waits for it.
+setTimeout(before, 500);
