@@ -11,6 +11,7 @@ mod processwatch;
 mod record;
 mod recording;
 mod report;
+mod top;
 
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,7 @@ use processwatch::ProcessWatchArgs;
 use record::RecordArgs;
 use recording::InputArgs;
 use report::ReportArgs;
+use top::TopArgs;
 
 /// Measure the dynamic instruction mix of the whole system, kernel and user code together.
 ///
@@ -99,6 +101,9 @@ enum Command {
     Export(ExportArgs),
     /// Compare a profile with exact counts: errors of EBS, LBR and hybrid.
     Eval(EvalArgs),
+    /// Show the instruction mix as it runs: classes of both rings, hottest functions, modules, processes.
+    #[command(after_long_help = top::HELP)]
+    Top(TopArgs),
     /// Print the instruction mix of each process at intervals, as Intel's processwatch did.
     #[command(name = "processwatch")]
     ProcessWatch(ProcessWatchArgs),
@@ -192,6 +197,7 @@ impl Cli {
             Some(Command::Merge(merge)) => Ok(Job::Merge(merge.into_options())),
             Some(Command::Eval(eval)) => Ok(Job::Eval(eval.into_options())),
             Some(Command::ProcessWatch(watch)) => Ok(watch.into_job()),
+            Some(Command::Top(top)) => Ok(Job::Top(top.into_options()?)),
             Some(Command::Check { format }) => Ok(Job::Check(format)),
             Some(Command::KernelText {
                 vmlinux,

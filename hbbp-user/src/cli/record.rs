@@ -133,7 +133,7 @@ fn cgroup_folder(path: &Path) -> PathBuf {
 }
 
 /// Seconds, or numbers with units such as ms, s, m, h.
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let seconds = text
         .parse()
         .ok()

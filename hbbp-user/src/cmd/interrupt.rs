@@ -21,11 +21,23 @@ const ABORTED: i32 = 130;
 pub struct Interrupt {
     runtime: Runtime,
     signals: Signals,
+    ender: Ender,
 }
 
 /// Whether the measurement is to end.
 #[derive(Debug)]
 pub struct Signals(watch::Receiver<bool>);
+
+/// Ends the measurement, as the first signal does.
+#[derive(Clone, Debug)]
+pub struct Ender(watch::Sender<bool>);
+
+impl Ender {
+    /// Ends it.
+    pub fn end(&self) {
+        self.0.send_replace(true);
+    }
+}
 
 impl Interrupt {
     /// Starts the runtime and listens for signals.
@@ -47,12 +59,19 @@ impl Interrupt {
             let listen = |kind| signal(kind).context("failed to listen for signals");
             kinds.into_iter().map(listen).collect::<Result<_, _>>()?
         };
-        runtime.spawn(hear(signals, sender));
+        let ender = Ender(sender);
+        runtime.spawn(hear(signals, ender.clone()));
         leave_to_worker(&numbers)?;
         Ok(Self {
             runtime,
             signals: Signals(receiver),
+            ender,
         })
+    }
+
+    /// What ends the measurement from another thread.
+    pub fn ender(&self) -> Ender {
+        self.ender.clone()
     }
 
     /// The runtime, and the signals to wait for on it.
@@ -111,11 +130,11 @@ async fn next(signals: &mut [Signal]) {
     .await;
 }
 
-async fn hear(mut signals: Vec<Signal>, sender: watch::Sender<bool>) {
+async fn hear(mut signals: Vec<Signal>, ender: Ender) {
     for received in 0.. {
         next(&mut signals).await;
         // Without a receiver there is nothing left that could end in order.
-        if 0 < received || sender.send(true).is_err() {
+        if 0 < received || ender.0.send(true).is_err() {
             abort();
         }
     }

@@ -21,6 +21,7 @@ pub mod report;
 mod rule;
 mod session;
 mod static_image;
+pub mod top;
 
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
@@ -61,6 +62,8 @@ pub enum Job {
     KernelText(kernel_text::KernelTextOptions),
     /// Print the mix of each process at intervals.
     ProcessWatch(processwatch::WatchOptions),
+    /// Show the mix as it runs.
+    Top(top::TopOptions),
     /// Print the columns that such a mix can have.
     ListColumns(processwatch::Columns),
 }
@@ -114,6 +117,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
         }),
         Job::Annotate(options) => annotate::annotate(options, out).map(|()| Done::default()),
         Job::ProcessWatch(options) => processwatch::watch(options, out).map(|()| Done::default()),
+        Job::Top(options) => top::top(options, out).map(|()| Done::default()),
         Job::Export(options) => Ok(Done {
             warnings: up_to_a_closed_pipe(export::run(options, out))?,
             ..Done::default()

@@ -4,13 +4,12 @@
 //! One measurement runs through all intervals; each of them is a profile of its own.
 
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use super::record::{RecordOptions, Target, record_intervals};
+use super::record::{Intervals, RecordOptions, Target};
 use crate::collect::event::Choice;
 use crate::collect::object::Messages;
 use crate::mix::{Axis, Dimension, Estimated, Filter, Query, Sort, Value, processwatch_categories};
@@ -99,22 +98,16 @@ pub fn watch(options: &WatchOptions, out: &mut dyn Write) -> anyhow::Result<()> 
     if let Err(error) = watch.begin(out) {
         return ended(error);
     }
-    if options.times == Some(0) {
-        return Ok(());
-    }
     let rule = super::rule::read("balanced")?;
-    let mut number = 0;
-    record_intervals(&record_options(options), options.interval, |snapshot| {
+    let intervals = Intervals::open(&record_options(options), options.interval)?;
+    for (number, snapshot) in (0..options.times.unwrap_or(u32::MAX)).zip(intervals) {
+        let snapshot = snapshot?;
         let mix = Estimated::new(&snapshot, &rule).mix(&query, &SourceLocations::new());
         if let Err(error) = watch.interval(number, &mix, out) {
-            return ended(error).map(ControlFlow::Break);
+            return ended(error);
         }
-        number += 1;
-        Ok(match options.times {
-            Some(times) if times <= number => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        })
-    })
+    }
+    Ok(())
 }
 
 /// The columns that were asked for, by their names without regard to case, in the order of all.
@@ -147,7 +140,7 @@ fn query(columns: Axis, rings: Rings) -> anyhow::Result<Query> {
 fn record_options(options: &WatchOptions) -> RecordOptions {
     RecordOptions {
         target: options.pid.map_or(Target::System, Target::Process),
-        duration: Some(options.interval),
+        duration: None,
         choice: Choice {
             event: None,
             period: options.period.map(Period::Fixed),

@@ -1,7 +1,6 @@
 //! `hbbp-sys record`: from options to a snapshot, or to one after the other. Wires the collector to the resolver.
 
 use std::ffi::OsString;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -9,7 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::child::PendingChild;
-use super::interrupt::Interrupt;
+use super::interrupt::{Ender, Interrupt};
+use super::progress::Progress;
 use super::session::{Pause, Session, measure};
 use crate::collect::event::Choice;
 use crate::collect::limits;
@@ -80,12 +80,14 @@ pub enum Command {
 
 /// Records until the time is over, the command exits or a signal arrives.
 pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
-    recorded(options).map_err(|error| limits::advised(error, super::check::read_n_cpus()))
+    recorded(options).map_err(advised)
 }
 
 fn recorded(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let mut running = Recording::open(options)?;
-    let pause = running.measure(options.duration)?;
+    // A command may write to the same terminal.
+    let progress = running.child.is_none().then(|| Progress::start(options.duration));
+    let pause = running.measure(options.duration, progress)?;
     let command = running.child.map(|child| match pause {
         Pause::Exited(code) => Command::Ended(code),
         Pause::Time | Pause::Signal => Command::Running(child),
@@ -97,35 +99,76 @@ fn recorded(options: &RecordOptions) -> anyhow::Result<Recorded> {
     })
 }
 
-/// Records interval after interval, and hands over the profile of each, until `take` wants no more or a signal arrives,
-/// which ends the last one. Sampling goes on while `take` works; what it takes longer than an interval, the next one lasts
-/// longer.
-pub fn record_intervals(
-    options: &RecordOptions,
+/// A recording that hands out the profile of each interval while it runs.
+pub struct Intervals {
+    /// `None` when it has ended.
+    recording: Option<Recording>,
     interval: Duration,
-    take: impl FnMut(Snapshot) -> anyhow::Result<ControlFlow<()>>,
-) -> anyhow::Result<()> {
-    recorded_intervals(options, interval, take)
-        .map_err(|error| limits::advised(error, super::check::read_n_cpus()))
+    /// When the last interval was to end.
+    due: Instant,
+    /// When the interval at hand began.
+    began: Instant,
+    /// When the recording ends, if it has a duration.
+    end: Option<Instant>,
+    ender: Ender,
 }
 
-fn recorded_intervals(
-    options: &RecordOptions,
-    interval: Duration,
-    mut take: impl FnMut(Snapshot) -> anyhow::Result<ControlFlow<()>>,
-) -> anyhow::Result<()> {
-    let mut running = Recording::open(options)?;
-    let mut due = Instant::now();
-    loop {
-        due = Instant::now().max(due + interval);
-        let pause = running.measure(Some(due.saturating_duration_since(Instant::now())))?;
-        if pause != Pause::Time {
-            return take(running.session.finish()?).map(|_| ());
-        }
-        if take(running.session.take()?)?.is_break() {
-            return Ok(());
-        }
+impl Intervals {
+    /// Starts the recording.
+    pub fn open(options: &RecordOptions, interval: Duration) -> anyhow::Result<Self> {
+        let recording = Recording::open(options).map_err(advised)?;
+        let due = Instant::now();
+        Ok(Self {
+            ender: recording.interrupt.ender(),
+            recording: Some(recording),
+            interval,
+            due,
+            began: due,
+            end: options.duration.and_then(|duration| due.checked_add(duration)),
+        })
     }
+
+    /// What ends the recording from another thread, as a signal does.
+    pub fn ender(&self) -> Ender {
+        self.ender.clone()
+    }
+
+    /// Measures to the end of the interval.
+    fn measure(&mut self, mut recording: Recording) -> anyhow::Result<Snapshot> {
+        // Intervals keep their pace, unless too little of one is left.
+        let (paced, whole) = (self.due + self.interval, self.began + self.interval);
+        self.due = if whole <= paced + self.interval / 2 {
+            paced
+        } else {
+            whole
+        };
+        let until = self.end.map_or(self.due, |end| end.min(self.due));
+        let left = until.saturating_duration_since(Instant::now());
+        let pause = recording.measure(Some(left), None)?;
+        if pause != Pause::Time || Some(until) == self.end {
+            return recording.session.finish();
+        }
+        let snapshot = recording.session.take()?;
+        self.began = Instant::now();
+        self.recording = Some(recording);
+        Ok(snapshot)
+    }
+}
+
+/// The last one is that in which the time is over, the command exits or a signal arrives, or that failed. An interval is
+/// longer where the program takes longer than that to ask for it.
+impl Iterator for Intervals {
+    type Item = anyhow::Result<Snapshot>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let recording = self.recording.take()?;
+        Some(self.measure(recording).map_err(advised))
+    }
+}
+
+/// The error with what helps against it.
+fn advised(error: anyhow::Error) -> anyhow::Error {
+    limits::advised(error, super::check::read_n_cpus())
 }
 
 /// A recording that runs.
@@ -163,9 +206,10 @@ impl Recording {
         })
     }
 
-    fn measure(&mut self, duration: Option<Duration>) -> anyhow::Result<Pause> {
+    fn measure(&mut self, duration: Option<Duration>, progress: Option<Progress>) -> anyhow::Result<Pause> {
         let (runtime, signals) = self.interrupt.parts();
-        runtime.block_on(measure(&mut self.session, duration, self.child.as_mut(), signals))
+        let child = self.child.as_mut();
+        runtime.block_on(measure(&mut self.session, duration, child, signals, progress))
     }
 }
 

@@ -303,6 +303,7 @@ pub(super) async fn measure(
     duration: Option<Duration>,
     mut child: Option<&mut Child>,
     signals: &mut Signals,
+    progress: Option<Progress>,
 ) -> anyhow::Result<Pause> {
     let start = Instant::now();
     let mut drains = interval_at(start + DRAIN_EVERY, DRAIN_EVERY);
@@ -313,8 +314,6 @@ pub(super) async fn measure(
     sideband.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let end = tokio::time::sleep(duration.unwrap_or(Duration::MAX));
     tokio::pin!(end);
-    // A command may write to the same terminal.
-    let progress = child.is_none().then(|| Progress::start(duration));
     let text_events = session.collector.text_events()?;
     // SAFETY: the descriptor is our own and stays the same and open as long as it is waited for.
     let text_events = unsafe { AsyncFd::register_with_interest(text_events, Interest::READABLE) }

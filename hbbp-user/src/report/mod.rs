@@ -26,6 +26,7 @@ mod quality;
 mod residual;
 mod table;
 mod text;
+pub mod top;
 mod warning;
 pub mod watch;
 

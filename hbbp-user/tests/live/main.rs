@@ -19,6 +19,7 @@ mod run;
 #[path = "../fixtures/skip.rs"]
 mod skip;
 mod text;
+mod top;
 mod watch;
 
 use std::os::unix::fs::MetadataExt as _;

@@ -1,10 +1,9 @@
 //! The main job under load: the sums close, the samples are resolved, the report comes soon and costs little.
 
-use std::ops::ControlFlow;
 use std::os::unix::process::CommandExt as _;
 use std::time::Duration;
 
-use hbbp_user::cmd::record::{RecordOptions, Target, record_intervals};
+use hbbp_user::cmd::record::{Intervals, RecordOptions, Target};
 use hbbp_user::collect::event::Choice;
 use hbbp_user::collect::object::Messages;
 use hbbp_user::profile::Output;
@@ -127,16 +126,17 @@ fn profiles_of_intervals_close_every_sum() {
         messages: Messages::Off,
         vmlinux: None,
     };
-    let mut profiles = Vec::new();
-    record_intervals(&options, Duration::from_secs(2), |snapshot| {
-        profiles.push(snapshot);
-        Ok(match profiles.len() {
-            4 => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        })
-    })
-    .unwrap();
-    assert_eq!(profiles.len(), 4);
+    let mut intervals = Intervals::open(&options, Duration::from_secs(2)).unwrap();
+    let mut profiles: Vec<Snapshot> = intervals.by_ref().take(3).map(Result::unwrap).collect();
+    // The last one, which a signal or the end of time cuts short.
+    let ender = intervals.ender();
+    let late = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(1));
+        ender.end();
+    });
+    profiles.push(intervals.next().unwrap().unwrap());
+    late.join().unwrap();
+    assert!(intervals.next().is_none());
     let mut times = Vec::new();
     for snapshot in &profiles {
         snapshot.check().unwrap();

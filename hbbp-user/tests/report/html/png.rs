@@ -53,7 +53,8 @@ fn unfiltered(filter: u8, line: &[u8], above: &[u8], channels: usize) -> Vec<u8>
             .min_by_key(|it| (a + b - c - it).abs())
             .unwrap();
         let predicted = [0, a, b, (a + b) / 2, nearest][usize::from(filter)];
-        plain.push(byte.wrapping_add(predicted as u8));
+        let [low, _] = predicted.to_le_bytes();
+        plain.push(byte.wrapping_add(low));
     }
     plain
 }

@@ -94,8 +94,8 @@ impl Table {
         let mut sums = [0.0; 2];
         let blocks = self.indices("block.ring").into_iter();
         let blocks = blocks
-            .zip(self.numbers("block.count"))
-            .zip(self.numbers("block.size"));
+            .zip(self.amounts("block.count"))
+            .zip(&self.whole["block.size"]);
         for ((ring, count), size) in blocks {
             sums[ring] += count * *size as f64;
         }

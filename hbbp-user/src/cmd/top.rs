@@ -1,0 +1,244 @@
+//! `hbbp-sys top`: the mix of the whole system as it runs, on a terminal or as plain lines.
+//!
+//! The main thread measures; another one estimates, draws, and answers keys. The terminal is left as it was however that
+//! one ends.
+
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use jiff::Zoned;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event};
+
+use super::record::{Intervals, RecordOptions};
+use crate::estimate::Rule;
+use crate::mix::Estimated;
+use crate::profile::Output;
+use crate::report::Look;
+use crate::report::top::{Asked, Facts, Figures, Row, Screen, draw, write_plain};
+use crate::snapshot::Snapshot;
+use crate::snapshot::merge::merged;
+
+/// Time between two looks whether an interval ended, while no key is pressed.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Measured time that is kept for saving.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// What to show, and how.
+#[derive(Clone, Debug)]
+pub struct TopOptions {
+    /// What to measure.
+    pub record: RecordOptions,
+    /// Length of an interval.
+    pub interval: Duration,
+    /// Number of intervals; `None` until a key or a signal.
+    pub times: Option<usize>,
+    /// Name or file of the rule that chooses between EBS and LBR.
+    pub rule: String,
+    /// The table that is shown first.
+    pub screen: Screen,
+    /// How it looks.
+    pub look: Look,
+    /// Whether it needs no terminal, and then the rows of each table.
+    pub batch: Option<usize>,
+}
+
+/// Measures and shows interval after interval.
+pub fn top(options: &TopOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+    let rule = super::rule::read(&options.rule)?;
+    match options.batch {
+        Some(top) => batch(options, top, &rule, out),
+        None => screen(options, &rule),
+    }
+}
+
+/// Prints the intervals. A closed pipe ends it.
+fn batch(options: &TopOptions, top: usize, rule: &Rule, out: &mut dyn Write) -> anyhow::Result<()> {
+    let intervals = Intervals::open(&options.record, options.interval)?;
+    for snapshot in intervals.take(options.times.unwrap_or(usize::MAX)) {
+        let snapshot = snapshot?;
+        let estimated = Estimated::new(&snapshot, rule);
+        let figures = Figures::new(&estimated, options.look.demangle);
+        let rows = figures.rows(options.screen.tab, options.screen.rings);
+        let written = write_plain(&figures.facts(), &rows, top, options.look.width, out);
+        match written.map_err(|error| (error.kind(), error)) {
+            Ok(()) => {}
+            Err((io::ErrorKind::BrokenPipe, _)) => break,
+            Err((_, error)) => return Err(error).context("failed to write an interval"),
+        }
+    }
+    Ok(())
+}
+
+fn screen(options: &TopOptions, rule: &Rule) -> anyhow::Result<()> {
+    if !io::stdout().is_terminal() {
+        bail!("standard output is no terminal: use `hbbp-sys top --batch`");
+    }
+    let intervals = Intervals::open(&options.record, options.interval)?;
+    let ender = intervals.ender();
+    // One interval may wait while another one is drawn; a screen that is slower gets longer intervals.
+    let (profiles, shown) = sync_channel(1);
+    thread::scope(|scope| {
+        let screen = thread::Builder::new().name("screen".to_owned());
+        let screen = screen.spawn_scoped(scope, move || {
+            let shown = on_terminal(options, rule, &shown);
+            ender.end();
+            shown
+        });
+        let screen = screen.context("failed to start the thread of the screen")?;
+        let intervals = intervals.take(options.times.unwrap_or(usize::MAX));
+        let measured = measure(intervals, &profiles);
+        drop(profiles);
+        let shown = screen.join();
+        measured?;
+        shown.unwrap_or_else(|_| bail!("the thread of the screen ended unexpectedly"))
+    })
+}
+
+/// Measures interval after interval, until the screen has ended.
+fn measure(
+    intervals: impl Iterator<Item = anyhow::Result<Snapshot>>,
+    profiles: &SyncSender<Snapshot>,
+) -> anyhow::Result<()> {
+    for snapshot in intervals {
+        if profiles.send(snapshot?).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Shows the intervals on the terminal, until there are no more or the user has seen enough.
+fn on_terminal(options: &TopOptions, rule: &Rule, profiles: &Receiver<Snapshot>) -> anyhow::Result<()> {
+    let mut terminal = ratatui::try_init().context("failed to set up the terminal")?;
+    let shown = Shown {
+        options,
+        screen: options.screen.clone(),
+        kept: VecDeque::new(),
+        page: 1,
+    }
+    .run(rule, profiles, &mut terminal);
+    let restored = ratatui::try_restore().context("failed to restore the terminal");
+    shown.and(restored)
+}
+
+/// What is on the screen, and the profiles of the last minute.
+struct Shown<'a> {
+    options: &'a TopOptions,
+    screen: Screen,
+    kept: VecDeque<Snapshot>,
+    /// Lines of a page.
+    page: usize,
+}
+
+impl Shown<'_> {
+    fn run(
+        mut self,
+        rule: &Rule,
+        profiles: &Receiver<Snapshot>,
+        terminal: &mut DefaultTerminal,
+    ) -> anyhow::Result<()> {
+        let mut next = self.wait(profiles, terminal, None)?;
+        while let Some(snapshot) = next {
+            let estimated = Estimated::new(&snapshot, rule);
+            let figures = Figures::new(&estimated, self.options.look.demangle);
+            next = self.wait(profiles, terminal, Some(&figures))?;
+            self.keep(snapshot);
+        }
+        Ok(())
+    }
+
+    /// Shows an interval and answers keys, until the next one is there or there is none.
+    fn wait(
+        &mut self,
+        profiles: &Receiver<Snapshot>,
+        terminal: &mut DefaultTerminal,
+        figures: Option<&Figures<'_>>,
+    ) -> anyhow::Result<Option<Snapshot>> {
+        let facts = figures.map(Figures::facts);
+        let mut rows = self.draw(terminal, figures, facts.as_ref())?;
+        loop {
+            // Keys are answered at once; a new interval may wait a moment.
+            if event::poll(LOOK_EVERY).context("failed to read a key")? {
+                let asked = match event::read().context("failed to read a key")? {
+                    Event::Key(key) => self.screen.press(key, self.page),
+                    _ => Asked::Draw,
+                };
+                match asked {
+                    Asked::Quit => return Ok(None),
+                    Asked::Save => self.save(figures),
+                    Asked::Code => self.show_code(figures, &rows, terminal),
+                    Asked::Draw => {}
+                }
+                rows = self.draw(terminal, figures, facts.as_ref())?;
+            }
+            match profiles.recv_timeout(Duration::ZERO) {
+                Ok(snapshot) if self.screen.is_frozen && figures.is_some() => self.keep(snapshot),
+                Ok(snapshot) => return Ok(Some(snapshot)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            }
+        }
+    }
+
+    fn draw(
+        &mut self,
+        terminal: &mut DefaultTerminal,
+        figures: Option<&Figures<'_>>,
+        facts: Option<&Facts>,
+    ) -> anyhow::Result<Vec<Row>> {
+        let rows = figures.map(|figures| figures.rows(self.screen.tab, self.screen.rings));
+        let rows = self.screen.arranged(rows.unwrap_or_default());
+        terminal
+            .draw(|frame| self.page = draw(frame, &mut self.screen, facts, &rows))
+            .context("failed to draw the screen")?;
+        Ok(rows)
+    }
+
+    fn show_code(&mut self, figures: Option<&Figures<'_>>, rows: &[Row], terminal: &DefaultTerminal) {
+        let width = terminal.size().map_or(80, |size| usize::from(size.width));
+        let code = figures
+            .zip(self.screen.chosen(rows))
+            .and_then(|(figures, row)| figures.code(row, width));
+        match code {
+            Some(lines) => self.screen.show_code(lines),
+            None => self.screen.message = Some("only functions have code: press f, choose one".to_owned()),
+        }
+    }
+
+    /// Keeps a profile for saving, and forgets those before the last minute.
+    fn keep(&mut self, snapshot: Snapshot) {
+        self.kept.push_back(snapshot);
+        let length = |snapshot: &Snapshot| Duration::from_nanos(snapshot.run.duration);
+        let mut kept: Duration = self.kept.iter().map(length).sum();
+        while let Some(oldest) = self
+            .kept
+            .front()
+            .map(length)
+            .filter(|oldest| KEPT < kept.saturating_sub(*oldest))
+        {
+            kept = kept.saturating_sub(oldest);
+            self.kept.pop_front();
+        }
+    }
+
+    fn save(&mut self, figures: Option<&Figures<'_>>) {
+        let path = PathBuf::from(Zoned::now().strftime("hbbp-%Y%m%d-%H%M%S.hbbp").to_string());
+        let now = figures.map(Figures::snapshot).cloned();
+        let runs = self.kept.iter().cloned().chain(now);
+        self.screen.message = Some(match save(runs, &path) {
+            Ok(()) => format!("saved the last minute as {}", path.display()),
+            Err(error) => format!("not saved: {error:#}"),
+        });
+    }
+}
+
+fn save(runs: impl Iterator<Item = Snapshot>, path: &Path) -> anyhow::Result<()> {
+    Output::open(path)?.save(&merged(runs)?, &mut io::sink())
+}

@@ -1,0 +1,37 @@
+//! The intervals of `hbbp-sys top --batch` as plain lines: one line of facts, the table, an empty line.
+
+use std::io::{self, Write};
+
+use super::draw::row_line;
+use super::figures::{Facts, Row};
+use crate::report::number::{grouped, percent};
+
+/// Writes one interval, with the first `top` rows.
+pub fn write_plain(
+    facts: &Facts,
+    rows: &[Row],
+    top: usize,
+    width: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let [kernel, _] = &facts.rings;
+    let complete = facts
+        .complete
+        .map_or_else(String::new, |share| format!(", {} % complete", percent(share)));
+    writeln!(
+        out,
+        "{:.1} s, {} samples{complete}, {} lost, kernel {} % of {}, overhead {} %",
+        facts.duration as f64 / 1e9,
+        grouped(facts.reached),
+        grouped(facts.lost),
+        percent(kernel.share),
+        facts.unit,
+        percent(facts.overhead),
+    )?;
+    writeln!(out, "{:>8}{:>8}{:>9}", "% share", "+/-", "% kernel")?;
+    for row in rows.iter().take(top) {
+        writeln!(out, "{}", row_line(row, width))?;
+    }
+    writeln!(out)?;
+    out.flush()
+}
