@@ -78,7 +78,7 @@ fn batch(options: &TopOptions, top: usize, rule: &Rule, out: &mut dyn Write) -> 
 
 fn screen(options: &TopOptions, rule: &Rule) -> anyhow::Result<()> {
     if !io::stdout().is_terminal() {
-        bail!("standard output is no terminal: use `hbbp-sys top --batch`");
+        bail!("standard output is not a terminal: use `hbbp-sys top --batch`");
     }
     let intervals = Intervals::open(&options.record, options.interval)?;
     let ender = intervals.ender();

@@ -153,7 +153,8 @@ fn profiles_of_intervals_close_every_sum() {
             let (in_mix, counted) = resolved(&report, ring);
             assert!(
                 0 < in_mix && 98 * counted <= 100 * in_mix,
-                "{ring}: {in_mix} of {counted}"
+                "{ring}: {in_mix} of {counted}: {}",
+                report["accounting"]["unresolved"]
             );
         }
         let rows = snapshot.intervals.iter();

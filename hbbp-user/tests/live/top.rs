@@ -125,7 +125,7 @@ fn keys_drive_the_screen_and_the_terminal_is_left_as_it_was() {
     let report = run(&["report", saved.to_str().unwrap(), "--top", "3"]);
     assert!(report.status.success(), "{report:?}");
     terminal.keys(&["q"]);
-    let end = terminal.until("an end", |screen| screen.contains("same terminal"));
+    let end = terminal.until("an end", |screen| screen.contains("terminal as before"));
     assert!(end.contains("code 0") && !end.contains("FUNCTIONS"), "{end}");
 }
 
@@ -172,12 +172,12 @@ fn signal_and_error_leave_the_terminal_as_it_was() {
         .args(["-c", &format!("kill -TERM {children}")])
         .status();
     assert!(kill.unwrap().success());
-    let end = terminal.until("an end", |screen| screen.contains("same terminal"));
+    let end = terminal.until("an end", |screen| screen.contains("terminal as before"));
     assert!(end.contains("code 0"), "{end}");
     terminal.keys(&["clear", "Enter"]);
     let refused = command.replace("hbbp-sys top", "hbbp-sys top --event no-such-event");
     terminal.keys(&[&refused, "Enter"]);
-    let end = terminal.until("an end", |screen| screen.contains("same terminal"));
+    let end = terminal.until("an end", |screen| screen.contains("terminal as before"));
     assert!(end.contains("code 1") && end.contains("no-such-event"), "{end}");
 }
 
