@@ -13,14 +13,15 @@ mod recording;
 mod report;
 mod top;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
 use crate::cmd::Job;
 use crate::cmd::kernel_text::KernelTextOptions;
 use crate::cmd::report::Strict;
-use crate::report::TextOrJson;
+use crate::profile::STANDARD;
+use crate::report::{Format, Look, TextOrJson};
 use crate::resolve::kernel::recorded::KernelPlace;
 use crate::streams::KernelCounts;
 use annotate::AnnotateArgs;
@@ -71,6 +72,13 @@ enum Command {
         input: InputArgs,
         #[command(flatten)]
         report: ReportArgs,
+        /// Write the report to FILE, such as a page: `--format html -o report.html`.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Show in the page what changed since this profile, with its significance (needs --format html; else see
+        /// `hbbp-sys diff`).
+        #[arg(long, value_name = "PROFILE")]
+        compare: Option<PathBuf>,
     },
     /// Show the code of a function with its executions: disassembly, both estimates, samples, loops, text versions.
     #[command(after_long_help = annotate::HELP)]
@@ -156,13 +164,31 @@ impl Cli {
                 Ok(Job::Direct(record, report, self.output))
             }
             Some(Command::Record { record, output }) => Ok(Job::Record(record.into_options()?, output)),
-            Some(Command::Report { input, report }) => {
-                let (input, mut report) = (input.into_options(), report.into_options()?);
+            Some(Command::Report {
+                input,
+                report,
+                output,
+                compare,
+            }) => {
+                let mut report = report.into_options()?;
+                report.compare = compare.map(|other| input.same_files(other));
+                if report.compare.is_some() && report.format != Format::Html {
+                    anyhow::bail!(
+                        "--compare needs --format html; `hbbp-sys diff` compares as text, JSON and CSV"
+                    );
+                }
+                if output.as_ref().is_some_and(|path| path != Path::new(STANDARD)) {
+                    report.look = Look {
+                        demangle: report.look.demangle,
+                        ..Look::default()
+                    };
+                }
+                let input = input.into_options();
                 report.debug_files.clone_from(&input.places.binaries);
                 if let KernelPlace::Vmlinux(image) = &input.kernel {
                     report.debug_files.push(image.clone());
                 }
-                Ok(Job::Report(input, report))
+                Ok(Job::Report(input, report, output))
             }
             Some(Command::Import { input, output }) => Ok(Job::Import(input.into_options(), output)),
             Some(Command::Export(export)) => Ok(Job::Export(export.into_options()?)),

@@ -18,7 +18,7 @@ use crate::snapshot::file::{Error, MAGIC, parse_runs};
 pub use output::Output;
 
 /// The path that means standard input or standard output.
-const STANDARD: &str = "-";
+pub(crate) const STANDARD: &str = "-";
 
 /// Most bytes of a file that are read: more than any snapshot that is within its budget.
 const MAX_FILE: u64 = 1 << 30;

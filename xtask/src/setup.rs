@@ -34,15 +34,17 @@ const USER_TEST_PACKAGES: [&str; 10] = [
     "autofdo",
 ];
 
-/// The virtual environment of the Python packages that read exports, in the workspace.
+/// The virtual environment of the Python packages that read what we write, in the workspace.
 const READERS: &str = "target/readers";
 
-/// These packages. `pypprof` has the schema of pprof, which needs a `protobuf` of its time; what else it asks for is not used.
-const READER_PACKAGES: [(&str, &str); 4] = [
+/// These packages. `pypprof` has the schema of pprof, which needs a `protobuf` of its time, and `axe-playwright-python` has
+/// axe-core, a script that checks pages for accessibility; what else they ask for is not used.
+const READER_PACKAGES: [(&str, &str); 5] = [
     ("pyarrow", "26.0.1"),
     ("duckdb", "2.0.0"),
     ("protobuf", "3.20.3"),
     ("pypprof", "0.0.1"),
+    ("axe-playwright-python", "0.1.8"),
 ];
 
 /// The browser that the tests draw an HTML report with; other systems have no package of that name, and the tests skip themselves there.
@@ -221,7 +223,9 @@ fn has_readers() -> bool {
     let pythons = fs::read_dir(library).into_iter().flatten().flatten();
     let mut pythons = pythons.map(|python| python.path().join("site-packages"));
     pythons.any(|packages| {
-        let folder = |(name, version)| packages.join(format!("{name}-{version}.dist-info"));
+        let folder = |(name, version): (&str, &str)| {
+            packages.join(format!("{}-{version}.dist-info", name.replace('-', "_")))
+        };
         READER_PACKAGES.map(folder).iter().all(|folder| folder.is_dir())
     })
 }
@@ -342,7 +346,7 @@ mod tests {
                 &format!("$ python3 -m venv --clear {folder}"),
                 &format!(
                     "$ {folder}/bin/pip install --quiet --disable-pip-version-check --no-deps pyarrow==26.0.1 \
-                     duckdb==2.0.0 protobuf==3.20.3 pypprof==0.0.1"
+                     duckdb==2.0.0 protobuf==3.20.3 pypprof==0.0.1 axe-playwright-python==0.1.8"
                 ),
             ],
         );

@@ -1,13 +1,17 @@
 //! Instructions as text, in the syntax of the Intel manuals; targets of branches are named.
 
 use iced_x86::{
-    Decoder, DecoderOptions, Formatter as _, Instruction, IntelFormatter, SymbolResolver, SymbolResult,
+    Decoder, DecoderOptions, Formatter as _, FormatterOutput, FormatterTextKind, Instruction, IntelFormatter,
+    SymbolResolver, SymbolResult,
 };
 
 use crate::addr::ImageAddr;
 use crate::mix::{function, symbol_at};
 use crate::names::{self, Demangle};
 use crate::snapshot::Module;
+
+/// Stands for bytes that are no instruction.
+const BAD: &str = "(bad)";
 
 /// One decoded instruction as text.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -37,7 +41,7 @@ pub fn disassembled(
         let position = decoder.position();
         let instruction = decoder.decode();
         let (len, text) = if instruction.is_invalid() {
-            (1, "(bad)".to_owned())
+            (1, BAD.to_owned())
         } else {
             (instruction.len(), written(&mut formatter, &instruction))
         };
@@ -54,12 +58,25 @@ pub fn disassembled(
 
 /// One instruction of a module, alone; `(bad)` where the bytes are none.
 pub fn instruction(formatter: &mut IntelFormatter, bits: u32, addr: ImageAddr, bytes: &[u8]) -> String {
+    let mut text = String::new();
+    write_instruction(formatter, bits, addr, bytes, &mut text);
+    text
+}
+
+/// Writes one instruction of a module; `(bad)` where the bytes are none.
+pub fn write_instruction(
+    formatter: &mut IntelFormatter,
+    bits: u32,
+    addr: ImageAddr,
+    bytes: &[u8],
+    out: &mut dyn FormatterOutput,
+) {
     let decoder = Decoder::try_with_ip(bits, bytes, addr.0, DecoderOptions::NONE);
     let instruction = decoder.map(|mut decoder| decoder.decode()).unwrap_or_default();
     if instruction.is_invalid() {
-        "(bad)".to_owned()
+        out.write(BAD, FormatterTextKind::Text);
     } else {
-        written(formatter, &instruction)
+        formatter.format(&instruction, out);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::blocks::Flow;
 use crate::estimate::{Estimate, Method, Reason};
 use crate::snapshot::ModuleIdx;
 
-pub use disassembly::{disassembled, formatter, instruction};
+pub use disassembly::{disassembled, formatter, instruction, write_instruction};
 pub use find::{Found, NotFound, Query, find};
 pub use function::{annotated, bytes_of};
 pub use hottest::{Heat, hottest};

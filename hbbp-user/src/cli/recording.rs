@@ -45,6 +45,11 @@ impl InputArgs {
     pub(super) fn into_options(self) -> ImportOptions {
         self.files.input(self.file)
     }
+
+    /// The options to read another profile or recording with the same files.
+    pub(super) fn same_files(&self, file: PathBuf) -> ImportOptions {
+        self.files.clone().input(file)
+    }
 }
 
 impl FilesArgs {

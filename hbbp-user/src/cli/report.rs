@@ -66,6 +66,10 @@ pub(super) struct ReportArgs {
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Show the rows also by period of the run: sparklines in text, all figures with --format csv and json, a stacked
+    /// area in a page.
+    #[arg(long)]
+    over_time: bool,
     /// Exit with status 3 if the measurement misses a quality limit or has too few samples for a --require.
     #[arg(long)]
     pub(super) strict: bool,
@@ -133,6 +137,8 @@ impl ReportArgs {
             top: self.top.map_or(Some(TOP), |Top(top)| top),
             format: self.format,
             look: self.look.into_look(),
+            over_time: self.over_time,
+            compare: None,
             debug_files: Vec::new(),
         })
     }

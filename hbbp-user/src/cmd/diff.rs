@@ -9,9 +9,9 @@ use super::import::ImportOptions;
 use super::input::read_runs;
 use super::pager::{Paging, paged};
 use crate::diff::{Condition, Diff, Gate, Measure, Modules, Per, Side, Work, diff};
-use crate::estimate::Unit;
-use crate::mix::{Estimated, Mix, Query, sum};
-use crate::report::{DiffFormat, DiffReport, Look};
+use crate::estimate::{Rule, Unit};
+use crate::mix::{Dimension, Estimated, Mix, Query, sum};
+use crate::report::{Comparison, DiffFormat, DiffReport, Look, described};
 use crate::snapshot::{Snapshot, SourceLocations};
 
 /// What to compare, and how to show it.
@@ -43,11 +43,11 @@ pub fn compare(options: &DiffOptions, out: &mut dyn Write) -> anyhow::Result<Vec
     let runs = [read_runs(a)?, read_runs(b)?];
     let rule = super::rule::read(&options.rule)?;
     let [first, second] = &runs;
-    let estimated = [first, second].map(|runs| Profile {
-        runs: runs.iter().map(|run| Estimated::new(run, &rule)).collect(),
-    });
+    let (of_first, of_second) = (estimated_runs(first, &rule), estimated_runs(second, &rule));
+    let estimated = [Profile { runs: &of_first }, Profile { runs: &of_second }];
+    let notes = notes(&estimated[0].snapshots(), &estimated[1].snapshots());
     check_units(&estimated)?;
-    let modules = Modules::of_both(&snapshots(first), &snapshots(second));
+    let modules = estimated_modules(&estimated);
     let work = work(&estimated, options)?;
     let compared = difference(&estimated, &modules, &work, &options.query);
     let gates: Vec<Gate> = options
@@ -62,7 +62,7 @@ pub fn compare(options: &DiffOptions, out: &mut dyn Write) -> anyhow::Result<Vec
         diff: &compared,
         per: options.per.as_ref(),
         gates: &gates,
-        notes: &notes(first, second),
+        notes: &notes,
         top: options.top,
     };
     paged(options.paging, out, &mut |out| {
@@ -74,12 +74,58 @@ pub fn compare(options: &DiffOptions, out: &mut dyn Write) -> anyhow::Result<Vec
     Ok(gates)
 }
 
-/// The runs of a profile, whose blocks were counted.
-struct Profile<'a> {
-    runs: Vec<Estimated<'a>>,
+/// The runs of a profile, estimated one by one.
+pub(super) fn estimated_runs<'a>(runs: &'a [Snapshot], rule: &Rule) -> Vec<Estimated<'a>> {
+    runs.iter().map(|run| Estimated::new(run, rule)).collect()
 }
 
-impl Profile<'_> {
+/// What a page shows the changes by.
+const PAGE: [&[Dimension]; 6] = [
+    &[Dimension::Mnemonic],
+    &[Dimension::Extension],
+    &[Dimension::Category],
+    &[Dimension::Module],
+    &[Dimension::Module, Dimension::Function],
+    &[Dimension::Mitigation],
+];
+
+/// What changed from another profile to this one, for a page.
+pub(super) fn comparison(
+    other: &ImportOptions,
+    this: &[Estimated<'_>],
+    rule: &Rule,
+) -> anyhow::Result<Comparison> {
+    let others = read_runs(other)?;
+    let others = estimated_runs(&others, rule);
+    let profiles = [Profile { runs: &others }, Profile { runs: this }];
+    check_units(&profiles)?;
+    let modules = estimated_modules(&profiles);
+    let diffs = PAGE.map(|by| {
+        let query = Query {
+            columns: Vec::new(),
+            ..Query::by(by.iter().copied())
+        };
+        difference(&profiles, &modules, &[None, None], &query)
+    });
+    let [first, second] = profiles.each_ref().map(Profile::snapshots);
+    let name = other.file.display().to_string();
+    Ok(Comparison {
+        sides: [described(&name, &first), described("this profile", &second)],
+        diffs: diffs.into(),
+        notes: notes(&first, &second),
+    })
+}
+
+/// The runs of a profile, whose blocks were counted.
+struct Profile<'a> {
+    runs: &'a [Estimated<'a>],
+}
+
+impl<'a> Profile<'a> {
+    fn snapshots(&self) -> Vec<&'a Snapshot> {
+        self.runs.iter().map(Estimated::snapshot).collect()
+    }
+
     fn unit(&self) -> Option<Unit> {
         self.runs.first().map(|run| run.counts().assignment.unit)
     }
@@ -98,8 +144,10 @@ impl Profile<'_> {
     }
 }
 
-fn snapshots(runs: &[Snapshot]) -> Vec<&Snapshot> {
-    runs.iter().collect()
+/// What the modules of both profiles are called.
+fn estimated_modules(profiles: &[Profile<'_>; 2]) -> [Modules; 2] {
+    let [first, second] = profiles.each_ref().map(Profile::snapshots);
+    Modules::of_both(&first, &second)
 }
 
 /// Refuses profiles whose figures cannot be compared.
@@ -123,7 +171,7 @@ fn work([a, b]: &[Profile<'_>; 2], options: &DiffOptions) -> anyhow::Result<[Opt
         return Ok([None, None]);
     };
     let of = |profile: &Profile<'_>, letter| {
-        Work::of(per, &profile.runs).with_context(|| format!("profile {letter} has no unit of work"))
+        Work::of(per, profile.runs).with_context(|| format!("profile {letter} has no unit of work"))
     };
     Ok([Some(of(a, "A")?), Some(of(b, "B")?)])
 }
@@ -173,10 +221,10 @@ fn test(
 }
 
 /// What makes the profiles hard to compare.
-fn notes(a: &[Snapshot], b: &[Snapshot]) -> Vec<String> {
-    let values = |runs: &[Snapshot], value: fn(&Snapshot) -> &str| {
+fn notes(a: &[&Snapshot], b: &[&Snapshot]) -> Vec<String> {
+    let values = |runs: &[&Snapshot], value: fn(&Snapshot) -> &str| {
         runs.iter()
-            .map(value)
+            .map(|run| value(run))
             .filter(|value| !value.is_empty())
             .map(str::to_owned)
             .collect::<BTreeSet<String>>()

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 use crate::diff::Gate;
 use crate::profile::Output;
-use crate::report::TextOrJson;
+use crate::report::{Format, TextOrJson};
 use crate::snapshot::Snapshot;
 use export::ExportOptions;
 use import::ImportOptions;
@@ -42,8 +42,8 @@ pub enum Job {
     Direct(RecordOptions, ReportOptions, Option<PathBuf>),
     /// Record and save the profile.
     Record(RecordOptions, PathBuf),
-    /// Report on a saved profile or a recording of another tool.
-    Report(ImportOptions, ReportOptions),
+    /// Report on a saved profile or a recording of another tool, to a file if a path is given.
+    Report(ImportOptions, ReportOptions, Option<PathBuf>),
     /// Convert a recording of another tool to a profile.
     Import(ImportOptions, PathBuf),
     /// Export a profile or a recording in the format of others.
@@ -93,8 +93,8 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             output.save(std::slice::from_ref(&recorded.snapshot), out)?;
             end(recorded)
         }
-        Job::Report(input, report) => Ok(Done {
-            quality: report::print_runs(&input::read_runs(input)?, report, out)?,
+        Job::Report(input, report, output) => Ok(Done {
+            quality: saved_report(input, report, output.as_deref(), out)?,
             ..Done::default()
         }),
         Job::Import(input, path) => {
@@ -131,6 +131,27 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
         }
         Job::Check(format) => up_to_a_closed_pipe(check::check(*format, out)).map(|()| Done::default()),
     }
+}
+
+/// Reports on what was recorded before.
+fn saved_report(
+    input: &ImportOptions,
+    report: &ReportOptions,
+    output: Option<&Path>,
+    out: &mut dyn Write,
+) -> anyhow::Result<Quality> {
+    let Some(path) = output else {
+        anyhow::ensure!(
+            report.format != Format::Html || !io::stdout().is_terminal(),
+            "a page is for a browser, not for a terminal: name a file, as in `-o report.html`"
+        );
+        return report::print_runs(&input::read_runs(input)?, report, out);
+    };
+    let output = Output::open(path)?;
+    let mut bytes = Vec::new();
+    let quality = report::print_runs(&input::read_runs(input)?, report, &mut bytes)?;
+    output.write(&bytes, out)?;
+    Ok(quality)
 }
 
 /// Records and reports at once.

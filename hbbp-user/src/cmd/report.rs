@@ -7,17 +7,20 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
+use super::diff::{comparison, estimated_runs};
+use super::import::ImportOptions;
 use super::locations::read_locations;
+use super::session::DRAIN_EVERY;
 use crate::estimate::{Rule, Unit};
 use crate::mix::{
-    Analysis, Confidence, Dimension, Estimated, Mix, Outcome, Query, Requirement, Sort, Taxonomy, Verdict,
-    View, sum,
+    Analysis, Confidence, Dimension, Estimated, Mix, MixOverTime, Outcome, OverTime, Query, Requirement,
+    Sort, Taxonomy, Verdict, View, sum,
 };
 use crate::report::{Format, Look, Miss, Report, Table, quality};
 use crate::snapshot::{Snapshot, SourceLocations};
 
 /// Content and format of a report.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct ReportOptions {
     /// What the table shows, unless there is a view.
     pub query: Query,
@@ -35,6 +38,10 @@ pub struct ReportOptions {
     pub format: Format,
     /// How text looks.
     pub look: Look,
+    /// Whether the rows are also shown by period.
+    pub over_time: bool,
+    /// A profile that the page shows the changes against.
+    pub compare: Option<ImportOptions>,
     /// Files with debug information, for the dimensions that need it; others are found by their build ids.
     pub debug_files: Vec<PathBuf>,
 }
@@ -50,6 +57,8 @@ impl Default for ReportOptions {
             top: None,
             format: Format::default(),
             look: Look::default(),
+            over_time: false,
+            compare: None,
             debug_files: Vec::new(),
         }
     }
@@ -150,6 +159,10 @@ pub fn print_runs(
     let rule = super::rule::read(&options.rule)?;
     let profile = Profile::new(runs, &rule, options);
     let tables = options.tables();
+    let over_time = profile.over_time(options)?;
+    let other = options.compare.as_ref();
+    let comparison = other.map(|other| comparison(other, &profile.estimated, &rule));
+    let comparison = comparison.transpose()?;
     // The tables of each run, and their sums.
     let of_runs: Vec<Vec<Mix>> = tables.iter().map(|(query, _)| profile.mixes(query)).collect();
     let sums = tables.iter().zip(&of_runs);
@@ -172,23 +185,35 @@ pub fn print_runs(
     let noted = runs.iter().zip(profile.notes);
     let noted: Vec<Cow<'_, Snapshot>> = noted.map(|(run, notes)| noted_run(run, notes)).collect();
     let runs = || noted.iter().map(Cow::as_ref).zip(&analyses);
-    let shown = sums.iter().zip(&tables);
-    let shown: Vec<Table<'_>> = shown.map(|(mix, (_, top))| Table { mix, top: *top }).collect();
-    let report = Report::new(runs(), options.view.as_ref(), &shown, &verdicts);
-    let mut out = BufWriter::new(out);
-    let written = report
-        .write(options.format, options.look, &mut out)
-        .and_then(|()| out.flush());
-    match written {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        written => written.context("failed to write the report")?,
+    let shown: Vec<Table<'_>> = sums
+        .iter()
+        .zip(&tables)
+        .map(|(mix, (_, top))| Table { mix, top: *top })
+        .collect();
+    let mut report = Report::new(runs(), options.view.as_ref(), &shown, &verdicts);
+    if let Some((over_time, mix)) = &over_time {
+        report = report.with_over_time(over_time, mix, tables.first().and_then(|(_, top)| *top));
     }
+    if let Some(comparison) = &comparison {
+        report = report.with_comparison(comparison);
+    }
+    write(&report, options, out)?;
     Ok(Quality {
         misses: runs()
             .flat_map(|(run, analysis)| quality(analysis, run))
             .collect(),
         verdicts,
     })
+}
+
+/// Writes a report. A closed pipe is not an error.
+fn write(report: &Report<'_>, options: &ReportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(out);
+    let written = report.write(options.format, options.look, &mut out);
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("failed to write the report"),
+    }
 }
 
 /// The runs of a profile, estimated.
@@ -202,7 +227,7 @@ struct Profile<'a> {
 
 impl<'a> Profile<'a> {
     fn new(runs: &'a [Snapshot], rule: &Rule, options: &ReportOptions) -> Self {
-        let estimated: Vec<Estimated<'a>> = runs.iter().map(|run| Estimated::new(run, rule)).collect();
+        let estimated = estimated_runs(runs, rule);
         let asks_source = options.asks(Query::asks_source);
         let of_run = |(run, estimated): (&Snapshot, &Estimated<'_>)| {
             if asks_source {
@@ -223,6 +248,30 @@ impl<'a> Profile<'a> {
     fn mixes(&self, query: &Query) -> Vec<Mix> {
         let runs = self.estimated.iter().zip(&self.locations);
         runs.map(|(run, locations)| run.mix(query, locations)).collect()
+    }
+
+    /// The rows of the first table by period, where they are asked for.
+    fn over_time(&self, options: &ReportOptions) -> anyhow::Result<Option<(OverTime, MixOverTime)>> {
+        if !options.over_time {
+            return Ok(None);
+        }
+        let tables = options.tables();
+        let (Some((query, _)), [run], [locations]) = (tables.first(), &*self.estimated, &*self.locations)
+        else {
+            bail!(
+                "--over-time shows one run, and this profile has several: report one of those that were merged"
+            );
+        };
+        let over_time = OverTime::new(run);
+        anyhow::ensure!(
+            1 < over_time.periods.len(),
+            "--over-time needs counts of several intervals, and this profile has those of {}: record for longer than {} s, \
+             the time between two drains",
+            over_time.periods.len(),
+            DRAIN_EVERY.as_secs()
+        );
+        let mix = over_time.mix(run, query, locations);
+        Ok(Some((over_time, mix)))
     }
 
     fn verdict(&self, requirement: &Requirement, confidence: Confidence) -> Verdict {

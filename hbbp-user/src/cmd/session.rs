@@ -30,7 +30,7 @@ use crate::snapshot::{Loss, Losses, Run, Snapshot};
 
 /// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice kernel text
 /// patches soon where the kernel does not report them.
-const DRAIN_EVERY: Duration = Duration::from_secs(2);
+pub(super) const DRAIN_EVERY: Duration = Duration::from_secs(2);
 
 /// Time between two reads of the sideband. The files of a process can be opened only while it lives.
 const SIDEBAND_EVERY: Duration = Duration::from_millis(50);

@@ -59,7 +59,7 @@ impl<'a> AddressMap<'a> {
     }
 
     /// Location of an address that ran in a process image.
-    pub(super) fn location(&mut self, process: ProcessIdx, va: Va) -> Result<Location, Unresolved> {
+    pub(crate) fn location(&mut self, process: ProcessIdx, va: Va) -> Result<Location, Unresolved> {
         let (module, addr) = self.module_at(process, va).ok_or(Unresolved::NoMapping)?;
         let text = self.text(module, addr).ok_or(Unresolved::NoText)?;
         Ok(Location { text, addr })
@@ -87,7 +87,7 @@ impl<'a> AddressMap<'a> {
     }
 
     /// Location of the start of a stream, and its end in the same text.
-    pub(super) fn span(&mut self, count: &StreamCount) -> Result<(Location, ImageAddr), Discard> {
+    pub(crate) fn span(&mut self, count: &StreamCount) -> Result<(Location, ImageAddr), Discard> {
         let stream = Stream {
             from: 0,
             start: count.start.0,

@@ -7,7 +7,13 @@
 //! retpolines, the jump over the filling of the return stack. So the figures of two boots differ by what the kernels
 //! differ in.
 
-use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
+use std::ops::Range;
+
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+
+use super::sites::function;
+use crate::addr::ImageAddr;
+use crate::snapshot::{Module, Text};
 
 /// Names of the mitigations; the first is that of all other instructions.
 pub(super) const NAMES: [&str; 12] = [
@@ -81,6 +87,17 @@ const ENTRY: [&str; 8] = [
 /// Numbers of the registers that write a prediction barrier and the speculation controls (SDM vol. 4, table 2-2).
 const IA32_SPEC_CTRL: u64 = 0x48;
 const IA32_PRED_CMD: u64 = 0x49;
+
+/// Name of the mitigation of each instruction of the block at a range of a text, in their order; nothing for user code.
+pub fn block_mitigations(module: &Module, text: &Text, block: Range<usize>) -> Vec<&'static str> {
+    let start = text.start.0.saturating_add(block.start as u64);
+    let before = text.bytes.get(..block.start).unwrap_or(&[]);
+    let bytes = text.bytes.get(block).filter(|_| module.kind.is_kernel());
+    let decoder = Decoder::try_with_ip(64, bytes.unwrap_or(&[]), start, DecoderOptions::NONE);
+    let block: Vec<Instruction> = decoder.into_iter().flatten().collect();
+    let function = function(module, ImageAddr(start)).unwrap_or_default();
+    mitigations(&function, &block, before)
+}
 
 /// Name of the mitigation of each instruction of a block of kernel text, in their order.
 ///

@@ -63,7 +63,7 @@ impl Output {
         };
         Ok(Self {
             path: path.to_owned(),
-            target: target.with_context(|| format!("cannot write a profile to {}", path.display()))?,
+            target: target.with_context(|| format!("cannot write to {}", path.display()))?,
             user,
         })
     }

@@ -49,7 +49,7 @@ impl DiffReport<'_> {
 
     fn text(&self, page: &mut Page<'_>) -> io::Result<()> {
         for (letter, (name, runs)) in ["A  ", "B  "].iter().zip(self.sides) {
-            page.entry(letter, &format!("{name}: {}", described(runs)))?;
+            page.entry(letter, &described(name, &runs.iter().collect::<Vec<_>>()))?;
         }
         if !self.notes.is_empty() {
             page.line("")?;
@@ -187,9 +187,9 @@ impl DiffReport<'_> {
     }
 }
 
-/// Host, kernel and length of the runs of a profile.
-fn described(runs: &[Snapshot]) -> String {
-    let run = |snapshot: &Snapshot| {
+/// A profile: its name, and host, kernel and length of its runs.
+pub fn described(name: &str, runs: &[&Snapshot]) -> String {
+    let run = |snapshot: &&Snapshot| {
         let run = &snapshot.run;
         let time = if run.duration == 0 {
             String::new()
@@ -208,7 +208,7 @@ fn described(runs: &[Snapshot]) -> String {
         )
     };
     let described: Vec<String> = runs.iter().map(run).collect();
-    described.join("; ")
+    format!("{name}: {}", described.join("; "))
 }
 
 fn signed(value: f64, text: &str) -> String {

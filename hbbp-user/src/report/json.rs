@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::completeness::{self, Missing};
+use super::over_time::OverTimeJson;
 use super::residual::Residual;
 use super::warning::Warning;
 use super::{Measured, Report};
@@ -45,6 +46,9 @@ struct Document<'a> {
     tables: Vec<MixJson<'a>>,
     /// Name of the view; null without one.
     view: Option<&'a str>,
+    /// The rows by period, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    over_time: Option<OverTimeJson<'a>>,
     requirements: Vec<RequirementJson<'a>>,
     /// The further runs of a merged profile; the tables are those of all runs.
     others: Vec<MeasuredJson<'a>>,
@@ -188,6 +192,7 @@ impl<'a> Document<'a> {
             mix: bodies.next().map(MixJson::new),
             tables: bodies.map(MixJson::new).collect(),
             view: report.view.map(|view| view.name.as_str()),
+            over_time: report.over_time.map(|(_, rows)| rows.json()),
             requirements: report.verdicts.iter().map(RequirementJson::new).collect(),
             others: runs.collect(),
         }

@@ -19,6 +19,7 @@ mod look;
 mod named;
 mod near;
 mod number;
+mod over_time;
 mod page;
 mod pivot_table;
 mod quality;
@@ -31,17 +32,19 @@ pub mod watch;
 
 use std::io::{self, Write};
 
+use crate::diff::Diff;
 use crate::locate::{Discard, PerRing};
-use crate::mix::{Analysis, MethodShare, Mix, Verdict, View};
+use crate::mix::{Analysis, MethodShare, Mix, MixOverTime, OverTime, Verdict, View};
 use crate::snapshot::Snapshot;
 use accounting::Accounting;
 pub use annotated::{AnnotatedReport, Shown};
 use body::Body;
-pub use difference::DiffReport;
+pub use difference::{DiffReport, described};
 pub use errors::Errors;
 pub use format::{DiffFormat, Format, TextOrJson};
 pub use look::{Colours, Look};
 use named::shown_names;
+use over_time::Rows;
 use page::Page;
 pub use quality::{Miss, quality};
 use residual::{Residual, residuals};
@@ -64,6 +67,19 @@ pub struct Report<'a> {
     view: Option<&'a View>,
     bodies: Vec<Body>,
     verdicts: &'a [Verdict],
+    over_time: Option<(&'a OverTime, Rows<'a>)>,
+    comparison: Option<&'a Comparison>,
+}
+
+/// What changed from another profile to that of a report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// Both profiles in words: see [`described`].
+    pub sides: [String; 2],
+    /// The changes by several axes.
+    pub diffs: Vec<Diff>,
+    /// What the reader must know, such as that the machines differ.
+    pub notes: Vec<String>,
 }
 
 /// What is to be said of one run.
@@ -110,7 +126,28 @@ impl<'a> Report<'a> {
             view,
             bodies: tables.iter().map(body).collect(),
             verdicts,
+            over_time: None,
+            comparison: None,
         }
+    }
+
+    /// The same with a mix over time, of which each format shows at most `top` rows.
+    #[must_use]
+    pub const fn with_over_time(
+        mut self,
+        over_time: &'a OverTime,
+        mix: &'a MixOverTime,
+        top: Option<usize>,
+    ) -> Self {
+        self.over_time = Some((over_time, Rows { mix, top }));
+        self
+    }
+
+    /// The same with what changed, which the page shows.
+    #[must_use]
+    pub const fn with_comparison(mut self, comparison: &'a Comparison) -> Self {
+        self.comparison = Some(comparison);
+        self
     }
 
     /// Writes the report; text looks as `look` says.
@@ -118,8 +155,11 @@ impl<'a> Report<'a> {
         match format {
             Format::Text => text::write(self, &mut Page { look, out }),
             Format::Json => json::write(self, out),
-            Format::Csv => csv::write(&self.bodies, out),
-            Format::Html => self.runs.iter().try_for_each(|run| html::write(run, out)),
+            Format::Csv => match &self.over_time {
+                Some((_, rows)) => rows.csv(out),
+                None => csv::write(&self.bodies, out),
+            },
+            Format::Html => html::write(self, look.demangle, out),
         }
     }
 }

@@ -13,6 +13,8 @@ mod bolt;
 mod choose;
 mod genuine;
 mod kernel;
+#[path = "../fixtures/missing.rs"]
+mod missing;
 mod profgen;
 mod program;
 #[path = "../fixtures/skip.rs"]

@@ -41,7 +41,7 @@ fn asked(name: &str) -> What {
 }
 
 /// The small program, whose `spin_wait` ends in an INT3 in the second half of the run.
-fn patched() -> Snapshot {
+pub(crate) fn patched() -> Snapshot {
     let mut snapshot = program::stacked();
     let first = snapshot.text[0].clone();
     let mut bytes = first.bytes.clone();

@@ -3,15 +3,17 @@
 #![cfg(test)]
 
 mod annotate;
-mod browser;
 mod diff;
 mod golden;
 mod html;
+#[path = "../fixtures/missing.rs"]
+mod missing;
 mod options;
 mod pivot;
 #[path = "../fixtures/program.rs"]
 mod program;
 mod require;
+mod saved;
 mod schema;
 #[path = "../fixtures/skip.rs"]
 mod skip;

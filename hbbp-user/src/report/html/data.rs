@@ -1,24 +1,25 @@
 //! The table behind the page: every block with its executions, and its instructions with their classes.
 //!
-//! Columns in place of rows, and each text once, so that it compresses well and a browser reads it at once. Indices count
-//! from 0; addresses are hexadecimal strings, as numbers of a script end at 2^53. The sums that the page shows are sums of
-//! `count` over instructions, so that they equal those of the other formats.
+//! A document of JSON names what occurs: strings, classes of instructions, functions and modules. Numbers follow it in
+//! columns ([`super::columns`]). Each text stands once, and disassembly in parts ([`super::template`]), so that the code of a
+//! whole system fits into a page. Indices count from 0; an index into `strings` stands for every text.
+//! The sums that the page shows are sums of `block.count` over instructions, so that they equal those of the other formats.
 
 use std::collections::HashMap;
 
-use iced_x86::IntelFormatter;
 use serde::Serialize;
 
+use super::changes::Changes;
+use super::columns::{Column, Columns, zigzag};
+use super::table::{FunctionKey, PageBlock, Table};
 use crate::addr::{ImageAddr, Ring};
-use crate::annotate::{formatter, instruction};
-use crate::blocks::{BlockId, Flow, FormIdx, TextBlocks};
-use crate::estimate::{BlockCount, Estimate, Method};
-use crate::mix::{Analysis, Axis, Class, DependsOn, Dimension, Taxonomy, function};
-use crate::names::Demangle;
+use crate::estimate::{BlockCount, Method};
+use crate::mix::{Analysis, Axis, Class, DependsOn, Dimension, OverTime, Taxonomy, function};
+use crate::names;
 use crate::printable::harmless;
-use crate::snapshot::{Module, ModuleIdx, Snapshot, Text};
+use crate::snapshot::ModuleIdx;
 
-/// The page's content.
+/// The page's content, without its columns.
 #[derive(Serialize)]
 pub(super) struct Page {
     /// Name and version of this table.
@@ -29,12 +30,13 @@ pub(super) struct Page {
     attributes: Vec<String>,
     /// For each class of instructions, the string of each attribute.
     forms: Vec<Vec<u32>>,
-    /// Their names.
-    modules: Vec<u32>,
-    /// Module, and name.
-    functions: Vec<(u32, u32)>,
-    blocks: Blocks,
-    instructions: Instructions,
+    modules: Vec<PageModule>,
+    /// What changed against another profile.
+    changes: Option<Changes>,
+    /// When instructions ran.
+    time: Option<Time>,
+    /// The columns that follow.
+    columns: Vec<Column>,
 }
 
 /// What stands above the views.
@@ -49,198 +51,194 @@ pub(super) struct Head {
     pub(super) made: String,
 }
 
-/// The blocks that ran.
-#[derive(Default, Serialize)]
-struct Blocks {
-    function: Vec<u32>,
-    /// 0 for the kernel, 1 for user code.
-    ring: Vec<u8>,
-    start: Vec<String>,
-    /// When its text came to be, in ns from the start of the run.
-    since: Vec<u64>,
-    /// 0 for EBS, 1 for LBR.
-    method: Vec<u8>,
-    /// Executions, in the unit of the report, with their standard error.
-    count: Vec<f64>,
-    error: Vec<f64>,
-    /// What each method counted.
-    ebs: Vec<Option<f64>>,
-    lbr: Vec<Option<f64>>,
-    /// Its first instruction; one more at the end.
-    first: Vec<u32>,
+/// The periods of the run; `time.amount` has a number for each class in each ring in each period.
+#[derive(Serialize)]
+struct Time {
+    /// Start and end in seconds from the start of the run.
+    periods: Vec<[f64; 2]>,
 }
 
-/// The instructions of all blocks, one after the other.
-#[derive(Default, Serialize)]
-struct Instructions {
-    form: Vec<u32>,
-    len: Vec<u8>,
-    /// Disassembly.
-    text: Vec<u32>,
-}
-
-/// Numbers for keys, in the order of their first use.
-struct Numbers<K> {
-    numbers: HashMap<K, u32>,
-    keys: Vec<K>,
-}
-
-impl<K: Clone + Eq + std::hash::Hash> Numbers<K> {
-    fn new() -> Self {
-        Self {
-            numbers: HashMap::new(),
-            keys: Vec::new(),
-        }
-    }
-
-    fn of(&mut self, key: K) -> u32 {
-        let next = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
-        *self.numbers.entry(key).or_insert_with_key(|key| {
-            self.keys.push(key.clone());
-            next
-        })
-    }
-}
-
-impl Page {
-    /// The blocks of an analysis that ran.
-    pub(super) fn new(snapshot: &Snapshot, analysis: &Analysis, head: Head) -> Self {
-        let mut table = Table {
-            snapshot,
-            strings: Numbers::new(),
-            modules: Numbers::new(),
-            functions: Numbers::new(),
-            forms: Numbers::new(),
-            formatters: HashMap::new(),
-            blocks: Blocks::default(),
-            instructions: Instructions::default(),
-        };
-        for block in &analysis.counts.blocks {
-            let text = snapshot.text.get(block.block.text.0 as usize);
-            let decoded = analysis.map.text(block.block.text);
-            if let (Some(text), Some(decoded)) = (text, decoded)
-                && 0.0 < block.chosen().count
-            {
-                table.add(block, text, decoded);
-            }
-        }
-        table.blocks.first.push(len(&table.instructions.form));
-        table.finish(analysis, head)
-    }
-}
-
-/// The page while it is filled.
-struct Table<'a> {
-    snapshot: &'a Snapshot,
-    strings: Numbers<String>,
-    modules: Numbers<ModuleIdx>,
-    functions: Numbers<(u32, u32)>,
-    forms: Numbers<(FormIdx, Flow)>,
-    /// One for each module, as it knows the names of branch targets.
-    formatters: HashMap<ModuleIdx, IntelFormatter>,
-    blocks: Blocks,
-    instructions: Instructions,
+#[derive(Serialize)]
+struct PageModule {
+    name: u32,
+    /// Lowest address of its functions, in hexadecimal, as numbers of a script end at 2^53. Other addresses are relative to it.
+    start: String,
 }
 
 impl Table<'_> {
-    fn add(&mut self, block: &BlockCount, text: &Text, decoded: &TextBlocks) {
-        let BlockId { block: number, .. } = block.block;
-        let instructions = decoded.instructions(decoded.block(number));
-        let Some(first) = instructions.first() else {
-            return;
+    /// The page, and the bytes of its columns.
+    pub(super) fn finish(
+        mut self,
+        analysis: &Analysis,
+        head: Head,
+        changes: Option<Changes>,
+    ) -> (Page, Vec<u8>) {
+        let attributes = attributes();
+        let forms = self.forms_by(&attributes, analysis);
+        let (modules, mut columns) = self.columns();
+        let time = self.over_time.map(|over_time| self.time(over_time, &mut columns));
+        let page = Page {
+            format: "hbbp-sys.page/2",
+            head,
+            attributes: attributes.iter().map(|axis| axis.name().to_owned()).collect(),
+            forms,
+            modules,
+            changes,
+            time,
+            columns: columns.index,
+            strings: self.strings.keys,
         };
-        let start = decoded.addr(*first);
-        let function = self.function(text.module, start);
-        let chosen = block.chosen();
-        let count = |estimate: Option<Estimate>| estimate.map(|estimate| estimate.count);
-        let blocks = &mut self.blocks;
-        blocks.function.push(function);
-        blocks.ring.push(u8::from(block.ring == Ring::User));
-        blocks.start.push(format!("{:x}", start.0));
-        blocks.since.push(since(self.snapshot, text.since));
-        blocks.method.push(u8::from(block.method == Method::Lbr));
-        blocks.count.push(chosen.count);
-        blocks.error.push(chosen.std_error);
-        blocks.ebs.push(count(block.ebs));
-        blocks.lbr.push(count(block.lbr));
-        blocks.first.push(len(&self.instructions.form));
-        let Some(module) = self.snapshot.modules.get(text.module.0 as usize) else {
-            return;
-        };
-        let formatter = self.formatters.entry(text.module);
-        let formatter = formatter.or_insert_with(|| formatter_of(module));
-        for decoded_one in instructions {
-            let at = decoded.addr(*decoded_one);
-            let bytes = usize::try_from(decoded_one.offset).ok();
-            let bytes = bytes.and_then(|from| text.bytes.get(from..)?.get(..decoded_one.len.into()));
-            let words = instruction(formatter, module.kind.bits(), at, bytes.unwrap_or_default());
-            let form = self.forms.of((decoded_one.form, decoded_one.flow));
-            self.instructions.form.push(form);
-            self.instructions.len.push(decoded_one.len);
-            self.instructions.text.push(self.strings.of(harmless(&words)));
-        }
+        (page, columns.bytes)
     }
 
-    fn function(&mut self, idx: ModuleIdx, start: ImageAddr) -> u32 {
-        let module = self.snapshot.modules.get(idx.0 as usize);
-        let name = module.and_then(|module| function(module, start));
-        let name = name.unwrap_or_else(|| format!("[{}]", module.map_or("", |module| &module.name)));
-        let name = self.strings.of(harmless(&name));
-        let module = self.modules.of(idx);
-        self.functions.of((module, name))
-    }
-
-    fn finish(mut self, analysis: &Analysis, head: Head) -> Page {
-        let dimensions = Dimension::ALL.iter().copied();
-        let of_forms = dimensions.filter(|dimension| dimension.depends_on() == DependsOn::Form);
-        let taxonomies = Taxonomy::built_in().into_iter().map(Axis::Taxonomy);
-        let attributes: Vec<Axis> = of_forms.map(Axis::Dimension).chain(taxonomies).collect();
-        let class = |(idx, flow): &(FormIdx, Flow)| {
+    /// The values of the attributes of each class.
+    fn forms_by(&mut self, attributes: &[Axis], analysis: &Analysis) -> Vec<Vec<u32>> {
+        let mut forms = Vec::with_capacity(self.forms.keys.len());
+        for (idx, flow, mitigation) in &self.forms.keys {
             let form = analysis.map.forms.get(usize::from(idx.0));
-            form.and_then(|form| Class::of(form, *flow))
-        };
-        let classes: Vec<Option<Class>> = self.forms.keys.iter().map(class).collect();
-        let value = |class: &Option<Class>, attribute: &Axis| {
-            let values = class.as_ref().map(|class| class.values(attribute));
-            values.unwrap_or_default().join(" + ")
-        };
-        let mut forms = Vec::with_capacity(classes.len());
-        for class in &classes {
-            let values = attributes.iter().map(|attribute| value(class, attribute));
+            let class = form.and_then(|form| Class::of(form, *flow));
+            let values = attributes.iter().map(|attribute| {
+                if attribute.is(Dimension::Mitigation) {
+                    return (*mitigation).to_owned();
+                }
+                let values = class.as_ref().map(|class| class.values(attribute));
+                values.unwrap_or_default().join(" + ")
+            });
             forms.push(values.map(|value| self.strings.of(value)).collect());
         }
-        let name = |idx: &ModuleIdx| {
-            let module = self.snapshot.modules.get(idx.0 as usize);
-            harmless(module.map_or("", |module| &module.name))
-        };
-        let names: Vec<String> = self.modules.keys.iter().map(name).collect();
-        Page {
-            format: "hbbp-sys.page/1",
-            head,
-            modules: names.into_iter().map(|name| self.strings.of(name)).collect(),
-            attributes: attributes
-                .iter()
-                .map(|attribute| attribute.name().to_owned())
-                .collect(),
-            forms,
-            functions: self.functions.keys,
-            blocks: self.blocks,
-            instructions: self.instructions,
-            strings: self.strings.keys,
+        forms
+    }
+
+    /// The functions in the order of their addresses, and the place of each of their numbers in it.
+    fn sorted_functions(&self) -> (Vec<FunctionKey>, Vec<u32>) {
+        let mut functions: Vec<(FunctionKey, u32)> = self.functions.keys.iter().copied().zip(0..).collect();
+        functions.sort_unstable();
+        let mut places = vec![0_u32; functions.len()];
+        for ((_, number), at) in functions.iter().zip(0_u32..) {
+            if let Some(place) = places.get_mut(*number as usize) {
+                *place = at;
+            }
         }
+        (functions.into_iter().map(|(key, _)| key).collect(), places)
+    }
+
+    /// Modules, and all that is numbers. Functions are in the order of their addresses, so that numbers are close to their
+    /// neighbours.
+    fn columns(&mut self) -> (Vec<PageModule>, Columns) {
+        let (functions, places) = self.sorted_functions();
+        let place = |number: u32| places.get(number as usize).copied().map_or(0, u64::from);
+        let mut modules: Vec<(ModuleIdx, ImageAddr)> = Vec::new();
+        // Of each function, the number of its module.
+        let mut numbers = Vec::with_capacity(functions.len());
+        for (module, start, _) in &functions {
+            if modules.last().is_none_or(|(last, _)| last != module) {
+                modules.push((*module, *start));
+            }
+            numbers.push(modules.len() as u64 - 1);
+        }
+        let base: HashMap<ModuleIdx, ImageAddr> = modules.iter().copied().collect();
+        let relative =
+            |module, addr: ImageAddr| addr.0.wrapping_sub(base.get(module).map_or(0, |base| base.0));
+        let starts = functions
+            .iter()
+            .map(|(module, start, _)| relative(module, *start));
+        let block_start = |block: &PageBlock| {
+            let function = self.functions.keys.get(block.function as usize);
+            function.map_or(0, |(module, ..)| relative(module, block.start))
+        };
+        let mut columns = Columns::default();
+        columns.delta("function.module", numbers);
+        columns.delta("function.start", starts);
+        columns.delta(
+            "block.function",
+            self.blocks.iter().map(|block| place(block.function)),
+        );
+        columns.delta("block.start", self.blocks.iter().map(block_start));
+        columns.delta("block.since", self.blocks.iter().map(|block| block.since));
+        self.add_counts(&mut columns);
+        columns.unsigned("kind.text", self.kinds.keys.iter().map(|kind| u64::from(kind.0)));
+        columns.unsigned("kind.form", self.kinds.keys.iter().map(|kind| u64::from(kind.1)));
+        columns.unsigned("kind.len", self.kinds.keys.iter().map(|kind| u64::from(kind.2)));
+        columns.unsigned(
+            "instruction.kind",
+            self.instructions.iter().copied().map(u64::from),
+        );
+        columns.unsigned("instruction.numbers", self.numbers.iter().copied());
+        // Most branches stay in their function, and callees are often neighbours.
+        let calls = self.calls.iter();
+        let calls = calls.map(|(from, to)| zigzag(place(*from), place(*to)));
+        columns.unsigned("instruction.functions", calls);
+        let names = self.function_names(&functions);
+        let names: Vec<u32> = names.into_iter().map(|name| self.strings.of(name)).collect();
+        columns.delta("function.name", names.into_iter().map(u64::from));
+        let modules = modules.into_iter().map(|(idx, start)| {
+            let module = self.snapshot.modules.get(idx.0 as usize);
+            let name = harmless(module.map_or("", |module| &module.name));
+            PageModule {
+                name: self.strings.of(name),
+                start: format!("{:x}", start.0),
+            }
+        });
+        (modules.collect(), columns)
+    }
+
+    fn time(&self, over_time: &OverTime, columns: &mut Columns) -> Time {
+        let forms = (0_u32..).zip(&self.forms.keys).map(|(form, _)| form);
+        let rings = [Ring::Kernel, Ring::User].into_iter();
+        let cells = rings.flat_map(|ring| forms.clone().map(move |form| (ring, form)));
+        let periods = 0..over_time.periods.len();
+        let keys = periods.flat_map(|period| cells.clone().map(move |(ring, form)| (period, ring, form)));
+        columns.single(
+            "time.amount",
+            keys.map(|key| Some(self.amounts.get(&key).copied().unwrap_or(0.0))),
+        );
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let periods = over_time.periods.iter();
+        Time {
+            periods: periods
+                .map(|period| [seconds(period.start), seconds(period.end)])
+                .collect(),
+        }
+    }
+
+    /// What was counted of each block.
+    fn add_counts(&self, columns: &mut Columns) {
+        let counts = || self.blocks.iter().map(|block| &block.count);
+        columns.unsigned("block.ring", counts().map(|it| u64::from(it.ring == Ring::User)));
+        columns.unsigned(
+            "block.method",
+            counts().map(|it| u64::from(it.method == Method::Lbr)),
+        );
+        columns.unsigned("block.size", counts().map(|it| u64::from(it.instructions)));
+        columns.double("block.count", counts().map(|it| it.chosen().count));
+        columns.single("block.error", counts().map(|it| Some(it.chosen().std_error)));
+        let other = |count: &BlockCount| match count.method {
+            Method::Ebs => count.lbr,
+            Method::Lbr => count.ebs,
+        };
+        columns.single("block.other", counts().map(|it| other(it).map(|it| it.count)));
+    }
+
+    /// How the functions are shown; different ones with one name in the symbol tables share it.
+    fn function_names(&self, keys: &[FunctionKey]) -> Vec<String> {
+        let name = |(idx, start, is_named): &FunctionKey| {
+            let module = self.snapshot.modules.get(idx.0 as usize);
+            let name = module.and_then(|module| function(module, *start));
+            name.filter(|_| *is_named)
+                .unwrap_or_else(|| format!("[{}]", module.map_or("", |module| &module.name)))
+        };
+        let names: Vec<String> = keys.iter().map(name).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let shown = names::functions(&names, self.demangle);
+        shown.iter().map(|name| harmless(name)).collect()
     }
 }
 
-/// When an interval began, in ns from the start of the run.
-fn since(snapshot: &Snapshot, interval: u32) -> u64 {
-    let start = |n: usize| snapshot.intervals.get(n).map_or(0, |interval| interval.start);
-    start(interval as usize).saturating_sub(start(0))
-}
-
-fn len<T>(items: &[T]) -> u32 {
-    u32::try_from(items.len()).unwrap_or(u32::MAX)
-}
-
-fn formatter_of(module: &Module) -> IntelFormatter {
-    formatter(module, Demangle::On)
+/// What instructions can be told apart by on the page.
+fn attributes() -> Vec<Axis> {
+    let dimensions = Dimension::ALL.iter().copied();
+    let of_forms = dimensions
+        .filter(|dimension| dimension.depends_on() == DependsOn::Form || *dimension == Dimension::Mitigation);
+    let taxonomies = Taxonomy::built_in().into_iter().map(Axis::Taxonomy);
+    of_forms.map(Axis::Dimension).chain(taxonomies).collect()
 }

@@ -1,11 +1,15 @@
 //! The report as one HTML file that draws itself: nothing is loaded from elsewhere, and it is read without a network.
 //!
-//! The page holds a style, a script, and the table of [`data`], compressed. Its content security policy allows that style and
+//! The page holds a style, a script (`page/*.js`), and the table of [`data`], compressed. Its content security policy allows that style and
 //! that script alone, by their hashes, so that no name can become markup that runs; the script sets all names as text.
 
+mod changes;
+mod columns;
 mod data;
+mod table;
+mod template;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -13,36 +17,44 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use sha2::{Digest as _, Sha256};
 
-use super::Measured;
 use super::header::facts;
+use super::{Measured, Report};
+use crate::names::Demangle;
 use crate::printable::harmless;
-use data::{Head, Page};
+use changes::Changes;
+use data::Head;
+use table::Table;
 
-const PAGE: &str = include_str!("page.html");
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+const PAGE: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/page.css");
+/// One function, so that its names are nobody else's; it waits for the data.
+const SCRIPT: &str = concat!(
+    "'use strict';\n(async () => {\n",
+    include_str!("page/data.js"),
+    include_str!("page/figures.js"),
+    include_str!("page/head.js"),
+    include_str!("page/code.js"),
+    include_str!("page/icicle.js"),
+    include_str!("page/pivot.js"),
+    include_str!("page/changes.js"),
+    include_str!("page/time.js"),
+    include_str!("page/ready.js"),
+    include_str!("page/tabs.js"),
+    "})();\n"
+);
 
-/// Bytes of JSON that are compressed at a time.
-const JSON_BUFFER: usize = 1 << 16;
-
-/// Writes the page.
+/// Writes the page of a report's first run.
 ///
 /// # Errors
-/// Of `out`.
-pub(super) fn write(run: &Measured<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let page = Page::new(run.snapshot, run.analysis, head(run));
-    let packed = ZlibEncoder::new(Vec::new(), Compression::default());
-    // The encoder clears its output buffer at each write, and JSON is written a few bytes at a time.
-    let mut packed = BufWriter::with_capacity(JSON_BUFFER, packed);
-    serde_json::to_writer(&mut packed, &page)?;
-    let packed = packed.into_inner().map_err(io::IntoInnerError::into_error)?;
-    let data = BASE64.encode(packed.finish()?);
+/// Of `out`; where the report has no run.
+pub(super) fn write(report: &Report<'_>, demangle: Demangle, out: &mut dyn Write) -> io::Result<()> {
+    let data = packed(report, demangle)?;
     let mut rest = PAGE;
     for (mark, text) in [
         ("{script_hash}", hash(SCRIPT)),
         ("{style_hash}", hash(STYLE)),
         ("{style}", STYLE.to_owned()),
-        ("{data}", data),
+        ("{data}", BASE64.encode(data)),
         ("{script}", SCRIPT.to_owned()),
     ] {
         let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
@@ -51,6 +63,27 @@ pub(super) fn write(run: &Measured<'_>, out: &mut dyn Write) -> io::Result<()> {
         rest = after;
     }
     out.write_all(rest.as_bytes())
+}
+
+/// The table of the page, as `deflate` with the header of zlib: the length of a document of JSON (4 bytes, little-endian),
+/// the document, and the columns that it lists.
+fn packed(report: &Report<'_>, demangle: Demangle) -> io::Result<Vec<u8>> {
+    let nothing = || io::Error::other("the report has no run");
+    let run = report.runs.first().ok_or_else(nothing)?;
+    let over_time = report.over_time.map(|(over_time, _)| over_time);
+    let mut table = Table::new(run.snapshot, over_time, demangle);
+    table.add_blocks(run.analysis);
+    let comparison = report.comparison;
+    let changes = comparison.map(|comparison| Changes::new(comparison, demangle));
+    let (page, columns) = table.finish(run.analysis, head(run), changes);
+    let document = serde_json::to_vec(&page)?;
+    let length = u32::try_from(document.len()).map_err(io::Error::other)?;
+    // The best compression takes three times as long for one percent.
+    let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(&length.to_le_bytes())?;
+    packed.write_all(&document)?;
+    packed.write_all(&columns)?;
+    packed.finish()
 }
 
 /// What a content security policy calls the inline script or style (W3C, CSP Level 3, section 2.3.1).
