@@ -19,7 +19,7 @@ use super::interval::raw_interval;
 use super::progress::Progress;
 use crate::collect::cpu_times::CpuTimes;
 use crate::collect::overhead::{read_own_cpu, read_own_memory};
-use crate::collect::{Collector, Plan, Scope, StacksSeen};
+use crate::collect::{Collector, Parts, Plan, Scope, StacksSeen};
 use crate::record::{Record, Timed};
 use crate::resolve::Resolver;
 use crate::resolve::kernel::open::open_kernel_space;
@@ -100,6 +100,19 @@ pub(super) struct Session {
     stacks: StacksSeen,
 }
 
+/// What was counted, part by part in the order of time.
+struct Counts {
+    times: Vec<Range<u64>>,
+    parts: Parts,
+}
+
+/// What is known when sampling has stopped: the facts of the run, what the programs lost, and the last counts.
+struct Closed {
+    run: Run,
+    losses: Losses,
+    counts: Counts,
+}
+
 impl Session {
     /// Opens the events and the text of what runs; nothing is sampled yet. `image` is the static image of the kernel; what a
     /// reader should know becomes a note of the run.
@@ -160,30 +173,31 @@ impl Session {
         Ok(())
     }
 
-    /// What was measured since the last call. Sampling stands still only while the counts are read, so that all sums close,
-    /// and goes on before they are resolved.
+    /// What was measured since the last call. Sampling stands still only while the counts are taken out of the maps, so that
+    /// all sums close, and goes on before they are resolved.
     pub(super) fn take(&mut self) -> anyhow::Result<Snapshot> {
-        let (run, losses) = self.close()?;
+        let closed = self.close()?;
         self.start()?;
-        let snapshot = self.resolver.take(run);
-        Ok(self.complete(snapshot, &losses))
+        self.resolve(&closed.counts);
+        self.compare_text()?;
+        Ok(self.snapshot(closed))
     }
 
     /// Stops sampling, and returns what was measured since the last profile was taken.
     pub(super) fn finish(mut self) -> anyhow::Result<Snapshot> {
-        let (run, losses) = self.close()?;
+        let closed = self.close()?;
+        self.resolve(&closed.counts);
+        self.compare_text()?;
         self.resolver.catch_up();
-        let snapshot = self.resolver.take(run);
-        Ok(self.complete(snapshot, &losses))
+        Ok(self.snapshot(closed))
     }
 
-    /// Stops sampling and takes what was counted last: the facts of the run, and what the programs lost.
-    fn close(&mut self) -> anyhow::Result<(Run, Losses)> {
+    /// Stops sampling and takes what was counted last.
+    fn close(&mut self) -> anyhow::Result<Closed> {
         self.look_at_stacks()?;
         self.collector.stop()?;
         let duration = now().saturating_sub(self.started);
-        self.drain()?;
-        self.compare_text()?;
+        let counts = self.counts()?;
         let totals = self.collector.take_totals()?;
         let mut run = self.run.clone();
         run.duration = duration;
@@ -195,12 +209,17 @@ impl Session {
         if let Some(before) = &self.cpu_times {
             CpuTimes::read().add_since(before, &mut run.events);
         }
-        Ok((run, totals.losses))
+        Ok(Closed {
+            run,
+            losses: totals.losses,
+            counts,
+        })
     }
 
-    /// Adds what is known only now.
-    fn complete(&mut self, mut snapshot: Snapshot, losses: &Losses) -> Snapshot {
-        for (loss, n) in losses.iter().filter_map(|(_, n, loss)| Some((loss?, n))) {
+    /// Puts together what was resolved, and adds what is known only now.
+    fn snapshot(&mut self, closed: Closed) -> Snapshot {
+        let mut snapshot = self.resolver.take(closed.run);
+        for (loss, n) in closed.losses.iter().filter_map(|(_, n, loss)| Some((loss?, n))) {
             snapshot.losses.add(loss, n);
         }
         snapshot
@@ -258,23 +277,36 @@ impl Session {
 
     fn drain(&mut self) -> anyhow::Result<()> {
         let start = own_time();
-        let parts = self.collector.drain()?;
-        let end = now();
-        self.read_sideband()?;
-        self.split.push(self.began..end);
-        let has_stack = |event| self.collector.has_stack(event);
-        let times = self.split.drain(..);
-        let intervals = times
-            .zip(parts.iter())
-            .map(|(time, part)| raw_interval(time, part, has_stack));
-        self.resolver.drained(intervals.collect());
-        self.began = end;
-        self.patched = None;
-        self.user_patched = false;
+        let counts = self.counts()?;
+        self.resolve(&counts);
         let cost = own_time().saturating_sub(start);
         self.next_drain = Instant::now() + DRAIN_GAP * cost;
         self.next_memory_drain = Instant::now() + MEMORY_DRAIN_GAP * cost;
         Ok(())
+    }
+
+    /// Takes out what was counted since the last time; all records of that time have been applied then.
+    fn counts(&mut self) -> anyhow::Result<Counts> {
+        let parts = self.collector.drain()?;
+        let end = now();
+        self.read_sideband()?;
+        self.split.push(self.began..end);
+        self.began = end;
+        self.patched = None;
+        self.user_patched = false;
+        Ok(Counts {
+            times: mem::take(&mut self.split),
+            parts,
+        })
+    }
+
+    fn resolve(&mut self, counts: &Counts) {
+        let has_stack = |event| self.collector.has_stack(event);
+        let times = counts.times.iter().cloned();
+        let intervals = times
+            .zip(counts.parts.iter())
+            .map(|(time, part)| raw_interval(time, part, has_stack));
+        self.resolver.drained(intervals.collect());
     }
 
     /// Compares live kernel text with the known text.

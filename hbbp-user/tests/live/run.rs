@@ -173,6 +173,8 @@ fn profiles_of_intervals_close_every_sum() {
         times.extend(rows.map(|interval| (interval.start, interval.end)));
     }
     assert!(times.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{times:?}");
+    let gaps = times.windows(2).map(|pair| pair[1].0 - pair[0].1);
+    println!("longest time between two intervals: {} ns", gaps.max().unwrap());
 }
 
 /// What it costs in time is a matter of `cargo xtask bench`: that is another figure on a busy machine. Memory is not.
