@@ -149,7 +149,7 @@ fn assert_code_is_shown(terminal: &Terminal) {
     terminal.until("a frozen screen", |screen| screen.starts_with("FROZEN"));
     terminal.keys(&["Enter"]);
     let code = terminal.until("code", |screen| screen.contains("Esc back"));
-    assert!(code.contains("chacha") && code.contains("+0x0"), "{code}");
+    assert!(code.contains("chacha") && code.contains("EBS"), "{code}");
     terminal.keys(&["Escape"]);
 }
 
