@@ -178,6 +178,7 @@ impl Session {
     pub(super) fn take(&mut self) -> anyhow::Result<Snapshot> {
         let closed = self.close()?;
         self.start()?;
+        self.collector.vary()?;
         self.resolve(&closed.counts);
         self.compare_text()?;
         Ok(self.snapshot(closed))
@@ -277,6 +278,7 @@ impl Session {
 
     fn drain(&mut self) -> anyhow::Result<()> {
         let start = own_time();
+        self.collector.vary()?;
         let counts = self.counts()?;
         self.resolve(&counts);
         let cost = own_time().saturating_sub(start);
@@ -358,7 +360,6 @@ pub(super) async fn measure(
             () = &mut end, if duration.is_some() => return Ok(Pause::Time),
             () = signals.wait() => return Ok(Pause::Signal),
             _ = drains.tick() => {
-                session.collector.vary()?;
                 session.drain()?;
                 session.compare_text()?;
             }

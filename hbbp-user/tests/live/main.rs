@@ -11,6 +11,7 @@
 mod bpf;
 mod collect;
 mod failures;
+mod intervals;
 mod lines;
 mod load;
 mod patched;

@@ -1,0 +1,98 @@
+//! One profile after the other, of one measurement: `processwatch` and `top` are made of them.
+
+use std::time::Duration;
+
+use hbbp_user::cmd::record::{Intervals, RecordOptions, Target};
+use hbbp_user::collect::event::Choice;
+use hbbp_user::collect::object::Messages;
+use hbbp_user::profile::Output;
+use hbbp_user::resolve::kernel::space::TextHistory;
+use hbbp_user::snapshot::{Event, EventUnit, Snapshot};
+use hbbp_user::streams::KernelCounts;
+
+use super::load::Load;
+use super::run::assert_accounts_for;
+use super::{kernel, number, report_of, resolved, run};
+
+/// Three intervals of two seconds, and one that is ended in its middle.
+fn profiles() -> Vec<Snapshot> {
+    let options = RecordOptions {
+        target: Target::System,
+        duration: None,
+        choice: Choice::default(),
+        kernel: KernelCounts::Together,
+        map_entries: None,
+        text: TextHistory::Followed,
+        messages: Messages::Off,
+        vmlinux: None,
+    };
+    let mut intervals = Intervals::open(&options, Duration::from_secs(2)).unwrap();
+    let mut profiles: Vec<Snapshot> = intervals.by_ref().take(3).map(Result::unwrap).collect();
+    // The last one, which a signal or the end of time cuts short.
+    let ender = intervals.ender();
+    let late = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(1));
+        ender.end();
+    });
+    profiles.push(intervals.next().unwrap().unwrap());
+    late.join().unwrap();
+    assert!(intervals.next().is_none());
+    profiles
+}
+
+/// The sums of each profile close, and nothing is resolved less well later on.
+#[test]
+fn profiles_of_intervals_close_every_sum() {
+    let Some(_kernel) = kernel() else { return };
+    let loads = [Load::syscalls(), Load::spin()];
+    let profiles = profiles();
+    let mut times = Vec::new();
+    for snapshot in &profiles {
+        snapshot.check().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("part.hbbp");
+        let saved = Output::open(&file).unwrap();
+        saved
+            .save(std::slice::from_ref(snapshot), &mut std::io::sink())
+            .unwrap();
+        let report = report_of(file.to_str().unwrap());
+        assert_eq!(number(&report["accounting"]["unexplained"]), 0);
+        assert_accounts_for(snapshot, &report["accounting"]);
+        let (in_mix, counted) = resolved(&report, "kernel");
+        assert!(
+            0 < in_mix && 98 * counted <= 100 * in_mix,
+            "{in_mix} of {counted}"
+        );
+        // Of other programs that run meanwhile some may end too soon; ours does not.
+        let spinning = format!("pid={}", loads[1].0.id());
+        let arguments = [
+            "report",
+            file.to_str().unwrap(),
+            "--filter",
+            &spinning,
+            "--format",
+            "json",
+        ];
+        let of_load: serde_json::Value = serde_json::from_slice(&run(&arguments).stdout).unwrap();
+        assert!(
+            !of_load["mix"]["rows"].as_array().unwrap().is_empty(),
+            "{of_load}"
+        );
+        let rows = snapshot.intervals.iter();
+        times.extend(rows.map(|interval| (interval.start, interval.end)));
+    }
+    assert!(times.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{times:?}");
+    // A clock runs whatever else does: two seconds are long enough for a change at each end of an interval.
+    let clocks = |snapshot: &Snapshot| {
+        let events = snapshot.run.events.iter();
+        events
+            .filter(|event| event.unit == EventUnit::Nanoseconds)
+            .all(Event::varied)
+    };
+    assert!(
+        profiles.iter().skip(1).all(clocks),
+        "periods change from one interval to the next"
+    );
+    let gaps = times.windows(2).map(|pair| pair[1].0 - pair[0].1);
+    println!("longest time between two intervals: {} ns", gaps.max().unwrap());
+}
