@@ -1,8 +1,9 @@
-//! The names of formats on the command line.
+//! The names of formats and tables on the command line.
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
+use crate::report::top::Tab;
 use crate::report::{DiffFormat, Format, TextOrJson};
 
 macro_rules! names {
@@ -22,3 +23,5 @@ macro_rules! names {
 names!(Format: Text "text", Json "json", Csv "csv", Html "html");
 names!(DiffFormat: Text "text", Json "json", Csv "csv");
 names!(TextOrJson: Text "text", Json "json");
+names!(Tab: Functions "functions", Modules "modules", Processes "processes", Instructions "instructions",
+       Categories "categories", Extensions "extensions");

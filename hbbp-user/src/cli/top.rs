@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::record::{RecordArgs, parse_duration};
 use super::report::{LookArgs, RuleArgs};
@@ -30,8 +30,8 @@ pub(super) struct TopArgs {
     #[arg(long, value_name = "N", default_value = "20", requires = "batch")]
     top: u32,
     /// Table to begin with.
-    #[arg(long, value_enum, default_value_t = TabArg::Functions)]
-    table: TabArg,
+    #[arg(long, value_enum, default_value_t = Tab::Functions)]
+    table: Tab,
     #[command(flatten)]
     look: LookArgs,
     #[command(flatten)]
@@ -40,35 +40,17 @@ pub(super) struct TopArgs {
     record: RecordArgs,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum TabArg {
-    Functions,
-    Modules,
-    Processes,
-    Instructions,
-    Categories,
-    Extensions,
-}
-
 impl TopArgs {
     pub(super) fn into_options(self) -> anyhow::Result<TopOptions> {
         let mut record = self.record.into_options()?;
         // The period is chosen for what one interval shows.
         record.choice.duration = Some(self.interval);
-        let tab = match self.table {
-            TabArg::Functions => Tab::Functions,
-            TabArg::Modules => Tab::Modules,
-            TabArg::Processes => Tab::Processes,
-            TabArg::Instructions => Tab::Instructions,
-            TabArg::Categories => Tab::Categories,
-            TabArg::Extensions => Tab::Extensions,
-        };
         Ok(TopOptions {
             record,
             interval: self.interval,
             times: self.times.map(|times| times as usize),
             rule: self.rule.rule,
-            screen: Screen::with(tab),
+            screen: Screen::with(self.table),
             look: self.look.into_look(),
             batch: self.batch.then_some(self.top as usize),
         })

@@ -199,6 +199,13 @@ impl ModuleText {
         n_settled
     }
 
+    /// Forgets what stood in each range before the last change.
+    pub fn forget_versions(&mut self) {
+        for (_, range) in self.ranges.iter_mut() {
+            range.grow(&mut self.n_bytes, TextVersions::keep_last);
+        }
+    }
+
     /// Reads all ranges once more and forgets what they were before; what cannot be read now is not there.
     pub fn replace(&mut self, read: &mut ReadText<'_>) {
         for (start, range) in self.ranges.iter_mut() {

@@ -249,15 +249,6 @@ impl ModuleText {
         self.n_bytes
     }
 
-    /// Forgets what stood in each range before the last change.
-    pub fn forget_versions(&mut self) {
-        for (_, range) in self.ranges.iter_mut() {
-            self.n_bytes -= range.versions.n_bytes();
-            range.versions.keep_last();
-            self.n_bytes += range.versions.n_bytes();
-        }
-    }
-
     /// Drops the text of ranges that changed, all versions, as if it could not be read: a compiler that works while the
     /// program runs writes over its code without end. Returns their number.
     pub fn drop_changed(&mut self) -> u64 {
