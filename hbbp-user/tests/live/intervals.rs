@@ -82,6 +82,13 @@ fn profiles_of_intervals_close_every_sum() {
         times.extend(rows.map(|interval| (interval.start, interval.end)));
     }
     assert!(times.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{times:?}");
-    let gaps = times.windows(2).map(|pair| pair[1].0 - pair[0].1);
-    println!("longest time between two intervals: {} ns", gaps.max().unwrap());
+    // From the stop of one interval to the start of the next.
+    let pauses = profiles.windows(2).map(|pair| {
+        let [before, after] = [&pair[0].run, &pair[1].run];
+        after.started.saturating_sub(before.started + before.duration)
+    });
+    println!(
+        "longest pause between two intervals: {} ns",
+        pauses.max().unwrap()
+    );
 }
