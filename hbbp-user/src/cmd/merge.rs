@@ -9,6 +9,7 @@ use super::open_output;
 use super::report::unit_of;
 use crate::profile;
 use crate::snapshot::Snapshot;
+use crate::snapshot::file::Compression;
 use crate::snapshot::merge::merged;
 
 /// What to merge, and where to write it.
@@ -33,7 +34,7 @@ pub fn merge(options: &MergeOptions, out: &mut dyn Write) -> anyhow::Result<Vec<
         .windows(2)
         .filter(|pair| matches!(pair, [a, b] if a == b))
         .count();
-    output.save(&runs, out)?;
+    output.save(&runs, Compression::Small, out)?;
     Ok(Vec::from_iter((0 < twice).then(|| {
         format!("{twice} of the runs are there twice: they are counted twice")
     })))

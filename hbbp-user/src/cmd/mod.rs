@@ -30,6 +30,7 @@ use crate::diff::Gate;
 use crate::profile::Output;
 use crate::report::{Format, TextOrJson};
 use crate::snapshot::Snapshot;
+use crate::snapshot::file::Compression;
 use export::ExportOptions;
 use import::ImportOptions;
 use record::{Command, RecordOptions, Recorded};
@@ -90,7 +91,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
         Job::Record(record, path) => {
             let output = open_output(path)?;
             let recorded = record::record(record)?;
-            output.save(std::slice::from_ref(&recorded.snapshot), out)?;
+            output.save(std::slice::from_ref(&recorded.snapshot), Compression::Fast, out)?;
             end(recorded)
         }
         Job::Report(input, report, output) => Ok(Done {
@@ -101,7 +102,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             let output = open_output(path)?;
             let snapshot = import::import(input)?;
             import::check_resolved(&snapshot)?;
-            output.save(std::slice::from_ref(&snapshot), out)?;
+            output.save(std::slice::from_ref(&snapshot), Compression::Small, out)?;
             Ok(Done {
                 warnings: snapshot.run.notes,
                 ..Done::default()
@@ -167,7 +168,10 @@ fn direct(
         "the report goes to standard output: save the profile with `hbbp-sys record -o -`"
     );
     let recorded = record::record(record)?;
-    let saved = output.map(|output| output.save(std::slice::from_ref(&recorded.snapshot), &mut io::sink()));
+    let saved = output.map(|output| {
+        let runs = std::slice::from_ref(&recorded.snapshot);
+        output.save(runs, Compression::Fast, &mut io::sink())
+    });
     // The report is printed even if the disk is full.
     let quality = report::print(&recorded.snapshot, report, out)?;
     saved.transpose()?;

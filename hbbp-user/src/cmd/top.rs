@@ -22,6 +22,7 @@ use crate::profile::Output;
 use crate::report::Look;
 use crate::report::top::{Asked, Facts, Figures, Row, Screen, draw, write_plain};
 use crate::snapshot::Snapshot;
+use crate::snapshot::file::Compression;
 use crate::snapshot::merge::merged;
 
 /// Time between two looks whether an interval ended, while no key is pressed.
@@ -240,5 +241,5 @@ impl Shown<'_> {
 }
 
 fn save(runs: impl Iterator<Item = Snapshot>, path: &Path) -> anyhow::Result<()> {
-    Output::open(path)?.save(&merged(runs)?, &mut io::sink())
+    Output::open(path)?.save(&merged(runs)?, Compression::Fast, &mut io::sink())
 }

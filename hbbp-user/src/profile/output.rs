@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use super::STANDARD;
 use super::place::follow;
 use crate::snapshot::Snapshot;
-use crate::snapshot::file::encode_runs;
+use crate::snapshot::file::{Compression, encode_runs};
 
 /// Where a profile is written.
 #[derive(Debug)]
@@ -75,9 +75,14 @@ impl Output {
 
     /// Writes the runs of a profile, to `standard` where the output is standard output. Where that fails, a file is as it was
     /// before.
-    pub fn save(self, runs: &[Snapshot], standard: &mut dyn Write) -> anyhow::Result<()> {
+    pub fn save(
+        self,
+        runs: &[Snapshot],
+        compression: Compression,
+        standard: &mut dyn Write,
+    ) -> anyhow::Result<()> {
         let failed = format!("failed to write profile {}", self.path.display());
-        let bytes = encode_runs(runs).with_context(|| failed.clone())?;
+        let bytes = encode_runs(runs, compression).with_context(|| failed.clone())?;
         let (user, is_file) = (self.user, matches!(self.target, Target::File { .. }));
         self.put(&bytes, standard).with_context(|| {
             if is_file {

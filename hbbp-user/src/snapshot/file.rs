@@ -12,6 +12,7 @@ use prost::bytes::Bytes;
 
 use super::budget::{self, MAX_MEMORY};
 use super::{Inconsistent, Losses, Run, Snapshot, Text, wire};
+pub use container::Compression;
 use container::{Section, Stored, Unreadable, Writer};
 use wire::{
     Capacity, CountsSection, LossesSection, Malformed, ModulesSection, ProcessesSection, RunSection,
@@ -86,18 +87,18 @@ pub enum Error {
     Inconsistent(#[from] Inconsistent),
 }
 
-/// The bytes of a profile of one run; the same snapshot gives the same bytes.
+/// The bytes of a profile of one run, compressed fast; the same snapshot gives the same bytes.
 ///
 /// What is too large for a file is [made to fit](Snapshot::fit), never refused.
 pub fn encode(snapshot: &Snapshot) -> Result<Vec<u8>, Error> {
-    encode_runs(std::slice::from_ref(snapshot))
+    encode_runs(std::slice::from_ref(snapshot), Compression::Fast)
 }
 
 /// The bytes of a profile of several runs, in their order.
 ///
 /// # Errors
 /// [`Error::TooLarge`] where the runs together are more than a reader grants, and [`Error::Count`] without any run.
-pub fn encode_runs(runs: &[Snapshot]) -> Result<Vec<u8>, Error> {
+pub fn encode_runs(runs: &[Snapshot], compression: Compression) -> Result<Vec<u8>, Error> {
     let used: usize = runs.iter().map(budget::used).fold(0, usize::saturating_add);
     if 1 < runs.len() && MAX_RUNS_MEMORY < used {
         return Err(Error::TooLarge);
@@ -105,7 +106,7 @@ pub fn encode_runs(runs: &[Snapshot]) -> Result<Vec<u8>, Error> {
     if runs.is_empty() {
         return Err(missing(Section::Run));
     }
-    let mut file = Writer::new();
+    let mut file = Writer::new(compression);
     for run in runs {
         add_run(&mut file, run)?;
     }

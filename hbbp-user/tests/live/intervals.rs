@@ -8,6 +8,7 @@ use hbbp_user::collect::object::Messages;
 use hbbp_user::profile::Output;
 use hbbp_user::resolve::kernel::space::TextHistory;
 use hbbp_user::snapshot::Snapshot;
+use hbbp_user::snapshot::file::Compression;
 use hbbp_user::streams::KernelCounts;
 
 use super::load::Load;
@@ -53,7 +54,11 @@ fn profiles_of_intervals_close_every_sum() {
         let file = folder.path().join("part.hbbp");
         let saved = Output::open(&file).unwrap();
         saved
-            .save(std::slice::from_ref(snapshot), &mut std::io::sink())
+            .save(
+                std::slice::from_ref(snapshot),
+                Compression::Fast,
+                &mut std::io::sink(),
+            )
             .unwrap();
         let report = report_of(file.to_str().unwrap());
         assert_eq!(number(&report["accounting"]["unexplained"]), 0);

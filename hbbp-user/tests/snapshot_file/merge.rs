@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use hbbp_user::snapshot::Snapshot;
-use hbbp_user::snapshot::file::{encode, encode_runs, parse, parse_runs};
+use hbbp_user::snapshot::file::{Compression, encode, encode_runs, parse, parse_runs};
 use hbbp_user::snapshot::merge::merged;
 
 use super::{small, strategy};
@@ -11,7 +11,7 @@ use super::{small, strategy};
 /// The runs of two profiles as one, as the bytes of a file and back.
 fn merge(a: &[Snapshot], b: &[Snapshot]) -> Vec<Snapshot> {
     let runs = merged([a, b].concat()).unwrap();
-    let read = parse_runs(&encode_runs(&runs).unwrap()).unwrap();
+    let read = parse_runs(&encode_runs(&runs, Compression::Fast).unwrap()).unwrap();
     assert_eq!(read, runs);
     read
 }
@@ -34,7 +34,7 @@ proptest! {
         let left = merge(&merge(&a, &b), &c);
         let right = merge(&a, &merge(&b, &c));
         prop_assert_eq!(&left, &right);
-        prop_assert_eq!(encode_runs(&left).unwrap(), encode_runs(&right).unwrap());
+        prop_assert_eq!(encode_runs(&left, Compression::Small).unwrap(), encode_runs(&right, Compression::Small).unwrap());
         prop_assert_eq!(merge(&b, &a), merge(&a, &b));
         prop_assert_eq!(left.len(), 3);
     }
@@ -50,17 +50,20 @@ proptest! {
 fn one_run_is_a_profile_as_before() {
     let snapshot = small();
     let runs = merged([snapshot.clone()]).unwrap();
-    assert_eq!(encode_runs(&runs).unwrap(), encode(&snapshot).unwrap());
+    assert_eq!(
+        encode_runs(&runs, Compression::Fast).unwrap(),
+        encode(&snapshot).unwrap()
+    );
     assert_eq!(parse_runs(&encode(&snapshot).unwrap()).unwrap(), [snapshot]);
 }
 
 #[test]
 fn what_needs_one_run_says_how_many_there_are() {
-    let both = encode_runs(&[small(), small()]).unwrap();
+    let both = encode_runs(&[small(), small()], Compression::Small).unwrap();
     let error = parse(&both).unwrap_err().to_string();
     assert!(
         error.starts_with("the profile holds 2 runs, and this needs one"),
         "{error}"
     );
-    assert!(encode_runs(&[]).is_err());
+    assert!(encode_runs(&[], Compression::Small).is_err());
 }

@@ -10,7 +10,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
 use hbbp_user::snapshot::Snapshot;
-use hbbp_user::snapshot::file::{encode, encode_runs};
+use hbbp_user::snapshot::file::{Compression, encode, encode_runs};
 
 use super::{small, strategy};
 
@@ -18,7 +18,7 @@ use super::{small, strategy};
 fn read_by_python(runs: &[Snapshot]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("profile.hbbp");
-    std::fs::write(&path, encode_runs(runs).unwrap()).unwrap();
+    std::fs::write(&path, encode_runs(runs, Compression::Small).unwrap()).unwrap();
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshot_file/read_profile.py");
     let output = Command::new("python3").arg(program).arg(&path).output().unwrap();
     assert!(
