@@ -8,7 +8,7 @@ use std::process::{Command, Output as Finished};
 
 use hbbp_user::profile::{Output, read};
 use hbbp_user::snapshot::Snapshot;
-use hbbp_user::snapshot::file::{encode, parse};
+use hbbp_user::snapshot::file::{Compression, encode, parse};
 
 use super::{random_below, small};
 
@@ -29,7 +29,11 @@ fn write_recording(folder: &Path) -> PathBuf {
 }
 
 fn save(path: &Path, snapshot: &Snapshot) -> anyhow::Result<()> {
-    Output::open(path)?.save(std::slice::from_ref(snapshot), &mut std::io::sink())
+    Output::open(path)?.save(
+        std::slice::from_ref(snapshot),
+        Compression::Fast,
+        &mut std::io::sink(),
+    )
 }
 
 /// The names in a directory.
