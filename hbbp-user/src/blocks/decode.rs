@@ -71,6 +71,8 @@ pub(super) struct Sweep {
     pub(super) inside: Vec<u32>,
     /// Targets of direct branches elsewhere.
     pub(super) outside: Vec<ImageAddr>,
+    /// Whether it met invalid bytes, or a known offset inside an instruction: other known offsets may change it.
+    is_ambiguous: bool,
 }
 
 impl Flow {
@@ -132,6 +134,7 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
         decoded: Decoded::new(),
     };
     let mut offset = cursor.first_boundary(known);
+    sweep.is_ambiguous = 0 < offset;
     sweep.fill(0, offset);
     let mut known = known;
     while offset < end {
@@ -140,25 +143,28 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
         let resume = match cursor.decode(offset) {
             Some(len) => {
                 let next = offset + u32::from(len);
-                let inside = known.get(..known.partition_point(|k| *k < next)).unwrap_or(&[]);
-                let wrong = if inside.is_empty() {
-                    None
+                let wrong = if known.first().is_some_and(|boundary| *boundary < next) {
+                    sweep.is_ambiguous = true;
+                    sweep.alias(known, next, &mut cursor)
                 } else {
-                    sweep.alias(inside, next, &mut cursor)
+                    None
                 };
                 match wrong {
                     Some(boundary) if !is_known => Err(boundary),
-                    _ => Ok((len, next)),
+                    _ => Ok(next),
                 }
             }
-            None => Err(offset + 1),
+            None => {
+                sweep.is_ambiguous = true;
+                Err(offset + 1)
+            }
         };
         offset = match resume {
-            Ok((len, next)) => {
-                let at = usize::try_from(offset).ok().and_then(|at| bytes.get(at..));
-                let form =
-                    at.and_then(|rest| forms.intern(&cursor.decoded, rest.get(..usize::from(len))?, bits));
-                sweep.push(&cursor, form, offset..next, end);
+            Ok(next) => {
+                let found = forms.intern(&cursor.decoded, bits, || {
+                    bytes.get(offset as usize..next as usize)
+                });
+                sweep.push(&cursor, found, offset..next, end);
                 next
             }
             Err(boundary) => {
@@ -167,6 +173,7 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
             }
         };
     }
+    sweep.instructions.shrink_to_fit();
     sweep
 }
 
@@ -177,6 +184,16 @@ fn after(known: &[u32], offset: u32) -> &[u32] {
 }
 
 impl Sweep {
+    /// Whether a sweep of the same bytes with these `known` offsets has the same result.
+    pub(super) fn fits(&self, known: &[u32]) -> bool {
+        let is_start = |offset: &u32| {
+            self.instructions
+                .binary_search_by_key(offset, |i| i.offset)
+                .is_ok()
+        };
+        !self.is_ambiguous && known.iter().all(is_start)
+    }
+
     /// Covers the bytes from `from` to `to` with fillers.
     fn fill(&mut self, from: u32, to: u32) {
         let mut offset = from;
@@ -194,17 +211,24 @@ impl Sweep {
 
     /// Adds the instruction that was just decoded at the offsets `range` of a text that ends at `end`, and its target; a filler
     /// where it has no form.
-    fn push(&mut self, cursor: &Cursor<'_>, form: Option<FormIdx>, range: Range<u32>, end: u32) {
-        let (flow, target) = flow(&cursor.decoded);
-        match (form, u8::try_from(range.len())) {
-            (Some(form), Ok(len)) => self.instructions.push(Instruction {
-                offset: range.start,
-                form,
-                len,
-                flow,
-            }),
-            _ => self.fill(range.start, range.end),
+    fn push(&mut self, cursor: &Cursor<'_>, found: Option<(FormIdx, Flow)>, range: Range<u32>, end: u32) {
+        let (Some((form, mut flow)), Ok(len)) = (found, u8::try_from(range.end - range.start)) else {
+            self.fill(range.start, range.end);
+            return;
+        };
+        let target = match flow {
+            Flow::Conditional | Flow::Jump | Flow::Call => target(&cursor.decoded),
+            _ => None,
+        };
+        if flow == Flow::Call && target == Some(ImageAddr(cursor.decoded.next_ip())) {
+            flow = Flow::CallNext;
         }
+        self.instructions.push(Instruction {
+            offset: range.start,
+            form,
+            len,
+            flow,
+        });
         let Some(target) = target else { return };
         let inside = target.since(cursor.start);
         let inside = inside.and_then(|offset| u32::try_from(offset).ok());
@@ -214,13 +238,13 @@ impl Sweep {
         }
     }
 
-    /// Records known boundaries `inside` the current instruction, which ends at `next`, that skip only its prefixes: code
+    /// Records those `known` boundaries inside the current instruction, which ends at `next`, that skip only its prefixes: code
     /// that jumps past a LOCK prefix on a uniprocessor machine. Returns the first boundary that does not.
-    fn alias(&mut self, inside: &[u32], next: u32, cursor: &mut Cursor<'_>) -> Option<u32> {
+    fn alias(&mut self, known: &[u32], next: u32, cursor: &mut Cursor<'_>) -> Option<u32> {
         let idx = u32::try_from(self.instructions.len()).ok()?;
         let whole = cursor.decoded;
         let mut wrong = None;
-        for &k in inside {
+        for &k in known.iter().take_while(|k| **k < next) {
             let ends_alike = cursor.decode(k).is_some_and(|len| k + u32::from(len) == next);
             if ends_alike && cursor.decoded.code() == whole.code() {
                 self.aliases.push((k, idx));
@@ -290,15 +314,9 @@ fn target(instruction: &Decoded) -> Option<ImageAddr> {
     }
 }
 
-/// Control flow of an instruction, and its target if it is direct and near.
-fn flow(instruction: &Decoded) -> (Flow, Option<ImageAddr>) {
-    let control = instruction.flow_control();
-    let target = if control == FlowControl::Next {
-        None
-    } else {
-        target(instruction)
-    };
-    let flow = match control {
+/// Control flow of all instructions of an opcode; of a call to the next instruction, [`Flow::Call`].
+pub(super) fn flow(instruction: &Decoded) -> Flow {
+    match instruction.flow_control() {
         FlowControl::Next => match instruction.mnemonic() {
             Mnemonic::Hlt | Mnemonic::Mwait | Mnemonic::Mwaitx | Mnemonic::Monitor | Mnemonic::Monitorx => {
                 Flow::Idle
@@ -312,21 +330,16 @@ fn flow(instruction: &Decoded) -> (Flow, Option<ImageAddr>) {
             Mnemonic::Ret | Mnemonic::Retf => Flow::Return,
             _ => Flow::InterruptReturn,
         },
-        FlowControl::Call => match target {
-            Some(target) if target.0 == instruction.next_ip() => Flow::CallNext,
-            Some(_) => Flow::Call,
-            // CALL FAR ptr16:16/32 is the only one of these that is not a system call.
-            None if instruction.mnemonic() == Mnemonic::Call => Flow::Call,
-            None => Flow::SystemCall,
-        },
+        // The others of these, such as VMCALL, are calls of a system.
+        FlowControl::Call if instruction.mnemonic() == Mnemonic::Call => Flow::Call,
+        FlowControl::Call => Flow::SystemCall,
         FlowControl::IndirectCall => Flow::IndirectCall,
         FlowControl::Interrupt => Flow::SystemCall,
         // XEND ends a transaction without a jump; XBEGIN and XABORT may go to the fallback.
         FlowControl::XbeginXabortXend if instruction.code() == Code::Xend => Flow::Next,
         FlowControl::XbeginXabortXend => Flow::Conditional,
         FlowControl::Exception => Flow::Trap,
-    };
-    (flow, target)
+    }
 }
 
 #[cfg(test)]
