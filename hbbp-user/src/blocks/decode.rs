@@ -9,6 +9,7 @@ use std::ops::Range;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind};
 
 use super::form::{FormIdx, Forms, LONGEST};
+use super::layout::{LOOKED_AT, Layout};
 use crate::addr::ImageAddr;
 
 /// Bytes after which a sweep from a wrong start is in sync with the true instructions.
@@ -140,6 +141,18 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
     while offset < end {
         let is_known = known.first() == Some(&offset);
         known = after(known, offset);
+        let layout = layout(bytes, bits, offset);
+        let frequent = layout.and_then(|layout| Some((layout, forms.of_layout(layout)?)));
+        if let Some((layout, form)) = frequent {
+            let next = offset + u32::from(layout.len);
+            if next <= known.first().copied().unwrap_or(end).min(end) {
+                let target = relative(bytes, layout, next)
+                    .map(|by| start.0.wrapping_add(next.into()).wrapping_add_signed(by));
+                sweep.push(form, offset..next, target.map(ImageAddr), start, end);
+                offset = next;
+                continue;
+            }
+        }
         let resume = match cursor.decode(offset) {
             Some(len) => {
                 let next = offset + u32::from(len);
@@ -161,10 +174,16 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
         };
         offset = match resume {
             Ok(next) => {
-                let found = forms.intern(&cursor.decoded, bits, || {
-                    bytes.get(offset as usize..next as usize)
-                });
-                sweep.push(&cursor, found, offset..next, end);
+                let whole = || bytes.get(offset as usize..next as usize);
+                match forms.intern(&cursor.decoded, bits, whole) {
+                    Some(form) => {
+                        if let Some(layout) = layout.filter(|layout| u32::from(layout.len) == next - offset) {
+                            forms.learn(layout, form);
+                        }
+                        sweep.push(form, offset..next, target(&cursor.decoded), start, end);
+                    }
+                    None => sweep.fill(offset, next),
+                }
                 next
             }
             Err(boundary) => {
@@ -175,6 +194,24 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
     }
     sweep.instructions.shrink_to_fit();
     sweep
+}
+
+/// The layout of the instruction at an offset, if one can be known from its first bytes.
+fn layout(bytes: &[u8], bits: u32, offset: u32) -> Option<Layout> {
+    let first = bytes.get(offset as usize..)?.first_chunk::<LOOKED_AT>()?;
+    (bits == 64).then(|| Layout::of(u64::from_le_bytes(*first)))?
+}
+
+/// How far a direct branch leads that ends at offset `next`.
+fn relative(bytes: &[u8], layout: Layout, next: u32) -> Option<i64> {
+    let whole = bytes.get(..next as usize)?;
+    match layout.relative {
+        0 => None,
+        1 => whole.last().map(|byte| i64::from(byte.cast_signed())),
+        _ => whole
+            .last_chunk()
+            .map(|bytes| i64::from(i32::from_le_bytes(*bytes))),
+    }
 }
 
 /// The part of a sorted list above `offset`, which grows by little from call to call.
@@ -209,29 +246,28 @@ impl Sweep {
         }
     }
 
-    /// Adds the instruction that was just decoded at the offsets `range` of a text that ends at `end`, and its target; a filler
-    /// where it has no form.
-    fn push(&mut self, cursor: &Cursor<'_>, found: Option<(FormIdx, Flow)>, range: Range<u32>, end: u32) {
-        let (Some((form, mut flow)), Ok(len)) = (found, u8::try_from(range.end - range.start)) else {
-            self.fill(range.start, range.end);
-            return;
-        };
-        let target = match flow {
-            Flow::Conditional | Flow::Jump | Flow::Call => target(&cursor.decoded),
-            _ => None,
-        };
-        if flow == Flow::Call && target == Some(ImageAddr(cursor.decoded.next_ip())) {
+    /// Adds an instruction at the offsets `range` of a text from `start` that ends at offset `end`, with the target of a direct
+    /// branch.
+    fn push(
+        &mut self,
+        (form, mut flow): (FormIdx, Flow),
+        range: Range<u32>,
+        target: Option<ImageAddr>,
+        start: ImageAddr,
+        end: u32,
+    ) {
+        let inside = target.and_then(|target| u32::try_from(target.since(start)?).ok());
+        if flow == Flow::Call && inside == Some(range.end) {
             flow = Flow::CallNext;
         }
         self.instructions.push(Instruction {
             offset: range.start,
             form,
-            len,
+            // An instruction has 15 bytes at most.
+            len: u8::try_from(range.end - range.start).unwrap_or(u8::MAX),
             flow,
         });
         let Some(target) = target else { return };
-        let inside = target.since(cursor.start);
-        let inside = inside.and_then(|offset| u32::try_from(offset).ok());
         match inside.filter(|offset| *offset < end) {
             Some(offset) => self.inside.push(offset),
             None => self.outside.push(target),
@@ -345,6 +381,7 @@ pub(super) fn flow(instruction: &Decoded) -> Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use object::{Object as _, ObjectSection as _};
     use proptest::prelude::*;
 
     fn swept(bytes: &[u8], known: &[u32]) -> Vec<(u32, u8, Flow)> {
@@ -412,6 +449,54 @@ mod tests {
         );
     }
 
+    /// Each instruction of some code, its flow, and the targets of its direct branches, by nothing but the decoder.
+    fn one_by_one(bytes: &[u8], start: u64) -> (Vec<(u32, u8, Flow)>, Vec<u64>) {
+        let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+        let (mut all, mut targets) = (Vec::new(), Vec::new());
+        while decoder.can_decode() {
+            let at = u32::try_from(decoder.position()).unwrap();
+            let decoded = decoder.decode();
+            if decoded.is_invalid() {
+                decoder.set_position(at as usize + 1).unwrap();
+                decoder.set_ip(start + u64::from(at) + 1);
+                all.push((at, 1, Flow::Invalid));
+                continue;
+            }
+            let target = target(&decoded).map(|target| target.0);
+            let to_next = target == Some(decoded.next_ip());
+            let flow = match flow(&decoded) {
+                Flow::Call if to_next => Flow::CallNext,
+                flow => flow,
+            };
+            targets.extend(target);
+            all.push((at, u8::try_from(decoded.len()).unwrap(), flow));
+        }
+        (all, targets)
+    }
+
+    fn agrees(bytes: &[u8]) {
+        let start = 0x4000;
+        let sweep = sweep(bytes, 64, ImageAddr(start), &[], &mut Forms::default());
+        let (all, mut targets) = one_by_one(bytes, start);
+        let found = sweep.instructions.iter().map(|i| (i.offset, i.len, i.flow));
+        assert!(found.eq(all), "{bytes:x?}");
+        let inside = sweep.inside.iter().map(|offset| start + u64::from(*offset));
+        let mut found: Vec<u64> = inside
+            .chain(sweep.outside.iter().map(|target| target.0))
+            .collect();
+        found.sort_unstable();
+        targets.sort_unstable();
+        assert_eq!(found, targets);
+    }
+
+    #[test]
+    fn own_code_is_decoded_as_by_the_decoder() {
+        let own = std::fs::read("/proc/self/exe").unwrap();
+        let file = object::File::parse(own.as_slice()).unwrap();
+        let text = file.section_by_name(".text").unwrap();
+        agrees(text.data().unwrap().get(..4 << 20).unwrap());
+    }
+
     #[test]
     fn text_of_32_bit_modules_is_decoded_as_32_bit() {
         // 0x40 is INC EAX in 32-bit code and a REX prefix in 64-bit code.
@@ -420,6 +505,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn any_bytes_are_decoded_as_by_the_decoder(
+            once in prop::collection::vec(any::<u8>(), 8..64),
+        ) {
+            // What was seen before has a layout the second time.
+            agrees(&[once.as_slice(), &once].concat());
+        }
+
         #[test]
         fn instructions_cover_any_bytes_without_gaps(
             bytes in prop::collection::vec(any::<u8>(), 0..200),

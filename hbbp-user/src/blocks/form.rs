@@ -3,6 +3,7 @@
 use iced_x86::{Instruction as Decoded, OpKind};
 
 use super::decode::{Flow, flow};
+use super::layout::Layout;
 
 /// The longest x86 instruction in bytes (SDM vol. 2, 2.3.11).
 pub(super) const LONGEST: usize = 15;
@@ -26,6 +27,8 @@ pub(super) struct Forms {
     forms: Vec<Form>,
     /// The form of each opcode and its flags, with its control flow.
     by_key: Vec<Option<(FormIdx, Flow)>>,
+    /// The same for the keys of [`Layout`], once the decoder has found it.
+    by_layout: Vec<Option<(FormIdx, Flow)>>,
 }
 
 impl Form {
@@ -44,6 +47,19 @@ impl Forms {
     /// Those so far.
     pub(super) fn all(&self) -> &[Form] {
         &self.forms
+    }
+
+    /// The form of 64-bit instructions of a layout, and their control flow, if one was decoded before.
+    pub(super) fn of_layout(&self, layout: Layout) -> Option<(FormIdx, Flow)> {
+        self.by_layout.get(usize::from(layout.key)).copied().flatten()
+    }
+
+    /// Keeps the form of a layout.
+    pub(super) fn learn(&mut self, layout: Layout, form: (FormIdx, Flow)) {
+        self.by_layout.resize(usize::from(u16::MAX) + 1, None);
+        if let Some(known) = self.by_layout.get_mut(usize::from(layout.key)) {
+            *known = Some(form);
+        }
     }
 
     /// The form of an instruction with these `bytes`, and its control flow; `None` only if the index overflows, for which the

@@ -7,6 +7,7 @@
 mod decode;
 mod decoded;
 mod form;
+mod layout;
 mod split;
 
 use std::ops::Range;
