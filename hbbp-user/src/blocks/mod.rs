@@ -9,6 +9,7 @@ mod decoded;
 mod form;
 mod layout;
 mod split;
+mod sweep;
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -17,10 +18,10 @@ use crate::addr::ImageAddr;
 use crate::locate::{Located, Location, TextIdx, Unresolved};
 use crate::snapshot::{Module, ModuleIdx, Snapshot, Text};
 pub use decode::{Flow, Instruction};
-use decode::{Sweep, sweep};
 pub use decoded::DecodedText;
 use form::Forms;
 pub use form::{Form, FormIdx};
+use sweep::{Sweep, sweep};
 
 /// The blocks of all text of a snapshot.
 #[derive(Clone, Debug, Default)]
