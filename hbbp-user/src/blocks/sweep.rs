@@ -10,6 +10,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction as Decoded};
 use super::decode::{Flow, Instruction, target};
 use super::form::{FormIdx, Forms, LONGEST};
 use super::layout::{LOOKED_AT, Layout};
+use super::split::firsts;
 use crate::addr::ImageAddr;
 
 /// Bytes after which a sweep from a wrong start is in sync with the true instructions.
@@ -25,8 +26,10 @@ pub(super) struct Sweep {
     pub(super) aliases: Vec<(u32, u32)>,
     /// Targets of direct branches in this text, as offsets.
     pub(super) inside: Vec<u32>,
-    /// Targets of direct branches elsewhere.
+    /// Targets of direct branches elsewhere, sorted.
     pub(super) outside: Vec<ImageAddr>,
+    /// Indices of the instructions that begin a block whatever is known of other text; sorted.
+    pub(super) firsts: Box<[u32]>,
     /// Whether it met invalid bytes, or a known offset inside an instruction: other known offsets may change it.
     is_ambiguous: bool,
 }
@@ -61,6 +64,9 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
     sweeper.run(known);
     let mut sweep = sweeper.sweep;
     sweep.instructions.shrink_to_fit();
+    sweep.outside.sort_unstable();
+    sweep.outside.dedup();
+    sweep.firsts = firsts(&sweep.instructions, sweep.inside.iter().copied());
     sweep
 }
 
@@ -405,7 +411,9 @@ mod tests {
             .chain(sweep.outside.iter().map(|target| target.0))
             .collect();
         found.sort_unstable();
+        found.dedup();
         targets.sort_unstable();
+        targets.dedup();
         assert_eq!(found, targets);
     }
 
