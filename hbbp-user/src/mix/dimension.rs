@@ -50,6 +50,8 @@ dimensions! {
     Process, "process", "Process image; the kernel is one of its own.";
     Pid, "pid", "Process id; 0 for kernel code that is not split by process.";
     Command, "command", "Command name of the process.";
+    Thread, "thread", "Thread by name and id, where threads were counted apart (`--per-thread`).";
+    Cgroup, "cgroup", "Path of the process's cgroup (v2) when it was first seen.";
     Source, "source", "Where the figure of the block comes from: EBS or LBR.";
     Block, "block", "Basic block, by module and address.";
 }
@@ -75,7 +77,7 @@ impl Dimension {
             Self::Memory | Self::ControlFlow | Self::Lock | Self::Level | Self::Element => DependsOn::Form,
             Self::Form => DependsOn::Form,
             Self::Ring | Self::Module | Self::Function | Self::Source | Self::Block => DependsOn::Block,
-            Self::Process | Self::Pid | Self::Command => DependsOn::Block,
+            Self::Process | Self::Pid | Self::Command | Self::Thread | Self::Cgroup => DependsOn::Block,
             Self::File | Self::Line | Self::Inlined | Self::Callee | Self::Mitigation => {
                 DependsOn::Instruction
             }
@@ -92,7 +94,10 @@ impl Dimension {
 
     /// Whether it depends on the process image.
     pub const fn is_of_process(self) -> bool {
-        matches!(self, Self::Process | Self::Pid | Self::Command)
+        matches!(
+            self,
+            Self::Process | Self::Pid | Self::Command | Self::Thread | Self::Cgroup
+        )
     }
 
     /// Whether it comes from debug information.

@@ -9,7 +9,9 @@ use super::query::Query;
 use crate::addr::{ImageAddr, Va};
 use crate::blocks::{BlockMap, Flow, Instruction, TextBlocks};
 use crate::estimate::BlockCount;
-use crate::snapshot::{Module, ModuleIdx, Process, ProcessIdx, Snapshot, SourceLocations, Symbol, Text};
+use crate::snapshot::{
+    Module, ModuleIdx, Process, ProcessIdx, Snapshot, SourceLocations, Symbol, Text, Thread,
+};
 
 /// The block whose instructions are asked for.
 pub(super) struct Sites<'a> {
@@ -113,7 +115,9 @@ impl<'a> Sites<'a> {
                 .image(here.process)
                 .map_or(0, |process| process.tgid)
                 .to_string(),
-            Dimension::Command => self.command(here.process).to_owned(),
+            Dimension::Command => self.command(here.process),
+            Dimension::Thread => self.of_image(here.process, thread),
+            Dimension::Cgroup => self.of_image(here.process, |process| self.cgroup(process)),
             Dimension::Source => here.block.method.name().to_owned(),
             Dimension::Block => format!("{}+{}", here.module.name, here.start),
             _ => String::new(),
@@ -162,20 +166,40 @@ impl<'a> Sites<'a> {
         process.filter(|_| idx != ProcessIdx::KERNEL)
     }
 
-    fn command(&self, idx: ProcessIdx) -> &'a str {
-        match self.image(idx) {
-            _ if idx == ProcessIdx::OTHERS => "[other processes]",
-            Some(process) => &process.comm,
-            None => "[kernel]",
-        }
+    fn command(&self, idx: ProcessIdx) -> String {
+        self.of_image(idx, |process| process.comm.clone())
     }
 
     fn process(&self, idx: ProcessIdx) -> String {
+        self.of_image(idx, |process| format!("{} ({})", process.comm, process.tgid))
+    }
+
+    fn cgroup(&self, process: &Process) -> String {
+        let path = process
+            .cgroup
+            .and_then(|it| self.snapshot.cgroups.get(it.0 as usize));
+        path.map_or("(unknown)", String::as_str).to_owned()
+    }
+
+    /// The name that a process image has in a dimension, or that of the kernel, or of all images beyond a bound.
+    fn of_image(&self, idx: ProcessIdx, name: impl FnOnce(&Process) -> String) -> String {
         match self.image(idx) {
             _ if idx == ProcessIdx::OTHERS => "[other processes]".to_owned(),
-            Some(process) => format!("{} ({})", process.comm, process.tgid),
+            Some(process) => name(process),
             None => "[kernel]".to_owned(),
         }
+    }
+}
+
+/// The thread of a process image: name and id.
+fn thread(process: &Process) -> String {
+    match &process.thread {
+        None => "(all threads)".to_owned(),
+        Some(Thread {
+            tid: Thread::OTHERS, ..
+        }) => "[other threads]".to_owned(),
+        Some(Thread { tid, name }) if name.is_empty() => format!("{} ({tid})", process.comm),
+        Some(Thread { tid, name }) => format!("{name} ({tid})"),
     }
 }
 

@@ -10,6 +10,7 @@
 //! | text                         | [`MAX_TEXT`] bytes, [`MAX_TEXTS`] ranges | code of compilers at run time makes room for files, files for the kernel |
 //! | names of functions           | [`MAX_NAMES`] bytes, [`MAX_SYMBOLS`] names | the modules with most names lose the excess |
 //! | names of modules             | [`MAX_PATHS`] bytes            | the longest paths lose their first folders           |
+//! | paths of cgroups             | [`MAX_CGROUPS`] bytes          | those of the last process images become unknown      |
 //!
 //! The bounds of modules hold for each alone: the same largest share for all is found that keeps the sum within the
 //! bound, so one process that makes up code or names loses its own and not those of others. An hour of emulators and
@@ -39,6 +40,9 @@ pub const MAX_SYMBOLS: usize = 1 << 20;
 /// Most bytes of names of modules.
 pub const MAX_PATHS: usize = 8 << 20;
 
+/// Most bytes of paths of cgroups.
+pub const MAX_CGROUPS: usize = 4 << 20;
+
 /// Percentage of a bound from which on a note warns the user.
 const NOTICED: usize = 50;
 
@@ -47,6 +51,7 @@ pub(super) const MAX_MEMORY: usize = MAX_COUNTS
     + MAX_TEXT
     + MAX_NAMES
     + MAX_PATHS
+    + MAX_CGROUPS
     + 96 * (MAX_IMAGES + MAX_MAPPINGS + MAX_MODULES + MAX_TEXTS + MAX_SYMBOLS);
 
 /// Memory that a snapshot takes, as a reader counts it: rows with their names and bytes.
@@ -62,11 +67,20 @@ pub(super) fn used(snapshot: &Snapshot) -> usize {
         let symbols: usize = module.symbols.iter().map(symbol).sum();
         size_of::<Module>() + module.name.len() + module.build_id.len() + symbols
     });
-    let processes = snapshot
-        .processes
-        .iter()
-        .map(|process| size_of::<Process>() + process.comm.len() + size_of_val(process.mappings.as_slice()));
-    counts + text + modules.sum::<usize>() + processes.sum::<usize>()
+    let processes = snapshot.processes.iter().map(|process| {
+        let names = process.comm.len() + process.thread.as_ref().map_or(0, |thread| thread.name.len());
+        size_of::<Process>() + names + size_of_val(process.mappings.as_slice())
+    });
+    counts + text + modules.sum::<usize>() + processes.sum::<usize>() + cgroup_bytes(&snapshot.cgroups)
+}
+
+/// Memory of the paths of cgroups.
+fn cgroup_bytes(paths: &[String]) -> usize {
+    paths.iter().map(cgroup_size).sum()
+}
+
+const fn cgroup_size(path: &String) -> usize {
+    size_of::<String>() + path.len()
 }
 
 /// The greatest share of its bound that a snapshot uses, in percent.
@@ -78,7 +92,7 @@ pub fn used_percent(snapshot: &Snapshot) -> usize {
         .map(|process| process.mappings.len())
         .sum();
     let symbols = || snapshot.modules.iter().flat_map(|module| &module.symbols);
-    let uses: [(usize, usize); 9] = [
+    let uses: [(usize, usize); 10] = [
         (counts, MAX_COUNTS),
         (snapshot.processes.len(), MAX_IMAGES),
         (mappings, MAX_MAPPINGS),
@@ -91,6 +105,7 @@ pub fn used_percent(snapshot: &Snapshot) -> usize {
             snapshot.modules.iter().map(|module| module.name.len()).sum(),
             MAX_PATHS,
         ),
+        (cgroup_bytes(&snapshot.cgroups), MAX_CGROUPS),
     ];
     let percent = |(used, max): (usize, usize)| used.saturating_mul(100).div_ceil(max);
     uses.into_iter().map(percent).max().unwrap_or(0)
@@ -109,6 +124,7 @@ impl Snapshot {
         if 100 < used {
             self.fit_counts();
             self.fit_processes();
+            self.fit_cgroups();
             self.fit_modules();
             self.fit_text();
             self.fit_names();
@@ -182,6 +198,27 @@ impl Snapshot {
                 .for_each(|c| renumber(&mut c.process));
         }
         self.losses.add(Loss::RegionsLeftOut, n_left_out);
+    }
+
+    /// Cgroups beyond the bound become unknown.
+    fn fit_cgroups(&mut self) {
+        let mut left = MAX_CGROUPS;
+        let fits = |path: &&String| {
+            let size = cgroup_size(path);
+            let fits = size <= left;
+            left = left.saturating_sub(size);
+            fits
+        };
+        let kept = self.cgroups.iter().take_while(fits).count();
+        if kept == self.cgroups.len() {
+            return;
+        }
+        self.losses
+            .add(Loss::NamesLeftOut, count(self.cgroups.len() - kept));
+        self.cgroups.truncate(kept);
+        for process in &mut self.processes {
+            process.cgroup = process.cgroup.filter(|cgroup| (cgroup.0 as usize) < kept);
+        }
     }
 
     /// Samples and streams of each process image.

@@ -126,7 +126,7 @@ fn add_run(file: &mut Writer, snapshot: &Snapshot) -> Result<(), Error> {
     add(file, Section::Run, &RunSection::from(&snapshot.run));
     add(file, Section::Modules, &ModulesSection::from(modules));
     add(file, Section::Symbols, &SymbolsSection::from(modules));
-    let processes = ProcessesSection::from(snapshot.processes.as_slice());
+    let processes = ProcessesSection::new(&snapshot.processes, &snapshot.cgroups);
     add(file, Section::Processes, &processes);
     add(file, Section::Text, &TextSection::from(snapshot.text.as_slice()));
     for interval in &snapshot.intervals {
@@ -203,7 +203,7 @@ fn parse_sections(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Sn
     let mut modules = needed(sections, Section::Modules, |section: ModulesSection| {
         section.read(capacity)
     })?;
-    let processes = needed(sections, Section::Processes, |section: ProcessesSection| {
+    let (processes, cgroups) = needed(sections, Section::Processes, |section: ProcessesSection| {
         section.read(capacity)
     })?;
     let intervals = all(sections, Section::Counts)
@@ -240,6 +240,7 @@ fn parse_sections(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Sn
         run,
         modules,
         processes,
+        cgroups,
         text,
         intervals,
         losses,

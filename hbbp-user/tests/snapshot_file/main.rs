@@ -17,8 +17,8 @@ use proptest::prelude::*;
 use hbbp_user::addr::{ImageAddr, Va};
 use hbbp_user::snapshot::file::{encode, parse};
 use hbbp_user::snapshot::{
-    Event, EventIdx, Interval, IpCount, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind, Period,
-    Process, ProcessIdx, Run, Snapshot, Symbol, Text,
+    CgroupIdx, Event, EventIdx, Interval, IpCount, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind,
+    Period, Process, ProcessIdx, Run, Snapshot, Symbol, Text, Thread,
 };
 
 /// A small snapshot with something in every section.
@@ -55,8 +55,14 @@ fn small() -> Snapshot {
                 image_start: ImageAddr(0x10),
                 from: 0,
             }],
+            cgroup: Some(CgroupIdx(0)),
+            thread: Some(Thread {
+                tid: 7,
+                name: "worker".to_owned(),
+            }),
             ..Process::default()
         }],
+        cgroups: vec!["/init.scope".to_owned()],
         text: vec![Text {
             module: ModuleIdx(0),
             start: ImageAddr(0x10),
