@@ -47,6 +47,7 @@ dimensions! {
     Inlined, "inlined", "Function, or the function that was inlined at the instruction, by debug information.";
     Callee, "callee", "For calls, the function that is called, `(indirect)` where that is computed.";
     Mitigation, "mitigation", "CPU vulnerability mitigation of the kernel that the instruction belongs to.";
+    Patch, "patch", "Site that the kernel patches: tracepoint, static branch or ftrace, on or off; and other NOPs.";
     Process, "process", "Process image; the kernel is one of its own.";
     Pid, "pid", "Process id; 0 for kernel code that is not split by process.";
     Command, "command", "Command name of the process.";
@@ -78,7 +79,7 @@ impl Dimension {
             Self::Form => DependsOn::Form,
             Self::Ring | Self::Module | Self::Function | Self::Source | Self::Block => DependsOn::Block,
             Self::Process | Self::Pid | Self::Command | Self::Thread | Self::Cgroup => DependsOn::Block,
-            Self::File | Self::Line | Self::Inlined | Self::Callee | Self::Mitigation => {
+            Self::File | Self::Line | Self::Inlined | Self::Callee | Self::Mitigation | Self::Patch => {
                 DependsOn::Instruction
             }
         }

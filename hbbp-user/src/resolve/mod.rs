@@ -150,6 +150,7 @@ impl Resolver {
         run.notes.extend(self.user.take_notes());
         let (mut modules, mut text) = (Vec::new(), Vec::new());
         let mappings = self.kernel.emit(&mut modules, &mut text);
+        let static_branches = self.kernel.static_branches(&modules, &text);
         let mut processes = vec![Process {
             comm: kernel::map::KERNEL.to_owned(),
             mappings,
@@ -163,6 +164,7 @@ impl Resolver {
             modules,
             processes,
             cgroups,
+            static_branches,
             intervals: self.intervals.take(&mut text),
             text,
             losses: mem::take(&mut self.losses),

@@ -10,6 +10,7 @@
 //! | text                         | [`MAX_TEXT`] bytes, [`MAX_TEXTS`] ranges | code of compilers at run time makes room for files, files for the kernel |
 //! | names of functions           | [`MAX_NAMES`] bytes, [`MAX_SYMBOLS`] names | the modules with most names lose the excess |
 //! | names of modules             | [`MAX_PATHS`] bytes            | the longest paths lose their first folders           |
+//! | static branches              | [`MAX_BRANCHES`]               | none are held                                        |
 //! | paths of cgroups             | [`MAX_CGROUPS`] bytes          | those of the last process images become unknown      |
 //!
 //! The bounds of modules hold for each alone: the same largest share for all is found that keeps the sum within the
@@ -21,7 +22,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::fold::{Boundaries, Intervals, MAX_COUNTS, memory, replaced_at};
-use super::{Loss, Module, ModuleIdx, ModuleKind, Process, ProcessIdx, Snapshot, Symbol, Text};
+use super::{Loss, Module, ModuleIdx, ModuleKind, Process, ProcessIdx, Snapshot, StaticBranch, Symbol, Text};
 
 /// Most process images.
 pub const MAX_IMAGES: usize = 1 << 18;
@@ -43,6 +44,9 @@ pub const MAX_PATHS: usize = 8 << 20;
 /// Most bytes of paths of cgroups.
 pub const MAX_CGROUPS: usize = 4 << 20;
 
+/// Most static branches: a kernel has a tenth of them.
+pub const MAX_BRANCHES: usize = 1 << 17;
+
 /// Percentage of a bound from which on a note warns the user.
 const NOTICED: usize = 50;
 
@@ -52,6 +56,7 @@ pub(super) const MAX_MEMORY: usize = MAX_COUNTS
     + MAX_NAMES
     + MAX_PATHS
     + MAX_CGROUPS
+    + size_of::<StaticBranch>() * MAX_BRANCHES
     + 96 * (MAX_IMAGES + MAX_MAPPINGS + MAX_MODULES + MAX_TEXTS + MAX_SYMBOLS);
 
 /// Memory that a snapshot takes, as a reader counts it: rows with their names and bytes.
@@ -71,7 +76,13 @@ pub(super) fn used(snapshot: &Snapshot) -> usize {
         let names = process.comm.len() + process.thread.as_ref().map_or(0, |thread| thread.name.len());
         size_of::<Process>() + names + size_of_val(process.mappings.as_slice())
     });
-    counts + text + modules.sum::<usize>() + processes.sum::<usize>() + cgroup_bytes(&snapshot.cgroups)
+    let branches = size_of_val(snapshot.static_branches.as_slice());
+    counts
+        + text
+        + branches
+        + modules.sum::<usize>()
+        + processes.sum::<usize>()
+        + cgroup_bytes(&snapshot.cgroups)
 }
 
 /// Memory of the paths of cgroups.
@@ -92,7 +103,7 @@ pub fn used_percent(snapshot: &Snapshot) -> usize {
         .map(|process| process.mappings.len())
         .sum();
     let symbols = || snapshot.modules.iter().flat_map(|module| &module.symbols);
-    let uses: [(usize, usize); 10] = [
+    let uses: [(usize, usize); 11] = [
         (counts, MAX_COUNTS),
         (snapshot.processes.len(), MAX_IMAGES),
         (mappings, MAX_MAPPINGS),
@@ -106,6 +117,7 @@ pub fn used_percent(snapshot: &Snapshot) -> usize {
             MAX_PATHS,
         ),
         (cgroup_bytes(&snapshot.cgroups), MAX_CGROUPS),
+        (snapshot.static_branches.len(), MAX_BRANCHES),
     ];
     let percent = |(used, max): (usize, usize)| used.saturating_mul(100).div_ceil(max);
     uses.into_iter().map(percent).max().unwrap_or(0)
@@ -125,6 +137,7 @@ impl Snapshot {
             self.fit_counts();
             self.fit_processes();
             self.fit_cgroups();
+            self.fit_static_branches();
             self.fit_modules();
             self.fit_text();
             self.fit_names();
@@ -221,6 +234,15 @@ impl Snapshot {
         }
     }
 
+    /// Static branches of more than any kernel are none.
+    fn fit_static_branches(&mut self) {
+        if MAX_BRANCHES < self.static_branches.len() {
+            self.losses
+                .add(Loss::NamesLeftOut, count(self.static_branches.len()));
+            self.static_branches.clear();
+        }
+    }
+
     /// Samples and streams of each process image.
     fn samples_by_process(&self) -> Vec<(ProcessIdx, u64)> {
         let mut samples: Vec<(ProcessIdx, u64)> = (0..)
@@ -248,6 +270,8 @@ impl Snapshot {
             n_left_out += u64::from(!is_kept);
             is_kept
         };
+        self.static_branches
+            .retain(|branch| (branch.module.0 as usize) < MAX_MODULES);
         for process in &mut self.processes {
             process.mappings.retain(|mapping| is_kept(mapping.module));
         }

@@ -16,7 +16,7 @@ pub use container::Compression;
 use container::{Section, Stored, Unreadable, Writer};
 use wire::{
     Capacity, CountsSection, LossesSection, Malformed, ModulesSection, ProcessesSection, RunSection,
-    SymbolsSection, TextSection,
+    StaticBranchesSection, SymbolsSection, TextSection,
 };
 
 /// How a snapshot file begins.
@@ -129,6 +129,10 @@ fn add_run(file: &mut Writer, snapshot: &Snapshot) -> Result<(), Error> {
     let processes = ProcessesSection::new(&snapshot.processes, &snapshot.cgroups);
     add(file, Section::Processes, &processes);
     add(file, Section::Text, &TextSection::from(snapshot.text.as_slice()));
+    if !snapshot.static_branches.is_empty() {
+        let branches = StaticBranchesSection::from(snapshot.static_branches.as_slice());
+        add(file, Section::Branches, &branches);
+    }
     for interval in &snapshot.intervals {
         add(file, Section::Counts, &CountsSection::from(interval));
     }
@@ -229,6 +233,19 @@ fn parse_sections(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Sn
             without(Section::Text, "samples cannot be resolved to instructions", why);
             Vec::new()
         });
+    let static_branches = match only::<StaticBranchesSection>(sections, Section::Branches) {
+        // Written where there are some, since version 3.2.
+        Err(Fault::Missing) => Ok(Vec::new()),
+        section => section.and_then(|section| Ok(section.read(capacity)?)),
+    };
+    let static_branches = static_branches.unwrap_or_else(|why| {
+        without(
+            Section::Branches,
+            "static branches are NOPs and jumps like others",
+            why,
+        );
+        Vec::new()
+    });
     let losses = only::<LossesSection>(sections, Section::Losses)
         .map(Losses::from)
         .unwrap_or_else(|why| {
@@ -241,6 +258,7 @@ fn parse_sections(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Sn
         modules,
         processes,
         cgroups,
+        static_branches,
         text,
         intervals,
         losses,

@@ -71,6 +71,8 @@ pub struct Snapshot {
     pub cgroups: Vec<String>,
     /// Text that was hit, sorted by (module, start, since).
     pub text: Vec<Text>,
+    /// Static branches in the text of the kernel image, sorted; none where the kernel's table of them could not be read.
+    pub static_branches: Vec<StaticBranch>,
     /// What was counted, one entry for each drain, in the order of time.
     pub intervals: Vec<Interval>,
     /// What was lost or refused before it could be counted.
@@ -182,6 +184,17 @@ pub struct Text {
     /// Index of the first interval in which these bytes are valid.
     /// Text that was patched during the run has one entry for each version, with the same extent.
     pub since: u32,
+}
+
+/// A site of kernel text where a static key decides between a NOP and a jump.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct StaticBranch {
+    /// The module of its text.
+    pub module: ModuleIdx,
+    /// Address of the instruction.
+    pub addr: ImageAddr,
+    /// Whether the key is that of a tracepoint.
+    pub tracepoint: bool,
 }
 
 /// What was counted between two drains.
@@ -316,6 +329,12 @@ impl Snapshot {
         }
         let in_order = self.text.is_sorted_by_key(|t| (t.module, t.start, t.since));
         holds(in_order, "text is not sorted")?;
+        let branches = &self.static_branches;
+        let known = branches.iter().all(|branch| module(branch.module));
+        holds(
+            known && branches.is_sorted(),
+            "static branches are not sorted, or have no module",
+        )?;
         for text in &self.text {
             let fits = u64::try_from(text.bytes.len()).is_ok_and(|len| text.start.checked_add(len).is_some());
             holds(

@@ -18,7 +18,7 @@ use hbbp_user::addr::{ImageAddr, Va};
 use hbbp_user::snapshot::file::{encode, parse};
 use hbbp_user::snapshot::{
     CgroupIdx, Event, EventIdx, Interval, IpCount, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind,
-    Period, Process, ProcessIdx, Run, Snapshot, Symbol, Text, Thread,
+    Period, Process, ProcessIdx, Run, Snapshot, StaticBranch, Symbol, Text, Thread,
 };
 
 /// A small snapshot with something in every section.
@@ -63,6 +63,11 @@ fn small() -> Snapshot {
             ..Process::default()
         }],
         cgroups: vec!["/init.scope".to_owned()],
+        static_branches: vec![StaticBranch {
+            module: ModuleIdx(0),
+            addr: ImageAddr(0x12),
+            tracepoint: true,
+        }],
         text: vec![Text {
             module: ModuleIdx(0),
             start: ImageAddr(0x10),

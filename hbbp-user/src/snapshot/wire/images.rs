@@ -7,6 +7,7 @@
 //!                              mapping := start length module image_start from
 //! cgroups := path*             tasks   := (cgroup tid [name])*                in the order of the process images
 //! text    := text*             text    := module start since bytes
+//! branches := branch*          branch  := module addr tracepoint
 //! ```
 //!
 //! `start`, `image_start` and `from` are differences to the row before, and to 0 in the first row of the table.
@@ -16,7 +17,9 @@ use prost::bytes::Bytes;
 use super::number::{Reader, Rows};
 use super::{Capacity, Malformed};
 use crate::addr::{ImageAddr, Va};
-use crate::snapshot::{CgroupIdx, Mapping, Module, ModuleIdx, ModuleKind, Process, Symbol, Text, Thread};
+use crate::snapshot::{
+    CgroupIdx, Mapping, Module, ModuleIdx, ModuleKind, Process, StaticBranch, Symbol, Text, Thread,
+};
 
 /// Declares the message of a section that is one table.
 macro_rules! tables {
@@ -45,6 +48,8 @@ tables! {
     SymbolsSection;
     /// The section `text`.
     TextSection;
+    /// The section `branches`.
+    StaticBranchesSection;
 }
 
 /// The section `process`.
@@ -305,6 +310,37 @@ impl TextSection {
             });
         }
         Ok(text)
+    }
+}
+
+impl From<&[StaticBranch]> for StaticBranchesSection {
+    fn from(branches: &[StaticBranch]) -> Self {
+        let mut rows = Rows::default();
+        let mut addr = 0;
+        for branch in branches {
+            rows.number(branch.module.0.into());
+            rows.next(&mut addr, branch.addr.0);
+            rows.number(branch.tracepoint.into());
+        }
+        rows.into()
+    }
+}
+
+impl StaticBranchesSection {
+    /// The static branches.
+    pub(in crate::snapshot) fn read(&self, capacity: &mut Capacity) -> Result<Vec<StaticBranch>, Malformed> {
+        let mut rows = Reader::new("static branches", &self.rows);
+        let mut addr = 0;
+        let mut branches = Vec::new();
+        while !rows.is_at_end() {
+            capacity.take(rows.table, size_of::<StaticBranch>())?;
+            branches.push(StaticBranch {
+                module: ModuleIdx(rows.number32()?),
+                addr: ImageAddr(rows.next(&mut addr)?),
+                tracepoint: rows.choice(1)? == 1,
+            });
+        }
+        Ok(branches)
     }
 }
 
