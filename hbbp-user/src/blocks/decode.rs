@@ -9,6 +9,7 @@ use std::ops::Range;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind};
 
 use super::form::{FormIdx, Forms, LONGEST};
+use super::layout::{LOOKED_AT, Layout};
 use crate::addr::ImageAddr;
 
 /// Bytes after which a sweep from a wrong start is in sync with the true instructions.
@@ -71,6 +72,8 @@ pub(super) struct Sweep {
     pub(super) inside: Vec<u32>,
     /// Targets of direct branches elsewhere.
     pub(super) outside: Vec<ImageAddr>,
+    /// Whether it met invalid bytes, or a known offset inside an instruction: other known offsets may change it.
+    is_ambiguous: bool,
 }
 
 impl Flow {
@@ -132,33 +135,55 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
         decoded: Decoded::new(),
     };
     let mut offset = cursor.first_boundary(known);
+    sweep.is_ambiguous = 0 < offset;
     sweep.fill(0, offset);
     let mut known = known;
     while offset < end {
         let is_known = known.first() == Some(&offset);
         known = after(known, offset);
+        let layout = layout(bytes, bits, offset);
+        let frequent = layout.and_then(|layout| Some((layout, forms.of_layout(layout)?)));
+        if let Some((layout, form)) = frequent {
+            let next = offset + u32::from(layout.len);
+            if next <= known.first().copied().unwrap_or(end).min(end) {
+                let target = relative(bytes, layout, next)
+                    .map(|by| start.0.wrapping_add(next.into()).wrapping_add_signed(by));
+                sweep.push(form, offset..next, target.map(ImageAddr), start, end);
+                offset = next;
+                continue;
+            }
+        }
         let resume = match cursor.decode(offset) {
             Some(len) => {
                 let next = offset + u32::from(len);
-                let inside = known.get(..known.partition_point(|k| *k < next)).unwrap_or(&[]);
-                let wrong = if inside.is_empty() {
-                    None
+                let wrong = if known.first().is_some_and(|boundary| *boundary < next) {
+                    sweep.is_ambiguous = true;
+                    sweep.alias(known, next, &mut cursor)
                 } else {
-                    sweep.alias(inside, next, &mut cursor)
+                    None
                 };
                 match wrong {
                     Some(boundary) if !is_known => Err(boundary),
-                    _ => Ok((len, next)),
+                    _ => Ok(next),
                 }
             }
-            None => Err(offset + 1),
+            None => {
+                sweep.is_ambiguous = true;
+                Err(offset + 1)
+            }
         };
         offset = match resume {
-            Ok((len, next)) => {
-                let at = usize::try_from(offset).ok().and_then(|at| bytes.get(at..));
-                let form =
-                    at.and_then(|rest| forms.intern(&cursor.decoded, rest.get(..usize::from(len))?, bits));
-                sweep.push(&cursor, form, offset..next, end);
+            Ok(next) => {
+                let whole = || bytes.get(offset as usize..next as usize);
+                match forms.intern(&cursor.decoded, bits, whole) {
+                    Some(form) => {
+                        if let Some(layout) = layout.filter(|layout| u32::from(layout.len) == next - offset) {
+                            forms.learn(layout, form);
+                        }
+                        sweep.push(form, offset..next, target(&cursor.decoded), start, end);
+                    }
+                    None => sweep.fill(offset, next),
+                }
                 next
             }
             Err(boundary) => {
@@ -167,7 +192,26 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
             }
         };
     }
+    sweep.instructions.shrink_to_fit();
     sweep
+}
+
+/// The layout of the instruction at an offset, if one can be known from its first bytes.
+fn layout(bytes: &[u8], bits: u32, offset: u32) -> Option<Layout> {
+    let first = bytes.get(offset as usize..)?.first_chunk::<LOOKED_AT>()?;
+    (bits == 64).then(|| Layout::of(u64::from_le_bytes(*first)))?
+}
+
+/// How far a direct branch leads that ends at offset `next`.
+fn relative(bytes: &[u8], layout: Layout, next: u32) -> Option<i64> {
+    let whole = bytes.get(..next as usize)?;
+    match layout.relative {
+        0 => None,
+        1 => whole.last().map(|byte| i64::from(byte.cast_signed())),
+        _ => whole
+            .last_chunk()
+            .map(|bytes| i64::from(i32::from_le_bytes(*bytes))),
+    }
 }
 
 /// The part of a sorted list above `offset`, which grows by little from call to call.
@@ -177,6 +221,16 @@ fn after(known: &[u32], offset: u32) -> &[u32] {
 }
 
 impl Sweep {
+    /// Whether a sweep of the same bytes with these `known` offsets has the same result.
+    pub(super) fn fits(&self, known: &[u32]) -> bool {
+        let is_start = |offset: &u32| {
+            self.instructions
+                .binary_search_by_key(offset, |i| i.offset)
+                .is_ok()
+        };
+        !self.is_ambiguous && known.iter().all(is_start)
+    }
+
     /// Covers the bytes from `from` to `to` with fillers.
     fn fill(&mut self, from: u32, to: u32) {
         let mut offset = from;
@@ -192,35 +246,41 @@ impl Sweep {
         }
     }
 
-    /// Adds the instruction that was just decoded at the offsets `range` of a text that ends at `end`, and its target; a filler
-    /// where it has no form.
-    fn push(&mut self, cursor: &Cursor<'_>, form: Option<FormIdx>, range: Range<u32>, end: u32) {
-        let (flow, target) = flow(&cursor.decoded);
-        match (form, u8::try_from(range.len())) {
-            (Some(form), Ok(len)) => self.instructions.push(Instruction {
-                offset: range.start,
-                form,
-                len,
-                flow,
-            }),
-            _ => self.fill(range.start, range.end),
+    /// Adds an instruction at the offsets `range` of a text from `start` that ends at offset `end`, with the target of a direct
+    /// branch.
+    fn push(
+        &mut self,
+        (form, mut flow): (FormIdx, Flow),
+        range: Range<u32>,
+        target: Option<ImageAddr>,
+        start: ImageAddr,
+        end: u32,
+    ) {
+        let inside = target.and_then(|target| u32::try_from(target.since(start)?).ok());
+        if flow == Flow::Call && inside == Some(range.end) {
+            flow = Flow::CallNext;
         }
+        self.instructions.push(Instruction {
+            offset: range.start,
+            form,
+            // An instruction has 15 bytes at most.
+            len: u8::try_from(range.end - range.start).unwrap_or(u8::MAX),
+            flow,
+        });
         let Some(target) = target else { return };
-        let inside = target.since(cursor.start);
-        let inside = inside.and_then(|offset| u32::try_from(offset).ok());
         match inside.filter(|offset| *offset < end) {
             Some(offset) => self.inside.push(offset),
             None => self.outside.push(target),
         }
     }
 
-    /// Records known boundaries `inside` the current instruction, which ends at `next`, that skip only its prefixes: code
+    /// Records those `known` boundaries inside the current instruction, which ends at `next`, that skip only its prefixes: code
     /// that jumps past a LOCK prefix on a uniprocessor machine. Returns the first boundary that does not.
-    fn alias(&mut self, inside: &[u32], next: u32, cursor: &mut Cursor<'_>) -> Option<u32> {
+    fn alias(&mut self, known: &[u32], next: u32, cursor: &mut Cursor<'_>) -> Option<u32> {
         let idx = u32::try_from(self.instructions.len()).ok()?;
         let whole = cursor.decoded;
         let mut wrong = None;
-        for &k in inside {
+        for &k in known.iter().take_while(|k| **k < next) {
             let ends_alike = cursor.decode(k).is_some_and(|len| k + u32::from(len) == next);
             if ends_alike && cursor.decoded.code() == whole.code() {
                 self.aliases.push((k, idx));
@@ -290,15 +350,9 @@ fn target(instruction: &Decoded) -> Option<ImageAddr> {
     }
 }
 
-/// Control flow of an instruction, and its target if it is direct and near.
-fn flow(instruction: &Decoded) -> (Flow, Option<ImageAddr>) {
-    let control = instruction.flow_control();
-    let target = if control == FlowControl::Next {
-        None
-    } else {
-        target(instruction)
-    };
-    let flow = match control {
+/// Control flow of all instructions of an opcode; of a call to the next instruction, [`Flow::Call`].
+pub(super) fn flow(instruction: &Decoded) -> Flow {
+    match instruction.flow_control() {
         FlowControl::Next => match instruction.mnemonic() {
             Mnemonic::Hlt | Mnemonic::Mwait | Mnemonic::Mwaitx | Mnemonic::Monitor | Mnemonic::Monitorx => {
                 Flow::Idle
@@ -312,26 +366,22 @@ fn flow(instruction: &Decoded) -> (Flow, Option<ImageAddr>) {
             Mnemonic::Ret | Mnemonic::Retf => Flow::Return,
             _ => Flow::InterruptReturn,
         },
-        FlowControl::Call => match target {
-            Some(target) if target.0 == instruction.next_ip() => Flow::CallNext,
-            Some(_) => Flow::Call,
-            // CALL FAR ptr16:16/32 is the only one of these that is not a system call.
-            None if instruction.mnemonic() == Mnemonic::Call => Flow::Call,
-            None => Flow::SystemCall,
-        },
+        // The others of these, such as VMCALL, are calls of a system.
+        FlowControl::Call if instruction.mnemonic() == Mnemonic::Call => Flow::Call,
+        FlowControl::Call => Flow::SystemCall,
         FlowControl::IndirectCall => Flow::IndirectCall,
         FlowControl::Interrupt => Flow::SystemCall,
         // XEND ends a transaction without a jump; XBEGIN and XABORT may go to the fallback.
         FlowControl::XbeginXabortXend if instruction.code() == Code::Xend => Flow::Next,
         FlowControl::XbeginXabortXend => Flow::Conditional,
         FlowControl::Exception => Flow::Trap,
-    };
-    (flow, target)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use object::{Object as _, ObjectSection as _};
     use proptest::prelude::*;
 
     fn swept(bytes: &[u8], known: &[u32]) -> Vec<(u32, u8, Flow)> {
@@ -399,6 +449,54 @@ mod tests {
         );
     }
 
+    /// Each instruction of some code, its flow, and the targets of its direct branches, by nothing but the decoder.
+    fn one_by_one(bytes: &[u8], start: u64) -> (Vec<(u32, u8, Flow)>, Vec<u64>) {
+        let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+        let (mut all, mut targets) = (Vec::new(), Vec::new());
+        while decoder.can_decode() {
+            let at = u32::try_from(decoder.position()).unwrap();
+            let decoded = decoder.decode();
+            if decoded.is_invalid() {
+                decoder.set_position(at as usize + 1).unwrap();
+                decoder.set_ip(start + u64::from(at) + 1);
+                all.push((at, 1, Flow::Invalid));
+                continue;
+            }
+            let target = target(&decoded).map(|target| target.0);
+            let to_next = target == Some(decoded.next_ip());
+            let flow = match flow(&decoded) {
+                Flow::Call if to_next => Flow::CallNext,
+                flow => flow,
+            };
+            targets.extend(target);
+            all.push((at, u8::try_from(decoded.len()).unwrap(), flow));
+        }
+        (all, targets)
+    }
+
+    fn agrees(bytes: &[u8]) {
+        let start = 0x4000;
+        let sweep = sweep(bytes, 64, ImageAddr(start), &[], &mut Forms::default());
+        let (all, mut targets) = one_by_one(bytes, start);
+        let found = sweep.instructions.iter().map(|i| (i.offset, i.len, i.flow));
+        assert!(found.eq(all), "{bytes:x?}");
+        let inside = sweep.inside.iter().map(|offset| start + u64::from(*offset));
+        let mut found: Vec<u64> = inside
+            .chain(sweep.outside.iter().map(|target| target.0))
+            .collect();
+        found.sort_unstable();
+        targets.sort_unstable();
+        assert_eq!(found, targets);
+    }
+
+    #[test]
+    fn own_code_is_decoded_as_by_the_decoder() {
+        let own = std::fs::read("/proc/self/exe").unwrap();
+        let file = object::File::parse(own.as_slice()).unwrap();
+        let text = file.section_by_name(".text").unwrap();
+        agrees(text.data().unwrap().get(..4 << 20).unwrap());
+    }
+
     #[test]
     fn text_of_32_bit_modules_is_decoded_as_32_bit() {
         // 0x40 is INC EAX in 32-bit code and a REX prefix in 64-bit code.
@@ -407,6 +505,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn any_bytes_are_decoded_as_by_the_decoder(
+            once in prop::collection::vec(any::<u8>(), 8..64),
+        ) {
+            // What was seen before has a layout the second time.
+            agrees(&[once.as_slice(), &once].concat());
+        }
+
         #[test]
         fn instructions_cover_any_bytes_without_gaps(
             bytes in prop::collection::vec(any::<u8>(), 0..200),
