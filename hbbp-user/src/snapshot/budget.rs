@@ -87,10 +87,10 @@ pub(super) fn used(snapshot: &Snapshot) -> usize {
 
 /// Memory of the paths of cgroups.
 fn cgroup_bytes(paths: &[String]) -> usize {
-    paths.iter().map(cgroup_size).sum()
+    paths.iter().map(|path| cgroup_size(path)).sum()
 }
 
-const fn cgroup_size(path: &String) -> usize {
+const fn cgroup_size(path: &str) -> usize {
     size_of::<String>() + path.len()
 }
 

@@ -11,7 +11,7 @@ use prost::Message;
 use prost::bytes::Bytes;
 
 use super::budget::{self, MAX_MEMORY};
-use super::{Inconsistent, Losses, Run, Snapshot, Text, wire};
+use super::{Inconsistent, Losses, Run, Snapshot, StaticBranch, Text, wire};
 pub use container::Compression;
 use container::{Section, Stored, Unreadable, Writer};
 use wire::{
@@ -233,12 +233,7 @@ fn parse_sections(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Sn
             without(Section::Text, "samples cannot be resolved to instructions", why);
             Vec::new()
         });
-    let static_branches = match only::<StaticBranchesSection>(sections, Section::Branches) {
-        // Written where there are some, since version 3.2.
-        Err(Fault::Missing) => Ok(Vec::new()),
-        section => section.and_then(|section| Ok(section.read(capacity)?)),
-    };
-    let static_branches = static_branches.unwrap_or_else(|why| {
+    let static_branches = static_branches(sections, capacity).unwrap_or_else(|why| {
         without(
             Section::Branches,
             "static branches are NOPs and jumps like others",
@@ -265,6 +260,14 @@ fn parse_sections(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Sn
     };
     snapshot.check()?;
     Ok(snapshot)
+}
+
+/// The static branches, which are written where there are some, since version 3.2.
+fn static_branches(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Vec<StaticBranch>, Fault> {
+    match only::<StaticBranchesSection>(sections, Section::Branches) {
+        Err(Fault::Missing) => Ok(Vec::new()),
+        section => Ok(section?.read(capacity)?),
+    }
 }
 
 fn refuse_duplicates(sections: &[Stored<'_>]) -> Result<(), Error> {

@@ -5,7 +5,7 @@
 //! (kernel/cgroup/cgroup.c, `cgroup_post_fork`), and only a service manager or container runtime moves it, before the
 //! exec. A later move is not followed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::sync::Arc;
@@ -51,6 +51,8 @@ pub(super) struct Cgroups {
     paths: HashSet<Arc<str>>,
     n_bytes: usize,
     n_early: usize,
+    /// Those that were read at an exec which is still to be applied, by process and time.
+    at_exec: HashMap<(u32, u64), Arc<str>>,
 }
 
 impl Cgroups {
@@ -63,13 +65,18 @@ impl Cgroups {
         self.intern(&String::from_utf8_lossy(path))
     }
 
-    /// The same at the exec of a process, a limited number of times between two drains.
-    pub(super) fn read_early(&mut self, tgid: u32) -> Option<Arc<str>> {
-        if MAX_EARLY <= self.n_early {
-            return None;
+    /// The same at the exec of a process at `time`, a limited number of times between two drains.
+    pub(super) fn read_at_exec(&mut self, tgid: u32, time: u64) {
+        if self.n_early < MAX_EARLY {
+            self.n_early += 1;
+            let read = self.read(tgid);
+            self.at_exec.extend(read.map(|path| ((tgid, time), path)));
         }
-        self.n_early += 1;
-        self.read(tgid)
+    }
+
+    /// What was read at an exec, when that is applied.
+    pub(super) fn take_at_exec(&mut self, tgid: u32, time: u64) -> Option<Arc<str>> {
+        self.at_exec.remove(&(tgid, time))
     }
 
     fn intern(&mut self, path: &str) -> Option<Arc<str>> {

@@ -1,10 +1,8 @@
 //! Following the processes of a live run: their records as they come, and their files and memory while they live.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::Arc;
 
-use super::cgroups::Cgroups;
 use super::patched_text::Comparison;
 use super::proc_scan::{Scanned, read_process};
 use super::process_image::Backing;
@@ -34,9 +32,6 @@ pub struct LiveProcesses {
     pub(super) watch: Watch,
     /// Start and end of the drain at hand, or of the last one, in ns.
     pub(super) drain: Range<u64>,
-    pub(super) cgroups: Cgroups,
-    /// Cgroups that were read at an exec which is still to be applied, by process and time.
-    cgroups_at_exec: HashMap<(u32, u64), Arc<str>>,
     pending: Vec<Timed>,
     rescanned: HashSet<u32>,
     /// Files that were opened since the last drain before they were hit.
@@ -57,8 +52,7 @@ impl UserSpace {
     pub fn scanned(&mut self, processes: &[Scanned]) {
         for process in processes {
             self.index.scanned(process, 0);
-            let live = self.live_processes();
-            if let Some(path) = live.and_then(|live| live.cgroups.read(process.tgid)) {
+            if let Some(path) = self.cgroups.read(process.tgid) {
                 self.index.read_cgroup(process.tgid, u64::MAX, path);
             }
             for mmap in &process.mappings {
@@ -94,15 +88,13 @@ impl UserSpace {
             self.open_early(mmap);
             is_patched = self.index.is_mapped_again(mmap, timed.time);
         }
+        if let Record::Comm { pid, exec: true, .. } = timed.record {
+            self.cgroups.read_at_exec(pid, timed.time);
+        }
         let Some(live) = self.live_processes() else {
             return;
         };
         live.is_patched |= is_patched;
-        if let Record::Comm { pid, exec: true, .. } = &timed.record
-            && let Some(path) = live.cgroups.read_early(*pid)
-        {
-            live.cgroups_at_exec.insert((*pid, timed.time), path);
-        }
         live.pending.push(timed);
         if MAX_PENDING <= live.pending.len() {
             let newest = live.pending.iter().map(|t| t.time).max().unwrap_or(0);
@@ -144,7 +136,7 @@ impl UserSpace {
             self.index.apply(&timed);
             self.threads.apply(&timed);
             if let Record::Comm { pid, exec: true, .. } = timed.record
-                && let Some(path) = live.cgroups_at_exec.remove(&(pid, timed.time))
+                && let Some(path) = self.cgroups.take_at_exec(pid, timed.time)
             {
                 self.index.read_cgroup(pid, timed.time, path);
             }
@@ -209,6 +201,7 @@ impl UserSpace {
         };
         self.index.forget_before(time);
         self.threads.forget_before(time);
+        self.cgroups.end_drain();
         let awaited = live.pending.iter().filter_map(|timed| match &timed.record {
             Record::Mmap(mmap) => Some(mmap),
             _ => None,
@@ -220,7 +213,6 @@ impl UserSpace {
         live.rescanned.clear();
         live.unknown.forget();
         live.n_opened = 0;
-        live.cgroups.end_drain();
         self.images.bound_text(losses);
     }
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 
+use super::cgroups::Cgroups;
 use super::hit_process::{CgroupTable, HitMapping, HitProcess, hit_process};
 use super::image_set::{ImageIdx, ImageSet, Mapper};
 use super::live::LiveProcesses;
@@ -31,6 +32,7 @@ pub struct UserSpace {
     pub(in crate::resolve) origin: Origin,
     pub(super) processes: Vec<HitProcess>,
     pub(super) threads: Threads,
+    pub(super) cgroups: Cgroups,
     process_idx: HashMap<(Option<Generation>, TaskKey), ProcessIdx>,
     /// Mappings that were hit since the index last changed.
     mappings: LookupCache<RanMapping>,
@@ -91,6 +93,7 @@ impl UserSpace {
             origin,
             processes: Vec::new(),
             threads: Threads::default(),
+            cgroups: Cgroups::default(),
             process_idx: HashMap::new(),
             mappings: LookupCache::new(MAPPING_SLOTS, MAPPING_NEAR),
             n_changes: 0,
@@ -247,15 +250,15 @@ impl UserSpace {
 
     /// The cgroup of a process image that is hit for the first time.
     fn cgroup(&mut self, tgid: u32, image: Option<&ProcessImage>, losses: &mut Losses) -> Option<Arc<str>> {
-        let Origin::Live(live) = &mut self.origin else {
+        if matches!(self.origin, Origin::Recorded(..)) {
             return None;
-        };
+        }
         let known = image.map(|image| &image.cgroup);
         if let Some(known) = known.filter(|known| known.is_read) {
             return known.path.clone();
         }
         let is_live = image.is_none_or(|image| self.index.is_live(tgid, Some(image.generation)));
-        let read = is_live.then(|| live.cgroups.read(tgid)).flatten();
+        let read = is_live.then(|| self.cgroups.read(tgid)).flatten();
         if let Some(path) = &read {
             self.index.read_cgroup(tgid, u64::MAX, path.clone());
         } else {

@@ -154,11 +154,9 @@ impl ThreadNames {
     fn apply(&mut self, timed: &Timed) {
         match &timed.record {
             // An exec makes the thread that called it the only one of its process, with another id (fs/exec.c, `de_thread`).
-            Record::Comm { tid, comm, .. } => {
-                if self.0.len() < MAX_NAMES || self.0.contains_key(tid) {
-                    let name = Arc::from(comm.as_str());
-                    self.0.insert(*tid, ThreadName { name, ended: None });
-                }
+            Record::Comm { tid, comm, .. } if self.0.len() < MAX_NAMES || self.0.contains_key(tid) => {
+                let name = Arc::from(comm.as_str());
+                self.0.insert(*tid, ThreadName { name, ended: None });
             }
             // The id may have been that of another thread.
             Record::Fork { tid, .. } => {
