@@ -11,6 +11,7 @@ mod program;
 mod recorded;
 #[path = "../fixtures/skip.rs"]
 mod skip;
+mod threads;
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;

@@ -28,12 +28,9 @@ pub(super) struct Membership {
 }
 
 impl Membership {
-    /// As read of the process itself.
-    pub(super) const fn read(path: Arc<str>) -> Self {
-        Self {
-            path: Some(path),
-            is_read: true,
-        }
+    /// As read of the process itself; without a path where the hierarchy is not mounted.
+    pub(super) const fn read(path: Option<Arc<str>>) -> Self {
+        Self { path, is_read: true }
     }
 
     /// That of a child, or of the next program of the process.
@@ -52,17 +49,21 @@ pub(super) struct Cgroups {
     n_bytes: usize,
     n_early: usize,
     /// Those that were read at an exec which is still to be applied, by process and time.
-    at_exec: HashMap<(u32, u64), Arc<str>>,
+    at_exec: HashMap<(u32, u64), Membership>,
 }
 
 impl Cgroups {
-    /// Reads the cgroup of a live process; `None` where it is gone, has none, or there are too many paths.
-    pub(super) fn read(&mut self, tgid: u32) -> Option<Arc<str>> {
+    /// Reads the cgroup of a live process, which has none where the hierarchy is not mounted; nothing where the process is
+    /// gone, or there are too many paths.
+    pub(super) fn read(&mut self, tgid: u32) -> Option<Membership> {
         let mut text = Vec::new();
         let file = File::open(format!("/proc/{tgid}/cgroup")).ok()?;
         file.take(MOST_READ).read_to_end(&mut text).ok()?;
-        let path = unified(&text)?;
-        self.intern(&String::from_utf8_lossy(path))
+        let Some(path) = unified(&text) else {
+            return Some(Membership::read(None));
+        };
+        let path = self.intern(&String::from_utf8_lossy(path))?;
+        Some(Membership::read(Some(path)))
     }
 
     /// The same at the exec of a process at `time`, a limited number of times between two drains.
@@ -70,12 +71,12 @@ impl Cgroups {
         if self.n_early < MAX_EARLY {
             self.n_early += 1;
             let read = self.read(tgid);
-            self.at_exec.extend(read.map(|path| ((tgid, time), path)));
+            self.at_exec.extend(read.map(|read| ((tgid, time), read)));
         }
     }
 
     /// What was read at an exec, when that is applied.
-    pub(super) fn take_at_exec(&mut self, tgid: u32, time: u64) -> Option<Arc<str>> {
+    pub(super) fn take_at_exec(&mut self, tgid: u32, time: u64) -> Option<Membership> {
         self.at_exec.remove(&(tgid, time))
     }
 
@@ -152,8 +153,8 @@ mod tests {
     fn this_process_has_what_its_file_says() {
         let text = std::fs::read("/proc/self/cgroup").unwrap();
         let expected = unified(&text).map(|path| String::from_utf8_lossy(path).into_owned());
-        let read = Cgroups::default().read(std::process::id());
-        assert_eq!(read.as_deref(), expected.as_deref());
+        let read = Cgroups::default().read(std::process::id()).unwrap();
+        assert_eq!(read.path.as_deref(), expected.as_deref());
         assert_eq!(Cgroups::default().read(u32::MAX), None);
     }
 }

@@ -52,8 +52,8 @@ impl UserSpace {
     pub fn scanned(&mut self, processes: &[Scanned]) {
         for process in processes {
             self.index.scanned(process, 0);
-            if let Some(path) = self.cgroups.read(process.tgid) {
-                self.index.read_cgroup(process.tgid, u64::MAX, path);
+            if let Some(read) = self.cgroups.read(process.tgid) {
+                self.index.set_cgroup(process.tgid, u64::MAX, read);
             }
             for mmap in &process.mappings {
                 self.open_early(mmap);
@@ -136,9 +136,9 @@ impl UserSpace {
             self.index.apply(&timed);
             self.threads.apply(&timed);
             if let Record::Comm { pid, exec: true, .. } = timed.record
-                && let Some(path) = self.cgroups.take_at_exec(pid, timed.time)
+                && let Some(read) = self.cgroups.take_at_exec(pid, timed.time)
             {
-                self.index.read_cgroup(pid, timed.time, path);
+                self.index.set_cgroup(pid, timed.time, read);
             }
         }
         self.changed();

@@ -92,9 +92,9 @@ impl ProcessIndex {
     }
 
     /// Takes over the cgroup that was read of process `tgid` while it ran the program of `time`.
-    pub(super) fn read_cgroup(&mut self, tgid: u32, time: u64, path: Arc<str>) {
+    pub(super) fn set_cgroup(&mut self, tgid: u32, time: u64, read: Membership) {
         if let Some(image) = self.image_at_mut(tgid, time) {
-            image.cgroup = Membership::read(path);
+            image.cgroup = read;
         }
     }
 

@@ -258,13 +258,12 @@ impl UserSpace {
             return known.path.clone();
         }
         let is_live = image.is_none_or(|image| self.index.is_live(tgid, Some(image.generation)));
-        let read = is_live.then(|| self.cgroups.read(tgid)).flatten();
-        if let Some(path) = &read {
-            self.index.read_cgroup(tgid, u64::MAX, path.clone());
-        } else {
+        let Some(read) = is_live.then(|| self.cgroups.read(tgid)).flatten() else {
             losses.add(Loss::CgroupUnread, 1);
-        }
-        read.or_else(|| known?.path.clone())
+            return known?.path.clone();
+        };
+        self.index.set_cgroup(tgid, u64::MAX, read.clone());
+        read.path
     }
 
     /// The mapping of a process image as it was hit.
