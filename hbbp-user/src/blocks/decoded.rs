@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::decode::{Sweep, sweep};
 use super::form::Forms;
+use super::sweep::{Sweep, sweep};
 use super::{BlockMap, split_texts};
 use crate::addr::ImageAddr;
 use crate::locate::Located;

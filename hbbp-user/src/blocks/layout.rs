@@ -20,21 +20,23 @@ pub(super) struct Layout {
 pub(super) const LOOKED_AT: usize = 8;
 
 /// What follows an opcode, as a set of these.
-const MODRM: u8 = 1;
-const IMM8: u8 = 1 << 1;
+const MODRM: u16 = 1;
+const IMM8: u16 = 1 << 1;
 /// Two bytes after an operand size prefix, four otherwise.
-const IMM32: u8 = 1 << 2;
+const IMM32: u16 = 1 << 2;
 /// The same, but eight with REX.W.
-const IMM64: u8 = 1 << 3;
-const REL8: u8 = 1 << 4;
-const REL32: u8 = 1 << 5;
+const IMM64: u16 = 1 << 3;
+const REL8: u16 = 1 << 4;
+const REL32: u16 = 1 << 5;
 /// Only without REX: REX.B selects another instruction.
-const NO_REX: u8 = 1 << 6;
+const NO_REX: u16 = 1 << 6;
+/// ModRM.reg selects what follows.
+const GROUP: u16 = 1 << 7;
 /// No layout.
-const NONE: u8 = 1 << 7;
+const NONE: u16 = 1 << 8;
 
 /// Opcodes of one byte from the first to the second, with what follows. Later lines replace earlier ones.
-const ONE_BYTE: [(u8, u8, u8); 26] = [
+const ONE_BYTE: [(u8, u8, u16); 26] = [
     (0x50, 0x5f, 0),
     (0x63, 0x63, MODRM),
     (0x68, 0x68, IMM32),
@@ -60,11 +62,11 @@ const ONE_BYTE: [(u8, u8, u8); 26] = [
     (0xc9, 0xc9, 0),
     (0xd0, 0xd3, MODRM),
     (0xeb, 0xeb, REL8),
-    (0xf6, 0xff, MODRM),
+    (0xfe, 0xff, MODRM),
 ];
 
 /// Opcodes after 0x0f, likewise.
-const TWO_BYTES: [(u8, u8, u8); 24] = [
+const TWO_BYTES: [(u8, u8, u16); 24] = [
     (0x0b, 0x0b, 0),
     (0x10, 0x17, MODRM),
     (0x1f, 0x1f, MODRM),
@@ -91,9 +93,10 @@ const TWO_BYTES: [(u8, u8, u8); 24] = [
     (0xc4, 0xc6, MODRM | IMM8),
 ];
 
-const AFTER: [[u8; 256]; 2] = [one_byte(), table(&TWO_BYTES)];
+const AFTER_ONE: [u16; 256] = one_byte();
+const AFTER_TWO: [u16; 256] = table(&TWO_BYTES);
 
-const fn one_byte() -> [u8; 256] {
+const fn one_byte() -> [u16; 256] {
     let mut after = table(&ONE_BYTE);
     // ADD, OR, ADC, SBB, AND, SUB, XOR and CMP have a row of eight opcodes each, of which the last two are no such.
     let mut opcode = 0;
@@ -106,10 +109,12 @@ const fn one_byte() -> [u8; 256] {
         };
         opcode += 1;
     }
+    after[0xc6] = MODRM | IMM8 | GROUP;
+    after[0xc7] = MODRM | IMM32 | GROUP;
     after[0xe8] = REL32;
     after[0xe9] = REL32;
-    after[0xc6] = MODRM | IMM8;
-    after[0xc7] = MODRM | IMM32;
+    after[0xf6] = MODRM | GROUP;
+    after[0xf7] = MODRM | GROUP;
     // CLC to STD are a byte each.
     opcode = 0xf8;
     while opcode < 0xfe {
@@ -119,7 +124,7 @@ const fn one_byte() -> [u8; 256] {
     after
 }
 
-const fn table<const N: usize>(lines: &[(u8, u8, u8); N]) -> [u8; 256] {
+const fn table<const N: usize>(lines: &[(u8, u8, u16); N]) -> [u16; 256] {
     let mut table = [NONE; 256];
     let mut n = 0;
     while n < N {
@@ -134,47 +139,80 @@ const fn table<const N: usize>(lines: &[(u8, u8, u8); N]) -> [u8; 256] {
     table
 }
 
-impl Layout {
-    /// Of the instruction that begins with these bytes, the first one lowest.
-    pub(super) fn of(bytes: u64) -> Option<Self> {
-        let mut rest = Rest { bytes, len: 0 };
-        let has_segment = rest.skip_if(|byte| matches!(byte, 0x64 | 0x65));
-        let prefix: u16 = match rest.byte() {
-            0x66 => 1,
-            0xf2 => 2,
-            0xf3 => 3,
+/// Bytes of ModRM, SIB and displacement, by ModRM; without what the base in SIB adds.
+const WITH_MODRM: [u8; 256] = {
+    let mut lens = [0; 256];
+    let mut modrm = 0;
+    while modrm < 256 {
+        let (mode, rm) = (modrm >> 6, modrm & 7);
+        let displacement = match (mode, rm) {
+            (1, _) => 1,
+            (2, _) | (0, 5) => 4,
             _ => 0,
         };
-        rest.skip(u8::from(0 < prefix));
+        lens[modrm] = 1 + (mode != 3 && rm == 4) as u8 + displacement;
+        modrm += 1;
+    }
+    lens
+};
+
+impl Layout {
+    /// Of the instruction that begins with these bytes, the first one lowest.
+    #[inline]
+    pub(super) fn of(bytes: u64) -> Option<Self> {
+        let mut rest = Rest { bytes, len: 0 };
+        let (mut prefix, mut has_segment) = (0, false);
+        if matches!(rest.byte(), 0x64..=0x66 | 0xf2 | 0xf3) {
+            (prefix, has_segment) = rest.skip_prefixes();
+        }
+        let mut key = prefix << 14;
         let rex = rest.byte();
-        let has_rex = rest.skip_if(|byte| byte & 0xf0 == 0x40);
-        let is_wide = has_rex && rex & 8 != 0;
-        let map = u8::from(rest.skip_if(|byte| byte == 0x0f));
+        let has_rex = rex & 0xf0 == 0x40;
+        if has_rex {
+            key |= u16::from(rex & 8) << 10;
+            rest.skip();
+        }
+        let mut table = &AFTER_ONE;
+        if rest.byte() == 0x0f {
+            key |= 1 << 12;
+            table = &AFTER_TWO;
+            rest.skip();
+        }
         let opcode = rest.byte();
-        rest.skip(1);
-        let mut after = *AFTER.get(usize::from(map))?.get(usize::from(opcode))?;
-        if after & NONE != 0 || (after & NO_REX != 0 && has_rex) {
+        rest.skip();
+        key |= u16::from(opcode) << 4;
+        let mut after = *table.get(usize::from(opcode))?;
+        if after & (NONE | NO_REX) != 0 && (after & NONE != 0 || has_rex) {
             return None;
         }
-        let mut key = prefix << 14 | u16::from(is_wide) << 13 | u16::from(map) << 12 | u16::from(opcode) << 4;
         if after & MODRM != 0 {
-            let (is_register, reg) = rest.skip_modrm();
-            key |= u16::from(is_register) << 3 | u16::from(reg);
-            after |= by_reg(map, opcode, reg)?;
+            let modrm = rest.skip_modrm();
+            key |= u16::from(modrm >= 0xc0) << 3 | u16::from(modrm >> 3 & 7);
+            if after & GROUP != 0 {
+                after |= by_reg(opcode, modrm >> 3 & 7)?;
+            }
         } else if has_segment {
             return None;
         }
+        if after & (IMM8 | IMM32 | IMM64 | REL8 | REL32) == 0 {
+            return Some(Self {
+                key,
+                len: rest.len,
+                relative: 0,
+            });
+        }
+        let is_wide = key & 1 << 13 != 0;
         let relative = u8::from(after & REL8 != 0) + 4 * u8::from(after & REL32 != 0);
         // With an operand size prefix, the target is one of 16 bits.
         if 0 < relative && 0 < prefix {
             return None;
         }
-        let operand = if prefix == 1 && !is_wide { 2 } else { 4 };
         let immediate = match after & (IMM8 | IMM32 | IMM64) {
             0 => relative,
             IMM8 => 1,
             IMM64 if is_wide => 8,
-            _ => operand,
+            _ if prefix == 1 && !is_wide => 2,
+            _ => 4,
         };
         Some(Self {
             key,
@@ -184,14 +222,14 @@ impl Layout {
     }
 }
 
-/// What follows as well where ModRM.reg selects the instruction; `None` where ModRM.rm does too.
-const fn by_reg(map: u8, opcode: u8, reg: u8) -> Option<u8> {
-    match (map, opcode, reg) {
+/// What follows as well where ModRM.reg selects it; `None` where ModRM.rm selects the instruction, too.
+const fn by_reg(opcode: u8, reg: u8) -> Option<u16> {
+    match (opcode, reg) {
         // TEST is the only one of group 3 with an immediate value.
-        (0, 0xf6, 0 | 1) => Some(IMM8),
-        (0, 0xf7, 0 | 1) => Some(IMM32),
+        (0xf6, 0 | 1) => Some(IMM8),
+        (0xf7, 0 | 1) => Some(IMM32),
         // XABORT and XBEGIN.
-        (0, 0xc6 | 0xc7, 1..) => None,
+        (0xc6 | 0xc7, 1..) => None,
         _ => Some(0),
     }
 }
@@ -209,36 +247,39 @@ impl Rest {
         byte
     }
 
-    const fn skip(&mut self, n_bytes: u8) {
-        self.bytes >>= 8 * n_bytes;
-        self.len += n_bytes;
+    const fn skip(&mut self) {
+        self.bytes >>= 8;
+        self.len += 1;
     }
 
-    fn skip_if(&mut self, is_it: impl Fn(u8) -> bool) -> bool {
-        let is_it = is_it(self.byte());
-        self.skip(u8::from(is_it));
-        is_it
-    }
-
-    /// Skips ModRM with SIB and displacement; whether it names a register, and its field reg.
-    const fn skip_modrm(&mut self) -> (bool, u8) {
-        let modrm = self.byte();
-        let (mode, reg, rm) = (modrm >> 6, modrm >> 3 & 7, modrm & 7);
-        self.skip(1);
-        if mode == 3 {
-            return (true, reg);
+    /// Skips a segment and another prefix: the number of the latter, and whether there is the former.
+    #[cold]
+    fn skip_prefixes(&mut self) -> (u16, bool) {
+        let has_segment = matches!(self.byte(), 0x64 | 0x65);
+        if has_segment {
+            self.skip();
         }
-        let mut base = rm;
-        if rm == 4 {
-            base = self.byte() & 7;
-            self.skip(1);
-        }
-        self.len += match (mode, base) {
-            (1, _) => 1,
-            (2, _) | (_, 5) => 4,
+        let prefix = match self.byte() {
+            0x66 => 1,
+            0xf2 => 2,
+            0xf3 => 3,
             _ => 0,
         };
-        (false, reg)
+        if 0 < prefix {
+            self.skip();
+        }
+        (prefix, has_segment)
+    }
+
+    /// Skips ModRM with SIB and displacement, and returns it.
+    fn skip_modrm(&mut self) -> u8 {
+        let modrm = self.byte();
+        self.len += WITH_MODRM.get(usize::from(modrm)).copied().unwrap_or(1);
+        // SIB without a base has a displacement instead.
+        if modrm & 0xc7 == 0x04 && self.bytes >> 8 & 7 == 5 {
+            self.len += 4;
+        }
+        modrm
     }
 }
 

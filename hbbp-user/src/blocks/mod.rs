@@ -9,6 +9,7 @@ mod decoded;
 mod form;
 mod layout;
 mod split;
+mod sweep;
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -17,10 +18,10 @@ use crate::addr::ImageAddr;
 use crate::locate::{Located, Location, TextIdx, Unresolved};
 use crate::snapshot::{Module, ModuleIdx, Snapshot, Text};
 pub use decode::{Flow, Instruction};
-use decode::{Sweep, sweep};
 pub use decoded::DecodedText;
 use form::Forms;
 pub use form::{Form, FormIdx};
+use sweep::{Sweep, sweep};
 
 /// The blocks of all text of a snapshot.
 #[derive(Clone, Debug, Default)]
@@ -77,6 +78,7 @@ fn split_texts(
     let starts_in = |text| starts_in(&symbols, text);
     let mut targets: Vec<(ModuleIdx, ImageAddr)> = Vec::new();
     let observed = observed(located);
+    let held = Held::new(&snapshot.text);
     let mut texts: Vec<TextBlocks> = Vec::with_capacity(snapshot.text.len());
     for (text, n) in snapshot.text.iter().zip(0u32..) {
         let mut known: Vec<u32> = starts_in(text).collect();
@@ -88,7 +90,7 @@ fn split_texts(
             .get(text.module.0 as usize)
             .map_or(64, |m| m.kind.bits());
         let sweep = decode(text, bits, &known);
-        targets.extend(sweep.outside.iter().map(|t| (text.module, *t)));
+        targets.extend(held.targets(text.module, &sweep.outside));
         texts.push(TextBlocks {
             module: text.module,
             start: text.start,
@@ -112,11 +114,50 @@ fn split_texts(
             }
         });
         let targets_seen = offsets(&targets_seen, text, TextIdx(n));
-        let inside = blocks.sweep.inside.iter().copied();
-        let leaders = starts_in(text).chain(inside).chain(targets).chain(targets_seen);
-        blocks.firsts = split::firsts(&blocks.sweep.instructions, leaders);
+        let leaders = starts_in(text).chain(targets).chain(targets_seen);
+        let sweep = &blocks.sweep;
+        blocks.firsts = split::with_leaders(&sweep.firsts, &sweep.instructions, leaders);
     }
     texts.into()
+}
+
+/// The addresses of which there is text: most targets of calls are not among them.
+struct Held(Vec<(ModuleIdx, Range<ImageAddr>)>);
+
+impl Held {
+    /// Of texts in the order of their addresses.
+    fn new(texts: &[Text]) -> Self {
+        let mut held: Vec<(ModuleIdx, Range<ImageAddr>)> = Vec::with_capacity(texts.len());
+        for text in texts {
+            let end = ImageAddr(text.start.0.saturating_add(text.bytes.len() as u64));
+            match held.last_mut() {
+                Some((module, last)) if *module == text.module && text.start <= last.end => {
+                    last.end = last.end.max(end);
+                }
+                _ => held.push((text.module, text.start..end)),
+            }
+        }
+        Self(held)
+    }
+
+    /// Those of the targets (sorted) that are held.
+    fn targets(
+        &self,
+        module: ModuleIdx,
+        targets: &[ImageAddr],
+    ) -> impl Iterator<Item = (ModuleIdx, ImageAddr)> {
+        let mut later = self.0.as_slice();
+        targets
+            .iter()
+            .map(move |target| (module, *target))
+            .filter(move |(module, target)| {
+                let passed = later.partition_point(|(of, range)| (*of, range.end) <= (*module, *target));
+                later = later.get(passed..).unwrap_or_default();
+                later
+                    .first()
+                    .is_some_and(|(of, range)| of == module && range.contains(target))
+            })
+    }
 }
 
 /// The branch targets within texts that overlap the next one.
