@@ -145,9 +145,15 @@ fn processes_have_their_cgroup_however_short_they_live() {
     let all: u64 = amounts(file, "process").values().sum();
     assert_eq!(cgroups.values().sum::<u64>(), all);
     assert!(cgroups.contains_key(std::slice::from_ref(&path)), "{cgroups:?}");
-    // Programs that exited before they could be read have the cgroup of the shell that started them.
+    // Programs that exited before they could be read have the cgroup of the shell that started them, unless the record of
+    // their fork was lost.
     let short = amounts(file, "cgroup,command");
     let short: Vec<_> = short.iter().filter(|(key, _)| key[1] == "true").collect();
-    assert!(!short.is_empty());
-    assert!(short.iter().all(|(key, _)| key[0] == path), "{short:?}");
+    println!("{short:?}");
+    assert!(short.iter().any(|(key, _)| key[0] == path));
+    let known = [path.as_str(), "(unknown)"];
+    assert!(
+        short.iter().all(|(key, _)| known.contains(&key[0].as_str())),
+        "{short:?}"
+    );
 }

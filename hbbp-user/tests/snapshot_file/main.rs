@@ -21,6 +21,21 @@ use hbbp_user::snapshot::{
     Period, Process, ProcessIdx, Run, Snapshot, StaticBranch, Symbol, Text, Thread,
 };
 
+fn worker() -> Thread {
+    Thread {
+        tid: 7,
+        name: "worker".to_owned(),
+    }
+}
+
+fn tracepoint() -> StaticBranch {
+    StaticBranch {
+        module: ModuleIdx(0),
+        addr: ImageAddr(0x12),
+        tracepoint: true,
+    }
+}
+
 /// A small snapshot with something in every section.
 fn small() -> Snapshot {
     let mut losses = Losses::default();
@@ -56,18 +71,11 @@ fn small() -> Snapshot {
                 from: 0,
             }],
             cgroup: Some(CgroupIdx(0)),
-            thread: Some(Thread {
-                tid: 7,
-                name: "worker".to_owned(),
-            }),
+            thread: Some(worker()),
             ..Process::default()
         }],
         cgroups: vec!["/init.scope".to_owned()],
-        static_branches: vec![StaticBranch {
-            module: ModuleIdx(0),
-            addr: ImageAddr(0x12),
-            tracepoint: true,
-        }],
+        static_branches: vec![tracepoint()],
         text: vec![Text {
             module: ModuleIdx(0),
             start: ImageAddr(0x10),
