@@ -23,7 +23,7 @@ use crate::cmd::report::Strict;
 use crate::profile::STANDARD;
 use crate::report::{Format, Look, TextOrJson};
 use crate::resolve::kernel::recorded::KernelPlace;
-use crate::streams::KernelCounts;
+use crate::streams::{KernelCounts, ThreadCounts};
 use annotate::AnnotateArgs;
 use diff::{DiffArgs, MergeArgs};
 use eval::EvalArgs;
@@ -159,6 +159,9 @@ impl Cli {
                 let mut record = self.record.into_options()?;
                 if report.asks_process() {
                     record.kernel = KernelCounts::ByProcess;
+                }
+                if report.asks_thread() {
+                    record.threads = ThreadCounts::Apart;
                 }
                 report.debug_files.extend(record.vmlinux.clone());
                 Ok(Job::Direct(record, report, self.output))
