@@ -172,6 +172,7 @@ fn signal_and_error_leave_the_terminal_as_it_was() {
     let end = terminal.until("an end", |screen| screen.contains("terminal as before"));
     assert!(end.contains("code 0"), "{end}");
     terminal.keys(&["clear", "Enter"]);
+    terminal.until("an empty screen", |screen| !screen.contains("terminal as before"));
     let refused = command.replace("hbbp-sys top", "hbbp-sys top --event no-such-event");
     terminal.keys(&[&refused, "Enter"]);
     let end = terminal.until("an end", |screen| screen.contains("terminal as before"));
