@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::record::{RecordArgs, parse_duration};
 use crate::cmd::daemon::DaemonOptions;
+use crate::cmd::daemon::server::Listen;
 use crate::segments::plan::Limits;
 
 /// What becomes of the segments, in the long help.
@@ -32,6 +33,9 @@ pub(super) struct DaemonArgs {
     /// Remove segments that ended longer ago (e.g. 12h, 30d).
     #[arg(long, value_name = "TIME", value_parser = parse_age)]
     max_age: Option<Duration>,
+    /// Serve metrics (OpenMetrics, /metrics and /healthz) at 127.0.0.1:PORT or unix:PATH.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<Listen>,
     #[command(flatten)]
     record: RecordArgs,
 }
@@ -49,6 +53,7 @@ impl DaemonArgs {
                 disk: self.max_disk,
                 age: self.max_age,
             },
+            listen: self.listen,
         })
     }
 }

@@ -94,16 +94,10 @@ impl Folder {
         made.with_context(|| format!("cannot make the directory {}", path.display()))?;
         check_owner(path)?;
         let lock_path = path.join(LOCK);
-        let flags = OFlags::NOFOLLOW.bits().cast_signed();
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600);
-        let opened = options.custom_flags(flags).open(&lock_path);
-        let mut lock = opened.with_context(|| format!("cannot write to {}", lock_path.display()))?;
+        let failed = || format!("cannot write to {}", lock_path.display());
+        drop(open_lock(&lock_path, OpenOptions::new().write(true).create(true)).with_context(failed)?);
+        // Open for reading alone: a file that is open for writing would keep the disk from being made read-only.
+        let lock = open_lock(&lock_path, OpenOptions::new().read(true)).with_context(failed)?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut pid = String::new();
             let _ = (&lock).take(16).read_to_string(&mut pid);
@@ -114,9 +108,8 @@ impl Folder {
             );
         }
         // The id is for people; a full disk must not stop the daemon.
-        let _ = lock
-            .set_len(0)
-            .and_then(|()| writeln!(lock, "{}", std::process::id()));
+        let _ = open_lock(&lock_path, OpenOptions::new().write(true).truncate(true))
+            .and_then(|mut file| writeln!(file, "{}", std::process::id()));
         let folder = Self {
             path: path.to_owned(),
             _lock: lock,
@@ -157,6 +150,11 @@ impl Folder {
         }
         Ok(())
     }
+}
+
+fn open_lock(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    options.mode(0o600).custom_flags(flags).open(path)
 }
 
 /// Refuses a folder in which other users could put files or links.

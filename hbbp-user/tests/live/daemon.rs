@@ -1,5 +1,7 @@
 //! `hbbp-sys daemon`: its segments hold all of the time, whatever ends it, and whatever the disk does.
 
+mod metrics;
+
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{BufRead as _, BufReader};
@@ -269,10 +271,15 @@ impl Disk {
         mount.status().is_ok_and(|status| status.success())
     }
 
+    /// Remounts it, as soon as no file is just being written.
     fn remount(&self, how: &str) {
+        let start = Instant::now();
         let mut mount = Command::new("mount");
         mount.args(["-o", &format!("remount,{how}")]).arg(self.0.path());
-        assert!(mount.status().unwrap().success());
+        while !mount.output().unwrap().status.success() {
+            assert!(start.elapsed() < PATIENCE, "the disk stays busy");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 

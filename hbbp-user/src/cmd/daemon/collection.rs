@@ -34,9 +34,8 @@ pub(super) fn collect<I>(
     let mut opened = Ok(first);
     loop {
         let failed = opened.and_then(|intervals| {
-            let gap = u64::try_from(measured.elapsed().as_millis()).unwrap_or(u64::MAX);
             if next_pause != FIRST_PAUSE {
-                counters.add(Counter::GapMilliseconds, gap);
+                counters.add(Counter::GapSeconds, measured.elapsed().as_secs() + 1);
                 tell("measuring again");
             }
             for snapshot in intervals {

@@ -49,9 +49,9 @@ counters! {
     Restarts, "collection_restarts",
         Some("times collection failed and was opened again"),
         "Times that collection failed and was opened again";
-    GapMilliseconds, "gap_milliseconds",
-        Some("ms were not measured, after collection had failed"),
-        "Time that was not measured after collection had failed, in ms";
+    GapSeconds, "gap_seconds",
+        Some("s were not measured, after collection had failed"),
+        "Time that was not measured after collection had failed, each time rounded up";
     SegmentsMerged, "segments_merged", None,
         "Segments that were merged into longer ones";
     MergesFailed, "merges_failed",
@@ -62,6 +62,9 @@ counters! {
     SegmentsUnreadable, "segments_unreadable",
         Some("segments are damaged; they were left as they are, and reports skip them"),
         "Segments that could not be read";
+    ScrapesRefused, "scrapes_refused",
+        Some("requests for metrics were refused: too many at once"),
+        "Requests for metrics that were refused because there were too many at once";
     ForeignFiles, "foreign_files", None,
         "Files in the directory that are no segments, when the daemon started";
 }

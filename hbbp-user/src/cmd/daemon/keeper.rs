@@ -1,4 +1,5 @@
-//! The thread of the segments: writes each interval, merges segments into hours and days, and removes the oldest.
+//! The thread of the segments: counts each interval in the metrics, writes it, merges segments into hours and days, and
+//! removes the oldest.
 //!
 //! An interval that cannot be written waits in memory, and the next ones are united with it, as it will be written with
 //! them in one segment. Only where those that wait need too much memory an interval is lost.
@@ -10,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 
 use super::counters::{Counter, Counters};
+use super::metrics::Metrics;
 use super::tell;
 use crate::profile::Output;
 use crate::segments::plan::{Limits, expired, superseded, to_merge};
@@ -31,6 +33,7 @@ pub(super) struct Keeper {
     folder: Folder,
     limits: Limits,
     counters: Arc<Counters>,
+    metrics: Option<Arc<Metrics>>,
     /// Number of the next interval.
     next: u64,
     /// What was not written yet: all of it becomes one segment.
@@ -41,7 +44,12 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Goes on where the last daemon ended.
-    pub(super) fn open(folder: Folder, limits: Limits, counters: Arc<Counters>) -> anyhow::Result<Self> {
+    pub(super) fn open(
+        folder: Folder,
+        limits: Limits,
+        counters: Arc<Counters>,
+        metrics: Option<Arc<Metrics>>,
+    ) -> anyhow::Result<Self> {
         let failed = || format!("cannot read the directory {}", folder.path().display());
         let listing = Listing::read(folder.path()).with_context(failed)?;
         let n_foreign = u64::try_from(listing.foreign.len()).unwrap_or(u64::MAX);
@@ -58,6 +66,7 @@ impl Keeper {
             folder,
             limits,
             counters,
+            metrics,
             waiting: None,
             left_alone: BTreeSet::new(),
         })
@@ -65,6 +74,9 @@ impl Keeper {
 
     /// Writes an interval, or lets it wait; then merges and removes what is due.
     pub(super) fn keep(&mut self, snapshot: Snapshot) {
+        if let Some(metrics) = &self.metrics {
+            metrics.add(&snapshot);
+        }
         self.add(snapshot);
         let Some((name, runs)) = self.waiting.take() else {
             return;

@@ -4,6 +4,8 @@
 //! main thread   collection.rs   intervals one after the other; opens collection again after an error
 //!                   | snapshots
 //! segments      keeper.rs       writes segments, merges and removes them; never makes collection wait
+//!                   | figures
+//! metrics       server.rs       serves them (metrics.rs) over HTTP
 //! ```
 //!
 //! Nothing that goes wrong while it runs ends it: it is counted (`counters`), told once on standard error, and tried again.
@@ -11,15 +13,18 @@
 mod collection;
 pub mod counters;
 mod keeper;
+mod metrics;
+pub mod server;
 
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow};
+use tokio::sync::Notify;
 
 use super::interrupt::Interrupt;
 use super::record::{Intervals, RecordOptions};
@@ -29,6 +34,8 @@ use crate::snapshot::Snapshot;
 use collection::{Pause, collect};
 use counters::{Counter, Counters};
 use keeper::Keeper;
+use metrics::Metrics;
+use server::{Listen, Server};
 
 /// Intervals that wait while the thread of the segments is busy.
 const WAITING: usize = 2;
@@ -44,6 +51,8 @@ pub struct DaemonOptions {
     pub interval: Duration,
     /// What the folder may hold.
     pub limits: Limits,
+    /// Where metrics are served, if anywhere.
+    pub listen: Option<Listen>,
 }
 
 /// Measures until a signal arrives; returns what was lost, sentence by sentence. What is wrong from the beginning is an
@@ -51,50 +60,87 @@ pub struct DaemonOptions {
 pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
     ignore_hangup();
     let folder = Folder::open(&options.folder)?;
+    let server = options.listen.as_ref().map(Server::bind).transpose()?;
     let interrupt = Interrupt::listen()?;
     let counters = Arc::new(Counters::default());
-    let mut keeper = Keeper::open(folder, options.limits, Arc::clone(&counters))?;
+    let metrics = match server {
+        Some(_) => {
+            let rule = super::rule::read("balanced")?;
+            Some(Arc::new(Metrics::new(
+                rule,
+                options.interval,
+                Arc::clone(&counters),
+            )))
+        }
+        None => None,
+    };
+    let keeper = Keeper::open(folder, options.limits, Arc::clone(&counters), metrics.clone())?;
     let open = || Intervals::open_until(&options.record, options.interval, interrupt.clone());
     let first = open()?;
     tell(&format!(
-        "measuring {} in intervals of {:?}, kept in {}",
-        "the system",
+        "measuring in intervals of {:?}, kept in {}",
         options.interval,
         options.folder.display()
     ));
-    let (snapshots, received) = sync_channel::<Snapshot>(WAITING);
-    thread::scope(|scope| {
-        let thread = thread::Builder::new().name("segments".to_owned());
-        let keeping = thread.spawn_scoped(scope, move || {
-            for snapshot in received {
-                keeper.keep(snapshot);
-            }
-            keeper.finish()
-        });
-        let keeping = keeping.context("failed to start the thread of the segments")?;
-        let mut pause = interrupt.clone();
-        collect(
-            first,
-            open,
-            |snapshot| match snapshots.try_send(snapshot) {
-                Ok(()) => {}
-                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                    counters.add(Counter::IntervalsRefused, 1);
-                }
-            },
-            |time| {
-                pause.pause(time);
-                if pause.happened() { Pause::End } else { Pause::Over }
-            },
-            &counters,
-        );
-        drop(snapshots);
-        match keeping.join() {
-            Ok(finished) => finished,
-            Err(_) => bail!("the thread of the segments ended unexpectedly"),
+    let mut waiting = interrupt.clone();
+    let pause = |time| {
+        waiting.pause(time);
+        if waiting.happened() {
+            Pause::End
+        } else {
+            Pause::Over
         }
+    };
+    beside(keeper, server.zip(metrics), &counters, |deliver| {
+        collect(first, open, deliver, pause, &counters);
     })?;
     Ok(counters.sentences())
+}
+
+/// Collects, while other threads keep what is delivered and serve the metrics.
+fn beside(
+    keeper: Keeper,
+    serving: Option<(Server, Arc<Metrics>)>,
+    counters: &Arc<Counters>,
+    collecting: impl FnOnce(&mut dyn FnMut(Snapshot)),
+) -> anyhow::Result<()> {
+    let (snapshots, received) = sync_channel::<Snapshot>(WAITING);
+    let end = &Notify::new();
+    thread::scope(|scope| {
+        let serving = serving.map(|(server, metrics)| {
+            let thread = thread::Builder::new().name("metrics".to_owned());
+            thread.spawn_scoped(scope, move || server.serve(&metrics, counters, end))
+        });
+        let thread = thread::Builder::new().name("segments".to_owned());
+        let keeping = thread.spawn_scoped(scope, move || keep_all(keeper, received));
+        let started = serving.transpose().and_then(|serving| Ok((serving, keeping?)));
+        if started.is_err() {
+            end.notify_one();
+        }
+        let (serving, keeping) = started.context("failed to start a thread")?;
+        collecting(&mut |snapshot| {
+            if snapshots.try_send(snapshot).is_err() {
+                counters.add(Counter::IntervalsRefused, 1);
+            }
+        });
+        drop(snapshots);
+        let kept = keeping.join();
+        end.notify_one();
+        if let Some(serving) = serving {
+            let served = serving.join().map_err(|_| ended_unexpectedly("metrics"))?;
+            served.context("failed to serve metrics")?;
+        }
+        kept.map_err(|_| ended_unexpectedly("segments"))?
+    })
+}
+
+fn ended_unexpectedly(thread: &str) -> anyhow::Error {
+    anyhow!("the thread of the {thread} ended unexpectedly")
+}
+
+fn keep_all(mut keeper: Keeper, received: Receiver<Snapshot>) -> anyhow::Result<()> {
+    received.into_iter().for_each(|snapshot| keeper.keep(snapshot));
+    keeper.finish()
 }
 
 /// A daemon has no terminal that could be closed; options are changed by starting it again.

@@ -48,7 +48,7 @@ pub(super) fn booted(snapshot: &Snapshot) -> u64 {
     snapshot.run.started.saturating_sub(monotonic)
 }
 
-/// Adds the facts of the next profile: times and counts are sums, the host had at most so many CPUs.
+/// Adds the facts of the next profile: times and counts are sums; of CPUs and memory the most.
 pub(super) fn add(run: &mut Run, next: Run) {
     run.duration = run.duration.saturating_add(next.duration);
     run.n_cpus = run.n_cpus.max(next.n_cpus);

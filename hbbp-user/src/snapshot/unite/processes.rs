@@ -25,7 +25,7 @@ pub(super) fn unite(
             mapping.module = module.copied().unwrap_or(mapping.module);
             module.is_some()
         });
-        // The kernel is the first in every profile; a process id may be that of a process that is no more.
+        // The kernel is the first in every profile; a process id may have been that of another process.
         let same = if idx == 0 {
             Some(0)
         } else {

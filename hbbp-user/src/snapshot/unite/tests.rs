@@ -1,3 +1,5 @@
+//! What successive profiles become: sums, shared text and names, versions, and what stays apart.
+
 use super::*;
 use crate::addr::{ImageAddr, Va};
 use crate::snapshot::run::{Counter, Event, Period};
@@ -103,7 +105,7 @@ fn everything_that_is_counted_adds_up_and_what_is_shared_is_there_once() {
     );
     assert_eq!(run.processes[1].mappings.len(), 1);
     assert_eq!(run.intervals.len(), 4);
-    let mut coarse = run.clone();
+    let mut coarse = run;
     coarse.coarsen();
     coarse.check().unwrap();
     assert_eq!((coarse.intervals.len(), coarse.intervals[0].ips[0].hits), (1, 4));
