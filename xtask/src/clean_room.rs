@@ -36,7 +36,7 @@ const COMMANDS: [&str; 4] = [
     "cargo xtask build",
 ];
 
-/// What of this machine reaches the packages: where they are, whom to trust, how to resolve names.
+/// What of this machine reaches the packages: where they are, whom to trust, how to resolve names. See [`copy_authorities`].
 const NETWORK: [&str; 5] = [
     "etc/apt/sources.list",
     "etc/apt/sources.list.d/debian.sources",
@@ -72,6 +72,7 @@ pub(crate) fn clean_room() -> Result<()> {
     )
     .context("failed to create the system with debootstrap (Debian package debootstrap)")?;
     copy_network(&root)?;
+    copy_authorities(&root)?;
     copy_rustup(&root)?;
     enter(&root, "rustup default stable")?;
     let clone = root.join("root/hbbp-sys");
@@ -129,6 +130,20 @@ fn copy_network(root: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Copies the certificate authorities that this machine has added to Debian's: the package of those writes the file anew.
+fn copy_authorities(root: &Path) -> Result<()> {
+    let added = Path::new("/usr/local/share/ca-certificates");
+    if !added.is_dir() {
+        return Ok(());
+    }
+    command::run(
+        Command::new("cp")
+            .args(["--recursive", "--no-target-directory"])
+            .arg(added)
+            .arg(root.join("usr/local/share/ca-certificates")),
+    )
 }
 
 /// Copies rustup and its stable toolchain, and nothing else of what cargo and rustup keep.

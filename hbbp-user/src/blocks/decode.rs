@@ -1,19 +1,9 @@
-//! Decodes text into instructions: offset, length and control flow of each.
-//!
-//! A linear sweep from the start of the text, which resyncs at addresses that are known to start an instruction: those
-//! of symbols, and those that the CPU reported.
-//! Invalid bytes become fillers, so that the instructions cover their text without gaps.
+//! What a decoded instruction is: its place, its form, and where control goes from it.
 
-use std::ops::Range;
+use iced_x86::{Code, FlowControl, Instruction as Decoded, Mnemonic, OpKind};
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind};
-
-use super::form::{FormIdx, Forms, LONGEST};
+use super::form::FormIdx;
 use crate::addr::ImageAddr;
-
-/// Bytes after which a sweep from a wrong start is in sync with the true instructions.
-/// x86 code resynchronises within a few instructions, since most encodings are two to five bytes long.
-const IN_STEP: u32 = 256;
 
 /// Control flow of an instruction.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -60,19 +50,6 @@ pub struct Instruction {
     pub flow: Flow,
 }
 
-/// A decoded text range.
-#[derive(Debug, Default)]
-pub(super) struct Sweep {
-    /// The instructions, sorted by address, without gaps.
-    pub(super) instructions: Vec<Instruction>,
-    /// Addresses inside an instruction that begin it without some of its prefixes, with the instruction's index.
-    pub(super) aliases: Vec<(u32, u32)>,
-    /// Targets of direct branches in this text, as offsets.
-    pub(super) inside: Vec<u32>,
-    /// Targets of direct branches elsewhere.
-    pub(super) outside: Vec<ImageAddr>,
-}
-
 impl Flow {
     /// All of them.
     pub const ALL: [Self; 13] = [
@@ -112,176 +89,8 @@ impl Flow {
     }
 }
 
-/// Decodes `bytes`, at address `start` of their module, as code of `bits` bits.
-///
-/// `known` are the offsets that are known to start an instruction, sorted.
-/// If two of them conflict, the first wins and the second lies inside its instruction.
-pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], forms: &mut Forms) -> Sweep {
-    let mut sweep = Sweep {
-        instructions: Vec::with_capacity(bytes.len() / 4),
-        ..Sweep::default()
-    };
-    let end = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    let Ok(decoder) = Decoder::try_with_ip(bits, bytes, start.0, DecoderOptions::NONE) else {
-        sweep.fill(0, end);
-        return sweep;
-    };
-    let mut cursor = Cursor {
-        decoder,
-        start,
-        decoded: Decoded::new(),
-    };
-    let mut offset = cursor.first_boundary(known);
-    sweep.fill(0, offset);
-    let mut known = known;
-    while offset < end {
-        let is_known = known.first() == Some(&offset);
-        known = after(known, offset);
-        let resume = match cursor.decode(offset) {
-            Some(len) => {
-                let next = offset + u32::from(len);
-                let inside = known.get(..known.partition_point(|k| *k < next)).unwrap_or(&[]);
-                let wrong = if inside.is_empty() {
-                    None
-                } else {
-                    sweep.alias(inside, next, &mut cursor)
-                };
-                match wrong {
-                    Some(boundary) if !is_known => Err(boundary),
-                    _ => Ok((len, next)),
-                }
-            }
-            None => Err(offset + 1),
-        };
-        offset = match resume {
-            Ok((len, next)) => {
-                let at = usize::try_from(offset).ok().and_then(|at| bytes.get(at..));
-                let form =
-                    at.and_then(|rest| forms.intern(&cursor.decoded, rest.get(..usize::from(len))?, bits));
-                sweep.push(&cursor, form, offset..next, end);
-                next
-            }
-            Err(boundary) => {
-                sweep.fill(offset, boundary);
-                boundary
-            }
-        };
-    }
-    sweep
-}
-
-/// The part of a sorted list above `offset`, which grows by little from call to call.
-fn after(known: &[u32], offset: u32) -> &[u32] {
-    let passed = known.iter().take_while(|k| **k <= offset).count();
-    known.get(passed..).unwrap_or(&[])
-}
-
-impl Sweep {
-    /// Covers the bytes from `from` to `to` with fillers.
-    fn fill(&mut self, from: u32, to: u32) {
-        let mut offset = from;
-        while offset < to {
-            let len = u8::try_from(to - offset).unwrap_or(u8::MAX);
-            self.instructions.push(Instruction {
-                offset,
-                form: FormIdx(0),
-                len,
-                flow: Flow::Invalid,
-            });
-            offset += u32::from(len);
-        }
-    }
-
-    /// Adds the instruction that was just decoded at the offsets `range` of a text that ends at `end`, and its target; a filler
-    /// where it has no form.
-    fn push(&mut self, cursor: &Cursor<'_>, form: Option<FormIdx>, range: Range<u32>, end: u32) {
-        let (flow, target) = flow(&cursor.decoded);
-        match (form, u8::try_from(range.len())) {
-            (Some(form), Ok(len)) => self.instructions.push(Instruction {
-                offset: range.start,
-                form,
-                len,
-                flow,
-            }),
-            _ => self.fill(range.start, range.end),
-        }
-        let Some(target) = target else { return };
-        let inside = target.since(cursor.start);
-        let inside = inside.and_then(|offset| u32::try_from(offset).ok());
-        match inside.filter(|offset| *offset < end) {
-            Some(offset) => self.inside.push(offset),
-            None => self.outside.push(target),
-        }
-    }
-
-    /// Records known boundaries `inside` the current instruction, which ends at `next`, that skip only its prefixes: code
-    /// that jumps past a LOCK prefix on a uniprocessor machine. Returns the first boundary that does not.
-    fn alias(&mut self, inside: &[u32], next: u32, cursor: &mut Cursor<'_>) -> Option<u32> {
-        let idx = u32::try_from(self.instructions.len()).ok()?;
-        let whole = cursor.decoded;
-        let mut wrong = None;
-        for &k in inside {
-            let ends_alike = cursor.decode(k).is_some_and(|len| k + u32::from(len) == next);
-            if ends_alike && cursor.decoded.code() == whole.code() {
-                self.aliases.push((k, idx));
-            } else {
-                wrong = wrong.or(Some(k));
-            }
-        }
-        cursor.decoded = whole;
-        wrong
-    }
-}
-
-/// A decoder of one text range, with the last decoded instruction.
-struct Cursor<'a> {
-    decoder: Decoder<'a>,
-    start: ImageAddr,
-    decoded: Decoded,
-}
-
-impl Cursor<'_> {
-    /// Decodes the instruction at `offset`; its length, or `None` where there is none.
-    fn decode(&mut self, offset: u32) -> Option<u8> {
-        let position = usize::try_from(offset).ok()?;
-        // Usually the decoder is already at this offset.
-        if self.decoder.position() != position {
-            self.decoder.set_position(position).ok()?;
-            self.decoder.set_ip(self.start.0.wrapping_add(u64::from(offset)));
-        }
-        self.decoder.decode_out(&mut self.decoded);
-        if self.decoded.is_invalid() {
-            None
-        } else {
-            u8::try_from(self.decoded.len()).ok()
-        }
-    }
-
-    /// The first offset from which a sweep reaches the first known boundary. Text can start inside an instruction.
-    fn first_boundary(&mut self, known: &[u32]) -> u32 {
-        let Some(&goal) = known.first().filter(|goal| **goal < IN_STEP) else {
-            return 0;
-        };
-        (0..LONGEST)
-            .map_while(|o| u32::try_from(o).ok())
-            .find(|o| self.meets(*o, goal))
-            .unwrap_or(0)
-    }
-
-    fn meets(&mut self, from: u32, goal: u32) -> bool {
-        let mut offset = from;
-        while offset < goal {
-            match self.decode(offset) {
-                Some(len) => offset += u32::from(len),
-                None => return false,
-            }
-        }
-        offset == goal
-    }
-}
-
 /// The target of a direct near branch.
-fn target(instruction: &Decoded) -> Option<ImageAddr> {
+pub(super) fn target(instruction: &Decoded) -> Option<ImageAddr> {
     match instruction.op0_kind() {
         OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64 => {
             Some(ImageAddr(instruction.near_branch_target()))
@@ -290,15 +99,9 @@ fn target(instruction: &Decoded) -> Option<ImageAddr> {
     }
 }
 
-/// Control flow of an instruction, and its target if it is direct and near.
-fn flow(instruction: &Decoded) -> (Flow, Option<ImageAddr>) {
-    let control = instruction.flow_control();
-    let target = if control == FlowControl::Next {
-        None
-    } else {
-        target(instruction)
-    };
-    let flow = match control {
+/// Control flow of all instructions of an opcode; of a call to the next instruction, [`Flow::Call`].
+pub(super) fn flow(instruction: &Decoded) -> Flow {
+    match instruction.flow_control() {
         FlowControl::Next => match instruction.mnemonic() {
             Mnemonic::Hlt | Mnemonic::Mwait | Mnemonic::Mwaitx | Mnemonic::Monitor | Mnemonic::Monitorx => {
                 Flow::Idle
@@ -312,114 +115,14 @@ fn flow(instruction: &Decoded) -> (Flow, Option<ImageAddr>) {
             Mnemonic::Ret | Mnemonic::Retf => Flow::Return,
             _ => Flow::InterruptReturn,
         },
-        FlowControl::Call => match target {
-            Some(target) if target.0 == instruction.next_ip() => Flow::CallNext,
-            Some(_) => Flow::Call,
-            // CALL FAR ptr16:16/32 is the only one of these that is not a system call.
-            None if instruction.mnemonic() == Mnemonic::Call => Flow::Call,
-            None => Flow::SystemCall,
-        },
+        // The others of these, such as VMCALL, are calls of a system.
+        FlowControl::Call if instruction.mnemonic() == Mnemonic::Call => Flow::Call,
+        FlowControl::Call => Flow::SystemCall,
         FlowControl::IndirectCall => Flow::IndirectCall,
         FlowControl::Interrupt => Flow::SystemCall,
         // XEND ends a transaction without a jump; XBEGIN and XABORT may go to the fallback.
         FlowControl::XbeginXabortXend if instruction.code() == Code::Xend => Flow::Next,
         FlowControl::XbeginXabortXend => Flow::Conditional,
         FlowControl::Exception => Flow::Trap,
-    };
-    (flow, target)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn swept(bytes: &[u8], known: &[u32]) -> Vec<(u32, u8, Flow)> {
-        let sweep = sweep(bytes, 64, ImageAddr(0x1000), known, &mut Forms::default());
-        sweep
-            .instructions
-            .iter()
-            .map(|i| (i.offset, i.len, i.flow))
-            .collect()
-    }
-
-    #[test]
-    fn flow_follows_the_opcode() {
-        let cases: [(&[u8], Flow); 14] = [
-            (&[0x90], Flow::Next),
-            (&[0xf3, 0xa4], Flow::Next),
-            (&[0xf4], Flow::Idle),
-            (&[0x0f, 0x01, 0xc9], Flow::Idle),
-            (&[0x74, 0x10], Flow::Conditional),
-            (&[0xe2, 0x10], Flow::Conditional),
-            (&[0xeb, 0x10], Flow::Jump),
-            (&[0xff, 0xe0], Flow::IndirectJump),
-            (&[0xe8, 0, 1, 0, 0], Flow::Call),
-            (&[0xe8, 0, 0, 0, 0], Flow::CallNext),
-            (&[0xff, 0xd0], Flow::IndirectCall),
-            (&[0xc3], Flow::Return),
-            (&[0x48, 0xcf], Flow::InterruptReturn),
-            (&[0x0f, 0x05], Flow::SystemCall),
-        ];
-        for (bytes, flow) in cases {
-            let len = u8::try_from(bytes.len()).unwrap();
-            assert_eq!(swept(bytes, &[]), [(0, len, flow)], "{bytes:x?}");
-        }
-    }
-
-    #[test]
-    fn sweep_resyncs_at_observed_addresses() {
-        // A stray 0xe8 before `nop; ret` swallows both unless the address of `nop` is known.
-        let bytes = [0xe8, 0x90, 0xc3, 0, 0, 0];
-        assert_eq!(swept(&bytes, &[])[0], (0, 5, Flow::Call));
-        let corrected = swept(&bytes, &[1]);
-        assert_eq!(
-            corrected[..3],
-            [(0, 1, Flow::Invalid), (1, 1, Flow::Next), (2, 1, Flow::Return)]
-        );
-        assert_eq!(swept(&bytes, &[0, 1])[0], (0, 5, Flow::Call));
-    }
-
-    #[test]
-    fn jump_past_the_lock_prefix_is_the_same_instruction() {
-        // lock cmpxchg [rdi], esi
-        let bytes = [0xf0, 0x0f, 0xb1, 0x37, 0xc3];
-        let sweep = sweep(&bytes, 64, ImageAddr(0), &[0, 1], &mut Forms::default());
-        assert_eq!(sweep.instructions.len(), 2);
-        assert_eq!(sweep.aliases, [(1, 0)]);
-    }
-
-    #[test]
-    fn sweep_resyncs_if_text_starts_inside_an_instruction() {
-        // The text was cut in the immediate value of an instruction: its last two bytes read like `mov rax, imm64`.
-        let bytes = [0x48, 0xb8, 0x90, 0x90, 0xc3];
-        assert_eq!(
-            swept(&bytes, &[2])[..2],
-            [(0, 2, Flow::Invalid), (2, 1, Flow::Next)]
-        );
-    }
-
-    #[test]
-    fn text_of_32_bit_modules_is_decoded_as_32_bit() {
-        // 0x40 is INC EAX in 32-bit code and a REX prefix in 64-bit code.
-        let sweep = sweep(&[0x40, 0x90], 32, ImageAddr(0), &[], &mut Forms::default());
-        assert_eq!(sweep.instructions.len(), 2);
-    }
-
-    proptest! {
-        #[test]
-        fn instructions_cover_any_bytes_without_gaps(
-            bytes in prop::collection::vec(any::<u8>(), 0..200),
-            known in prop::collection::btree_set(0u32..200, 0..8),
-        ) {
-            let known: Vec<u32> = known.into_iter().filter(|k| (*k as usize) < bytes.len()).collect();
-            let mut next = 0;
-            for (offset, len, _) in swept(&bytes, &known) {
-                prop_assert_eq!(offset, next);
-                prop_assert!(0 < len);
-                next += u32::from(len);
-            }
-            prop_assert_eq!(next as usize, bytes.len());
-        }
     }
 }

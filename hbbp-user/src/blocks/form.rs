@@ -2,6 +2,9 @@
 
 use iced_x86::{Instruction as Decoded, OpKind};
 
+use super::decode::{Flow, flow};
+use super::layout::Layout;
+
 /// The longest x86 instruction in bytes (SDM vol. 2, 2.3.11).
 pub(super) const LONGEST: usize = 15;
 
@@ -22,7 +25,10 @@ pub struct Form {
 #[derive(Debug, Default)]
 pub(super) struct Forms {
     forms: Vec<Form>,
-    by_key: Vec<Option<FormIdx>>,
+    /// The form of each opcode and its flags, with its control flow.
+    by_key: Vec<Option<(FormIdx, Flow)>>,
+    /// The same for the keys of [`Layout`], once the decoder has found it.
+    by_layout: Vec<Option<(FormIdx, Flow)>>,
 }
 
 impl Form {
@@ -38,12 +44,32 @@ impl Form {
 }
 
 impl Forms {
-    pub(super) fn into_boxed(self) -> Box<[Form]> {
-        self.forms.into()
+    /// Those so far.
+    pub(super) fn all(&self) -> &[Form] {
+        &self.forms
     }
 
-    /// The form of an instruction; `None` only if the index overflows, for which the decoder has too few forms.
-    pub(super) fn intern(&mut self, instruction: &Decoded, bytes: &[u8], bits: u32) -> Option<FormIdx> {
+    /// The form of 64-bit instructions of a layout, and their control flow, if one was decoded before.
+    pub(super) fn of_layout(&self, layout: Layout) -> Option<(FormIdx, Flow)> {
+        self.by_layout.get(usize::from(layout.key)).copied().flatten()
+    }
+
+    /// Keeps the form of a layout.
+    pub(super) fn learn(&mut self, layout: Layout, form: (FormIdx, Flow)) {
+        self.by_layout.resize(usize::from(u16::MAX) + 1, None);
+        if let Some(known) = self.by_layout.get_mut(usize::from(layout.key)) {
+            *known = Some(form);
+        }
+    }
+
+    /// The form of an instruction with these `bytes`, and its control flow; `None` only if the index overflows, for which the
+    /// decoder has too few forms.
+    pub(super) fn intern<'a>(
+        &mut self,
+        instruction: &Decoded,
+        bits: u32,
+        bytes: impl FnOnce() -> Option<&'a [u8]>,
+    ) -> Option<(FormIdx, Flow)> {
         // A missing operand counts as a register, and the fifth is never in memory.
         let in_memory = instruction.op0_kind() == OpKind::Memory
             || instruction.op1_kind() == OpKind::Memory
@@ -54,24 +80,29 @@ impl Forms {
         let key = flags.iter().fold(instruction.code() as usize, |key, flag| {
             key << 1 | usize::from(*flag)
         });
+        match self.by_key.get(key) {
+            Some(&Some(known)) => Some(known),
+            _ => self.add(key, instruction, bits, bytes()?),
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, key: usize, instruction: &Decoded, bits: u32, bytes: &[u8]) -> Option<(FormIdx, Flow)> {
+        let known = (FormIdx(u16::try_from(self.forms.len()).ok()?), flow(instruction));
+        let mut form = Form {
+            example: [0; LONGEST],
+            len: 0,
+            bits,
+        };
+        for (to, from) in form.example.iter_mut().zip(bytes) {
+            *to = *from;
+            form.len += 1;
+        }
+        self.forms.push(form);
         if self.by_key.len() <= key {
             self.by_key.resize(key + 1, None);
         }
-        let slot = self.by_key.get_mut(key)?;
-        if slot.is_none() {
-            let idx = FormIdx(u16::try_from(self.forms.len()).ok()?);
-            let mut form = Form {
-                example: [0; LONGEST],
-                len: 0,
-                bits,
-            };
-            for (to, from) in form.example.iter_mut().zip(bytes) {
-                *to = *from;
-                form.len += 1;
-            }
-            self.forms.push(form);
-            *slot = Some(idx);
-        }
-        *slot
+        *self.by_key.get_mut(key)? = Some(known);
+        Some(known)
     }
 }

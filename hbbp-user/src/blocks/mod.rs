@@ -5,17 +5,23 @@
 //! The map is built once and read by binary search; addresses go in, indices of instructions and blocks come out.
 
 mod decode;
+mod decoded;
 mod form;
+mod layout;
 mod split;
+mod sweep;
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use crate::addr::ImageAddr;
 use crate::locate::{Located, Location, TextIdx, Unresolved};
 use crate::snapshot::{Module, ModuleIdx, Snapshot, Text};
 pub use decode::{Flow, Instruction};
+pub use decoded::DecodedText;
+use form::Forms;
 pub use form::{Form, FormIdx};
+use sweep::{Sweep, sweep};
 
 /// The blocks of all text of a snapshot.
 #[derive(Clone, Debug, Default)]
@@ -33,10 +39,8 @@ pub struct TextBlocks {
     pub module: ModuleIdx,
     /// Address of its first byte.
     pub start: ImageAddr,
-    /// Sorted by offset; they cover the text without gaps.
-    instructions: Box<[Instruction]>,
-    /// Offsets after prefixes of an instruction, with its index; sorted.
-    aliases: Box<[(u32, u32)]>,
+    /// Its instructions.
+    sweep: Arc<Sweep>,
     /// Indices of the first instruction of each block; sorted.
     firsts: Box<[u32]>,
     /// Indices of the instructions that no stream can run past; sorted. Computed lazily.
@@ -54,13 +58,28 @@ pub struct BlockId {
 
 /// Decodes all text and splits it into blocks.
 pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
-    let mut forms = form::Forms::default();
+    let mut forms = Forms::default();
+    let texts = split_texts(snapshot, located, |text, bits, known| {
+        Arc::new(sweep(&text.bytes, bits, text.start, known, &mut forms))
+    });
+    BlockMap {
+        texts,
+        forms: forms.all().into(),
+    }
+}
+
+/// Splits all text into blocks; `decode` gets each text, its bits, and the offsets that are known to start an instruction.
+fn split_texts(
+    snapshot: &Snapshot,
+    located: &Located,
+    mut decode: impl FnMut(&Text, u32, &[u32]) -> Arc<Sweep>,
+) -> Box<[TextBlocks]> {
     let symbols = symbol_starts(&snapshot.modules);
     let starts_in = |text| starts_in(&symbols, text);
     let mut targets: Vec<(ModuleIdx, ImageAddr)> = Vec::new();
     let observed = observed(located);
+    let held = Held::new(&snapshot.text);
     let mut texts: Vec<TextBlocks> = Vec::with_capacity(snapshot.text.len());
-    let mut inside: Vec<Vec<u32>> = Vec::with_capacity(snapshot.text.len());
     for (text, n) in snapshot.text.iter().zip(0u32..) {
         let mut known: Vec<u32> = starts_in(text).collect();
         known.extend(offsets(&observed, text, TextIdx(n)));
@@ -70,24 +89,22 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
             .modules
             .get(text.module.0 as usize)
             .map_or(64, |m| m.kind.bits());
-        let sweep = decode::sweep(&text.bytes, bits, text.start, &known, &mut forms);
-        targets.extend(sweep.outside.iter().map(|t| (text.module, *t)));
-        inside.push(sweep.inside);
+        let sweep = decode(text, bits, &known);
+        targets.extend(held.targets(text.module, &sweep.outside));
         texts.push(TextBlocks {
             module: text.module,
             start: text.start,
-            instructions: sweep.instructions.into(),
-            aliases: sweep.aliases.into(),
+            sweep,
             firsts: Box::default(),
             stops: OnceLock::new(),
         });
     }
-    targets.extend(targets_in_overlaps(&snapshot.text, &inside));
+    targets.extend(targets_in_overlaps(&snapshot.text, &texts));
     targets.sort_unstable();
     targets.dedup();
 
     let targets_seen = split::observed_targets(located, |location| flow_at(&texts, location));
-    for (((blocks, text), inside), n) in texts.iter_mut().zip(&snapshot.text).zip(inside).zip(0u32..) {
+    for ((blocks, text), n) in texts.iter_mut().zip(&snapshot.text).zip(0u32..) {
         let targets = at_or_after(&targets, (text.module, text.start));
         let targets = targets.iter().map_while(|(module, target)| {
             if *module == text.module {
@@ -97,26 +114,64 @@ pub fn blocks(snapshot: &Snapshot, located: &Located) -> BlockMap {
             }
         });
         let targets_seen = offsets(&targets_seen, text, TextIdx(n));
-        let leaders = starts_in(text).chain(inside).chain(targets).chain(targets_seen);
-        blocks.firsts = split::firsts(&blocks.instructions, leaders);
+        let leaders = starts_in(text).chain(targets).chain(targets_seen);
+        let sweep = &blocks.sweep;
+        blocks.firsts = split::with_leaders(&sweep.firsts, &sweep.instructions, leaders);
     }
-    BlockMap {
-        texts: texts.into(),
-        forms: forms.into_boxed(),
+    texts.into()
+}
+
+/// The addresses of which there is text: most targets of calls are not among them.
+struct Held(Vec<(ModuleIdx, Range<ImageAddr>)>);
+
+impl Held {
+    /// Of texts in the order of their addresses.
+    fn new(texts: &[Text]) -> Self {
+        let mut held: Vec<(ModuleIdx, Range<ImageAddr>)> = Vec::with_capacity(texts.len());
+        for text in texts {
+            let end = ImageAddr(text.start.0.saturating_add(text.bytes.len() as u64));
+            match held.last_mut() {
+                Some((module, last)) if *module == text.module && text.start <= last.end => {
+                    last.end = last.end.max(end);
+                }
+                _ => held.push((text.module, text.start..end)),
+            }
+        }
+        Self(held)
+    }
+
+    /// Those of the targets (sorted) that are held.
+    fn targets(
+        &self,
+        module: ModuleIdx,
+        targets: &[ImageAddr],
+    ) -> impl Iterator<Item = (ModuleIdx, ImageAddr)> {
+        let mut later = self.0.as_slice();
+        targets
+            .iter()
+            .map(move |target| (module, *target))
+            .filter(move |(module, target)| {
+                let passed = later.partition_point(|(of, range)| (*of, range.end) <= (*module, *target));
+                later = later.get(passed..).unwrap_or_default();
+                later
+                    .first()
+                    .is_some_and(|(of, range)| of == module && range.contains(target))
+            })
     }
 }
 
-/// The branch targets within texts that overlap the next one; `inside` has the offsets of the targets within each text.
+/// The branch targets within texts that overlap the next one.
 ///
 /// Most branches stay in their text and need no sorting; other versions of it have the same targets.
-fn targets_in_overlaps(texts: &[Text], inside: &[Vec<u32>]) -> Vec<(ModuleIdx, ImageAddr)> {
+fn targets_in_overlaps(texts: &[Text], decoded: &[TextBlocks]) -> Vec<(ModuleIdx, ImageAddr)> {
     let mut targets = Vec::new();
-    for (pair, inside) in texts.windows(2).zip(inside.windows(2)) {
+    for (pair, decoded) in texts.windows(2).zip(decoded.windows(2)) {
         let [text, next] = pair else { continue };
         if text.module == next.module && offset(text, next.start).is_some() {
-            for (text, inside) in pair.iter().zip(inside) {
+            for (text, decoded) in pair.iter().zip(decoded) {
                 let target = |offset: &u32| ImageAddr(text.start.0.saturating_add(u64::from(*offset)));
-                targets.extend(inside.iter().map(|offset| (text.module, target(offset))));
+                let inside = decoded.sweep.inside.iter();
+                targets.extend(inside.map(|offset| (text.module, target(offset))));
             }
         }
     }
@@ -197,7 +252,7 @@ fn starts_in<'a>(starts: &'a [Vec<ImageAddr>], text: &'a Text) -> impl Iterator<
 fn flow_at(texts: &[TextBlocks], location: Location) -> Option<Flow> {
     let text = texts.get(location.text.0 as usize)?;
     let found = text.find(location.addr).ok()?;
-    text.instructions.get(found as usize).map(|i| i.flow)
+    text.instruction(found).map(|i| i.flow)
 }
 
 impl BlockMap {
@@ -220,17 +275,26 @@ impl TextBlocks {
             .since(self.start)
             .and_then(|offset| u32::try_from(offset).ok());
         let offset = offset.ok_or(Unresolved::NotOnInstruction)?;
-        let after = self.instructions.partition_point(|i| i.offset <= offset);
+        let after = self.sweep.instructions.partition_point(|i| i.offset <= offset);
         let at = after.checked_sub(1).ok_or(Unresolved::NotOnInstruction)?;
-        let found = self.instructions.get(at).ok_or(Unresolved::NotOnInstruction)?;
+        let found = self
+            .sweep
+            .instructions
+            .get(at)
+            .ok_or(Unresolved::NotOnInstruction)?;
         if found.flow == Flow::Invalid {
             return Err(Unresolved::Undecodable);
         }
         if found.offset == offset {
             return u32::try_from(at).map_err(|_| Unresolved::NotOnInstruction);
         }
-        match self.aliases.binary_search_by_key(&offset, |(alias, _)| *alias) {
+        match self
+            .sweep
+            .aliases
+            .binary_search_by_key(&offset, |(alias, _)| *alias)
+        {
             Ok(i) => self
+                .sweep
                 .aliases
                 .get(i)
                 .map(|(_, idx)| *idx)
@@ -247,7 +311,7 @@ impl TextBlocks {
 
     /// The instruction indices of a block; empty if it does not exist.
     pub fn block(&self, block: u32) -> Range<u32> {
-        let n = u32::try_from(self.instructions.len()).unwrap_or(u32::MAX);
+        let n = u32::try_from(self.sweep.instructions.len()).unwrap_or(u32::MAX);
         let bound = |i: usize| self.firsts.get(i).copied().unwrap_or(n);
         bound(block as usize)..bound((block as usize).saturating_add(1))
     }
@@ -259,31 +323,32 @@ impl TextBlocks {
 
     /// The instructions with these indices.
     pub fn instructions(&self, range: Range<u32>) -> &[Instruction] {
-        self.instructions
+        self.sweep
+            .instructions
             .get(range.start as usize..range.end as usize)
             .unwrap_or(&[])
     }
 
     /// All instructions.
     pub fn all_instructions(&self) -> &[Instruction] {
-        &self.instructions
+        &self.sweep.instructions
     }
 
     /// The instruction with this index.
     pub fn instruction(&self, idx: u32) -> Option<Instruction> {
-        self.instructions.get(idx as usize).copied()
+        self.sweep.instructions.get(idx as usize).copied()
     }
 
     /// Index of the first instruction from `idx` on that no stream can run past; the number of instructions if none.
     pub fn next_stop(&self, idx: u32) -> u32 {
         let stops = self.stops.get_or_init(|| {
-            let all = self.instructions.iter().zip(0u32..);
+            let all = self.sweep.instructions.iter().zip(0u32..);
             all.filter(|(i, _)| i.flow.stops_stream())
                 .map(|(_, n)| n)
                 .collect()
         });
         let at = stops.partition_point(|stop| *stop < idx);
-        let n = u32::try_from(self.instructions.len()).unwrap_or(u32::MAX);
+        let n = u32::try_from(self.sweep.instructions.len()).unwrap_or(u32::MAX);
         stops.get(at).copied().unwrap_or(n)
     }
 

@@ -32,6 +32,28 @@ pub(super) fn firsts(instructions: &[Instruction], leaders: impl Iterator<Item =
     firsts.into()
 }
 
+/// The instruction indices at which blocks begin, from those that are known (sorted) and further `leaders`, which are offsets
+/// in any order as in [`firsts`].
+pub(super) fn with_leaders(
+    known: &[u32],
+    instructions: &[Instruction],
+    leaders: impl Iterator<Item = u32>,
+) -> Box<[u32]> {
+    let index = |offset: u32| {
+        let found = instructions.binary_search_by_key(&offset, |instruction| instruction.offset);
+        found.ok().and_then(|index| u32::try_from(index).ok())
+    };
+    let is_new = |first: &u32| known.binary_search(first).is_err();
+    let mut more: Vec<u32> = leaders.filter_map(index).filter(is_new).collect();
+    if more.is_empty() {
+        return known.into();
+    }
+    more.extend(known);
+    more.sort_unstable();
+    more.dedup();
+    more.into()
+}
+
 /// Observed targets of taken branches other than interrupt returns, sorted.
 ///
 /// `flow` is the control flow of the instruction at a location.
@@ -94,6 +116,17 @@ mod tests {
         let instructions = instructions(&flows);
         assert_eq!(*firsts(&instructions, [].into_iter()), [0, 2, 5]);
         assert_eq!(*firsts(&instructions, [6, 7, 100].into_iter()), [0, 2, 3, 5]);
+    }
+
+    #[test]
+    fn leaders_that_are_known_later_give_the_same_blocks() {
+        let instructions = instructions(&[Flow::Next, Flow::Call, Flow::Next, Flow::Next, Flow::Next]);
+        let leaders = [8, 6, 100, 3, 4];
+        let known = firsts(&instructions, [].into_iter());
+        let later = with_leaders(&known, &instructions, leaders.into_iter());
+        assert_eq!(later, firsts(&instructions, leaders.into_iter()));
+        assert_eq!(*later, [0, 2, 3, 4]);
+        assert_eq!(with_leaders(&known, &instructions, [1].into_iter()), known);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 
 use super::record::{Intervals, RecordOptions, Target};
+use crate::blocks::DecodedText;
 use crate::collect::event::Choice;
 use crate::collect::object::Messages;
 use crate::mix::{Axis, Dimension, Estimated, Filter, Query, Sort, Value, processwatch_categories};
@@ -99,10 +100,11 @@ pub fn watch(options: &WatchOptions, out: &mut dyn Write) -> anyhow::Result<()> 
         return ended(error);
     }
     let rule = super::rule::read("balanced")?;
+    let mut decoded = DecodedText::default();
     let intervals = Intervals::open(&record_options(options), options.interval)?;
     for (number, snapshot) in (0..options.times.unwrap_or(u32::MAX)).zip(intervals) {
         let snapshot = snapshot?;
-        let mix = Estimated::new(&snapshot, &rule).mix(&query, &SourceLocations::new());
+        let mix = Estimated::next(&snapshot, &rule, &mut decoded).mix(&query, &SourceLocations::new());
         if let Err(error) = watch.interval(number, &mix, out) {
             return ended(error);
         }

@@ -16,11 +16,12 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
 use super::record::{Intervals, RecordOptions};
+use crate::blocks::DecodedText;
 use crate::estimate::Rule;
 use crate::mix::Estimated;
 use crate::profile::Output;
 use crate::report::Look;
-use crate::report::top::{Asked, Facts, Figures, Row, Screen, draw, write_plain};
+use crate::report::top::{Asked, Facts, Figures, Rings, Row, Screen, Tab, draw, write_plain};
 use crate::snapshot::Snapshot;
 use crate::snapshot::file::Compression;
 use crate::snapshot::merge::merged;
@@ -62,9 +63,10 @@ pub fn top(options: &TopOptions, out: &mut dyn Write) -> anyhow::Result<()> {
 /// Prints the intervals. A closed pipe ends it.
 fn batch(options: &TopOptions, top: usize, rule: &Rule, out: &mut dyn Write) -> anyhow::Result<()> {
     let intervals = Intervals::open(&options.record, options.interval)?;
+    let mut decoded = DecodedText::default();
     for snapshot in intervals.take(options.times.unwrap_or(usize::MAX)) {
         let snapshot = snapshot?;
-        let estimated = Estimated::new(&snapshot, rule);
+        let estimated = Estimated::next(&snapshot, rule, &mut decoded);
         let figures = Figures::new(&estimated, options.look.demangle);
         let rows = figures.rows(options.screen.tab, options.screen.rings);
         let written = write_plain(&figures.facts(), &rows, top, options.look.width, out);
@@ -138,6 +140,24 @@ struct Shown<'a> {
     page: usize,
 }
 
+/// The rows of the interval on the screen: an arrow key asks for the same ones again.
+#[derive(Default)]
+struct Table {
+    found: Option<((Tab, Rings), Vec<Row>)>,
+}
+
+impl Table {
+    fn rows(&mut self, figures: &Figures<'_>, screen: &Screen) -> Vec<Row> {
+        let asked = (screen.tab, screen.rings);
+        if self.found.as_ref().is_none_or(|(found, _)| *found != asked) {
+            self.found = Some((asked, figures.rows(screen.tab, screen.rings)));
+        }
+        self.found
+            .as_ref()
+            .map_or_else(Vec::new, |(_, rows)| rows.clone())
+    }
+}
+
 impl Shown<'_> {
     fn run(
         mut self,
@@ -145,9 +165,10 @@ impl Shown<'_> {
         profiles: &Receiver<Snapshot>,
         terminal: &mut DefaultTerminal,
     ) -> anyhow::Result<()> {
+        let mut decoded = DecodedText::default();
         let mut next = self.wait(profiles, terminal, None)?;
         while let Some(snapshot) = next {
-            let estimated = Estimated::new(&snapshot, rule);
+            let estimated = Estimated::next(&snapshot, rule, &mut decoded);
             let figures = Figures::new(&estimated, self.options.look.demangle);
             next = self.wait(profiles, terminal, Some(&figures))?;
             self.keep(snapshot);
@@ -163,7 +184,8 @@ impl Shown<'_> {
         figures: Option<&Figures<'_>>,
     ) -> anyhow::Result<Option<Snapshot>> {
         let facts = figures.map(Figures::facts);
-        let mut rows = self.draw(terminal, figures, facts.as_ref())?;
+        let mut table = Table::default();
+        let mut rows = self.draw(terminal, figures, facts.as_ref(), &mut table)?;
         loop {
             // Keys are answered at once; a new interval may wait a moment.
             if event::poll(LOOK_EVERY).context("failed to read a key")? {
@@ -177,7 +199,7 @@ impl Shown<'_> {
                     Asked::Code => self.show_code(figures, &rows, terminal),
                     Asked::Draw => {}
                 }
-                rows = self.draw(terminal, figures, facts.as_ref())?;
+                rows = self.draw(terminal, figures, facts.as_ref(), &mut table)?;
             }
             match profiles.recv_timeout(Duration::ZERO) {
                 Ok(snapshot) if self.screen.is_frozen && figures.is_some() => self.keep(snapshot),
@@ -193,8 +215,9 @@ impl Shown<'_> {
         terminal: &mut DefaultTerminal,
         figures: Option<&Figures<'_>>,
         facts: Option<&Facts>,
+        table: &mut Table,
     ) -> anyhow::Result<Vec<Row>> {
-        let rows = figures.map(|figures| figures.rows(self.screen.tab, self.screen.rings));
+        let rows = figures.map(|figures| table.rows(figures, &self.screen));
         let rows = self.screen.arranged(rows.unwrap_or_default());
         terminal
             .draw(|frame| self.page = draw(frame, &mut self.screen, facts, &rows))

@@ -4,7 +4,7 @@ use super::keys::Keys;
 use super::pivot::pivot;
 use super::{Mix, Query};
 use crate::addr::{ImageAddr, Ring};
-use crate::blocks::{BlockMap, blocks};
+use crate::blocks::{BlockMap, DecodedText, blocks};
 use crate::estimate::{BlockCounts, Method, Rule, estimate};
 use crate::locate::{Discard, Located, PerRing, Tally, Unresolved, locate};
 use crate::snapshot::{ModuleIdx, Snapshot, SourceLocations};
@@ -75,6 +75,17 @@ impl<'a> Estimated<'a> {
     pub fn new(snapshot: &'a Snapshot, rule: &Rule) -> Self {
         let located = locate(snapshot);
         let map = blocks(snapshot, &located);
+        Self::of(snapshot, located, map, rule)
+    }
+
+    /// Counts the blocks of the next snapshot of a run, whose text was mostly decoded before.
+    pub fn next(snapshot: &'a Snapshot, rule: &Rule, decoded: &mut DecodedText) -> Self {
+        let located = locate(snapshot);
+        let map = decoded.blocks(snapshot, &located);
+        Self::of(snapshot, located, map, rule)
+    }
+
+    fn of(snapshot: &'a Snapshot, located: Located, map: BlockMap, rule: &Rule) -> Self {
         let counts = estimate(snapshot, &located, &map, rule);
         Self {
             snapshot,

@@ -1,6 +1,9 @@
 //! What an instruction does, by its mnemonic: the groups of SDM vol. 1, chapter 5 ("Instruction Set Summary"), cut across
 //! the extensions, so that an AVX addition and an x87 addition are both arithmetic.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 macro_rules! categories {
     ($($variant:ident, $name:literal;)*) => {
         /// What an instruction does.
@@ -201,18 +204,35 @@ const BEGINNINGS: &[(C, &str)] = &[
 ///
 /// `coding` is the mnemonic without what only names the encoding; see [`strip_encoding`].
 pub(super) fn category(coding: &str) -> Category {
-    let fits = |beginning: &str| match beginning.strip_suffix('=') {
-        Some(whole) => (coding == whole).then_some(whole.len() + 1),
-        None => coding.starts_with(beginning).then_some(beginning.len()),
-    };
+    let Known { whole, beginnings } = &*KNOWN;
+    if let Some(category) = whole.get(coding) {
+        return *category;
+    }
+    let longest = (1..=coding.len())
+        .rev()
+        .find_map(|len| beginnings.get(coding.get(..len)?));
+    longest.copied().unwrap_or(Category::Other)
+}
+
+/// [`BEGINNINGS`], to be looked up.
+struct Known {
+    whole: HashMap<&'static str, Category>,
+    beginnings: HashMap<&'static str, Category>,
+}
+
+static KNOWN: LazyLock<Known> = LazyLock::new(|| {
     let words = BEGINNINGS
         .iter()
-        .flat_map(|(category, words)| words.split(' ').map(move |word| (*category, word)));
-    let longest = words
-        .filter_map(|(category, word)| Some((fits(word)?, category)))
-        .max_by_key(|(len, _)| *len);
-    longest.map_or(Category::Other, |(_, category)| category)
-}
+        .flat_map(|(category, words)| words.split(' ').map(move |word| (word, *category)));
+    let (whole, beginnings): (Vec<_>, Vec<_>) = words.partition(|(word, _)| word.ends_with('='));
+    let whole = whole
+        .into_iter()
+        .map(|(word, category)| (word.trim_end_matches('='), category));
+    Known {
+        whole: whole.collect(),
+        beginnings: beginnings.into_iter().collect(),
+    }
+});
 
 /// The mnemonic without the V of VEX and EVEX encodings: `VADDPS` is coded as `ADDPS`.
 pub(super) fn strip_encoding(mnemonic: &str, legacy: Legacy) -> &str {

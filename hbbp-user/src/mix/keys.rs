@@ -13,7 +13,7 @@ use super::dimension::{DependsOn, Dimension};
 use super::query::Query;
 use super::sites::Sites;
 use crate::addr::Ring;
-use crate::blocks::{BlockId, BlockMap, Flow, FormIdx, Instruction};
+use crate::blocks::{BlockId, BlockMap, Flow, Instruction};
 use crate::estimate::BlockCount;
 use crate::snapshot::{ProcessIdx, Snapshot, SourceLocations};
 
@@ -59,13 +59,31 @@ pub(super) struct Keys<'a> {
     rows: Interned<Vec<String>>,
     columns: Interned<Vec<String>>,
     sums: Interned<SumOf>,
-    /// The half of each form, once it is known, and its floating-point operations.
-    of_form: HashMap<FormIdx, (u32, f64)>,
-    /// The sums of each pair of halves.
-    of_pair: HashMap<(u32, u32), Vec<SumIdx>>,
+    /// The half of each form by its index, once it is known, and its floating-point operations.
+    of_form: Vec<Option<(u32, f64)>>,
+    pairs: Pairs,
     /// The addends of the last lookup; parts are sorted by block.
     last: Option<(BlockId, ProcessIdx)>,
     answer: Vec<Addend>,
+    places: Places,
+}
+
+/// The pairs of halves so far, by numbers.
+#[derive(Default)]
+struct Pairs {
+    numbers: HashMap<(u32, u32), usize>,
+    /// The sums of each.
+    sums: Vec<Vec<SumIdx>>,
+    /// The location that each half of a form was last seen at, with the number of the pair.
+    last: Vec<Option<(u32, usize)>>,
+}
+
+/// Where each sum stands among the addends of a block.
+#[derive(Default)]
+struct Places {
+    block: u64,
+    /// The last block that added to each sum, and the place there.
+    of_sum: Vec<(u64, usize)>,
 }
 
 /// The values of half of the axes.
@@ -123,10 +141,11 @@ impl<'a> Keys<'a> {
             rows: Interned::default(),
             columns: Interned::default(),
             sums: Interned::default(),
-            of_form: HashMap::new(),
-            of_pair: HashMap::new(),
+            of_form: vec![None; map.forms.len()],
+            pairs: Pairs::default(),
             last: None,
             answer: Vec::new(),
+            places: Places::default(),
         };
         keys.sums.number(SumOf::All);
         keys.sums.number(SumOf::Total);
@@ -167,18 +186,19 @@ impl<'a> Keys<'a> {
         };
         if self.last != Some((block.block, process)) {
             self.last = Some((block.block, process));
-            self.answer = self.find(block, process);
+            self.find(block, process);
         }
         &self.answer
     }
 
-    fn find(&mut self, block: &BlockCount, process: ProcessIdx) -> Vec<Addend> {
+    fn find(&mut self, block: &BlockCount, process: ProcessIdx) {
         let by_instruction = |axis: &Axis| axis.depends_on() == DependsOn::Instruction;
         let by_instruction = self.query.axes().any(by_instruction);
         let map = self.map;
         self.sites.enter(block, process);
+        self.answer.clear();
+        self.places.block += 1;
         let mut known = None;
-        let mut found: Vec<Addend> = Vec::new();
         for (at, instruction) in map.instructions(block.block).iter().enumerate() {
             let location = match known {
                 Some(location) if !by_instruction => location,
@@ -186,34 +206,37 @@ impl<'a> Keys<'a> {
             };
             known = Some(location);
             let (form, flops) = self.form(*instruction);
-            let addend = |sum: &SumIdx| Addend {
-                sum: *sum,
-                instructions: 1.0,
-                flops,
-                bytes: instruction.len.into(),
-            };
-            found.extend(self.sums_of(location, form).iter().map(addend));
-        }
-        found.sort_unstable_by_key(|addend| addend.sum);
-        found.dedup_by(|next, kept| {
-            let equal = next.sum == kept.sum;
-            if equal {
-                kept.instructions += next.instructions;
-                kept.flops += next.flops;
-                kept.bytes += next.bytes;
+            let pair = self.pair(location, form);
+            for sum in self.pairs.sums.get(pair).into_iter().flatten() {
+                let addend = Addend {
+                    sum: *sum,
+                    instructions: 1.0,
+                    flops,
+                    bytes: instruction.len.into(),
+                };
+                self.places.add(addend, &mut self.answer);
             }
-            equal
-        });
-        found
+        }
     }
 
-    /// The sums that instructions of a location and a form add to.
-    fn sums_of(&mut self, location: u32, form: u32) -> &[SumIdx] {
-        if !self.of_pair.contains_key(&(location, form)) {
-            let sums = self.find_sums(location, form);
-            self.of_pair.insert((location, form), sums);
+    /// The number of a pair of a location and a form.
+    fn pair(&mut self, location: u32, form: u32) -> usize {
+        if let Some(Some((last, pair))) = self.pairs.last.get(form as usize)
+            && *last == location
+        {
+            return *pair;
         }
-        self.of_pair.get(&(location, form)).map_or(&[], Vec::as_slice)
+        let pair = match self.pairs.numbers.get(&(location, form)) {
+            Some(pair) => *pair,
+            None => {
+                let sums = self.find_sums(location, form);
+                self.pairs.add((location, form), sums)
+            }
+        };
+        if let Some(last) = self.pairs.last.get_mut(form as usize) {
+            *last = Some((location, pair));
+        }
+        pair
     }
 
     fn find_sums(&mut self, location: u32, form: u32) -> Vec<SumIdx> {
@@ -240,10 +263,11 @@ impl<'a> Keys<'a> {
     }
 
     fn form(&mut self, instruction: Instruction) -> (u32, f64) {
-        if let Some(known) = self.of_form.get(&instruction.form) {
+        let index = usize::from(instruction.form.0);
+        if let Some(Some(known)) = self.of_form.get(index) {
             return *known;
         }
-        let form = self.map.forms.get(usize::from(instruction.form.0));
+        let form = self.map.forms.get(index);
         let class = form.and_then(|form| Class::of(form, instruction.flow));
         let flops = class.as_ref().map_or(0.0, |class| f64::from(class.flops));
         let half = self.half(|axis| {
@@ -255,7 +279,9 @@ impl<'a> Keys<'a> {
             })
         });
         let known = (self.forms.number(half), flops);
-        self.of_form.insert(instruction.form, known);
+        if let Some(slot) = self.of_form.get_mut(index) {
+            *slot = Some(known);
+        }
         known
     }
 
@@ -280,6 +306,41 @@ impl<'a> Keys<'a> {
             rows: labels(&self.query.rows),
             columns: labels(&self.query.columns),
             passes: checked.all(|passes| passes),
+        }
+    }
+}
+
+impl Pairs {
+    fn add(&mut self, (location, form): (u32, u32), sums: Vec<SumIdx>) -> usize {
+        let pair = self.sums.len();
+        self.sums.push(sums);
+        self.numbers.insert((location, form), pair);
+        if self.last.len() <= form as usize {
+            self.last.resize(form as usize + 1, None);
+        }
+        pair
+    }
+}
+
+impl Places {
+    /// Adds to the addends of the block, each sum once.
+    fn add(&mut self, addend: Addend, addends: &mut Vec<Addend>) {
+        if self.of_sum.len() <= addend.sum {
+            self.of_sum.resize(addend.sum + 1, (0, 0));
+        }
+        let Some((block, place)) = self.of_sum.get_mut(addend.sum) else {
+            return;
+        };
+        match addends.get_mut(*place) {
+            Some(known) if *block == self.block => {
+                known.instructions += addend.instructions;
+                known.flops += addend.flops;
+                known.bytes += addend.bytes;
+            }
+            _ => {
+                (*block, *place) = (self.block, addends.len());
+                addends.push(addend);
+            }
         }
     }
 }

@@ -25,6 +25,7 @@ mod image;
 mod import;
 mod perf;
 mod recorded;
+mod recordings;
 mod statistics;
 mod suite;
 mod support;

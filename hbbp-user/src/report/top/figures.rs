@@ -18,8 +18,6 @@ use crate::snapshot::{Event, Snapshot, SourceLocations};
 pub struct Figures<'a> {
     snapshot: &'a Snapshot,
     estimated: &'a Estimated<'a>,
-    /// The functions, hottest first.
-    heat: Vec<Heat>,
     demangle: Demangle,
 }
 
@@ -70,11 +68,10 @@ pub struct Row {
 
 impl<'a> Figures<'a> {
     /// Of an estimate.
-    pub fn new(estimated: &'a Estimated<'a>, demangle: Demangle) -> Self {
+    pub const fn new(estimated: &'a Estimated<'a>, demangle: Demangle) -> Self {
         Self {
             snapshot: estimated.snapshot(),
             estimated,
-            heat: hottest(estimated),
             demangle,
         }
     }
@@ -159,14 +156,14 @@ impl<'a> Figures<'a> {
         let [name, module] = row.key.as_slice() else {
             return None;
         };
-        let is_it = |heat: &&Heat| {
+        let is_it = |heat: &Heat| {
             let of = self.snapshot.modules.get(heat.code.module.0 as usize);
             heat.code.name == *name && of.is_some_and(|of| of.name == *module)
         };
-        let code = &self.heat.iter().find(is_it)?.code;
+        let code = hottest(self.estimated).into_iter().find(is_it)?.code;
         let function = annotated(
             self.estimated,
-            code,
+            &code,
             self.demangle,
             &mut |_, _| None,
             &mut |_, _| None,

@@ -1,0 +1,81 @@
+//! Recordings of perf(1) whose stacks any event triggered: what is imported of them is near the exact counts of the same span.
+//!
+//! Taken branches alone trigger stacks without bias; the stacks of all others are weighed, and the errors of shares here are
+//! what that leaves. `cargo xtask vm recordings` measures them over all workloads.
+
+use std::path::PathBuf;
+
+use kernel_tests::artifacts;
+use kernel_tests::machine::Marks;
+use kernel_tests::recording::{Recorded, record_command};
+
+use crate::support;
+
+/// Sorting and searching, two phases that no stack joins; then system calls.
+const LOAD: &str = "heapsort 60000; exec storms syscalls 10000";
+
+/// A processor with the cost model of the hardware profile `skid`, whose branch records hold cycles, and one without.
+const SKID: &str = "skid.0 = 20 60";
+const WITHOUT_CYCLES: &str = "skid.0 = 20 60\nbranch_cycles = false";
+
+fn recorded(hardware_profile: &str, events: &str) -> Option<Recorded> {
+    let machine = support::machine("6.12")?;
+    let mut machine = machine.marks(Marks::Events).hardware_profile(hardware_profile);
+    let programs = ["heapsort.c", "storms.c"].map(|source| {
+        support::add_workload(&mut machine, source);
+        artifacts::workload(source).unwrap()
+    });
+    let busybox = PathBuf::from("/bin/busybox");
+    let binaries: Vec<PathBuf> = std::iter::once(busybox).chain(programs).collect();
+    let recorded = record_command(machine, &["/bin/busybox", "sh", "-c", LOAD], events, &binaries).unwrap();
+    assert_eq!(recorded.outcome().counters().unwrap()["anomalies"], 0);
+    Some(recorded)
+}
+
+/// The error of the shares of a ring, or of everything, with weights and as recorded.
+fn errors(recorded: &Recorded, ring: Option<&str>) -> [f64; 2] {
+    let rule = recorded.outcome().directory().join("recorded.rule");
+    std::fs::write(&rule, "name recorded\nwithout weights\nlbr\n").unwrap();
+    ["balanced", rule.to_str().unwrap()].map(|rule| {
+        let errors = recorded.errors(rule).unwrap();
+        let group = match ring {
+            Some(ring) => errors.named(ring).unwrap(),
+            None => &errors.whole,
+        };
+        group.share_error.hybrid.unwrap()
+    })
+}
+
+fn compare(events: &str, hardware_profile: &str, ring: Option<&str>, bound: f64) {
+    let Some(recorded) = recorded(hardware_profile, events) else {
+        return;
+    };
+    let [weighed, as_recorded] = errors(&recorded, ring);
+    println!("{events}: error of shares {weighed:.4}, as recorded {as_recorded:.4}");
+    assert!(weighed < bound, "{weighed} with weights, {as_recorded} without");
+}
+
+#[test]
+fn time_triggered_stacks_with_cycles() {
+    compare("-b -e cycles -c 10007", SKID, None, 0.03);
+}
+
+#[test]
+fn time_triggered_stacks_without_cycles() {
+    compare("-b -e cycles -c 10007", WITHOUT_CYCLES, None, 0.06);
+}
+
+#[test]
+fn stacks_that_instructions_triggered() {
+    compare("-b -e instructions -c 10007", SKID, None, 0.04);
+}
+
+#[test]
+fn stacks_of_two_triggers() {
+    compare("-b -e cycles,instructions -c 20011", SKID, None, 0.03);
+}
+
+#[test]
+fn stacks_that_branches_of_user_code_triggered() {
+    compare("-b -e branches:u -c 1009", SKID, Some("user"), 0.04);
+}
