@@ -1,12 +1,13 @@
 //! `hbbp-sys daemon`: its segments hold all of the time, whatever ends it, and whatever the disk does.
 
+mod disk;
 mod metrics;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use serde_json::Value;
 
 use super::load::Load;
 use super::run::assert_accounts_for;
-use super::{kernel, number, program, report, report_of, run, skip_outside_ci};
+use super::{kernel, number, program, report, report_of, run};
 
 /// How long a daemon may take for what is waited for; a busy machine takes some seconds.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -84,13 +85,15 @@ impl Daemon {
         self.until("intervals", |it| n <= intervals(&names(&it.folder)).len());
     }
 
+    fn signal(&self, signal: i32) {
+        // SAFETY: a signal to a child that has not been waited for.
+        let sent = unsafe { libc::kill(self.child.id().cast_signed(), signal) };
+        assert_eq!(sent, 0);
+    }
+
     /// Ends it in order.
     fn stop(mut self) -> String {
-        // SAFETY: a signal to a child that has not been waited for.
-        assert_eq!(
-            unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGTERM) },
-            0
-        );
+        self.signal(libc::SIGTERM);
         let status = self.child.wait().unwrap();
         let said = self.said();
         assert!(status.success() && !said.contains("panicked"), "{status}: {said}");
@@ -132,16 +135,14 @@ fn assert_segments_close(folder: &Path) -> u64 {
         let runs = read_runs(Path::new(&path)).unwrap();
         let report = report_of(&path);
         assert_eq!(number(&report["accounting"]["unexplained"]), 0, "{name}");
-        let [run] = runs.as_slice() else {
-            panic!("{name} has {} runs", runs.len())
-        };
-        assert_accounts_for(run, &report["accounting"]);
+        assert_eq!(runs.len(), 1, "{name}");
+        assert_accounts_for(&runs[0], &report["accounting"]);
         number(&report["accounting"]["reached"])
     });
     reached.sum()
 }
 
-fn notes(report: &Value) -> String {
+fn warnings(report: &Value) -> String {
     report["warnings"].to_string()
 }
 
@@ -160,11 +161,7 @@ fn directory_reads_like_one_run_of_all_its_intervals() {
         "{why}"
     );
     // A terminal that is closed does not end it.
-    // SAFETY: a signal to a child that has not been waited for.
-    assert_eq!(
-        unsafe { libc::kill(daemon.child.id().cast_signed(), libc::SIGHUP) },
-        0
-    );
+    daemon.signal(libc::SIGHUP);
     daemon.until_intervals(4);
     let said = daemon.stop();
     assert!(!said.contains("lost"), "{said}");
@@ -179,7 +176,7 @@ fn directory_reads_like_one_run_of_all_its_intervals() {
     let whole = report_of(path);
     assert_eq!(number(&whole["accounting"]["reached"]), reached);
     assert_eq!(number(&whole["accounting"]["unexplained"]), 0);
-    assert!(!notes(&whole).contains("not measured"), "{}", notes(&whole));
+    assert!(!warnings(&whole).contains("not measured"), "{}", warnings(&whole));
     for args in [
         &["annotate", path, "--hottest", "--since", "1h"][..],
         &["export", path, "--format", "collapsed", "--since", "1h"],
@@ -242,87 +239,11 @@ fn killed_daemon_leaves_whole_segments_and_the_next_one_goes_on() {
     println!("{} intervals after {kills} kills", names(made.path()).len());
     let whole = report_of(made.path().to_str().unwrap());
     assert!(
-        notes(&whole).contains("not measured"),
+        warnings(&whole).contains("not measured"),
         "the time between two daemons: {}",
-        notes(&whole)
+        warnings(&whole)
     );
     assert_eq!(number(&whole["accounting"]["unexplained"]), 0);
-}
-
-/// A small file system, unmounted when the test ends.
-struct Disk(tempfile::TempDir);
-
-impl Disk {
-    /// `None` where none can be mounted.
-    fn mount() -> Option<Self> {
-        let disk = Self(tempfile::tempdir().unwrap());
-        if disk.mounted("size=64m,mode=700") {
-            return Some(disk);
-        }
-        skip_outside_ci("a tmpfs cannot be mounted here");
-        None
-    }
-
-    fn mounted(&self, options: &str) -> bool {
-        let mut mount = Command::new("mount");
-        mount
-            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
-            .arg(self.0.path());
-        mount.status().is_ok_and(|status| status.success())
-    }
-
-    /// Remounts it, as soon as no file is just being written.
-    fn remount(&self, how: &str) {
-        let start = Instant::now();
-        let mut mount = Command::new("mount");
-        mount.args(["-o", &format!("remount,{how}")]).arg(self.0.path());
-        while !mount.output().unwrap().status.success() {
-            assert!(start.elapsed() < PATIENCE, "the disk stays busy");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
-
-/// While the disk takes nothing intervals wait, and nothing is lost when it does again.
-#[test]
-fn disk_that_is_full_or_read_only_loses_no_interval() {
-    let Some(_kernel) = kernel() else { return };
-    let Some(disk) = Disk::mount() else { return };
-    let folder = disk.0.path().join("segments");
-    let daemon = Daemon::start(&folder);
-    daemon.until_intervals(1);
-    let filler = disk.0.path().join("filler");
-    let fill = Command::new("dd")
-        .args(["if=/dev/zero", "bs=4k"])
-        .arg(format!("of={}", filler.display()))
-        .output();
-    assert!(!fill.unwrap().status.success(), "the disk is full");
-    daemon.until_said("No space left");
-    std::thread::sleep(Duration::from_secs(2));
-    std::fs::remove_file(&filler).unwrap();
-    daemon.until_said("segments are written again");
-    disk.remount("ro");
-    daemon.until_said("Read-only file system");
-    disk.remount("rw");
-    daemon.until("second recovery", |it| {
-        it.said().matches("written again").count() == 2
-    });
-    let said = daemon.stop();
-    assert!(
-        said.contains("could not be written") && !said.contains("lost"),
-        "{said}"
-    );
-    let numbers = intervals(&names(&folder));
-    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
-    assert_segments_close(&folder);
-    let whole = report_of(folder.to_str().unwrap());
-    assert!(!notes(&whole).contains("not measured"), "{}", notes(&whole));
 }
 
 #[test]

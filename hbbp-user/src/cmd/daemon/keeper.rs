@@ -111,14 +111,21 @@ impl Keeper {
 
     /// Ends: what still waits is saved in a temporary directory where it cannot be written now.
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
-        match self.waiting.take() {
-            Some((name, runs)) if self.write(&name, &runs, Compression::Fast).is_err() => {
-                let path = self.folder.path().join(name.to_string());
-                Output::open(&path)
-                    .and_then(|output| output.save(&runs, Compression::Fast, &mut std::io::sink()))
-            }
-            _ => Ok(()),
-        }
+        let Some((name, runs)) = self.waiting.take() else {
+            return Ok(());
+        };
+        let Err(error) = self.write(&name, &runs, Compression::Fast) else {
+            return Ok(());
+        };
+        let elsewhere = std::env::temp_dir().join(name.to_string());
+        let saved = Output::open(&elsewhere)
+            .and_then(|output| output.save(&runs, Compression::Fast, &mut std::io::sink()));
+        saved.with_context(|| format!("the last intervals are lost: {error:#}"))?;
+        tell(&format!(
+            "the last intervals were saved as {} instead: {error:#}",
+            elsewhere.display()
+        ));
+        Ok(())
     }
 
     /// Adds an interval to what waits.

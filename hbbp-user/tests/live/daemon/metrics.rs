@@ -12,8 +12,9 @@ use hbbp_user::profile::read_runs;
 use hbbp_user::snapshot::Snapshot;
 use serde_json::Value;
 
-use super::{Daemon, kernel, names, path_of, run, skip_outside_ci};
+use super::{Daemon, names, path_of};
 use crate::load::Load;
+use crate::{kernel, run, skip_outside_ci};
 
 /// What a server at a Unix socket answers to some bytes.
 fn answer(socket: &Path, request: &[u8]) -> String {
@@ -66,6 +67,41 @@ fn counted(folder: &Path, measured: f64) -> Vec<(String, Snapshot)> {
     counted
 }
 
+/// What the metrics of segments are, by name and labels.
+fn sums(segments: &[(String, Snapshot)]) -> BTreeMap<String, f64> {
+    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+    let mut add = |name: String, amount: f64| *sums.entry(name).or_default() += amount;
+    for (path, snapshot) in segments {
+        for event in &snapshot.run.events {
+            add(
+                format!("hbbp_samples_total{{event=\"{}\"}}", event.name),
+                event.runs as f64,
+            );
+            add(
+                format!("hbbp_samples_due_total{{event=\"{}\"}}", event.name),
+                event.due().unwrap() as f64,
+            );
+        }
+        for (id, n, _) in snapshot.losses.iter() {
+            add(format!("hbbp_losses_total{{loss=\"{id}\"}}"), n as f64);
+        }
+        let by = ["--rows", "ring,category,extension", "--cols", "none", "-n", "all"];
+        let output = run(&[&["report", path, "--format", "json"], by.as_slice()].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for row in report["mix"]["rows"].as_array().unwrap() {
+            let key = |n: usize| row["key"][n].as_str().unwrap().to_owned();
+            let (unit, ring, category, extension) = (&report["mix"]["unit"], key(0), key(1), key(2));
+            add(
+                format!(
+                    "hbbp_mix_total{{unit={unit},ring=\"{ring}\",category=\"{category}\",extension=\"{extension}\"}}"
+                ),
+                row["total"]["amount"].as_f64().unwrap(),
+            );
+        }
+    }
+    sums
+}
+
 #[test]
 fn metrics_are_the_sums_of_the_segments() {
     let Some(_kernel) = kernel() else { return };
@@ -84,36 +120,7 @@ fn metrics_are_the_sums_of_the_segments() {
     let samples = samples(&text);
     let segments = counted(&folder, samples["hbbp_measured_seconds_total"]);
     assert!(3 <= segments.len());
-    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
-    let mut add = |name: String, amount: f64| *sums.entry(name).or_default() += amount;
-    for (path, run) in &segments {
-        for event in &run.run.events {
-            add(
-                format!("hbbp_samples_total{{event=\"{}\"}}", event.name),
-                event.runs as f64,
-            );
-            add(
-                format!("hbbp_samples_due_total{{event=\"{}\"}}", event.name),
-                event.due().unwrap() as f64,
-            );
-        }
-        for (id, n, _) in run.losses.iter() {
-            add(format!("hbbp_losses_total{{loss=\"{id}\"}}"), n as f64);
-        }
-        let by = ["--rows", "ring,category,extension", "--cols", "none", "-n", "all"];
-        let output = run(&[&["report", path, "--format", "json"], by.as_slice()].concat());
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        for row in report["mix"]["rows"].as_array().unwrap() {
-            let key = |n: usize| row["key"][n].as_str().unwrap().to_owned();
-            let (unit, ring, category, extension) = (&report["mix"]["unit"], key(0), key(1), key(2));
-            add(
-                format!(
-                    "hbbp_mix_total{{unit={unit},ring=\"{ring}\",category=\"{category}\",extension=\"{extension}\"}}"
-                ),
-                row["total"]["amount"].as_f64().unwrap(),
-            );
-        }
-    }
+    let sums = sums(&segments);
     for (name, sum) in &sums {
         // Reports round amounts.
         let found = samples.get(name.as_str()).copied();
