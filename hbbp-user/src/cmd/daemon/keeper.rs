@@ -24,7 +24,10 @@ use crate::snapshot::unite::united;
 /// Memory of the intervals that wait because they could not be written.
 const MAX_WAITING: usize = 128 << 20;
 
-/// A nanosecond per millisecond.
+/// Segments that are merged between two intervals, so that the next one need not wait for long; an hour takes some steps.
+const AT_ONCE: usize = 16;
+
+/// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
 
 /// Keeps segments in a folder.
@@ -158,7 +161,7 @@ impl Keeper {
         self.folder.write(name, &bytes)
     }
 
-    /// Removes what was merged or is too old, and merges one group of segments.
+    /// Removes what was merged or is too old, and merges some segments.
     fn tidy(&mut self) -> anyhow::Result<()> {
         let listing = Listing::read(self.folder.path())?;
         let all: BTreeSet<Name> = listing.segments.iter().map(|(name, _)| *name).collect();
@@ -178,7 +181,8 @@ impl Keeper {
             self.counters.add(Counter::SegmentsExpired, 1);
         }
         let names = names.into_iter().filter(|name| !expired.contains(name)).collect();
-        if let Some(group) = to_merge(&names, &self.left_alone) {
+        if let Some(mut group) = to_merge(&names, &self.left_alone) {
+            group.truncate(AT_ONCE);
             self.merge(&group)?;
         }
         Ok(())
