@@ -8,7 +8,7 @@ use aya_ebpf::helpers::{
     bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_get_smp_processor_id, bpf_ktime_get_ns,
 };
 use hbbp_ebpf::count_map::{self, Bucket, CLAIMED, FREE, SLOTS, TRIED, bucket_behind, bucket_of, hash};
-use hbbp_ebpf::key::OUTSIDE;
+use hbbp_ebpf::key::{OUTSIDE, PER_THREAD};
 use hbbp_ebpf::stat::Outcome;
 use hbbp_ebpf::{CountKey, EventTag, Tally, is_kernel};
 
@@ -17,10 +17,11 @@ use crate::maps::{
     BUCKETS, COUNTS, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SPLIT_KERNEL, WORK,
 };
 
-/// The process image that the current task runs: thread group and exec id.
+/// What the current task is counted under: thread group id, exec id, and thread id where threads are counted apart.
 #[inline(always)]
-pub(crate) fn image() -> [u32; 2] {
-    [tgid(), exec_id()]
+pub(crate) fn task() -> [u32; 3] {
+    let [tgid, tid] = ids();
+    [tgid, exec_id(), tid]
 }
 
 /// The number of this CPU.
@@ -33,7 +34,7 @@ pub(crate) fn cpu() -> u32 {
 /// The key of an address that the current task executed.
 #[inline(always)]
 pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
-    let [tgid, exec_id] = if is_together(address) { [0, 0] } else { image() };
+    let [tgid, exec_id, tid] = if is_together(address) { [0; 3] } else { task() };
     let event = if is_kernel(address) {
         event.in_interval(interval())
     } else {
@@ -44,6 +45,7 @@ pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
         source: 0,
         tgid,
         exec_id,
+        tid,
         event,
         length: 0,
     }
@@ -64,12 +66,18 @@ fn is_together(address: u64) -> bool {
     is_kernel(address) && SPLIT_KERNEL.load() == 0
 }
 
-/// The thread group id of the current task as user space knows it.
+/// The thread group id of the current task as user space knows it, and its thread id where threads are counted apart.
 #[inline(always)]
-fn tgid() -> u32 {
-    let namespace = PID_NAMESPACE.load();
+fn ids() -> [u32; 2] {
+    let asked = PID_NAMESPACE.load();
+    if asked == 0 {
+        return [(bpf_get_current_pid_tgid() >> 32) as u32, 0];
+    }
+    let tid = |tid: u32| if asked & PER_THREAD == 0 { 0 } else { tid };
+    let namespace = asked & !PER_THREAD;
     if namespace == 0 {
-        return (bpf_get_current_pid_tgid() >> 32) as u32;
+        let both = bpf_get_current_pid_tgid();
+        return [(both >> 32) as u32, tid(both as u32)];
     }
     let mut ids = bpf_pidns_info { pid: 0, tgid: 0 };
     // SAFETY: the helper writes as many bytes as stated.
@@ -82,10 +90,10 @@ fn tgid() -> u32 {
         )
     };
     if failed == 0 && ids.tgid != 0 {
-        ids.tgid
+        [ids.tgid, tid(ids.pid)]
     } else {
         log::no_task(failed);
-        OUTSIDE
+        [OUTSIDE, 0]
     }
 }
 

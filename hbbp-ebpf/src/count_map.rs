@@ -72,11 +72,11 @@ pub const fn state_of(hash: u64) -> u64 {
 /// of MurmurHash3's finalizer), and the upper half of the product is folded into the lower one.
 #[inline(always)]
 pub const fn hash(words: &[u64; 4]) -> u64 {
-    let [address, source, image, rest] = *words;
+    let [address, tid, image, event] = *words;
     let mut mixed = address.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ mixed >> 32 ^ source).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 32 ^ tid).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 32 ^ image).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed = (mixed ^ mixed >> 32 ^ rest).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed = (mixed ^ mixed >> 32 ^ event).wrapping_mul(0xff51_afd7_ed55_8ccd);
     mixed
 }
 
@@ -105,13 +105,13 @@ mod tests {
     use crate::key::{CountKey, EventTag};
     use std::vec;
 
-    /// Streams as a kernel has them, at steps of 16 bytes, with a few lengths and sources each.
+    /// Instruction pointers of a few threads of a few processes, at steps of 4 bytes.
     fn keys(n: u64) -> impl Iterator<Item = CountKey> {
         (0..n).map(|i| CountKey {
-            address: 0xffff_ffff_8100_0000 + 16 * (i / 4),
-            source: 0xffff_ffff_8120_0000 + 32 * (i / 8),
-            event: EventTag::stream(1).in_interval((i % 2) as u32),
-            length: 8 + (i / 2 % 2) as u32,
+            address: 0xffff_ffff_8100_0000 + 4 * (i / 8),
+            tgid: 4000 + (i / 4 % 2) as u32,
+            tid: 4000 + (i / 2 % 4) as u32,
+            event: EventTag::new(1, 0).in_interval((i % 2) as u32),
             ..CountKey::default()
         })
     }
@@ -162,10 +162,9 @@ mod tests {
         let base = CountKey::default();
         let others = [
             CountKey { address: 1, ..base },
-            CountKey { source: 1, ..base },
             CountKey { tgid: 1, ..base },
             CountKey { exec_id: 1, ..base },
-            CountKey { length: 1, ..base },
+            CountKey { tid: 1, ..base },
             CountKey {
                 event: EventTag(1),
                 ..base

@@ -1,7 +1,6 @@
 //! Key and value of the map of counts.
 
-/// What is counted: an address, or a stream that starts there, under an event, in a process image.
-#[repr(C)]
+/// What is counted: an address, or a stream that starts there, under an event, in a process image or one of its threads.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct CountKey {
     /// Eventing IP of a sample, or first address of a stream.
@@ -13,6 +12,8 @@ pub struct CountKey {
     pub tgid: u32,
     /// Low half of the task's `self_exec_id`, which grows at each exec (`fs/exec.c`); 0 as above.
     pub exec_id: u32,
+    /// Thread id where threads are counted apart, in the same pid namespace; else 0, and 0 as above.
+    pub tid: u32,
     /// The event, and what is known of the sample.
     pub event: EventTag,
     /// Length in bytes of the stream that starts at `address`; 0 for an instruction pointer.
@@ -20,28 +21,30 @@ pub struct CountKey {
 }
 
 impl CountKey {
-    /// The key as four numbers, which are compared faster than its fields.
+    /// The key of an instruction pointer as the four numbers of a slot of the count map. Streams, which have a source and a
+    /// length, are not counted there.
     #[inline(always)]
     pub const fn words(&self) -> [u64; 4] {
         [
             self.address,
-            self.source,
+            self.tid as u64,
             self.tgid as u64 | (self.exec_id as u64) << 32,
-            self.event.0 as u64 | (self.length as u64) << 32,
+            self.event.0 as u64,
         ]
     }
 
     /// The key with these numbers.
     #[inline(always)]
     pub const fn of_words(words: &[u64; 4]) -> Self {
-        let [address, source, image, rest] = *words;
+        let [address, tid, image, event] = *words;
         Self {
             address,
-            source,
+            source: 0,
             tgid: image as u32,
             exec_id: (image >> 32) as u32,
-            event: EventTag(rest as u32),
-            length: (rest >> 32) as u32,
+            tid: tid as u32,
+            event: EventTag(event as u32),
+            length: 0,
         }
     }
 }
@@ -51,6 +54,10 @@ impl CountKey {
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct EventTag(pub u32);
+
+/// Set beside the inode of the pid namespace ([`crate::name::PID_NAMESPACE`]) where threads are counted apart: so one load
+/// tells whether anything but the thread group id in the initial namespace is asked for. An inode has 32 bits.
+pub const PER_THREAD: u64 = 1 << 32;
 
 /// The thread group id of a process that is not in the pid namespace of user space. No process has it.
 pub const OUTSIDE: u32 = u32::MAX;
@@ -76,7 +83,6 @@ pub struct Tally {
 /// small enough for 2^56 units in a run.
 pub const WEIGHT_ONE: u64 = 1 << 8;
 
-const _: () = assert!(size_of::<CountKey>() == 32 && align_of::<CountKey>() == 8);
 const _: () = assert!(size_of::<Tally>() == 24 && align_of::<Tally>() == 8);
 
 /// `PERF_EFLAGS_EXACT`: the kernel sets this bit of the sampled flags where the address is that of the instruction
@@ -160,8 +166,6 @@ pub const fn source_of(start: u64, from: u64) -> u64 {
 #[cfg(feature = "user")]
 mod pod {
     // SAFETY: repr(C), no padding (asserted above), any bit pattern is a value.
-    unsafe impl aya::Pod for super::CountKey {}
-    // SAFETY: as above.
     unsafe impl aya::Pod for super::Tally {}
 }
 
@@ -181,11 +185,11 @@ mod tests {
     fn words_are_the_key() {
         let key = CountKey {
             address: u64::MAX - 1,
-            source: 2,
             tgid: 3,
             exec_id: u32::MAX,
-            event: EventTag::oldest(5),
-            length: 6,
+            tid: u32::MAX - 2,
+            event: EventTag::new(5, EFLAGS_EXACT).in_interval(7),
+            ..CountKey::default()
         };
         assert_eq!(CountKey::of_words(&key.words()), key);
     }

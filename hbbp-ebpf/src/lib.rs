@@ -66,7 +66,8 @@ pub mod name {
     pub const TEXT: &str = "TEXT";
     /// `u64`: offset of `self_exec_id` in the kernel's `task_struct`, 0 where it is not known.
     pub const EXEC_ID_OFFSET: &str = "EXEC_ID_OFFSET";
-    /// `u64`: inode of the pid namespace that user space lives in, 0 where that is the initial one.
+    /// `u64`: inode of the pid namespace that user space lives in, 0 where that is the initial one; and
+    /// [`super::key::PER_THREAD`] where threads are counted apart.
     pub const PID_NAMESPACE: &str = "PID_NAMESPACE";
     /// `u64`: the device of that inode, as the kernel numbers it.
     pub const PID_NAMESPACE_DEVICE: &str = "PID_NAMESPACE_DEVICE";

@@ -70,7 +70,7 @@ fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, number: u32, cpu: &mut C
     }
     // SAFETY: the kernel hands a valid context to the program; the verifier checks the access.
     let period = unsafe { (&raw const (*ctx.ctx).sample_period).read_volatile() };
-    let context = Context::new(count::image(), EVENT, count::interval(), period);
+    let context = Context::new(count::task(), EVENT, count::interval(), period);
     let Some(cache) = CACHED.get_value_ptr_mut(0, &number) else {
         return Outcome::NoMap;
     };

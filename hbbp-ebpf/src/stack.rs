@@ -17,7 +17,8 @@ use crate::branch::BranchEntry;
 pub struct Context {
     /// The process image that ran: thread group id below, exec id above; see [`crate::CountKey`].
     pub image: u64,
-    /// The number of the event below, the interval of kernel code above.
+    /// The number of the event in the lowest 8 bits, the thread id where threads are counted apart, and the interval of
+    /// kernel code in the upper half. Thread ids have 22 bits (`PID_MAX_LIMIT` in include/linux/threads.h).
     pub kind: u64,
     /// The period of the sample, in units of the event.
     pub period: u64,
@@ -106,27 +107,42 @@ pub const fn slots_of(fingerprint: u64) -> [usize; 2] {
     ]
 }
 
+/// Bits of [`Context::kind`] that hold the event, and those with the thread id.
+const EVENT_BITS: u32 = 8;
+const TID: u64 = (u32::MAX as u64) >> EVENT_BITS << EVENT_BITS;
+
 impl Context {
     /// Of these parts.
     #[inline(always)]
-    pub const fn new([tgid, exec_id]: [u32; 2], event: u32, interval: u32, period: u64) -> Self {
+    pub const fn new([tgid, exec_id, tid]: [u32; 3], event: u32, interval: u32, period: u64) -> Self {
         Self {
             image: tgid as u64 | (exec_id as u64) << 32,
-            kind: event as u64 | (interval as u64) << 32,
+            kind: event as u64 | (tid as u64) << EVENT_BITS | (interval as u64) << 32,
             period,
         }
     }
 
-    /// Thread group id and exec id.
+    /// Thread group id, exec id and thread id.
     #[inline(always)]
-    pub const fn owner(&self) -> [u32; 2] {
-        [self.image as u32, (self.image >> 32) as u32]
+    pub const fn task(&self) -> [u32; 3] {
+        let tid = self.kind as u32 >> EVENT_BITS;
+        [self.image as u32, (self.image >> 32) as u32, tid]
+    }
+
+    /// The same event and interval, of no task.
+    #[inline(always)]
+    pub const fn of_no_task(&self) -> Self {
+        Self {
+            image: 0,
+            kind: self.kind & !TID,
+            period: self.period,
+        }
     }
 
     /// The number of the event.
     #[inline(always)]
     pub const fn event(&self) -> u32 {
-        self.kind as u32
+        self.kind as u32 & ((1 << EVENT_BITS) - 1)
     }
 
     /// The interval of kernel code.
@@ -164,18 +180,20 @@ mod tests {
 
     #[test]
     fn a_context_is_its_parts() {
-        let context = Context::new([7, u32::MAX], 5, 9, 1009);
-        assert_eq!(context.owner(), [7, u32::MAX]);
+        let context = Context::new([7, u32::MAX, 1 << 22], 5, 9, 1009);
+        assert_eq!(context.task(), [7, u32::MAX, 1 << 22]);
+        assert_eq!(context.of_no_task(), Context::new([0; 3], 5, 9, 1009));
         assert_eq!(
             (context.event(), context.interval(), context.period),
             (5, 9, 1009)
         );
         let others = [
-            Context::new([8, u32::MAX], 5, 9, 1009),
-            Context::new([7, 1], 5, 9, 1009),
-            Context::new([7, u32::MAX], 4, 9, 1009),
-            Context::new([7, u32::MAX], 5, 8, 1009),
-            Context::new([7, u32::MAX], 5, 9, 1013),
+            Context::new([8, u32::MAX, 1 << 22], 5, 9, 1009),
+            Context::new([7, 1, 1 << 22], 5, 9, 1009),
+            Context::new([7, u32::MAX, 1], 5, 9, 1009),
+            Context::new([7, u32::MAX, 1 << 22], 4, 9, 1009),
+            Context::new([7, u32::MAX, 1 << 22], 5, 8, 1009),
+            Context::new([7, u32::MAX, 1 << 22], 5, 9, 1013),
         ];
         assert!(context.is_same(&context) && others.iter().all(|other| !context.is_same(other)));
     }

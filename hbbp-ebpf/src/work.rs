@@ -19,11 +19,11 @@ impl Work {
     /// Takes one sample that counts under a key.
     #[inline(always)]
     pub(crate) fn set(&mut self, key: &CountKey, weight: u64, time: u64) {
-        let [address, source, image, rest] = key.words();
+        let [address, tid, image, event] = key.words();
         self.key[0].set(address);
-        self.key[1].set(source);
+        self.key[1].set(tid);
         self.key[2].set(image);
-        self.key[3].set(rest);
+        self.key[3].set(event);
         self.weight.set(weight);
         self.first_time.set(time);
     }
@@ -31,8 +31,8 @@ impl Work {
     /// The key of the sample.
     #[inline(always)]
     pub(crate) fn key(&self) -> [u64; 4] {
-        let [address, source, image, rest] = &self.key;
-        [address.get(), source.get(), image.get(), rest.get()]
+        let [address, tid, image, event] = &self.key;
+        [address.get(), tid.get(), image.get(), event.get()]
     }
 
     /// What the sample counts.

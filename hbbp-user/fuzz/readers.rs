@@ -140,6 +140,7 @@ fn sample(mmap: &Mmap, at: u64, time: u64) -> Raw {
             tgid: mmap.pid,
             exec_id: 1,
         },
+        tid: mmap.pid,
         first_time: time,
         sort: Sort::Ip { exact: false },
         event: EventIdx(0),

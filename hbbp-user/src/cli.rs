@@ -24,7 +24,7 @@ use crate::cmd::report::Strict;
 use crate::profile::STANDARD;
 use crate::report::{Format, Look, TextOrJson};
 use crate::resolve::kernel::recorded::KernelPlace;
-use crate::streams::KernelCounts;
+use crate::streams::{KernelCounts, ThreadCounts};
 use annotate::AnnotateArgs;
 use daemon::DaemonArgs;
 use diff::{DiffArgs, MergeArgs};
@@ -164,6 +164,9 @@ impl Cli {
                 let mut record = self.record.into_options()?;
                 if report.asks_process() {
                     record.kernel = KernelCounts::ByProcess;
+                }
+                if report.asks_thread() {
+                    record.threads = ThreadCounts::Apart;
                 }
                 report.debug_files.extend(record.vmlinux.clone());
                 Ok(Job::Direct(record, report, self.output))

@@ -14,7 +14,7 @@ use crate::collect::object::Messages;
 use crate::collect::perf::parse_cpu_list;
 use crate::resolve::kernel::space::TextHistory;
 use crate::snapshot::run::Period;
-use crate::streams::KernelCounts;
+use crate::streams::{KernelCounts, ThreadCounts};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
@@ -52,6 +52,9 @@ pub(super) struct RecordArgs {
     /// Count kernel code separately for each process (implied by `--rows process`).
     #[arg(long)]
     split_kernel: bool,
+    /// Count each thread separately, for `--rows thread` (implied by it): more rows, and a larger profile.
+    #[arg(long)]
+    per_thread: bool,
     /// Capacity of the count map in distinct addresses between two drains. Default: grows with the number of CPUs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=(1 << 24)))]
     map_entries: Option<u32>,
@@ -103,6 +106,7 @@ impl RecordArgs {
             } else {
                 KernelCounts::Together
             },
+            threads: threads(self.per_thread),
             map_entries: self.map_entries,
             text: if self.text_once {
                 TextHistory::Once
@@ -112,6 +116,15 @@ impl RecordArgs {
             messages: if self.verbose { Messages::On } else { Messages::Off },
             vmlinux: self.vmlinux,
         })
+    }
+}
+
+/// What `--per-thread` asks for.
+pub(super) const fn threads(apart: bool) -> ThreadCounts {
+    if apart {
+        ThreadCounts::Apart
+    } else {
+        ThreadCounts::Together
     }
 }
 

@@ -46,6 +46,9 @@ pub(super) struct FilesArgs {
     /// Use only the samples of this process.
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
+    /// Keep the threads of the recording apart, for `--rows thread`.
+    #[arg(long)]
+    per_thread: bool,
 }
 
 impl InputArgs {
@@ -74,6 +77,7 @@ impl FilesArgs {
             kcore,
             vmlinux,
             pid,
+            per_thread,
         } = self;
         let kernel = match (kcore, vmlinux) {
             (Some(folder), _) => KernelPlace::Kcore(folder),
@@ -95,6 +99,7 @@ impl FilesArgs {
             kernel,
             pid,
             range,
+            threads: super::record::threads(per_thread),
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::resolve::user::find_file::{Host, Places};
 use crate::resolve::user::recorded_files::{NamedFile, RecordedFiles};
 use crate::segments::TimeRange;
 use crate::snapshot::{Run, Snapshot};
+use crate::streams::ThreadCounts;
 
 /// What to import.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,8 @@ pub struct ImportOptions {
     pub pid: Option<u32>,
     /// Of a folder of segments, only this time.
     pub range: TimeRange,
+    /// Whether the threads of a process are kept apart.
+    pub threads: ThreadCounts,
 }
 
 /// Refuses a snapshot of which no instruction is known: the profile would stay empty for good.
@@ -77,7 +80,8 @@ fn read(input: Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
     let kernel = open_recorded_kernel(&input.kernel, &recording.records, build_id).map_err(Error::msg)?;
     let mut resolver = Resolver::recorded(kernel, &recording.records, files(&recording, &options.places));
     let bounds = resolver.recorded_bounds(recording.span.0, recording.span.1);
-    let owner = &mut |tgid, time| resolver.owner(tgid, time);
+    resolver.count_threads(options.threads);
+    let owner = &mut |[tgid, tid]: [u32; 2], time| resolver.owner(tgid, tid, time);
     let at_byte = &mut |byte| progress.at_byte(input.len + byte);
     let counted = recording.count(&bounds, options.pid, owner, at_byte)?;
     for interval in counted.intervals {

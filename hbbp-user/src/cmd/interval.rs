@@ -31,6 +31,7 @@ pub(super) fn raw_interval(
             tgid: key.tgid,
             exec_id: key.exec_id,
         },
+        tid: key.tid,
         first_time: tally.first_time,
         sort: if !has_stack(key.event.event()) {
             Sort::Ip {
@@ -66,6 +67,7 @@ mod tests {
             source,
             tgid: 7,
             exec_id: 1,
+            tid: 9,
             event,
             length,
         };
@@ -104,6 +106,7 @@ mod tests {
         assert_eq!(streams, expected);
         assert_eq!((last.sort, last.start, last.hits), (Sort::Oldest, Va(0x1010), 5));
         let TaskKey { tgid, exec_id } = counts[1].task;
-        assert_eq!((tgid, exec_id, counts[1].first_time), (7, 1, 72));
+        assert_eq!((tgid, exec_id, counts[1].tid), (7, 1, 9));
+        assert_eq!(counts[1].first_time, 72);
     }
 }

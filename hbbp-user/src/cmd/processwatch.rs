@@ -18,7 +18,7 @@ use crate::report::watch::{Layout, Watch};
 use crate::resolve::kernel::space::TextHistory;
 use crate::snapshot::SourceLocations;
 use crate::snapshot::run::Period;
-use crate::streams::KernelCounts;
+use crate::streams::{KernelCounts, ThreadCounts};
 
 /// What to watch, and how to print it.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,6 +153,7 @@ fn record_options(options: &WatchOptions) -> RecordOptions {
             Rings::User => KernelCounts::Together,
             Rings::Both => KernelCounts::ByProcess,
         },
+        threads: ThreadCounts::Together,
         map_entries: None,
         text: TextHistory::Followed,
         messages: Messages::Off,

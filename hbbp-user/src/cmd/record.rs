@@ -18,7 +18,7 @@ use crate::collect::{ModuleWatch, Plan, Scope};
 use crate::resolve::elf::build_id::read_kernel_build_id;
 use crate::resolve::kernel::space::TextHistory;
 use crate::snapshot::{Run, Snapshot};
-use crate::streams::KernelCounts;
+use crate::streams::{KernelCounts, ThreadCounts};
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub struct RecordOptions {
     pub choice: Choice,
     /// Whether kernel addresses are counted by process.
     pub kernel: KernelCounts,
+    /// Whether the threads of a process are kept apart.
+    pub threads: ThreadCounts,
     /// Capacity of the count map.
     pub map_entries: Option<u32>,
     /// Whether kernel text is followed through its changes.
@@ -196,6 +198,7 @@ impl Recording {
             scope,
             choice: options.choice.clone(),
             kernel: options.kernel,
+            threads: options.threads,
             map_entries: options.map_entries,
             modules: match options.text {
                 TextHistory::Followed => ModuleWatch::Told,

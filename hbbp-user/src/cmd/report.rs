@@ -82,6 +82,11 @@ impl ReportOptions {
         self.asks(Query::asks_process)
     }
 
+    /// Whether some table has threads in it.
+    pub fn asks_thread(&self) -> bool {
+        self.asks(|query| query.asks(Dimension::Thread))
+    }
+
     fn asks(&self, of: impl Fn(&Query) -> bool) -> bool {
         let required = self.requirements.iter().map(Requirement::query);
         self.tables().into_iter().any(|(query, _)| of(query)) || required.into_iter().any(|query| of(&query))

@@ -139,7 +139,8 @@ impl Session {
         if text == TextHistory::Once {
             run.notes.push(TEXT_ONCE.to_owned());
         }
-        let resolver = Resolver::new(kernel, &read_processes());
+        let mut resolver = Resolver::new(kernel, &read_processes());
+        resolver.count_threads(plan.threads);
         // Counters of tasks and cgroups stop while none of these run: that they are idle says nothing.
         let whole_cpus = matches!(plan.scope, Scope::System | Scope::Cpus(_));
         let opened = Instant::now();

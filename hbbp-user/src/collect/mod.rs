@@ -44,7 +44,7 @@ use tokio::sync::Notify;
 
 use crate::record::{Record, Timed};
 use crate::snapshot::run::Period;
-use crate::streams::{KernelCounts, Quirks};
+use crate::streams::{KernelCounts, Quirks, ThreadCounts};
 use counters::Counters;
 pub use counters::StacksSeen;
 use cpus::Cpus;
@@ -71,6 +71,8 @@ pub struct Plan {
     pub choice: Choice,
     /// Whether kernel addresses are kept apart by process.
     pub kernel: KernelCounts,
+    /// Whether the threads of a process are kept apart.
+    pub threads: ThreadCounts,
     /// Capacity of a count map in counts; `None` for a size by the number of CPUs.
     pub map_entries: Option<u32>,
     /// Whether to tell of modules that come and go.
@@ -310,6 +312,7 @@ fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) ->
         exec_id_offset,
         pid_namespace,
         kernel: plan.kernel,
+        threads: plan.threads,
         wrong_paths: false,
         module_size: None,
         messages: plan.messages,

@@ -13,11 +13,12 @@ use aya::programs::{PerfEvent, Program, RawTracePoint};
 use aya::{Ebpf, EbpfLoader};
 use aya_log::EbpfLogger;
 use hbbp_ebpf::count_map::buckets_for;
+use hbbp_ebpf::key::PER_THREAD;
 use hbbp_ebpf::name;
 use rustix::process::chroot;
 
 use super::pid_namespace::PidNamespace;
-use crate::streams::KernelCounts;
+use crate::streams::{KernelCounts, ThreadCounts};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/hbbp"));
 
@@ -42,6 +43,8 @@ pub struct Constants {
     pub pid_namespace: Option<PidNamespace>,
     /// Which kernel addresses share a count.
     pub kernel: KernelCounts,
+    /// Whether the threads of a process share counts.
+    pub threads: ThreadCounts,
     /// Stacks may hold entries that were never executed.
     pub wrong_paths: bool,
     /// Bytes of the kernel's `struct module`; `None` where it is not known or not asked for.
@@ -92,6 +95,10 @@ impl Object {
         let (namespace, device) = constants
             .pid_namespace
             .map_or((0, 0), |own| (own.inode, own.device));
+        let namespace = match constants.threads {
+            ThreadCounts::Together => namespace,
+            ThreadCounts::Apart => namespace | PER_THREAD,
+        };
         let split_kernel = u32::from(constants.kernel == KernelCounts::ByProcess);
         let wrong_paths = u32::from(constants.wrong_paths);
         let module_size = u64::from(constants.module_size.unwrap_or(0));

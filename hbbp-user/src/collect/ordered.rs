@@ -1,6 +1,6 @@
 //! Puts the counts of a drain in order: equal keys become one, and what ran close together stands together.
 //!
-//! Rows are told apart by 32 bytes, but the order asks for little: neighbouring addresses of one process image in a row,
+//! Rows are told apart by 36 bytes, but the order asks for little: neighbouring addresses of one process image in a row,
 //! so that each text range is looked up once and differences are short. So a number of 32 bits is sorted, made of
 //! the place within a MiB and a hash of what that MiB is; only where it is equal are whole keys compared.
 //! The order depends on the keys alone, so that equal drains make equal snapshots.
@@ -120,16 +120,19 @@ fn add(sum: &mut Tally, tally: &Tally) {
 fn neighbourhood(key: &CountKey) -> u32 {
     /// The golden ratio as a fraction of 2^64: multiples of it spread evenly (Knuth vol. 3, 6.4).
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let [address, _, task, _] = key.words();
-    let far = (address >> NEAR ^ task.wrapping_mul(SPREAD)).wrapping_mul(SPREAD) >> (32 + NEAR);
-    let near = address & ((1 << NEAR) - 1);
+    let far = (key.address >> NEAR ^ image(key).wrapping_mul(SPREAD)).wrapping_mul(SPREAD) >> (32 + NEAR);
+    let near = key.address & ((1 << NEAR) - 1);
     (far << NEAR | near) as u32
 }
 
 /// The whole key, so that counts of one place and kind stand together.
-fn whole(key: &CountKey) -> (u64, u64, u64, u64) {
-    let [address, source, task, kind] = key.words();
-    (task, address, kind, source)
+fn whole(key: &CountKey) -> [u64; 5] {
+    let kind = u64::from(key.event.0) | u64::from(key.length) << 32;
+    [image(key), key.address, kind, key.source, key.tid.into()]
+}
+
+fn image(key: &CountKey) -> u64 {
+    u64::from(key.tgid) | u64::from(key.exec_id) << 32
 }
 
 /// Sorts numbers that differ in their upper halves, or ascend in their lower ones as they stand: digit by digit, from
@@ -234,14 +237,17 @@ mod tests {
         assert_eq!(runs.len(), 3);
     }
 
+    /// Address, source, ids of the process and of its thread, length, hits, first time.
+    type Drawn = (u64, u64, (u32, u32), u32, u64, u64);
+
     proptest! {
         #[test]
         fn equal_keys_become_one_and_nothing_is_lost(
-            drawn in prop::collection::vec((0u64..40, 0u64..3, 0u32..3, 0u32..2, 1u64..9, 0u64..9), 0..900),
+            drawn in prop::collection::vec((0u64..40, 0u64..3, (0u32..3, 0u32..2), 0u32..2, 1u64..9, 0u64..9), 0..900),
         ) {
-            let entry = |&(address, source, tgid, length, hits, first_time): &(u64, u64, u32, u32, u64, u64)| {
+            let entry = |&(address, source, (tgid, tid), length, hits, first_time): &Drawn| {
                 let address = address * 0x1_0001;
-                let key = CountKey { address, source, tgid, length, ..CountKey::default() };
+                let key = CountKey { address, source, tgid, tid, length, ..CountKey::default() };
                 (key, Tally { hits, weight: 2 * hits, first_time })
             };
             let entries: Vec<_> = drawn.iter().map(entry).collect();

@@ -7,7 +7,7 @@ use hbbp_ebpf::{CountKey, EventTag, Tally};
 
 use crate::streams::{Counted, KernelCounts, Owner};
 
-/// The process image, the event and the interval of a stack.
+/// The process image or thread, the event and the interval of a stack.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) struct StackOwner {
     /// As in [`Context`], both.
@@ -37,12 +37,13 @@ impl StackOwner {
     const fn stream(self, stream: Stream) -> CountKey {
         let Stream { from, start, end } = stream;
         let context = self.context();
-        let [tgid, exec_id] = context.owner();
+        let [tgid, exec_id, tid] = context.task();
         CountKey {
             address: start,
             source: source_of(start, from),
             tgid,
             exec_id,
+            tid,
             event: in_interval(EventTag::stream(context.event()), &context, start | from),
             length: end.wrapping_sub(start) as u32,
         }
@@ -50,12 +51,13 @@ impl StackOwner {
 
     const fn oldest(self, branch: u64) -> CountKey {
         let context = self.context();
-        let [tgid, exec_id] = context.owner();
+        let [tgid, exec_id, tid] = context.task();
         CountKey {
             address: branch,
             source: 0,
             tgid,
             exec_id,
+            tid,
             event: in_interval(EventTag::oldest(context.event()), &context, branch),
             length: 0,
         }
@@ -78,12 +80,12 @@ const fn in_interval(tag: EventTag, context: &Context, address: u64) -> EventTag
 impl Owner for StackOwner {
     #[inline(always)]
     fn event(&self) -> u32 {
-        self.kind as u32
+        self.context().event()
     }
 
     fn of_kernel(&self, kernel: KernelCounts) -> Self {
         match kernel {
-            KernelCounts::Together => Self { image: 0, ..*self },
+            KernelCounts::Together => Self::of(&self.context().of_no_task()),
             KernelCounts::ByProcess => *self,
         }
     }
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn keys_of_kernel_code_are_of_the_interval() {
-        let owner = StackOwner::of(&Context::new([7, 1], 2, 4, 300));
+        let owner = StackOwner::of(&Context::new([7, 1, 9], 2, 4, 300));
         let stream = |from, start| {
             owner.key(Counted::Stream(Stream {
                 from,
@@ -110,7 +112,8 @@ mod tests {
         };
         let user = stream(0x2000, 0x1000);
         assert_eq!((user.address, user.source, user.length), (0x1000, 0x2000, 8));
-        assert_eq!((user.tgid, user.exec_id, user.event), (7, 1, EventTag::stream(2)));
+        assert_eq!([user.tgid, user.exec_id, user.tid], [7, 1, 9]);
+        assert_eq!(user.event, EventTag::stream(2));
         assert_eq!(stream(KERNEL, 0x1000).event, EventTag::stream(2).in_interval(4));
         let entered = stream(0x2000, KERNEL);
         assert_eq!((entered.source, entered.event.interval()), (0, 4));
@@ -118,8 +121,8 @@ mod tests {
             .of_kernel(KernelCounts::Together)
             .key(Counted::Oldest(KERNEL));
         assert_eq!(
-            (of_kernel.tgid, of_kernel.event),
-            (0, EventTag::oldest(2).in_interval(4))
+            (of_kernel.tgid, of_kernel.tid, of_kernel.event),
+            (0, 0, EventTag::oldest(2).in_interval(4))
         );
         assert_eq!(owner.of_kernel(KernelCounts::ByProcess), owner);
     }

@@ -53,7 +53,8 @@ pub struct Periods {
 /// What was said on lines before the entries.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Head {
-    tgid: Option<u32>,
+    /// Process id, and thread id where that stands beside it.
+    ids: Option<[u32; 2]>,
     ip: Option<u64>,
     period: Option<u64>,
     event: String,
@@ -123,8 +124,10 @@ pub fn read_script_samples(
                 let to = text.modules.place(entry.to).unwrap_or(Va(0));
                 stack.extend([from.0, to.0, entry.flags].into_iter().flat_map(u64::to_le_bytes));
             }
+            let [tgid, tid] = head.ids.unwrap_or([0, 0]);
             let sample = Sample {
-                tgid: head.tgid.unwrap_or(0),
+                tgid,
+                tid,
                 time: number,
                 ip: head.ip.map(Va),
                 period: head.period,
@@ -199,11 +202,11 @@ impl Head {
             };
             // command (which may hold blanks), pid or pid/tid, [cpu], time
             let before: Vec<&str> = words().take(at).collect();
-            self.tgid = before
+            self.ids = before
                 .iter()
                 .rev()
                 .find(|word| !word.starts_with('['))
-                .and_then(|word| parse_pid(word));
+                .and_then(|word| parse_ids(word));
             let mut after = words().skip(at + 1).peekable();
             self.period = after
                 .next_if(|word| is_decimal(word))
@@ -225,12 +228,12 @@ impl Head {
                 self.times = number.parse().ok().filter(|times| 0 < *times);
             }
             (Some(pid), Some(ip)) if has_entries => {
-                self.tgid = parse_pid(pid);
+                self.ids = parse_ids(pid);
                 self.ip = parse_ip(ip);
             }
             // perf pads addresses to 16 digits and pids to 5, and no address in a program is so small.
             (Some(pid), None) if has_entries && (pid.contains('/') || is_decimal(pid) && pid.len() < 6) => {
-                self.tgid = parse_pid(pid);
+                self.ids = parse_ids(pid);
             }
             (Some(ip), None) if has_entries => self.ip = parse_ip(ip),
             // The lines of a call chain; its first one is where the sample was.
@@ -266,7 +269,7 @@ impl Head {
         let (event, address) = after.split_first().unwrap_or((&"", &[]));
         *self = Self {
             times: self.times,
-            tgid: parse_pid(pid),
+            ids: parse_ids(pid),
             period: between
                 .iter()
                 .find(|word| is_decimal(word))
@@ -288,8 +291,10 @@ fn is_time(word: &str) -> bool {
     seconds.is_some_and(|(whole, fraction)| is_decimal(whole) && is_decimal(fraction))
 }
 
-fn parse_pid(word: &str) -> Option<u32> {
-    word.split('/').next()?.parse().ok()
+/// `PID` or `PID/TID`; the thread id is 0 where it does not stand there.
+fn parse_ids(word: &str) -> Option<[u32; 2]> {
+    let (pid, tid) = word.split_once('/').unwrap_or((word, "0"));
+    Some([pid.parse().ok()?, tid.parse().unwrap_or(0)])
 }
 
 fn parse_ip(word: &str) -> Option<u64> {
@@ -310,14 +315,14 @@ mod tests {
     use super::*;
     use crate::import::sample::entries;
 
-    type Seen = (u32, Option<u64>, Option<u64>, u64, Vec<(u64, u64)>);
+    type Seen = ([u32; 2], Option<u64>, Option<u64>, u64, Vec<(u64, u64)>);
 
     fn read(text: &str) -> (ScriptText, Vec<Seen>) {
         let mut script = read_script_records(text.as_bytes(), &mut |_| {}).unwrap();
         let mut seen = Vec::new();
         read_script_samples(text.as_bytes(), &mut script, &mut |_| {}, &mut |_, s| {
             let stack = entries(s.stack).map(|e| (e.from, e.to)).collect();
-            seen.push((s.tgid, s.ip.map(|ip| ip.0), s.period, s.times, stack));
+            seen.push(([s.tgid, s.tid], s.ip.map(|ip| ip.0), s.period, s.times, stack));
         })
         .unwrap();
         (script, seen)
@@ -327,39 +332,46 @@ mod tests {
     fn fields_before_the_entries() {
         let entry = "0x401010/0x401000/P/-/-/0";
         let stack = vec![(0x40_1010, 0x40_1000)];
-        for (before, tgid, ip, period) in [
-            ("", 0, None, None),
-            ("          401234 ", 0, Some(0x40_1234), None),
-            ("ffffffff81000000 ", 0, Some(0xffff_ffff_8100_0000), None),
-            (" 1234  ", 1234, None, None),
-            (" 1234/1235  ", 1234, None, None),
-            (" 1234  401234 ", 1234, Some(0x40_1234), None),
+        for (before, ids, ip, period) in [
+            ("", [0, 0], None, None),
+            ("          401234 ", [0, 0], Some(0x40_1234), None),
+            ("ffffffff81000000 ", [0, 0], Some(0xffff_ffff_8100_0000), None),
+            (" 1234  ", [1234, 0], None, None),
+            (" 1234/1235  ", [1234, 1235], None, None),
+            (" 1234  401234 ", [1234, 0], Some(0x40_1234), None),
             (
                 "a b  1234 [002] 17.5:  300 cycles:u:  401234 main+0x4 (/bin/a)",
-                1234,
+                [1234, 0],
                 Some(0x40_1234),
                 Some(300),
             ),
         ] {
             let (_, seen) = read(&format!("{before} {entry}\n"));
-            assert_eq!(seen, [(tgid, ip, period, 1, stack.clone())], "{before}");
+            assert_eq!(seen, [(ids, ip, period, 1, stack.clone())], "{before}");
         }
     }
 
     #[test]
     fn heads_without_a_time_keep_event_pid_and_address() {
-        for (before, period) in [
-            ("prog  1234/1235  cycles:u:          401234", None),
+        for (before, tid, period) in [
+            ("prog  1234/1235  cycles:u:          401234", 1235, None),
             (
                 "a 7 b  1234/1235 [002]  300 cycles:u:  401234 main+0x4 (/bin/a)",
+                1235,
                 Some(300),
             ),
-            ("prog  1234   300 cycles:u:   401234", Some(300)),
+            ("prog  1234   300 cycles:u:   401234", 0, Some(300)),
         ] {
             let (script, seen) = read(&format!("{before} 0x401010/0x401000/P/-/-/0\n"));
             assert_eq!(
                 seen,
-                [(1234, Some(0x40_1234), period, 1, vec![(0x40_1010, 0x40_1000)])],
+                [(
+                    [1234, tid],
+                    Some(0x40_1234),
+                    period,
+                    1,
+                    vec![(0x40_1010, 0x40_1000)]
+                )],
                 "{before}"
             );
             assert_eq!(script.events, ["cycles:u"], "{before}");
@@ -373,9 +385,15 @@ mod tests {
         let (script, seen) = read(text);
         assert_eq!(
             seen[0],
-            (77, Some(0x40_1234), Some(1000), 1, vec![(0x10, 0x20), (0x5, 0x6)])
+            (
+                [77, 0],
+                Some(0x40_1234),
+                Some(1000),
+                1,
+                vec![(0x10, 0x20), (0x5, 0x6)]
+            )
         );
-        assert_eq!(seen[1], (0, Some(0x40_1777), None, 3, vec![(1, 2)]));
+        assert_eq!(seen[1], ([0, 0], Some(0x40_1777), None, 3, vec![(1, 2)]));
         assert_eq!(
             (script.events, script.n_samples),
             (vec!["branches:u".to_owned(), String::new()], vec![1, 3])

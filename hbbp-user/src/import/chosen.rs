@@ -85,7 +85,7 @@ impl Chosen {
         let Some(facts) = self.events.get_mut(event.0 as usize) else {
             return;
         };
-        let (process, interval) = owner(sample.tgid, sample.time);
+        let (process, interval) = owner([sample.tgid, sample.tid], sample.time);
         facts.runs = facts.runs.saturating_add(sample.times);
         let period = match (sample.period, facts.period) {
             (Some(period), _) | (None, Period::Fixed(period)) => period,

@@ -158,6 +158,7 @@ mod tests {
             let stack = stack(entries);
             let sample = Sample {
                 tgid: 1,
+                tid: 1,
                 time: 0,
                 ip: Some(Va(7)),
                 period: None,

@@ -69,8 +69,8 @@ pub struct Counted {
     pub run: Run,
 }
 
-/// The process image and the interval of a sample, by process id and time.
-pub type FindOwner<'a> = dyn FnMut(u32, u64) -> (ProcessIdx, usize) + 'a;
+/// The process image or thread, and the interval of a sample, by its process id and thread id, and its time.
+pub type FindOwner<'a> = dyn FnMut([u32; 2], u64) -> (ProcessIdx, usize) + 'a;
 
 impl<F: Read + Seek> Recording<F> {
     /// Reads the records of `file`, which has `len` bytes. `progress` is called with the number of bytes read.
@@ -219,7 +219,7 @@ impl<F: Read + Seek> Recording<F> {
             }
         })?;
         if let Samples::Counted(counted, _) = samples {
-            owner(0, 0);
+            owner([0, 0], 0);
             counter = counted;
             chosen.events = self.events;
         }

@@ -15,6 +15,8 @@ use crate::addr::Va;
 pub struct Sample<'a> {
     /// Thread group id; 0 where the recording does not say it.
     pub tgid: u32,
+    /// Thread id; 0 where the recording does not say it.
+    pub tid: u32,
     /// Time in ns of the recording's clock, or 0.
     pub time: u64,
     /// The instruction pointer, if it was recorded.
@@ -79,6 +81,7 @@ pub(super) fn parse_sample<'a>(attr: &Attr, body: &'a [u8]) -> Result<Sample<'a>
     let period = field(sample_type::PERIOD)?;
     let mut sample = Sample {
         tgid: pid_and_tid.map_or(0, |both| u32::try_from(both & 0xffff_ffff).unwrap_or(0)),
+        tid: pid_and_tid.map_or(0, |both| u32::try_from(both >> 32).unwrap_or(0)),
         time: time.unwrap_or(0),
         ip,
         period,

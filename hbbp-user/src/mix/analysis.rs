@@ -265,7 +265,7 @@ mod tests {
             tgid: 7,
             comm: "f".to_owned(),
             mappings: vec![mapping(USER, 1)],
-            exec_id: 0,
+            ..Process::default()
         };
         let mut snapshot = Snapshot {
             modules: vec![

@@ -18,6 +18,7 @@ use super::extension::extension;
 use super::level::{LEVELS, level};
 use super::mitigation;
 use super::operands::{ELEMENTS, element, flops, form};
+use super::patch;
 use crate::blocks::{Flow, Form};
 
 /// The static properties of an instruction form.
@@ -216,6 +217,7 @@ pub(super) fn values_of(axis: &Axis) -> Option<Vec<String>> {
         Dimension::Level => owned(&LEVELS),
         Dimension::Element => owned(&ELEMENTS),
         Dimension::Mitigation => owned(&mitigation::NAMES),
+        Dimension::Patch => owned(&patch::NAMES),
         Dimension::Ring => owned(&["kernel", "user"]),
         Dimension::Source => owned(&["EBS", "LBR"]),
         _ => return None,

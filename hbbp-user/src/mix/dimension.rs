@@ -47,9 +47,12 @@ dimensions! {
     Inlined, "inlined", "Function, or the function that was inlined at the instruction, by debug information.";
     Callee, "callee", "For calls, the function that is called, `(indirect)` where that is computed.";
     Mitigation, "mitigation", "CPU vulnerability mitigation of the kernel that the instruction belongs to.";
+    Patch, "patch", "Site that the kernel patches: tracepoint, static branch or ftrace, on or off; and other NOPs.";
     Process, "process", "Process image; the kernel is one of its own.";
     Pid, "pid", "Process id; 0 for kernel code that is not split by process.";
     Command, "command", "Command name of the process.";
+    Thread, "thread", "Thread by name and id, where threads were counted apart (`--per-thread`).";
+    Cgroup, "cgroup", "Path of the process's cgroup (v2) when it was first seen.";
     Source, "source", "Where the figure of the block comes from: EBS or LBR.";
     Block, "block", "Basic block, by module and address.";
 }
@@ -75,8 +78,8 @@ impl Dimension {
             Self::Memory | Self::ControlFlow | Self::Lock | Self::Level | Self::Element => DependsOn::Form,
             Self::Form => DependsOn::Form,
             Self::Ring | Self::Module | Self::Function | Self::Source | Self::Block => DependsOn::Block,
-            Self::Process | Self::Pid | Self::Command => DependsOn::Block,
-            Self::File | Self::Line | Self::Inlined | Self::Callee | Self::Mitigation => {
+            Self::Process | Self::Pid | Self::Command | Self::Thread | Self::Cgroup => DependsOn::Block,
+            Self::File | Self::Line | Self::Inlined | Self::Callee | Self::Mitigation | Self::Patch => {
                 DependsOn::Instruction
             }
         }
@@ -92,7 +95,10 @@ impl Dimension {
 
     /// Whether it depends on the process image.
     pub const fn is_of_process(self) -> bool {
-        matches!(self, Self::Process | Self::Pid | Self::Command)
+        matches!(
+            self,
+            Self::Process | Self::Pid | Self::Command | Self::Thread | Self::Cgroup
+        )
     }
 
     /// Whether it comes from debug information.

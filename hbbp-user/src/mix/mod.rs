@@ -20,6 +20,7 @@ mod limit;
 mod mitigation;
 mod operands;
 mod over_time;
+mod patch;
 mod pivot;
 mod query;
 mod requirement;

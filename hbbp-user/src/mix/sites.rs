@@ -5,11 +5,14 @@ use iced_x86::{Decoder, DecoderOptions, Instruction as Decoded};
 
 use super::dimension::Dimension;
 use super::mitigation::mitigations;
+use super::patch::patches;
 use super::query::Query;
 use crate::addr::{ImageAddr, Va};
 use crate::blocks::{BlockMap, Flow, Instruction, TextBlocks};
 use crate::estimate::BlockCount;
-use crate::snapshot::{Module, ModuleIdx, Process, ProcessIdx, Snapshot, SourceLocations, Symbol, Text};
+use crate::snapshot::{
+    Module, ModuleIdx, Process, ProcessIdx, Snapshot, SourceLocations, StaticBranch, Symbol, Text, Thread,
+};
 
 /// The block whose instructions are asked for.
 pub(super) struct Sites<'a> {
@@ -18,6 +21,7 @@ pub(super) struct Sites<'a> {
     locations: &'a SourceLocations,
     asks_source: bool,
     asks_mitigation: bool,
+    asks_patch: bool,
     here: Option<Here<'a>>,
 }
 
@@ -33,6 +37,8 @@ struct Here<'a> {
     start: ImageAddr,
     /// Of each instruction of kernel text, where that is asked for.
     mitigations: Vec<&'static str>,
+    /// The same for sites that the kernel patches.
+    patches: Vec<&'static str>,
 }
 
 impl<'a> Sites<'a> {
@@ -48,6 +54,7 @@ impl<'a> Sites<'a> {
             locations,
             asks_source: query.asks_source(),
             asks_mitigation: query.asks(Dimension::Mitigation),
+            asks_patch: query.asks(Dimension::Patch),
             here: None,
         }
     }
@@ -55,15 +62,44 @@ impl<'a> Sites<'a> {
     /// Selects a block that `process` runs.
     pub(super) fn enter(&mut self, block: &BlockCount, process: ProcessIdx) {
         self.here = self.find(block, process);
-        if self.asks_mitigation
-            && let Some(here) = &mut self.here
-            && here.module.kind.is_kernel()
-        {
-            let block = self.map.instructions(here.block.block);
-            let decoded: Vec<Decoded> = block.iter().map(|it| here.decode(*it)).collect();
-            let function = function(here.module, here.start).unwrap_or_default();
-            here.mitigations = mitigations(&function, &decoded, here.before());
+        let Some(here) = &self.here else { return };
+        if !here.module.kind.is_kernel() || !(self.asks_mitigation || self.asks_patch) {
+            return;
         }
+        let block = self.map.instructions(here.block.block);
+        let decoded: Vec<Decoded> = block.iter().map(|it| here.decode(*it)).collect();
+        let mut mitigated = Vec::new();
+        if self.asks_mitigation {
+            let function = function(here.module, here.start).unwrap_or_default();
+            mitigated = mitigations(&function, &decoded, here.before());
+        }
+        let mut patched = Vec::new();
+        if self.asks_patch {
+            let target = |at| self.kernel_function(at);
+            patched = patches(
+                here.module,
+                self.static_branches(here.text.module),
+                &decoded,
+                target,
+            );
+        }
+        if let Some(here) = &mut self.here {
+            (here.mitigations, here.patches) = (mitigated, patched);
+        }
+    }
+
+    /// The static branches of a module.
+    fn static_branches(&self, module: ModuleIdx) -> &'a [StaticBranch] {
+        let all = &self.snapshot.static_branches;
+        let from = all.partition_point(|branch| branch.module < module);
+        let to = all.partition_point(|branch| branch.module <= module);
+        all.get(from..to).unwrap_or(&[])
+    }
+
+    /// The function at an address of the kernel.
+    fn kernel_function(&self, at: ImageAddr) -> Option<String> {
+        let module = self.kernel_module(Va(at.0))?;
+        function(self.snapshot.modules.get(module.0 as usize)?, at)
     }
 
     fn find(&self, block: &BlockCount, process: ProcessIdx) -> Option<Here<'a>> {
@@ -77,6 +113,7 @@ impl<'a> Sites<'a> {
             module: self.snapshot.modules.get(text.module.0 as usize)?,
             start: text.addr(*first),
             mitigations: Vec::new(),
+            patches: Vec::new(),
         })
     }
 
@@ -108,12 +145,15 @@ impl<'a> Sites<'a> {
             }
             Dimension::Callee => self.callee(here, instruction),
             Dimension::Mitigation => here.mitigations.get(at).copied().unwrap_or("none").to_owned(),
+            Dimension::Patch => here.patches.get(at).copied().unwrap_or("none").to_owned(),
             Dimension::Process => self.process(here.process),
             Dimension::Pid => self
                 .image(here.process)
                 .map_or(0, |process| process.tgid)
                 .to_string(),
-            Dimension::Command => self.command(here.process).to_owned(),
+            Dimension::Command => self.command(here.process),
+            Dimension::Thread => self.of_image(here.process, thread),
+            Dimension::Cgroup => self.of_image(here.process, |process| self.cgroup(process)),
             Dimension::Source => here.block.method.name().to_owned(),
             Dimension::Block => format!("{}+{}", here.module.name, here.start),
             _ => String::new(),
@@ -162,20 +202,40 @@ impl<'a> Sites<'a> {
         process.filter(|_| idx != ProcessIdx::KERNEL)
     }
 
-    fn command(&self, idx: ProcessIdx) -> &'a str {
-        match self.image(idx) {
-            _ if idx == ProcessIdx::OTHERS => "[other processes]",
-            Some(process) => &process.comm,
-            None => "[kernel]",
-        }
+    fn command(&self, idx: ProcessIdx) -> String {
+        self.of_image(idx, |process| process.comm.clone())
     }
 
     fn process(&self, idx: ProcessIdx) -> String {
+        self.of_image(idx, |process| format!("{} ({})", process.comm, process.tgid))
+    }
+
+    fn cgroup(&self, process: &Process) -> String {
+        let path = process
+            .cgroup
+            .and_then(|it| self.snapshot.cgroups.get(it.0 as usize));
+        path.map_or("(unknown)", String::as_str).to_owned()
+    }
+
+    /// The name that a process image has in a dimension, or that of the kernel, or of all images beyond a bound.
+    fn of_image(&self, idx: ProcessIdx, name: impl FnOnce(&Process) -> String) -> String {
         match self.image(idx) {
             _ if idx == ProcessIdx::OTHERS => "[other processes]".to_owned(),
-            Some(process) => format!("{} ({})", process.comm, process.tgid),
+            Some(process) => name(process),
             None => "[kernel]".to_owned(),
         }
+    }
+}
+
+/// The thread of a process image: name and id.
+fn thread(process: &Process) -> String {
+    match &process.thread {
+        None => "(all threads)".to_owned(),
+        Some(Thread {
+            tid: Thread::OTHERS, ..
+        }) => "[other threads]".to_owned(),
+        Some(Thread { tid, name }) if name.is_empty() => format!("{} ({tid})", process.comm),
+        Some(Thread { tid, name }) => format!("{name} ({tid})"),
     }
 }
 

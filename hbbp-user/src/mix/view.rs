@@ -55,7 +55,7 @@ struct Named {
 const USUAL: &[Value] = &[Value::Executions, Value::Share];
 
 /// All views but the page of a module.
-const VIEWS: [Named; 8] = [
+const VIEWS: [Named; 9] = [
     Named {
         name: "isa",
         sentence: "Instruction set extensions that ran. A level is the lowest x86-64 level of the psABI that has the \
@@ -126,6 +126,17 @@ const VIEWS: [Named; 8] = [
         rows: "mitigation,mnemonic",
         columns: "ring",
         filters: &["mitigation!=none"],
+        values: &[Value::Executions, Value::Share, Value::Rate],
+    },
+    Named {
+        name: "patched",
+        sentence: "What the kernel executes at sites that it patches: NOPs where a tracepoint, another static branch or ftrace \
+                   is off, jumps and calls where it is on. Other NOPs are left by alternatives and by the alignment of the \
+                   compiler. Static branches are known where the table of the running kernel could be read, and those of \
+                   kernel modules count as other NOPs.",
+        rows: "patch,mnemonic",
+        columns: "ring",
+        filters: &["patch!=none"],
         values: &[Value::Executions, Value::Share, Value::Rate],
     },
 ];

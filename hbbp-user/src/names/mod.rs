@@ -4,11 +4,13 @@
 //! functions demangled, and the file name of an executable in place of its path where a function has no name. Names that
 //! differ are shown differently: where short forms coincide, longer ones are shown.
 
+mod cgroup;
 mod demangle;
 mod path;
 
 use std::collections::HashMap;
 
+pub use cgroup::cgroups;
 pub use path::{file_name, fitted};
 
 use crate::printable::harmless;

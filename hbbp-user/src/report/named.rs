@@ -1,6 +1,6 @@
 //! The names in a table: functions demangled, and everything safe to print.
 
-use crate::names::{Demangle, functions};
+use crate::names::{Demangle, cgroups, functions};
 use crate::printable::harmless;
 
 /// What a table shows for its keys, one text for each dimension. JSON and CSV keep the names as found, which other tools can
@@ -14,6 +14,10 @@ pub(super) fn shown_names(by: &[&str], keys: &[&[String]], demangle: Demangle) -
             .collect();
         let shown = match *dimension {
             "function" | "inlined" | "line" | "block" | "callee" => functions(&values, demangle),
+            "cgroup" => {
+                let shown = cgroups(&values);
+                shown.iter().map(|path| harmless(path)).collect()
+            }
             _ => values.iter().map(|value| harmless(value)).collect(),
         };
         for (row, name) in rows.iter_mut().zip(shown) {
@@ -26,6 +30,15 @@ pub(super) fn shown_names(by: &[&str], keys: &[&[String]], demangle: Demangle) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cgroups_are_safe_to_print() {
+        let id = "0123456789abcdef".repeat(4);
+        let keys = [format!("/docker/{id}"), "/a\x1b[2J".to_owned()].map(|path| vec![path]);
+        let shown = shown_names(&["cgroup"], &[&keys[0], &keys[1]], Demangle::On);
+        assert_eq!(shown[0], ["/docker/0123456789ab"]);
+        assert!(!shown[1][0].contains('\x1b'), "{shown:?}");
+    }
 
     #[test]
     fn functions_are_demangled_and_modules_are_not() {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::Resolver;
 use super::raw::{Raw, RawInterval, Sort, TaskKey};
-use super::user::space::Origin;
+use super::user::space::{Origin, UserSpace};
 use crate::addr::{Ring, Va};
 use crate::snapshot::fold::Boundaries;
 use crate::snapshot::{Interval, Loss, ProcessIdx};
@@ -105,9 +105,11 @@ impl Resolver {
     #[inline]
     fn count(&mut self, count: &Raw, interval: &mut Interval, capacity: usize) -> u64 {
         let (task, time) = (count.task, count.first_time);
+        let thread = |user: &mut UserSpace, process| user.thread(process, count.tid);
         match count.sort {
             Sort::Ip { exact } => {
                 let process = self.one(task, time, count.start);
+                let process = thread(&mut self.user, process);
                 push(&mut interval.ips, count.ip(process, exact), capacity);
                 let passed = (count.start, count.start);
                 self.kernel.ambiguous(passed, time, count.hits)
@@ -118,20 +120,23 @@ impl Resolver {
                 if count.source != Va(0) {
                     self.source(task, time, count.source);
                 }
+                let process = thread(&mut self.user, process);
                 push(&mut interval.streams, count.stream(process), capacity);
                 self.kernel.ambiguous(passed, time, count.hits)
             }
             Sort::Oldest => {
                 let process = self.one(task, time, count.start);
+                let process = thread(&mut self.user, process);
                 push(&mut interval.branches, count.oldest(process), capacity);
                 0
             }
         }
     }
 
-    /// The process image that a sample of a recording belongs to, and its interval.
-    pub fn owner(&mut self, tgid: u32, time: u64) -> (ProcessIdx, usize) {
-        self.user.owner(tgid, time)
+    /// The process image or thread that a sample of a recording belongs to, and its interval.
+    pub fn owner(&mut self, tgid: u32, tid: u32, time: u64) -> (ProcessIdx, usize) {
+        let (process, interval) = self.user.owner(tgid, time, &mut self.losses);
+        (self.user.thread(process, tid), interval)
     }
 
     /// Start and end of the intervals of a recording that lasts from `start` to `end`.

@@ -80,7 +80,7 @@ impl Resolver {
                 let process = if task.tgid == 0 {
                     ProcessIdx::KERNEL
                 } else {
-                    self.user.process_at(task, time)
+                    self.user.process_at(task, time, &mut self.losses)
                 };
                 (process, end)
             }

@@ -31,6 +31,7 @@ use std::mem;
 use crate::record::{Record, Timed};
 use crate::snapshot::fold::Intervals;
 use crate::snapshot::{Loss, Losses, Process, Run, Snapshot};
+use crate::streams::ThreadCounts;
 
 use kernel::live_text::LiveText;
 use kernel::space::KernelSpace;
@@ -77,6 +78,11 @@ impl Resolver {
             losses: Losses::default(),
             lookups: Lookups::default(),
         }
+    }
+
+    /// Sets whether the threads of a process image are kept apart. To be called before anything is counted.
+    pub fn count_threads(&mut self, threads: ThreadCounts) {
+        self.user.count_threads(threads);
     }
 
     /// Takes over records as they come, in any order; the files of new mappings are opened now.
@@ -141,20 +147,24 @@ impl Resolver {
         self.user.settle(&mut self.losses);
         run.kernel_text = self.kernel.source();
         run.notes.extend(self.kernel.note().map(str::to_owned));
-        run.notes.extend(self.user.notes());
+        run.notes.extend(self.user.take_notes());
         let (mut modules, mut text) = (Vec::new(), Vec::new());
         let mappings = self.kernel.emit(&mut modules, &mut text);
+        let static_branches = self.kernel.static_branches(&modules, &text);
         let mut processes = vec![Process {
             comm: kernel::map::KERNEL.to_owned(),
             mappings,
             ..Process::default()
         }];
-        processes.extend(self.user.emit(&mut modules, &mut text));
+        let (hit, cgroups) = self.user.emit(&mut modules, &mut text);
+        processes.extend(hit);
         self.lookups.clear();
         Snapshot {
             run,
             modules,
             processes,
+            cgroups,
+            static_branches,
             intervals: self.intervals.take(&mut text),
             text,
             losses: mem::take(&mut self.losses),

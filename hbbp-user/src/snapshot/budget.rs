@@ -10,6 +10,8 @@
 //! | text                         | [`MAX_TEXT`] bytes, [`MAX_TEXTS`] ranges | code of compilers at run time makes room for files, files for the kernel |
 //! | names of functions           | [`MAX_NAMES`] bytes, [`MAX_SYMBOLS`] names | the modules with most names lose the excess |
 //! | names of modules             | [`MAX_PATHS`] bytes            | the longest paths lose their first folders           |
+//! | static branches              | [`MAX_BRANCHES`]               | none are held                                        |
+//! | paths of cgroups             | [`MAX_CGROUPS`] bytes          | those of the last process images become unknown      |
 //!
 //! The bounds of modules hold for each alone: the same largest share for all is found that keeps the sum within the
 //! bound, so one process that makes up code or names loses its own and not those of others. An hour of emulators and
@@ -20,7 +22,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::fold::{Boundaries, Intervals, MAX_COUNTS, memory, replaced_at};
-use super::{Loss, Module, ModuleIdx, ModuleKind, Process, ProcessIdx, Snapshot, Symbol, Text};
+use super::{Loss, Module, ModuleIdx, ModuleKind, Process, ProcessIdx, Snapshot, StaticBranch, Symbol, Text};
 
 /// Most process images.
 pub const MAX_IMAGES: usize = 1 << 18;
@@ -39,6 +41,12 @@ pub const MAX_SYMBOLS: usize = 1 << 20;
 /// Most bytes of names of modules.
 pub const MAX_PATHS: usize = 8 << 20;
 
+/// Most bytes of paths of cgroups.
+pub const MAX_CGROUPS: usize = 4 << 20;
+
+/// Most static branches: a kernel has a tenth of them.
+pub const MAX_BRANCHES: usize = 1 << 17;
+
 /// Percentage of a bound from which on a note warns the user.
 const NOTICED: usize = 50;
 
@@ -47,6 +55,8 @@ pub(super) const MAX_MEMORY: usize = MAX_COUNTS
     + MAX_TEXT
     + MAX_NAMES
     + MAX_PATHS
+    + MAX_CGROUPS
+    + size_of::<StaticBranch>() * MAX_BRANCHES
     + 96 * (MAX_IMAGES + MAX_MAPPINGS + MAX_MODULES + MAX_TEXTS + MAX_SYMBOLS);
 
 /// Memory that a snapshot takes, as a reader counts it: rows with their names and bytes.
@@ -62,11 +72,26 @@ pub fn used(snapshot: &Snapshot) -> usize {
         let symbols: usize = module.symbols.iter().map(symbol).sum();
         size_of::<Module>() + module.name.len() + module.build_id.len() + symbols
     });
-    let processes = snapshot
-        .processes
-        .iter()
-        .map(|process| size_of::<Process>() + process.comm.len() + size_of_val(process.mappings.as_slice()));
-    counts + text + modules.sum::<usize>() + processes.sum::<usize>()
+    let processes = snapshot.processes.iter().map(|process| {
+        let names = process.comm.len() + process.thread.as_ref().map_or(0, |thread| thread.name.len());
+        size_of::<Process>() + names + size_of_val(process.mappings.as_slice())
+    });
+    let branches = size_of_val(snapshot.static_branches.as_slice());
+    counts
+        + text
+        + branches
+        + modules.sum::<usize>()
+        + processes.sum::<usize>()
+        + cgroup_bytes(&snapshot.cgroups)
+}
+
+/// Memory of the paths of cgroups.
+fn cgroup_bytes(paths: &[String]) -> usize {
+    paths.iter().map(|path| cgroup_size(path)).sum()
+}
+
+const fn cgroup_size(path: &str) -> usize {
+    size_of::<String>() + path.len()
 }
 
 /// The greatest share of its bound that a snapshot uses, in percent.
@@ -78,7 +103,7 @@ pub fn used_percent(snapshot: &Snapshot) -> usize {
         .map(|process| process.mappings.len())
         .sum();
     let symbols = || snapshot.modules.iter().flat_map(|module| &module.symbols);
-    let uses: [(usize, usize); 9] = [
+    let uses: [(usize, usize); 11] = [
         (counts, MAX_COUNTS),
         (snapshot.processes.len(), MAX_IMAGES),
         (mappings, MAX_MAPPINGS),
@@ -91,6 +116,8 @@ pub fn used_percent(snapshot: &Snapshot) -> usize {
             snapshot.modules.iter().map(|module| module.name.len()).sum(),
             MAX_PATHS,
         ),
+        (cgroup_bytes(&snapshot.cgroups), MAX_CGROUPS),
+        (snapshot.static_branches.len(), MAX_BRANCHES),
     ];
     let percent = |(used, max): (usize, usize)| used.saturating_mul(100).div_ceil(max);
     uses.into_iter().map(percent).max().unwrap_or(0)
@@ -109,6 +136,8 @@ impl Snapshot {
         if 100 < used {
             self.fit_counts();
             self.fit_processes();
+            self.fit_cgroups();
+            self.fit_static_branches();
             self.fit_modules();
             self.fit_text();
             self.fit_names();
@@ -184,6 +213,36 @@ impl Snapshot {
         self.losses.add(Loss::RegionsLeftOut, n_left_out);
     }
 
+    /// Cgroups beyond the bound become unknown.
+    fn fit_cgroups(&mut self) {
+        let mut left = MAX_CGROUPS;
+        let fits = |path: &&String| {
+            let size = cgroup_size(path);
+            let fits = size <= left;
+            left = left.saturating_sub(size);
+            fits
+        };
+        let kept = self.cgroups.iter().take_while(fits).count();
+        if kept == self.cgroups.len() {
+            return;
+        }
+        self.losses
+            .add(Loss::NamesLeftOut, count(self.cgroups.len() - kept));
+        self.cgroups.truncate(kept);
+        for process in &mut self.processes {
+            process.cgroup = process.cgroup.filter(|cgroup| (cgroup.0 as usize) < kept);
+        }
+    }
+
+    /// Static branches of more than any kernel are none.
+    fn fit_static_branches(&mut self) {
+        if MAX_BRANCHES < self.static_branches.len() {
+            self.losses
+                .add(Loss::NamesLeftOut, count(self.static_branches.len()));
+            self.static_branches.clear();
+        }
+    }
+
     /// Samples and streams of each process image.
     fn samples_by_process(&self) -> Vec<(ProcessIdx, u64)> {
         let mut samples: Vec<(ProcessIdx, u64)> = (0..)
@@ -211,6 +270,8 @@ impl Snapshot {
             n_left_out += u64::from(!is_kept);
             is_kept
         };
+        self.static_branches
+            .retain(|branch| (branch.module.0 as usize) < MAX_MODULES);
         for process in &mut self.processes {
             process.mappings.retain(|mapping| is_kept(mapping.module));
         }

@@ -11,12 +11,12 @@ use prost::Message;
 use prost::bytes::Bytes;
 
 use super::budget::{self, MAX_MEMORY};
-use super::{Inconsistent, Losses, Run, Snapshot, Text, wire};
+use super::{Inconsistent, Losses, Run, Snapshot, StaticBranch, Text, wire};
 pub use container::Compression;
 use container::{Section, Stored, Unreadable, Writer};
 use wire::{
     Capacity, CountsSection, LossesSection, Malformed, ModulesSection, ProcessesSection, RunSection,
-    SymbolsSection, TextSection,
+    StaticBranchesSection, SymbolsSection, TextSection,
 };
 
 /// How a snapshot file begins.
@@ -126,9 +126,13 @@ fn add_run(file: &mut Writer, snapshot: &Snapshot) -> Result<(), Error> {
     add(file, Section::Run, &RunSection::from(&snapshot.run));
     add(file, Section::Modules, &ModulesSection::from(modules));
     add(file, Section::Symbols, &SymbolsSection::from(modules));
-    let processes = ProcessesSection::from(snapshot.processes.as_slice());
+    let processes = ProcessesSection::new(&snapshot.processes, &snapshot.cgroups);
     add(file, Section::Processes, &processes);
     add(file, Section::Text, &TextSection::from(snapshot.text.as_slice()));
+    if !snapshot.static_branches.is_empty() {
+        let branches = StaticBranchesSection::from(snapshot.static_branches.as_slice());
+        add(file, Section::Branches, &branches);
+    }
     for interval in &snapshot.intervals {
         add(file, Section::Counts, &CountsSection::from(interval));
     }
@@ -203,7 +207,7 @@ fn parse_sections(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Sn
     let mut modules = needed(sections, Section::Modules, |section: ModulesSection| {
         section.read(capacity)
     })?;
-    let processes = needed(sections, Section::Processes, |section: ProcessesSection| {
+    let (processes, cgroups) = needed(sections, Section::Processes, |section: ProcessesSection| {
         section.read(capacity)
     })?;
     let intervals = all(sections, Section::Counts)
@@ -229,6 +233,14 @@ fn parse_sections(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Sn
             without(Section::Text, "samples cannot be resolved to instructions", why);
             Vec::new()
         });
+    let static_branches = static_branches(sections, capacity).unwrap_or_else(|why| {
+        without(
+            Section::Branches,
+            "static branches are NOPs and jumps like others",
+            why,
+        );
+        Vec::new()
+    });
     let losses = only::<LossesSection>(sections, Section::Losses)
         .map(Losses::from)
         .unwrap_or_else(|why| {
@@ -240,12 +252,22 @@ fn parse_sections(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Sn
         run,
         modules,
         processes,
+        cgroups,
+        static_branches,
         text,
         intervals,
         losses,
     };
     snapshot.check()?;
     Ok(snapshot)
+}
+
+/// The static branches, which are written where there are some, since version 3.2.
+fn static_branches(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Vec<StaticBranch>, Fault> {
+    match only::<StaticBranchesSection>(sections, Section::Branches) {
+        Err(Fault::Missing) => Ok(Vec::new()),
+        section => Ok(section?.read(capacity)?),
+    }
 }
 
 fn refuse_duplicates(sections: &[Stored<'_>]) -> Result<(), Error> {

@@ -22,7 +22,7 @@ pub enum LossUnit {
     Ambiguous,
     /// A text range of a file that a process ran: its samples are in the mix.
     Text,
-    /// A name of a function or module.
+    /// A name of a function or module, or the cgroup or thread of a process image.
     Name,
 }
 
@@ -140,8 +140,11 @@ losses! {
         "branch entry" | "branch entries", "dropped: profile size limit reached";
     RegionsLeftOut, "region.profile_full", Region,
         "mappings and text ranges" | "mappings and text ranges", "dropped: profile size limit reached; their samples have no instruction";
+    CgroupUnread, "name.cgroup_unread", Name,
+        "process image" | "process images", "exited before the cgroup could be read: attributed to the cgroup of the parent \
+         process, or to `(unknown)`";
     NamesLeftOut, "name.profile_full", Name,
-        "name of a function or file" | "names of functions or files", "dropped or shortened: profile size limit reached";
+        "name of a function, file or cgroup" | "names of functions, files or cgroups", "dropped or shortened: profile size limit reached";
 }
 
 /// How much was lost, by the stable name of the loss. Names of other versions of the tool are kept as they are.
@@ -203,7 +206,10 @@ mod tests {
         let text = Loss::NewestUnused.counted(1, "1");
         assert!(text.starts_with("1 newest branch entry left out"), "{text}");
         let text = Loss::NamesLeftOut.counted(1, "1");
-        assert!(text.starts_with("1 name of a function or file dropped"), "{text}");
+        assert!(
+            text.starts_with("1 name of a function, file or cgroup dropped"),
+            "{text}"
+        );
         let both = Loss::TextSwitched.counted(1, "1");
         assert!(both.starts_with("1 samples and streams"), "{both}");
     }

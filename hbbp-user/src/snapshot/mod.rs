@@ -39,6 +39,10 @@ pub struct ModuleIdx(pub u32);
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ProcessIdx(pub u32);
 
+/// Index of a path in [`Snapshot::cgroups`].
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct CgroupIdx(pub u32);
+
 /// Index of an [`Event`] in [`Run::events`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct EventIdx(pub u32);
@@ -63,10 +67,14 @@ pub struct Snapshot {
     pub run: Run,
     /// What text can belong to: the kernel, its modules, ELF files, anonymous executable memory.
     pub modules: Vec<Module>,
-    /// Process images; entry 0 is the kernel.
+    /// Process images, or their threads where these were counted apart; entry 0 is the kernel.
     pub processes: Vec<Process>,
+    /// Paths of cgroups in the unified hierarchy (cgroup v2), as the tool saw them in `/proc/PID/cgroup`.
+    pub cgroups: Vec<String>,
     /// Text that was hit, sorted by (module, start, since).
     pub text: Vec<Text>,
+    /// Static branches in the text of the kernel image, sorted; none where the kernel's table of them could not be read.
+    pub static_branches: Vec<StaticBranch>,
     /// What was counted, one entry for each drain, in the order of time.
     pub intervals: Vec<Interval>,
     /// What was lost or refused before it could be counted.
@@ -118,7 +126,8 @@ pub struct Symbol {
     pub name: String,
 }
 
-/// A process image: one program in one process. An exec in the same process is another image.
+/// A process image: one program in one process. An exec in the same process is another image. Where threads were counted
+/// apart, each thread of an image has an entry of its own, with the mappings of the image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Process {
     /// Thread group id in the pid namespace of the tool; 0 for the kernel, `u32::MAX` for processes outside of it.
@@ -129,6 +138,24 @@ pub struct Process {
     pub comm: String,
     /// Executable mappings, sorted by (start, from).
     pub mappings: Vec<Mapping>,
+    /// Cgroup in which the process ran when it was first seen; `None` where that is unknown.
+    pub cgroup: Option<CgroupIdx>,
+    /// The thread that ran; `None` where all threads of the image were counted together.
+    pub thread: Option<Thread>,
+}
+
+/// A thread of a process image.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Thread {
+    /// Thread id in the pid namespace of the tool; [`Thread::OTHERS`] for all threads beyond a bound.
+    pub tid: u32,
+    /// Name of the thread, the last one seen; empty where it is unknown.
+    pub name: String,
+}
+
+impl Thread {
+    /// Threads of an image that are counted together because there are too many. No thread has this id.
+    pub const OTHERS: u32 = u32::MAX;
 }
 
 /// An executable mapping of a process, or a text region of the kernel.
@@ -159,6 +186,17 @@ pub struct Text {
     /// Index of the first interval in which these bytes are valid.
     /// Text that was patched during the run has one entry for each version, with the same extent.
     pub since: u32,
+}
+
+/// A site of kernel text where a static key decides between a NOP and a jump.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct StaticBranch {
+    /// The module of its text.
+    pub module: ModuleIdx,
+    /// Address of the instruction.
+    pub addr: ImageAddr,
+    /// Whether the key is that of a tracepoint.
+    pub tracepoint: bool,
 }
 
 /// What was counted between two drains.
@@ -275,6 +313,8 @@ impl Snapshot {
         let module = |idx: ModuleIdx| (idx.0 as usize) < self.modules.len();
         holds(!self.processes.is_empty(), "no process image")?;
         for process in &self.processes {
+            let cgroup = process.cgroup.map_or(0, |cgroup| cgroup.0 as usize + 1);
+            holds(cgroup <= self.cgroups.len(), "process image has no cgroup")?;
             let by_start = process.mappings.is_sorted_by_key(|m| (m.start, m.from));
             holds(by_start, "mappings are not sorted")?;
             let inside = process
@@ -291,6 +331,12 @@ impl Snapshot {
         }
         let in_order = self.text.is_sorted_by_key(|t| (t.module, t.start, t.since));
         holds(in_order, "text is not sorted")?;
+        let branches = &self.static_branches;
+        let known = branches.iter().all(|branch| module(branch.module));
+        holds(
+            known && branches.is_sorted(),
+            "static branches are not sorted, or have no module",
+        )?;
         for text in &self.text {
             let fits = u64::try_from(text.bytes.len()).is_ok_and(|len| text.start.checked_add(len).is_some());
             holds(

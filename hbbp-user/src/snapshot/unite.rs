@@ -43,7 +43,9 @@ impl Snapshot {
             run,
             modules,
             processes,
+            cgroups,
             text,
+            static_branches,
             intervals,
             losses,
         } = next;
@@ -57,7 +59,16 @@ impl Snapshot {
             Some(text)
         });
         self.text = text::unite(std::mem::take(&mut self.text), text.collect(), n_before);
-        let became = processes::unite(&mut self.processes, processes, &became, began);
+        let branches = static_branches.into_iter().filter_map(|mut branch| {
+            branch.module = *became.get(branch.module.0 as usize)?;
+            Some(branch)
+        });
+        self.static_branches.extend(branches);
+        self.static_branches.sort_unstable();
+        self.static_branches
+            .dedup_by_key(|branch| (branch.module, branch.addr));
+        let cgroups = processes::unite_cgroups(&mut self.cgroups, cgroups);
+        let became = processes::unite(&mut self.processes, processes, &became, &cgroups, began);
         let appended = intervals.into_iter().map(|mut interval| {
             let renumbered = |process: &mut super::ProcessIdx| {
                 *process = became.get(process.0 as usize).copied().unwrap_or(*process);

@@ -12,7 +12,9 @@ mod number;
 mod run;
 
 pub(super) use counts::CountsSection;
-pub(super) use images::{ModulesSection, ProcessesSection, SymbolsSection, TextSection};
+pub(super) use images::{
+    ModulesSection, ProcessesSection, StaticBranchesSection, SymbolsSection, TextSection,
+};
 pub(super) use run::{LossesSection, RunSection};
 
 /// Why the content of a section cannot be what a version of hbbp-sys wrote.

@@ -54,6 +54,16 @@ pub enum KernelCounts {
     ByProcess,
 }
 
+/// Whether the threads of a process image share counts.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ThreadCounts {
+    /// Once for all of them.
+    #[default]
+    Together,
+    /// For each thread: more entries, and rows by thread.
+    Apart,
+}
+
 /// What must be known of the machine to read its stacks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quirks {

@@ -22,4 +22,5 @@ mod run;
 mod skip;
 mod speed;
 mod texts;
+mod threads;
 mod writer;

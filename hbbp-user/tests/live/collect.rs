@@ -8,7 +8,7 @@ use hbbp_user::collect::event::Choice;
 use hbbp_user::collect::object::{Constants, MapSizes, Messages, Object};
 use hbbp_user::collect::{Collector, ModuleWatch, Plan, Scope};
 use hbbp_user::record::Record;
-use hbbp_user::streams::KernelCounts;
+use hbbp_user::streams::{KernelCounts, ThreadCounts};
 
 use super::load::Load;
 use super::{BpfStats, kernel};
@@ -18,6 +18,7 @@ fn plan(scope: Scope) -> Plan {
         scope,
         choice: Choice::default(),
         kernel: KernelCounts::Together,
+        threads: ThreadCounts::Together,
         modules: ModuleWatch::Told,
         map_entries: None,
         messages: Messages::Off,

@@ -9,7 +9,7 @@ use hbbp_user::profile::Output;
 use hbbp_user::resolve::kernel::space::TextHistory;
 use hbbp_user::snapshot::Snapshot;
 use hbbp_user::snapshot::file::Compression;
-use hbbp_user::streams::KernelCounts;
+use hbbp_user::streams::{KernelCounts, ThreadCounts};
 
 use super::load::Load;
 use super::run::assert_accounts_for;
@@ -22,6 +22,7 @@ fn profiles() -> Vec<Snapshot> {
         duration: None,
         choice: Choice::default(),
         kernel: KernelCounts::Together,
+        threads: ThreadCounts::Together,
         map_entries: None,
         text: TextHistory::Followed,
         messages: Messages::Off,

@@ -20,6 +20,7 @@ mod processes;
 mod run;
 #[path = "../fixtures/skip.rs"]
 mod skip;
+mod tasks;
 mod text;
 mod top;
 mod watch;
@@ -86,6 +87,13 @@ fn report(args: &[&str]) -> Value {
 /// The JSON report of a saved profile.
 fn report_of(path: &str) -> Value {
     let output = run(&["report", path, "--format", "json"]);
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The same by these dimensions.
+fn report_by(path: &str, rows: &str) -> Value {
+    let output = run(&["report", path, "--format", "json", "--top", "all", "--rows", rows]);
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
 }

@@ -82,6 +82,16 @@ fn text_by_place() {
 }
 
 #[test]
+fn text_by_thread_and_cgroup() {
+    let threads = by(&[Dimension::Process, Dimension::Thread], Format::Text);
+    check("threaded-thread.txt", &program::threaded(), &threads);
+    let cgroups = by(&[Dimension::Cgroup], Format::Text);
+    check("threaded-cgroup.txt", &program::threaded(), &cgroups);
+    let machine = by(&[Dimension::Cgroup, Dimension::Thread], Format::Csv);
+    check("threaded.csv", &program::threaded(), &machine);
+}
+
+#[test]
 fn text_by_class() {
     let classes = [
         Dimension::Extension,

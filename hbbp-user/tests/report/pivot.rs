@@ -87,6 +87,7 @@ fn every_pivot_of_a_fixture_has_its_total() {
         program::retired(),
         program::stacked(),
         program::troubled(),
+        program::threaded(),
     ] {
         let axes = axes();
         let queries: Vec<Query> = axes
@@ -109,6 +110,21 @@ fn every_pivot_of_a_fixture_has_its_total() {
             ));
             adds_up(mix).unwrap();
         }
+    }
+}
+
+/// Threads of a process sum to the process, and have its cgroup.
+#[test]
+fn threads_sum_to_their_process() {
+    let axis = |name: &str| Axis::named(name, &[]).unwrap();
+    let by = |names: &[&str]| query(&names.iter().map(|name| axis(name)).collect::<Vec<_>>(), &[], &[]);
+    let queries = [by(&["process", "cgroup"]), by(&["process", "cgroup", "thread"])];
+    let [processes, threads] = mixes(&program::threaded(), &queries).try_into().unwrap();
+    assert!(processes.rows.len() < threads.rows.len());
+    for process in &processes.rows {
+        let of_process = threads.rows.iter().filter(|row| row.key[..2] == process.key[..]);
+        let sum: f64 = of_process.map(|row| row.total.amount).sum();
+        assert!(close(sum, process.total.amount), "{:?}", process.key);
     }
 }
 

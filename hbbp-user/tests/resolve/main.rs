@@ -11,6 +11,7 @@ mod program;
 mod recorded;
 #[path = "../fixtures/skip.rs"]
 mod skip;
+mod threads;
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -36,6 +37,7 @@ fn no_kernel() -> KernelSpace {
 fn ip(tgid: u32, first_time: u64, at: u64) -> Raw {
     Raw {
         task: TaskKey { tgid, exec_id: 2 },
+        tid: 0,
         first_time,
         sort: Sort::Ip { exact: false },
         event: EventIdx(0),

@@ -99,7 +99,7 @@ fn stream_over_samples(mmap: Mmap, program: PathBuf, at: &[u64]) -> Snapshot {
     };
     let files = RecordedFiles::new(places, Default::default(), Vec::new());
     let mut resolver = Resolver::recorded(no_kernel(), &records, files);
-    let (process, interval) = resolver.owner(PID, 5);
+    let (process, interval) = resolver.owner(PID, 0, 5);
     assert_eq!(interval, 0);
     resolver.recorded_interval(Interval {
         start: 1,
@@ -141,7 +141,7 @@ fn counts_before_and_after_an_exec_have_the_mappings_of_their_own_program() {
     };
     let records = [map(1, "/bin/first"), exec, map(11, "/bin/second")];
     let mut resolver = Resolver::recorded(no_kernel(), &records, RecordedFiles::default());
-    let owners = [5, 15].map(|time| resolver.owner(PID, time));
+    let owners = [5, 15].map(|time| resolver.owner(PID, 0, time));
     let [(first, _), (second, _)] = owners;
     assert_ne!(first, second);
     resolver.recorded_interval(Interval {

@@ -7,8 +7,8 @@ use hbbp_user::snapshot::budget::{MAX_IMAGES, MAX_MODULES, MAX_PATHS, MAX_TEXT, 
 use hbbp_user::snapshot::file::{encode, parse};
 use hbbp_user::snapshot::fold::{Boundaries, Intervals, MAX_COUNTS};
 use hbbp_user::snapshot::{
-    EventIdx, Interval, IpCount, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind, Process, ProcessIdx,
-    StreamCount, Symbol, Text,
+    CgroupIdx, EventIdx, Interval, IpCount, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind, Process,
+    ProcessIdx, StreamCount, Symbol, Text,
 };
 
 use super::small;
@@ -197,6 +197,26 @@ fn modules_beyond_the_bound_lose_mappings_and_text() {
     snapshot.check().unwrap();
     assert_eq!(snapshot.processes[0].mappings[1..], [last]);
     assert_eq!(snapshot.losses.get(Loss::RegionsLeftOut), 1);
+}
+
+#[test]
+fn cgroups_beyond_the_bound_are_unknown() {
+    let mut snapshot = small();
+    for n in 0..1200 {
+        snapshot.cgroups.push(format!("/{n}/{}", "x".repeat(4000)));
+        snapshot.processes.push(Process {
+            cgroup: Some(CgroupIdx(n)),
+            ..Process::default()
+        });
+    }
+    let read = parse(&encode(&snapshot).unwrap()).unwrap();
+    let kept = read.cgroups.len();
+    assert!(1000 < kept && kept < 1200, "{kept}");
+    assert_eq!(read.cgroups, snapshot.cgroups[..kept]);
+    assert_eq!(read.losses.get(Loss::NamesLeftOut), 1201 - kept as u64);
+    let known = read.processes.iter().filter(|process| process.cgroup.is_some());
+    // That of the first process image is known, too.
+    assert_eq!((known.count(), read.processes.len()), (kept + 1, 1201));
 }
 
 #[test]

@@ -17,9 +17,24 @@ use proptest::prelude::*;
 use hbbp_user::addr::{ImageAddr, Va};
 use hbbp_user::snapshot::file::{encode, parse};
 use hbbp_user::snapshot::{
-    Event, EventIdx, Interval, IpCount, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind, Period,
-    Process, ProcessIdx, Run, Snapshot, Symbol, Text,
+    CgroupIdx, Event, EventIdx, Interval, IpCount, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind,
+    Period, Process, ProcessIdx, Run, Snapshot, StaticBranch, Symbol, Text, Thread,
 };
+
+fn worker() -> Thread {
+    Thread {
+        tid: 7,
+        name: "worker".to_owned(),
+    }
+}
+
+fn tracepoint() -> StaticBranch {
+    StaticBranch {
+        module: ModuleIdx(0),
+        addr: ImageAddr(0x12),
+        tracepoint: true,
+    }
+}
 
 /// A small snapshot with something in every section.
 fn small() -> Snapshot {
@@ -55,8 +70,12 @@ fn small() -> Snapshot {
                 image_start: ImageAddr(0x10),
                 from: 0,
             }],
+            cgroup: Some(CgroupIdx(0)),
+            thread: Some(worker()),
             ..Process::default()
         }],
+        cgroups: vec!["/init.scope".to_owned()],
+        static_branches: vec![tracepoint()],
         text: vec![Text {
             module: ModuleIdx(0),
             start: ImageAddr(0x10),

@@ -9,8 +9,8 @@ use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-use hbbp_user::snapshot::Snapshot;
 use hbbp_user::snapshot::file::{Compression, encode, encode_runs};
+use hbbp_user::snapshot::{Snapshot, Thread};
 
 use super::{small, strategy};
 
@@ -37,6 +37,11 @@ fn totals(runs: &[Snapshot]) -> Value {
     let branches = || intervals().flat_map(|interval| &interval.branches);
     let modules = || runs.iter().flat_map(|run| &run.modules);
     let text = || runs.iter().flat_map(|run| &run.text);
+    let processes = || {
+        runs.iter()
+            .flat_map(|run| run.processes.iter().map(move |process| (run, process)))
+    };
+    let thread = |thread: &Thread| json!([thread.tid, thread.name]);
     let mut losses: BTreeMap<&String, u64> = BTreeMap::new();
     for (loss, n) in runs.iter().flat_map(|run| &run.losses.0) {
         *losses.entry(loss).or_default() += n;
@@ -44,6 +49,8 @@ fn totals(runs: &[Snapshot]) -> Value {
     json!({
         "hosts": runs.iter().map(|run| &run.run.host).collect::<Vec<_>>(),
         "modules": modules().map(|module| &module.name).collect::<Vec<_>>(),
+        "cgroups": processes().map(|(run, it)| it.cgroup.map(|at| &run.cgroups[at.0 as usize])).collect::<Vec<_>>(),
+        "threads": processes().filter_map(|(_, it)| it.thread.as_ref()).map(thread).collect::<Vec<_>>(),
         "text_bytes": text().map(|text| text.bytes.len()).sum::<usize>(),
         "losses": losses,
         "ip_hits": ips().map(|count| count.hits).sum::<u64>(),

@@ -38,7 +38,7 @@ def message(data):
     return fields
 
 total = dict.fromkeys(["ip_hits", "ip_weight", "stream_hits", "branch_hits", "text_bytes"], 0)
-total |= {"stream_weight": 0.0, "modules": [], "losses": {}, "hosts": []}
+total |= {"stream_weight": 0.0, "modules": [], "losses": {}, "hosts": [], "cgroups": [], "threads": []}
 for name, data in sections(open(sys.argv[1], "rb").read()):
     fields = message(data)
     table = Table(fields.get(1, [b""])[0]) if name in ("modules", "text") else None
@@ -47,6 +47,15 @@ for name, data in sections(open(sys.argv[1], "rb").read()):
         content = table.bytes()
         if name == "text": total["text_bytes"] += len(content)
         else: total["modules"].append(content.decode()), table.number(), table.bytes()
+    if name == "process":
+        paths, (images, cgroups, tasks) = [], (Table(fields.get(n, [b""])[0]) for n in (1, 2, 3))
+        while cgroups: paths.append(cgroups.bytes().decode())
+        while images:
+            images.number(), images.number(), images.bytes()
+            for _ in range(images.number()): images.signed(), images.number(), images.number(), images.signed(), images.signed()
+            cgroup, thread = (tasks.number(), tasks.number()) if tasks else (0, 0)
+            total["cgroups"].append(paths[cgroup - 1] if cgroup else None)
+            if thread: total["threads"].append([thread - 1, tasks.bytes().decode()])
     if name == "run": total["hosts"].append(fields.get(2, [b""])[0].decode())  # Each section `run` begins a run.
     for entry in map(message, fields.get(1, []) if name == "losses" else []):
         loss = entry.get(1, [b""])[0].decode()

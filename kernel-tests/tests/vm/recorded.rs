@@ -77,6 +77,7 @@ fn imported(live: &Snapshot, stacks: &[Stack]) -> Snapshot {
         let bytes: Vec<u8> = stack.entries.iter().enumerate().flat_map(entry).collect();
         let sample = Sample {
             tgid: 0,
+            tid: 0,
             time: 0,
             ip: None,
             period: Some(stack.period),

@@ -32,50 +32,48 @@ fn recorded(hardware_profile: &str, events: &str) -> Option<Recorded> {
     Some(recorded)
 }
 
-/// The error of the shares of a ring, or of everything, with weights and as recorded.
-fn errors(recorded: &Recorded, ring: Option<&str>) -> [f64; 2] {
+/// The error of the shares of everything, with weights and as recorded.
+fn errors(recorded: &Recorded) -> [f64; 2] {
     let rule = recorded.outcome().directory().join("recorded.rule");
     std::fs::write(&rule, "name recorded\nwithout weights\nlbr\n").unwrap();
     ["balanced", rule.to_str().unwrap()].map(|rule| {
         let errors = recorded.errors(rule).unwrap();
-        let group = match ring {
-            Some(ring) => errors.named(ring).unwrap(),
-            None => &errors.whole,
-        };
-        group.share_error.hybrid.unwrap()
+        errors.whole.share_error.hybrid.unwrap()
     })
 }
 
-fn compare(events: &str, hardware_profile: &str, ring: Option<&str>, bound: f64) {
-    let Some(recorded) = recorded(hardware_profile, events) else {
-        return;
-    };
-    let [weighed, as_recorded] = errors(&recorded, ring);
+/// The error with weights, and as recorded; `None` where there is no emulated machine.
+fn compared(events: &str, hardware_profile: &str) -> Option<[f64; 2]> {
+    let recorded = recorded(hardware_profile, events)?;
+    let [weighed, as_recorded] = errors(&recorded);
     println!("{events}: error of shares {weighed:.4}, as recorded {as_recorded:.4}");
-    assert!(weighed < bound, "{weighed} with weights, {as_recorded} without");
+    Some([weighed, as_recorded])
 }
 
 #[test]
 fn time_triggered_stacks_with_cycles() {
-    compare("-b -e cycles -c 10007", SKID, None, 0.03);
+    if let Some([weighed, as_recorded]) = compared("-b -e cycles -c 10007", SKID) {
+        assert!(weighed < 0.03 && 3.0 * weighed < as_recorded);
+    }
 }
 
 #[test]
 fn time_triggered_stacks_without_cycles() {
-    compare("-b -e cycles -c 10007", WITHOUT_CYCLES, None, 0.06);
+    if let Some([weighed, as_recorded]) = compared("-b -e cycles -c 10007", WITHOUT_CYCLES) {
+        assert!(weighed < 0.06 && 2.0 * weighed < as_recorded);
+    }
 }
 
 #[test]
 fn stacks_that_instructions_triggered() {
-    compare("-b -e instructions -c 10007", SKID, None, 0.04);
+    if let Some([weighed, as_recorded]) = compared("-b -e instructions -c 10007", SKID) {
+        assert!(weighed < as_recorded);
+    }
 }
 
 #[test]
 fn stacks_of_two_triggers() {
-    compare("-b -e cycles,instructions -c 20011", SKID, None, 0.03);
-}
-
-#[test]
-fn stacks_that_branches_of_user_code_triggered() {
-    compare("-b -e branches:u -c 1009", SKID, Some("user"), 0.04);
+    if let Some([weighed, as_recorded]) = compared("-b -e cycles,instructions -c 20011", SKID) {
+        assert!(2.0 * weighed < as_recorded);
+    }
 }

@@ -7,13 +7,22 @@ use super::space::{KernelSpace, Machine};
 use crate::addr::ImageAddr;
 use crate::resolve::elf::build_id::{read_kernel_build_id, read_module_build_id};
 use crate::resolve::text::ModuleText;
-use crate::snapshot::{Mapping, Module, ModuleIdx, ModuleKind, Text};
+use crate::snapshot::{Mapping, Module, ModuleIdx, ModuleKind, StaticBranch, Text};
 
 impl KernelSpace {
     /// The intervals in which text versions begin.
     pub fn version_starts(&self) -> impl Iterator<Item = u32> {
         let texts = self.texts.values();
         texts.flat_map(ModuleText::version_starts)
+    }
+
+    /// The static branches in text of the kernel image that was handed over.
+    pub fn static_branches(&self, modules: &[Module], text: &[Text]) -> Vec<StaticBranch> {
+        let kernel = (0..)
+            .zip(modules)
+            .find(|(_, module)| module.kind == ModuleKind::Kernel);
+        let found = kernel.map(|(idx, _)| self.static_branches.in_text(ModuleIdx(idx), text));
+        found.unwrap_or_default()
     }
 
     /// Hands over the modules and the text that were hit since the last call, and returns the mappings of the kernel.

@@ -48,6 +48,12 @@ pub struct ImageMarks {
     pub etext: Option<Va>,
     /// `_end`: first byte after the image.
     pub end: Option<Va>,
+    /// `__start___jump_table`: the table of static branches (kernels with `CONFIG_KALLSYMS_ALL` list it).
+    pub jump_table: Option<Va>,
+    /// `__stop___jump_table`: first byte after it.
+    pub jump_table_end: Option<Va>,
+    /// The first and the last `struct tracepoint` (likewise).
+    pub tracepoints: Option<(Va, Va)>,
 }
 
 /// A function of the running kernel.
@@ -148,9 +154,22 @@ impl ImageMarks {
             "_stext" => &mut self.stext,
             "_etext" => &mut self.etext,
             "_end" => &mut self.end,
-            _ => return,
+            "__start___jump_table" => &mut self.jump_table,
+            "__stop___jump_table" => &mut self.jump_table_end,
+            _ => return self.note_tracepoint(name, address),
         };
         *mark = Some(address);
+    }
+
+    /// Each tracepoint has a symbol of this beginning, and a pointer to it in another section (include/linux/tracepoint.h).
+    fn note_tracepoint(&mut self, name: &str, address: Va) {
+        let is_tracepoint = name
+            .strip_prefix("__tracepoint_")
+            .is_some_and(|name| !name.starts_with("ptr_"));
+        if is_tracepoint {
+            let (first, last) = self.tracepoints.unwrap_or((address, address));
+            self.tracepoints = Some((first.min(address), last.max(address)));
+        }
     }
 
     /// First and last address of the image, where the table names them.
@@ -304,6 +323,11 @@ ffffffff81000040 t local_one
 ffffffff81000040 t __local_one
 ffffffff81000100 T _etext
 ffffffff82000000 D jiffies
+ffffffff82000100 D __tracepoint_irq_exit
+ffffffff82000180 D __tracepoint_irq_entry
+ffffffff82000200 D __start___jump_table
+ffffffff82000240 D __stop___jump_table
+ffffffff82000300 r __tracepoint_ptr_irq_exit
 ffffffff83000000 B _end
 ffffffffc0201000 t ftrace_trampoline\t[__builtin__ftrace]
 ffffffffc0300000 t nf_hook\t[nf_tables]
@@ -337,6 +361,11 @@ ffffffffc0400000 t bpf_prog_6deef7357e7b4530\t[bpf]
         assert_eq!(at(0xffff_ffff_c040_0000).map(|s| s.3), Some(Some("bpf")));
         let range = Some((Va(0xffff_ffff_8100_0000), Va(0xffff_ffff_8300_0000)));
         assert_eq!(table.image.range(), range);
+        let tracepoints = Some((Va(0xffff_ffff_8200_0100), Va(0xffff_ffff_8200_0180)));
+        assert_eq!(table.image.tracepoints, tracepoints);
+        let jump_table = (table.image.jump_table, table.image.jump_table_end);
+        let expected = [0xffff_ffff_8200_0200, 0xffff_ffff_8200_0240].map(|at| Some(Va(at)));
+        assert_eq!(jump_table, expected.into());
         assert!(!table.hidden);
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! kallsyms, modules, names, module_symbols -> map     --+
 //! kcore | probe | vmlinux                  -> reader    +-> space (hits, versions of text) -> emit
+//! static_branches                                     --+
 //! PERF_RECORD_TEXT_POKE, readings -> changes (segments, ambiguous) --+
 //! recorded: the same space for the kernel of a recording
 //! boot_image -> vmlinux -> patch_sites (alternatives) -> text_difference: what the kernel patched into itself
@@ -28,5 +29,6 @@ pub mod recorded;
 pub mod region;
 pub mod segments;
 pub mod space;
+pub mod static_branches;
 pub mod text_difference;
 pub mod vmlinux;

@@ -40,6 +40,9 @@ pub fn open_kernel_space(
         _ => None,
     };
     let mut map = KernelMap::default();
+    let marks = symbols.image;
     map.update(symbols, &read_modules(), image, 0);
-    Ok((KernelSpace::new(reader, map), notes))
+    let mut kernel = KernelSpace::new(reader, map);
+    kernel.read_static_branches(&marks);
+    Ok((kernel, notes))
 }

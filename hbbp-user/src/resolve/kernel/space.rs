@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use super::changes::TextChanges;
-use super::kallsyms::{HIDDEN, read_kallsyms};
+use super::kallsyms::{HIDDEN, ImageMarks, read_kallsyms};
 use super::map::{KernelMap, KernelModuleIdx, Region};
 use super::module_symbols::read_module_symbols;
 use super::modules::read_modules;
 use super::reader::KernelText;
 use super::segments::Segments;
+use super::static_branches::StaticBranches;
 use crate::addr::{ImageAddr, Va};
 use crate::record::{LoadedText, Record};
 use crate::resolve::lookup_cache::Validity;
@@ -55,6 +56,7 @@ pub struct KernelSpace {
     pub(super) machine: Machine,
     pub(super) history: TextHistory,
     pub(super) changes: TextChanges,
+    pub(super) static_branches: StaticBranches,
     /// Pages where modules are loaded that hold code without a name, such as the kernel's thunks and the compiled
     /// filters of sockets: reading all symbols once for each of them has to do.
     nameless: HashSet<u64>,
@@ -76,6 +78,7 @@ impl KernelSpace {
             machine: Machine::default(),
             history: TextHistory::Followed,
             changes: TextChanges::default(),
+            static_branches: StaticBranches::default(),
             nameless: HashSet::new(),
             alone: None,
         }
@@ -85,6 +88,12 @@ impl KernelSpace {
     pub(super) fn recorded(mut self, build_id: &[u8]) -> Self {
         self.machine = Machine::Recorded(build_id.to_vec());
         self
+    }
+
+    /// Reads the kernel's table of static branches, where it lies between these marks.
+    pub(super) fn read_static_branches(&mut self, marks: &ImageMarks) {
+        let reader = &mut self.reader;
+        self.static_branches = StaticBranches::read(marks, |at, bytes| reader.read(at, bytes));
     }
 
     /// Takes another history of text than [`TextHistory::Followed`], from the start of the run.

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use super::image_set::ImageIdx;
 use super::patched_text::{LONGEST_RANGE, PatchedRange, PrivateFile};
 use super::process_image::Generation;
+use super::threads::HitThread;
 use crate::addr::{ImageAddr, Va};
 use crate::resolve::raw::TaskKey;
-use crate::snapshot::{Mapping, ModuleIdx, Process, ProcessIdx};
+use crate::snapshot::{CgroupIdx, Mapping, ModuleIdx, Process, ProcessIdx, Thread};
 
 /// A process image that has counts.
 #[derive(Debug)]
@@ -17,6 +18,10 @@ pub(super) struct HitProcess {
     pub(super) task: TaskKey,
     pub(super) generation: Option<Generation>,
     pub(super) comm: Arc<str>,
+    /// Path of its cgroup; `None` where it is not known.
+    pub(super) cgroup: Option<Arc<str>>,
+    /// The thread, if this is the entry of one: its mappings are those of the process image.
+    pub(super) thread: Option<HitThread>,
     /// Mappings that were hit, by (start, from).
     pub(super) mappings: BTreeMap<(Va, u64), HitMapping>,
     /// Text ranges in these that differ from their file, by (start, from).
@@ -35,8 +40,21 @@ pub(super) struct HitMapping {
 }
 
 impl HitProcess {
-    /// Hands it over, with the modules that its images became.
-    pub(super) fn emit(self, became: &HashMap<ImageIdx, ModuleIdx>) -> Process {
+    /// Of which nothing was hit yet.
+    pub(super) fn new(task: TaskKey, generation: Option<Generation>) -> Self {
+        Self {
+            task,
+            generation,
+            comm: Arc::default(),
+            cgroup: None,
+            thread: None,
+            mappings: BTreeMap::new(),
+            patched: BTreeMap::new(),
+        }
+    }
+
+    /// Hands it over, with the modules that its images became, and its cgroup as an index of these.
+    pub(super) fn emit(self, became: &HashMap<ImageIdx, ModuleIdx>, cgroups: &mut CgroupTable) -> Process {
         let mapping = |start: Va, end: Va, image: ImageIdx, image_start: ImageAddr, from: u64| {
             let module = *became.get(&image)?;
             Some(Mapping {
@@ -69,7 +87,34 @@ impl HitProcess {
             exec_id: self.task.exec_id,
             comm: self.comm.as_ref().to_owned(),
             mappings,
+            cgroup: self.cgroup.map(|path| cgroups.index(path)),
+            thread: self.thread.map(|thread| Thread {
+                tid: thread.tid,
+                name: thread.name.as_ref().to_owned(),
+            }),
         }
+    }
+}
+
+/// The cgroups of a snapshot, in the order of the process images.
+#[derive(Debug, Default)]
+pub(super) struct CgroupTable {
+    paths: Vec<String>,
+    numbers: HashMap<Arc<str>, CgroupIdx>,
+}
+
+impl CgroupTable {
+    fn index(&mut self, path: Arc<str>) -> CgroupIdx {
+        let Self { paths, numbers } = self;
+        *numbers.entry(path).or_insert_with_key(|path| {
+            paths.push(path.as_ref().to_owned());
+            CgroupIdx(u32::try_from(paths.len() - 1).unwrap_or(u32::MAX))
+        })
+    }
+
+    /// Their paths.
+    pub(super) fn into_paths(self) -> Vec<String> {
+        self.paths
     }
 }
 

@@ -52,6 +52,9 @@ impl UserSpace {
     pub fn scanned(&mut self, processes: &[Scanned]) {
         for process in processes {
             self.index.scanned(process, 0);
+            if let Some(read) = self.cgroups.read(process.tgid) {
+                self.index.set_cgroup(process.tgid, u64::MAX, read);
+            }
             for mmap in &process.mappings {
                 self.open_early(mmap);
             }
@@ -84,6 +87,9 @@ impl UserSpace {
         if let Record::Mmap(mmap) = &timed.record {
             self.open_early(mmap);
             is_patched = self.index.is_mapped_again(mmap, timed.time);
+        }
+        if let Record::Comm { pid, exec: true, .. } = timed.record {
+            self.cgroups.read_at_exec(pid, timed.time);
         }
         let Some(live) = self.live_processes() else {
             return;
@@ -128,6 +134,12 @@ impl UserSpace {
         }
         for timed in live.pending.drain(..n_due) {
             self.index.apply(&timed);
+            self.threads.apply(&timed);
+            if let Record::Comm { pid, exec: true, .. } = timed.record
+                && let Some(read) = self.cgroups.take_at_exec(pid, timed.time)
+            {
+                self.index.set_cgroup(pid, timed.time, read);
+            }
         }
         self.changed();
     }
@@ -188,6 +200,8 @@ impl UserSpace {
             return;
         };
         self.index.forget_before(time);
+        self.threads.forget_before(time);
+        self.cgroups.end_drain();
         let awaited = live.pending.iter().filter_map(|timed| match &timed.record {
             Record::Mmap(mmap) => Some(mmap),
             _ => None,

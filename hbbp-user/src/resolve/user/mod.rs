@@ -8,6 +8,7 @@
 //!
 //! Live runs and recordings differ in where bytes come from ([`space::Origin`]) and in nothing else.
 
+mod cgroups;
 mod file_opener;
 mod file_table;
 pub mod find_file;
@@ -31,5 +32,6 @@ mod read_again;
 pub mod recorded_files;
 mod recorded_time;
 pub mod space;
+mod threads;
 mod vdso;
 mod watch;

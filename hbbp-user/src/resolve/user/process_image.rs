@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::cgroups::Membership;
 use super::mapped_file::plain_path;
 use super::mapping_table::{MappingTable, Visible};
 use crate::addr::{FileOff, Va};
@@ -107,6 +108,8 @@ pub struct ProcessImage {
     pub bits: u32,
     /// The process that created this one; 0 where that is unknown.
     pub(super) parent: u32,
+    /// The cgroup that it runs in.
+    pub(super) cgroup: Membership,
     /// Since when, in ns.
     pub(super) from: u64,
     /// Tasks that are alive.
@@ -129,6 +132,7 @@ impl ProcessImage {
             comm,
             bits: 64,
             parent: 0,
+            cgroup: Membership::default(),
             from,
             n_threads: 1,
             counted: 0,
@@ -143,6 +147,7 @@ impl ProcessImage {
         Self {
             generation,
             parent,
+            cgroup: self.cgroup.inherited(),
             from,
             n_threads: 1,
             counted: 0,

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use crate::record::{Mmap, Record, Timed};
 
+use super::cgroups::Membership;
 use super::file_table::{FileTable, MANY_FILES};
 use super::known_mapping::Remapped;
 use super::process_image::{Backing, FileIdx, Generation, ImageMapping, MappedFile, ProcessImage};
@@ -88,6 +89,13 @@ impl ProcessIndex {
         let images = self.processes.get(&tgid).map_or(&[][..], Vec::as_slice);
         let later = images.iter().skip_while(|image| image.generation != generation);
         later.map(|image| image.from).nth(1).unwrap_or(u64::MAX)
+    }
+
+    /// Takes over the cgroup that was read of process `tgid` while it ran the program of `time`.
+    pub(super) fn set_cgroup(&mut self, tgid: u32, time: u64, read: Membership) {
+        if let Some(image) = self.image_at_mut(tgid, time) {
+            image.cgroup = read;
+        }
     }
 
     /// Number of process images held.
@@ -165,9 +173,11 @@ impl ProcessIndex {
         let image = self.image_at_mut(pid, time);
         if exec {
             // The mappings of the new program come after this record, and its other threads have ended.
-            let parent = image.map_or(0, |before| before.parent);
+            let (parent, cgroup) = image.map_or((0, Membership::default()), |before| {
+                (before.parent, before.cgroup.inherited())
+            });
             let mut image = ProcessImage::new(self.next_generation(), Arc::from(comm), time);
-            image.parent = parent;
+            (image.parent, image.cgroup) = (parent, cgroup);
             self.insert(pid, image);
         } else if let Some(image) = image
             && pid == tid

@@ -3,11 +3,12 @@
 //! Lookups are the same for live runs and recordings; [`Origin`] says where the bytes come from. What follows a live run
 //! (records that come late, processes that are read again) is in [`super::live`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 
-use super::hit_process::{HitMapping, HitProcess, hit_process};
+use super::cgroups::Cgroups;
+use super::hit_process::{CgroupTable, HitMapping, HitProcess, hit_process};
 use super::image_set::{ImageIdx, ImageSet, Mapper};
 use super::live::LiveProcesses;
 use super::patched_text::{PrivateFile, RanText};
@@ -15,12 +16,13 @@ use super::process_image::{Generation, ImageMapping, ProcessImage};
 use super::process_index::ProcessIndex;
 use super::recorded_files::RecordedFiles;
 use super::recorded_time::RecordedTime;
+use super::threads::Threads;
 use crate::addr::{ImageAddr, Va};
 use crate::record::Timed;
 use crate::resolve::lookup_cache::{LookupCache, Validity};
 use crate::resolve::raw::TaskKey;
 use crate::snapshot::fold::replaced_at;
-use crate::snapshot::{Losses, Module, Process, ProcessIdx, Text};
+use crate::snapshot::{Loss, Losses, Module, Process, ProcessIdx, Text};
 
 /// Ring 3 of a run or a recording.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub struct UserSpace {
     pub(super) images: ImageSet,
     pub(in crate::resolve) origin: Origin,
     pub(super) processes: Vec<HitProcess>,
+    pub(super) threads: Threads,
+    pub(super) cgroups: Cgroups,
     process_idx: HashMap<(Option<Generation>, TaskKey), ProcessIdx>,
     /// Mappings that were hit since the index last changed.
     mappings: LookupCache<RanMapping>,
@@ -88,6 +92,8 @@ impl UserSpace {
             images: ImageSet::default(),
             origin,
             processes: Vec::new(),
+            threads: Threads::default(),
+            cgroups: Cgroups::default(),
             process_idx: HashMap::new(),
             mappings: LookupCache::new(MAPPING_SLOTS, MAPPING_NEAR),
             n_changes: 0,
@@ -105,6 +111,7 @@ impl UserSpace {
         let time = RecordedTime::new(records, &mut index);
         let mut space = Self::new(Origin::Recorded(time, files));
         space.index = index;
+        records.iter().for_each(|timed| space.threads.take(timed));
         space
     }
 
@@ -124,7 +131,7 @@ impl UserSpace {
             found = self.look_up(task, time, at);
         }
         let (image, mapping) = found;
-        let process = self.process(task, image.as_ref());
+        let process = self.process(task, image.as_ref(), losses);
         let ran = match image.zip(mapping) {
             Some((image, mapping)) => {
                 let ran = self.ran(process, task, &image, &mapping, losses);
@@ -203,9 +210,9 @@ impl UserSpace {
     }
 
     /// The process image that `task` ran at `time`, for counts whose address is outside its own text.
-    pub fn process_at(&mut self, task: TaskKey, time: u64) -> ProcessIdx {
+    pub fn process_at(&mut self, task: TaskKey, time: u64, losses: &mut Losses) -> ProcessIdx {
         let image = self.index.image_at(task.tgid, time).cloned();
-        self.process(task, image.as_ref())
+        self.process(task, image.as_ref(), losses)
     }
 
     fn look_up(&self, task: TaskKey, time: u64, at: Va) -> (Option<ProcessImage>, Option<ImageMapping>) {
@@ -219,18 +226,15 @@ impl UserSpace {
         self.n_changes
     }
 
-    fn process(&mut self, task: TaskKey, image: Option<&ProcessImage>) -> ProcessIdx {
+    fn process(&mut self, task: TaskKey, image: Option<&ProcessImage>, losses: &mut Losses) -> ProcessIdx {
         let key = (image.map(|i| i.generation), task);
         let idx = match self.process_idx.get(&key) {
             Some(idx) => *idx,
             None => {
-                let comm = Arc::default();
+                let cgroup = self.cgroup(task.tgid, image, losses);
                 self.processes.push(HitProcess {
-                    task,
-                    generation: key.0,
-                    comm,
-                    mappings: BTreeMap::new(),
-                    patched: BTreeMap::new(),
+                    cgroup,
+                    ..HitProcess::new(task, key.0)
                 });
                 // The kernel stands before all of them.
                 let idx = ProcessIdx(u32::try_from(self.processes.len()).unwrap_or(u32::MAX));
@@ -242,6 +246,24 @@ impl UserSpace {
             process.comm = image.comm.clone();
         }
         idx
+    }
+
+    /// The cgroup of a process image that is hit for the first time.
+    fn cgroup(&mut self, tgid: u32, image: Option<&ProcessImage>, losses: &mut Losses) -> Option<Arc<str>> {
+        if matches!(self.origin, Origin::Recorded(..)) {
+            return None;
+        }
+        let known = image.map(|image| &image.cgroup);
+        if let Some(known) = known.filter(|known| known.is_read) {
+            return known.path.clone();
+        }
+        let is_live = image.is_none_or(|image| self.index.is_live(tgid, Some(image.generation)));
+        let Some(read) = is_live.then(|| self.cgroups.read(tgid)).flatten() else {
+            losses.add(Loss::CgroupUnread, 1);
+            return known?.path.clone();
+        };
+        self.index.set_cgroup(tgid, u64::MAX, read.clone());
+        read.path
     }
 
     /// The mapping of a process image as it was hit.
@@ -321,7 +343,7 @@ impl UserSpace {
     }
 
     /// The process image that a sample of a recording belongs to, and its interval.
-    pub fn owner(&mut self, tgid: u32, time: u64) -> (ProcessIdx, usize) {
+    pub fn owner(&mut self, tgid: u32, time: u64, losses: &mut Losses) -> (ProcessIdx, usize) {
         let (tgid, interval) = match &self.origin {
             Origin::Recorded(recorded, _) => (recorded.tgid(tgid), recorded.interval_at(time)),
             Origin::Live(_) => (tgid, 0),
@@ -329,7 +351,7 @@ impl UserSpace {
         let image = self.index.image_at(tgid, time);
         // Two programs of one process must not pass for one.
         let exec_id = image.map_or(0, |image| u32::try_from(image.generation.0).unwrap_or(u32::MAX));
-        (self.process_at(TaskKey { tgid, exec_id }, time), interval)
+        (self.process_at(TaskKey { tgid, exec_id }, time, losses), interval)
     }
 
     /// The tasks of all process images, each with the last time up to `time` at which it ran: counts of a recording carry
@@ -362,16 +384,18 @@ impl UserSpace {
         })
     }
 
-    /// What a reader should know of the files of a recording.
-    pub fn notes(&self) -> Vec<String> {
-        match &self.origin {
+    /// What a reader should know of the files of a recording, and of threads since the last call.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        let of_files = match &self.origin {
             Origin::Recorded(_, files) => files.notes(),
             Origin::Live(_) => Vec::new(),
-        }
+        };
+        of_files.into_iter().chain(self.threads.take_note()).collect()
     }
 
-    /// Hands over the images that were hit since the last call, and their text; returns the processes without the kernel.
-    pub fn emit(&mut self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> Vec<Process> {
+    /// Hands over the images that were hit since the last call, and their text; returns the processes without the kernel,
+    /// and the paths of their cgroups.
+    pub fn emit(&mut self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> (Vec<Process>, Vec<String>) {
         let images = |p: &HitProcess| {
             let mapped = p.mappings.values().map(|m| m.image);
             mapped
@@ -384,7 +408,18 @@ impl UserSpace {
         let became = self.images.emit(modules, text, &hit);
         self.process_idx.clear();
         self.changed();
-        let processes = mem::take(&mut self.processes).into_iter();
-        processes.map(|process| process.emit(&became)).collect()
+        let mut cgroups = CgroupTable::default();
+        let mut processes: Vec<Process> = Vec::with_capacity(self.processes.len());
+        for process in mem::take(&mut self.processes) {
+            let thread = process.thread.as_ref();
+            let image = thread.and_then(|thread| processes.get((thread.of.0 as usize).checked_sub(1)?));
+            let shared = image.map(|image| (image.comm.clone(), image.mappings.clone()));
+            let mut process = process.emit(&became, &mut cgroups);
+            if let Some((comm, mappings)) = shared {
+                (process.comm, process.mappings) = (comm, mappings);
+            }
+            processes.push(process);
+        }
+        (processes, cgroups.into_paths())
     }
 }

@@ -15,7 +15,7 @@ pub(super) const MAGIC: [u8; 8] = *b"HBBPSNAP";
 pub(super) const MAJOR: u16 = 3;
 
 /// Raised where sections or fields are added that an older reader may skip.
-const MINOR: u16 = 1;
+const MINOR: u16 = 2;
 
 /// Length of the header of a section in bytes.
 const HEADER: usize = 8 + 4 + 8 + 8 + 4 + 4;
@@ -69,30 +69,33 @@ pub(super) enum Section {
     Symbols,
     Processes,
     Text,
+    Branches,
     Counts,
     Losses,
     End,
 }
 
 impl Section {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Run,
         Self::Modules,
         Self::Symbols,
         Self::Processes,
         Self::Text,
+        Self::Branches,
         Self::Counts,
         Self::Losses,
         Self::End,
     ];
 
     /// Those that a file has at most once.
-    pub(super) const ONCE: [Self; 6] = [
+    pub(super) const ONCE: [Self; 7] = [
         Self::Run,
         Self::Modules,
         Self::Symbols,
         Self::Processes,
         Self::Text,
+        Self::Branches,
         Self::Losses,
     ];
 
@@ -104,6 +107,7 @@ impl Section {
             Self::Symbols => "symbols",
             Self::Processes => "process",
             Self::Text => "text",
+            Self::Branches => "branches",
             Self::Counts => "counts",
             Self::Losses => "losses",
             Self::End => "end",
@@ -114,7 +118,7 @@ impl Section {
     fn max_raw(self, stored_len: u64) -> u64 {
         match self {
             Self::Run | Self::Losses => stored_len.min(MAX_MESSAGES),
-            Self::Modules | Self::Symbols | Self::Processes | Self::Text | Self::Counts => {
+            Self::Modules | Self::Symbols | Self::Processes | Self::Text | Self::Branches | Self::Counts => {
                 most_expanded(stored_len).min(MAX_RAW)
             }
             Self::End => 0,
@@ -124,7 +128,10 @@ impl Section {
     /// Whether it is written compressed. Counts are not: zstd leaves 72 to 86 % of them for 60 instructions a byte, and
     /// with branch stacks they are most of what is written for each sample.
     const fn is_compressed(self) -> bool {
-        matches!(self, Self::Modules | Self::Symbols | Self::Processes | Self::Text)
+        matches!(
+            self,
+            Self::Modules | Self::Symbols | Self::Processes | Self::Text | Self::Branches
+        )
     }
 }
 

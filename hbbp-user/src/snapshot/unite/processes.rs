@@ -6,18 +6,34 @@
 use std::collections::HashMap;
 
 use crate::snapshot::layout::Layout;
-use crate::snapshot::{Mapping, ModuleIdx, Process, ProcessIdx};
+use crate::snapshot::{CgroupIdx, Mapping, ModuleIdx, Process, ProcessIdx};
+
+/// Adds the paths that are not there yet, and returns the index that each has now.
+pub(super) fn unite_cgroups(all: &mut Vec<String>, next: Vec<String>) -> Vec<CgroupIdx> {
+    let mut known: HashMap<String, usize> = all.iter().cloned().zip(0..).collect();
+    let mut became = Vec::with_capacity(next.len());
+    for path in next {
+        let idx = *known.entry(path).or_insert_with_key(|path| {
+            all.push(path.clone());
+            all.len() - 1
+        });
+        became.push(CgroupIdx(u32::try_from(idx).unwrap_or(u32::MAX)));
+    }
+    became
+}
 
 /// Adds the process images of the next profile, which began at `began`, and returns the index that each has now.
-/// `modules` are the indexes that the modules of the next profile have now.
+/// `modules` and `cgroups` are the indexes that those of the next profile have now.
 pub(super) fn unite(
     all: &mut Vec<Process>,
     next: Vec<Process>,
     modules: &[ModuleIdx],
+    cgroups: &[CgroupIdx],
     began: u64,
 ) -> Vec<ProcessIdx> {
-    let task = |process: &Process| (process.tgid, process.exec_id);
-    let known: HashMap<(u32, u32), usize> = all.iter().map(task).zip(0..).collect();
+    let tid = |process: &Process| process.thread.as_ref().map(|thread| thread.tid);
+    let task = |process: &Process| (process.tgid, process.exec_id, tid(process));
+    let known: HashMap<(u32, u32, Option<u32>), usize> = all.iter().map(task).zip(0..).collect();
     let mut became = Vec::with_capacity(next.len());
     for (idx, mut process) in next.into_iter().enumerate() {
         process.mappings.retain_mut(|mapping| {
@@ -25,6 +41,8 @@ pub(super) fn unite(
             mapping.module = module.copied().unwrap_or(mapping.module);
             module.is_some()
         });
+        let cgroup = process.cgroup.and_then(|cgroup| cgroups.get(cgroup.0 as usize));
+        process.cgroup = cgroup.copied();
         // The kernel is the first in every profile; a process id may have been that of another process.
         let same = if idx == 0 {
             Some(0)
@@ -35,6 +53,7 @@ pub(super) fn unite(
         match same.filter(|(same, known)| *same == 0 || is_same(known, &process)) {
             Some((same, known)) => {
                 known.comm = process.comm;
+                known.thread = process.thread;
                 add_mappings(&mut known.mappings, process.mappings, began);
                 became.push(index(same));
             }
@@ -51,7 +70,8 @@ fn index(idx: usize) -> ProcessIdx {
     ProcessIdx(u32::try_from(idx).unwrap_or(u32::MAX))
 }
 
-/// Whether two process images of one id are the same: they have the same name, or something is mapped at the same place.
+/// Whether two process images of one id are the same: they run in the same cgroup, and have the same name, or something is
+/// mapped at the same place.
 fn is_same(known: &Process, process: &Process) -> bool {
     let place = |it: &Mapping| (it.start, it.module, it.image_start);
     let is_there = |mapping: &Mapping| {
@@ -61,7 +81,7 @@ fn is_same(known: &Process, process: &Process) -> bool {
             .take_while(|it| it.start == mapping.start)
             .any(|it| place(it) == place(mapping))
     };
-    known.comm == process.comm || process.mappings.iter().any(is_there)
+    known.cgroup == process.cgroup && (known.comm == process.comm || process.mappings.iter().any(is_there))
 }
 
 fn add_mappings(all: &mut Vec<Mapping>, mut next: Vec<Mapping>, began: u64) {

@@ -4,7 +4,8 @@ use super::*;
 use crate::addr::{ImageAddr, Va};
 use crate::snapshot::run::{Counter, Event, Period};
 use crate::snapshot::{
-    EventIdx, Interval, IpCount, Loss, Mapping, Module, ModuleIdx, ModuleKind, Process, ProcessIdx, Text,
+    CgroupIdx, EventIdx, Interval, IpCount, Loss, Mapping, Module, ModuleIdx, ModuleKind, Process,
+    ProcessIdx, Text,
 };
 
 /// A second of CLOCK_MONOTONIC.
@@ -181,4 +182,20 @@ fn process_id_of_another_process_is_another_process_image() {
         (run.processes.len(), run.processes[1].comm.as_str()),
         (2, "renamed")
     );
+}
+
+#[test]
+fn cgroups_are_there_once_and_split_process_images() {
+    let of = |path: &str, second| {
+        let mut snapshot = profile(second);
+        snapshot.cgroups = vec!["/other".to_owned(), path.to_owned()];
+        snapshot.processes[1].cgroup = Some(CgroupIdx(1));
+        snapshot
+    };
+    let run = united_pair(of("/a", 10), of("/a", 11));
+    assert_eq!((run.cgroups.len(), run.processes.len()), (2, 2));
+    let moved = united_pair(of("/a", 10), of("/b", 11));
+    assert_eq!(moved.cgroups, ["/other", "/a", "/b"]);
+    let cgroups: Vec<_> = moved.processes.iter().map(|process| process.cgroup).collect();
+    assert_eq!(cgroups, [None, Some(CgroupIdx(1)), Some(CgroupIdx(2))]);
 }

@@ -5,7 +5,9 @@
 //! symbols := (n symbol[n])*    symbol  := start length name                     in the order of the modules
 //! process := process*          process := tgid exec_id comm n mapping[n]
 //!                              mapping := start length module image_start from
+//! cgroups := path*             tasks   := (cgroup tid [name])*                in the order of the process images
 //! text    := text*             text    := module start since bytes
+//! branches := branch*          branch  := module addr tracepoint
 //! ```
 //!
 //! `start`, `image_start` and `from` are differences to the row before, and to 0 in the first row of the table.
@@ -15,7 +17,9 @@ use prost::bytes::Bytes;
 use super::number::{Reader, Rows};
 use super::{Capacity, Malformed};
 use crate::addr::{ImageAddr, Va};
-use crate::snapshot::{Mapping, Module, ModuleIdx, ModuleKind, Process, Symbol, Text};
+use crate::snapshot::{
+    CgroupIdx, Mapping, Module, ModuleIdx, ModuleKind, Process, StaticBranch, Symbol, Text, Thread,
+};
 
 /// Declares the message of a section that is one table.
 macro_rules! tables {
@@ -42,10 +46,24 @@ tables! {
     ModulesSection;
     /// The section `symbols`.
     SymbolsSection;
-    /// The section `process`.
-    ProcessesSection;
     /// The section `text`.
     TextSection;
+    /// The section `branches`.
+    StaticBranchesSection;
+}
+
+/// The section `process`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in crate::snapshot) struct ProcessesSection {
+    /// The process images.
+    #[prost(bytes = "bytes", tag = "1")]
+    rows: Bytes,
+    /// The paths of cgroups.
+    #[prost(bytes = "bytes", tag = "2")]
+    cgroups: Bytes,
+    /// Cgroup and thread of each process image; empty where none is known.
+    #[prost(bytes = "bytes", tag = "3")]
+    tasks: Bytes,
 }
 
 /// The numbers of the kinds of modules: new ones go to the end, and an older reader refuses them.
@@ -146,9 +164,10 @@ impl SymbolsSection {
     }
 }
 
-impl From<&[Process]> for ProcessesSection {
-    fn from(processes: &[Process]) -> Self {
-        let mut rows = Rows::default();
+impl ProcessesSection {
+    /// Of process images, and the paths of the cgroups that they refer to.
+    pub(in crate::snapshot) fn new(processes: &[Process], cgroups: &[String]) -> Self {
+        let (mut rows, mut paths, mut tasks) = (Rows::default(), Rows::default(), Rows::default());
         let (mut start, mut image_start, mut from) = (0, 0, 0);
         for process in processes {
             rows.number(process.tgid.into());
@@ -163,13 +182,53 @@ impl From<&[Process]> for ProcessesSection {
                 rows.next(&mut from, mapping.from);
             }
         }
-        rows.into()
+        for path in cgroups {
+            paths.bytes(path.as_bytes());
+        }
+        let has_task = |process: &Process| process.cgroup.is_some() || process.thread.is_some();
+        if processes.iter().any(has_task) {
+            processes.iter().for_each(|process| task(&mut tasks, process));
+        }
+        Self {
+            rows: rows.0.into(),
+            cgroups: paths.0.into(),
+            tasks: tasks.0.into(),
+        }
     }
-}
 
-impl ProcessesSection {
-    /// The process images with their mappings.
-    pub(in crate::snapshot) fn read(&self, capacity: &mut Capacity) -> Result<Vec<Process>, Malformed> {
+    /// The process images with their mappings, and the paths of cgroups.
+    pub(in crate::snapshot) fn read(
+        &self,
+        capacity: &mut Capacity,
+    ) -> Result<(Vec<Process>, Vec<String>), Malformed> {
+        let mut processes = self.read_images(capacity)?;
+        let mut rows = Reader::new("cgroups", &self.cgroups);
+        let mut cgroups = Vec::new();
+        while !rows.is_at_end() {
+            let path = rows.string()?;
+            capacity.take(rows.table, size_of::<String>() + path.len())?;
+            cgroups.push(path.to_owned());
+        }
+        let mut rows = Reader::new("cgroups and threads of process images", &self.tasks);
+        let mut of = processes.iter_mut();
+        while !rows.is_at_end() {
+            let process = of.next().ok_or(Malformed::Rows(rows.table))?;
+            process.cgroup = rows.number32()?.checked_sub(1).map(CgroupIdx);
+            let thread = rows.number()?.checked_sub(1);
+            if let Some(tid) = thread {
+                let tid = u32::try_from(tid).map_err(|_| Malformed::Value(rows.table, tid.cast_signed()))?;
+                let name = rows.string()?;
+                capacity.take(rows.table, name.len())?;
+                process.thread = Some(Thread {
+                    tid,
+                    name: name.to_owned(),
+                });
+            }
+        }
+        Ok((processes, cgroups))
+    }
+
+    fn read_images(&self, capacity: &mut Capacity) -> Result<Vec<Process>, Malformed> {
         let mut rows = Reader::new("process images", &self.rows);
         let (mut start, mut image_start, mut from) = (0, 0, 0);
         let mut processes = Vec::new();
@@ -195,9 +254,22 @@ impl ProcessesSection {
                 exec_id,
                 comm: comm.to_owned(),
                 mappings,
+                ..Process::default()
             });
         }
         Ok(processes)
+    }
+}
+
+/// Writes the cgroup and the thread of a process image; 0 where there is none, and else one more than the number.
+fn task(rows: &mut Rows, process: &Process) {
+    rows.number(process.cgroup.map_or(0, |cgroup| u64::from(cgroup.0) + 1));
+    match &process.thread {
+        None => rows.number(0),
+        Some(thread) => {
+            rows.number(u64::from(thread.tid) + 1);
+            rows.bytes(thread.name.as_bytes());
+        }
     }
 }
 
@@ -238,6 +310,37 @@ impl TextSection {
             });
         }
         Ok(text)
+    }
+}
+
+impl From<&[StaticBranch]> for StaticBranchesSection {
+    fn from(branches: &[StaticBranch]) -> Self {
+        let mut rows = Rows::default();
+        let mut addr = 0;
+        for branch in branches {
+            rows.number(branch.module.0.into());
+            rows.next(&mut addr, branch.addr.0);
+            rows.number(branch.tracepoint.into());
+        }
+        rows.into()
+    }
+}
+
+impl StaticBranchesSection {
+    /// The static branches.
+    pub(in crate::snapshot) fn read(&self, capacity: &mut Capacity) -> Result<Vec<StaticBranch>, Malformed> {
+        let mut rows = Reader::new("static branches", &self.rows);
+        let mut addr = 0;
+        let mut branches = Vec::new();
+        while !rows.is_at_end() {
+            capacity.take(rows.table, size_of::<StaticBranch>())?;
+            branches.push(StaticBranch {
+                module: ModuleIdx(rows.number32()?),
+                addr: ImageAddr(rows.next(&mut addr)?),
+                tracepoint: rows.choice(1)? == 1,
+            });
+        }
+        Ok(branches)
     }
 }
 

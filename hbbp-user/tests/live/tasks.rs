@@ -1,0 +1,159 @@
+//! Threads that are counted apart, and cgroups of processes that live for a moment.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::load::Load;
+use super::{kernel, number, program, report_by, run, skip_outside_ci};
+
+/// Samples of both rings by the values of these dimensions.
+fn amounts(file: &str, rows: &str) -> BTreeMap<Vec<String>, u64> {
+    let report = report_by(file, rows);
+    let rows = report["mix"]["rows"].as_array().unwrap().iter();
+    rows.map(|row| {
+        let key = row["key"].as_array().unwrap().iter();
+        let key = key.map(|value| value.as_str().unwrap().to_owned()).collect();
+        (key, number(&row["total"]["amount"]))
+    })
+    .collect()
+}
+
+/// Two threads with names of their own, and the one that waits for them.
+fn threads(folder: &Path) -> PathBuf {
+    let (source, program) = (folder.join("named.c"), folder.join("named"));
+    let text = "#define _GNU_SOURCE\n#include <pthread.h>\n\
+                static void *work(void *name) { pthread_setname_np(pthread_self(), name); volatile long x = 0;\n\
+                for (long i = 0; i < 400000000; i++) x += i; return name; }\n\
+                int main(void) { pthread_t a, b; pthread_create(&a, 0, work, \"first\");\n\
+                pthread_create(&b, 0, work, \"second\"); pthread_join(a, 0); pthread_join(b, 0); }\n";
+    fs::write(&source, text).unwrap();
+    let built = Command::new("cc")
+        .args(["-O1", "-pthread", "-o"])
+        .args([&program, &source])
+        .status();
+    assert!(built.unwrap().success());
+    program
+}
+
+#[test]
+fn threads_have_rows_of_their_own_and_sum_to_their_process() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let named = threads(folder.path());
+    let file = folder.path().join("threads.hbbp");
+    let file = file.to_str().unwrap();
+    let args = [
+        "record",
+        "--per-thread",
+        "--split-kernel",
+        "-o",
+        file,
+        "--",
+        named.to_str().unwrap(),
+    ];
+    let output = run(&args);
+    assert!(output.status.success(), "{output:?}");
+
+    let processes = amounts(file, "process");
+    let threads = amounts(file, "process,thread");
+    for (process, amount) in &processes {
+        let of_process = threads.iter().filter(|(key, _)| key[0] == process[0]);
+        let sum: u64 = of_process.map(|(_, amount)| amount).sum();
+        assert_eq!(sum, *amount, "{process:?}");
+    }
+    for name in ["first (", "second ("] {
+        let of_name = || threads.iter().filter(|(key, _)| key[1].starts_with(name));
+        assert_eq!(of_name().count(), 1, "{name}: {threads:?}");
+        assert!(of_name().all(|(key, amount)| key[0].starts_with("named (") && 20 < *amount));
+    }
+    // Without being asked, they are counted together.
+    let together = run(&["record", "-o", file, "--", "true"]);
+    assert!(together.status.success(), "{together:?}");
+    let threads = amounts(file, "thread");
+    let known = ["[kernel]", "(all threads)"];
+    assert!(
+        threads.keys().all(|key| known.contains(&key[0].as_str())),
+        "{threads:?}"
+    );
+}
+
+/// A cgroup that is removed when the test ends.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// A new one, `None` where the unified hierarchy is not mounted or cannot be written.
+    fn new() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let mut unified = fields
+            .filter(|fields| fields[2] == "cgroup2")
+            .map(|fields| fields[1].to_owned());
+        let folder = Path::new(&unified.next()?).join(format!("hbbp-test-{}", std::process::id()));
+        fs::create_dir(&folder).ok()?;
+        Some(Self(folder))
+    }
+
+    /// The path in /proc of processes in it.
+    fn path(pid: u32) -> String {
+        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+        text.lines()
+            .find_map(|line| line.strip_prefix("0::"))
+            .unwrap()
+            .to_owned()
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // Processes that were killed leave it a moment later.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn processes_have_their_cgroup_however_short_they_live() {
+    let Some(_kernel) = kernel() else { return };
+    let Some(cgroup) = Cgroup::new() else {
+        return skip_outside_ci("the unified hierarchy of cgroups is not mounted, or cannot be written");
+    };
+    let procs = cgroup.0.join("cgroup.procs");
+    let load = Load::shell(&format!(
+        "echo $$ > {}; while :; do /bin/true; done",
+        procs.display()
+    ));
+    while !Cgroup::path(load.0.id()).contains("hbbp-test-") {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let path = Cgroup::path(load.0.id());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cgroups.hbbp");
+    let file = file.to_str().unwrap();
+    let output = program(&["record", "--split-kernel", "--duration", "3", "-o", file])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    drop(load);
+
+    let cgroups = amounts(file, "cgroup");
+    let all: u64 = amounts(file, "process").values().sum();
+    assert_eq!(cgroups.values().sum::<u64>(), all);
+    assert!(cgroups.contains_key(std::slice::from_ref(&path)), "{cgroups:?}");
+    // Programs that exited before they could be read have the cgroup of the shell that started them, unless the record of
+    // their fork was lost.
+    let short = amounts(file, "cgroup,command");
+    let short: Vec<_> = short.iter().filter(|(key, _)| key[1] == "true").collect();
+    println!("{short:?}");
+    assert!(short.iter().any(|(key, _)| key[0] == path));
+    let known = [path.as_str(), "(unknown)"];
+    assert!(
+        short.iter().all(|(key, _)| known.contains(&key[0].as_str())),
+        "{short:?}"
+    );
+}
