@@ -3,6 +3,7 @@
 //! No other module uses clap. Parsing does not touch the system; the conversion to options may fail.
 
 mod annotate;
+mod daemon;
 mod diff;
 mod eval;
 mod export;
@@ -25,6 +26,7 @@ use crate::report::{Format, Look, TextOrJson};
 use crate::resolve::kernel::recorded::KernelPlace;
 use crate::streams::{KernelCounts, ThreadCounts};
 use annotate::AnnotateArgs;
+use daemon::DaemonArgs;
 use diff::{DiffArgs, MergeArgs};
 use eval::EvalArgs;
 use export::ExportArgs;
@@ -104,6 +106,9 @@ enum Command {
     /// Show the instruction mix as it runs: classes of both rings, hottest functions, modules, processes.
     #[command(after_long_help = top::HELP)]
     Top(TopArgs),
+    /// Measure for ever, and keep a profile of each interval in a directory.
+    #[command(after_long_help = daemon::HELP)]
+    Daemon(DaemonArgs),
     /// Print the instruction mix of each process at intervals, as Intel's processwatch did.
     #[command(name = "processwatch")]
     ProcessWatch(ProcessWatchArgs),
@@ -201,6 +206,7 @@ impl Cli {
             Some(Command::Eval(eval)) => Ok(Job::Eval(eval.into_options())),
             Some(Command::ProcessWatch(watch)) => Ok(watch.into_job()),
             Some(Command::Top(top)) => Ok(Job::Top(top.into_options()?)),
+            Some(Command::Daemon(daemon)) => Ok(Job::Daemon(daemon.into_options()?)),
             Some(Command::Check { format }) => Ok(Job::Check(format)),
             Some(Command::KernelText {
                 vmlinux,

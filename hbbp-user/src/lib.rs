@@ -60,6 +60,7 @@
 //! | [`report`] | mixes, annotated code and differences as text, JSON, CSV and an HTML page |
 //! | [`export`] | lines for scripts, and profiles and tables in the formats of other tools |
 //! | [`profile`] | snapshots in files, one for each run: reads them, and replaces them as a whole |
+//! | [`segments`] | a folder of profiles, one for each interval of a measurement that never ends |
 //! | [`cmd`], [`cli`] | wires the stages of each command; the command line |
 //!
 //! # Invariants that must never break
@@ -123,6 +124,8 @@ pub mod report;
 pub mod export;
 
 pub mod profile;
+
+pub mod segments;
 
 pub mod cmd;
 

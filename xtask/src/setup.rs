@@ -21,13 +21,14 @@ const NIGHTLY: &str = "nightly-2026-05-20";
 
 /// What the tests of hbbp-user compile their workloads with, and read exports with; of LLVM, those of the version that links
 /// the eBPF object are mostly there already.
-const USER_TEST_PACKAGES: [&str; 10] = [
+const USER_TEST_PACKAGES: [&str; 11] = [
     "gcc",
     "libc6-dev",
     "binutils",
     "valgrind",
     "python3-venv",
     "tmux",
+    "prometheus",
     "llvm-22",
     "bolt-22",
     "clang-22",

@@ -14,6 +14,7 @@ use crate::cmd::report::read_taxonomies;
 use crate::diff::{Condition, Measure, Per};
 use crate::mix::{Axis, Filter, Query, UnknownAxis};
 use crate::report::DiffFormat;
+use crate::segments::{Moment, TimeRange};
 
 #[derive(Debug, Args)]
 pub(super) struct DiffArgs {
@@ -57,6 +58,13 @@ pub(super) struct DiffArgs {
     /// Do not show text in a pager (PAGER, or less).
     #[arg(long)]
     no_pager: bool,
+    /// Of the directories of daemons, read the time from here on: how long ago (90s, 2h, 3d) or UTC (2026-11-22T15:00). Given
+    /// twice, the first is for A and the second for B.
+    #[arg(long, value_name = "TIME")]
+    since: Vec<Moment>,
+    /// Of the directories of daemons, read the time up to here; twice as well.
+    #[arg(long, value_name = "TIME")]
+    until: Vec<Moment>,
     #[command(flatten)]
     files: FilesArgs,
 }
@@ -101,7 +109,18 @@ impl DiffArgs {
         if self.per.is_none() && conditions.iter().any(of_amount) {
             bail!("a condition on an amount needs its unit of work: add --per");
         }
-        let inputs = [self.files.clone().input(self.a), self.files.input(self.b)];
+        if 2 < self.since.len().max(self.until.len()) {
+            bail!("--since and --until are given twice at most: for A and for B");
+        }
+        let range = |side: usize| {
+            let of_side = |moments: &[Moment]| moments.get(side).or(moments.first()).copied();
+            TimeRange {
+                since: of_side(&self.since),
+                until: of_side(&self.until),
+            }
+        };
+        let (a, b) = (range(0), range(1));
+        let inputs = [self.files.clone().input(self.a, a), self.files.input(self.b, b)];
         Ok(DiffOptions {
             inputs,
             query,

@@ -7,12 +7,20 @@ use clap::Args;
 use crate::cmd::import::ImportOptions;
 use crate::resolve::kernel::recorded::KernelPlace;
 use crate::resolve::user::find_file::{Host, Mismatch, Places};
+use crate::segments::{Moment, TimeRange};
 
 /// A profile or a recording, and the files needed to resolve a recording.
 #[derive(Debug, Args)]
 pub(super) struct InputArgs {
-    /// Profile or recording: a file, a `perf record --kcore` directory, or - for standard input.
+    /// Profile or recording: a file, a `perf record --kcore` directory, the directory of a `hbbp-sys daemon`, or - for
+    /// standard input.
     file: PathBuf,
+    /// Of the directory of a daemon, read the time from here on: how long ago (90s, 2h, 3d) or UTC (2026-11-22T15:00).
+    #[arg(long, value_name = "TIME")]
+    since: Option<Moment>,
+    /// Of the directory of a daemon, read the time up to here.
+    #[arg(long, value_name = "TIME")]
+    until: Option<Moment>,
     #[command(flatten)]
     files: FilesArgs,
 }
@@ -46,18 +54,22 @@ pub(super) struct FilesArgs {
 impl InputArgs {
     /// Converts the arguments to options.
     pub(super) fn into_options(self) -> ImportOptions {
-        self.files.input(self.file)
+        let range = TimeRange {
+            since: self.since,
+            until: self.until,
+        };
+        self.files.input(self.file, range)
     }
 
     /// The options to read another profile or recording with the same files.
     pub(super) fn same_files(&self, file: PathBuf) -> ImportOptions {
-        self.files.clone().input(file)
+        self.files.clone().input(file, TimeRange::default())
     }
 }
 
 impl FilesArgs {
     /// The options to read this profile or recording.
-    pub(super) fn input(self, file: PathBuf) -> ImportOptions {
+    pub(super) fn input(self, file: PathBuf, range: TimeRange) -> ImportOptions {
         let Self {
             binary,
             symfs,
@@ -86,6 +98,7 @@ impl FilesArgs {
             places,
             kernel,
             pid,
+            range,
             threads: super::record::threads(per_thread),
         }
     }

@@ -12,6 +12,7 @@ use crate::diff::{Condition, Diff, Gate, Measure, Modules, Per, Side, Work, diff
 use crate::estimate::{Rule, Unit};
 use crate::mix::{Dimension, Estimated, Mix, Query, sum};
 use crate::report::{Comparison, DiffFormat, DiffReport, Look, described};
+use crate::segments::{TimeRange, is_folder_of_segments};
 use crate::snapshot::{Snapshot, SourceLocations};
 
 /// What to compare, and how to show it.
@@ -39,7 +40,8 @@ pub struct DiffOptions {
 
 /// Prints the difference, and returns the conditions with their outcomes. A closed pipe is not an error.
 pub fn compare(options: &DiffOptions, out: &mut dyn Write) -> anyhow::Result<Vec<Gate>> {
-    let [a, b] = &options.inputs;
+    let inputs = ranges_of_folders(&options.inputs);
+    let [a, b] = &inputs;
     let runs = [read_runs(a)?, read_runs(b)?];
     let rule = super::rule::read(&options.rule)?;
     let [first, second] = &runs;
@@ -72,6 +74,18 @@ pub fn compare(options: &DiffOptions, out: &mut dyn Write) -> anyhow::Result<Vec
     })
     .context("failed to print the difference")?;
     Ok(gates)
+}
+
+/// The inputs, where a range of time is that of folders of segments alone: one side may be a profile.
+fn ranges_of_folders(inputs: &[ImportOptions; 2]) -> [ImportOptions; 2] {
+    let mut inputs = inputs.clone();
+    if inputs.iter().any(|input| is_folder_of_segments(&input.file)) {
+        let others = inputs
+            .iter_mut()
+            .filter(|input| !is_folder_of_segments(&input.file));
+        others.for_each(|input| input.range = TimeRange::default());
+    }
+    inputs
 }
 
 /// The runs of a profile, estimated one by one.

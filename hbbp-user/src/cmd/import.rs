@@ -13,6 +13,7 @@ use crate::resolve::Resolver;
 use crate::resolve::kernel::recorded::{KernelPlace, open_recorded_kernel};
 use crate::resolve::user::find_file::{Host, Places};
 use crate::resolve::user::recorded_files::{NamedFile, RecordedFiles};
+use crate::segments::TimeRange;
 use crate::snapshot::{Run, Snapshot};
 use crate::streams::ThreadCounts;
 
@@ -27,6 +28,8 @@ pub struct ImportOptions {
     pub kernel: KernelPlace,
     /// Only this process.
     pub pid: Option<u32>,
+    /// Of a folder of segments, only this time.
+    pub range: TimeRange,
     /// Whether the threads of a process are kept apart.
     pub threads: ThreadCounts,
 }

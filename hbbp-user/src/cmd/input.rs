@@ -1,15 +1,18 @@
-//! Opening what the user names: a profile, or a recording (a file, perf's folder, or a stream that is copied first).
+//! Opening what the user names: a profile, a recording (a file, perf's folder, or a stream that is copied first), or a
+//! folder of segments.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use jiff::Timestamp;
 
 use super::import::{ImportOptions, import_input};
 use crate::import::{Format, ImportError, START, format_of};
 use crate::profile;
 use crate::resolve::kernel::recorded::KernelPlace;
+use crate::segments::{is_folder_of_segments, read_range};
 use crate::snapshot::{Snapshot, file};
 
 /// A recording, open at its start.
@@ -27,6 +30,7 @@ pub(super) struct Input {
 enum Named {
     Profile(File),
     Recording(Input),
+    Segments,
 }
 
 /// Reads a profile of one run, or imports a recording.
@@ -35,11 +39,19 @@ pub(super) fn read_profile(options: &ImportOptions) -> anyhow::Result<Snapshot> 
     profile::only(read_runs(options)?).with_context(failed)
 }
 
-/// Reads the runs of a profile, or imports a recording.
+/// Reads the runs of a profile or of a folder of segments, or imports a recording.
 pub(super) fn read_runs(options: &ImportOptions) -> anyhow::Result<Vec<Snapshot>> {
     let shown = options.file.display();
     let named = open(&options.file, &options.kernel).with_context(|| format!("failed to open {shown}"))?;
+    if !options.range.is_open() && !matches!(named, Named::Segments) {
+        bail!("--since and --until need the directory of a `hbbp-sys daemon`, and {shown} is none");
+    }
     match named {
+        Named::Segments => {
+            let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
+            read_range(&options.file, options.range, now)
+                .with_context(|| format!("failed to read the segments of {shown}"))
+        }
         Named::Profile(file) => {
             profile::read_from(file).with_context(|| format!("failed to read profile {shown}"))
         }
@@ -51,7 +63,9 @@ pub(super) fn read_runs(options: &ImportOptions) -> anyhow::Result<Vec<Snapshot>
 pub(super) fn open_recording(path: &Path, kernel: &KernelPlace) -> anyhow::Result<Input> {
     match open(path, kernel)? {
         Named::Recording(input) => Ok(input),
-        Named::Profile(_) => bail!("this is a profile, not a recording: `hbbp-sys report` reads it as it is"),
+        Named::Profile(_) | Named::Segments => {
+            bail!("this is a profile, not a recording: `hbbp-sys report` reads it as it is")
+        }
     }
 }
 
@@ -61,6 +75,8 @@ fn open(path: &Path, kernel: &KernelPlace) -> anyhow::Result<Named> {
     let mut kernel = kernel.clone();
     let mut file = if path == Path::new("-") {
         put_aside(&mut io::stdin().lock())?
+    } else if is_folder_of_segments(path) {
+        return Ok(Named::Segments);
     } else if path.is_dir() {
         // `perf record --kcore` writes a folder with the recording and a copy of the kernel's text.
         let copy = path.join("kcore_dir");

@@ -6,7 +6,9 @@
 //! any time; the measurement runs on the main thread. The main thread blocks these signals: the kernel gives up
 //! verifying a program when a signal is pending for the thread that loads it (kernel/bpf/verifier.c, `do_check`).
 
+use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
@@ -16,16 +18,17 @@ use tokio::sync::watch;
 /// Exit code of an aborted program: 128 plus the number of SIGINT, as in shells.
 const ABORTED: i32 = 130;
 
-/// The runtime, and whether the measurement is to end.
-#[derive(Debug)]
+/// The runtime, and whether the measurement is to end; copies share both. A program listens once: what it starts later
+/// blocks the signals.
+#[derive(Clone, Debug)]
 pub struct Interrupt {
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
     signals: Signals,
     ender: Ender,
 }
 
 /// Whether the measurement is to end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Signals(watch::Receiver<bool>);
 
 /// Ends the measurement, as the first signal does.
@@ -63,7 +66,7 @@ impl Interrupt {
         runtime.spawn(hear(signals, ender.clone()));
         leave_to_worker(&numbers)?;
         Ok(Self {
-            runtime,
+            runtime: Arc::new(runtime),
             signals: Signals(receiver),
             ender,
         })
@@ -75,8 +78,19 @@ impl Interrupt {
     }
 
     /// The runtime, and the signals to wait for on it.
-    pub const fn parts(&mut self) -> (&Runtime, &mut Signals) {
+    pub fn parts(&mut self) -> (&Runtime, &mut Signals) {
         (&self.runtime, &mut self.signals)
+    }
+
+    /// Waits for a time, or until the measurement is to end.
+    pub fn pause(&mut self, time: Duration) {
+        let (runtime, signals) = (&self.runtime, &mut self.signals);
+        runtime.block_on(async {
+            tokio::select! {
+                () = tokio::time::sleep(time) => {}
+                () = signals.wait() => {}
+            }
+        });
     }
 
     /// Whether a signal has ended the measurement.
@@ -85,7 +99,7 @@ impl Interrupt {
     }
 
     /// From now on the first signal ends the program, as long as the runtime lives.
-    pub fn abort_at_next(self) -> Runtime {
+    pub fn abort_at_next(self) -> Arc<Runtime> {
         self.runtime
     }
 }

@@ -3,6 +3,7 @@
 pub mod annotate;
 pub mod check;
 pub mod child;
+pub mod daemon;
 pub mod diff;
 pub mod eval;
 pub mod export;
@@ -65,6 +66,8 @@ pub enum Job {
     ProcessWatch(processwatch::WatchOptions),
     /// Show the mix as it runs.
     Top(top::TopOptions),
+    /// Measure for ever, and keep a profile of each interval.
+    Daemon(daemon::DaemonOptions),
     /// Print the columns that such a mix can have.
     ListColumns(processwatch::Columns),
 }
@@ -119,6 +122,10 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
         Job::Annotate(options) => annotate::annotate(options, out).map(|()| Done::default()),
         Job::ProcessWatch(options) => processwatch::watch(options, out).map(|()| Done::default()),
         Job::Top(options) => top::top(options, out).map(|()| Done::default()),
+        Job::Daemon(options) => Ok(Done {
+            warnings: daemon::daemon(options)?,
+            ..Done::default()
+        }),
         Job::Export(options) => Ok(Done {
             warnings: up_to_a_closed_pipe(export::run(options, out))?,
             ..Done::default()

@@ -86,7 +86,7 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
 }
 
 fn recorded(options: &RecordOptions) -> anyhow::Result<Recorded> {
-    let mut running = Recording::open(options)?;
+    let mut running = Recording::open(options, Interrupt::listen()?)?;
     // A command may write to the same terminal.
     let progress = running.child.is_none().then(|| Progress::start(options.duration));
     let pause = running.measure(options.duration, progress)?;
@@ -118,7 +118,16 @@ pub struct Intervals {
 impl Intervals {
     /// Starts the recording.
     pub fn open(options: &RecordOptions, interval: Duration) -> anyhow::Result<Self> {
-        let recording = Recording::open(options).map_err(advised)?;
+        Self::open_until(options, interval, Interrupt::listen()?)
+    }
+
+    /// Starts the recording; it ends with the interrupt, at once where that has happened.
+    pub fn open_until(
+        options: &RecordOptions,
+        interval: Duration,
+        interrupt: Interrupt,
+    ) -> anyhow::Result<Self> {
+        let recording = Recording::open(options, interrupt).map_err(advised)?;
         let due = Instant::now();
         Ok(Self {
             ender: recording.interrupt.ender(),
@@ -181,8 +190,7 @@ struct Recording {
 }
 
 impl Recording {
-    fn open(options: &RecordOptions) -> anyhow::Result<Self> {
-        let interrupt = Interrupt::listen()?;
+    fn open(options: &RecordOptions, interrupt: Interrupt) -> anyhow::Result<Self> {
         let (scope, pending) = prepare(&options.target)?;
         // After the fork, so that the command keeps its own limit.
         raise_file_limit();

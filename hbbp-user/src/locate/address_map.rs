@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use hbbp_ebpf::stream::Stream;
 
-use super::layout::Layout;
 use super::reason::{Discard, Unresolved};
 use super::{Location, TextIdx};
 use crate::addr::{ImageAddr, Ring, Va};
+use crate::snapshot::layout::Layout;
 use crate::snapshot::{ModuleIdx, ProcessIdx, Snapshot, StreamCount, Text};
 
 /// The mappings and the text of a snapshot, as of one interval.
@@ -20,7 +20,7 @@ pub struct AddressMap<'a> {
     /// For each text the first version of its range that has the same bytes.
     first_same: Vec<u32>,
     /// For each process image its layout, as of the last interval that asked for it.
-    layouts: Vec<Option<Layout<'a>>>,
+    layouts: Vec<Option<Layout>>,
 }
 
 impl<'a> AddressMap<'a> {

@@ -6,7 +6,6 @@
 //! Equal counts of several intervals are summed: later stages see each location once per event and process.
 
 mod address_map;
-mod layout;
 mod reason;
 mod sites;
 

@@ -1,7 +1,7 @@
 //! Module addresses of executed addresses that were not sampled, such as those of a reference: they have no interval.
 
-use super::layout::Layout;
 use crate::addr::{ImageAddr, Ring, Va};
+use crate::snapshot::layout::Layout;
 use crate::snapshot::{ModuleIdx, ProcessIdx, Snapshot};
 
 /// An address in a module.

@@ -60,7 +60,7 @@ pub(super) const MAX_MEMORY: usize = MAX_COUNTS
     + 96 * (MAX_IMAGES + MAX_MAPPINGS + MAX_MODULES + MAX_TEXTS + MAX_SYMBOLS);
 
 /// Memory that a snapshot takes, as a reader counts it: rows with their names and bytes.
-pub(super) fn used(snapshot: &Snapshot) -> usize {
+pub fn used(snapshot: &Snapshot) -> usize {
     let counts: usize = snapshot.intervals.iter().map(memory).sum();
     let text: usize = snapshot
         .text

@@ -192,6 +192,11 @@ impl Intervals {
         }
     }
 
+    /// Merges all that may be merged.
+    pub fn merge_all(&mut self, boundaries: &Boundaries) {
+        while self.merge_pairs(boundaries, 0) {}
+    }
+
     /// Merges each interval with an even index with the next one, where that is allowed, and says whether any was.
     fn merge_pairs(&mut self, boundaries: &Boundaries, latest: usize) -> bool {
         let n_before = self.merged.len();

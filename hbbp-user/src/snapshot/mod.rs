@@ -11,12 +11,14 @@ pub mod budget;
 pub mod file;
 pub mod fold;
 mod image_layout;
+pub mod layout;
 pub mod loss;
 pub mod merge;
 pub mod run;
 mod source_frames;
 mod source_location;
 mod taken_branches;
+pub mod unite;
 mod wire;
 
 use std::fmt;

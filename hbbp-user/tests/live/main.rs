@@ -10,6 +10,7 @@
 
 mod bpf;
 mod collect;
+mod daemon;
 mod failures;
 mod intervals;
 mod lines;

@@ -4,7 +4,7 @@ use super::rust::{Mention, mentions};
 use super::{Finding, Source};
 
 /// The modules in the order of the flow: each may use only what stands before it.
-const LINE: [&str; 19] = [
+const LINE: [&str; 20] = [
     "addr",
     "record",
     "streams",
@@ -21,6 +21,7 @@ const LINE: [&str; 19] = [
     "report",
     "export",
     "profile",
+    "segments",
     "cmd",
     "cli",
     "main",
@@ -35,7 +36,7 @@ const USERS_OF_WORLD: [&str; 2] = ["cmd", "cli"];
 
 /// The modules that may touch the kernel, the disk and the process; the answer of all others depends on nothing but their
 /// arguments, and what they may not mention for that.
-const MAY_BE_IMPURE: [&str; 6] = ["collect", "resolve", "profile", "cmd", "cli", "main"];
+const MAY_BE_IMPURE: [&str; 7] = ["collect", "resolve", "profile", "segments", "cmd", "cli", "main"];
 const IMPURE: [&str; 6] = ["std::fs", "std::process", "std::env", "libc", "aya", "procfs"];
 
 /// The modules that may print; `cli` only asks how wide the terminal is.

@@ -7,29 +7,29 @@
 //! ```
 //!
 //! The kernel does not report munmap (callers of `perf_event_mmap`, Linux v6.12), so only overlaps show it.
-
 //!
 //! Mappings are laid over each other in the order of time, so that a run costs n log n, however many intervals it has.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use super::{Mapping, ModuleIdx};
 use crate::addr::{ImageAddr, Va};
-use crate::snapshot::{Mapping, ModuleIdx};
 
 /// The mappings of one process image that are visible at a time of the run, as disjoint ranges.
 #[derive(Debug)]
-pub(super) struct Layout<'a> {
+pub struct Layout {
     /// Mappings that are not visible yet, the next one last.
-    later: Vec<&'a Mapping>,
+    later: Vec<Mapping>,
     /// By start: the end of the range, and what is mapped there.
-    ranges: BTreeMap<Va, (Va, &'a Mapping)>,
+    ranges: BTreeMap<Va, (Va, Mapping)>,
 }
 
-impl<'a> Layout<'a> {
+impl Layout {
     /// The layout before the first of `mappings`, which are sorted by start.
-    pub(super) fn new(mappings: &'a [Mapping]) -> Self {
-        let mut later: Vec<&Mapping> = mappings.iter().rev().collect();
+    pub fn new(mappings: &[Mapping]) -> Self {
+        let mut later: Vec<Mapping> = mappings.iter().rev().copied().collect();
         // Stable: of mappings of the same time, the one with the higher start is laid over the other.
         later.sort_by_key(|mapping| Reverse(mapping.from));
         Self {
@@ -39,16 +39,16 @@ impl<'a> Layout<'a> {
     }
 
     /// Makes all mappings visible that begin before `end`. Time 0 means before the run, regardless of the clock.
-    pub(super) fn advance(&mut self, end: u64) {
-        let is_visible = |mapping: &mut &Mapping| mapping.from == 0 || mapping.from < end;
+    pub fn advance(&mut self, end: u64) {
+        let is_visible = |mapping: &mut Mapping| mapping.from == 0 || mapping.from < end;
         while let Some(mapping) = self.later.pop_if(is_visible) {
             self.lay(mapping);
         }
     }
 
     /// Lays a mapping over all that are there.
-    fn lay(&mut self, mapping: &'a Mapping) {
-        let Mapping { start, end, .. } = *mapping;
+    pub fn lay(&mut self, mapping: Mapping) {
+        let Mapping { start, end, .. } = mapping;
         if end <= start {
             return;
         }
@@ -71,8 +71,17 @@ impl<'a> Layout<'a> {
         self.ranges.insert(start, (end, mapping));
     }
 
+    /// The visible ranges that overlap `range`, each with what is mapped there, in the order of addresses.
+    pub fn over(&self, range: Range<Va>) -> impl Iterator<Item = (Range<Va>, &Mapping)> {
+        let reaching = self.ranges.range(..range.start).next_back();
+        let ranges = reaching.into_iter().chain(self.ranges.range(range.clone()));
+        ranges
+            .map(|(start, (end, mapping))| (*start..*end, mapping))
+            .filter(move |(it, _)| range.start < it.end)
+    }
+
     /// Module and address in it of `va`.
-    pub(super) fn find(&self, va: Va) -> Option<(ModuleIdx, ImageAddr)> {
+    pub fn find(&self, va: Va) -> Option<(ModuleIdx, ImageAddr)> {
         let (_, (end, mapping)) = self.ranges.range(..=va).next_back()?;
         if *end <= va {
             return None;
@@ -98,7 +107,7 @@ mod tests {
         }
     }
 
-    fn until(mappings: &[Mapping], end: u64) -> Layout<'_> {
+    fn until(mappings: &[Mapping], end: u64) -> Layout {
         let mut layout = Layout::new(mappings);
         layout.advance(end);
         layout

@@ -1,0 +1,112 @@
+//! Options of `hbbp-sys daemon`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::record::{RecordArgs, parse_duration};
+use crate::cmd::daemon::DaemonOptions;
+use crate::cmd::daemon::server::Listen;
+use crate::segments::plan::Limits;
+
+/// What becomes of the segments, in the long help.
+pub(super) const HELP: &str = "\
+The directory gets one profile for each interval. Those of an hour are merged into one when it is over, those of a day
+likewise. `report`, `annotate`, `diff` and `export` take the directory in place of a profile, with --since and --until.
+
+SIGTERM and Ctrl-C end it: the last interval is saved. SIGHUP is ignored: there is no configuration to reload.
+After an error collection is opened again. Intervals that cannot be written, as on a full disk, wait in memory.
+One daemon writes to a directory.";
+
+#[derive(Debug, Args)]
+pub(super) struct DaemonArgs {
+    /// Directory of the segments; it is made if it is missing.
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Length of an interval in seconds, or with a unit.
+    #[arg(short, long, value_name = "TIME", default_value = "60", value_parser = parse_interval)]
+    interval: Duration,
+    /// Remove the oldest segments while all together are larger (e.g. 500M, 20G).
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    max_disk: Option<u64>,
+    /// Remove segments that ended longer ago (e.g. 12h, 30d).
+    #[arg(long, value_name = "TIME", value_parser = parse_age)]
+    max_age: Option<Duration>,
+    /// Serve metrics (OpenMetrics, /metrics and /healthz) at 127.0.0.1:PORT or unix:PATH.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<Listen>,
+    #[command(flatten)]
+    record: RecordArgs,
+}
+
+impl DaemonArgs {
+    pub(super) fn into_options(self) -> anyhow::Result<DaemonOptions> {
+        let mut record = self.record.into_options()?;
+        // It has no end: the periods are those of long runs.
+        record.choice.duration = None;
+        Ok(DaemonOptions {
+            record,
+            folder: self.dir,
+            interval: self.interval,
+            limits: Limits {
+                disk: self.max_disk,
+                age: self.max_age,
+            },
+            listen: self.listen,
+        })
+    }
+}
+
+/// An interval of a second at least: a shorter one is mostly overhead.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    parse_duration(text).and_then(|interval| {
+        if Duration::from_secs(1) <= interval {
+            Ok(interval)
+        } else {
+            Err("expected one second or more".to_owned())
+        }
+    })
+}
+
+/// A time, also in days.
+fn parse_age(text: &str) -> Result<Duration, String> {
+    match text.strip_suffix('d').map(str::parse::<u32>) {
+        Some(Ok(days)) => Ok(Duration::from_secs(86_400) * days),
+        _ => parse_duration(text),
+    }
+}
+
+/// Bytes, with binary units.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|it: char| !it.is_ascii_digit());
+    let shift = match text.strip_prefix(digits) {
+        Some("") => 0,
+        Some("K" | "KiB") => 10,
+        Some("M" | "MiB") => 20,
+        Some("G" | "GiB") => 30,
+        Some("T" | "TiB") => 40,
+        _ => u32::MAX,
+    };
+    let size = digits.parse::<u64>().ok().zip(1_u64.checked_shl(shift));
+    size.and_then(|(n, unit)| n.checked_mul(unit))
+        .ok_or_else(|| "expected a size such as 500M or 20G".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_ages_have_units() {
+        assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!(parse_size("500M"), Ok(500 << 20));
+        assert_eq!(parse_size("20GiB"), Ok(20 << 30));
+        for wrong in ["", "M", "1.5G", "20 G", "20X", "99999999999T"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_age("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        assert_eq!(parse_age("12h"), Ok(Duration::from_secs(12 * 3600)));
+        assert!(parse_interval("500ms").is_err() && parse_interval("1").is_ok());
+    }
+}

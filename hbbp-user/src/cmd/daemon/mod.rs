@@ -1,0 +1,156 @@
+//! `hbbp-sys daemon`: measures for ever, and keeps a segment for each interval in a folder.
+//!
+//! ```text
+//! main thread   collection.rs   intervals one after the other; opens collection again after an error
+//!                   | snapshots
+//! segments      keeper.rs       writes segments, merges and removes them; never makes collection wait
+//!                   | figures
+//! metrics       server.rs       serves them (metrics.rs) over HTTP
+//! ```
+//!
+//! Nothing that goes wrong while it runs ends it: it is counted (`counters`), told once on standard error, and tried again.
+
+mod collection;
+pub mod counters;
+mod keeper;
+mod metrics;
+pub mod server;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use tokio::sync::Notify;
+
+use super::interrupt::Interrupt;
+use super::record::{Intervals, RecordOptions};
+use crate::segments::Folder;
+use crate::segments::plan::Limits;
+use crate::snapshot::Snapshot;
+use collection::{Pause, collect};
+use counters::{Counter, Counters};
+use keeper::Keeper;
+use metrics::Metrics;
+use server::{Listen, Server};
+
+/// Intervals that wait while the thread of the segments is busy.
+const WAITING: usize = 2;
+
+/// What to measure, and where to keep it.
+#[derive(Clone, Debug)]
+pub struct DaemonOptions {
+    /// What to measure.
+    pub record: RecordOptions,
+    /// The folder of the segments.
+    pub folder: PathBuf,
+    /// Length of an interval.
+    pub interval: Duration,
+    /// What the folder may hold.
+    pub limits: Limits,
+    /// Where metrics are served, if anywhere.
+    pub listen: Option<Listen>,
+}
+
+/// Measures until a signal arrives; returns what was lost, sentence by sentence. What is wrong from the beginning is an
+/// error.
+pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
+    ignore_hangup();
+    let folder = Folder::open(&options.folder)?;
+    let server = options.listen.as_ref().map(Server::bind).transpose()?;
+    let interrupt = Interrupt::listen()?;
+    let counters = Arc::new(Counters::default());
+    let metrics = match server {
+        Some(_) => {
+            let rule = super::rule::read("balanced")?;
+            Some(Arc::new(Metrics::new(
+                rule,
+                options.interval,
+                Arc::clone(&counters),
+            )))
+        }
+        None => None,
+    };
+    let keeper = Keeper::open(folder, options.limits, Arc::clone(&counters), metrics.clone())?;
+    let open = || Intervals::open_until(&options.record, options.interval, interrupt.clone());
+    let first = open()?;
+    tell(&format!(
+        "measuring in intervals of {:?}, kept in {}",
+        options.interval,
+        options.folder.display()
+    ));
+    let mut waiting = interrupt.clone();
+    let pause = |time| {
+        waiting.pause(time);
+        if waiting.happened() {
+            Pause::End
+        } else {
+            Pause::Over
+        }
+    };
+    beside(keeper, server.zip(metrics), &counters, |deliver| {
+        collect(first, open, deliver, pause, &counters);
+    })?;
+    Ok(counters.sentences())
+}
+
+/// Collects, while other threads keep what is delivered and serve the metrics.
+fn beside(
+    keeper: Keeper,
+    serving: Option<(Server, Arc<Metrics>)>,
+    counters: &Arc<Counters>,
+    collecting: impl FnOnce(&mut dyn FnMut(Snapshot)),
+) -> anyhow::Result<()> {
+    let (snapshots, received) = sync_channel::<Snapshot>(WAITING);
+    let end = &Notify::new();
+    thread::scope(|scope| {
+        let serving = serving.map(|(server, metrics)| {
+            let thread = thread::Builder::new().name("metrics".to_owned());
+            thread.spawn_scoped(scope, move || server.serve(&metrics, counters, end))
+        });
+        let thread = thread::Builder::new().name("segments".to_owned());
+        let keeping = thread.spawn_scoped(scope, move || keep_all(keeper, received));
+        let started = serving.transpose().and_then(|serving| Ok((serving, keeping?)));
+        if started.is_err() {
+            end.notify_one();
+        }
+        let (serving, keeping) = started.context("failed to start a thread")?;
+        collecting(&mut |snapshot| {
+            if snapshots.try_send(snapshot).is_err() {
+                counters.add(Counter::IntervalsRefused, 1);
+            }
+        });
+        drop(snapshots);
+        let kept = keeping.join();
+        end.notify_one();
+        if let Some(serving) = serving {
+            let served = serving.join().map_err(|_| ended_unexpectedly("metrics"))?;
+            served.context("failed to serve metrics")?;
+        }
+        kept.map_err(|_| ended_unexpectedly("segments"))?
+    })
+}
+
+fn ended_unexpectedly(thread: &str) -> anyhow::Error {
+    anyhow!("the thread of the {thread} ended unexpectedly")
+}
+
+fn keep_all(mut keeper: Keeper, received: Receiver<Snapshot>) -> anyhow::Result<()> {
+    received.into_iter().for_each(|snapshot| keeper.keep(snapshot));
+    keeper.finish()
+}
+
+/// A daemon has no terminal that could be closed; options are changed by starting it again.
+fn ignore_hangup() {
+    // SAFETY: sets how a signal is handled, to a handler that is not code of ours.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+}
+
+/// Says what happened, on standard error, for the log of the service manager.
+fn tell(what: &str) {
+    // Nobody may be listening any more.
+    let _ = writeln!(std::io::stderr(), "hbbp-sys: {what}");
+}

@@ -1,0 +1,254 @@
+//! Reads the segments of a range of time as one profile, while a daemon may write, merge and remove others.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use jiff::Timestamp;
+
+use super::folder::{Listing, path_of};
+use super::name::Name;
+use super::plan::gaps;
+use super::range::TimeRange;
+use crate::profile::read_runs;
+use crate::snapshot::Snapshot;
+use crate::snapshot::unite::{GAP, united};
+
+/// Tries to read segments of which some are gone before they are opened: a daemon merges some once an hour.
+const ATTEMPTS: usize = 8;
+
+/// Gaps that a note names one by one.
+const NAMED: usize = 5;
+
+/// The runs of a range of time, where it is `now` (in ms since 1970): one run, unless the machine was booted or suspended, or
+/// the daemon was started with other events. A segment is read as a whole. The first run has notes on gaps in the range, on
+/// damaged segments, and on time that is read beyond the range.
+pub fn read_range(folder: &Path, range: TimeRange, now: u64) -> anyhow::Result<Vec<Snapshot>> {
+    let asked = range.at(now);
+    for _ in 0..ATTEMPTS {
+        let listing = Listing::read(folder)?;
+        let all = listing.names();
+        let (Some(first), Some(last)) = (all.first(), all.last()) else {
+            bail!("there are no segments yet: the first one is written after an interval");
+        };
+        let overlaps = |name: &&Name| name.start < asked.end && asked.start < name.end();
+        let names: Vec<Name> = all.iter().filter(overlaps).copied().collect();
+        if names.is_empty() {
+            bail!(
+                "no segment of that time: the first one begins at {}, the last one ends at {}",
+                utc(first.start),
+                utc(last.end())
+            );
+        }
+        if let Some(read) = read(folder, &names)? {
+            return read.finish(range, now);
+        }
+    }
+    bail!("its segments are removed faster than they are read")
+}
+
+/// What was read.
+struct Read {
+    runs: Vec<Snapshot>,
+    /// What is wrong with the segments that were left out.
+    damaged: Vec<String>,
+}
+
+/// Reads segments; `None` where one is gone.
+fn read(folder: &Path, names: &[Name]) -> anyhow::Result<Option<Read>> {
+    let mut runs = Vec::new();
+    let mut damaged = Vec::new();
+    for name in names {
+        match read_runs(&path_of(folder, name)) {
+            Ok(read) => runs = united(runs.into_iter().chain(read)),
+            Err(error) if is_gone(&error) => return Ok(None),
+            Err(error) => damaged.push(format!("{error:#}")),
+        }
+    }
+    Ok(Some(Read { runs, damaged }))
+}
+
+fn is_gone(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+impl Read {
+    /// The runs with the notes on them.
+    fn finish(mut self, range: TimeRange, now: u64) -> anyhow::Result<Vec<Snapshot>> {
+        let covered: Vec<Range<u64>> = self.runs.iter().flat_map(Snapshot::covered).collect();
+        let mut notes = Vec::new();
+        if let Some(first) = self.damaged.first() {
+            notes.push(format!(
+                "{} damaged segments were left out, such as: {first}",
+                self.damaged.len()
+            ));
+        }
+        let run = self.runs.first_mut().with_context(|| notes.concat())?;
+        let start = covered.iter().map(|it| it.start).min().unwrap_or(now);
+        let end = covered.iter().map(|it| it.end).max().unwrap_or(now);
+        let asked = range.at(now);
+        let since = if range.since.is_some() { asked.start } else { start };
+        let until = if range.until.is_some() {
+            asked.end.min(now)
+        } else {
+            end
+        };
+        notes.extend(gap_note(&gaps(covered, since..until, GAP / 1_000_000)));
+        if start < asked.start || asked.end < end {
+            notes.push(format!(
+                "segments are read as a whole: this is the time from {} to {}",
+                utc(start),
+                utc(end)
+            ));
+        }
+        run.run.notes.extend(notes);
+        Ok(self.runs)
+    }
+}
+
+/// The sentence on the parts of a range that were not measured.
+fn gap_note(gaps: &[Range<u64>]) -> Option<String> {
+    let seconds = |ms: u64| format!("{}.{:03} s", ms / 1000, ms % 1000);
+    let total: u64 = gaps.iter().map(|gap| gap.end - gap.start).sum();
+    let named = gaps.iter().take(NAMED);
+    let mut named: Vec<String> = named
+        .map(|gap| format!("{} from {}", seconds(gap.end - gap.start), utc(gap.start)))
+        .collect();
+    if NAMED < gaps.len() {
+        named.push(format!("and {} more", gaps.len() - NAMED));
+    }
+    (!gaps.is_empty()).then(|| {
+        format!(
+            "{} of that time were not measured: {}",
+            seconds(total),
+            named.join(", ")
+        )
+    })
+}
+
+/// A time in ms since 1970, to the second.
+fn utc(ms: u64) -> String {
+    let time = i64::try_from(ms).ok();
+    let time = time.and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    time.unwrap_or(Timestamp::MAX)
+        .strftime("%Y-%m-%d %H:%M:%S UTC")
+        .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segments::range::Moment;
+    use crate::snapshot::file::encode;
+    use crate::snapshot::{Interval, Process};
+
+    /// A second of the clock of the intervals, and in ms.
+    const S: u64 = 1_000_000_000;
+    const MS: u64 = 1000;
+
+    /// Writes a segment of 60 s that begins at a second.
+    fn write(folder: &Path, number: u64, second: u64) -> Name {
+        let mut snapshot = Snapshot {
+            processes: vec![Process::default()],
+            intervals: vec![Interval {
+                start: second * S,
+                end: (second + 60) * S,
+                ..Interval::default()
+            }],
+            ..Snapshot::default()
+        };
+        snapshot.run.started = (1_000_000 + second) * S;
+        snapshot.run.duration = 60 * S;
+        let name = Name {
+            first: number,
+            last: number,
+            start: (1_000_000 + second) * MS,
+            length: 60 * MS,
+        };
+        std::fs::write(path_of(folder, &name), encode(&snapshot).unwrap()).unwrap();
+        name
+    }
+
+    /// The runs of a range in seconds, and what the first one notes.
+    fn range(folder: &Path, since: u64, until: u64) -> (Vec<Snapshot>, String) {
+        let at = |second| Some(Moment::At((1_000_000 + second) * MS));
+        let range = TimeRange {
+            since: at(since),
+            until: at(until),
+        };
+        let runs = read_range(folder, range, 2_000_000 * MS).unwrap();
+        let notes = runs[0].run.notes.join("; ");
+        (runs, notes)
+    }
+
+    #[test]
+    fn range_is_one_run_with_its_gaps() {
+        let made = tempfile::tempdir().unwrap();
+        for (number, second) in [(0, 100), (1, 160), (2, 250), (3, 310)] {
+            write(made.path(), number, second);
+        }
+        let (runs, notes) = range(made.path(), 160, 370);
+        assert_eq!((runs.len(), runs[0].run.duration), (1, 180 * S));
+        assert_eq!(
+            notes,
+            "30.000 s of that time were not measured: 30.000 s from 1970-01-12 13:50:20 UTC"
+        );
+        let (runs, notes) = range(made.path(), 165, 200);
+        assert_eq!(runs[0].intervals.len(), 1);
+        assert!(
+            notes.starts_with("segments are read as a whole: this is the time from"),
+            "{notes}"
+        );
+        let (_, notes) = range(made.path(), 90, 400);
+        assert!(
+            notes.starts_with("70.000 s of that time"),
+            "before, between and after: {notes}"
+        );
+        let whole = read_range(made.path(), TimeRange::default(), 2_000_000 * MS).unwrap();
+        assert_eq!(whole[0].run.duration, 240 * S);
+        let never = TimeRange {
+            since: Some(Moment::Ago(1)),
+            until: None,
+        };
+        let refused = read_range(made.path(), never, 2_000_000 * MS).unwrap_err();
+        assert!(
+            refused.to_string().contains("no segment of that time"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn damaged_segments_are_left_out_and_named() {
+        let made = tempfile::tempdir().unwrap();
+        let torn = write(made.path(), 0, 100);
+        write(made.path(), 1, 160);
+        let path = path_of(made.path(), &torn);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 20]).unwrap();
+        let (runs, notes) = range(made.path(), 100, 220);
+        assert_eq!(runs[0].run.duration, 60 * S);
+        assert!(
+            notes.starts_with("1 damaged segments were left out, such as: failed to read profile"),
+            "{notes}"
+        );
+        assert!(
+            notes.contains("60.000 s of that time were not measured"),
+            "{notes}"
+        );
+        std::fs::write(&path, b"").unwrap();
+        assert!(range(made.path(), 100, 220).1.contains("not an hbbp-sys profile"));
+    }
+
+    #[test]
+    fn merged_segments_count_once() {
+        let made = tempfile::tempdir().unwrap();
+        let names = [write(made.path(), 0, 100), write(made.path(), 1, 160)];
+        let runs = read_range(made.path(), TimeRange::default(), 0).unwrap();
+        let merged = path_of(made.path(), &Name::of_all(&names).unwrap());
+        std::fs::write(merged, encode(&runs[0]).unwrap()).unwrap();
+        let (runs, notes) = range(made.path(), 100, 220);
+        assert_eq!((runs[0].run.duration, notes.as_str()), (120 * S, ""));
+    }
+}

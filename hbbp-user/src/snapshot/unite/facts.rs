@@ -1,0 +1,94 @@
+//! The facts of successive profiles: whether they belong to one measurement, and their sums.
+
+use crate::snapshot::run::{Counter, Event, Period, Run};
+use crate::snapshot::{Interval, Snapshot};
+
+/// How far the wall clock may have been adjusted between two profiles: more than NTP corrects in an hour (500 ppm), less
+/// than a reboot takes.
+const MOST_ADJUSTED: u64 = 4_000_000_000;
+
+pub(super) fn are_of_one_measurement(earlier: &Snapshot, later: &Snapshot) -> bool {
+    let (Some(last), Some(first)) = (earlier.intervals.last(), later.intervals.first()) else {
+        return false;
+    };
+    let (a, b) = (&earlier.run, &later.run);
+    last.end <= first.start
+        && same_machine(a) == same_machine(b)
+        && (&a.scope, &a.kernel_text) == (&b.scope, &b.kernel_text)
+        && a.events.len() == b.events.len()
+        && a.events.iter().map(uncounted).eq(b.events.iter().map(uncounted))
+        && booted(earlier).abs_diff(booted(later)) <= MOST_ADJUSTED
+}
+
+fn same_machine(run: &Run) -> [&[u8]; 5] {
+    [
+        run.tool_version.as_bytes(),
+        run.host.as_bytes(),
+        run.cpu_model.as_bytes(),
+        run.kernel_release.as_bytes(),
+        &run.kernel_build_id,
+    ]
+}
+
+/// An event without what it counted.
+fn uncounted(event: &Event) -> Event {
+    Event {
+        runs: 0,
+        counters: Vec::new(),
+        ..event.clone()
+    }
+}
+
+/// When the machine was booted, in ns since 1970.
+pub(super) fn booted(snapshot: &Snapshot) -> u64 {
+    let monotonic = snapshot
+        .intervals
+        .first()
+        .map_or(0, |first: &Interval| first.start);
+    snapshot.run.started.saturating_sub(monotonic)
+}
+
+/// Adds the facts of the next profile: times and counts are sums; of CPUs and memory the most.
+pub(super) fn add(run: &mut Run, next: Run) {
+    run.duration = run.duration.saturating_add(next.duration);
+    run.n_cpus = run.n_cpus.max(next.n_cpus);
+    run.own_cpu = run.own_cpu.saturating_add(next.own_cpu);
+    run.own_memory = run.own_memory.max(next.own_memory);
+    for note in next.notes {
+        if !run.notes.contains(&note) {
+            run.notes.push(note);
+        }
+    }
+    for (event, next) in run.events.iter_mut().zip(next.events) {
+        event.runs = event.runs.saturating_add(next.runs);
+        let period = match event.period {
+            Period::Fixed(period) => Some(period),
+            Period::Frequency(_) => None,
+        };
+        for counter in next.counters {
+            let same = |it: &&mut Counter| it.cpu.is_some() && it.cpu == counter.cpu;
+            match event.counters.iter_mut().find(same) {
+                Some(sum) => *sum = both(sum, &counter, period),
+                None => event.counters.push(counter),
+            }
+        }
+    }
+}
+
+/// What a counter counted in two profiles. The samples that were due are rounded down for each profile, as there.
+fn both(a: &Counter, b: &Counter, period: Option<u64>) -> Counter {
+    let known = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
+    Counter {
+        cpu: a.cpu,
+        count: a.count.saturating_add(b.count),
+        enabled: a.enabled.saturating_add(b.enabled),
+        running: a.running.saturating_add(b.running),
+        runs: known(a.runs, b.runs),
+        idle: known(a.idle, b.idle),
+        steal: known(a.steal, b.steal),
+        due: match period {
+            Some(period) => Some(a.due_at(period).saturating_add(b.due_at(period))),
+            None => known(a.due, b.due),
+        },
+    }
+}

@@ -1,0 +1,217 @@
+//! The metrics of a daemon are the sums of its segments, in a form that Prometheus takes; bad requests do no harm.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use hbbp_user::profile::read_runs;
+use hbbp_user::snapshot::Snapshot;
+use serde_json::Value;
+
+use super::{Daemon, names, path_of};
+use crate::load::Load;
+use crate::{kernel, run, skip_outside_ci};
+
+/// What a server at a Unix socket answers to some bytes.
+fn answer(socket: &Path, request: &[u8]) -> String {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    // It may close the connection before everything is written.
+    let _ = stream.write_all(request);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// The body of the answer to a GET.
+fn get(socket: &Path, path: &str, headers: &str) -> String {
+    let answer = answer(
+        socket,
+        format!("GET {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n").as_bytes(),
+    );
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    body.to_owned()
+}
+
+/// The samples of a text, by name and labels.
+fn samples(text: &str) -> BTreeMap<&str, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let samples = lines.map(|line| line.rsplit_once(' ').unwrap());
+    samples
+        .map(|(name, value)| (name, value.parse().unwrap()))
+        .collect()
+}
+
+/// The first segments, as many as a scrape has counted.
+fn counted(folder: &Path, measured: f64) -> Vec<(String, Snapshot)> {
+    let mut counted = Vec::new();
+    let mut seconds = 0.0;
+    for name in names(folder) {
+        if measured < seconds + 1e-6 {
+            break;
+        }
+        let path = path_of(folder, &name);
+        let run = read_runs(Path::new(&path)).unwrap().remove(0);
+        seconds += run.run.duration as f64 / 1e9;
+        counted.push((path, run));
+    }
+    assert!(
+        (seconds - measured).abs() < 1e-6,
+        "{seconds} s in segments, {measured} s in metrics"
+    );
+    counted
+}
+
+/// What the metrics of segments are, by name and labels.
+fn sums(segments: &[(String, Snapshot)]) -> BTreeMap<String, f64> {
+    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+    let mut add = |name: String, amount: f64| *sums.entry(name).or_default() += amount;
+    for (path, snapshot) in segments {
+        for event in &snapshot.run.events {
+            add(
+                format!("hbbp_samples_total{{event=\"{}\"}}", event.name),
+                event.runs as f64,
+            );
+            add(
+                format!("hbbp_samples_due_total{{event=\"{}\"}}", event.name),
+                event.due().unwrap() as f64,
+            );
+        }
+        for (id, n, _) in snapshot.losses.iter() {
+            add(format!("hbbp_losses_total{{loss=\"{id}\"}}"), n as f64);
+        }
+        let by = ["--rows", "ring,category,extension", "--cols", "none", "-n", "all"];
+        let output = run(&[&["report", path, "--format", "json"], by.as_slice()].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for row in report["mix"]["rows"].as_array().unwrap() {
+            let key = |n: usize| row["key"][n].as_str().unwrap().to_owned();
+            let (unit, ring, category, extension) = (&report["mix"]["unit"], key(0), key(1), key(2));
+            add(
+                format!(
+                    "hbbp_mix_total{{unit={unit},ring=\"{ring}\",category=\"{category}\",extension=\"{extension}\"}}"
+                ),
+                row["total"]["amount"].as_f64().unwrap(),
+            );
+        }
+    }
+    sums
+}
+
+#[test]
+fn metrics_are_the_sums_of_the_segments() {
+    let Some(_kernel) = kernel() else { return };
+    let _load = [Load::syscalls(), Load::spin()];
+    let made = tempfile::tempdir().unwrap();
+    let (folder, socket) = (made.path().join("segments"), made.path().join("socket"));
+    let listen = format!("unix:{}", socket.display());
+    let daemon = Daemon::with(&folder, &["--listen", &listen]);
+    daemon.until_intervals(3);
+    assert_eq!(get(&socket, "/healthz", ""), "ok\n");
+    let text = get(&socket, "/metrics", "Accept: application/openmetrics-text\r\n");
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    daemon.stop();
+    assert!(!socket.exists());
+
+    let samples = samples(&text);
+    let segments = counted(&folder, samples["hbbp_measured_seconds_total"]);
+    assert!(3 <= segments.len());
+    let sums = sums(&segments);
+    for (name, sum) in &sums {
+        // Reports round amounts.
+        let found = samples.get(name.as_str()).copied();
+        assert!(
+            found.is_some_and(|found| (found - sum).abs() <= 0.5 * segments.len() as f64),
+            "{name}: {found:?}, {sum}"
+        );
+    }
+    let n_mix = |name: &&str| name.starts_with("hbbp_mix_total");
+    let in_sums = sums.keys().map(String::as_str).filter(n_mix).count();
+    assert_eq!(
+        samples.keys().copied().filter(n_mix).count(),
+        in_sums,
+        "no other rows"
+    );
+}
+
+#[test]
+fn bad_requests_are_closed_and_others_are_answered() {
+    let Some(_kernel) = kernel() else { return };
+    let made = tempfile::tempdir().unwrap();
+    let socket = made.path().join("socket");
+    let listen = format!("unix:{}", socket.display());
+    let daemon = Daemon::with(&made.path().join("segments"), &["--listen", &listen]);
+    daemon.until_said("measuring");
+    daemon.until("socket", |_| UnixStream::connect(&socket).is_ok());
+    let status = |request: &[u8]| {
+        answer(&socket, request)
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert!(status(b"GET /other HTTP/1.1\r\nHost: x\r\n\r\n").contains("404"));
+    assert!(status(b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").contains("405"));
+    assert!(status(b"\x16\x03\x01\x02\x00\x01\x00\x01").contains("400"));
+    let long = [b"GET /", vec![b'a'; 1 << 20].as_slice(), b" HTTP/1.1\r\n\r\n"].concat();
+    assert!(!status(&long).contains("200"));
+    let many: String = (0..1000).map(|n| format!("X-{n}: x\r\n")).collect();
+    assert!(!status(format!("GET /metrics HTTP/1.1\r\n{many}\r\n").as_bytes()).contains("200"));
+    // Those that say nothing are closed after a while; meanwhile there are too many at once.
+    let silent: Vec<UnixStream> = (0..20).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    daemon.until("free connection", |_| {
+        answer(&socket, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            .contains("hbbp_daemon_scrapes_refused_total")
+    });
+    drop(silent);
+    let text = get(&socket, "/metrics", "");
+    assert!(
+        0.0 < samples(&text)["hbbp_daemon_scrapes_refused_total"],
+        "{text}"
+    );
+    daemon.stop();
+}
+
+#[test]
+fn prometheus_takes_the_metrics() {
+    let Some(_kernel) = kernel() else { return };
+    if Command::new("promtool").arg("--version").output().is_err() {
+        return skip_outside_ci("promtool (package prometheus) is not installed");
+    }
+    let made = tempfile::tempdir().unwrap();
+    let socket = made.path().join("socket");
+    let listen = format!("unix:{}", socket.display());
+    let daemon = Daemon::with(&made.path().join("segments"), &["--listen", &listen]);
+    daemon.until_intervals(1);
+    let text = get(&socket, "/metrics", "");
+    let mut promtool = Command::new("promtool");
+    let promtool = promtool
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut checking = promtool.stderr(Stdio::piped()).spawn().unwrap();
+    checking.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let checked = checking.wait_with_output().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+    daemon.stop();
+}
+
+#[test]
+fn address_in_use_is_refused_before_anything_is_measured() {
+    let Some(_kernel) = kernel() else { return };
+    let made = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = made.path().to_str().unwrap();
+    let refused = run(&["daemon", "--dir", folder, "--listen", &address]);
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        !refused.status.success() && why.contains("cannot listen at 127.0.0.1"),
+        "{why}"
+    );
+    assert!(names(made.path()).is_empty());
+}
