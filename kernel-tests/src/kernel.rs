@@ -1,6 +1,6 @@
 //! Distribution kernels: found with apt, unpacked under `target/`, never installed on the host.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,10 +29,18 @@ impl Kernel {
     /// # Errors
     /// When neither apt nor an earlier run has one; the message is the reason to print when skipping.
     pub fn get(series: &str) -> Result<Self> {
-        let root = host::work_directory()?.join("kernels").join(series);
+        let kernels = host::work_directory()?.join("kernels");
+        let root = kernels.join(series);
         if !root.join("complete").exists() {
-            fetch(series, &root)
-                .with_context(|| format!("no kernel {series} to test on, and none from apt"))?;
+            fs::create_dir_all(&kernels)?;
+            // Tests run at the same time, in threads and processes: one fetches, and apt serves one at a time.
+            let lock = File::create(kernels.join("lock"))?;
+            lock.lock()
+                .context("failed to wait for other tests that fetch kernels")?;
+            if !root.join("complete").exists() {
+                fetch(series, &root)
+                    .with_context(|| format!("no kernel {series} to test on, and none from apt"))?;
+            }
         }
         let release = fs::read_to_string(root.join("complete"))?;
         let image = root.join("boot").join(format!("vmlinuz-{release}"));

@@ -88,7 +88,9 @@ pub(crate) fn clean_room() -> Result<()> {
         println!("== {command}");
         let start = Instant::now();
         enter(&root, &format!("cd hbbp-sys && {command}"))?;
-        times.push((command, start.elapsed()));
+        let time = start.elapsed();
+        println!("== {:.1} s", time.as_secs_f64());
+        times.push((command, time));
     }
     for (command, time) in times {
         println!("{:7.1} s  {command}", time.as_secs_f64());
