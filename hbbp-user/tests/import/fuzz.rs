@@ -1,5 +1,5 @@
 //! A short run of the fuzz targets: each file of the corpus, and some hundred mutations of it. With
-//! `HBBP_FUZZ_SECONDS=600` each target gets mutations for as long.
+//! `HBBP_FUZZ_SECONDS=600` each target gets mutations for as long, and with `HBBP_FUZZ_TARGET=sideband` this one alone.
 //!
 //! `HBBP_UPDATE=1` writes the first files of the corpus, from the made-up recordings of these tests; the others were
 //! found by the fuzzer.
@@ -83,7 +83,9 @@ fn mutations_for_a_time() {
         return;
     };
     let length = Duration::from_secs(seconds.to_str().unwrap().parse().unwrap());
-    for (name, read) in TARGETS {
+    let only = std::env::var("HBBP_FUZZ_TARGET").ok();
+    let is_asked = |name: &str| only.as_ref().is_none_or(|only| only == name);
+    for (name, read) in TARGETS.into_iter().filter(|(name, _)| is_asked(name)) {
         let files = std::fs::read_dir(corpus(name)).unwrap();
         let files: Vec<Vec<u8>> = files
             .map(|file| std::fs::read(file.unwrap().path()).unwrap())
