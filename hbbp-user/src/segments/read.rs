@@ -81,7 +81,7 @@ impl Read {
         let mut notes = Vec::new();
         if let Some(first) = self.damaged.first() {
             notes.push(format!(
-                "{} damaged segments were left out, such as: {first}",
+                "damaged segments were left out, {} in all, such as: {first}",
                 self.damaged.len()
             ));
         }
@@ -230,7 +230,7 @@ mod tests {
         let (runs, notes) = range(made.path(), 100, 220);
         assert_eq!(runs[0].run.duration, 60 * S);
         assert!(
-            notes.starts_with("1 damaged segments were left out, such as: failed to read profile"),
+            notes.starts_with("damaged segments were left out, 1 in all, such as: failed to read profile"),
             "{notes}"
         );
         assert!(

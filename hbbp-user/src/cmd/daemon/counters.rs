@@ -24,8 +24,8 @@ macro_rules! counters {
                 match self { $(Self::$variant => $help),* }
             }
 
-            /// What was lost, to be read after the count; `None` where nothing is.
-            const fn sentence(self) -> Option<&'static str> {
+            /// What was lost: one thing, several, and what became of them; `None` where nothing is.
+            const fn sentence(self) -> Option<[&'static str; 3]> {
                 match self { $(Self::$variant => $sentence),* }
             }
         }
@@ -38,32 +38,32 @@ counters! {
     SegmentsWritten, "segments_written", None,
         "Segments written for intervals";
     IntervalsRefused, "intervals_refused",
-        Some("intervals were lost: the disk took longer than several intervals"),
+        Some(["interval", "intervals", "lost: the disk took longer than several intervals"]),
         "Intervals lost because earlier ones were still being written";
     IntervalsDropped, "intervals_dropped",
-        Some("intervals were lost: they could not be written, and the memory for those that wait was full"),
+        Some(["interval", "intervals", "lost: not written for long, and the memory for those that wait was full"]),
         "Intervals lost because they could not be written for long";
     WriteFailures, "write_failures",
-        Some("times a segment could not be written; its interval was kept in memory for the next one"),
+        Some(["time", "times", "a segment could not be written; its interval was kept in memory for the next one"]),
         "Times that a segment could not be written";
     Restarts, "collection_restarts",
-        Some("times collection failed and was opened again"),
+        Some(["time", "times", "collection failed and was opened again"]),
         "Times that collection failed and was opened again";
     GapSeconds, "gap_seconds",
-        Some("s were not measured, after collection had failed"),
+        Some(["s", "s", "not measured, after collection had failed"]),
         "Time that was not measured after collection had failed, each time rounded up";
     SegmentsMerged, "segments_merged", None,
         "Segments that were merged into longer ones";
     MergesFailed, "merges_failed",
-        Some("times segments could not be merged; they stay as they are"),
+        Some(["time", "times", "segments could not be merged; they stay as they are"]),
         "Times that segments could not be merged";
     SegmentsExpired, "segments_expired", None,
         "Segments removed because of their age or size";
     SegmentsUnreadable, "segments_unreadable",
-        Some("segments are damaged; they were left as they are, and reports skip them"),
+        Some(["segment", "segments", "damaged: left alone, and skipped by reports"]),
         "Segments that could not be read";
     ScrapesRefused, "scrapes_refused",
-        Some("requests for metrics were refused: too many at once"),
+        Some(["request", "requests", "for metrics refused: too many at once"]),
         "Requests for metrics that were refused because there were too many at once";
     ForeignFiles, "foreign_files", None,
         "Files in the directory that are no segments, when the daemon started";
@@ -91,7 +91,28 @@ impl Counters {
     /// What was lost, each with its count.
     pub fn sentences(&self) -> Vec<String> {
         let lost = Counter::ALL.iter().filter(|it| 0 < self.get(**it));
-        lost.filter_map(|it| Some(format!("{} {}", self.get(*it), it.sentence()?)))
-            .collect()
+        let said = lost.filter_map(|it| {
+            let (n, [one, several, what]) = (self.get(*it), it.sentence()?);
+            Some(format!("{n} {} {what}", if n == 1 { one } else { several }))
+        });
+        said.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_and_several_are_told_apart() {
+        let counters = Counters::default();
+        counters.add(Counter::IntervalsRefused, 1);
+        counters.add(Counter::Restarts, 2);
+        counters.add(Counter::Intervals, 9);
+        let said = [
+            "1 interval lost: the disk took longer than several intervals",
+            "2 times collection failed and was opened again",
+        ];
+        assert_eq!(counters.sentences(), said);
     }
 }

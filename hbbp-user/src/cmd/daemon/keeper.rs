@@ -58,7 +58,7 @@ impl Keeper {
         let n_foreign = u64::try_from(listing.foreign.len()).unwrap_or(u64::MAX);
         if let Some(first) = listing.foreign.first() {
             tell(&format!(
-                "{} holds {n_foreign} files that are no segments, such as {first}: they are left alone",
+                "{} holds files that are no segments, {n_foreign} in all, such as {first}: they are left alone",
                 folder.path().display()
             ));
         }

@@ -16,7 +16,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit as Quantity};
 
 use super::counters::{Counter, Counters};
-use crate::estimate::{Rule, Unit};
+use crate::estimate::Rule;
 use crate::mix::{Dimension, Estimated, Mix, Query};
 use crate::snapshot::{Event, Loss, Snapshot, SourceLocations};
 
@@ -192,7 +192,7 @@ impl Figures {
 
     fn add(&self, snapshot: &Snapshot, mix: &Mix) {
         const S: f64 = 1e9;
-        let unit = unit_name(mix.unit);
+        let unit = mix.unit.id();
         for row in &mix.rows {
             if let [ring, category, extension] = row.key.as_slice() {
                 let labels = MixLabels {
@@ -246,15 +246,6 @@ impl Collector for Happened {
             count.encode(descriptor)?;
         }
         Ok(())
-    }
-}
-
-const fn unit_name(unit: Unit) -> &'static str {
-    match unit {
-        Unit::Executions => "executions",
-        Unit::TimeWeightedSamples => "time_weighted_samples",
-        Unit::EventWeightedSamples => "event_weighted_samples",
-        Unit::RelativeExecutions => "relative_executions",
     }
 }
 
