@@ -6,7 +6,7 @@ use std::path::Path;
 use hbbp_user::addr::Va;
 use serde_json::Value;
 
-use crate::elf::{LOOP, Program, elf};
+use crate::elf::write_loop;
 use crate::run::{Folder, hbbp};
 use crate::writer::{File, comm, mmap2, stack, turns};
 
@@ -22,11 +22,11 @@ fn of_thread(mut record: Vec<u8>, at: usize, tid: u32) -> Vec<u8> {
 
 /// A process with two threads, one of which has a name of its own.
 fn recording() -> File {
-    let entries = turns(Va(BASE + 0x5c0));
+    let entries = turns(Va(BASE));
     let sample = |time, tid| of_thread(stack(5, time, &entries), 28, tid);
     File::new(vec![
         comm(5, 1, "server", EXEC),
-        mmap2(5, 2, (BASE, 0x1000), 0, "/bin/prog"),
+        mmap2(5, 2, (BASE, 0x1000), 0x1000, "/bin/prog"),
         of_thread(comm(5, 3, "worker", 0), 12, 6),
         sample(4, 5),
         sample(5, 6),
@@ -36,13 +36,8 @@ fn recording() -> File {
 }
 
 /// Executions by the values of these dimensions.
-fn amounts(file: &Path, program: &Path, args: &[&str]) -> BTreeMap<String, f64> {
-    let common = [
-        "report",
-        file.to_str().unwrap(),
-        "--binary",
-        program.to_str().unwrap(),
-    ];
+fn amounts(file: &Path, program: &str, args: &[&str]) -> BTreeMap<String, f64> {
+    let common = ["report", file.to_str().unwrap(), "--binary", program];
     let ran = hbbp(&[&common[..], &["--format", "json"], args].concat());
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let report: Value = serde_json::from_str(&ran.out).unwrap();
@@ -57,13 +52,7 @@ fn amounts(file: &Path, program: &Path, args: &[&str]) -> BTreeMap<String, f64> 
 #[test]
 fn threads_of_a_recording_are_kept_apart_where_asked() {
     let folder = Folder::new();
-    let program = elf(&Program {
-        code: LOOP,
-        offset: 0x5c0,
-        address: 0x15c0,
-        build_id: &[],
-    });
-    let program = folder.write("prog", program);
+    let program = write_loop(&folder, "prog", 0x1000, &[]);
     let file = folder.write("threads.data", recording().bytes());
     let threads = amounts(&file, &program, &["--rows", "thread", "--per-thread"]);
     let names: Vec<&str> = threads.keys().map(String::as_str).collect();
