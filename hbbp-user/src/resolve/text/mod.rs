@@ -132,7 +132,9 @@ impl ModuleText {
             None => self.cover_new(at, &bounds, function.as_ref(), read),
         };
         if let Some(next) = self.cut_off(at) {
-            self.cover_new(next, &bounds, function.as_ref(), read);
+            if self.hit(next).is_none() && self.known(next).is_none() {
+                self.cover_new(next, &bounds, function.as_ref(), read);
+            }
             self.entered.insert(next.0);
         }
         covered
