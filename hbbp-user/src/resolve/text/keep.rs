@@ -23,17 +23,25 @@ impl ModuleText {
             let is_entered = [start, start + range.len]
                 .iter()
                 .any(|at| hit.entered.contains(at));
-            if let Some(kept) = range
-                .kept()
-                .filter(|_| !is_entered && range.len as usize <= *left)
-            {
-                *left -= range.len as usize;
-                self.n_bytes += kept.versions.n_bytes();
+            let n_bytes = range.versions.n_bytes();
+            let stays = !is_entered && n_bytes <= *left && range.may_stay();
+            let kept = match range.why {
+                Why::Hit => {
+                    let copy = stays.then(|| range.copy());
+                    hit.n_bytes += n_bytes;
+                    hit.ranges.insert(start, range);
+                    copy
+                }
+                Why::Kept(n_unhit) => (stays && n_unhit + 1 < KEPT).then_some(TextRange {
+                    why: Why::Kept(n_unhit + 1),
+                    ..range
+                }),
+                Why::Early => None,
+            };
+            if let Some(kept) = kept {
+                *left -= n_bytes;
+                self.n_bytes += n_bytes;
                 self.ranges.insert(start, kept);
-            }
-            if range.why == Why::Hit {
-                hit.n_bytes += range.versions.n_bytes();
-                hit.ranges.insert(start, range);
             }
         }
         let of_kept = all.symbols.values().filter(|symbol| {
@@ -48,24 +56,20 @@ impl ModuleText {
 }
 
 impl TextRange {
-    /// A copy for the next interval, if it is to be kept.
-    fn kept(&self) -> Option<Self> {
-        let n_unhit = match self.why {
-            Why::Hit => 0,
-            Why::Kept(n_unhit) => n_unhit + 1,
-            Why::Early => return None,
-        };
-        let mut versions = self.versions.iter();
-        let (Some((_, bytes)), None) = (versions.next(), versions.next()) else {
-            return None;
-        };
-        (self.end == End::Code && n_unhit < KEPT).then(|| Self {
+    /// Whether it is a function, or what is known to end where it ends, with bytes that never changed.
+    fn may_stay(&self) -> bool {
+        self.end == End::Code && self.versions.iter().count() == 1
+    }
+
+    /// A copy that may be hit in the next interval.
+    fn copy(&self) -> Self {
+        Self {
             len: self.len,
-            versions: TextVersions::read_first(bytes.to_vec()),
-            why: Why::Kept(n_unhit),
-            end: End::Code,
+            versions: TextVersions::read_first(self.versions.last().to_vec()),
+            why: Why::Kept(0),
+            end: self.end,
             read_since: None,
-        })
+        }
     }
 }
 
