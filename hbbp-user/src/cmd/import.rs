@@ -1,5 +1,6 @@
 //! `hbbp-sys import`: from a recording of another tool to a snapshot; wires the readers of recordings to the resolver.
 
+use std::cell::RefCell;
 use std::io::{Read, Seek};
 use std::path::PathBuf;
 
@@ -81,9 +82,15 @@ fn read(input: Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
     let mut resolver = Resolver::recorded(kernel, &recording.records, files(&recording, &options.places));
     let bounds = resolver.recorded_bounds(recording.span.0, recording.span.1);
     resolver.count_threads(options.threads);
-    let owner = &mut |[tgid, tid]: [u32; 2], time| resolver.owner(tgid, tid, time);
+    let shared = RefCell::new(&mut resolver);
+    let owner = &mut |[tgid, tid]: [u32; 2], time| shared.borrow_mut().owner(tgid, tid, time);
+    let text = &mut |tgid, time, at, len| {
+        let mut resolver = shared.borrow_mut();
+        let text = resolver.recorded_text(tgid, time, at)?;
+        Some(text.get(..len).unwrap_or(text).to_vec())
+    };
     let at_byte = &mut |byte| progress.at_byte(input.len + byte);
-    let counted = recording.count(&bounds, options.pid, owner, at_byte)?;
+    let counted = recording.count(&bounds, options.pid, (owner, text), at_byte)?;
     for interval in counted.intervals {
         resolver.recorded_interval(interval);
     }

@@ -7,6 +7,7 @@ use super::count::{Counter, Owner, Use};
 use super::events::choose;
 use super::recording::FindOwner;
 use super::slots::SlotWeights;
+use super::stream_cost::{FindText, Trigger};
 use super::{ImportError, Sample};
 use crate::snapshot::run::Period;
 use crate::snapshot::{Event, EventIdx, EventUnit};
@@ -57,7 +58,7 @@ impl Chosen {
     }
 
     /// Looks at the stack of a sample before it is counted.
-    pub(super) fn look(&mut self, event: usize, sample: &Sample<'_>) {
+    pub(super) fn look(&mut self, event: usize, sample: &Sample<'_>, text: &mut FindText<'_>) {
         let serving = self.uses.get(event).copied().flatten();
         let Some((event, _)) = serving.filter(|(_, wanted)| wanted.stacks) else {
             return;
@@ -65,8 +66,8 @@ impl Chosen {
         let facts = self.events.get(event.0 as usize);
         if let Some(facts) = facts.filter(|facts| weighs_stacks(facts)) {
             sample.executed(&mut self.entries);
-            self.weights
-                .look((event.0, facts.unit), sample.tgid, &self.entries, sample.times);
+            let trigger = (event.0, Trigger::of(facts));
+            self.weights.look(trigger, sample, &self.entries, text);
         }
     }
 

@@ -22,6 +22,7 @@ mod recording;
 mod sample;
 mod script_record;
 mod slots;
+mod stream_cost;
 mod tables;
 mod text_modules;
 mod unpacked;

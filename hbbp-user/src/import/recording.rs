@@ -11,6 +11,7 @@ use super::count::{Counter, Owner};
 use super::events::describe_by_name;
 use super::perf_data::{PerfData, Sideband};
 use super::preaggregated::{Preaggregated, read_preaggregated};
+use super::stream_cost::FindText;
 use super::{Format, Header, ImportError, Sample, TextModules};
 use crate::record::Timed;
 use crate::snapshot::run::Period;
@@ -187,12 +188,12 @@ impl<F: Read + Seek> Recording<F> {
         }
     }
 
-    /// Counts the samples, of one process where `pid` says which, into intervals of these starts and ends.
+    /// Counts the samples, with whose they are and the text that ran, of one process where `pid` says which, into intervals of these starts and ends.
     pub fn count(
         self,
         bounds: &[(u64, u64)],
         pid: Option<u32>,
-        owner: &mut FindOwner<'_>,
+        (owner, text): (&mut FindOwner<'_>, &mut FindText<'_>),
         progress: &mut dyn FnMut(u64),
     ) -> Result<Counted, ImportError> {
         let mut chosen = Chosen::new(&self.events)?;
@@ -207,7 +208,7 @@ impl<F: Read + Seek> Recording<F> {
         if chosen.weighs_stacks() && !is_summed {
             samples.read(&mut |_| {}, &mut |event, sample, _| {
                 if is_wanted(&sample) {
-                    chosen.look(event, &sample);
+                    chosen.look(event, &sample, text);
                 }
             })?;
             chosen.weights.settle();
@@ -242,9 +243,9 @@ impl<F: Read + Seek> Recording<F> {
 const UNKNOWN_PERIOD: &str = "the text does not tell the sampling period: amounts are numbers of samples and streams, so only shares have a meaning";
 
 /// Said where stacks were weighed.
-const WEIGHED: &str = "branch stacks that taken branches did not trigger were weighed, by the cycles of their branch records or else \
-     so that every branch has the same share in every slot; without cycles, shares of loops that are never left within a stack \
-     rest on their bytes of code; standard errors take the weights as exact, and are too small";
+const WEIGHED: &str = "branch stacks that taken branches did not trigger were weighed, by what their events count in the streams or else \
+     so that every branch has the same share in every slot; then shares of loops that are never left within a stack rest on \
+     their bytes of code; standard errors take the weights as exact, and are too small";
 
 /// What the user must know about a recording as a whole.
 fn notes(header: &Header, sideband: &Sideband) -> Vec<String> {

@@ -4,8 +4,9 @@
 //! stacks are therefore taken behind some branches more often than these are executed, and so are the streams in them. How
 //! much more often, two things tell:
 //!
-//! 1. Cycles in the branch records. Where time is the trigger and records hold cycles, older slots show how many pass behind
-//!    each branch, and a stack weighs the inverse of what passes behind its own.
+//! 1. What the trigger counts behind each branch. Where that is time and records hold cycles, or instructions or branches of
+//!    streams whose text is known, older slots show how many of them pass, and a stack weighs the inverse of what passes
+//!    behind its own.
 //! 2. The shares of branches in the slots. Every branch of a running program has the same share in every slot, newest or
 //!    oldest. So a stack weighs as much more or less as its trigger has a larger or smaller share in older slots than as
 //!    trigger; as the older slots are themselves of weighed stacks, this is repeated. No model of a processor is in it. But it
@@ -21,7 +22,8 @@ use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::is_kernel;
 use hbbp_ebpf::stream::executed;
 
-use crate::snapshot::EventUnit;
+use super::Sample;
+use super::stream_cost::{FindText, StreamCosts, Trigger};
 
 /// The slot whose branch stands for the trigger. The newest one may be a copy on processors of the Skylake family: of a
 /// recording of one of them with exact counts, the distance per address is 0.8 % by this slot, 1.1 % by the newest, and 2.8 %
@@ -59,6 +61,7 @@ pub(super) struct SlotWeights {
     classes: Vec<Class>,
     /// By trigger and older branch: stacks, each shared equally between its older branches of the trigger's ring.
     pairs: HashMap<(u32, u32), f64>,
+    streams: StreamCosts,
 }
 
 /// Stacks with the same trigger.
@@ -76,9 +79,9 @@ struct Class {
 /// What passes while streams run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Costs {
-    /// Cycles of the streams behind the branches of a class, where these are in older slots: of the one in which a stack is
-    /// taken that has such a branch in the slot [`TRIGGER`]. 0 where time is not the trigger.
-    cycles: f64,
+    /// What the trigger counts in the streams behind the branches of a class, where these are in older slots: of the one in
+    /// which a stack is taken that has such a branch in the slot [`TRIGGER`]. 0 where nothing tells.
+    passed: f64,
     n_behind: f64,
     /// Bytes of all streams in the stacks of a class. 0 where the trigger counts something else than instructions or time.
     bytes: f64,
@@ -106,15 +109,15 @@ fn bytes(older: &BranchEntry, newer: &BranchEntry) -> Option<f64> {
 }
 
 impl SlotWeights {
-    /// Looks at a stack that was taken `times` times, newest entry first, without entries of wrong paths.
+    /// Looks at the stack of a sample, newest entry first, without entries of wrong paths.
     pub(super) fn look(
         &mut self,
-        (event, unit): (u32, EventUnit),
-        tgid: u32,
+        (event, counts): (u32, Trigger),
+        sample: &Sample<'_>,
         entries: &[BranchEntry],
-        times: u64,
+        text: &mut FindText<'_>,
     ) {
-        let times = times as f64;
+        let (tgid, times) = (sample.tgid, sample.times as f64);
         let Some((trigger, older)) = split(entries) else {
             return;
         };
@@ -133,22 +136,22 @@ impl SlotWeights {
                 *self.pairs.entry(pair).or_default() += each;
             }
         }
-        self.look_at_costs((event, unit), tgid, executed(entries), times);
+        self.look_at_costs((event, counts), sample, executed(entries), text);
     }
 
     fn look_at_costs(
         &mut self,
-        (event, unit): (u32, EventUnit),
-        tgid: u32,
+        (event, counts): (u32, Trigger),
+        sample: &Sample<'_>,
         entries: &[BranchEntry],
-        times: f64,
+        text: &mut FindText<'_>,
     ) {
-        let is_time = matches!(unit, EventUnit::Cycles | EventUnit::Nanoseconds);
+        let (tgid, times) = (sample.tgid, sample.times as f64);
         let trigger = entries.get(TRIGGER).map(|entry| branch(event, tgid, entry));
         let Some(trigger) = trigger.and_then(|trigger| self.number(trigger)) else {
             return;
         };
-        if unit == EventUnit::Other {
+        if counts == Trigger::Other {
             return;
         }
         for window in entries.windows(TRIGGER + 2).skip(1) {
@@ -162,10 +165,10 @@ impl SlotWeights {
                 class.costs.bytes += bytes * times;
                 class.costs.n_in_stacks += times;
             });
-            if let (true, Some(behind)) = (is_time, self.number(branch(event, tgid, behind))) {
-                let cycles = newer.cycles() as f64;
+            let passed = self.streams.cost(counts, sample, (older, newer), text);
+            if let Some((passed, behind)) = passed.zip(self.number(branch(event, tgid, behind))) {
                 self.change(behind, |class| {
-                    class.costs.cycles += cycles * times;
+                    class.costs.passed += passed * times;
                     class.costs.n_behind += times;
                 });
             }
@@ -242,8 +245,8 @@ impl SlotWeights {
         weights
     }
 
-    /// Weights by what passes behind the triggers: in cycles where an event has any, else in bytes. Returns the events that have
-    /// cycles.
+    /// Weights by what passes behind the triggers: in what they count where that is known, else in bytes. Returns the events of
+    /// which it is known.
     fn weigh_by_costs(&mut self) -> Vec<u32> {
         let mut of_event: HashMap<u32, (Costs, f64, f64)> = HashMap::new();
         for class in &self.classes {
@@ -260,7 +263,7 @@ impl SlotWeights {
                 class.weight *= stacks / weights;
             }
         }
-        let timed = of_event.iter().filter(|(_, (costs, ..))| 0.0 < costs.cycles);
+        let timed = of_event.iter().filter(|(_, (costs, ..))| 0.0 < costs.passed);
         timed.map(|(event, _)| *event).collect()
     }
 
@@ -275,7 +278,7 @@ impl SlotWeights {
 
 impl Costs {
     fn add(&mut self, other: &Self) {
-        self.cycles += other.cycles;
+        self.passed += other.passed;
         self.n_behind += other.n_behind;
         self.bytes += other.bytes;
         self.n_in_stacks += other.n_in_stacks;
@@ -283,8 +286,8 @@ impl Costs {
 
     /// How many streams of these run while one of `all` does.
     fn weight(&self, all: &Self) -> f64 {
-        let (cost, n, mean) = if 0.0 < all.cycles {
-            (self.cycles, self.n_behind, all.cycles / all.n_behind)
+        let (cost, n, mean) = if 0.0 < all.passed {
+            (self.passed, self.n_behind, all.passed / all.n_behind)
         } else if 0.0 < all.bytes {
             (self.bytes, self.n_in_stacks, all.bytes / all.n_in_stacks)
         } else {
@@ -298,7 +301,7 @@ impl Costs {
 mod tests {
     use super::*;
 
-    const EVENT: (u32, EventUnit) = (0, EventUnit::Cycles);
+    const EVENT: (u32, Trigger) = (0, Trigger::Time);
 
     /// The `n`th branch of a loop at an address: each block has `bytes` bytes, and `cycles` pass in it.
     fn branch(start: u64, n: u64, bytes: u64, cycles: u64) -> BranchEntry {
@@ -317,10 +320,24 @@ mod tests {
             .collect()
     }
 
-    fn weighed(event: (u32, EventUnit), stacks: &[(Vec<BranchEntry>, u64)]) -> Vec<f64> {
+    /// Without any text.
+    fn look(weights: &mut SlotWeights, event: (u32, Trigger), entries: &[BranchEntry], times: u64) {
+        let sample = Sample {
+            tgid: 7,
+            tid: 7,
+            time: 0,
+            ip: None,
+            period: None,
+            stack: &[],
+            times,
+        };
+        weights.look(event, &sample, entries, &mut |_, _, _, _| None);
+    }
+
+    fn weighed(event: (u32, Trigger), stacks: &[(Vec<BranchEntry>, u64)]) -> Vec<f64> {
         let mut weights = SlotWeights::default();
         for (entries, times) in stacks {
-            weights.look(event, 7, entries, *times);
+            look(&mut weights, event, entries, *times);
         }
         weights.settle();
         let amount =
@@ -336,7 +353,7 @@ mod tests {
             .into_iter()
             .map(|(newest, times)| (stack(0x1000, newest, 0x10, 0), times))
             .collect();
-        for unit in [EventUnit::Cycles, EventUnit::Instructions, EventUnit::Other] {
+        for unit in [Trigger::Time, Trigger::Instructions, Trigger::Other] {
             let amounts = weighed((0, unit), &stacks);
             assert!(
                 (amounts.iter().sum::<f64>() - 10_000.0).abs() < 1e-6,
@@ -366,17 +383,17 @@ mod tests {
         assert!((ratio(EVENT, 0) - 3.0).abs() < 0.05, "{}", ratio(EVENT, 0));
         assert!((ratio(EVENT, 5) - 1.0).abs() < 0.01, "{}", ratio(EVENT, 5));
         // Cycles say nothing where time is not the trigger.
-        let instructions = (0, EventUnit::Instructions);
+        let instructions = (0, Trigger::Instructions);
         assert!((ratio(instructions, 5) - 3.0).abs() < 0.05);
-        assert!((ratio((0, EventUnit::Other), 5) - 1.0).abs() < 0.01);
+        assert!((ratio((0, Trigger::Other), 5) - 1.0).abs() < 0.01);
     }
 
     #[test]
     fn stacks_that_tell_nothing_weigh_one() {
         let mut weights = SlotWeights::default();
         let entries = stack(0x1000, 1, 0x10, 0);
-        weights.look(EVENT, 7, &entries, 90);
-        weights.look(EVENT, 7, &stack(0x1000, 2, 0x10, 0), 10);
+        look(&mut weights, EVENT, &entries, 90);
+        look(&mut weights, EVENT, &stack(0x1000, 2, 0x10, 0), 10);
         weights.settle();
         assert_eq!(weights.weight(0, 7, &entries[..2]), 1.0, "too short");
         assert_eq!(weights.weight(1, 7, &entries), 1.0, "another event");

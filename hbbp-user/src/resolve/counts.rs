@@ -139,6 +139,14 @@ impl Resolver {
         (self.user.thread(process, tid), interval)
     }
 
+    /// The text that a process of a recording ran at `time`, from `at` to the end of what was read around it.
+    pub fn recorded_text(&mut self, tgid: u32, time: u64, at: Va) -> Option<&[u8]> {
+        match at.ring() {
+            Ring::Kernel => self.kernel.text_from(at, time, &mut self.losses),
+            Ring::User => self.user.recorded_text(tgid, time, at, &mut self.losses),
+        }
+    }
+
     /// Start and end of the intervals of a recording that lasts from `start` to `end`.
     pub fn recorded_bounds(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         match &self.user.origin {

@@ -258,6 +258,13 @@ impl KernelSpace {
         Some((end, validity))
     }
 
+    /// The text that ran at `time`, from `at` to the end of what was read around it.
+    pub fn text_from(&mut self, at: Va, time: u64, losses: &mut Losses) -> Option<&[u8]> {
+        self.hit(at, time, losses)?;
+        let module = self.region_hit(at, time).module;
+        self.texts.get(&module)?.from(ImageAddr(at.0))
+    }
+
     /// The region that was hit.
     fn region_hit(&mut self, at: Va, time: u64) -> Region {
         if self.lacks(at) {

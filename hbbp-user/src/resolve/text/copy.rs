@@ -15,6 +15,12 @@ impl ModuleText {
         is_read.then(|| (extent, range.versions.last()))
     }
 
+    /// The last bytes from an address on, to the end of its range.
+    pub fn from(&self, at: ImageAddr) -> Option<&[u8]> {
+        let (extent, bytes) = self.range_at(at)?;
+        bytes.get(usize::try_from(at.since(extent.start)?).ok()?..)
+    }
+
     /// Adds a range of another text, which starts at `start`, and its function; other bytes stand there.
     pub fn copy(&mut self, of: &Self, start: ImageAddr, bytes: Vec<u8>) {
         let Some((extent, _)) = of.range_at(start) else {

@@ -344,14 +344,32 @@ impl UserSpace {
 
     /// The process image that a sample of a recording belongs to, and its interval.
     pub fn owner(&mut self, tgid: u32, time: u64, losses: &mut Losses) -> (ProcessIdx, usize) {
-        let (tgid, interval) = match &self.origin {
-            Origin::Recorded(recorded, _) => (recorded.tgid(tgid), recorded.interval_at(time)),
-            Origin::Live(_) => (tgid, 0),
+        let interval = match &self.origin {
+            Origin::Recorded(recorded, _) => recorded.interval_at(time),
+            Origin::Live(_) => 0,
+        };
+        let task = self.recorded_task(tgid, time);
+        (self.process_at(task, time, losses), interval)
+    }
+
+    /// The text that a process of a recording ran at `time`, from `at` to the end of what was read around it.
+    pub fn recorded_text(&mut self, tgid: u32, time: u64, at: Va, losses: &mut Losses) -> Option<&[u8]> {
+        let task = self.recorded_task(tgid, time);
+        self.hit(task, time, at, losses);
+        let (_, ran) = self.mappings.get(task, time, at)?;
+        let image_at = ran.hit.image_start.checked_add(at.since(ran.start)?)?;
+        self.images.text(ran.hit.image)?.from(image_at)
+    }
+
+    fn recorded_task(&self, tgid: u32, time: u64) -> TaskKey {
+        let tgid = match &self.origin {
+            Origin::Recorded(recorded, _) => recorded.tgid(tgid),
+            Origin::Live(_) => tgid,
         };
         let image = self.index.image_at(tgid, time);
         // Two programs of one process must not pass for one.
         let exec_id = image.map_or(0, |image| u32::try_from(image.generation.0).unwrap_or(u32::MAX));
-        (self.process_at(TaskKey { tgid, exec_id }, time, losses), interval)
+        TaskKey { tgid, exec_id }
     }
 
     /// The tasks of all process images, each with the last time up to `time` at which it ran: counts of a recording carry
