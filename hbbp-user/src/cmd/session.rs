@@ -13,12 +13,13 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
+use super::budget::{Control, Spent};
 use super::child::exit_code;
 use super::interrupt::Signals;
 use super::interval::raw_interval;
 use super::progress::Progress;
 use crate::collect::cpu_times::CpuTimes;
-use crate::collect::overhead::{read_own_cpu, read_own_memory};
+use crate::collect::overhead::{Runs, read_own_cpu, read_own_memory, sampling_time};
 use crate::collect::{Collector, Parts, Plan, Scope, StacksSeen};
 use crate::record::{Record, Timed};
 use crate::resolve::Resolver;
@@ -26,6 +27,7 @@ use crate::resolve::kernel::open::open_kernel_space;
 use crate::resolve::kernel::reader::ReadKernel;
 use crate::resolve::kernel::space::TextHistory;
 use crate::resolve::user::proc_scan::read_processes;
+use crate::snapshot::run::CpuBudget;
 use crate::snapshot::{Loss, Losses, Run, Snapshot};
 
 /// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice kernel text
@@ -38,6 +40,9 @@ const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
 /// Time between two checks whether branch stacks are empty, until that is known: empty ones are detected within a
 /// second.
 const STACKS_EVERY: Duration = Duration::from_millis(250);
+
+/// Time between two looks at what the samples cost, where there is a budget.
+const BUDGET_EVERY: Duration = Duration::from_millis(250);
 
 /// Minimum gap before an extra drain triggered by a text patch, as a multiple of the duration of the last drain: such
 /// drains take at most 5 % of the time, however often text is patched.
@@ -57,6 +62,10 @@ const TEXT_ONCE: &str = "kernel text was read once, at the end (--text-once): sa
 const EMPTY_STACKS: &str = "branch stacks are empty on this machine, as on some virtual machines: the mix \
                             uses instruction samples only";
 
+/// Note if there is a budget and periods cannot follow it.
+const NO_CONTROL: &str = "the CPU budget is not kept: the kernel chooses the periods (--frequency), or events follow \
+                          tasks (--pid), and periods cannot be adapted";
+
 /// Why a measurement paused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Pause {
@@ -66,6 +75,18 @@ pub(super) enum Pause {
     Signal,
     /// The command exited with this code.
     Exited(u8),
+    /// Its samples cost much more than the budget: the interval should end, and the next one have longer periods.
+    Budget,
+}
+
+/// Keeps the overhead of a session within a budget.
+struct Budget {
+    /// Parts per million of all CPUs.
+    share: u32,
+    control: Control,
+    /// The runs of the programs when the last profile was taken, and what all samples had cost until then, in ns.
+    runs: Vec<Runs>,
+    sampling: u64,
 }
 
 /// A running measurement: collector, resolver, and the intervals since the last drain.
@@ -98,12 +119,16 @@ pub(super) struct Session {
     unread: u64,
     /// Whether branch stacks have entries.
     stacks: StacksSeen,
+    /// `None` where none was asked for, or it cannot be kept.
+    budget: Option<Budget>,
 }
 
 /// What was counted, part by part in the order of time.
 struct Counts {
     times: Vec<Range<u64>>,
     parts: Parts,
+    /// See [`Collector::clock_periods`].
+    clock_periods: Vec<Option<u64>>,
 }
 
 /// What is known when sampling has stopped: the facts of the run, what the programs lost, and the last counts.
@@ -120,6 +145,7 @@ impl Session {
         plan: &Plan,
         text: TextHistory,
         image: Option<&Path>,
+        cpu_budget: Option<u32>,
         mut run: Run,
     ) -> anyhow::Result<Self> {
         let mut collector = Collector::open(plan)?;
@@ -141,6 +167,12 @@ impl Session {
         }
         let mut resolver = Resolver::new(kernel, &read_processes());
         resolver.count_threads(plan.threads);
+        if cpu_budget.is_some() && !collector.is_adaptable() {
+            run.notes.push(NO_CONTROL.to_owned());
+        }
+        let budget = cpu_budget
+            .filter(|_| collector.is_adaptable())
+            .map(|share| Budget::new(share, run.n_cpus, &collector));
         // Counters of tasks and cgroups stop while none of these run: that they are idle says nothing.
         let whole_cpus = matches!(plan.scope, Scope::System | Scope::Cpus(_));
         let opened = Instant::now();
@@ -160,6 +192,7 @@ impl Session {
             text,
             unread: 0,
             stacks: StacksSeen::NotYet,
+            budget,
         })
     }
 
@@ -177,7 +210,8 @@ impl Session {
     /// What was measured since the last call. Sampling stands still only while the counts are taken out of the maps, so that
     /// all sums close, and goes on before they are resolved.
     pub(super) fn take(&mut self) -> anyhow::Result<Snapshot> {
-        let closed = self.close()?;
+        let mut closed = self.close()?;
+        self.adapt(&mut closed.run)?;
         self.start()?;
         self.collector.vary()?;
         self.resolve(&closed.counts);
@@ -187,7 +221,10 @@ impl Session {
 
     /// Stops sampling, and returns what was measured since the last profile was taken.
     pub(super) fn finish(mut self) -> anyhow::Result<Snapshot> {
-        let closed = self.close()?;
+        let mut closed = self.close()?;
+        if let Some(budget) = &mut self.budget {
+            budget.account(&self.collector, &mut closed.run);
+        }
         self.resolve(&closed.counts);
         self.compare_text()?;
         self.resolver.catch_up();
@@ -216,6 +253,33 @@ impl Session {
             losses: totals.losses,
             counts,
         })
+    }
+
+    /// Settles what the samples cost, and sets the periods of the next profile, while sampling stands still.
+    fn adapt(&mut self, run: &mut Run) -> anyhow::Result<()> {
+        let Some(budget) = &mut self.budget else {
+            return Ok(());
+        };
+        let spent = budget.account(&self.collector, run);
+        let before = budget.control.scale();
+        let scale = budget.control.next(now(), spent);
+        if scale.to_bits() != before.to_bits() {
+            self.collector.set_scale(scale)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the samples cost so much that the interval should end.
+    fn is_beyond_budget(&mut self) -> bool {
+        let Some(budget) = &mut self.budget else {
+            return false;
+        };
+        let (time, _) = sampling_time(&budget.runs, &self.collector.runs());
+        let spent = Spent {
+            user: read_own_cpu(),
+            sampling: budget.sampling.saturating_add(time),
+        };
+        budget.control.is_urgent(now(), spent)
     }
 
     /// Puts together what was resolved, and adds what is known only now.
@@ -300,6 +364,7 @@ impl Session {
         Ok(Counts {
             times: mem::take(&mut self.split),
             parts,
+            clock_periods: self.collector.clock_periods(),
         })
     }
 
@@ -308,7 +373,7 @@ impl Session {
         let times = counts.times.iter().cloned();
         let intervals = times
             .zip(counts.parts.iter())
-            .map(|(time, part)| raw_interval(time, part, has_stack));
+            .map(|(time, part)| raw_interval(time, part, has_stack, &counts.clock_periods));
         self.resolver.drained(intervals.collect());
     }
 
@@ -332,7 +397,39 @@ impl Session {
     }
 }
 
-/// Measures until the time is over, the command exits or a signal arrives.
+impl Budget {
+    fn new(share: u32, n_cpus: u32, collector: &Collector) -> Self {
+        let spent = Spent {
+            user: read_own_cpu(),
+            sampling: 0,
+        };
+        Self {
+            share,
+            control: Control::new(f64::from(share) / 1e6, n_cpus, now(), spent),
+            runs: collector.runs(),
+            sampling: 0,
+        }
+    }
+
+    /// Tells a run what its samples cost since the last one; returns what was spent in all.
+    fn account(&mut self, collector: &Collector, run: &mut Run) -> Spent {
+        let runs = collector.runs();
+        let (time, programs) = sampling_time(&self.runs, &runs);
+        self.runs = runs;
+        self.sampling = self.sampling.saturating_add(time);
+        run.own_sampling = time;
+        run.budget = Some(CpuBudget {
+            share: self.share,
+            programs,
+        });
+        Spent {
+            user: read_own_cpu(),
+            sampling: self.sampling,
+        }
+    }
+}
+
+/// Measures until the time is over, the command exits, a signal arrives, or the budget asks for longer periods.
 pub(super) async fn measure(
     session: &mut Session,
     duration: Option<Duration>,
@@ -344,6 +441,7 @@ pub(super) async fn measure(
     let mut drains = interval_at(start + DRAIN_EVERY, DRAIN_EVERY);
     let mut sideband = interval_at(start + SIDEBAND_EVERY, SIDEBAND_EVERY);
     let mut stacks = interval_at(start + STACKS_EVERY, STACKS_EVERY);
+    let mut budget = interval_at(start + BUDGET_EVERY, BUDGET_EVERY);
     // A late tick needs no catching up: the next drain takes more.
     drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
     sideband.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -367,6 +465,11 @@ pub(super) async fn measure(
             () = notified(half_full.as_deref()) => session.drain()?,
             () = patched, if session.patched.is_some() => session.split()?,
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
+            _ = budget.tick(), if session.budget.is_some() => {
+                if session.is_beyond_budget() {
+                    return Ok(Pause::Budget);
+                }
+            }
             _ = sideband.tick() => {
                 session.read_sideband()?;
                 session.watch_memory();

@@ -7,16 +7,18 @@ use std::{iter, mem};
 use anyhow::{Context as _, bail};
 use hbbp_ebpf::{EventStats, MAX_EVENTS};
 
+use super::bpf::program_runs;
 use super::cpus::Cpus;
 use super::event::Source;
 use super::object::Object;
+use super::overhead::Runs;
 use super::perf::Perf;
 use super::scope::{Scope, open_counters};
 use super::stacks::Stacks;
 use super::stride::Sampler;
 use super::totals::{Totals, add_losses, sum};
 use crate::snapshot::Loss;
-use crate::snapshot::run::{Counter, Event, Period};
+use crate::snapshot::run::{Counter, Event, EventUnit, Period};
 use crate::streams::StackStats;
 
 /// The events, by their numbers.
@@ -27,7 +29,10 @@ pub(super) struct Counters {
 /// An event with its counters and the program on them.
 struct Sampled {
     source: Source,
-    _program: OwnedFd,
+    /// Its period now.
+    period: Period,
+    program: OwnedFd,
+    /// Those of CPUs that went offline come before those that were opened when these came back.
     counters: Vec<Sampler>,
     /// Whether it was not stopped for good.
     is_used: bool,
@@ -65,18 +70,12 @@ impl Counters {
                 Some(_) => object.on_branch(number)?,
                 None => object.on_ip(number)?,
             };
-            let counters = open_counters(&source, scope, online)?;
-            for counter in &counters {
-                counter
-                    .attach(program.as_fd())
-                    .context("failed to attach the program to a perf event")?;
-            }
-            let period = source.varying_period();
-            let counters = counters.into_iter().map(|perf| Sampler::new(perf, period));
+            let counters = open_on(&source, &program, scope, online)?;
             events.push(Sampled {
+                period: source.request.period,
                 source,
-                _program: program,
-                counters: counters.collect(),
+                program,
+                counters,
                 is_used: true,
                 taken: Vec::new(),
                 taken_stacks: StackStats::default(),
@@ -115,6 +114,52 @@ impl Counters {
                 .context("failed to change the period of a perf event")?;
         }
         Ok(())
+    }
+
+    /// Sets the periods to those of the start times `scale`. To be called after [`Self::take_totals`], while the events still
+    /// stand still.
+    pub(super) fn set_scale(&mut self, scale: f64) -> anyhow::Result<()> {
+        for event in self.events.iter_mut().filter(|event| event.is_used) {
+            let Period::Fixed(period) = event.source.request.period else {
+                continue;
+            };
+            let period = scaled(period, scale);
+            for counter in &mut event.counters {
+                counter
+                    .set_period(period)
+                    .context("failed to set the period of a perf event")?;
+            }
+            event.period = Period::Fixed(period);
+        }
+        Ok(())
+    }
+
+    /// Whether periods can be set: no event has its period from the kernel, and none follows tasks.
+    pub(super) fn is_adaptable(&self) -> bool {
+        let mut counters = self.events.iter().flat_map(|event| &event.counters);
+        counters.all(Sampler::is_adaptable)
+    }
+
+    /// The period of each clock event, by number. The kernel gives the samples of a clock the period that the event was opened
+    /// with (kernel/events/core.c, `perf_swevent_init_hrtimer` sets `last_period` once).
+    pub(super) fn clock_periods(&self) -> Vec<Option<u64>> {
+        let period = |event: &Sampled| match (event.source.unit, event.period) {
+            (EventUnit::Nanoseconds, Period::Fixed(period)) => Some(period),
+            _ => None,
+        };
+        self.events.iter().map(period).collect()
+    }
+
+    /// What the programs of each event ran so far: samples, and what the kernel measured of their run time.
+    pub(super) fn runs(&self, cpus: &Cpus) -> Vec<Runs> {
+        let numbers = self.events.iter().zip(0usize..);
+        let runs = numbers.map(|(event, number)| Runs {
+            has_stack: event.has_stack(),
+            samples: sum(&cpus.stats(number)).runs,
+            // Without the sysctl both stand still.
+            measured: program_runs(event.program.as_fd()).unwrap_or_default(),
+        });
+        runs.collect()
     }
 
     /// Whether the samples of the event with this number carry branch stacks.
@@ -169,7 +214,7 @@ impl Counters {
                 near_only: sampled.source.near_only,
                 branch_stack: sampled.source.request.stack.is_some(),
                 precise: sampled.source.request.precise,
-                period: sampled.source.request.period,
+                period: sampled.period,
                 runs: stats.runs,
                 counters,
             });
@@ -210,8 +255,8 @@ impl Sampled {
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Vec<Counter>> {
         let mut counters = Vec::new();
-        let period = match self.source.request.period {
-            Period::Fixed(period) => period,
+        let period = match self.period {
+            Period::Fixed(period) | Period::Between(period, _) => period,
             // The kernel changes it as it likes, and none is known to be due.
             Period::Frequency(_) => 1,
         };
@@ -231,6 +276,33 @@ impl Sampled {
         }
         Ok(counters)
     }
+}
+
+/// Opens the counters of an event, disabled, with the program on them.
+fn open_on(
+    source: &Source,
+    program: &OwnedFd,
+    scope: &Scope,
+    online: &[u32],
+) -> anyhow::Result<Vec<Sampler>> {
+    let opened = open_counters(source, scope, online)?;
+    for perf in &opened {
+        perf.attach(program.as_fd())
+            .context("failed to attach the program to a perf event")?;
+    }
+    Ok(opened
+        .into_iter()
+        .map(|perf| Sampler::new(perf, source))
+        .collect())
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a product of positive numbers, cut off at the largest"
+)]
+const fn scaled(period: u64, scale: f64) -> u64 {
+    (period as f64 * scale) as u64
 }
 
 /// What the samples of events with branch stacks brought, by their counters.

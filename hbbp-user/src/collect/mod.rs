@@ -55,6 +55,7 @@ pub use modules::ModuleWatch;
 use modules::{Modules, module_layout, no_modules};
 use object::{Constants, Messages, Object, ProgramLog};
 pub use ordered::Parts;
+use overhead::Runs;
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
 use stacks::Stacks;
@@ -233,6 +234,27 @@ impl Collector {
         self.counters.vary()
     }
 
+    /// Sets the periods to those of the start times `scale`. To be called after [`Self::take_totals`], while sampling still
+    /// stands still.
+    pub fn set_scale(&mut self, scale: f64) -> anyhow::Result<()> {
+        self.counters.set_scale(scale)
+    }
+
+    /// Whether [`Self::set_scale`] can set the periods of all events.
+    pub fn is_adaptable(&self) -> bool {
+        self.counters.is_adaptable()
+    }
+
+    /// The period of each clock event, by number; what its samples weigh.
+    pub fn clock_periods(&self) -> Vec<Option<u64>> {
+        self.counters.clock_periods()
+    }
+
+    /// The runs of the programs of each event so far.
+    pub fn runs(&self) -> Vec<Runs> {
+        self.counters.runs(&self.cpus)
+    }
+
     /// What was counted since the last call, up to each cut and from the last on; user code is all in the first part.
     pub fn drain(&mut self) -> anyhow::Result<Parts> {
         self.counts.drain(&self.cpus, self.stacks.as_mut())
@@ -322,7 +344,7 @@ fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) ->
 /// The least events between two samples, as far as that is known before they run.
 const fn shortest_period(source: &Source) -> u64 {
     match source.request.period {
-        Period::Fixed(period) => period,
+        Period::Fixed(period) | Period::Between(period, _) => period,
         // The kernel finds one, and no processor takes many more than a thousand million branches a second.
         Period::Frequency(frequency) => {
             let frequency = if frequency == 0 { 1 } else { frequency };
