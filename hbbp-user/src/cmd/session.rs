@@ -19,7 +19,7 @@ use super::interrupt::Signals;
 use super::interval::raw_interval;
 use super::progress::Progress;
 use crate::collect::cpu_times::CpuTimes;
-use crate::collect::overhead::{Runs, read_own_cpu, read_own_memory, sampling_time};
+use crate::collect::overhead::{Runs, read_own_cpu, read_own_memory, reset_own_memory, sampling_time};
 use crate::collect::{Collector, Parts, Plan, Scope, StacksSeen};
 use crate::record::{Record, Timed};
 use crate::resolve::Resolver;
@@ -216,7 +216,9 @@ impl Session {
         self.collector.vary()?;
         self.resolve(&closed.counts);
         self.compare_text()?;
-        Ok(self.snapshot(closed))
+        let snapshot = self.snapshot(closed);
+        reset_own_memory();
+        Ok(snapshot)
     }
 
     /// Stops sampling, and returns what was measured since the last profile was taken.
