@@ -41,6 +41,9 @@ const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
 /// second.
 const STACKS_EVERY: Duration = Duration::from_millis(250);
 
+/// Time between two looks which CPUs are online: for no longer one that came is not measured.
+const CPUS_EVERY: Duration = Duration::from_millis(250);
+
 /// Time between two looks at what the samples cost, where there is a budget.
 const BUDGET_EVERY: Duration = Duration::from_millis(250);
 
@@ -443,6 +446,7 @@ pub(super) async fn measure(
     let mut drains = interval_at(start + DRAIN_EVERY, DRAIN_EVERY);
     let mut sideband = interval_at(start + SIDEBAND_EVERY, SIDEBAND_EVERY);
     let mut stacks = interval_at(start + STACKS_EVERY, STACKS_EVERY);
+    let mut cpus = interval_at(start + CPUS_EVERY, CPUS_EVERY);
     let mut budget = interval_at(start + BUDGET_EVERY, BUDGET_EVERY);
     // A late tick needs no catching up: the next drain takes more.
     drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -472,6 +476,7 @@ pub(super) async fn measure(
                     return Ok(Pause::Budget);
                 }
             }
+            _ = cpus.tick() => session.collector.follow_cpus()?,
             _ = sideband.tick() => {
                 session.read_sideband()?;
                 session.watch_memory();

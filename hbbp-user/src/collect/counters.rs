@@ -87,7 +87,8 @@ impl Counters {
     /// Starts sampling.
     pub(super) fn enable(&self) -> anyhow::Result<()> {
         let used = || self.events.iter().filter(|event| event.is_used);
-        for counter in used().flat_map(|event| &event.counters) {
+        let counters = used().flat_map(|event| &event.counters);
+        for counter in counters.filter(|counter| !counter.has_ended()) {
             counter.perf.enable().context("failed to start a perf event")?;
         }
         // An event that cannot have its counter is told at once, not at the end.
@@ -103,6 +104,44 @@ impl Counters {
             }
         }
         Ok(())
+    }
+
+    /// Opens the counters of a CPU, disabled.
+    pub(super) fn open_on(&mut self, scope: &Scope, cpu: u32) -> anyhow::Result<()> {
+        for event in self.events.iter_mut().filter(|event| event.is_used) {
+            let period = event.period;
+            let mut source = event.source.clone();
+            source.request.period = period;
+            let opened = open_on(&source, &event.program, scope, &[cpu])?;
+            event.counters.extend(opened);
+        }
+        Ok(())
+    }
+
+    /// Starts the counters of a CPU.
+    pub(super) fn enable_on(&self, cpu: u32) -> anyhow::Result<()> {
+        let used = self.events.iter().filter(|event| event.is_used);
+        let counters = used.flat_map(|event| &event.counters);
+        let mut of_cpu = counters.filter(|it| it.perf.cpu() == Some(cpu) && !it.has_ended());
+        of_cpu.try_for_each(|counter| counter.perf.enable().context("failed to start a perf event"))
+    }
+
+    /// Leaves the counters of a CPU that went offline as they are.
+    pub(super) fn leave(&mut self, cpu: u32) {
+        let counters = self.events.iter_mut().flat_map(|event| &mut event.counters);
+        let of_cpu = counters.filter(|it| it.perf.cpu() == Some(cpu));
+        of_cpu.for_each(Sampler::leave);
+    }
+
+    /// Whether there is a counter for each CPU, rather than for each task.
+    pub(super) fn is_on_cpus(&self) -> bool {
+        let mut counters = self.events.iter().flat_map(|event| &event.counters);
+        counters.all(|counter| counter.perf.cpu().is_some())
+    }
+
+    /// The period of each event, by number; 1 where the kernel chooses it.
+    pub(super) fn periods(&self) -> Vec<u64> {
+        self.events.iter().map(Sampled::nominal_period).collect()
     }
 
     /// Changes the periods a little while the events run.
@@ -228,8 +267,16 @@ impl Sampled {
         self.source.request.stack.is_some()
     }
 
+    /// Its period now; 1 where the kernel changes it as it likes, and none is known to be due.
+    const fn nominal_period(&self) -> u64 {
+        match self.period {
+            Period::Fixed(period) | Period::Between(period, _) => period,
+            Period::Frequency(_) => 1,
+        }
+    }
+
     fn stop(&self) -> anyhow::Result<()> {
-        for counter in &self.counters {
+        for counter in self.counters.iter().filter(|counter| !counter.has_ended()) {
             counter.perf.disable().context("failed to stop a perf event")?;
         }
         Ok(())
@@ -255,17 +302,18 @@ impl Sampled {
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Vec<Counter>> {
         let mut counters = Vec::new();
-        let period = match self.period {
-            Period::Fixed(period) | Period::Between(period, _) => period,
-            // The kernel changes it as it likes, and none is known to be due.
-            Period::Frequency(_) => 1,
-        };
+        let period = self.nominal_period();
         for sampler in &mut self.counters {
             match sampler.take(period) {
                 Ok(mut counter) => {
                     let cpu = counter.cpu.and_then(|cpu| by_cpu.get(cpu as usize));
                     counter.runs = cpu.map(|stats| stats.runs);
-                    counters.push(counter);
+                    let same = |it: &&mut Counter| it.cpu.is_some() && it.cpu == counter.cpu;
+                    match counters.iter_mut().find(same) {
+                        // Its CPU went offline and came back: its samples are those of the CPU already.
+                        Some(before) => before.add_later(&counter, period),
+                        None => counters.push(counter),
+                    }
                 }
                 // What it sampled until then is good; only how much was due is not known.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
@@ -274,6 +322,7 @@ impl Sampled {
                 Err(error) => return Err(error).context("failed to read a perf event"),
             }
         }
+        self.counters.retain(|sampler| !sampler.has_ended());
         Ok(counters)
     }
 }

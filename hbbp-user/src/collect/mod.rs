@@ -10,6 +10,7 @@ pub mod cpu_times;
 pub mod cpus;
 pub mod drain;
 pub mod event;
+mod hotplug;
 pub mod limits;
 mod map_sizes;
 pub mod mapped;
@@ -50,6 +51,7 @@ pub use counters::StacksSeen;
 use cpus::Cpus;
 use drain::CountMaps;
 use event::{Choice, Source};
+use hotplug::Online;
 use limits::LockedMemory;
 pub use modules::ModuleWatch;
 use modules::{Modules, module_layout, no_modules};
@@ -60,7 +62,7 @@ pub use scope::Scope;
 use sideband::{Reading, Sideband};
 use stacks::Stacks;
 pub use totals::Totals;
-use totals::{hotplug, read_sample_rate, throttled};
+use totals::{read_sample_rate, throttled};
 use wake::Wake;
 
 /// What to collect.
@@ -95,8 +97,8 @@ pub struct Collector {
     wake: Wake,
     notes: Vec<String>,
     starts_by_exec: bool,
-    /// The CPUs that were there at the start.
-    online: Vec<u32>,
+    scope: Scope,
+    online: Online,
     /// The limit of samples at the start.
     sample_rate: Option<u64>,
 }
@@ -155,7 +157,8 @@ impl Collector {
             wake,
             notes,
             starts_by_exec: matches!(plan.scope, Scope::Command(_)),
-            online,
+            scope: plan.scope.clone(),
+            online: Online::new(&online),
             sample_rate: read_sample_rate(),
         })
     }
@@ -288,9 +291,8 @@ impl Collector {
     /// What it knows of itself since the last call, after a drain while it stands still.
     pub fn take_totals(&mut self) -> anyhow::Result<Totals> {
         let mut totals = self.counters.take_totals(&self.cpus, self.stacks.as_ref())?;
-        totals
-            .notes
-            .extend(hotplug(&self.online, &perf::read_online_cpus()?));
+        let of_cpus = self.settle_cpus(&mut totals.events);
+        totals.notes.extend(of_cpus);
         totals
             .notes
             .extend(throttled(self.sample_rate, read_sample_rate()));

@@ -177,6 +177,16 @@ impl Counter {
         }
     }
 
+    /// Adds what a counter that was opened later on the same CPU counted, with a period of `period` or near it. Samples are
+    /// those of the CPU, and are left as they are.
+    pub fn add_later(&mut self, later: &Self, period: u64) {
+        // Each is rounded down.
+        self.due = Some(self.due_at(period).saturating_add(later.due_at(period)));
+        self.count = self.count.saturating_add(later.count);
+        self.enabled = self.enabled.saturating_add(later.enabled);
+        self.running = self.running.saturating_add(later.running);
+    }
+
     /// Samples that were due on this counter, whose period was `period` or near it.
     pub fn due_at(&self, period: u64) -> u64 {
         self.due.unwrap_or(self.count / period.max(1))
