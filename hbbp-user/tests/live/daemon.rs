@@ -3,6 +3,8 @@
 mod budget;
 mod disk;
 mod metrics;
+mod power;
+mod soak;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
