@@ -13,13 +13,13 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::budget::{Control, Spent};
+use super::budget::Budget;
 use super::child::exit_code;
 use super::interrupt::Signals;
 use super::interval::raw_interval;
 use super::progress::Progress;
 use crate::collect::cpu_times::CpuTimes;
-use crate::collect::overhead::{Runs, read_own_cpu, read_own_memory, reset_own_memory, sampling_time};
+use crate::collect::overhead::{read_own_cpu, read_own_memory, reset_own_memory};
 use crate::collect::{Collector, Parts, Plan, Scope, StacksSeen};
 use crate::record::{Record, Timed};
 use crate::resolve::Resolver;
@@ -27,7 +27,6 @@ use crate::resolve::kernel::open::open_kernel_space;
 use crate::resolve::kernel::reader::ReadKernel;
 use crate::resolve::kernel::space::TextHistory;
 use crate::resolve::user::proc_scan::read_processes;
-use crate::snapshot::run::CpuBudget;
 use crate::snapshot::{Loss, Losses, Run, Snapshot};
 
 /// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice kernel text
@@ -65,10 +64,6 @@ const TEXT_ONCE: &str = "kernel text was read once, at the end (--text-once): sa
 const EMPTY_STACKS: &str = "branch stacks are empty on this machine, as on some virtual machines: the mix \
                             uses instruction samples only";
 
-/// Note if there is a budget and periods cannot follow it.
-const NO_CONTROL: &str = "the CPU budget is not kept: the kernel chooses the periods (--frequency), or events follow \
-                          tasks (--pid), and periods cannot be adapted";
-
 /// Why a measurement paused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Pause {
@@ -80,16 +75,6 @@ pub(super) enum Pause {
     Exited(u8),
     /// Its samples cost much more than the budget: the interval should end, and the next one have longer periods.
     Budget,
-}
-
-/// Keeps the overhead of a session within a budget.
-struct Budget {
-    /// Parts per million of all CPUs.
-    share: u32,
-    control: Control,
-    /// The runs of the programs when the last profile was taken, and what all samples had cost until then, in ns.
-    runs: Vec<Runs>,
-    sampling: u64,
 }
 
 /// A running measurement: collector, resolver, and the intervals since the last drain.
@@ -170,12 +155,11 @@ impl Session {
         }
         let mut resolver = Resolver::new(kernel, &read_processes());
         resolver.count_threads(plan.threads);
-        if cpu_budget.is_some() && !collector.is_adaptable() {
-            run.notes.push(NO_CONTROL.to_owned());
-        }
-        let budget = cpu_budget
-            .filter(|_| collector.is_adaptable())
-            .map(|share| Budget::new(share, run.n_cpus, &collector));
+        let budget = cpu_budget.and_then(|share| {
+            let budget = Budget::open(share, run.n_cpus, &collector);
+            run.notes.extend(budget.as_ref().err().map(ToString::to_string));
+            budget.ok()
+        });
         // Counters of tasks and cgroups stop while none of these run: that they are idle says nothing.
         let whole_cpus = matches!(plan.scope, Scope::System | Scope::Cpus(_));
         let opened = Instant::now();
@@ -214,7 +198,9 @@ impl Session {
     /// all sums close, and goes on before they are resolved.
     pub(super) fn take(&mut self) -> anyhow::Result<Snapshot> {
         let mut closed = self.close()?;
-        self.adapt(&mut closed.run)?;
+        if let Some(budget) = &mut self.budget {
+            budget.adapt(&mut self.collector, &mut closed.run)?;
+        }
         self.start()?;
         self.collector.vary()?;
         self.resolve(&closed.counts);
@@ -258,33 +244,6 @@ impl Session {
             losses: totals.losses,
             counts,
         })
-    }
-
-    /// Settles what the samples cost, and sets the periods of the next profile, while sampling stands still.
-    fn adapt(&mut self, run: &mut Run) -> anyhow::Result<()> {
-        let Some(budget) = &mut self.budget else {
-            return Ok(());
-        };
-        let spent = budget.account(&self.collector, run);
-        let before = budget.control.scale();
-        let scale = budget.control.next(now(), spent);
-        if scale.to_bits() != before.to_bits() {
-            self.collector.set_scale(scale)?;
-        }
-        Ok(())
-    }
-
-    /// Whether the samples cost so much that the interval should end.
-    fn is_beyond_budget(&mut self) -> bool {
-        let Some(budget) = &mut self.budget else {
-            return false;
-        };
-        let (time, _) = sampling_time(&budget.runs, &self.collector.runs());
-        let spent = Spent {
-            user: read_own_cpu(),
-            sampling: budget.sampling.saturating_add(time),
-        };
-        budget.control.is_urgent(now(), spent)
     }
 
     /// Puts together what was resolved, and adds what is known only now.
@@ -402,38 +361,6 @@ impl Session {
     }
 }
 
-impl Budget {
-    fn new(share: u32, n_cpus: u32, collector: &Collector) -> Self {
-        let spent = Spent {
-            user: read_own_cpu(),
-            sampling: 0,
-        };
-        Self {
-            share,
-            control: Control::new(f64::from(share) / 1e6, n_cpus, now(), spent),
-            runs: collector.runs(),
-            sampling: 0,
-        }
-    }
-
-    /// Tells a run what its samples cost since the last one; returns what was spent in all.
-    fn account(&mut self, collector: &Collector, run: &mut Run) -> Spent {
-        let runs = collector.runs();
-        let (time, programs) = sampling_time(&self.runs, &runs);
-        self.runs = runs;
-        self.sampling = self.sampling.saturating_add(time);
-        run.own_sampling = time;
-        run.budget = Some(CpuBudget {
-            share: self.share,
-            programs,
-        });
-        Spent {
-            user: read_own_cpu(),
-            sampling: self.sampling,
-        }
-    }
-}
-
 /// Measures until the time is over, the command exits, a signal arrives, or the budget asks for longer periods.
 pub(super) async fn measure(
     session: &mut Session,
@@ -472,7 +399,8 @@ pub(super) async fn measure(
             () = patched, if session.patched.is_some() => session.split()?,
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
             _ = budget.tick(), if session.budget.is_some() => {
-                if session.is_beyond_budget() {
+                let budget = session.budget.as_mut();
+                if budget.is_some_and(|it| it.is_urgent(&session.collector)) {
                     return Ok(Pause::Budget);
                 }
             }
@@ -518,7 +446,7 @@ fn own_time() -> Duration {
 }
 
 /// Now in ns of CLOCK_MONOTONIC.
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let part = |value: i64| u64::try_from(value).unwrap_or(0);
     part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)

@@ -12,16 +12,16 @@ use std::collections::VecDeque;
 
 /// CPU time in ns, since any time before the measurement.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Spent {
+pub(in crate::cmd) struct Spent {
     /// Threads of this program.
-    pub(super) user: u64,
+    pub(in crate::cmd) user: u64,
     /// Samples: programs in the kernel and interrupts.
-    pub(super) sampling: u64,
+    pub(in crate::cmd) sampling: u64,
 }
 
 /// Controls the scale of the periods.
 #[derive(Clone, Debug)]
-pub(super) struct Control {
+pub(in crate::cmd) struct Control {
     /// ns of CPU time for each ns of time.
     budget: f64,
     /// By what the periods are longer than at the start.
@@ -69,13 +69,13 @@ const LONGER: f64 = 8.0;
 const SHORTER: f64 = 2.0;
 
 /// The largest scale: of a thousand samples a second, four are left.
-pub(super) const MOST: f64 = 256.0;
+pub(in crate::cmd) const MOST: f64 = 256.0;
 
 const SECOND: u64 = 1_000_000_000;
 
 impl Control {
     /// Control within `share` of the time of `n_cpus` CPUs, from `now` on, in ns.
-    pub(super) fn new(share: f64, n_cpus: u32, now: u64, spent: Spent) -> Self {
+    pub(in crate::cmd) fn new(share: f64, n_cpus: u32, now: u64, spent: Spent) -> Self {
         Self {
             budget: share * f64::from(n_cpus.max(1)),
             scale: 1.0,
@@ -90,12 +90,12 @@ impl Control {
     }
 
     /// The scale now.
-    pub(super) const fn scale(&self) -> f64 {
+    pub(in crate::cmd) const fn scale(&self) -> f64 {
         self.scale
     }
 
     /// Notes what was spent; whether the interval should end now, as its samples cost much more than planned.
-    pub(super) fn is_urgent(&mut self, now: u64, spent: Spent) -> bool {
+    pub(in crate::cmd) fn is_urgent(&mut self, now: u64, spent: Spent) -> bool {
         let (last, before) = self.seen;
         self.note(now, spent);
         // What is left beside user space, and a part that it cannot take away.
@@ -112,7 +112,7 @@ impl Control {
     }
 
     /// Ends an interval, and returns the scale of the next one.
-    pub(super) fn next(&mut self, now: u64, spent: Spent) -> f64 {
+    pub(in crate::cmd) fn next(&mut self, now: u64, spent: Spent) -> f64 {
         self.note(now, spent);
         let (began, before) = std::mem::replace(&mut self.began, (now, spent));
         let elapsed = now.saturating_sub(began).max(1) as f64;
