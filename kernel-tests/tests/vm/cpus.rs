@@ -10,13 +10,13 @@ use crate::support;
 fn cpu_that_comes_back_is_measured_again() {
     const SCRIPT: &str = "set -e
 hbbp-sys record --event cpu-clock --period 1000003 --all -o /tmp/profile -- busybox sh -c '
-  for i in 1 2 3 4; do busybox sh -c \"while :; do :; done\" & done
+  for i in 1 2; do busybox sh -c \"while :; do :; done\" & done
   busybox sleep 2
   echo 0 > /sys/devices/system/cpu/cpu2/online
-  busybox sleep 2
+  busybox sleep 5
   echo 1 > /sys/devices/system/cpu/cpu2/online
   busybox sleep 4
-  kill %1 %2 %3 %4'
+  kill %1 %2'
 hbbp-sys report --format json /tmp/profile";
     let Some(machine) = support::machine("6.12") else {
         return;
@@ -39,7 +39,7 @@ hbbp-sys report --format json /tmp/profile";
         panic!("{said}")
     };
     println!("CPU 2: of {all} ms measured for {measured} ms, up to {missed} ms unmeasured");
-    // It was offline for two seconds by the clock of the guest, and measured before and after.
+    // It was offline for some seconds by the clock of the guest, and measured before and after.
     assert!(0 < *measured && *measured + 1_000 < *all, "{said}");
     assert!(0 < *missed && *measured + *missed <= *all, "{said}");
     let accounting = &report["accounting"];

@@ -49,6 +49,10 @@ const AIM: f64 = 0.7;
 /// The part of the budget that no minute is planned to exceed.
 const LIMIT: f64 = 0.8;
 
+/// The part of what is aimed at that samples may take in any case: where user space takes all of it, a daemon that takes no
+/// samples would be of no use either.
+const SAMPLES: f64 = 0.25;
+
 /// The time over which a budget is kept, in ns.
 const MINUTE: u64 = 60 * SECOND;
 
@@ -100,7 +104,7 @@ impl Control {
         self.note(now, spent);
         // What is left beside user space, and a part that it cannot take away.
         let aim = self.aim(now);
-        let planned = (aim - self.user).max(aim / 4.0) * now.saturating_sub(last) as f64;
+        let planned = (aim - self.user).max(SAMPLES * aim) * now.saturating_sub(last) as f64;
         self.excess.2 += since(spent.sampling, before.sampling) - planned;
         if self.excess.2 <= 0.0 {
             self.excess = (now, spent.sampling, 0.0);
@@ -130,10 +134,11 @@ impl Control {
         // Where all of the minute has been spent, only the longest step is left.
         let ratio = rate / self.aim(now).max(self.budget / 1e3);
         let is_settled = std::mem::replace(&mut self.settled, !was_urgent) && !was_urgent;
-        let step = if 1.0 < ratio {
-            ratio.min(LONGER)
-        } else if ratio < TOO_LITTLE && is_settled {
-            (ratio / ENOUGH).clamp(1.0 / SHORTER, 1.0)
+        let of_samples = sampling / (SAMPLES * AIM * self.budget);
+        let step = if 1.0 < ratio && 1.0 < of_samples {
+            ratio.min(of_samples).min(LONGER)
+        } else if ratio.min(of_samples) < TOO_LITTLE && is_settled {
+            (ratio.min(of_samples) / ENOUGH).clamp(1.0 / SHORTER, 1.0)
         } else {
             return self.scale;
         };
@@ -328,13 +333,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_spared_leaves_the_longest_periods() {
+    fn what_user_space_takes_leaves_samples_their_part() {
         let plant = Plant {
             fixed: 3.0,
             ..steady(1.0)
         };
         let course = plant.run(600);
-        assert_eq!(course.scales.last().unwrap().0, MOST);
+        let scale = course.scales.last().unwrap().0;
+        let samples = 1.0 / scale;
+        assert!((0.9..1.5).contains(&(samples / (SAMPLES * AIM))), "{scale}");
         let never = Plant {
             fixed: 0.0,
             lump: 0.0,
