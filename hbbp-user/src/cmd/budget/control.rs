@@ -103,15 +103,19 @@ impl Control {
         let (last, before) = self.seen;
         self.note(now, spent);
         // What is left beside user space, and a part that it cannot take away.
-        let aim = self.aim(now);
-        let planned = (aim - self.user).max(SAMPLES * aim) * now.saturating_sub(last) as f64;
+        let least = SAMPLES * AIM * self.budget;
+        let planned = (self.aim(now) - self.user).max(least) * now.saturating_sub(last) as f64;
         self.excess.2 += since(spent.sampling, before.sampling) - planned;
         if self.excess.2 <= 0.0 {
             self.excess = (now, spent.sampling, 0.0);
         }
+        let (start, at_start, excess) = self.excess;
+        // Where samples take no more than their part, longer periods would spare nothing.
+        let can_spare = 1.2 * least * (now.saturating_sub(start) as f64) < since(spent.sampling, at_start);
         self.urgent = SHORTEST <= now.saturating_sub(self.began.0)
             && self.scale < MOST
-            && BEYOND * self.budget < self.excess.2;
+            && can_spare
+            && BEYOND * self.budget < excess;
         self.urgent
     }
 
@@ -342,6 +346,9 @@ mod tests {
         let scale = course.scales.last().unwrap().0;
         let samples = 1.0 / scale;
         assert!((0.9..1.5).contains(&(samples / (SAMPLES * AIM))), "{scale}");
+        // Short intervals would cost user space even more.
+        let early = course.scales.iter().filter(|it| it.1 < 60 * SECOND).count();
+        assert!(early < 4, "{:?}", course.scales);
         let never = Plant {
             fixed: 0.0,
             lump: 0.0,
