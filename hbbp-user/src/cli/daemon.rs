@@ -36,6 +36,14 @@ pub(super) struct DaemonArgs {
     /// Serve metrics (OpenMetrics, /metrics and /healthz) at 127.0.0.1:PORT or unix:PATH.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<Listen>,
+    /// CPU time that the daemon may take, in percent of all CPUs; sampling periods are adapted to it. 100% leaves them as they
+    /// are.
+    #[arg(long, value_name = "PERCENT", default_value = "0.3%", value_parser = parse_share)]
+    cpu_budget: u32,
+    /// Memory for intervals that wait and segments that are merged, with as much for measuring; what does not fit stays apart,
+    /// or is left out and counted.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    memory_budget: u64,
     #[command(flatten)]
     record: RecordArgs,
 }
@@ -45,6 +53,7 @@ impl DaemonArgs {
         let mut record = self.record.into_options()?;
         // It has no end: the periods are those of long runs.
         record.choice.duration = None;
+        record.cpu_budget = Some(self.cpu_budget).filter(|share| *share < ALL);
         Ok(DaemonOptions {
             record,
             folder: self.dir,
@@ -53,6 +62,7 @@ impl DaemonArgs {
                 disk: self.max_disk,
                 age: self.max_age,
             },
+            memory_budget: self.memory_budget,
             listen: self.listen,
         })
     }
@@ -67,6 +77,24 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
             Err("expected one second or more".to_owned())
         }
     })
+}
+
+/// Parts per million of all CPUs.
+const ALL: u32 = 1_000_000;
+
+/// A share of all CPUs in percent, as parts per million.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number from 1 to a million"
+)]
+fn parse_share(text: &str) -> Result<u32, String> {
+    let percent: Option<f64> = text.strip_suffix('%').and_then(|it| it.trim().parse().ok());
+    let parts = percent.map(|percent| (percent * f64::from(ALL) / 100.0).round());
+    match parts {
+        Some(parts) if (1.0..=f64::from(ALL)).contains(&parts) => Ok(parts as u32),
+        _ => Err("expected a share such as 0.3%, from 0.0001% to 100%".to_owned()),
+    }
 }
 
 /// A time, also in days.
@@ -107,6 +135,13 @@ mod tests {
         }
         assert_eq!(parse_age("30d"), Ok(Duration::from_secs(30 * 86_400)));
         assert_eq!(parse_age("12h"), Ok(Duration::from_secs(12 * 3600)));
+        assert_eq!(
+            [parse_share("0.3%"), parse_share("100%")],
+            [Ok(3_000), Ok(1_000_000)]
+        );
+        for wrong in ["", "0.3", "0%", "101%", "x%", "-1%", "NaN%"] {
+            assert!(parse_share(wrong).is_err(), "{wrong}");
+        }
         assert!(parse_interval("500ms").is_err() && parse_interval("1").is_ok());
     }
 }

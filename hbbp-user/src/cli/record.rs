@@ -115,6 +115,7 @@ impl RecordArgs {
             },
             messages: if self.verbose { Messages::On } else { Messages::Off },
             vmlinux: self.vmlinux,
+            cpu_budget: None,
         })
     }
 }

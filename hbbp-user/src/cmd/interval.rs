@@ -20,11 +20,12 @@ const _: () = assert!(
 );
 
 /// The counts of the interval `time`, in ns of CLOCK_MONOTONIC; `has_stack` says whether the samples of the event with
-/// a number carry branch stacks.
+/// a number carry branch stacks, and `clock_periods` has the period of each clock event, by number.
 pub(super) fn raw_interval(
     time: Range<u64>,
     counts: impl Iterator<Item = (CountKey, Tally)>,
     has_stack: impl Fn(u32) -> bool,
+    clock_periods: &[Option<u64>],
 ) -> RawInterval<impl Iterator<Item = Raw>> {
     let count = move |(key, tally): (CountKey, Tally)| Raw {
         task: TaskKey {
@@ -47,7 +48,10 @@ pub(super) fn raw_interval(
         end: Va(key.address.wrapping_add(key.length.into())),
         source: Va(key.source),
         hits: tally.hits,
-        weight: tally.weight,
+        weight: match clock_periods.get(key.event.event() as usize) {
+            Some(Some(period)) => tally.hits.saturating_mul(*period),
+            _ => tally.weight,
+        },
     };
     RawInterval {
         start: time.start,
@@ -88,13 +92,19 @@ mod tests {
             entry(EventTag::stream(1), 0x1010, 0x1010, 0, 4),
             entry(EventTag::oldest(1), 0, 0x1010, 0, 5),
         ];
-        let interval = raw_interval(1..2, entries.into_iter(), |event| event == 1);
+        let interval = raw_interval(
+            1..2,
+            entries.into_iter(),
+            |event| event == 1,
+            &[Some(1_000), None],
+        );
         assert_eq!((interval.start, interval.end), (1, 2));
         let counts: Vec<Raw> = interval.counts.collect();
         let [first, .., last] = counts.as_slice() else {
             panic!("{counts:?}");
         };
         assert_eq!(first.sort, Sort::Ip { exact: true });
+        assert_eq!(first.weight, 2 * 1_000, "a clock has the period of the interval");
         let stream = |raw: &Raw| (raw.start.0, raw.end.0, raw.source, raw.weight / WEIGHT_ONE);
         let streams = counts.iter().filter(|raw| raw.sort == Sort::Stream);
         let streams: Vec<_> = streams.map(stream).collect();

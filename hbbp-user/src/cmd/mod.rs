@@ -1,6 +1,7 @@
 //! The commands of the program: each wires the stages that it needs.
 
 pub mod annotate;
+mod budget;
 pub mod check;
 pub mod child;
 pub mod daemon;

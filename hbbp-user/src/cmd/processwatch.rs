@@ -158,6 +158,7 @@ fn record_options(options: &WatchOptions) -> RecordOptions {
         text: TextHistory::Followed,
         messages: Messages::Off,
         vmlinux: None,
+        cpu_budget: None,
     }
 }
 

@@ -41,6 +41,8 @@ pub struct RecordOptions {
     pub messages: Messages,
     /// Static image of the kernel, used where live text or symbols cannot be read.
     pub vmlinux: Option<PathBuf>,
+    /// CPU time that successive profiles may take, in parts per million of all CPUs: periods are adapted to it.
+    pub cpu_budget: Option<u32>,
 }
 
 /// Scope of a measurement.
@@ -92,7 +94,7 @@ fn recorded(options: &RecordOptions) -> anyhow::Result<Recorded> {
     let pause = running.measure(options.duration, progress)?;
     let command = running.child.map(|child| match pause {
         Pause::Exited(code) => Command::Ended(code),
-        Pause::Time | Pause::Signal => Command::Running(child),
+        Pause::Time | Pause::Signal | Pause::Budget => Command::Running(child),
     });
     Ok(Recorded {
         snapshot: running.session.finish()?,
@@ -156,8 +158,11 @@ impl Intervals {
         let until = self.end.map_or(self.due, |end| end.min(self.due));
         let left = until.saturating_duration_since(Instant::now());
         let pause = recording.measure(Some(left), None)?;
-        if pause != Pause::Time || Some(until) == self.end {
-            return recording.session.finish();
+        match pause {
+            Pause::Time if Some(until) != self.end => {}
+            // The next one ends when this one was to.
+            Pause::Budget => self.due = self.due.checked_sub(self.interval).unwrap_or(self.due),
+            Pause::Time | Pause::Signal | Pause::Exited(_) => return recording.session.finish(),
         }
         let snapshot = recording.session.take()?;
         self.began = Instant::now();
@@ -207,7 +212,13 @@ impl Recording {
             messages: options.messages,
         };
         let run = facts(describe(&options.target, pending.as_ref()));
-        let mut session = Session::open(&plan, options.text, options.vmlinux.as_deref(), run)?;
+        let mut session = Session::open(
+            &plan,
+            options.text,
+            options.vmlinux.as_deref(),
+            options.cpu_budget,
+            run,
+        )?;
         session.start()?;
         let child = pending.map(PendingChild::release).transpose()?;
         Ok(Self {

@@ -13,12 +13,13 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
+use super::budget::Budget;
 use super::child::exit_code;
 use super::interrupt::Signals;
 use super::interval::raw_interval;
 use super::progress::Progress;
 use crate::collect::cpu_times::CpuTimes;
-use crate::collect::overhead::{read_own_cpu, read_own_memory};
+use crate::collect::overhead::{read_own_cpu, read_own_memory, reset_own_memory};
 use crate::collect::{Collector, Parts, Plan, Scope, StacksSeen};
 use crate::record::{Record, Timed};
 use crate::resolve::Resolver;
@@ -38,6 +39,12 @@ const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
 /// Time between two checks whether branch stacks are empty, until that is known: empty ones are detected within a
 /// second.
 const STACKS_EVERY: Duration = Duration::from_millis(250);
+
+/// Time between two looks which CPUs are online: for no longer one that came is not measured.
+const CPUS_EVERY: Duration = Duration::from_millis(250);
+
+/// Time between two looks at what the samples cost, where there is a budget.
+const BUDGET_EVERY: Duration = Duration::from_millis(250);
 
 /// Minimum gap before an extra drain triggered by a text patch, as a multiple of the duration of the last drain: such
 /// drains take at most 5 % of the time, however often text is patched.
@@ -66,6 +73,8 @@ pub(super) enum Pause {
     Signal,
     /// The command exited with this code.
     Exited(u8),
+    /// Its samples cost much more than the budget: the interval should end, and the next one have longer periods.
+    Budget,
 }
 
 /// A running measurement: collector, resolver, and the intervals since the last drain.
@@ -98,12 +107,16 @@ pub(super) struct Session {
     unread: u64,
     /// Whether branch stacks have entries.
     stacks: StacksSeen,
+    /// `None` where none was asked for, or it cannot be kept.
+    budget: Option<Budget>,
 }
 
 /// What was counted, part by part in the order of time.
 struct Counts {
     times: Vec<Range<u64>>,
     parts: Parts,
+    /// See [`Collector::clock_periods`].
+    clock_periods: Vec<Option<u64>>,
 }
 
 /// What is known when sampling has stopped: the facts of the run, what the programs lost, and the last counts.
@@ -120,6 +133,7 @@ impl Session {
         plan: &Plan,
         text: TextHistory,
         image: Option<&Path>,
+        cpu_budget: Option<u32>,
         mut run: Run,
     ) -> anyhow::Result<Self> {
         let mut collector = Collector::open(plan)?;
@@ -141,6 +155,11 @@ impl Session {
         }
         let mut resolver = Resolver::new(kernel, &read_processes());
         resolver.count_threads(plan.threads);
+        let budget = cpu_budget.and_then(|share| {
+            let budget = Budget::open(share, run.n_cpus, &collector);
+            run.notes.extend(budget.as_ref().err().map(ToString::to_string));
+            budget.ok()
+        });
         // Counters of tasks and cgroups stop while none of these run: that they are idle says nothing.
         let whole_cpus = matches!(plan.scope, Scope::System | Scope::Cpus(_));
         let opened = Instant::now();
@@ -160,6 +179,7 @@ impl Session {
             text,
             unread: 0,
             stacks: StacksSeen::NotYet,
+            budget,
         })
     }
 
@@ -177,17 +197,25 @@ impl Session {
     /// What was measured since the last call. Sampling stands still only while the counts are taken out of the maps, so that
     /// all sums close, and goes on before they are resolved.
     pub(super) fn take(&mut self) -> anyhow::Result<Snapshot> {
-        let closed = self.close()?;
+        let mut closed = self.close()?;
+        if let Some(budget) = &mut self.budget {
+            budget.adapt(&mut self.collector, &mut closed.run)?;
+        }
         self.start()?;
         self.collector.vary()?;
         self.resolve(&closed.counts);
         self.compare_text()?;
-        Ok(self.snapshot(closed))
+        let snapshot = self.snapshot(closed);
+        reset_own_memory();
+        Ok(snapshot)
     }
 
     /// Stops sampling, and returns what was measured since the last profile was taken.
     pub(super) fn finish(mut self) -> anyhow::Result<Snapshot> {
-        let closed = self.close()?;
+        let mut closed = self.close()?;
+        if let Some(budget) = &mut self.budget {
+            budget.account(&self.collector, &mut closed.run);
+        }
         self.resolve(&closed.counts);
         self.compare_text()?;
         self.resolver.catch_up();
@@ -300,6 +328,7 @@ impl Session {
         Ok(Counts {
             times: mem::take(&mut self.split),
             parts,
+            clock_periods: self.collector.clock_periods(),
         })
     }
 
@@ -308,7 +337,7 @@ impl Session {
         let times = counts.times.iter().cloned();
         let intervals = times
             .zip(counts.parts.iter())
-            .map(|(time, part)| raw_interval(time, part, has_stack));
+            .map(|(time, part)| raw_interval(time, part, has_stack, &counts.clock_periods));
         self.resolver.drained(intervals.collect());
     }
 
@@ -332,7 +361,7 @@ impl Session {
     }
 }
 
-/// Measures until the time is over, the command exits or a signal arrives.
+/// Measures until the time is over, the command exits, a signal arrives, or the budget asks for longer periods.
 pub(super) async fn measure(
     session: &mut Session,
     duration: Option<Duration>,
@@ -344,9 +373,13 @@ pub(super) async fn measure(
     let mut drains = interval_at(start + DRAIN_EVERY, DRAIN_EVERY);
     let mut sideband = interval_at(start + SIDEBAND_EVERY, SIDEBAND_EVERY);
     let mut stacks = interval_at(start + STACKS_EVERY, STACKS_EVERY);
+    let mut cpus = interval_at(start + CPUS_EVERY, CPUS_EVERY);
+    let mut budget = interval_at(start + BUDGET_EVERY, BUDGET_EVERY);
     // A late tick needs no catching up: the next drain takes more.
     drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
     sideband.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    cpus.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    budget.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let end = tokio::time::sleep(duration.unwrap_or(Duration::MAX));
     tokio::pin!(end);
     let text_events = session.collector.text_events()?;
@@ -367,6 +400,13 @@ pub(super) async fn measure(
             () = notified(half_full.as_deref()) => session.drain()?,
             () = patched, if session.patched.is_some() => session.split()?,
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
+            _ = budget.tick(), if session.budget.is_some() => {
+                let budget = session.budget.as_mut();
+                if budget.is_some_and(|it| it.is_urgent(&session.collector)) {
+                    return Ok(Pause::Budget);
+                }
+            }
+            _ = cpus.tick() => session.collector.follow_cpus()?,
             _ = sideband.tick() => {
                 session.read_sideband()?;
                 session.watch_memory();
@@ -408,7 +448,7 @@ fn own_time() -> Duration {
 }
 
 /// Now in ns of CLOCK_MONOTONIC.
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let part = |value: i64| u64::try_from(value).unwrap_or(0);
     part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)

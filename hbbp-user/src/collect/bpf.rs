@@ -1,4 +1,4 @@
-//! The command of bpf(2) that aya does not offer: running a program by its descriptor.
+//! The commands of bpf(2) that aya does not offer: running a program by its descriptor, and its run time by the same.
 //!
 //! Layout: `union bpf_attr` in `include/uapi/linux/bpf.h`.
 
@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 const BPF_PROG_TEST_RUN: libc::c_long = 10;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 
 #[repr(C)]
 #[derive(Default)]
@@ -40,6 +41,49 @@ pub fn run_raw_tracepoint(program: BorrowedFd<'_>, args: &[u64]) -> io::Result<u
     // SAFETY: the attribute points to the arguments and states their size.
     unsafe { bpf(BPF_PROG_TEST_RUN, &mut attr) }?;
     Ok(attr.retval)
+}
+
+#[repr(C)]
+struct InfoAttr {
+    fd: u32,
+    len: u32,
+    info: u64,
+}
+
+/// `struct bpf_prog_info`, of which the last two fields are of interest. Zeros ask for none of its lists.
+#[repr(C)]
+#[derive(Default)]
+struct ProgramInfo {
+    before: [u64; 24],
+    run_time_ns: u64,
+    run_cnt: u64,
+}
+
+/// Runs of a program that the kernel measured, and the time that they took; both stand still unless `kernel.bpf_stats_enabled`
+/// is set.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ProgramRuns {
+    /// How many were measured.
+    pub n: u64,
+    /// How long they took together, in ns.
+    pub time: u64,
+}
+
+/// What the kernel measured of a program.
+pub fn program_runs(program: BorrowedFd<'_>) -> io::Result<ProgramRuns> {
+    let mut info = ProgramInfo::default();
+    let address = (&raw mut info).expose_provenance() as u64;
+    let mut attr = InfoAttr {
+        fd: program.as_raw_fd().cast_unsigned(),
+        len: size_of::<ProgramInfo>() as u32,
+        info: address,
+    };
+    // SAFETY: the attribute points to the struct, which lives through the call, and states its size.
+    unsafe { bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr) }?;
+    Ok(ProgramRuns {
+        n: info.run_cnt,
+        time: info.run_time_ns,
+    })
 }
 
 /// # Safety

@@ -7,16 +7,18 @@ use std::{iter, mem};
 use anyhow::{Context as _, bail};
 use hbbp_ebpf::{EventStats, MAX_EVENTS};
 
+use super::bpf::program_runs;
 use super::cpus::Cpus;
 use super::event::Source;
 use super::object::Object;
+use super::overhead::Runs;
 use super::perf::Perf;
 use super::scope::{Scope, open_counters};
 use super::stacks::Stacks;
 use super::stride::Sampler;
 use super::totals::{Totals, add_losses, sum};
 use crate::snapshot::Loss;
-use crate::snapshot::run::{Counter, Event, Period};
+use crate::snapshot::run::{Counter, Event, EventUnit, Period};
 use crate::streams::StackStats;
 
 /// The events, by their numbers.
@@ -27,7 +29,10 @@ pub(super) struct Counters {
 /// An event with its counters and the program on them.
 struct Sampled {
     source: Source,
-    _program: OwnedFd,
+    /// Its period now.
+    period: Period,
+    program: OwnedFd,
+    /// Those of CPUs that went offline come before those that were opened when these came back.
     counters: Vec<Sampler>,
     /// Whether it was not stopped for good.
     is_used: bool,
@@ -65,18 +70,12 @@ impl Counters {
                 Some(_) => object.on_branch(number)?,
                 None => object.on_ip(number)?,
             };
-            let counters = open_counters(&source, scope, online)?;
-            for counter in &counters {
-                counter
-                    .attach(program.as_fd())
-                    .context("failed to attach the program to a perf event")?;
-            }
-            let period = source.varying_period();
-            let counters = counters.into_iter().map(|perf| Sampler::new(perf, period));
+            let counters = open_on(&source, &program, scope, online)?;
             events.push(Sampled {
+                period: source.request.period,
                 source,
-                _program: program,
-                counters: counters.collect(),
+                program,
+                counters,
                 is_used: true,
                 taken: Vec::new(),
                 taken_stacks: StackStats::default(),
@@ -88,7 +87,8 @@ impl Counters {
     /// Starts sampling.
     pub(super) fn enable(&self) -> anyhow::Result<()> {
         let used = || self.events.iter().filter(|event| event.is_used);
-        for counter in used().flat_map(|event| &event.counters) {
+        let counters = used().flat_map(|event| &event.counters);
+        for counter in counters.filter(|counter| !counter.has_ended()) {
             counter.perf.enable().context("failed to start a perf event")?;
         }
         // An event that cannot have its counter is told at once, not at the end.
@@ -106,6 +106,44 @@ impl Counters {
         Ok(())
     }
 
+    /// Opens the counters of a CPU, disabled.
+    pub(super) fn open_on(&mut self, scope: &Scope, cpu: u32) -> anyhow::Result<()> {
+        for event in self.events.iter_mut().filter(|event| event.is_used) {
+            let period = event.period;
+            let mut source = event.source.clone();
+            source.request.period = period;
+            let opened = open_on(&source, &event.program, scope, &[cpu])?;
+            event.counters.extend(opened);
+        }
+        Ok(())
+    }
+
+    /// Starts the counters of a CPU.
+    pub(super) fn enable_on(&self, cpu: u32) -> anyhow::Result<()> {
+        let used = self.events.iter().filter(|event| event.is_used);
+        let counters = used.flat_map(|event| &event.counters);
+        let mut of_cpu = counters.filter(|it| it.perf.cpu() == Some(cpu) && !it.has_ended());
+        of_cpu.try_for_each(|counter| counter.perf.enable().context("failed to start a perf event"))
+    }
+
+    /// Leaves the counters of a CPU that went offline as they are.
+    pub(super) fn leave(&mut self, cpu: u32) {
+        let counters = self.events.iter_mut().flat_map(|event| &mut event.counters);
+        let of_cpu = counters.filter(|it| it.perf.cpu() == Some(cpu));
+        of_cpu.for_each(Sampler::leave);
+    }
+
+    /// Whether there is a counter for each CPU, rather than for each task.
+    pub(super) fn is_on_cpus(&self) -> bool {
+        let mut counters = self.events.iter().flat_map(|event| &event.counters);
+        counters.all(|counter| counter.perf.cpu().is_some())
+    }
+
+    /// The period of each event, by number; 1 where the kernel chooses it.
+    pub(super) fn periods(&self) -> Vec<u64> {
+        self.events.iter().map(Sampled::nominal_period).collect()
+    }
+
     /// Changes the periods a little while the events run.
     pub(super) fn vary(&mut self) -> anyhow::Result<()> {
         let used = self.events.iter_mut().filter(|event| event.is_used);
@@ -115,6 +153,52 @@ impl Counters {
                 .context("failed to change the period of a perf event")?;
         }
         Ok(())
+    }
+
+    /// Sets the periods to those of the start times `scale`. To be called after [`Self::take_totals`], while the events still
+    /// stand still.
+    pub(super) fn set_scale(&mut self, scale: f64) -> anyhow::Result<()> {
+        for event in self.events.iter_mut().filter(|event| event.is_used) {
+            let Period::Fixed(period) = event.source.request.period else {
+                continue;
+            };
+            let period = scaled(period, scale);
+            for counter in &mut event.counters {
+                counter
+                    .set_period(period)
+                    .context("failed to set the period of a perf event")?;
+            }
+            event.period = Period::Fixed(period);
+        }
+        Ok(())
+    }
+
+    /// Whether periods can be set: no event has its period from the kernel, and none follows tasks.
+    pub(super) fn is_adaptable(&self) -> bool {
+        let mut counters = self.events.iter().flat_map(|event| &event.counters);
+        counters.all(Sampler::is_adaptable)
+    }
+
+    /// The period of each clock event, by number. The kernel gives the samples of a clock the period that the event was opened
+    /// with (kernel/events/core.c, `perf_swevent_init_hrtimer` sets `last_period` once).
+    pub(super) fn clock_periods(&self) -> Vec<Option<u64>> {
+        let period = |event: &Sampled| match (event.source.unit, event.period) {
+            (EventUnit::Nanoseconds, Period::Fixed(period)) => Some(period),
+            _ => None,
+        };
+        self.events.iter().map(period).collect()
+    }
+
+    /// What the programs of each event ran so far: samples, and what the kernel measured of their run time.
+    pub(super) fn runs(&self, cpus: &Cpus) -> Vec<Runs> {
+        let numbers = self.events.iter().zip(0usize..);
+        let runs = numbers.map(|(event, number)| Runs {
+            has_stack: event.has_stack(),
+            samples: sum(&cpus.stats(number)).runs,
+            // Without the sysctl both stand still.
+            measured: program_runs(event.program.as_fd()).unwrap_or_default(),
+        });
+        runs.collect()
     }
 
     /// Whether the samples of the event with this number carry branch stacks.
@@ -169,7 +253,7 @@ impl Counters {
                 near_only: sampled.source.near_only,
                 branch_stack: sampled.source.request.stack.is_some(),
                 precise: sampled.source.request.precise,
-                period: sampled.source.request.period,
+                period: sampled.period,
                 runs: stats.runs,
                 counters,
             });
@@ -183,8 +267,16 @@ impl Sampled {
         self.source.request.stack.is_some()
     }
 
+    /// Its period now; 1 where the kernel changes it as it likes, and none is known to be due.
+    const fn nominal_period(&self) -> u64 {
+        match self.period {
+            Period::Fixed(period) | Period::Between(period, _) => period,
+            Period::Frequency(_) => 1,
+        }
+    }
+
     fn stop(&self) -> anyhow::Result<()> {
-        for counter in &self.counters {
+        for counter in self.counters.iter().filter(|counter| !counter.has_ended()) {
             counter.perf.disable().context("failed to stop a perf event")?;
         }
         Ok(())
@@ -210,17 +302,18 @@ impl Sampled {
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Vec<Counter>> {
         let mut counters = Vec::new();
-        let period = match self.source.request.period {
-            Period::Fixed(period) => period,
-            // The kernel changes it as it likes, and none is known to be due.
-            Period::Frequency(_) => 1,
-        };
+        let period = self.nominal_period();
         for sampler in &mut self.counters {
             match sampler.take(period) {
                 Ok(mut counter) => {
                     let cpu = counter.cpu.and_then(|cpu| by_cpu.get(cpu as usize));
                     counter.runs = cpu.map(|stats| stats.runs);
-                    counters.push(counter);
+                    let same = |it: &&mut Counter| it.cpu.is_some() && it.cpu == counter.cpu;
+                    match counters.iter_mut().find(same) {
+                        // Its CPU went offline and came back: its samples are those of the CPU already.
+                        Some(before) => before.add_later(&counter, period),
+                        None => counters.push(counter),
+                    }
                 }
                 // What it sampled until then is good; only how much was due is not known.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
@@ -229,8 +322,36 @@ impl Sampled {
                 Err(error) => return Err(error).context("failed to read a perf event"),
             }
         }
+        self.counters.retain(|sampler| !sampler.has_ended());
         Ok(counters)
     }
+}
+
+/// Opens the counters of an event, disabled, with the program on them.
+fn open_on(
+    source: &Source,
+    program: &OwnedFd,
+    scope: &Scope,
+    online: &[u32],
+) -> anyhow::Result<Vec<Sampler>> {
+    let opened = open_counters(source, scope, online)?;
+    for perf in &opened {
+        perf.attach(program.as_fd())
+            .context("failed to attach the program to a perf event")?;
+    }
+    Ok(opened
+        .into_iter()
+        .map(|perf| Sampler::new(perf, source))
+        .collect())
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a product of positive numbers, cut off at the largest"
+)]
+const fn scaled(period: u64, scale: f64) -> u64 {
+    (period as f64 * scale) as u64
 }
 
 /// What the samples of events with branch stacks brought, by their counters.

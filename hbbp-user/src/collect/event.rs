@@ -32,17 +32,6 @@ pub struct Source {
     pub cpus: Vec<u32>,
 }
 
-impl Source {
-    /// The period, where it is changed a little during the run: a clock keeps step with no loop, and where the kernel
-    /// chooses the period, it changes all the time.
-    pub fn varying_period(&self) -> Option<u64> {
-        match (self.unit, self.request.period) {
-            (EventUnit::Nanoseconds, _) | (_, Period::Frequency(_)) => None,
-            (_, Period::Fixed(period)) => Some(period),
-        }
-    }
-}
-
 /// What a user may say about events.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {

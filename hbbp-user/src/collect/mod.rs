@@ -10,6 +10,7 @@ pub mod cpu_times;
 pub mod cpus;
 pub mod drain;
 pub mod event;
+mod hotplug;
 pub mod limits;
 mod map_sizes;
 pub mod mapped;
@@ -50,16 +51,18 @@ pub use counters::StacksSeen;
 use cpus::Cpus;
 use drain::CountMaps;
 use event::{Choice, Source};
+use hotplug::Online;
 use limits::LockedMemory;
 pub use modules::ModuleWatch;
 use modules::{Modules, module_layout, no_modules};
 use object::{Constants, Messages, Object, ProgramLog};
 pub use ordered::Parts;
+use overhead::Runs;
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
 use stacks::Stacks;
 pub use totals::Totals;
-use totals::{hotplug, read_sample_rate, throttled};
+use totals::{read_sample_rate, throttled};
 use wake::Wake;
 
 /// What to collect.
@@ -94,8 +97,8 @@ pub struct Collector {
     wake: Wake,
     notes: Vec<String>,
     starts_by_exec: bool,
-    /// The CPUs that were there at the start.
-    online: Vec<u32>,
+    scope: Scope,
+    online: Online,
     /// The limit of samples at the start.
     sample_rate: Option<u64>,
 }
@@ -154,7 +157,8 @@ impl Collector {
             wake,
             notes,
             starts_by_exec: matches!(plan.scope, Scope::Command(_)),
-            online,
+            scope: plan.scope.clone(),
+            online: Online::new(&online),
             sample_rate: read_sample_rate(),
         })
     }
@@ -233,6 +237,27 @@ impl Collector {
         self.counters.vary()
     }
 
+    /// Sets the periods to those of the start times `scale`. To be called after [`Self::take_totals`], while sampling still
+    /// stands still.
+    pub fn set_scale(&mut self, scale: f64) -> anyhow::Result<()> {
+        self.counters.set_scale(scale)
+    }
+
+    /// Whether [`Self::set_scale`] can set the periods of all events.
+    pub fn is_adaptable(&self) -> bool {
+        self.counters.is_adaptable()
+    }
+
+    /// The period of each clock event, by number; what its samples weigh.
+    pub fn clock_periods(&self) -> Vec<Option<u64>> {
+        self.counters.clock_periods()
+    }
+
+    /// The runs of the programs of each event so far.
+    pub fn runs(&self) -> Vec<Runs> {
+        self.counters.runs(&self.cpus)
+    }
+
     /// What was counted since the last call, up to each cut and from the last on; user code is all in the first part.
     pub fn drain(&mut self) -> anyhow::Result<Parts> {
         self.counts.drain(&self.cpus, self.stacks.as_mut())
@@ -266,9 +291,8 @@ impl Collector {
     /// What it knows of itself since the last call, after a drain while it stands still.
     pub fn take_totals(&mut self) -> anyhow::Result<Totals> {
         let mut totals = self.counters.take_totals(&self.cpus, self.stacks.as_ref())?;
-        totals
-            .notes
-            .extend(hotplug(&self.online, &perf::read_online_cpus()?));
+        let of_cpus = self.settle_cpus(&mut totals.events);
+        totals.notes.extend(of_cpus);
         totals
             .notes
             .extend(throttled(self.sample_rate, read_sample_rate()));
@@ -322,7 +346,7 @@ fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) ->
 /// The least events between two samples, as far as that is known before they run.
 const fn shortest_period(source: &Source) -> u64 {
     match source.request.period {
-        Period::Fixed(period) => period,
+        Period::Fixed(period) | Period::Between(period, _) => period,
         // The kernel finds one, and no processor takes many more than a thousand million branches a second.
         Period::Frequency(frequency) => {
             let frequency = if frequency == 0 { 1 } else { frequency };

@@ -91,7 +91,9 @@ impl Perf {
             ..Default::default()
         };
         match request.period {
-            Period::Fixed(period) => attr.__bindgen_anon_1.sample_period = period,
+            Period::Fixed(period) | Period::Between(period, _) => {
+                attr.__bindgen_anon_1.sample_period = period;
+            }
             Period::Frequency(hertz) => {
                 attr.__bindgen_anon_1.sample_freq = hertz;
                 attr.set_freq(1);

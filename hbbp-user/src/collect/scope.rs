@@ -60,7 +60,7 @@ pub fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::
 fn refused(source: &Source, place: &str) -> String {
     let advice = match source.request.period {
         Period::Frequency(_) => ", and kernel.perf_event_max_sample_rate limits --frequency",
-        Period::Fixed(_) => "",
+        Period::Fixed(_) | Period::Between(..) => "",
     };
     format!(
         "the kernel refused event {} on {place}; run `hbbp-sys check` for what is allowed{advice}",

@@ -26,6 +26,8 @@ pub struct Sideband {
     rings: Vec<Ring>,
     text: Vec<Ring>,
     missing: Vec<&'static str>,
+    /// Whether a CPU came online, on which there were records that nobody wrote.
+    has_gap: bool,
 }
 
 /// What one reading of all rings gave.
@@ -80,20 +82,48 @@ impl Reading {
 impl Sideband {
     /// Opens and starts the rings of the given CPUs.
     pub fn open(cpus: &[u32]) -> io::Result<Self> {
-        let mut missing = Vec::new();
-        let mut rings = Vec::with_capacity(cpus.len());
-        let mut text = Vec::with_capacity(cpus.len());
-        for cpu in cpus {
-            let (perf, without) = Perf::open_sideband(*cpu)?;
-            let (text_perf, text_without) = Perf::open_text(*cpu)?;
-            missing = [without, text_without].concat();
-            rings.push(Ring::new(perf, SIDEBAND_BYTES)?);
-            text.push(Ring::new(text_perf, TEXT_RING_BYTES)?);
-        }
-        for ring in rings.iter().chain(&text) {
+        let mut sideband = Self {
+            rings: Vec::with_capacity(cpus.len()),
+            text: Vec::with_capacity(cpus.len()),
+            missing: Vec::new(),
+            has_gap: false,
+        };
+        cpus.iter().try_for_each(|cpu| sideband.add(*cpu))?;
+        for ring in sideband.rings.iter().chain(&sideband.text) {
             ring.perf.enable()?;
         }
-        Ok(Self { rings, text, missing })
+        Ok(sideband)
+    }
+
+    /// Opens the rings of a CPU.
+    fn add(&mut self, cpu: u32) -> io::Result<()> {
+        let (perf, without) = Perf::open_sideband(cpu)?;
+        let (text_perf, text_without) = Perf::open_text(cpu)?;
+        self.missing = [without, text_without].concat();
+        let (ring, text) = (
+            Ring::new(perf, SIDEBAND_BYTES)?,
+            Ring::new(text_perf, TEXT_RING_BYTES)?,
+        );
+        self.rings.push(ring);
+        self.text.push(text);
+        Ok(())
+    }
+
+    /// Opens and starts rings of a CPU that came online. Rings that it had before are read once more and then closed.
+    pub fn renew(&mut self, cpu: u32) -> io::Result<()> {
+        let before = self.rings.iter_mut().chain(&mut self.text);
+        let of_cpu = before.filter(|ring| ring.perf.cpu() == Some(cpu));
+        of_cpu.for_each(|ring| ring.has_ended = true);
+        self.add(cpu)?;
+        self.has_gap = true;
+        let mut newest = [self.rings.last(), self.text.last()].into_iter().flatten();
+        newest.try_for_each(|ring| ring.perf.enable())
+    }
+
+    /// The descriptors of the rings that were opened last.
+    pub fn newest(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let newest = [self.rings.last(), self.text.last()].into_iter().flatten();
+        newest.map(|ring| ring.perf.as_fd())
     }
 
     /// What becomes readable when there is a record of kernel text, or when a ring of the others is half full.
@@ -121,6 +151,16 @@ impl Sideband {
         for ring in &mut self.rings {
             ring.read(&mut reading);
         }
+        for rings in [&mut self.rings, &mut self.text] {
+            rings.retain(|ring| !ring.has_ended);
+        }
+        if std::mem::take(&mut self.has_gap) {
+            // Nobody knows how many.
+            reading.records.push(Timed {
+                time: 0,
+                record: Record::Lost(0),
+            });
+        }
         reading.records.sort_by_key(|r| r.time);
         reading
     }
@@ -135,6 +175,8 @@ struct Ring {
     bytes: usize,
     /// The record that is being read, copied out of the ring.
     record: Vec<u8>,
+    /// Whether its CPU went offline, after which nothing comes any more.
+    has_ended: bool,
 }
 
 impl Ring {
@@ -162,6 +204,7 @@ impl Ring {
             base,
             bytes,
             record: Vec::new(),
+            has_ended: false,
         })
     }
 

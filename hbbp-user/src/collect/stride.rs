@@ -4,11 +4,14 @@
 //! `__perf_event_period`): a new period begins with the change, and what was counted since the last sample has none.
 //! So the samples that are due are known exactly if the count is read while the counter stands still, and each change
 //! costs half a period on average. It is therefore made only after enough samples for this to be little.
+//!
+//! A budget of CPU time changes the nominal period as well, between two profiles ([`Sampler::set_period`]).
 
 use std::io;
 
+use super::event::Source;
 use super::perf::Perf;
-use crate::snapshot::run::Counter;
+use crate::snapshot::run::{Counter, EventUnit, Period};
 
 /// A counter that samples.
 #[derive(Debug)]
@@ -20,16 +23,64 @@ pub struct Sampler {
     stride: Option<Stride>,
     /// What it had counted when that was taken last.
     taken: Counter,
+    /// Whether its CPU went offline: the kernel has stopped it for good.
+    has_ended: bool,
 }
 
 impl Sampler {
-    /// A counter whose period may change from `period` on; `None` where it may not.
-    pub fn new(perf: Perf, period: Option<u64>) -> Self {
+    /// A new counter of a source.
+    pub fn new(perf: Perf, source: &Source) -> Self {
+        let stride = match (source.unit, source.request.period) {
+            _ if perf.cpu().is_none() => None,
+            (_, Period::Frequency(_)) => None,
+            // A clock keeps step with no loop.
+            (EventUnit::Nanoseconds, Period::Fixed(period) | Period::Between(period, _)) => {
+                Some(Stride::even(period))
+            }
+            (_, Period::Fixed(period) | Period::Between(period, _)) => Some(Stride::new(period)),
+        };
         Self {
-            stride: period.filter(|_| perf.cpu().is_some()).map(Stride::new),
+            stride,
             perf,
             taken: Counter::default(),
+            has_ended: false,
         }
+    }
+
+    /// Whether its period may be set.
+    pub const fn is_adaptable(&self) -> bool {
+        self.stride.is_some()
+    }
+
+    /// Leaves it as it is: its CPU went offline, and the kernel stopped it for good.
+    pub const fn leave(&mut self) {
+        self.has_ended = true;
+        if let Some(stride) = &mut self.stride {
+            stride.ended = true;
+        }
+    }
+
+    /// Whether its CPU went offline.
+    pub const fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Samples every `period` units, or near it, from now on. To be called after [`Self::take`], while it still stands still.
+    pub fn set_period(&mut self, period: u64) -> io::Result<()> {
+        let Some(stride) = self.stride.as_mut().filter(|_| !self.has_ended) else {
+            return Ok(());
+        };
+        let count = match self.perf.read() {
+            // It lost its counter, and is left to `take`.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            read => read?.count,
+        };
+        stride.nominal = period;
+        let next = if stride.ended { period } else { stride.next() };
+        self.perf.set_period(next)?;
+        stride.change(count, next);
+        self.taken = self.read()?;
+        Ok(())
     }
 
     /// Changes the period of a counter that runs, if there have been enough samples since the last change.
@@ -106,6 +157,14 @@ impl Stride {
             before: 0,
             n_changes: 0,
             ended: period < Self::PART,
+        }
+    }
+
+    /// One whose period is changed by [`Sampler::set_period`] alone.
+    const fn even(period: u64) -> Self {
+        Self {
+            ended: true,
+            ..Self::new(period)
         }
     }
 

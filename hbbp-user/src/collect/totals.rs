@@ -44,20 +44,6 @@ pub(super) fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &Sta
     }
 }
 
-/// What is to be said where CPUs came or went: an event that was opened on one ends with it for good.
-pub(super) fn hotplug(before: &[u32], after: &[u32]) -> Vec<String> {
-    let came = after.iter().filter(|cpu| !before.contains(cpu));
-    let went = before.iter().filter(|cpu| !after.contains(cpu));
-    let came = came.map(|cpu| format!("CPU {cpu} came online during the run and was not measured"));
-    let went = went.map(|cpu| {
-        format!(
-            "CPU {cpu} went offline during the run and was measured only until \
-                                       then"
-        )
-    });
-    came.chain(went).collect()
-}
-
 /// The kernel's limit of samples of an event a second, on each CPU.
 pub(super) fn read_sample_rate() -> Option<u64> {
     let rate = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
@@ -85,13 +71,5 @@ mod tests {
         assert_eq!(throttled(None, Some(100)), None);
         let note = throttled(Some(100_000), Some(25_000)).unwrap();
         assert!(note.contains("from 100000 to 25000"), "{note}");
-    }
-
-    #[test]
-    fn cpus_that_come_and_go_are_named() {
-        assert!(hotplug(&[0, 1], &[0, 1]).is_empty());
-        let notes = hotplug(&[0, 1, 2], &[0, 2, 3]);
-        assert_eq!(notes.len(), 2);
-        assert!(notes[0].starts_with("CPU 3 came") && notes[1].starts_with("CPU 1 went"));
     }
 }

@@ -15,15 +15,17 @@ impl Wake {
     /// One for all of these.
     pub fn on<'a>(sources: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let wake = Self { epoll };
         for source in sources {
-            epoll::add(
-                &epoll,
-                source,
-                epoll::EventData::new_u64(0),
-                epoll::EventFlags::IN,
-            )?;
+            wake.add(source)?;
         }
-        Ok(Self { epoll })
+        Ok(wake)
+    }
+
+    /// One more; those that are closed leave by themselves.
+    pub fn add(&self, source: BorrowedFd<'_>) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(0);
+        Ok(epoll::add(&self.epoll, source, data, epoll::EventFlags::IN)?)
     }
 
     /// A descriptor of its own to wait for.

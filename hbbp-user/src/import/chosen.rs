@@ -89,7 +89,7 @@ impl Chosen {
         let (process, interval) = owner([sample.tgid, sample.tid], sample.time);
         facts.runs = facts.runs.saturating_add(sample.times);
         let period = match (sample.period, facts.period) {
-            (Some(period), _) | (None, Period::Fixed(period)) => period,
+            (Some(period), _) | (None, Period::Fixed(period) | Period::Between(period, _)) => period,
             (None, Period::Frequency(_)) => 1,
         };
         let owner = Owner {

@@ -15,7 +15,7 @@ use crate::addr::ImageAddr;
 use crate::blocks::BlockId;
 use crate::estimate::{Method, Unit};
 use crate::locate::{AddressMap, TextIdx};
-use crate::snapshot::{Interval, SourceLocations};
+use crate::snapshot::{EventIdx, Interval, Period, SourceLocations};
 
 /// Most periods; of more drains, neighbouring ones are one period. As many as fit beside names on a terminal.
 const MOST_PERIODS: usize = 60;
@@ -59,6 +59,11 @@ impl OverTime {
         };
         let mut addresses = AddressMap::new(run.snapshot);
         let assignment = &run.counts.assignment;
+        // Periods are adapted for all events at once.
+        let is_adapted = |event: EventIdx| {
+            let event = run.snapshot.run.events.get(event.0 as usize);
+            event.is_some_and(|event| matches!(event.period, Period::Between(..)))
+        };
         for ((interval, period), n) in run.snapshot.intervals.iter().zip(of_interval).zip(0_u32..) {
             addresses.set_interval(n);
             for ip in interval
@@ -67,13 +72,20 @@ impl OverTime {
                 .filter(|ip| assignment.ebs.contains(&ip.event))
             {
                 if let Ok(at) = addresses.location(ip.process, ip.ip) {
-                    hits.add((Method::Ebs, period), at.text, at.addr..=at.addr, ip.hits);
+                    let amount = if is_adapted(ip.event) { ip.weight } else { ip.hits };
+                    hits.add((Method::Ebs, period), at.text, at.addr..=at.addr, amount as f64);
                 }
             }
             let streams = interval.streams.iter();
             for stream in streams.filter(|stream| assignment.lbr.contains(&stream.event)) {
                 if let Ok((start, end)) = addresses.span(stream) {
-                    hits.add((Method::Lbr, period), start.text, start.addr..=end, stream.hits);
+                    let hits_of = stream.hits as f64;
+                    let amount = if is_adapted(stream.event) {
+                        stream.weight
+                    } else {
+                        hits_of
+                    };
+                    hits.add((Method::Lbr, period), start.text, start.addr..=end, amount);
                 }
             }
         }
@@ -172,7 +184,7 @@ impl Hits<'_> {
         (method, period): (Method, usize),
         text: TextIdx,
         addrs: RangeInclusive<ImageAddr>,
-        hits: u64,
+        hits: f64,
     ) {
         let Some(decoded) = self.run.map.text(text) else {
             return;
@@ -185,7 +197,7 @@ impl Hits<'_> {
         for block in first..=last {
             let id = BlockId { text, block };
             if let Ok(number) = blocks.binary_search_by_key(&id, |count| count.block) {
-                *self.by_method.entry((number, method, period)).or_default() += hits as f64;
+                *self.by_method.entry((number, method, period)).or_default() += hits;
             }
         }
     }

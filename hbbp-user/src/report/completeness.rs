@@ -7,7 +7,7 @@
 //! that fires late by less than a period loses nothing.
 
 use crate::snapshot::run::Counter;
-use crate::snapshot::{Event, EventUnit, Period};
+use crate::snapshot::{Event, EventUnit};
 
 /// With fewer expected samples the rate of a CPU is too coarse: one missing sample is a tenth of a percent or more.
 const FEWEST_DUE: u64 = 1_000;
@@ -62,10 +62,9 @@ impl Missing {
 
 /// The period of a clock, in ns. Other events stand still while a CPU is idle or the hypervisor has it.
 fn clock_period(event: &Event) -> Option<u64> {
-    match (event.unit, event.period) {
-        (EventUnit::Nanoseconds, Period::Fixed(period)) => Some(period.max(1)),
-        _ => None,
-    }
+    event
+        .mean_period()
+        .filter(|_| event.unit == EventUnit::Nanoseconds)
 }
 
 fn on_counter(event: &Event, counter: &Counter) -> OnCounter {
@@ -95,9 +94,7 @@ pub(super) fn with_idle(event: &Event) -> Option<f64> {
 
 /// The CPU of an event with the lowest share while it was busy, among those with enough samples.
 pub(super) fn worst_cpu(event: &Event, missing: Missing) -> Option<OnCpu> {
-    let Period::Fixed(period) = event.period else {
-        return None;
-    };
+    let period = event.mean_period()?;
     let could_be_idle = event
         .counters
         .iter()
@@ -150,6 +147,7 @@ pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Period;
 
     fn counter(cpu: u32, count: u64, runs: u64) -> Counter {
         Counter {

@@ -7,6 +7,7 @@ use super::completeness::{self, Missing, share};
 use super::number::{bytes, grouped, percent, scaled, seconds, several};
 use super::residual::Residual;
 use crate::mix::{Method, MethodShare};
+use crate::snapshot::run::RunTime;
 use crate::snapshot::{Event, EventUnit, KernelTextSource, Period, Run, hex};
 
 /// Scope and time of the measurement; recordings of other tools have no time of day, and text has no time at all.
@@ -85,6 +86,9 @@ fn event_in_words(event: &Event) -> String {
         Period::Fixed(period) if event.varied() => format!("about every {} {unit}", grouped(period)),
         Period::Fixed(period) => format!("every {} {unit}", grouped(period)),
         Period::Frequency(frequency) => format!("{} Hz", grouped(frequency)),
+        Period::Between(shortest, longest) => {
+            format!("every {} to {} {unit}", grouped(shortest), grouped(longest))
+        }
     };
     let precise = if event.precise == 0 {
         String::new()
@@ -181,12 +185,28 @@ fn kernel_text_in_words(source: &KernelTextSource) -> String {
 /// CPU time and memory of the tool; CPU time also as a share of all CPUs during the run.
 fn overhead_in_words(run: &Run) -> String {
     let machine = run.duration.saturating_mul(u64::from(run.n_cpus));
-    let of_machine = match share(run.own_cpu, machine) {
+    let of_machine = |time| match share(time, machine) {
         Some(share) => format!(" ({} % of all CPUs)", percent(share)),
         None => String::new(),
     };
     let (cpu, memory) = (seconds(run.own_cpu, 3), bytes(run.own_memory));
-    format!("{cpu} s CPU time before this report{of_machine}, {memory} memory")
+    let budget = run.budget.map_or_else(String::new, |budget| {
+        let all = of_machine(run.own_cpu.saturating_add(run.own_sampling));
+        let how = match budget.programs {
+            RunTime::Measured => "interrupts estimated",
+            RunTime::Estimated => "estimated",
+        };
+        format!(
+            "; with {} s of sampling ({how}) {} of a budget of {} %",
+            seconds(run.own_sampling, 3),
+            all.trim_start(),
+            percent(f64::from(budget.share) / 1e6)
+        )
+    });
+    format!(
+        "{cpu} s CPU time before this report{}, {memory} memory{budget}",
+        of_machine(run.own_cpu)
+    )
 }
 
 /// A time in ns since 1970 as `2026-11-20 05:13:41 UTC`.

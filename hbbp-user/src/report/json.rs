@@ -22,6 +22,7 @@ use super::{Measured, Report};
 use crate::mix::MethodShare;
 use crate::printable::write_json;
 use crate::snapshot::loss::LossUnit;
+use crate::snapshot::run::RunTime;
 use crate::snapshot::{Event, EventUnit, KernelTextSource, Losses, Period, Run, hex};
 use accounting::{AccountingJson, StreamsJson};
 use tables::{MixJson, RequirementJson};
@@ -90,6 +91,8 @@ struct RunJson<'a> {
     own_cpu: u64,
     /// Bytes.
     own_memory: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<BudgetJson>,
 }
 
 /// Source of the kernel's text: `none`, `kcore`, `probe` or `vmlinux`; only the last has a path.
@@ -97,6 +100,14 @@ struct RunJson<'a> {
 struct KernelTextJson<'a> {
     source: &'static str,
     path: Option<&'a str>,
+}
+
+/// The budget of the run.
+#[derive(Serialize)]
+struct BudgetJson {
+    share: f64,
+    sampling: u64,
+    programs_measured: bool,
 }
 
 /// An event of the run.
@@ -110,6 +121,8 @@ struct EventJson<'a> {
     /// Units from sample to sample; null where the kernel chose it.
     period: Option<u64>,
     /// Whether it changed a little during the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    longest_period: Option<u64>,
     period_varied: bool,
     /// Samples a second that were asked for; null where the period is fixed.
     frequency: Option<u64>,
@@ -248,15 +261,21 @@ impl<'a> RunJson<'a> {
             kernel_text: KernelTextJson { source, path },
             own_cpu: run.own_cpu,
             own_memory: run.own_memory,
+            budget: run.budget.map(|budget| BudgetJson {
+                share: f64::from(budget.share) / 1e6,
+                sampling: run.own_sampling,
+                programs_measured: budget.programs == RunTime::Measured,
+            }),
         }
     }
 }
 
 impl<'a> EventJson<'a> {
     fn new(event: &'a Event, missing: Missing) -> Self {
-        let (period, frequency) = match event.period {
-            Period::Fixed(period) => (Some(period), None),
-            Period::Frequency(frequency) => (None, Some(frequency)),
+        let (period, frequency, longest_period) = match event.period {
+            Period::Fixed(period) => (Some(period), None, None),
+            Period::Frequency(frequency) => (None, Some(frequency), None),
+            Period::Between(shortest, longest) => (Some(shortest), None, Some(longest)),
         };
         let worst_cpu = completeness::worst_cpu(event, missing);
         Self {
@@ -265,6 +284,7 @@ impl<'a> EventJson<'a> {
             precise: event.precise,
             branch_stack: event.branch_stack,
             period,
+            longest_period,
             period_varied: event.varied(),
             frequency,
             due: event.due(),

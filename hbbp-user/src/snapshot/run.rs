@@ -32,6 +32,29 @@ pub struct Run {
     pub own_cpu: u64,
     /// Peak resident memory of the tool itself, in bytes.
     pub own_memory: u64,
+    /// CPU time of the sampling itself, in ns: the programs in the kernel, and the interrupts that run them. 0 where it is not
+    /// known.
+    pub own_sampling: u64,
+    /// The budget that the periods were adapted to, if there was one.
+    pub budget: Option<CpuBudget>,
+}
+
+/// The CPU time that a measurement may take.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CpuBudget {
+    /// Parts per million of the time of all CPUs.
+    pub share: u32,
+    /// Where the run time of the programs in [`Run::own_sampling`] comes from; that of interrupts is always estimated.
+    pub programs: RunTime,
+}
+
+/// Where a run time comes from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RunTime {
+    /// The kernel measured it (`kernel.bpf_stats_enabled`).
+    Measured,
+    /// Samples times what one usually takes.
+    Estimated,
 }
 
 /// A sampled event.
@@ -81,6 +104,9 @@ pub enum Period {
     Fixed(u64),
     /// Samples per second; the kernel chooses the period.
     Frequency(u64),
+    /// Successive fixed periods, the shortest and the longest, of a run whose periods were adapted to a budget. Each sample has
+    /// the weight of its own, and each counter knows the samples that were due.
+    Between(u64, u64),
 }
 
 impl Default for Period {
@@ -151,6 +177,16 @@ impl Counter {
         }
     }
 
+    /// Adds what a counter that was opened later on the same CPU counted, with a period of `period` or near it. Samples are
+    /// those of the CPU, and are left as they are.
+    pub fn add_later(&mut self, later: &Self, period: u64) {
+        // Each is rounded down.
+        self.due = Some(self.due_at(period).saturating_add(later.due_at(period)));
+        self.count = self.count.saturating_add(later.count);
+        self.enabled = self.enabled.saturating_add(later.enabled);
+        self.running = self.running.saturating_add(later.running);
+    }
+
     /// Samples that were due on this counter, whose period was `period` or near it.
     pub fn due_at(&self, period: u64) -> u64 {
         self.due.unwrap_or(self.count / period.max(1))
@@ -163,13 +199,28 @@ impl Event {
         self.counters.iter().any(|counter| counter.due.is_some())
     }
 
+    /// Units between two samples that were due, in the mean where periods changed; `None` where the kernel chose the period.
+    pub fn mean_period(&self) -> Option<u64> {
+        let period = match self.period {
+            Period::Fixed(period) => period,
+            Period::Frequency(_) => return None,
+            Period::Between(shortest, longest) => {
+                let counts = self.counters.iter().map(|it| it.count);
+                let count = counts.fold(0, u64::saturating_add);
+                let due = self.due().unwrap_or(0);
+                (count / due.max(1)).clamp(shortest, longest.max(shortest))
+            }
+        };
+        Some(period.max(1))
+    }
+
     /// Samples that the kernel should have taken: the sum over the counters of count / period, each rounded down, or of
     /// what is known to have been due where the period changed.
     /// `None` where the kernel chose the period, or where the counters are not known, as in recordings of other tools.
     pub fn due(&self) -> Option<u64> {
         match self.period {
             _ if self.counters.is_empty() => None,
-            Period::Fixed(period) => Some(
+            Period::Fixed(period) | Period::Between(period, _) => Some(
                 self.counters
                     .iter()
                     .fold(0, |sum, c| sum.saturating_add(c.due_at(period))),

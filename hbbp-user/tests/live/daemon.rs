@@ -1,7 +1,10 @@
 //! `hbbp-sys daemon`: its segments hold all of the time, whatever ends it, and whatever the disk does.
 
+mod budget;
 mod disk;
 mod metrics;
+mod power;
+mod soak;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -41,8 +44,13 @@ impl Daemon {
     }
 
     fn with(folder: &Path, more: &[&str]) -> Self {
-        let args = ["daemon", "--interval", "1", "--dir", folder.to_str().unwrap()];
-        let mut child = program(&[&args, more].concat());
+        let mut args = vec!["daemon", "--interval", "1", "--dir", folder.to_str().unwrap()];
+        args.extend(more);
+        if !more.contains(&"--cpu-budget") {
+            // An unoptimised build on a busy machine would have the longest periods, and few samples in an interval.
+            args.extend(["--cpu-budget", "100%"]);
+        }
+        let mut child = program(&args);
         let mut child = child
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

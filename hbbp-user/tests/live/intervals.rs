@@ -27,6 +27,7 @@ fn profiles() -> Vec<Snapshot> {
         text: TextHistory::Followed,
         messages: Messages::Off,
         vmlinux: None,
+        cpu_budget: None,
     };
     let mut intervals = Intervals::open(&options, Duration::from_secs(2)).unwrap();
     let mut profiles: Vec<Snapshot> = intervals.by_ref().take(3).map(Result::unwrap).collect();

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod adapted;
 mod annotate;
 mod diff;
 mod golden;

@@ -14,6 +14,7 @@
 
 mod annotate;
 mod callgrind;
+mod cpus;
 mod cycles;
 mod exact;
 mod exported;

@@ -1,5 +1,6 @@
 //! Collection that goes on: after an error it is opened again, after a pause that doubles up to a minute.
 
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use super::counters::{Counter, Counters};
@@ -19,11 +20,12 @@ pub(super) enum Pause {
     End,
 }
 
-/// Delivers interval after interval, until one collection ends without an error: then the daemon is to end.
+/// Delivers interval after interval, until one collection ends without an error, or nobody takes them any more: then the daemon
+/// is to end.
 pub(super) fn collect<I>(
     first: I,
     open: impl Fn() -> anyhow::Result<I>,
-    mut deliver: impl FnMut(Snapshot),
+    mut deliver: impl FnMut(Snapshot) -> ControlFlow<()>,
     mut pause: impl FnMut(Duration) -> Pause,
     counters: &Counters,
 ) where
@@ -43,7 +45,9 @@ pub(super) fn collect<I>(
                 measured = Instant::now();
                 next_pause = FIRST_PAUSE;
                 counters.add(Counter::Intervals, 1);
-                deliver(snapshot);
+                if deliver(snapshot).is_break() {
+                    return Ok(());
+                }
             }
             Ok(())
         });
@@ -94,7 +98,10 @@ mod tests {
             pauses.borrow_mut().push(time.as_secs());
             Pause::Over
         };
-        let deliver = |_| delivered.set(delivered.get() + 1);
+        let deliver = |_| {
+            delivered.set(delivered.get() + 1);
+            ControlFlow::Continue(())
+        };
         collect(intervals(&[true, true, false]), open, deliver, pause, &counters);
         assert_eq!(*pauses.borrow(), [1, 2, 4, 8, 16, 32, 60, 60, 60, 1]);
         assert_eq!((tries.get(), delivered.get()), (10, 4));
@@ -114,7 +121,18 @@ mod tests {
     fn signal_ends_a_pause() {
         let counters = Counters::default();
         let open = || -> anyhow::Result<Planned> { panic!("opened again") };
-        collect(intervals(&[false]), open, |_| (), |_| Pause::End, &counters);
+        let deliver = |_| ControlFlow::Continue(());
+        collect(intervals(&[false]), open, deliver, |_| Pause::End, &counters);
         assert_eq!(counters.get(Counter::Restarts), 1);
+    }
+
+    #[test]
+    fn collection_ends_when_nobody_takes_its_intervals() {
+        let counters = Counters::default();
+        let open = || -> anyhow::Result<Planned> { panic!("opened again") };
+        let pause = |_| panic!("paused");
+        let three = intervals(&[true, true, true]);
+        collect(three, open, |_| ControlFlow::Break(()), pause, &counters);
+        assert_eq!(counters.get(Counter::Intervals), 1);
     }
 }

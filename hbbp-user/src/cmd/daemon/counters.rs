@@ -57,6 +57,8 @@ counters! {
     MergesFailed, "merges_failed",
         Some(["time", "times", "segments could not be merged; they stay as they are"]),
         "Times that segments could not be merged";
+    SegmentsLarge, "segments_large", None,
+        "Segments that stay apart, as merging them with the next one would need too much memory";
     SegmentsExpired, "segments_expired", None,
         "Segments removed because of their age or size";
     SegmentsUnreadable, "segments_unreadable",
@@ -66,7 +68,7 @@ counters! {
         Some(["request", "requests", "for metrics refused: too many at once"]),
         "Requests for metrics that were refused because there were too many at once";
     ForeignFiles, "foreign_files", None,
-        "Files in the directory that are no segments, when the daemon started";
+        "Files in the directory that are no segments, as they were seen";
 }
 
 /// The counters of a daemon.

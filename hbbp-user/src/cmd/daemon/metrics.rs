@@ -16,9 +16,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit as Quantity};
 
 use super::counters::{Counter, Counters};
-use crate::estimate::Rule;
+use crate::estimate::{Rule, Unit};
 use crate::mix::{Dimension, Estimated, Mix, Query};
-use crate::snapshot::{Event, Loss, Snapshot, SourceLocations};
+use crate::snapshot::{Event, EventUnit, Loss, Snapshot, SourceLocations};
 
 /// A sum of fractions.
 type Amount = Sum<f64, AtomicU64>;
@@ -59,9 +59,13 @@ struct Figures {
     due: Family<EventLabels, Sum>,
     completeness: Family<EventLabels, Level>,
     losses: Family<LossLabels, Sum>,
+    time: Family<TimeLabels, Amount>,
+    period: Family<EventLabels, Level>,
     measured: Amount,
     own_cpu: Amount,
+    own_sampling: Amount,
     own_memory: Level,
+    budget: Level,
     interval: Level,
     last_start: Level,
 }
@@ -69,6 +73,13 @@ struct Figures {
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct MixLabels {
     unit: &'static str,
+    ring: String,
+    category: String,
+    extension: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct TimeLabels {
     ring: String,
     category: String,
     extension: String,
@@ -148,6 +159,17 @@ impl Figures {
             "Estimated amounts by ring, category and extension; the unit says whether these are executions",
             self.mix.clone(),
         );
+        registry.register_with_unit(
+            "mix_time",
+            "Estimated CPU time by ring, category and extension, where a clock is sampled: whatever its periods were",
+            Quantity::Seconds,
+            self.time.clone(),
+        );
+        registry.register(
+            "period",
+            "Sampling period of the last interval, in units of the event",
+            self.period.clone(),
+        );
         registry.register("samples", "Samples that were received", self.received.clone());
         registry.register(
             "samples_due",
@@ -165,11 +187,28 @@ impl Figures {
             "What was lost or refused before it could be counted, by cause",
             self.losses.clone(),
         );
+        self.register_own(registry);
+    }
+
+    /// What is said of the daemon itself, and of its intervals.
+    fn register_own(&self, registry: &mut Registry) {
         let seconds = |registry: &mut Registry, name: &str, help: &str, amount: &Amount| {
             registry.register_with_unit(name, help, Quantity::Seconds, amount.clone());
         };
         seconds(registry, "measured", "Time that was measured", &self.measured);
         seconds(registry, "own_cpu", "CPU time of the daemon", &self.own_cpu);
+        seconds(
+            registry,
+            "own_sampling",
+            "CPU time of the samples, programs in the kernel and interrupts, where there is a budget",
+            &self.own_sampling,
+        );
+        registry.register_with_unit(
+            "cpu_budget",
+            "Share of the time of all CPUs that own_cpu and own_sampling may take; 0 where there is no budget",
+            Quantity::Ratios,
+            self.budget.clone(),
+        );
         registry.register_with_unit(
             "own_memory",
             "Peak resident memory of the daemon",
@@ -193,6 +232,7 @@ impl Figures {
     fn add(&self, snapshot: &Snapshot, mix: &Mix) {
         const S: f64 = 1e9;
         let unit = mix.unit.id();
+        let clock_period = clock_period(&snapshot.run.events, mix.unit);
         for row in &mix.rows {
             if let [ring, category, extension] = row.key.as_slice() {
                 let labels = MixLabels {
@@ -202,6 +242,15 @@ impl Figures {
                     extension: extension.clone(),
                 };
                 self.mix.get_or_create(&labels).inc_by(row.total.amount);
+                if let Some(period) = clock_period {
+                    let labels = TimeLabels {
+                        ring: ring.clone(),
+                        category: category.clone(),
+                        extension: extension.clone(),
+                    };
+                    let time = row.total.amount * period as f64 / S;
+                    self.time.get_or_create(&labels).inc_by(time);
+                }
             }
         }
         snapshot.run.events.iter().for_each(|event| self.add_event(event));
@@ -212,6 +261,9 @@ impl Figures {
         let run = &snapshot.run;
         self.measured.inc_by(run.duration as f64 / S);
         self.own_cpu.inc_by(run.own_cpu as f64 / S);
+        self.own_sampling.inc_by(run.own_sampling as f64 / S);
+        self.budget
+            .set(run.budget.map_or(0.0, |budget| f64::from(budget.share) / 1e6));
         self.own_memory.set(run.own_memory as f64);
         self.last_start.set(run.started as f64 / S);
     }
@@ -221,6 +273,9 @@ impl Figures {
             event: event.name.clone(),
         };
         self.received.get_or_create(&labels).inc_by(event.runs);
+        if let Some(period) = event.mean_period() {
+            self.period.get_or_create(&labels).set(period as f64);
+        }
         if let Some(due) = event.due() {
             self.due.get_or_create(&labels).inc_by(due);
             let share = if due == 0 {
@@ -230,6 +285,16 @@ impl Figures {
             };
             self.completeness.get_or_create(&labels).set(share);
         }
+    }
+}
+
+/// The period of the clock whose samples are the amounts, if there is one.
+fn clock_period(events: &[Event], unit: Unit) -> Option<u64> {
+    match events {
+        [event] if unit == Unit::TimeWeightedSamples && event.unit == EventUnit::Nanoseconds => {
+            event.mean_period()
+        }
+        _ => None,
     }
 }
 

@@ -13,13 +13,15 @@
 mod collection;
 pub mod counters;
 mod keeper;
+mod memory;
 mod metrics;
 pub mod server;
 
 use std::io::Write as _;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -51,6 +53,8 @@ pub struct DaemonOptions {
     pub interval: Duration,
     /// What the folder may hold.
     pub limits: Limits,
+    /// Memory of user space in bytes.
+    pub memory_budget: u64,
     /// Where metrics are served, if anywhere.
     pub listen: Option<Listen>,
 }
@@ -59,6 +63,7 @@ pub struct DaemonOptions {
 /// error.
 pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
     ignore_hangup();
+    memory::keep_little();
     let folder = Folder::open(&options.folder)?;
     let server = options.listen.as_ref().map(Server::bind).transpose()?;
     let interrupt = Interrupt::listen()?;
@@ -74,7 +79,13 @@ pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
         }
         None => None,
     };
-    let keeper = Keeper::open(folder, options.limits, Arc::clone(&counters), metrics.clone())?;
+    let keeper = Keeper::open(
+        folder,
+        options.limits,
+        options.memory_budget,
+        Arc::clone(&counters),
+        metrics.clone(),
+    )?;
     let open = || Intervals::open_until(&options.record, options.interval, interrupt.clone());
     let first = open()?;
     tell(&format!(
@@ -102,7 +113,7 @@ fn beside(
     keeper: Keeper,
     serving: Option<(Server, Arc<Metrics>)>,
     counters: &Arc<Counters>,
-    collecting: impl FnOnce(&mut dyn FnMut(Snapshot)),
+    collecting: impl FnOnce(&mut dyn FnMut(Snapshot) -> ControlFlow<()>),
 ) -> anyhow::Result<()> {
     let (snapshots, received) = sync_channel::<Snapshot>(WAITING);
     let end = &Notify::new();
@@ -118,12 +129,13 @@ fn beside(
             end.notify_one();
         }
         let (serving, keeping) = started.context("failed to start a thread")?;
-        collecting(&mut |snapshot| {
-            if snapshots.try_send(snapshot).is_err() {
-                counters.add(Counter::IntervalsRefused, 1);
-            }
-        });
-        drop(snapshots);
+        let mut delivery = Delivery {
+            snapshots,
+            counters,
+            lost: Duration::ZERO,
+        };
+        collecting(&mut |snapshot| delivery.deliver(snapshot));
+        drop(delivery);
         let kept = keeping.join();
         end.notify_one();
         if let Some(serving) = serving {
@@ -134,12 +146,44 @@ fn beside(
     })
 }
 
+/// Hands intervals to the thread of the segments, without waiting for it.
+struct Delivery<'a> {
+    snapshots: SyncSender<Snapshot>,
+    counters: &'a Counters,
+    /// Length of the intervals that were lost since the last one that was taken.
+    lost: Duration,
+}
+
+impl Delivery<'_> {
+    /// Ends the collection where the thread has ended: what is measured then is kept by nobody.
+    fn deliver(&mut self, mut snapshot: Snapshot) -> ControlFlow<()> {
+        if self.lost != Duration::ZERO {
+            snapshot.run.notes.push(format!(
+                "the {:.1} s before this interval are lost: writing segments took longer than several intervals",
+                self.lost.as_secs_f64()
+            ));
+        }
+        match self.snapshots.try_send(snapshot) {
+            Ok(()) => self.lost = Duration::ZERO,
+            Err(TrySendError::Full(snapshot)) => {
+                self.counters.add(Counter::IntervalsRefused, 1);
+                self.lost += Duration::from_nanos(snapshot.run.duration);
+            }
+            Err(TrySendError::Disconnected(_)) => return ControlFlow::Break(()),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 fn ended_unexpectedly(thread: &str) -> anyhow::Error {
     anyhow!("the thread of the {thread} ended unexpectedly")
 }
 
 fn keep_all(mut keeper: Keeper, received: Receiver<Snapshot>) -> anyhow::Result<()> {
-    received.into_iter().for_each(|snapshot| keeper.keep(snapshot));
+    for snapshot in received {
+        keeper.keep(snapshot);
+        memory::give_back();
+    }
     keeper.finish()
 }
 
@@ -153,4 +197,40 @@ fn ignore_hangup() {
 fn tell(what: &str) {
     // Nobody may be listening any more.
     let _ = writeln!(std::io::stderr(), "hbbp-sys: {what}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_intervals_are_told_in_the_next_one_and_the_end_of_the_keeper_ends_it() {
+        let counters = Counters::default();
+        let (snapshots, received) = sync_channel(1);
+        let mut delivery = Delivery {
+            snapshots,
+            counters: &counters,
+            lost: Duration::ZERO,
+        };
+        let interval = || {
+            let mut snapshot = Snapshot::default();
+            snapshot.run.duration = 1_500_000_000;
+            snapshot
+        };
+        for _ in 0..3 {
+            assert!(delivery.deliver(interval()).is_continue());
+        }
+        assert_eq!(counters.get(Counter::IntervalsRefused), 2);
+        assert!(received.recv().unwrap().run.notes.is_empty());
+        assert!(delivery.deliver(interval()).is_continue());
+        let notes = received.recv().unwrap().run.notes;
+        assert!(
+            notes.len() == 1 && notes[0].starts_with("the 3.0 s before this interval are lost"),
+            "{notes:?}"
+        );
+        assert!(delivery.deliver(interval()).is_continue());
+        assert!(received.recv().unwrap().run.notes.is_empty());
+        drop(received);
+        assert!(delivery.deliver(interval()).is_break());
+    }
 }

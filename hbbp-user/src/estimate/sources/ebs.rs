@@ -4,12 +4,14 @@
 //! executions(block) = samples in the block x period / instructions in the block.
 //! Samples of a clock are spread over the instructions of their block in the same way, but remain samples.
 
+use std::collections::BTreeMap;
+
 use super::Counted;
 use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap, Flow, TextBlocks};
 use crate::estimate::{EventAssignment, Unit};
 use crate::locate::{Located, LocatedIp, Tally, Unresolved};
-use crate::snapshot::{EventIdx, EventUnit, Snapshot};
+use crate::snapshot::{EventIdx, EventUnit, Period, Snapshot};
 
 /// What became of the samples of all events.
 #[derive(Default)]
@@ -20,11 +22,16 @@ pub(in crate::estimate) struct Sampled {
     pub(in crate::estimate) resolved: Tally<()>,
     /// Samples that hit no instruction, or found the CPU halted.
     pub(in crate::estimate) unresolved: Tally<Unresolved>,
+    /// Of each event whose periods were adapted during the run: samples by weight.
+    samples_by_weight: BTreeMap<EventIdx, f64>,
 }
 
 /// Finds the block of each sample.
 pub(in crate::estimate) fn sampled(snapshot: &Snapshot, located: &Located, map: &BlockMap) -> Sampled {
-    let mut sampled = Sampled::default();
+    let mut sampled = Sampled {
+        samples_by_weight: samples_by_weight(snapshot),
+        ..Sampled::default()
+    };
     for ip in &located.ips {
         let ring = super::ring(snapshot, map, ip.location.text);
         let event = snapshot.run.events.get(ip.event.0 as usize);
@@ -48,19 +55,37 @@ pub(in crate::estimate) fn sampled(snapshot: &Snapshot, located: &Located, map: 
 
 impl Sampled {
     /// The samples of the events that serve as EBS, sorted by (block, process). Executions are weighted by the periods of
-    /// their samples; where the unit is samples, they are just counted.
+    /// their samples. Where the unit is samples, they are just counted; if the periods were adapted during the run, they are
+    /// weighted as well, and all together remain as many as there were.
     pub(in crate::estimate) fn counts(&self, assignment: &EventAssignment) -> Vec<Counted> {
         let uses = |(event, _): &&(EventIdx, Counted)| assignment.uses_ips_of(*event);
         let serving = self.counts.iter().filter(uses);
-        let weighted = |(_, counted): &(EventIdx, Counted)| Counted {
+        let weighted = |(event, counted): &(EventIdx, Counted)| Counted {
             weight: match assignment.unit {
                 Unit::Executions | Unit::RelativeExecutions => counted.weight,
-                Unit::TimeWeightedSamples | Unit::EventWeightedSamples => counted.hits,
+                Unit::TimeWeightedSamples | Unit::EventWeightedSamples => self
+                    .samples_by_weight
+                    .get(event)
+                    .map_or(counted.hits, |samples| counted.weight * samples),
             },
             ..*counted
         };
         super::summed(serving.map(weighted).collect())
     }
+}
+
+fn samples_by_weight(snapshot: &Snapshot) -> BTreeMap<EventIdx, f64> {
+    let events = (0..).map(EventIdx).zip(&snapshot.run.events);
+    let adapted = events.filter(|(_, event)| matches!(event.period, Period::Between(..)));
+    let of = |(idx, _)| {
+        let ips = snapshot.intervals.iter().flat_map(|interval| &interval.ips);
+        let of_event = ips.filter(|ip| ip.event == idx);
+        let (hits, weight) = of_event.fold((0.0, 0.0), |(hits, weight), ip| {
+            (hits + ip.hits as f64, weight + ip.weight as f64)
+        });
+        (0.0 < weight).then_some((idx, hits / weight))
+    };
+    adapted.filter_map(of).collect()
 }
 
 fn block(map: &BlockMap, ip: &LocatedIp, ring: Ring, unit: EventUnit) -> Result<BlockId, Unresolved> {

@@ -1,6 +1,6 @@
 //! The facts of successive profiles: whether they belong to one measurement, and their sums.
 
-use crate::snapshot::run::{Counter, Event, Period, Run};
+use crate::snapshot::run::{Counter, CpuBudget, Event, Period, Run, RunTime};
 use crate::snapshot::{Interval, Snapshot};
 
 /// How far the wall clock may have been adjusted between two profiles: more than NTP corrects in an hour (500 ppm), less
@@ -30,11 +30,15 @@ fn same_machine(run: &Run) -> [&[u8]; 5] {
     ]
 }
 
-/// An event without what it counted.
+/// An event without what it counted, and without its period: a budget adapts that.
 fn uncounted(event: &Event) -> Event {
     Event {
         runs: 0,
         counters: Vec::new(),
+        period: match event.period {
+            Period::Fixed(_) | Period::Between(..) => Period::default(),
+            Period::Frequency(hertz) => Period::Frequency(hertz),
+        },
         ..event.clone()
     }
 }
@@ -54,17 +58,21 @@ pub(super) fn add(run: &mut Run, next: Run) {
     run.n_cpus = run.n_cpus.max(next.n_cpus);
     run.own_cpu = run.own_cpu.saturating_add(next.own_cpu);
     run.own_memory = run.own_memory.max(next.own_memory);
+    run.own_sampling = run.own_sampling.saturating_add(next.own_sampling);
+    run.budget = run.budget.zip(next.budget).map(larger_budget);
     for note in next.notes {
         if !run.notes.contains(&note) {
             run.notes.push(note);
         }
     }
-    for (event, next) in run.events.iter_mut().zip(next.events) {
+    for (event, mut next) in run.events.iter_mut().zip(next.events) {
         event.runs = event.runs.saturating_add(next.runs);
-        let period = match event.period {
-            Period::Fixed(period) => Some(period),
-            Period::Frequency(_) => None,
-        };
+        let period = both_periods(event.period, next.period);
+        if period != event.period || period != next.period {
+            count_due(event);
+            count_due(&mut next);
+        }
+        event.period = period;
         for counter in next.counters {
             let same = |it: &&mut Counter| it.cpu.is_some() && it.cpu == counter.cpu;
             match event.counters.iter_mut().find(same) {
@@ -75,8 +83,48 @@ pub(super) fn add(run: &mut Run, next: Run) {
     }
 }
 
+fn larger_budget((a, b): (CpuBudget, CpuBudget)) -> CpuBudget {
+    CpuBudget {
+        share: a.share.max(b.share),
+        programs: if a.programs == b.programs {
+            a.programs
+        } else {
+            RunTime::Estimated
+        },
+    }
+}
+
+/// The period of both: one that is the same, or the range of all.
+fn both_periods(a: Period, b: Period) -> Period {
+    let range = |period| match period {
+        Period::Fixed(period) => Some((period, period)),
+        Period::Between(shortest, longest) => Some((shortest, longest)),
+        Period::Frequency(_) => None,
+    };
+    match (range(a), range(b)) {
+        (Some(a), Some(b)) => {
+            let (shortest, longest) = (a.0.min(b.0), a.1.max(b.1));
+            if shortest == longest {
+                Period::Fixed(shortest)
+            } else {
+                Period::Between(shortest, longest)
+            }
+        }
+        _ => a,
+    }
+}
+
+/// Settles the samples that were due while the period is known.
+fn count_due(event: &mut Event) {
+    if let Period::Fixed(period) = event.period {
+        for counter in &mut event.counters {
+            counter.due = Some(counter.due_at(period));
+        }
+    }
+}
+
 /// What a counter counted in two profiles. The samples that were due are rounded down for each profile, as there.
-fn both(a: &Counter, b: &Counter, period: Option<u64>) -> Counter {
+fn both(a: &Counter, b: &Counter, period: Period) -> Counter {
     let known = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
     Counter {
         cpu: a.cpu,
@@ -87,8 +135,8 @@ fn both(a: &Counter, b: &Counter, period: Option<u64>) -> Counter {
         idle: known(a.idle, b.idle),
         steal: known(a.steal, b.steal),
         due: match period {
-            Some(period) => Some(a.due_at(period).saturating_add(b.due_at(period))),
-            None => known(a.due, b.due),
+            Period::Fixed(period) => Some(a.due_at(period).saturating_add(b.due_at(period))),
+            Period::Frequency(_) | Period::Between(..) => known(a.due, b.due),
         },
     }
 }

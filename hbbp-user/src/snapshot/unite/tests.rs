@@ -121,11 +121,33 @@ fn other_machines_boots_and_events_stay_runs_of_their_own() {
     };
     assert_eq!(runs(&|_| ()), 1);
     assert_eq!(runs(&|it| it.run.host = "other".to_owned()), 2);
-    assert_eq!(runs(&|it| it.run.events[0].period = Period::Fixed(11)), 2);
+    assert_eq!(runs(&|it| it.run.events[0].period = Period::Frequency(11)), 2);
     // The wall clock was adjusted by a second, or the machine was booted a minute later.
     assert_eq!(runs(&|it| it.run.started += S), 1);
     assert_eq!(runs(&|it| it.run.started += 60 * S), 2);
     assert_eq!(united([profile(11), profile(10)]).len(), 2, "time goes on");
+}
+
+#[test]
+fn periods_of_a_budget_are_told_with_the_samples_that_were_due_at_each() {
+    let with = |second, period| {
+        let mut profile = profile(second);
+        profile.run.events[0].period = Period::Fixed(period);
+        profile.run.events[0].counters[0].cpu = Some(u32::from(second == 12));
+        profile
+    };
+    let run = united_pair(united_pair(with(10, 10), with(11, 5)), with(12, 7));
+    let event = &run.run.events[0];
+    assert_eq!(event.period, Period::Between(5, 10));
+    let due: Vec<_> = event.counters.iter().map(|it| it.due).collect();
+    assert_eq!(due, [Some(25 / 10 + 25 / 5), Some(25 / 7)]);
+    assert_eq!((event.due(), event.mean_period()), (Some(10), Some(75 / 10)));
+    let again = united_pair(
+        with(9, 10),
+        united_pair(with(10, 5), united_pair(with(11, 7), with(13, 10))),
+    );
+    assert_eq!(again.run.events[0].period, Period::Between(5, 10));
+    assert_eq!(again.run.events[0].due(), Some(2 + 5 + 3 + 2));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Malformed;
 use crate::snapshot::Losses;
-use crate::snapshot::run::{Counter, Event, EventUnit, KernelTextSource, Period, Run};
+use crate::snapshot::run::{Counter, CpuBudget, Event, EventUnit, KernelTextSource, Period, Run, RunTime};
 
 /// The section `run`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -41,6 +41,14 @@ pub(in crate::snapshot) struct RunSection {
     own_cpu: u64,
     #[prost(uint64, tag = "15")]
     own_memory: u64,
+    #[prost(uint64, tag = "16")]
+    own_sampling: u64,
+    /// Parts per million of all CPUs.
+    #[prost(uint32, optional, tag = "17")]
+    budget: Option<u32>,
+    /// Whether the kernel measured the run time of the programs.
+    #[prost(bool, tag = "18")]
+    measured_programs: bool,
 }
 
 /// One event of the run.
@@ -67,6 +75,9 @@ struct EventMessage {
     /// Whether it is known to count near branches only.
     #[prost(bool, tag = "9")]
     near_only: bool,
+    /// The longest of successive periods, of which the fixed one is the shortest.
+    #[prost(uint64, optional, tag = "10")]
+    longest_period: Option<u64>,
 }
 
 /// One counter of an event.
@@ -131,6 +142,11 @@ impl From<&Run> for RunSection {
             notes: run.notes.clone(),
             own_cpu: run.own_cpu,
             own_memory: run.own_memory,
+            own_sampling: run.own_sampling,
+            budget: run.budget.map(|budget| budget.share),
+            measured_programs: run
+                .budget
+                .is_some_and(|budget| budget.programs == RunTime::Measured),
         }
     }
 }
@@ -165,15 +181,25 @@ impl TryFrom<RunSection> for Run {
             notes: section.notes,
             own_cpu: section.own_cpu,
             own_memory: section.own_memory,
+            own_sampling: section.own_sampling,
+            budget: section.budget.map(|share| CpuBudget {
+                share,
+                programs: if section.measured_programs {
+                    RunTime::Measured
+                } else {
+                    RunTime::Estimated
+                },
+            }),
         })
     }
 }
 
 impl From<&Event> for EventMessage {
     fn from(event: &Event) -> Self {
-        let (fixed_period, frequency) = match event.period {
-            Period::Fixed(period) => (Some(period), None),
-            Period::Frequency(frequency) => (None, Some(frequency)),
+        let (fixed_period, frequency, longest_period) = match event.period {
+            Period::Fixed(period) => (Some(period), None, None),
+            Period::Frequency(frequency) => (None, Some(frequency), None),
+            Period::Between(shortest, longest) => (Some(shortest), None, Some(longest)),
         };
         let unit = (0_u32..)
             .zip(UNITS)
@@ -199,6 +225,7 @@ impl From<&Event> for EventMessage {
             frequency,
             runs: event.runs,
             counters: counters.collect(),
+            longest_period,
         }
     }
 }
@@ -208,7 +235,10 @@ impl TryFrom<EventMessage> for Event {
 
     fn try_from(message: EventMessage) -> Result<Self, Malformed> {
         let period = match (message.fixed_period, message.frequency) {
-            (Some(period), None) => Period::Fixed(period),
+            (Some(period), None) => match message.longest_period {
+                None => Period::Fixed(period),
+                Some(longest) => Period::Between(period, longest),
+            },
             (None, Some(frequency)) => Period::Frequency(frequency),
             (None, None) => return Err(Malformed::Value("the number of periods of an event", 0)),
             (Some(_), Some(_)) => return Err(Malformed::Value("the number of periods of an event", 2)),

@@ -176,6 +176,55 @@ fn bad_requests_are_closed_and_others_are_answered() {
     daemon.stop();
 }
 
+/// Scrapes, unless HBBP_SCRAPES says otherwise.
+const SCRAPES: usize = 500;
+
+/// Anonymous memory of a process in KiB, and its open sockets. Files of programs that start meanwhile are no matter of scrapes.
+fn held(pid: u32) -> (u64, usize) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let targets = files.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
+    let sockets = targets.filter(|target| target.to_string_lossy().starts_with("socket:"));
+    let memory = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    (memory, sockets.count())
+}
+
+#[test]
+fn scrapes_leave_nothing_behind() {
+    let Some(_kernel) = kernel() else { return };
+    let scrapes = std::env::var("HBBP_SCRAPES").map_or(SCRAPES, |n| n.parse().unwrap());
+    let made = tempfile::tempdir().unwrap();
+    let socket = made.path().join("socket");
+    let listen = format!("unix:{}", socket.display());
+    // Of a process that does nothing, so that intervals are small.
+    let idle = Load::shell("sleep 3600");
+    let pid = idle.0.id().to_string();
+    let options = ["--listen", &listen, "--pid", &pid];
+    let daemon = Daemon::with(&made.path().join("segments"), &options);
+    daemon.until_intervals(2);
+    // Intervals take memory for a moment: the least of some looks is what is held.
+    let least = || {
+        let looks = (0..20).map(|_| {
+            let text = get(&socket, "/metrics", "");
+            assert!(text.contains("hbbp_samples_total"), "{text}");
+            std::thread::sleep(Duration::from_millis(100));
+            held(daemon.child.id())
+        });
+        looks.reduce(|a, b| (a.0.min(b.0), a.1.min(b.1))).unwrap()
+    };
+    let before = least();
+    for _ in 0..scrapes {
+        get(&socket, "/metrics", "");
+    }
+    let after = least();
+    println!("{scrapes} scrapes: {before:?}, then {after:?} KiB and open sockets");
+    // Of 500, 8 KiB each; of 10 000, less than half a KiB.
+    assert!(after.0 < before.0 + 4096, "{before:?}, {after:?}");
+    assert!(after.1 <= before.1, "{before:?}, {after:?}");
+    daemon.stop();
+}
+
 #[test]
 fn prometheus_takes_the_metrics() {
     let Some(_kernel) = kernel() else { return };

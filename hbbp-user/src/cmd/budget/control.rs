@@ -1,0 +1,359 @@
+//! Control of the CPU time that a measurement takes: how much longer its periods should be than those it began with.
+//!
+//! Pure: it is told what was spent until when, and answers with a scale. The scale changes only from one interval to the next,
+//! so that all samples of an event in an interval have one period, but for jitter. An interval ends early where its samples
+//! cost much more than planned ([`Control::is_urgent`]), as at the begin of a storm. What user space spends comes in lumps, on
+//! the interval before, and is judged over whole intervals alone.
+//!
+//! What is aimed at is [`AIM`] of the budget, or the constant rate at which no minute to come takes more than [`LIMIT`] of it,
+//! if that is less: a minute remembers what was spent in it.
+
+use std::collections::VecDeque;
+
+/// CPU time in ns, since any time before the measurement.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(in crate::cmd) struct Spent {
+    /// Threads of this program.
+    pub(in crate::cmd) user: u64,
+    /// Samples: programs in the kernel and interrupts.
+    pub(in crate::cmd) sampling: u64,
+}
+
+/// Controls the scale of the periods.
+#[derive(Clone, Debug)]
+pub(in crate::cmd) struct Control {
+    /// ns of CPU time for each ns of time.
+    budget: f64,
+    /// By what the periods are longer than at the start.
+    scale: f64,
+    /// What was spent in the last minute, in steps of a second at least: end of each, and ns.
+    minute: VecDeque<(u64, f64)>,
+    /// Start of the interval, and what had been spent then.
+    began: (u64, Spent),
+    /// The last time that is in `minute`, and what had been spent then.
+    seen: (u64, Spent),
+    /// ns of user space for each ns of the last interval that was not cut short.
+    user: f64,
+    /// Since when, and from what on, samples have cost more than planned, and by how many ns.
+    excess: (u64, u64, f64),
+    /// Whether the interval is to end early.
+    urgent: bool,
+    /// Whether the interval before was whole and its scale that of the one before it: user space works on an interval in the
+    /// next one, so that only then what it takes is known.
+    settled: bool,
+}
+
+/// The part of the budget that is aimed at: what is left is for what varies from minute to minute.
+const AIM: f64 = 0.7;
+
+/// The part of the budget that no minute is planned to exceed.
+const LIMIT: f64 = 0.8;
+
+/// The part of what is aimed at that samples may take in any case: where user space takes all of it, a daemon that takes no
+/// samples would be of no use either.
+const SAMPLES: f64 = 0.25;
+
+/// The time over which a budget is kept, in ns.
+const MINUTE: u64 = 60 * SECOND;
+
+/// An interval ends early when its samples have cost as much as this time of the whole budget more than planned.
+const BEYOND: f64 = 1e9;
+
+/// Shorter intervals would cost more than the samples that are spared.
+const SHORTEST: u64 = SECOND / 4;
+
+/// Below this part of what is aimed at, periods become shorter. Between both nothing changes.
+const TOO_LITTLE: f64 = 0.7;
+
+/// The part of what is aimed at that is expected of shorter periods.
+const ENOUGH: f64 = 0.9;
+
+/// The longest steps to longer and to shorter periods.
+const LONGER: f64 = 8.0;
+const SHORTER: f64 = 2.0;
+
+/// The largest scale: of a thousand samples a second, four are left.
+pub(in crate::cmd) const MOST: f64 = 256.0;
+
+const SECOND: u64 = 1_000_000_000;
+
+impl Control {
+    /// Control within `share` of the time of `n_cpus` CPUs, from `now` on, in ns.
+    pub(in crate::cmd) fn new(share: f64, n_cpus: u32, now: u64, spent: Spent) -> Self {
+        Self {
+            budget: share * f64::from(n_cpus.max(1)),
+            scale: 1.0,
+            minute: VecDeque::new(),
+            began: (now, spent),
+            seen: (now, spent),
+            user: 0.0,
+            excess: (now, spent.sampling, 0.0),
+            urgent: false,
+            settled: false,
+        }
+    }
+
+    /// The scale now.
+    pub(in crate::cmd) const fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// Notes what was spent; whether the interval should end now, as its samples cost much more than planned.
+    pub(in crate::cmd) fn is_urgent(&mut self, now: u64, spent: Spent) -> bool {
+        let (last, before) = self.seen;
+        self.note(now, spent);
+        // What is left beside user space, and a part that it cannot take away.
+        let least = SAMPLES * AIM * self.budget;
+        let planned = (self.aim(now) - self.user).max(least) * now.saturating_sub(last) as f64;
+        self.excess.2 += since(spent.sampling, before.sampling) - planned;
+        if self.excess.2 <= 0.0 {
+            self.excess = (now, spent.sampling, 0.0);
+        }
+        let (start, at_start, excess) = self.excess;
+        // Where samples take no more than their part, longer periods would spare nothing.
+        let can_spare = 1.2 * least * (now.saturating_sub(start) as f64) < since(spent.sampling, at_start);
+        self.urgent = SHORTEST <= now.saturating_sub(self.began.0)
+            && self.scale < MOST
+            && can_spare
+            && BEYOND * self.budget < excess;
+        self.urgent
+    }
+
+    /// Ends an interval, and returns the scale of the next one.
+    pub(in crate::cmd) fn next(&mut self, now: u64, spent: Spent) -> f64 {
+        self.note(now, spent);
+        let (began, before) = std::mem::replace(&mut self.began, (now, spent));
+        let elapsed = now.saturating_sub(began).max(1) as f64;
+        let was_urgent = std::mem::take(&mut self.urgent);
+        if !was_urgent {
+            self.user = since(spent.user, before.user) / elapsed;
+        }
+        let (start, at_start, _) = std::mem::replace(&mut self.excess, (now, spent.sampling, 0.0));
+        let sampling = if was_urgent {
+            since(spent.sampling, at_start) / now.saturating_sub(start).max(1) as f64
+        } else {
+            since(spent.sampling, before.sampling) / elapsed
+        };
+        let rate = self.user + sampling;
+        // Where all of the minute has been spent, only the longest step is left.
+        let ratio = rate / self.aim(now).max(self.budget / 1e3);
+        let is_settled = std::mem::replace(&mut self.settled, !was_urgent) && !was_urgent;
+        let of_samples = sampling / (SAMPLES * AIM * self.budget);
+        let step = if 1.0 < ratio && 1.0 < of_samples {
+            ratio.min(of_samples).min(LONGER)
+        } else if ratio.min(of_samples) < TOO_LITTLE && is_settled {
+            (ratio.min(of_samples) / ENOUGH).clamp(1.0 / SHORTER, 1.0)
+        } else {
+            return self.scale;
+        };
+        let scale = (self.scale * step).clamp(1.0, MOST);
+        self.settled &= scale.to_bits() == self.scale.to_bits();
+        self.scale = scale;
+        scale
+    }
+
+    /// Adds what was spent since the last time to the minute.
+    fn note(&mut self, now: u64, spent: Spent) {
+        let (last, before) = std::mem::replace(&mut self.seen, (now, spent));
+        let more = since(spent.user, before.user) + since(spent.sampling, before.sampling);
+        match self.minute.back_mut() {
+            // The step began where the one before ended.
+            Some((end, ns)) if last == *end && *end % SECOND != 0 && *end / SECOND == now / SECOND => {
+                (*end, *ns) = (now, *ns + more);
+            }
+            _ => self.minute.push_back((now, more)),
+        }
+        while self.minute.front().is_some_and(|(end, _)| end + MINUTE <= now) {
+            self.minute.pop_front();
+        }
+    }
+
+    /// The rate to aim at, in ns for each ns.
+    fn aim(&self, now: u64) -> f64 {
+        let limit = LIMIT * self.budget * MINUTE as f64;
+        let mut spent: f64 = self.minute.iter().map(|(_, ns)| ns).sum();
+        let mut aim = AIM * self.budget;
+        for (end, ns) in &self.minute {
+            // Until this step is a minute ago, all of the later ones count as well.
+            let left = (end + MINUTE).saturating_sub(now).max(1);
+            aim = aim.min((limit - spent) / left as f64);
+            spent -= ns;
+        }
+        aim.max(0.0)
+    }
+}
+
+fn since(now: u64, before: u64) -> f64 {
+    now.saturating_sub(before) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Two CPUs, and 0.3 % of them.
+    const SHARE: f64 = 0.003;
+    const N_CPUS: u32 = 2;
+    const BUDGET: f64 = SHARE * N_CPUS as f64;
+
+    /// Time between two looks.
+    const TICK: u64 = SECOND / 4;
+
+    /// A machine: what samples would cost at the first periods, from a time in s on, and what user space takes, all in budgets.
+    #[derive(Clone, Debug)]
+    struct Plant {
+        demand: Vec<(u64, f64)>,
+        /// Always, as reading records.
+        fixed: f64,
+        /// In a lump at the begin of the next interval, for its length, and for each of its samples' cost.
+        lump: f64,
+        per_sample: f64,
+        interval: u64,
+        noise: Vec<f64>,
+    }
+
+    /// What came of it: own CPU time by tick, in ns, and the scales of the intervals with their lengths.
+    struct Course {
+        spent: Vec<f64>,
+        scales: Vec<(f64, u64)>,
+    }
+
+    impl Plant {
+        fn run(&self, seconds: u64) -> Course {
+            let mut course = Course {
+                spent: Vec::new(),
+                scales: Vec::new(),
+            };
+            let (mut user, mut sampling) = (0.0, 0.0);
+            #[expect(clippy::cast_sign_loss, reason = "sums of positive numbers")]
+            let spent = |user: f64, sampling: f64| Spent {
+                user: user as u64,
+                sampling: sampling as u64,
+            };
+            let mut control = Control::new(SHARE, N_CPUS, 0, Spent::default());
+            let (mut began, mut of_interval, mut lump) = (0, 0.0, 0.0);
+            let unit = BUDGET * TICK as f64;
+            for tick in 1..=seconds * SECOND / TICK {
+                let now = tick * TICK;
+                let demand = self.demand.iter().rev().find(|(from, _)| *from * SECOND < now);
+                let noise = self.noise[tick as usize % self.noise.len()];
+                let samples = unit * demand.map_or(0.0, |it| it.1) * noise / control.scale();
+                // The lump is worked on within a second.
+                let work = f64::min(lump, unit * 40.0);
+                lump -= work;
+                let before = user + sampling;
+                sampling += samples;
+                of_interval += samples;
+                user += work + unit * self.fixed * noise;
+                course.spent.push(user + sampling - before);
+                let urgent = control.is_urgent(now, spent(user, sampling));
+                if urgent || self.interval * SECOND <= now - began {
+                    course.scales.push((control.scale(), now - began));
+                    control.next(now, spent(user, sampling));
+                    lump += self.lump * BUDGET * (now - began) as f64 + self.per_sample * of_interval;
+                    (began, of_interval) = (now, 0.0);
+                }
+            }
+            course
+        }
+    }
+
+    impl Course {
+        /// The most that a minute took, in budgets.
+        fn worst_minute(&self) -> f64 {
+            let ticks = (MINUTE / TICK) as usize;
+            let minutes = self.spent.windows(ticks.min(self.spent.len()));
+            let most = minutes.map(|it| it.iter().sum::<f64>()).fold(0.0, f64::max);
+            most / (BUDGET * MINUTE as f64)
+        }
+    }
+
+    fn steady(demand: f64) -> Plant {
+        Plant {
+            demand: vec![(0, demand)],
+            fixed: 0.1,
+            lump: 0.1,
+            per_sample: 0.5,
+            interval: 60,
+            noise: vec![1.0],
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_minute_takes_a_fifth_more_than_the_budget(
+            demand in prop::collection::vec((1_u64..240, 0.0..25.0), 1..8),
+            fixed in 0.0..0.25,
+            lump in 0.0..0.2,
+            per_sample in 0.0..0.3,
+            interval in prop::sample::select(vec![10_u64, 30, 60]),
+            noise in prop::collection::vec(0.8..1.2, 400),
+        ) {
+            let mut from = 0;
+            let demand = demand.into_iter().map(|(length, demand)| {
+                from += length;
+                (from, demand)
+            });
+            let plant = Plant { demand: demand.collect(), fixed, lump, per_sample, interval, noise };
+            let course = plant.run(1_800);
+            let worst = course.worst_minute();
+            prop_assert!(worst <= 1.2, "{worst}");
+        }
+
+        #[test]
+        fn steady_load_leads_to_steady_periods_near_the_aim(
+            demand in 0.1..60.0,
+            per_sample in 0.0..1.0,
+        ) {
+            let plant = Plant { per_sample, ..steady(demand) };
+            let course = plant.run(3_600);
+            let last: Vec<f64> = course.scales.iter().rev().take(20).map(|it| it.0).collect();
+            prop_assert!(last.iter().all(|scale| *scale == last[0]), "{last:?}");
+            let ticks = (600 * SECOND / TICK) as usize;
+            let late = course.spent[course.spent.len() - ticks..].iter().sum::<f64>();
+            let rate = late / (BUDGET * 600e9);
+            prop_assert!(rate <= 1.0, "{rate}");
+            // Periods are no longer than they need be.
+            prop_assert!(last[0] == 1.0 || 0.45 <= rate, "{rate} at {}", last[0]);
+        }
+    }
+
+    #[test]
+    fn storm_ends_an_interval_early_and_periods_come_back() {
+        let plant = Plant {
+            demand: vec![(0, 0.05), (100, 20.0), (400, 0.05)],
+            ..steady(0.0)
+        };
+        let course = plant.run(1_800);
+        assert!(course.worst_minute() <= 1.2, "{}", course.worst_minute());
+        let of = |scale: f64| course.scales.iter().filter(move |it| it.0 == scale);
+        let early = course.scales.iter().filter(|it| it.1 < 10 * SECOND).count();
+        assert!((1..12).contains(&early), "{:?}", course.scales);
+        let most = course.scales.iter().map(|it| it.0).fold(1.0, f64::max);
+        assert!((20.0..=MOST).contains(&most), "{:?}", course.scales);
+        assert_eq!(course.scales.last().unwrap().0, 1.0, "{:?}", course.scales);
+        assert!(2 < of(1.0).count());
+    }
+
+    #[test]
+    fn what_user_space_takes_leaves_samples_their_part() {
+        let plant = Plant {
+            fixed: 3.0,
+            ..steady(1.0)
+        };
+        let course = plant.run(600);
+        let scale = course.scales.last().unwrap().0;
+        let samples = 1.0 / scale;
+        assert!((0.9..1.5).contains(&(samples / (SAMPLES * AIM))), "{scale}");
+        // Short intervals would cost user space even more.
+        let early = course.scales.iter().filter(|it| it.1 < 60 * SECOND).count();
+        assert!(early < 4, "{:?}", course.scales);
+        let never = Plant {
+            fixed: 0.0,
+            lump: 0.0,
+            ..steady(0.0)
+        };
+        assert!(never.run(600).scales.iter().all(|it| it.0 == 1.0));
+    }
+}

@@ -1,0 +1,79 @@
+//! A daemon adapts its periods to its budget; every sum closes while they change.
+
+use std::path::Path;
+
+use hbbp_user::profile::read_runs;
+use hbbp_user::snapshot::{Period, Snapshot};
+
+use super::{Daemon, names, path_of};
+use crate::load::Load;
+use crate::{kernel, number, report_of};
+
+/// The period of the clock, which is all that is sampled here.
+const CLOCK: &str = "1000003";
+
+fn segments(folder: &Path) -> Vec<(String, Snapshot)> {
+    let read = |name| {
+        let path = path_of(folder, &name);
+        let run = read_runs(Path::new(&path)).unwrap().remove(0);
+        (path, run)
+    };
+    names(folder).into_iter().map(read).collect()
+}
+
+fn period(run: &Snapshot) -> u64 {
+    match run.run.events[0].period {
+        Period::Fixed(period) => period,
+        other => unreachable!("an interval has one period, not {other:?}"),
+    }
+}
+
+/// No daemon lives on ten parts per million of the CPUs: its periods become longer and longer.
+#[test]
+fn periods_follow_the_budget_and_sums_close() {
+    let Some(_kernel) = kernel() else { return };
+    let _load = [Load::syscalls(), Load::spin()];
+    let made = tempfile::tempdir().unwrap();
+    let options = [
+        "--cpu-budget",
+        "0.001%",
+        "--event",
+        "cpu-clock",
+        "--period",
+        CLOCK,
+    ];
+    let daemon = Daemon::with(made.path(), &options);
+    daemon.until_intervals(5);
+    daemon.stop();
+
+    let segments = segments(made.path());
+    let first: u64 = CLOCK.parse().unwrap();
+    assert_eq!(period(&segments[0].1), first);
+    assert!(2 * first < period(&segments[3].1), "{}", period(&segments[3].1));
+    for (path, run) in &segments {
+        let (event, period) = (&run.run.events[0], period(run));
+        let budget = run.run.budget.unwrap();
+        let has_cost = 0 < run.run.own_sampling || event.runs == 0;
+        assert!(budget.share == 10 && has_cost, "{budget:?}");
+        for counter in &event.counters {
+            // A change of the period is exact, as the counter stands still.
+            let due = counter.due_at(period);
+            assert!(due.abs_diff(counter.count / period) <= 1, "{counter:?}");
+        }
+        let rows = run.intervals.iter().flat_map(|it| &it.ips);
+        assert!(rows.clone().all(|row| row.weight == row.hits * period), "{path}");
+        let report = report_of(path);
+        assert_eq!(number(&report["accounting"]["unexplained"]), 0, "{path}");
+        assert_eq!(number(&report["accounting"]["reached"]), event.runs, "{path}");
+    }
+    let whole = report_of(made.path().to_str().unwrap());
+    assert_eq!(number(&whole["accounting"]["unexplained"]), 0);
+    let sum = |of: fn(&Snapshot) -> u64| segments.iter().map(|(_, run)| of(run)).sum::<u64>();
+    let event = &whole["events"][0];
+    assert_eq!(number(&event["runs"]), sum(|run| run.run.events[0].runs));
+    assert_eq!(number(&event["due"]), sum(|run| run.run.events[0].due().unwrap()));
+    assert_eq!(number(&event["period"]), first);
+    assert!(2 * first < number(&event["longest_period"]));
+    let share = whole["run"]["budget"]["share"].as_f64().unwrap();
+    assert!((share - 1e-5).abs() < 1e-9, "{share}");
+}

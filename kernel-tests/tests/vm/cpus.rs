@@ -1,0 +1,55 @@
+//! CPUs that go and come during a run.
+
+use kernel_tests::machine::Clock;
+use serde_json::Value;
+
+use crate::support;
+
+/// A CPU goes offline and comes back: its events are opened anew, the time without them is stated, and all sums close.
+#[test]
+fn cpu_that_comes_back_is_measured_again() {
+    const SCRIPT: &str = "set -e
+hbbp-sys record --event cpu-clock --period 1000003 --all -o /tmp/profile -- busybox sh -c '
+  for i in 1 2; do busybox sh -c \"while :; do :; done\" & done
+  busybox sleep 2
+  echo 0 > /sys/devices/system/cpu/cpu2/online
+  busybox sleep 5
+  echo 1 > /sys/devices/system/cpu/cpu2/online
+  busybox sleep 4
+  kill %1 %2'
+hbbp-sys report --format json /tmp/profile";
+    let Some(machine) = support::machine("6.12") else {
+        return;
+    };
+    // By its instructions, a CPU that spins takes minutes for seconds.
+    let mut machine = machine.without_driver().cpus(4).clock(Clock::Host);
+    machine.files().hbbp_sys().unwrap();
+    let outcome = machine.run(&["/bin/busybox", "sh", "-c", SCRIPT]).unwrap();
+    let said = outcome.stdout().unwrap();
+    let report: Value = serde_json::from_str(&said).unwrap();
+    let notes = report["run"]["notes"].to_string() + &report["warnings"].to_string();
+    let said = notes.split("CPU 2 went offline or came online: of ").nth(1);
+    let said = said.unwrap_or_else(|| panic!("{report:#}"));
+    let numbers: Vec<u64> = said
+        .split(' ')
+        .filter_map(|word| word.parse().ok())
+        .take(3)
+        .collect();
+    let [all, measured, missed] = numbers.as_slice() else {
+        panic!("{said}")
+    };
+    println!("CPU 2: of {all} ms measured for {measured} ms, up to {missed} ms unmeasured");
+    // It was offline for some seconds by the clock of the guest, and measured before and after.
+    assert!(0 < *measured && *measured + 1_000 < *all, "{said}");
+    assert!(0 < *missed && *measured + *missed <= *all, "{said}");
+    let accounting = &report["accounting"];
+    assert_eq!(accounting["unexplained"], 0, "{report:#}");
+    let number = |name: &str| accounting[name].as_u64().unwrap();
+    assert_eq!(
+        number("due") + number("beyond"),
+        number("reached") + number("idle") + number("skipped"),
+        "{report:#}"
+    );
+    let counter_time = report["events"][0]["due"].as_u64().unwrap();
+    assert!(measured * 3 < counter_time, "{report:#}");
+}
