@@ -2,12 +2,13 @@
 
 mod disk;
 mod metrics;
+mod privileges;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -42,8 +43,12 @@ impl Daemon {
 
     fn with(folder: &Path, more: &[&str]) -> Self {
         let args = ["daemon", "--interval", "1", "--dir", folder.to_str().unwrap()];
-        let mut child = program(&[&args, more].concat());
-        let mut child = child
+        Self::of(program(&[&args, more].concat()), folder)
+    }
+
+    /// Of a command line that starts one with this folder.
+    fn of(mut command: Command, folder: &Path) -> Self {
+        let mut child = command
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

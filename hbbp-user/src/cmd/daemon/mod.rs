@@ -8,12 +8,15 @@
 //! metrics       server.rs       serves them (metrics.rs) over HTTP
 //! ```
 //!
+//! What it may do is limited before the other threads are started (`privileges`).
+//!
 //! Nothing that goes wrong while it runs ends it: it is counted (`counters`), told once on standard error, and tried again.
 
 mod collection;
 pub mod counters;
 mod keeper;
 mod metrics;
+mod privileges;
 pub mod server;
 
 use std::io::Write as _;
@@ -60,8 +63,12 @@ pub struct DaemonOptions {
 pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
     ignore_hangup();
     let folder = Folder::open(&options.folder)?;
+    let kept = privileges::limit()?;
+    folder.check_writable()?;
     let server = options.listen.as_ref().map(Server::bind).transpose()?;
-    let interrupt = Interrupt::listen()?;
+    let mut interrupt = Interrupt::listen()?;
+    let (signals, _) = interrupt.parts();
+    signals.block_on(signals.spawn(async { privileges::limit_thread() }))??;
     let counters = Arc::new(Counters::default());
     let metrics = match server {
         Some(_) => {
@@ -82,6 +89,7 @@ pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
         options.interval,
         options.folder.display()
     ));
+    tell(&format!("keeps {kept}"));
     let mut waiting = interrupt.clone();
     let pause = |time| {
         waiting.pause(time);
@@ -109,10 +117,18 @@ fn beside(
     thread::scope(|scope| {
         let serving = serving.map(|(server, metrics)| {
             let thread = thread::Builder::new().name("metrics".to_owned());
-            thread.spawn_scoped(scope, move || server.serve(&metrics, counters, end))
+            thread.spawn_scoped(scope, move || {
+                privileges::limit_server()?;
+                server
+                    .serve(&metrics, counters, end)
+                    .context("failed to serve metrics")
+            })
         });
         let thread = thread::Builder::new().name("segments".to_owned());
-        let keeping = thread.spawn_scoped(scope, move || keep_all(keeper, received));
+        let keeping = thread.spawn_scoped(scope, move || {
+            privileges::limit_thread()?;
+            keep_all(keeper, received)
+        });
         let started = serving.transpose().and_then(|serving| Ok((serving, keeping?)));
         if started.is_err() {
             end.notify_one();
@@ -127,8 +143,7 @@ fn beside(
         let kept = keeping.join();
         end.notify_one();
         if let Some(serving) = serving {
-            let served = serving.join().map_err(|_| ended_unexpectedly("metrics"))?;
-            served.context("failed to serve metrics")?;
+            serving.join().map_err(|_| ended_unexpectedly("metrics"))??;
         }
         kept.map_err(|_| ended_unexpectedly("segments"))?
     })
