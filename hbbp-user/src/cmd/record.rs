@@ -17,6 +17,7 @@ use crate::collect::object::Messages;
 use crate::collect::{ModuleWatch, Plan, Scope};
 use crate::resolve::elf::build_id::read_kernel_build_id;
 use crate::resolve::kernel::space::TextHistory;
+use crate::resolve::parser::Parser;
 use crate::snapshot::{Run, Snapshot};
 use crate::streams::{KernelCounts, ThreadCounts};
 
@@ -41,6 +42,8 @@ pub struct RecordOptions {
     pub messages: Messages,
     /// Static image of the kernel, used where live text or symbols cannot be read.
     pub vmlinux: Option<PathBuf>,
+    /// Parses the files of processes.
+    pub parser: Parser,
 }
 
 /// Scope of a measurement.
@@ -207,7 +210,8 @@ impl Recording {
             messages: options.messages,
         };
         let run = facts(describe(&options.target, pending.as_ref()));
-        let mut session = Session::open(&plan, options.text, options.vmlinux.as_deref(), run)?;
+        let image = options.vmlinux.as_deref();
+        let mut session = Session::open(&plan, options.text, image, &options.parser, run)?;
         session.start()?;
         let child = pending.map(PendingChild::release).transpose()?;
         Ok(Self {

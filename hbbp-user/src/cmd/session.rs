@@ -25,6 +25,7 @@ use crate::resolve::Resolver;
 use crate::resolve::kernel::open::open_kernel_space;
 use crate::resolve::kernel::reader::ReadKernel;
 use crate::resolve::kernel::space::TextHistory;
+use crate::resolve::parser::Parser;
 use crate::resolve::user::proc_scan::read_processes;
 use crate::snapshot::{Loss, Losses, Run, Snapshot};
 
@@ -114,12 +115,13 @@ struct Closed {
 }
 
 impl Session {
-    /// Opens the events and the text of what runs; nothing is sampled yet. `image` is the static image of the kernel; what a
+    /// Opens the events and the text of what runs; nothing is sampled yet. `image` is the static image of the kernel, `parser` parses the files of processes; what a
     /// reader should know becomes a note of the run.
     pub(super) fn open(
         plan: &Plan,
         text: TextHistory,
         image: Option<&Path>,
+        parser: &Parser,
         mut run: Run,
     ) -> anyhow::Result<Self> {
         let mut collector = Collector::open(plan)?;
@@ -139,7 +141,7 @@ impl Session {
         if text == TextHistory::Once {
             run.notes.push(TEXT_ONCE.to_owned());
         }
-        let mut resolver = Resolver::new(kernel, &read_processes());
+        let mut resolver = Resolver::parsing(kernel, &read_processes(), parser);
         resolver.count_threads(plan.threads);
         // Counters of tasks and cgroups stop while none of these run: that they are idle says nothing.
         let whole_cpus = matches!(plan.scope, Scope::System | Scope::Cpus(_));

@@ -1,6 +1,7 @@
 //! `hbbp-sys daemon`: its segments hold all of the time, whatever ends it, and whatever the disk does.
 
 mod disk;
+mod hostile;
 mod metrics;
 mod privileges;
 

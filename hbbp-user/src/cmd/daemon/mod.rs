@@ -8,7 +8,8 @@
 //! metrics       server.rs       serves them (metrics.rs) over HTTP
 //! ```
 //!
-//! What it may do is limited before the other threads are started (`privileges`).
+//! What it may do is limited before the other threads are started (`privileges`). Files of other users are parsed by a
+//! process without rights (`worker`).
 //!
 //! Nothing that goes wrong while it runs ends it: it is counted (`counters`), told once on standard error, and tried again.
 
@@ -18,6 +19,7 @@ mod keeper;
 mod metrics;
 mod privileges;
 pub mod server;
+mod worker;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -65,11 +67,13 @@ pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
     let folder = Folder::open(&options.folder)?;
     let kept = privileges::limit()?;
     folder.check_writable()?;
+    let counters = Arc::new(Counters::default());
+    let mut record = options.record.clone();
+    record.parser = worker::start(&counters)?;
     let server = options.listen.as_ref().map(Server::bind).transpose()?;
     let mut interrupt = Interrupt::listen()?;
     let (signals, _) = interrupt.parts();
     signals.block_on(signals.spawn(async { privileges::limit_thread() }))??;
-    let counters = Arc::new(Counters::default());
     let metrics = match server {
         Some(_) => {
             let rule = super::rule::read("balanced")?;
@@ -82,7 +86,7 @@ pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
         None => None,
     };
     let keeper = Keeper::open(folder, options.limits, Arc::clone(&counters), metrics.clone())?;
-    let open = || Intervals::open_until(&options.record, options.interval, interrupt.clone());
+    let open = || Intervals::open_until(&record, options.interval, interrupt.clone());
     let first = open()?;
     tell(&format!(
         "measuring in intervals of {:?}, kept in {}",

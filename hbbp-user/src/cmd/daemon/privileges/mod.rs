@@ -70,6 +70,11 @@ pub(super) fn limit_server() -> anyhow::Result<()> {
     syscalls::allow_serving()
 }
 
+/// Allows the calling thread, which has no capabilities, what parsing files needs.
+pub(super) fn limit_parser() -> anyhow::Result<()> {
+    syscalls::allow_parsing()
+}
+
 /// Drops all capabilities of the calling thread.
 pub(super) fn limit_thread() -> anyhow::Result<()> {
     hold(CapabilitySet::empty()).context("failed to drop capabilities")

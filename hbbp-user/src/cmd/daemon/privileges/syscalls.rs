@@ -86,33 +86,8 @@ const DANGEROUS: &[i64] = &[
     libc::SYS_keyctl,
 ];
 
-/// Calls that a runtime, an allocator and a listening socket need.
-const SERVING: &[i64] = &[
-    // Connections, and waiting for them.
-    libc::SYS_accept4,
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_recvfrom,
-    libc::SYS_write,
-    libc::SYS_writev,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-    libc::SYS_shutdown,
-    libc::SYS_close,
-    libc::SYS_fcntl,
-    libc::SYS_ioctl,
-    libc::SYS_getsockname,
-    libc::SYS_getpeername,
-    libc::SYS_getsockopt,
-    libc::SYS_setsockopt,
-    libc::SYS_epoll_create1,
-    libc::SYS_epoll_ctl,
-    libc::SYS_epoll_wait,
-    libc::SYS_epoll_pwait,
-    libc::SYS_eventfd2,
-    // The Unix socket is removed at the end.
-    libc::SYS_unlink,
-    libc::SYS_unlinkat,
+/// Calls that an allocator, a runtime and the end of a thread need.
+const COMMON: &[i64] = &[
     // Memory, locks, time.
     libc::SYS_mmap,
     libc::SYS_munmap,
@@ -140,6 +115,48 @@ const SERVING: &[i64] = &[
     libc::SYS_exit_group,
 ];
 
+/// Calls on files that are open, and on the socket of a worker.
+const PARSING: &[i64] = &[
+    libc::SYS_read,
+    libc::SYS_pread64,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_recvmsg,
+    libc::SYS_write,
+    libc::SYS_sendto,
+    libc::SYS_close,
+];
+
+/// Calls on a listening socket and its connections.
+const SERVING: &[i64] = &[
+    // Connections, and waiting for them.
+    libc::SYS_accept4,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_shutdown,
+    libc::SYS_close,
+    libc::SYS_fcntl,
+    libc::SYS_ioctl,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    // The Unix socket is removed at the end.
+    libc::SYS_unlink,
+    libc::SYS_unlinkat,
+];
+
 /// Forbids what is dangerous to all threads of this process.
 pub(super) fn forbid_dangerous() -> anyhow::Result<()> {
     apply_filter_all_threads(&without_dangerous()?).context("failed to forbid system calls")
@@ -147,7 +164,17 @@ pub(super) fn forbid_dangerous() -> anyhow::Result<()> {
 
 /// Allows the calling thread what a server of metrics needs, and nothing else.
 pub(super) fn allow_serving() -> anyhow::Result<()> {
-    let filter = compile(SERVING.iter().copied(), forbidden(), SeccompAction::Allow)?;
+    allow(SERVING)
+}
+
+/// Allows the calling thread to read and parse open files, and nothing else.
+pub(super) fn allow_parsing() -> anyhow::Result<()> {
+    allow(PARSING)
+}
+
+fn allow(calls: &[i64]) -> anyhow::Result<()> {
+    let calls = calls.iter().chain(COMMON).copied();
+    let filter = compile(calls, forbidden(), SeccompAction::Allow)?;
     apply_filter(&filter).context("failed to forbid system calls")
 }
 
