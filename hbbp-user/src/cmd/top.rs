@@ -21,7 +21,7 @@ use crate::estimate::Rule;
 use crate::mix::Estimated;
 use crate::profile::Output;
 use crate::report::Look;
-use crate::report::top::{Asked, Facts, Figures, Rings, Row, Screen, Tab, draw, write_plain};
+use crate::report::top::{Asked, Facts, Figures, Rings, Screen, Tab, Table, draw, write_plain};
 use crate::snapshot::Snapshot;
 use crate::snapshot::file::Compression;
 use crate::snapshot::merge::merged;
@@ -68,8 +68,8 @@ fn batch(options: &TopOptions, top: usize, rule: &Rule, out: &mut dyn Write) -> 
         let snapshot = snapshot?;
         let estimated = Estimated::next(&snapshot, rule, &mut decoded);
         let figures = Figures::new(&estimated, options.look.demangle);
-        let rows = figures.rows(options.screen.tab, options.screen.rings);
-        let written = write_plain(&figures.facts(), &rows, top, options.look.width, out);
+        let table = figures.table(options.screen.tab, options.screen.rings);
+        let written = write_plain(&figures.facts(), &table, top, options.look.width, out);
         match written.map_err(|error| (error.kind(), error)) {
             Ok(()) => {}
             Err((io::ErrorKind::BrokenPipe, _)) => break,
@@ -140,21 +140,28 @@ struct Shown<'a> {
     page: usize,
 }
 
-/// The rows of the interval on the screen: an arrow key asks for the same ones again.
-#[derive(Default)]
-struct Table {
-    found: Option<((Tab, Rings), Vec<Row>)>,
+/// The interval on the screen.
+struct Interval<'a> {
+    figures: &'a Figures<'a>,
+    facts: Facts,
+    /// The table that was asked for last: an arrow key asks for the same one again.
+    table: Option<((Tab, Rings), Table)>,
 }
 
-impl Table {
-    fn rows(&mut self, figures: &Figures<'_>, screen: &Screen) -> Vec<Row> {
-        let asked = (screen.tab, screen.rings);
-        if self.found.as_ref().is_none_or(|(found, _)| *found != asked) {
-            self.found = Some((asked, figures.rows(screen.tab, screen.rings)));
+impl<'a> Interval<'a> {
+    fn new(figures: &'a Figures<'a>) -> Self {
+        Self {
+            figures,
+            facts: figures.facts(),
+            table: None,
         }
-        self.found
-            .as_ref()
-            .map_or_else(Vec::new, |(_, rows)| rows.clone())
+    }
+
+    fn shown(&mut self, screen: &Screen) -> (&Facts, &Table) {
+        let asked = (screen.tab, screen.rings);
+        let found = self.table.take().filter(|(found, _)| *found == asked);
+        let found = found.unwrap_or_else(|| (asked, self.figures.table(screen.tab, screen.rings)));
+        (&self.facts, &self.table.insert(found).1)
     }
 }
 
@@ -183,9 +190,8 @@ impl Shown<'_> {
         terminal: &mut DefaultTerminal,
         figures: Option<&Figures<'_>>,
     ) -> anyhow::Result<Option<Snapshot>> {
-        let facts = figures.map(Figures::facts);
-        let mut table = Table::default();
-        let mut rows = self.draw(terminal, figures, facts.as_ref(), &mut table)?;
+        let mut interval = figures.map(Interval::new);
+        self.draw(terminal, interval.as_mut())?;
         loop {
             // Keys are answered at once; a new interval may wait a moment.
             if event::poll(LOOK_EVERY).context("failed to read a key")? {
@@ -196,10 +202,10 @@ impl Shown<'_> {
                 match asked {
                     Asked::Quit => return Ok(None),
                     Asked::Save => self.save(figures),
-                    Asked::Code => self.show_code(figures, &rows, terminal),
+                    Asked::Code => self.show_code(interval.as_mut(), terminal),
                     Asked::Draw => {}
                 }
-                rows = self.draw(terminal, figures, facts.as_ref(), &mut table)?;
+                self.draw(terminal, interval.as_mut())?;
             }
             match profiles.recv_timeout(Duration::ZERO) {
                 Ok(snapshot) if self.screen.is_frozen && figures.is_some() => self.keep(snapshot),
@@ -213,23 +219,21 @@ impl Shown<'_> {
     fn draw(
         &mut self,
         terminal: &mut DefaultTerminal,
-        figures: Option<&Figures<'_>>,
-        facts: Option<&Facts>,
-        table: &mut Table,
-    ) -> anyhow::Result<Vec<Row>> {
-        let rows = figures.map(|figures| table.rows(figures, &self.screen));
-        let rows = self.screen.arranged(rows.unwrap_or_default());
-        terminal
-            .draw(|frame| self.page = draw(frame, &mut self.screen, facts, &rows))
-            .context("failed to draw the screen")?;
-        Ok(rows)
+        interval: Option<&mut Interval<'_>>,
+    ) -> anyhow::Result<()> {
+        let shown = interval.map(|interval| interval.shown(&self.screen));
+        let drawn = terminal.draw(|frame| self.page = draw(frame, &mut self.screen, shown));
+        drawn.map(|_| ()).context("failed to draw the screen")
     }
 
-    fn show_code(&mut self, figures: Option<&Figures<'_>>, rows: &[Row], terminal: &DefaultTerminal) {
+    fn show_code(&mut self, interval: Option<&mut Interval<'_>>, terminal: &DefaultTerminal) {
         let width = terminal.size().map_or(80, |size| usize::from(size.width));
-        let code = figures
-            .zip(self.screen.chosen(rows))
-            .and_then(|(figures, row)| figures.code(row, width));
+        let code = interval.and_then(|interval| {
+            let figures = interval.figures;
+            let (_, table) = interval.shown(&self.screen);
+            let row = self.screen.chosen(&table.arranged(&self.screen))?;
+            figures.code(row, width)
+        });
         match code {
             Some(lines) => self.screen.show_code(lines),
             None => self.screen.message = Some("only functions have code: press f, choose one".to_owned()),

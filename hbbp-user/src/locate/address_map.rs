@@ -109,6 +109,10 @@ impl<'a> AddressMap<'a> {
 fn first_same(text: &[Text]) -> Vec<u32> {
     let mut first: Vec<u32> = Vec::with_capacity(text.len());
     for versions in text.chunk_by(|a, b| (a.module, a.start) == (b.module, b.start)) {
+        if let [_] = versions {
+            first.push(u32::try_from(first.len()).unwrap_or(u32::MAX));
+            continue;
+        }
         let mut by_bytes: HashMap<&[u8], u32> = HashMap::new();
         for version in versions {
             let idx = u32::try_from(first.len()).unwrap_or(u32::MAX);

@@ -58,10 +58,12 @@ dimensions! {
 }
 
 /// What the value of a dimension depends on.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum DependsOn {
     /// The instruction form alone.
     Form,
+    /// The function.
+    Function,
     /// The block and the process image.
     Block,
     /// The single instruction.
@@ -77,7 +79,8 @@ impl Dimension {
             }
             Self::Memory | Self::ControlFlow | Self::Lock | Self::Level | Self::Element => DependsOn::Form,
             Self::Form => DependsOn::Form,
-            Self::Ring | Self::Module | Self::Function | Self::Source | Self::Block => DependsOn::Block,
+            Self::Ring | Self::Module | Self::Function => DependsOn::Function,
+            Self::Source | Self::Block => DependsOn::Block,
             Self::Process | Self::Pid | Self::Command | Self::Thread | Self::Cgroup => DependsOn::Block,
             Self::File | Self::Line | Self::Inlined | Self::Callee | Self::Mitigation | Self::Patch => {
                 DependsOn::Instruction

@@ -1,17 +1,21 @@
 //! The keys of a mix: which sums an instruction of a block adds to.
 //!
 //! A key has two halves: one depends on the instruction form, and is computed once for each form; the other depends on
-//! the location of the block and its process image, and is computed once for each pair of these, or for each instruction
-//! where an axis asks for that.
+//! the location of the block and its process image, and is computed once for each pair of these; for each instruction or
+//! only once for each function where the axes ask for that.
 //! Both halves are interned as numbers, and so are the sums that each pair of them leads to.
 
 use std::collections::HashMap;
+use std::hash::Hash;
+
+use hashbrown::DefaultHashBuilder;
+use indexmap::IndexSet;
 
 use super::axis::Axis;
 use super::class::Class;
 use super::dimension::{DependsOn, Dimension};
 use super::query::Query;
-use super::sites::Sites;
+use super::sites::{FunctionAt, Sites};
 use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap, Flow, Instruction};
 use crate::estimate::BlockCount;
@@ -53,6 +57,10 @@ pub(super) struct Keys<'a> {
     query: &'a Query,
     /// Whether the parts of a block can add to different sums.
     asks_process: bool,
+    /// What the values of the axes depend on beside the form.
+    depends_on: DependsOn,
+    /// The last function, and the number of its half.
+    last_function: Option<(FunctionAt, u32)>,
     sites: Sites<'a>,
     forms: Interned<Half>,
     locations: Interned<Half>,
@@ -71,7 +79,7 @@ pub(super) struct Keys<'a> {
 /// The pairs of halves so far, by numbers.
 #[derive(Default)]
 struct Pairs {
-    numbers: HashMap<(u32, u32), usize>,
+    numbers: HashMap<(u32, u32), usize, DefaultHashBuilder>,
     /// The sums of each.
     sums: Vec<Vec<SumIdx>>,
     /// The location that each half of a form was last seen at, with the number of the pair.
@@ -95,34 +103,8 @@ struct Half {
     passes: bool,
 }
 
-/// Numbers for values.
-struct Interned<T> {
-    numbers: HashMap<T, u32>,
-    values: Vec<T>,
-}
-
-impl<T> Default for Interned<T> {
-    fn default() -> Self {
-        Self {
-            numbers: HashMap::new(),
-            values: Vec::new(),
-        }
-    }
-}
-
-impl<T: Clone + Eq + std::hash::Hash> Interned<T> {
-    fn number(&mut self, value: T) -> u32 {
-        let next = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
-        *self.numbers.entry(value).or_insert_with_key(|value| {
-            self.values.push(value.clone());
-            next
-        })
-    }
-
-    fn value(&self, number: u32) -> Option<&T> {
-        self.values.get(number as usize)
-    }
-}
+/// Values by their numbers, in the order of first use.
+type Interned<T> = IndexSet<T, DefaultHashBuilder>;
 
 impl<'a> Keys<'a> {
     pub(super) fn new(
@@ -135,6 +117,12 @@ impl<'a> Keys<'a> {
             map,
             query,
             asks_process: query.asks_process(),
+            depends_on: query
+                .axes()
+                .map(Axis::depends_on)
+                .max()
+                .unwrap_or(DependsOn::Form),
+            last_function: None,
             sites: Sites::new(snapshot, map, query, locations),
             forms: Interned::default(),
             locations: Interned::default(),
@@ -147,33 +135,33 @@ impl<'a> Keys<'a> {
             answer: Vec::new(),
             places: Places::default(),
         };
-        keys.sums.number(SumOf::All);
-        keys.sums.number(SumOf::Total);
+        number(&mut keys.sums, SumOf::All);
+        number(&mut keys.sums, SumOf::Total);
         if let [only] = query.columns.as_slice()
             && only.is(Dimension::Ring)
         {
             for ring in [Ring::Kernel, Ring::User] {
-                let column = keys.columns.number(vec![ring.to_string()]);
-                keys.sums.number(SumOf::AllInColumn(column));
-                keys.sums.number(SumOf::Column(column));
+                let column = number(&mut keys.columns, vec![ring.to_string()]);
+                number(&mut keys.sums, SumOf::AllInColumn(column));
+                number(&mut keys.sums, SumOf::Column(column));
             }
         }
         keys
     }
 
     /// The sums so far, by their numbers.
-    pub(super) fn sums(&self) -> &[SumOf] {
-        &self.sums.values
+    pub(super) fn sums(&self) -> impl ExactSizeIterator<Item = SumOf> {
+        self.sums.iter().copied()
     }
 
-    /// The keys of the rows, by their numbers.
-    pub(super) fn rows(&self) -> &[Vec<String>] {
-        &self.rows.values
-    }
-
-    /// The keys of the columns, by their numbers.
-    pub(super) fn columns(&self) -> &[Vec<String>] {
-        &self.columns.values
+    /// The keys of the rows and of the columns, by their numbers.
+    pub(super) fn into_rows_and_columns(
+        self,
+    ) -> (
+        impl Iterator<Item = Vec<String>>,
+        impl Iterator<Item = Vec<String>>,
+    ) {
+        (self.rows.into_iter(), self.columns.into_iter())
     }
 
     /// What a block adds to which sums when `process` runs it.
@@ -192,13 +180,12 @@ impl<'a> Keys<'a> {
     }
 
     fn find(&mut self, block: &BlockCount, process: ProcessIdx) {
-        let by_instruction = |axis: &Axis| axis.depends_on() == DependsOn::Instruction;
-        let by_instruction = self.query.axes().any(by_instruction);
+        let by_instruction = self.depends_on == DependsOn::Instruction;
         let map = self.map;
         self.sites.enter(block, process);
         self.answer.clear();
         self.places.block += 1;
-        let mut known = None;
+        let mut known = self.location_of_function();
         for (at, instruction) in map.instructions(block.block).iter().enumerate() {
             let location = match known {
                 Some(location) if !by_instruction => location,
@@ -217,6 +204,12 @@ impl<'a> Keys<'a> {
                 self.places.add(addend, &mut self.answer);
             }
         }
+    }
+
+    /// The half of the function that the block belongs to, where it is that of the block before and nothing else is asked for.
+    fn location_of_function(&self) -> Option<u32> {
+        let (last, location) = self.last_function?;
+        (self.depends_on <= DependsOn::Function && self.sites.function() == Some(last)).then_some(location)
     }
 
     /// The number of a pair of a location and a form.
@@ -240,16 +233,19 @@ impl<'a> Keys<'a> {
     }
 
     fn find_sums(&mut self, location: u32, form: u32) -> Vec<SumIdx> {
-        let (Some(location), Some(form)) = (self.locations.value(location), self.forms.value(form)) else {
+        let (Some(location), Some(form)) = (
+            self.locations.get_index(location as usize),
+            self.forms.get_index(form as usize),
+        ) else {
             return Vec::new();
         };
         let row = joined(&self.query.rows, &form.rows, &location.rows);
         let column = joined(&self.query.columns, &form.columns, &location.columns);
         let passes = location.passes && form.passes;
-        let column = self.columns.number(column);
+        let column = number(&mut self.columns, column);
         let mut sums = vec![SumOf::All, SumOf::AllInColumn(column)];
         if passes {
-            let row = self.rows.number(row);
+            let row = number(&mut self.rows, row);
             sums.extend([
                 SumOf::Total,
                 SumOf::Column(column),
@@ -258,7 +254,7 @@ impl<'a> Keys<'a> {
             ]);
         }
         sums.into_iter()
-            .map(|sum| self.sums.number(sum) as SumIdx)
+            .map(|sum| number(&mut self.sums, sum) as SumIdx)
             .collect()
     }
 
@@ -278,7 +274,7 @@ impl<'a> Keys<'a> {
                     .map_or(vec![String::new()], |class| class.values(axis))
             })
         });
-        let known = (self.forms.number(half), flops);
+        let known = (number(&mut self.forms, half), flops);
         if let Some(slot) = self.of_form.get_mut(index) {
             *slot = Some(known);
         }
@@ -291,7 +287,9 @@ impl<'a> Keys<'a> {
             (dimension.depends_on() != DependsOn::Form)
                 .then(|| vec![self.sites.value(dimension, at, instruction)])
         });
-        self.locations.number(half)
+        let location = number(&mut self.locations, half);
+        self.last_function = self.sites.function().map(|function| (function, location));
+        location
     }
 
     /// The half of the axes that `values` has values of.
@@ -308,6 +306,11 @@ impl<'a> Keys<'a> {
             passes: checked.all(|passes| passes),
         }
     }
+}
+
+/// The number of a value, a new one where it has none.
+fn number<T: Eq + Hash>(values: &mut Interned<T>, value: T) -> u32 {
+    u32::try_from(values.insert_full(value).0).unwrap_or(u32::MAX)
 }
 
 impl Pairs {
@@ -350,7 +353,7 @@ fn joined(axes: &[Axis], form: &[String], location: &[String]) -> Vec<String> {
     let (mut form, mut location) = (form.iter(), location.iter());
     let values = axes.iter().map(|axis| match axis.depends_on() {
         DependsOn::Form => form.next(),
-        DependsOn::Block | DependsOn::Instruction => location.next(),
+        DependsOn::Function | DependsOn::Block | DependsOn::Instruction => location.next(),
     });
     values.map(|value| value.cloned().unwrap_or_default()).collect()
 }

@@ -113,16 +113,17 @@ impl OverTime {
             }
         }
         let mut all = nothing;
-        let mut rows = Vec::new();
-        for (of, amounts) in keys.sums().iter().zip(sums) {
+        // Rows are numbered in the order of their sums.
+        let mut of_rows = Vec::new();
+        for (of, amounts) in keys.sums().zip(sums) {
             match of {
                 SumOf::All => all = amounts,
-                SumOf::Row(number) => {
-                    rows.extend(keys.rows().get(*number as usize).cloned().zip(Some(amounts)));
-                }
+                SumOf::Row(_) => of_rows.push(amounts),
                 _ => {}
             }
         }
+        let (rows, _) = keys.into_rows_and_columns();
+        let mut rows: Vec<(Vec<String>, Vec<f64>)> = rows.zip(of_rows).collect();
         let total = |amounts: &[f64]| amounts.iter().sum::<f64>();
         rows.sort_by(|a, b| total(&b.1).total_cmp(&total(&a.1)).then_with(|| a.0.cmp(&b.0)));
         MixOverTime {

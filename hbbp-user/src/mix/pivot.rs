@@ -8,6 +8,8 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use hashbrown::DefaultHashBuilder;
+
 use super::error::Sum;
 use super::keys::{Addend, Keys, SumOf};
 use super::query::{Query, Sort};
@@ -85,20 +87,17 @@ impl Table<'_> {
         }
     }
 
-    fn mix(&self, query: &Query) -> Mix {
-        let cells: HashMap<SumOf, Cell> = self
-            .keys
-            .sums()
-            .iter()
-            .zip(&self.sums)
-            .map(|(of, sum)| (*of, sum.cell(self.counts)))
-            .collect();
+    fn mix(self, query: &Query) -> Mix {
+        let sums = self.keys.sums().zip(&self.sums);
+        let cells: HashMap<SumOf, Cell, DefaultHashBuilder> =
+            sums.map(|(of, sum)| (of, sum.cell(self.counts))).collect();
         let cell = |of: SumOf| cells.get(&of).copied().unwrap_or_default();
+        let (rows, columns) = self.keys.into_rows_and_columns();
         let mut columns: Vec<(u32, Column)> = (0..)
-            .zip(self.keys.columns())
+            .zip(columns)
             .map(|(number, key)| {
                 let column = Column {
-                    key: key.clone(),
+                    key,
                     total: cell(SumOf::Column(number)),
                     all: cell(SumOf::AllInColumn(number)).amount,
                 };
@@ -113,9 +112,9 @@ impl Table<'_> {
             });
         }
         let mut rows: Vec<Row> = (0..)
-            .zip(self.keys.rows())
+            .zip(rows)
             .map(|(number, key)| Row {
-                key: key.clone(),
+                key,
                 cells: columns
                     .iter()
                     .map(|(column, _)| cell(SumOf::Cell(number, *column)))

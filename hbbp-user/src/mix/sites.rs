@@ -25,6 +25,9 @@ pub(super) struct Sites<'a> {
     here: Option<Here<'a>>,
 }
 
+/// A function: its module and its start.
+pub(super) type FunctionAt = (ModuleIdx, ImageAddr);
+
 /// What all instructions of a block have in common.
 struct Here<'a> {
     block: BlockCount,
@@ -115,6 +118,13 @@ impl<'a> Sites<'a> {
             mitigations: Vec::new(),
             patches: Vec::new(),
         })
+    }
+
+    /// The function that the block belongs to.
+    pub(super) fn function(&self) -> Option<FunctionAt> {
+        let here = self.here.as_ref()?;
+        let symbol = symbol_at(here.module, here.start)?;
+        Some((here.text.module, symbol.start))
     }
 
     /// The value of a dimension for the instruction of this index in the block.

@@ -236,6 +236,8 @@ fn killed_daemon_leaves_whole_segments_and_the_next_one_goes_on() {
     let first = Daemon::start(made.path());
     first.until_intervals(1);
     first.kill();
+    // Longer than a daemon may pause from one interval to the next.
+    std::thread::sleep(Duration::from_millis(1500));
     let mut n_before = 1;
     for _ in 0..kills {
         let daemon = Daemon::start(made.path());

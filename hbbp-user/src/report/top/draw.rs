@@ -6,8 +6,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::bars::{bar, legend};
-use super::figures::{Facts, Row};
+use super::figures::Facts;
 use super::screen::{Pane, Rings, Screen, Tab};
+use super::table::{Row, Table};
 use crate::report::number::{columns, grouped, percent, shortened};
 
 /// Lines above the table with its titles, and below it.
@@ -34,13 +35,13 @@ const KEYS: [(&str, &str); 11] = [
     ("q F10 Ctrl-C", "quit"),
 ];
 
-/// Draws the screen and returns the lines of a page. Without facts nothing was measured yet.
-pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, facts: Option<&Facts>, rows: &[Row]) -> usize {
+/// Draws the screen and returns the lines of a page. `interval` is none where nothing was measured yet.
+pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, interval: Option<(&Facts, &Table)>) -> usize {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     let page = height.saturating_sub(HEAD + FOOT);
-    let mut lines = match facts {
-        Some(facts) => head(facts, screen, width),
+    let mut lines = match interval {
+        Some((facts, _)) => head(facts, screen, width),
         None => vec![Line::raw("measuring the first interval")],
     };
     lines.truncate(height.saturating_sub(FOOT));
@@ -60,11 +61,11 @@ pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, facts: Option<&Facts>, r
                 Span::raw(does),
             ])
         })),
-        Pane::Table | Pane::Typing if facts.is_some() => {
-            screen.fit(rows.len(), page);
-            lines.extend(table(screen, rows, width, page));
+        Pane::Table | Pane::Typing => {
+            if let Some((_, table)) = interval {
+                lines.extend(table_lines(screen, table, width, page));
+            }
         }
-        Pane::Table | Pane::Typing => {}
     }
     lines.truncate(height.saturating_sub(FOOT));
     lines.resize(height.saturating_sub(FOOT), Line::default());
@@ -102,7 +103,9 @@ fn head(facts: &Facts, screen: &Screen, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-fn table(screen: &Screen, rows: &[Row], width: usize, page: usize) -> Vec<Line<'static>> {
+fn table_lines(screen: &mut Screen, table: &Table, width: usize, page: usize) -> Vec<Line<'static>> {
+    let rows = table.arranged(screen);
+    screen.fit(rows.len(), page);
     let title = Tab::ALL
         .iter()
         .find(|(tab, ..)| *tab == screen.tab)
@@ -125,9 +128,10 @@ fn table(screen: &Screen, rows: &[Row], width: usize, page: usize) -> Vec<Line<'
     );
     let reversed = Style::new().add_modifier(Modifier::REVERSED);
     let mut lines = vec![Line::styled(format!("{:<width$}", cut(&title, width)), reversed)];
-    let shown = rows.iter().enumerate().skip(screen.first).take(page);
-    lines.extend(shown.map(|(nth, row)| {
-        let line = row_line(row, width);
+    let shown: Vec<&Row> = rows.iter().copied().skip(screen.first).take(page).collect();
+    let named = shown.iter().zip(table.names(&shown)).zip(screen.first..);
+    lines.extend(named.map(|((row, names), nth)| {
+        let line = row_line(row, &names, width);
         if nth == screen.selected {
             Line::styled(
                 format!("{line:<width$}"),
@@ -144,7 +148,7 @@ fn table(screen: &Screen, rows: &[Row], width: usize, page: usize) -> Vec<Line<'
 }
 
 /// A row as text of at most `width` columns.
-pub(super) fn row_line(row: &Row, width: usize) -> String {
+pub(super) fn row_line(row: &Row, names: &[String], width: usize) -> String {
     let figures = format!(
         "{:>8}{:>8}{:>9}  ",
         percent(row.share),
@@ -152,7 +156,7 @@ pub(super) fn row_line(row: &Row, width: usize) -> String {
         percent(row.kernel)
     );
     let room = width.saturating_sub(FIGURES);
-    let line = match row.names.as_slice() {
+    let line = match names {
         [name, of] => {
             // The second name is the shorter one as a rule: at most two fifths are its.
             let of = shortened(crate::names::file_name(of), room * 2 / 5);
@@ -197,6 +201,7 @@ mod tests {
     use super::super::figures::RingShare;
     use super::*;
     use crate::mix::Category;
+    use crate::names::Demangle;
 
     fn facts() -> Facts {
         let ring = |share: f64| RingShare {
@@ -215,22 +220,24 @@ mod tests {
         }
     }
 
-    fn rows(n: usize) -> Vec<Row> {
+    fn table(n: usize) -> Table {
         let row = |nth: usize| Row {
             key: vec![format!("f{nth}"), "/usr/lib/libx.so".to_owned()],
-            names: vec![format!("f{nth}"), "/usr/lib/libx.so".to_owned()],
             share: 1.0 / (nth + 1) as f64,
             error: 0.001,
             kernel: 0.0,
         };
-        (0..n).map(row).collect()
+        Table {
+            by: Tab::Functions.dimensions(),
+            demangle: Demangle::On,
+            rows: (0..n).map(row).collect(),
+        }
     }
 
-    fn screen_of(screen: &mut Screen, rows: &[Row], width: u16, height: u16) -> Vec<String> {
+    fn screen_of(screen: &mut Screen, table: &Table, width: u16, height: u16) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        let rows = screen.arranged(rows.to_vec());
         terminal
-            .draw(|frame| _ = draw(frame, screen, Some(&facts()), &rows))
+            .draw(|frame| _ = draw(frame, screen, Some((&facts(), table))))
             .unwrap();
         let cells = terminal.backend().buffer().content();
         let lines = cells.chunks(usize::from(width));
@@ -254,7 +261,7 @@ mod tests {
     #[test]
     fn small_and_large_screens_show_the_same() {
         for (width, height) in [(80, 24), (200, 60)] {
-            let shown = screen_of(&mut Screen::default(), &rows(100), width, height);
+            let shown = screen_of(&mut Screen::default(), &table(100), width, height);
             assert_eq!(
                 shown[0],
                 "host  1.0 s  2,013 samples  99.80 % complete  3 lost  overhead 0.40 %"
@@ -278,7 +285,7 @@ mod tests {
     fn keys_move_and_filter() {
         let mut screen = Screen::default();
         press(&mut screen, &[KeyCode::End]);
-        let shown = screen_of(&mut screen, &rows(100), 80, 24);
+        let shown = screen_of(&mut screen, &table(100), 80, 24);
         assert!(shown[22].contains("f99"), "{shown:?}");
         press(
             &mut screen,
@@ -289,7 +296,7 @@ mod tests {
                 KeyCode::Enter,
             ],
         );
-        let shown = screen_of(&mut screen, &rows(100), 80, 24);
+        let shown = screen_of(&mut screen, &table(100), 80, 24);
         assert!(shown[5].contains("f77") && shown[6].is_empty(), "{shown:?}");
         press(
             &mut screen,
@@ -301,7 +308,7 @@ mod tests {
             ],
         );
         assert_eq!((screen.tab, screen.filter.as_str()), (Tab::Processes, ""));
-        let shown = screen_of(&mut screen, &rows(3), 80, 24);
+        let shown = screen_of(&mut screen, &table(3), 80, 24);
         assert!(shown[4].contains("PROCESSES by name"), "{}", shown[4]);
     }
 
@@ -310,10 +317,10 @@ mod tests {
         let mut screen = Screen::default();
         screen.show_code((0..50).map(|nth| format!("line {nth}")).collect());
         press(&mut screen, &[KeyCode::End]);
-        let shown = screen_of(&mut screen, &rows(3), 80, 24);
+        let shown = screen_of(&mut screen, &table(3), 80, 24);
         assert_eq!((shown[22].as_str(), shown[4].as_str()), ("line 49", "line 31"));
         press(&mut screen, &[KeyCode::Esc]);
-        assert!(screen_of(&mut screen, &rows(3), 80, 24)[5].contains("f0"));
+        assert!(screen_of(&mut screen, &table(3), 80, 24)[5].contains("f0"));
     }
 
     #[test]
@@ -322,8 +329,8 @@ mod tests {
             for keys in [vec![], vec![KeyCode::Char('h')], vec![KeyCode::Char('/')]] {
                 let mut screen = Screen::default();
                 press(&mut screen, &keys);
-                screen_of(&mut screen, &rows(40), width, height);
-                screen_of(&mut screen, &[], width, height);
+                screen_of(&mut screen, &table(40), width, height);
+                screen_of(&mut screen, &table(0), width, height);
             }
         }
     }

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use super::super::named::shown_names;
 use super::super::{AnnotatedReport, Look, Shown, TextOrJson};
 use super::screen::{Rings, Tab};
+use super::table::{Row, Table};
 use crate::addr::Ring;
 use crate::annotate::{Heat, annotated, hottest};
 use crate::locate::{PerRing, Tally, Unresolved};
@@ -51,21 +51,6 @@ pub struct RingShare {
     pub categories: Vec<(Category, f64)>,
 }
 
-/// A row of the table.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// The values of its dimensions as found.
-    pub key: Vec<String>,
-    /// The same, safe to print, functions demangled.
-    pub names: Vec<String>,
-    /// Share of all instructions.
-    pub share: f64,
-    /// Standard error of the share.
-    pub error: f64,
-    /// The part of the share that is the kernel's.
-    pub kernel: f64,
-}
-
 impl<'a> Figures<'a> {
     /// Of an estimate.
     pub const fn new(estimated: &'a Estimated<'a>, demangle: Demangle) -> Self {
@@ -109,8 +94,8 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// The rows of a table, largest share first.
-    pub fn rows(&self, tab: Tab, rings: Rings) -> Vec<Row> {
+    /// A table.
+    pub fn table(&self, tab: Tab, rings: Rings) -> Table {
         let query = Query {
             rows: tab.dimensions().iter().copied().map(Axis::from).collect(),
             columns: vec![Dimension::Ring.into()],
@@ -124,22 +109,9 @@ impl<'a> Figures<'a> {
         };
         let mix = self.mix(&query);
         let kernel = column(&mix, Ring::Kernel);
-        let by: Vec<&str> = tab
-            .dimensions()
-            .iter()
-            .map(|dimension| dimension.name())
-            .collect();
-        let keys: Vec<&[String]> = mix.rows.iter().map(|row| row.key.as_slice()).collect();
-        let names = shown_names(&by, &keys, self.demangle);
         let of_all = |amount: f64| part(amount, mix.all.amount);
-        let rows = mix
-            .rows
-            .iter()
-            .zip(names)
-            .filter(|(row, _)| 0.0 < row.total.amount);
-        rows.map(|(row, names)| Row {
-            key: row.key.clone(),
-            names,
+        let rows = mix.rows.into_iter().filter(|row| 0.0 < row.total.amount);
+        let rows = rows.map(|row| Row {
             share: of_all(row.total.amount),
             error: of_all(row.total.std_error.unwrap_or(0.0)),
             kernel: of_all(
@@ -147,8 +119,13 @@ impl<'a> Figures<'a> {
                     .and_then(|nth| row.cells.get(nth))
                     .map_or(0.0, |cell| cell.amount),
             ),
-        })
-        .collect()
+            key: row.key,
+        });
+        Table {
+            by: tab.dimensions(),
+            demangle: self.demangle,
+            rows: rows.collect(),
+        }
     }
 
     /// The annotated code of the function of a row, as lines; `None` where a row is none.

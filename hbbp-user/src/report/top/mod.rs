@@ -8,8 +8,10 @@ mod draw;
 mod figures;
 mod plain;
 mod screen;
+mod table;
 
 pub use draw::draw;
-pub use figures::{Facts, Figures, Row};
+pub use figures::{Facts, Figures};
 pub use plain::write_plain;
 pub use screen::{Asked, Rings, Screen, Tab};
+pub use table::{Row, Table};

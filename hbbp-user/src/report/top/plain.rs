@@ -3,13 +3,14 @@
 use std::io::{self, Write};
 
 use super::draw::row_line;
-use super::figures::{Facts, Row};
+use super::figures::Facts;
+use super::table::{Row, Table};
 use crate::report::number::{grouped, percent};
 
 /// Writes one interval, with the first `top` rows.
 pub fn write_plain(
     facts: &Facts,
-    rows: &[Row],
+    table: &Table,
     top: usize,
     width: usize,
     out: &mut dyn Write,
@@ -29,8 +30,9 @@ pub fn write_plain(
         percent(facts.overhead),
     )?;
     writeln!(out, "{:>8}{:>8}{:>9}", "% share", "+/-", "% kernel")?;
-    for row in rows.iter().take(top) {
-        writeln!(out, "{}", row_line(row, width))?;
+    let rows: Vec<&Row> = table.rows.iter().take(top).collect();
+    for (row, names) in rows.iter().zip(table.names(&rows)) {
+        writeln!(out, "{}", row_line(row, &names, width))?;
     }
     writeln!(out)?;
     out.flush()

@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::figures::Row;
+use super::table::Row;
 use crate::mix::Dimension;
 
 /// A table of the screen.
@@ -179,22 +179,9 @@ impl Screen {
         }
     }
 
-    /// The rows that pass the filter, in the chosen order.
-    pub fn arranged(&self, mut rows: Vec<Row>) -> Vec<Row> {
-        let wanted = self.filter.to_lowercase();
-        let passes = |row: &Row| row.names.iter().any(|name| name.to_lowercase().contains(&wanted));
-        rows.retain(passes);
-        match self.order {
-            Order::Share => rows.sort_by(|a, b| b.share.total_cmp(&a.share)),
-            Order::Kernel => rows.sort_by(|a, b| b.kernel.total_cmp(&a.kernel)),
-            Order::Name => rows.sort_by(|a, b| a.names.cmp(&b.names)),
-        }
-        rows
-    }
-
     /// The chosen one of these rows.
-    pub fn chosen<'a>(&self, rows: &'a [Row]) -> Option<&'a Row> {
-        rows.get(self.selected)
+    pub fn chosen<'a>(&self, rows: &[&'a Row]) -> Option<&'a Row> {
+        rows.get(self.selected).copied()
     }
 
     /// Shows the code of a function.

@@ -4,7 +4,7 @@
 //! allocates only what the file can really give.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 /// No single table or note of an image is read beyond this many bytes.
 const MAX_READ: u64 = 64 << 20;
@@ -18,7 +18,21 @@ pub enum ByteSource {
     Memory(Vec<u8>),
 }
 
+/// Seconds and nanoseconds since 1970.
+pub type Timestamp = (i64, i64);
+
 impl ByteSource {
+    /// When the file was last written to; `None` of memory, or where it cannot be known.
+    pub fn written(&self) -> Option<Timestamp> {
+        match self {
+            Self::File(file, _) => file
+                .metadata()
+                .ok()
+                .map(|about| (about.mtime(), about.mtime_nsec())),
+            Self::Memory(_) => None,
+        }
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> u64 {
         match self {

@@ -9,6 +9,7 @@
 mod copy;
 mod emit;
 mod follow;
+mod keep;
 pub mod ranges;
 pub mod reading;
 pub mod versions;
@@ -68,6 +69,8 @@ enum Why {
     Hit,
     /// It may be hit, and may be gone by then.
     Early,
+    /// It was hit, this number of intervals before the last one.
+    Kept(u8),
 }
 
 /// Where a range ends.
@@ -100,13 +103,7 @@ impl ModuleText {
         (at.0 - start < range.len).then(|| range.covered())
     }
 
-    /// Addresses around `at` whose instructions were asked for already, `at` among them.
-    pub fn covered_at(&self, at: ImageAddr) -> Option<Range<ImageAddr>> {
-        let (start, range) = self.ranges.last_upto(at.0)?;
-        range.whole(start, at)
-    }
-
-    /// The same, and says that it was hit, where it may have been copied before.
+    /// Addresses around `at` whose instructions were asked for already, `at` among them, which are hit.
     pub fn hit(&mut self, at: ImageAddr) -> Option<Range<ImageAddr>> {
         let (start, range) = self.holding(at)?;
         range.why = Why::Hit;
@@ -132,7 +129,9 @@ impl ModuleText {
             None => self.cover_new(at, &bounds, function.as_ref(), read),
         };
         if let Some(next) = self.cut_off(at) {
-            self.cover_new(next, &bounds, function.as_ref(), read);
+            if self.hit(next).is_none() && self.known(next).is_none() {
+                self.cover_new(next, &bounds, function.as_ref(), read);
+            }
             self.entered.insert(next.0);
         }
         covered
@@ -263,9 +262,14 @@ impl ModuleText {
         n_dropped
     }
 
-    /// Whether no address of this module was hit.
+    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
+    }
+
+    /// Whether no address of this module was hit.
+    pub fn is_unhit(&self) -> bool {
+        self.ranges.iter().all(|(_, range)| range.why != Why::Hit)
     }
 
     /// The intervals in which text versions begin.

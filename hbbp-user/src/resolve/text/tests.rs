@@ -80,17 +80,29 @@ fn windows_hold_their_last_instructions_to_the_end() {
     let giant = || symbol(0x10000, 0x1_0000);
     text.cover(ImageAddr(0x18000), ALL, giant(), &mut memory_of_nops);
     let end = 0x18000 + WINDOW;
-    assert_eq!(
-        text.covered_at(ImageAddr(end - 15)).map(|r| r.end.0),
-        Some(end - 14)
-    );
-    assert_eq!(text.covered_at(ImageAddr(end - 14)), None, "15 bytes do not fit");
+    assert_eq!(text.hit(ImageAddr(end - 15)).map(|r| r.end.0), Some(end - 14));
+    assert_eq!(text.hit(ImageAddr(end - 14)), None, "15 bytes do not fit");
     text.cover(ImageAddr(end - 1), ALL, giant(), &mut memory_of_nops);
-    assert_eq!(text.covered_at(ImageAddr(end - 1)).map(|r| r.end.0), Some(end));
+    assert_eq!(text.hit(ImageAddr(end - 1)).map(|r| r.end.0), Some(end));
     let mut out = Vec::new();
     text.emit(ModuleIdx(0), &mut out);
     let found: Vec<_> = out.iter().map(|t| (t.start.0, t.bytes.len() as u64)).collect();
     assert_eq!(found, [(0x18000 - WINDOW, 3 * WINDOW)]);
+}
+
+#[test]
+fn the_end_of_a_window_leaves_the_next_one_whole() {
+    let mut text = ModuleText::default();
+    let giant = || symbol(0x10000, 0x1_0000);
+    text.cover(ImageAddr(0x18000), ALL, giant(), &mut memory_of_nops);
+    let end = 0x18000 + WINDOW;
+    text.cover(ImageAddr(end + 0x100), ALL, giant(), &mut memory_of_nops);
+    text.cover(ImageAddr(end - 1), ALL, giant(), &mut memory_of_nops);
+    assert_eq!(text.hit(ImageAddr(end + 0x100)).map(|r| r.start.0), Some(end));
+    let mut out = Vec::new();
+    text.emit(ModuleIdx(0), &mut out);
+    let found: Vec<_> = out.iter().map(|t| (t.start.0, t.bytes.len() as u64)).collect();
+    assert_eq!(found, [(0x18000 - WINDOW, 3 * WINDOW + 0x100)]);
 }
 
 fn memory_of_nops(_: ImageAddr, bytes: &mut [u8]) -> bool {

@@ -1,15 +1,14 @@
 //! What is mapped into processes: an ELF file, another file, or memory; where its text is read and who names it.
 
-use std::mem;
 use std::ops::Range;
 
 use crate::addr::{FileOff, ImageAddr, Va};
-use crate::snapshot::{Loss, Module, ModuleIdx, ModuleKind, Symbol, Text};
+use crate::snapshot::{Loss, Module, ModuleKind, Symbol};
 
 use super::mapped_file::open_own;
 use super::process_image::Generation;
 use super::process_memory::ProcessMemory;
-use crate::resolve::elf::byte_source::ByteSource;
+use crate::resolve::elf::byte_source::{ByteSource, Timestamp};
 use crate::resolve::elf::functions::Functions;
 use crate::resolve::elf::layout::{ElfClass, ElfError, ElfLayout};
 use crate::resolve::kernel::vmlinux::debug_file_place;
@@ -31,7 +30,7 @@ pub struct Image {
     pub left_out: bool,
     /// Whether a process that ran it maps it so that writes to the file show: its text may change while it runs.
     pub shared: bool,
-    text: ModuleText,
+    pub(super) text: ModuleText,
 }
 
 /// Where the text of an image is read.
@@ -54,6 +53,8 @@ pub enum Content {
 pub struct ElfContent {
     source: ByteSource,
     layout: ElfLayout,
+    /// When it was last written to, before its text and its names were read.
+    written: Option<Timestamp>,
     /// Read at the first hit.
     names: Option<Names>,
 }
@@ -92,6 +93,7 @@ impl Image {
             ElfClass::X86_64 | ElfClass::X32 => ModuleKind::Elf64,
         };
         let elf = ElfContent {
+            written: source.written(),
             source,
             layout,
             names: None,
@@ -135,9 +137,9 @@ impl Image {
         }
     }
 
-    /// Addresses around `at` whose text was asked for already, `at` among them.
-    pub fn covered_at(&self, at: ImageAddr) -> Option<Range<ImageAddr>> {
-        self.text.covered_at(at)
+    /// Addresses around `at` whose text was asked for already, `at` among them, which are hit.
+    pub fn hit(&mut self, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        self.text.hit(at)
     }
 
     /// Sees to it that the text around `at` is there; `mapped` are the addresses of the mapping that was hit, and
@@ -243,7 +245,7 @@ impl Image {
 
     /// Whether nothing of it was hit.
     pub fn is_unhit(&self) -> bool {
-        self.text.is_empty()
+        self.text.is_unhit()
     }
 
     /// Whether its bytes were written while programs ran, and are no file's.
@@ -264,22 +266,21 @@ impl Image {
         &self.text
     }
 
-    /// Hands over its text, as a module of the snapshot; as if nothing of it had been hit from then on.
-    pub fn emit(&mut self, module: ModuleIdx, text: &mut Vec<Text>) -> Module {
+    /// Its module of a snapshot, with these symbols.
+    pub fn module(&self, symbols: Vec<Symbol>) -> Module {
         let build_id = match &self.content {
             Content::Elf(elf) => elf.layout.build_id.clone(),
             Content::Flat(_) | Content::Memory(_) | Content::Patched | Content::Missing => Vec::new(),
         };
-        (self.counted, self.left_out) = (false, false);
         Module {
             name: self.name.clone(),
             kind: self.kind,
             build_id,
-            symbols: mem::take(&mut self.text).emit(module, text),
+            symbols,
         }
     }
 
-    /// Whether it belongs to the time since the last [emission](Self::emit): memory of one process, and what processes
+    /// Whether it belongs to the time since the last [time](ModuleText::take_hit): memory of one process, and what processes
     /// made of a file.
     pub const fn is_of_one_time(&self) -> bool {
         matches!(self.content, Content::Memory(_) | Content::Patched)
@@ -287,6 +288,16 @@ impl Image {
 }
 
 impl ElfContent {
+    /// Whether nobody has written to it since this was last asked for; otherwise names are read anew.
+    pub(super) fn is_unchanged(&mut self) -> bool {
+        let written = self.source.written();
+        let is_unchanged = written == self.written;
+        if !is_unchanged {
+            (self.written, self.names) = (written, None);
+        }
+        is_unchanged
+    }
+
     fn read(&self, at: ImageAddr, bytes: &mut [u8]) -> bool {
         let offset = self.layout.file_off(at);
         offset.is_some_and(|offset| self.source.read_into(offset.0, bytes))
@@ -302,6 +313,7 @@ impl ElfContent {
             source,
             layout,
             names,
+            ..
         } = self;
         let names = names.get_or_insert_with(|| read_names(source, layout, parser));
         let functions = &names.functions;

@@ -13,6 +13,7 @@ use crate::record::Mmap;
 use crate::snapshot::{Loss, Losses, Module, ModuleIdx, ModuleKind, Text};
 
 use super::file_opener::FileOpener;
+use super::held_text::MAX_KEPT_TEXT;
 use super::image::{Content, Image, Owner};
 use super::mapped_file::plain_path;
 use super::proc_scan::ANONYMOUS;
@@ -253,9 +254,9 @@ impl ImageSet {
         self.image(idx)?.image_start(mapping.start, mapping.offset)
     }
 
-    /// Addresses of an image around `at` whose text was asked for already, `at` among them.
-    pub fn covered_at(&self, idx: ImageIdx, at: ImageAddr) -> Option<Range<ImageAddr>> {
-        self.image(idx)?.covered_at(at)
+    /// Addresses of an image around `at` whose text was asked for already, `at` among them, which are hit.
+    pub fn hit(&mut self, idx: ImageIdx, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        self.images.get_mut(idx.0 as usize)?.as_mut()?.hit(at)
     }
 
     /// Sees to it that the text around `at` is there, where `mapped` is what its mapping shows of the image.
@@ -278,7 +279,7 @@ impl ImageSet {
             image.counted = true;
             losses.add(image.loss(), 1);
         }
-        image.covered_at(at)
+        image.hit(at)
     }
 
     /// The images whose text may change without a record: shared files, and memory where `is_live` says that its owner still
@@ -376,13 +377,15 @@ impl ImageSet {
         hit: &[ImageIdx],
     ) -> HashMap<ImageIdx, ModuleIdx> {
         let mut became = HashMap::new();
+        let mut left = MAX_KEPT_TEXT;
         for (idx, place) in (0..).map(ImageIdx).zip(&mut self.images) {
             let Some(image) = place else {
                 continue;
             };
+            let of_interval = image.take_text(&mut left);
             if hit.binary_search(&idx).is_ok() {
                 let module = ModuleIdx(u32::try_from(modules.len()).unwrap_or(u32::MAX));
-                modules.push(image.emit(module, text));
+                modules.push(image.module(of_interval.emit(module, text)));
                 became.insert(idx, module);
             }
             if image.is_of_one_time() {

@@ -186,7 +186,7 @@ impl UserSpace {
         let text = || {
             let mapped = hit.image_start..hit.image_start.checked_add(hit.end.since(start)?)?;
             let image_at = hit.image_start.checked_add(at.since(start)?)?;
-            let held = match self.images.covered_at(hit.image, image_at) {
+            let held = match self.images.hit(hit.image, image_at) {
                 Some(held) => held,
                 None => {
                     let memory = match &mut self.origin {
