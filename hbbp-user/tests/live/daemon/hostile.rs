@@ -15,7 +15,7 @@ use crate::kernel;
 /// A page, and what is mapped of each file.
 const PAGE: usize = 4096;
 /// More than the daemon of an unoptimized build takes with all of these, in KiB; each could make it take a gibibyte.
-const MEMORY: u64 = 600 << 10;
+const MEMORY: u64 = 256 << 10;
 const ELF_HEADER: usize = 64;
 const SECTION: usize = 64;
 
