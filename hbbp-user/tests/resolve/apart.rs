@@ -20,7 +20,7 @@ fn worker() -> Parser {
         std::thread::spawn(move || serve(&UnixStream::from(socket), || false));
         Ok(())
     };
-    Parser::apart(Worker::new(start, |failure| panic!("{failure:?}")))
+    Parser::apart(Worker::new(start, |failure| assert_eq!(Some(failure), None)))
 }
 
 /// A worker that cannot be started.
