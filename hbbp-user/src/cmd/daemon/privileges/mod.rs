@@ -15,10 +15,14 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
+use crate::collect::sideband::Sideband;
 use crate::resolve::kernel::kernel_file::open_kernel_files;
 
+/// A capability with its name and what it is needed for.
+type Reason = (CapabilitySet, &'static str, &'static str);
+
 /// The capabilities that stay, and what each is needed for while the daemon runs.
-const KEPT: [(CapabilitySet, &str, &str); 4] = [
+const KEPT: [Reason; 4] = [
     (
         CapabilitySet::PERFMON,
         "CAP_PERFMON",
@@ -41,6 +45,15 @@ const KEPT: [(CapabilitySet, &str, &str); 4] = [
     ),
 ];
 
+/// What stays in place of CAP_PERFMON and CAP_BPF, which it includes, where the kernel opens no events with these: that of
+/// Debian, while `kernel.perf_event_paranoid` is above 2 (Debian's patch "security,perf: Allow further restriction of
+/// perf_event_open").
+const ADMIN: Reason = (
+    CapabilitySet::SYS_ADMIN,
+    "CAP_SYS_ADMIN",
+    "events and programs, as kernel.perf_event_paranoid is above 2: with 2 it is not kept",
+);
+
 /// Drops all rights but those of [`KEPT`]. To be called before any other thread is started.
 /// Returns a sentence about what is left.
 pub(super) fn limit() -> anyhow::Result<String> {
@@ -48,15 +61,13 @@ pub(super) fn limit() -> anyhow::Result<String> {
     raise_locked_memory();
     let failed = "failed to drop capabilities";
     let granted = capabilities(None).context(failed)?.permitted;
-    let all = KEPT
-        .iter()
-        .fold(CapabilitySet::empty(), |all, (one, ..)| all | *one);
+    let reasons = needed(granted).context(failed)?;
     empty_bounding_set().context(failed)?;
     clear_ambient_capability_set().context(failed)?;
-    hold(granted & all).context(failed)?;
+    hold(granted & union(&reasons)).context(failed)?;
     set_no_new_privs(true).context("failed to set no_new_privs")?;
     syscalls::forbid_dangerous()?;
-    let kept = KEPT.iter().filter(|(one, ..)| granted.contains(*one));
+    let kept = reasons.iter().filter(|(one, ..)| granted.contains(*one));
     let kept: Vec<String> = kept.map(|(_, name, why)| format!("{name} ({why})")).collect();
     Ok(match kept.as_slice() {
         [] => "no capabilities".to_owned(),
@@ -78,6 +89,29 @@ pub(super) fn limit_parser() -> anyhow::Result<()> {
 /// Drops all capabilities of the calling thread.
 pub(super) fn limit_thread() -> anyhow::Result<()> {
     hold(CapabilitySet::empty()).context("failed to drop capabilities")
+}
+
+/// The capabilities that are to stay of those that were granted: it is tried whether the kernel opens events with [`KEPT`].
+fn needed(granted: CapabilitySet) -> rustix::io::Result<Vec<Reason>> {
+    let sets = capabilities(None)?;
+    let tried = CapabilitySets {
+        effective: granted & union(&KEPT),
+        ..sets
+    };
+    set_capabilities(None, tried)?;
+    let opens = Sideband::open(&[0]).is_ok();
+    set_capabilities(None, sets)?;
+    if opens || !granted.contains(CapabilitySet::SYS_ADMIN) {
+        return Ok(KEPT.to_vec());
+    }
+    let included = CapabilitySet::PERFMON | CapabilitySet::BPF;
+    let others = KEPT.into_iter().filter(|(one, ..)| !included.contains(*one));
+    Ok(std::iter::once(ADMIN).chain(others).collect())
+}
+
+fn union(reasons: &[Reason]) -> CapabilitySet {
+    let sets = reasons.iter().map(|(one, ..)| *one);
+    sets.fold(CapabilitySet::empty(), |all, one| all | one)
 }
 
 fn hold(kept: CapabilitySet) -> rustix::io::Result<()> {
