@@ -14,7 +14,7 @@ use hbbp_ebpf::{CountKey, EventTag, Tally, is_kernel};
 
 use crate::log;
 use crate::maps::{
-    BUCKETS, COUNTS, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SPLIT_KERNEL, WORK,
+    BUCKETS, COUNTS, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SEED, SPLIT_KERNEL, WORK,
 };
 
 /// What the current task is counted under: thread group id, exec id, and thread id where threads are counted apart.
@@ -125,7 +125,7 @@ pub(crate) fn add(key: &CountKey, weight: u64, begun: &mut u64) -> Outcome {
     // SAFETY: the helper takes no arguments and is safe in NMI context.
     work.set(key, weight, unsafe { bpf_ktime_get_ns() });
     let (words, tally) = (work.key(), work.tally());
-    let hash = hash(&words);
+    let hash = hash(&words, SEED.load());
     let state = count_map::state_of(hash);
     let n_buckets = BUCKETS.load();
     let mut number = bucket_of(hash, n_buckets);

@@ -66,14 +66,14 @@ pub const fn state_of(hash: u64) -> u64 {
     hash | 2
 }
 
-/// The hash of a key.
+/// The hash of a key, which begins with the seed of the run.
 ///
 /// Each word is mixed in by a multiplication with an odd constant that spreads its bits (the constants of SplitMix64 and
 /// of MurmurHash3's finalizer), and the upper half of the product is folded into the lower one.
 #[inline(always)]
-pub const fn hash(words: &[u64; 4]) -> u64 {
+pub const fn hash(words: &[u64; 4], seed: u64) -> u64 {
     let [address, tid, image, event] = *words;
-    let mut mixed = address.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = (address ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 32 ^ tid).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 32 ^ image).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed = (mixed ^ mixed >> 32 ^ event).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -118,18 +118,18 @@ mod tests {
 
     #[test]
     fn as_many_keys_as_there_is_room_for_find_a_slot() {
-        for (counts, n_keys) in [
-            (1, 1),
-            (64, 32),
-            (1 << 14, 1 << 13),
-            (1 << 16, 1 << 15),
-            (1 << 16, 1 << 16),
+        for (counts, n_keys, seed) in [
+            (1, 1, 0),
+            (64, 32, 1),
+            (1 << 14, 1 << 13, u64::MAX),
+            (1 << 16, 1 << 15, 0),
+            (1 << 16, 1 << 16, 0x1234_5678_9abc_def0),
         ] {
             let mut refused = 0u32;
             let n_buckets = buckets_for(counts);
             let mut filled = vec![0usize; n_buckets as usize];
             for key in keys(n_keys) {
-                let mut bucket = bucket_of(hash(&key.words()), n_buckets);
+                let mut bucket = bucket_of(hash(&key.words(), seed), n_buckets);
                 let found = (0..TRIED).any(|_| {
                     let has_room = filled[bucket as usize] < SLOTS;
                     if has_room {
@@ -170,10 +170,13 @@ mod tests {
                 ..base
             },
         ];
+        let seed = 7;
         for other in others {
-            let [base, other] = [base, other].map(|key| bucket_of(hash(&key.words()), n));
+            let [base, other] = [base, other].map(|key| bucket_of(hash(&key.words(), seed), n));
             assert_ne!(base, other);
         }
+        let seeded = [1, 2].map(|seed| bucket_of(hash(&base.words(), seed), n));
+        assert_ne!(seeded[0], seeded[1]);
         assert_eq!((bucket_behind(3, 5), bucket_behind(4, 5)), (4, 0));
     }
 }

@@ -75,6 +75,8 @@ pub mod name {
     pub const SPLIT_KERNEL: &str = "SPLIT_KERNEL";
     /// `u32`: buckets of a count map.
     pub const BUCKETS: &str = "BUCKETS";
+    /// `u64`: where hashes begin, another number in each run, so that nobody can aim at the place of another's counts.
+    pub const SEED: &str = "SEED";
     /// `u32`: stacks that the ring of one CPU holds, a power of two.
     pub const RING: &str = "RING";
     /// `u32`: 1 where a stack may hold entries that were never executed (AMD).

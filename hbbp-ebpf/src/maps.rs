@@ -103,6 +103,10 @@ pub(crate) static SPLIT_KERNEL: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub(crate) static BUCKETS: Global<u32> = Global::new(0);
 
+/// See [`hbbp_ebpf::name::SEED`].
+#[unsafe(no_mangle)]
+pub(crate) static SEED: Global<u64> = Global::new(0);
+
 /// See [`hbbp_ebpf::name::RING`].
 #[unsafe(no_mangle)]
 pub(crate) static RING: Global<u32> = Global::new(1);

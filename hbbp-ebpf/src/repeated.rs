@@ -7,6 +7,8 @@
 use hbbp_ebpf::MAX_DEPTH;
 use hbbp_ebpf::stack::{CACHE_SLOTS, CachedStack, CachedStacks, Context, Jump, Stack, fingerprint, slots_of};
 
+use crate::maps::SEED;
+
 /// What is known of a stack.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) enum Seen {
@@ -27,7 +29,7 @@ const PATIENCE: u64 = 3;
 /// Looks a stack of `depth` entries up, and counts it if it is cached.
 #[inline(always)]
 pub(crate) fn look_up(cache: &mut CachedStacks, stack: &Stack, context: &Context, depth: u64) -> Seen {
-    let mut mixed = context.image;
+    let mut mixed = context.image ^ SEED.load();
     for i in [0, 4, 8, 12, 16, 20, 24, 28] {
         mixed = fingerprint(mixed, stack.entries[i].from);
     }

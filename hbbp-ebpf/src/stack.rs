@@ -159,6 +159,11 @@ impl Context {
 }
 
 impl CachedStack {
+    /// Whether anything was ever written to it. Any number is a fingerprint, also that of a place that is free.
+    pub const fn is_used(&self) -> bool {
+        (self.fingerprint | self.hits) != 0
+    }
+
     /// The entries as in [`Stack`], without what the processor says of them beside their addresses.
     pub fn entries(&self) -> [BranchEntry; MAX_DEPTH] {
         self.entries
@@ -196,6 +201,16 @@ mod tests {
             Context::new([7, u32::MAX, 1 << 22], 5, 9, 1013),
         ];
         assert!(context.is_same(&context) && others.iter().all(|other| !context.is_same(other)));
+    }
+
+    #[test]
+    fn a_stack_may_have_the_fingerprint_of_a_free_place() {
+        let mut place = CachedStack::default();
+        assert!(!place.is_used());
+        place.hits = 1;
+        assert!(place.is_used());
+        (place.hits, place.fingerprint) = (0, 1);
+        assert!(place.is_used());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! /sys/kernel/btf/vmlinux, which is not there, and ends. No other thread is affected, and no privilege is gained or kept.
 //! The reason is aya 0.14, whose loader parses the kernel's types without a way to decline (`loader_without_btf`).
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use anyhow::{Context as _, anyhow};
@@ -103,6 +104,8 @@ impl Object {
         let wrong_paths = u32::from(constants.wrong_paths);
         let module_size = u64::from(constants.module_size.unwrap_or(0));
         let buckets = buckets_for(sizes.counts);
+        // The library draws its keys from the kernel's random numbers.
+        let seed = RandomState::new().build_hasher().finish();
         let mut loader = loader_without_btf();
         let with_stacks = if sizes.ring == 0 { 1 } else { sizes.cpus };
         let ring = sizes.ring.max(1);
@@ -116,6 +119,7 @@ impl Object {
             .btf(None)
             .override_global(name::MODULE_SIZE, &module_size, true)
             .override_global(name::BUCKETS, &buckets, true)
+            .override_global(name::SEED, &seed, true)
             .override_global(name::RING, &ring, true)
             .override_global(name::WRONG_PATHS, &wrong_paths, true)
             .override_global(name::EXEC_ID_OFFSET, &exec_id_offset, true)

@@ -109,7 +109,7 @@ impl Stacks {
         self.cached.flip()?;
         let mut rings = self.shared.rings();
         for cached in self.cached.spare().iter_mut().flat_map(|cpu| &mut cpu.slots) {
-            if cached.fingerprint == 0 {
+            if !cached.is_used() {
                 continue;
             }
             let cached = std::mem::take::<CachedStack>(cached);
