@@ -17,6 +17,7 @@ mod cost;
 mod demo;
 mod man;
 mod optimizers;
+mod package;
 mod recordings;
 mod run;
 mod setup;
@@ -59,6 +60,8 @@ enum Task {
     Build,
     /// Write man pages and shell completions to target/man.
     Man,
+    /// Build a Debian package of the program, its service and its man pages in target/debian.
+    Package,
     /// Build hbbp-sys and run it as root.
     Run {
         /// Arguments of hbbp-sys.
@@ -101,6 +104,7 @@ fn run(args: Args) -> Result<()> {
         Task::Setup => setup::setup(Needs::Test, install),
         Task::Build => build::build(install),
         Task::Man => man::man(install),
+        Task::Package => package::package(install),
         Task::Run { args } => run::run(&args, install),
         Task::Test(args) => test::test(&args, install),
         Task::Bench => bench::bench(install),

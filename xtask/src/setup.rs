@@ -21,13 +21,14 @@ const NIGHTLY: &str = "nightly-2026-05-20";
 
 /// What the tests of hbbp-user compile their workloads with, and read exports with; of LLVM, those of the version that links
 /// the eBPF object are mostly there already.
-const USER_TEST_PACKAGES: [&str; 11] = [
+const USER_TEST_PACKAGES: [&str; 12] = [
     "gcc",
     "libc6-dev",
     "binutils",
     "valgrind",
     "python3-venv",
     "tmux",
+    "systemd",
     "prometheus",
     "llvm-22",
     "bolt-22",
@@ -48,6 +49,12 @@ const READER_PACKAGES: [(&str, &str); 5] = [
     ("axe-playwright-python", "0.1.8"),
 ];
 
+/// What cargo-deb asks for the libraries of a program.
+const DEBIAN_PACKAGER: &str = "dpkg-dev";
+
+/// The version of cargo-deb.
+const PACKAGER_VERSION: &str = "3.8.0";
+
 /// The browser that the tests draw an HTML report with; other systems have no package of that name, and the tests skip themselves there.
 const DEBIAN_BROWSER: &str = "chromium";
 
@@ -58,7 +65,9 @@ const KERNEL_TEST_PACKAGES: &str = "kernel-tests/packages.txt";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
     Build,
-    /// Building and testing.
+    /// Building the package.
+    Package,
+    /// Building, packaging and testing.
     Test,
 }
 
@@ -75,11 +84,11 @@ pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
     let missing = Missing {
         compiler: Toolchain::find().is_none(),
         linker: find_linker().is_none(),
-        test_packages: if needs == Needs::Test {
-            test_packages()?
-        } else {
-            Vec::new()
+        test_packages: match needs {
+            Needs::Build | Needs::Package => Vec::new(),
+            Needs::Test => test_packages()?,
         },
+        packager: needs != Needs::Build && !has_packager(),
         readers: needs == Needs::Test && !has_readers(),
     };
     let lines = missing.lines(system, system::missing_packages);
@@ -130,6 +139,7 @@ struct Missing {
     compiler: bool,
     linker: bool,
     test_packages: Vec<String>,
+    packager: bool,
     readers: bool,
 }
 
@@ -176,6 +186,13 @@ impl Missing {
                 ),
             );
         }
+        if self.packager {
+            let version = PACKAGER_VERSION;
+            add(
+                false,
+                format!("cargo install --quiet --locked --force --version {version} cargo-deb"),
+            );
+        }
         if self.readers {
             let folder = command::workspace().join(READERS);
             let folder = folder.display();
@@ -199,6 +216,9 @@ impl Missing {
         }
         if self.linker {
             packages.push(format!("llvm-{LLVM_MAJOR}-dev"));
+        }
+        if self.packager {
+            packages.push(DEBIAN_PACKAGER.to_owned());
         }
         packages.extend(self.test_packages.iter().cloned());
         if !self.test_packages.is_empty() && system == System::Debian {
@@ -229,6 +249,12 @@ fn has_readers() -> bool {
         };
         READER_PACKAGES.map(folder).iter().all(|folder| folder.is_dir())
     })
+}
+
+/// Whether cargo-deb is there, in its version.
+fn has_packager() -> bool {
+    let version = command::cargo().args(["deb", "--version"]).output();
+    version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == PACKAGER_VERSION)
 }
 
 /// The Debian packages that all tests together need.
@@ -263,6 +289,7 @@ mod tests {
         compiler: true,
         linker: true,
         test_packages: vec!["gcc".to_owned(), "qemu-system-x86".to_owned()],
+        packager: false,
         readers: false,
     };
 
@@ -351,6 +378,16 @@ mod tests {
                 ),
             ],
         );
+    }
+
+    #[test]
+    fn packager_has_a_fixed_version() {
+        let missing = Missing {
+            packager: true,
+            ..Missing::default()
+        };
+        let line = "$ cargo install --quiet --locked --force --version 3.8.0 cargo-deb";
+        check(&missing, System::Debian, &["dpkg-dev"], &[line]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::collect::event::Choice;
 use crate::collect::object::Messages;
 use crate::collect::perf::parse_cpu_list;
 use crate::resolve::kernel::space::TextHistory;
+use crate::resolve::parser::Parser;
 use crate::snapshot::run::Period;
 use crate::streams::{KernelCounts, ThreadCounts};
 
@@ -116,6 +117,7 @@ impl RecordArgs {
             messages: if self.verbose { Messages::On } else { Messages::Off },
             vmlinux: self.vmlinux,
             cpu_budget: None,
+            parser: Parser::Here,
         })
     }
 }

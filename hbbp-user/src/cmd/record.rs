@@ -17,6 +17,7 @@ use crate::collect::object::Messages;
 use crate::collect::{ModuleWatch, Plan, Scope};
 use crate::resolve::elf::build_id::read_kernel_build_id;
 use crate::resolve::kernel::space::TextHistory;
+use crate::resolve::parser::Parser;
 use crate::snapshot::{Run, Snapshot};
 use crate::streams::{KernelCounts, ThreadCounts};
 
@@ -43,6 +44,8 @@ pub struct RecordOptions {
     pub vmlinux: Option<PathBuf>,
     /// CPU time that successive profiles may take, in parts per million of all CPUs: periods are adapted to it.
     pub cpu_budget: Option<u32>,
+    /// Parses the files of processes.
+    pub parser: Parser,
 }
 
 /// Scope of a measurement.
@@ -212,11 +215,12 @@ impl Recording {
             messages: options.messages,
         };
         let run = facts(describe(&options.target, pending.as_ref()));
+        let image = options.vmlinux.as_deref();
         let mut session = Session::open(
             &plan,
             options.text,
-            options.vmlinux.as_deref(),
-            options.cpu_budget,
+            image,
+            (options.cpu_budget, &options.parser),
             run,
         )?;
         session.start()?;

@@ -26,6 +26,7 @@ use crate::resolve::Resolver;
 use crate::resolve::kernel::open::open_kernel_space;
 use crate::resolve::kernel::reader::ReadKernel;
 use crate::resolve::kernel::space::TextHistory;
+use crate::resolve::parser::Parser;
 use crate::resolve::user::proc_scan::read_processes;
 use crate::snapshot::{Loss, Losses, Run, Snapshot};
 
@@ -127,13 +128,13 @@ struct Closed {
 }
 
 impl Session {
-    /// Opens the events and the text of what runs; nothing is sampled yet. `image` is the static image of the kernel; what a
+    /// Opens the events and the text of what runs; nothing is sampled yet. `image` is the static image of the kernel, `parser` parses the files of processes; what a
     /// reader should know becomes a note of the run.
     pub(super) fn open(
         plan: &Plan,
         text: TextHistory,
         image: Option<&Path>,
-        cpu_budget: Option<u32>,
+        (cpu_budget, parser): (Option<u32>, &Parser),
         mut run: Run,
     ) -> anyhow::Result<Self> {
         let mut collector = Collector::open(plan)?;
@@ -153,7 +154,7 @@ impl Session {
         if text == TextHistory::Once {
             run.notes.push(TEXT_ONCE.to_owned());
         }
-        let mut resolver = Resolver::new(kernel, &read_processes());
+        let mut resolver = Resolver::parsing(kernel, &read_processes(), parser);
         resolver.count_threads(plan.threads);
         let budget = cpu_budget.and_then(|share| {
             let budget = Budget::open(share, run.n_cpus, &collector);

@@ -10,6 +10,7 @@
 //!   kernel/              ring 0: symbols, modules, live or static text; kernel::space is its door
 //!     text/              the text ranges of one module, and the versions of each as they change
 //!     elf/               ELF files: layout, build ids, functions
+//! parser/                parses files of other users, in this process or in a worker without rights
 //! source/                source lines of the addresses of a finished snapshot
 //! ```
 //!
@@ -21,6 +22,7 @@ pub mod elf;
 pub mod kernel;
 mod lookup;
 pub mod lookup_cache;
+pub mod parser;
 pub mod raw;
 pub mod source;
 pub mod text;
@@ -36,6 +38,7 @@ use crate::streams::ThreadCounts;
 use kernel::live_text::LiveText;
 use kernel::space::KernelSpace;
 use lookup::Lookups;
+use parser::Parser;
 use user::proc_scan::Scanned;
 use user::recorded_files::RecordedFiles;
 use user::space::UserSpace;
@@ -59,8 +62,14 @@ pub struct Resolver {
 impl Resolver {
     /// Starts with ring 0 and with the processes that were there before the run.
     /// The recording of records must have begun before these were read, so that nothing falls between.
+    /// Files of processes are parsed in this process.
     pub fn new(kernel: KernelSpace, processes: &[Scanned]) -> Self {
-        let mut user = UserSpace::live();
+        Self::parsing(kernel, processes, &Parser::Here)
+    }
+
+    /// The same with another parser of files.
+    pub fn parsing(kernel: KernelSpace, processes: &[Scanned], parser: &Parser) -> Self {
+        let mut user = UserSpace::live(parser);
         user.scanned(processes);
         Self::with(kernel, user)
     }

@@ -10,7 +10,8 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{Access, AtFlags, CWD, FlockOperation, OFlags, accessat, flock};
+use rustix::io::Errno;
 
 use super::name::Name;
 use super::plan::superseded;
@@ -121,6 +122,23 @@ impl Folder {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether segments can be written with the capabilities that are left. A full or read-only disk may recover.
+    ///
+    /// # Errors
+    /// This user may not write there.
+    pub fn check_writable(&self) -> anyhow::Result<()> {
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        if accessat(CWD, &self.path, access, AtFlags::EACCESS) == Err(Errno::ACCESS) {
+            let own = rustix::process::geteuid().as_raw();
+            bail!(
+                "user {own} may not write to {}, and the daemon keeps no capability for that: give it the directory \
+                 (chown {own}), or choose another --dir",
+                self.path.display()
+            );
+        }
+        Ok(())
     }
 
     /// Writes a segment.

@@ -115,6 +115,8 @@ losses! {
         "mapped file" | "mapped files", "not used: build id, device or inode differs from the file that ran";
     FileTimedOut, "region.file_timed_out", Region,
         "mapped file" | "mapped files", "not read: opening them took too long, as on a network mount that does not answer";
+    FileGivenUp, "region.file_given_up", Region,
+        "mapped file" | "mapped files", "not read: parsing them took too much time or memory";
     FileUnreadable, "region.file_unreadable", Region,
         "mapped file" | "mapped files", "not read: invalid ELF";
     TextUnreadable, "region.text_unreadable", Region,

@@ -2,15 +2,17 @@
 
 mod budget;
 mod disk;
+mod hostile;
 mod metrics;
 mod power;
+mod privileges;
 mod soak;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -50,8 +52,12 @@ impl Daemon {
             // An unoptimised build on a busy machine would have the longest periods, and few samples in an interval.
             args.extend(["--cpu-budget", "100%"]);
         }
-        let mut child = program(&args);
-        let mut child = child
+        Self::of(program(&args), folder)
+    }
+
+    /// Of a command line that starts one with this folder.
+    fn of(mut command: Command, folder: &Path) -> Self {
+        let mut child = command
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

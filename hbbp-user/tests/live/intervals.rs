@@ -7,6 +7,7 @@ use hbbp_user::collect::event::Choice;
 use hbbp_user::collect::object::Messages;
 use hbbp_user::profile::Output;
 use hbbp_user::resolve::kernel::space::TextHistory;
+use hbbp_user::resolve::parser::Parser;
 use hbbp_user::snapshot::Snapshot;
 use hbbp_user::snapshot::file::Compression;
 use hbbp_user::streams::{KernelCounts, ThreadCounts};
@@ -28,6 +29,7 @@ fn profiles() -> Vec<Snapshot> {
         messages: Messages::Off,
         vmlinux: None,
         cpu_budget: None,
+        parser: Parser::Here,
     };
     let mut intervals = Intervals::open(&options, Duration::from_secs(2)).unwrap();
     let mut profiles: Vec<Snapshot> = intervals.by_ref().take(3).map(Result::unwrap).collect();

@@ -14,6 +14,7 @@ use hbbp_user::resolve::elf::layout::read_layout;
 use hbbp_user::resolve::kernel::kallsyms::parse_kallsyms;
 use hbbp_user::resolve::kernel::map::KernelMap;
 use hbbp_user::resolve::kernel::modules::parse_modules;
+use hbbp_user::resolve::parser::Parser;
 use hbbp_user::resolve::source::lines::SourceLines;
 use hbbp_user::resolve::user::image::Image;
 use hbbp_user::resolve::user::perf_map::parse_perf_map;
@@ -50,12 +51,12 @@ fn read_all(bytes: Vec<u8>) {
             let _ = functions.read_function_at(ImageAddr(at), &source, Some(&source));
         }
     }
-    if let Ok(mut image) = Image::of_file("hostile".to_owned(), ByteSource::Memory(bytes)) {
+    if let Ok(mut image) = Image::of_file("hostile".to_owned(), ByteSource::Memory(bytes), &Parser::Here) {
         for at in [0, 0x1000, 0x2345, u64::MAX - 1, u64::MAX] {
             let start = image.image_start(Va(at), FileOff(at)).unwrap_or(ImageAddr(at));
             let mapped = ImageAddr(start.0.min(at))..ImageAddr(start.0.saturating_add(0x1000).max(at));
-            let _ = image.cover(ImageAddr(at), mapped.clone(), None);
-            let _ = image.cover(start, mapped, None);
+            let _ = image.cover(ImageAddr(at), mapped.clone(), None, &Parser::Here);
+            let _ = image.cover(start, mapped, None, &Parser::Here);
         }
     }
 }

@@ -5,6 +5,7 @@
 
 #![expect(clippy::expect_used, reason = "helpers of a test may end it")]
 
+mod apart;
 mod hostile;
 mod patched;
 mod program;

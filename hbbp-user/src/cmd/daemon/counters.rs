@@ -67,6 +67,17 @@ counters! {
     ScrapesRefused, "scrapes_refused",
         Some(["request", "requests", "for metrics refused: too many at once"]),
         "Requests for metrics that were refused because there were too many at once";
+    Workers, "parser_starts", None,
+        "Workers that were started to parse files of other processes";
+    FilesTimedOut, "files_timed_out",
+        Some(["file", "files", "of other processes not parsed: it took too long"]),
+        "Files of other processes that were not parsed in time";
+    FilesGivenUp, "files_given_up",
+        Some(["file", "files", "of other processes not parsed: the worker ended, as by its limits of memory and CPU time"]),
+        "Files of other processes that were not parsed because the worker ended";
+    FilesMisread, "files_misread",
+        Some(["file", "files", "of other processes not parsed: what the worker answered was not valid"]),
+        "Files of other processes that the worker gave an invalid answer on";
     ForeignFiles, "foreign_files", None,
         "Files in the directory that are no segments, as they were seen";
 }

@@ -8,6 +8,9 @@
 //! metrics       server.rs       serves them (metrics.rs) over HTTP
 //! ```
 //!
+//! What it may do is limited before the other threads are started (`privileges`). Files of other users are parsed by a
+//! process without rights (`worker`).
+//!
 //! Nothing that goes wrong while it runs ends it: it is counted (`counters`), told once on standard error, and tried again.
 
 mod collection;
@@ -15,7 +18,9 @@ pub mod counters;
 mod keeper;
 mod memory;
 mod metrics;
+mod privileges;
 pub mod server;
+mod worker;
 
 use std::io::Write as _;
 use std::ops::ControlFlow;
@@ -65,9 +70,15 @@ pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
     ignore_hangup();
     memory::keep_little();
     let folder = Folder::open(&options.folder)?;
-    let server = options.listen.as_ref().map(Server::bind).transpose()?;
-    let interrupt = Interrupt::listen()?;
+    let kept = privileges::limit()?;
+    folder.check_writable()?;
     let counters = Arc::new(Counters::default());
+    let mut record = options.record.clone();
+    record.parser = worker::start(&counters)?;
+    let server = options.listen.as_ref().map(Server::bind).transpose()?;
+    let mut interrupt = Interrupt::listen()?;
+    let (signals, _) = interrupt.parts();
+    signals.block_on(signals.spawn(async { privileges::limit_thread() }))??;
     let metrics = match server {
         Some(_) => {
             let rule = super::rule::read("balanced")?;
@@ -86,13 +97,14 @@ pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
         Arc::clone(&counters),
         metrics.clone(),
     )?;
-    let open = || Intervals::open_until(&options.record, options.interval, interrupt.clone());
+    let open = || Intervals::open_until(&record, options.interval, interrupt.clone());
     let first = open()?;
     tell(&format!(
         "measuring in intervals of {:?}, kept in {}",
         options.interval,
         options.folder.display()
     ));
+    tell(&format!("keeps {kept}"));
     let mut waiting = interrupt.clone();
     let pause = |time| {
         waiting.pause(time);
@@ -120,10 +132,18 @@ fn beside(
     thread::scope(|scope| {
         let serving = serving.map(|(server, metrics)| {
             let thread = thread::Builder::new().name("metrics".to_owned());
-            thread.spawn_scoped(scope, move || server.serve(&metrics, counters, end))
+            thread.spawn_scoped(scope, move || {
+                privileges::limit_server()?;
+                server
+                    .serve(&metrics, counters, end)
+                    .context("failed to serve metrics")
+            })
         });
         let thread = thread::Builder::new().name("segments".to_owned());
-        let keeping = thread.spawn_scoped(scope, move || keep_all(keeper, received));
+        let keeping = thread.spawn_scoped(scope, move || {
+            privileges::limit_thread()?;
+            keep_all(keeper, received)
+        });
         let started = serving.transpose().and_then(|serving| Ok((serving, keeping?)));
         if started.is_err() {
             end.notify_one();
@@ -139,8 +159,7 @@ fn beside(
         let kept = keeping.join();
         end.notify_one();
         if let Some(serving) = serving {
-            let served = serving.join().map_err(|_| ended_unexpectedly("metrics"))?;
-            served.context("failed to serve metrics")?;
+            serving.join().map_err(|_| ended_unexpectedly("metrics"))??;
         }
         kept.map_err(|_| ended_unexpectedly("segments"))?
     })

@@ -5,6 +5,8 @@
 //! functions that they lead to (`puts@plt`).
 //! A table may have a million entries of which a run hits a hundred, so names stay in the file until they are asked for.
 
+mod wire;
+
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -58,6 +60,9 @@ struct FunctionRange {
 
 /// The table of functions that have no name.
 const UNNAMED: u8 = u8::MAX;
+
+/// What is appended to the name of a function that a stub leads to.
+const STUB_SUFFIX: &str = "@plt";
 
 /// A table of names.
 #[derive(Clone, Copy, Debug)]
@@ -250,7 +255,7 @@ impl Functions {
             global: true,
         }));
         if let Some((strings, stubs)) = read_stubs(own, &tables)
-            && let Some(table) = self.add_names(NameFile::Own, strings, "@plt")
+            && let Some(table) = self.add_names(NameFile::Own, strings, STUB_SUFFIX)
         {
             self.ranges.extend(stubs.into_iter().map(|stub| FunctionRange {
                 start: stub.start,

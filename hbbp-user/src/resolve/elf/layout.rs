@@ -16,7 +16,7 @@ use super::build_id::parse_build_id;
 use super::byte_source::ByteSource;
 
 /// Real files have about ten; each function that has only a start is looked for in all of them.
-const MAX_SEGMENTS: usize = 128;
+pub(in crate::resolve) const MAX_SEGMENTS: usize = 128;
 const MAX_SECTIONS: usize = 65536;
 const MAX_NOTES: u64 = 64 << 10;
 /// Pages of x86; mappings start and end on them, segments need not.
@@ -42,6 +42,8 @@ pub enum ElfError {
     Foreign,
     /// Its tables lie outside of it, or are larger than any real ones.
     Broken,
+    /// Parsing it took too much time or memory.
+    GivenUp,
 }
 
 impl fmt::Display for ElfError {
@@ -50,6 +52,7 @@ impl fmt::Display for ElfError {
             Self::NotElf => "not an ELF file",
             Self::Foreign => "not an x86 executable or library",
             Self::Broken => "truncated or damaged ELF file",
+            Self::GivenUp => "parsing takes too much time or memory",
         })
     }
 }

@@ -7,13 +7,13 @@
 //! Where the kernel hides addresses (`kernel.kptr_restrict`) every line has the address 0, and the table is empty.
 
 use std::cmp::Reverse;
-use std::fs;
 use std::io;
 use std::ops::Range;
 
 use crate::addr::Va;
 
 use super::kallsyms_line::{Line, parse_line};
+use super::kernel_file::KernelFile;
 
 /// What to tell the user when [`Kallsyms::hidden`].
 pub const HIDDEN: &str = "kernel symbol addresses are hidden, so kernel functions have no names: run as \
@@ -83,9 +83,9 @@ struct Entry {
 /// Tag of the kernel image itself.
 const NO_TAG: u16 = 0;
 
-/// Reads /proc/kallsyms. The kernel decides at the opening whether it shows addresses.
+/// Reads /proc/kallsyms. The kernel decided when it was opened whether it shows addresses.
 pub fn read_kallsyms() -> io::Result<Kallsyms> {
-    let text = String::from_utf8(fs::read("/proc/kallsyms")?);
+    let text = String::from_utf8(KernelFile::Symbols.read()?);
     Ok(Kallsyms::of(text.unwrap_or_else(|error| lossy(error.as_bytes()))))
 }
 

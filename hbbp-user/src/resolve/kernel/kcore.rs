@@ -13,6 +13,7 @@ use object::LittleEndian;
 use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::pod;
 
+use super::kernel_file::KernelFile;
 use crate::addr::Va;
 
 use crate::resolve::elf::byte_source::ByteSource;
@@ -42,13 +43,17 @@ pub struct CoreSegment {
 
 /// Opens /proc/kcore; needs CAP_SYS_RAWIO and a kernel that is not locked down to confidentiality.
 pub fn open_kcore() -> io::Result<Kcore> {
-    // The size that stat shows is that of the address space; headers stand at the start.
-    open_kcore_at(Path::new("/proc/kcore"))
+    with_segments(KernelFile::Memory.open()?, Path::new("/proc/kcore"))
 }
 
 /// Opens a copy of /proc/kcore, as perf makes one of its text.
 pub fn open_kcore_at(path: &Path) -> io::Result<Kcore> {
-    let source = ByteSource::File(File::open(path)?, u64::MAX);
+    with_segments(File::open(path)?, path)
+}
+
+fn with_segments(file: File, path: &Path) -> io::Result<Kcore> {
+    // The size that stat shows is that of the address space; headers stand at the start.
+    let source = ByteSource::File(file, u64::MAX);
     let segments = read_segments(&source).filter(|s| !s.is_empty());
     match (segments, source) {
         (Some(segments), ByteSource::File(file, _)) => Ok(Kcore { file, segments }),

@@ -1,6 +1,7 @@
 //! Ring 0: what the kernel consists of, where its text is read, and how that text changes.
 //!
 //! ```text
+//! kernel_file -> kallsyms, modules, kcore: what is opened once, while there are capabilities
 //! kallsyms, modules, names, module_symbols -> map     --+
 //! kcore | probe | vmlinux                  -> reader    +-> space (hits, versions of text) -> emit
 //! static_branches                                     --+
@@ -17,6 +18,7 @@ mod emit;
 pub mod kallsyms;
 pub mod kallsyms_line;
 pub mod kcore;
+pub mod kernel_file;
 pub(in crate::resolve) mod live_text;
 pub mod map;
 pub mod module_symbols;

@@ -4,8 +4,7 @@
 //! The text is interpreted here and not by procfs, because that crate leaves the addresses out.
 //! Since Linux 6.4 the parts of a module lie apart: the address is that of its text, the size that of all parts.
 
-use std::fs;
-
+use super::kernel_file::KernelFile;
 use crate::addr::Va;
 
 /// A loaded module.
@@ -21,7 +20,8 @@ pub struct LoadedModule {
 
 /// Reads /proc/modules; empty where the kernel has no modules.
 pub fn read_modules() -> Vec<LoadedModule> {
-    fs::read("/proc/modules")
+    KernelFile::Modules
+        .read()
         .map(|text| parse_modules(&text))
         .unwrap_or_default()
 }

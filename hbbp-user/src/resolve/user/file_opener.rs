@@ -7,6 +7,8 @@ use super::image::Image;
 use super::mapped_file::{open_mapped, plain_path};
 use super::patient::{GivenUp, Patient};
 use crate::record::{FileIdentity, Mmap};
+use crate::resolve::elf::layout::ElfError;
+use crate::resolve::parser::Parser;
 use crate::snapshot::Loss;
 
 /// A file system that did not answer in time is left alone for so long.
@@ -33,15 +35,21 @@ impl FileSource {
 }
 
 /// Opens the file of a mapping and reads what kind of file it is; may take for ever.
-fn open_image(mmap: &Mmap, relatives: &[u32]) -> Result<OpenedImage, Loss> {
-    let file = open_mapped(mmap, relatives).map_err(|refusal| refusal.loss())?;
-    let image = Image::of_file(plain_path(&mmap.path).to_owned(), file.source);
-    Ok((image.map_err(|_| Loss::FileUnreadable), file.place))
+fn open_image(mmap: &Mmap, relatives: &[u32], parser: &Parser) -> Result<OpenedImage, Loss> {
+    let file = open_mapped(mmap, relatives, parser).map_err(|refusal| refusal.loss())?;
+    let image = Image::of_file(plain_path(&mmap.path).to_owned(), file.source, parser);
+    let image = image.map_err(|error| match error {
+        ElfError::GivenUp => Loss::FileGivenUp,
+        ElfError::NotElf | ElfError::Foreign | ElfError::Broken => Loss::FileUnreadable,
+    });
+    Ok((image, file.place))
 }
 
 /// Opens the files of mappings.
 #[derive(Debug, Default)]
 pub(super) struct FileOpener {
+    /// Reads what kind of files they are.
+    pub(super) parser: Parser,
     patient: Patient<Result<OpenedImage, Loss>>,
     /// What did not answer, and when it is tried again.
     unanswered: HashMap<FileSource, Instant>,
@@ -55,8 +63,8 @@ impl FileOpener {
         if until.is_some_and(|until| Instant::now() < *until) {
             return Err(Loss::FileTimedOut);
         }
-        let (mmap, relatives) = (mmap.clone(), relatives.to_vec());
-        match self.patient.run(move || open_image(&mmap, &relatives)) {
+        let (mmap, relatives, parser) = (mmap.clone(), relatives.to_vec(), self.parser.clone());
+        match self.patient.run(move || open_image(&mmap, &relatives, &parser)) {
             Ok(opened) => opened,
             Err(GivenUp) => {
                 self.unanswered.insert(source, Instant::now() + RETRY);

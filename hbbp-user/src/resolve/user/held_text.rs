@@ -72,12 +72,13 @@ mod tests {
     use crate::addr::ImageAddr;
     use crate::resolve::elf::byte_source::ByteSource;
     use crate::resolve::elf::layout::read_layout;
+    use crate::resolve::parser::Parser;
     use crate::snapshot::ModuleIdx;
 
     /// The text around an address in an interval.
     fn text_of_interval(image: &mut Image, at: ImageAddr) -> Vec<u8> {
         if image.hit(at).is_none() {
-            image.cover(at, at..ImageAddr(at.0 + 1), None);
+            image.cover(at, at..ImageAddr(at.0 + 1), None, &Parser::Here);
         }
         let mut out = Vec::new();
         let mut left = MAX_KEPT_TEXT;

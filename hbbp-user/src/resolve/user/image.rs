@@ -9,9 +9,10 @@ use super::mapped_file::open_own;
 use super::process_image::Generation;
 use super::process_memory::ProcessMemory;
 use crate::resolve::elf::byte_source::{ByteSource, Timestamp};
-use crate::resolve::elf::functions::{Functions, SymbolFile, read_functions};
-use crate::resolve::elf::layout::{ElfClass, ElfError, ElfLayout, read_layout};
+use crate::resolve::elf::functions::Functions;
+use crate::resolve::elf::layout::{ElfClass, ElfError, ElfLayout};
 use crate::resolve::kernel::vmlinux::debug_file_place;
+use crate::resolve::parser::Parser;
 use crate::resolve::text::{Change, Covered, Known, Live, ModuleText};
 
 /// Something that is mapped into processes, and its text as far as it was hit.
@@ -77,8 +78,8 @@ pub struct Owner {
 
 impl Image {
     /// An image of a file: ELF where it is one, else its plain bytes.
-    pub fn of_file(name: String, source: ByteSource) -> Result<Self, ElfError> {
-        match read_layout(&source) {
+    pub fn of_file(name: String, source: ByteSource, parser: &Parser) -> Result<Self, ElfError> {
+        match parser.layout(&source) {
             Ok(layout) => Ok(Self::of_elf(name, source, layout)),
             Err(ElfError::NotElf) => Ok(Self::new(name, ModuleKind::Anonymous, Content::Flat(source))),
             Err(error) => Err(error),
@@ -148,12 +149,13 @@ impl Image {
         at: ImageAddr,
         mapped: Range<ImageAddr>,
         memory: Option<&mut ProcessMemory>,
+        parser: &Parser,
     ) -> Covered {
         match &mut self.content {
             Content::Elf(elf) => {
                 let segment = elf.layout.segment_at(at);
                 let segment = segment.map(|s| s.start..ImageAddr(s.start.0.saturating_add(s.len)));
-                let (function, gap) = elf.read_function_at(at);
+                let (function, gap) = elf.read_function_at(at, parser);
                 let bounds = within(segment.unwrap_or(mapped), gap);
                 let mut read = |at: ImageAddr, bytes: &mut [u8]| elf.read(at, bytes);
                 self.text.cover(at, bounds, function, &mut read)
@@ -302,14 +304,18 @@ impl ElfContent {
     }
 
     /// The function that contains `at`, else the gap between functions around it.
-    fn read_function_at(&mut self, at: ImageAddr) -> (Option<Symbol>, Option<Range<ImageAddr>>) {
+    fn read_function_at(
+        &mut self,
+        at: ImageAddr,
+        parser: &Parser,
+    ) -> (Option<Symbol>, Option<Range<ImageAddr>>) {
         let Self {
             source,
             layout,
             names,
             ..
         } = self;
-        let names = names.get_or_insert_with(|| read_names(source, layout));
+        let names = names.get_or_insert_with(|| read_names(source, layout, parser));
         let functions = &names.functions;
         let function = functions.read_function_at(at, source, names.debug.as_ref());
         let gap = function.is_none().then(|| functions.gap_at(at));
@@ -325,20 +331,11 @@ fn within(bounds: Range<ImageAddr>, gap: Option<Range<ImageAddr>>) -> Range<Imag
     }
 }
 
-/// Reads the function ranges of a file, and of its debug file where one is installed.
-fn read_names(source: &ByteSource, layout: &ElfLayout) -> Names {
-    let own = SymbolFile { source, layout };
+/// Has the function ranges of a file parsed, and of its debug file where one is installed.
+fn read_names(source: &ByteSource, layout: &ElfLayout, parser: &Parser) -> Names {
     let debug = debug_file_place(&layout.build_id)
         .and_then(|path| open_own(&path).ok())
         .map(|file| file.source);
-    let debug_layout = debug.as_ref().and_then(|debug| read_layout(debug).ok());
-    let fits = debug_layout
-        .as_ref()
-        .filter(|debug| debug.build_id == layout.build_id);
-    let debug_file = debug
-        .as_ref()
-        .zip(fits)
-        .map(|(source, layout)| SymbolFile { source, layout });
-    let functions = read_functions(own, debug_file);
+    let functions = parser.functions(source, debug.as_ref());
     Names { functions, debug }
 }

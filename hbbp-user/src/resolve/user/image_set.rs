@@ -21,6 +21,7 @@ use super::process_image::{Backing, FileIdx, Generation, ImageMapping, MappedFil
 use super::process_memory::ProcessMemory;
 use super::recorded_files::RecordedFiles;
 use super::vdso::read_vdso;
+use crate::resolve::parser::Parser;
 use crate::resolve::text::{Covered, ModuleText};
 
 /// Contents of one text range of a file: whoever patches all of its processes in the same way needs one.
@@ -60,6 +61,8 @@ pub struct ImageSet {
     /// Images of each file as processes have changed it. One image holds one content of each text range.
     patched: HashMap<ImageIdx, Vec<ImageIdx>>,
     opener: FileOpener,
+    /// Parses the functions of files.
+    parser: Parser,
     /// Open files in the order of their opening.
     open: VecDeque<ImageIdx>,
     max_open: usize,
@@ -80,6 +83,7 @@ impl Default for ImageSet {
             vdso: HashMap::new(),
             patched: HashMap::new(),
             opener: FileOpener::default(),
+            parser: Parser::default(),
             open: VecDeque::new(),
             max_open: usize::try_from(limit.clamp(64, 1024)).unwrap_or(64),
             full: [false; 2],
@@ -88,6 +92,12 @@ impl Default for ImageSet {
 }
 
 impl ImageSet {
+    /// Sets who parses files.
+    pub fn parse_with(&mut self, parser: &Parser) {
+        self.opener.parser = parser.clone();
+        self.parser = parser.clone();
+    }
+
     /// Opens the file of a mapping unless it is open; a file that was refused once is tried anew, as another process
     /// may have a better look at it.
     pub fn open(&mut self, file: FileIdx, mmap: &Mmap, relatives: &[u32]) -> Result<ImageIdx, Loss> {
@@ -205,7 +215,7 @@ impl ImageSet {
         if let Some(idx) = self.vdso.get(&mapper.bits) {
             return Some(*idx);
         }
-        let image = read_vdso(mapper, mapping, memory)?;
+        let image = read_vdso(mapper, mapping, memory, &self.parser)?;
         let idx = self.add(image);
         self.vdso.insert(mapper.bits, idx);
         Some(idx)
@@ -264,7 +274,7 @@ impl ImageSet {
         if image.is_left_out(self.full, losses) {
             return None;
         }
-        let covered = image.cover(at, mapped, memory);
+        let covered = image.cover(at, mapped, memory, &self.parser);
         if covered == Covered::UnreadableNow && !image.counted {
             image.counted = true;
             losses.add(image.loss(), 1);

@@ -19,7 +19,7 @@ use crate::record::{FileIdentity, Mmap};
 use crate::snapshot::Loss;
 
 use crate::resolve::elf::byte_source::ByteSource;
-use crate::resolve::elf::layout::read_layout;
+use crate::resolve::parser::Parser;
 
 /// The mark that the kernel appends to the path of a file that was deleted.
 const DELETED: &str = " (deleted)";
@@ -71,7 +71,7 @@ pub fn plain_path(path: &str) -> &str {
 
 /// Opens the file that `mmap` maps; the file is the one that ran, or there is a reason why not.
 /// Where the process is gone, the roots of `relatives`, which see the same files as a rule, are tried as well.
-pub fn open_mapped(mmap: &Mmap, relatives: &[u32]) -> Result<OpenedFile, Refusal> {
+pub fn open_mapped(mmap: &Mmap, relatives: &[u32], parser: &Parser) -> Result<OpenedFile, Refusal> {
     let path = plain_path(&mmap.path);
     let below_process = |tgid: u32| open_below(&open_root(&format!("/proc/{tgid}/root"))?, path);
     let below_own = || open_below(&open_root("/")?, path);
@@ -92,7 +92,7 @@ pub fn open_mapped(mmap: &Mmap, relatives: &[u32]) -> Result<OpenedFile, Refusal
     {
         match found
             .map_err(Refusal::from)
-            .and_then(|found| open_checked(&found, &mmap.identity))
+            .and_then(|found| open_checked(&found, &mmap.identity, parser))
         {
             Ok(file) => return Ok(file),
             Err(refusal) => worst = worst.max(refusal),
@@ -104,13 +104,13 @@ pub fn open_mapped(mmap: &Mmap, relatives: &[u32]) -> Result<OpenedFile, Refusal
 /// Opens a file by a path of our own choice, such as a debug file or a vmlinux; regular files only.
 pub fn open_own(path: &Path) -> Result<OpenedFile, Refusal> {
     let found = fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    open_checked(&found, &FileIdentity::Unknown)
+    open_checked(&found, &FileIdentity::Unknown, &Parser::Here)
 }
 
 /// Opens a file by its path below the root of a process; regular files only.
 pub fn open_below_process(tgid: u32, path: &str) -> Result<OpenedFile, Refusal> {
     let found = open_below(&open_root(&format!("/proc/{tgid}/root"))?, path)?;
-    open_checked(&found, &FileIdentity::Unknown)
+    open_checked(&found, &FileIdentity::Unknown, &Parser::Here)
 }
 
 /// The file as the mapping itself holds it; needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
@@ -138,7 +138,7 @@ fn open_below(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
     fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-fn open_checked(found: &OwnedFd, identity: &FileIdentity) -> Result<OpenedFile, Refusal> {
+fn open_checked(found: &OwnedFd, identity: &FileIdentity, parser: &Parser) -> Result<OpenedFile, Refusal> {
     let stat = fs::fstat(found)?;
     let len = u64::try_from(stat.st_size).unwrap_or(0);
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || len == 0 {
@@ -157,7 +157,7 @@ fn open_checked(found: &OwnedFd, identity: &FileIdentity) -> Result<OpenedFile, 
     )?;
     let source = ByteSource::File(File::from(opened), len);
     let same = match identity {
-        FileIdentity::BuildId(build_id) => read_layout(&source).is_ok_and(|l| l.build_id == *build_id),
+        FileIdentity::BuildId(build_id) => parser.layout(&source).is_ok_and(|l| l.build_id == *build_id),
         FileIdentity::Inode { .. } | FileIdentity::Unknown => true,
     };
     if same {
@@ -188,6 +188,7 @@ mod tests {
     use super::super::proc_scan::read_process;
     use super::*;
     use crate::addr::{FileOff, Va};
+    use crate::resolve::elf::layout::read_layout;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
     use std::time::{Duration, Instant};
@@ -224,7 +225,8 @@ mod tests {
     #[test]
     fn own_program_and_library() {
         for name in ["hbbp_user", "libc.so"] {
-            let opened = open_mapped(&own_mapping(name), &[]).expect("it is mapped, so it is there");
+            let opened =
+                open_mapped(&own_mapping(name), &[], &Parser::Here).expect("it is mapped, so it is there");
             assert!(read_layout(&opened.source).is_ok());
         }
     }
@@ -238,11 +240,20 @@ mod tests {
             minor: 77,
             inode: 1,
         };
-        assert_eq!(open_mapped(&mmap, &[]).err(), Some(Refusal::Changed));
+        assert_eq!(
+            open_mapped(&mmap, &[], &Parser::Here).err(),
+            Some(Refusal::Changed)
+        );
         mmap.identity = FileIdentity::BuildId(vec![1; 20]);
-        assert_eq!(open_mapped(&mmap, &[]).err(), Some(Refusal::Changed));
+        assert_eq!(
+            open_mapped(&mmap, &[], &Parser::Here).err(),
+            Some(Refusal::Changed)
+        );
         mmap.path = "/nowhere/at all".to_owned();
-        assert_eq!(open_mapped(&mmap, &[]).err(), Some(Refusal::Missing));
+        assert_eq!(
+            open_mapped(&mmap, &[], &Parser::Here).err(),
+            Some(Refusal::Missing)
+        );
     }
 
     #[test]
@@ -260,18 +271,18 @@ mod tests {
         symlink(&fifo, dir.join("to-fifo")).expect("symlink");
         let begin = Instant::now();
         for name in ["fifo", "empty", "magic", "loop", "to-fifo", "."] {
-            let refused = open_mapped(&mapping_of(&dir.join(name)), &[]).err();
+            let refused = open_mapped(&mapping_of(&dir.join(name)), &[], &Parser::Here).err();
             assert_eq!(refused, Some(Refusal::Refused), "{name}");
         }
         for path in ["/dev/zero", "/proc/kmsg", "/dev/ptmx", "/proc/self/mem"] {
             assert_eq!(
-                open_mapped(&mapping_of(Path::new(path)), &[]).err(),
+                open_mapped(&mapping_of(Path::new(path)), &[], &Parser::Here).err(),
                 Some(Refusal::Refused),
                 "{path}"
             );
         }
         assert_eq!(
-            open_mapped(&mapping_of(Path::new("relative")), &[]).err(),
+            open_mapped(&mapping_of(Path::new("relative")), &[], &Parser::Here).err(),
             Some(Refusal::Missing)
         );
         assert!(begin.elapsed() < Duration::from_secs(1), "nothing may wait");

@@ -5,6 +5,8 @@
 //! It only grows, so of two functions at one address the later one counts.
 //! A map may have a million lines of which a run hits a hundred, so names stay in the text until they are asked for.
 
+mod wire;
+
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 
@@ -15,6 +17,7 @@ use crate::snapshot::Symbol;
 
 use super::mapped_file::open_below_process;
 use crate::resolve::elf::byte_source::ByteSource;
+use crate::resolve::parser::Parser;
 
 /// Real ones have some MiB; names beyond that are left out.
 const MAX_LEN: u64 = 32 << 20;
@@ -38,9 +41,10 @@ struct NamedRange {
 }
 
 impl PerfMap {
-    /// Reads the map of a process; empty where there is none, or none that can be trusted.
-    pub fn read(tgid: u32) -> Self {
-        read_trusted(tgid).map(parse_perf_map).unwrap_or_default()
+    /// Has the map of a process parsed; empty where there is none, or none that can be trusted.
+    pub fn read(tgid: u32, parser: &Parser) -> Self {
+        let file = open_trusted(tgid);
+        file.map(|file| parser.perf_map(&file)).unwrap_or_default()
     }
 
     /// Bytes of memory that it takes.
@@ -72,17 +76,22 @@ impl PerfMap {
     }
 }
 
-fn read_trusted(tgid: u32) -> Option<Vec<u8>> {
+/// Reads a map, or the beginning of a long one.
+pub(in crate::resolve) fn read_perf_map(file: &ByteSource) -> PerfMap {
+    let text = file.read(0, file.len().min(MAX_LEN));
+    text.map(parse_perf_map).unwrap_or_default()
+}
+
+fn open_trusted(tgid: u32) -> Option<ByteSource> {
     let process = Process::new(i32::try_from(tgid).ok()?).ok()?;
     let owner = process.uid().ok()?;
     let inner = process.status().ok()?.nspid?.into_iter().next_back()?;
     let file = open_below_process(tgid, &format!("/tmp/perf-{inner}.map")).ok()?;
-    let len = file.source.len().min(MAX_LEN);
     let trusted = match &file.source {
         ByteSource::File(file, _) => file.metadata().ok()?.uid() == owner,
         ByteSource::Memory(_) => false,
     };
-    if trusted { file.source.read(0, len) } else { None }
+    trusted.then_some(file.source)
 }
 
 /// Interprets lines of `start length name`, both numbers in hexadecimal; others are skipped.
@@ -146,9 +155,9 @@ mod tests {
     fn own_map() {
         let path = format!("/tmp/perf-{}.map", std::process::id());
         fs::write(&path, "1000 10 compiled\n").expect("write");
-        let found = PerfMap::read(std::process::id()).function_at(ImageAddr(0x1008));
+        let found = PerfMap::read(std::process::id(), &Parser::Here).function_at(ImageAddr(0x1008));
         fs::remove_file(&path).expect("clean up");
         assert_eq!(found.map(|s| s.name).as_deref(), Some("compiled"));
-        assert!(PerfMap::read(u32::MAX).functions.is_empty());
+        assert!(PerfMap::read(u32::MAX, &Parser::Here).functions.is_empty());
     }
 }

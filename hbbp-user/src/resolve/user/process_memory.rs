@@ -14,6 +14,7 @@ use crate::addr::Va;
 
 use super::page_map::PageMap;
 use super::perf_map::PerfMap;
+use crate::resolve::parser::Parser;
 
 /// Processes whose memory is open at one time.
 const MAX_OPEN: usize = 64;
@@ -23,6 +24,8 @@ const MAX_NAMES: usize = 64 << 20;
 /// The memory of live processes, opened on demand and closed after each drain.
 #[derive(Debug, Default)]
 pub struct ProcessMemory {
+    /// Parses their names.
+    pub(super) parser: Parser,
     open: HashMap<u32, Option<File>>,
     names: HashMap<u32, PerfMap>,
     names_size: usize,
@@ -57,7 +60,7 @@ impl ProcessMemory {
     pub fn names(&mut self, tgid: u32) -> &PerfMap {
         self.names.entry(tgid).or_insert_with(|| {
             let names = if self.names_size < MAX_NAMES {
-                PerfMap::read(tgid)
+                PerfMap::read(tgid, &self.parser)
             } else {
                 PerfMap::default()
             };

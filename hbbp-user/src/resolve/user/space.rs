@@ -20,6 +20,7 @@ use super::threads::Threads;
 use crate::addr::{ImageAddr, Va};
 use crate::record::Timed;
 use crate::resolve::lookup_cache::{LookupCache, Validity};
+use crate::resolve::parser::Parser;
 use crate::resolve::raw::TaskKey;
 use crate::snapshot::fold::replaced_at;
 use crate::snapshot::{Loss, Losses, Module, Process, ProcessIdx, Text};
@@ -101,8 +102,12 @@ impl UserSpace {
     }
 
     /// Of this machine.
-    pub fn live() -> Self {
-        Self::new(Origin::Live(LiveProcesses::default()))
+    pub fn live(parser: &Parser) -> Self {
+        let mut live = LiveProcesses::default();
+        live.memory.parser = parser.clone();
+        let mut space = Self::new(Origin::Live(live));
+        space.images.parse_with(parser);
+        space
     }
 
     /// Of a recording with these records, which must stand in the order of time.

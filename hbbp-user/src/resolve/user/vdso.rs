@@ -6,6 +6,7 @@ use super::proc_scan::read_process;
 use super::process_image::{Backing, ImageMapping};
 use super::process_memory::ProcessMemory;
 use crate::resolve::elf::byte_source::ByteSource;
+use crate::resolve::parser::Parser;
 use crate::snapshot::ModuleKind;
 
 const VDSO: &str = "[vdso]";
@@ -19,6 +20,7 @@ pub(super) fn read_vdso(
     mapper: &Mapper,
     mapping: &ImageMapping,
     memory: Option<&mut ProcessMemory>,
+    parser: &Parser,
 ) -> Option<Image> {
     let mut own_memory = ProcessMemory::default();
     let (tgid, start, len, memory) = if mapper.bits == 32 {
@@ -38,7 +40,7 @@ pub(super) fn read_vdso(
     };
     let mut bytes = vec![0; usize::try_from(len.min(MAX_VDSO)).ok()?];
     let read = memory.read(tgid, start, &mut bytes);
-    let mut image = Image::of_file(VDSO.to_owned(), ByteSource::Memory(bytes))
+    let mut image = Image::of_file(VDSO.to_owned(), ByteSource::Memory(bytes), parser)
         .ok()
         .filter(|_| read)?;
     if image.kind == ModuleKind::Elf64 {

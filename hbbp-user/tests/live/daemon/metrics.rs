@@ -28,7 +28,7 @@ fn answer(socket: &Path, request: &[u8]) -> String {
 }
 
 /// The body of the answer to a GET.
-fn get(socket: &Path, path: &str, headers: &str) -> String {
+pub(super) fn get(socket: &Path, path: &str, headers: &str) -> String {
     let answer = answer(
         socket,
         format!("GET {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n").as_bytes(),
