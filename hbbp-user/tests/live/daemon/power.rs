@@ -57,9 +57,15 @@ impl Disk {
         assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
     }
 
-    fn start_again(&self) {
+    /// Goes on with a copy of the image: a mount namespace that was made meanwhile may keep the old one mounted, and stopped.
+    fn start_again(&mut self) {
         let status = Command::new("umount").arg(&self.folder).status();
         assert!(status.unwrap().success());
+        let old = self.image.clone();
+        self.image.set_extension(random(u64::MAX).to_string());
+        let copied = Command::new("cp").args([&old, &self.image]).status();
+        assert!(copied.unwrap().success());
+        std::fs::remove_file(old).unwrap();
         assert!(
             self.mount(),
             "the journal is read, and the disk is as good as new"
@@ -77,7 +83,7 @@ impl Drop for Disk {
 fn power_cut_loses_no_interval_that_was_written() {
     let Some(_kernel) = kernel() else { return };
     let made = tempfile::tempdir().unwrap();
-    let Some(disk) = Disk::make(made.path()) else {
+    let Some(mut disk) = Disk::make(made.path()) else {
         return;
     };
     let _load = Load::syscalls();
