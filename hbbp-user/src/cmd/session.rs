@@ -128,8 +128,8 @@ struct Closed {
 }
 
 impl Session {
-    /// Opens the events and the text of what runs; nothing is sampled yet. `image` is the static image of the kernel, `parser` parses the files of processes; what a
-    /// reader should know becomes a note of the run.
+    /// Opens the events and the text of what runs; nothing is sampled yet. `image` is the static image of the kernel, and the
+    /// parser is that of the files of processes. What a reader should know becomes a note of the run.
     pub(super) fn open(
         plan: &Plan,
         text: TextHistory,

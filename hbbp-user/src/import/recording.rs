@@ -188,7 +188,8 @@ impl<F: Read + Seek> Recording<F> {
         }
     }
 
-    /// Counts the samples, with whose they are and the text that ran, of one process where `pid` says which, into intervals of these starts and ends.
+    /// Counts the samples, of one process where `pid` says which, into intervals of these starts and ends. `owner` says whose
+    /// a sample is, `text` what text its process ran.
     pub fn count(
         self,
         bounds: &[(u64, u64)],

@@ -23,7 +23,7 @@ use hbbp_ebpf::is_kernel;
 use hbbp_ebpf::stream::executed;
 
 use super::Sample;
-use super::stream_cost::{FindText, StreamCosts, Trigger};
+use super::stream_cost::{FindText, LONGEST, StreamCosts, Trigger};
 
 /// The slot whose branch stands for the trigger. The newest one may be a copy on processors of the Skylake family: of a
 /// recording of one of them with exact counts, the distance per address is 0.8 % by this slot, 1.1 % by the newest, and 2.8 %
@@ -46,9 +46,6 @@ const CAPACITY: usize = 1 << 22;
 
 /// Bytes of the last instruction of a stream, whose start alone is known: most branches have two to five.
 const LAST: u64 = 3;
-
-/// Longest stream in bytes that is believed, as when streams are located.
-const LONGEST: u64 = 64 << 10;
 
 /// A branch of an event: its number, the process of user code, source and target.
 type Branch = (u32, u32, u64, u64);
@@ -263,7 +260,7 @@ impl SlotWeights {
                 class.weight *= stacks / weights;
             }
         }
-        let timed = of_event.iter().filter(|(_, (costs, ..))| 0.0 < costs.passed);
+        let timed = of_event.iter().filter(|(_, (costs, ..))| costs.are_known());
         timed.map(|(event, _)| *event).collect()
     }
 
@@ -284,9 +281,14 @@ impl Costs {
         self.n_in_stacks += other.n_in_stacks;
     }
 
+    /// Whether what passes is known of most streams: files of a recording may be missing.
+    fn are_known(&self) -> bool {
+        0.0 < self.passed && self.n_in_stacks <= 2.0 * self.n_behind
+    }
+
     /// How many streams of these run while one of `all` does.
     fn weight(&self, all: &Self) -> f64 {
-        let (cost, n, mean) = if 0.0 < all.passed {
+        let (cost, n, mean) = if all.are_known() {
             (self.passed, self.n_behind, all.passed / all.n_behind)
         } else if 0.0 < all.bytes {
             (self.bytes, self.n_in_stacks, all.bytes / all.n_in_stacks)
@@ -300,6 +302,7 @@ impl Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addr::Va;
 
     const EVENT: (u32, Trigger) = (0, Trigger::Time);
 
@@ -322,7 +325,11 @@ mod tests {
 
     /// Without any text.
     fn look(weights: &mut SlotWeights, event: (u32, Trigger), entries: &[BranchEntry], times: u64) {
-        let sample = Sample {
+        weights.look(event, &sample(times), entries, &mut |_, _, _, _| None);
+    }
+
+    const fn sample(times: u64) -> Sample<'static> {
+        Sample {
             tgid: 7,
             tid: 7,
             time: 0,
@@ -330,8 +337,7 @@ mod tests {
             period: None,
             stack: &[],
             times,
-        };
-        weights.look(event, &sample, entries, &mut |_, _, _, _| None);
+        }
     }
 
     fn weighed(event: (u32, Trigger), stacks: &[(Vec<BranchEntry>, u64)]) -> Vec<f64> {
@@ -386,6 +392,35 @@ mod tests {
         let instructions = (0, Trigger::Instructions);
         assert!((ratio(instructions, 5) - 3.0).abs() < 0.05);
         assert!((ratio((0, Trigger::Other), 5) - 1.0).abs() < 0.01);
+    }
+
+    /// Two loops of as many bytes; a block has five instructions in the first one and two in the other.
+    #[test]
+    fn text_tells_where_that_of_most_streams_is_known() {
+        let stacks: Vec<_> = [0x1000, 0x9000]
+            .into_iter()
+            .flat_map(|start| (0..4).map(move |n| stack(start, n, 4, 0)))
+            .collect();
+        let ratio = |is_known: fn(u64) -> bool| {
+            let mut weights = SlotWeights::default();
+            let event = (0, Trigger::Instructions);
+            for entries in &stacks {
+                let text = &mut |_, _, at: Va, _| {
+                    let bytes = if at.0 < 0x9000 {
+                        [0x90; 5]
+                    } else {
+                        [0x0f, 0x1f, 0x40, 0, 0x90]
+                    };
+                    is_known(at.0).then(|| bytes.to_vec())
+                };
+                weights.look(event, &sample(1000), entries, text);
+            }
+            weights.settle();
+            let [few, many] = [0, 4].map(|nth: usize| weights.weight(0, 7, &stacks[nth]));
+            many / few
+        };
+        assert!((ratio(|_| true) - 2.5).abs() < 0.05, "{}", ratio(|_| true));
+        assert!((ratio(|at| at == 0x1000) - 1.0).abs() < 0.01, "by bytes");
     }
 
     #[test]

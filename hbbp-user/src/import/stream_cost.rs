@@ -56,7 +56,7 @@ fn is_branches(name: &str) -> bool {
 const CAPACITY: usize = 1 << 20;
 
 /// Longest stream in bytes that is believed, as when streams are located.
-const LONGEST: u64 = 64 << 10;
+pub(super) const LONGEST: u64 = 64 << 10;
 
 /// Instructions and branches of the streams so far.
 #[derive(Debug, Default)]
