@@ -30,8 +30,8 @@ use crate::resolve::parser::Parser;
 use crate::resolve::user::proc_scan::read_processes;
 use crate::snapshot::{Loss, Losses, Run, Snapshot};
 
-/// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice kernel text
-/// patches soon where the kernel does not report them.
+/// Time between two drains. Long, because each drain costs samples on its CPU; short enough that few of the processes that
+/// ran have exited meanwhile.
 pub(super) const DRAIN_EVERY: Duration = Duration::from_secs(2);
 
 /// Time between two reads of the sideband. The files of a process can be opened only while it lives.
@@ -53,6 +53,10 @@ const DRAIN_GAP: u32 = 19;
 
 /// The same for memory with code that changed, as it does all the time where compilers run: at most 1 % of the time.
 const MEMORY_DRAIN_GAP: u32 = 99;
+
+/// The same for looks at memory with code and at kernel text, which nearly always find nothing: at most 0.1 % of the time of
+/// a CPU each.
+const WATCH_GAP: u32 = 999;
 
 /// Delay from a patch to the split of the interval. Switching a static key patches many sites in a row.
 const PATCH_DELAY: Duration = Duration::from_millis(2);
@@ -102,6 +106,9 @@ pub(super) struct Session {
     next_memory_drain: Instant,
     /// Earliest time of an extra drain because of a patch.
     next_drain: Instant,
+    /// Earliest time of the next look at memory with code, and of the next comparison of kernel text.
+    next_watch: Instant,
+    next_comparison: Instant,
     /// Whether kernel text is followed.
     text: TextHistory,
     /// Malformed records.
@@ -177,6 +184,8 @@ impl Session {
             user_patched: false,
             next_memory_drain: opened,
             next_drain: opened,
+            next_watch: opened,
+            next_comparison: opened,
             text,
             unread: 0,
             stacks: StacksSeen::NotYet,
@@ -285,10 +294,15 @@ impl Session {
 
     /// Looks for changes of memory with code, which have no records.
     fn watch_memory(&mut self) {
-        if self.patched.is_none() && self.resolver.has_memory_changed() {
+        if self.patched.is_some() || Instant::now() < self.next_watch {
+            return;
+        }
+        let start = own_time();
+        if self.resolver.has_memory_changed() {
             self.user_patched = true;
             self.patched = Some(self.next_memory_drain.max(Instant::now()));
         }
+        self.next_watch = Instant::now() + WATCH_GAP * own_time().saturating_sub(start);
     }
 
     /// Splits the interval, so that kernel counts before and after a patch are separate.
@@ -340,6 +354,16 @@ impl Session {
             .zip(counts.parts.iter())
             .map(|(time, part)| raw_interval(time, part, has_stack, &counts.clock_periods));
         self.resolver.drained(intervals.collect());
+    }
+
+    /// The same, where it is time for it.
+    fn look_at_text(&mut self) -> anyhow::Result<()> {
+        if self.next_comparison <= Instant::now() {
+            let start = own_time();
+            self.compare_text()?;
+            self.next_comparison = Instant::now() + WATCH_GAP * own_time().saturating_sub(start);
+        }
+        Ok(())
     }
 
     /// Compares live kernel text with the known text.
@@ -396,7 +420,7 @@ pub(super) async fn measure(
             () = signals.wait() => return Ok(Pause::Signal),
             _ = drains.tick() => {
                 session.drain()?;
-                session.compare_text()?;
+                session.look_at_text()?;
             }
             () = notified(half_full.as_deref()) => session.drain()?,
             () = patched, if session.patched.is_some() => session.split()?,

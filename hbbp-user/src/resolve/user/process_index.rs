@@ -248,6 +248,8 @@ impl ProcessIndex {
     pub(super) fn insert(&mut self, tgid: u32, image: ProcessImage) {
         let images = self.processes.entry(tgid).or_default();
         let at = images.partition_point(|other| other.from <= image.from);
+        // Most processes have one image, or that of the fork and that of the exec.
+        images.reserve_exact(1);
         images.insert(at, image);
     }
 
