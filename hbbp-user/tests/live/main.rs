@@ -51,9 +51,9 @@ fn skip_outside_ci(reason: &str) {
     skip::skip(reason);
 }
 
-/// Waits until a process has a handler for a signal, which then no longer ends it.
-fn wait_for_handler(pid: u32, signal: i32) {
-    while signal_set(pid, "SigCgt:") >> (signal - 1) & 1 == 0 {
+/// Waits until a process listens for a signal, which then no longer ends it: its main thread blocks it.
+fn wait_until_it_listens(pid: u32, signal: i32) {
+    while signal_set(pid, "SigBlk:") >> (signal - 1) & 1 == 0 {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
