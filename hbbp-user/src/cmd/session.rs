@@ -54,9 +54,8 @@ const DRAIN_GAP: u32 = 19;
 /// The same for memory with code that changed, as it does all the time where compilers run: at most 1 % of the time.
 const MEMORY_DRAIN_GAP: u32 = 99;
 
-/// The same for looks at memory with code and at kernel text, which nearly always find nothing: at most 0.1 % of the time of
-/// a CPU each.
-const WATCH_GAP: u32 = 999;
+/// The same for comparisons of kernel text, which nearly always find nothing: at most 0.1 % of the time of a CPU.
+const COMPARISON_GAP: u32 = 999;
 
 /// Delay from a patch to the split of the interval. Switching a static key patches many sites in a row.
 const PATCH_DELAY: Duration = Duration::from_millis(2);
@@ -106,8 +105,7 @@ pub(super) struct Session {
     next_memory_drain: Instant,
     /// Earliest time of an extra drain because of a patch.
     next_drain: Instant,
-    /// Earliest time of the next look at memory with code, and of the next comparison of kernel text.
-    next_watch: Instant,
+    /// Earliest time of the next comparison of kernel text.
     next_comparison: Instant,
     /// Whether kernel text is followed.
     text: TextHistory,
@@ -184,7 +182,6 @@ impl Session {
             user_patched: false,
             next_memory_drain: opened,
             next_drain: opened,
-            next_watch: opened,
             next_comparison: opened,
             text,
             unread: 0,
@@ -294,15 +291,10 @@ impl Session {
 
     /// Looks for changes of memory with code, which have no records.
     fn watch_memory(&mut self) {
-        if self.patched.is_some() || Instant::now() < self.next_watch {
-            return;
-        }
-        let start = own_time();
-        if self.resolver.has_memory_changed() {
+        if self.patched.is_none() && self.resolver.has_memory_changed() {
             self.user_patched = true;
             self.patched = Some(self.next_memory_drain.max(Instant::now()));
         }
-        self.next_watch = Instant::now() + WATCH_GAP * own_time().saturating_sub(start);
     }
 
     /// Splits the interval, so that kernel counts before and after a patch are separate.
@@ -361,7 +353,7 @@ impl Session {
         if self.next_comparison <= Instant::now() {
             let start = own_time();
             self.compare_text()?;
-            self.next_comparison = Instant::now() + WATCH_GAP * own_time().saturating_sub(start);
+            self.next_comparison = Instant::now() + COMPARISON_GAP * own_time().saturating_sub(start);
         }
         Ok(())
     }
