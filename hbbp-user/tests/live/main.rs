@@ -58,6 +58,24 @@ fn wait_until_it_listens(pid: u32, signal: i32) {
     }
 }
 
+/// Waits until a process has opened its perf events, and no more of them for a while: then it measures.
+fn wait_until_it_measures(pid: u32) {
+    let n_events = || {
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        let links = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+        links.filter(|link| link.ends_with("anon_inode:[perf_event]")).count()
+    };
+    let mut before = 0;
+    loop {
+        let now = n_events();
+        if 0 < now && now == before {
+            return;
+        }
+        before = now;
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+}
+
 /// A set of signals of the main thread of a process, by its line in /proc/PID/status.
 fn signal_set(pid: u32, line: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
