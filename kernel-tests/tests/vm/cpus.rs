@@ -14,7 +14,7 @@ hbbp-sys record --event cpu-clock --period 1000003 --all -o /tmp/profile -- busy
   for i in 1 2; do busybox sh -c \"while :; do :; done\" & done
   busybox sleep 2
   read went rest < /proc/uptime
-  echo "$begin $went"
+  echo $begin $went
   echo 0 > /sys/devices/system/cpu/cpu2/online
   busybox sleep 5
   echo 1 > /sys/devices/system/cpu/cpu2/online
