@@ -64,7 +64,7 @@ fn assert_limited(pid: u32, main: u64) {
     for (name, status) in &threads {
         let (effective, permitted) = (set(status, "CapEff"), set(status, "CapPrm"));
         let expected = match name.as_str() {
-            "metrics" | "segments" | "signals" => 0,
+            "metrics" | "otlp" | "segments" | "signals" => 0,
             _ => main,
         };
         assert_eq!((effective, permitted), (expected, expected), "{name}");
@@ -80,6 +80,7 @@ fn assert_limited(pid: u32, main: u64) {
         status["Seccomp_filters"].parse::<u32>().unwrap()
     };
     assert!(filters("segments") < filters("metrics"));
+    assert!(filters("segments") < filters("otlp"));
 }
 
 /// A path of the metrics of a daemon.
@@ -95,7 +96,8 @@ fn each_thread_keeps_what_is_stated_and_no_more() {
     let made = tempfile::tempdir().unwrap();
     let (address, socket) = listening(made.path());
     let folder = made.path().join("segments");
-    let daemon = Daemon::with(&folder, &["--listen", &address]);
+    // Nobody listens at the port of discard(9): it is tried again and again.
+    let daemon = Daemon::with(&folder, &["--listen", &address, "--otlp", "http://127.0.0.1:9"]);
     daemon.until_intervals(2);
     let said = daemon.said();
     let keeps = said.lines().find(|line| line.contains("keeps ")).unwrap();
