@@ -111,6 +111,8 @@ pub mod mix;
 
 pub mod eval;
 
+pub mod loops;
+
 pub mod printable;
 
 pub mod names;

@@ -9,7 +9,7 @@ use super::patched::{StaticText, mark};
 use super::versions::{SameBytes, versions};
 use super::{Annotated, Block, Branch, Code, Line, Version};
 use crate::addr::ImageAddr;
-use crate::blocks::{BlockId, Flow, TextBlocks};
+use crate::blocks::{BlockId, Flow, TextBlocks, direct_target};
 use crate::estimate::{BlockCount, Estimate, Method};
 use crate::locate::{Location, TextIdx};
 use crate::mix::Estimated;
@@ -206,7 +206,7 @@ impl<'a> Building<'a> {
             .values()
             .filter(|line| matches!(line.flow, Flow::Jump | Flow::Conditional))
         {
-            let target = target(self.module.kind.bits(), line);
+            let target = direct_target(self.module.kind.bits(), &line.bytes, line.addr);
             if let Some(target) = target.filter(|target| self.lines.contains_key(target)) {
                 branches.insert((line.addr, target), None);
             }
@@ -276,17 +276,4 @@ fn plus(a: Estimate, b: Estimate) -> Estimate {
         count: a.count + b.count,
         std_error: a.std_error.hypot(b.std_error),
     }
-}
-
-/// The target of a direct branch.
-fn target(bits: u32, line: &Line) -> Option<ImageAddr> {
-    let options = iced_x86::DecoderOptions::NONE;
-    let mut decoder = iced_x86::Decoder::try_with_ip(bits, &line.bytes, line.addr.0, options).ok()?;
-    let instruction = decoder.decode();
-    let is_direct = instruction.is_jcc_short_or_near()
-        || instruction.is_jmp_short_or_near()
-        || instruction.is_jcx_short()
-        || instruction.is_loop()
-        || instruction.is_loopcc();
-    is_direct.then(|| ImageAddr(instruction.near_branch_target()))
 }

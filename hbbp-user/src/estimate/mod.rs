@@ -21,6 +21,7 @@
 
 mod assignment;
 pub mod error;
+mod figure;
 mod flow;
 pub mod rule;
 mod sources;
@@ -32,8 +33,11 @@ use crate::locate::{Discard, Located, Tally, Unresolved};
 use crate::snapshot::{ProcessIdx, Snapshot};
 pub use assignment::{EventAssignment, assign};
 use error::Phases;
-pub use error::{BlockRun, Replicate, Strata, strata};
+pub use error::{BlockRun, Replicate, Strata, Sum, strata};
+pub use figure::Figure;
 use flow::balance::{Errors, Targets, balanced_inflow, reweighted};
+pub use flow::branches::TakenBranch;
+use flow::branches::taken_branches;
 use flow::graph::FlowGraph;
 use flow::skid::SampledBlocks;
 pub use rule::{Reason, Rule};
@@ -144,6 +148,8 @@ pub struct BlockCounts {
     pub parts: Vec<Part>,
     /// The streams that were used, sorted by (text, process); [`execution_counts`] makes counts of instructions of them.
     pub streams: Vec<Stream>,
+    /// Taken branches that one of these streams ended with and another one began after, sorted by (target, source).
+    pub branches: Vec<TakenBranch>,
     /// Where they were balanced, the share of the oldest slots that branches hold beyond what is expected.
     pub bias: Option<f64>,
     /// Streams in one branch stack, on average.
@@ -213,6 +219,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         assignment,
         blocks,
         parts,
+        branches: taken_branches(&graph, &streams),
         streams,
         bias,
         streams_per_stack,

@@ -4,7 +4,7 @@ use super::rust::{Mention, mentions};
 use super::{Finding, Source};
 
 /// The modules in the order of the flow: each may use only what stands before it.
-const LINE: [&str; 20] = [
+const LINE: [&str; 21] = [
     "addr",
     "record",
     "streams",
@@ -14,6 +14,7 @@ const LINE: [&str; 20] = [
     "estimate",
     "mix",
     "eval",
+    "loops",
     "printable",
     "names",
     "annotate",

@@ -4,6 +4,7 @@
 //! [`super::error`].
 
 pub(super) mod balance;
+pub(super) mod branches;
 pub(super) mod graph;
 mod least_squares;
 mod return_sites;
