@@ -107,6 +107,8 @@ pub mod blocks;
 
 pub mod estimate;
 
+pub mod time;
+
 pub mod mix;
 
 pub mod eval;

@@ -27,6 +27,15 @@ impl Figure {
         }
     }
 
+    /// The sum of two independent figures.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            value: self.value + other.value,
+            std_error: self.std_error.hypot(other.std_error),
+        }
+    }
+
     /// The quotient of two independent figures, by the delta method: relative variances add up. `None` where there is nothing
     /// to divide by.
     pub fn over(self, other: Self) -> Option<Self> {

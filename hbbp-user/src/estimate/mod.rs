@@ -31,7 +31,7 @@ use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap};
 use crate::locate::{Discard, Located, Tally, Unresolved};
 use crate::snapshot::{ProcessIdx, Snapshot};
-pub use assignment::{EventAssignment, assign};
+pub use assignment::{EventAssignment, assign, disjoint};
 use error::Phases;
 pub use error::{BlockRun, Replicate, Strata, Sum, strata};
 pub use figure::Figure;
@@ -39,12 +39,14 @@ use flow::balance::{Errors, Targets, balanced_inflow, reweighted};
 pub use flow::branches::TakenBranch;
 use flow::branches::taken_branches;
 use flow::graph::FlowGraph;
+pub use flow::passages::{Flows, Passed};
 use flow::skid::SampledBlocks;
 pub use rule::{Reason, Rule};
 pub use sources::lbr::{ExecutionCounts, execution_counts};
 use sources::oldest_slot::Branches;
 pub use sources::oldest_slot::Occurrences;
 use sources::processes::told_apart;
+pub use sources::ring;
 pub use sources::streams::{Line, Stream, judge};
 use sources::{SeenBlocks, ebs, lbr, streams};
 use stages::{Stage, Stages};
@@ -302,6 +304,21 @@ impl BlockCount {
     /// The estimate of the chosen method.
     pub fn chosen(&self) -> Estimate {
         self.of(self.method).unwrap_or_default()
+    }
+
+    /// A block that no method saw: nothing of it was executed, as far as that is known.
+    pub const fn unseen(block: BlockId, ring: Ring, instructions: u32) -> Self {
+        Self {
+            block,
+            ring,
+            instructions,
+            ebs: None,
+            lbr: None,
+            branch: None,
+            biased: false,
+            method: Method::Lbr,
+            reason: Reason::OnlyMethod,
+        }
     }
 
     /// The estimate of one method, where it has data of the ring.

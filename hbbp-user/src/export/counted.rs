@@ -80,6 +80,7 @@ impl<'a> Counted<'a> {
             located,
             map,
             counts,
+            ..
         } = Estimated::new(snapshot, rule);
         Self {
             snapshot,

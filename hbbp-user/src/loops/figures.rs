@@ -9,20 +9,25 @@
 //! trips(k)      = iterations(k) / invocations(k)                    invocations(k) = iterations(k - 1)
 //! ```
 //!
-//! An edge that was never seen in a stack counts nothing: where no entry was, a loop has as many invocations as its function
-//! has at least, one, and the trip count is a lower bound of it. So it is not told; there is no figure of the loop then.
+//! An edge that was never seen in a stack counts nothing. A loop that was never seen to be entered has no such figures: how
+//! many rounds it goes is then more than the stacks can tell.
 //!
-//! Both shares come from the same entries, so their error is that of a share of n entries, p (1 - p) / n, as if every one
-//! were drawn by itself. A loop with a fixed number of rounds has less. Executions of the header are independent of it.
+//! The error of a share is that of n occurrences of which h were the part, p^2 (1 - h / n) / h, as if each were drawn by
+//! itself; a loop with a fixed number of rounds has less. Executions of the header are independent of it.
+
+use std::collections::HashMap;
+
+use hashbrown::DefaultHashBuilder;
 
 use super::function::Function;
 use super::graph::Digraph;
 use super::natural::NaturalLoop;
 use super::{Region, Rounds};
 use crate::addr::ImageAddr;
-use crate::blocks::BlockId;
-use crate::estimate::{BlockCount, BlockCounts, Figure, Method, Sum};
+use crate::blocks::{BlockId, BlockMap};
+use crate::estimate::{BlockCount, BlockCounts, Figure, Method, Passed, Sum};
 use crate::snapshot::ModuleIdx;
+use crate::time::{Amount, Time};
 
 /// How often control went through a loop; `None` where nothing was recorded that led into it.
 pub(super) fn rounds(
@@ -64,9 +69,7 @@ pub(super) fn rounds(
     let (entered, gone_round) = (up_to(natural.level), up_to(natural.level + 1));
     let told = 0.0 < entered.hits && 0.0 < entered.executions && 0.0 < header.value;
     told.then(|| {
-        let part = |of: super::flow::Passed, whole: super::flow::Passed| {
-            share(of.executions, whole.executions, of.hits, whole.hits)
-        };
+        let part = |of: Passed, whole: Passed| share(of.executions, whole.executions, of.hits, whole.hits);
         let times = |share: Figure| {
             let relative = share.relative_variance() + header.relative_variance();
             let value = header.value * share.value;
@@ -219,5 +222,42 @@ impl Members {
         let same = self.blocks.get(from..).unwrap_or(&[]);
         let n = same.iter().take_while(|it| **it == block).count();
         self.regions.get(from..from.saturating_add(n)).unwrap_or(&[])
+    }
+}
+
+/// Time by block.
+pub(super) struct AtBlocks {
+    amounts: HashMap<BlockId, Amount, DefaultHashBuilder>,
+    samples: f64,
+}
+
+impl AtBlocks {
+    pub(super) fn new(map: &BlockMap, time: &Time) -> Self {
+        let mut amounts: HashMap<BlockId, Amount, DefaultHashBuilder> = HashMap::default();
+        for spent in &time.spent {
+            let block = map.text(spent.text).map(|text| text.block_of(spent.instruction));
+            let id = BlockId {
+                text: spent.text,
+                block: block.unwrap_or_default(),
+            };
+            amounts.entry(id).or_default().add(spent);
+        }
+        Self {
+            amounts,
+            samples: time.samples,
+        }
+    }
+
+    pub(super) fn of(&self, region: &Region) -> Figure {
+        let mut sum = Amount::default();
+        for block in &region.blocks {
+            let id = BlockId {
+                text: region.text,
+                block: *block,
+            };
+            let amount = self.amounts.get(&id).copied().unwrap_or_default();
+            (sum.hits, sum.units) = (sum.hits + amount.hits, sum.units + amount.units);
+        }
+        sum.figure(self.samples)
     }
 }

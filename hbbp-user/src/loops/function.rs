@@ -14,10 +14,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::flow::{Flows, Passed};
 use super::graph::Digraph;
 use crate::blocks::{BlockId, BlockMap, Flow, TextBlocks, direct_target};
-use crate::estimate::{BlockCount, TakenBranch};
+use crate::estimate::{BlockCount, Flows, Passed, TakenBranch};
 use crate::locate::TextIdx;
 use crate::mix::symbol_at;
 use crate::snapshot::{Module, Snapshot};

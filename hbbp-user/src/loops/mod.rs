@@ -1,7 +1,7 @@
 //! Loops of the code that ran: how often each was entered and gone round, and what it executed.
 //!
 //! ```text
-//! streams, branches -> flow (how control passed) -> function (a flow graph for each function)
+//! streams, branches -> function (a flow graph for each function)
 //!    -> graph, dominators -> natural (nested loops, irreducible regions) -> figures (iterations, invocations, trips)
 //! ```
 //!
@@ -12,34 +12,39 @@
 
 mod dominators;
 mod figures;
-mod flow;
 mod function;
 mod graph;
 mod natural;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::addr::{ImageAddr, Ring};
-use crate::estimate::{BlockCount, BlockCounts, Figure, Unit};
+use crate::blocks::BlockMap;
+use crate::estimate::{BlockCount, Figure, Flows, Unit};
 use crate::locate::TextIdx;
 use crate::mix::{Estimated, function as function_at};
-use crate::snapshot::{ModuleIdx, Snapshot};
-use figures::Instructions;
-use flow::Flows;
+use crate::snapshot::{EventUnit, ModuleIdx, Snapshot, SourceLocations};
+use crate::time::cpi;
+use figures::{AtBlocks, Instructions};
 use function::{Function, range_at};
 use natural::{Found, NaturalLoop, natural_loops};
 
 /// The loops of a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loops {
-    /// By falling amount; an outer loop stands before its inner ones.
+    /// By falling time, or amount where time was not sampled beside it; an outer loop stands before its inner ones.
     pub loops: Vec<Loop>,
-    /// Regions that go round and are entered at several blocks: no loops, by falling amount.
+    /// Regions that go round and are entered at several blocks: no loops, in the same order.
     pub irreducible: Vec<Region>,
     /// Loops that were not walked, because loops are nested so deeply that it would take too long.
     pub left_out: u64,
     /// What all code executed, in the unit of the estimate.
     pub total: f64,
+    /// The unit of time, and the time of all code, where it was sampled beside executions.
+    pub time: Option<(EventUnit, f64)>,
+    /// What the amounts are.
+    pub unit: Option<Unit>,
 }
 
 /// Part of a function.
@@ -57,6 +62,10 @@ pub struct Region {
     pub blocks: Vec<u32>,
     /// What these executed, without what they called, in the unit of the estimate.
     pub amount: Figure,
+    /// The time that passed in them; `None` where it was not sampled beside executions.
+    pub time: Option<Figure>,
+    /// Their source lines as `file:first-last`, once [`Loops::locate`] has been told of locations.
+    pub lines: Option<String>,
 }
 
 /// A natural loop.
@@ -107,7 +116,8 @@ pub fn loops(estimated: &Estimated<'_>) -> Loops {
         found.add_function(estimated, &flows, (first.block.text, range), ran);
         rest = others;
     }
-    found.fill(counts);
+    found.unit = Some(counts.assignment.unit);
+    found.fill(estimated);
     found
 }
 
@@ -169,7 +179,8 @@ impl Loops {
     }
 
     /// Fills in what each region executed, leaves out what did not run, and puts all in order.
-    fn fill(&mut self, counts: &BlockCounts) {
+    fn fill(&mut self, estimated: &Estimated<'_>) {
+        let counts = estimated.counts();
         let amounts = Instructions::new(counts);
         let regions = self.loops.iter_mut().map(|it| &mut it.region);
         amounts.fill(&mut regions.collect::<Vec<_>>());
@@ -179,18 +190,25 @@ impl Loops {
             .iter()
             .map(|block| block.chosen().count * f64::from(block.instructions))
             .sum();
-        self.irreducible.retain(|region| 0.0 < region.amount.value);
-        self.irreducible
-            .sort_by(|a, b| b.amount.value.total_cmp(&a.amount.value));
+        if let Some(time) = estimated.time() {
+            self.time = Some((time.unit, time.total()));
+            let at_blocks = AtBlocks::new(estimated.map(), time);
+            let regions = self.loops.iter_mut().map(|it| &mut it.region);
+            for region in regions.chain(&mut self.irreducible) {
+                region.time = Some(at_blocks.of(region));
+            }
+        }
+        self.irreducible.retain(|region| 0.0 < region.weight());
+        self.irreducible.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
         self.sort();
     }
 
-    /// Sorts by falling amount, each loop after the one that it lies in.
+    /// Sorts by falling weight, each loop after the one that it lies in.
     fn sort(&mut self) {
-        let amount = |n: usize| self.loops.get(n).map_or(0.0, |it| it.region.amount.value);
-        let mut order: Vec<usize> = (0..self.loops.len()).filter(|n| 0.0 < amount(*n)).collect();
-        // An outer loop executes no less than an inner one, and stands before it.
-        order.sort_by(|a, b| amount(*b).total_cmp(&amount(*a)).then(a.cmp(b)));
+        let weight = |n: usize| self.loops.get(n).map_or(0.0, |it| it.region.weight());
+        let mut order: Vec<usize> = (0..self.loops.len()).filter(|n| 0.0 < weight(*n)).collect();
+        // An outer loop weighs no less than an inner one, and stands before it.
+        order.sort_by(|a, b| weight(*b).total_cmp(&weight(*a)).then(a.cmp(b)));
         let mut places: Vec<Option<usize>> = vec![None; self.loops.len()];
         for (place, n) in order.iter().enumerate() {
             if let Some(slot) = places.get_mut(*n) {
@@ -212,6 +230,55 @@ impl Loops {
     }
 }
 
+impl Region {
+    /// What it is sorted by.
+    fn weight(&self) -> f64 {
+        self.time.map_or(self.amount.value, |time| time.value)
+    }
+
+    /// Time for each instruction; `None` where executions are too few to divide by, or time was not sampled.
+    pub fn cpi(&self) -> Option<Figure> {
+        cpi(self.time?, self.amount)
+    }
+
+    /// The instructions of its blocks, by module and address.
+    pub fn instructions(&self, map: &BlockMap) -> impl Iterator<Item = (ModuleIdx, ImageAddr)> {
+        let text = map.text(self.text).into_iter();
+        text.flat_map(|text| {
+            let instructions = self
+                .blocks
+                .iter()
+                .flat_map(|block| text.instructions(text.block(*block)));
+            instructions.map(|it| (text.module, text.addr(*it)))
+        })
+    }
+}
+
+impl Loops {
+    /// Says where the first `n` loops stand in the source: the lines of the file that most of their instructions are from.
+    pub fn locate(&mut self, n: usize, map: &BlockMap, locations: &SourceLocations) {
+        for it in self.loops.iter_mut().take(n) {
+            let mut files: BTreeMap<&str, (u64, u32, u32)> = BTreeMap::new();
+            for at in it.region.instructions(map) {
+                let line = locations.get(&at).and_then(|location| location.line.as_deref());
+                let Some((file, Ok(line))) = line
+                    .and_then(|line| line.rsplit_once(':'))
+                    .map(|(file, line)| (file, line.parse::<u32>()))
+                else {
+                    continue;
+                };
+                let (n, first, last) = files.entry(file).or_insert((0, line, line));
+                (*n, *first, *last) = (*n + 1, line.min(*first), line.max(*last));
+            }
+            let most = files.into_iter().max_by_key(|(_, (n, ..))| *n);
+            it.region.lines = most.map(|(file, (_, first, last))| match first == last {
+                true => format!("{file}:{first}"),
+                false => format!("{file}:{first}-{last}"),
+            });
+        }
+    }
+}
+
 impl Function<'_> {
     /// These nodes as a part of the function, its amount still to be filled in; `ran` are the blocks of the function that did.
     fn region(&self, snapshot: &Snapshot, ran: &[BlockCount], nodes: &[usize]) -> Option<Region> {
@@ -226,6 +293,8 @@ impl Function<'_> {
             text: self.text,
             blocks: blocks.collect(),
             amount: Figure::default(),
+            time: None,
+            lines: None,
         })
     }
 

@@ -4,6 +4,7 @@ use super::Cell;
 use super::keys::Addend;
 use crate::blocks::BlockId;
 use crate::estimate::{BlockCount, BlockCounts, Part, Sum as Executions};
+use crate::time::{Amount, Spent, Time};
 
 /// A sum of amounts from both methods.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +12,7 @@ pub(super) struct Sum {
     executions: Executions,
     samples: f64,
     flops: f64,
+    time: Amount,
     bytes: u64,
     blocks: u64,
     /// The last block that added to it; parts are sorted by block.
@@ -36,8 +38,13 @@ impl Sum {
         self.executions.add_stack(phase, instructions);
     }
 
+    /// Adds the time at one of its instructions.
+    pub(super) fn add_time(&mut self, spent: &Spent) {
+        self.time.add(spent);
+    }
+
     /// The sum, in the unit of the counts.
-    pub(super) fn cell(&self, counts: &BlockCounts) -> Cell {
+    pub(super) fn cell(&self, counts: &BlockCounts, time: Option<&Time>) -> Cell {
         let amount = self.executions.amount();
         let std_error = (0.0 < amount).then(|| self.executions.variance(counts).sqrt());
         Cell {
@@ -45,6 +52,7 @@ impl Sum {
             std_error,
             samples: self.samples,
             flops: self.flops,
+            time: time.map(|time| time.figure(self.time)),
             bytes: self.bytes,
             blocks: self.blocks,
         }

@@ -9,6 +9,7 @@ use super::page::Page;
 use super::table::{Line, Table};
 use crate::mix::Value;
 use crate::printable::harmless;
+use crate::snapshot::EventUnit;
 
 /// Most columns of a name above figures.
 const TITLE: usize = 24;
@@ -54,8 +55,15 @@ fn title(body: &Body) -> String {
     } else {
         format!("; filters: {}", body.filters.join(", "))
     };
+    let asks_time = body.values.iter().any(|value| value.is_of_time());
+    let time = match body.time_unit {
+        None if !asks_time => "",
+        None => "; no time was sampled beside executions (record --time)",
+        Some(EventUnit::Cycles) => "; time in core cycles",
+        Some(_) => "; time in ns of a clock, CPI in ns for each instruction",
+    };
     format!(
-        "Instruction mix{by}{columns}, in {}{share}{filters}",
+        "Instruction mix{by}{columns}, in {}{share}{time}{filters}",
         body.unit.noun()
     )
 }
@@ -192,6 +200,9 @@ impl Part {
             Self::Error => "±",
             Self::Share => "%",
             Self::Other(Value::Rate) => "per second",
+            Self::Other(Value::TimeShare) => "time %",
+            Self::Other(Value::Cpi) => "CPI",
+            Self::Other(Value::Ipc) => "IPC",
             Self::Other(value) => value.name(),
         }
     }
@@ -210,6 +221,14 @@ fn number(figure: &Figure, part: Part) -> String {
     }
 }
 
+/// A quotient to three decimals, with its error.
+pub(super) fn per(value: f64, error: Option<f64>) -> String {
+    match error {
+        None => format!("{value:.3}"),
+        Some(error) => format!("{value:.3} ±{error:.3}"),
+    }
+}
+
 fn other(figure: &Figure, value: Value) -> Option<String> {
     Some(match value {
         Value::Executions | Value::Share => return None,
@@ -217,6 +236,10 @@ fn other(figure: &Figure, value: Value) -> Option<String> {
         Value::Bytes => grouped(figure.bytes?),
         Value::Blocks => grouped(figure.blocks?),
         Value::Rate => scaled(figure.rate?, 4),
+        Value::Time => scaled(figure.time?, 4),
+        Value::TimeShare => percent(figure.time_share?),
+        Value::Cpi => per(figure.cpi?, figure.cpi_std_error),
+        Value::Ipc => per(figure.ipc?, None),
         Value::Flops => scaled(figure.flops?, 4),
     })
 }

@@ -25,6 +25,9 @@ pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> 
     for body in &report.bodies {
         pivot_table::write(body, page)?;
     }
+    for loops in &report.loops {
+        loops.text(page)?;
+    }
     if let Some((_, rows)) = &report.over_time {
         rows.text(page)?;
     }

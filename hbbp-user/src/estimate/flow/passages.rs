@@ -1,4 +1,5 @@
-//! How control passed between the blocks of the profile: what loops are counted from.
+//! How control passed between the blocks of the profile: what loops are counted from, and what ran
+//! before an instruction.
 //!
 //! ```text
 //! streams    run over the end of a block to the next one          crossings
@@ -17,15 +18,15 @@ use crate::locate::TextIdx;
 
 /// How often control passed somewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Passed {
+pub struct Passed {
     /// Executions, in the unit of the estimate.
-    pub(super) executions: f64,
+    pub executions: f64,
     /// Occurrences in branch stacks.
-    pub(super) hits: f64,
+    pub hits: f64,
 }
 
 /// All of it, over all process images.
-pub(super) struct Flows<'a> {
+pub struct Flows<'a> {
     branches: &'a [TakenBranch],
     /// By text, from each block to the next.
     crossings: BTreeMap<TextIdx, Vec<Passed>>,
@@ -34,14 +35,16 @@ pub(super) struct Flows<'a> {
 }
 
 impl Passed {
-    pub(super) fn add(&mut self, other: Self) {
+    /// Adds to both.
+    pub fn add(&mut self, other: Self) {
         self.executions += other.executions;
         self.hits += other.hits;
     }
 }
 
 impl<'a> Flows<'a> {
-    pub(super) fn new(map: &BlockMap, counts: &'a BlockCounts) -> Self {
+    /// The flows of the streams and branches of an estimate.
+    pub fn new(map: &BlockMap, counts: &'a BlockCounts) -> Self {
         let mut unexplained: BTreeMap<(TextIdx, u32), Passed> = BTreeMap::new();
         for stream in &counts.streams {
             let start = unexplained.entry((stream.text, stream.first)).or_default();
@@ -67,14 +70,14 @@ impl<'a> Flows<'a> {
     }
 
     /// The taken branches to these instructions of a text.
-    pub(super) fn branches_to(&self, text: TextIdx, instructions: &Range<u32>) -> &'a [TakenBranch] {
+    pub fn branches_to(&self, text: TextIdx, instructions: &Range<u32>) -> &'a [TakenBranch] {
         let before = |n: u32| self.branches.partition_point(|it| it.to < (text, n));
         let range = before(instructions.start)..before(instructions.end);
         self.branches.get(range).unwrap_or(&[])
     }
 
     /// What began at these instructions of a text without a recorded branch, by instruction.
-    pub(super) fn unexplained_at(
+    pub fn unexplained_at(
         &self,
         text: TextIdx,
         instructions: &Range<u32>,
@@ -85,7 +88,7 @@ impl<'a> Flows<'a> {
     }
 
     /// From a block of a text to the next one, without a taken branch.
-    pub(super) fn crossing(&self, text: TextIdx, block: u32) -> Passed {
+    pub fn crossing(&self, text: TextIdx, block: u32) -> Passed {
         let of_text = self.crossings.get(&text);
         let crossing = of_text.and_then(|all| all.get(block as usize));
         crossing.copied().unwrap_or_default()
