@@ -126,7 +126,7 @@ impl Time {
     }
 
     /// The time at these instructions of a text, over all process images.
-    pub fn at(&self, text: TextIdx, instructions: Range<u32>) -> Amount {
+    pub fn at(&self, text: TextIdx, instructions: &Range<u32>) -> Amount {
         let before = |n: u32| {
             self.spent
                 .partition_point(|it| (it.text, it.instruction) < (text, n))
@@ -361,7 +361,7 @@ mod tests {
             hits: 25.0,
             units: 100.0,
         };
-        assert_eq!(amount.figure(100.0).std_error, 20.0 * 0.75f64.sqrt());
+        assert!((amount.figure(100.0).std_error - 20.0 * 0.75f64.sqrt()).abs() < 1e-9);
         assert_eq!(amount.figure(25.0).std_error, 0.0);
         assert_eq!(Amount::default().figure(10.0), Figure::default());
     }

@@ -10,11 +10,12 @@ use super::versions::{SameBytes, versions};
 use super::{Annotated, Block, Branch, Code, Line, Version};
 use crate::addr::ImageAddr;
 use crate::blocks::{BlockId, Flow, TextBlocks, direct_target};
-use crate::estimate::{BlockCount, Estimate, Method};
+use crate::estimate::{BlockCount, Estimate, Figure, Method};
 use crate::locate::{Location, TextIdx};
 use crate::mix::Estimated;
 use crate::names::Demangle;
 use crate::snapshot::{EventIdx, Module, ModuleIdx, Snapshot};
+use crate::time::cpi;
 
 /// The annotated code of a function; `None` where its module or its text is not in the profile.
 ///
@@ -101,7 +102,9 @@ impl<'a> Building<'a> {
             self.add_instructions(*text, code);
             self.add_blocks(*text, code);
             self.add_samples(*text);
+            self.add_time(*text);
         }
+        self.divide();
         let branches = self.branches(same);
         let instructions: Vec<Line> = self.lines.into_values().collect();
         Version {
@@ -135,7 +138,10 @@ impl<'a> Building<'a> {
                 flow: found.flow,
                 block: None,
                 count: 0.0,
+                std_error: 0.0,
                 samples: 0,
+                time: None,
+                cpi: None,
                 source: None,
                 linked: Vec::new(),
             };
@@ -164,10 +170,11 @@ impl<'a> Building<'a> {
                 let block = line.block.get_or_insert_default();
                 count.into_iter().for_each(|count| add(block, count));
             }
-            let n = count.map_or(0.0, |count| count.chosen().count);
+            let chosen = count.map(BlockCount::chosen).unwrap_or_default();
             for instruction in instructions {
                 if let Some(line) = self.lines.get_mut(&blocks.addr(*instruction)) {
-                    line.count += n;
+                    line.count += chosen.count;
+                    line.std_error = line.std_error.hypot(chosen.std_error);
                 }
             }
         }
@@ -195,6 +202,30 @@ impl<'a> Building<'a> {
             if let Some(line) = at.and_then(|at| self.lines.get_mut(&blocks.addr(at))) {
                 line.samples = line.samples.saturating_add(ip.hits);
             }
+        }
+    }
+
+    /// Adds the time at the instructions of a text, where it was sampled beside executions.
+    fn add_time(&mut self, idx: TextIdx) {
+        let (Some(time), Some(blocks)) = (self.estimated.time(), self.estimated.map().text(idx)) else {
+            return;
+        };
+        for (nth, instruction) in (0..).zip(blocks.all_instructions()) {
+            if let Some(line) = self.lines.get_mut(&blocks.addr(*instruction)) {
+                let spent = time.figure(time.at(idx, &(nth..nth + 1)));
+                line.time = Some(line.time.map_or(spent, |before| before.plus(spent)));
+            }
+        }
+    }
+
+    /// Divides the time of each line by its executions.
+    fn divide(&mut self) {
+        for line in self.lines.values_mut() {
+            let executions = Figure {
+                value: line.count,
+                std_error: line.std_error,
+            };
+            line.cpi = line.time.and_then(|time| cpi(time, executions));
         }
     }
 

@@ -28,7 +28,7 @@ use crate::snapshot::{EventUnit, ModuleIdx, Snapshot, SourceLocations};
 use crate::time::cpi;
 use figures::{AtBlocks, Instructions};
 use function::{Function, range_at};
-use natural::{Found, NaturalLoop, natural_loops};
+use natural::{Found, MOST_STEPS, NaturalLoop, natural_loops};
 
 /// The loops of a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -101,6 +101,7 @@ pub fn loops(estimated: &Estimated<'_>) -> Loops {
     let (snapshot, map, counts) = (estimated.snapshot(), estimated.map(), estimated.counts());
     let flows = Flows::new(map, counts);
     let mut found = Loops::default();
+    let mut steps = MOST_STEPS;
     let mut rest = counts.blocks.as_slice();
     while let Some(first) = rest.first() {
         let text = map.text(first.block.text);
@@ -113,7 +114,7 @@ pub fn loops(estimated: &Estimated<'_>) -> Loops {
         let inside =
             |count: &BlockCount| count.block.text == first.block.text && count.block.block < range.end;
         let (ran, others) = rest.split_at(rest.partition_point(inside).max(1));
-        found.add_function(estimated, &flows, (first.block.text, range), ran);
+        found.add_function(estimated, &flows, (first.block.text, range), ran, &mut steps);
         rest = others;
     }
     found.unit = Some(counts.assignment.unit);
@@ -129,6 +130,7 @@ impl Loops {
         flows: &Flows<'_>,
         range: (TextIdx, Range<u32>),
         ran: &[BlockCount],
+        steps: &mut usize,
     ) {
         let (snapshot, map, counts) = (estimated.snapshot(), estimated.map(), estimated.counts());
         let is_recorded = !counts.assignment.lbr.is_empty();
@@ -148,7 +150,7 @@ impl Loops {
             loops,
             irreducible,
             left_out,
-        } = natural_loops(&graph, &roots, &passed);
+        } = natural_loops(&graph, &roots, steps, &passed);
         self.left_out += left_out as u64;
         let region = |nodes: &[usize]| function.region(snapshot, ran, nodes);
         let first = self.loops.len();

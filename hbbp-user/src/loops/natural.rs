@@ -21,9 +21,10 @@ const T: f64 = 3.0;
 /// one loop.
 const MOST_TOLD_APART: usize = 512;
 
-/// Nodes of loops that are walked, with those of inner loops once for each level: some tens of nodes for each block of a
-/// million. Code of other users can nest so deeply that it takes the square.
-const MOST_WALKED: usize = 1 << 26;
+/// Steps that the search of a profile may take: nodes of loops, those of inner loops once for each level, and comparisons of
+/// loops of one header. That is sixteen for each block of a million; code of other users can nest so deeply that it takes the
+/// square.
+pub(super) const MOST_STEPS: usize = 1 << 24;
 
 /// A natural loop.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,8 +52,14 @@ pub(super) struct Found {
     pub(super) left_out: usize,
 }
 
-/// Finds the loops of a graph; `ran` says how often an edge was followed. Every node must be reached from a root.
-pub(super) fn natural_loops(graph: &Digraph, roots: &[usize], ran: &impl Fn(usize, usize) -> f64) -> Found {
+/// Finds the loops of a graph, in so many steps; `ran` says how often an edge was followed. Every node must be reached from a
+/// root.
+pub(super) fn natural_loops(
+    graph: &Digraph,
+    roots: &[usize],
+    steps: &mut usize,
+    ran: &impl Fn(usize, usize) -> f64,
+) -> Found {
     let dominators = Dominators::new(graph, roots);
     let (back, others): (Vec<_>, Vec<_>) = graph
         .edges()
@@ -67,7 +74,7 @@ pub(super) fn natural_loops(graph: &Digraph, roots: &[usize], ran: &impl Fn(usiz
     };
     let mut walk = Walk {
         graph,
-        left: MOST_WALKED,
+        left: *steps,
         seen: vec![0; graph.len()],
         round: 0,
     };
@@ -77,11 +84,12 @@ pub(super) fn natural_loops(graph: &Digraph, roots: &[usize], ran: &impl Fn(usiz
             None => found.left_out += 1,
         }
     }
+    *steps = walk.left;
     found.nest(graph.len());
     found
 }
 
-/// The loops of one header, the outermost first; `None` where too much was walked.
+/// The loops of one header, the outermost first; `None` where that takes too many steps.
 fn of_header(
     walk: &mut Walk<'_>,
     header: usize,
@@ -110,6 +118,7 @@ fn of_header(
     let mut loops = Vec::new();
     let mut left = singles?;
     while !left.is_empty() {
+        walk.left = walk.left.checked_sub(left.len() * left.len())?;
         let (inner, current): (Vec<Single>, Vec<Single>) = {
             let is_inner: Vec<bool> = left.iter().map(|it| it.is_nested_in(&left)).collect();
             let mut is_inner = is_inner.into_iter();
@@ -157,7 +166,7 @@ impl Single {
 /// Walks against the edges.
 struct Walk<'a> {
     graph: &'a Digraph,
-    /// Nodes that may still be walked.
+    /// Steps that may still be taken.
     left: usize,
     /// The last round that each node was met in.
     seen: Vec<u32>,
@@ -169,9 +178,8 @@ impl Walk<'_> {
     fn body(&mut self, header: usize, tails: &[usize]) -> Option<Vec<usize>> {
         self.round = self.round.checked_add(1)?;
         let mut nodes = Vec::new();
-        let mut open = vec![header];
+        let mut open = Vec::new();
         self.meet(header);
-        open.clear();
         nodes.push(header);
         for tail in tails {
             if self.meet(*tail) {
@@ -244,7 +252,7 @@ mod tests {
             let edge = edges.iter().find(|(a, b, _)| (*a, *b) == (from, to));
             edge.map_or(0.0, |(.., ran)| *ran)
         };
-        natural_loops(&Digraph::new(n, &ends), &[0], &ran)
+        natural_loops(&Digraph::new(n, &ends), &[0], &mut MOST_STEPS.clone(), &ran)
     }
 
     #[test]
@@ -275,6 +283,22 @@ mod tests {
         assert_eq!(with(23.9).loops.len(), 1);
         assert_eq!(with(24.0).loops.len(), 2);
         assert_eq!(with(0.0).loops.len(), 1, "what never ran is no loop of its own");
+    }
+
+    #[test]
+    fn loops_that_take_too_many_steps_are_left_out() {
+        // Each node goes back to the first: as many loops of one header as nodes, and then one in the other.
+        let edges: Vec<(usize, usize)> = (1..40).flat_map(|n| [(n - 1, n), (n, 0), (n, n - 1)]).collect();
+        let graph = Digraph::new(40, &edges);
+        let with = |mut steps: usize| {
+            let found = natural_loops(&graph, &[0], &mut steps, &|_, _| 1.0);
+            (found.loops.len(), found.left_out, steps)
+        };
+        let (loops, left_out, left) = with(MOST_STEPS);
+        assert_eq!((loops, left_out), (39, 0));
+        assert_eq!(with(MOST_STEPS - left), (39, 0, 0));
+        let (loops, left_out, _) = with(60);
+        assert!(loops < 39 && loops + left_out == 39, "{loops} {left_out}");
     }
 
     #[test]
@@ -325,7 +349,7 @@ mod tests {
             let alive = reachable(&graph, &roots);
             let edges: Vec<_> = graph.edges().filter(|(from, _)| alive[*from]).collect();
             let graph = Digraph::new(graph.len(), &edges);
-            let found = natural_loops(&graph, &roots, &ran);
+            let found = natural_loops(&graph, &roots, &mut MOST_STEPS.clone(), &ran);
             let dominators = Dominators::new(&graph, &roots);
             let back: Vec<_> = graph.edges().filter(|(from, to)| dominators.dominates(*to, *from)).collect();
             // Each back edge is in one loop, which has all nodes of its natural loop.

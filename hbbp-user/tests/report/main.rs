@@ -7,6 +7,7 @@ mod annotate;
 mod diff;
 mod golden;
 mod html;
+mod loops;
 #[path = "../fixtures/missing.rs"]
 mod missing;
 mod options;
