@@ -162,7 +162,7 @@ impl<'a> RunLoops<'a> {
         } else {
             let shares: Vec<f64> = self.shown().iter().map(|it| self.weight(&it.region)).collect();
             let greatest = shares.iter().copied().fold(0.0, f64::max);
-            page.table(&self.table(page), |row| Some(shares.get(row)? / greatest))?;
+            page.table(&self.fitting(page), |row| Some(shares.get(row)? / greatest))?;
         }
         self.notes().iter().try_for_each(|note| page.entry("  - ", note))
     }
@@ -189,7 +189,21 @@ impl<'a> RunLoops<'a> {
         format!("Loops with the loops inside them, without what they call, {amounts}{time}")
     }
 
-    fn table(&self, page: &Page<'_>) -> Table {
+    /// The table with as many columns as the page has room for.
+    fn fitting(&self, page: &Page<'_>) -> Table {
+        let mut columns = self.columns();
+        let mut table = self.table(page, &columns);
+        for left_out in ["instr/iter", "invocations"] {
+            if table.fits(page.look.width) {
+                break;
+            }
+            columns.retain(|(title, _)| *title != left_out);
+            table = self.table(page, &columns);
+        }
+        table
+    }
+
+    fn table(&self, page: &Page<'_>, columns: &[Column]) -> Table {
         let shown = self.shown();
         let key = |it: &Loop| [self.module(&it.region).to_owned(), it.region.function.clone()];
         let keys: Vec<[String; 2]> = shown.iter().map(key).collect();
@@ -198,7 +212,6 @@ impl<'a> RunLoops<'a> {
         for (names, it) in names.iter_mut().zip(shown) {
             names.push(place(it));
         }
-        let columns = self.columns();
         let row = |(it, names): (&Loop, Vec<String>)| {
             Line::Row(names, columns.iter().map(|(_, text)| text(self, it)).collect())
         };

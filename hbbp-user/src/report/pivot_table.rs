@@ -57,7 +57,8 @@ fn title(body: &Body) -> String {
     };
     let asks_time = body.values.iter().any(|value| value.is_of_time());
     let time = match body.time_unit {
-        None if !asks_time => "",
+        // Where samples are those of time, the amounts say it.
+        None if !asks_time || body.unit.is_samples() => "",
         None => "; no time was sampled beside executions (record --time)",
         Some(EventUnit::Cycles) => "; time in core cycles",
         Some(_) => "; time in ns of a clock, CPI in ns for each instruction",
@@ -109,12 +110,17 @@ impl Detail {
     /// From all numbers to the fewest.
     fn levels(body: &Body) -> impl Iterator<Item = Self> {
         let has_errors = body.has_errors();
-        let asked = body.values.iter().flat_map(move |value| match value {
-            Value::Executions if has_errors => vec![Part::Amount, Part::Error],
-            Value::Executions => vec![Part::Amount],
-            Value::Share => vec![Part::Share],
-            other => vec![Part::Other(*other)],
-        });
+        let known = |value: &&Value| body.time_unit.is_some() || !value.is_of_time();
+        let asked = body
+            .values
+            .iter()
+            .filter(known)
+            .flat_map(move |value| match value {
+                Value::Executions if has_errors => vec![Part::Amount, Part::Error],
+                Value::Executions => vec![Part::Amount],
+                Value::Share => vec![Part::Share],
+                other => vec![Part::Other(*other)],
+            });
         let asked: Vec<Part> = asked.collect();
         let without = |dropped: &[Part]| -> Vec<Part> {
             let kept: Vec<Part> = asked

@@ -7,7 +7,7 @@
 #ifndef HBBP_NESTS_H
 #define HBBP_NESTS_H
 
-#define kept __attribute__((noinline, noclone))
+#define kept __attribute__((__noinline__, __noclone__))
 #define ADD(x) __asm__ volatile("add $3, %0" : "+r"(x))
 #define MULTIPLY(x) __asm__ volatile("imul $3, %0, %0" : "+r"(x))
 
