@@ -85,7 +85,7 @@ pub(super) fn rounds(
     })
 }
 
-/// A part of a whole, with the error of a share of so many occurrences.
+/// A part of a whole, with the error of a share of its occurrences.
 fn share(part: f64, whole: f64, hits: f64, of_hits: f64) -> Figure {
     let value = (part / whole).clamp(0.0, 1.0);
     let left = (1.0 - hits / of_hits).max(0.0);

@@ -2,14 +2,15 @@
 //!
 //! Where branch stacks were recorded, the nodes are the blocks that ran, and the edges are those that were followed, with
 //! direct branches and fall-throughs of the code between two blocks that ran: these may have been followed too rarely to be
-//! seen. Samples alone do not tell which blocks never ran; then all of the function are nodes, and only the code has edges.
+//! seen. Samples alone do not tell which blocks never ran; then all of the function are nodes, only the code has edges, and
+//! what neither the start nor a block with samples leads to, such as the targets of jump tables, has none.
 //!
 //! A call leads to the instruction after it, as often as streams begin there; what the callee does is not part of the graph.
 //! A recursive call is a way into the function like any other, so that recursion makes no loop. Interrupts come back to
 //! where they struck, and are no edges either.
 //!
 //! Control comes in where the function starts. It may have done so too rarely to be seen, and a part of a function may be
-//! entered from elsewhere: blocks that nothing known leads to have control come in as well, [`Function::roots`].
+//! entered from elsewhere: blocks that nothing known leads to have control come in as well, [`Function::graph`].
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -38,6 +39,17 @@ pub(super) struct Function<'a> {
     range: Range<u32>,
     /// All its instructions.
     instructions: Range<u32>,
+    /// Nodes that were seen to run.
+    ran: Vec<bool>,
+}
+
+/// Which blocks of a function are nodes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Nodes {
+    /// Those that were seen to run.
+    Ran,
+    /// All: what was not seen may have run as well.
+    All,
 }
 
 /// Where a function is: its blocks in a text.
@@ -81,18 +93,19 @@ pub(super) fn range_at(module: &Module, blocks: &TextBlocks, block: u32) -> Rang
 }
 
 impl<'a> Function<'a> {
-    /// The graph of a range of blocks, of which `ran` did, sorted; of all of them where `ran` is `None`.
+    /// The graph of a range of blocks, of which `ran` were seen to do so, sorted.
     pub(super) fn new(
         snapshot: &Snapshot,
         map: &'a BlockMap,
         flows: &Flows<'_>,
         (text, range): (TextIdx, Range<u32>),
-        ran: Option<&[BlockCount]>,
+        (nodes, ran): (Nodes, &[BlockCount]),
     ) -> Option<Self> {
         let blocks = map.text(text)?;
-        let nodes: Vec<u32> = match ran {
-            Some(ran) => ran.iter().map(|count| count.block.block).collect(),
-            None => range.clone().collect(),
+        let seen: Vec<u32> = ran.iter().map(|count| count.block.block).collect();
+        let nodes: Vec<u32> = match nodes {
+            Nodes::Ran => seen.clone(),
+            Nodes::All => range.clone().collect(),
         };
         let instructions = blocks.block(range.start).start..blocks.block(range.end.checked_sub(1)?).end;
         let mut function = Self {
@@ -100,6 +113,10 @@ impl<'a> Function<'a> {
             edges: BTreeMap::new(),
             entries: vec![Passed::default(); nodes.len()],
             led_to: vec![false; nodes.len()],
+            ran: nodes
+                .iter()
+                .map(|node| seen.binary_search(node).is_ok())
+                .collect(),
             nodes,
             blocks,
             range,
@@ -110,32 +127,21 @@ impl<'a> Function<'a> {
         Some(function)
     }
 
-    /// The edges as a graph of numbers.
-    pub(super) fn graph(&self) -> Digraph {
+    /// The edges as a graph of numbers, and the nodes that together lead to all others in it: the start of the function; then
+    /// what nothing leads to; then what a block leads to that was not seen to run; then what was entered from outside. A block
+    /// that was not seen to run is never a root, and what no root leads to has no edges.
+    pub(super) fn graph(&self) -> (Digraph, Vec<usize>) {
         let edges: Vec<(usize, usize)> = self.edges.keys().copied().collect();
-        Digraph::new(self.nodes.len(), &edges)
-    }
-
-    /// Nodes that together lead to all others: the start of the function; then what nothing leads to; then what a block
-    /// leads to that was not seen to run; then what was entered from outside.
-    pub(super) fn roots(&self, graph: &Digraph) -> Vec<usize> {
-        let is_start = |node: usize| self.nodes.get(node) == Some(&self.range.start);
-        let rank = |node: &usize| {
-            let entered = self.entries.get(*node).is_some_and(|entry| 0.0 < entry.hits);
-            match () {
-                () if is_start(*node) => 0,
-                () if graph.predecessors(*node).is_empty() => 1,
-                () if self.led_to.get(*node).copied().unwrap_or(false) => 2,
-                () if entered => 3,
-                () => 4,
-            }
-        };
-        let mut candidates: Vec<usize> = (0..self.nodes.len()).collect();
-        candidates.sort_by_key(rank);
+        let graph = Digraph::new(self.nodes.len(), &edges);
+        let mut candidates: Vec<(u8, usize)> = (0..self.nodes.len())
+            .filter_map(|node| Some((self.rank(&graph, node)?, node)))
+            .collect();
+        candidates.sort_unstable();
         let (mut roots, mut open) = (Vec::new(), Vec::new());
         let mut reached = vec![false; self.nodes.len()];
-        for candidate in candidates {
-            if reached.get(candidate) == Some(&false) {
+        let is_reached = |reached: &[bool], node: usize| reached.get(node).copied().unwrap_or(false);
+        for (_, candidate) in candidates {
+            if !is_reached(&reached, candidate) {
                 roots.push(candidate);
                 open.push(candidate);
             }
@@ -146,7 +152,25 @@ impl<'a> Function<'a> {
                 }
             }
         }
-        roots
+        let alive: Vec<(usize, usize)> = edges
+            .into_iter()
+            .filter(|(from, _)| is_reached(&reached, *from))
+            .collect();
+        (Digraph::new(self.nodes.len(), &alive), roots)
+    }
+
+    /// How soon a node is taken for a root; `None` where it is none.
+    fn rank(&self, graph: &Digraph, node: usize) -> Option<u8> {
+        let is = |all: &[bool]| all.get(node).copied().unwrap_or(false);
+        let entered = self.entries.get(node).is_some_and(|entry| 0.0 < entry.hits);
+        match () {
+            () if self.nodes.get(node) == Some(&self.range.start) => Some(0),
+            () if !is(&self.ran) => None,
+            () if graph.predecessors(node).is_empty() => Some(1),
+            () if is(&self.led_to) => Some(2),
+            () if entered => Some(3),
+            () => Some(4),
+        }
     }
 
     /// Its first block, whether or not that is a node.

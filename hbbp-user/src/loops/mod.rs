@@ -27,7 +27,7 @@ use crate::mix::{Estimated, function as function_at};
 use crate::snapshot::{EventUnit, ModuleIdx, Snapshot, SourceLocations};
 use crate::time::cpi;
 use figures::{AtBlocks, Instructions};
-use function::{Function, range_at};
+use function::{Function, Nodes, range_at};
 use natural::{Found, MOST_STEPS, NaturalLoop, natural_loops};
 
 /// The loops of a profile.
@@ -134,12 +134,11 @@ impl Loops {
     ) {
         let (snapshot, map, counts) = (estimated.snapshot(), estimated.map(), estimated.counts());
         let is_recorded = !counts.assignment.lbr.is_empty();
-        let known = is_recorded.then_some(ran);
-        let Some(function) = Function::new(snapshot, map, flows, range, known) else {
+        let nodes = if is_recorded { Nodes::Ran } else { Nodes::All };
+        let Some(function) = Function::new(snapshot, map, flows, range, (nodes, ran)) else {
             return;
         };
-        let graph = function.graph();
-        let roots = function.roots(&graph);
+        let (graph, roots) = function.graph();
         let passed = |from, to| {
             function
                 .edges

@@ -52,7 +52,7 @@ pub(super) struct Found {
     pub(super) left_out: usize,
 }
 
-/// Finds the loops of a graph, in so many steps; `ran` says how often an edge was followed. Every node must be reached from a
+/// Finds the loops of a graph, in at most `steps`, of which those that were not taken are left; `ran` says how often an edge was followed. Every node must be reached from a
 /// root.
 pub(super) fn natural_loops(
     graph: &Digraph,
@@ -282,7 +282,11 @@ mod tests {
         };
         assert_eq!(with(23.9).loops.len(), 1);
         assert_eq!(with(24.0).loops.len(), 2);
-        assert_eq!(with(0.0).loops.len(), 1, "what never ran is no loop of its own");
+        assert_eq!(
+            with(0.0).loops.len(),
+            1,
+            "what never ran is not a loop of its own"
+        );
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Table<'_> {
             let sums = self
                 .keys
                 .sums_at(&found.unwrap_or_else(unseen), spent.process, at);
-            for sum in sums.to_vec() {
+            for sum in sums.iter().copied() {
                 if self.sums.len() <= sum {
                     self.sums.resize_with(sum + 1, Sum::default);
                 }

@@ -11,6 +11,7 @@ use super::pivot_table::per;
 use super::table::{Line, Table};
 use crate::estimate::{Figure, Unit};
 use crate::loops::{Loop, Loops, Region};
+use crate::names::{Demangle, file_name};
 use crate::printable::harmless;
 use crate::snapshot::{EventUnit, Snapshot};
 
@@ -164,7 +165,8 @@ impl<'a> RunLoops<'a> {
             let greatest = shares.iter().copied().fold(0.0, f64::max);
             page.table(&self.fitting(page), |row| Some(shares.get(row)? / greatest))?;
         }
-        self.notes().iter().try_for_each(|note| page.entry("  - ", note))
+        let notes = self.notes(page.look.demangle);
+        notes.iter().try_for_each(|note| page.entry("  - ", note))
     }
 
     fn weight(&self, region: &Region) -> f64 {
@@ -232,18 +234,16 @@ impl<'a> RunLoops<'a> {
     }
 
     /// What the table does not say.
-    fn notes(&self) -> Vec<String> {
+    fn notes(&self, demangle: Demangle) -> Vec<String> {
         let mut notes = Vec::new();
         let irreducible = &self.loops.irreducible;
         if !irreducible.is_empty() {
             let first = irreducible.iter().take(MOST_REGIONS);
             let named: Vec<String> = first
                 .map(|region| {
-                    format!(
-                        "{} [{}]",
-                        harmless(&region.function),
-                        harmless(self.module(region))
-                    )
+                    let function = crate::names::function(&region.function, demangle);
+                    let module = file_name(self.module(region)).trim_matches(['[', ']']);
+                    format!("{function} [{}]", harmless(module))
                 })
                 .collect();
             notes.push(format!(
