@@ -9,8 +9,8 @@
 //! trips(k)      = iterations(k) / invocations(k)                    invocations(k) = iterations(k - 1)
 //! ```
 //!
-//! An edge that was never seen in a stack counts nothing. A loop that was never seen to be entered has no such figures: how
-//! many rounds it goes is then more than the stacks can tell.
+//! An edge that was never seen in a stack counts nothing. A loop that was never seen to be entered has iterations
+//! alone: how many rounds it goes each time is more than the stacks can tell.
 //!
 //! The error of a share is that of n occurrences of which h were the part, p^2 (1 - h / n) / h, as if each were drawn by
 //! itself; a loop with a fixed number of rounds has less. Executions of the header are independent of it.
@@ -22,7 +22,7 @@ use hashbrown::DefaultHashBuilder;
 use super::function::Function;
 use super::graph::Digraph;
 use super::natural::NaturalLoop;
-use super::{Region, Rounds};
+use super::{Entered, Region, Rounds};
 use crate::addr::ImageAddr;
 use crate::blocks::{BlockId, BlockMap};
 use crate::estimate::{BlockCount, BlockCounts, Figure, Method, Passed, Sum};
@@ -67,21 +67,23 @@ pub(super) fn rounds(
         sum
     };
     let (entered, gone_round) = (up_to(natural.level), up_to(natural.level + 1));
-    let told = 0.0 < entered.hits && 0.0 < entered.executions && 0.0 < header.value;
-    told.then(|| {
-        let part = |of: Passed, whole: Passed| share(of.executions, whole.executions, of.hits, whole.hits);
-        let times = |share: Figure| {
-            let relative = share.relative_variance() + header.relative_variance();
-            let value = header.value * share.value;
-            Figure::new(value, value * value * relative)
-        };
-        let kept = part(entered, gone_round);
-        let trips = 1.0 / kept.value;
-        Rounds {
-            iterations: times(part(gone_round, all)),
-            invocations: times(part(entered, all)),
-            trips: Figure::new(trips, trips * trips * kept.relative_variance()),
-        }
+    let is_known = |passed: Passed| 0.0 < passed.hits && 0.0 < passed.executions && 0.0 < header.value;
+    let part = |of: Passed, whole: Passed| share(of.executions, whole.executions, of.hits, whole.hits);
+    let times = |share: Figure| {
+        let relative = share.relative_variance() + header.relative_variance();
+        let value = header.value * share.value;
+        Figure::new(value, value * value * relative)
+    };
+    is_known(gone_round).then(|| Rounds {
+        iterations: times(part(gone_round, all)),
+        entered: is_known(entered).then(|| {
+            let kept = part(entered, gone_round);
+            let trips = 1.0 / kept.value;
+            Entered {
+                invocations: times(part(entered, all)),
+                trips: Figure::new(trips, trips * trips * kept.relative_variance()),
+            }
+        }),
     })
 }
 

@@ -90,9 +90,16 @@ pub struct Loop {
 pub struct Rounds {
     /// Times that the loop was gone round, those that leave it before its end included.
     pub iterations: Figure,
+    /// Times that it was entered from outside, and iterations for each of them; `None` where it was never seen to be entered.
+    pub entered: Option<Entered>,
+}
+
+/// How often a loop was entered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entered {
     /// Times that it was entered from outside.
     pub invocations: Figure,
-    /// Iterations for each time that it was entered.
+    /// Iterations for each of them.
     pub trips: Figure,
 }
 

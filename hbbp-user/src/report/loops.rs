@@ -10,7 +10,7 @@ use super::page::Page;
 use super::pivot_table::per;
 use super::table::{Line, Table};
 use crate::estimate::{Figure, Unit};
-use crate::loops::{Loop, Loops, Region};
+use crate::loops::{Entered, Loop, Loops, Region};
 use crate::names::{Demangle, file_name};
 use crate::printable::harmless;
 use crate::snapshot::{EventUnit, Snapshot};
@@ -107,22 +107,22 @@ const CPI: Column = ("CPI", |_, it| {
 });
 const ROUNDS: [Column; 4] = [
     ("iterations", |_, it| {
-        rounds(it, |rounds| scaled(rounds.iterations.value, 4))
+        known(it.rounds.map(|rounds| scaled(rounds.iterations.value, 4)))
     }),
     ("invocations", |_, it| {
-        rounds(it, |rounds| scaled(rounds.invocations.value, 4))
+        known(entered(it).map(|entered| scaled(entered.invocations.value, 4)))
     }),
     ("trips", |_, it| {
-        rounds(it, |rounds| {
-            let Figure { value, std_error } = rounds.trips;
+        known(entered(it).map(|entered| {
+            let Figure { value, std_error } = entered.trips;
             format!("{value:.2} ±{std_error:.2}")
-        })
+        }))
     }),
     ("instr/iter", |_, it| {
-        rounds(it, |rounds| match it.region.amount.over(rounds.iterations) {
-            Some(length) => format!("{:.1}", length.value),
-            None => String::new(),
-        })
+        let length = it
+            .rounds
+            .and_then(|rounds| it.region.amount.over(rounds.iterations));
+        known(length.map(|length| format!("{:.1}", length.value)))
     }),
 ];
 
@@ -283,8 +283,8 @@ impl<'a> RunLoops<'a> {
             depth: it.depth,
             parent: it.parent,
             iterations: it.rounds.map(|rounds| rounds.iterations.into()),
-            invocations: it.rounds.map(|rounds| rounds.invocations.into()),
-            trips: it.rounds.map(|rounds| rounds.trips.into()),
+            invocations: entered(it).map(|entered| entered.invocations.into()),
+            trips: entered(it).map(|entered| entered.trips.into()),
         });
         let irreducible = self.loops.irreducible.iter();
         LoopsJson {
@@ -356,8 +356,8 @@ impl<'a> RunLoops<'a> {
             let figures = [
                 region.cpi(),
                 it.rounds.map(|rounds| rounds.iterations),
-                it.rounds.map(|rounds| rounds.invocations),
-                it.rounds.map(|rounds| rounds.trips),
+                entered(it).map(|entered| entered.invocations),
+                entered(it).map(|entered| entered.trips),
             ];
             let first = [
                 harmless(self.module(region)),
@@ -390,8 +390,12 @@ fn place(it: &Loop) -> String {
     "›".repeat(depth) + &place
 }
 
-fn rounds(it: &Loop, text: impl Fn(crate::loops::Rounds) -> String) -> String {
-    it.rounds.map_or_else(|| "?".to_owned(), text)
+fn entered(it: &Loop) -> Option<Entered> {
+    it.rounds?.entered
+}
+
+fn known(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "?".to_owned())
 }
 
 fn share(part: f64, whole: f64) -> f64 {

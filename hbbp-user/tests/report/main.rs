@@ -10,6 +10,8 @@ mod html;
 mod loops;
 #[path = "../fixtures/missing.rs"]
 mod missing;
+#[path = "../fixtures/nested.rs"]
+mod nested;
 mod options;
 mod pivot;
 #[path = "../fixtures/program.rs"]

@@ -17,11 +17,13 @@ use serde_json::Value;
 use crate::support;
 
 /// How often all loops run, and the rounds of each time: `nested_u` and the parameter of the module.
-const TIMES: f64 = 60.0;
+const TIMES: f64 = 240.0;
 const ROUNDS: f64 = 1000.0;
 
-/// Cycles between two samples of time: some ten thousand samples.
-const TIME: &str = "--time=10007";
+/// Cycles between two samples of time, instructions between two samples, and taken branches between two stacks: some ten
+/// thousand of each in every function, so that chance is a third of the errors that are allowed.
+const TIME: &str = "--time=5003";
+const PERIODS: (u64, u64) = (5003, 401);
 
 /// Errors that are allowed for the counts and for the cycles of an instruction (issue 19: 3 % and 5 %).
 const COUNTS: f64 = 0.03;
@@ -49,6 +51,7 @@ fn measured(series: &str, hardware_profile: &str, place: &str) -> Option<(Measur
     let text = fs::read_to_string(profile).unwrap() + "\ntaken_cycles = 0\n";
     let mut setup = Setup::new(text.clone());
     setup.options = vec![TIME.to_owned()];
+    (setup.period, setup.branch_period) = PERIODS;
     let mut machine = machine
         .clock(setup.clock)
         .marks(Marks::Events)
@@ -148,7 +151,7 @@ fn check(series: &str, hardware_profile: &str, place: &str) {
         let durations = durations(&measured, function, &text);
         for ((it, (invocations, trips)), own) in own.iter().zip(&expected).zip(&built) {
             let cpi = exact_cpi(own, &built, &durations);
-            // A loop that is entered sixty times is in too few stacks to tell.
+            // A loop that goes a thousand rounds is entered in too few stacks to tell.
             let is_rare = *invocations <= TIMES;
             let figures = [
                 ("iterations", invocations * trips, COUNTS, false),
