@@ -28,6 +28,10 @@ const MERGING: u64 = 4;
 /// Segments that are merged between two intervals, so that the next one need not wait for long; an hour takes some steps.
 const AT_ONCE: usize = 16;
 
+/// Process images that a segment holds, about; beyond that, those with the fewest samples are joined by command name. A
+/// build has some thousand a minute.
+const MOST_IMAGES: usize = 1024;
+
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
 
@@ -150,7 +154,8 @@ impl Keeper {
     }
 
     /// Adds an interval to what waits.
-    fn add(&mut self, snapshot: Snapshot) {
+    fn add(&mut self, mut snapshot: Snapshot) {
+        snapshot.join_images(MOST_IMAGES);
         let name = Name {
             first: self.next,
             last: self.next,
@@ -232,6 +237,7 @@ impl Keeper {
             };
             read.iter_mut().for_each(Snapshot::coarsen);
             runs = united(runs.into_iter().chain(read));
+            runs.iter_mut().for_each(|run| run.join_images(MOST_IMAGES));
         }
         let Some(merged) = Name::of_all(group) else {
             return Ok(());
