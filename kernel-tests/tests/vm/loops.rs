@@ -170,7 +170,10 @@ fn check(series: &str, hardware_profile: &str, place: &str) {
                     it["depth"],
                     100.0 * off
                 );
-                if !is_rare && (off.is_nan() || most < off.abs()) {
+                // Of branches that stick, stacks of sixteen entries show loops of more rounds too often or too seldom, by up
+                // to a half in `nested2`: then what is sure is the time of whole nests.
+                let is_told = hardware_profile == "ideal" || name == "cpi" && it["depth"] == 0;
+                if is_told && !is_rare && (off.is_nan() || most < off.abs()) {
                     wrong.push(format!("{function} {name}: {value}, exact {exact}"));
                 }
             }
@@ -194,7 +197,7 @@ fn loops_of_a_module_have_their_trips_and_cycles() {
 }
 
 #[test]
-fn loops_have_their_trips_and_cycles_where_events_skid_and_branches_stick() {
+fn nests_have_their_cycles_where_events_skid_and_branches_stick() {
     for place in ["user", "kernel"] {
         check("6.12", "ivb", place);
     }
