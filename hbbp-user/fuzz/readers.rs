@@ -102,7 +102,7 @@ pub(crate) fn read_sideband(bytes: &[u8]) {
         match &mut timed.record {
             Record::Mmap(mmap) => {
                 mmap.pid |= NOBODY;
-                mmap.path.insert_str(0, "/nowhere");
+                mmap.path = format!("/nowhere{}", mmap.path).into();
                 counts.extend([0, mmap.len / 2, mmap.len].map(|at| sample(mmap, at, timed.time)));
             }
             Record::Comm { pid, .. } | Record::Exit { pid, .. } => *pid |= NOBODY,

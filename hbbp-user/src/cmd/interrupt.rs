@@ -2,17 +2,19 @@
 //! program. The first one also ends the program if it arrives after the report, while only the command is awaited.
 //! Under `nohup` SIGHUP stays ignored.
 //!
-//! The runtime of the program is here. Its one worker thread handles signals, so that the second signal is handled at
-//! any time; the measurement runs on the main thread. The main thread blocks these signals: the kernel gives up
-//! verifying a program when a signal is pending for the thread that loads it (kernel/bpf/verifier.c, `do_check`).
+//! A thread of its own waits for signals, so that the second one is handled at any time. It sleeps until there is one: the
+//! measurement runs on the main thread, with the runtime, and its timers wake no other thread. All other threads block these
+//! signals: the kernel gives up verifying a program when a signal is pending for the thread that loads it
+//! (kernel/bpf/verifier.c, `do_check`).
 
+use std::io;
 use std::sync::Arc;
-use std::task::Poll;
+use std::sync::mpsc::sync_channel;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 /// Exit code of an aborted program: 128 plus the number of SIGINT, as in shells.
@@ -45,26 +47,31 @@ impl Ender {
 impl Interrupt {
     /// Starts the runtime and listens for signals.
     pub fn listen() -> anyhow::Result<Self> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("signals")
-            .enable_all()
-            .build()
-            .context("failed to start a thread")?;
+        Self::listen_after(|| Ok(()))
+    }
+
+    /// The same; the thread that waits for signals does `first` before.
+    pub fn listen_after(
+        first: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
+    ) -> anyhow::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("failed to set up waiting for events")?;
         let (sender, receiver) = watch::channel(false);
-        let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
-        if !ignores_hangup() {
-            kinds.push(SignalKind::hangup());
-        }
-        let numbers: Vec<libc::c_int> = kinds.iter().map(SignalKind::as_raw_value).collect();
-        let signals: Vec<Signal> = {
-            let _context = runtime.enter();
-            let listen = |kind| signal(kind).context("failed to listen for signals");
-            kinds.into_iter().map(listen).collect::<Result<_, _>>()?
-        };
         let ender = Ender(sender);
-        runtime.spawn(hear(signals, ender.clone()));
-        leave_to_worker(&numbers)?;
+        let signals = block(ending_signals()).context("failed to block signals")?;
+        let (started, start) = sync_channel(1);
+        let of_thread = ender.clone();
+        thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                let is_ready = first();
+                let goes_on = is_ready.is_ok();
+                if started.send(is_ready).is_ok() && goes_on {
+                    hear(&signals, &of_thread);
+                }
+            })
+            .context("failed to start a thread")?;
+        start.recv().context("the thread of the signals ended unexpectedly")??;
         Ok(Self {
             runtime: Arc::new(runtime),
             signals: Signals(receiver),
@@ -98,29 +105,32 @@ impl Interrupt {
         *self.signals.0.borrow()
     }
 
-    /// From now on the first signal ends the program, as long as the runtime lives.
-    pub fn abort_at_next(self) -> Arc<Runtime> {
-        self.runtime
+    /// From now on the first signal ends the program, unless there are copies.
+    pub fn abort_at_next(self) {
+        drop(self);
     }
+}
+
+fn ending_signals() -> impl Iterator<Item = libc::c_int> {
+    let hangup = (!ignores_hangup()).then_some(libc::SIGHUP);
+    [libc::SIGINT, libc::SIGTERM].into_iter().chain(hangup)
 }
 
 /// Blocks the signals on this thread, and on those that it starts. A program that it executes gets an empty mask from
 /// the standard library.
-fn leave_to_worker(signals: &[libc::c_int]) -> anyhow::Result<()> {
+fn block(signals: impl Iterator<Item = libc::c_int>) -> io::Result<libc::sigset_t> {
     // SAFETY: a signal set is plain data, which `sigemptyset` sets.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: the call writes to the set alone.
     unsafe { libc::sigemptyset(&raw mut set) };
-    for &signal in signals {
+    for signal in signals {
         // SAFETY: the call writes to the set alone, and the number is that of a known signal.
         unsafe { libc::sigaddset(&raw mut set, signal) };
     }
     // SAFETY: the set lives until the call returns; the old mask is not asked for.
-    let refused = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
-    if refused == 0 {
-        Ok(())
-    } else {
-        Err(std::io::Error::from_raw_os_error(refused)).context("failed to block signals on the main thread")
+    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) } {
+        0 => Ok(set),
+        refused => Err(io::Error::from_raw_os_error(refused)),
     }
 }
 
@@ -131,22 +141,11 @@ fn ignores_hangup() -> bool {
     status.is_ok_and(|status| status.sigign & 1 != 0)
 }
 
-/// Waits for the next of any of the signals.
-async fn next(signals: &mut [Signal]) {
-    std::future::poll_fn(|context| {
-        let mut received = signals.iter_mut().map(|signal| signal.poll_recv(context));
-        if received.any(|received| received.is_ready()) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    })
-    .await;
-}
-
-async fn hear(mut signals: Vec<Signal>, ender: Ender) {
+fn hear(signals: &libc::sigset_t, ender: &Ender) {
     for received in 0.. {
-        next(&mut signals).await;
+        let mut signal = 0;
+        // SAFETY: both live until the call returns. It fails only where the set has a number that is no signal.
+        unsafe { libc::sigwait(signals, &raw mut signal) };
         // Without a receiver there is nothing left that could end in order.
         if 0 < received || ender.0.send(true).is_err() {
             abort();

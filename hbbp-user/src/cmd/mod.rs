@@ -206,7 +206,7 @@ fn end(recorded: Recorded) -> anyhow::Result<Done> {
         command,
         interrupt,
     } = recorded;
-    let _runtime = interrupt.abort_at_next();
+    interrupt.abort_at_next();
     let command = match command {
         None => None,
         Some(Command::Ended(code)) => Some(code),

@@ -30,8 +30,8 @@ use crate::resolve::parser::Parser;
 use crate::resolve::user::proc_scan::read_processes;
 use crate::snapshot::{Loss, Losses, Run, Snapshot};
 
-/// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice kernel text
-/// patches soon where the kernel does not report them.
+/// Time between two drains. Long, because each drain costs samples on its CPU; short enough that few of the processes that
+/// ran have exited meanwhile.
 pub(super) const DRAIN_EVERY: Duration = Duration::from_secs(2);
 
 /// Time between two reads of the sideband. The files of a process can be opened only while it lives.
@@ -53,6 +53,9 @@ const DRAIN_GAP: u32 = 19;
 
 /// The same for memory with code that changed, as it does all the time where compilers run: at most 1 % of the time.
 const MEMORY_DRAIN_GAP: u32 = 99;
+
+/// The same for comparisons of kernel text, which nearly always find nothing: at most 0.1 % of the time of a CPU.
+const COMPARISON_GAP: u32 = 999;
 
 /// Delay from a patch to the split of the interval. Switching a static key patches many sites in a row.
 const PATCH_DELAY: Duration = Duration::from_millis(2);
@@ -102,6 +105,8 @@ pub(super) struct Session {
     next_memory_drain: Instant,
     /// Earliest time of an extra drain because of a patch.
     next_drain: Instant,
+    /// Earliest time of the next comparison of kernel text.
+    next_comparison: Instant,
     /// Whether kernel text is followed.
     text: TextHistory,
     /// Malformed records.
@@ -177,6 +182,7 @@ impl Session {
             user_patched: false,
             next_memory_drain: opened,
             next_drain: opened,
+            next_comparison: opened,
             text,
             unread: 0,
             stacks: StacksSeen::NotYet,
@@ -342,6 +348,16 @@ impl Session {
         self.resolver.drained(intervals.collect());
     }
 
+    /// The same, where it is time for it.
+    fn look_at_text(&mut self) -> anyhow::Result<()> {
+        if self.next_comparison <= Instant::now() {
+            let start = own_time();
+            self.compare_text()?;
+            self.next_comparison = Instant::now() + COMPARISON_GAP * own_time().saturating_sub(start);
+        }
+        Ok(())
+    }
+
     /// Compares live kernel text with the known text.
     fn compare_text(&mut self) -> anyhow::Result<()> {
         let live = self.resolver.read_text();
@@ -396,7 +412,7 @@ pub(super) async fn measure(
             () = signals.wait() => return Ok(Pause::Signal),
             _ = drains.tick() => {
                 session.drain()?;
-                session.compare_text()?;
+                session.look_at_text()?;
             }
             () = notified(half_full.as_deref()) => session.drain()?,
             () = patched, if session.patched.is_some() => session.split()?,

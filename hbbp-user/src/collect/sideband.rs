@@ -13,12 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 
 use super::perf::{Perf, SIDEBAND_BYTES, TEXT_RING_BYTES};
-use crate::record::{Record, Timed, parse_record};
+use crate::record::{Names, Record, Timed, parse_record};
 
 const PAGE: usize = 4096;
 const HEADER: usize = 8;
 /// With `sample_id_all` and a sample type of TIME alone, each record ends with its time.
 const TRAILER: usize = 8;
+/// Bytes of a record where programs are started: forks and exits have 40, mappings some 130.
+const MEAN_RECORD: usize = 80;
 
 /// The sideband rings of all CPUs.
 #[derive(Debug)]
@@ -26,6 +28,7 @@ pub struct Sideband {
     rings: Vec<Ring>,
     text: Vec<Ring>,
     missing: Vec<&'static str>,
+    names: Names,
     /// Whether a CPU came online, on which there were records that nobody wrote.
     has_gap: bool,
 }
@@ -49,12 +52,21 @@ impl Reading {
                 out.copy_from_slice(from);
             }
         };
-        reading.take_records(&(0..bytes.len() as u64), &mut Vec::new(), &copy);
+        let (mut record, mut names) = (Vec::new(), Names::default());
+        reading.take_records(&(0..bytes.len() as u64), &mut record, &mut names, &copy);
         reading
     }
 
     /// Takes the records between two positions of a ring, whose bytes are copied by `copy` into `record`, one at a time.
-    fn take_records(&mut self, positions: &Range<u64>, record: &mut Vec<u8>, copy: &dyn Fn(u64, &mut [u8])) {
+    fn take_records(
+        &mut self,
+        positions: &Range<u64>,
+        record: &mut Vec<u8>,
+        names: &mut Names,
+        copy: &dyn Fn(u64, &mut [u8]),
+    ) {
+        let n_bytes = usize::try_from(positions.end.saturating_sub(positions.start)).unwrap_or(0);
+        self.records.reserve(n_bytes / MEAN_RECORD);
         let mut at = positions.start;
         while at < positions.end {
             let mut header = [0; HEADER];
@@ -69,7 +81,7 @@ impl Reading {
             record.resize(size - HEADER, 0);
             copy(at + HEADER as u64, record);
             let kind = u32::from_le_bytes([k0, k1, k2, k3]);
-            match timed(kind, u16::from_le_bytes([m0, m1]), record) {
+            match timed(kind, u16::from_le_bytes([m0, m1]), record, names) {
                 Ok(Some(timed)) => self.records.push(timed),
                 Ok(None) => {}
                 Err(_) => self.unread += 1,
@@ -86,6 +98,7 @@ impl Sideband {
             rings: Vec::with_capacity(cpus.len()),
             text: Vec::with_capacity(cpus.len()),
             missing: Vec::new(),
+            names: Names::default(),
             has_gap: false,
         };
         cpus.iter().try_for_each(|cpu| sideband.add(*cpu))?;
@@ -141,7 +154,7 @@ impl Sideband {
     pub fn read(&mut self) -> Reading {
         let mut reading = Reading::default();
         for ring in &mut self.text {
-            ring.read(&mut reading);
+            ring.read(&mut reading, &mut self.names);
         }
         for timed in &mut reading.records {
             if let Record::Lost(n) = timed.record {
@@ -149,7 +162,7 @@ impl Sideband {
             }
         }
         for ring in &mut self.rings {
-            ring.read(&mut reading);
+            ring.read(&mut reading, &mut self.names);
         }
         for rings in [&mut self.rings, &mut self.text] {
             rings.retain(|ring| !ring.has_ended);
@@ -215,14 +228,14 @@ impl Ring {
         unsafe { field.as_ref() }
     }
 
-    fn read(&mut self, reading: &mut Reading) {
+    fn read(&mut self, reading: &mut Reading, names: &mut Names) {
         let head = self
             .position(std::mem::offset_of!(perf_event_mmap_page, data_head))
             .load(Ordering::Acquire);
         let tail_field = std::mem::offset_of!(perf_event_mmap_page, data_tail);
         let tail = self.position(tail_field).load(Ordering::Relaxed);
         let mut record = std::mem::take(&mut self.record);
-        reading.take_records(&(tail..head), &mut record, &|position, out| {
+        reading.take_records(&(tail..head), &mut record, names, &|position, out| {
             self.copy(position, out);
         });
         self.record = record;
@@ -253,14 +266,19 @@ impl Drop for Ring {
     }
 }
 
-fn timed(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Timed>, crate::record::Malformed> {
+fn timed(
+    kind: u32,
+    misc: u16,
+    body: &[u8],
+    names: &mut Names,
+) -> Result<Option<Timed>, crate::record::Malformed> {
     let split = body
         .len()
         .checked_sub(TRAILER)
         .and_then(|at| body.split_at_checked(at));
     let (body, trailer) = split.ok_or(crate::record::Malformed)?;
     let time = u64::from_le_bytes(trailer.try_into().map_err(|_| crate::record::Malformed)?);
-    let record: Option<Record> = parse_record(kind, misc, body)?;
+    let record: Option<Record> = parse_record(kind, misc, body, names)?;
     Ok(record.map(|record| Timed { time, record }))
 }
 
@@ -276,7 +294,8 @@ mod tests {
         }
         body.extend(99u64.to_le_bytes());
         body.extend(1234u64.to_le_bytes());
-        let timed = timed(7, 0, &body).unwrap().unwrap();
+        let names = &mut Names::default();
+        let timed = timed(7, 0, &body, names).unwrap().unwrap();
         assert_eq!(
             timed,
             Timed {
@@ -288,7 +307,7 @@ mod tests {
                 }
             }
         );
-        assert!(super::timed(7, 0, &body[..7]).is_err());
+        assert!(super::timed(7, 0, &body[..7], names).is_err());
         let size = u16::try_from(HEADER + body.len()).expect("short");
         let header = [&7u32.to_le_bytes()[..], &[0; 2], &size.to_le_bytes()].concat();
         let ring = [header, body].concat().repeat(3);

@@ -74,6 +74,15 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// A process image as reports name it.
+    pub(super) fn process_image(&self, process: ProcessIdx) -> String {
+        let image = self.counted.snapshot.processes.get(process.0 as usize);
+        match image.filter(|_| process != ProcessIdx::KERNEL) {
+            Some(image) => format!("{} ({})", harmless(&image.comm), image.which()),
+            None => "[kernel] (0)".to_owned(),
+        }
+    }
+
     /// Command name of a process image; that of the kernel is `[kernel]`.
     pub(super) fn process(&self, process: ProcessIdx) -> (String, u32) {
         match self.counted.snapshot.processes.get(process.0 as usize) {

@@ -134,13 +134,12 @@ pub fn write_pprof(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) -
         written.add("executions of instructions", count);
         written.add("samples", hits);
         let class = builder.names.class(executed);
-        let (comm, tgid) = builder.names.process(executed.process);
         let labels: [(&str, &str); 5] = [
             ("ring", &executed.ring.to_string()),
             ("category", &class.category),
             ("extension", &class.extension),
             ("mnemonic", &class.mnemonic),
-            ("process", &format!("{comm} ({tgid})")),
+            ("process", &builder.names.process_image(executed.process)),
         ];
         builder.sample(executed.site, [count, hits], &labels);
     }
@@ -217,8 +216,7 @@ impl<'a> Builder<'a> {
     }
 
     fn process(&self, process: ProcessIdx) -> String {
-        let (comm, tgid) = self.names.process(process);
-        format!("{comm} ({tgid})")
+        self.names.process_image(process)
     }
 
     fn sample(&mut self, site: Site, values: [u64; 2], labels: &[(&str, &str)]) {

@@ -13,7 +13,7 @@ use super::features::parse_build_id_record;
 use super::header::{Header, RecordsAt, read_header};
 use super::reader::{RawRecord, Records, user_record};
 use super::sample::{Sample, id_in_sample, parse_sample, time_of_record};
-use crate::record::{Record, Timed, parse_record};
+use crate::record::{Names, Record, Timed, parse_record};
 
 const THROTTLE: u32 = 5;
 const FORK: u32 = 7;
@@ -82,7 +82,7 @@ impl<F: Read + Seek> PerfData<F> {
             ..Sideband::default()
         };
         let mut kept = 0;
-        let mut build_ids = Vec::new();
+        let (mut build_ids, mut names) = (Vec::new(), Names::default());
         let mut records = start(&mut self.file, self.at)?;
         while let Some(record) = records.next()? {
             match record.kind {
@@ -101,7 +101,7 @@ impl<F: Read + Seek> PerfData<F> {
                 kind => {
                     let time = events.time_of(&record);
                     let made_up = kind == FORK && (record.misc & MISC_FORK_EXEC != 0 || time == 0);
-                    match parse_record(kind, record.misc, record.body) {
+                    match parse_record(kind, record.misc, record.body, &mut names) {
                         Ok(Some(Record::Lost(n))) => found.lost = found.lost.saturating_add(n),
                         Ok(Some(_)) if made_up => {}
                         Ok(Some(_)) if MAX_SIDEBAND < kept => found.unread += 1,

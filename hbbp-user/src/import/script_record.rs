@@ -3,7 +3,7 @@
 //! Formats: `perf_event__fprintf_*` in `tools/perf/util/event.c` of the kernel tree.
 
 use crate::addr::{FileOff, Va};
-use crate::record::{FileIdentity, Mmap, Record};
+use crate::record::{BuildId, FileIdentity, Mmap, Record};
 
 /// Interprets a line; `None` for lines that hold no record about an executable mapping or a process.
 pub(super) fn parse_script_record(line: &str) -> Option<Record> {
@@ -23,7 +23,7 @@ pub(super) fn parse_script_record(line: &str) -> Option<Record> {
         return Some(Record::Comm {
             pid,
             tid,
-            comm: comm.to_owned(),
+            comm: comm.into(),
             exec,
         });
     }
@@ -69,14 +69,14 @@ fn parse_mmap(rest: &str) -> Option<Mmap> {
         offset: FileOff(parse_hex(offset)?),
         identity: parse_identity(file),
         shared: protection.ends_with('s'),
-        path: path.trim_end().to_owned(),
+        path: path.trim_end().into(),
     })
 }
 
 fn parse_identity(file: &str) -> FileIdentity {
     let build_id = file.trim().strip_prefix('<').and_then(|id| id.strip_suffix('>'));
     let build_id = build_id.and_then(parse_build_id).filter(|id| !id.is_empty());
-    if let Some(build_id) = build_id {
+    if let Some(build_id) = build_id.and_then(|id| BuildId::new(&id)) {
         return FileIdentity::BuildId(build_id);
     }
     let inode = || {
@@ -135,7 +135,7 @@ mod tests {
         );
         assert_eq!((inode.pid, inode.start, inode.len), (7, Va(0x40_1000), 0x2000));
         assert_eq!(
-            (inode.offset, inode.path.as_str()),
+            (inode.offset, &*inode.path),
             (FileOff(0x1000), "/usr/bin/a b")
         );
         assert_eq!(
@@ -147,12 +147,12 @@ mod tests {
             }
         );
         let built = mmap("PERF_RECORD_MMAP2 7/7: [0x401000(0x2000) @ 0 <ab01ff>]: r-xp /a");
-        assert_eq!(built.identity, FileIdentity::BuildId(vec![0xab, 1, 0xff]));
+        assert_eq!(built.identity, FileIdentity::BuildId(BuildId::new(&[0xab, 1, 0xff]).unwrap()));
         let kernel = mmap(
             "PERF_RECORD_MMAP -1/0: [0xffffffff81e00000(0x3e8fa000) @ 0xffffffff81e00000]: x [kernel.kallsyms]_text",
         );
         assert_eq!(
-            (kernel.pid, kernel.path.as_str()),
+            (kernel.pid, &*kernel.path),
             (u32::MAX, "[kernel.kallsyms]_text")
         );
         assert_eq!(
@@ -170,7 +170,7 @@ mod tests {
         let comm = |exec| Record::Comm {
             pid: 7,
             tid: 8,
-            comm: "a:b/c".to_owned(),
+            comm: "a:b/c".into(),
             exec,
         };
         assert_eq!(

@@ -157,10 +157,10 @@ impl<'a> Sites<'a> {
             Dimension::Mitigation => here.mitigations.get(at).copied().unwrap_or("none").to_owned(),
             Dimension::Patch => here.patches.get(at).copied().unwrap_or("none").to_owned(),
             Dimension::Process => self.process(here.process),
-            Dimension::Pid => self
-                .image(here.process)
-                .map_or(0, |process| process.tgid)
-                .to_string(),
+            Dimension::Pid => {
+                let image = self.image(here.process);
+                image.map_or_else(|| "0".to_owned(), Process::which)
+            }
             Dimension::Command => self.command(here.process),
             Dimension::Thread => self.of_image(here.process, thread),
             Dimension::Cgroup => self.of_image(here.process, |process| self.cgroup(process)),
@@ -217,7 +217,7 @@ impl<'a> Sites<'a> {
     }
 
     fn process(&self, idx: ProcessIdx) -> String {
-        self.of_image(idx, |process| format!("{} ({})", process.comm, process.tgid))
+        self.of_image(idx, |process| format!("{} ({})", process.comm, process.which()))
     }
 
     fn cgroup(&self, process: &Process) -> String {

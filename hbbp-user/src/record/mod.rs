@@ -4,8 +4,14 @@
 //! Times are ns of the clock that the recording used, CLOCK_MONOTONIC for a live run.
 //! The layouts are those of `include/uapi/linux/perf_event.h`.
 
+mod build_id;
+mod names;
 mod parse;
 
+use std::sync::Arc;
+
+pub use build_id::BuildId;
+pub use names::Names;
 pub use parse::{Malformed, parse_record};
 
 use crate::addr::{FileOff, Va};
@@ -31,7 +37,7 @@ pub enum Record {
         /// Thread id.
         tid: u32,
         /// The name.
-        comm: String,
+        comm: Arc<str>,
         /// Whether the name comes from an exec.
         exec: bool,
     },
@@ -135,7 +141,7 @@ pub struct Mmap {
     /// Whether writes to the file by others show in it (MAP_SHARED).
     pub shared: bool,
     /// Path as the process saw it, or the kernel's name: `[vdso]`, `//anon`, `/memfd:x (deleted)`.
-    pub path: String,
+    pub path: Arc<str>,
 }
 
 /// What identifies a mapped file beyond its path.
@@ -152,6 +158,6 @@ pub enum FileIdentity {
         /// Inode number.
         inode: u64,
     },
-    /// GNU build id, at most 20 bytes.
-    BuildId(Vec<u8>),
+    /// GNU build id.
+    BuildId(BuildId),
 }

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use super::{FileIdentity, Mmap, Record};
+use super::{BuildId, FileIdentity, Mmap, Names, Record};
 use crate::addr::{FileOff, Va};
 
 /// A record that ends too early or says something impossible.
@@ -45,19 +45,19 @@ const KSYMBOL_UNREGISTER: u16 = 1;
 const BUILD_ID_MAX: usize = 20;
 
 /// Interprets the body of a record of the given type, without its header.
-/// `None` for types that say nothing about processes or kernel text, and for mappings of data.
-pub fn parse_record(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Record>, Malformed> {
+/// `None` for types that say nothing about processes or kernel text, and for mappings of data. Names that recur are held once.
+pub fn parse_record(kind: u32, misc: u16, body: &[u8], names: &mut Names) -> Result<Option<Record>, Malformed> {
     let mut body = Body(body);
     let record = match kind {
         MMAP if misc & MISC_MMAP_DATA != 0 => return Ok(None),
-        MMAP => Record::Mmap(mmap(&mut body)?),
-        MMAP2 => return Ok(mmap2(&mut body, misc)?.map(Record::Mmap)),
+        MMAP => Record::Mmap(mmap(&mut body, names)?),
+        MMAP2 => return Ok(mmap2(&mut body, misc, names)?.map(Record::Mmap)),
         COMM => {
             let (pid, tid) = (body.u32()?, body.u32()?);
             Record::Comm {
                 pid,
                 tid,
-                comm: body.string(),
+                comm: names.of_bytes(body.0),
                 exec: misc & MISC_COMM_EXEC != 0,
             }
         }
@@ -94,7 +94,7 @@ pub fn parse_record(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Record>,
     Ok(Some(record))
 }
 
-fn mmap(body: &mut Body<'_>) -> Result<Mmap, Malformed> {
+fn mmap(body: &mut Body<'_>, names: &mut Names) -> Result<Mmap, Malformed> {
     let (pid, start, len, offset) = extent(body)?;
     Ok(Mmap {
         pid,
@@ -103,12 +103,12 @@ fn mmap(body: &mut Body<'_>) -> Result<Mmap, Malformed> {
         offset,
         identity: FileIdentity::Unknown,
         shared: false,
-        path: body.string(),
+        path: names.of_bytes(body.0),
     })
 }
 
 /// `None` for a mapping of data.
-fn mmap2(body: &mut Body<'_>, misc: u16) -> Result<Option<Mmap>, Malformed> {
+fn mmap2(body: &mut Body<'_>, misc: u16, names: &mut Names) -> Result<Option<Mmap>, Malformed> {
     let (pid, start, len, offset) = extent(body)?;
     let identity = identity(body, misc)?;
     let (prot, flags) = (body.u32()?, body.u32()?);
@@ -119,7 +119,7 @@ fn mmap2(body: &mut Body<'_>, misc: u16) -> Result<Option<Mmap>, Malformed> {
         offset,
         identity,
         shared: flags & MAP_SHARED != 0,
-        path: body.string(),
+        path: names.of_bytes(body.0),
     };
     Ok((prot & PROT_EXEC != 0).then_some(mmap))
 }
@@ -142,7 +142,8 @@ fn identity(body: &mut Body<'_>, misc: u16) -> Result<FileIdentity, Malformed> {
     }
     let size = usize::from(body.u32()? as u8);
     let id = body.take(BUILD_ID_MAX)?;
-    Ok(FileIdentity::BuildId(id.get(..size).ok_or(Malformed)?.to_vec()))
+    let id = id.get(..size).and_then(BuildId::new);
+    Ok(FileIdentity::BuildId(id.ok_or(Malformed)?))
 }
 
 /// The rest of a record body.
@@ -200,7 +201,7 @@ mod tests {
     fn mmap2_build_id_is_parsed() {
         let mut id = [0xab; 24];
         id[0] = 16;
-        let record = parse_record(MMAP2, MISC_MMAP_BUILD_ID, &mmap2(&id, 5)).unwrap();
+        let record = parse_record(MMAP2, MISC_MMAP_BUILD_ID, &mmap2(&id, 5), &mut Names::default()).unwrap();
         let Some(Record::Mmap(mmap)) = record else {
             panic!("{record:?}")
         };
@@ -208,8 +209,8 @@ mod tests {
             (mmap.pid, mmap.start, mmap.len, mmap.offset),
             (7, Va(0x40_0000), 0x1000, FileOff(0x2000))
         );
-        assert_eq!(mmap.identity, FileIdentity::BuildId(vec![0xab; 16]));
-        assert_eq!(mmap.path, "/bin/true");
+        assert_eq!(mmap.identity, FileIdentity::BuildId(BuildId::new(&[0xab; 16]).unwrap()));
+        assert_eq!(&*mmap.path, "/bin/true");
         assert!(!mmap.shared, "MAP_PRIVATE");
     }
 
@@ -218,22 +219,22 @@ mod tests {
         let mut id = [0xab; 24];
         id[0] = 21;
         assert_eq!(
-            parse_record(MMAP2, MISC_MMAP_BUILD_ID, &mmap2(&id, 5)),
+            parse_record(MMAP2, MISC_MMAP_BUILD_ID, &mmap2(&id, 5), &mut Names::default()),
             Err(Malformed)
         );
     }
 
     #[test]
     fn data_mappings_are_skipped() {
-        assert_eq!(parse_record(MMAP2, 0, &mmap2(&[0; 24], 1)), Ok(None));
-        assert_eq!(parse_record(MMAP, MISC_MMAP_DATA, &[]), Ok(None));
+        assert_eq!(parse_record(MMAP2, 0, &mmap2(&[0; 24], 1), &mut Names::default()), Ok(None));
+        assert_eq!(parse_record(MMAP, MISC_MMAP_DATA, &[], &mut Names::default()), Ok(None));
     }
 
     #[test]
     fn text_poke_has_old_and_new_bytes() {
         let mut body = 0xffff_ffff_8100_0000u64.to_le_bytes().to_vec();
         body.extend([2, 0, 2, 0, 0x66, 0x90, 0xeb, 0x05]);
-        let record = parse_record(TEXT_POKE, 0, &body).unwrap();
+        let record = parse_record(TEXT_POKE, 0, &body, &mut Names::default()).unwrap();
         let start = Va(0xffff_ffff_8100_0000);
         assert_eq!(
             record,
@@ -248,7 +249,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn parse_of_garbage_never_panics(kind in 0u32..24, misc: u16, body: Vec<u8>) {
-            let _ = parse_record(kind, misc, &body);
+            let _ = parse_record(kind, misc, &body, &mut Names::default());
         }
     }
 }

@@ -337,7 +337,8 @@ fn merge(into: &mut Interval, next: Interval) {
     merge_rows(&mut into.branches, next.branches);
 }
 
-fn merge_rows<R: Row>(into: &mut Vec<R>, next: Vec<R>) {
+/// Adds rows, and adds up those of the same.
+pub(super) fn merge_rows<R: Row>(into: &mut Vec<R>, next: Vec<R>) {
     into.extend(next);
     into.sort_unstable_by_key(Row::key);
     into.dedup_by(|row, sum| {

@@ -11,6 +11,7 @@ pub mod budget;
 pub mod file;
 pub mod fold;
 mod image_layout;
+mod join;
 pub mod layout;
 pub mod loss;
 pub mod merge;
@@ -130,7 +131,8 @@ pub struct Symbol {
 /// apart, each thread of an image has an entry of its own, with the mappings of the image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Process {
-    /// Thread group id in the pid namespace of the tool; 0 for the kernel, `u32::MAX` for processes outside of it.
+    /// Thread group id in the pid namespace of the tool; 0 for the kernel, `u32::MAX` for processes outside of it,
+    /// [`Process::JOINED`] for several.
     pub tgid: u32,
     /// `self_exec_id` of the kernel's task: it grows at each exec.
     pub exec_id: u32,
@@ -142,6 +144,19 @@ pub struct Process {
     pub cgroup: Option<CgroupIdx>,
     /// The thread that ran; `None` where all threads of the image were counted together.
     pub thread: Option<Thread>,
+}
+
+impl Process {
+    /// Process images of one name that are counted together, at addresses of their own. No process has this id.
+    pub const JOINED: u32 = u32::MAX - 1;
+
+    /// Which one of its name it is: its process id, or that it stands for several.
+    pub fn which(&self) -> String {
+        match self.tgid {
+            Self::JOINED => "several".to_owned(),
+            tgid => tgid.to_string(),
+        }
+    }
 }
 
 /// A thread of a process image.

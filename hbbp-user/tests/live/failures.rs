@@ -225,7 +225,7 @@ fn second_signal_aborts() {
     let Some(_kernel) = kernel() else { return };
     let args = ["--duration", "1000000", "--", "sleep", "1000000"];
     let mut group = Group::spawn(&args, Stdio::null());
-    super::wait_for_handler(group.0.id(), libc::SIGINT);
+    super::wait_until_it_listens(group.0.id(), libc::SIGINT);
     assert_eq!(group.signal_until_it_ends(libc::SIGINT), Some(130));
 }
 
@@ -239,7 +239,7 @@ fn signals_never_reach_the_thread_that_loads_programs() {
     let args = ["--duration", "1000000", "--", "sleep", "1000000"];
     let mut group = Group::spawn(&args, Stdio::null());
     let pid = group.0.id();
-    super::wait_for_handler(pid, libc::SIGINT);
+    super::wait_until_it_listens(pid, libc::SIGINT);
     while super::signal_set(pid, "SigBlk:") & blocked != blocked {
         assert!(group.0.try_wait().unwrap().is_none(), "it ended");
     }
@@ -267,7 +267,7 @@ fn a_signal_at_the_start_still_gives_a_report() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        super::wait_for_handler(child.id(), libc::SIGINT);
+        super::wait_until_it_listens(child.id(), libc::SIGINT);
         std::thread::sleep(delay);
         // SAFETY: a signal to a child that has not been waited for.
         assert_eq!(unsafe { libc::kill(child.id().cast_signed(), libc::SIGINT) }, 0);

@@ -51,10 +51,28 @@ fn skip_outside_ci(reason: &str) {
     skip::skip(reason);
 }
 
-/// Waits until a process has a handler for a signal, which then no longer ends it.
-fn wait_for_handler(pid: u32, signal: i32) {
-    while signal_set(pid, "SigCgt:") >> (signal - 1) & 1 == 0 {
+/// Waits until a process listens for a signal, which then no longer ends it: its main thread blocks it.
+fn wait_until_it_listens(pid: u32, signal: i32) {
+    while signal_set(pid, "SigBlk:") >> (signal - 1) & 1 == 0 {
         std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+/// Waits until a process has opened its perf events, and no more of them for a while: then it measures.
+fn wait_until_it_measures(pid: u32) {
+    let n_events = || {
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        let links = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+        links.filter(|link| link.ends_with("anon_inode:[perf_event]")).count()
+    };
+    let mut before = 0;
+    loop {
+        let now = n_events();
+        if 0 < now && now == before {
+            return;
+        }
+        before = now;
+        std::thread::sleep(std::time::Duration::from_millis(500));
     }
 }
 

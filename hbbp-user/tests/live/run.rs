@@ -334,7 +334,7 @@ fn signal_ends(signal: i32) {
     // SAFETY: signal(2) may be called between fork and exec.
     unsafe { child.pre_exec(restore) };
     let child = child.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    super::wait_for_handler(child.id(), signal);
+    super::wait_until_it_listens(child.id(), signal);
     std::thread::sleep(std::time::Duration::from_secs(1));
     let pid = i32::try_from(child.id()).unwrap();
     // SAFETY: a signal to a child that has not been waited for.

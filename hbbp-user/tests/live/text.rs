@@ -105,8 +105,8 @@ fn run_across_the_switch_keeps_both_sides() {
     let mut recorder = program(&["record", "--duration", "7", "--period", "200003", "-o", path])
         .spawn()
         .unwrap();
-    super::wait_for_handler(recorder.id(), libc::SIGINT);
-    std::thread::sleep(std::time::Duration::from_millis(3500));
+    super::wait_until_it_measures(recorder.id());
+    std::thread::sleep(std::time::Duration::from_millis(2500));
     let _on = BpfStats::set("1");
     assert!(recorder.wait().unwrap().success());
     let snapshot = profile::read(Path::new(path)).unwrap();

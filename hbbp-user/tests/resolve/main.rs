@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use hbbp_user::addr::{FileOff, Va};
-use hbbp_user::record::{FileIdentity, Mmap, Record, Timed};
+use hbbp_user::record::{BuildId, FileIdentity, Mmap, Record, Timed};
 use hbbp_user::resolve::Resolver;
 use hbbp_user::resolve::elf::build_id::read_kernel_build_id;
 use hbbp_user::resolve::kernel::kallsyms::{Kallsyms, read_kallsyms};
@@ -160,7 +160,7 @@ fn a_deleted_program_that_has_ended_was_opened_in_time() {
             record: Record::Comm {
                 pid: tgid,
                 tid: tgid,
-                comm: "deleted".to_owned(),
+                comm: "deleted".into(),
                 exec: true,
             },
         },
@@ -213,7 +213,7 @@ fn a_file_that_only_relatives_see() {
         .clone();
     // The file was mapped by a child, which is gone, and looks like another one from where we are.
     mmap.pid = GONE;
-    mmap.path = "/contained".to_owned();
+    mmap.path = "/contained".into();
     let records = [
         Record::Fork {
             pid: GONE,
@@ -223,7 +223,7 @@ fn a_file_that_only_relatives_see() {
         Record::Comm {
             pid: GONE,
             tid: GONE,
-            comm: "gone".to_owned(),
+            comm: "gone".into(),
             exec: true,
         },
         Record::Mmap(mmap),
@@ -369,9 +369,9 @@ fn unknown_processes_and_addresses_keep_their_counts() {
         start: Va(u64::MAX),
         len: u64::MAX,
         offset: FileOff(u64::MAX),
-        identity: FileIdentity::BuildId(Vec::new()),
+        identity: FileIdentity::BuildId(BuildId::new(&[]).unwrap()),
         shared: false,
-        path: "/dev/zero".to_owned(),
+        path: "/dev/zero".into(),
     };
     resolver.apply([Timed {
         time: 12,

@@ -175,7 +175,7 @@ fn mapped(path: &Path, start: u64) -> Mmap {
         offset: FileOff(0),
         identity: FileIdentity::Unknown,
         shared: false,
-        path: path.to_str().expect("UTF-8").to_owned(),
+        path: path.to_str().expect("UTF-8").into(),
     }
 }
 

@@ -74,7 +74,7 @@ fn functions_have_names_after_one_bogus_long_stream() {
         offset: FileOff(text.offset.0),
         identity: FileIdentity::Unknown,
         shared: false,
-        path: path.to_str().expect("UTF-8").to_owned(),
+        path: path.to_str().expect("UTF-8").into(),
     };
     let running: Vec<u64> = starts.iter().map(|at| running(*at)).collect();
     let snapshot = stream_over_samples(mmap, path, &running);
@@ -127,7 +127,7 @@ fn counts_before_and_after_an_exec_have_the_mappings_of_their_own_program() {
             offset: FileOff(0),
             identity: FileIdentity::Unknown,
             shared: false,
-            path: path.to_owned(),
+            path: path.into(),
         }),
     };
     let exec = Timed {
@@ -135,7 +135,7 @@ fn counts_before_and_after_an_exec_have_the_mappings_of_their_own_program() {
         record: Record::Comm {
             pid: PID,
             tid: PID,
-            comm: "second".to_owned(),
+            comm: "second".into(),
             exec: true,
         },
     };

@@ -4,6 +4,7 @@
 
 mod budget;
 mod damage;
+mod join;
 mod merge;
 mod profile;
 mod python;

@@ -10,12 +10,15 @@ use crate::support;
 fn cpu_that_comes_back_is_measured_again() {
     const SCRIPT: &str = "set -e
 hbbp-sys record --event cpu-clock --period 1000003 --all -o /tmp/profile -- busybox sh -c '
+  read begin rest < /proc/uptime
   for i in 1 2; do busybox sh -c \"while :; do :; done\" & done
   busybox sleep 2
+  read went rest < /proc/uptime
+  echo $begin $went
   echo 0 > /sys/devices/system/cpu/cpu2/online
   busybox sleep 5
   echo 1 > /sys/devices/system/cpu/cpu2/online
-  busybox sleep 4
+  busybox sleep 12
   kill %1 %2'
 hbbp-sys report --format json /tmp/profile";
     let Some(machine) = support::machine("6.12") else {
@@ -26,7 +29,9 @@ hbbp-sys report --format json /tmp/profile";
     machine.files().hbbp_sys().unwrap();
     let outcome = machine.run(&["/bin/busybox", "sh", "-c", SCRIPT]).unwrap();
     let said = outcome.stdout().unwrap();
-    let report: Value = serde_json::from_str(&said).unwrap();
+    let (times, report) = said.split_once('\n').unwrap();
+    let times: Vec<f64> = times.split(' ').map(|time| time.parse().unwrap()).collect();
+    let report: Value = serde_json::from_str(report).unwrap();
     let notes = report["run"]["notes"].to_string() + &report["warnings"].to_string();
     let said = notes.split("CPU 2 went offline or came online: of ").nth(1);
     let said = said.unwrap_or_else(|| panic!("{report:#}"));
@@ -39,6 +44,9 @@ hbbp-sys report --format json /tmp/profile";
         panic!("{said}")
     };
     println!("CPU 2: of {all} ms measured for {measured} ms, up to {missed} ms unmeasured");
+    // It came back at least some seconds before the end, so that it was measured for longer than until it went.
+    let before = (times[1] - times[0]) * 1000.0;
+    assert!(before + 1_000.0 < *measured as f64, "{before} ms before it went, {said}");
     // It was offline for some seconds by the clock of the guest, and measured before and after.
     assert!(0 < *measured && *measured + 1_000 < *all, "{said}");
     assert!(0 < *missed && *measured + *missed <= *all, "{said}");

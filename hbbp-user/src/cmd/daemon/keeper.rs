@@ -29,6 +29,10 @@ const MERGING: u64 = 4;
 /// Segments that are merged between two intervals, so that the next one need not wait for long; an hour takes some steps.
 const AT_ONCE: usize = 16;
 
+/// Process images that a segment holds, about; beyond that, those with the fewest samples are joined by command name. A
+/// build has some thousand a minute.
+const MOST_IMAGES: usize = 1024;
+
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
 
@@ -127,7 +131,8 @@ impl Keeper {
     }
 
     /// Writes an interval, or lets it wait; then merges and removes what is due.
-    pub(super) fn keep(&mut self, snapshot: Snapshot) {
+    pub(super) fn keep(&mut self, mut snapshot: Snapshot) {
+        snapshot.join_images(MOST_IMAGES);
         if let Some(publisher) = &mut self.publisher {
             publisher.publish(&snapshot);
         }
@@ -265,6 +270,7 @@ impl Keeper {
             };
             read.iter_mut().for_each(Snapshot::coarsen);
             runs = united(runs.into_iter().chain(read));
+            runs.iter_mut().for_each(|run| run.join_images(MOST_IMAGES));
         }
         let Some(merged) = Name::of_all(group) else {
             return Ok(());

@@ -94,9 +94,7 @@ pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
     let mut record = options.record.clone();
     record.parser = worker::start(&counters)?;
     let server = options.listen.as_ref().map(Server::bind).transpose()?;
-    let mut interrupt = Interrupt::listen()?;
-    let (signals, _) = interrupt.parts();
-    signals.block_on(signals.spawn(async { privileges::limit_thread() }))??;
+    let interrupt = Interrupt::listen_after(privileges::limit_thread)?;
     let publisher = match (&server, &options.otlp) {
         (None, None) => None,
         _ => Some(Publisher::new(options.interval, &counters)?),

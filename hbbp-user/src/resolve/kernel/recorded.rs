@@ -158,7 +158,7 @@ mod tests {
             offset: FileOff(offset),
             identity: FileIdentity::Unknown,
             shared: false,
-            path: path.to_owned(),
+            path: path.into(),
         });
         Timed { time: 0, record }
     }

@@ -231,7 +231,7 @@ mod tests {
 
     fn mapped(path: &str) -> MappedFile {
         MappedFile {
-            path: path.to_owned(),
+            path: path.into(),
             identity: FileIdentity::Unknown,
         }
     }

@@ -22,12 +22,15 @@ pub(super) struct HitProcess {
     pub(super) cgroup: Option<Arc<str>>,
     /// The thread, if this is the entry of one: its mappings are those of the process image.
     pub(super) thread: Option<HitThread>,
-    /// Mappings that were hit, by (start, from).
-    pub(super) mappings: BTreeMap<(Va, u64), HitMapping>,
     /// Text ranges in these that differ from their file, by (start, from).
     pub(super) patched: BTreeMap<(Va, u64), PatchedRange>,
 }
 
+/// The mappings of all process images that were hit, in one table: most images have one or two, and live for a moment.
+#[derive(Debug, Default)]
+pub(super) struct HitMappings(BTreeMap<(ProcessIdx, Va, u64), HitMapping>);
+
+/// A mapping of a process image that was hit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HitMapping {
     pub(super) end: Va,
@@ -39,6 +42,30 @@ pub(super) struct HitMapping {
     pub(super) hit_since: u64,
 }
 
+impl HitMappings {
+    /// The mapping of a process image by (start, from).
+    pub(super) fn get(&self, process: ProcessIdx, (start, from): (Va, u64)) -> Option<&HitMapping> {
+        self.0.get(&(process, start, from))
+    }
+
+    pub(super) fn insert(&mut self, process: ProcessIdx, (start, from): (Va, u64), hit: HitMapping) {
+        self.0.insert((process, start, from), hit);
+    }
+
+    /// The mappings of a process image, by (start, from).
+    pub(super) fn of(&self, process: ProcessIdx) -> impl Iterator<Item = ((Va, u64), &HitMapping)> {
+        let all = (process, Va(0), 0)..=(process, Va(u64::MAX), u64::MAX);
+        self.0
+            .range(all)
+            .map(|((_, start, from), hit)| ((*start, *from), hit))
+    }
+
+    /// The images of all of them.
+    pub(super) fn images(&self) -> impl Iterator<Item = ImageIdx> {
+        self.0.values().map(|hit| hit.image)
+    }
+}
+
 impl HitProcess {
     /// Of which nothing was hit yet.
     pub(super) fn new(task: TaskKey, generation: Option<Generation>) -> Self {
@@ -48,13 +75,17 @@ impl HitProcess {
             comm: Arc::default(),
             cgroup: None,
             thread: None,
-            mappings: BTreeMap::new(),
             patched: BTreeMap::new(),
         }
     }
 
-    /// Hands it over, with the modules that its images became, and its cgroup as an index of these.
-    pub(super) fn emit(self, became: &HashMap<ImageIdx, ModuleIdx>, cgroups: &mut CgroupTable) -> Process {
+    /// Hands it over with its mappings, the modules that its images became, and its cgroup as an index of these.
+    pub(super) fn emit<'a>(
+        self,
+        mappings: impl Iterator<Item = ((Va, u64), &'a HitMapping)>,
+        became: &HashMap<ImageIdx, ModuleIdx>,
+        cgroups: &mut CgroupTable,
+    ) -> Process {
         let mapping = |start: Va, end: Va, image: ImageIdx, image_start: ImageAddr, from: u64| {
             let module = *became.get(&image)?;
             Some(Mapping {
@@ -65,14 +96,13 @@ impl HitProcess {
                 from,
             })
         };
-        let mapped = self.mappings.iter();
-        let mapped = mapped.flat_map(|((start, from), hit)| {
-            let parts = unpatched(&(*start..hit.end), *from, &self.patched);
+        let mapped = mappings.flat_map(|((start, from), hit)| {
+            let parts = unpatched(&(start..hit.end), from, &self.patched);
             parts
                 .into_iter()
                 .filter_map(|part| {
-                    let image_start = hit.image_start.checked_add(part.start.since(*start)?)?;
-                    mapping(part.start, part.end, hit.image, image_start, *from)
+                    let image_start = hit.image_start.checked_add(part.start.since(start)?)?;
+                    mapping(part.start, part.end, hit.image, image_start, from)
                 })
                 .collect::<Vec<_>>()
         });

@@ -237,13 +237,13 @@ impl ImageSet {
             Some(found) => match self.places.get(&found.place) {
                 Some(known) => *known,
                 None => {
-                    let image = Image::of_elf(file.path.clone(), found.source, found.layout);
+                    let image = Image::of_elf(file.path.as_ref().to_owned(), found.source, found.layout);
                     let image = self.add(image);
                     self.places.insert(found.place, image);
                     image
                 }
             },
-            None => self.add(Image::missing(file.path.clone())),
+            None => self.add(Image::missing(file.path.as_ref().to_owned())),
         };
         self.files.insert(idx, Ok(image));
         image

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::proc_scan::Scanned;
-use super::process_image::{Backing, Generation, ImageMapping, MappedFile, ProcessImage};
+use super::process_image::{Backing, Generation, ImageMapping, ProcessImage};
 use super::process_index::ProcessIndex;
 use crate::addr::{FileOff, Va};
 use crate::record::Mmap;
@@ -117,7 +117,7 @@ impl ProcessIndex {
         let base = |start: Va, offset: FileOff| start.0.wrapping_sub(offset.0);
         match (file.backing(), Backing::of(&mmap.path)) {
             (Backing::File, Backing::File) => {
-                file.may_be(&MappedFile::of(mmap))
+                file.may_be(&mmap.path, &mmap.identity)
                     && base(mapping.start, mapping.offset) == base(mmap.start, mmap.offset)
             }
             (known, new) => known == new,
@@ -153,7 +153,7 @@ impl ProcessIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{FileIdentity, Record, Timed};
+    use crate::record::{BuildId, FileIdentity, Record, Timed};
 
     fn map(start: u64, len: u64, path: &str) -> Mmap {
         Mmap {
@@ -163,7 +163,7 @@ mod tests {
             offset: FileOff(start & 0xf_ffff),
             identity: FileIdentity::Unknown,
             shared: false,
-            path: path.to_owned(),
+            path: path.into(),
         }
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let shell = map(0x10_0000, 0x1000, "/bin/sh");
         index.scanned(&scanned(vec![shell.clone()]), 0);
         // The same by another name of its identity.
-        let identity = FileIdentity::BuildId(vec![1]);
+        let identity = FileIdentity::BuildId(BuildId::new(&[1]).unwrap());
         let same = Mmap {
             identity,
             ..shell.clone()

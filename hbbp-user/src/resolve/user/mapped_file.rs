@@ -157,7 +157,7 @@ fn open_checked(found: &OwnedFd, identity: &FileIdentity, parser: &Parser) -> Re
     )?;
     let source = ByteSource::File(File::from(opened), len);
     let same = match identity {
-        FileIdentity::BuildId(build_id) => parser.layout(&source).is_ok_and(|l| l.build_id == *build_id),
+        FileIdentity::BuildId(build_id) => parser.layout(&source).is_ok_and(|l| l.build_id == build_id.as_slice()),
         FileIdentity::Inode { .. } | FileIdentity::Unknown => true,
     };
     if same {
@@ -187,6 +187,7 @@ fn same_inode(stat: &Stat, identity: &FileIdentity) -> bool {
 mod tests {
     use super::super::proc_scan::read_process;
     use super::*;
+    use crate::record::BuildId;
     use crate::addr::{FileOff, Va};
     use crate::resolve::elf::layout::read_layout;
     use std::os::unix::fs::symlink;
@@ -202,7 +203,7 @@ mod tests {
     }
 
     fn mapping_of(path: &Path) -> Mmap {
-        let path = path.to_str().expect("UTF-8").to_owned();
+        let path = path.to_str().expect("UTF-8").into();
         let pid = std::process::id();
         Mmap {
             pid,
@@ -244,12 +245,12 @@ mod tests {
             open_mapped(&mmap, &[], &Parser::Here).err(),
             Some(Refusal::Changed)
         );
-        mmap.identity = FileIdentity::BuildId(vec![1; 20]);
+        mmap.identity = FileIdentity::BuildId(BuildId::new(&[1; 20]).unwrap());
         assert_eq!(
             open_mapped(&mmap, &[], &Parser::Here).err(),
             Some(Refusal::Changed)
         );
-        mmap.path = "/nowhere/at all".to_owned();
+        mmap.path = "/nowhere/at all".into();
         assert_eq!(
             open_mapped(&mmap, &[], &Parser::Here).err(),
             Some(Refusal::Missing)

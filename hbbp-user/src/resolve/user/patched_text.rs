@@ -17,7 +17,7 @@
 use std::mem;
 use std::ops::Range;
 
-use super::hit_process::{HitMapping, HitProcess, hit_process};
+use super::hit_process::{HitMapping, HitMappings, HitProcess, hit_process};
 use super::image_set::{ImageIdx, ImageSet};
 use super::known_mapping::Remapped;
 use super::process_image::{FileIdx, Generation, ImageMapping, ProcessImage};
@@ -161,6 +161,7 @@ impl UserSpace {
             };
             let mut compare = Compare {
                 process,
+                mappings: &self.hit_mappings,
                 image,
                 images: &self.images,
                 memory: &mut live.memory,
@@ -184,6 +185,7 @@ struct Unread;
 /// What is needed to compare the text of one process.
 struct Compare<'a> {
     process: &'a HitProcess,
+    mappings: &'a HitMappings,
     image: &'a ProcessImage,
     images: &'a ImageSet,
     memory: &'a mut ProcessMemory,
@@ -245,7 +247,7 @@ impl<'a> Compare<'a> {
     }
 
     fn range(&self, ran: &RanText) -> Option<(HitMapping, Range<ImageAddr>, &'a [u8])> {
-        let hit = *self.process.mappings.get(&ran.mapping)?;
+        let hit = *self.mappings.get(ran.process, ran.mapping)?;
         let (range, bytes) = self.images.text(hit.image)?.range_at(ran.at)?;
         Some((hit, range, bytes))
     }

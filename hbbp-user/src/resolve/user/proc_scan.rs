@@ -142,7 +142,7 @@ fn parse_line(pid: u32, line: &str) -> Option<Mmap> {
         offset: FileOff(hex(offset)?),
         identity,
         shared: perms.as_bytes().get(3) == Some(&b's'),
-        path,
+        path: path.into(),
     })
 }
 
@@ -166,7 +166,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     #[test]
     fn executable_mappings_only() {
         let maps = parse_maps(7, MAPS.as_bytes());
-        let paths: Vec<_> = maps.iter().map(|m| m.path.as_str()).collect();
+        let paths: Vec<_> = maps.iter().map(|m| &*m.path).collect();
         assert_eq!(
             paths,
             [
@@ -191,7 +191,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
                 offset: FileOff(0x2000),
                 identity,
                 shared: false,
-                path: "/usr/bin/cat".to_owned(),
+                path: "/usr/bin/cat".into(),
             }
         );
         assert_eq!(maps[1].identity, FileIdentity::Unknown);
@@ -209,7 +209,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
             .is_empty()
         );
         let odd = parse_maps(1, b"1000-2000 r-xp 00000000 fe:00 5 /tmp/a\\012b\xff\n");
-        assert_eq!(odd[0].path, "/tmp/a\nb\u{fffd}");
+        assert_eq!(&*odd[0].path, "/tmp/a\nb\u{fffd}");
     }
 
     #[test]
@@ -247,7 +247,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         let own = std::process::id();
         let all = read_processes();
         let me = all.iter().find(|p| p.tgid == own).expect("own process");
-        assert!(me.mappings.iter().any(|m| m.path == "[vdso]"));
+        assert!(me.mappings.iter().any(|m| &*m.path == "[vdso]"));
         assert!(0 < me.n_threads);
     }
 }

@@ -28,7 +28,7 @@ pub struct FileIdx(pub u32);
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct MappedFile {
     /// Path as the process saw it, or the kernel's name for memory without a file.
-    pub path: String,
+    pub path: Arc<str>,
     /// Device and inode, or build id.
     pub identity: FileIdentity,
 }
@@ -64,14 +64,14 @@ impl MappedFile {
         }
     }
 
-    /// Whether another mapping may name the same file: by the same path, and by nothing that differs.
-    pub fn may_be(&self, other: &Self) -> bool {
-        let differ = match (&self.identity, &other.identity) {
+    /// Whether a mapping with this path and identity may name the same file: by the same path, and by nothing that differs.
+    pub fn may_be(&self, path: &str, identity: &FileIdentity) -> bool {
+        let differ = match (&self.identity, identity) {
             (FileIdentity::Inode { .. }, FileIdentity::Inode { .. })
-            | (FileIdentity::BuildId(_), FileIdentity::BuildId(_)) => self.identity != other.identity,
+            | (FileIdentity::BuildId(_), FileIdentity::BuildId(_)) => self.identity != *identity,
             _ => false,
         };
-        !differ && plain_path(&self.path) == plain_path(&other.path)
+        !differ && plain_path(&self.path) == plain_path(path)
     }
 
     /// What mappings of it are made of.

@@ -169,20 +169,20 @@ impl ProcessIndex {
     }
 
     /// A thread may rename itself; only the name of the leader is that of the process.
-    fn comm(&mut self, pid: u32, tid: u32, comm: &str, exec: bool, time: u64) {
+    fn comm(&mut self, pid: u32, tid: u32, comm: &Arc<str>, exec: bool, time: u64) {
         let image = self.image_at_mut(pid, time);
         if exec {
             // The mappings of the new program come after this record, and its other threads have ended.
             let (parent, cgroup) = image.map_or((0, Membership::default()), |before| {
                 (before.parent, before.cgroup.inherited())
             });
-            let mut image = ProcessImage::new(self.next_generation(), Arc::from(comm), time);
+            let mut image = ProcessImage::new(self.next_generation(), comm.clone(), time);
             (image.parent, image.cgroup) = (parent, cgroup);
             self.insert(pid, image);
         } else if let Some(image) = image
             && pid == tid
         {
-            image.comm = Arc::from(comm);
+            image.comm = comm.clone();
         }
     }
 
@@ -248,6 +248,8 @@ impl ProcessIndex {
     pub(super) fn insert(&mut self, tgid: u32, image: ProcessImage) {
         let images = self.processes.entry(tgid).or_default();
         let at = images.partition_point(|other| other.from <= image.from);
+        // Most processes have one image, or that of the fork and that of the exec.
+        images.reserve_exact(1);
         images.insert(at, image);
     }
 
@@ -275,7 +277,7 @@ mod tests {
             offset,
             identity: FileIdentity::Unknown,
             shared: false,
-            path,
+            path: path.into(),
         })
     }
 
@@ -283,7 +285,7 @@ mod tests {
         Record::Comm {
             pid,
             tid: pid,
-            comm: comm.to_owned(),
+            comm: comm.into(),
             exec: true,
         }
     }
@@ -307,7 +309,7 @@ mod tests {
     fn at(index: &ProcessIndex, pid: u32, time: u64, address: u64) -> Option<(&str, &str)> {
         let image = index.image_at(pid, time)?;
         let mapping = image.mapping_at(Va(address), time)?;
-        Some((&image.comm, index.file(mapping.file)?.path.as_str()))
+        Some((&image.comm, &*index.file(mapping.file)?.path))
     }
 
     fn shell() -> Scanned {
@@ -398,7 +400,7 @@ mod tests {
         let name = Record::Comm {
             pid: 8,
             tid: 9,
-            comm: "worker".to_owned(),
+            comm: "worker".into(),
             exec: false,
         };
         let exit = |tid| Record::Exit { pid: 8, tid };
@@ -443,7 +445,7 @@ mod tests {
         assert!(index.forget_files(std::iter::once(&awaited)));
         assert!(!index.forget_files(std::iter::once(&awaited)), "few are left");
         assert!(index.files.len() < 5, "{}", index.files.len());
-        assert_eq!(index.file(idx).map(|f| f.path.as_str()), Some("/bin/next"));
+        assert_eq!(index.file(idx).map(|f| &*f.path), Some("/bin/next"));
         assert_eq!(at(&index, 9, n_files + 2, 0x1000), Some(("next", "/bin/last")));
     }
 

@@ -136,7 +136,7 @@ mod tests {
             offset: FileOff(0),
             identity: FileIdentity::Unknown,
             shared: false,
-            path: "//anon".to_owned(),
+            path: "//anon".into(),
         });
         Timed { time, record }
     }

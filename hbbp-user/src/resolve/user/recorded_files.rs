@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::find_file::{Found, NotFound, Places, find};
 use super::process_image::{Backing, MappedFile};
 use crate::addr::Va;
-use crate::record::FileIdentity;
+use crate::record::{BuildId, FileIdentity};
 use crate::snapshot::{Loss, Losses, hex};
 
 /// Names of missing files to show; there may be hundreds.
@@ -64,7 +64,7 @@ impl RecordedFiles {
         let build_id = match &file.identity {
             FileIdentity::BuildId(build_id) => build_id.as_slice(),
             FileIdentity::Inode { .. } | FileIdentity::Unknown => {
-                self.build_ids.get(&file.path).map_or(&[][..], Vec::as_slice)
+                self.build_ids.get(&*file.path).map_or(&[][..], Vec::as_slice)
             }
         };
         match find(&self.places, file, build_id) {
@@ -80,7 +80,7 @@ impl RecordedFiles {
                         self.refused.extend(named.map(|named| (named, note.clone())));
                         self.notes.push(note);
                     }
-                    None => self.missing.push(file.path.clone()),
+                    None => self.missing.push(file.path.as_ref().to_owned()),
                 }
                 None
             }
@@ -101,7 +101,8 @@ impl RecordedFiles {
             }
             (build_id, _) => hex(build_id),
         };
-        let identity = FileIdentity::BuildId(named.build_id.clone());
+        let identity = BuildId::new(&named.build_id).map_or(FileIdentity::Unknown, FileIdentity::BuildId);
+        let path = path.into();
         Some((named, MappedFile { path, identity }))
     }
 
@@ -160,7 +161,7 @@ mod tests {
 
     fn mapped(path: &str) -> MappedFile {
         MappedFile {
-            path: path.to_owned(),
+            path: path.into(),
             identity: FileIdentity::Unknown,
         }
     }

@@ -92,7 +92,7 @@ mod tests {
                 offset: FileOff(*offset),
                 identity: FileIdentity::Unknown,
                 shared: false,
-                path: (*path).to_owned(),
+                path: (*path).into(),
             };
             Timed {
                 time: *time,

@@ -8,7 +8,7 @@ use std::mem;
 use std::sync::Arc;
 
 use super::cgroups::Cgroups;
-use super::hit_process::{CgroupTable, HitMapping, HitProcess, hit_process};
+use super::hit_process::{CgroupTable, HitMapping, HitMappings, HitProcess, hit_process};
 use super::image_set::{ImageIdx, ImageSet, Mapper};
 use super::live::LiveProcesses;
 use super::patched_text::{PrivateFile, RanText};
@@ -32,6 +32,7 @@ pub struct UserSpace {
     pub(super) images: ImageSet,
     pub(in crate::resolve) origin: Origin,
     pub(super) processes: Vec<HitProcess>,
+    pub(super) hit_mappings: HitMappings,
     pub(super) threads: Threads,
     pub(super) cgroups: Cgroups,
     process_idx: HashMap<(Option<Generation>, TaskKey), ProcessIdx>,
@@ -93,6 +94,7 @@ impl UserSpace {
             images: ImageSet::default(),
             origin,
             processes: Vec::new(),
+            hit_mappings: HitMappings::default(),
             threads: Threads::default(),
             cgroups: Cgroups::default(),
             process_idx: HashMap::new(),
@@ -289,7 +291,7 @@ impl UserSpace {
             hit,
         };
         let key = (mapping.start, mapping.from);
-        if let Some(known) = hit_process(&mut self.processes, process)?.mappings.get(&key) {
+        if let Some(known) = self.hit_mappings.get(process, key) {
             return Some(of(*known));
         }
         let file = self.index.file(mapping.file)?;
@@ -317,8 +319,7 @@ impl UserSpace {
             private: (!mapping.shared && self.images.is_file(idx)).then(|| PrivateFile::of(mapping)),
             hit_since: self.origin.drain_start(),
         };
-        let process = hit_process(&mut self.processes, process)?;
-        process.mappings.insert(key, hit);
+        self.hit_mappings.insert(process, key, hit);
         Some(of(hit))
     }
 
@@ -336,8 +337,7 @@ impl UserSpace {
             private: None,
             hit_since: 0,
         };
-        let owner = hit_process(&mut self.processes, process)?;
-        owner.mappings.insert((named.base, 0), hit);
+        self.hit_mappings.insert(process, (named.base, 0), hit);
         Some(RanMapping {
             process,
             generation: None,
@@ -399,9 +399,9 @@ impl UserSpace {
 
     /// Times at which a mapping that was hit took the place of another one.
     pub fn replaced_mappings(&self) -> impl Iterator<Item = u64> {
-        self.processes.iter().flat_map(|process| {
-            let mappings = process.mappings.iter();
-            let replaced = replaced_at(mappings.map(|((start, from), hit)| (*start..hit.end, *from)));
+        self.processes.iter().zip(1..).flat_map(|(process, idx)| {
+            let mappings = self.hit_mappings.of(ProcessIdx(idx));
+            let replaced = replaced_at(mappings.map(|((start, from), hit)| (start..hit.end, from)));
             let patched = process.patched.iter().filter(|(_, range)| !range.always);
             replaced.chain(patched.map(|((_, from), _)| *from))
         })
@@ -419,13 +419,9 @@ impl UserSpace {
     /// Hands over the images that were hit since the last call, and their text; returns the processes without the kernel,
     /// and the paths of their cgroups.
     pub fn emit(&mut self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> (Vec<Process>, Vec<String>) {
-        let images = |p: &HitProcess| {
-            let mapped = p.mappings.values().map(|m| m.image);
-            mapped
-                .chain(p.patched.values().map(|range| range.image))
-                .collect::<Vec<_>>()
-        };
-        let mut hit: Vec<ImageIdx> = self.processes.iter().flat_map(images).collect();
+        let patched = self.processes.iter().flat_map(|process| process.patched.values());
+        let patched = patched.map(|range| range.image);
+        let mut hit: Vec<ImageIdx> = self.hit_mappings.images().chain(patched).collect();
         hit.sort_unstable();
         hit.dedup();
         let became = self.images.emit(modules, text, &hit);
@@ -433,11 +429,12 @@ impl UserSpace {
         self.changed();
         let mut cgroups = CgroupTable::default();
         let mut processes: Vec<Process> = Vec::with_capacity(self.processes.len());
-        for process in mem::take(&mut self.processes) {
+        let hit_mappings = mem::take(&mut self.hit_mappings);
+        for (process, idx) in mem::take(&mut self.processes).into_iter().zip(1..) {
             let thread = process.thread.as_ref();
             let image = thread.and_then(|thread| processes.get((thread.of.0 as usize).checked_sub(1)?));
             let shared = image.map(|image| (image.comm.clone(), image.mappings.clone()));
-            let mut process = process.emit(&became, &mut cgroups);
+            let mut process = process.emit(hit_mappings.of(ProcessIdx(idx)), &became, &mut cgroups);
             if let Some((comm, mappings)) = shared {
                 (process.comm, process.mappings) = (comm, mappings);
             }

@@ -155,7 +155,7 @@ impl ThreadNames {
         match &timed.record {
             // An exec makes the thread that called it the only one of its process, with another id (fs/exec.c, `de_thread`).
             Record::Comm { tid, comm, .. } if self.0.len() < MAX_NAMES || self.0.contains_key(tid) => {
-                let name = Arc::from(comm.as_str());
+                let name = comm.clone();
                 self.0.insert(*tid, ThreadName { name, ended: None });
             }
             // The id may have been that of another thread.
@@ -187,7 +187,7 @@ mod tests {
         Record::Comm {
             pid: 7,
             tid,
-            comm: comm.to_owned(),
+            comm: comm.into(),
             exec: false,
         }
     }

@@ -43,9 +43,12 @@ pub(super) fn unite(
         });
         let cgroup = process.cgroup.and_then(|cgroup| cgroups.get(cgroup.0 as usize));
         process.cgroup = cgroup.copied();
-        // The kernel is the first in every profile; a process id may have been that of another process.
+        // The kernel is the first in every profile; a process id may have been that of another process. Joined images have
+        // addresses of their own.
         let same = if idx == 0 {
             Some(0)
+        } else if process.tgid == Process::JOINED {
+            None
         } else {
             known.get(&task(&process)).copied()
         };
