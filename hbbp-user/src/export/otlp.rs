@@ -371,7 +371,7 @@ mod tests {
             assert_eq!(dictionary.location_table[0], Location::default());
             assert_eq!(profile.profile_id.len(), PROFILE_ID);
             for sample in &profile.samples {
-                let stack = &dictionary.stack_table[sample.stack_index as usize];
+                let stack = &dictionary.stack_table[usize::try_from(sample.stack_index).unwrap()];
                 assert_eq!(stack.location_indices.len(), 1);
                 assert!(sample.attribute_indices.iter().all(|it| 0 < *it));
             }
