@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::record::{RecordArgs, parse_duration};
 use crate::cmd::daemon::DaemonOptions;
+use crate::cmd::daemon::otlp::Endpoint;
 use crate::cmd::daemon::server::Listen;
 use crate::segments::plan::Limits;
 
@@ -33,9 +34,15 @@ pub(super) struct DaemonArgs {
     /// Remove segments that ended longer ago (e.g. 12h, 30d).
     #[arg(long, value_name = "TIME", value_parser = parse_age)]
     max_age: Option<Duration>,
-    /// Serve metrics (OpenMetrics, /metrics and /healthz) at 127.0.0.1:PORT or unix:PATH.
+    /// Serve metrics (OpenMetrics, /metrics and /healthz) at 127.0.0.1:PORT or unix:PATH, and there also profiles
+    /// (/profile?seconds=N).
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<Listen>,
+    /// Send profiles and metrics of each interval to an OpenTelemetry collector (OTLP over HTTP, e.g. http://127.0.0.1:4318).
+    /// OTLP profiles are in development: the collector must take those of version 1.10 of the protocol. Names and paths of
+    /// all users are sent.
+    #[arg(long, value_name = "URL")]
+    otlp: Option<Endpoint>,
     /// CPU time that the daemon may take, in percent of all CPUs; sampling periods are adapted to it. 100% leaves them as they
     /// are.
     #[arg(long, value_name = "PERCENT", default_value = "0.3%", value_parser = parse_share)]
@@ -64,6 +71,7 @@ impl DaemonArgs {
             },
             memory_budget: self.memory_budget,
             listen: self.listen,
+            otlp: self.otlp,
         })
     }
 }

@@ -75,13 +75,18 @@ pub struct Counted<'a> {
 impl<'a> Counted<'a> {
     /// Counts the blocks of a snapshot; the rule chooses between EBS and LBR.
     pub fn new(snapshot: &'a Snapshot, rule: &Rule) -> Self {
+        Self::of(Estimated::new(snapshot, rule))
+    }
+
+    /// The snapshot whose blocks were counted.
+    pub fn of(estimated: Estimated<'a>) -> Self {
         let Estimated {
             snapshot,
             located,
             map,
             counts,
             ..
-        } = Estimated::new(snapshot, rule);
+        } = estimated;
         Self {
             snapshot,
             located,

@@ -4,7 +4,7 @@
 //! snapshot -> streams, branches, counts                                   lines for scripts, as recorded
 //! snapshot -> counted -> edges -> flow -> image: bolt, profgen, ranges, perf_script  one file for each image, in its addresses
 //!                     -> autofdo                                          with debug information
-//!                     -> collapsed, callgrind, pprof, firefox, table, blocks   the whole profile
+//!                     -> collapsed, callgrind, pprof, otlp, firefox, table, blocks   the whole profile
 //! ```
 //!
 //! The lines for scripts are stable, as documented here and in the help.
@@ -37,6 +37,7 @@ pub mod firefox;
 pub mod flow;
 pub mod image;
 mod names;
+pub mod otlp;
 pub mod perf_script;
 pub mod pprof;
 pub mod profgen;

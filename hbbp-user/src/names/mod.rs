@@ -7,11 +7,13 @@
 mod cgroup;
 mod demangle;
 mod path;
+mod workload;
 
 use std::collections::HashMap;
 
 pub use cgroup::cgroups;
 pub use path::{file_name, fitted};
+pub use workload::Workload;
 
 use crate::printable::harmless;
 use demangle::{Detail, demangled};

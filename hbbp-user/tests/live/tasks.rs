@@ -80,17 +80,17 @@ fn threads_have_rows_of_their_own_and_sum_to_their_process() {
 }
 
 /// A cgroup that is removed when the test ends.
-struct Cgroup(PathBuf);
+pub(super) struct Cgroup(pub(super) PathBuf);
 
 impl Cgroup {
-    /// A new one, `None` where the unified hierarchy is not mounted or cannot be written.
-    fn new() -> Option<Self> {
+    /// A new one of this name, `None` where the unified hierarchy is not mounted or cannot be written.
+    pub(super) fn named(name: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         let mut unified = fields
             .filter(|fields| fields[2] == "cgroup2")
             .map(|fields| fields[1].to_owned());
-        let folder = Path::new(&unified.next()?).join(format!("hbbp-test-{}", std::process::id()));
+        let folder = Path::new(&unified.next()?).join(name);
         fs::create_dir(&folder).ok()?;
         Some(Self(folder))
     }
@@ -120,7 +120,7 @@ impl Drop for Cgroup {
 #[test]
 fn processes_have_their_cgroup_however_short_they_live() {
     let Some(_kernel) = kernel() else { return };
-    let Some(cgroup) = Cgroup::new() else {
+    let Some(cgroup) = Cgroup::named(&format!("hbbp-test-{}", std::process::id())) else {
         return skip_outside_ci("the unified hierarchy of cgroups is not mounted, or cannot be written");
     };
     let procs = cgroup.0.join("cgroup.procs");

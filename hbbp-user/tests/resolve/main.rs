@@ -213,7 +213,7 @@ fn a_file_that_only_relatives_see() {
         .clone();
     // The file was mapped by a child, which is gone, and looks like another one from where we are.
     mmap.pid = GONE;
-    mmap.path = "/contained".to_owned();
+    mmap.path = "/contained".into();
     let records = [
         Record::Fork {
             pid: GONE,

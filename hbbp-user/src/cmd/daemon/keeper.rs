@@ -11,11 +11,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 
 use super::counters::{Counter, Counters};
-use super::metrics::Metrics;
+use super::otlp::Requests;
+use super::publisher::Publisher;
 use super::tell;
 use crate::profile::Output;
 use crate::segments::plan::{Limits, expired, superseded, to_merge};
-use crate::segments::{Folder, Listing, Name};
+use crate::segments::{Folder, Listing, Moment, Name, TimeRange, read_range};
 use crate::snapshot::Snapshot;
 use crate::snapshot::budget::used;
 use crate::snapshot::file::{Compression, encode_runs};
@@ -41,7 +42,7 @@ pub(super) struct Keeper {
     folder: Folder,
     limits: Limits,
     counters: Arc<Counters>,
-    metrics: Option<Arc<Metrics>>,
+    publisher: Option<Publisher>,
     /// Number of the next interval.
     next: u64,
     /// What was not written yet: all of it becomes one segment.
@@ -61,7 +62,7 @@ impl Keeper {
         limits: Limits,
         memory_budget: u64,
         counters: Arc<Counters>,
-        metrics: Option<Arc<Metrics>>,
+        publisher: Option<Publisher>,
     ) -> anyhow::Result<Self> {
         let failed = || format!("cannot read the directory {}", folder.path().display());
         let listing = Listing::read(folder.path()).with_context(failed)?;
@@ -71,7 +72,7 @@ impl Keeper {
             folder,
             limits,
             counters,
-            metrics,
+            publisher,
             waiting: None,
             left_alone: BTreeSet::new(),
             // The other half is what measuring takes.
@@ -97,10 +98,43 @@ impl Keeper {
             .add(Counter::ForeignFiles, u64::try_from(more).unwrap_or(u64::MAX));
     }
 
+    /// Sends what is published to a collector, if there is one.
+    pub(super) fn export_to(&mut self, requests: Option<Requests>) {
+        if let Some(publisher) = &mut self.publisher {
+            publisher.export_to(requests);
+        }
+    }
+
+    /// The profile of the last seconds: the segments of that time as one file, at least the last segment.
+    pub(super) fn profile(&self, seconds: u64) -> anyhow::Result<Vec<u8>> {
+        let listing = Listing::read(self.folder.path())?;
+        let names = listing.names();
+        let now = now();
+        let last = names.last().map_or(now, |last| last.end().saturating_sub(1));
+        let since = now.saturating_sub(seconds.saturating_mul(1000)).min(last);
+        let wanted = listing
+            .segments
+            .iter()
+            .filter(|(name, _)| since < name.end() && names.contains(name));
+        let size: u64 = wanted.map(|(_, size)| size).sum();
+        let fits = usize::try_from(size.saturating_mul(MERGING)).is_ok_and(|needed| needed <= self.memory);
+        anyhow::ensure!(
+            fits,
+            "the segments of that time need more memory than the budget: ask for fewer seconds, or read the files"
+        );
+        let range = TimeRange {
+            since: Some(Moment::At(since)),
+            until: None,
+        };
+        let runs = read_range(self.folder.path(), range, now)?;
+        Ok(encode_runs(&runs, Compression::Fast)?)
+    }
+
     /// Writes an interval, or lets it wait; then merges and removes what is due.
-    pub(super) fn keep(&mut self, snapshot: Snapshot) {
-        if let Some(metrics) = &self.metrics {
-            metrics.add(&snapshot);
+    pub(super) fn keep(&mut self, mut snapshot: Snapshot) {
+        snapshot.join_images(MOST_IMAGES);
+        if let Some(publisher) = &mut self.publisher {
+            publisher.publish(&snapshot);
         }
         self.add(snapshot);
         let Some((name, runs)) = self.waiting.take() else {
@@ -154,8 +188,7 @@ impl Keeper {
     }
 
     /// Adds an interval to what waits.
-    fn add(&mut self, mut snapshot: Snapshot) {
-        snapshot.join_images(MOST_IMAGES);
+    fn add(&mut self, snapshot: Snapshot) {
         let name = Name {
             first: self.next,
             last: self.next,

@@ -4,8 +4,9 @@
 //! main thread   collection.rs   intervals one after the other; opens collection again after an error
 //!                   | snapshots
 //! segments      keeper.rs       writes segments, merges and removes them; never makes collection wait
-//!                   | figures
-//! metrics       server.rs       serves them (metrics.rs) over HTTP
+//!                   | estimates (publisher.rs)
+//!                   +-> metrics server.rs   serves sums (metrics) and profiles (served.rs) over HTTP
+//!                   +-> otlp    otlp        sends them to a collector
 //! ```
 //!
 //! What it may do is limited before the other threads are started (`privileges`). Files of other users are parsed by a
@@ -18,7 +19,10 @@ pub mod counters;
 mod keeper;
 mod memory;
 mod metrics;
+pub mod otlp;
 mod privileges;
+mod publisher;
+mod served;
 pub mod server;
 mod worker;
 
@@ -27,7 +31,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -42,10 +46,22 @@ use collection::{Pause, collect};
 use counters::{Counter, Counters};
 use keeper::Keeper;
 use metrics::Metrics;
+use otlp::{Endpoint, Export};
+use publisher::Publisher;
+use served::{ProfileRequest, Profiles, Served};
 use server::{Listen, Server};
 
-/// Intervals that wait while the thread of the segments is busy.
-const WAITING: usize = 2;
+/// Intervals that wait while the thread of the segments is busy, and beside them a profile that is asked for.
+const WAITING: usize = 2 + 1;
+
+/// What the thread of the segments does.
+#[derive(Debug)]
+enum Work {
+    /// Keeps an interval.
+    Keep(Box<Snapshot>),
+    /// Reads a profile.
+    Profile(ProfileRequest),
+}
 
 /// What to measure, and where to keep it.
 #[derive(Clone, Debug)]
@@ -62,6 +78,8 @@ pub struct DaemonOptions {
     pub memory_budget: u64,
     /// Where metrics are served, if anywhere.
     pub listen: Option<Listen>,
+    /// The collector that gets profiles and metrics, if any does.
+    pub otlp: Option<Endpoint>,
 }
 
 /// Measures until a signal arrives; returns what was lost, sentence by sentence. What is wrong from the beginning is an
@@ -77,23 +95,17 @@ pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
     record.parser = worker::start(&counters)?;
     let server = options.listen.as_ref().map(Server::bind).transpose()?;
     let interrupt = Interrupt::listen_after(privileges::limit_thread)?;
-    let metrics = match server {
-        Some(_) => {
-            let rule = super::rule::read("balanced")?;
-            Some(Arc::new(Metrics::new(
-                rule,
-                options.interval,
-                Arc::clone(&counters),
-            )))
-        }
-        None => None,
+    let publisher = match (&server, &options.otlp) {
+        (None, None) => None,
+        _ => Some(Publisher::new(options.interval, &counters)?),
     };
+    let metrics = publisher.as_ref().map(Publisher::metrics);
     let keeper = Keeper::open(
         folder,
         options.limits,
         options.memory_budget,
         Arc::clone(&counters),
-        metrics.clone(),
+        publisher,
     )?;
     let open = || Intervals::open_until(&record, options.interval, interrupt.clone());
     let first = open()?;
@@ -112,60 +124,104 @@ pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
             Pause::Over
         }
     };
-    beside(keeper, server.zip(metrics), &counters, |deliver| {
-        collect(first, open, deliver, pause, &counters);
-    })?;
+    let beside = Beside {
+        keeper,
+        serving: server.zip(metrics),
+        is_private: options.listen.as_ref().is_some_and(Listen::is_private),
+        exporting: options.otlp.clone(),
+        counters: &counters,
+    };
+    beside.run(|deliver| collect(first, open, deliver, pause, &counters))?;
     Ok(counters.sentences())
 }
 
-/// Collects, while other threads keep what is delivered and serve the metrics.
-fn beside(
+/// What other threads do while the main thread collects.
+struct Beside<'a> {
     keeper: Keeper,
+    /// The server, and what it serves.
     serving: Option<(Server, Arc<Metrics>)>,
-    counters: &Arc<Counters>,
-    collecting: impl FnOnce(&mut dyn FnMut(Snapshot) -> ControlFlow<()>),
-) -> anyhow::Result<()> {
-    let (snapshots, received) = sync_channel::<Snapshot>(WAITING);
-    let end = &Notify::new();
-    thread::scope(|scope| {
-        let serving = serving.map(|(server, metrics)| {
-            let thread = thread::Builder::new().name("metrics".to_owned());
-            thread.spawn_scoped(scope, move || {
-                privileges::limit_server()?;
-                server
-                    .serve(&metrics, counters, end)
-                    .context("failed to serve metrics")
-            })
+    /// Whether the owner alone can ask the server.
+    is_private: bool,
+    /// Where profiles and metrics are sent.
+    exporting: Option<Endpoint>,
+    counters: &'a Arc<Counters>,
+}
+
+impl Beside<'_> {
+    /// Collects, and hands to the other threads what is delivered.
+    fn run(self, collecting: impl FnOnce(&mut dyn FnMut(Snapshot) -> ControlFlow<()>)) -> anyhow::Result<()> {
+        let Self {
+            mut keeper, counters, ..
+        } = self;
+        let (work, received) = sync_channel::<Work>(WAITING);
+        let export = self.exporting.map(|to| Export::new(to, counters));
+        let (requests, export) = export.unzip();
+        keeper.export_to(requests);
+        let (end, end_export) = (&Notify::new(), &Notify::new());
+        let serving = self.serving.map(|(server, metrics)| {
+            let work = self.is_private.then(|| work.clone());
+            let profiles = Profiles::new(work, Arc::clone(counters));
+            (server, Arc::new(Served { metrics, profiles }))
         });
-        let thread = thread::Builder::new().name("segments".to_owned());
-        let keeping = thread.spawn_scoped(scope, move || {
-            privileges::limit_thread()?;
-            keep_all(keeper, received)
-        });
-        let started = serving.transpose().and_then(|serving| Ok((serving, keeping?)));
-        if started.is_err() {
+        thread::scope(|scope| {
+            let named = |name: &str| thread::Builder::new().name(name.to_owned());
+            let serving = serving.map(|(server, served)| {
+                named("metrics").spawn_scoped(scope, move || {
+                    privileges::limit_server()?;
+                    server
+                        .serve(&served, counters, end)
+                        .context("failed to serve metrics")
+                })
+            });
+            let exporting = export.map(|export: Export| {
+                named("otlp").spawn_scoped(scope, move || {
+                    privileges::limit_client()?;
+                    export.run(end_export).context("failed to send to the collector")
+                })
+            });
+            let keeping = named("segments").spawn_scoped(scope, move || {
+                privileges::limit_thread()?;
+                keep_all(keeper, received)
+            });
+            let started = serving
+                .transpose()
+                .and_then(|serving| Ok((serving, exporting.transpose()?, keeping?)));
+            if started.is_err() {
+                end.notify_one();
+                end_export.notify_one();
+            }
+            let (serving, exporting, keeping) = started.context("failed to start a thread")?;
+            let mut delivery = Delivery {
+                work,
+                counters,
+                lost: Duration::ZERO,
+            };
+            collecting(&mut |snapshot| delivery.deliver(snapshot));
+            drop(delivery);
+            // The server holds a way to the thread of the segments, which ends when nobody does.
             end.notify_one();
-        }
-        let (serving, keeping) = started.context("failed to start a thread")?;
-        let mut delivery = Delivery {
-            snapshots,
-            counters,
-            lost: Duration::ZERO,
-        };
-        collecting(&mut |snapshot| delivery.deliver(snapshot));
-        drop(delivery);
-        let kept = keeping.join();
-        end.notify_one();
-        if let Some(serving) = serving {
-            serving.join().map_err(|_| ended_unexpectedly("metrics"))??;
-        }
-        kept.map_err(|_| ended_unexpectedly("segments"))?
-    })
+            let served = serving.map(|it| ended(it, "metrics"));
+            let kept = ended(keeping, "segments");
+            end_export.notify_one();
+            let exported = exporting.map(|it| ended(it, "collector"));
+            served
+                .into_iter()
+                .chain(exported)
+                .collect::<anyhow::Result<()>>()?;
+            kept
+        })
+    }
+}
+
+/// Waits for the end of a thread.
+fn ended(thread: ScopedJoinHandle<'_, anyhow::Result<()>>, what: &str) -> anyhow::Result<()> {
+    let ended = thread.join();
+    ended.map_err(|_| anyhow!("the thread of the {what} ended unexpectedly"))?
 }
 
 /// Hands intervals to the thread of the segments, without waiting for it.
 struct Delivery<'a> {
-    snapshots: SyncSender<Snapshot>,
+    work: SyncSender<Work>,
     counters: &'a Counters,
     /// Length of the intervals that were lost since the last one that was taken.
     lost: Duration,
@@ -180,11 +236,12 @@ impl Delivery<'_> {
                 self.lost.as_secs_f64()
             ));
         }
-        match self.snapshots.try_send(snapshot) {
+        let duration = Duration::from_nanos(snapshot.run.duration);
+        match self.work.try_send(Work::Keep(Box::new(snapshot))) {
             Ok(()) => self.lost = Duration::ZERO,
-            Err(TrySendError::Full(snapshot)) => {
+            Err(TrySendError::Full(_)) => {
                 self.counters.add(Counter::IntervalsRefused, 1);
-                self.lost += Duration::from_nanos(snapshot.run.duration);
+                self.lost += duration;
             }
             Err(TrySendError::Disconnected(_)) => return ControlFlow::Break(()),
         }
@@ -192,13 +249,16 @@ impl Delivery<'_> {
     }
 }
 
-fn ended_unexpectedly(thread: &str) -> anyhow::Error {
-    anyhow!("the thread of the {thread} ended unexpectedly")
-}
-
-fn keep_all(mut keeper: Keeper, received: Receiver<Snapshot>) -> anyhow::Result<()> {
-    for snapshot in received {
-        keeper.keep(snapshot);
+fn keep_all(mut keeper: Keeper, received: Receiver<Work>) -> anyhow::Result<()> {
+    for work in received {
+        match work {
+            Work::Keep(snapshot) => keeper.keep(*snapshot),
+            Work::Profile(request) => {
+                let profile = keeper.profile(request.seconds);
+                // Whoever asked may be gone.
+                let _ = request.answer.send(profile.map_err(|error| format!("{error:#}")));
+            }
+        }
         memory::give_back();
     }
     keeper.finish()
@@ -223,9 +283,9 @@ mod tests {
     #[test]
     fn lost_intervals_are_told_in_the_next_one_and_the_end_of_the_keeper_ends_it() {
         let counters = Counters::default();
-        let (snapshots, received) = sync_channel(1);
+        let (work, received) = sync_channel(1);
         let mut delivery = Delivery {
-            snapshots,
+            work,
             counters: &counters,
             lost: Duration::ZERO,
         };
@@ -238,15 +298,19 @@ mod tests {
             assert!(delivery.deliver(interval()).is_continue());
         }
         assert_eq!(counters.get(Counter::IntervalsRefused), 2);
-        assert!(received.recv().unwrap().run.notes.is_empty());
+        let notes = || match received.recv().unwrap() {
+            Work::Keep(snapshot) => snapshot.run.notes,
+            Work::Profile(_) => panic!("nobody asked for a profile"),
+        };
+        assert!(notes().is_empty());
         assert!(delivery.deliver(interval()).is_continue());
-        let notes = received.recv().unwrap().run.notes;
+        let said = notes();
         assert!(
-            notes.len() == 1 && notes[0].starts_with("the 3.0 s before this interval are lost"),
-            "{notes:?}"
+            said.len() == 1 && said[0].starts_with("the 3.0 s before this interval are lost"),
+            "{said:?}"
         );
         assert!(delivery.deliver(interval()).is_continue());
-        assert!(received.recv().unwrap().run.notes.is_empty());
+        assert!(notes().is_empty());
         drop(received);
         assert!(delivery.deliver(interval()).is_break());
     }

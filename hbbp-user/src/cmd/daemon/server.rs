@@ -1,7 +1,8 @@
-//! Serves metrics over HTTP, on a loopback address or a Unix socket.
+//! Serves metrics and profiles over HTTP, on a loopback address or a Unix socket.
 //!
 //! Whoever asks may ask badly: a request has a bounded size and number of headers, a connection a bounded time and one
-//! request, and there is a bounded number of connections at once. What is beyond is closed and counted.
+//! request, and there is a bounded number of connections at once. What is beyond is closed and counted. Profiles hold names
+//! and paths of other users: they are served at a Unix socket alone, which only its owner can use (`served`).
 
 use std::convert::Infallible;
 use std::fs::{self, Permissions};
@@ -15,34 +16,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, CONTENT_TYPE};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Builder;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::counters::{Counter, Counters};
-use super::metrics::{Form, Metrics};
+use super::served::Served;
 
 /// Most bytes of a request, the least that hyper takes.
 const MAX_REQUEST: usize = 8192;
 /// Most headers of a request.
 const MAX_HEADERS: usize = 32;
-/// Time from the first to the last byte of a connection.
-const MAX_TIME: Duration = Duration::from_secs(5);
+/// Time for the request, and for the whole connection: a profile is read from the disk first.
+const MAX_REQUEST_TIME: Duration = Duration::from_secs(5);
+const MAX_TIME: Duration = Duration::from_secs(30);
 /// Connections at once.
 const MAX_CONNECTIONS: usize = 8;
 /// Pause after a connection could not be accepted, as where too many files are open.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
-const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Where metrics are served.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -51,6 +47,13 @@ pub enum Listen {
     Tcp(SocketAddr),
     /// At a Unix socket, which its owner alone can use.
     Unix(PathBuf),
+}
+
+impl Listen {
+    /// Whether the owner alone can ask there.
+    pub(super) const fn is_private(&self) -> bool {
+        matches!(self, Self::Unix(_))
+    }
 }
 
 impl FromStr for Listen {
@@ -109,7 +112,7 @@ impl Server {
     /// Serves until it is told to end.
     pub(super) fn serve(
         self,
-        metrics: &Arc<Metrics>,
+        served: &Arc<Served>,
         counters: &Arc<Counters>,
         end: &Notify,
     ) -> io::Result<()> {
@@ -121,7 +124,7 @@ impl Server {
                 if permit.is_none() {
                     counters.add(Counter::ScrapesRefused, 1);
                 }
-                Some((permit?, Arc::clone(metrics)))
+                Some((permit?, Arc::clone(served)))
             };
             match self {
                 Self::Tcp(bound) => {
@@ -154,15 +157,15 @@ async fn unless<T>(end: &Notify, next: impl Future<Output = T>) -> Option<T> {
 /// Starts to answer a connection, if one more is admitted.
 async fn start<S, A>(
     accepted: io::Result<(S, A)>,
-    admit: &impl Fn() -> Option<(OwnedSemaphorePermit, Arc<Metrics>)>,
+    admit: &impl Fn() -> Option<(OwnedSemaphorePermit, Arc<Served>)>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     match accepted {
         Ok((stream, _)) => {
-            if let Some((permit, metrics)) = admit() {
+            if let Some((permit, served)) = admit() {
                 tokio::spawn(async move {
-                    answer_all(stream, metrics).await;
+                    answer_all(stream, served).await;
                     drop(permit);
                 });
             }
@@ -172,56 +175,20 @@ async fn start<S, A>(
 }
 
 /// Answers the one request of a connection.
-async fn answer_all(stream: impl AsyncRead + AsyncWrite + Unpin, metrics: Arc<Metrics>) {
+async fn answer_all(stream: impl AsyncRead + AsyncWrite + Unpin, served: Arc<Served>) {
     let service = service_fn(|request: Request<Incoming>| {
-        let response = answer(&request, &metrics);
-        async { Ok::<_, Infallible>(response) }
+        let served = Arc::clone(&served);
+        async move { Ok::<_, Infallible>(served.answer(&request).await) }
     });
-    let served = http1::Builder::new()
+    let answered = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(MAX_REQUEST_TIME)
         .keep_alive(false)
         .max_buf_size(MAX_REQUEST)
         .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(stream), service);
     // Whether the other side was slow or wrong is its own business.
-    let _ = tokio::time::timeout(MAX_TIME, served).await;
-}
-
-fn answer<B>(request: &Request<B>, metrics: &Metrics) -> Response<Full<Bytes>> {
-    if request.method() != Method::GET {
-        return response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n".to_owned());
-    }
-    match request.uri().path() {
-        "/metrics" => {
-            let accept = request
-                .headers()
-                .get(ACCEPT)
-                .and_then(|value| value.to_str().ok());
-            let (form, kind) = match accept {
-                Some(accept) if accept.contains("application/openmetrics-text") => {
-                    (Form::OpenMetrics, OPEN_METRICS)
-                }
-                _ => (Form::Prometheus, PROMETHEUS),
-            };
-            match metrics.text(form) {
-                Ok(text) => response(StatusCode::OK, kind, text),
-                Err(error) => response(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),
-            }
-        }
-        "/healthz" => match metrics.complaint() {
-            None => response(StatusCode::OK, TEXT, "ok\n".to_owned()),
-            Some(why) => response(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
-        },
-        _ => response(StatusCode::NOT_FOUND, TEXT, "/metrics or /healthz\n".to_owned()),
-    }
-}
-
-fn response(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
-    response
+    let _ = tokio::time::timeout(MAX_TIME, answered).await;
 }
 
 #[cfg(test)]

@@ -157,6 +157,26 @@ const SERVING: &[i64] = &[
     libc::SYS_unlinkat,
 ];
 
+/// Calls on connections to a collector, and those by which its name is looked up: the C library reads its configuration, and
+/// asks name servers.
+const SENDING: &[i64] = &[
+    libc::SYS_socket,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_poll,
+    libc::SYS_ppoll,
+    libc::SYS_openat,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_lseek,
+    libc::SYS_pread64,
+    libc::SYS_getdents64,
+    libc::SYS_uname,
+];
+
 /// Forbids what is dangerous to all threads of this process.
 pub(super) fn forbid_dangerous() -> anyhow::Result<()> {
     apply_filter_all_threads(&without_dangerous()?).context("failed to forbid system calls")
@@ -165,6 +185,11 @@ pub(super) fn forbid_dangerous() -> anyhow::Result<()> {
 /// Allows the calling thread what a server of metrics needs, and nothing else.
 pub(super) fn allow_serving() -> anyhow::Result<()> {
     allow(SERVING)
+}
+
+/// Allows the calling thread what a client of a collector needs, and nothing else.
+pub(super) fn allow_sending() -> anyhow::Result<()> {
+    allow(&[SERVING, SENDING].concat())
 }
 
 /// Allows the calling thread to read and parse open files, and nothing else.

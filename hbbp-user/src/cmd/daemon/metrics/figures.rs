@@ -1,0 +1,217 @@
+//! The figures of all intervals: the mix, samples, losses, and what the daemon itself takes.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter as Sum;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::{Registry, Unit as Quantity};
+
+use super::{Amount, Level};
+use crate::estimate::Unit;
+use crate::mix::{Dimension, Mix};
+use crate::snapshot::{Event, EventUnit, Loss, Snapshot};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Figures {
+    mix: Family<MixLabels, Amount>,
+    received: Family<EventLabels, Sum>,
+    due: Family<EventLabels, Sum>,
+    completeness: Family<EventLabels, Level>,
+    losses: Family<LossLabels, Sum>,
+    time: Family<TimeLabels, Amount>,
+    period: Family<EventLabels, Level>,
+    measured: Amount,
+    own_cpu: Amount,
+    own_sampling: Amount,
+    own_memory: Level,
+    budget: Level,
+    interval: Level,
+    last_start: Level,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct MixLabels {
+    unit: &'static str,
+    ring: String,
+    category: String,
+    extension: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct TimeLabels {
+    ring: String,
+    category: String,
+    extension: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct EventLabels {
+    event: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct LossLabels {
+    loss: &'static str,
+}
+
+/// The dimensions of the mix; their values are names of fixed tables.
+pub(super) const MIX: [Dimension; 3] = [Dimension::Ring, Dimension::Category, Dimension::Extension];
+
+impl Figures {
+    /// The figures of a daemon that has measured nothing yet: losses are there from the start.
+    pub(super) fn new(registry: &mut Registry, interval: Duration) -> Self {
+        let figures = Self::default();
+        figures.interval.set(interval.as_secs_f64());
+        for loss in Loss::ALL {
+            let _ = figures.losses.get_or_create(&LossLabels { loss: loss.id() });
+        }
+        figures.register(registry);
+        figures
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "mix",
+            "Estimated amounts by ring, category and extension; the unit says whether these are executions",
+            self.mix.clone(),
+        );
+        registry.register_with_unit(
+            "mix_time",
+            "Estimated CPU time by ring, category and extension, where a clock is sampled: whatever its periods were",
+            Quantity::Seconds,
+            self.time.clone(),
+        );
+        registry.register(
+            "period",
+            "Sampling period of the last interval, in units of the event",
+            self.period.clone(),
+        );
+        registry.register("samples", "Samples that were received", self.received.clone());
+        registry.register(
+            "samples_due",
+            "Samples that were expected: counter values divided by the period",
+            self.due.clone(),
+        );
+        registry.register_with_unit(
+            "completeness",
+            "Received over expected samples in the last interval",
+            Quantity::Ratios,
+            self.completeness.clone(),
+        );
+        registry.register(
+            "losses",
+            "What was lost or refused before it could be counted, by cause",
+            self.losses.clone(),
+        );
+        self.register_own(registry);
+    }
+
+    /// What is said of the daemon itself, and of its intervals.
+    fn register_own(&self, registry: &mut Registry) {
+        let seconds = |registry: &mut Registry, name: &str, help: &str, amount: &Amount| {
+            registry.register_with_unit(name, help, Quantity::Seconds, amount.clone());
+        };
+        seconds(registry, "measured", "Time that was measured", &self.measured);
+        seconds(registry, "own_cpu", "CPU time of the daemon", &self.own_cpu);
+        seconds(
+            registry,
+            "own_sampling",
+            "CPU time of the samples, programs in the kernel and interrupts, where there is a budget",
+            &self.own_sampling,
+        );
+        registry.register_with_unit(
+            "cpu_budget",
+            "Share of the time of all CPUs that own_cpu and own_sampling may take; 0 where there is no budget",
+            Quantity::Ratios,
+            self.budget.clone(),
+        );
+        registry.register_with_unit(
+            "own_memory",
+            "Peak resident memory of the daemon",
+            Quantity::Bytes,
+            self.own_memory.clone(),
+        );
+        registry.register_with_unit(
+            "interval",
+            "Length of an interval",
+            Quantity::Seconds,
+            self.interval.clone(),
+        );
+        registry.register_with_unit(
+            "last_interval_start_time",
+            "Start of the last interval since 1970",
+            Quantity::Seconds,
+            self.last_start.clone(),
+        );
+    }
+
+    /// Adds an interval, and its mix by [`MIX`].
+    pub(super) fn add(&self, snapshot: &Snapshot, mix: &Mix) {
+        const S: f64 = 1e9;
+        let unit = mix.unit.id();
+        let clock_period = clock_period(&snapshot.run.events, mix.unit);
+        for row in &mix.rows {
+            if let [ring, category, extension] = row.key.as_slice() {
+                let labels = MixLabels {
+                    unit,
+                    ring: ring.clone(),
+                    category: category.clone(),
+                    extension: extension.clone(),
+                };
+                self.mix.get_or_create(&labels).inc_by(row.total.amount);
+                if let Some(period) = clock_period {
+                    let labels = TimeLabels {
+                        ring: ring.clone(),
+                        category: category.clone(),
+                        extension: extension.clone(),
+                    };
+                    let time = row.total.amount * period as f64 / S;
+                    self.time.get_or_create(&labels).inc_by(time);
+                }
+            }
+        }
+        snapshot.run.events.iter().for_each(|event| self.add_event(event));
+        for loss in Loss::ALL {
+            let lost = self.losses.get_or_create(&LossLabels { loss: loss.id() });
+            lost.inc_by(snapshot.losses.get(*loss));
+        }
+        let run = &snapshot.run;
+        self.measured.inc_by(run.duration as f64 / S);
+        self.own_cpu.inc_by(run.own_cpu as f64 / S);
+        self.own_sampling.inc_by(run.own_sampling as f64 / S);
+        self.budget
+            .set(run.budget.map_or(0.0, |budget| f64::from(budget.share) / 1e6));
+        self.own_memory.set(run.own_memory as f64);
+        self.last_start.set(run.started as f64 / S);
+    }
+
+    fn add_event(&self, event: &Event) {
+        let labels = EventLabels {
+            event: event.name.clone(),
+        };
+        self.received.get_or_create(&labels).inc_by(event.runs);
+        if let Some(period) = event.mean_period() {
+            self.period.get_or_create(&labels).set(period as f64);
+        }
+        if let Some(due) = event.due() {
+            self.due.get_or_create(&labels).inc_by(due);
+            let share = if due == 0 {
+                1.0
+            } else {
+                event.runs as f64 / due as f64
+            };
+            self.completeness.get_or_create(&labels).set(share);
+        }
+    }
+}
+
+/// The period of the clock whose samples are the amounts, if there is one.
+fn clock_period(events: &[Event], unit: Unit) -> Option<u64> {
+    match events {
+        [event] if unit == Unit::TimeWeightedSamples && event.unit == EventUnit::Nanoseconds => {
+            event.mean_period()
+        }
+        _ => None,
+    }
+}

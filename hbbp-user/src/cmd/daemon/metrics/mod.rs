@@ -1,0 +1,192 @@
+//! The metrics of a daemon: sums over all intervals since it was started, as text of OpenMetrics or of Prometheus.
+//!
+//! Labels come from fixed tables (rings, categories, extensions, losses) and from the events of the run, so that their number
+//! is bounded, and none is chosen by another user. Those of cgroups are bounded by number and length (`cgroups`).
+
+mod cgroups;
+mod figures;
+mod otlp;
+mod text;
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, text::encode};
+use prometheus_client::metrics::counter::{ConstCounter, Counter as Sum};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::counters::{Counter, Counters};
+use crate::mix::{Dimension, Estimated, Query};
+use crate::printable::harmless;
+use crate::snapshot::SourceLocations;
+use cgroups::Cgroups;
+use figures::Figures;
+
+/// A sum of fractions.
+type Amount = Sum<f64, AtomicU64>;
+/// A figure that goes up and down.
+type Level = Gauge<f64, AtomicU64>;
+
+/// Intervals without a new one after which a daemon is not well.
+const LATE: u32 = 3;
+
+/// The form of the text.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Form {
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+    /// The text format of Prometheus 0.0.4, where a counter has the name of its samples.
+    Prometheus,
+}
+
+/// The metrics, and when they were last updated.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    interval: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    registry: Registry,
+    figures: Figures,
+    cgroups: Cgroups,
+    /// Where the last interval was measured.
+    host: String,
+    updated: Instant,
+}
+
+impl Metrics {
+    pub(super) fn new(interval: Duration, counters: Arc<Counters>) -> Self {
+        let mut registry = Registry::with_prefix("hbbp");
+        let figures = Figures::new(&mut registry, interval);
+        let cgroups = Cgroups::new(&mut registry, Arc::clone(&counters));
+        registry.register_collector(Box::new(Happened(counters)));
+        Self {
+            interval,
+            state: Mutex::new(State {
+                registry,
+                figures,
+                cgroups,
+                host: String::new(),
+                updated: Instant::now(),
+            }),
+        }
+    }
+
+    /// Adds an interval; a scrape sees all of it or nothing.
+    pub(super) fn add(&self, estimated: &Estimated<'_>) {
+        let mix = |by: &[Dimension]| {
+            let query = Query {
+                columns: Vec::new(),
+                ..Query::by(by.iter().copied())
+            };
+            estimated.mix(&query, &SourceLocations::new())
+        };
+        let (mix, by_cgroup) = (mix(&figures::MIX), mix(&cgroups::BY));
+        let mut state = self.state();
+        state.figures.add(estimated.snapshot(), &mix);
+        state.cgroups.add(&by_cgroup);
+        state.host = harmless(&estimated.snapshot().run.host);
+        state.updated = Instant::now();
+    }
+
+    /// The text of all metrics.
+    pub(super) fn text(&self, form: Form) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.state().registry)?;
+        Ok(match form {
+            Form::OpenMetrics => text,
+            Form::Prometheus => text::prometheus_text(&text),
+        })
+    }
+
+    /// The request that exports all metrics; times are in ns since 1970.
+    pub(super) fn otlp(&self, started: u64, now: u64) -> Result<ExportMetricsServiceRequest, fmt::Error> {
+        let text = self.text(Form::OpenMetrics)?;
+        let host = self.state().host.clone();
+        otlp::otlp_metrics(&text, &host, started, now)
+    }
+
+    /// What is wrong, if something is.
+    pub(super) fn complaint(&self) -> Option<String> {
+        let since = self.state().updated.elapsed();
+        (LATE * self.interval < since).then(|| format!("no interval for {} s", since.as_secs()))
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The counters of the daemon.
+#[derive(Debug)]
+struct Happened(Arc<Counters>);
+
+impl Collector for Happened {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for counter in Counter::ALL {
+            let count = ConstCounter::new(self.0.get(*counter));
+            let name = format!("daemon_{}", counter.id());
+            let descriptor = encoder.encode_descriptor(&name, counter.help(), None, count.metric_type())?;
+            count.encode(descriptor)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::Loss;
+
+    fn metrics() -> Metrics {
+        let counters = Arc::new(Counters::default());
+        counters.add(Counter::Restarts, 3);
+        Metrics::new(Duration::from_secs(60), counters)
+    }
+
+    #[test]
+    fn every_loss_and_counter_is_there_from_the_start() {
+        let text = metrics().text(Form::OpenMetrics).unwrap();
+        for loss in Loss::ALL {
+            let line = format!("hbbp_losses_total{{loss=\"{}\"}} 0", loss.id());
+            assert!(text.lines().any(|it| it == line), "no {line} in {text}");
+        }
+        for counter in Counter::ALL {
+            let n = if *counter == Counter::Restarts { 3 } else { 0 };
+            let line = format!("hbbp_daemon_{}_total {n}", counter.id());
+            assert!(text.lines().any(|it| it == line), "no {line} in {text}");
+        }
+        assert!(
+            text.contains("hbbp_interval_seconds 60.0") && text.ends_with("# EOF\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn prometheus_text_names_counters_as_their_samples() {
+        let text = metrics().text(Form::Prometheus).unwrap();
+        assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
+        assert!(text.contains("# TYPE hbbp_losses_total counter\n"), "{text}");
+        assert!(
+            text.contains("# HELP hbbp_own_cpu_seconds_total CPU time of the daemon"),
+            "{text}"
+        );
+        assert!(text.contains("# TYPE hbbp_interval_seconds gauge\n"), "{text}");
+    }
+
+    #[test]
+    fn daemon_without_intervals_complains() {
+        let counters = Arc::new(Counters::default());
+        let late = Metrics::new(Duration::ZERO, counters);
+        std::thread::sleep(Duration::from_millis(1));
+        assert_eq!(late.complaint().unwrap(), "no interval for 0 s");
+        assert_eq!(metrics().complaint(), None);
+    }
+}

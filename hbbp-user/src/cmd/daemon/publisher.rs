@@ -1,0 +1,55 @@
+//! Estimates each interval once, and hands the estimates to what publishes them: metrics, and OTLP.
+//!
+//! Text stays decoded from one interval to the next: decoding is most of what metrics cost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::counters::Counters;
+use super::metrics::Metrics;
+use super::otlp::Requests;
+use crate::blocks::DecodedText;
+use crate::estimate::Rule;
+use crate::export::counted::Counted;
+use crate::mix::Estimated;
+use crate::snapshot::Snapshot;
+
+/// Publishes intervals.
+#[derive(Debug)]
+pub(super) struct Publisher {
+    rule: Rule,
+    decoded: DecodedText,
+    metrics: Arc<Metrics>,
+    requests: Option<Requests>,
+}
+
+impl Publisher {
+    pub(super) fn new(interval: Duration, counters: &Arc<Counters>) -> anyhow::Result<Self> {
+        Ok(Self {
+            rule: crate::cmd::rule::read("balanced")?,
+            decoded: DecodedText::default(),
+            metrics: Arc::new(Metrics::new(interval, Arc::clone(counters))),
+            requests: None,
+        })
+    }
+
+    /// The sums over all intervals.
+    pub(super) fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
+    }
+
+    /// Sends intervals to a collector from now on.
+    pub(super) fn export_to(&mut self, requests: Option<Requests>) {
+        self.requests = requests;
+    }
+
+    /// Adds an interval to the metrics, and sends it.
+    pub(super) fn publish(&mut self, snapshot: &Snapshot) {
+        let estimated = Estimated::next(snapshot, &self.rule, &mut self.decoded);
+        self.metrics.add(&estimated);
+        if let Some(requests) = &mut self.requests {
+            requests.send_profile(&Counted::of(estimated));
+            requests.send_metrics(&self.metrics);
+        }
+    }
+}
