@@ -192,6 +192,7 @@ mod tests {
         };
         let by = Query::by(BY);
         Mix {
+            time_unit: None,
             rows_by: by.rows,
             columns_by: Vec::new(),
             filters: Vec::new(),
