@@ -144,7 +144,7 @@ fn ignores_hangup() -> bool {
 fn hear(signals: &libc::sigset_t, ender: &Ender) {
     for received in 0.. {
         let mut signal = 0;
-        // SAFETY: both live until the call returns. It fails only where the set has a number that is no signal.
+        // SAFETY: both live until the call returns. It fails only where the set has a number of no signal.
         unsafe { libc::sigwait(signals, &raw mut signal) };
         // Without a receiver there is nothing left that could end in order.
         if 0 < received || ender.0.send(true).is_err() {

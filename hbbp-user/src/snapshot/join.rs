@@ -228,7 +228,7 @@ impl Places {
     }
 }
 
-/// Whether an address is no image's own.
+/// Whether an address belongs to no image.
 fn stays(at: Va) -> bool {
     at.ring() == Ring::Kernel || at == Va(0)
 }

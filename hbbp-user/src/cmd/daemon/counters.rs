@@ -94,7 +94,7 @@ counters! {
         "Instructions of processes that were sent to the collector in one sample for each ring, as there were too many";
     CgroupsOther, "cgroups_other",
         Some(["time", "times", "a cgroup had no label in the metrics: its amounts of an interval are under [other]"]),
-        "Cgroups of intervals that had no label of their own, as there were too many: their amounts are under [other]";
+        "Cgroups of intervals that had no label of their own, as there were too many: their amounts have the label of all others";
     Workers, "parser_starts", None,
         "Workers that were started to parse files of other processes";
     FilesTimedOut, "files_timed_out",

@@ -198,7 +198,6 @@ mod tests {
             filters: Vec::new(),
             values: Vec::new(),
             unit: Unit::Executions,
-            time_unit: None,
             columns: Vec::new(),
             rows: rows.into_iter().map(row).collect(),
             total: Cell::default(),
