@@ -51,9 +51,7 @@ impl Interrupt {
     }
 
     /// The same; the thread that waits for signals does `first` before.
-    pub fn listen_after(
-        first: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
-    ) -> anyhow::Result<Self> {
+    pub fn listen_after(first: impl FnOnce() -> anyhow::Result<()> + Send + 'static) -> anyhow::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("failed to set up waiting for events")?;
         let (sender, receiver) = watch::channel(false);
@@ -71,7 +69,9 @@ impl Interrupt {
                 }
             })
             .context("failed to start a thread")?;
-        start.recv().context("the thread of the signals ended unexpectedly")??;
+        start
+            .recv()
+            .context("the thread of the signals ended unexpectedly")??;
         Ok(Self {
             runtime: Arc::new(runtime),
             signals: Signals(receiver),

@@ -134,10 +134,7 @@ mod tests {
             "a b 7 [001] 12.5: PERF_RECORD_MMAP2 7/8: [0x401000(0x2000) @ 0x1000 fe:01 77 0]: r-xp /usr/bin/a b\n",
         );
         assert_eq!((inode.pid, inode.start, inode.len), (7, Va(0x40_1000), 0x2000));
-        assert_eq!(
-            (inode.offset, &*inode.path),
-            (FileOff(0x1000), "/usr/bin/a b")
-        );
+        assert_eq!((inode.offset, &*inode.path), (FileOff(0x1000), "/usr/bin/a b"));
         assert_eq!(
             inode.identity,
             FileIdentity::Inode {
@@ -147,14 +144,14 @@ mod tests {
             }
         );
         let built = mmap("PERF_RECORD_MMAP2 7/7: [0x401000(0x2000) @ 0 <ab01ff>]: r-xp /a");
-        assert_eq!(built.identity, FileIdentity::BuildId(BuildId::new(&[0xab, 1, 0xff]).unwrap()));
+        assert_eq!(
+            built.identity,
+            FileIdentity::BuildId(BuildId::new(&[0xab, 1, 0xff]).unwrap())
+        );
         let kernel = mmap(
             "PERF_RECORD_MMAP -1/0: [0xffffffff81e00000(0x3e8fa000) @ 0xffffffff81e00000]: x [kernel.kallsyms]_text",
         );
-        assert_eq!(
-            (kernel.pid, &*kernel.path),
-            (u32::MAX, "[kernel.kallsyms]_text")
-        );
+        assert_eq!((kernel.pid, &*kernel.path), (u32::MAX, "[kernel.kallsyms]_text"));
         assert_eq!(
             parse_script_record("PERF_RECORD_MMAP2 7/7: [0x1(0x2) @ 0 <>]: rw-p /a"),
             None

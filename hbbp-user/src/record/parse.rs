@@ -46,7 +46,12 @@ const BUILD_ID_MAX: usize = 20;
 
 /// Interprets the body of a record of the given type, without its header.
 /// `None` for types that say nothing about processes or kernel text, and for mappings of data. Names that recur are held once.
-pub fn parse_record(kind: u32, misc: u16, body: &[u8], names: &mut Names) -> Result<Option<Record>, Malformed> {
+pub fn parse_record(
+    kind: u32,
+    misc: u16,
+    body: &[u8],
+    names: &mut Names,
+) -> Result<Option<Record>, Malformed> {
     let mut body = Body(body);
     let record = match kind {
         MMAP if misc & MISC_MMAP_DATA != 0 => return Ok(None),
@@ -209,7 +214,10 @@ mod tests {
             (mmap.pid, mmap.start, mmap.len, mmap.offset),
             (7, Va(0x40_0000), 0x1000, FileOff(0x2000))
         );
-        assert_eq!(mmap.identity, FileIdentity::BuildId(BuildId::new(&[0xab; 16]).unwrap()));
+        assert_eq!(
+            mmap.identity,
+            FileIdentity::BuildId(BuildId::new(&[0xab; 16]).unwrap())
+        );
         assert_eq!(&*mmap.path, "/bin/true");
         assert!(!mmap.shared, "MAP_PRIVATE");
     }
@@ -226,8 +234,14 @@ mod tests {
 
     #[test]
     fn data_mappings_are_skipped() {
-        assert_eq!(parse_record(MMAP2, 0, &mmap2(&[0; 24], 1), &mut Names::default()), Ok(None));
-        assert_eq!(parse_record(MMAP, MISC_MMAP_DATA, &[], &mut Names::default()), Ok(None));
+        assert_eq!(
+            parse_record(MMAP2, 0, &mmap2(&[0; 24], 1), &mut Names::default()),
+            Ok(None)
+        );
+        assert_eq!(
+            parse_record(MMAP, MISC_MMAP_DATA, &[], &mut Names::default()),
+            Ok(None)
+        );
     }
 
     #[test]

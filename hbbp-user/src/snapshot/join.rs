@@ -129,7 +129,9 @@ impl Snapshot {
         for (module, part) in parts {
             // The same place in its page, as in the images.
             let start = at + part.start % PAGE;
-            let end = start.checked_add(part.end - part.start).filter(|end| *end < LAST)?;
+            let end = start
+                .checked_add(part.end - part.start)
+                .filter(|end| *end < LAST)?;
             bases.insert(module, start.wrapping_sub(part.start));
             mappings.push(Mapping {
                 start: Va(start),

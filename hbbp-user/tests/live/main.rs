@@ -63,7 +63,9 @@ fn wait_until_it_measures(pid: u32) {
     let n_events = || {
         let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
         let links = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
-        links.filter(|link| link.ends_with("anon_inode:[perf_event]")).count()
+        links
+            .filter(|link| link.ends_with("anon_inode:[perf_event]"))
+            .count()
     };
     let mut before = 0;
     loop {

@@ -27,7 +27,15 @@ fn module(nth: u32) -> Module {
 }
 
 /// What ran: interval, cgroup, sort of row, and the modules and addresses in them, each with its hits.
-type Ran = BTreeMap<(usize, Option<CgroupIdx>, &'static str, Vec<Option<(ModuleIdx, ImageAddr)>>), u64>;
+type Ran = BTreeMap<
+    (
+        usize,
+        Option<CgroupIdx>,
+        &'static str,
+        Vec<Option<(ModuleIdx, ImageAddr)>>,
+    ),
+    u64,
+>;
 
 fn ran(snapshot: &Snapshot) -> Ran {
     let mut map = AddressMap::new(snapshot);
@@ -84,7 +92,8 @@ fn address() -> impl Strategy<Value = u64> {
 fn at(snapshot: &Snapshot, process: u32, address: u64) -> Va {
     match address >> 32 {
         module @ 1..=3 => {
-            let start = snapshot.processes[process as usize].mappings[usize::try_from(module).unwrap() - 1].start;
+            let start =
+                snapshot.processes[process as usize].mappings[usize::try_from(module).unwrap() - 1].start;
             Va(start.0 + (address & 0xffff))
         }
         _ => Va(address),
@@ -186,11 +195,19 @@ fn storm_of_processes_becomes_one_image_for_each_name() {
     }
     let before: u64 = snapshot.intervals[0].ips.iter().map(|row| row.hits).sum();
     snapshot.join_images(64);
-    let processes: Vec<String> = snapshot.processes.iter().map(|it| format!("{} ({})", it.comm, it.which())).collect();
+    let processes: Vec<String> = snapshot
+        .processes
+        .iter()
+        .map(|it| format!("{} ({})", it.comm, it.which()))
+        .collect();
     assert_eq!(processes.len(), 1 + 32 + 3, "{:?}", processes.last());
     assert_eq!(processes[1..3], ["c0 (0)", "c1 (1)"]);
     assert_eq!(processes[33..], ["c0 (several)", "c1 (several)", "c2 (several)"]);
     let rows = &snapshot.intervals[0].ips;
     assert_eq!(rows.iter().map(|row| row.hits).sum::<u64>(), before);
-    assert_eq!(rows.len(), 32 + 3, "the same byte of the same module in all of them");
+    assert_eq!(
+        rows.len(),
+        32 + 3,
+        "the same byte of the same module in all of them"
+    );
 }

@@ -46,7 +46,10 @@ hbbp-sys report --format json /tmp/profile";
     println!("CPU 2: of {all} ms measured for {measured} ms, up to {missed} ms unmeasured");
     // It came back at least some seconds before the end, so that it was measured for longer than until it went.
     let before = (times[1] - times[0]) * 1000.0;
-    assert!(before + 1_000.0 < *measured as f64, "{before} ms before it went, {said}");
+    assert!(
+        before + 1_000.0 < *measured as f64,
+        "{before} ms before it went, {said}"
+    );
     // It was offline for some seconds by the clock of the guest, and measured before and after.
     assert!(0 < *measured && *measured + 1_000 < *all, "{said}");
     assert!(0 < *missed && *measured + *missed <= *all, "{said}");

@@ -157,7 +157,9 @@ fn open_checked(found: &OwnedFd, identity: &FileIdentity, parser: &Parser) -> Re
     )?;
     let source = ByteSource::File(File::from(opened), len);
     let same = match identity {
-        FileIdentity::BuildId(build_id) => parser.layout(&source).is_ok_and(|l| l.build_id == build_id.as_slice()),
+        FileIdentity::BuildId(build_id) => parser
+            .layout(&source)
+            .is_ok_and(|l| l.build_id == build_id.as_slice()),
         FileIdentity::Inode { .. } | FileIdentity::Unknown => true,
     };
     if same {
@@ -187,8 +189,8 @@ fn same_inode(stat: &Stat, identity: &FileIdentity) -> bool {
 mod tests {
     use super::super::proc_scan::read_process;
     use super::*;
-    use crate::record::BuildId;
     use crate::addr::{FileOff, Va};
+    use crate::record::BuildId;
     use crate::resolve::elf::layout::read_layout;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
