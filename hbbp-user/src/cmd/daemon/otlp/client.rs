@@ -31,7 +31,7 @@ const PROTOBUF: &str = "application/x-protobuf";
 pub(super) enum Outcome {
     /// The collector has all of it.
     Accepted,
-    /// It took the request, but rejected so many of its parts.
+    /// It took the request, but rejected this number of its parts.
     Rejected(u64),
     /// It will not take it: to send it again is of no use.
     Refused,
@@ -45,7 +45,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub(super) async fn post(to: &Endpoint, signal: Signal, body: Bytes) -> Outcome {
     match tokio::time::timeout(MAX_TIME, exchange(to, signal, body)).await {
         Ok(Ok(outcome)) => outcome,
-        // No connection, an answer that is no HTTP or too large, or none in time.
+        // No connection, an answer that is not HTTP or too large, or none in time.
         Ok(Err(_)) | Err(_) => Outcome::Again(None),
     }
 }
