@@ -24,6 +24,9 @@
 //! | LBR, branch stack | the last taken branches that the processor recorded, up to 32 pairs of source and target |
 //! | taken branch | a change of control flow: jumps, calls and returns are near; system calls and interrupts are far |
 //! | stream | the code from the target of one recorded branch to the source of the next |
+//! | loop | blocks that go round to a header that all ways into them pass: a natural loop |
+//! | iteration | one round of a loop; an invocation enters it from outside, and the trip count is iterations by invocations |
+//! | CPI | core cycles for each retired instruction; its inverse is IPC |
 //! | basic block | instructions that run one after the other: one entry at its start, one exit at its end |
 //! | leader | the first instruction of a basic block |
 //! | EBS | event-based sampling: executions of blocks from eventing IPs |
@@ -54,7 +57,9 @@
 //! | [`snapshot`] | the profile: counts, losses, text, mappings, symbols, facts of the run; the file format |
 //! | [`locate`], [`blocks`] | assigns counts to text; decodes it and splits it into basic blocks |
 //! | [`estimate`] | executions of each block with their standard errors |
+//! | [`time`] | where cycles were sampled beside executions: time by instruction |
 //! | [`mix`], [`eval`] | sums by dimension and taxonomy, filters, views, requirements; errors against exact counts |
+//! | [`loops`] | natural loops of the code that ran: iterations, invocations, trip counts |
 //! | [`annotate`], [`diff`] | the code of a function with its counts; what changed from one profile to another |
 //! | [`printable`], [`names`] | makes names that others chose safe to print; demangles them |
 //! | [`report`] | mixes, annotated code and differences as text, JSON, CSV and an HTML page |
@@ -107,9 +112,13 @@ pub mod blocks;
 
 pub mod estimate;
 
+pub mod time;
+
 pub mod mix;
 
 pub mod eval;
+
+pub mod loops;
 
 pub mod printable;
 

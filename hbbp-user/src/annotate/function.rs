@@ -9,12 +9,13 @@ use super::patched::{StaticText, mark};
 use super::versions::{SameBytes, versions};
 use super::{Annotated, Block, Branch, Code, Line, Version};
 use crate::addr::ImageAddr;
-use crate::blocks::{BlockId, Flow, TextBlocks};
-use crate::estimate::{BlockCount, Estimate, Method};
+use crate::blocks::{BlockId, Flow, TextBlocks, direct_target};
+use crate::estimate::{BlockCount, Estimate, Figure, Method};
 use crate::locate::{Location, TextIdx};
 use crate::mix::Estimated;
 use crate::names::Demangle;
 use crate::snapshot::{EventIdx, Module, ModuleIdx, Snapshot};
+use crate::time::cpi;
 
 /// The annotated code of a function; `None` where its module or its text is not in the profile.
 ///
@@ -101,7 +102,9 @@ impl<'a> Building<'a> {
             self.add_instructions(*text, code);
             self.add_blocks(*text, code);
             self.add_samples(*text);
+            self.add_time(*text);
         }
+        self.divide();
         let branches = self.branches(same);
         let instructions: Vec<Line> = self.lines.into_values().collect();
         Version {
@@ -135,7 +138,10 @@ impl<'a> Building<'a> {
                 flow: found.flow,
                 block: None,
                 count: 0.0,
+                std_error: 0.0,
                 samples: 0,
+                time: None,
+                cpi: None,
                 source: None,
                 linked: Vec::new(),
             };
@@ -164,10 +170,11 @@ impl<'a> Building<'a> {
                 let block = line.block.get_or_insert_default();
                 count.into_iter().for_each(|count| add(block, count));
             }
-            let n = count.map_or(0.0, |count| count.chosen().count);
+            let chosen = count.map(BlockCount::chosen).unwrap_or_default();
             for instruction in instructions {
                 if let Some(line) = self.lines.get_mut(&blocks.addr(*instruction)) {
-                    line.count += n;
+                    line.count += chosen.count;
+                    line.std_error = line.std_error.hypot(chosen.std_error);
                 }
             }
         }
@@ -198,6 +205,30 @@ impl<'a> Building<'a> {
         }
     }
 
+    /// Adds the time at the instructions of a text, where it was sampled beside executions.
+    fn add_time(&mut self, idx: TextIdx) {
+        let (Some(time), Some(blocks)) = (self.estimated.time(), self.estimated.map().text(idx)) else {
+            return;
+        };
+        for (nth, instruction) in (0..).zip(blocks.all_instructions()) {
+            if let Some(line) = self.lines.get_mut(&blocks.addr(*instruction)) {
+                let spent = time.figure(time.at(idx, &(nth..nth + 1)));
+                line.time = Some(line.time.map_or(spent, |before| before.plus(spent)));
+            }
+        }
+    }
+
+    /// Divides the time of each line by its executions.
+    fn divide(&mut self) {
+        for line in self.lines.values_mut() {
+            let executions = Figure {
+                value: line.count,
+                std_error: line.std_error,
+            };
+            line.cpi = line.time.and_then(|time| cpi(time, executions));
+        }
+    }
+
     /// The branches within the version: those that were recorded, and direct ones in the code.
     fn branches(&self, same: &SameBytes) -> Vec<Branch> {
         let mut branches: BTreeMap<(ImageAddr, ImageAddr), Option<u64>> = BTreeMap::new();
@@ -206,7 +237,7 @@ impl<'a> Building<'a> {
             .values()
             .filter(|line| matches!(line.flow, Flow::Jump | Flow::Conditional))
         {
-            let target = target(self.module.kind.bits(), line);
+            let target = direct_target(self.module.kind.bits(), &line.bytes, line.addr);
             if let Some(target) = target.filter(|target| self.lines.contains_key(target)) {
                 branches.insert((line.addr, target), None);
             }
@@ -276,17 +307,4 @@ fn plus(a: Estimate, b: Estimate) -> Estimate {
         count: a.count + b.count,
         std_error: a.std_error.hypot(b.std_error),
     }
-}
-
-/// The target of a direct branch.
-fn target(bits: u32, line: &Line) -> Option<ImageAddr> {
-    let options = iced_x86::DecoderOptions::NONE;
-    let mut decoder = iced_x86::Decoder::try_with_ip(bits, &line.bytes, line.addr.0, options).ok()?;
-    let instruction = decoder.decode();
-    let is_direct = instruction.is_jcc_short_or_near()
-        || instruction.is_jmp_short_or_near()
-        || instruction.is_jcx_short()
-        || instruction.is_loop()
-        || instruction.is_loopcc();
-    is_direct.then(|| ImageAddr(instruction.near_branch_target()))
 }

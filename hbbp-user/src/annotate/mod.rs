@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use crate::addr::ImageAddr;
 use crate::blocks::Flow;
-use crate::estimate::{Estimate, Method, Reason};
+use crate::estimate::{Estimate, Figure, Method, Reason};
 use crate::snapshot::ModuleIdx;
 
 pub use disassembly::{disassembled, formatter, instruction, write_instruction};
@@ -79,8 +79,14 @@ pub struct Line {
     pub block: Option<Block>,
     /// How often it ran: the count of its block.
     pub count: f64,
+    /// Standard error of that.
+    pub std_error: f64,
     /// Samples of eventing IPs at it.
     pub samples: u64,
+    /// Time that passed at it; `None` where time was not sampled beside executions.
+    pub time: Option<Figure>,
+    /// Time for each execution; `None` where executions are too few to divide by.
+    pub cpi: Option<Figure>,
     /// Where it stands in the source.
     pub source: Option<String>,
     /// What the static image has in place of these bytes, at the first of the instructions that differ; empty where it has

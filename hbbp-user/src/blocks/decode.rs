@@ -1,6 +1,6 @@
 //! What a decoded instruction is: its place, its form, and where control goes from it.
 
-use iced_x86::{Code, FlowControl, Instruction as Decoded, Mnemonic, OpKind};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind};
 
 use super::form::FormIdx;
 use crate::addr::ImageAddr;
@@ -97,6 +97,13 @@ pub(super) fn target(instruction: &Decoded) -> Option<ImageAddr> {
         }
         _ => None,
     }
+}
+
+/// The target of the direct near branch whose bytes stand at `addr`.
+pub fn direct_target(bits: u32, bytes: &[u8], addr: ImageAddr) -> Option<ImageAddr> {
+    let options = DecoderOptions::NONE;
+    let mut decoder = Decoder::try_with_ip(bits, bytes, addr.0, options).ok()?;
+    target(&decoder.decode())
 }
 
 /// Control flow of all instructions of an opcode; of a call to the next instruction, [`Flow::Call`].

@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use crate::addr::ImageAddr;
 use crate::locate::{Located, Location, TextIdx, Unresolved};
 use crate::snapshot::{ModuleIdx, Snapshot, Text};
-pub use decode::{Flow, Instruction};
+pub use decode::{Flow, Instruction, direct_target};
 pub use decoded::DecodedText;
 use form::Forms;
 pub use form::{Form, FormIdx};

@@ -12,6 +12,7 @@ use crate::cmd::record::{RecordOptions, Target};
 use crate::collect::event::Choice;
 use crate::collect::object::Messages;
 use crate::collect::perf::parse_cpu_list;
+use crate::collect::periods::CYCLES;
 use crate::resolve::kernel::space::TextHistory;
 use crate::resolve::parser::Parser;
 use crate::snapshot::run::Period;
@@ -34,6 +35,10 @@ pub(super) struct RecordArgs {
     /// Sampling period of branch stacks, in taken branches.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     branch_period: Option<u64>,
+    /// Sample core cycles as well, every N of them (default: 3000017): reports then show CPI, by instruction up to loop and
+    /// process. Where there are no counters, the clock is sampled anyway.
+    #[arg(long, value_name = "N", require_equals = true, value_parser = clap::value_parser!(u64).range(1..))]
+    time: Option<Option<u64>>,
     /// Sampling frequency on each CPU, instead of a period; the kernel adapts the period to it.
     #[arg(short = 'F', long, value_name = "HERTZ", conflicts_with = "period",
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -101,6 +106,7 @@ impl RecordArgs {
                 period,
                 branch_period: self.branch_period,
                 duration: self.duration,
+                time: self.time.map(|period| period.unwrap_or(CYCLES)),
             },
             kernel: if self.split_kernel {
                 KernelCounts::ByProcess

@@ -32,7 +32,8 @@ pub(super) struct ReportArgs {
     /// Dimensions of the columns, or `none`.
     #[arg(long, value_name = "DIMENSION", value_delimiter = ',', default_value = "ring")]
     cols: Vec<String>,
-    /// Figures of each cell: executions, share, samples, bytes, blocks, rate (per second), flops.
+    /// Figures of each cell: executions, share, samples, bytes, blocks, rate (per second), time, time-share, cpi, ipc,
+    /// flops.
     #[arg(long, value_name = "VALUE", value_delimiter = ',')]
     values: Vec<Value>,
     /// Only instructions whose DIMENSION matches (or, with !=, does not match) a glob, e.g. 'extension=AVX*'; may be
@@ -42,8 +43,8 @@ pub(super) struct ReportArgs {
     /// Order of the rows: total, key, a value, or a column.
     #[arg(long, value_name = "COLUMN", default_value = "total")]
     sort: Sort,
-    /// A prepared report: isa, vectorization, long-latency, synchronization, flops, memory, branches, mitigations, or
-    /// module:NAME.
+    /// A prepared report: isa, vectorization, long-latency, synchronization, flops, memory, branches, functions, loops,
+    /// mitigations, patched, or module:NAME.
     #[arg(long, value_name = "NAME")]
     view: Option<String>,
     /// Groups of instructions as further dimensions, a TOML file; may be repeated.

@@ -149,6 +149,7 @@ fn record_options(options: &WatchOptions) -> RecordOptions {
             period: options.period.map(Period::Fixed),
             branch_period: None,
             duration: Some(options.interval),
+            time: None,
         },
         kernel: match options.rings {
             Rings::User => KernelCounts::Together,

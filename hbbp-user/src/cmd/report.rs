@@ -12,11 +12,13 @@ use super::import::ImportOptions;
 use super::locations::read_locations;
 use super::session::DRAIN_EVERY;
 use crate::estimate::{Rule, Unit};
+use crate::loops::{Loops, loops};
 use crate::mix::{
     Analysis, Confidence, Dimension, Estimated, Mix, MixOverTime, Outcome, OverTime, Query, Requirement,
     Sort, Taxonomy, Verdict, View, sum,
 };
 use crate::report::{Format, Look, Miss, Report, Table, quality};
+use crate::resolve::source::lines::SourceLines;
 use crate::snapshot::{Snapshot, SourceLocations};
 
 /// Content and format of a report.
@@ -184,6 +186,7 @@ pub fn print_runs(
     let verdicts: Vec<Verdict> = requirements
         .map(|requirement| profile.verdict(requirement, options.confidence))
         .collect();
+    let loops = profile.loops(options)?;
     let first = of_runs.into_iter().next().context("a view has tables")?;
     let analyses = profile.estimated.into_iter().zip(first);
     let analyses: Vec<Analysis> = analyses.map(|(run, mix)| run.analysis(mix)).collect();
@@ -202,6 +205,7 @@ pub fn print_runs(
     if let Some(comparison) = &comparison {
         report = report.with_comparison(comparison);
     }
+    report = report.with_loops(&loops, options.top);
     write(&report, options, out)?;
     Ok(Quality {
         misses: runs()
@@ -277,6 +281,34 @@ impl<'a> Profile<'a> {
         );
         let mix = over_time.mix(run, query, locations);
         Ok(Some((over_time, mix)))
+    }
+
+    /// The loops of each run, where the view shows them, with the source lines of those that are shown.
+    fn loops(&self, options: &ReportOptions) -> anyhow::Result<Vec<Loops>> {
+        let view = options.view.as_ref();
+        let Some(view) = view.filter(|view| view.shows_loops()) else {
+            return Ok(Vec::new());
+        };
+        anyhow::ensure!(
+            options.format != Format::Html,
+            "a page does not show loops; use --format text, json or csv with --view loops"
+        );
+        let filtered = view.tables.iter().any(|table| !table.query.filters.is_empty());
+        anyhow::ensure!(
+            !filtered && !options.over_time,
+            "--view loops has all loops of the whole run: leave out --filter and --over-time"
+        );
+        let of_run = |run: &Estimated<'a>| {
+            let mut found = loops(run);
+            let n = options.top.unwrap_or(usize::MAX);
+            let shown = found.loops.iter().take(n);
+            let instructions = shown.flat_map(|it| it.region.instructions(run.map()));
+            let mut lines = SourceLines::new(run.snapshot(), options.debug_files.clone());
+            let locations = lines.read_lines(instructions);
+            found.locate(n, run.map(), &locations);
+            found
+        };
+        Ok(self.estimated.iter().map(of_run).collect())
     }
 
     fn verdict(&self, requirement: &Requirement, confidence: Confidence) -> Verdict {

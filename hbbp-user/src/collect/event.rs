@@ -43,6 +43,8 @@ pub struct Choice {
     pub branch_period: Option<u64>,
     /// How long the run is expected to last.
     pub duration: Option<Duration>,
+    /// `--time`: the period of cycles that are sampled beside executions; `None` where they are not.
+    pub time: Option<u64>,
 }
 
 /// The names that `--event` knows beside `PMU/../`.
@@ -94,7 +96,36 @@ pub fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
             _ => {}
         }
     }
+    if let Some(period) = choice.time {
+        let beside = cycles_beside(&sources, period)?;
+        sources.extend(beside);
+    }
     Ok(sources)
+}
+
+/// Cycles on each PMU that counts executions, as precise as its instructions are: a processor without precise instructions has
+/// no precise cycles on the same counters. Where the events already tell the time, nothing is added.
+fn cycles_beside(sources: &[Source], period: u64) -> anyhow::Result<Vec<Source>> {
+    let pmus = read_pmus(Path::new(DEVICES));
+    let counting = pmus.iter().filter_map(|pmu| {
+        let of_pmu = |source: &&Source| source.request.kind == pmu.kind && source.unit.counts_executions();
+        let precise = sources
+            .iter()
+            .filter(of_pmu)
+            .map(|source| source.request.precise)
+            .max()?;
+        Some((pmu, precise))
+    });
+    let cycles = counting.map(|(pmu, precise)| {
+        let mut source = cycles(pmu);
+        // Levels 1 and 2 of the generic event are those that the kernel has a precise event in place of it for
+        // (intel_pebs_aliases in arch/x86/events/intel/core.c, Linux v6.12).
+        source.request.precise = precise.min(2);
+        source.request.period = Period::Fixed(period);
+        settle(source)
+            .map_err(|refused| anyhow::anyhow!("--time: {refused}; leave it out to count executions alone"))
+    });
+    cycles.collect()
 }
 
 /// Shorter periods of a clock are lengthened to this without a word (kernel/events/core.c,

@@ -20,7 +20,7 @@ pub mod object;
 pub mod ordered;
 pub mod overhead;
 pub mod perf;
-mod periods;
+pub mod periods;
 pub mod pid_namespace;
 pub mod pmu;
 mod raw_event;

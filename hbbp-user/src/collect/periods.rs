@@ -10,8 +10,6 @@ pub(super) fn period(source: &Source, choice: &Choice) -> Period {
     /// About a thousand samples a second on each CPU, and a prime number of ns, so that the samples do not keep step
     /// with anything that happens every millisecond.
     const CLOCK: u64 = 1_000_003;
-    /// As many at 3 GHz, prime.
-    const CYCLES: u64 = 3_000_017;
     let by_duration = PERIODS
         .iter()
         .find(|(until, ..)| choice.duration.is_some_and(|d| d < *until));
@@ -25,6 +23,9 @@ pub(super) fn period(source: &Source, choice: &Choice) -> Period {
         _ => *instructions,
     }))
 }
+
+/// Cycles between two samples: about a thousand a second on each CPU at 3 GHz, prime.
+pub const CYCLES: u64 = 3_000_017;
 
 /// Periods of instructions and taken branches by the length of the run (paper section V.A, Table 4).
 const PERIODS: [(Duration, u64, u64); 2] = [

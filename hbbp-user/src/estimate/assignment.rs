@@ -116,7 +116,7 @@ const fn sample_unit(unit: EventUnit) -> Unit {
 }
 
 /// The wanted events, without those that may share a CPU with an earlier one: an event whose CPUs are not known is alone.
-fn disjoint(snapshot: &Snapshot, wanted: impl Fn(&Event, EventIdx) -> bool) -> Vec<EventIdx> {
+pub fn disjoint(snapshot: &Snapshot, wanted: impl Fn(&Event, EventIdx) -> bool) -> Vec<EventIdx> {
     let mut chosen = Vec::new();
     let mut taken: BTreeSet<u32> = BTreeSet::new();
     for (event, idx) in snapshot.run.events.iter().zip((0u32..).map(EventIdx)) {

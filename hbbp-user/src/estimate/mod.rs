@@ -21,6 +21,7 @@
 
 mod assignment;
 pub mod error;
+mod figure;
 mod flow;
 pub mod rule;
 mod sources;
@@ -30,17 +31,22 @@ use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap};
 use crate::locate::{Discard, Located, Tally, Unresolved};
 use crate::snapshot::{ProcessIdx, Snapshot};
-pub use assignment::{EventAssignment, assign};
+pub use assignment::{EventAssignment, assign, disjoint};
 use error::Phases;
-pub use error::{BlockRun, Replicate, Strata, strata};
+pub use error::{BlockRun, Replicate, Strata, Sum, strata};
+pub use figure::Figure;
 use flow::balance::{Errors, Targets, balanced_inflow, reweighted};
+pub use flow::branches::TakenBranch;
+use flow::branches::taken_branches;
 use flow::graph::FlowGraph;
+pub use flow::passages::{Flows, Passed};
 use flow::skid::SampledBlocks;
 pub use rule::{Reason, Rule};
 pub use sources::lbr::{ExecutionCounts, execution_counts};
 use sources::oldest_slot::Branches;
 pub use sources::oldest_slot::Occurrences;
 use sources::processes::told_apart;
+pub use sources::ring;
 pub use sources::streams::{Line, Stream, judge};
 use sources::{SeenBlocks, ebs, lbr, streams};
 use stages::{Stage, Stages};
@@ -144,6 +150,8 @@ pub struct BlockCounts {
     pub parts: Vec<Part>,
     /// The streams that were used, sorted by (text, process); [`execution_counts`] makes counts of instructions of them.
     pub streams: Vec<Stream>,
+    /// Taken branches that one of these streams ended with and another one began after, sorted by (target, source).
+    pub branches: Vec<TakenBranch>,
     /// Where they were balanced, the share of the oldest slots that branches hold beyond what is expected.
     pub bias: Option<f64>,
     /// Streams in one branch stack, on average.
@@ -213,6 +221,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         assignment,
         blocks,
         parts,
+        branches: taken_branches(&graph, &streams),
         streams,
         bias,
         streams_per_stack,
@@ -295,6 +304,21 @@ impl BlockCount {
     /// The estimate of the chosen method.
     pub fn chosen(&self) -> Estimate {
         self.of(self.method).unwrap_or_default()
+    }
+
+    /// A block that no method saw: nothing of it was executed, as far as that is known.
+    pub const fn unseen(block: BlockId, ring: Ring, instructions: u32) -> Self {
+        Self {
+            block,
+            ring,
+            instructions,
+            ebs: None,
+            lbr: None,
+            branch: None,
+            biased: false,
+            method: Method::Lbr,
+            reason: Reason::OnlyMethod,
+        }
     }
 
     /// The estimate of one method, where it has data of the ring.

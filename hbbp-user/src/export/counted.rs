@@ -85,6 +85,7 @@ impl<'a> Counted<'a> {
             located,
             map,
             counts,
+            ..
         } = estimated;
         Self {
             snapshot,

@@ -8,6 +8,7 @@ use crate::blocks::{BlockMap, DecodedText, blocks};
 use crate::estimate::{BlockCounts, Method, Rule, estimate};
 use crate::locate::{Discard, Located, PerRing, Tally, Unresolved, locate};
 use crate::snapshot::{ModuleIdx, Snapshot, SourceLocations};
+use crate::time::Time;
 
 /// The analysis of a snapshot.
 ///
@@ -68,6 +69,7 @@ pub struct Estimated<'a> {
     pub(crate) located: Located,
     pub(crate) map: BlockMap,
     pub(crate) counts: BlockCounts,
+    pub(crate) time: Option<Time>,
 }
 
 impl<'a> Estimated<'a> {
@@ -87,11 +89,13 @@ impl<'a> Estimated<'a> {
 
     fn of(snapshot: &'a Snapshot, located: Located, map: BlockMap, rule: &Rule) -> Self {
         let counts = estimate(snapshot, &located, &map, rule);
+        let time = Time::new(snapshot, &located, &map, &counts);
         Self {
             snapshot,
             located,
             map,
             counts,
+            time,
         }
     }
 
@@ -108,6 +112,11 @@ impl<'a> Estimated<'a> {
     /// Executions of each block.
     pub const fn counts(&self) -> &BlockCounts {
         &self.counts
+    }
+
+    /// Time beside executions, where it was sampled.
+    pub const fn time(&self) -> Option<&Time> {
+        self.time.as_ref()
     }
 
     /// Samples, streams and branches by location.
@@ -137,8 +146,10 @@ impl<'a> Estimated<'a> {
 
     /// The mix that a query asks for. Where an instruction has no location, its function stands for it.
     pub fn mix(&self, query: &Query, locations: &SourceLocations) -> Mix {
+        let asked = self.time.as_ref().filter(|_| query.asks_time());
         pivot(
             &self.counts,
+            asked.map(|time| (time, self.snapshot, &self.map)),
             query,
             Keys::new(self.snapshot, &self.map, query, locations),
         )

@@ -179,6 +179,18 @@ impl<'a> Keys<'a> {
         &self.answer
     }
 
+    /// The sums that one instruction of a block adds to when `process` runs it.
+    pub(super) fn sums_at(&mut self, block: &BlockCount, process: ProcessIdx, at: usize) -> &[SumIdx] {
+        let Some(instruction) = self.map.instructions(block.block).get(at).copied() else {
+            return &[];
+        };
+        self.sites.enter(block, process);
+        let location = self.location(at, instruction);
+        let (form, _) = self.form(instruction);
+        let pair = self.pair(location, form);
+        self.pairs.sums.get(pair).map_or(&[], Vec::as_slice)
+    }
+
     fn find(&mut self, block: &BlockCount, process: ProcessIdx) {
         let by_instruction = self.depends_on == DependsOn::Instruction;
         let map = self.map;

@@ -29,7 +29,10 @@ mod sum;
 mod taxonomy;
 mod view;
 
+use crate::estimate::Figure;
 pub use crate::estimate::{Method, Unit};
+use crate::snapshot::EventUnit;
+use crate::time::cpi;
 pub use accuracy::{Accuracy, KeyError, block_error};
 pub use analysis::{Analysis, Estimated, MethodShare, analyse};
 pub use apportion::apportion;
@@ -60,6 +63,8 @@ pub struct Cell {
     pub samples: f64,
     /// Floating-point operations, for an estimate of executions.
     pub flops: f64,
+    /// Time that passed at the instructions, in [`Mix::time_unit`], where it is asked for and was sampled.
+    pub time: Option<Figure>,
     /// Bytes of distinct instructions that ran.
     pub bytes: u64,
     /// Distinct blocks that ran.
@@ -101,6 +106,8 @@ pub struct Mix {
     pub values: Vec<Value>,
     /// What the amounts are.
     pub unit: Unit,
+    /// What time is counted in, where it is asked for and was sampled.
+    pub time_unit: Option<EventUnit>,
     /// The columns: kernel and user where they are the rings, others by falling total.
     pub columns: Vec<Column>,
     /// The lines, in the order that was asked for.
@@ -123,7 +130,21 @@ impl Cell {
             Value::Bytes => self.bytes as f64,
             Value::Blocks => self.blocks as f64,
             Value::Flops => self.flops,
+            Value::Time | Value::TimeShare => self.time.map_or(0.0, |time| time.value),
+            Value::Cpi => self.cpi().map_or(0.0, |cpi| cpi.value),
+            Value::Ipc => self.cpi().map_or(0.0, |cpi| 1.0 / cpi.value),
         }
+    }
+}
+
+impl Cell {
+    /// Time for each execution; `None` where executions are too few to divide by.
+    pub fn cpi(&self) -> Option<Figure> {
+        let executions = Figure {
+            value: self.amount,
+            std_error: self.std_error?,
+        };
+        cpi(self.time?, executions)
     }
 }
 
@@ -167,6 +188,7 @@ impl Mix {
             filters: query.filters.clone(),
             values: query.values.clone(),
             unit: Unit::TimeWeightedSamples,
+            time_unit: None,
             columns: Vec::new(),
             rows: Vec::new(),
             total: Cell::default(),

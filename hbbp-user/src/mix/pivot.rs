@@ -14,24 +14,37 @@ use super::error::Sum;
 use super::keys::{Addend, Keys, SumOf};
 use super::query::{Query, Sort};
 use super::{Cell, Column, Dimension, Mix, Row};
-use crate::estimate::{BlockCounts, Method};
-use crate::snapshot::ProcessIdx;
+use crate::blocks::{BlockId, BlockMap};
+use crate::estimate::{BlockCount, BlockCounts, Method, ring};
+use crate::snapshot::{ProcessIdx, Snapshot};
+use crate::time::Time;
 
 /// Sums up a mix.
-pub(super) fn pivot<'a>(counts: &'a BlockCounts, query: &Query, keys: Keys<'a>) -> Mix {
+pub(super) fn pivot<'a>(
+    counts: &'a BlockCounts,
+    time: Option<(&'a Time, &'a Snapshot, &'a BlockMap)>,
+    query: &Query,
+    keys: Keys<'a>,
+) -> Mix {
     let mut table = Table {
         counts,
+        time: time.map(|(time, ..)| time),
         keys,
         sums: Vec::new(),
     };
     table.add_parts();
     table.add_stacks();
+    if let Some((time, snapshot, map)) = time {
+        table.add_time(time, snapshot, map);
+    }
     table.mix(query)
 }
 
 /// The sums of all cells, rows, columns, and totals.
 struct Table<'a> {
     counts: &'a BlockCounts,
+    /// Where it is asked for.
+    time: Option<&'a Time>,
     keys: Keys<'a>,
     sums: Vec<Sum>,
 }
@@ -87,10 +100,44 @@ impl Table<'_> {
         }
     }
 
+    /// Adds the time at each instruction, also of blocks that no method saw.
+    fn add_time(&mut self, time: &Time, snapshot: &Snapshot, map: &BlockMap) {
+        for spent in &time.spent {
+            let Some(text) = map.text(spent.text) else {
+                continue;
+            };
+            let id = BlockId {
+                text: spent.text,
+                block: text.block_of(spent.instruction),
+            };
+            let range = text.block(id.block);
+            let found = self.counts.blocks.binary_search_by_key(&id, |count| count.block);
+            let found = found
+                .ok()
+                .and_then(|found| self.counts.blocks.get(found))
+                .copied();
+            let unseen = || BlockCount::unseen(id, ring(snapshot, map, id.text), range.end - range.start);
+            let at = spent.instruction.saturating_sub(range.start) as usize;
+            let sums = self
+                .keys
+                .sums_at(&found.unwrap_or_else(unseen), spent.process, at);
+            for sum in sums.iter().copied() {
+                if self.sums.len() <= sum {
+                    self.sums.resize_with(sum + 1, Sum::default);
+                }
+                if let Some(sum) = self.sums.get_mut(sum) {
+                    sum.add_time(spent);
+                }
+            }
+        }
+        self.sums.resize_with(self.keys.sums().len(), Sum::default);
+    }
+
     fn mix(self, query: &Query) -> Mix {
         let sums = self.keys.sums().zip(&self.sums);
-        let cells: HashMap<SumOf, Cell, DefaultHashBuilder> =
-            sums.map(|(of, sum)| (of, sum.cell(self.counts))).collect();
+        let cells: HashMap<SumOf, Cell, DefaultHashBuilder> = sums
+            .map(|(of, sum)| (of, sum.cell(self.counts, self.time)))
+            .collect();
         let cell = |of: SumOf| cells.get(&of).copied().unwrap_or_default();
         let (rows, columns) = self.keys.into_rows_and_columns();
         let mut columns: Vec<(u32, Column)> = (0..)
@@ -130,6 +177,7 @@ impl Table<'_> {
             filters: query.filters.clone(),
             values: query.values.clone(),
             unit: self.counts.assignment.unit,
+            time_unit: self.time.map(|time| time.unit),
             columns,
             rows,
             total: cell(SumOf::Total),

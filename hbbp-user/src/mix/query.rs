@@ -46,6 +46,10 @@ values! {
     Bytes, "bytes", "Bytes of distinct instructions that ran.";
     Blocks, "blocks", "Distinct basic blocks that ran.";
     Rate, "rate", "Amount per second of the run.";
+    Time, "time", "Cycles that passed at the instructions, or ns of a clock beside executions (record --time).";
+    TimeShare, "time-share", "Share of all time, what filters exclude included.";
+    Cpi, "cpi", "Cycles per instruction: time over executions, with the standard error; none where these are too few.";
+    Ipc, "ipc", "Instructions per cycle: the inverse.";
     Flops, "flops", "Floating-point operations: executions times operations of each instruction.";
 }
 
@@ -116,11 +120,23 @@ impl Query {
             .any(Dimension::is_of_process)
     }
 
+    /// Whether some figure needs samples of time.
+    pub fn asks_time(&self) -> bool {
+        self.values.iter().any(|value| value.is_of_time())
+    }
+
     /// Whether some axis needs debug information.
     pub fn asks_source(&self) -> bool {
         self.axes()
             .filter_map(Axis::dimension)
             .any(Dimension::is_in_source)
+    }
+}
+
+impl Value {
+    /// Whether it needs samples of time.
+    pub const fn is_of_time(self) -> bool {
+        matches!(self, Self::Time | Self::TimeShare | Self::Cpi | Self::Ipc)
     }
 }
 

@@ -19,7 +19,7 @@ pub fn sum(query: &Query, mixes: impl Iterator<Item = Mix>) -> Mix {
     if mixes.peek().is_none() {
         return first;
     }
-    let unit = first.unit;
+    let (unit, time_unit) = (first.unit, first.time_unit);
     let mut sums = Sums::default();
     for mix in [first].into_iter().chain(mixes) {
         sums.add(mix);
@@ -43,6 +43,7 @@ pub fn sum(query: &Query, mixes: impl Iterator<Item = Mix>) -> Mix {
     sort(&mut rows, &columns, &query.sort);
     Mix {
         unit,
+        time_unit,
         columns,
         rows,
         total: sums.total,
@@ -99,6 +100,10 @@ impl Cell {
             std_error,
             samples: self.samples + other.samples,
             flops: self.flops + other.flops,
+            time: match (self.time, other.time) {
+                (Some(a), Some(b)) => Some(a.plus(b)),
+                (a, b) => a.or(b),
+            },
             bytes: self.bytes.max(other.bytes),
             blocks: self.blocks.max(other.blocks),
         }

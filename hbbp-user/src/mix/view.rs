@@ -51,11 +51,17 @@ struct Named {
     values: &'static [Value],
 }
 
+/// The view whose tables are followed by the loops ([`crate::loops`]).
+const LOOPS: &str = "loops";
+
+/// Figures of tables of time; time itself where it was sampled.
+const TIMED: &[Value] = &[Value::Executions, Value::Share, Value::TimeShare, Value::Cpi];
+
 /// Figures of most tables.
 const USUAL: &[Value] = &[Value::Executions, Value::Share];
 
 /// All views but the page of a module.
-const VIEWS: [Named; 9] = [
+const VIEWS: [Named; 11] = [
     Named {
         name: "isa",
         sentence: "Instruction set extensions that ran. A level is the lowest x86-64 level of the psABI that has the \
@@ -111,6 +117,24 @@ const VIEWS: [Named; 9] = [
         values: USUAL,
     },
     Named {
+        name: "functions",
+        sentence: "Functions with the time that passed in them and the cycles of each instruction (CPI), where cycles were \
+                   sampled (record --time). A low CPI with much of the time is much work; a high one is work that waits.",
+        rows: "module,function",
+        columns: "none",
+        filters: &[],
+        values: TIMED,
+    },
+    Named {
+        name: LOOPS,
+        sentence: "Loops of the code that ran, found on its flow graph as estimated from branch stacks. Functions come first; a \
+                   loop counts with the loops inside it and without what it calls.",
+        rows: "module,function",
+        columns: "none",
+        filters: &[],
+        values: TIMED,
+    },
+    Named {
         name: "branches",
         sentence: "Control transfers by kind. Conditional branches count whether they are taken or not.",
         rows: "flow",
@@ -164,9 +188,14 @@ impl View {
             sentence: view.sentence.to_owned(),
             tables: vec![ViewTable {
                 query,
-                top: Some(TOP),
+                top: Some(if name == LOOPS { TOP_OF_MODULE } else { TOP }),
             }],
         })
+    }
+
+    /// Whether the loops follow its tables.
+    pub fn shows_loops(&self) -> bool {
+        self.name == LOOPS
     }
 
     /// A module on a page: its functions, blocks, instructions, and what it calls elsewhere.
@@ -213,7 +242,8 @@ fn query(
     taxonomies: &[Arc<Taxonomy>],
 ) -> Result<Query, ViewError> {
     let axes = |names: &str| -> Result<Vec<Axis>, ViewError> {
-        let axes = names.split(',').map(|name| Axis::named(name, taxonomies));
+        let names = names.split(',').filter(|name| *name != "none");
+        let axes = names.map(|name| Axis::named(name, taxonomies));
         let axes: Result<_, FilterError> = axes.map(|axis| Ok(axis?)).collect();
         Ok(axes?)
     };

@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use crate::mix::{Cell, Filter, Mix, Unit, Value};
+use crate::snapshot::EventUnit;
 
 /// The printed mix.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +21,8 @@ pub(super) struct Body {
     pub(super) values: Vec<Value>,
     /// What the amounts are.
     pub(super) unit: Unit,
+    /// What time is counted in, where it is asked for and was sampled.
+    pub(super) time_unit: Option<EventUnit>,
     /// The values of each column, one for each of its axes.
     pub(super) columns: Vec<Vec<String>>,
     /// The rows within the limit.
@@ -78,6 +81,21 @@ pub(super) struct Figure {
     /// Amount per second of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rate: Option<f64>,
+    /// Time, in the unit of the table's time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) time: Option<f64>,
+    /// Its share of all time, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) time_share: Option<f64>,
+    /// Time for each execution; missing where executions are too few to divide by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cpi: Option<f64>,
+    /// Its standard error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cpi_std_error: Option<f64>,
+    /// Executions for each unit of time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ipc: Option<f64>,
     /// Floating-point operations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) flops: Option<f64>,
@@ -163,6 +181,7 @@ impl Body {
             filters: mix.filters.iter().map(Filter::to_string).collect(),
             values: mix.values.clone(),
             unit: mix.unit,
+            time_unit: mix.time_unit,
             columns: mix.columns.iter().map(|column| column.key.clone()).collect(),
             rows: shown.collect(),
             more,
@@ -258,7 +277,7 @@ impl Scale<'_> {
 
         let asked = |value| self.mix.values.contains(&value);
         let cell = &part.cell;
-        let amount = part.amount();
+        let (amount, cpi) = (part.amount(), cell.cpi());
         // What is left of a column by filters is not a whole number of samples.
         let of_whole = if self.mix.filters.is_empty() {
             amount.value()
@@ -273,6 +292,19 @@ impl Scale<'_> {
             bytes: asked(Value::Bytes).then_some(cell.bytes),
             blocks: asked(Value::Blocks).then_some(cell.blocks),
             rate: asked(Value::Rate).then(|| amount.value() * SECOND / (self.duration.max(1) as f64)),
+            time: cell.time.filter(|_| asked(Value::Time)).map(|time| time.value),
+            time_share: cell.time.filter(|_| asked(Value::TimeShare)).map(|time| {
+                let all = self.mix.all.time.map_or(0.0, |all| all.value);
+                if 0.0 < all { time.value / all } else { 0.0 }
+            }),
+            cpi: cpi.filter(|_| asked(Value::Cpi)).map(|cpi| cpi.value),
+            cpi_std_error: cpi
+                .filter(|_| asked(Value::Cpi))
+                .map(|cpi| significant(cpi.std_error)),
+            ipc: cpi
+                .filter(|_| asked(Value::Ipc))
+                .map(|cpi| 1.0 / cpi.value)
+                .filter(|ipc| ipc.is_finite()),
             flops: asked(Value::Flops).then_some(cell.flops),
         }
     }
@@ -303,6 +335,11 @@ impl Figure {
             bytes: None,
             blocks: None,
             rate: both(self.rate, other.rate),
+            time: both(self.time, other.time),
+            time_share: both(self.time_share, other.time_share),
+            cpi: None,
+            cpi_std_error: None,
+            ipc: None,
             flops: both(self.flops, other.flops),
         }
     }
@@ -318,6 +355,7 @@ impl Part {
             std_error: None,
             samples: a.samples + b.samples,
             flops: a.flops + b.flops,
+            time: a.time.zip(b.time).map(|(a, b)| a.plus(b)).or(a.time).or(b.time),
             bytes: 0,
             blocks: 0,
         };

@@ -50,7 +50,7 @@ fn table(body: &Body, out: &mut dyn Write) -> io::Result<()> {
 /// A column of figures: what asks for it (always there where nothing does), its suffix, and its text.
 type FigureColumn = (Option<Value>, &'static str, fn(&Figure) -> String);
 
-const FIGURES: [FigureColumn; 8] = [
+const FIGURES: [FigureColumn; 13] = [
     (None, "", |figure| match figure.amount {
         Amount::Samples(n) => n.to_string(),
         Amount::Estimate(n) => n.to_string(),
@@ -61,6 +61,15 @@ const FIGURES: [FigureColumn; 8] = [
     (Some(Value::Bytes), "_bytes", |figure| text(figure.bytes)),
     (Some(Value::Blocks), "_blocks", |figure| text(figure.blocks)),
     (Some(Value::Rate), "_rate", |figure| text(figure.rate)),
+    (Some(Value::Time), "_time", |figure| text(figure.time)),
+    (Some(Value::TimeShare), "_time_share", |figure| {
+        text(figure.time_share)
+    }),
+    (Some(Value::Cpi), "_cpi", |figure| text(figure.cpi)),
+    (Some(Value::Cpi), "_cpi_std_error", |figure| {
+        text(figure.cpi_std_error)
+    }),
+    (Some(Value::Ipc), "_ipc", |figure| text(figure.ipc)),
     (Some(Value::Flops), "_flops", |figure| text(figure.flops)),
 ];
 

@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::completeness::{self, Missing};
+use super::loops::{LoopsJson, RunLoops};
 use super::over_time::OverTimeJson;
 use super::residual::Residual;
 use super::warning::Warning;
@@ -50,6 +51,9 @@ struct Document<'a> {
     /// The rows by period, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     over_time: Option<OverTimeJson<'a>>,
+    /// The loops of each run, with the view of that name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    loops: Vec<LoopsJson<'a>>,
     requirements: Vec<RequirementJson<'a>>,
     /// The further runs of a merged profile; the tables are those of all runs.
     others: Vec<MeasuredJson<'a>>,
@@ -206,6 +210,7 @@ impl<'a> Document<'a> {
             tables: bodies.map(MixJson::new).collect(),
             view: report.view.map(|view| view.name.as_str()),
             over_time: report.over_time.map(|(_, rows)| rows.json()),
+            loops: report.loops.iter().map(RunLoops::json).collect(),
             requirements: report.verdicts.iter().map(RequirementJson::new).collect(),
             others: runs.collect(),
         }
@@ -322,7 +327,7 @@ fn losses(losses: &Losses) -> Vec<LossJson<'_>> {
     losses.collect()
 }
 
-const fn unit_id(unit: EventUnit) -> &'static str {
+pub(super) const fn unit_id(unit: EventUnit) -> &'static str {
     match unit {
         EventUnit::Nanoseconds => "ns",
         EventUnit::Cycles => "cycles",

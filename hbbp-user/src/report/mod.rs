@@ -16,6 +16,7 @@ mod header;
 mod html;
 mod json;
 mod look;
+mod loops;
 mod named;
 mod near;
 mod number;
@@ -34,6 +35,7 @@ use std::io::{self, Write};
 
 use crate::diff::Diff;
 use crate::locate::{Discard, PerRing};
+use crate::loops::Loops;
 use crate::mix::{Analysis, MethodShare, Mix, MixOverTime, OverTime, Verdict, View};
 use crate::snapshot::Snapshot;
 use accounting::Accounting;
@@ -43,6 +45,7 @@ pub use difference::{DiffReport, described};
 pub use errors::Errors;
 pub use format::{DiffFormat, Format, TextOrJson};
 pub use look::{Colours, Look};
+use loops::RunLoops;
 use named::shown_names;
 use over_time::Rows;
 use page::Page;
@@ -69,6 +72,8 @@ pub struct Report<'a> {
     verdicts: &'a [Verdict],
     over_time: Option<(&'a OverTime, Rows<'a>)>,
     comparison: Option<&'a Comparison>,
+    /// One for each run, where they are asked for.
+    loops: Vec<RunLoops<'a>>,
 }
 
 /// What changed from another profile to that of a report.
@@ -128,6 +133,7 @@ impl<'a> Report<'a> {
             verdicts,
             over_time: None,
             comparison: None,
+            loops: Vec::new(),
         }
     }
 
@@ -150,14 +156,27 @@ impl<'a> Report<'a> {
         self
     }
 
+    /// The same with the loops of each run, of which each format shows at most `top`; the page has none.
+    #[must_use]
+    pub fn with_loops(mut self, loops: &'a [Loops], top: Option<usize>) -> Self {
+        let of_run = |(run, loops): (&Measured<'a>, &'a Loops)| RunLoops {
+            snapshot: run.snapshot,
+            loops,
+            top,
+        };
+        self.loops = self.runs.iter().zip(loops).map(of_run).collect();
+        self
+    }
+
     /// Writes the report; text looks as `look` says.
     pub fn write(&self, format: Format, look: Look, out: &mut dyn Write) -> io::Result<()> {
         match format {
             Format::Text => text::write(self, &mut Page { look, out }),
             Format::Json => json::write(self, out),
-            Format::Csv => match &self.over_time {
-                Some((_, rows)) => rows.csv(out),
-                None => csv::write(&self.bodies, out),
+            Format::Csv => match (&self.over_time, self.loops.as_slice()) {
+                (Some((_, rows)), _) => rows.csv(out),
+                (None, []) => csv::write(&self.bodies, out),
+                (None, loops) => loops.iter().try_for_each(|run| run.csv(out)),
             },
             Format::Html => html::write(self, look.demangle, out),
         }

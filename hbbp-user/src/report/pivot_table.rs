@@ -9,6 +9,7 @@ use super::page::Page;
 use super::table::{Line, Table};
 use crate::mix::Value;
 use crate::printable::harmless;
+use crate::snapshot::EventUnit;
 
 /// Most columns of a name above figures.
 const TITLE: usize = 24;
@@ -54,8 +55,16 @@ fn title(body: &Body) -> String {
     } else {
         format!("; filters: {}", body.filters.join(", "))
     };
+    let asks_time = body.values.iter().any(|value| value.is_of_time());
+    let time = match body.time_unit {
+        // Where samples are those of time, the amounts say it.
+        None if !asks_time || body.unit.is_samples() => "",
+        None => "; no time was sampled beside executions (record --time)",
+        Some(EventUnit::Cycles) => "; time in core cycles",
+        Some(_) => "; time in ns of a clock, CPI in ns for each instruction",
+    };
     format!(
-        "Instruction mix{by}{columns}, in {}{share}{filters}",
+        "Instruction mix{by}{columns}, in {}{share}{time}{filters}",
         body.unit.noun()
     )
 }
@@ -101,12 +110,17 @@ impl Detail {
     /// From all numbers to the fewest.
     fn levels(body: &Body) -> impl Iterator<Item = Self> {
         let has_errors = body.has_errors();
-        let asked = body.values.iter().flat_map(move |value| match value {
-            Value::Executions if has_errors => vec![Part::Amount, Part::Error],
-            Value::Executions => vec![Part::Amount],
-            Value::Share => vec![Part::Share],
-            other => vec![Part::Other(*other)],
-        });
+        let known = |value: &&Value| body.time_unit.is_some() || !value.is_of_time();
+        let asked = body
+            .values
+            .iter()
+            .filter(known)
+            .flat_map(move |value| match value {
+                Value::Executions if has_errors => vec![Part::Amount, Part::Error],
+                Value::Executions => vec![Part::Amount],
+                Value::Share => vec![Part::Share],
+                other => vec![Part::Other(*other)],
+            });
         let asked: Vec<Part> = asked.collect();
         let without = |dropped: &[Part]| -> Vec<Part> {
             let kept: Vec<Part> = asked
@@ -192,6 +206,9 @@ impl Part {
             Self::Error => "±",
             Self::Share => "%",
             Self::Other(Value::Rate) => "per second",
+            Self::Other(Value::TimeShare) => "time %",
+            Self::Other(Value::Cpi) => "CPI",
+            Self::Other(Value::Ipc) => "IPC",
             Self::Other(value) => value.name(),
         }
     }
@@ -210,6 +227,14 @@ fn number(figure: &Figure, part: Part) -> String {
     }
 }
 
+/// A quotient to three decimals, with its error.
+pub(super) fn per(value: f64, error: Option<f64>) -> String {
+    match error {
+        None => format!("{value:.3}"),
+        Some(error) => format!("{value:.3} ±{error:.3}"),
+    }
+}
+
 fn other(figure: &Figure, value: Value) -> Option<String> {
     Some(match value {
         Value::Executions | Value::Share => return None,
@@ -217,6 +242,10 @@ fn other(figure: &Figure, value: Value) -> Option<String> {
         Value::Bytes => grouped(figure.bytes?),
         Value::Blocks => grouped(figure.blocks?),
         Value::Rate => scaled(figure.rate?, 4),
+        Value::Time => scaled(figure.time?, 4),
+        Value::TimeShare => percent(figure.time_share?),
+        Value::Cpi => per(figure.cpi?, figure.cpi_std_error),
+        Value::Ipc => per(figure.ipc?, None),
         Value::Flops => scaled(figure.flops?, 4),
     })
 }

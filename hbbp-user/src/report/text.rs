@@ -25,6 +25,9 @@ pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> 
     for body in &report.bodies {
         pivot_table::write(body, page)?;
     }
+    for loops in &report.loops {
+        loops.text(page)?;
+    }
     if let Some((_, rows)) = &report.over_time {
         rows.text(page)?;
     }
@@ -92,6 +95,13 @@ fn samples(all: &Accounting) -> Vec<Step> {
         step(Sign::Minus, n.total(), &why)
     });
     steps.extend(unresolved);
+    if 0 < all.other_events.total() {
+        let other = format!(
+            "of events that the mix does not use, such as time beside executions ({})",
+            by_ring(all.other_events)
+        );
+        steps.push(step(Sign::Minus, all.other_events.total(), &other));
+    }
     let in_mix = format!("in the mix: {}", by_ring(all.in_mix));
     steps.push(step(Sign::Equals, all.in_mix.total(), &in_mix));
     steps

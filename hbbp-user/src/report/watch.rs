@@ -134,6 +134,7 @@ mod tests {
             all: amount,
         };
         let mix = Mix {
+            time_unit: None,
             rows_by: Vec::new(),
             columns_by: Vec::new(),
             filters: Vec::new(),

@@ -7,8 +7,11 @@ mod annotate;
 mod diff;
 mod golden;
 mod html;
+mod loops;
 #[path = "../fixtures/missing.rs"]
 mod missing;
+#[path = "../fixtures/nested.rs"]
+mod nested;
 mod options;
 mod pivot;
 #[path = "../fixtures/program.rs"]

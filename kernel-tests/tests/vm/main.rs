@@ -24,6 +24,7 @@ mod hybrid;
 mod identity;
 mod image;
 mod import;
+mod loops;
 mod perf;
 mod recorded;
 mod recordings;

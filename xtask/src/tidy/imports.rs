@@ -4,7 +4,7 @@ use super::rust::{Mention, mentions};
 use super::{Finding, Source};
 
 /// The modules in the order of the flow: each may use only what stands before it.
-const LINE: [&str; 20] = [
+const LINE: [&str; 22] = [
     "addr",
     "record",
     "streams",
@@ -12,8 +12,10 @@ const LINE: [&str; 20] = [
     "locate",
     "blocks",
     "estimate",
+    "time",
     "mix",
     "eval",
+    "loops",
     "printable",
     "names",
     "annotate",

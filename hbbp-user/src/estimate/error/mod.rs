@@ -20,6 +20,7 @@
 mod bootstrap;
 mod phases;
 pub mod strata;
+mod sum;
 
 use super::EventAssignment;
 use super::sources::streams::Stream;
@@ -29,6 +30,7 @@ pub use bootstrap::{BlockRun, Replicate};
 pub(super) use phases::Phases;
 use strata::ByPhase;
 pub use strata::Strata;
+pub use sum::Sum;
 
 /// Streams in a full stack of 32 entries, the deepest there is (`MAX_LBR_ENTRIES` in
 /// arch/x86/events/perf_event.h, Linux v6.12); taken where a recording does not tell.

@@ -4,7 +4,9 @@
 //! [`super::error`].
 
 pub(super) mod balance;
+pub(super) mod branches;
 pub(super) mod graph;
 mod least_squares;
+pub(super) mod passages;
 mod return_sites;
 pub(super) mod skid;

@@ -91,7 +91,7 @@ pub(super) fn over(amount: f64, n: f64) -> f64 {
 }
 
 /// The ring of a text range, by its module.
-pub(super) fn ring(snapshot: &Snapshot, map: &BlockMap, text: TextIdx) -> Ring {
+pub fn ring(snapshot: &Snapshot, map: &BlockMap, text: TextIdx) -> Ring {
     let module = map
         .text(text)
         .and_then(|t| snapshot.modules.get(t.module.0 as usize));

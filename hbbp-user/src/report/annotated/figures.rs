@@ -5,18 +5,24 @@ use crate::annotate::Block;
 use crate::estimate::Estimate;
 use crate::report::number::{columns, grouped, scaled};
 
-const TITLES: [&str; 6] = ["count", "±", "EBS", "LBR", "by", "samples"];
+const TITLES: [&str; 9] = ["count", "±", "EBS", "LBR", "by", "samples", "time", "CPI", "±"];
+
+/// Their number.
+const N: usize = TITLES.len();
 
 /// Which of them are shown, from all to the fewest: without both estimates, then without errors.
 const DETAILS: [&[usize]; 3] = [&[0, 1, 2, 3, 4, 5], &[0, 1, 4, 5], &[0, 5]];
+
+/// The same where time was sampled beside executions, as OptiWISE's Figure 1 has it.
+const TIMED: [&[usize]; 3] = [&[0, 1, 2, 3, 4, 5, 6, 7, 8], &[0, 1, 6, 7, 8], &[0, 6, 7]];
 
 /// Columns of the page that the code needs beside the figures.
 const CODE: usize = 48;
 
 /// The figures of all rows.
 pub(super) struct Figures {
-    cells: Vec<[String; 6]>,
-    widths: [usize; 6],
+    cells: Vec<[String; N]>,
+    widths: [usize; N],
     /// Indices of the columns that are shown.
     shown: &'static [usize],
     /// Columns of the page that neither figures nor code need.
@@ -26,7 +32,7 @@ pub(super) struct Figures {
 impl Figures {
     /// The figures of these rows on a page of this width.
     pub(super) fn new(rows: &[Row<'_>], page_width: usize) -> Self {
-        let cells: Vec<[String; 6]> = rows.iter().map(figures).collect();
+        let cells: Vec<[String; N]> = rows.iter().map(figures).collect();
         let mut widths = TITLES.map(columns);
         for cells in &cells {
             for (width, cell) in widths.iter_mut().zip(cells) {
@@ -37,10 +43,12 @@ impl Figures {
             let widths = shown.iter().filter_map(|nth| widths.get(*nth));
             page_width.checked_sub(widths.map(|width| width + 1).sum::<usize>() + CODE)
         };
-        let fitting = DETAILS
+        let is_timed = |row: &Row<'_>| matches!(row, Row::Instruction(line) if line.time.is_some());
+        let details = if rows.iter().any(is_timed) { TIMED } else { DETAILS };
+        let fitting = details
             .into_iter()
             .find_map(|shown| left(shown).map(|left| (shown, left)));
-        let (shown, left) = fitting.unwrap_or((DETAILS[2], 0));
+        let (shown, left) = fitting.unwrap_or((details[2], 0));
         Self {
             cells,
             widths,
@@ -63,10 +71,10 @@ impl Figures {
 
     /// A row without figures.
     pub(super) fn blank(&self) -> String {
-        self.aligned(&[const { String::new() }; 6])
+        self.aligned(&[const { String::new() }; N])
     }
 
-    fn aligned(&self, cells: &[String; 6]) -> String {
+    fn aligned(&self, cells: &[String; N]) -> String {
         let shown = self.shown.iter();
         let cells = shown.filter_map(|nth| Some((cells.get(*nth)?, self.widths.get(*nth)?)));
         let cells: Vec<String> = cells
@@ -76,9 +84,9 @@ impl Figures {
     }
 }
 
-/// The figures of a row: those of a block at its first instruction, and the samples of each.
-fn figures(row: &Row<'_>) -> [String; 6] {
-    let mut cells = [const { String::new() }; 6];
+/// The figures of a row: those of a block at its first instruction, and samples and time of each.
+fn figures(row: &Row<'_>) -> [String; N] {
+    let mut cells = [const { String::new() }; N];
     let Row::Instruction(line) = row else { return cells };
     let amount = |estimate: Option<Estimate>| estimate.map_or_else(String::new, |it| number(it.count));
     if let Some(Block {
@@ -98,6 +106,18 @@ fn figures(row: &Row<'_>) -> [String; 6] {
     }
     if 0 < line.samples {
         cells[5] = grouped(line.samples);
+    }
+    if let Some(time) = line.time.filter(|time| 0.0 < time.value) {
+        cells[6] = number(time.value);
+    }
+    match line.cpi {
+        Some(cpi) => {
+            cells[7] = format!("{:.2}", cpi.value);
+            cells[8] = format!("{:.2}", cpi.std_error);
+        }
+        // Time at what was executed too rarely to divide by.
+        None if !cells[6].is_empty() => "?".clone_into(&mut cells[7]),
+        None => {}
     }
     cells
 }

@@ -75,9 +75,19 @@ struct LineJson<'a> {
     text: &'a str,
     count: f64,
     samples: u64,
+    /// Time and its quotient by executions; missing where time was not sampled, null where executions are too few.
+    #[serde(flatten)]
+    time: Option<TimeJson>,
     block: Option<BlockJson>,
     source_line: Option<&'a str>,
     linked: &'a [String],
+}
+
+#[derive(Serialize)]
+struct TimeJson {
+    time: f64,
+    cpi: Option<f64>,
+    cpi_std_error: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -146,6 +156,11 @@ impl<'a> LineJson<'a> {
             text: &line.text,
             count: line.count,
             samples: line.samples,
+            time: line.time.map(|time| TimeJson {
+                time: time.value,
+                cpi: line.cpi.map(|cpi| cpi.value),
+                cpi_std_error: line.cpi.map(|cpi| cpi.std_error),
+            }),
             block: line.block.map(BlockJson::new),
             source_line: line.source.as_deref(),
             linked: &line.linked,

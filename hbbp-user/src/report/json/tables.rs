@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::super::body::{Body, Figure, Figures};
+use super::unit_id;
 use crate::mix::Verdict;
 
 /// What became of a requirement.
@@ -34,6 +35,9 @@ pub(super) struct MixJson<'a> {
     filters: &'a [String],
     /// `executions`, `relative_executions`, `time_weighted_samples` or `event_weighted_samples`.
     unit: &'static str,
+    /// What time is counted in, `cycles` or `ns`; missing where no figure needs it, or it was not sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_unit: Option<&'static str>,
     /// The values of each column, one for each of its axes.
     columns: &'a [Vec<String>],
     /// In the order that was asked for.
@@ -106,6 +110,7 @@ impl<'a> MixJson<'a> {
             columns_by: &body.columns_by,
             filters: &body.filters,
             unit: body.unit.id(),
+            time_unit: body.time_unit.map(unit_id),
             columns: &body.columns,
             rows: body
                 .rows

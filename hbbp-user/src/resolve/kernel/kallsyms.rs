@@ -85,8 +85,7 @@ const NO_TAG: u16 = 0;
 
 /// Reads /proc/kallsyms. The kernel decided when it was opened whether it shows addresses.
 pub fn read_kallsyms() -> io::Result<Kallsyms> {
-    let text = String::from_utf8(KernelFile::Symbols.read()?);
-    Ok(Kallsyms::of(text.unwrap_or_else(|error| lossy(error.as_bytes()))))
+    Ok(parse_kallsyms(&KernelFile::Symbols.read()?))
 }
 
 /// Looks up symbols of the kernel image that are no functions, such as the bounds of tables (kernels with
@@ -107,11 +106,7 @@ pub fn parse_marks<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<Va>
 
 /// Interprets the text of /proc/kallsyms; lines that it cannot understand are skipped.
 pub fn parse_kallsyms(text: &[u8]) -> Kallsyms {
-    Kallsyms::of(lossy(text))
-}
-
-fn lossy(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).into_owned()
+    Kallsyms::of(&String::from_utf8_lossy(text))
 }
 
 impl Entry {
@@ -183,7 +178,7 @@ impl ImageMarks {
 impl Kallsyms {
     /// The table of a text. It holds 100,000 symbols, so they are sorted and thinned out where they stand, and their
     /// names are copied at the end.
-    fn of(text: String) -> Self {
+    fn of(text: &str) -> Self {
         let mut table = Self {
             tags: vec![String::new()],
             entries: Vec::with_capacity(text.len() / 40),
@@ -200,7 +195,7 @@ impl Kallsyms {
             }
             // Absolute symbols are numbers, not places.
             if !matches!(line.kind, b'a' | b'A') {
-                table.push(&line, &text);
+                table.push(&line, text);
             }
         }
         table.hidden = 0 < n_lines && table.entries.is_empty();
@@ -210,7 +205,7 @@ impl Kallsyms {
             let alias = next.start == best.start;
             if alias {
                 let len = next.len.max(best.len);
-                if next.rank(&text) < best.rank(&text) {
+                if next.rank(text) < best.rank(text) {
                     std::mem::swap(next, best);
                 }
                 best.len = len;
@@ -226,7 +221,7 @@ impl Kallsyms {
         }
         table.entries.retain(Entry::is_text);
         table.entries.shrink_to_fit();
-        table.keep_names(&text);
+        table.keep_names(text);
         table
     }
 

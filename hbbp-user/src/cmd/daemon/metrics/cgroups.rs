@@ -192,11 +192,13 @@ mod tests {
         };
         let by = Query::by(BY);
         Mix {
+            time_unit: None,
             rows_by: by.rows,
             columns_by: Vec::new(),
             filters: Vec::new(),
             values: Vec::new(),
             unit: Unit::Executions,
+            time_unit: None,
             columns: Vec::new(),
             rows: rows.into_iter().map(row).collect(),
             total: Cell::default(),

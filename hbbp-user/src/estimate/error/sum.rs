@@ -1,0 +1,65 @@
+//! Sums of executed instructions with their variances.
+//!
+//! A sum is a weighted sum of the counts of many blocks, and all counts come from the same n samples.
+//! Each sample falls into one block, so it is a sum over n draws with the variance of a multinomial: with h samples in a
+//! block that add m to it,
+//!
+//! ```text
+//! Var(sum) = sum of m^2 / h  -  (sum of m)^2 / n
+//! ```
+//!
+//! Samples have a fixed period, so this applies within each phase of the run ([`super::strata`]).
+//! For counts from branch stacks, the variance is that between bootstrap replicates of the stacks, divided by the number
+//! of stacks.
+//! If too few replicates contain the sum, the formula above applies with n = the number of stacks, and h = the number of
+//! streams divided by the design effect (as if all streams of a stack were equal).
+
+use super::Spread;
+use super::strata::ByPhase;
+use crate::estimate::{BlockCount, BlockCounts, Method, Part};
+
+/// A sum of amounts from both methods.
+#[derive(Clone, Debug, Default)]
+pub struct Sum {
+    ebs: ByPhase,
+    lbr: ByPhase,
+    spread: Spread,
+}
+
+impl Sum {
+    /// Adds the count of a block for each of its `instructions` that belong here.
+    pub fn add(&mut self, part: &Part, block: &BlockCount, instructions: f64, counts: &BlockCounts) {
+        let sums = match block.method {
+            Method::Ebs => &mut self.ebs,
+            Method::Lbr => &mut self.lbr,
+        };
+        let amount = part.count * instructions;
+        let squares = if 0.0 < part.hits {
+            amount * amount * counts.design_effect(block.method) / part.hits
+        } else {
+            0.0
+        };
+        sums.add(counts.strata.of_block(part.block), amount, squares);
+    }
+
+    /// Adds the contribution of one resampled stack of a phase to blocks that are counted by LBR, in instructions.
+    pub fn add_stack(&mut self, phase: usize, instructions: f64) {
+        self.spread.add(phase, instructions);
+    }
+
+    /// The sum, in the unit of the counts.
+    pub fn amount(&self) -> f64 {
+        self.ebs.sum() + self.lbr.sum()
+    }
+
+    /// Its variance.
+    pub fn variance(&self, counts: &BlockCounts) -> f64 {
+        let strata = &counts.strata;
+        let lbr = self.lbr.sum();
+        let of_stacks = match self.spread.relative_variance(strata) {
+            Some(relative) => lbr * lbr * relative / counts.n_stacks.max(1.0),
+            None => self.lbr.variance_of(counts.n_stacks),
+        };
+        self.ebs.variance(&strata.samples) + of_stacks
+    }
+}

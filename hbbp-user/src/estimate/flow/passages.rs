@@ -1,0 +1,140 @@
+//! How control passed between the blocks of the profile: what loops are counted from, and what ran
+//! before an instruction.
+//!
+//! ```text
+//! streams    run over the end of a block to the next one          crossings
+//! branches   lead to a block, from a known instruction            branches
+//! starts     of streams that no recorded branch led to            unexplained: from another ring, or from the kernel's work
+//! ```
+//!
+//! Executions are those of the balanced streams, so what enters a block by all three is its executions by streams.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::blocks::BlockMap;
+use crate::estimate::{BlockCounts, Stream, TakenBranch};
+use crate::locate::TextIdx;
+
+/// How often control passed somewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Passed {
+    /// Executions, in the unit of the estimate.
+    pub executions: f64,
+    /// Occurrences in branch stacks.
+    pub hits: f64,
+}
+
+/// All of it, over all process images.
+pub struct Flows<'a> {
+    branches: &'a [TakenBranch],
+    /// By text, from each block to the next.
+    crossings: BTreeMap<TextIdx, Vec<Passed>>,
+    /// By instruction.
+    unexplained: BTreeMap<(TextIdx, u32), Passed>,
+}
+
+impl Passed {
+    /// Adds to both.
+    pub fn add(&mut self, other: Self) {
+        self.executions += other.executions;
+        self.hits += other.hits;
+    }
+}
+
+impl<'a> Flows<'a> {
+    /// The flows of the streams and branches of an estimate.
+    pub fn new(map: &BlockMap, counts: &'a BlockCounts) -> Self {
+        let mut unexplained: BTreeMap<(TextIdx, u32), Passed> = BTreeMap::new();
+        for stream in &counts.streams {
+            let start = unexplained.entry((stream.text, stream.first)).or_default();
+            start.add(passed(stream));
+        }
+        for branch in &counts.branches {
+            if let Some(start) = unexplained.get_mut(&branch.to) {
+                start.executions = (start.executions - branch.executions).max(0.0);
+                start.hits = (start.hits - branch.hits).max(0.0);
+            }
+        }
+        unexplained.retain(|_, start| 0.0 < start.hits);
+        let by_text = counts.streams.chunk_by(|a, b| a.text == b.text);
+        let crossings = by_text.filter_map(|streams| {
+            let text = streams.first()?.text;
+            Some((text, crossings(map, text, streams)))
+        });
+        Self {
+            branches: &counts.branches,
+            crossings: crossings.collect(),
+            unexplained,
+        }
+    }
+
+    /// The taken branches to these instructions of a text.
+    pub fn branches_to(&self, text: TextIdx, instructions: &Range<u32>) -> &'a [TakenBranch] {
+        let before = |n: u32| self.branches.partition_point(|it| it.to < (text, n));
+        let range = before(instructions.start)..before(instructions.end);
+        self.branches.get(range).unwrap_or(&[])
+    }
+
+    /// What began at these instructions of a text without a recorded branch, by instruction.
+    pub fn unexplained_at(
+        &self,
+        text: TextIdx,
+        instructions: &Range<u32>,
+    ) -> impl Iterator<Item = (u32, Passed)> {
+        let range = (text, instructions.start)..(text, instructions.end.max(instructions.start));
+        let found = self.unexplained.range(range);
+        found.map(|((_, instruction), passed)| (*instruction, *passed))
+    }
+
+    /// From a block of a text to the next one, without a taken branch.
+    pub fn crossing(&self, text: TextIdx, block: u32) -> Passed {
+        let of_text = self.crossings.get(&text);
+        let crossing = of_text.and_then(|all| all.get(block as usize));
+        crossing.copied().unwrap_or_default()
+    }
+}
+
+const fn passed(stream: &Stream) -> Passed {
+    Passed {
+        executions: stream.weight,
+        hits: stream.hits as f64,
+    }
+}
+
+/// From each block of a text to the next one, by the streams that run over its end.
+fn crossings(map: &BlockMap, text: TextIdx, streams: &[Stream]) -> Vec<Passed> {
+    let Some(blocks) = map.text(text) else {
+        return Vec::new();
+    };
+    let mut crossings = vec![Passed::default(); blocks.n_blocks()];
+    let mut change = |block: u32, by: Passed| {
+        if let Some(crossing) = crossings.get_mut(block as usize) {
+            crossing.add(by);
+        }
+    };
+    for stream in streams {
+        let Some(last) = stream.end.checked_sub(1).filter(|last| stream.first <= *last) else {
+            continue;
+        };
+        let Passed { executions, hits } = passed(stream);
+        change(blocks.block_of(stream.first), Passed { executions, hits });
+        change(
+            blocks.block_of(last),
+            Passed {
+                executions: -executions,
+                hits: -hits,
+            },
+        );
+    }
+    let mut here = Passed::default();
+    for crossing in &mut crossings {
+        here.add(*crossing);
+        // Hits are whole numbers: where none is left, what is left of the executions is rounding.
+        if here.hits < 0.5 {
+            here = Passed::default();
+        }
+        *crossing = here;
+    }
+    crossings
+}

@@ -1,0 +1,265 @@
+//! The figures of loops: iterations, invocations and trip counts from edges, instructions from blocks.
+//!
+//! An iteration begins with the header, so the executions of that block are the iterations of its innermost loop. What led
+//! to the header says which part of them came from outside: with E entries, and B_k back edges of the loop at level k of
+//! those that share the header, the outermost being 0,
+//!
+//! ```text
+//! iterations(k) = header * (E + B_0 + .. + B_k) / (E + all B)        invocations(0) = header * E / (E + all B)
+//! trips(k)      = iterations(k) / invocations(k)                    invocations(k) = iterations(k - 1)
+//! ```
+//!
+//! An edge that was never seen in a stack counts nothing. A loop that was never seen to be entered has iterations
+//! alone: how many rounds it goes each time is more than the stacks can tell.
+//!
+//! The error of a share is that of n occurrences of which h were the part, p^2 (1 - h / n) / h, as if each were drawn by
+//! itself; a loop with a fixed number of rounds has less. Executions of the header are independent of it.
+
+use std::collections::HashMap;
+
+use hashbrown::DefaultHashBuilder;
+
+use super::function::Function;
+use super::graph::Digraph;
+use super::natural::NaturalLoop;
+use super::{Entered, Region, Rounds};
+use crate::addr::ImageAddr;
+use crate::blocks::{BlockId, BlockMap};
+use crate::estimate::{BlockCount, BlockCounts, Figure, Method, Passed, Sum};
+use crate::snapshot::ModuleIdx;
+use crate::time::{Amount, Time};
+
+/// How often control went through a loop; `None` where nothing was recorded that led into it.
+pub(super) fn rounds(
+    function: &Function<'_>,
+    graph: &Digraph,
+    loops: &[NaturalLoop],
+    natural: &NaturalLoop,
+    ran: &[BlockCount],
+) -> Option<Rounds> {
+    let header = ran.get(natural.header)?.chosen();
+    let header = Figure {
+        value: header.count,
+        std_error: header.std_error,
+    };
+    // What led to the header: executions and occurrences, from outside and by level.
+    let (mut outside, mut back) = (function.entries.get(natural.header).copied()?, Vec::new());
+    for from in graph.predecessors(natural.header) {
+        let passed = function
+            .edges
+            .get(&(*from, natural.header))
+            .copied()
+            .unwrap_or_default();
+        let own = loops
+            .iter()
+            .find(|it| it.header == natural.header && it.tails.contains(from));
+        match own {
+            Some(own) => back.push((own.level, passed)),
+            None => outside.add(passed),
+        }
+    }
+    let mut all = outside;
+    back.iter().for_each(|(_, passed)| all.add(*passed));
+    let up_to = |level: usize| {
+        let mut sum = outside;
+        let inner = back.iter().filter(|(own, _)| *own < level);
+        inner.for_each(|(_, passed)| sum.add(*passed));
+        sum
+    };
+    let (entered, gone_round) = (up_to(natural.level), up_to(natural.level + 1));
+    let is_known = |passed: Passed| 0.0 < passed.hits && 0.0 < passed.executions && 0.0 < header.value;
+    let part = |of: Passed, whole: Passed| share(of.executions, whole.executions, of.hits, whole.hits);
+    let times = |share: Figure| {
+        let relative = share.relative_variance() + header.relative_variance();
+        let value = header.value * share.value;
+        Figure::new(value, value * value * relative)
+    };
+    is_known(gone_round).then(|| Rounds {
+        iterations: times(part(gone_round, all)),
+        entered: is_known(entered).then(|| {
+            let kept = part(entered, gone_round);
+            let trips = 1.0 / kept.value;
+            Entered {
+                invocations: times(part(entered, all)),
+                trips: Figure::new(trips, trips * trips * kept.relative_variance()),
+            }
+        }),
+    })
+}
+
+/// A part of a whole, with the error of a share of its occurrences.
+fn share(part: f64, whole: f64, hits: f64, of_hits: f64) -> Figure {
+    let value = (part / whole).clamp(0.0, 1.0);
+    let left = (1.0 - hits / of_hits).max(0.0);
+    Figure::new(value, value * value * left / hits)
+}
+
+impl Function<'_> {
+    /// The module, and the first address.
+    pub(super) fn place(&self) -> Option<(ModuleIdx, ImageAddr)> {
+        let first = self
+            .blocks()
+            .instruction(self.blocks().block(self.start()).start)?;
+        Some((self.blocks().module, self.blocks().addr(first)))
+    }
+
+    /// Address of the first instruction of a node.
+    pub(super) fn first_of(&self, node: usize) -> ImageAddr {
+        self.address(node, |range| Some(range.start))
+    }
+
+    /// Address of the last instruction of a node.
+    pub(super) fn last_of(&self, node: usize) -> ImageAddr {
+        self.address(node, |range| range.end.checked_sub(1))
+    }
+
+    fn address(&self, node: usize, of: impl Fn(std::ops::Range<u32>) -> Option<u32>) -> ImageAddr {
+        let blocks = self.blocks();
+        let block = self.nodes.get(node).map(|block| blocks.block(*block));
+        let instruction = block.and_then(of).and_then(|nth| blocks.instruction(nth));
+        instruction.map_or(blocks.start, |it| blocks.addr(it))
+    }
+}
+
+/// Executed instructions of sets of blocks.
+pub(super) struct Instructions<'a> {
+    counts: &'a BlockCounts,
+}
+
+/// No set.
+const NONE: usize = usize::MAX;
+
+impl<'a> Instructions<'a> {
+    pub(super) const fn new(counts: &'a BlockCounts) -> Self {
+        Self { counts }
+    }
+
+    /// Fills in the amounts of regions, which may have blocks in common.
+    pub(super) fn fill(&self, regions: &mut [&mut Region]) {
+        let members = self.members(regions);
+        let mut sums = vec![Sum::default(); regions.len()];
+        for part in &self.counts.parts {
+            let Some(block) = self.counts.blocks.get(part.block) else {
+                continue;
+            };
+            for region in members.of(part.block) {
+                if let Some(sum) = sums.get_mut(*region) {
+                    sum.add(part, block, f64::from(block.instructions), self.counts);
+                }
+            }
+        }
+        self.add_stacks(&members, &mut sums);
+        for (region, sum) in regions.iter_mut().zip(&sums) {
+            region.amount = Figure::new(sum.amount(), sum.variance(self.counts));
+        }
+    }
+
+    /// Adds what each resampled stack executed of the blocks that are counted by LBR.
+    fn add_stacks(&self, members: &Members, sums: &mut [Sum]) {
+        let mut amounts = vec![0.0; sums.len()];
+        let mut touched: Vec<usize> = Vec::new();
+        for replicate in &self.counts.replicates {
+            for run in &replicate.runs {
+                let blocks = self.counts.blocks.get(run.blocks.clone()).unwrap_or_default();
+                for (block, number) in blocks.iter().zip(run.blocks.clone()) {
+                    let regions = members.of(number).iter().filter(|_| block.method == Method::Lbr);
+                    for region in regions {
+                        let Some(amount) = amounts.get_mut(*region) else {
+                            continue;
+                        };
+                        if *amount <= 0.0 {
+                            touched.push(*region);
+                        }
+                        *amount += run.times * f64::from(block.instructions);
+                    }
+                }
+            }
+            for region in touched.drain(..) {
+                if let Some((sum, amount)) = sums.get_mut(region).zip(amounts.get_mut(region)) {
+                    sum.add_stack(replicate.phase, std::mem::take(amount));
+                }
+            }
+        }
+    }
+
+    fn members(&self, regions: &[&mut Region]) -> Members {
+        let mut pairs: Vec<(usize, usize)> = Vec::new();
+        for (n, region) in regions.iter().enumerate() {
+            pairs.extend(region.blocks.iter().filter_map(|block| {
+                let id = BlockId {
+                    text: region.text,
+                    block: *block,
+                };
+                let found = self.counts.blocks.binary_search_by_key(&id, |count| count.block);
+                Some((found.ok()?, n))
+            }));
+        }
+        pairs.sort_unstable();
+        let mut members = Members {
+            from: vec![NONE; self.counts.blocks.len()],
+            regions: pairs.iter().map(|(_, region)| *region).chain([NONE]).collect(),
+            blocks: pairs.iter().map(|(block, _)| *block).collect(),
+        };
+        for (n, block) in members.blocks.iter().enumerate().rev() {
+            if let Some(from) = members.from.get_mut(*block) {
+                *from = n;
+            }
+        }
+        members
+    }
+}
+
+/// The regions that each block is in.
+struct Members {
+    /// Where those of each block begin.
+    from: Vec<usize>,
+    /// Of each pair of a block and a region, these.
+    blocks: Vec<usize>,
+    regions: Vec<usize>,
+}
+
+impl Members {
+    fn of(&self, block: usize) -> &[usize] {
+        let from = self.from.get(block).copied().unwrap_or(NONE);
+        let same = self.blocks.get(from..).unwrap_or(&[]);
+        let n = same.iter().take_while(|it| **it == block).count();
+        self.regions.get(from..from.saturating_add(n)).unwrap_or(&[])
+    }
+}
+
+/// Time by block.
+pub(super) struct AtBlocks {
+    amounts: HashMap<BlockId, Amount, DefaultHashBuilder>,
+    samples: f64,
+}
+
+impl AtBlocks {
+    pub(super) fn new(map: &BlockMap, time: &Time) -> Self {
+        let mut amounts: HashMap<BlockId, Amount, DefaultHashBuilder> = HashMap::default();
+        for spent in &time.spent {
+            let block = map.text(spent.text).map(|text| text.block_of(spent.instruction));
+            let id = BlockId {
+                text: spent.text,
+                block: block.unwrap_or_default(),
+            };
+            amounts.entry(id).or_default().add(spent);
+        }
+        Self {
+            amounts,
+            samples: time.samples,
+        }
+    }
+
+    pub(super) fn of(&self, region: &Region) -> Figure {
+        let mut sum = Amount::default();
+        for block in &region.blocks {
+            let id = BlockId {
+                text: region.text,
+                block: *block,
+            };
+            let amount = self.amounts.get(&id).copied().unwrap_or_default();
+            (sum.hits, sum.units) = (sum.hits + amount.hits, sum.units + amount.units);
+        }
+        sum.figure(self.samples)
+    }
+}

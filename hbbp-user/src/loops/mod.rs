@@ -1,0 +1,322 @@
+//! Loops of the code that ran: how often each was entered and gone round, and what it executed.
+//!
+//! ```text
+//! streams, branches -> function (a flow graph for each function)
+//!    -> graph, dominators -> natural (nested loops, irreducible regions) -> figures (iterations, invocations, trips)
+//! ```
+//!
+//! Loops are found as OptiWISE does (Guo et al., CGO 2024, section IV), on estimated executions in place of counted ones,
+//! and in the kernel as in user code. What a loop executes is what its own blocks do, with those of inner loops and without
+//! the functions that it calls: which caller a function ran for is not recorded. Every text version of a function that was
+//! patched has loops of its own.
+
+mod dominators;
+mod figures;
+mod function;
+mod graph;
+mod natural;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::addr::{ImageAddr, Ring};
+use crate::blocks::BlockMap;
+use crate::estimate::{BlockCount, Figure, Flows, Unit};
+use crate::locate::TextIdx;
+use crate::mix::{Estimated, function as function_at};
+use crate::snapshot::{EventUnit, ModuleIdx, Snapshot, SourceLocations};
+use crate::time::cpi;
+use figures::{AtBlocks, Instructions};
+use function::{Function, Nodes, range_at};
+use natural::{Found, MOST_STEPS, NaturalLoop, natural_loops};
+
+/// The loops of a profile.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Loops {
+    /// By falling time, or amount where time was not sampled beside it; an outer loop stands before its inner ones.
+    pub loops: Vec<Loop>,
+    /// Regions that go round and are entered at several blocks: no loops, in the same order.
+    pub irreducible: Vec<Region>,
+    /// Loops that were not walked, because loops are nested so deeply that it would take too long.
+    pub left_out: u64,
+    /// What all code executed, in the unit of the estimate.
+    pub total: f64,
+    /// The unit of time, and the time of all code, where it was sampled beside executions.
+    pub time: Option<(EventUnit, f64)>,
+    /// What the amounts are.
+    pub unit: Option<Unit>,
+}
+
+/// Part of a function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Region {
+    /// Its module.
+    pub module: ModuleIdx,
+    /// Its ring.
+    pub ring: Ring,
+    /// The function: the name of its symbol, or of its module and address.
+    pub function: String,
+    /// Its text.
+    pub text: TextIdx,
+    /// Its blocks in that text, rising.
+    pub blocks: Vec<u32>,
+    /// What these executed, without what they called, in the unit of the estimate.
+    pub amount: Figure,
+    /// The time that passed in them; `None` where it was not sampled beside executions.
+    pub time: Option<Figure>,
+    /// Their source lines as `file:first-last`, once [`Loops::locate`] has been told of locations.
+    pub lines: Option<String>,
+}
+
+/// A natural loop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loop {
+    /// Its code.
+    pub region: Region,
+    /// The first instruction of the block that each iteration begins with.
+    pub header: ImageAddr,
+    /// The branch that went back to it most often; the last of its code where that is not known.
+    pub tail: ImageAddr,
+    /// Loops that it lies in.
+    pub depth: u64,
+    /// The innermost of these, as an index.
+    pub parent: Option<usize>,
+    /// How often control went through it; `None` where branch stacks do not tell.
+    pub rounds: Option<Rounds>,
+}
+
+/// How often control went through a loop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rounds {
+    /// Times that the loop was gone round, those that leave it before its end included.
+    pub iterations: Figure,
+    /// Times that it was entered from outside, and iterations for each of them; `None` where it was never seen to be entered.
+    pub entered: Option<Entered>,
+}
+
+/// How often a loop was entered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entered {
+    /// Times that it was entered from outside.
+    pub invocations: Figure,
+    /// Iterations for each of them.
+    pub trips: Figure,
+}
+
+/// The loops of a run.
+pub fn loops(estimated: &Estimated<'_>) -> Loops {
+    let (snapshot, map, counts) = (estimated.snapshot(), estimated.map(), estimated.counts());
+    let flows = Flows::new(map, counts);
+    let mut found = Loops::default();
+    let mut steps = MOST_STEPS;
+    let mut rest = counts.blocks.as_slice();
+    while let Some(first) = rest.first() {
+        let text = map.text(first.block.text);
+        let module = text.and_then(|text| snapshot.modules.get(text.module.0 as usize));
+        let (Some(text), Some(module)) = (text, module) else {
+            rest = rest.get(1..).unwrap_or(&[]);
+            continue;
+        };
+        let range = range_at(module, text, first.block.block);
+        let inside =
+            |count: &BlockCount| count.block.text == first.block.text && count.block.block < range.end;
+        let (ran, others) = rest.split_at(rest.partition_point(inside).max(1));
+        found.add_function(estimated, &flows, (first.block.text, range), ran, &mut steps);
+        rest = others;
+    }
+    found.unit = Some(counts.assignment.unit);
+    found.fill(estimated);
+    found
+}
+
+impl Loops {
+    /// Adds the loops of a range of blocks, of which some ran.
+    fn add_function(
+        &mut self,
+        estimated: &Estimated<'_>,
+        flows: &Flows<'_>,
+        range: (TextIdx, Range<u32>),
+        ran: &[BlockCount],
+        steps: &mut usize,
+    ) {
+        let (snapshot, map, counts) = (estimated.snapshot(), estimated.map(), estimated.counts());
+        let is_recorded = !counts.assignment.lbr.is_empty();
+        let nodes = if is_recorded { Nodes::Ran } else { Nodes::All };
+        let Some(function) = Function::new(snapshot, map, flows, range, (nodes, ran)) else {
+            return;
+        };
+        let (graph, roots) = function.graph();
+        let passed = |from, to| {
+            function
+                .edges
+                .get(&(from, to))
+                .map_or(0.0, |passed| passed.executions)
+        };
+        let Found {
+            loops,
+            irreducible,
+            left_out,
+        } = natural_loops(&graph, &roots, steps, &passed);
+        self.left_out += left_out as u64;
+        let region = |nodes: &[usize]| function.region(snapshot, ran, nodes);
+        let first = self.loops.len();
+        for natural in &loops {
+            let Some(region) = region(&natural.nodes) else {
+                continue;
+            };
+            let parent = natural.parent.map(|parent| first + parent);
+            let above = parent.and_then(|parent| self.loops.get(parent));
+            let depth = above.map_or(0, |above: &Loop| above.depth + 1);
+            let (header, tail) = function.ends(natural);
+            let rounds = if is_recorded {
+                figures::rounds(&function, &graph, &loops, natural, ran)
+            } else {
+                None
+            };
+            self.loops.push(Loop {
+                region,
+                header,
+                tail,
+                depth,
+                parent,
+                rounds,
+            });
+        }
+        self.irreducible
+            .extend(irreducible.iter().filter_map(|nodes| region(nodes)));
+    }
+
+    /// Fills in what each region executed, leaves out what did not run, and puts all in order.
+    fn fill(&mut self, estimated: &Estimated<'_>) {
+        let counts = estimated.counts();
+        let amounts = Instructions::new(counts);
+        let regions = self.loops.iter_mut().map(|it| &mut it.region);
+        amounts.fill(&mut regions.collect::<Vec<_>>());
+        amounts.fill(&mut self.irreducible.iter_mut().collect::<Vec<_>>());
+        self.total = counts
+            .blocks
+            .iter()
+            .map(|block| block.chosen().count * f64::from(block.instructions))
+            .sum();
+        if let Some(time) = estimated.time() {
+            self.time = Some((time.unit, time.total()));
+            let at_blocks = AtBlocks::new(estimated.map(), time);
+            let regions = self.loops.iter_mut().map(|it| &mut it.region);
+            for region in regions.chain(&mut self.irreducible) {
+                region.time = Some(at_blocks.of(region));
+            }
+        }
+        self.irreducible.retain(|region| 0.0 < region.weight());
+        self.irreducible.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
+        self.sort();
+    }
+
+    /// Sorts by falling weight, each loop after the one that it lies in.
+    fn sort(&mut self) {
+        let weight = |n: usize| self.loops.get(n).map_or(0.0, |it| it.region.weight());
+        let mut order: Vec<usize> = (0..self.loops.len()).filter(|n| 0.0 < weight(*n)).collect();
+        // An outer loop weighs no less than an inner one, and stands before it.
+        order.sort_by(|a, b| weight(*b).total_cmp(&weight(*a)).then(a.cmp(b)));
+        let mut places: Vec<Option<usize>> = vec![None; self.loops.len()];
+        for (place, n) in order.iter().enumerate() {
+            if let Some(slot) = places.get_mut(*n) {
+                *slot = Some(place);
+            }
+        }
+        let place = |n: usize| places.get(n).copied().flatten();
+        let sorted = order.iter().filter_map(|n| self.loops.get(*n).cloned());
+        let sorted = sorted.map(|mut it| {
+            it.parent = it.parent.and_then(place);
+            it
+        });
+        self.loops = sorted.collect();
+    }
+
+    /// Whether amounts are executions, on whatever scale: samples of time do not say how often anything ran.
+    pub const fn has_executions(unit: Unit) -> bool {
+        matches!(unit, Unit::Executions | Unit::RelativeExecutions)
+    }
+}
+
+impl Region {
+    /// What it is sorted by.
+    fn weight(&self) -> f64 {
+        self.time.map_or(self.amount.value, |time| time.value)
+    }
+
+    /// Time for each instruction; `None` where executions are too few to divide by, or time was not sampled.
+    pub fn cpi(&self) -> Option<Figure> {
+        cpi(self.time?, self.amount)
+    }
+
+    /// The instructions of its blocks, by module and address.
+    pub fn instructions(&self, map: &BlockMap) -> impl Iterator<Item = (ModuleIdx, ImageAddr)> {
+        let text = map.text(self.text).into_iter();
+        text.flat_map(|text| {
+            let instructions = self
+                .blocks
+                .iter()
+                .flat_map(|block| text.instructions(text.block(*block)));
+            instructions.map(|it| (text.module, text.addr(*it)))
+        })
+    }
+}
+
+impl Loops {
+    /// Says where the first `n` loops stand in the source: the lines of the file that most of their instructions are from.
+    pub fn locate(&mut self, n: usize, map: &BlockMap, locations: &SourceLocations) {
+        for it in self.loops.iter_mut().take(n) {
+            let mut files: BTreeMap<&str, (u64, u32, u32)> = BTreeMap::new();
+            for at in it.region.instructions(map) {
+                let line = locations.get(&at).and_then(|location| location.line.as_deref());
+                let Some((file, Ok(line))) = line
+                    .and_then(|line| line.rsplit_once(':'))
+                    .map(|(file, line)| (file, line.parse::<u32>()))
+                else {
+                    continue;
+                };
+                let (n, first, last) = files.entry(file).or_insert((0, line, line));
+                (*n, *first, *last) = (*n + 1, line.min(*first), line.max(*last));
+            }
+            let most = files.into_iter().max_by_key(|(_, (n, ..))| *n);
+            it.region.lines = most.map(|(file, (_, first, last))| match first == last {
+                true => format!("{file}:{first}"),
+                false => format!("{file}:{first}-{last}"),
+            });
+        }
+    }
+}
+
+impl Function<'_> {
+    /// These nodes as a part of the function, its amount still to be filled in; `ran` are the blocks of the function that did.
+    fn region(&self, snapshot: &Snapshot, ran: &[BlockCount], nodes: &[usize]) -> Option<Region> {
+        let blocks = nodes.iter().filter_map(|node| self.nodes.get(*node).copied());
+        let (idx, start) = self.place()?;
+        let module = snapshot.modules.get(idx.0 as usize)?;
+        let named = || format!("{}+{start}", module.name);
+        Some(Region {
+            module: idx,
+            ring: ran.first()?.ring,
+            function: function_at(module, start).unwrap_or_else(named),
+            text: self.text,
+            blocks: blocks.collect(),
+            amount: Figure::default(),
+            time: None,
+            lines: None,
+        })
+    }
+
+    /// Where a loop begins, and the branch back to there.
+    fn ends(&self, natural: &NaturalLoop) -> (ImageAddr, ImageAddr) {
+        let ran = |tail: &usize| {
+            let edge = self.edges.get(&(*tail, natural.header));
+            edge.map_or(0.0, |passed| passed.executions)
+        };
+        let most = natural
+            .tails
+            .iter()
+            .max_by(|a, b| ran(a).total_cmp(&ran(b)).then(a.cmp(b)));
+        let header = self.first_of(natural.header);
+        (header, most.map_or(header, |tail| self.last_of(*tail)))
+    }
+}

@@ -1,0 +1,392 @@
+//! Natural loops of a flow graph, nested, and the regions that are no loops of this kind.
+//!
+//! A back edge leads to a node that dominates its source. Its loop is that node, the header, with all nodes that reach the
+//! source without passing the header. Loops with different headers are nested or have nothing in common.
+//! Loops that share a header are control paths of one loop, or they are nested. OptiWISE (section IV.E, algorithm 2) tells
+//! by how often their back edges ran: a loop is an inner one if it is a subset of others and its back edge ran at least T
+//! times as often as those of all its supersets together. The outermost is peeled off until none is left.
+//!
+//! Without its back edges a reducible graph has no cycles (Hecht and Ullman, Characterizations of Reducible Flow Graphs,
+//! 1974); the cycles that are left are irreducible regions, which are entered at several nodes.
+
+use std::collections::BTreeMap;
+
+use super::dominators::Dominators;
+use super::graph::Digraph;
+
+/// T of the paper: "We choose T = 3 based on qualitative experience in our case studies".
+const T: f64 = 3.0;
+
+/// Back edges of one header that are told apart. The dispatch of an interpreter has some hundreds; beyond, all of them make
+/// one loop.
+const MOST_TOLD_APART: usize = 512;
+
+/// Steps that the search of a profile may take: nodes of loops, those of inner loops once for each level, and comparisons of
+/// loops of one header. That is sixteen for each block of a million; code of other users can nest so deeply that it takes the
+/// square.
+pub(super) const MOST_STEPS: usize = 1 << 24;
+
+/// A natural loop.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct NaturalLoop {
+    /// The node that is passed in each iteration.
+    pub(super) header: usize,
+    /// All nodes, with those of inner loops; sorted.
+    pub(super) nodes: Vec<usize>,
+    /// The sources of its back edges, without those of loops that it shares its header with; sorted.
+    pub(super) tails: Vec<usize>,
+    /// Loops of the same header that it lies in.
+    pub(super) level: usize,
+    /// The innermost loop that it lies in, as an index.
+    pub(super) parent: Option<usize>,
+}
+
+/// What was found in a graph.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Found {
+    /// Outer loops stand before inner ones.
+    pub(super) loops: Vec<NaturalLoop>,
+    /// Regions of several nodes that are entered at more than one.
+    pub(super) irreducible: Vec<Vec<usize>>,
+    /// Headers whose loops were not walked.
+    pub(super) left_out: usize,
+}
+
+/// Finds the loops of a graph, in at most `steps`, of which those that were not taken are left; `ran` says how often an edge was followed. Every node must be reached from a
+/// root.
+pub(super) fn natural_loops(
+    graph: &Digraph,
+    roots: &[usize],
+    steps: &mut usize,
+    ran: &impl Fn(usize, usize) -> f64,
+) -> Found {
+    let dominators = Dominators::new(graph, roots);
+    let (back, others): (Vec<_>, Vec<_>) = graph
+        .edges()
+        .partition(|(from, to)| dominators.dominates(*to, *from));
+    let mut tails: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (tail, header) in back {
+        tails.entry(header).or_default().push(tail);
+    }
+    let mut found = Found {
+        irreducible: Digraph::new(graph.len(), &others).cycles(),
+        ..Found::default()
+    };
+    let mut walk = Walk {
+        graph,
+        left: *steps,
+        seen: vec![0; graph.len()],
+        round: 0,
+    };
+    for (header, tails) in tails {
+        match of_header(&mut walk, header, &tails, ran) {
+            Some(loops) => found.loops.extend(loops),
+            None => found.left_out += 1,
+        }
+    }
+    *steps = walk.left;
+    found.nest(graph.len());
+    found
+}
+
+/// The loops of one header, the outermost first; `None` where that takes too many steps.
+fn of_header(
+    walk: &mut Walk<'_>,
+    header: usize,
+    tails: &[usize],
+    ran: &impl Fn(usize, usize) -> f64,
+) -> Option<Vec<NaturalLoop>> {
+    let whole = |nodes| NaturalLoop {
+        header,
+        nodes,
+        tails: tails.to_vec(),
+        level: 0,
+        parent: None,
+    };
+    if tails.len() == 1 || MOST_TOLD_APART < tails.len() {
+        return Some(vec![whole(walk.body(header, tails)?)]);
+    }
+    let single = |tail: &usize| {
+        let nodes = walk.body(header, &[*tail])?;
+        Some(Single {
+            tail: *tail,
+            nodes,
+            ran: ran(*tail, header),
+        })
+    };
+    let singles: Option<Vec<Single>> = tails.iter().map(single).collect();
+    let mut loops = Vec::new();
+    let mut left = singles?;
+    while !left.is_empty() {
+        walk.left = walk.left.checked_sub(left.len() * left.len())?;
+        let (inner, current): (Vec<Single>, Vec<Single>) = {
+            let is_inner: Vec<bool> = left.iter().map(|it| it.is_nested_in(&left)).collect();
+            let mut is_inner = is_inner.into_iter();
+            left.into_iter().partition(|_| is_inner.next().unwrap_or(false))
+        };
+        left = inner;
+        let mut nodes: Vec<usize> = current.iter().flat_map(|it| it.nodes.iter().copied()).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        loops.push(NaturalLoop {
+            header,
+            nodes,
+            tails: current.iter().map(|it| it.tail).collect(),
+            level: loops.len(),
+            parent: None,
+        });
+    }
+    Some(loops)
+}
+
+/// The loop of one back edge.
+struct Single {
+    tail: usize,
+    nodes: Vec<usize>,
+    /// How often the edge was followed.
+    ran: f64,
+}
+
+impl Single {
+    /// Whether it is a loop within others of the same header.
+    fn is_nested_in(&self, others: &[Self]) -> bool {
+        let supersets = others.iter().filter(|other| self.is_proper_subset_of(other));
+        let (n, ran) = supersets.fold((0, 0.0), |(n, ran), other| (n + 1, ran + other.ran));
+        0 < n && 0.0 < self.ran && T * ran <= self.ran
+    }
+
+    /// A loop has all nodes that reach one of its nodes without passing the header: it holds another loop if it holds the
+    /// source of its back edge.
+    fn is_proper_subset_of(&self, other: &Self) -> bool {
+        let holds = |it: &Self, tail| it.nodes.binary_search(&tail).is_ok();
+        holds(other, self.tail) && !holds(self, other.tail)
+    }
+}
+
+/// Walks against the edges.
+struct Walk<'a> {
+    graph: &'a Digraph,
+    /// Steps that may still be taken.
+    left: usize,
+    /// The last round that each node was met in.
+    seen: Vec<u32>,
+    round: u32,
+}
+
+impl Walk<'_> {
+    /// The header and the nodes that reach one of the tails without passing it, sorted.
+    fn body(&mut self, header: usize, tails: &[usize]) -> Option<Vec<usize>> {
+        self.round = self.round.checked_add(1)?;
+        let mut nodes = Vec::new();
+        let mut open = Vec::new();
+        self.meet(header);
+        nodes.push(header);
+        for tail in tails {
+            if self.meet(*tail) {
+                open.push(*tail);
+            }
+        }
+        while let Some(node) = open.pop() {
+            self.left = self.left.checked_sub(1)?;
+            nodes.push(node);
+            let graph = self.graph;
+            for before in graph.predecessors(node) {
+                if self.meet(*before) {
+                    open.push(*before);
+                }
+            }
+        }
+        nodes.sort_unstable();
+        Some(nodes)
+    }
+
+    /// Whether a node is met for the first time in this round.
+    fn meet(&mut self, node: usize) -> bool {
+        let round = self.round;
+        let seen = self.seen.get_mut(node).filter(|seen| **seen != round);
+        seen.map(|seen| *seen = round).is_some()
+    }
+}
+
+impl Found {
+    /// Puts outer loops before inner ones, and says which lies in which.
+    fn nest(&mut self, n_nodes: usize) {
+        self.loops
+            .sort_by_key(|it| (std::cmp::Reverse(it.nodes.len()), it.header, it.level));
+        let mut innermost: Vec<Option<usize>> = vec![None; n_nodes];
+        for (n, it) in self.loops.iter_mut().enumerate() {
+            it.parent = innermost.get(it.header).copied().flatten();
+            for node in &it.nodes {
+                if let Some(slot) = innermost.get_mut(*node) {
+                    *slot = Some(n);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::graph::tests::drawn;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A to F of figure 6 as 0 to 5: all five back edges lead to A.
+    const FIGURE_6: [(usize, usize, f64); 11] = [
+        (0, 1, 1.0),
+        (1, 0, 1000.0),
+        (1, 2, 1.0),
+        (1, 4, 1.0),
+        (2, 0, 5.0),
+        (2, 3, 1.0),
+        (3, 0, 5.0),
+        (4, 0, 100.0),
+        (4, 5, 1.0),
+        (5, 0, 5.0),
+        (5, 6, 1.0),
+    ];
+
+    fn loops(n: usize, edges: &[(usize, usize, f64)]) -> Found {
+        let ends: Vec<(usize, usize)> = edges.iter().map(|(from, to, _)| (*from, *to)).collect();
+        let ran = |from, to| {
+            let edge = edges.iter().find(|(a, b, _)| (*a, *b) == (from, to));
+            edge.map_or(0.0, |(.., ran)| *ran)
+        };
+        natural_loops(&Digraph::new(n, &ends), &[0], &mut MOST_STEPS.clone(), &ran)
+    }
+
+    #[test]
+    fn loops_of_one_header_are_those_of_the_papers_figure_6() {
+        let found = loops(7, &FIGURE_6);
+        let nodes: Vec<&[usize]> = found.loops.iter().map(|it| it.nodes.as_slice()).collect();
+        // Z, Y and X.
+        assert_eq!(nodes, [&[0, 1, 2, 3, 4, 5][..], &[0, 1, 4], &[0, 1]]);
+        let tails: Vec<&[usize]> = found.loops.iter().map(|it| it.tails.as_slice()).collect();
+        assert_eq!(tails, [&[2, 3, 5][..], &[4], &[1]]);
+        let parents: Vec<Option<usize>> = found.loops.iter().map(|it| it.parent).collect();
+        assert_eq!(parents, [None, Some(0), Some(1)]);
+        assert_eq!(
+            found.loops.iter().map(|it| it.level).collect::<Vec<_>>(),
+            [0, 1, 2]
+        );
+    }
+
+    #[test]
+    fn a_back_edge_that_ran_less_than_three_times_as_often_is_a_path_of_the_same_loop() {
+        // Two back edges to 1, from 1 itself and from 2.
+        let with = |own| {
+            loops(
+                4,
+                &[(0, 1, 1.0), (1, 1, own), (1, 2, 9.0), (2, 1, 8.0), (2, 3, 1.0)],
+            )
+        };
+        assert_eq!(with(23.9).loops.len(), 1);
+        assert_eq!(with(24.0).loops.len(), 2);
+        assert_eq!(
+            with(0.0).loops.len(),
+            1,
+            "what never ran is not a loop of its own"
+        );
+    }
+
+    #[test]
+    fn loops_that_take_too_many_steps_are_left_out() {
+        // Each node goes back to the first: as many loops of one header as nodes, and then one in the other.
+        let edges: Vec<(usize, usize)> = (1..40).flat_map(|n| [(n - 1, n), (n, 0), (n, n - 1)]).collect();
+        let graph = Digraph::new(40, &edges);
+        let with = |mut steps: usize| {
+            let found = natural_loops(&graph, &[0], &mut steps, &|_, _| 1.0);
+            (found.loops.len(), found.left_out, steps)
+        };
+        let (loops, left_out, left) = with(MOST_STEPS);
+        assert_eq!((loops, left_out), (39, 0));
+        assert_eq!(with(MOST_STEPS - left), (39, 0, 0));
+        let (loops, left_out, _) = with(60);
+        assert!(loops < 39 && loops + left_out == 39, "{loops} {left_out}");
+    }
+
+    #[test]
+    fn a_cycle_with_two_entries_is_irreducible() {
+        let found = loops(
+            4,
+            &[(0, 1, 1.0), (0, 2, 1.0), (1, 2, 5.0), (2, 1, 5.0), (2, 3, 1.0)],
+        );
+        assert_eq!((found.loops.len(), found.irreducible), (0, vec![vec![1, 2]]));
+    }
+
+    /// The natural loop of a back edge, by its definition.
+    fn body(graph: &Digraph, tail: usize, header: usize) -> Vec<usize> {
+        let reaches = |node: usize| {
+            let mut seen = vec![false; graph.len()];
+            let mut open = vec![node];
+            while let Some(node) = open.pop() {
+                if node != header && !std::mem::replace(&mut seen[node], true) {
+                    open.extend(graph.successors(node));
+                }
+            }
+            seen[tail]
+        };
+        let inside = |node: &usize| *node == header || reaches(*node);
+        (0..graph.len()).filter(inside).collect()
+    }
+
+    fn reachable(graph: &Digraph, roots: &[usize]) -> Vec<bool> {
+        let mut seen = vec![false; graph.len()];
+        let mut open = roots.to_vec();
+        while let Some(node) = open.pop() {
+            if !std::mem::replace(&mut seen[node], true) {
+                open.extend(graph.successors(node));
+            }
+        }
+        seen
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+        #[test]
+        fn loops_are_those_of_the_definition_and_nested(
+            (graph, roots) in drawn(1..12),
+            ran in prop::collection::vec(0u32..100, 144),
+        ) {
+            let ran = |from: usize, to: usize| f64::from(ran[from * 12 + to]);
+            // As the definition has it, of the part that is reached.
+            let alive = reachable(&graph, &roots);
+            let edges: Vec<_> = graph.edges().filter(|(from, _)| alive[*from]).collect();
+            let graph = Digraph::new(graph.len(), &edges);
+            let found = natural_loops(&graph, &roots, &mut MOST_STEPS.clone(), &ran);
+            let dominators = Dominators::new(&graph, &roots);
+            let back: Vec<_> = graph.edges().filter(|(from, to)| dominators.dominates(*to, *from)).collect();
+            // Each back edge is in one loop, which has all nodes of its natural loop.
+            for (tail, header) in &back {
+                let own = found.loops.iter().filter(|it| it.header == *header && it.tails.contains(tail));
+                let own: Vec<&NaturalLoop> = own.collect();
+                prop_assert_eq!(own.len(), 1);
+                prop_assert!(body(&graph, *tail, *header).iter().all(|node| own[0].nodes.contains(node)));
+            }
+            for it in &found.loops {
+                let mut nodes: Vec<usize> =
+                    it.tails.iter().flat_map(|tail| body(&graph, *tail, it.header)).collect();
+                nodes.sort_unstable();
+                nodes.dedup();
+                prop_assert_eq!(&nodes, &it.nodes);
+                // The parent is the smallest other loop that holds it.
+                let holds = |other: &&NaturalLoop| {
+                    let whole = it.nodes.iter().all(|node| other.nodes.contains(node));
+                    whole && (other.nodes.len() > it.nodes.len() || other.header == it.header && other.level < it.level)
+                };
+                let smallest = found.loops.iter().filter(holds).map(|other| other.nodes.len()).min();
+                prop_assert_eq!(it.parent.map(|parent| found.loops[parent].nodes.len()), smallest);
+            }
+            for (n, a) in found.loops.iter().enumerate() {
+                prop_assert!(a.parent.is_none_or(|parent| parent < n));
+                for b in &found.loops {
+                    let common = a.nodes.iter().filter(|node| b.nodes.contains(node)).count();
+                    prop_assert!(common == 0 || common == a.nodes.len().min(b.nodes.len()));
+                }
+            }
+            // What still goes round without the back edges is irreducible.
+            let left: Vec<_> = graph.edges().filter(|edge| !back.contains(edge)).collect();
+            prop_assert_eq!(found.irreducible, Digraph::new(graph.len(), &left).cycles());
+        }
+    }
+}
