@@ -21,6 +21,7 @@ use super::build_id;
 use super::counted::{Counted, Executed};
 use super::names::Names;
 use crate::addr::Ring;
+use crate::estimate::Unit;
 use crate::locate::Site;
 use crate::names::Workload;
 use crate::printable::harmless;
@@ -28,6 +29,8 @@ use crate::snapshot::{ModuleIdx, ProcessIdx, Run};
 
 /// Bytes of the id of a profile.
 const PROFILE_ID: usize = 16;
+/// Values for each sample of the estimates, where these are samples: thousandths, as those of relative executions.
+const PER_SAMPLE: f64 = 1000.0;
 /// The function of samples that have no location of their own.
 const OTHER: &str = "[other]";
 
@@ -81,7 +84,11 @@ struct Builder<'a> {
 pub fn otlp_profile(counted: &Counted<'_>, most: usize) -> (ExportProfilesServiceRequest, usize) {
     let mut builder = Builder::new(counted);
     let executed: Vec<Executed> = counted.executed().collect();
-    let amounts: Vec<f64> = executed.iter().map(|executed| executed.executions).collect();
+    // Samples of a block are spread over its instructions: each has a fraction of one.
+    let is_samples = counted.counts.assignment.unit.is_samples();
+    let factor = if is_samples { PER_SAMPLE } else { 1.0 };
+    let amounts = executed.iter().map(|executed| factor * executed.executions);
+    let amounts: Vec<f64> = amounts.collect();
     let mut samples: Vec<(Executed, u64)> = executed.into_iter().zip(counted.whole(&amounts)).collect();
     samples.retain(|(_, count)| 0 < *count);
     // A stable sort: samples of the same size keep their order.
@@ -279,9 +286,15 @@ impl<'a> Builder<'a> {
 
     fn finish(mut self) -> ExportProfilesServiceRequest {
         let run = &self.counted.snapshot.run;
+        let unit = self.counted.counts.assignment.unit;
+        let of_one = if unit == Unit::Executions {
+            "count"
+        } else {
+            "thousandths"
+        };
         let sample_type = ValueType {
-            type_strindex: self.string(self.counted.counts.assignment.unit.id()),
-            unit_strindex: self.string("count"),
+            type_strindex: self.string(unit.id()),
+            unit_strindex: self.string(of_one),
         };
         let mut samples: Vec<Sample> = self.samples.into_iter().map(sample).collect();
         samples.sort_by(|a, b| {

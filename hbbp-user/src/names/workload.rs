@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_others_are_never_labels() {
+    fn names_that_others_choose_are_not_labels() {
         let user = "/user.slice/user-1000.slice";
         assert_eq!(of(&format!("{user}/user@1000.service/app.slice/any"))[0], user);
         let service = "/system.slice/nginx.service";

@@ -45,7 +45,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub(super) async fn post(to: &Endpoint, signal: Signal, body: Bytes) -> Outcome {
     match tokio::time::timeout(MAX_TIME, exchange(to, signal, body)).await {
         Ok(Ok(outcome)) => outcome,
-        // No connection, an answer that cannot be read or is too large, or none in time.
+        // No connection, an answer that is not HTTP or too large, or none in time.
         Ok(Err(_)) | Err(_) => Outcome::Again(None),
     }
 }
