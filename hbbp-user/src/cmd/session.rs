@@ -30,8 +30,8 @@ use crate::resolve::parser::Parser;
 use crate::resolve::user::proc_scan::read_processes;
 use crate::snapshot::{Loss, Losses, Run, Snapshot};
 
-/// Time between two drains. Long, because each drain costs samples on its CPU; short enough that few of the processes that
-/// ran have exited meanwhile.
+/// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice soon that text
+/// changed without a record.
 pub(super) const DRAIN_EVERY: Duration = Duration::from_secs(2);
 
 /// Time between two reads of the sideband. The files of a process can be opened only while it lives.
@@ -348,21 +348,21 @@ impl Session {
         self.resolver.drained(intervals.collect());
     }
 
-    /// The same, where it is time for it.
+    /// Compares live kernel text with the known text.
+    fn compare_text(&mut self) -> anyhow::Result<()> {
+        let live = self.resolver.read_text();
+        self.read_sideband()?;
+        self.resolver.compare_text(live);
+        Ok(())
+    }
+
+    /// The same, unless comparisons would take more than their share of the time.
     fn look_at_text(&mut self) -> anyhow::Result<()> {
         if self.next_comparison <= Instant::now() {
             let start = own_time();
             self.compare_text()?;
             self.next_comparison = Instant::now() + COMPARISON_GAP * own_time().saturating_sub(start);
         }
-        Ok(())
-    }
-
-    /// Compares live kernel text with the known text.
-    fn compare_text(&mut self) -> anyhow::Result<()> {
-        let live = self.resolver.read_text();
-        self.read_sideband()?;
-        self.resolver.compare_text(live);
         Ok(())
     }
 

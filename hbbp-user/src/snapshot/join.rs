@@ -72,9 +72,9 @@ impl Snapshot {
     /// The images that may be joined, with their hits.
     fn candidates(&self) -> Vec<(usize, u64)> {
         let may_be = |image: &Process| {
-            let pairs = image.mappings.windows(2);
+            let mut pairs = image.mappings.windows(2);
             let overlap = |pair: &[Mapping]| matches!(pair, [a, b] if b.start < a.end);
-            image.thread.is_none() && !pairs.into_iter().any(overlap)
+            image.thread.is_none() && !pairs.any(overlap)
         };
         let mut hits: Vec<Option<u64>> = self.processes.iter().map(|it| may_be(it).then_some(0)).collect();
         let mut add = |process: ProcessIdx, n: u64, is_known: bool| {

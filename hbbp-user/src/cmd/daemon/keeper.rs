@@ -6,14 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 
 use super::counters::{Counter, Counters};
 use super::otlp::Requests;
 use super::publisher::Publisher;
-use super::tell;
+use super::{since_epoch, tell};
 use crate::profile::Output;
 use crate::segments::plan::{Limits, expired, superseded, to_merge};
 use crate::segments::{Folder, Listing, Moment, Name, TimeRange, read_range};
@@ -317,8 +316,7 @@ fn note_lost_after(run: Option<&mut Snapshot>, why: &str) {
 
 /// Now in ms since 1970.
 fn now() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    u64::try_from(since_epoch.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+    since_epoch() / MS
 }
 
 #[cfg(test)]

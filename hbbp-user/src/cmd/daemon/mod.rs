@@ -32,7 +32,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow};
 use tokio::sync::Notify;
@@ -268,6 +268,12 @@ fn keep_all(mut keeper: Keeper, received: Receiver<Work>) -> anyhow::Result<()> 
 fn ignore_hangup() {
     // SAFETY: sets how a signal is handled, to a handler that is not code of ours.
     unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+}
+
+/// Now in ns since 1970.
+fn since_epoch() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since_epoch.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Says what happened, on standard error, for the log of the service manager.

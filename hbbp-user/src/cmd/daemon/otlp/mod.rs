@@ -15,7 +15,7 @@ use std::io::Write as _;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -29,6 +29,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::counters::{Counter, Counters};
 use super::metrics::Metrics;
+use super::since_epoch;
 use crate::export::counted::Counted;
 use crate::export::otlp::otlp_profile;
 use client::{Outcome, post};
@@ -143,7 +144,7 @@ impl Requests {
 
     /// Sends all metrics.
     pub(super) fn send_metrics(&self, metrics: &Metrics) {
-        if let Ok(request) = metrics.otlp(self.started, now()) {
+        if let Ok(request) = metrics.otlp(self.started, since_epoch()) {
             self.send(Signal::Metrics, &request.encode_to_vec());
         }
     }
@@ -190,7 +191,7 @@ impl Export {
             queue: sender,
             load: Arc::clone(&load),
             counters: Arc::clone(counters),
-            started: now(),
+            started: since_epoch(),
         };
         let export = Self {
             to,
@@ -263,12 +264,6 @@ fn compressed(message: &[u8]) -> std::io::Result<Bytes> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(message)?;
     Ok(encoder.finish()?.into())
-}
-
-/// Now in ns since 1970.
-fn now() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    u64::try_from(since_epoch.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
