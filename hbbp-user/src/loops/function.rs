@@ -270,7 +270,7 @@ impl<'a> Function<'a> {
             }
         }
         for branch in flows.branches_to(self.text, &self.instructions) {
-            self.add_branch(map, branch);
+            self.add_branch(map, flows, branch);
         }
         let unexplained: Vec<(u32, Passed)> = flows.unexplained_at(self.text, &self.instructions).collect();
         for (instruction, passed) in unexplained {
@@ -286,11 +286,8 @@ impl<'a> Function<'a> {
         }
     }
 
-    fn add_branch(&mut self, map: &BlockMap, branch: &TakenBranch) {
-        let passed = Passed {
-            executions: branch.executions,
-            hits: branch.hits,
-        };
+    fn add_branch(&mut self, map: &BlockMap, flows: &Flows<'_>, branch: &TakenBranch) {
+        let passed = flows.taken(branch);
         let (text, source) = branch.from;
         let flow = map
             .text(text)

@@ -169,7 +169,8 @@ impl Loops {
             let depth = above.map_or(0, |above: &Loop| above.depth + 1);
             let (header, tail) = function.ends(natural);
             let rounds = if is_recorded {
-                figures::rounds(&function, &graph, &loops, natural, ran)
+                let skid = counts.bias.as_ref().map_or(0.0, |bias| bias.skid);
+                figures::rounds(&function, (&graph, &loops), natural, ran, skid)
             } else {
                 None
             };
