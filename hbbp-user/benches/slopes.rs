@@ -1,4 +1,5 @@
-//! What hostile profiles of rising size cost, step by step: `cargo xtask bench` runs it.
+//! What hostile profiles of rising size cost, step by step: `cargo xtask bench` runs it. Words name the shapes; else all are
+//! measured.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -7,8 +8,11 @@
 
 #[path = "../tests/slopes/shapes.rs"]
 mod shapes;
+#[path = "../tests/slopes/steps.rs"]
+mod steps;
 
-use shapes::{SHAPES, STEPS, cost};
+use shapes::{SHAPES, Shape};
+use steps::{STEPS, cost};
 
 fn main() {
     println!("CPU time in ms for n, 2n, 4n and 8n, and the power of n that the last doubling shows:");
@@ -16,7 +20,13 @@ fn main() {
         "{:<44} {:<11} {:>7} {:>9} {:>9} {:>9} {:>9} {:>6}",
         "profile", "step", "n", "", "", "", "", "power"
     );
-    for shape in SHAPES {
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let is_asked =
+        |shape: &&Shape| words.is_empty() || words.iter().any(|word| shape.name.contains(word.as_str()));
+    for shape in SHAPES.iter().filter(is_asked) {
         let profiles = [1, 2, 4, 8].map(|times| (shape.make)(times * shape.n));
         for (name, step) in STEPS {
             let costs = profiles.each_ref().map(|profile| cost(step, profile, 3));
