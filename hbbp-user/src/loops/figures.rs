@@ -24,7 +24,7 @@ use hashbrown::DefaultHashBuilder;
 
 use super::function::Function;
 use super::graph::Digraph;
-use super::natural::NaturalLoop;
+use super::natural::{Levels, NaturalLoop};
 use super::{Entered, Region, Rounds};
 use crate::addr::ImageAddr;
 use crate::blocks::{BlockId, BlockMap};
@@ -36,7 +36,7 @@ use crate::time::{Amount, Time};
 /// over an edge, where that is known.
 pub(super) fn rounds(
     function: &Function<'_>,
-    (graph, loops): (&Digraph, &[NaturalLoop]),
+    (graph, levels): (&Digraph, &Levels),
     natural: &NaturalLoop,
     ran: &[BlockCount],
     skid: f64,
@@ -45,23 +45,15 @@ pub(super) fn rounds(
     // What led to the header: executions and occurrences, from outside and by level.
     let (mut outside, mut back) = (function.entries.get(natural.header).copied()?, Vec::new());
     for from in graph.predecessors(natural.header) {
-        let passed = function
-            .edges
-            .get(&(*from, natural.header))
-            .copied()
-            .unwrap_or_default();
-        let own = loops
-            .iter()
-            .find(|it| it.header == natural.header && it.tails.contains(from));
-        match own {
-            Some(own) => back.push((own.level, passed)),
+        let passed = function.edges.get(*from, natural.header).unwrap_or_default();
+        match levels.get(&(*from, natural.header)) {
+            Some(level) => back.push((*level, passed)),
             None => outside.add(passed),
         }
     }
     let mut all = outside;
     back.iter().for_each(|(_, passed)| all.add(*passed));
-    let own = function.edges.get(&(natural.header, natural.header));
-    let others = all.executions - own.map_or(0.0, |own| own.executions);
+    let others = all.executions - function.edges.executions(natural.header, natural.header);
     let header = executions(block, all.bias(), skid * others);
     let up_to = |level: usize| {
         let mut sum = outside;

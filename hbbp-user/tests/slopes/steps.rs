@@ -51,6 +51,7 @@ fn report(snapshot: &Snapshot, by: &[Dimension]) {
 fn view(snapshot: &Snapshot, name: &str) {
     let options = ReportOptions {
         view: Some(View::named(name, &[]).unwrap()),
+        top: Some(20),
         ..ReportOptions::default()
     };
     print(snapshot, &options, &mut io::sink()).unwrap();

@@ -33,8 +33,8 @@ pub struct Flows<'a> {
     bias: Option<&'a Bias>,
     /// By text, from each block to the next.
     crossings: BTreeMap<TextIdx, Vec<Passed>>,
-    /// By instruction.
-    unexplained: BTreeMap<(TextIdx, u32), Passed>,
+    /// By instruction, sorted.
+    unexplained: Vec<((TextIdx, u32), Passed)>,
 }
 
 impl Passed {
@@ -59,19 +59,7 @@ impl<'a> Flows<'a> {
     /// The flows of the streams and branches of an estimate.
     pub fn new(map: &BlockMap, counts: &'a BlockCounts) -> Self {
         let bias = counts.bias.as_ref();
-        let mut unexplained: BTreeMap<(TextIdx, u32), Passed> = BTreeMap::new();
-        for stream in &counts.streams {
-            let start = unexplained.entry((stream.text, stream.first)).or_default();
-            start.add(passed(stream, bias));
-        }
-        for branch in &counts.branches {
-            if let Some(start) = unexplained.get_mut(&branch.to) {
-                start.executions = (start.executions - branch.executions).max(0.0);
-                start.hits = (start.hits - branch.hits).max(0.0);
-                start.biased = start.executions * bias.map_or(0.0, |bias| bias.at(branch.to));
-            }
-        }
-        unexplained.retain(|_, start| 0.0 < start.hits);
+        let unexplained = unexplained(counts, bias);
         let by_text = counts.streams.chunk_by(|a, b| a.text == b.text);
         let crossings = by_text.filter_map(|streams| {
             let text = streams.first()?.text;
@@ -107,9 +95,12 @@ impl<'a> Flows<'a> {
         text: TextIdx,
         instructions: &Range<u32>,
     ) -> impl Iterator<Item = (u32, Passed)> {
-        let range = (text, instructions.start)..(text, instructions.end.max(instructions.start));
-        let found = self.unexplained.range(range);
-        found.map(|((_, instruction), passed)| (*instruction, *passed))
+        let before = |n: u32| self.unexplained.partition_point(|(at, _)| *at < (text, n));
+        let range = before(instructions.start)..before(instructions.end.max(instructions.start));
+        let found = self.unexplained.get(range).unwrap_or(&[]);
+        found
+            .iter()
+            .map(|((_, instruction), passed)| (*instruction, *passed))
     }
 
     /// From a block of a text to the next one, without a taken branch.
@@ -126,6 +117,37 @@ fn passed(stream: &Stream, bias: Option<&Bias>) -> Passed {
         hits: stream.hits as f64,
         biased: stream.weight * bias.map_or(0.0, |bias| bias.at((stream.text, stream.first))),
     }
+}
+
+/// What began at each instruction without a recorded branch to there.
+fn unexplained(counts: &BlockCounts, bias: Option<&Bias>) -> Vec<((TextIdx, u32), Passed)> {
+    let started = counts.streams.iter();
+    let mut starts: Vec<((TextIdx, u32), Passed)> = started
+        .map(|stream| ((stream.text, stream.first), passed(stream, bias)))
+        .collect();
+    // Stable, so that sums are the same in every run.
+    starts.sort_by_key(|(at, _)| *at);
+    starts.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1.add(next.1);
+        }
+        same
+    });
+    // Both are in the order of the starts.
+    let mut branches = counts.branches.as_slice();
+    for (at, start) in &mut starts {
+        let before = branches.partition_point(|branch| branch.to < *at);
+        let n = branches.partition_point(|branch| branch.to <= *at);
+        for branch in branches.get(before..n).unwrap_or(&[]) {
+            start.executions = (start.executions - branch.executions).max(0.0);
+            start.hits = (start.hits - branch.hits).max(0.0);
+        }
+        start.biased = start.executions * bias.map_or(0.0, |bias| bias.at(*at));
+        branches = branches.get(n..).unwrap_or(&[]);
+    }
+    starts.retain(|(_, start)| 0.0 < start.hits);
+    starts
 }
 
 /// From each block of a text to the next one, by the streams that run over its end.
