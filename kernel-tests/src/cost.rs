@@ -28,13 +28,13 @@ pub const SPANS: &str = "/out/spans";
 const SCRIPT: &str = "/opt/workload";
 /// Start of every script. The kernel tests its ciphers for 400 million instructions after it has started its first
 /// program; idle time costs nothing here.
-const SETTLE: &str = "set -e\nbusybox sleep 20";
+pub(crate) const SETTLE: &str = "set -e\nbusybox sleep 20";
 /// The rounds of work, likewise.
 const ROUNDS: &str = "/opt/rounds";
 /// The pause between two spans: the kernel frees maps and events of the last one asynchronously.
-const PAUSE: &str = "busybox sleep 2";
+pub(crate) const PAUSE: &str = "busybox sleep 2";
 /// A period of instructions that no run here reaches: the samples are branch stacks, and nothing else.
-const NEVER: &str = "1000000000039";
+pub(crate) const NEVER: &str = "1000000000039";
 
 /// What is asked of perf: the taken branches that `hbbp-sys` samples, with their stacks.
 const PERF: &str = "-q -b -a -e cpu/event=0xc4,umask=0x20/pp -o /tmp/perf.data";
@@ -241,7 +241,7 @@ pub fn overhead(kernel: &Kernel, hardware_profile: &str, rounds: u32) -> Result<
 }
 
 /// A machine for one workload, whose spans are marked by `guest-span`.
-fn machine(workload: &Workload, kernel: &Kernel, hardware_profile: &str) -> Result<Machine> {
+pub(crate) fn machine(workload: &Workload, kernel: &Kernel, hardware_profile: &str) -> Result<Machine> {
     let mut machine = Machine::new(kernel)
         .clock(Clock::Instructions)
         .marks(Marks::Program)
@@ -262,7 +262,7 @@ fn machine(workload: &Workload, kernel: &Kernel, hardware_profile: &str) -> Resu
 }
 
 /// The spans of a run, with the period that each was taken at.
-fn read_spans(outcome: &Outcome, periods: &[u64]) -> Result<Vec<Span>> {
+pub(crate) fn read_spans(outcome: &Outcome, periods: &[u64]) -> Result<Vec<Span>> {
     let stacks = outcome.text("spans")?;
     let stacks: Vec<u64> = stacks
         .lines()
