@@ -214,5 +214,6 @@ impl UserSpace {
         live.unknown.forget();
         live.n_opened = 0;
         self.images.bound_text(losses);
+        self.images.bound_names();
     }
 }
