@@ -28,6 +28,7 @@ mod loops;
 mod perf;
 mod recorded;
 mod recordings;
+mod soak;
 mod statistics;
 mod suite;
 mod support;

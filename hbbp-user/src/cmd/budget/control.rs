@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 /// CPU time in ns, since any time before the measurement.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(in crate::cmd) struct Spent {
-    /// Threads of this program.
+    /// Threads of this program, and the kernel's records of processes: what longer periods do not spare.
     pub(in crate::cmd) user: u64,
     /// Samples: programs in the kernel and interrupts.
     pub(in crate::cmd) sampling: u64,

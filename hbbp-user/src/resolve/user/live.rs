@@ -40,6 +40,13 @@ pub struct LiveProcesses {
     is_patched: bool,
 }
 
+impl LiveProcesses {
+    /// Whether a process may be read once more in this interval; true once for each, and for so many.
+    pub(super) fn may_rescan(&mut self, tgid: u32) -> bool {
+        self.rescanned.len() < MAX_RESCANNED && self.rescanned.insert(tgid)
+    }
+}
+
 impl UserSpace {
     fn live_processes(&mut self) -> Option<&mut LiveProcesses> {
         match &mut self.origin {
@@ -165,7 +172,7 @@ impl UserSpace {
         let Some(live) = self.live_processes() else {
             return false;
         };
-        if MAX_RESCANNED <= live.rescanned.len() || !live.rescanned.insert(tgid) {
+        if !live.may_rescan(tgid) {
             return false;
         }
         let scanned = read_process(tgid);
