@@ -2,9 +2,9 @@
 //!
 //! Guest time is a function of the instructions, one for each nanosecond, so a budget of CPU time is one of instructions. Each
 //! phase is a span of the same work three times: alone, while both events run with periods that are never reached, and while
-//! `hbbp-sys daemon` measures with its defaults. What the last has more than the second is the daemon: its threads, its
-//! programs and the interrupts of its samples. What the second has more than the first is how the emulated PMU looks for
-//! records, which no processor does.
+//! `hbbp-sys daemon` measures. What the last has more than the second is the daemon: its threads, its programs, the interrupts
+//! of its samples, and the records of processes that the kernel writes for it. What the second has more than the first is how
+//! the emulated PMU looks for records, which no processor does.
 //! These are results on a model of a processor.
 
 use anyhow::{Context as _, Result, ensure};
@@ -14,36 +14,33 @@ use crate::kernel::Kernel;
 use crate::workload::Workload;
 
 /// A phase of the load.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Phase {
     /// Its name.
     pub name: &'static str,
-    /// A script of the guest for a second of one CPU, or near it.
-    second: &'static str,
+    /// A script of the guest.
+    pub script: String,
 }
 
-/// From idle to storm and back.
-pub const PHASES: [Phase; 5] = [
-    Phase {
-        name: "idle",
-        second: "busybox sleep 1",
-    },
-    WORK,
+/// From idle to storm and back, each phase for a number of seconds of one CPU, or near it.
+pub fn from_idle_to_storm(seconds: u32) -> Vec<Phase> {
+    let idle = ("idle", "busybox sleep 1");
+    let work = ("work", "heapsort 600000; storms syscalls 150000");
+    let storm = ("storm of forks", "storms forks 600");
+    let phase = |(name, second): (&'static str, &str)| Phase {
+        name,
+        script: format!("for i in $(busybox seq {seconds}); do {second}; done"),
+    };
+    [idle, work, storm, work, idle].map(phase).to_vec()
+}
+
+/// A storm of `n` processes, every other of which runs a program of its own.
+pub fn storm(n: u32) -> Phase {
     Phase {
         name: "storm of forks",
-        second: "storms forks 600",
-    },
-    WORK,
-    Phase {
-        name: "idle",
-        second: "busybox sleep 1",
-    },
-];
-
-const WORK: Phase = Phase {
-    name: "work",
-    second: "heapsort 600000; storms syscalls 150000",
-};
+        script: format!("storms forks {}", n / 2),
+    }
+}
 
 /// A phase in instructions.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
@@ -61,40 +58,47 @@ pub struct Taken {
 }
 
 impl Taken {
+    /// Instructions of the daemon and of the kernel for it.
+    pub const fn instructions(&self) -> i64 {
+        self.watched.instructions().cast_signed() - self.looking.instructions().cast_signed()
+    }
+
     /// What the daemon took, as a part of the time of the CPU.
     pub fn share(&self) -> f64 {
-        (self.watched.instructions() as f64 - self.looking.instructions() as f64) / self.length as f64
+        self.instructions() as f64 / self.length as f64
     }
 }
 
-/// Runs [`PHASES`], each for `seconds` of work, on one CPU, beside a daemon with intervals of `interval` seconds, and returns
-/// what each took.
+/// Runs the phases on one CPU beside a daemon with these options, from `settle` seconds after its start on, and returns what
+/// each took.
 ///
 /// # Errors
 /// As [`cost::measure`], and when the daemon lost anything.
-pub fn measure(kernel: &Kernel, hardware_profile: &str, seconds: u32, interval: u32) -> Result<Vec<Taken>> {
+pub fn measure(
+    kernel: &Kernel,
+    hardware_profile: &str,
+    phases: &[Phase],
+    options: &str,
+    settle: u32,
+) -> Result<Vec<Taken>> {
     let named = |name| Workload::named(name).with_context(|| format!("unknown workload `{name}`"));
     let mut machine = cost::machine(named("heapsort")?, kernel, hardware_profile)?;
     named("syscalls")?.install(&mut machine, kernel)?;
-    let mut script = cost::SETTLE.to_owned();
-    let mut phases = String::from("set -e\n");
-    for (n, phase) in PHASES.iter().enumerate() {
-        let work = format!("for i in $(busybox seq {seconds}); do {}; done", phase.second);
-        machine.files().file(&format!("/opt/phase-{n}"), work.as_bytes());
-        phases += &format!(
-            "read begin rest < /proc/uptime\nguest-span busybox sh /opt/phase-{n}\nread end rest < /proc/uptime\n\
-             echo $begin $end\n"
+    let mut script = String::from("set -e\n");
+    for (n, phase) in phases.iter().enumerate() {
+        let file = format!("/opt/phase-{n}");
+        machine.files().file(&file, phase.script.as_bytes());
+        script += &format!(
+            "read begin rest < /proc/uptime\nguest-span busybox sh {file}\nread end rest < /proc/uptime\necho $begin $end\n"
         );
     }
-    machine.files().file("/opt/phases", phases.as_bytes());
-    let (all, never) = ("busybox sh /opt/phases", cost::NEVER);
-    // The daemon starts for some seconds of guest time: it reads the kernel's symbols and types.
-    script += &format!(
-        "\n{all}\n{pause}\nguest-witness returning 2 {never} {never} {all}\n{pause}\n\
-         hbbp-sys daemon --dir /tmp/segments --interval {interval}s &\nbusybox sleep {settle}\n{all}\nkill %1\nwait %1\n\
-         hbbp-sys report --format json --top 1 /tmp/segments > /out/report\n",
-        pause = cost::PAUSE,
-        settle = 2 * interval + 4,
+    machine.files().file("/opt/phases", script.as_bytes());
+    let (all, never, pause) = ("busybox sh /opt/phases", cost::NEVER, cost::PAUSE);
+    // The daemon starts for a second of guest time: it reads the kernel's symbols and types.
+    let script = format!(
+        "{}\n{all}\n{pause}\nguest-witness returning 2 {never} {never} {all}\n{pause}\n\
+         hbbp-sys daemon --dir /tmp/segments {options} &\nbusybox sleep {settle}\n{all}\nkill %1\nwait %1\n",
+        cost::SETTLE
     );
     let outcome = machine.run(&["/bin/busybox", "sh", "-c", &script])?;
     let times = outcome.stdout()?;
@@ -103,12 +107,12 @@ pub fn measure(kernel: &Kernel, hardware_profile: &str, seconds: u32, interval: 
         !said.contains("lost") && !said.contains("failed"),
         "the daemon lost something: {said}"
     );
-    let spans = cost::read_spans(&outcome, &[0; 3 * PHASES.len()])?;
-    let (alone, rest) = spans.split_at(PHASES.len());
-    let (looking, watched) = rest.split_at(PHASES.len());
+    let spans = cost::read_spans(&outcome, &vec![0; 3 * phases.len()])?;
+    let (alone, rest) = spans.split_at(phases.len());
+    let (looking, watched) = rest.split_at(phases.len());
     // The first two rounds printed their times as well.
-    let times = times.lines().skip(2 * PHASES.len());
-    let all = PHASES.iter().zip(alone).zip(looking).zip(watched).zip(times);
+    let times = times.lines().skip(2 * phases.len());
+    let all = phases.iter().zip(alone).zip(looking).zip(watched).zip(times);
     all.map(|((((phase, alone), looking), watched), times)| {
         Ok(Taken {
             phase: phase.name,

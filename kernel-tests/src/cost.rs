@@ -101,18 +101,15 @@ impl Span {
 pub struct Costs {
     /// Without any.
     pub alone: Span,
-    /// In the order of [`Tool::ALL`], one span for each period.
-    pub tools: [Vec<Span>; 4],
+    /// Each tool with one span for each period.
+    pub tools: Vec<(Tool, Vec<Span>)>,
 }
 
 impl Costs {
     /// Instructions for each stack, with what the machine itself needs.
     pub fn per_stack(&self, tool: Tool) -> f64 {
-        Tool::ALL
-            .iter()
-            .zip(&self.tools)
-            .find(|(other, _)| **other == tool)
-            .map_or(0.0, |(_, spans)| slope(spans))
+        let found = self.tools.iter().find(|(other, _)| *other == tool);
+        found.map_or(0.0, |(_, spans)| slope(spans))
     }
 
     /// The cost of `hbbp-sys` as a multiple of perf's, with what the machine itself needs in both.
@@ -141,7 +138,7 @@ pub fn slope(spans: &[Span]) -> f64 {
     up / down
 }
 
-/// Runs a workload under every tool and period.
+/// Runs a workload under each of the tools, with every period.
 ///
 /// # Errors
 /// When something does not build, is not installed, or fails in the guest, and when perf lost samples.
@@ -150,14 +147,17 @@ pub fn measure(
     kernel: &Kernel,
     hardware_profile: &str,
     periods: &[u64],
+    tools: &[Tool],
 ) -> Result<Costs> {
     let mut machine = machine(workload, kernel, hardware_profile)?;
-    machine.files().program(Path::new("/usr/bin/perf"))?;
+    if tools.contains(&Tool::Perf) || tools.contains(&Tool::BarePerf) {
+        machine.files().program(Path::new("/usr/bin/perf"))?;
+    }
     // A first run of each is not counted: it fills the guest's caches of files, and perf's of build ids.
     let run = format!("busybox sh {SCRIPT}");
     let clean = format!("busybox rm -f /tmp/profile /tmp/perf.data\n{PAUSE}\n");
     let mut script = format!("{SETTLE}\n{run} > /dev/null\n{PAUSE}\nguest-span {run}\n{PAUSE}\n");
-    for tool in Tool::ALL {
+    for tool in tools {
         let [first, ..] = periods else { bail!("no periods") };
         script += &format!("{} {run} > /dev/null\n{clean}", tool.words(*first));
         for period in periods {
@@ -168,13 +168,13 @@ pub fn measure(
     outcome.stdout()?;
     let said = outcome.text("stderr")?;
     ensure!(!said.contains("lost"), "a tool lost samples: {said}");
-    let all = [&[0], [periods; Tool::ALL.len()].concat().as_slice()].concat();
+    let all = [&[0], periods.repeat(tools.len()).as_slice()].concat();
     let spans = read_spans(&outcome, &all)?;
     let (alone, rest) = spans.split_first().context("no span was measured")?;
-    let mut tools = rest.chunks(periods.len()).map(<[Span]>::to_vec);
+    let spans = rest.chunks(periods.len()).map(<[Span]>::to_vec);
     Ok(Costs {
         alone: *alone,
-        tools: std::array::from_fn(|_| tools.next().unwrap_or_default()),
+        tools: tools.iter().copied().zip(spans).collect(),
     })
 }
 

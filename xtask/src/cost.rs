@@ -75,7 +75,7 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
     };
     for name in names {
         let workload = Workload::named(name).with_context(|| format!("unknown workload `{name}`"))?;
-        let costs = cost::measure(workload, &kernel, &hardware_profile, &args.period)?;
+        let costs = cost::measure(workload, &kernel, &hardware_profile, &args.period, &Tool::ALL)?;
         print(args, name, &costs);
     }
     Ok(())
@@ -98,7 +98,13 @@ fn print(args: &Args, name: &str, costs: &Costs) {
     let [machine, hbbp, perf, bare] = Tool::ALL.map(|tool| costs.per_stack(tool));
     let (ratio, own_ratio) = (costs.ratio(), costs.own_ratio());
     if args.json {
-        let [of_machine, of_hbbp, of_perf, of_bare] = &costs.tools;
+        let [of_machine, of_hbbp, of_perf, of_bare] = Tool::ALL.map(|tool| {
+            costs
+                .tools
+                .iter()
+                .find(|(it, _)| *it == tool)
+                .map(|(_, spans)| spans)
+        });
         let line = serde_json::json!({
             "kernel": args.kernel, "hardware_profile": HARDWARE_PROFILE, "workload": name, "code": code, "alone": costs.alone,
             "spans": {"machine": of_machine, "hbbp-sys": of_hbbp, "perf": of_perf, "perf -B -N": of_bare},
@@ -108,7 +114,8 @@ fn print(args: &Args, name: &str, costs: &Costs) {
         println!("{line}");
         return;
     }
-    let stacks = costs.tools.iter().flatten().map(|span| span.stacks).max();
+    let spans = costs.tools.iter().flat_map(|(_, spans)| spans);
+    let stacks = spans.map(|span| span.stacks).max();
     println!(
         "{name:<14} {code:<4} {:>9.1} {:>8} {machine:>8.0} {hbbp:>8.0} {perf:>8.0} {bare:>8.0} {ratio:>8.2} {own_ratio:>8.2}",
         costs.alone.instructions() as f64 / 1e6,

@@ -14,6 +14,7 @@
 
 mod annotate;
 mod callgrind;
+mod cost;
 mod cpus;
 mod cycles;
 mod exact;

@@ -57,7 +57,8 @@ hbbp-sys report --format json --top 1 /tmp/segments",
     let outcome = machine.run(&["/bin/busybox", "sh", "-c", &script]).unwrap();
     let said = outcome.text("stderr").unwrap();
     println!("{said}");
-    let (before, report) = outcome.stdout().unwrap().split_once("report\n").unwrap();
+    let stdout = outcome.stdout().unwrap();
+    let (before, report) = stdout.split_once("report\n").unwrap();
     let report: Value = serde_json::from_str(report).unwrap();
     let (marks, names): (Vec<&str>, Vec<&str>) = before.lines().partition(|line| line.contains(' '));
     let anonymous: Vec<u64> = marks

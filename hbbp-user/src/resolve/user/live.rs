@@ -41,7 +41,7 @@ pub struct LiveProcesses {
 }
 
 impl LiveProcesses {
-    /// Whether a process may be read once more in this interval; true once for each, and for so many.
+    /// Whether a process may be read once more in this interval; true once for each, up to [`MAX_RESCANNED`].
     pub(super) fn may_rescan(&mut self, tgid: u32) -> bool {
         self.rescanned.len() < MAX_RESCANNED && self.rescanned.insert(tgid)
     }
