@@ -49,10 +49,11 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
         return Ok(());
     }
     if let Some(seconds) = args.daemon {
-        print_budget(
-            args,
-            &budget::measure(&kernel, &hardware_profile, seconds, args.interval)?,
-        );
+        let phases = budget::from_idle_to_storm(seconds);
+        let options = format!("--interval {}s", args.interval);
+        let settle = 2 * args.interval + 4;
+        let taken = budget::measure(&kernel, &hardware_profile, &phases, &options, settle)?;
+        print_budget(args, &taken);
         return Ok(());
     }
     ensure!(

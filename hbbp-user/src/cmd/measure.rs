@@ -13,15 +13,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use super::child::exit_code;
 use super::interrupt::Signals;
 use super::progress::Progress;
-use super::session::Session;
+use super::session::{DRAIN_EVERY, SIDEBAND_EVERY, Session};
 use crate::collect::StacksSeen;
-
-/// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice soon that text
-/// changed without a record.
-pub(super) const DRAIN_EVERY: Duration = Duration::from_secs(2);
-
-/// Time between two reads of the sideband. The files of a process can be opened only while it lives.
-const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
 
 /// Time between two checks whether branch stacks are empty, until that is known: empty ones are detected within a
 /// second.
@@ -55,11 +48,13 @@ pub(super) async fn measure(
     progress: Option<Progress>,
 ) -> anyhow::Result<Pause> {
     let start = Instant::now();
-    let mut drains = interval_at(start + DRAIN_EVERY, DRAIN_EVERY);
-    let mut sideband = interval_at(start + SIDEBAND_EVERY, SIDEBAND_EVERY);
-    let mut stacks = interval_at(start + STACKS_EVERY, STACKS_EVERY);
-    let mut cpus = interval_at(start + CPUS_EVERY, CPUS_EVERY);
-    let mut budget = interval_at(start + BUDGET_EVERY, BUDGET_EVERY);
+    let every = |time: Duration| interval_at(start + time, time);
+    let pace = session.pace();
+    let mut drains = every(DRAIN_EVERY * pace);
+    let mut sideband = every(SIDEBAND_EVERY * pace);
+    let mut stacks = every(STACKS_EVERY);
+    let mut cpus = every(CPUS_EVERY * pace);
+    let mut budget = every(BUDGET_EVERY);
     // A late tick needs no catching up: the next drain takes more.
     drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
     sideband.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use super::diff::{comparison, estimated_runs};
 use super::import::ImportOptions;
 use super::locations::read_locations;
-use super::measure::DRAIN_EVERY;
+use super::session::DRAIN_EVERY;
 use crate::estimate::{Rule, Unit};
 use crate::loops::{Loops, loops};
 use crate::mix::{

@@ -22,6 +22,13 @@ use crate::resolve::parser::Parser;
 use crate::resolve::user::proc_scan::read_processes;
 use crate::snapshot::{Loss, Losses, Run, Snapshot};
 
+/// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice soon that text
+/// changed without a record.
+pub(super) const DRAIN_EVERY: Duration = Duration::from_secs(2);
+
+/// Time between two reads of the sideband. The files of a process can be opened only while it lives.
+pub(super) const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
+
 /// Minimum gap before an extra drain triggered by a text patch, as a multiple of the duration of the last drain: such
 /// drains take at most 5 % of the time, however often text is patched.
 const DRAIN_GAP: u32 = 19;
@@ -152,6 +159,11 @@ impl Session {
         })
     }
 
+    /// By what the time between two looks is longer than usual, because of a budget.
+    pub(super) fn pace(&self) -> u32 {
+        self.budget.as_ref().map_or(1, Budget::pace)
+    }
+
     /// Starts sampling; a command's events start by themselves at its exec. [`Self::take`] starts it again.
     pub(super) fn start(&mut self) -> anyhow::Result<()> {
         self.collector.enable()?;
@@ -202,6 +214,7 @@ impl Session {
         run.duration = duration;
         run.events = totals.events;
         run.notes.extend(totals.notes);
+        run.notes.extend(paced(self.pace()));
         if self.stacks == StacksSeen::Empty {
             run.notes.push(EMPTY_STACKS.to_owned());
         }
@@ -362,6 +375,17 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// What is to be said where looks came less often than usual.
+fn paced(pace: u32) -> Option<String> {
+    let (records, counts) = (SIDEBAND_EVERY * pace, DRAIN_EVERY * pace);
+    (1 < pace).then(|| {
+        format!(
+            "to keep the CPU budget, records of processes and memory with code were read every {records:?}, and counts every \
+             {counts:?}: programs that ran for less may have no text"
+        )
+    })
 }
 
 /// CPU time of this thread. A drain mostly waits for the kernel, which costs no CPU time.

@@ -71,6 +71,11 @@ impl Budget {
         self.account.change(now())
     }
 
+    /// By what the time between two looks is to be longer than usual.
+    pub(super) const fn pace(&self) -> u32 {
+        self.control.pace()
+    }
+
     /// For how many seconds records rested since the last call: what was begun is told as a whole one, once.
     pub(super) fn take_rested(&mut self) -> u64 {
         self.rested = self.rested.saturating_add(self.account.take_rested(now()));
