@@ -3,7 +3,7 @@
 mod csv;
 mod json;
 
-use std::io::{self, Write};
+use std::io;
 
 use super::named::shown_names;
 use super::number::{percent, scaled, several};
