@@ -81,13 +81,14 @@ pub(super) async fn measure(
             () = patched, if session.patched.is_some() => session.split()?,
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
             _ = budget.tick(), if session.budget.is_some() => {
-                if session.look_at_budget()? {
+                if session.is_over_budget() {
                     return Ok(Pause::Budget);
                 }
             }
             _ = cpus.tick() => session.collector.follow_cpus()?,
             _ = sideband.tick() => {
                 session.read_sideband()?;
+                session.settle_records()?;
                 session.watch_memory();
                 if let Some(progress) = &progress {
                     progress.at(start.elapsed());

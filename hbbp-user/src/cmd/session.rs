@@ -269,12 +269,10 @@ impl Session {
         Ok(())
     }
 
-    /// Looks at what samples and records cost; whether the interval should end, as samples cost much more than the budget.
-    pub(super) fn look_at_budget(&mut self) -> anyhow::Result<bool> {
-        let Some(budget) = &mut self.budget else {
-            return Ok(false);
-        };
-        match budget.change_of_records() {
+    /// Lets records of processes rest where they took more than their part of the budget, and resumes them where they may take
+    /// some again.
+    pub(super) fn settle_records(&mut self) -> anyhow::Result<()> {
+        match self.budget.as_mut().and_then(Budget::change_of_records) {
             Some(Change::Rest) => {
                 self.collector.rest_records();
                 self.resolver.rest();
@@ -285,7 +283,13 @@ impl Session {
             }
             None => {}
         }
-        Ok(budget.is_urgent(&self.collector))
+        Ok(())
+    }
+
+    /// Whether the interval should end, as samples cost much more than the budget.
+    pub(super) fn is_over_budget(&mut self) -> bool {
+        let budget = self.budget.as_mut();
+        budget.is_some_and(|budget| budget.is_urgent(&self.collector))
     }
 
     /// Looks for changes of memory with code, which have no records.
