@@ -1,4 +1,5 @@
-//! What hostile profiles of rising size cost, step by step: `cargo xtask bench` runs it.
+//! What hostile profiles of rising size cost, step by step: `cargo xtask bench` runs it. Words choose
+//! the lines that have all of them.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -7,8 +8,11 @@
 
 #[path = "../tests/slopes/shapes.rs"]
 mod shapes;
+#[path = "../tests/slopes/steps.rs"]
+mod steps;
 
-use shapes::{SHAPES, STEPS, cost};
+use shapes::SHAPES;
+use steps::{STEPS, cost};
 
 fn main() {
     println!("CPU time in ms for n, 2n, 4n and 8n, and the power of n that the last doubling shows:");
@@ -16,10 +20,22 @@ fn main() {
         "{:<44} {:<11} {:>7} {:>9} {:>9} {:>9} {:>9} {:>6}",
         "profile", "step", "n", "", "", "", "", "power"
     );
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
     for shape in SHAPES {
+        let is_asked = |(name, _): &&(&str, _)| {
+            let line = format!("{} {name}", shape.name);
+            words.iter().all(|word| line.contains(word.as_str()))
+        };
+        let steps: Vec<_> = STEPS.iter().filter(is_asked).collect();
+        if steps.is_empty() {
+            continue;
+        }
         let profiles = [1, 2, 4, 8].map(|times| (shape.make)(times * shape.n));
-        for (name, step) in STEPS {
-            let costs = profiles.each_ref().map(|profile| cost(step, profile, 3));
+        for (name, step) in steps {
+            let costs = profiles.each_ref().map(|profile| cost(*step, profile, 3));
             let [first, second, third, last] = costs.map(|cost| 1e3 * cost);
             println!(
                 "{:<44} {name:<11} {:>7} {first:>9.2} {second:>9.2} {third:>9.2} {last:>9.2} {:>6.2}",

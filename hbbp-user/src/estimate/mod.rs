@@ -20,6 +20,7 @@
 //! [`stages`] names the stages that can be left out, so that what each is worth can be measured.
 
 mod assignment;
+mod bias;
 pub mod error;
 mod figure;
 mod flow;
@@ -32,10 +33,12 @@ use crate::blocks::{BlockId, BlockMap};
 use crate::locate::{Discard, Located, Tally, Unresolved};
 use crate::snapshot::{ProcessIdx, Snapshot};
 pub use assignment::{EventAssignment, assign, disjoint};
+pub use bias::Bias;
+use bias::balanced;
 use error::Phases;
 pub use error::{BlockRun, Replicate, Strata, Sum, strata};
 pub use figure::Figure;
-use flow::balance::{Errors, Targets, balanced_inflow, reweighted};
+use flow::balance::reweighted;
 pub use flow::branches::TakenBranch;
 use flow::branches::taken_branches;
 use flow::graph::FlowGraph;
@@ -49,7 +52,7 @@ use sources::processes::told_apart;
 pub use sources::ring;
 pub use sources::streams::{Line, Stream, judge};
 use sources::{SeenBlocks, ebs, lbr, streams};
-use stages::{Stage, Stages};
+use stages::Stage;
 
 /// The unit of estimates.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -152,8 +155,8 @@ pub struct BlockCounts {
     pub streams: Vec<Stream>,
     /// Taken branches that one of these streams ended with and another one began after, sorted by (target, source).
     pub branches: Vec<TakenBranch>,
-    /// Where they were balanced, the share of the oldest slots that branches hold beyond what is expected.
-    pub bias: Option<f64>,
+    /// Where they were balanced, what for.
+    pub bias: Option<Bias>,
     /// Streams in one branch stack, on average.
     pub streams_per_stack: f64,
     /// Branch stacks that the streams came from.
@@ -169,10 +172,6 @@ pub struct BlockCounts {
     /// What became of the samples and streams.
     pub outcome: Outcome,
 }
-
-/// Share of the oldest slots that branches must hold beyond what is expected before streams are balanced: a hundredth of the
-/// stacks taken at the wrong moment is less than the sampling error of most counts.
-const BIAS: f64 = 0.01;
 
 /// Estimates how often each block ran.
 pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &Rule) -> BlockCounts {
@@ -192,9 +191,9 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     let seen = SeenBlocks::new(map, &samples, &passed, &recorded);
     let graph = FlowGraph::new(located, map, &assignment, &recorded);
     let blocks = SampledBlocks::new(snapshot, map, &graph, &seen, &samples);
-    let bias = bias(&branches, &assignment, &graph, stages);
-    let balanced = bias.map(|excess| balance(map, stages, &graph, &blocks, streams_per_stack, excess));
-    let inflow = balanced.unwrap_or_else(|| graph.inflow.clone());
+    let sources = (&branches, &blocks);
+    let (inflow, bias) = balanced((&graph, map), sources, &assignment, streams_per_stack, stages).unzip();
+    let inflow = inflow.unwrap_or_else(|| graph.inflow.clone());
     let streams = reweighted(&recorded, &graph, &inflow);
 
     let n_streams: f64 = streams.iter().map(|s| s.hits as f64).sum();
@@ -239,48 +238,6 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
             made_up: judged.made_up,
         },
     }
-}
-
-/// Where streams are balanced, the share of the stacks that was taken at the wrong moment.
-fn bias(branches: &Branches, assignment: &EventAssignment, graph: &FlowGraph, stages: Stages) -> Option<f64> {
-    let excess = branches.excess().max(0.0);
-    // What other events than taken branches triggered was weighed when it was imported. To balance it as well was worse on the
-    // recording of a Skylake with exact counts (1.37 against 0.96 % distance) and in three of four loads of the emulated machine.
-    let balances = assignment.unit == Unit::Executions
-        && stages.run(Stage::Balance)
-        && BIAS < excess
-        && !graph.branches.is_empty();
-    balances.then_some(excess)
-}
-
-/// The balanced inflow of each start of the graph. The share `excess` of the stacks was taken at the wrong moment.
-fn balance(
-    map: &BlockMap,
-    stages: Stages,
-    graph: &FlowGraph,
-    blocks: &SampledBlocks,
-    streams_per_stack: f64,
-    excess: f64,
-) -> Vec<f64> {
-    // Of two measurements that are both biased neither can tell how much the other one is: then chance is what they are
-    // weighed by. Without any samples that leaves 1.1 % in the mean on the emulated machine, and the bias 1.3 %.
-    let knows_bias = blocks.have_samples() && stages.run(Stage::BiasVariance);
-    let errors = Errors {
-        streams_per_stack,
-        excess: if knows_bias { excess } else { 0.0 },
-    };
-    let without_skid = blocks.without_skid();
-    let blocks = match (stages.run(Stage::Samples), stages.run(Stage::Skid)) {
-        (false, _) => &SampledBlocks::default(),
-        (true, false) => &without_skid,
-        (true, true) => blocks,
-    };
-    let targets = if stages.run(Stage::ReturnSites) {
-        Targets::with_return_sites(graph, map)
-    } else {
-        Targets::recorded(graph)
-    };
-    balanced_inflow(graph, &targets, blocks, errors)
 }
 
 /// Taken branches between two stacks, or two samples if these are rarer. Every taken branch ends a stream. Where another

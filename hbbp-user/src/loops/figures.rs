@@ -14,6 +14,9 @@
 //!
 //! The error of a share is that of n occurrences of which h were the part, p^2 (1 - h / n) / h, as if each were drawn by
 //! itself; a loop with a fixed number of rounds has less. Executions of the header are independent of it.
+//!
+//! Where branches stick to the oldest slot, a share b of what was recorded there can be too much: then as much as b / (1 - b)
+//! of what is true can be missing, which is added to the errors. Of a header with samples of its own, these bound it as well.
 
 use std::collections::HashMap;
 
@@ -21,7 +24,7 @@ use hashbrown::DefaultHashBuilder;
 
 use super::function::Function;
 use super::graph::Digraph;
-use super::natural::NaturalLoop;
+use super::natural::{Levels, NaturalLoop};
 use super::{Entered, Region, Rounds};
 use crate::addr::ImageAddr;
 use crate::blocks::{BlockId, BlockMap};
@@ -29,37 +32,29 @@ use crate::estimate::{BlockCount, BlockCounts, Figure, Method, Passed, Sum};
 use crate::snapshot::ModuleIdx;
 use crate::time::{Amount, Time};
 
-/// How often control went through a loop; `None` where nothing was recorded that led into it.
+/// How often control went through a loop; `None` where nothing was recorded that led into it. Samples skid as far as `skid`
+/// over an edge, where that is known.
 pub(super) fn rounds(
     function: &Function<'_>,
-    graph: &Digraph,
-    loops: &[NaturalLoop],
+    (graph, levels): (&Digraph, &Levels),
     natural: &NaturalLoop,
     ran: &[BlockCount],
+    skid: f64,
 ) -> Option<Rounds> {
-    let header = ran.get(natural.header)?.chosen();
-    let header = Figure {
-        value: header.count,
-        std_error: header.std_error,
-    };
+    let block = ran.get(natural.header)?;
     // What led to the header: executions and occurrences, from outside and by level.
     let (mut outside, mut back) = (function.entries.get(natural.header).copied()?, Vec::new());
     for from in graph.predecessors(natural.header) {
-        let passed = function
-            .edges
-            .get(&(*from, natural.header))
-            .copied()
-            .unwrap_or_default();
-        let own = loops
-            .iter()
-            .find(|it| it.header == natural.header && it.tails.contains(from));
-        match own {
-            Some(own) => back.push((own.level, passed)),
+        let passed = function.edges.get(*from, natural.header).unwrap_or_default();
+        match levels.get(&(*from, natural.header)) {
+            Some(level) => back.push((*level, passed)),
             None => outside.add(passed),
         }
     }
     let mut all = outside;
     back.iter().for_each(|(_, passed)| all.add(*passed));
+    let others = all.executions - function.edges.executions(natural.header, natural.header);
+    let header = executions(block, all.bias(), skid * others);
     let up_to = |level: usize| {
         let mut sum = outside;
         let inner = back.iter().filter(|(own, _)| *own < level);
@@ -68,7 +63,6 @@ pub(super) fn rounds(
     };
     let (entered, gone_round) = (up_to(natural.level), up_to(natural.level + 1));
     let is_known = |passed: Passed| 0.0 < passed.hits && 0.0 < passed.executions && 0.0 < header.value;
-    let part = |of: Passed, whole: Passed| share(of.executions, whole.executions, of.hits, whole.hits);
     let times = |share: Figure| {
         let relative = share.relative_variance() + header.relative_variance();
         let value = header.value * share.value;
@@ -87,11 +81,42 @@ pub(super) fn rounds(
     })
 }
 
+/// The executions of a block, of whose streams a share can be too many or too few; `skidded` instructions of other blocks
+/// are counted in it, or its own in others.
+fn executions(block: &BlockCount, bias: f64, skidded: f64) -> Figure {
+    let chosen = block.chosen();
+    let instructions = chosen.count * f64::from(block.instructions);
+    let samples = block.ebs.map_or(0.0, |ebs| ebs.hits);
+    // In over half of the edges of a block, and out over as many.
+    let by_samples = 1.0 / samples + 2.0 * (skidded / instructions).powi(2);
+    let by_streams = missing(bias).powi(2);
+    let both = match by_samples.is_finite() && 0.0 < by_streams {
+        true => by_streams * by_samples / (by_streams + by_samples),
+        false => by_streams,
+    };
+    let squared = chosen.count * chosen.count;
+    Figure::new(chosen.count, chosen.std_error * chosen.std_error + both * squared)
+}
+
 /// A part of a whole, with the error of a share of its occurrences.
-fn share(part: f64, whole: f64, hits: f64, of_hits: f64) -> Figure {
-    let value = (part / whole).clamp(0.0, 1.0);
-    let left = (1.0 - hits / of_hits).max(0.0);
-    Figure::new(value, value * value * left / hits)
+fn part(of: Passed, whole: Passed) -> Figure {
+    let value = (of.executions / whole.executions).clamp(0.0, 1.0);
+    let left = (1.0 - of.hits / whole.hits).max(0.0);
+    let rest = Passed {
+        executions: whole.executions - of.executions,
+        biased: whole.biased - of.biased,
+        ..of
+    };
+    let bias = (1.0 - value) * missing(of.bias().max(rest.bias()));
+    Figure::new(value, value * value * (left / of.hits + bias * bias))
+}
+
+/// What can be missing of the truth, as a share of what was found, where this share can be too much elsewhere; at most ten
+/// times as much.
+fn missing(bias: f64) -> f64 {
+    /// Beyond, the figure says nothing, and the error only has to show it.
+    const MOST: f64 = 10.0;
+    (bias / (1.0 - bias.min(1.0))).min(MOST)
 }
 
 impl Function<'_> {

@@ -12,9 +12,9 @@
 //! Control comes in where the function starts. It may have done so too rarely to be seen, and a part of a function may be
 //! entered from elsewhere: blocks that nothing known leads to have control come in as well, [`Function::graph`].
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::edges::Edges;
 use super::graph::Digraph;
 use crate::blocks::{BlockId, BlockMap, Flow, TextBlocks, direct_target};
 use crate::estimate::{BlockCount, Flows, Passed, TakenBranch};
@@ -29,7 +29,9 @@ pub(super) struct Function<'a> {
     /// The block of each node in that text, rising.
     pub(super) nodes: Vec<u32>,
     /// By the nodes at both ends; of edges that are only known from the code, nothing.
-    pub(super) edges: BTreeMap<(usize, usize), Passed>,
+    pub(super) edges: Edges,
+    /// Those of [`Self::edges`] while they are found.
+    found: Vec<((usize, usize), Passed)>,
     /// What came in at each node from outside.
     pub(super) entries: Vec<Passed>,
     /// Nodes with a branch or fall-through to them in the code, from blocks that are no nodes.
@@ -110,7 +112,8 @@ impl<'a> Function<'a> {
         let instructions = blocks.block(range.start).start..blocks.block(range.end.checked_sub(1)?).end;
         let mut function = Self {
             text,
-            edges: BTreeMap::new(),
+            edges: Edges::default(),
+            found: Vec::new(),
             entries: vec![Passed::default(); nodes.len()],
             led_to: vec![false; nodes.len()],
             ran: nodes
@@ -124,6 +127,7 @@ impl<'a> Function<'a> {
         };
         function.add_code(snapshot, map);
         function.add_flows(map, flows);
+        function.edges = function.found.drain(..).collect();
         Some(function)
     }
 
@@ -131,7 +135,7 @@ impl<'a> Function<'a> {
     /// what nothing leads to; then what a block leads to that was not seen to run; then what was entered from outside. A block
     /// that was not seen to run is never a root, and what no root leads to has no edges.
     pub(super) fn graph(&self) -> (Digraph, Vec<usize>) {
-        let edges: Vec<(usize, usize)> = self.edges.keys().copied().collect();
+        let edges: Vec<(usize, usize)> = self.edges.ends().collect();
         let graph = Digraph::new(self.nodes.len(), &edges);
         let mut candidates: Vec<(u8, usize)> = (0..self.nodes.len())
             .filter_map(|node| Some((self.rank(&graph, node)?, node)))
@@ -189,7 +193,7 @@ impl<'a> Function<'a> {
 
     fn add_edge(&mut self, from: u32, to: u32, passed: Passed) {
         if let (Some(from), Some(to)) = (self.node(from), self.node(to)) {
-            self.edges.entry((from, to)).or_default().add(passed);
+            self.found.push(((from, to), passed));
         }
     }
 
@@ -270,7 +274,7 @@ impl<'a> Function<'a> {
             }
         }
         for branch in flows.branches_to(self.text, &self.instructions) {
-            self.add_branch(map, branch);
+            self.add_branch(map, flows, branch);
         }
         let unexplained: Vec<(u32, Passed)> = flows.unexplained_at(self.text, &self.instructions).collect();
         for (instruction, passed) in unexplained {
@@ -286,11 +290,8 @@ impl<'a> Function<'a> {
         }
     }
 
-    fn add_branch(&mut self, map: &BlockMap, branch: &TakenBranch) {
-        let passed = Passed {
-            executions: branch.executions,
-            hits: branch.hits,
-        };
+    fn add_branch(&mut self, map: &BlockMap, flows: &Flows<'_>, branch: &TakenBranch) {
+        let passed = flows.taken(branch);
         let (text, source) = branch.from;
         let flow = map
             .text(text)

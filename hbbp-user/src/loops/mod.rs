@@ -11,6 +11,7 @@
 //! patched has loops of its own.
 
 mod dominators;
+mod edges;
 mod figures;
 mod function;
 mod graph;
@@ -28,7 +29,7 @@ use crate::snapshot::{EventUnit, ModuleIdx, Snapshot, SourceLocations};
 use crate::time::cpi;
 use figures::{AtBlocks, Instructions};
 use function::{Function, Nodes, range_at};
-use natural::{Found, MOST_STEPS, NaturalLoop, natural_loops};
+use natural::{Found, MOST_STEPS, NaturalLoop, levels, natural_loops};
 
 /// The loops of a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -146,12 +147,7 @@ impl Loops {
             return;
         };
         let (graph, roots) = function.graph();
-        let passed = |from, to| {
-            function
-                .edges
-                .get(&(from, to))
-                .map_or(0.0, |passed| passed.executions)
-        };
+        let passed = |from, to| function.edges.executions(from, to);
         let Found {
             loops,
             irreducible,
@@ -159,6 +155,7 @@ impl Loops {
         } = natural_loops(&graph, &roots, steps, &passed);
         self.left_out += left_out as u64;
         let region = |nodes: &[usize]| function.region(snapshot, ran, nodes);
+        let levels = levels(&loops);
         let first = self.loops.len();
         for natural in &loops {
             let Some(region) = region(&natural.nodes) else {
@@ -169,7 +166,8 @@ impl Loops {
             let depth = above.map_or(0, |above: &Loop| above.depth + 1);
             let (header, tail) = function.ends(natural);
             let rounds = if is_recorded {
-                figures::rounds(&function, &graph, &loops, natural, ran)
+                let skid = counts.bias.as_ref().map_or(0.0, |bias| bias.skid);
+                figures::rounds(&function, (&graph, &levels), natural, ran, skid)
             } else {
                 None
             };
@@ -308,10 +306,7 @@ impl Function<'_> {
 
     /// Where a loop begins, and the branch back to there.
     fn ends(&self, natural: &NaturalLoop) -> (ImageAddr, ImageAddr) {
-        let ran = |tail: &usize| {
-            let edge = self.edges.get(&(*tail, natural.header));
-            edge.map_or(0.0, |passed| passed.executions)
-        };
+        let ran = |tail: &usize| self.edges.executions(*tail, natural.header);
         let most = natural
             .tails
             .iter()

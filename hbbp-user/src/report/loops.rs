@@ -1,8 +1,9 @@
-//! The loops of a profile as text, as JSON and as CSV: what OptiWISE's table of loops shows, with standard errors.
+//! The loops of a profile: what OptiWISE's table of loops shows, with standard errors. As text here.
 
-use std::io::{self, Write};
+mod csv;
+mod json;
 
-use serde::Serialize;
+use std::io;
 
 use super::named::shown_names;
 use super::number::{percent, scaled, several};
@@ -14,6 +15,7 @@ use crate::loops::{Entered, Loop, Loops, Region};
 use crate::names::{Demangle, file_name};
 use crate::printable::harmless;
 use crate::snapshot::{EventUnit, Snapshot};
+pub(super) use json::LoopsJson;
 
 /// The loops of one run within a limit.
 #[derive(Clone, Copy, Debug)]
@@ -24,70 +26,6 @@ pub(super) struct RunLoops<'a> {
     pub(super) loops: &'a Loops,
     /// Most loops; `None` for all.
     pub(super) top: Option<usize>,
-}
-
-/// The loops of a run as JSON: part of `hbbp-sys.mix/2`.
-#[derive(Serialize)]
-pub(super) struct LoopsJson<'a> {
-    unit: Option<&'static str>,
-    /// `cycles` or `ns`; null where time was not sampled beside executions.
-    time_unit: Option<&'static str>,
-    /// What all code executed, in the unit.
-    total: f64,
-    /// The time of all code.
-    total_time: Option<f64>,
-    /// Those within `--top`.
-    loops: Vec<LoopJson<'a>>,
-    n_loops: usize,
-    irreducible: Vec<RegionJson<'a>>,
-    n_irreducible: usize,
-    left_out: u64,
-}
-
-#[derive(Serialize)]
-struct LoopJson<'a> {
-    #[serde(flatten)]
-    region: RegionJson<'a>,
-    /// Address of the block that each iteration begins with.
-    header: u64,
-    /// Address of the branch that went back to it most often.
-    tail: u64,
-    depth: u64,
-    /// The innermost loop that it lies in, as an index; that of an outer loop is less.
-    parent: Option<usize>,
-    /// These are null where branch stacks do not tell.
-    iterations: Option<FigureJson>,
-    invocations: Option<FigureJson>,
-    trips: Option<FigureJson>,
-}
-
-#[derive(Serialize)]
-struct RegionJson<'a> {
-    module: &'a str,
-    function: &'a str,
-    ring: String,
-    lines: Option<&'a str>,
-    n_blocks: usize,
-    /// Executed instructions, in the unit.
-    amount: FigureJson,
-    time: Option<FigureJson>,
-    /// Time for each instruction; null where executions are too few to divide by.
-    cpi: Option<FigureJson>,
-}
-
-#[derive(Serialize)]
-struct FigureJson {
-    value: f64,
-    std_error: f64,
-}
-
-impl From<Figure> for FigureJson {
-    fn from(figure: Figure) -> Self {
-        Self {
-            value: figure.value,
-            std_error: figure.std_error,
-        }
-    }
 }
 
 /// Columns of numbers in text: a title, and what stands below it.
@@ -273,110 +211,6 @@ impl<'a> RunLoops<'a> {
             ));
         }
         notes
-    }
-
-    pub(super) fn json(&self) -> LoopsJson<'a> {
-        let loops = self.shown().iter().map(|it| LoopJson {
-            region: self.region(&it.region),
-            header: it.header.0,
-            tail: it.tail.0,
-            depth: it.depth,
-            parent: it.parent,
-            iterations: it.rounds.map(|rounds| rounds.iterations.into()),
-            invocations: entered(it).map(|entered| entered.invocations.into()),
-            trips: entered(it).map(|entered| entered.trips.into()),
-        });
-        let irreducible = self.loops.irreducible.iter();
-        LoopsJson {
-            unit: self.loops.unit.map(Unit::id),
-            time_unit: self.loops.time.map(|(unit, _)| super::json::unit_id(unit)),
-            total: self.loops.total,
-            total_time: self.loops.time.map(|(_, all)| all),
-            loops: loops.collect(),
-            n_loops: self.loops.loops.len(),
-            irreducible: irreducible
-                .take(self.top.unwrap_or(usize::MAX))
-                .map(|region| self.region(region))
-                .collect(),
-            n_irreducible: self.loops.irreducible.len(),
-            left_out: self.loops.left_out,
-        }
-    }
-
-    fn region(&self, region: &'a Region) -> RegionJson<'a> {
-        RegionJson {
-            module: self.module(region),
-            function: &region.function,
-            ring: region.ring.to_string(),
-            lines: region.lines.as_deref(),
-            n_blocks: region.blocks.len(),
-            amount: region.amount.into(),
-            time: region.time.map(Into::into),
-            cpi: region.cpi().map(Into::into),
-        }
-    }
-
-    /// Writes one line for each loop, RFC 4180 with line feeds; what is not known is empty.
-    pub(super) fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        const TITLES: [&str; 21] = [
-            "module",
-            "function",
-            "ring",
-            "header",
-            "tail",
-            "lines",
-            "depth",
-            "amount",
-            "amount_std_error",
-            "share",
-            "time",
-            "time_std_error",
-            "time_share",
-            "cpi",
-            "cpi_std_error",
-            "iterations",
-            "iterations_std_error",
-            "invocations",
-            "invocations_std_error",
-            "trips",
-            "trips_std_error",
-        ];
-        let mut lines = csv::Writer::from_writer(out);
-        lines.write_record(TITLES)?;
-        let both = |figure: Option<Figure>| {
-            let text = |of: fn(Figure) -> f64| figure.map(|it| of(it).to_string()).unwrap_or_default();
-            [text(|it| it.value), text(|it| it.std_error)]
-        };
-        for it in self.shown() {
-            let region = &it.region;
-            let [amount, amount_error] = both(Some(region.amount));
-            let [time, time_error] = both(region.time);
-            let time_share = region.time.zip(self.loops.time);
-            let time_share = time_share.map(|(part, (_, all))| share(part.value, all).to_string());
-            let figures = [
-                region.cpi(),
-                it.rounds.map(|rounds| rounds.iterations),
-                entered(it).map(|entered| entered.invocations),
-                entered(it).map(|entered| entered.trips),
-            ];
-            let first = [
-                harmless(self.module(region)),
-                harmless(&region.function),
-                region.ring.to_string(),
-                format!("{:x}", it.header.0),
-                format!("{:x}", it.tail.0),
-                region.lines.as_deref().map(harmless).unwrap_or_default(),
-                it.depth.to_string(),
-                amount,
-                amount_error,
-                share(region.amount.value, self.loops.total).to_string(),
-                time,
-                time_error,
-                time_share.unwrap_or_default(),
-            ];
-            lines.write_record(first.into_iter().chain(figures.into_iter().flat_map(both)))?;
-        }
-        lines.flush()
     }
 }
 

@@ -179,7 +179,8 @@ fn of_estimate(analysis: &Analysis) -> Vec<Warning> {
     let n_blocks = blocks
         .filter(|block| block.biased && block.method == Method::Lbr)
         .count() as u64;
-    if let Some(excess) = analysis.counts.bias {
+    if let Some(bias) = &analysis.counts.bias {
+        let excess = bias.excess;
         warnings.push(Warning::Balanced { excess });
     } else if 0 < n_blocks {
         warnings.push(Warning::Biased { n_blocks });

@@ -5,13 +5,15 @@
 //! times.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-#[expect(dead_code, reason = "the benchmark measures times")]
 mod shapes;
+#[expect(dead_code, reason = "the benchmark measures times")]
+mod steps;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use shapes::{SHAPES, STEPS};
+use shapes::SHAPES;
+use steps::STEPS;
 
 use hbbp_user::snapshot::Snapshot;
 

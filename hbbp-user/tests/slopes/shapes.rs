@@ -3,23 +3,12 @@
 //!
 //! A test and a benchmark include this file.
 
-use std::io;
-
 use hbbp_user::addr::{ImageAddr, Va};
-use hbbp_user::cmd::report::{ReportOptions, print};
-use hbbp_user::estimate::rule::{PAPER, Rule};
-use hbbp_user::export::StreamFilter;
-use hbbp_user::export::branches::write_branches;
-use hbbp_user::export::counts::{CountSource, write_counts};
-use hbbp_user::export::streams::write_streams;
-use hbbp_user::mix::{Dimension, Query};
-use hbbp_user::snapshot::file::{encode, parse};
 use hbbp_user::snapshot::run::Counter;
 use hbbp_user::snapshot::{
     BranchCount, Event, EventIdx, EventUnit, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind,
     Period, Process, ProcessIdx, Snapshot, StreamCount, Symbol, Text,
 };
-use rustix::time::{ClockId, clock_gettime};
 
 /// A hostile profile of a size.
 pub(crate) struct Shape {
@@ -32,7 +21,7 @@ pub(crate) struct Shape {
 }
 
 /// All of them.
-pub(crate) const SHAPES: [Shape; 8] = [
+pub(crate) const SHAPES: [Shape; 10] = [
     Shape {
         name: "streams through a sled of untaken jumps",
         make: sled,
@@ -72,6 +61,16 @@ pub(crate) const SHAPES: [Shape; 8] = [
         name: "samples in many places",
         make: samples,
         n: 20_000,
+    },
+    Shape {
+        name: "loops in loops, in functions of five blocks",
+        make: loops,
+        n: 25_000,
+    },
+    Shape {
+        name: "the same in one function",
+        make: loops_of_one_function,
+        n: 25_000,
     },
 ];
 
@@ -307,47 +306,40 @@ fn samples(n: u32) -> Snapshot {
     snapshot
 }
 
-/// What is done with a snapshot.
-type Step = fn(&Snapshot);
-
-/// The steps that are measured: from the bytes of a profile to all reports and exports of it.
-pub(crate) const STEPS: [(&str, Step); 5] = [
-    ("read", |snapshot| {
-        parse(&encode(snapshot).unwrap()).unwrap();
-    }),
-    ("report", |snapshot| report(snapshot, &[Dimension::Mnemonic])),
-    ("by process", |snapshot| {
-        report(snapshot, &[Dimension::Process, Dimension::Function]);
-    }),
-    ("counts", |snapshot| {
-        let rule: Rule = PAPER.parse().unwrap();
-        write_counts(snapshot, CountSource::Lbr, &rule, &mut io::sink()).unwrap();
-    }),
-    ("export", |snapshot| {
-        write_streams(snapshot, StreamFilter::Checked, &mut io::sink()).unwrap();
-        write_streams(snapshot, StreamFilter::Raw, &mut io::sink()).unwrap();
-        write_branches(snapshot, &mut io::sink()).unwrap();
-    }),
-];
-
-fn report(snapshot: &Snapshot, by: &[Dimension]) {
-    let options = ReportOptions {
-        query: Query::by(by.iter().copied()),
-        ..ReportOptions::default()
+/// `n` functions of five blocks, of which two are loops, with samples of instructions and of cycles: a million blocks are
+/// 200 000 of them.
+fn loops(n: u32) -> Snapshot {
+    let mut snapshot = loops_of_one_function(n);
+    let symbol = |n: u32| Symbol {
+        start: ImageAddr(BASE + 8 * u64::from(n)),
+        len: 8,
+        name: format!("f{n}"),
     };
-    print(snapshot, &options, &mut io::sink()).unwrap();
+    snapshot.modules[0].symbols = (0..n).map(symbol).collect();
+    snapshot
 }
 
-/// CPU time in seconds that a step takes, of the cheapest of some runs.
-pub(crate) fn cost(step: fn(&Snapshot), snapshot: &Snapshot, n_runs: u32) -> f64 {
-    let now = || {
-        let now = clock_gettime(ClockId::ThreadCPUTime);
-        now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
-    };
-    let run = |_| {
-        let begin = now();
-        step(snapshot);
-        now() - begin
-    };
-    (0..n_runs).map(run).fold(f64::INFINITY, f64::min)
+/// As [`loops`], without the names of the functions.
+fn loops_of_one_function(n: u32) -> Snapshot {
+    // 0: nop   1: nop   2: nop   3: jne 2   5: jne 1   7: nop, and on with the next one
+    let function = [0x90, 0x90, 0x90, 0x75, 0xfd, 0x75, 0xfa, 0x90];
+    let mut snapshot = program(function.repeat(n as usize));
+    snapshot.run.events.push(event(EventUnit::Cycles));
+    let mut counts = Interval::default();
+    for n in (0..u64::from(n)).map(|n| 8 * n) {
+        let ends = [(0, 3), (1, 3), (2, 3), (2, 5)];
+        let streams = ends.map(|(start, end)| stream(1, n + start, n + end, n + end));
+        counts.streams.extend(streams);
+        let branches = [(3, 2), (5, 1)].map(|(from, to)| BranchCount {
+            to: Va(BASE + n + to),
+            oldest: 2,
+            ..oldest(1, n + from, 40)
+        });
+        counts.branches.extend(branches);
+        counts.ips.push(ip(0, 1, n + 3));
+        counts.ips.push(ip(2, 1, n + 3));
+    }
+    counts.ips.sort_by_key(|it| (it.event.0, it.ip.0));
+    snapshot.intervals = vec![counts];
+    snapshot
 }

@@ -17,13 +17,14 @@ use serde_json::Value;
 use crate::support;
 
 /// How often all loops run, and the rounds of each time: `nested_u` and the parameter of the module.
-const TIMES: f64 = 240.0;
-const ROUNDS: f64 = 1000.0;
+const TIMES: f64 = 24_000.0;
+const ROUNDS: f64 = 10.0;
 
 /// Cycles between two samples of time, instructions between two samples, and taken branches between two stacks: some ten
-/// thousand of each in every function, so that chance is a third of the errors that are allowed.
+/// thousand of each in every function, and some thousand stacks with the entry of each loop, so that chance is a third of the
+/// errors that are allowed.
 const TIME: &str = "--time=5003";
-const PERIODS: (u64, u64) = (5003, 401);
+const PERIODS: (u64, u64) = (5003, 199);
 
 /// Errors that are allowed for the counts and for the cycles of an instruction (issue 19: 3 % and 5 %).
 const COUNTS: f64 = 0.03;
@@ -61,7 +62,10 @@ fn measured(series: &str, hardware_profile: &str, place: &str) -> Option<(Measur
     machine
         .module(&artifacts::module("workloads/nested", "nested", &kernel).unwrap())
         .unwrap();
-    let command = format!("nested_u {TIMES} {place}");
+    let command = match place {
+        "kernel" => format!("echo {ROUNDS} > /sys/module/nested/parameters/rounds; nested_u {TIMES} kernel"),
+        _ => format!("nested_u {TIMES} {ROUNDS}"),
+    };
     let measured = measure_command(machine, &["/bin/busybox", "sh", "-c", &command], &setup).unwrap();
     Some((measured, text))
 }
@@ -122,9 +126,21 @@ fn exact_cpi(of: &Built, built: &[Built], durations: &BTreeMap<u64, f64>) -> f64
     cycles / executions
 }
 
-fn check(series: &str, hardware_profile: &str, place: &str) {
+/// A figure of a loop beside what it should be.
+struct Figure {
+    /// Kernel, hardware profile, place, function, loop, and name.
+    of: String,
+    name: &'static str,
+    is_innermost: bool,
+    value: f64,
+    error: f64,
+    exact: f64,
+}
+
+/// All figures of all loops.
+fn figures(series: &str, hardware_profile: &str, place: &str) -> Vec<Figure> {
     let Some((measured, text)) = measured(series, hardware_profile, place) else {
-        return;
+        return Vec::new();
     };
     let report = printed(
         &measured,
@@ -132,13 +148,11 @@ fn check(series: &str, hardware_profile: &str, place: &str) {
         &["--view", "loops", "--top", "all", "--format", "json"],
     );
     let found = report["loops"][0]["loops"].as_array().unwrap();
-    let mut wrong = Vec::new();
+    let mut figures = Vec::new();
     for (function, expected) in expected() {
-        let own: Vec<&Value> = found.iter().filter(|it| it["function"] == function).collect();
+        let mut own: Vec<&Value> = found.iter().filter(|it| it["function"] == function).collect();
         assert_eq!(own.len(), expected.len(), "{function}: {own:#?}");
-        let number = |it: &Value, name: &str| it[name]["value"].as_f64().unwrap_or(f64::NAN);
         // Outer ones first, then along the code: so they are written above.
-        let mut own = own;
         own.sort_by_key(|it| (it["depth"].as_u64(), it["header"].as_u64()));
         let built: Vec<Built> = own
             .iter()
@@ -148,57 +162,87 @@ fn check(series: &str, hardware_profile: &str, place: &str) {
                 iterations: invocations * trips,
             })
             .collect();
+        let deepest = own.iter().filter_map(|it| it["depth"].as_u64()).max();
         let durations = durations(&measured, function, &text);
-        for ((it, (invocations, trips)), own) in own.iter().zip(&expected).zip(&built) {
-            let cpi = exact_cpi(own, &built, &durations);
-            // A loop that goes a thousand rounds is entered in too few stacks to tell.
-            let is_rare = *invocations <= TIMES;
-            let figures = [
-                ("iterations", invocations * trips, COUNTS, false),
-                ("invocations", *invocations, COUNTS, is_rare),
-                ("trips", *trips, COUNTS, is_rare),
-                ("cpi", cpi, CPI, false),
+        for (n, ((it, (invocations, trips)), own)) in own.iter().zip(&expected).zip(&built).enumerate() {
+            let exact = [
+                ("iterations", invocations * trips),
+                ("invocations", *invocations),
+                ("trips", *trips),
+                ("cpi", exact_cpi(own, &built, &durations)),
             ];
-            for (name, exact, most, is_rare) in figures {
-                let (value, error) = (
-                    number(it, name),
-                    it[name]["std_error"].as_f64().unwrap_or(f64::NAN),
-                );
-                let off = value / exact - 1.0;
-                println!(
-                    "{series} {hardware_profile} {place}: {function} depth {}: {name} {value:.3} ±{error:.3}, exact {exact:.3}, off {:+.2} %",
-                    it["depth"],
-                    100.0 * off
-                );
-                // Of branches that stick, stacks of sixteen entries show loops of more rounds too often or too seldom, by up
-                // to a half in `nested2`: then what is sure is the time of whole nests.
-                let is_told = hardware_profile == "ideal" || name == "cpi" && it["depth"] == 0;
-                if is_told && !is_rare && (off.is_nan() || most < off.abs()) {
-                    wrong.push(format!("{function} {name}: {value}, exact {exact}"));
-                }
-            }
+            let number = |name: &str, part: &str| it[name][part].as_f64().unwrap_or(f64::NAN);
+            figures.extend(exact.map(|(name, exact)| Figure {
+                of: format!("{series} {hardware_profile} {place}: {function}, loop {n}: {name}"),
+                name,
+                is_innermost: it["depth"].as_u64() == deepest,
+                value: number(name, "value"),
+                error: number(name, "std_error"),
+                exact,
+            }));
         }
     }
+    figures
+}
+
+impl Figure {
+    fn off(&self) -> f64 {
+        (self.value / self.exact - 1.0).abs()
+    }
+
+    /// What the issue allows.
+    fn allowed(&self) -> f64 {
+        if self.name == "cpi" { CPI } else { COUNTS }
+    }
+
+    fn is_within(&self, most: f64) -> bool {
+        println!(
+            "{} {:.3} ±{:.3}, exact {:.3}, off {:+.2} %",
+            self.of,
+            self.value,
+            self.error,
+            self.exact,
+            100.0 * (self.value / self.exact - 1.0)
+        );
+        self.off() <= most
+    }
+}
+
+/// Checks that each figure is off by no more than is allowed for it.
+fn check(figures: &[Figure], allowed: impl Fn(&Figure) -> f64) {
+    let wrong: Vec<&str> = figures
+        .iter()
+        .filter(|it| !it.is_within(allowed(it)))
+        .map(|it| it.of.as_str())
+        .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
 fn loops_of_user_code_have_their_trips_and_cycles() {
     for series in support::SERIES {
-        check(series, "ideal", "user");
+        check(&figures(series, "ideal", "user"), Figure::allowed);
     }
 }
 
 #[test]
 fn loops_of_a_module_have_their_trips_and_cycles() {
     for series in support::SERIES {
-        check(series, "ideal", "kernel");
+        check(&figures(series, "ideal", "kernel"), Figure::allowed);
     }
 }
 
+/// Where events skid and branches stick to the oldest entry of stacks of sixteen, innermost loops are as true as on a machine
+/// without faults. How often the others were entered is not: the report has to say how far off it can be.
 #[test]
-fn nests_have_their_cycles_where_events_skid_and_branches_stick() {
-    for place in ["user", "kernel"] {
-        check("6.12", "ivb", place);
+fn loops_are_told_as_well_as_branches_that_stick_allow() {
+    for series in support::SERIES {
+        for place in ["user", "kernel"] {
+            check(&figures(series, "ivb", place), |it| {
+                let is_told = it.name == "cpi" || it.name == "iterations" && it.is_innermost;
+                let stated = 2.0 * it.error / it.exact;
+                it.allowed().max(if is_told { 0.0 } else { stated })
+            });
+        }
     }
 }

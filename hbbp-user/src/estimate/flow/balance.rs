@@ -37,15 +37,15 @@ const FEWEST: f64 = 0.5;
 
 /// How wrong streams and their successions can be.
 ///
-/// By chance, and by the bias: a share `excess` of the stacks was taken at the wrong moment, so that what they show of a
-/// start can be all there is of it or nothing. Of what is measured that is this share; of a succession with probability p,
-/// whose odds can be off by this share, it is p (1-p) times as much.
+/// By chance, and by the bias: a share of the streams of each start is of stacks that were taken at the wrong moment
+/// ([`super::excess`]). Of what is measured that is this share; of a succession with probability p, whose odds can be off by
+/// this share, it is p (1-p) times as much.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::estimate) struct Errors {
+pub(in crate::estimate) struct Errors<'a> {
     /// Streams of a stack: together they tell as much as one alone.
     pub(in crate::estimate) streams_per_stack: f64,
-    /// The share of the oldest slots that branches hold beyond what is expected.
-    pub(in crate::estimate) excess: f64,
+    /// By start; nothing is off where there is none.
+    pub(in crate::estimate) excess: &'a [f64],
 }
 
 /// Edges from branches to the starts that they lead to, with their probabilities.
@@ -71,7 +71,7 @@ impl Targets {
     }
 }
 
-/// The streams with balanced weights; in all they weigh as much as before. `inflow` is what [`balanced_inflow`] found.
+/// The streams with balanced weights; in all they weigh as much as before. `inflow` is what [`balance`] found.
 pub(in crate::estimate) fn reweighted(streams: &[Stream], graph: &FlowGraph, inflow: &[f64]) -> Vec<Stream> {
     let reweighted = |(stream, edge): (&Stream, &Edge)| {
         let (balanced, measured) = (at(inflow, edge.from), at(&graph.inflow, edge.from));
@@ -84,13 +84,22 @@ pub(in crate::estimate) fn reweighted(streams: &[Stream], graph: &FlowGraph, inf
     streams.iter().zip(&graph.streams).map(reweighted).collect()
 }
 
-/// The inflow of each start, reconciled; in all as much as was measured.
-pub(in crate::estimate) fn balanced_inflow(
+/// What [`balance`] found.
+#[derive(Clone, Debug, Default)]
+pub(in crate::estimate) struct Balanced {
+    /// The inflow of each start; in all as much as was measured.
+    pub(in crate::estimate) inflow: Vec<f64>,
+    /// Standard deviation of the skid of samples over an edge, in instructions.
+    pub(in crate::estimate) skid: f64,
+}
+
+/// Reconciles the inflow of all starts.
+pub(in crate::estimate) fn balance(
     graph: &FlowGraph,
     targets: &Targets,
     samples: &SampledBlocks,
-    errors: Errors,
-) -> Vec<f64> {
+    errors: Errors<'_>,
+) -> Balanced {
     let n_starts = graph.inflow.len();
     let all: f64 = graph.inflow.iter().sum();
     let mut inflow = graph.inflow.clone();
@@ -103,18 +112,20 @@ pub(in crate::estimate) fn balanced_inflow(
         skids = solved.split_off(n_starts);
         let sum: f64 = solved.iter().map(|a| a.max(0.0)).sum();
         if !sum.is_finite() || sum <= 0.0 {
-            return graph.inflow.clone();
+            inflow.clone_from(&graph.inflow);
+            break;
         }
         inflow = solved.iter().map(|a| a.max(0.0) * all / sum).collect();
     }
-    inflow
+    let skid = samples.expected(&inflow).skid;
+    Balanced { inflow, skid }
 }
 
-impl Errors {
+impl Errors<'_> {
     /// Inflow is what was measured.
     fn measured(self, graph: &FlowGraph, inflow: &[f64]) -> Vec<Equation> {
         let equation = |((start, measured), inflow): ((usize, &f64), &f64)| {
-            let bias = self.excess * inflow;
+            let bias = at(self.excess, start) * inflow;
             Equation {
                 terms: vec![(start, 1.0)],
                 value: *measured,
@@ -134,7 +145,11 @@ impl Errors {
             let probability = stream.amount / at(&graph.inflow, stream.from);
             let starts = at(inflow, stream.from);
             add(&mut outflow, stream.to, starts * probability);
-            add(&mut variance, stream.to, self.of_choice(starts, probability));
+            add(
+                &mut variance,
+                stream.to,
+                self.of_choice(starts, probability, stream.from),
+            );
             if let Some(ended) = ended.get_mut(stream.to) {
                 ended.push((stream.from, probability));
             }
@@ -157,8 +172,8 @@ impl Errors {
                 continue;
             };
             let (leaves, probability) = (at(&outflow, target.from), target.amount);
-            equation.weight +=
-                self.of_choice(leaves, probability) + at(&variance, target.from) * probability * probability;
+            equation.weight += self.of_choice(leaves, probability, target.to)
+                + at(&variance, target.from) * probability * probability;
             let ended = ended.get(target.from).map_or(&[][..], Vec::as_slice);
             if LONG <= ended.len() && LONG as f64 <= at(&n_targets, target.from) {
                 // Each of many streams would be tied to each of many targets: the last result stands in for them.
@@ -174,10 +189,11 @@ impl Errors {
         equations
     }
 
-    /// Variance of how often one succession of several was taken: each is a draw with probability p, of variance p (1-p).
-    fn of_choice(self, times: f64, probability: f64) -> f64 {
+    /// Variance of how often one succession of several was taken, at a start: each is a draw with probability p, of variance
+    /// p (1-p).
+    fn of_choice(self, times: f64, probability: f64, start: usize) -> f64 {
         let variance = times * probability * (1.0 - probability);
-        let bias = self.excess * variance;
+        let bias = at(self.excess, start) * variance;
         variance + bias * bias
     }
 }
@@ -188,9 +204,9 @@ mod tests {
     use crate::estimate::flow::graph::tests::graph;
     use crate::estimate::flow::skid::tests::sampled_blocks;
 
-    const FAIR: Errors = Errors {
+    const FAIR: Errors<'_> = Errors {
         streams_per_stack: 15.0,
-        excess: 0.0,
+        excess: &[],
     };
 
     /// Starts in a row, each with one stream and one branch that leads to the next start, and from the last one back to the
@@ -218,9 +234,9 @@ mod tests {
     fn balanced(
         (graph, targets): &(FlowGraph, Targets),
         samples: &SampledBlocks,
-        errors: Errors,
+        errors: Errors<'_>,
     ) -> Vec<f64> {
-        balanced_inflow(graph, targets, samples, errors)
+        balance(graph, targets, samples, errors).inflow
     }
 
     fn assert_near(a: f64, b: f64, tolerance: f64) {
@@ -279,9 +295,9 @@ mod tests {
         loops([&[30_000.0; 20], &[20_000.0; 20]], [&out[0], &out[1]])
     }
 
-    const BIASED: Errors = Errors {
+    const BIASED: Errors<'_> = Errors {
         streams_per_stack: 15.0,
-        excess: 0.3,
+        excess: &[0.3; 40],
     };
 
     /// The first loop's share of all inflow, which should be half.

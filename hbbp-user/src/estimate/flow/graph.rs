@@ -32,6 +32,8 @@ pub(in crate::estimate) struct FlowGraph {
     pub(in crate::estimate) inflow: Vec<f64>,
     /// Those of them that no recorded branch led to, such as the kernel's entries from user code.
     pub(in crate::estimate) external: Vec<f64>,
+    /// Stacks that each branch was the oldest of.
+    pub(in crate::estimate) oldest: Vec<f64>,
     /// Where streams start, by number.
     pub(in crate::estimate) starts: Vec<Node>,
     /// The branches that end streams, by number.
@@ -53,18 +55,27 @@ impl FlowGraph {
             amount: stream.hits as f64,
         });
         let edges: Vec<Edge> = edges.collect();
-        let branches = assignment.branches(located).filter_map(|branch| {
-            Some(Edge {
-                from: sources.find(instruction_at(map, branch.from)?, branch.process)?,
-                to: starts.find(instruction_at(map, branch.to?)?, branch.process)?,
-                amount: branch.hits as f64,
-            })
-        });
-        let branches = branches.collect();
-        Self::of(edges, branches, starts.in_order, sources.in_order)
+        let mut branches = Vec::new();
+        let mut oldest = vec![0.0; sources.in_order.len()];
+        for branch in assignment.branches(located) {
+            let source = instruction_at(map, branch.from);
+            let Some(from) = source.and_then(|source| sources.find(source, branch.process)) else {
+                continue;
+            };
+            add(&mut oldest, from, branch.oldest as f64);
+            let target = branch.to.and_then(|target| instruction_at(map, target));
+            if let Some(to) = target.and_then(|target| starts.find(target, branch.process)) {
+                let amount = branch.hits as f64;
+                branches.push(Edge { from, to, amount });
+            }
+        }
+        Self {
+            oldest,
+            ..Self::of(edges, branches, starts.in_order, sources.in_order)
+        }
     }
 
-    /// The graph of these edges.
+    /// The graph of these edges, without what is known of oldest branches.
     pub(in crate::estimate) fn of(
         streams: Vec<Edge>,
         branches: Vec<Edge>,
@@ -85,6 +96,7 @@ impl FlowGraph {
         Self {
             streams,
             branches,
+            oldest: vec![0.0; sources.len()],
             inflow,
             external,
             starts,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::blocks::BlockMap;
-use crate::estimate::{BlockCounts, Stream, TakenBranch};
+use crate::estimate::{Bias, BlockCounts, Stream, TakenBranch};
 use crate::locate::TextIdx;
 
 /// How often control passed somewhere.
@@ -23,15 +23,18 @@ pub struct Passed {
     pub executions: f64,
     /// Occurrences in branch stacks.
     pub hits: f64,
+    /// Executions that can be too many or too few for the bias of the oldest slot.
+    pub biased: f64,
 }
 
 /// All of it, over all process images.
 pub struct Flows<'a> {
     branches: &'a [TakenBranch],
+    bias: Option<&'a Bias>,
     /// By text, from each block to the next.
     crossings: BTreeMap<TextIdx, Vec<Passed>>,
-    /// By instruction.
-    unexplained: BTreeMap<(TextIdx, u32), Passed>,
+    /// By instruction, sorted.
+    unexplained: Vec<((TextIdx, u32), Passed)>,
 }
 
 impl Passed {
@@ -39,31 +42,32 @@ impl Passed {
     pub fn add(&mut self, other: Self) {
         self.executions += other.executions;
         self.hits += other.hits;
+        self.biased += other.biased;
+    }
+
+    /// The share that can be too much or too little; 0 of nothing.
+    pub fn bias(self) -> f64 {
+        if 0.0 < self.executions {
+            self.biased / self.executions
+        } else {
+            0.0
+        }
     }
 }
 
 impl<'a> Flows<'a> {
     /// The flows of the streams and branches of an estimate.
     pub fn new(map: &BlockMap, counts: &'a BlockCounts) -> Self {
-        let mut unexplained: BTreeMap<(TextIdx, u32), Passed> = BTreeMap::new();
-        for stream in &counts.streams {
-            let start = unexplained.entry((stream.text, stream.first)).or_default();
-            start.add(passed(stream));
-        }
-        for branch in &counts.branches {
-            if let Some(start) = unexplained.get_mut(&branch.to) {
-                start.executions = (start.executions - branch.executions).max(0.0);
-                start.hits = (start.hits - branch.hits).max(0.0);
-            }
-        }
-        unexplained.retain(|_, start| 0.0 < start.hits);
+        let bias = counts.bias.as_ref();
+        let unexplained = unexplained(counts, bias);
         let by_text = counts.streams.chunk_by(|a, b| a.text == b.text);
         let crossings = by_text.filter_map(|streams| {
             let text = streams.first()?.text;
-            Some((text, crossings(map, text, streams)))
+            Some((text, crossings(map, (text, streams), bias)))
         });
         Self {
             branches: &counts.branches,
+            bias,
             crossings: crossings.collect(),
             unexplained,
         }
@@ -76,15 +80,27 @@ impl<'a> Flows<'a> {
         self.branches.get(range).unwrap_or(&[])
     }
 
+    /// How often a branch was taken.
+    pub fn taken(&self, branch: &TakenBranch) -> Passed {
+        Passed {
+            executions: branch.executions,
+            hits: branch.hits,
+            biased: branch.executions * self.bias.map_or(0.0, |bias| bias.at(branch.to)),
+        }
+    }
+
     /// What began at these instructions of a text without a recorded branch, by instruction.
     pub fn unexplained_at(
         &self,
         text: TextIdx,
         instructions: &Range<u32>,
     ) -> impl Iterator<Item = (u32, Passed)> {
-        let range = (text, instructions.start)..(text, instructions.end.max(instructions.start));
-        let found = self.unexplained.range(range);
-        found.map(|((_, instruction), passed)| (*instruction, *passed))
+        let before = |n: u32| self.unexplained.partition_point(|(at, _)| *at < (text, n));
+        let range = before(instructions.start)..before(instructions.end.max(instructions.start));
+        let found = self.unexplained.get(range).unwrap_or(&[]);
+        found
+            .iter()
+            .map(|((_, instruction), passed)| (*instruction, *passed))
     }
 
     /// From a block of a text to the next one, without a taken branch.
@@ -95,15 +111,47 @@ impl<'a> Flows<'a> {
     }
 }
 
-const fn passed(stream: &Stream) -> Passed {
+fn passed(stream: &Stream, bias: Option<&Bias>) -> Passed {
     Passed {
         executions: stream.weight,
         hits: stream.hits as f64,
+        biased: stream.weight * bias.map_or(0.0, |bias| bias.at((stream.text, stream.first))),
     }
 }
 
+/// What began at each instruction without a recorded branch to there.
+fn unexplained(counts: &BlockCounts, bias: Option<&Bias>) -> Vec<((TextIdx, u32), Passed)> {
+    let started = counts.streams.iter();
+    let mut starts: Vec<((TextIdx, u32), Passed)> = started
+        .map(|stream| ((stream.text, stream.first), passed(stream, bias)))
+        .collect();
+    // Stable, so that sums are the same in every run.
+    starts.sort_by_key(|(at, _)| *at);
+    starts.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1.add(next.1);
+        }
+        same
+    });
+    // Both are in the order of the starts.
+    let mut branches = counts.branches.as_slice();
+    for (at, start) in &mut starts {
+        let before = branches.partition_point(|branch| branch.to < *at);
+        let n = branches.partition_point(|branch| branch.to <= *at);
+        for branch in branches.get(before..n).unwrap_or(&[]) {
+            start.executions = (start.executions - branch.executions).max(0.0);
+            start.hits = (start.hits - branch.hits).max(0.0);
+        }
+        start.biased = start.executions * bias.map_or(0.0, |bias| bias.at(*at));
+        branches = branches.get(n..).unwrap_or(&[]);
+    }
+    starts.retain(|(_, start)| 0.0 < start.hits);
+    starts
+}
+
 /// From each block of a text to the next one, by the streams that run over its end.
-fn crossings(map: &BlockMap, text: TextIdx, streams: &[Stream]) -> Vec<Passed> {
+fn crossings(map: &BlockMap, (text, streams): (TextIdx, &[Stream]), bias: Option<&Bias>) -> Vec<Passed> {
     let Some(blocks) = map.text(text) else {
         return Vec::new();
     };
@@ -117,13 +165,14 @@ fn crossings(map: &BlockMap, text: TextIdx, streams: &[Stream]) -> Vec<Passed> {
         let Some(last) = stream.end.checked_sub(1).filter(|last| stream.first <= *last) else {
             continue;
         };
-        let Passed { executions, hits } = passed(stream);
-        change(blocks.block_of(stream.first), Passed { executions, hits });
+        let passed = passed(stream, bias);
+        change(blocks.block_of(stream.first), passed);
         change(
             blocks.block_of(last),
             Passed {
-                executions: -executions,
-                hits: -hits,
+                executions: -passed.executions,
+                hits: -passed.hits,
+                biased: -passed.biased,
             },
         );
     }

@@ -55,7 +55,7 @@ pub(super) struct Expected {
     /// Samples for each executed instruction.
     rate: f64,
     /// Standard deviation of the skid over an edge, in instructions.
-    skid: f64,
+    pub(super) skid: f64,
     /// Expected samples of each block.
     samples: Vec<f64>,
 }

@@ -5,6 +5,7 @@
 
 use crate::blocks::{BlockId, BlockMap};
 use crate::estimate::EventAssignment;
+use crate::estimate::flow::excess::chance;
 use crate::locate::{Located, Location};
 
 /// Expected occurrences in the oldest slot from which on a branch is judged.
@@ -77,10 +78,8 @@ impl Branches {
         let (mut all, mut beyond) = (0.0, 0.0);
         for branch in &self.of_blocks {
             let (expected, oldest) = (branch.hits as f64 * self.share, branch.oldest as f64);
-            // Half of the mean deviation of a normal distribution; of a count that is zero most of the time, its mean.
-            let chance = (expected / std::f64::consts::TAU).sqrt().min(expected);
             all += oldest;
-            beyond += (oldest - expected).max(0.0) - chance;
+            beyond += (oldest - expected).max(0.0) - chance(expected);
         }
         if 0.0 < all { beyond / all } else { 0.0 }
     }

@@ -1,0 +1,97 @@
+//! The bias of the oldest slot: whether a run has it, the balance against it, and how far off it leaves what is counted.
+
+use std::collections::BTreeMap;
+
+use super::EventAssignment;
+use super::Unit;
+use super::flow::balance::{Balanced, Errors, Targets, balance};
+use super::flow::excess::excess;
+use super::flow::graph::FlowGraph;
+use super::flow::skid::SampledBlocks;
+use super::sources::oldest_slot::Branches;
+use super::stages::{Stage, Stages};
+use crate::blocks::BlockMap;
+use crate::locate::TextIdx;
+
+/// Share of the oldest slots that branches must hold beyond what is expected before streams are balanced: a hundredth of the
+/// stacks taken at the wrong moment is less than the sampling error of most counts.
+const BIAS: f64 = 0.01;
+
+/// The bias of a run whose streams were balanced.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bias {
+    /// The share of the oldest slots that branches hold beyond what is expected.
+    pub excess: f64,
+    /// How far samples skid over an edge between two blocks, in instructions: a standard deviation.
+    pub skid: f64,
+    /// By text and instruction where streams start: the share of them that can be too many or too few.
+    at: BTreeMap<(TextIdx, u32), f64>,
+}
+
+impl Bias {
+    /// The share of the streams from a start that can be too many or too few.
+    pub fn at(&self, start: (TextIdx, u32)) -> f64 {
+        self.at.get(&start).copied().unwrap_or_default()
+    }
+}
+
+/// Balances streams where branches are in the oldest slot out of proportion: the inflow of each start of the graph, and the
+/// bias.
+pub(super) fn balanced(
+    (graph, map): (&FlowGraph, &BlockMap),
+    (branches, blocks): (&Branches, &SampledBlocks),
+    assignment: &EventAssignment,
+    streams_per_stack: f64,
+    stages: Stages,
+) -> Option<(Vec<f64>, Bias)> {
+    let beyond = branches.excess().max(0.0);
+    // What other events than taken branches triggered was weighed when it was imported. To balance it as well was worse on the
+    // recording of a Skylake with exact counts (1.37 against 0.96 % distance) and in three of four loads of the emulated machine.
+    let balances = assignment.unit == Unit::Executions
+        && stages.run(Stage::Balance)
+        && BIAS < beyond
+        && !graph.branches.is_empty();
+    if !balances {
+        return None;
+    }
+    let at = excess(graph, branches.share, streams_per_stack);
+    // Of two measurements that are both biased neither can tell how much the other one is: then chance is what they are
+    // weighed by. Without any samples that leaves 1.1 % in the mean on the emulated machine, and the bias 1.3 %.
+    let knows_bias = blocks.have_samples() && stages.run(Stage::BiasVariance);
+    let errors = Errors {
+        streams_per_stack,
+        excess: if knows_bias { &at } else { &[] },
+    };
+    let without_skid = blocks.without_skid();
+    let blocks = match (stages.run(Stage::Samples), stages.run(Stage::Skid)) {
+        (false, _) => &SampledBlocks::default(),
+        (true, false) => &without_skid,
+        (true, true) => blocks,
+    };
+    let targets = if stages.run(Stage::ReturnSites) {
+        Targets::with_return_sites(graph, map)
+    } else {
+        Targets::recorded(graph)
+    };
+    let Balanced { inflow, skid } = balance(graph, &targets, blocks, errors);
+    Some((
+        inflow,
+        Bias {
+            excess: beyond,
+            skid,
+            at: by_instruction(graph, &at),
+        },
+    ))
+}
+
+/// Of all process images together, weighed by their streams.
+fn by_instruction(graph: &FlowGraph, excess: &[f64]) -> BTreeMap<(TextIdx, u32), f64> {
+    let mut sums: BTreeMap<(TextIdx, u32), (f64, f64)> = BTreeMap::new();
+    for ((start, inflow), excess) in graph.starts.iter().zip(&graph.inflow).zip(excess) {
+        let (all, off) = sums.entry((start.0, start.1)).or_default();
+        *all += inflow;
+        *off += inflow * excess;
+    }
+    let share = |(start, (all, off)): (_, (f64, f64))| (0.0 < all).then_some((start, off / all));
+    sums.into_iter().filter_map(share).collect()
+}
