@@ -45,6 +45,7 @@ use tokio::sync::Notify;
 
 use crate::record::{Record, Timed};
 use crate::snapshot::run::Period;
+use crate::slices::Slices;
 use crate::streams::{KernelCounts, Quirks, ThreadCounts};
 use counters::Counters;
 pub use counters::StacksSeen;
@@ -61,6 +62,7 @@ use overhead::Runs;
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
 use stacks::Stacks;
+use stream_counts::StackOwner;
 pub use totals::Totals;
 use totals::{read_sample_rate, throttled};
 use wake::Wake;
@@ -118,6 +120,7 @@ impl Collector {
         let constants = Constants {
             wrong_paths,
             module_size: layout.map(|layout| layout.size),
+            slices: plan.choice.slices.map(|cut| (cut, event::counting(&sources))),
             ..constants(plan, &btf, &mut notes)
         };
         let mut object = Object::load(constants, sizes)?;
@@ -125,7 +128,12 @@ impl Collector {
             Messages::Off => None,
             Messages::On => Some(object.take_log()?),
         };
-        let counts = CountMaps::open(&mut object, sizes.counts)?;
+        let slices = plan.choice.slices.map(|cut| Slices::new(cut.threads));
+        let keyed = match slices {
+            None => StackOwner::key,
+            Some(_) => StackOwner::key_in_slice,
+        };
+        let counts = CountMaps::open(&mut object, sizes.counts, slices)?;
         let cpus = Arc::new(Cpus::open(&mut object)?);
         let sideband = Sideband::open(&online).with_context(|| no_sideband(online.len()))?;
         let missing = sideband.missing().iter();
@@ -142,7 +150,7 @@ impl Collector {
             repeats_newest,
             ..quirks(plan, &sources)
         };
-        let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, sizes, quirks));
+        let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, sizes, quirks, keyed));
         let stacks = stacks.transpose()?;
         let counters = Counters::open(&mut object, sources, &plan.scope, &online)?;
         Ok(Self {
@@ -263,6 +271,16 @@ impl Collector {
         self.counts.drain(&self.cpus, self.stacks.as_mut())
     }
 
+    /// Whether slices are told apart. Count maps fill faster then.
+    pub const fn has_slices(&self) -> bool {
+        self.counts.has_slices()
+    }
+
+    /// What was counted in each slice, after the last drain; `None` where slices are not told apart.
+    pub fn take_slices(&mut self) -> Option<Slices> {
+        self.counts.take_slices()
+    }
+
     /// Whether the samples of some event carry branch stacks.
     pub fn has_stacks(&self) -> bool {
         self.stacks.is_some()
@@ -339,6 +357,7 @@ fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) ->
         threads: plan.threads,
         wrong_paths: false,
         module_size: None,
+        slices: None,
         messages: plan.messages,
     }
 }

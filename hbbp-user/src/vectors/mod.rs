@@ -1,0 +1,187 @@
+//! Basic block vectors: for each slice of a run the instructions that each basic block executed in it, as the experimental
+//! tool exp-bbv of Valgrind has them, for SimPoint.
+//!
+//! ```text
+//! snapshot -> estimate -> executions of each block by process ----+
+//! slices -> code of each slice with its hits -> blocks (places) --+-> vectors -> bb.out, pc.out (lines)
+//!                                                                        +-> simpoint (projection, k-means, BIC) -> plot
+//! ```
+//!
+//! The executions of a block in the whole run are estimated as ever, and shared out among the slices in proportion to the hits
+//! of its method there. So the vectors of all slices and threads sum to the estimate of the run, and what is known of its
+//! errors, such as those of the oldest slot, holds for them.
+
+pub mod clusters;
+pub mod lines;
+mod places;
+pub mod plot;
+pub mod simpoint;
+
+use std::collections::HashMap;
+
+use crate::addr::Ring;
+use crate::blocks::BlockId;
+use crate::estimate::{Rule, Unit};
+use crate::locate::TextIdx;
+use crate::mix::{Estimated, function};
+use crate::slices::{Owner, Rings, Slices};
+use crate::snapshot::{Process, ProcessIdx, Snapshot};
+use places::Places;
+
+/// A basic block that ran.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    /// Module that it belongs to.
+    pub module: String,
+    /// Address of its first instruction in that module.
+    pub address: u64,
+    /// Function that covers it; empty where none is known.
+    pub function: String,
+    /// Its ring.
+    pub ring: Ring,
+    /// Its instructions.
+    pub instructions: u32,
+}
+
+/// Whose vectors they are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thread {
+    /// Command name of the process, with process and thread id; empty for all that was measured.
+    pub name: String,
+    /// Slices, the last and incomplete one included.
+    pub slices: u32,
+}
+
+/// The vectors of a run; they are made one by one ([`Vectors::each`]).
+pub struct Vectors<'a> {
+    slices: &'a Slices,
+    places: Places,
+    /// By the block's index in the vectors, what stands in `pc.out`.
+    blocks: Vec<Block>,
+    /// By number, in the order of their first count.
+    threads: Vec<Thread>,
+    /// What the values are.
+    pub unit: Unit,
+    /// Instructions of the estimate that are in no vector: of code that was patched or replaced while it was measured.
+    pub unshared: f64,
+    /// The same of those that are.
+    pub shared: f64,
+}
+
+/// The vector of one slice: for each block, by its index, instructions executed; the indexes ascend.
+pub type Vector = [(u32, f64)];
+
+/// Makes the vectors of a snapshot and the slices of the same run, of code of these rings.
+pub fn vectors<'a>(snapshot: &Snapshot, slices: &'a Slices, rule: &Rule, rings: Rings) -> Vectors<'a> {
+    let estimated = Estimated::new(snapshot, rule);
+    let places = Places::new(&estimated, slices, rings);
+    let (shared, unshared) = places.sums();
+    let mut names = HashMap::new();
+    let blocks = places.blocks().iter().map(|id| describe(&estimated, *id, &mut names));
+    let mut threads: Vec<Thread> = slices
+        .owners()
+        .iter()
+        .map(|owner| Thread {
+            name: name(snapshot, *owner),
+            slices: 0,
+        })
+        .collect();
+    slices.each(|owner, slice, _| {
+        if let Some(thread) = threads.get_mut(owner as usize) {
+            thread.slices = thread.slices.max(slice.saturating_add(1));
+        }
+    });
+    Vectors {
+        slices,
+        blocks: blocks.collect(),
+        places,
+        threads,
+        unit: estimated.counts.assignment.unit,
+        unshared,
+        shared,
+    }
+}
+
+impl Vectors<'_> {
+    /// All blocks, by rising module and address.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// All threads, in the order of their first count.
+    pub fn threads(&self) -> &[Thread] {
+        &self.threads
+    }
+
+    /// Shows the vector of each slice: number of the thread, the slice, the vector. Threads come one after the other and their
+    /// slices in the order of time.
+    pub fn each(&self, mut show: impl FnMut(u32, u32, &Vector)) {
+        let mut values = vec![0.0; self.blocks.len()];
+        let mut touched: Vec<u32> = Vec::new();
+        let mut vector = Vec::new();
+        self.slices.each(|thread, slice, rows| {
+            for (code, hits) in rows {
+                for (block, value) in self.places.values(*code, *hits) {
+                    if let Some(sum) = values.get_mut(block as usize) {
+                        if *sum == 0.0 {
+                            touched.push(block);
+                        }
+                        *sum += value;
+                    }
+                }
+            }
+            touched.sort_unstable();
+            vector.clear();
+            for block in touched.drain(..) {
+                if let Some(sum) = values.get_mut(block as usize) {
+                    vector.push((block, std::mem::take(sum)));
+                }
+            }
+            show(thread, slice, &vector);
+        });
+    }
+}
+
+/// What is known of a block; names of functions are looked up once for each text and address.
+fn describe(estimated: &Estimated<'_>, id: BlockId, modules: &mut HashMap<TextIdx, String>) -> Block {
+    let text = estimated.map.text(id.text);
+    let module = text.and_then(|text| estimated.snapshot.modules.get(text.module.0 as usize));
+    let range = text.map_or(0..0, |text| text.block(id.block));
+    let address = text.and_then(|text| Some(text.addr(*text.instructions(range.clone()).first()?)));
+    let name = || module.map_or_else(String::new, |module| module.name.clone());
+    Block {
+        module: modules.entry(id.text).or_insert_with(name).clone(),
+        address: address.map_or(0, |address| address.0),
+        function: module
+            .zip(address)
+            .and_then(|(module, address)| function(module, address))
+            .unwrap_or_default(),
+        ring: if module.is_some_and(|module| module.kind.is_kernel()) {
+            Ring::Kernel
+        } else {
+            Ring::User
+        },
+        instructions: range.end.saturating_sub(range.start),
+    }
+}
+
+fn name(snapshot: &Snapshot, owner: Owner) -> String {
+    if owner == Owner::default() {
+        return String::new();
+    }
+    let tid = |process: &Process| process.thread.as_ref().map_or(0, |thread| thread.tid);
+    let known = |process: &&Process| process.tgid == owner.tgid && tid(process) == owner.tid;
+    let comm = snapshot.processes.iter().rev().find(known).map(|process| process.comm.as_str());
+    format!("{} ({}), thread {}", comm.unwrap_or("?"), owner.tgid, owner.tid)
+}
+
+/// The entry of a process image, or of one of its threads, that a count names.
+fn process_of(processes: &HashMap<(u32, u32, u32), ProcessIdx>, (tgid, exec_id, tid): (u32, u32, u32)) -> ProcessIdx {
+    use crate::snapshot::Thread;
+
+    let known = |tid| processes.get(&(tgid, exec_id, tid)).copied();
+    known(tid)
+        .or_else(|| known(Thread::OTHERS))
+        .or_else(|| known(0))
+        .unwrap_or(ProcessIdx::KERNEL)
+}
