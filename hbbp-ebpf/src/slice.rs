@@ -22,7 +22,9 @@ pub(crate) fn are_told_apart() -> bool {
 #[inline(always)]
 pub(crate) fn current() -> u32 {
     // SAFETY: a u64 that other CPUs add to; it is read as a whole.
-    let progress = PROGRESS.get_ptr(owner()).map_or(0, |progress| unsafe { progress.read_volatile() });
+    let progress = PROGRESS
+        .get_ptr(owner())
+        .map_or(0, |progress| unsafe { progress.read_volatile() });
     // Checked, as the panic of a division by zero is code that the verifier refuses.
     let slice = progress.checked_div(SLICE.load()).unwrap_or(0);
     if slice < u64::from(INTERVALS) {

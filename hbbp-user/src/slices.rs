@@ -119,9 +119,11 @@ impl Slices {
         };
         let known = self.numbers.get(&code).copied();
         let number = known.or_else(|| numbered(&mut self.numbers, &mut self.code, code));
-        let owner = self.owner_numbers.get(&owner).copied().or_else(|| {
-            numbered(&mut self.owner_numbers, &mut self.owners, owner)
-        });
+        let owner = self
+            .owner_numbers
+            .get(&owner)
+            .copied()
+            .or_else(|| numbered(&mut self.owner_numbers, &mut self.owners, owner));
         let Some((number, owner)) = number.zip(owner) else {
             self.left_out = self.left_out.saturating_add(hits);
             return None;
@@ -132,7 +134,9 @@ impl Slices {
     /// Appends rows of one owner and slice, in the order of their code.
     fn append(&mut self, rows: &[Row]) {
         let hits = |rows: &[Row]| rows.iter().map(|row| row.3).sum::<u64>();
-        let place = u32::try_from(self.bytes.len()).ok().filter(|_| self.bytes.len() < MAX_BYTES);
+        let place = u32::try_from(self.bytes.len())
+            .ok()
+            .filter(|_| self.bytes.len() < MAX_BYTES);
         let (Some((owner, slice, ..)), Some(place)) = (rows.first(), place) else {
             self.left_out = self.left_out.saturating_add(hits(rows));
             return;
@@ -192,13 +196,18 @@ impl Slices {
 
     /// Memory that the counts take, in bytes.
     pub fn memory(&self) -> usize {
-        self.bytes.capacity() + self.runs.capacity() * size_of::<(u32, u32, u32)>()
+        self.bytes.capacity()
+            + self.runs.capacity() * size_of::<(u32, u32, u32)>()
             + (self.code.capacity() + self.numbers.capacity()) * size_of::<Code>()
     }
 }
 
 /// The number of a new value; `None` where there are too many.
-fn numbered<T: Copy + Eq + std::hash::Hash>(numbers: &mut HashMap<T, u32>, all: &mut Vec<T>, value: T) -> Option<u32> {
+fn numbered<T: Copy + Eq + std::hash::Hash>(
+    numbers: &mut HashMap<T, u32>,
+    all: &mut Vec<T>,
+    value: T,
+) -> Option<u32> {
     let number = u32::try_from(all.len()).ok().filter(|_| all.len() < MAX_CODE)?;
     all.push(value);
     numbers.insert(value, number);
@@ -262,7 +271,11 @@ mod tests {
     fn a_slice_that_two_drains_saw_is_one() {
         let mut slices = Slices::new(ThreadCounts::Apart);
         slices.add(&[count(0x10, 8, 1, 300), count(0x20, 8, 0, 2), count(0x10, 9, 0, 5)]);
-        slices.add(&[count(0x10, 8, 1, 1), count(0x10, 8, 1, 1), count(0x30, 8, 2, 1 << 40)]);
+        slices.add(&[
+            count(0x10, 8, 1, 1),
+            count(0x10, 8, 1, 1),
+            count(0x30, 8, 2, 1 << 40),
+        ]);
         assert_eq!(
             shown(&slices),
             [
@@ -294,7 +307,12 @@ mod tests {
                 // A phase of 1000 blocks out of 20,000, most of them with few hits.
                 let phase = u64::from(slice / 900 % 20);
                 (0..800_u64).map(move |n| {
-                    count(0x40_0000 + 16 * (phase * 1_000 + n * 5 / 4), 0, slice, 1 + (n * 7 + u64::from(slice)) % 150)
+                    count(
+                        0x40_0000 + 16 * (phase * 1_000 + n * 5 / 4),
+                        0,
+                        slice,
+                        1 + (n * 7 + u64::from(slice)) % 150,
+                    )
                 })
             };
             let counts: Vec<_> = (0..10).flat_map(|n| of(drain * 10 + n)).collect();

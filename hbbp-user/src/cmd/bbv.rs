@@ -77,17 +77,32 @@ pub fn save(options: &BbvOptions, recorded: &mut Recorded) -> anyhow::Result<Vec
 /// The files, the vectors of the first thread last.
 fn planned<'a>(options: &'a BbvOptions, vectors: &'a Vectors<'_>, ids: &'a Ids) -> Vec<Planned<'a>> {
     let mut files: Vec<Planned<'a>> = vec![
-        ("pc.out".to_owned(), Box::new(|out| write_places(vectors, ids, out))),
-        ("blocks.csv".to_owned(), Box::new(|out| write_blocks(vectors, ids, out))),
+        (
+            "pc.out".to_owned(),
+            Box::new(|out| write_places(vectors, ids, out)),
+        ),
+        (
+            "blocks.csv".to_owned(),
+            Box::new(|out| write_blocks(vectors, ids, out)),
+        ),
     ];
     let threads = 0..u32::try_from(vectors.threads().len()).unwrap_or(u32::MAX);
     for thread in threads.clone() {
         let Some(most) = options.simpoints else { break };
         let points = std::rc::Rc::new(choose(vectors, thread, most));
         let (weights, plot) = (points.clone(), points.clone());
-        let title = vectors.threads().get(thread as usize).map_or("", |thread| thread.name.as_str());
-        files.push((named("simpoints", thread), Box::new(move |out| write_points(&points, out))));
-        files.push((named("weights", thread), Box::new(move |out| write_weights(&weights, out))));
+        let title = vectors
+            .threads()
+            .get(thread as usize)
+            .map_or("", |thread| thread.name.as_str());
+        files.push((
+            named("simpoints", thread),
+            Box::new(move |out| write_points(&points, out)),
+        ));
+        files.push((
+            named("weights", thread),
+            Box::new(move |out| write_weights(&weights, out)),
+        ));
         files.push((
             format!("{}.svg", named("phases", thread)),
             Box::new(move |out| write_plot(&plot, title, out)),

@@ -55,7 +55,9 @@ impl CountMaps {
     pub fn cut(&mut self, cpus: &Cpus) -> anyhow::Result<bool> {
         let n_intervals = self.intervals.end.wrapping_sub(self.intervals.start);
         if self.slices.is_some()
-            || self.capacity / 2 <= cpus.begun().wrapping_sub(self.begun_before) || n_intervals == INTERVALS {
+            || self.capacity / 2 <= cpus.begun().wrapping_sub(self.begun_before)
+            || n_intervals == INTERVALS
+        {
             return Ok(false);
         }
         self.interval

@@ -99,7 +99,8 @@ pub fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
             ),
             _ => {}
         }
-        if let (None, Some(slices), Period::Fixed(period)) = (source.request.stack, choice.slices, source.request.period)
+        if let (None, Some(slices), Period::Fixed(period)) =
+            (source.request.stack, choice.slices, source.request.period)
             && slices.length < period
         {
             bail!(
@@ -122,7 +123,9 @@ pub fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
 pub(super) fn counting(sources: &[Source]) -> u32 {
     let of = |is: fn(&Source) -> bool| {
         let numbered = (0..).zip(sources);
-        numbered.filter(|(_, source)| source.request.stack.is_none() && is(source)).fold(0, |all, (n, _)| all | 1 << n)
+        numbered
+            .filter(|(_, source)| source.request.stack.is_none() && is(source))
+            .fold(0, |all, (n, _)| all | 1 << n)
     };
     match of(|source| source.unit == EventUnit::Instructions) {
         0 => of(|_| true),

@@ -44,8 +44,8 @@ use btf_rs::Btf;
 use tokio::sync::Notify;
 
 use crate::record::{Record, Timed};
-use crate::snapshot::run::Period;
 use crate::slices::Slices;
+use crate::snapshot::run::Period;
 use crate::streams::{KernelCounts, Quirks, ThreadCounts};
 use counters::Counters;
 pub use counters::StacksSeen;

@@ -34,7 +34,11 @@ fn in_slice(source: &Source, choice: &Choice, slice: u64) -> Period {
     let prime = |least: u64| (least..).find(|n| is_prime(*n)).unwrap_or(least);
     if source.request.stack.is_some() {
         let wanted = slice / BRANCHES_OF / STACKS_IN_SLICE;
-        return Period::Fixed(choice.branch_period.unwrap_or_else(|| prime(wanted.max(LEAST_BRANCHES))));
+        return Period::Fixed(
+            choice
+                .branch_period
+                .unwrap_or_else(|| prime(wanted.max(LEAST_BRANCHES))),
+        );
     }
     let least = match source.unit {
         EventUnit::Nanoseconds => LEAST_CLOCK,

@@ -40,10 +40,15 @@ pub fn best(points: &[Point], most: usize) -> Option<Clusters> {
     });
     let tried: Vec<(Clusters, f64)> = tried.collect();
     let scores = || tried.iter().map(|(_, score)| *score);
-    let (worst, best) = (scores().fold(f64::INFINITY, f64::min), scores().fold(f64::NEG_INFINITY, f64::max));
+    let (worst, best) = (
+        scores().fold(f64::INFINITY, f64::min),
+        scores().fold(f64::NEG_INFINITY, f64::max),
+    );
     let good = worst + GOOD * (best - worst);
     let found = tried.iter().find(|(_, score)| good <= *score);
-    found.filter(|_| !points.is_empty()).map(|(clusters, _)| clusters.clone())
+    found
+        .filter(|_| !points.is_empty())
+        .map(|(clusters, _)| clusters.clone())
 }
 
 /// The Bayesian information criterion of clusters as spherical Gaussians of one variance (Pelleg, Moore: X-means, ICML 2000,
@@ -52,7 +57,11 @@ fn score(n: usize, clusters: &Clusters) -> f64 {
     let (k, n, dimensions) = (clusters.centres.len() as f64, n as f64, DIMENSIONS as f64);
     let variance = (clusters.spread / (dimensions * (n - k).max(1.0))).max(NO_VARIANCE);
     let sizes = sizes(clusters);
-    let by_cluster: f64 = sizes.iter().filter(|size| 0.0 < **size).map(|size| size * (size / n).ln()).sum();
+    let by_cluster: f64 = sizes
+        .iter()
+        .filter(|size| 0.0 < **size)
+        .map(|size| size * (size / n).ln())
+        .sum();
     let likelihood = by_cluster
         - n * dimensions / 2.0 * (2.0 * std::f64::consts::PI * variance).ln()
         - clusters.spread / (2.0 * variance);
@@ -93,7 +102,9 @@ fn beginning(points: &[Point], k: usize, seed: u64) -> Vec<Point> {
     let mut centres: Vec<Point> = points.get(first).copied().into_iter().collect();
     let mut near: Vec<f64> = vec![f64::INFINITY; points.len()];
     while centres.len() < k {
-        let Some(newest) = centres.last().copied() else { break };
+        let Some(newest) = centres.last().copied() else {
+            break;
+        };
         for (near, point) in near.iter_mut().zip(points) {
             *near = near.min(distance(point, &newest));
         }
@@ -108,7 +119,9 @@ fn assign(points: &[Point], clusters: &mut Clusters) -> bool {
     let mut changed = false;
     clusters.spread = 0.0;
     for (point, label) in points.iter().zip(&mut clusters.labels) {
-        let near = (0..).zip(&clusters.centres).map(|(n, centre)| (n, distance(point, centre)));
+        let near = (0..)
+            .zip(&clusters.centres)
+            .map(|(n, centre)| (n, distance(point, centre)));
         if let Some((n, distance)) = near.min_by(|a, b| a.1.total_cmp(&b.1)) {
             changed |= *label != n;
             *label = n;

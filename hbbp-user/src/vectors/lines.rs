@@ -39,7 +39,10 @@ impl Ids {
 
     /// Blocks with their ids, in the order of these.
     fn blocks<'a>(&self, vectors: &'a Vectors<'_>) -> impl Iterator<Item = (u32, &'a Block)> {
-        let blocks = self.order.iter().filter_map(|block| vectors.blocks().get(*block as usize));
+        let blocks = self
+            .order
+            .iter()
+            .filter_map(|block| vectors.blocks().get(*block as usize));
         (1..).zip(blocks)
     }
 
@@ -72,11 +75,27 @@ pub fn write_vectors(
     });
     written?;
     let about = about.map_or("", |about| about.name.as_str());
-    writeln!(out, "\n# Thread {}: {}", thread + 1, if about.is_empty() { "all that was measured" } else { about })?;
-    writeln!(out, "#   Total intervals: {n} (Interval Size {length}{})", what(vectors.unit))?;
+    writeln!(
+        out,
+        "\n# Thread {}: {}",
+        thread + 1,
+        if about.is_empty() {
+            "all that was measured"
+        } else {
+            about
+        }
+    )?;
+    writeln!(
+        out,
+        "#   Total intervals: {n} (Interval Size {length}{})",
+        what(vectors.unit)
+    )?;
     writeln!(out, "#   Total instructions: {total:.0}{}", what(vectors.unit))?;
     if !instructions_only {
-        writeln!(out, "#   The line that begins with #T is the last interval, which is not complete")?;
+        writeln!(
+            out,
+            "#   The line that begins with #T is the last interval, which is not complete"
+        )?;
     }
     for sentence in sentences(vectors) {
         writeln!(out, "#   {sentence}")?;

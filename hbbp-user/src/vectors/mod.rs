@@ -77,7 +77,10 @@ pub fn vectors<'a>(snapshot: &Snapshot, slices: &'a Slices, rule: &Rule, rings: 
     let places = Places::new(&estimated, slices, rings);
     let (shared, unshared) = places.sums();
     let mut names = HashMap::new();
-    let blocks = places.blocks().iter().map(|id| describe(&estimated, *id, &mut names));
+    let blocks = places
+        .blocks()
+        .iter()
+        .map(|id| describe(&estimated, *id, &mut names));
     let mut threads: Vec<Thread> = slices
         .owners()
         .iter()
@@ -171,12 +174,20 @@ fn name(snapshot: &Snapshot, owner: Owner) -> String {
     }
     let tid = |process: &Process| process.thread.as_ref().map_or(0, |thread| thread.tid);
     let known = |process: &&Process| process.tgid == owner.tgid && tid(process) == owner.tid;
-    let comm = snapshot.processes.iter().rev().find(known).map(|process| process.comm.as_str());
+    let comm = snapshot
+        .processes
+        .iter()
+        .rev()
+        .find(known)
+        .map(|process| process.comm.as_str());
     format!("{} ({}), thread {}", comm.unwrap_or("?"), owner.tgid, owner.tid)
 }
 
 /// The entry of a process image, or of one of its threads, that a count names.
-fn process_of(processes: &HashMap<(u32, u32, u32), ProcessIdx>, (tgid, exec_id, tid): (u32, u32, u32)) -> ProcessIdx {
+fn process_of(
+    processes: &HashMap<(u32, u32, u32), ProcessIdx>,
+    (tgid, exec_id, tid): (u32, u32, u32),
+) -> ProcessIdx {
     use crate::snapshot::Thread;
 
     let known = |tid| processes.get(&(tgid, exec_id, tid)).copied();

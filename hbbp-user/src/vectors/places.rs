@@ -54,7 +54,11 @@ impl Places {
         let blocks: BTreeSet<BlockId> = seen.map(|((block, _), _)| *block).collect();
         places.blocks = blocks.into_iter().collect();
         for ((block, amount), hits) in parts.amounts.iter().zip(hits) {
-            let idx = places.blocks.binary_search(block).ok().and_then(|idx| u32::try_from(idx).ok());
+            let idx = places
+                .blocks
+                .binary_search(block)
+                .ok()
+                .and_then(|idx| u32::try_from(idx).ok());
             places.worth.push(match idx {
                 Some(idx) if 0 < hits => {
                     places.shared += amount;
@@ -71,10 +75,15 @@ impl Places {
 
     /// Finds the parts of all code, one after the other.
     fn find_all(&mut self, estimated: &Estimated<'_>, slices: &Slices, parts: &Parts) {
-        let processes = estimated.snapshot.processes.iter().zip(0..).map(|(process, idx)| {
-            let tid = process.thread.as_ref().map_or(0, |thread| thread.tid);
-            ((process.tgid, process.exec_id, tid), ProcessIdx(idx))
-        });
+        let processes = estimated
+            .snapshot
+            .processes
+            .iter()
+            .zip(0..)
+            .map(|(process, idx)| {
+                let tid = process.thread.as_ref().map_or(0, |thread| thread.tid);
+                ((process.tgid, process.exec_id, tid), ProcessIdx(idx))
+            });
         let processes: HashMap<_, _> = processes.collect();
         let mut addresses = AddressMap::new(estimated.snapshot);
         let last = estimated.snapshot.intervals.len().saturating_sub(1);
@@ -82,7 +91,8 @@ impl Places {
         for code in slices.code() {
             let process = process_of(&processes, (code.tgid, code.exec_id, code.tid));
             self.find(estimated, parts, (code, process), &mut addresses);
-            self.ends.push(u32::try_from(self.parts.len()).unwrap_or(u32::MAX));
+            self.ends
+                .push(u32::try_from(self.parts.len()).unwrap_or(u32::MAX));
         }
     }
 
@@ -116,7 +126,11 @@ impl Places {
                 text: first.text,
                 block,
             };
-            self.parts.extend(parts.of(id, process).filter(|part| parts.method(*part) == Some(method)));
+            self.parts.extend(
+                parts
+                    .of(id, process)
+                    .filter(|part| parts.method(*part) == Some(method)),
+            );
         }
         Some(())
     }
@@ -135,8 +149,13 @@ impl Places {
 
     /// The instructions that these hits stand for, by index of the block.
     pub(super) fn values(&self, code: u32, hits: u64) -> impl Iterator<Item = (u32, f64)> {
-        let worth = self.of(code).iter().filter_map(|part| self.worth.get(*part as usize));
-        worth.filter(|(_, each)| 0.0 < *each).map(move |(block, each)| (*block, each * hits as f64))
+        let worth = self
+            .of(code)
+            .iter()
+            .filter_map(|part| self.worth.get(*part as usize));
+        worth
+            .filter(|(_, each)| 0.0 < *each)
+            .map(move |(block, each)| (*block, each * hits as f64))
     }
 
     /// Instructions of the estimate that are in vectors, and those that are in none.
@@ -165,7 +184,9 @@ impl Parts {
                 let number = u32::try_from(parts.amounts.len()).unwrap_or(u32::MAX);
                 parts.numbers.insert((count.block, part.process), number);
                 parts.methods.push(count.method);
-                parts.amounts.push((count.block, part.count * f64::from(count.instructions) * unit));
+                parts
+                    .amounts
+                    .push((count.block, part.count * f64::from(count.instructions) * unit));
             }
         }
         parts
@@ -190,9 +211,14 @@ fn has_stack(estimated: &Estimated<'_>, event: EventIdx) -> bool {
 /// Units of the event in one unit of the estimate: the period where that counts samples.
 fn one_unit(estimated: &Estimated<'_>) -> f64 {
     let assignment = &estimated.counts.assignment;
-    let event = assignment.ebs.first().and_then(|event| estimated.snapshot.run.events.get(event.0 as usize));
+    let event = assignment
+        .ebs
+        .first()
+        .and_then(|event| estimated.snapshot.run.events.get(event.0 as usize));
     match (assignment.unit, event.map(|event| event.period)) {
-        (Unit::TimeWeightedSamples | Unit::EventWeightedSamples, Some(Period::Fixed(period))) => period as f64,
+        (Unit::TimeWeightedSamples | Unit::EventWeightedSamples, Some(Period::Fixed(period))) => {
+            period as f64
+        }
         _ => 1.0,
     }
 }

@@ -13,8 +13,8 @@ const LEFT: f64 = 90.0;
 
 /// Twelve colours that are told apart also by those who see few (Okabe and Ito's eight, and four darker ones).
 const COLOURS: [&str; 12] = [
-    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#f0e442", "#444444", "#004c78", "#9a6a00", "#00694d",
-    "#8e3f00",
+    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#f0e442", "#444444", "#004c78",
+    "#9a6a00", "#00694d", "#8e3f00",
 ];
 
 /// Writes the picture; `title` says what it is of.
@@ -93,6 +93,9 @@ mod tests {
         let svg = String::from_utf8(svg).unwrap();
         assert_eq!(svg.matches("<rect").count(), 3);
         assert_eq!(svg.matches("<circle").count(), 2);
-        assert!(svg.contains("&lt;a &amp; b&gt;") && svg.ends_with("</svg>\n"), "{svg}");
+        assert!(
+            svg.contains("&lt;a &amp; b&gt;") && svg.ends_with("</svg>\n"),
+            "{svg}"
+        );
     }
 }

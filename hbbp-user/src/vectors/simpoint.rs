@@ -22,7 +22,10 @@ pub struct SimPoints {
 
 /// Chooses simulation points of one thread, at most `most`. The last slice, which is not complete, has no part in it.
 pub fn choose(vectors: &Vectors<'_>, thread: u32, most: usize) -> SimPoints {
-    let last = vectors.threads().get(thread as usize).map_or(0, |it| it.slices.saturating_sub(1));
+    let last = vectors
+        .threads()
+        .get(thread as usize)
+        .map_or(0, |it| it.slices.saturating_sub(1));
     let mut points: Vec<Point> = Vec::new();
     vectors.each(|of, slice, vector| {
         if of == thread && slice < last && !vector.is_empty() {
@@ -39,15 +42,25 @@ pub fn of_points(points: &[Point], most: usize) -> SimPoints {
     };
     let nearest = |cluster: u32| nearest(points, &clusters, cluster);
     SimPoints {
-        points: (0..).zip(&clusters.centres).map(|(cluster, _)| nearest(cluster)).collect(),
+        points: (0..)
+            .zip(&clusters.centres)
+            .map(|(cluster, _)| nearest(cluster))
+            .collect(),
         labels: clusters.labels,
     }
 }
 
 /// The slice nearest to the centre of a cluster, and the share of the slices in that.
 fn nearest(points: &[Point], clusters: &Clusters, cluster: u32) -> (u32, f64) {
-    let centre = clusters.centres.get(cluster as usize).copied().unwrap_or_default();
-    let members = (0..).zip(points).zip(&clusters.labels).filter(|(_, label)| **label == cluster);
+    let centre = clusters
+        .centres
+        .get(cluster as usize)
+        .copied()
+        .unwrap_or_default();
+    let members = (0..)
+        .zip(points)
+        .zip(&clusters.labels)
+        .filter(|(_, label)| **label == cluster);
     let members: Vec<(u32, f64)> = members
         .map(|((slice, point), _)| (slice, super::clusters::distance(point, &centre)))
         .collect();
@@ -104,7 +117,9 @@ mod tests {
         let slice = |phase: u32, n: u32| {
             // A tenth of each slice is chance.
             let noise = |block: u32| 10.0 + f64::from((n * 7 + block * 13) % 5);
-            (0..10).map(|block| (phase * 10 + block, 100.0 + noise(block))).collect::<Vec<_>>()
+            (0..10)
+                .map(|block| (phase * 10 + block, 100.0 + noise(block)))
+                .collect::<Vec<_>>()
         };
         let points: Vec<Point> = phases
             .iter()
@@ -123,8 +138,13 @@ mod tests {
 
     #[test]
     fn directions_are_even_between_minus_one_and_one() {
-        let all: Vec<f64> = (0..1000).flat_map(|block| (0..15).map(move |d| direction(block, d))).collect();
+        let all: Vec<f64> = (0..1000)
+            .flat_map(|block| (0..15).map(move |d| direction(block, d)))
+            .collect();
         let mean = all.iter().sum::<f64>() / all.len() as f64;
-        assert!(mean.abs() < 0.02 && all.iter().all(|it| it.abs() <= 1.0), "{mean}");
+        assert!(
+            mean.abs() < 0.02 && all.iter().all(|it| it.abs() <= 1.0),
+            "{mean}"
+        );
     }
 }
