@@ -38,7 +38,7 @@
 //! | completeness | samples that reached the tool, over samples that were expected |
 //! | drain | reading what was counted in the kernel since the last drain |
 //! | interval | the time between two drains, or between a patch of kernel text and a drain |
-//! | slice | a span of so many retired instructions of a thread or of all that is measured: SimPoint's interval |
+//! | slice | a span of N retired instructions of a thread or of all that is measured: SimPoint's interval |
 //! | basic block vector | for each block the instructions that it executed in a slice |
 //! | simulation point | the slice that stands for a phase of a run (SimPoint) |
 //! | process image | a process from one exec to the next |

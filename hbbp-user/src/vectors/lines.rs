@@ -114,7 +114,7 @@ fn write_line(start: &str, ids: &Ids, vector: &Vector, out: &mut dyn Write) -> i
     writeln!(out)
 }
 
-/// What stands behind an amount that is no instructions.
+/// What stands behind an amount of something else than instructions.
 const fn what(unit: Unit) -> &'static str {
     match unit {
         Unit::Executions | Unit::RelativeExecutions => "",

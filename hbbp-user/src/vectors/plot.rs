@@ -1,4 +1,4 @@
-//! The phases of a run as a picture: a row for each cluster, a bar for each stretch of its slices, a dot for its simulation
+//! The phases of a run as a picture: a row for each cluster, a bar for each run of slices in it, a dot for its simulation
 //! point. Plain SVG, without scripts and fonts of its own.
 
 use std::io::{self, Write};
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stretches_are_bars_and_points_are_dots() {
+    fn runs_are_bars_and_points_are_dots() {
         let points = SimPoints {
             labels: vec![0, 0, 1, 1, 1, 0],
             points: vec![(1, 0.5), (3, 0.5)],
