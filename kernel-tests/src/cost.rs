@@ -28,13 +28,13 @@ pub const SPANS: &str = "/out/spans";
 const SCRIPT: &str = "/opt/workload";
 /// Start of every script. The kernel tests its ciphers for 400 million instructions after it has started its first
 /// program; idle time costs nothing here.
-const SETTLE: &str = "set -e\nbusybox sleep 20";
+pub(crate) const SETTLE: &str = "set -e\nbusybox sleep 20";
 /// The rounds of work, likewise.
 const ROUNDS: &str = "/opt/rounds";
 /// The pause between two spans: the kernel frees maps and events of the last one asynchronously.
-const PAUSE: &str = "busybox sleep 2";
+pub(crate) const PAUSE: &str = "busybox sleep 2";
 /// A period of instructions that no run here reaches: the samples are branch stacks, and nothing else.
-const NEVER: &str = "1000000000039";
+pub(crate) const NEVER: &str = "1000000000039";
 
 /// What is asked of perf: the taken branches that `hbbp-sys` samples, with their stacks.
 const PERF: &str = "-q -b -a -e cpu/event=0xc4,umask=0x20/pp -o /tmp/perf.data";
@@ -101,18 +101,15 @@ impl Span {
 pub struct Costs {
     /// Without any.
     pub alone: Span,
-    /// In the order of [`Tool::ALL`], one span for each period.
-    pub tools: [Vec<Span>; 4],
+    /// Each tool with one span for each period.
+    pub tools: Vec<(Tool, Vec<Span>)>,
 }
 
 impl Costs {
     /// Instructions for each stack, with what the machine itself needs.
     pub fn per_stack(&self, tool: Tool) -> f64 {
-        Tool::ALL
-            .iter()
-            .zip(&self.tools)
-            .find(|(other, _)| **other == tool)
-            .map_or(0.0, |(_, spans)| slope(spans))
+        let found = self.tools.iter().find(|(other, _)| *other == tool);
+        found.map_or(0.0, |(_, spans)| slope(spans))
     }
 
     /// The cost of `hbbp-sys` as a multiple of perf's, with what the machine itself needs in both.
@@ -141,7 +138,7 @@ pub fn slope(spans: &[Span]) -> f64 {
     up / down
 }
 
-/// Runs a workload under every tool and period.
+/// Runs a workload under each of the tools, with every period.
 ///
 /// # Errors
 /// When something does not build, is not installed, or fails in the guest, and when perf lost samples.
@@ -150,14 +147,17 @@ pub fn measure(
     kernel: &Kernel,
     hardware_profile: &str,
     periods: &[u64],
+    tools: &[Tool],
 ) -> Result<Costs> {
     let mut machine = machine(workload, kernel, hardware_profile)?;
-    machine.files().program(Path::new("/usr/bin/perf"))?;
+    if tools.contains(&Tool::Perf) || tools.contains(&Tool::BarePerf) {
+        machine.files().program(Path::new("/usr/bin/perf"))?;
+    }
     // A first run of each is not counted: it fills the guest's caches of files, and perf's of build ids.
     let run = format!("busybox sh {SCRIPT}");
     let clean = format!("busybox rm -f /tmp/profile /tmp/perf.data\n{PAUSE}\n");
     let mut script = format!("{SETTLE}\n{run} > /dev/null\n{PAUSE}\nguest-span {run}\n{PAUSE}\n");
-    for tool in Tool::ALL {
+    for tool in tools {
         let [first, ..] = periods else { bail!("no periods") };
         script += &format!("{} {run} > /dev/null\n{clean}", tool.words(*first));
         for period in periods {
@@ -168,13 +168,13 @@ pub fn measure(
     outcome.stdout()?;
     let said = outcome.text("stderr")?;
     ensure!(!said.contains("lost"), "a tool lost samples: {said}");
-    let all = [&[0], [periods; Tool::ALL.len()].concat().as_slice()].concat();
+    let all = [&[0], periods.repeat(tools.len()).as_slice()].concat();
     let spans = read_spans(&outcome, &all)?;
     let (alone, rest) = spans.split_first().context("no span was measured")?;
-    let mut tools = rest.chunks(periods.len()).map(<[Span]>::to_vec);
+    let spans = rest.chunks(periods.len()).map(<[Span]>::to_vec);
     Ok(Costs {
         alone: *alone,
-        tools: std::array::from_fn(|_| tools.next().unwrap_or_default()),
+        tools: tools.iter().copied().zip(spans).collect(),
     })
 }
 
@@ -241,7 +241,7 @@ pub fn overhead(kernel: &Kernel, hardware_profile: &str, rounds: u32) -> Result<
 }
 
 /// A machine for one workload, whose spans are marked by `guest-span`.
-fn machine(workload: &Workload, kernel: &Kernel, hardware_profile: &str) -> Result<Machine> {
+pub(crate) fn machine(workload: &Workload, kernel: &Kernel, hardware_profile: &str) -> Result<Machine> {
     let mut machine = Machine::new(kernel)
         .clock(Clock::Instructions)
         .marks(Marks::Program)
@@ -262,7 +262,7 @@ fn machine(workload: &Workload, kernel: &Kernel, hardware_profile: &str) -> Resu
 }
 
 /// The spans of a run, with the period that each was taken at.
-fn read_spans(outcome: &Outcome, periods: &[u64]) -> Result<Vec<Span>> {
+pub(crate) fn read_spans(outcome: &Outcome, periods: &[u64]) -> Result<Vec<Span>> {
     let stacks = outcome.text("spans")?;
     let stacks: Vec<u64> = stacks
         .lines()

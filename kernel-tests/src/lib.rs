@@ -55,6 +55,7 @@
 pub mod accuracy;
 pub mod artifacts;
 pub mod bolt;
+pub mod budget;
 pub mod cost;
 pub mod durations;
 pub mod guest;

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
+use kernel_tests::budget;
 use kernel_tests::cost::{self, Costs, FLAT, LOOPS, Overhead, PERIODS, Tool};
 use kernel_tests::kernel::Kernel;
 use kernel_tests::workload::Workload;
@@ -24,6 +25,13 @@ pub(crate) struct Args {
     /// rounds of 330 million instructions.
     #[arg(long, value_name = "ROUNDS")]
     overhead: Option<u32>,
+    /// Measure what a daemon with its default budget takes instead, phase by phase from idle to storms and back, each of
+    /// this many seconds of guest time.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "overhead")]
+    daemon: Option<u32>,
+    /// Seconds of an interval of the daemon.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "daemon")]
+    interval: u32,
     /// Print one JSON object per line of the table.
     #[arg(long)]
     json: bool,
@@ -38,6 +46,14 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
     let hardware_profile = hardware_profile(HARDWARE_PROFILE)?;
     if let Some(rounds) = args.overhead {
         print_overhead(args, &cost::overhead(&kernel, &hardware_profile, rounds)?);
+        return Ok(());
+    }
+    if let Some(seconds) = args.daemon {
+        let phases = budget::from_idle_to_storm(seconds);
+        let options = format!("--interval {}s", args.interval);
+        let settle = 2 * args.interval + 4;
+        let taken = budget::measure(&kernel, &hardware_profile, &phases, &options, settle)?;
+        print_budget(args, &taken);
         return Ok(());
     }
     ensure!(
@@ -60,7 +76,7 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
     };
     for name in names {
         let workload = Workload::named(name).with_context(|| format!("unknown workload `{name}`"))?;
-        let costs = cost::measure(workload, &kernel, &hardware_profile, &args.period)?;
+        let costs = cost::measure(workload, &kernel, &hardware_profile, &args.period, &Tool::ALL)?;
         print(args, name, &costs);
     }
     Ok(())
@@ -83,7 +99,13 @@ fn print(args: &Args, name: &str, costs: &Costs) {
     let [machine, hbbp, perf, bare] = Tool::ALL.map(|tool| costs.per_stack(tool));
     let (ratio, own_ratio) = (costs.ratio(), costs.own_ratio());
     if args.json {
-        let [of_machine, of_hbbp, of_perf, of_bare] = &costs.tools;
+        let [of_machine, of_hbbp, of_perf, of_bare] = Tool::ALL.map(|tool| {
+            costs
+                .tools
+                .iter()
+                .find(|(it, _)| *it == tool)
+                .map(|(_, spans)| spans)
+        });
         let line = serde_json::json!({
             "kernel": args.kernel, "hardware_profile": HARDWARE_PROFILE, "workload": name, "code": code, "alone": costs.alone,
             "spans": {"machine": of_machine, "hbbp-sys": of_hbbp, "perf": of_perf, "perf -B -N": of_bare},
@@ -93,12 +115,39 @@ fn print(args: &Args, name: &str, costs: &Costs) {
         println!("{line}");
         return;
     }
-    let stacks = costs.tools.iter().flatten().map(|span| span.stacks).max();
+    let spans = costs.tools.iter().flat_map(|(_, spans)| spans);
+    let stacks = spans.map(|span| span.stacks).max();
     println!(
         "{name:<14} {code:<4} {:>9.1} {:>8} {machine:>8.0} {hbbp:>8.0} {perf:>8.0} {bare:>8.0} {ratio:>8.2} {own_ratio:>8.2}",
         costs.alone.instructions() as f64 / 1e6,
         stacks.unwrap_or(0),
     );
+}
+
+/// A line for each phase: length in seconds of guest time; instructions in millions alone, while the emulated PMU looks for
+/// records, and beside the daemon; samples; the daemon's part of the CPU's time.
+fn print_budget(args: &Args, phases: &[budget::Taken]) {
+    if args.json {
+        println!(
+            "{}",
+            serde_json::json!({"kernel": args.kernel, "interval": args.interval, "phases": phases})
+        );
+        return;
+    }
+    println!("phase              seconds    alone  looking  watched  samples  percent of the CPU");
+    for taken in phases {
+        let millions = |span: cost::Span| span.instructions() as f64 / 1e6;
+        println!(
+            "{:<18} {:>7.2} {:>8.1} {:>8.1} {:>8.1} {:>8} {:>8.3}",
+            taken.phase,
+            taken.length as f64 / 1e9,
+            millions(taken.alone),
+            millions(taken.looking),
+            millions(taken.watched),
+            taken.watched.stacks,
+            100.0 * taken.share(),
+        );
+    }
 }
 
 fn print_overhead(args: &Args, overhead: &Overhead) {

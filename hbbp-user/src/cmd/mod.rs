@@ -15,6 +15,7 @@ pub mod interrupt;
 mod interval;
 pub mod kernel_text;
 mod locations;
+mod measure;
 pub mod merge;
 pub mod pager;
 pub mod processwatch;

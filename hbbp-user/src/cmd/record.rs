@@ -9,8 +9,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::child::PendingChild;
 use super::interrupt::{Ender, Interrupt};
+use super::measure::{Pause, measure};
 use super::progress::Progress;
-use super::session::{Pause, Session, measure};
+use super::session::Session;
 use crate::collect::event::Choice;
 use crate::collect::limits;
 use crate::collect::object::Messages;

@@ -1,23 +1,15 @@
-//! A running measurement: drains the collector into the resolver until the time is over, the command exits or a signal
-//! arrives, and hands out what was measured: once at the end, or again and again while it goes on.
+//! A running measurement: drains the collector into the resolver, and hands out what was measured: once at the end, or again
+//! and again while it goes on. When which of it is done is a matter of [`super::measure`].
 
 use std::mem;
 use std::ops::Range;
 use std::path::Path;
-use std::process::{Child, ExitStatus};
 use std::time::{Duration, SystemTime};
 
-use anyhow::Context as _;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
-use tokio::sync::Notify;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::Instant;
 
-use super::budget::Budget;
-use super::child::exit_code;
-use super::interrupt::Signals;
+use super::budget::{Budget, Change};
 use super::interval::raw_interval;
-use super::progress::Progress;
 use crate::collect::cpu_times::CpuTimes;
 use crate::collect::overhead::{read_own_cpu, read_own_memory, reset_own_memory};
 use crate::collect::{Collector, Parts, Plan, Scope, StacksSeen};
@@ -33,7 +25,7 @@ use crate::snapshot::{Loss, Losses, Run, Snapshot};
 
 /// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice soon that text
 /// changed without a record.
-pub(super) const DRAIN_EVERY: Duration = Duration::from_secs(2);
+const DRAIN_EVERY: Duration = Duration::from_secs(2);
 
 /// The same where slices are told apart, whose counts fill the maps sooner.
 const DRAIN_SLICES_EVERY: Duration = Duration::from_millis(500);
@@ -42,17 +34,7 @@ const DRAIN_SLICES_EVERY: Duration = Duration::from_millis(500);
 const COUNTS_BESIDE_SLICES: usize = 32 << 20;
 
 /// Time between two reads of the sideband. The files of a process can be opened only while it lives.
-const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
-
-/// Time between two checks whether branch stacks are empty, until that is known: empty ones are detected within a
-/// second.
-const STACKS_EVERY: Duration = Duration::from_millis(250);
-
-/// Time between two looks which CPUs are online: for no longer one that came is not measured.
-const CPUS_EVERY: Duration = Duration::from_millis(250);
-
-/// Time between two looks at what the samples cost, where there is a budget.
-const BUDGET_EVERY: Duration = Duration::from_millis(250);
+pub(super) const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
 
 /// Minimum gap before an extra drain triggered by a text patch, as a multiple of the duration of the last drain: such
 /// drains take at most 5 % of the time, however often text is patched.
@@ -75,22 +57,9 @@ const TEXT_ONCE: &str = "kernel text was read once, at the end (--text-once): sa
 const EMPTY_STACKS: &str = "branch stacks are empty on this machine, as on some virtual machines: the mix \
                             uses instruction samples only";
 
-/// Why a measurement paused.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Pause {
-    /// Its time is over.
-    Time,
-    /// A signal arrived.
-    Signal,
-    /// The command exited with this code.
-    Exited(u8),
-    /// Its samples cost much more than the budget: the interval should end, and the next one have longer periods.
-    Budget,
-}
-
 /// A running measurement: collector, resolver, and the intervals since the last drain.
 pub(super) struct Session {
-    collector: Collector,
+    pub(super) collector: Collector,
     resolver: Resolver,
     /// Facts of the run, as far as they are known.
     run: Run,
@@ -105,7 +74,7 @@ pub(super) struct Session {
     /// Earlier intervals since the last drain.
     split: Vec<Range<u64>>,
     /// When to split the interval because of a patch.
-    patched: Option<Instant>,
+    pub(super) patched: Option<Instant>,
     /// Whether user text was patched, too: then a drain does it, as only kernel code is counted apart.
     user_patched: bool,
     /// Earliest time of an extra drain because memory with code changed.
@@ -119,9 +88,9 @@ pub(super) struct Session {
     /// Malformed records.
     unread: u64,
     /// Whether branch stacks have entries.
-    stacks: StacksSeen,
+    pub(super) stacks: StacksSeen,
     /// `None` where none was asked for, or it cannot be kept.
-    budget: Option<Budget>,
+    pub(super) budget: Option<Budget>,
 }
 
 /// What was counted, part by part in the order of time.
@@ -200,6 +169,11 @@ impl Session {
         })
     }
 
+    /// By what the time between two looks is longer than usual, because of a budget.
+    pub(super) fn pace(&self) -> u32 {
+        self.budget.as_ref().map_or(1, Budget::pace)
+    }
+
     /// Starts sampling; a command's events start by themselves at its exec. [`Self::take`] starts it again.
     pub(super) fn start(&mut self) -> anyhow::Result<()> {
         self.collector.enable()?;
@@ -256,6 +230,7 @@ impl Session {
         run.duration = duration;
         run.events = totals.events;
         run.notes.extend(totals.notes);
+        run.notes.extend(paced(self.pace()));
         if self.stacks == StacksSeen::Empty {
             run.notes.push(EMPTY_STACKS.to_owned());
         }
@@ -278,6 +253,8 @@ impl Session {
         snapshot
             .losses
             .add(Loss::SidebandUnread, mem::take(&mut self.unread));
+        let rested = self.budget.as_mut().map_or(0, Budget::take_rested);
+        snapshot.losses.add(Loss::RecordsRested, rested);
         snapshot.fit();
         let own_cpu = read_own_cpu();
         let before = mem::replace(&mut self.own_cpu, own_cpu);
@@ -286,9 +263,12 @@ impl Session {
         snapshot
     }
 
-    fn read_sideband(&mut self) -> anyhow::Result<()> {
+    pub(super) fn read_sideband(&mut self) -> anyhow::Result<()> {
         let reading = self.collector.records()?;
         self.unread += reading.unread;
+        if let Some(budget) = &mut self.budget {
+            budget.note_records(&reading.records);
+        }
         let is_patch = |record: &Record| matches!(record, Record::TextPoke { .. });
         // Patches before the interval do not split it: the kernel switches static keys when perf events are opened, and
         // an extra drain for these would only cost samples.
@@ -305,8 +285,36 @@ impl Session {
         Ok(())
     }
 
+    /// Looks at what samples and records cost; whether the interval should end, as samples cost much more than the budget.
+    pub(super) fn look_at_budget(&mut self) -> anyhow::Result<bool> {
+        let Some(budget) = &mut self.budget else {
+            return Ok(false);
+        };
+        match budget.change_of_records() {
+            Some(Change::Rest) => {
+                self.collector.follow_processes(false)?;
+                self.resolver.rest();
+            }
+            Some(Change::Resume) => {
+                self.collector.follow_processes(true)?;
+                self.resolver.resume();
+            }
+            None => {}
+        }
+        Ok(budget.is_urgent(&self.collector))
+    }
+
+    /// Time between two drains.
+    pub(super) const fn drain_every(&self) -> Duration {
+        if self.collector.has_slices() {
+            DRAIN_SLICES_EVERY
+        } else {
+            DRAIN_EVERY
+        }
+    }
+
     /// Looks for changes of memory with code, which have no records.
-    fn watch_memory(&mut self) {
+    pub(super) fn watch_memory(&mut self) {
         if self.patched.is_none() && self.resolver.has_memory_changed() {
             self.user_patched = true;
             self.patched = Some(self.next_memory_drain.max(Instant::now()));
@@ -314,7 +322,7 @@ impl Session {
     }
 
     /// Splits the interval, so that kernel counts before and after a patch are separate.
-    fn split(&mut self) -> anyhow::Result<()> {
+    pub(super) fn split(&mut self) -> anyhow::Result<()> {
         if !self.user_patched && self.collector.cut()? {
             let end = now();
             self.split.push(self.began..end);
@@ -328,7 +336,7 @@ impl Session {
         Ok(())
     }
 
-    fn drain(&mut self) -> anyhow::Result<()> {
+    pub(super) fn drain(&mut self) -> anyhow::Result<()> {
         let start = own_time();
         self.collector.vary()?;
         let counts = self.counts()?;
@@ -373,7 +381,7 @@ impl Session {
     }
 
     /// The same, unless comparisons would take more than their share of the time.
-    fn look_at_text(&mut self) -> anyhow::Result<()> {
+    pub(super) fn look_at_text(&mut self) -> anyhow::Result<()> {
         if self.next_comparison <= Instant::now() {
             let start = own_time();
             self.compare_text()?;
@@ -383,7 +391,7 @@ impl Session {
     }
 
     /// Checks whether branch stacks have entries, until that is known; empty ones are no longer sampled.
-    fn look_at_stacks(&mut self) -> anyhow::Result<()> {
+    pub(super) fn look_at_stacks(&mut self) -> anyhow::Result<()> {
         if self.stacks == StacksSeen::NotYet {
             self.stacks = self.collector.stacks_seen();
             if self.stacks == StacksSeen::Empty {
@@ -394,89 +402,15 @@ impl Session {
     }
 }
 
-/// Measures until the time is over, the command exits, a signal arrives, or the budget asks for longer periods.
-pub(super) async fn measure(
-    session: &mut Session,
-    duration: Option<Duration>,
-    mut child: Option<&mut Child>,
-    signals: &mut Signals,
-    progress: Option<Progress>,
-) -> anyhow::Result<Pause> {
-    let start = Instant::now();
-    let drain_every = if session.collector.has_slices() {
-        DRAIN_SLICES_EVERY
-    } else {
-        DRAIN_EVERY
-    };
-    let mut drains = interval_at(start + drain_every, drain_every);
-    let mut sideband = interval_at(start + SIDEBAND_EVERY, SIDEBAND_EVERY);
-    let mut stacks = interval_at(start + STACKS_EVERY, STACKS_EVERY);
-    let mut cpus = interval_at(start + CPUS_EVERY, CPUS_EVERY);
-    let mut budget = interval_at(start + BUDGET_EVERY, BUDGET_EVERY);
-    // A late tick needs no catching up: the next drain takes more.
-    drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    sideband.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    cpus.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    budget.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let end = tokio::time::sleep(duration.unwrap_or(Duration::MAX));
-    tokio::pin!(end);
-    let text_events = session.collector.text_events()?;
-    // SAFETY: the descriptor is our own and stays the same and open as long as it is waited for.
-    let text_events = unsafe { AsyncFd::register_with_interest(text_events, Interest::READABLE) }
-        .context("failed to wait for kernel text events")?;
-    let half_full = session.collector.half_full();
-    loop {
-        let patched = tokio::time::sleep_until(session.patched.unwrap_or(start));
-        tokio::select! {
-            biased;
-            () = &mut end, if duration.is_some() => return Ok(Pause::Time),
-            () = signals.wait() => return Ok(Pause::Signal),
-            _ = drains.tick() => {
-                session.drain()?;
-                session.look_at_text()?;
-            }
-            () = notified(half_full.as_deref()) => session.drain()?,
-            () = patched, if session.patched.is_some() => session.split()?,
-            _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
-            _ = budget.tick(), if session.budget.is_some() => {
-                let budget = session.budget.as_mut();
-                if budget.is_some_and(|it| it.is_urgent(&session.collector)) {
-                    return Ok(Pause::Budget);
-                }
-            }
-            _ = cpus.tick() => session.collector.follow_cpus()?,
-            _ = sideband.tick() => {
-                session.read_sideband()?;
-                session.watch_memory();
-                if let Some(progress) = &progress {
-                    progress.at(start.elapsed());
-                }
-                if let Some(status) = ended(child.as_deref_mut())? {
-                    return Ok(Pause::Exited(exit_code(status)));
-                }
-            }
-            ready = text_events.readable() => {
-                ready.context("failed to wait for kernel text events")?.clear_ready();
-                session.read_sideband()?;
-            }
-        }
-    }
-}
-
-/// Waits for a notification; for ever without a notifier.
-async fn notified(notify: Option<&Notify>) {
-    match notify {
-        Some(notify) => notify.notified().await,
-        None => std::future::pending().await,
-    }
-}
-
-fn ended(child: Option<&mut Child>) -> anyhow::Result<Option<ExitStatus>> {
-    let status = child
-        .map(Child::try_wait)
-        .transpose()
-        .context("failed to wait for the command")?;
-    Ok(status.flatten())
+/// What is to be said where looks came less often than usual.
+fn paced(pace: u32) -> Option<String> {
+    let (records, counts) = (SIDEBAND_EVERY * pace, DRAIN_EVERY * pace);
+    (1 < pace).then(|| {
+        format!(
+            "to keep the CPU budget, records of processes and memory with code were read every {records:?}, and counts every \
+             {counts:?}: programs that ran for less may have no text"
+        )
+    })
 }
 
 /// CPU time of this thread. A drain mostly waits for the kernel, which costs no CPU time.

@@ -206,6 +206,16 @@ impl Collector {
             .context("failed to wait for records of the kernel")
     }
 
+    /// Has the kernel write no more records of processes and mappings, or write them again; those of kernel text go on.
+    pub fn follow_processes(&mut self, follow: bool) -> anyhow::Result<()> {
+        let done = if follow {
+            self.sideband.resume()
+        } else {
+            self.sideband.rest()
+        };
+        done.context("failed to start or stop records of processes")
+    }
+
     /// What happened to processes, mappings and kernel text since the last call, in the order of time.
     pub fn records(&mut self) -> anyhow::Result<Reading> {
         self.wake

@@ -1,6 +1,8 @@
-//! What the tool itself costs: CPU time and memory of its user side, and CPU time of the sampling.
+//! What the tool itself costs: CPU time and memory of its user side, and CPU time of the sampling and of the records of
+//! processes.
 
 use super::bpf::ProgramRuns;
+use crate::record::{Record, Timed};
 use crate::snapshot::run::RunTime;
 
 /// Run time of a program that the kernel does not measure, in ns: without branch stacks it takes some 600 instructions, with
@@ -12,6 +14,14 @@ const STACK_SAMPLE: u64 = 2_500;
 /// with a branch stack the registers that hold it, two or three for each of 32 entries.
 const INTERRUPT: u64 = 1_500;
 const STACK_INTERRUPT: u64 = 3_500;
+
+/// What the kernel takes to write a record, in ns: some 7000 instructions for that of a mapping, most of them for the path and
+/// the build id of its file, and some 2000 for others (`cargo xtask vm cost --daemon`, Linux 6.12).
+const MAPPING_RECORD: u64 = 3_000;
+const TASK_RECORD: u64 = 800;
+
+/// What it takes to read and keep one, in ns: 6 us for the records of a process, from fork to exit.
+pub const READ_RECORD: u64 = 1_000;
 
 /// The runs of the program of an event so far.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -50,6 +60,18 @@ pub fn sampling_time(before: &[Runs], after: &[Runs]) -> (u64, RunTime) {
         time = time.saturating_add(samples.saturating_mul(program + interrupt));
     }
     (time, source)
+}
+
+/// CPU time in ns that the kernel took to write these records, and their number.
+pub fn record_time(records: &[Timed]) -> (u64, u64) {
+    let of = |timed: &Timed| match timed.record {
+        Record::Mmap(_) => (MAPPING_RECORD, 1),
+        Record::Lost(n) => (n.saturating_mul(TASK_RECORD), n),
+        _ => (TASK_RECORD, 1),
+    };
+    let add =
+        |(time, n): (u64, u64), (more, one): (u64, u64)| (time.saturating_add(more), n.saturating_add(one));
+    records.iter().map(of).fold((0, 0), add)
 }
 
 /// CPU time of this process so far in ns, user and system.

@@ -31,6 +31,8 @@ pub struct Sideband {
     names: Names,
     /// Whether a CPU came online, on which there were records that nobody wrote.
     has_gap: bool,
+    /// Whether records of processes and mappings are not written for a while.
+    is_resting: bool,
 }
 
 /// What one reading of all rings gave.
@@ -100,6 +102,7 @@ impl Sideband {
             missing: Vec::new(),
             names: Names::default(),
             has_gap: false,
+            is_resting: false,
         };
         cpus.iter().try_for_each(|cpu| sideband.add(*cpu))?;
         for ring in sideband.rings.iter().chain(&sideband.text) {
@@ -129,8 +132,21 @@ impl Sideband {
         of_cpu.for_each(|ring| ring.has_ended = true);
         self.add(cpu)?;
         self.has_gap = true;
-        let mut newest = [self.rings.last(), self.text.last()].into_iter().flatten();
+        let newest = self.rings.last().filter(|_| !self.is_resting);
+        let mut newest = newest.into_iter().chain(self.text.last());
         newest.try_for_each(|ring| ring.perf.enable())
+    }
+
+    /// Has the kernel write no more records of processes and mappings; those of its text go on.
+    pub fn rest(&mut self) -> io::Result<()> {
+        self.is_resting = true;
+        self.rings.iter().try_for_each(|ring| ring.perf.disable())
+    }
+
+    /// Has it write them again.
+    pub fn resume(&mut self) -> io::Result<()> {
+        self.is_resting = false;
+        self.rings.iter().try_for_each(|ring| ring.perf.enable())
     }
 
     /// The descriptors of the rings that were opened last.

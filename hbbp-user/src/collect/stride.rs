@@ -18,6 +18,7 @@ use crate::snapshot::run::{Counter, EventUnit, Period};
 pub struct Sampler {
     /// The perf event.
     pub perf: Perf,
+    unit: EventUnit,
     /// Its period, where it may change; `None` where the kernel chooses it, or the counter follows tasks: those that a
     /// task creates would keep the old one.
     stride: Option<Stride>,
@@ -42,6 +43,7 @@ impl Sampler {
         Self {
             stride,
             perf,
+            unit: source.unit,
             taken: Counter::default(),
             has_ended: false,
         }
@@ -70,7 +72,7 @@ impl Sampler {
         let Some(stride) = self.stride.as_mut().filter(|_| !self.has_ended) else {
             return Ok(());
         };
-        let count = match self.perf.read() {
+        let count = match counted(&self.perf, self.unit) {
             // It lost its counter, and is left to `take`.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             read => read?.count,
@@ -89,15 +91,11 @@ impl Sampler {
         let Some(stride) = self.stride.as_mut().filter(|stride| !stride.ended) else {
             return Ok(());
         };
-        if !self
-            .perf
-            .read()
-            .is_ok_and(|counter| stride.is_long(counter.count))
-        {
+        if !counted(&self.perf, self.unit).is_ok_and(|counter| stride.is_long(counter.count)) {
             return Ok(());
         }
         self.perf.disable()?;
-        if let Ok(counter) = self.perf.read() {
+        if let Ok(counter) = counted(&self.perf, self.unit) {
             let next = stride.next();
             match self.perf.set_period(next) {
                 Ok(()) => stride.change(counter.count, next),
@@ -116,13 +114,29 @@ impl Sampler {
 
     /// What it counted so far, with the samples that were due where its period has changed.
     pub fn read(&self) -> io::Result<Counter> {
-        let counter = self.perf.read()?;
+        let counter = counted(&self.perf, self.unit)?;
         let changed = self.stride.as_ref().filter(|stride| 0 < stride.n_changes);
         Ok(Counter {
             due: changed.map(|stride| stride.due(counter.count)),
             ..counter
         })
     }
+}
+
+/// What a counter counted, without the samples that were due.
+///
+/// A clock counts the time for which it ran, also where the kernel stopped its timer: it does so after as many samples
+/// as it allows from one clock tick to the next, and an idle CPU has no ticks (kernel/events/core.c,
+/// `__perf_event_account_interrupt`). The kernel's own count stands still then, so the samples would not be missed.
+fn counted(perf: &Perf, unit: EventUnit) -> io::Result<Counter> {
+    let counter = perf.read()?;
+    Ok(match unit {
+        EventUnit::Nanoseconds => Counter {
+            count: counter.running,
+            ..counter
+        },
+        _ => counter,
+    })
 }
 
 /// The periods of one counter.

@@ -193,7 +193,7 @@ fn overhead_in_words(run: &Run) -> String {
     let budget = run.budget.map_or_else(String::new, |budget| {
         let all = of_machine(run.own_cpu.saturating_add(run.own_sampling));
         let how = match budget.programs {
-            RunTime::Measured => "interrupts estimated",
+            RunTime::Measured => "interrupts and records estimated",
             RunTime::Estimated => "estimated",
         };
         format!(

@@ -313,6 +313,7 @@ fn losses(losses: &Losses) -> Vec<LossJson<'_>> {
         LossUnit::Entry => "entry",
         LossUnit::Stream => "stream",
         LossUnit::Record => "record",
+        LossUnit::Second => "second",
         LossUnit::Region => "region",
         LossUnit::Ambiguous => "ambiguous",
         LossUnit::Text => "text",

@@ -117,6 +117,16 @@ impl Resolver {
         }
     }
 
+    /// Records of processes and mappings rest from now on: processes are read from /proc where they are hit.
+    pub fn rest(&mut self) {
+        self.user.rest();
+    }
+
+    /// They are written again.
+    pub fn resume(&mut self) {
+        self.user.resume();
+    }
+
     /// Whether a program may have patched its text since this was asked for last: then the next drain should come soon, as
     /// counts have only the time of their first sample.
     pub fn take_patched(&mut self) -> bool {

@@ -16,6 +16,8 @@ pub enum LossUnit {
     Stream,
     /// A record about processes, mappings or kernel text.
     Record,
+    /// A second in which nothing was recorded of processes and mappings.
+    Second,
     /// A mapping or text region whose text could not be read: its samples stay unresolved.
     Region,
     /// A sample or stream that is counted, perhaps for other bytes than those that ran.
@@ -105,6 +107,9 @@ losses! {
         "mapping record" | "mapping records", "skipped: one process made very many; its mappings were read from /proc instead";
     SidebandUnread, "record.sideband_unread", Record,
         "process and mapping record" | "process and mapping records", "skipped: malformed";
+    RecordsRested, "second.records_rested", Second,
+        "second" | "seconds", "without process and mapping records: they would have taken more than the CPU budget; processes with \
+         samples were read from /proc instead, and those that had exited have no name or text";
     ProcessGone, "region.process_gone", Region,
         "mapping" | "mappings", "without text: the process exited before its memory or file could be read";
     FileMissing, "region.file_missing", Region,

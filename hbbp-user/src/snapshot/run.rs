@@ -32,8 +32,8 @@ pub struct Run {
     pub own_cpu: u64,
     /// Peak resident memory of the tool itself, in bytes.
     pub own_memory: u64,
-    /// CPU time of the sampling itself, in ns: the programs in the kernel, and the interrupts that run them. 0 where it is not
-    /// known.
+    /// CPU time of the sampling itself, in ns: the programs in the kernel, the interrupts that run them, and the records of
+    /// processes. 0 where it is not known.
     pub own_sampling: u64,
     /// The budget that the periods were adapted to, if there was one.
     pub budget: Option<CpuBudget>,
@@ -44,7 +44,8 @@ pub struct Run {
 pub struct CpuBudget {
     /// Parts per million of the time of all CPUs.
     pub share: u32,
-    /// Where the run time of the programs in [`Run::own_sampling`] comes from; that of interrupts is always estimated.
+    /// Where the run time of the programs in [`Run::own_sampling`] comes from; that of interrupts and
+    /// records is always estimated.
     pub programs: RunTime,
 }
 

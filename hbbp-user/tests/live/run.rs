@@ -61,6 +61,29 @@ fn ten_seconds_under_load_close_every_sum() {
     }
 }
 
+/// The kernel stops the clock of a CPU that has many samples without a clock tick, as an idle one has. Its time counts.
+#[test]
+fn samples_that_an_idle_cpu_misses_are_due() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.hbbp");
+    let report = report(&[
+        "--duration",
+        "4",
+        "--period",
+        "500009",
+        "-o",
+        file.to_str().unwrap(),
+    ]);
+    let accounting = &report["accounting"];
+    let snapshot = hbbp_user::profile::read(&file).unwrap();
+    assert_accounts_for(&snapshot, accounting);
+    println!(
+        "of {} samples, {} are missing on idle CPUs, {} stolen, {} in all",
+        accounting["due"], accounting["idle"], accounting["stolen"], accounting["skipped"]
+    );
+}
+
 /// The accounting says of the samples what the rows and the counters of the profile say.
 pub(crate) fn assert_accounts_for(snapshot: &Snapshot, accounting: &serde_json::Value) {
     let events = &snapshot.run.events;

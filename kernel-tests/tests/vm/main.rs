@@ -14,6 +14,7 @@
 
 mod annotate;
 mod callgrind;
+mod cost;
 mod cpus;
 mod cycles;
 mod exact;
@@ -28,6 +29,7 @@ mod loops;
 mod perf;
 mod recorded;
 mod recordings;
+mod soak;
 mod statistics;
 mod suite;
 mod support;

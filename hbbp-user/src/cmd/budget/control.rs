@@ -5,6 +5,9 @@
 //! cost much more than planned ([`Control::is_urgent`]), as at the begin of a storm. What user space spends comes in lumps, on
 //! the interval before, and is judged over whole intervals alone.
 //!
+//! Where samples have only the least part left and all together still takes more, what is done again and again is done less
+//! often ([`Control::pace`]).
+//!
 //! What is aimed at is [`AIM`] of the budget, or the constant rate at which no minute to come takes more than [`LIMIT`] of it,
 //! if that is less: a minute remembers what was spent in it.
 
@@ -13,7 +16,7 @@ use std::collections::VecDeque;
 /// CPU time in ns, since any time before the measurement.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(in crate::cmd) struct Spent {
-    /// Threads of this program.
+    /// Threads of this program, and the kernel's records of processes: what longer periods do not spare.
     pub(in crate::cmd) user: u64,
     /// Samples: programs in the kernel and interrupts.
     pub(in crate::cmd) sampling: u64,
@@ -38,6 +41,8 @@ pub(in crate::cmd) struct Control {
     excess: (u64, u64, f64),
     /// Whether the interval is to end early.
     urgent: bool,
+    /// By what the time between two looks is longer than usual.
+    pace: u32,
     /// Whether the interval before was whole and its scale that of the one before it: user space works on an interval in the
     /// next one, so that only then what it takes is known.
     settled: bool,
@@ -68,6 +73,15 @@ const TOO_LITTLE: f64 = 0.7;
 /// The part of what is aimed at that is expected of shorter periods.
 const ENOUGH: f64 = 0.9;
 
+/// Samples that take no more than this many times their least part leave nothing to spare.
+const LEAST: f64 = 1.5;
+
+/// The longest time between two looks, in usual ones: 0.4 s between two readings of records, 16 s between two drains.
+const SLOWEST: u32 = 8;
+
+/// Below this part of what is aimed at, looks come twice as often.
+const SLACK: f64 = 0.4;
+
 /// The longest steps to longer and to shorter periods.
 const LONGER: f64 = 8.0;
 const SHORTER: f64 = 2.0;
@@ -89,8 +103,14 @@ impl Control {
             user: 0.0,
             excess: (now, spent.sampling, 0.0),
             urgent: false,
+            pace: 1,
             settled: false,
         }
+    }
+
+    /// By what the time between two looks is to be longer than usual: 1 to [`SLOWEST`].
+    pub(in crate::cmd) const fn pace(&self) -> u32 {
+        self.pace
     }
 
     /// The scale now.
@@ -139,6 +159,14 @@ impl Control {
         let ratio = rate / self.aim(now).max(self.budget / 1e3);
         let is_settled = std::mem::replace(&mut self.settled, !was_urgent) && !was_urgent;
         let of_samples = sampling / (SAMPLES * AIM * self.budget);
+        if 1.0 < ratio && of_samples <= LEAST && !was_urgent {
+            self.pace = (2 * self.pace).min(SLOWEST);
+        } else if ratio < SLACK && is_settled && 1 < self.pace {
+            // Shorter periods wait until this is seen.
+            self.pace /= 2;
+            self.settled = false;
+            return self.scale;
+        }
         let step = if 1.0 < ratio && 1.0 < of_samples {
             ratio.min(of_samples).min(LONGER)
         } else if ratio.min(of_samples) < TOO_LITTLE && is_settled {
@@ -245,7 +273,9 @@ mod tests {
                 let before = user + sampling;
                 sampling += samples;
                 of_interval += samples;
-                user += work + unit * self.fixed * noise;
+                // Two thirds of what user space does always, it does at each look.
+                let looks = (1.0 + 2.0 / f64::from(control.pace())) / 3.0;
+                user += work + unit * self.fixed * looks * noise;
                 course.spent.push(user + sampling - before);
                 let urgent = control.is_urgent(now, spent(user, sampling));
                 if urgent || self.interval * SECOND <= now - began {
@@ -334,6 +364,25 @@ mod tests {
         assert!((20.0..=MOST).contains(&most), "{:?}", course.scales);
         assert_eq!(course.scales.last().unwrap().0, 1.0, "{:?}", course.scales);
         assert!(2 < of(1.0).count());
+    }
+
+    #[test]
+    fn looks_come_less_often_where_samples_have_nothing_to_spare() {
+        let busy = Plant {
+            fixed: 1.2,
+            ..steady(1.0)
+        };
+        let minute = (MINUTE / TICK) as usize;
+        let spent = busy.run(1_800).spent;
+        let last = spent[spent.len() - 10 * minute..].iter().sum::<f64>() / (BUDGET * 600e9);
+        assert!((0.4..=1.0).contains(&last), "{last}");
+        let seldom = Plant {
+            fixed: 0.3,
+            ..steady(0.5)
+        };
+        let spent = seldom.run(1_800).spent;
+        let last = spent[spent.len() - 10 * minute..].iter().sum::<f64>() / (BUDGET * 600e9);
+        assert!((0.5..=1.0).contains(&last), "{last}");
     }
 
     #[test]

@@ -2,12 +2,16 @@
 //! says.
 
 mod control;
+mod records;
 
 use super::session::now;
 use crate::collect::Collector;
-use crate::collect::overhead::{Runs, read_own_cpu, sampling_time};
+use crate::collect::overhead::{READ_RECORD, Runs, read_own_cpu, record_time, sampling_time};
+use crate::record::Timed;
 use crate::snapshot::run::{CpuBudget, Run};
 use control::{Control, Spent};
+pub(super) use records::Change;
+use records::RecordAccount;
 
 /// Why periods stay as they are although there is a budget.
 const NO_CONTROL: &str = "the CPU budget is not kept: the kernel chooses the periods (--frequency), or events follow \
@@ -21,6 +25,13 @@ pub(super) struct Budget {
     /// The runs of the programs when the last profile was taken, and what all samples had cost until then, in ns.
     runs: Vec<Runs>,
     sampling: u64,
+    account: RecordAccount,
+    /// What the kernel took to write records, in ns: in all, and until the last profile was taken.
+    records: u64,
+    records_taken: u64,
+    /// For how long records rested, in ns, and as how many seconds that was told.
+    rested: u64,
+    rested_told: u64,
 }
 
 impl Budget {
@@ -33,19 +44,50 @@ impl Budget {
             user: read_own_cpu(),
             sampling: 0,
         };
+        let part = f64::from(share) / 1e6;
         Ok(Self {
             share,
-            control: Control::new(f64::from(share) / 1e6, n_cpus, now(), spent),
+            control: Control::new(part, n_cpus, now(), spent),
             runs: collector.runs(),
             sampling: 0,
+            account: RecordAccount::new(part * f64::from(n_cpus.max(1)), now()),
+            records: 0,
+            records_taken: 0,
+            rested: 0,
+            rested_told: 0,
         })
+    }
+
+    /// Notes records that were read.
+    pub(super) fn note_records(&mut self, records: &[Timed]) {
+        let (time, n) = record_time(records);
+        self.records = self.records.saturating_add(time);
+        self.account
+            .draw(time.saturating_add(n.saturating_mul(READ_RECORD)));
+    }
+
+    /// Whether records are to rest or to be written again from now on.
+    pub(super) fn change_of_records(&mut self) -> Option<Change> {
+        self.account.change(now())
+    }
+
+    /// By what the time between two looks is to be longer than usual.
+    pub(super) const fn pace(&self) -> u32 {
+        self.control.pace()
+    }
+
+    /// For how many seconds records rested since the last call: what was begun is told as a whole one, once.
+    pub(super) fn take_rested(&mut self) -> u64 {
+        self.rested = self.rested.saturating_add(self.account.take_rested(now()));
+        let seconds = self.rested.div_ceil(1_000_000_000);
+        seconds - std::mem::replace(&mut self.rested_told, seconds)
     }
 
     /// Whether the samples cost so much that the interval should end.
     pub(super) fn is_urgent(&mut self, collector: &Collector) -> bool {
         let (time, _) = sampling_time(&self.runs, &collector.runs());
         let spent = Spent {
-            user: read_own_cpu(),
+            user: read_own_cpu().saturating_add(self.records),
             sampling: self.sampling.saturating_add(time),
         };
         self.control.is_urgent(now(), spent)
@@ -68,13 +110,14 @@ impl Budget {
         let (time, programs) = sampling_time(&self.runs, &runs);
         self.runs = runs;
         self.sampling = self.sampling.saturating_add(time);
-        run.own_sampling = time;
+        let records = self.records - std::mem::replace(&mut self.records_taken, self.records);
+        run.own_sampling = time.saturating_add(records);
         run.budget = Some(CpuBudget {
             share: self.share,
             programs,
         });
         Spent {
-            user: read_own_cpu(),
+            user: read_own_cpu().saturating_add(self.records),
             sampling: self.sampling,
         }
     }

@@ -120,6 +120,12 @@ impl Functions {
         self.ranges.is_empty()
     }
 
+    /// Memory of the table in bytes, with what was read of the names.
+    pub fn n_bytes(&self) -> usize {
+        let blocks = self.read.borrow().n_bytes() + self.read_debug.borrow().n_bytes();
+        self.ranges.capacity() * size_of::<FunctionRange>() + blocks
+    }
+
     /// Where the functions start, in rising order; several may share a start.
     pub fn starts(&self) -> impl Iterator<Item = ImageAddr> {
         self.ranges.iter().map(|r| ImageAddr(r.start))

@@ -25,6 +25,13 @@ impl NameBlocks {
         self.in_block(source, offset).or_else(|| source.read_name(offset))
     }
 
+    /// Memory of the blocks in bytes.
+    pub fn n_bytes(&self) -> usize {
+        let held = self.places.iter().flatten();
+        held.map(|(_, bytes)| bytes.capacity()).sum::<usize>()
+            + self.places.capacity() * size_of::<Option<(u64, Vec<u8>)>>()
+    }
+
     /// A name that ends in the block where it begins.
     fn in_block(&mut self, source: &ByteSource, offset: u64) -> Option<String> {
         let nth = offset / BLOCK;

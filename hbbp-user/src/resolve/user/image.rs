@@ -63,6 +63,8 @@ pub struct ElfContent {
 struct Names {
     functions: Functions,
     debug: Option<ByteSource>,
+    /// How often they were asked for, lately more than before.
+    uses: u32,
 }
 
 /// The process whose memory an image is.
@@ -298,6 +300,19 @@ impl ElfContent {
         is_unchanged
     }
 
+    /// How often names were asked for, and their bytes. What was asked for before counts half from now on.
+    pub(super) fn age_names(&mut self) -> Option<(u32, usize)> {
+        let names = self.names.as_mut()?;
+        let uses = names.uses;
+        names.uses /= 2;
+        Some((uses, names.functions.n_bytes()))
+    }
+
+    /// Drops the names; they are read anew where the file is hit next.
+    pub(super) fn drop_names(&mut self) {
+        self.names = None;
+    }
+
     fn read(&self, at: ImageAddr, bytes: &mut [u8]) -> bool {
         let offset = self.layout.file_off(at);
         offset.is_some_and(|offset| self.source.read_into(offset.0, bytes))
@@ -316,6 +331,7 @@ impl ElfContent {
             ..
         } = self;
         let names = names.get_or_insert_with(|| read_names(source, layout, parser));
+        names.uses = names.uses.saturating_add(1);
         let functions = &names.functions;
         let function = functions.read_function_at(at, source, names.debug.as_ref());
         let gap = function.is_none().then(|| functions.gap_at(at));
@@ -337,5 +353,9 @@ fn read_names(source: &ByteSource, layout: &ElfLayout, parser: &Parser) -> Names
         .and_then(|path| open_own(&path).ok())
         .map(|file| file.source);
     let functions = parser.functions(source, debug.as_ref());
-    Names { functions, debug }
+    Names {
+        functions,
+        debug,
+        uses: 0,
+    }
 }

@@ -40,6 +40,13 @@ pub struct LiveProcesses {
     is_patched: bool,
 }
 
+impl LiveProcesses {
+    /// Whether a process may be read once more in this interval; true once for each, up to [`MAX_RESCANNED`].
+    pub(super) fn may_rescan(&mut self, tgid: u32) -> bool {
+        self.rescanned.len() < MAX_RESCANNED && self.rescanned.insert(tgid)
+    }
+}
+
 impl UserSpace {
     fn live_processes(&mut self) -> Option<&mut LiveProcesses> {
         match &mut self.origin {
@@ -165,7 +172,7 @@ impl UserSpace {
         let Some(live) = self.live_processes() else {
             return false;
         };
-        if MAX_RESCANNED <= live.rescanned.len() || !live.rescanned.insert(tgid) {
+        if !live.may_rescan(tgid) {
             return false;
         }
         let scanned = read_process(tgid);
@@ -214,5 +221,6 @@ impl UserSpace {
         live.unknown.forget();
         live.n_opened = 0;
         self.images.bound_text(losses);
+        self.images.bound_names();
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::proc_scan::{read_process, read_tgids};
 use super::space::{Origin, UserSpace};
 use crate::record::{Record, Timed};
+use crate::resolve::now;
 use crate::snapshot::{Loss, Losses};
 
 /// Mapping records of one process that are taken over between two drains; a compiler at run time makes a few hundred.
@@ -29,6 +30,10 @@ pub(super) struct Unknown {
     known_until: (u64, u64),
     /// When the next reading may be.
     next: Option<Instant>,
+    /// Whether records rest, so that nothing is known of what processes do.
+    is_resting: bool,
+    /// Processes that may have begun another program while records rested, until a record or a reading says which they run.
+    unsure: HashSet<u32>,
 }
 
 impl Unknown {
@@ -40,6 +45,9 @@ impl Unknown {
     /// Notes a record. Returns whether it is to be taken over.
     pub(super) fn note(&mut self, timed: &Timed, losses: &mut Losses) -> bool {
         self.known_until.1 = self.known_until.1.max(timed.time);
+        if let Record::Comm { pid, exec: true, .. } = &timed.record {
+            self.unsure.remove(pid);
+        }
         let Record::Mmap(mmap) = &timed.record else {
             return true;
         };
@@ -65,6 +73,45 @@ impl Unknown {
 }
 
 impl UserSpace {
+    /// Records rest: processes are read again where they are hit, once in each drain.
+    pub fn rest(&mut self) {
+        if let Origin::Live(live) = &mut self.origin {
+            live.unknown.is_resting = true;
+        }
+    }
+
+    /// Records are written again. Processes that ended meanwhile are forgotten; the others are read where they are hit first.
+    pub fn resume(&mut self) {
+        let live: HashSet<u32> = read_tgids().into_iter().collect();
+        self.index.end_others(&live, now());
+        if let Origin::Live(of) = &mut self.origin {
+            of.unknown.is_resting = false;
+            of.unknown.unsure = live;
+        }
+    }
+
+    /// Reads a process again that may run another program than the one that is known, as records rest or rested.
+    pub(super) fn read_unsure(&mut self, tgid: u32) {
+        let Origin::Live(live) = &mut self.origin else {
+            return;
+        };
+        let is_unsure = match live.unknown.is_resting {
+            true => live.may_rescan(tgid),
+            false => live.unknown.unsure.remove(&tgid),
+        };
+        if !is_unsure {
+            return;
+        }
+        let since = live.drain.start;
+        if let Some(scanned) = read_process(tgid) {
+            for mmap in &scanned.mappings {
+                self.open_early(mmap);
+            }
+            self.index.scanned_again(&scanned, since);
+            self.changed();
+        }
+    }
+
     /// Reads the processes again of which something is not known, where there is time for it.
     pub(super) fn read_again(&mut self) {
         let crowded = self.index.take_crowded();

@@ -46,9 +46,9 @@ pub struct UserSpace {
 #[derive(Debug)]
 pub enum Origin {
     /// From this machine, as they run.
-    Live(LiveProcesses),
+    Live(Box<LiveProcesses>),
     /// From a recording: all is mapped already, and files are found by name and build id.
-    Recorded(RecordedTime, RecordedFiles),
+    Recorded(RecordedTime, Box<RecordedFiles>),
 }
 
 /// Slots for mappings: a handful for each program that runs.
@@ -107,7 +107,7 @@ impl UserSpace {
     pub fn live(parser: &Parser) -> Self {
         let mut live = LiveProcesses::default();
         live.memory.parser = parser.clone();
-        let mut space = Self::new(Origin::Live(live));
+        let mut space = Self::new(Origin::Live(Box::new(live)));
         space.images.parse_with(parser);
         space
     }
@@ -116,7 +116,7 @@ impl UserSpace {
     pub fn recorded(records: &[Timed], files: RecordedFiles) -> Self {
         let mut index = ProcessIndex::default();
         let time = RecordedTime::new(records, &mut index);
-        let mut space = Self::new(Origin::Recorded(time, files));
+        let mut space = Self::new(Origin::Recorded(time, Box::new(files)));
         space.index = index;
         records.iter().for_each(|timed| space.threads.take(timed));
         space
@@ -133,6 +133,7 @@ impl UserSpace {
             let (validity, ran) = (validity.clone(), *ran);
             return self.text(ran, validity, at, losses);
         }
+        self.read_unsure(task.tgid);
         let mut found = self.look_up(task, time, at);
         if found.1.is_none() && self.rescan(task.tgid, time) {
             found = self.look_up(task, time, at);

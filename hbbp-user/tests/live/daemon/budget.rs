@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hbbp_user::profile::read_runs;
-use hbbp_user::snapshot::{Period, Snapshot};
+use hbbp_user::snapshot::{Loss, Period, Snapshot};
 
 use super::{Daemon, names, path_of};
 use crate::load::Load;
@@ -76,4 +76,45 @@ fn periods_follow_the_budget_and_sums_close() {
     assert!(2 * first < number(&event["longest_period"]));
     let share = whole["run"]["budget"]["share"].as_f64().unwrap();
     assert!((share - 1e-5).abs() < 1e-9, "{share}");
+}
+
+/// Seconds without records of processes that a segment states.
+fn rested(path: &str) -> u64 {
+    let run = read_runs(Path::new(path)).unwrap().remove(0);
+    run.losses.get(Loss::RecordsRested)
+}
+
+/// Records of a storm of processes would take more than the budget: they rest, which is stated, and are written again after it.
+#[test]
+fn records_rest_in_a_storm_of_processes() {
+    let Some(_kernel) = kernel() else { return };
+    let made = tempfile::tempdir().unwrap();
+    // Records may take 0.09 % of the time: a storm of some hundred processes a second would take ten times as much.
+    let daemon = Daemon::with(made.path(), &["--cpu-budget", "0.3%"]);
+    let segments = |daemon: &Daemon| {
+        names(&daemon.folder)
+            .into_iter()
+            .map(|name| path_of(made.path(), &name))
+    };
+    let storm = Load::shell("while :; do /bin/true; done");
+    daemon.until("rest", |it| segments(it).any(|path| 0 < rested(&path)));
+    drop(storm);
+    let n_before = segments(&daemon).count();
+    let is_followed = |it: &Daemon| segments(it).skip(n_before).any(|path| rested(&path) == 0);
+    daemon.until("records after the storm", is_followed);
+    // A program that begins now is known by its records.
+    let spin = Load::shell("exec dd if=/dev/zero of=/dev/null bs=64k");
+    let n_followed = segments(&daemon).count();
+    let knows = |path: String| {
+        let run = read_runs(Path::new(&path)).unwrap().remove(0);
+        run.processes.iter().any(|process| &*process.comm == "dd")
+    };
+    daemon.until("the program", |it| segments(it).skip(n_followed).any(knows));
+    drop(spin);
+    let folder = daemon.folder.clone();
+    daemon.stop();
+    assert!(0 < super::assert_segments_close(&folder));
+    let whole = report_of(folder.to_str().unwrap());
+    let text = whole["losses"].to_string() + &whole["warnings"].to_string();
+    assert!(text.contains("records_rested"), "{whole:#}");
 }

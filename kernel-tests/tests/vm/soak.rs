@@ -1,0 +1,141 @@
+//! A daemon with branch stacks on four CPUs, among all that goes on at once: processes, mappings, modules and BPF programs come
+//! and go, and a CPU goes offline and online.
+
+use kernel_tests::artifacts;
+use kernel_tests::kernel::Kernel;
+use kernel_tests::machine::Clock;
+use serde_json::Value;
+
+use crate::support;
+
+/// Seconds of guest time, unless HBBP_SOAK says otherwise.
+const SECONDS: u64 = 48;
+
+/// Times that memory and CPU time are looked at.
+const MARKS: u64 = 12;
+
+/// The guest's part: `seconds` of churn beside a daemon, with anonymous memory and CPU time at each mark.
+fn churn(seconds: u64) -> String {
+    format!(
+        "set -e
+hbbp-sys daemon --dir /tmp/segments --interval 4s &
+daemon=$!
+busybox sleep 8
+busybox sh -c 'while :; do storms forks 50; busybox sleep 0.3; done' &
+busybox sh -c 'while :; do storms page-faults 20; storms files 50; busybox sleep 0.3; done' &
+busybox sh -c 'while :; do storms modules 4 /opt/hello.ko; busybox sleep 1; done' &
+busybox sh -c 'while :; do busybox sleep 6; hbbp-sys record --duration 1 -o /tmp/beside; done' > /dev/null 2>&1 &
+busybox sh -c 'while :; do busybox sleep 7; echo 0 > /sys/devices/system/cpu/cpu2/online
+  busybox sleep 3; echo 1 > /sys/devices/system/cpu/cpu2/online; done' &
+for mark in $(busybox seq {MARKS}); do
+  busybox sleep {}
+  busybox awk '/RssAnon/ {{ printf \"%s \", $2 }}' /proc/$daemon/status
+  busybox awk '{{ print $14 + $15 }}' /proc/$daemon/stat
+done
+kill %2 %3 %4 %5 %6
+kill $daemon
+wait $daemon
+busybox ls /tmp/segments
+echo report
+hbbp-sys report --format json --top 1 /tmp/segments",
+        seconds.div_ceil(MARKS)
+    )
+}
+
+/// Numbers of the intervals of segments, by their names: the last part is one number, or the first and the last.
+fn intervals<'a>(names: impl Iterator<Item = &'a str>) -> Vec<u64> {
+    let numbers = names
+        .filter_map(|name| name.strip_suffix(".hbbp"))
+        .flat_map(|name| {
+            let (_, numbers) = name.rsplit_once('.').unwrap();
+            let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
+            first.parse::<u64>().unwrap()..=last.parse().unwrap()
+        });
+    let mut numbers: Vec<u64> = numbers.collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Every interval is there, all samples are accounted for, memory does not grow, and the kernel does not complain.
+#[test]
+fn daemon_among_everything_at_once_keeps_every_interval() {
+    let Some(machine) = support::machine("6.12") else {
+        return;
+    };
+    let seconds: u64 = std::env::var("HBBP_SOAK").map_or(SECONDS, |n| n.parse().unwrap());
+    let kernel = Kernel::get("6.12").unwrap();
+    let limit = std::time::Duration::from_secs(3 * seconds + 600);
+    let mut machine = machine.cpus(4).clock(Clock::Host).limit(limit);
+    machine.files().hbbp_sys().unwrap();
+    let module = artifacts::module("workloads/hello", "hello", &kernel).unwrap();
+    machine.files().copy("opt/hello.ko", &module).unwrap();
+    support::add_workload(&mut machine, "storms.c");
+    let outcome = machine
+        .run(&["/bin/busybox", "sh", "-c", &churn(seconds)])
+        .unwrap();
+    let (said, stdout) = (outcome.text("stderr").unwrap(), outcome.stdout().unwrap());
+    let (before, report) = stdout.split_once("report\n").unwrap();
+    let report: Value = serde_json::from_str(report).unwrap();
+    let (marks, names): (Vec<&str>, Vec<&str>) = before.lines().partition(|line| line.contains(' '));
+    let anonymous = marks.iter().map(|mark| mark.split(' ').next().unwrap());
+    let anonymous: Vec<u64> = anonymous.map(|it| it.parse().unwrap()).collect();
+    println!("kB of anonymous memory, and ticks of CPU time: {marks:?}");
+    println!("{said}\n{:#}\n{:#}", report["accounting"], report["warnings"]);
+    assert!(!said.contains("failed"), "{said}");
+    for sign in ["BUG:", "WARNING:", "Oops", "Call Trace"] {
+        assert!(!outcome.log.contains(sign), "{}", outcome.log);
+    }
+    let numbers = intervals(names.into_iter());
+    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
+    let accounting = &report["accounting"];
+    assert_eq!(accounting["unexplained"], 0, "{report:#}");
+    assert!(0 < accounting["reached"].as_u64().unwrap(), "{report:#}");
+    let events = report["events"].as_array().unwrap();
+    assert!(
+        events.iter().any(|event| event["unit"] == "taken_branches"),
+        "{report:#}"
+    );
+    // Of the last quarter and the second, the least: what an interval takes for a moment comes and goes.
+    let least = |marks: &[u64]| marks.iter().copied().min().unwrap();
+    let (second, last) = (least(&anonymous[3..6]), least(&anonymous[9..]));
+    assert!(last * 4 <= second * 5, "{second} kB, then {last} kB");
+}
+
+/// The date steps forward and back: each interval is there once, and the folder is read as a whole.
+#[test]
+fn steps_of_the_date_lose_no_interval() {
+    const SCRIPT: &str = "set -e
+hbbp-sys daemon --dir /tmp/segments --interval 1s --cpu-budget 100% &
+daemon=$!
+busybox sleep 5
+busybox date -s '2026-01-01 09:30:00' > /dev/null
+busybox sleep 4
+busybox date -s '2025-12-31 22:15:00' > /dev/null
+busybox sleep 4
+busybox date -s '2026-01-01 09:30:02' > /dev/null
+busybox sleep 4
+kill $daemon
+wait $daemon
+busybox ls /tmp/segments
+echo report
+hbbp-sys report --format json --top 1 /tmp/segments";
+    let Some(machine) = support::machine("6.12") else {
+        return;
+    };
+    let mut machine = machine.without_driver();
+    machine.files().hbbp_sys().unwrap();
+    let outcome = machine.run(&["/bin/busybox", "sh", "-c", SCRIPT]).unwrap();
+    let said = outcome.text("stderr").unwrap();
+    let stdout = outcome.stdout().unwrap();
+    let (names, report) = stdout.split_once("report\n").unwrap();
+    println!("{said}\n{names}");
+    let numbers = intervals(names.lines());
+    assert!(15 <= numbers.len(), "{numbers:?}");
+    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
+    let report: Value = serde_json::from_str(report).unwrap();
+    let accounting = &report["accounting"];
+    assert_eq!(accounting["unexplained"], 0, "{report:#}");
+    let seconds = report["run"]["duration"].as_u64().unwrap() / 1_000_000_000;
+    assert!((15..=20).contains(&seconds), "{seconds} s: {report:#}");
+    assert!(!said.contains("lost"), "{said}");
+}
