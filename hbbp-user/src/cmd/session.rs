@@ -25,7 +25,7 @@ use crate::snapshot::{Loss, Losses, Run, Snapshot};
 
 /// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice soon that text
 /// changed without a record.
-const DRAIN_EVERY: Duration = Duration::from_secs(2);
+pub(super) const DRAIN_EVERY: Duration = Duration::from_secs(2);
 
 /// The same where slices are told apart, whose counts fill the maps sooner.
 const DRAIN_SLICES_EVERY: Duration = Duration::from_millis(500);
