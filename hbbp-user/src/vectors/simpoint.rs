@@ -116,7 +116,7 @@ mod tests {
         let phases = [(0, 50), (1, 30), (2, 20)];
         let slice = |phase: u32, n: u32| {
             // A tenth of each slice is chance.
-            let noise = |block: u32| 10.0 + f64::from((n * 7 + block * 13) % 5);
+            let noise = |block: u32| 10.0 * direction(1_000 * n + block, 3);
             (0..10)
                 .map(|block| (phase * 10 + block, 100.0 + noise(block)))
                 .collect::<Vec<_>>()

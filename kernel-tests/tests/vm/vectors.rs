@@ -10,9 +10,10 @@ use std::process::Command;
 
 use hbbp_user::vectors::simpoint::{SimPoints, of_points, projected};
 use iced_x86::{Decoder, DecoderOptions};
+use kernel_tests::layout::EVENT_INSTRUCTIONS;
 use kernel_tests::machine::{Clock, Marks};
 use kernel_tests::outcome::Outcome;
-use kernel_tests::trace::{self, Entry};
+use kernel_tests::trace::{self, Entry, Sample};
 use kernel_tests::{artifacts, host};
 
 use crate::support;
@@ -25,6 +26,8 @@ const PROGRAMS: [(&str, &str, &str); 3] = [
 ];
 /// Instructions in an interval: a two-hundredth of the default, as the programs run for milliseconds.
 const INTERVAL: u64 = 500_000;
+/// Instructions between two samples, as `hbbp-sys bbv` chooses it for such an interval.
+const PERIOD: u64 = 1_009;
 /// Mean distance that is allowed (issue 20).
 const DISTANCE: f64 = 0.05;
 /// Static programs are linked to 4 MiB; all other programs of the guest lie elsewhere.
@@ -120,10 +123,28 @@ fn lengths(outcome: &Outcome) -> BTreeMap<u64, u64> {
     lengths
 }
 
+/// Where the intervals end, in instructions that the CPU executed: at the sample that completes each, of user code of the
+/// program.
+fn borders(samples: &[Sample]) -> Vec<u64> {
+    let counting = samples
+        .iter()
+        .filter(|it| it.counter == EVENT_INSTRUCTIONS && it.ip < PROGRAM_END);
+    let ends = counting
+        .zip(1..)
+        .filter(|(_, n)| (n * PERIOD) / INTERVAL != ((n - 1) * PERIOD) / INTERVAL);
+    ends.map(|(sample, _)| sample.executed).collect()
+}
+
 /// The exact vectors: the trace walked from branch to branch, user code of the program alone.
-fn exact(branches: &[Entry], lengths: &BTreeMap<u64, u64>, blocks: &HashMap<u64, u32>) -> Vec<Vector<u32>> {
+fn exact(
+    branches: &[Entry],
+    borders: &[u64],
+    lengths: &BTreeMap<u64, u64>,
+    blocks: &HashMap<u64, u32>,
+) -> Vec<Vector<u32>> {
     let mut walked: HashMap<(u64, u64), Vec<u32>> = HashMap::new();
-    let (mut vectors, mut vector, mut executed) = (Vec::new(), HashMap::<u32, u64>::new(), 0);
+    let (mut vectors, mut vector, mut borders) = (Vec::new(), HashMap::<u32, u64>::new(), borders.iter());
+    let mut border = borders.next();
     for pair in branches.windows(2) {
         let (from, to) = (pair[0].branch.to, pair[1].branch.from);
         if PROGRAM_END <= from || PROGRAM_END <= to || to < from {
@@ -141,11 +162,10 @@ fn exact(branches: &[Entry], lengths: &BTreeMap<u64, u64>, blocks: &HashMap<u64,
         };
         for id in walked.entry((from, to)).or_insert_with(walk) {
             *vector.entry(*id).or_default() += 1;
-            executed += 1;
-            if executed == INTERVAL {
-                vectors.push(vector.drain().map(|(id, n)| (id, n as f64)).collect());
-                executed = 0;
-            }
+        }
+        if border.is_some_and(|border| *border <= pair[1].executed) {
+            vectors.push(vector.drain().map(|(id, n)| (id, n as f64)).collect());
+            border = borders.next();
         }
     }
     vectors
@@ -220,7 +240,8 @@ fn vectors_are_those_of_the_trace_and_of_valgrind() {
         let lengths = lengths(&outcome);
         let blocks = blocks_of(&text("blocks.csv"), &lengths);
         let branches = trace::read_branches(&outcome.directory().join(trace::branch_file(0))).unwrap();
-        let exact = exact(&branches, &lengths, &blocks);
+        let samples = trace::read_samples(&outcome.directory().join(trace::sample_file(0))).unwrap();
+        let exact = exact(&branches, &borders(&samples), &lengths, &blocks);
         let (theirs, names) = by_valgrind(&artifacts::workload(source).unwrap(), argument);
         let own_names = read_functions(&text("pc.out"));
         let functions = |vectors: &[Vector<u32>], names: &HashMap<u32, String>| -> Vec<Vector<String>> {
@@ -230,6 +251,11 @@ fn vectors_are_those_of_the_trace_and_of_valgrind() {
         let to_trace = mean_distance(&ours, &exact);
         let to_valgrind = mean_distance(&functions(&ours, &own_names), &functions(&theirs, &names));
         let points = |vectors: &[Vector<u32>]| points_of(vectors);
+        println!(
+            "{name}: user samples say {} intervals; {:?}",
+            borders(&samples).len(),
+            outcome.counters()
+        );
         let (own, of_trace, of_valgrind) = (points(&ours), points(&exact), points(&theirs));
         println!(
             "{name}: {} intervals, distance {:.2} % to the trace, {:.2} % by function to valgrind; {}, {} and {} phases",
