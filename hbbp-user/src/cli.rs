@@ -165,18 +165,7 @@ impl Cli {
     /// Converts the arguments to a job.
     pub fn into_job(self) -> anyhow::Result<Job> {
         match self.command {
-            None => {
-                let mut report = self.report.into_options()?;
-                let mut record = self.record.into_options()?;
-                if report.asks_process() {
-                    record.kernel = KernelCounts::ByProcess;
-                }
-                if report.asks_thread() {
-                    record.threads = ThreadCounts::Apart;
-                }
-                report.debug_files.extend(record.vmlinux.clone());
-                Ok(Job::Direct(record, report, self.output))
-            }
+            None => direct(self.record, self.report, self.output),
             Some(Command::Record { record, output }) => Ok(Job::Record(record.into_options()?, output)),
             Some(Command::Report {
                 input,
@@ -226,6 +215,20 @@ impl Cli {
             })),
         }
     }
+}
+
+/// Records and reports; what the report asks for is counted apart.
+fn direct(record: RecordArgs, report: ReportArgs, output: Option<PathBuf>) -> anyhow::Result<Job> {
+    let mut report = report.into_options()?;
+    let mut record = record.into_options()?;
+    if report.asks_process() {
+        record.kernel = KernelCounts::ByProcess;
+    }
+    if report.asks_thread() {
+        record.threads = ThreadCounts::Apart;
+    }
+    report.debug_files.extend(record.vmlinux.clone());
+    Ok(Job::Direct(record, report, output))
 }
 
 #[cfg(test)]

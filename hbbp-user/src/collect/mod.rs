@@ -41,12 +41,13 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use btf_rs::Btf;
+use hbbp_ebpf::CountKey;
 use tokio::sync::Notify;
 
 use crate::record::{Record, Timed};
 use crate::slices::Slices;
 use crate::snapshot::run::Period;
-use crate::streams::{KernelCounts, Quirks, ThreadCounts};
+use crate::streams::{Counted, KernelCounts, Quirks, ThreadCounts};
 use counters::Counters;
 pub use counters::StacksSeen;
 use cpus::Cpus;
@@ -128,11 +129,7 @@ impl Collector {
             Messages::Off => None,
             Messages::On => Some(object.take_log()?),
         };
-        let slices = plan.choice.slices.map(|cut| Slices::new(cut.threads));
-        let keyed = match slices {
-            None => StackOwner::key,
-            Some(_) => StackOwner::key_in_slice,
-        };
+        let (slices, keyed) = in_slices(&plan.choice);
         let counts = CountMaps::open(&mut object, sizes.counts, slices)?;
         let cpus = Arc::new(Cpus::open(&mut object)?);
         let sideband = Sideband::open(&online).with_context(|| no_sideband(online.len()))?;
@@ -325,6 +322,14 @@ impl Collector {
             .notes
             .extend(throttled(self.sample_rate, read_sample_rate()));
         Ok(totals)
+    }
+}
+
+/// Where slices are told apart, what takes their counts; and the key of a stream.
+fn in_slices(choice: &Choice) -> (Option<Slices>, fn(StackOwner, Counted) -> CountKey) {
+    match choice.slices {
+        None => (None, StackOwner::key),
+        Some(cut) => (Some(Slices::new(cut.threads)), StackOwner::key_in_slice),
     }
 }
 

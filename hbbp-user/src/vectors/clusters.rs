@@ -190,7 +190,7 @@ mod tests {
         let points: Vec<Point> = (0..60).map(&mut cloud).collect();
         let found = best(&points, 8).unwrap();
         let size = sizes(&found);
-        assert_eq!(size.iter().map(|n| *n as u32).max(), Some(40));
+        assert!(size.len() == 2 && size.contains(&40.0), "{size:?}");
         assert_eq!(found.labels[0], found.labels[3]);
         assert_ne!(found.labels[0], found.labels[1]);
     }

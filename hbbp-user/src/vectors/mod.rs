@@ -237,8 +237,8 @@ mod tests {
         }
     }
 
-    /// Process 7 with threads 7 and 8, sampled by instructions, and what was counted of each address: thread, slice, hits.
-    fn run(counts: &[(u64, u32, u32, u64)]) -> (Snapshot, Slices) {
+    /// The kernel, and threads 7 and 8 of process 7.
+    fn processes() -> Vec<Process> {
         let thread = |tid| Process {
             tgid: 7,
             comm: "two".to_owned(),
@@ -253,51 +253,65 @@ mod tests {
             mappings: vec![mapping(0)],
             ..Process::default()
         };
+        vec![kernel, thread(7), thread(8)]
+    }
+
+    /// What was counted: address, thread, slice, hits.
+    type Count = (u64, u32, u32, u64);
+
+    fn row(&(ip, tid, _, hits): &Count) -> IpCount {
+        IpCount {
+            event: EventIdx(0),
+            process: ProcessIdx(tid - 6),
+            ip: Va(ip),
+            exact: true,
+            hits,
+            weight: hits * PERIOD,
+        }
+    }
+
+    fn entry(&(address, tid, slice, hits): &Count) -> (CountKey, Tally) {
+        let key = CountKey {
+            address,
+            tgid: 7,
+            tid,
+            event: EventTag::new(0, 0).in_interval(slice),
+            ..CountKey::default()
+        };
+        let tally = Tally {
+            hits,
+            ..Tally::default()
+        };
+        (key, tally)
+    }
+
+    fn text(n: u32) -> Text {
+        let (start, bytes) = CODE[n as usize];
+        Text {
+            module: ModuleIdx(n),
+            start: ImageAddr(start),
+            bytes: bytes.to_vec(),
+            since: 0,
+        }
+    }
+
+    /// Sampled by instructions.
+    fn run(counts: &[Count]) -> (Snapshot, Slices) {
         let mut slices = Slices::new(ThreadCounts::Apart);
-        let mut ips = Vec::new();
-        let entries = counts.iter().map(|(ip, tid, slice, hits)| {
-            ips.push(IpCount {
-                event: EventIdx(0),
-                process: ProcessIdx(tid - 6),
-                ip: Va(*ip),
-                exact: true,
-                hits: *hits,
-                weight: hits * PERIOD,
-            });
-            let key = CountKey {
-                address: *ip,
-                tgid: 7,
-                tid: *tid,
-                event: EventTag::new(0, 0).in_interval(*slice),
-                ..CountKey::default()
-            };
-            let tally = Tally {
-                hits: *hits,
-                ..Tally::default()
-            };
-            (key, tally)
-        });
-        let entries: Vec<_> = entries.collect();
-        slices.add(&entries);
+        slices.add(&counts.iter().map(entry).collect::<Vec<_>>());
+        let interval = Interval {
+            end: 1,
+            ips: counts.iter().map(row).collect(),
+            ..Interval::default()
+        };
         let mut snapshot = Snapshot {
             modules: vec![
                 module("[kernel]", ModuleKind::Kernel),
                 module("/bin/two", ModuleKind::Elf64),
             ],
-            processes: vec![kernel, thread(7), thread(8)],
-            text: (0..2)
-                .map(|n| Text {
-                    module: ModuleIdx(n),
-                    start: ImageAddr(CODE[n as usize].0),
-                    bytes: CODE[n as usize].1.to_vec(),
-                    since: 0,
-                })
-                .collect(),
-            intervals: vec![Interval {
-                end: 1,
-                ips,
-                ..Interval::default()
-            }],
+            processes: processes(),
+            text: (0..2).map(text).collect(),
+            intervals: vec![interval],
             ..Snapshot::default()
         };
         snapshot.run.events = vec![Event {
