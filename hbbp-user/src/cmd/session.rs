@@ -292,11 +292,11 @@ impl Session {
         };
         match budget.change_of_records() {
             Some(Change::Rest) => {
-                self.collector.follow_processes(false)?;
+                self.collector.rest_records();
                 self.resolver.rest();
             }
             Some(Change::Resume) => {
-                self.collector.follow_processes(true)?;
+                self.collector.resume_records()?;
                 self.resolver.resume();
             }
             None => {}

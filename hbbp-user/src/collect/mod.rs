@@ -203,14 +203,20 @@ impl Collector {
             .context("failed to wait for records of the kernel")
     }
 
-    /// Has the kernel write no more records of processes and mappings, or write them again; those of kernel text go on.
-    pub fn follow_processes(&mut self, follow: bool) -> anyhow::Result<()> {
-        let done = if follow {
-            self.sideband.resume()
-        } else {
-            self.sideband.rest()
-        };
-        done.context("failed to start or stop records of processes")
+    /// Has the kernel write no more records of processes and mappings; those of kernel text go on.
+    pub fn rest_records(&mut self) {
+        self.sideband.rest();
+    }
+
+    /// Has it write them again.
+    pub fn resume_records(&mut self) -> anyhow::Result<()> {
+        let mut rings = self
+            .sideband
+            .resume()
+            .context("failed to open the sideband events again")?;
+        rings
+            .try_for_each(|ring| self.wake.add(ring))
+            .context("failed to wait for records of the kernel")
     }
 
     /// What happened to processes, mappings and kernel text since the last call, in the order of time.
