@@ -92,12 +92,41 @@ impl Slices {
 
     /// Takes the counts of a drain over. Branches in oldest slots are no executions, and have no place here.
     pub fn add(&mut self, counts: &[(CountKey, Tally)]) {
+        self.number_owners(counts);
         let executed = counts.iter().filter(|(key, _)| !key.event.is_oldest());
         let rows = executed.filter_map(|(key, tally)| self.row(key, tally.hits));
         let mut rows: Vec<Row> = rows.collect();
         rows.sort_unstable();
         for run in rows.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
             self.append(run);
+        }
+    }
+
+    /// Numbers the owners that are new, in the order of their first count.
+    fn number_owners(&mut self, counts: &[(CountKey, Tally)]) {
+        let mut first: HashMap<Owner, u64> = HashMap::new();
+        for (key, tally) in counts.iter().filter(|(key, _)| !key.event.is_oldest()) {
+            let owner = self.owner(key);
+            if !self.owner_numbers.contains_key(&owner) {
+                let time = first.entry(owner).or_insert(tally.first_time);
+                *time = tally.first_time.min(*time);
+            }
+        }
+        let mut first: Vec<(u64, Owner)> = first.into_iter().map(|(owner, time)| (time, owner)).collect();
+        first.sort_unstable();
+        for (_, owner) in first {
+            // One too many has no number, and its hits are left out.
+            let _ = numbered(&mut self.owner_numbers, &mut self.owners, owner);
+        }
+    }
+
+    const fn owner(&self, key: &CountKey) -> Owner {
+        match self.threads {
+            ThreadCounts::Together => Owner { tgid: 0, tid: 0 },
+            ThreadCounts::Apart => Owner {
+                tgid: key.tgid,
+                tid: key.tid,
+            },
         }
     }
 
@@ -110,20 +139,10 @@ impl Slices {
             exec_id: key.exec_id,
             tid: key.tid,
         };
-        let owner = match self.threads {
-            ThreadCounts::Together => Owner::default(),
-            ThreadCounts::Apart => Owner {
-                tgid: key.tgid,
-                tid: key.tid,
-            },
-        };
+        let owner = self.owner(key);
         let known = self.numbers.get(&code).copied();
         let number = known.or_else(|| numbered(&mut self.numbers, &mut self.code, code));
-        let owner = self
-            .owner_numbers
-            .get(&owner)
-            .copied()
-            .or_else(|| numbered(&mut self.owner_numbers, &mut self.owners, owner));
+        let owner = self.owner_numbers.get(&owner).copied();
         let Some((number, owner)) = number.zip(owner) else {
             self.left_out = self.left_out.saturating_add(hits);
             return None;
@@ -287,6 +306,20 @@ mod tests {
         );
         assert_eq!(slices.owners()[1], Owner { tgid: 7, tid: 9 });
         assert_eq!(slices.left_out(), 0);
+    }
+
+    #[test]
+    fn owners_are_numbered_in_the_order_of_their_first_count() {
+        let at = |tid, time| {
+            let (key, tally) = count(0x10, tid, 0, 1);
+            let first_time = time;
+            (key, Tally { first_time, ..tally })
+        };
+        let mut slices = Slices::new(ThreadCounts::Apart);
+        slices.add(&[at(9, 30), at(8, 20), at(9, 10)]);
+        slices.add(&[at(7, 5)]);
+        let tids: Vec<u32> = slices.owners().iter().map(|owner| owner.tid).collect();
+        assert_eq!(tids, [9, 8, 7]);
     }
 
     #[test]
