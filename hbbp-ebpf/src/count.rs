@@ -12,10 +12,10 @@ use hbbp_ebpf::key::{OUTSIDE, PER_THREAD};
 use hbbp_ebpf::stat::Outcome;
 use hbbp_ebpf::{CountKey, EventTag, Tally, is_kernel};
 
-use crate::log;
 use crate::maps::{
     BUCKETS, COUNTS, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SEED, SPLIT_KERNEL, WORK,
 };
+use crate::{log, slice};
 
 /// What the current task is counted under: thread group id, exec id, and thread id where threads are counted apart.
 #[inline(always)]
@@ -35,7 +35,7 @@ pub(crate) fn cpu() -> u32 {
 #[inline(always)]
 pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
     let [tgid, exec_id, tid] = if is_together(address) { [0; 3] } else { task() };
-    let event = if is_kernel(address) {
+    let event = if slice::are_told_apart() || is_kernel(address) {
         event.in_interval(interval())
     } else {
         event
@@ -51,9 +51,12 @@ pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
     }
 }
 
-/// The interval that kernel code is counted in.
+/// The interval that kernel code is counted in; the slice where these are told apart, for all code.
 #[inline(always)]
 pub(crate) fn interval() -> u32 {
+    if slice::are_told_apart() {
+        return slice::current();
+    }
     // SAFETY: a u32 of the map, which user space replaces as a whole.
     INTERVAL.get(0).map_or(0, |interval| unsafe {
         core::ptr::from_ref(interval).read_volatile()

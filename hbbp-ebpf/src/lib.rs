@@ -52,6 +52,17 @@ pub mod name {
     pub const COUNT_MAPS: [&str; 2] = ["COUNTS_0", "COUNTS_1"];
     /// One `u32`: the interval that kernel code is counted in.
     pub const INTERVAL: &str = "INTERVAL";
+    /// What each thread has executed, in units of the counting event, by thread id; under 0 what all have where one number
+    /// is kept for all.
+    pub const PROGRESS: &str = "PROGRESS";
+    /// `u64`: units of the counting event in a slice, 0 where slices are not told apart.
+    pub const SLICE: &str = "SLICE";
+    /// `u32`: which events, by the bit of their number, count what makes a slice.
+    pub const SLICE_EVENTS: &str = "SLICE_EVENTS";
+    /// `u32`: which rings make slices: bit 0 user code, bit 1 the kernel.
+    pub const SLICE_RINGS: &str = "SLICE_RINGS";
+    /// `u32`: 1 where each thread has slices of its own, 0 where all have the same.
+    pub const SLICE_THREADS: &str = "SLICE_THREADS";
     /// One [`super::cpu::Cpu`] for each CPU, mapped by user space.
     pub const CPUS: &str = "CPUS";
     /// The rings of all CPUs, one behind the other: [`super::stack::Stack`].
@@ -85,6 +96,9 @@ pub mod name {
 
 /// How many events one run samples at the most: two on each of three kinds of core (Arrow Lake-H).
 pub const MAX_EVENTS: usize = 6;
+
+/// Threads whose progress is known at the same time.
+pub const MAX_THREADS: usize = 1 << 14;
 
 /// Entries of the deepest branch stack of any processor so far.
 pub const MAX_DEPTH: usize = 32;

@@ -22,6 +22,8 @@ mod read_text;
 #[cfg(target_arch = "bpf")]
 mod repeated;
 #[cfg(target_arch = "bpf")]
+mod slice;
+#[cfg(target_arch = "bpf")]
 mod work;
 
 /// The kernel reads this section: helpers that read kernel memory are for GPL-compatible programs.

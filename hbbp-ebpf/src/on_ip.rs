@@ -8,7 +8,7 @@ use aya_ebpf::programs::PerfEventContext;
 use hbbp_ebpf::EventTag;
 
 use crate::maps::CPUS;
-use crate::{count, log};
+use crate::{count, log, slice};
 
 /// Counts one sample. The return value 0 keeps the sample out of any perf ring buffer.
 #[inline(always)]
@@ -28,6 +28,8 @@ fn on_ip<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {
         let key = count::key(ip, EventTag::new(EVENT, eflags));
         let outcome = count::add(&key, period, &mut cpu.begun);
         cpu.events[EVENT as usize].count(outcome);
+        // Behind the sample, which ends the span that it stands for.
+        slice::advance(EVENT, ip, period);
         log::sample(outcome, EVENT, ip);
     }
     0

@@ -3,6 +3,7 @@
 //! No other module uses clap. Parsing does not touch the system; the conversion to options may fail.
 
 mod annotate;
+mod bbv;
 mod daemon;
 mod diff;
 mod eval;
@@ -26,6 +27,7 @@ use crate::report::{Format, Look, TextOrJson};
 use crate::resolve::kernel::recorded::KernelPlace;
 use crate::streams::{KernelCounts, ThreadCounts};
 use annotate::AnnotateArgs;
+use bbv::BbvArgs;
 use daemon::DaemonArgs;
 use diff::{DiffArgs, MergeArgs};
 use eval::EvalArgs;
@@ -101,6 +103,9 @@ enum Command {
     /// Export a profile or a recording: profiles for compilers and BOLT, tables for viewers, lines for scripts.
     #[command(after_long_help = export::EXPORT_HELP)]
     Export(ExportArgs),
+    /// Record basic block vectors, for SimPoint: what each block executed in each interval of instructions.
+    #[command(after_long_help = bbv::HELP)]
+    Bbv(BbvArgs),
     /// Compare a profile with exact counts: errors of EBS, LBR and hybrid.
     Eval(EvalArgs),
     /// Show the instruction mix as it runs: classes of both rings, hottest functions, modules, processes.
@@ -152,6 +157,7 @@ impl Cli {
     pub const fn is_verbose(&self) -> bool {
         match &self.command {
             Some(Command::Record { record, .. }) => record.verbose,
+            Some(Command::Bbv(bbv)) => bbv.record.verbose,
             _ => self.record.verbose,
         }
     }
@@ -159,18 +165,7 @@ impl Cli {
     /// Converts the arguments to a job.
     pub fn into_job(self) -> anyhow::Result<Job> {
         match self.command {
-            None => {
-                let mut report = self.report.into_options()?;
-                let mut record = self.record.into_options()?;
-                if report.asks_process() {
-                    record.kernel = KernelCounts::ByProcess;
-                }
-                if report.asks_thread() {
-                    record.threads = ThreadCounts::Apart;
-                }
-                report.debug_files.extend(record.vmlinux.clone());
-                Ok(Job::Direct(record, report, self.output))
-            }
+            None => direct(self.record, self.report, self.output),
             Some(Command::Record { record, output }) => Ok(Job::Record(record.into_options()?, output)),
             Some(Command::Report {
                 input,
@@ -203,6 +198,7 @@ impl Cli {
             Some(Command::Annotate(annotate)) => Ok(Job::Annotate(annotate.into_options())),
             Some(Command::Diff(diff)) => Ok(Job::Diff(diff.into_options()?)),
             Some(Command::Merge(merge)) => Ok(Job::Merge(merge.into_options())),
+            Some(Command::Bbv(bbv)) => Ok(Job::Bbv(bbv.into_options()?)),
             Some(Command::Eval(eval)) => Ok(Job::Eval(eval.into_options())),
             Some(Command::ProcessWatch(watch)) => Ok(watch.into_job()),
             Some(Command::Top(top)) => Ok(Job::Top(top.into_options()?)),
@@ -219,6 +215,20 @@ impl Cli {
             })),
         }
     }
+}
+
+/// Records and reports; what the report asks for is counted apart.
+fn direct(record: RecordArgs, report: ReportArgs, output: Option<PathBuf>) -> anyhow::Result<Job> {
+    let mut report = report.into_options()?;
+    let mut record = record.into_options()?;
+    if report.asks_process() {
+        record.kernel = KernelCounts::ByProcess;
+    }
+    if report.asks_thread() {
+        record.threads = ThreadCounts::Apart;
+    }
+    report.debug_files.extend(record.vmlinux.clone());
+    Ok(Job::Direct(record, report, output))
 }
 
 #[cfg(test)]

@@ -38,6 +38,9 @@
 //! | completeness | samples that reached the tool, over samples that were expected |
 //! | drain | reading what was counted in the kernel since the last drain |
 //! | interval | the time between two drains, or between a patch of kernel text and a drain |
+//! | slice | a span of N retired instructions of a thread or of all that is measured: SimPoint's interval |
+//! | basic block vector | for each block the instructions that it executed in a slice |
+//! | simulation point | the slice that stands for a phase of a run (SimPoint) |
 //! | process image | a process from one exec to the next |
 //! | module | what has text: the kernel, a kernel module, a BPF program, a mapped file |
 //! | text version | bytes of a text range between two patches |
@@ -51,6 +54,7 @@
 //! |---|---|
 //! | [`addr`], [`record`] | addresses and rings; records of processes, mappings and text |
 //! | [`streams`] | turns branch stacks into counted streams, for live runs and recordings |
+//! | [`slices`] | what was counted in each slice of a run, in few bytes |
 //! | [`collect`] | opens perf events, loads the programs of `hbbp-ebpf`, drains counts and streams |
 //! | [`import`] | reads recordings of other tools: perf.data, text of perf script, pre-aggregated text |
 //! | [`resolve`] | finds the text, the symbols and the mappings of what was sampled |
@@ -60,6 +64,7 @@
 //! | [`time`] | where cycles were sampled beside executions: time by instruction |
 //! | [`mix`], [`eval`] | sums by dimension and taxonomy, filters, views, requirements; errors against exact counts |
 //! | [`loops`] | natural loops of the code that ran: iterations, invocations, trip counts |
+//! | [`vectors`] | basic block vectors of slices, and the simulation points that stand for them |
 //! | [`annotate`], [`diff`] | the code of a function with its counts; what changed from one profile to another |
 //! | [`printable`], [`names`] | makes names that others chose safe to print; demangles them |
 //! | [`report`] | mixes, annotated code and differences as text, JSON, CSV and an HTML page |
@@ -98,6 +103,8 @@ pub mod record;
 
 pub mod streams;
 
+pub mod slices;
+
 pub mod collect;
 
 pub mod import;
@@ -123,6 +130,8 @@ pub mod loops;
 pub mod printable;
 
 pub mod names;
+
+pub mod vectors;
 
 pub mod annotate;
 

@@ -16,6 +16,7 @@ mod command;
 mod cost;
 mod demo;
 mod man;
+mod methods;
 mod optimizers;
 mod package;
 mod recordings;

@@ -12,7 +12,7 @@ use kernel_tests::outcome::Outcome;
 use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host};
 
-use crate::{ablation, accuracy, cost, optimizers, recordings, statistics};
+use crate::{ablation, accuracy, cost, methods, optimizers, recordings, statistics};
 
 /// What to boot and run. COMMAND is a program of the host (copied with its libraries), `hbbp-sys` (built static), the
 /// name of a workload, or an applet of busybox.
@@ -63,6 +63,8 @@ enum Task {
     Accuracy(accuracy::Args),
     /// Print the errors of what is imported of perf's recordings, whose stacks any event may have triggered.
     Recordings(recordings::Args),
+    /// Print the errors of the sampling methods of the field side by side, as in Table 1 of "Base of Trust".
+    Methods(methods::Args),
     /// Print what each stage of the estimate is worth: errors and calibration without it.
     Ablation(ablation::Args),
     /// Print what exported profiles are worth to clang and llvm-bolt, beside those of LLVM's converters.
@@ -91,6 +93,7 @@ pub(crate) fn vm(args: &Args) -> Result<()> {
     match &args.task {
         Some(Task::Accuracy(args)) => return accuracy::accuracy(args),
         Some(Task::Recordings(args)) => return recordings::recordings(args),
+        Some(Task::Methods(args)) => return methods::methods(args),
         Some(Task::Ablation(args)) => return ablation::ablation(args),
         Some(Task::Optimizers(args)) => return optimizers::optimizers(args),
         Some(Task::Cost(args)) => return cost::cost(args),

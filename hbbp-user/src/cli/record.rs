@@ -107,6 +107,7 @@ impl RecordArgs {
                 branch_period: self.branch_period,
                 duration: self.duration,
                 time: self.time.map(|period| period.unwrap_or(CYCLES)),
+                slices: None,
             },
             kernel: if self.split_kernel {
                 KernelCounts::ByProcess

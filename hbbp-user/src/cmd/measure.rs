@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use super::child::exit_code;
 use super::interrupt::Signals;
 use super::progress::Progress;
-use super::session::{DRAIN_EVERY, SIDEBAND_EVERY, Session};
+use super::session::{SIDEBAND_EVERY, Session};
 use crate::collect::StacksSeen;
 
 /// Time between two checks whether branch stacks are empty, until that is known: empty ones are detected within a
@@ -50,7 +50,7 @@ pub(super) async fn measure(
     let start = Instant::now();
     let every = |time: Duration| interval_at(start + time, time);
     let pace = session.pace();
-    let mut drains = every(DRAIN_EVERY * pace);
+    let mut drains = every(session.drain_every() * pace);
     let mut sideband = every(SIDEBAND_EVERY * pace);
     let mut stacks = every(STACKS_EVERY);
     let mut cpus = every(CPUS_EVERY * pace);
@@ -81,13 +81,14 @@ pub(super) async fn measure(
             () = patched, if session.patched.is_some() => session.split()?,
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
             _ = budget.tick(), if session.budget.is_some() => {
-                if session.look_at_budget()? {
+                if session.is_over_budget() {
                     return Ok(Pause::Budget);
                 }
             }
             _ = cpus.tick() => session.collector.follow_cpus()?,
             _ = sideband.tick() => {
                 session.read_sideband()?;
+                session.settle_records()?;
                 session.watch_memory();
                 if let Some(progress) = &progress {
                     progress.at(start.elapsed());

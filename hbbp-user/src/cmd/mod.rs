@@ -1,6 +1,7 @@
 //! The commands of the program: each wires the stages that it needs.
 
 pub mod annotate;
+pub mod bbv;
 mod budget;
 pub mod check;
 pub mod child;
@@ -44,6 +45,8 @@ use report::{Quality, ReportOptions};
 pub enum Job {
     /// Record and report at once; also save the profile if a path is given.
     Direct(RecordOptions, ReportOptions, Option<PathBuf>),
+    /// Record basic block vectors and save them.
+    Bbv(bbv::BbvOptions),
     /// Record and save the profile.
     Record(RecordOptions, PathBuf),
     /// Report on a saved profile or a recording of another tool, to a file if a path is given.
@@ -93,6 +96,15 @@ pub struct Done {
 pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
     match job {
         Job::Direct(record, report, output) => direct(record, report, output.as_deref(), out),
+        Job::Bbv(options) => {
+            options.check_output()?;
+            let mut recorded = record::record(&options.record)?;
+            let warnings = bbv::save(options, &mut recorded)?;
+            Ok(Done {
+                warnings,
+                ..end(recorded)?
+            })
+        }
         Job::Record(record, path) => {
             let output = open_output(path)?;
             let recorded = record::record(record)?;
@@ -206,6 +218,7 @@ fn end(recorded: Recorded) -> anyhow::Result<Done> {
         snapshot,
         command,
         interrupt,
+        ..
     } = recorded;
     interrupt.abort_at_next();
     let command = match command {

@@ -19,6 +19,7 @@ use crate::collect::{ModuleWatch, Plan, Scope};
 use crate::resolve::elf::build_id::read_kernel_build_id;
 use crate::resolve::kernel::space::TextHistory;
 use crate::resolve::parser::Parser;
+use crate::slices::Slices;
 use crate::snapshot::{Run, Snapshot};
 use crate::streams::{KernelCounts, ThreadCounts};
 
@@ -71,6 +72,8 @@ pub enum Target {
 pub struct Recorded {
     /// What was measured.
     pub snapshot: Snapshot,
+    /// What was counted in each slice, where these are told apart.
+    pub slices: Option<Slices>,
     /// The command, running or exited.
     pub command: Option<Command>,
     /// While this is held, the first signal only ends the measurement.
@@ -100,8 +103,10 @@ fn recorded(options: &RecordOptions) -> anyhow::Result<Recorded> {
         Pause::Exited(code) => Command::Ended(code),
         Pause::Time | Pause::Signal | Pause::Budget => Command::Running(child),
     });
+    let (snapshot, slices) = running.session.finish_with_slices()?;
     Ok(Recorded {
-        snapshot: running.session.finish()?,
+        snapshot,
+        slices,
         command,
         interrupt: running.interrupt,
     })

@@ -20,11 +20,18 @@ use crate::resolve::kernel::reader::ReadKernel;
 use crate::resolve::kernel::space::TextHistory;
 use crate::resolve::parser::Parser;
 use crate::resolve::user::proc_scan::read_processes;
+use crate::slices::Slices;
 use crate::snapshot::{Loss, Losses, Run, Snapshot};
 
 /// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice soon that text
 /// changed without a record.
 pub(super) const DRAIN_EVERY: Duration = Duration::from_secs(2);
+
+/// The same where slices are told apart, whose counts fill the maps sooner.
+const DRAIN_SLICES_EVERY: Duration = Duration::from_millis(500);
+
+/// Memory that the counts of a recording may take beside those of its slices: an hour has many drains.
+const COUNTS_BESIDE_SLICES: usize = 32 << 20;
 
 /// Time between two reads of the sideband. The files of a process can be opened only while it lives.
 pub(super) const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
@@ -130,6 +137,9 @@ impl Session {
         }
         let mut resolver = Resolver::parsing(kernel, &read_processes(), parser);
         resolver.count_threads(plan.threads);
+        if collector.has_slices() {
+            resolver.hold_counts(COUNTS_BESIDE_SLICES);
+        }
         let budget = cpu_budget.and_then(|share| {
             let budget = Budget::open(share, run.n_cpus, &collector);
             run.notes.extend(budget.as_ref().err().map(ToString::to_string));
@@ -192,7 +202,12 @@ impl Session {
     }
 
     /// Stops sampling, and returns what was measured since the last profile was taken.
-    pub(super) fn finish(mut self) -> anyhow::Result<Snapshot> {
+    pub(super) fn finish(self) -> anyhow::Result<Snapshot> {
+        Ok(self.finish_with_slices()?.0)
+    }
+
+    /// The same, with what was counted in each slice where these are told apart.
+    pub(super) fn finish_with_slices(mut self) -> anyhow::Result<(Snapshot, Option<Slices>)> {
         let mut closed = self.close()?;
         if let Some(budget) = &mut self.budget {
             budget.account(&self.collector, &mut closed.run);
@@ -200,7 +215,8 @@ impl Session {
         self.resolve(&closed.counts);
         self.compare_text()?;
         self.resolver.catch_up();
-        Ok(self.snapshot(closed))
+        let slices = self.collector.take_slices();
+        Ok((self.snapshot(closed), slices))
     }
 
     /// Stops sampling and takes what was counted last.
@@ -269,23 +285,36 @@ impl Session {
         Ok(())
     }
 
-    /// Looks at what samples and records cost; whether the interval should end, as samples cost much more than the budget.
-    pub(super) fn look_at_budget(&mut self) -> anyhow::Result<bool> {
-        let Some(budget) = &mut self.budget else {
-            return Ok(false);
-        };
-        match budget.change_of_records() {
+    /// Lets records of processes rest where they took more than their part of the budget, and resumes them where they may take
+    /// some again.
+    pub(super) fn settle_records(&mut self) -> anyhow::Result<()> {
+        match self.budget.as_mut().and_then(Budget::change_of_records) {
             Some(Change::Rest) => {
-                self.collector.follow_processes(false)?;
+                self.collector.rest_records();
                 self.resolver.rest();
             }
             Some(Change::Resume) => {
-                self.collector.follow_processes(true)?;
+                self.collector.resume_records()?;
                 self.resolver.resume();
             }
             None => {}
         }
-        Ok(budget.is_urgent(&self.collector))
+        Ok(())
+    }
+
+    /// Whether the interval should end, as samples cost much more than the budget.
+    pub(super) fn is_over_budget(&mut self) -> bool {
+        let budget = self.budget.as_mut();
+        budget.is_some_and(|budget| budget.is_urgent(&self.collector))
+    }
+
+    /// Time between two drains.
+    pub(super) const fn drain_every(&self) -> Duration {
+        if self.collector.has_slices() {
+            DRAIN_SLICES_EVERY
+        } else {
+            DRAIN_EVERY
+        }
     }
 
     /// Looks for changes of memory with code, which have no records.

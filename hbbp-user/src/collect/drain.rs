@@ -20,6 +20,7 @@ use super::mapped::Pair;
 use super::object::Object;
 use super::ordered::Parts;
 use super::stacks::Stacks;
+use crate::slices::Slices;
 
 /// The two count maps.
 pub struct CountMaps {
@@ -32,24 +33,31 @@ pub struct CountMaps {
     begun_before: u64,
     /// Capacity of a count map, in counts.
     capacity: u64,
+    /// What was counted in each slice, where these are told apart.
+    slices: Option<Slices>,
 }
 
 impl CountMaps {
     /// Takes the two count maps of the object and shows one of them to the programs.
-    pub fn open(object: &mut Object, capacity: u32) -> anyhow::Result<Self> {
+    pub fn open(object: &mut Object, capacity: u32, slices: Option<Slices>) -> anyhow::Result<Self> {
         Ok(Self {
             maps: Pair::open(object, name::COUNTS, name::COUNT_MAPS)?,
             interval: Array::try_from(object.take_map(name::INTERVAL)?)?,
             intervals: 0..1,
             begun_before: 0,
             capacity: capacity.into(),
+            slices,
         })
     }
 
-    /// Begins another interval for kernel code. Returns whether it could: a count map that is half full should be drained.
+    /// Begins another interval for kernel code. Returns whether it could: a count map that is half full should be drained,
+    /// and so should one whose counts have slices in place of intervals.
     pub fn cut(&mut self, cpus: &Cpus) -> anyhow::Result<bool> {
         let n_intervals = self.intervals.end.wrapping_sub(self.intervals.start);
-        if self.capacity / 2 <= cpus.begun().wrapping_sub(self.begun_before) || n_intervals == INTERVALS {
+        if self.slices.is_some()
+            || self.capacity / 2 <= cpus.begun().wrapping_sub(self.begun_before)
+            || n_intervals == INTERVALS
+        {
             return Ok(false);
         }
         self.interval
@@ -71,11 +79,24 @@ impl CountMaps {
         if let Some(stacks) = stacks {
             stacks.drain(&mut entries)?;
         }
+        if let Some(slices) = &mut self.slices {
+            slices.add(&entries);
+        }
         // Two slots of the count map may hold the same key, and so may two of the streams.
         let parts = Parts::new(entries, &self.intervals);
         self.intervals.start = self.intervals.end.wrapping_sub(1);
         self.begun_before = begun;
         Ok(parts)
+    }
+
+    /// What was counted in each slice; nothing from then on.
+    pub fn take_slices(&mut self) -> Option<Slices> {
+        self.slices.take()
+    }
+
+    /// Whether slices are told apart.
+    pub const fn has_slices(&self) -> bool {
+        self.slices.is_some()
     }
 }
 

@@ -15,6 +15,7 @@ use super::periods::period;
 use super::pmu::{DEVICES, Pmu, read_pmus};
 use super::raw_event::raw;
 use super::uarch::{self, Core, Encoding};
+use crate::slices::SliceCut;
 use crate::snapshot::run::{EventUnit, Period};
 
 /// An event to sample.
@@ -45,6 +46,9 @@ pub struct Choice {
     pub duration: Option<Duration>,
     /// `--time`: the period of cycles that are sampled beside executions; `None` where they are not.
     pub time: Option<u64>,
+    /// What makes a slice, whose length is followed by periods that were not said; `None` where slices are not told apart.
+    /// Kernel code is to be kept apart by process with them.
+    pub slices: Option<SliceCut>,
 }
 
 /// The names that `--event` knows beside `PMU/../`.
@@ -95,12 +99,38 @@ pub fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
             ),
             _ => {}
         }
+        if let (None, Some(slices), Period::Fixed(period)) =
+            (source.request.stack, choice.slices, source.request.period)
+            && slices.length < period
+        {
+            bail!(
+                "an interval of {} is shorter than the period of {}, {period}: no sample may fall into it; lengthen it \
+                 (--interval-size)",
+                slices.length,
+                source.name
+            );
+        }
     }
     if let Some(period) = choice.time {
         let beside = cycles_beside(&sources, period)?;
         sources.extend(beside);
     }
     Ok(sources)
+}
+
+/// The events that count what makes a slice, by the bit of their number: retired instructions; else what is sampled in
+/// their place, cycles or a clock.
+pub(super) fn counting(sources: &[Source]) -> u32 {
+    let of = |is: fn(&Source) -> bool| {
+        let numbered = (0..).zip(sources);
+        numbered
+            .filter(|(_, source)| source.request.stack.is_none() && is(source))
+            .fold(0, |all, (n, _)| all | 1 << n)
+    };
+    match of(|source| source.unit == EventUnit::Instructions) {
+        0 => of(|_| true),
+        instructions => instructions,
+    }
 }
 
 /// Cycles on each PMU that counts executions, as precise as its instructions are: a processor without precise instructions has

@@ -41,11 +41,13 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use btf_rs::Btf;
+use hbbp_ebpf::CountKey;
 use tokio::sync::Notify;
 
 use crate::record::{Record, Timed};
+use crate::slices::Slices;
 use crate::snapshot::run::Period;
-use crate::streams::{KernelCounts, Quirks, ThreadCounts};
+use crate::streams::{Counted, KernelCounts, Quirks, ThreadCounts};
 use counters::Counters;
 pub use counters::StacksSeen;
 use cpus::Cpus;
@@ -61,6 +63,7 @@ use overhead::Runs;
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
 use stacks::Stacks;
+use stream_counts::StackOwner;
 pub use totals::Totals;
 use totals::{read_sample_rate, throttled};
 use wake::Wake;
@@ -118,6 +121,7 @@ impl Collector {
         let constants = Constants {
             wrong_paths,
             module_size: layout.map(|layout| layout.size),
+            slices: plan.choice.slices.map(|cut| (cut, event::counting(&sources))),
             ..constants(plan, &btf, &mut notes)
         };
         let mut object = Object::load(constants, sizes)?;
@@ -125,7 +129,8 @@ impl Collector {
             Messages::Off => None,
             Messages::On => Some(object.take_log()?),
         };
-        let counts = CountMaps::open(&mut object, sizes.counts)?;
+        let (slices, keyed) = in_slices(&plan.choice);
+        let counts = CountMaps::open(&mut object, sizes.counts, slices)?;
         let cpus = Arc::new(Cpus::open(&mut object)?);
         let sideband = Sideband::open(&online).with_context(|| no_sideband(online.len()))?;
         let missing = sideband.missing().iter();
@@ -142,7 +147,7 @@ impl Collector {
             repeats_newest,
             ..quirks(plan, &sources)
         };
-        let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, sizes, quirks));
+        let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, sizes, quirks, keyed));
         let stacks = stacks.transpose()?;
         let counters = Counters::open(&mut object, sources, &plan.scope, &online)?;
         Ok(Self {
@@ -198,14 +203,20 @@ impl Collector {
             .context("failed to wait for records of the kernel")
     }
 
-    /// Has the kernel write no more records of processes and mappings, or write them again; those of kernel text go on.
-    pub fn follow_processes(&mut self, follow: bool) -> anyhow::Result<()> {
-        let done = if follow {
-            self.sideband.resume()
-        } else {
-            self.sideband.rest()
-        };
-        done.context("failed to start or stop records of processes")
+    /// Has the kernel write no more records of processes and mappings; those of kernel text go on.
+    pub fn rest_records(&mut self) {
+        self.sideband.rest();
+    }
+
+    /// Has it write them again.
+    pub fn resume_records(&mut self) -> anyhow::Result<()> {
+        let mut rings = self
+            .sideband
+            .resume()
+            .context("failed to open the sideband events again")?;
+        rings
+            .try_for_each(|ring| self.wake.add(ring))
+            .context("failed to wait for records of the kernel")
     }
 
     /// What happened to processes, mappings and kernel text since the last call, in the order of time.
@@ -273,6 +284,16 @@ impl Collector {
         self.counts.drain(&self.cpus, self.stacks.as_mut())
     }
 
+    /// Whether slices are told apart. Count maps fill faster then.
+    pub const fn has_slices(&self) -> bool {
+        self.counts.has_slices()
+    }
+
+    /// What was counted in each slice, after the last drain; `None` where slices are not told apart.
+    pub fn take_slices(&mut self) -> Option<Slices> {
+        self.counts.take_slices()
+    }
+
     /// Whether the samples of some event carry branch stacks.
     pub fn has_stacks(&self) -> bool {
         self.stacks.is_some()
@@ -307,6 +328,14 @@ impl Collector {
             .notes
             .extend(throttled(self.sample_rate, read_sample_rate()));
         Ok(totals)
+    }
+}
+
+/// Where slices are told apart, what takes their counts; and the key of a stream.
+fn in_slices(choice: &Choice) -> (Option<Slices>, fn(StackOwner, Counted) -> CountKey) {
+    match choice.slices {
+        None => (None, StackOwner::key),
+        Some(cut) => (Some(Slices::new(cut.threads)), StackOwner::key_in_slice),
     }
 }
 
@@ -349,6 +378,7 @@ fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) ->
         threads: plan.threads,
         wrong_paths: false,
         module_size: None,
+        slices: None,
         messages: plan.messages,
     }
 }

@@ -19,6 +19,7 @@ use hbbp_ebpf::name;
 use rustix::process::chroot;
 
 use super::pid_namespace::PidNamespace;
+use crate::slices::SliceCut;
 use crate::streams::{KernelCounts, ThreadCounts};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/hbbp"));
@@ -50,6 +51,8 @@ pub struct Constants {
     pub wrong_paths: bool,
     /// Bytes of the kernel's `struct module`; `None` where it is not known or not asked for.
     pub module_size: Option<u32>,
+    /// What makes a slice, and the events that count it, by the bit of their number; `None` where slices are not told apart.
+    pub slices: Option<(SliceCut, u32)>,
     /// Whether the programs say what they refuse.
     pub messages: Messages,
 }
@@ -105,6 +108,9 @@ impl Object {
         let module_size = u64::from(constants.module_size.unwrap_or(0));
         let buckets = buckets_for(sizes.counts);
         // The library draws its keys from the kernel's random numbers.
+        let (cut, slice_events) = constants.slices.unwrap_or_default();
+        let slice_rings = u32::from(cut.rings.user) | u32::from(cut.rings.kernel) << 1;
+        let slice_threads = u32::from(cut.threads == ThreadCounts::Apart);
         let seed = RandomState::new().build_hasher().finish();
         let mut loader = loader_without_btf();
         let with_stacks = if sizes.ring == 0 { 1 } else { sizes.cpus };
@@ -112,6 +118,9 @@ impl Object {
         for (counts, cached) in name::COUNT_MAPS.into_iter().zip(name::CACHED_MAPS) {
             loader.map_max_entries(counts, buckets);
             loader.map_max_entries(cached, with_stacks);
+        }
+        if constants.slices.is_none() {
+            loader.map_max_entries(name::PROGRESS, 1);
         }
         loader.map_max_entries(name::CPUS, sizes.cpus);
         loader.map_max_entries(name::STACKS, with_stacks.saturating_mul(ring));
@@ -126,6 +135,10 @@ impl Object {
             .override_global(name::PID_NAMESPACE, &namespace, true)
             .override_global(name::PID_NAMESPACE_DEVICE, &device, true)
             .override_global(name::SPLIT_KERNEL, &split_kernel, true)
+            .override_global(name::SLICE, &cut.length, true)
+            .override_global(name::SLICE_EVENTS, &slice_events, true)
+            .override_global(name::SLICE_RINGS, &slice_rings, true)
+            .override_global(name::SLICE_THREADS, &slice_threads, true)
             .load(match constants.messages {
                 Messages::Off => OBJECT,
                 Messages::On => VERBOSE_OBJECT,

@@ -113,15 +113,14 @@ impl Sideband {
 
     /// Opens the rings of a CPU.
     fn add(&mut self, cpu: u32) -> io::Result<()> {
-        let (perf, without) = Perf::open_sideband(cpu)?;
-        let (text_perf, text_without) = Perf::open_text(cpu)?;
-        self.missing = [without, text_without].concat();
-        let (ring, text) = (
-            Ring::new(perf, SIDEBAND_BYTES)?,
-            Ring::new(text_perf, TEXT_RING_BYTES)?,
-        );
-        self.rings.push(ring);
-        self.text.push(text);
+        let (perf, mut missing) = Perf::open_text(cpu)?;
+        self.text.push(Ring::new(perf, TEXT_RING_BYTES)?);
+        if !self.is_resting {
+            let (perf, without) = Perf::open_sideband(cpu)?;
+            self.rings.push(Ring::new(perf, SIDEBAND_BYTES)?);
+            missing.extend(without);
+            self.missing = missing;
+        }
         Ok(())
     }
 
@@ -137,22 +136,41 @@ impl Sideband {
         newest.try_for_each(|ring| ring.perf.enable())
     }
 
-    /// Has the kernel write no more records of processes and mappings; those of its text go on.
-    pub fn rest(&mut self) -> io::Result<()> {
+    /// Has the kernel write no more records of processes and mappings; those of its text go on. The rings are read once more
+    /// and then closed: as long as there is an event that asks for them, the kernel looks for the path and the build id of each
+    /// mapping, whether that event counts or not (kernel/events/core.c, `nr_mmap_events`).
+    pub fn rest(&mut self) {
         self.is_resting = true;
-        self.rings.iter().try_for_each(|ring| ring.perf.disable())
+        self.rings.iter_mut().for_each(|ring| ring.has_ended = true);
     }
 
-    /// Has it write them again.
-    pub fn resume(&mut self) -> io::Result<()> {
+    /// Has it write them again, on the CPUs that are online; returns the descriptors of the new rings.
+    pub fn resume(&mut self) -> io::Result<impl Iterator<Item = BorrowedFd<'_>>> {
         self.is_resting = false;
-        self.rings.iter().try_for_each(|ring| ring.perf.enable())
+        let first = self.rings.len();
+        let cpus = self.text.iter().filter(|ring| !ring.has_ended);
+        for cpu in cpus.filter_map(|ring| ring.perf.cpu()).collect::<Vec<_>>() {
+            match Perf::open_sideband(cpu) {
+                Ok((perf, _)) => {
+                    let ring = Ring::new(perf, SIDEBAND_BYTES)?;
+                    ring.perf.enable()?;
+                    self.rings.push(ring);
+                }
+                // Its CPU went offline; rings are opened when it comes back.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.rings.iter().skip(first).map(|ring| ring.perf.as_fd()))
     }
 
     /// The descriptors of the rings that were opened last.
     pub fn newest(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let newest = [self.rings.last(), self.text.last()].into_iter().flatten();
-        newest.map(|ring| ring.perf.as_fd())
+        let newest = self.rings.last().filter(|_| !self.is_resting);
+        newest
+            .into_iter()
+            .chain(self.text.last())
+            .map(|ring| ring.perf.as_fd())
     }
 
     /// What becomes readable when there is a record of kernel text, or when a ring of the others is half full.

@@ -21,12 +21,14 @@ use super::cpus::Cpus;
 use super::mapped::{Mapped, Pair};
 use super::object::{MapSizes, Object};
 use super::stream_counts::{StackOwner, Streams};
-use crate::streams::{Quirks, StackStats, Taken};
+use crate::streams::{Counted, Quirks, StackStats, Taken};
 
 /// The rings, the cached stacks, and the streams that were made of both.
 pub struct Stacks {
     cached: Pair<CachedStacks>,
     shared: Arc<Shared>,
+    /// The key of what was counted of an owner.
+    keyed: fn(StackOwner, Counted) -> CountKey,
     /// Makes the thread end.
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
@@ -54,11 +56,12 @@ const AT_ONCE: u64 = 64;
 
 impl Stacks {
     /// Takes the maps of the object, which has been loaded with these sizes, and begins to read.
-    pub fn open(
+    pub(super) fn open(
         object: &mut Object,
         cpus: &Arc<Cpus>,
         sizes: MapSizes,
         quirks: Quirks,
+        keyed: fn(StackOwner, Counted) -> CountKey,
     ) -> anyhow::Result<Self> {
         let rings = Rings {
             cpus: cpus.clone(),
@@ -83,6 +86,7 @@ impl Stacks {
         Ok(Self {
             cached: Pair::open(object, name::CACHED, name::CACHED_MAPS)?,
             shared,
+            keyed,
             stop,
             thread: Some(thread.context("failed to start the thread that reads branch stacks")?),
         })
@@ -105,6 +109,7 @@ impl Stacks {
 
     /// Takes out all that was counted. No stack of the time before is missing, but those that a program reads just now.
     pub fn drain(&mut self, counts: &mut Vec<(CountKey, Tally)>) -> anyhow::Result<()> {
+        let keyed = self.keyed;
         // The cached ones go first: a stack that loses its slot meanwhile is in the ring then.
         self.cached.flip()?;
         let mut rings = self.shared.rings();
@@ -127,7 +132,7 @@ impl Stacks {
         rings.read();
         rings
             .streams
-            .take_possible(|owner, counted, tally| counts.push((owner.key(counted), tally)));
+            .take_possible(|owner, counted, tally| counts.push((keyed(*owner, counted), tally)));
         Ok(())
     }
 }

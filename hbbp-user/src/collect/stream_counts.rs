@@ -32,6 +32,13 @@ impl StackOwner {
         }
     }
 
+    /// The same where slices are told apart: they are those of all code, and stand in place of the interval.
+    pub(super) const fn key_in_slice(self, counted: Counted) -> CountKey {
+        let key = self.key(counted);
+        let event = key.event.in_interval(self.context().interval());
+        CountKey { event, ..key }
+    }
+
     /// A stream is of the interval if its start or the branch that led there is kernel code, so that both sides of a branch in
     /// the kernel are counted in one interval.
     const fn stream(self, stream: Stream) -> CountKey {

@@ -211,7 +211,7 @@ impl Stride {
 }
 
 /// By division: a hundred thousand of them for the longest periods, some tens of times.
-fn is_prime(number: u64) -> bool {
+pub(super) fn is_prime(number: u64) -> bool {
     let divisors = 2..=number.isqrt();
     2 <= number
         && divisors

@@ -11,7 +11,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -99,11 +99,26 @@ impl Output {
         self.put(bytes, standard).context(failed)
     }
 
+    /// Writes what is too long to be held in memory, piece by piece as `write` makes it, to a file; as
+    /// [`Self::write`] else.
+    pub fn write_with(self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
+        let failed = format!("failed to write {}", self.path.display());
+        self.put_with(&mut io::sink(), write).context(failed)
+    }
+
     fn put(self, bytes: &[u8], standard: &mut dyn Write) -> io::Result<()> {
+        self.put_with(standard, |out| out.write_all(bytes))
+    }
+
+    fn put_with(
+        self,
+        standard: &mut dyn Write,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
         match self.target {
-            Target::Standard => standard.write_all(bytes).and_then(|()| standard.flush()),
-            Target::Stream(mut stream) => stream.write_all(bytes),
-            Target::File { directory, name } => self.user.replace(&directory, &name, bytes),
+            Target::Standard => write(standard).and_then(|()| standard.flush()),
+            Target::Stream(mut stream) => write(&mut stream),
+            Target::File { directory, name } => self.user.replace(&directory, &name, write),
         }
     }
 }
@@ -174,7 +189,7 @@ impl User {
             let name = OsString::from(format!("hbbp-sys-{}.hbbp", std::process::id()));
             // What others put there under this name stays theirs.
             rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW).err()?;
-            self.replace(&directory, &name, bytes).ok()?;
+            self.replace(&directory, &name, |out| out.write_all(bytes)).ok()?;
             Some(folder.join(name))
         };
         match folders.iter().find_map(save) {
@@ -184,10 +199,18 @@ impl User {
     }
 
     /// Replaces the file `name` in `directory`.
-    fn replace(self, directory: &OwnedFd, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
-        let (temporary, mut file) = create_beside(directory, name)?;
+    fn replace(
+        self,
+        directory: &OwnedFd,
+        name: &OsStr,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (temporary, file) = create_beside(directory, name)?;
         let written = self.give(&file).and_then(|()| {
-            file.write_all(bytes)?;
+            let mut buffered = BufWriter::new(&file);
+            write(&mut buffered)?;
+            buffered.flush()?;
+            drop(buffered);
             file.sync_all()?;
             Ok(rustix::fs::renameat(directory, &temporary, directory, name)?)
         });

@@ -89,6 +89,11 @@ impl Resolver {
         }
     }
 
+    /// Sets the memory in bytes that counts may take. To be called before anything is counted.
+    pub fn hold_counts(&mut self, max: usize) {
+        self.intervals = Intervals::with_max(max);
+    }
+
     /// Sets whether the threads of a process image are kept apart. To be called before anything is counted.
     pub fn count_threads(&mut self, threads: ThreadCounts) {
         self.user.count_threads(threads);

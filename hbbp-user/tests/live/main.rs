@@ -8,6 +8,7 @@
     reason = "helpers of tests fail and talk like tests"
 )]
 
+mod bbv;
 mod bpf;
 mod collect;
 mod daemon;

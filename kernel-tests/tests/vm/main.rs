@@ -35,6 +35,7 @@ mod suite;
 mod support;
 mod text;
 mod truth;
+mod vectors;
 mod verifier;
 mod views;
 mod watchdog;

@@ -4,10 +4,11 @@ use super::rust::{Mention, mentions};
 use super::{Finding, Source};
 
 /// The modules in the order of the flow: each may use only what stands before it.
-const LINE: [&str; 22] = [
+const LINE: [&str; 24] = [
     "addr",
     "record",
     "streams",
+    "slices",
     "snapshot",
     "locate",
     "blocks",
@@ -18,6 +19,7 @@ const LINE: [&str; 22] = [
     "loops",
     "printable",
     "names",
+    "vectors",
     "annotate",
     "diff",
     "report",
@@ -33,7 +35,7 @@ const LINE: [&str; 22] = [
 const WORLD: [&str; 3] = ["collect", "import", "resolve"];
 
 /// What those may use of the line, and the only ones there that may use them.
-const SEEN_BY_WORLD: [&str; 4] = ["addr", "record", "streams", "snapshot"];
+const SEEN_BY_WORLD: [&str; 5] = ["addr", "record", "streams", "slices", "snapshot"];
 const USERS_OF_WORLD: [&str; 2] = ["cmd", "cli"];
 
 /// The modules that may touch the kernel, the disk and the process; the answer of all others depends on nothing but their

@@ -1,0 +1,169 @@
+//! The files of exp-bbv: a line for each vector, `T:ID:COUNT   :ID:COUNT ..`, and one for each block, `F:ID:ADDRESS:FUNCTION`
+//! (Valgrind manual, section 12.4).
+//!
+//! Ids are given in the order of first entry, from 1; in a line the blocks are sorted by address. A count is instructions
+//! executed. SimPoint reads no other lines than those that begin with `T`, so what a reader should know stands in comments, and
+//! so does the vector of the last, incomplete slice. Beside them `blocks.csv` has what `pc.out` has no field for.
+
+use std::io::{self, Write};
+
+use super::{Block, Vector, Vectors};
+use crate::estimate::Unit;
+use crate::printable::harmless;
+
+/// The id of each block, 0 where it was not entered yet.
+#[derive(Clone, Debug)]
+pub struct Ids {
+    of: Vec<u32>,
+    /// Blocks in the order of their ids.
+    order: Vec<u32>,
+}
+
+impl Ids {
+    /// Ids in the order of first entry, thread after thread.
+    pub fn new(vectors: &Vectors<'_>) -> Self {
+        let mut ids = Self {
+            of: vec![0; vectors.blocks().len()],
+            order: Vec::new(),
+        };
+        vectors.each(|_, _, vector| {
+            for (block, _) in vector {
+                if let Some(id) = ids.of.get_mut(*block as usize).filter(|id| **id == 0) {
+                    ids.order.push(*block);
+                    *id = u32::try_from(ids.order.len()).unwrap_or(u32::MAX);
+                }
+            }
+        });
+        ids
+    }
+
+    /// Blocks with their ids, in the order of these.
+    fn blocks<'a>(&self, vectors: &'a Vectors<'_>) -> impl Iterator<Item = (u32, &'a Block)> {
+        let blocks = self
+            .order
+            .iter()
+            .filter_map(|block| vectors.blocks().get(*block as usize));
+        (1..).zip(blocks)
+    }
+
+    fn id(&self, block: u32) -> u32 {
+        self.of.get(block as usize).copied().unwrap_or(0)
+    }
+}
+
+/// The vectors of one thread. Returns how many there are.
+pub fn write_vectors(
+    vectors: &Vectors<'_>,
+    ids: &Ids,
+    (thread, length): (u32, u64),
+    instructions_only: bool,
+    out: &mut dyn Write,
+) -> io::Result<u32> {
+    let about = vectors.threads().get(thread as usize);
+    let last = about.map_or(0, |about| about.slices.saturating_sub(1));
+    let (mut total, mut n, mut written) = (0.0, 0_u32, Ok(()));
+    vectors.each(|of, slice, vector| {
+        if of != thread || written.is_err() {
+            return;
+        }
+        total += vector.iter().map(|(_, value)| value).sum::<f64>();
+        n += u32::from(slice < last);
+        if !instructions_only && !vector.is_empty() {
+            let start = if slice < last { "T" } else { "#T" };
+            written = write_line(start, ids, vector, out);
+        }
+    });
+    written?;
+    let about = about.map_or("", |about| about.name.as_str());
+    writeln!(
+        out,
+        "\n# Thread {}: {}",
+        thread + 1,
+        if about.is_empty() {
+            "all that was measured"
+        } else {
+            about
+        }
+    )?;
+    writeln!(
+        out,
+        "#   Total intervals: {n} (Interval Size {length}{})",
+        what(vectors.unit)
+    )?;
+    writeln!(out, "#   Total instructions: {total:.0}{}", what(vectors.unit))?;
+    if !instructions_only {
+        writeln!(
+            out,
+            "#   The line that begins with #T is the last interval, which is not complete"
+        )?;
+    }
+    for sentence in sentences(vectors) {
+        writeln!(out, "#   {sentence}")?;
+    }
+    Ok(n)
+}
+
+/// One vector, in exp-bbv's spacing. Values below one half are left out.
+fn write_line(start: &str, ids: &Ids, vector: &Vector, out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "{start}")?;
+    for (block, value) in vector {
+        if 0.5 <= *value {
+            write!(out, ":{}:{value:.0}   ", ids.id(*block))?;
+        }
+    }
+    writeln!(out)
+}
+
+/// What stands behind an amount of something else than instructions.
+const fn what(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Executions | Unit::RelativeExecutions => "",
+        Unit::TimeWeightedSamples => ", in units of time",
+        Unit::EventWeightedSamples => ", in units of the event",
+    }
+}
+
+/// What the reader should know.
+pub fn sentences(vectors: &Vectors<'_>) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if vectors.unit == Unit::TimeWeightedSamples {
+        sentences.push(
+            "Intervals are spans of time, in ns of the clock or in cycles, and values are the time spent in a block: this machine \
+             has no event that counts instructions"
+                .to_owned(),
+        );
+    }
+    let all = vectors.shared + vectors.unshared;
+    if 0.0005 * all < vectors.unshared {
+        sentences.push(format!(
+            "{:.2} % of what was executed is in no interval: code that was patched or replaced while it was measured",
+            100.0 * vectors.unshared / all
+        ));
+    }
+    sentences
+}
+
+/// Address and function of each block.
+pub fn write_places(vectors: &Vectors<'_>, ids: &Ids, out: &mut dyn Write) -> io::Result<()> {
+    for (id, block) in ids.blocks(vectors) {
+        writeln!(out, "F:{id}:{:x}:{}", block.address, harmless(&block.function))?;
+    }
+    Ok(())
+}
+
+/// Everything that is known of each block, as comma-separated values.
+pub fn write_blocks(vectors: &Vectors<'_>, ids: &Ids, out: &mut dyn Write) -> io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    csv.write_record(["id", "ring", "module", "address", "instructions", "function"])?;
+    for (id, block) in ids.blocks(vectors) {
+        csv.write_record([
+            id.to_string(),
+            block.ring.to_string(),
+            harmless(&block.module),
+            format!("{:x}", block.address),
+            block.instructions.to_string(),
+            harmless(&block.function),
+        ])?;
+    }
+    csv.flush()
+}

@@ -1,0 +1,150 @@
+//! SimPoint's choice: which slices stand for the phases of a run, and for how much of it.
+//!
+//! As SimPoint 3.0 does it (Hamerly, Perelman, Lau, Calder: SimPoint 3.0, Journal of Instruction-Level Parallelism 7, 2005):
+//! each vector is divided by its sum and projected at random to 15 dimensions; k-means makes clusters for every k up to the
+//! greatest ([`super::clusters`]); the smallest k whose score by the Bayesian information criterion is at least nine tenths of the
+//! way from the worst to the best is taken. The slice that is nearest to the centre of a cluster is its simulation point, and its
+//! weight is the share of the slices in that cluster.
+
+use std::io::{self, Write};
+
+use super::Vectors;
+use super::clusters::{Clusters, DIMENSIONS, Point, best};
+
+/// The slices that stand for a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SimPoints {
+    /// Cluster of each slice, in the order of time.
+    pub labels: Vec<u32>,
+    /// By cluster, the number of its slice, from 0, and its share of all.
+    pub points: Vec<(u32, f64)>,
+}
+
+/// Chooses simulation points of one thread, at most `most`. The last slice, which is not complete, has no part in it.
+pub fn choose(vectors: &Vectors<'_>, thread: u32, most: usize) -> SimPoints {
+    let last = vectors
+        .threads()
+        .get(thread as usize)
+        .map_or(0, |it| it.slices.saturating_sub(1));
+    let mut points: Vec<Point> = Vec::new();
+    vectors.each(|of, slice, vector| {
+        if of == thread && slice < last && !vector.is_empty() {
+            points.push(projected(vector));
+        }
+    });
+    of_points(&points, most)
+}
+
+/// Chooses among projected vectors.
+pub fn of_points(points: &[Point], most: usize) -> SimPoints {
+    let Some(clusters) = best(points, most) else {
+        return SimPoints::default();
+    };
+    let nearest = |cluster: u32| nearest(points, &clusters, cluster);
+    SimPoints {
+        points: (0..)
+            .zip(&clusters.centres)
+            .map(|(cluster, _)| nearest(cluster))
+            .collect(),
+        labels: clusters.labels,
+    }
+}
+
+/// The slice nearest to the centre of a cluster, and the share of the slices in that.
+fn nearest(points: &[Point], clusters: &Clusters, cluster: u32) -> (u32, f64) {
+    let centre = clusters
+        .centres
+        .get(cluster as usize)
+        .copied()
+        .unwrap_or_default();
+    let members = (0..)
+        .zip(points)
+        .zip(&clusters.labels)
+        .filter(|(_, label)| **label == cluster);
+    let members: Vec<(u32, f64)> = members
+        .map(|((slice, point), _)| (slice, super::clusters::distance(point, &centre)))
+        .collect();
+    let first = members.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+    let share = members.len() as f64 / points.len().max(1) as f64;
+    (first.map_or(0, |(slice, _)| *slice), share)
+}
+
+/// A vector divided by its sum, projected at random.
+pub fn projected(vector: &[(u32, f64)]) -> Point {
+    let sum: f64 = vector.iter().map(|(_, value)| value).sum();
+    let mut point = Point::default();
+    for (block, value) in vector {
+        for (dimension, coordinate) in (0..).zip(&mut point) {
+            *coordinate += value / sum.max(f64::MIN_POSITIVE) * direction(*block, dimension);
+        }
+    }
+    point
+}
+
+/// An element of the projection matrix: even between -1 and 1, by the finalizer of SplitMix64 (Steele, Lea, Flood: Fast
+/// splittable pseudorandom number generators, OOPSLA 2014), so that a run always has the same.
+fn direction(block: u32, dimension: u64) -> f64 {
+    let mut z = (u64::from(block) * DIMENSIONS as u64 + dimension + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let z = z ^ z >> 31;
+    (z >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
+}
+
+/// The file of `-saveSimpoints`: slice and cluster.
+pub fn write_points(points: &SimPoints, out: &mut dyn Write) -> io::Result<()> {
+    for (cluster, (slice, _)) in points.points.iter().enumerate() {
+        writeln!(out, "{slice} {cluster}")?;
+    }
+    Ok(())
+}
+
+/// The file of `-saveSimpointWeights`: share and cluster.
+pub fn write_weights(points: &SimPoints, out: &mut dyn Write) -> io::Result<()> {
+    for (cluster, (_, weight)) in points.points.iter().enumerate() {
+        writeln!(out, "{weight:.6} {cluster}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_phases_are_three_points_with_their_weights() {
+        let phases = [(0, 50), (1, 30), (2, 20)];
+        let slice = |phase: u32, n: u32| {
+            // A tenth of each slice is chance.
+            let noise = |block: u32| 10.0 * direction(1_000 * n + block, 3);
+            (0..10)
+                .map(|block| (phase * 10 + block, 100.0 + noise(block)))
+                .collect::<Vec<_>>()
+        };
+        let points: Vec<Point> = phases
+            .iter()
+            .flat_map(|(phase, n)| (0..*n).map(move |i| projected(&slice(*phase, i))))
+            .collect();
+        let chosen = of_points(&points, 10);
+        let mut weights: Vec<f64> = chosen.points.iter().map(|(_, weight)| *weight).collect();
+        weights.sort_by(f64::total_cmp);
+        assert_eq!(weights, [0.2, 0.3, 0.5]);
+        for (cluster, (slice, _)) in chosen.points.iter().enumerate() {
+            assert_eq!(chosen.labels[*slice as usize], cluster as u32);
+        }
+        assert_eq!(of_points(&[], 10), SimPoints::default());
+        assert_eq!(of_points(&points[..1], 10).points, [(0, 1.0)]);
+    }
+
+    #[test]
+    fn directions_are_even_between_minus_one_and_one() {
+        let all: Vec<f64> = (0..1000)
+            .flat_map(|block| (0..15).map(move |d| direction(block, d)))
+            .collect();
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        assert!(
+            mean.abs() < 0.02 && all.iter().all(|it| it.abs() <= 1.0),
+            "{mean}"
+        );
+    }
+}
