@@ -65,12 +65,12 @@ pub(crate) const SHAPES: [Shape; 10] = [
     Shape {
         name: "loops in loops, in functions of five blocks",
         make: loops,
-        n: 25_000,
+        n: 4_000,
     },
     Shape {
         name: "the same in one function",
         make: loops_of_one_function,
-        n: 25_000,
+        n: 4_000,
     },
 ];
 
