@@ -22,9 +22,9 @@ const T: f64 = 3.0;
 const MOST_TOLD_APART: usize = 512;
 
 /// Steps that the search of a profile may take: nodes of loops, those of inner loops once for each level, and comparisons of
-/// loops of one header. That is sixteen for each block of a million; code of other users can nest so deeply that it takes the
-/// square.
-pub(super) const MOST_STEPS: usize = 1 << 24;
+/// loops of one header. That is four for each block of a million; code of other users can nest so deeply that it takes the
+/// square, and then each step costs some hundred bytes.
+pub(super) const MOST_STEPS: usize = 1 << 22;
 
 /// A natural loop.
 #[derive(Clone, Debug, PartialEq)]

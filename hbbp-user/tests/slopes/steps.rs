@@ -19,7 +19,7 @@ use rustix::time::{ClockId, clock_gettime};
 type Step = fn(&Snapshot);
 
 /// The steps that are measured: from the bytes of a profile to all reports and exports of it.
-pub(crate) const STEPS: [(&str, Step); 7] = [
+pub(crate) const STEPS: [(&str, Step); 6] = [
     ("read", |snapshot| {
         parse(&encode(snapshot).unwrap()).unwrap();
     }),
@@ -27,7 +27,6 @@ pub(crate) const STEPS: [(&str, Step); 7] = [
     ("by process", |snapshot| {
         report(snapshot, &[Dimension::Process, Dimension::Function]);
     }),
-    ("functions", |snapshot| view(snapshot, "functions")),
     ("loops", |snapshot| view(snapshot, "loops")),
     ("counts", |snapshot| {
         let rule: Rule = PAPER.parse().unwrap();
