@@ -1,14 +1,15 @@
-//! What stacks and processes cost in instructions: at most a tenth above `results/guards.txt`.
+//! What stacks and processes cost in instructions, against `results/guards.txt`.
 //!
-//! Guest time is a function of the instructions, so that the figures do not depend on what else the host does. Two builds that
-//! differ in nothing that matters lie up to 5 % apart (`results/cost.txt`).
+//! Guest time is a function of the instructions, so that the figures do not depend on what else the host does. User code is held
+//! to a tenth above what was recorded. With the kernel's instructions it is a quarter: what the kernel does with freed pages
+//! falls into one run or another, and two builds whose user code lay 1 % apart had 1760 and 1957 instructions of it for a stack.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use kernel_tests::artifacts;
 use kernel_tests::budget::{self, storm};
-use kernel_tests::cost::{self, Tool};
+use kernel_tests::cost::{self, Span, Tool};
 use kernel_tests::kernel::Kernel;
 use kernel_tests::workload::Workload;
 
@@ -17,9 +18,13 @@ use crate::support;
 /// One kernel is enough to see a cost grow.
 const SERIES: &str = "6.12";
 
-/// Fails where a figure is more than a tenth above the recorded one.
+/// The most that user code, and user code with the kernel, may cost of what was recorded.
+const USER: f64 = 1.1;
+const WITH_KERNEL: f64 = 1.25;
+
+/// Fails where a figure is more than `most` times the recorded one.
 #[track_caller]
-fn assert_recorded(name: &str, figure: f64) {
+fn assert_recorded(name: &str, figure: f64, most: f64) {
     let recorded = fs::read_to_string(artifacts::package().join("results/guards.txt")).unwrap();
     let recorded: BTreeMap<&str, f64> = recorded
         .lines()
@@ -28,7 +33,7 @@ fn assert_recorded(name: &str, figure: f64) {
         .collect();
     println!("{name}: {figure:.0}, recorded {}", recorded[name]);
     assert!(
-        figure <= 1.1 * recorded[name],
+        figure <= most * recorded[name],
         "{name} costs {figure:.0} instructions, {} in results/guards.txt",
         recorded[name]
     );
@@ -48,7 +53,10 @@ fn assert_stack(workload: &'static str, name: &str) {
     let tools = [Tool::Returning, Tool::HbbpSys];
     let costs = cost::measure(workload, &kernel, &profile(), &[503, 1_009, 2_003], &tools).unwrap();
     let [machine, own] = tools.map(|tool| costs.per_stack(tool));
-    assert_recorded(name, own - machine);
+    let (_, spans) = &costs.tools[1];
+    let user: Vec<Span> = spans.iter().map(|span| Span { kernel: 0, ..*span }).collect();
+    assert_recorded(&format!("{name}, user code"), cost::slope(&user), USER);
+    assert_recorded(name, own - machine, WITH_KERNEL);
 }
 
 #[test]
@@ -70,5 +78,5 @@ fn process_costs_what_it_did() {
     let kernel = Kernel::get(SERIES).unwrap();
     let options = "--interval 5s --cpu-budget 100%";
     let taken = budget::measure(&kernel, &profile(), &[storm(N)], options, 12).unwrap();
-    assert_recorded("process", taken[0].instructions() as f64 / f64::from(N));
+    assert_recorded("process", taken[0].instructions() as f64 / f64::from(N), USER);
 }

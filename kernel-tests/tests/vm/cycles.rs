@@ -70,8 +70,8 @@ fn cycles_are_what_the_executed_instructions_cost() {
     let cost = cost(&outcome, HARDWARE_PROFILE);
     println!("{overflows} overflows of {PERIOD} cycles; the exact counts cost {cost}");
     assert!(1000 < overflows, "{overflows}");
-    // A period that has begun is in no overflow.
-    assert_eq!(cost / PERIOD, overflows, "{cost}");
+    // A period that has begun is in no overflow. What runs between the mark and the event, a thousandth of a percent, may end it.
+    assert!((cost / PERIOD).abs_diff(overflows) <= 1, "{cost}: {overflows}");
 }
 
 /// Lengths and durations of all user code that ran, by process and address.
