@@ -2,7 +2,7 @@
 //!
 //! Guest time is a function of the instructions, so that the figures do not depend on what else the host does. User code is held
 //! to a tenth above what was recorded. With the kernel's instructions it is a quarter: what the kernel does with freed pages
-//! falls into one run or another, and two builds whose user code lay 1 % apart had 1760 and 1957 instructions of it for a stack.
+//! falls into one run or another, and two builds whose user code lay 1 % apart had 1760 and 1957 instructions of it for a stack; a process 19,688 and 17,823 in all.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -78,5 +78,9 @@ fn process_costs_what_it_did() {
     let kernel = Kernel::get(SERIES).unwrap();
     let options = "--interval 5s --cpu-budget 100%";
     let taken = budget::measure(&kernel, &profile(), &[storm(N)], options, 12).unwrap();
-    assert_recorded("process", taken[0].instructions() as f64 / f64::from(N), USER);
+    assert_recorded(
+        "process",
+        taken[0].instructions() as f64 / f64::from(N),
+        WITH_KERNEL,
+    );
 }
