@@ -1,6 +1,8 @@
 //! A running measurement: drains the collector into the resolver, and hands out what was measured: once at the end, or again
 //! and again while it goes on. When which of it is done is a matter of [`super::measure`].
 
+mod following;
+
 use std::mem;
 use std::ops::Range;
 use std::path::Path;
@@ -8,12 +10,11 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::budget::{Budget, Change};
+use super::budget::Budget;
 use super::interval::raw_interval;
 use crate::collect::cpu_times::CpuTimes;
 use crate::collect::overhead::{read_own_cpu, read_own_memory, reset_own_memory};
 use crate::collect::{Collector, Parts, Plan, Scope, StacksSeen};
-use crate::record::{Record, Timed};
 use crate::resolve::Resolver;
 use crate::resolve::kernel::open::open_kernel_space;
 use crate::resolve::kernel::reader::ReadKernel;
@@ -42,12 +43,6 @@ const DRAIN_GAP: u32 = 19;
 
 /// The same for memory with code that changed, as it does all the time where compilers run: at most 1 % of the time.
 const MEMORY_DRAIN_GAP: u32 = 99;
-
-/// The same for comparisons of kernel text, which nearly always find nothing: at most 0.1 % of the time of a CPU.
-const COMPARISON_GAP: u32 = 999;
-
-/// Delay from a patch to the split of the interval. Switching a static key patches many sites in a row.
-const PATCH_DELAY: Duration = Duration::from_millis(2);
 
 /// Note if kernel text is read once.
 const TEXT_ONCE: &str = "kernel text was read once, at the end (--text-once): samples in code patched or \
@@ -263,65 +258,12 @@ impl Session {
         snapshot
     }
 
-    pub(super) fn read_sideband(&mut self) -> anyhow::Result<()> {
-        let reading = self.collector.records()?;
-        self.unread += reading.unread;
-        if let Some(budget) = &mut self.budget {
-            budget.note_records(&reading.records);
-        }
-        let is_patch = |record: &Record| matches!(record, Record::TextPoke { .. });
-        // Patches before the interval do not split it: the kernel switches static keys when perf events are opened, and
-        // an extra drain for these would only cost samples.
-        let inside = |timed: &Timed| self.began < timed.time && is_patch(&timed.record);
-        let patched = reading.records.iter().any(inside);
-        if patched && self.text == TextHistory::Followed {
-            self.patched.get_or_insert_with(|| Instant::now() + PATCH_DELAY);
-        }
-        self.resolver.apply(reading.records);
-        if self.resolver.take_patched() {
-            self.user_patched = true;
-            self.patched.get_or_insert_with(|| Instant::now() + PATCH_DELAY);
-        }
-        Ok(())
-    }
-
-    /// Lets records of processes rest where they took more than their part of the budget, and resumes them where they may take
-    /// some again.
-    pub(super) fn settle_records(&mut self) -> anyhow::Result<()> {
-        match self.budget.as_mut().and_then(Budget::change_of_records) {
-            Some(Change::Rest) => {
-                self.collector.rest_records();
-                self.resolver.rest();
-            }
-            Some(Change::Resume) => {
-                self.collector.resume_records()?;
-                self.resolver.resume();
-            }
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// Whether the interval should end, as samples cost much more than the budget.
-    pub(super) fn is_over_budget(&mut self) -> bool {
-        let budget = self.budget.as_mut();
-        budget.is_some_and(|budget| budget.is_urgent(&self.collector))
-    }
-
     /// Time between two drains.
     pub(super) const fn drain_every(&self) -> Duration {
         if self.collector.has_slices() {
             DRAIN_SLICES_EVERY
         } else {
             DRAIN_EVERY
-        }
-    }
-
-    /// Looks for changes of memory with code, which have no records.
-    pub(super) fn watch_memory(&mut self) {
-        if self.patched.is_none() && self.resolver.has_memory_changed() {
-            self.user_patched = true;
-            self.patched = Some(self.next_memory_drain.max(Instant::now()));
         }
     }
 
@@ -374,24 +316,6 @@ impl Session {
             .zip(counts.parts.iter())
             .map(|(time, part)| raw_interval(time, part, has_stack, &counts.clock_periods));
         self.resolver.drained(intervals.collect());
-    }
-
-    /// Compares live kernel text with the known text.
-    fn compare_text(&mut self) -> anyhow::Result<()> {
-        let live = self.resolver.read_text();
-        self.read_sideband()?;
-        self.resolver.compare_text(live);
-        Ok(())
-    }
-
-    /// The same, unless comparisons would take more than their share of the time.
-    pub(super) fn look_at_text(&mut self) -> anyhow::Result<()> {
-        if self.next_comparison <= Instant::now() {
-            let start = own_time();
-            self.compare_text()?;
-            self.next_comparison = Instant::now() + COMPARISON_GAP * own_time().saturating_sub(start);
-        }
-        Ok(())
     }
 
     /// Checks whether branch stacks have entries, until that is known; empty ones are no longer sampled.

@@ -24,6 +24,7 @@ pub mod periods;
 pub mod pid_namespace;
 pub mod pmu;
 mod raw_event;
+mod ring;
 pub mod scope;
 pub mod sideband;
 pub mod stacks;

@@ -1,21 +1,14 @@
 //! The sideband: two rings for each CPU in which the kernel writes what happens to processes and mappings, and to its
 //! text.
-//!
-//! The ring is the protocol of `include/uapi/linux/perf_event.h`, struct `perf_event_mmap_page`: the kernel advances
-//! `data_head`, the reader `data_tail`, and a record may wrap around the end of the data area.
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use perf_event_open_sys::bindings::perf_event_mmap_page;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use super::perf::{Perf, SIDEBAND_BYTES, TEXT_RING_BYTES};
+use super::ring::Ring;
 use crate::record::{Names, Record, Timed, parse_record};
 
-const PAGE: usize = 4096;
 const HEADER: usize = 8;
 /// With `sample_id_all` and a sample type of TIME alone, each record ends with its time.
 const TRAILER: usize = 8;
@@ -187,8 +180,9 @@ impl Sideband {
     /// Reads all that the rings hold now.
     pub fn read(&mut self) -> Reading {
         let mut reading = Reading::default();
+        let names = &mut self.names;
         for ring in &mut self.text {
-            ring.read(&mut reading, &mut self.names);
+            ring.read(|at, record, copy| reading.take_records(at, record, names, copy));
         }
         for timed in &mut reading.records {
             if let Record::Lost(n) = timed.record {
@@ -196,7 +190,7 @@ impl Sideband {
             }
         }
         for ring in &mut self.rings {
-            ring.read(&mut reading, &mut self.names);
+            ring.read(|at, record, copy| reading.take_records(at, record, names, copy));
         }
         for rings in [&mut self.rings, &mut self.text] {
             rings.retain(|ring| !ring.has_ended);
@@ -210,93 +204,6 @@ impl Sideband {
         }
         reading.records.sort_by_key(|r| r.time);
         reading
-    }
-}
-
-/// The ring of one CPU.
-#[derive(Debug)]
-struct Ring {
-    perf: Perf,
-    base: NonNull<u8>,
-    /// Length of the data area.
-    bytes: usize,
-    /// The record that is being read, copied out of the ring.
-    record: Vec<u8>,
-    /// Whether its CPU went offline, after which nothing comes any more.
-    has_ended: bool,
-}
-
-impl Ring {
-    fn new(perf: Perf, bytes: usize) -> io::Result<Self> {
-        let prot = libc::PROT_READ | libc::PROT_WRITE;
-        let len = PAGE + bytes;
-        // SAFETY: a new shared mapping of the event's ring; nothing else uses the address range.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                prot,
-                libc::MAP_SHARED,
-                perf.as_raw_fd(),
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base =
-            NonNull::new(base.cast()).ok_or_else(|| io::Error::other("a ring was mapped at address 0"))?;
-        Ok(Self {
-            perf,
-            base,
-            bytes,
-            record: Vec::new(),
-            has_ended: false,
-        })
-    }
-
-    fn position(&self, field: usize) -> &AtomicU64 {
-        // SAFETY: the field lies in the control page, which is mapped.
-        let field = unsafe { self.base.add(field) }.cast::<AtomicU64>();
-        // SAFETY: an aligned u64, mapped as long as `self` lives, which both sides access atomically.
-        unsafe { field.as_ref() }
-    }
-
-    fn read(&mut self, reading: &mut Reading, names: &mut Names) {
-        let head = self
-            .position(std::mem::offset_of!(perf_event_mmap_page, data_head))
-            .load(Ordering::Acquire);
-        let tail_field = std::mem::offset_of!(perf_event_mmap_page, data_tail);
-        let tail = self.position(tail_field).load(Ordering::Relaxed);
-        let mut record = std::mem::take(&mut self.record);
-        reading.take_records(&(tail..head), &mut record, names, &|position, out| {
-            self.copy(position, out);
-        });
-        self.record = record;
-        self.position(tail_field).store(head.max(tail), Ordering::Release);
-    }
-
-    /// Copies bytes of the data area, from a position that only grows, around its end.
-    fn copy(&self, position: u64, out: &mut [u8]) {
-        let start = (position % self.bytes as u64) as usize;
-        let (before_end, after_end) = out.split_at_mut(out.len().min(self.bytes - start));
-        self.copy_flat(start, before_end);
-        self.copy_flat(0, after_end);
-    }
-
-    fn copy_flat(&self, start: usize, out: &mut [u8]) {
-        let out_start = NonNull::from(&mut *out).cast();
-        // SAFETY: the caller keeps start + length within the data area, which is mapped behind the control page.
-        let start = unsafe { self.base.add(PAGE + start) };
-        // SAFETY: as above; the kernel does not write between tail and head.
-        unsafe { start.copy_to_nonoverlapping(out_start, out.len()) };
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made in `new` with this length, and nothing borrows from it any more.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), PAGE + self.bytes) };
     }
 }
 

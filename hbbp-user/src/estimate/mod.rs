@@ -42,7 +42,7 @@ use flow::balance::reweighted;
 pub use flow::branches::TakenBranch;
 use flow::branches::taken_branches;
 use flow::graph::FlowGraph;
-pub use flow::passages::{Flows, Passed};
+pub use flow::passages::{Flows, Passed, summed};
 use flow::skid::SampledBlocks;
 pub use rule::{Reason, Rule};
 pub use sources::lbr::{ExecutionCounts, execution_counts};

@@ -1,6 +1,6 @@
 //! The edges of a flow graph, with how often each was followed.
 
-use crate::estimate::Passed;
+use crate::estimate::{Passed, summed};
 
 /// Edges by the nodes at both ends, each once; sorted.
 #[derive(Clone, Debug, Default)]
@@ -27,17 +27,7 @@ impl Edges {
 /// Edges that come several times become one, followed as often as all of them.
 impl FromIterator<((usize, usize), Passed)> for Edges {
     fn from_iter<T: IntoIterator<Item = ((usize, usize), Passed)>>(edges: T) -> Self {
-        let mut edges: Vec<((usize, usize), Passed)> = edges.into_iter().collect();
-        // Stable, so that sums are the same in every run.
-        edges.sort_by_key(|(ends, _)| *ends);
-        edges.dedup_by(|next, kept| {
-            let same = next.0 == kept.0;
-            if same {
-                kept.1.add(next.1);
-            }
-            same
-        });
-        Self(edges)
+        Self(summed(edges.into_iter().collect()))
     }
 }
 

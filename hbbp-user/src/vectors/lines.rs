@@ -62,8 +62,8 @@ pub fn write_vectors(
     let about = vectors.threads().get(thread as usize);
     let last = about.map_or(0, |about| about.slices.saturating_sub(1));
     let (mut total, mut n, mut written) = (0.0, 0_u32, Ok(()));
-    vectors.each(|of, slice, vector| {
-        if of != thread || written.is_err() {
+    vectors.each_of(thread, |slice, vector| {
+        if written.is_err() {
             return;
         }
         total += vector.iter().map(|(_, value)| value).sum::<f64>();

@@ -27,8 +27,8 @@ pub fn choose(vectors: &Vectors<'_>, thread: u32, most: usize) -> SimPoints {
         .get(thread as usize)
         .map_or(0, |it| it.slices.saturating_sub(1));
     let mut points: Vec<Point> = Vec::new();
-    vectors.each(|of, slice, vector| {
-        if of == thread && slice < last && !vector.is_empty() {
+    vectors.each_of(thread, |slice, vector| {
+        if slice < last && !vector.is_empty() {
             points.push(projected(vector));
         }
     });

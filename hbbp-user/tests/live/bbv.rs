@@ -1,8 +1,9 @@
 //! `hbbp-sys bbv` on this machine: intervals of time where it has a clock alone, threads, bad input, a full disk.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
+use super::load::{SmallDisk, built};
 use super::{kernel, run};
 
 /// Sums of the blocks in a file of vectors, all lines; and how many whole intervals it has.
@@ -49,18 +50,11 @@ fn read(directory: &Path, name: &str) -> Read {
 
 /// A program whose second thread calls the kernel all the time, while the first one counts.
 fn threaded(folder: &Path) -> String {
-    let (source, program) = (folder.join("two.c"), folder.join("two"));
     let text = "#include <pthread.h>\n#include <unistd.h>\n\
                 static void *calls(void *n) { for (long i = 0; i < 1000000; i++) getppid(); return n; }\n\
                 int main(void) { pthread_t t; volatile long x = 0; pthread_create(&t, 0, calls, 0); \
                 for (long i = 0; i < 300000000; i++) x += i; pthread_join(t, 0); }\n";
-    std::fs::write(&source, text).unwrap();
-    let built = Command::new("cc")
-        .args(["-O1", "-pthread", "-o"])
-        .args([&program, &source])
-        .status();
-    assert!(built.unwrap().success());
-    program.to_str().unwrap().to_owned()
+    built(folder, "two", text).to_str().unwrap().to_owned()
 }
 
 fn said(output: &Output) -> String {
@@ -186,12 +180,9 @@ fn full_disk_saves_the_vectors_elsewhere() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    let mount = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=4k", "tmpfs", path])
-        .status();
-    if !mount.is_ok_and(|status| status.success()) {
-        return super::skip_outside_ci("a tmpfs cannot be mounted here");
-    }
+    let Some(disk) = SmallDisk::mount(path) else {
+        return;
+    };
     let load = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
     let words = [
         "bbv",
@@ -204,7 +195,7 @@ fn full_disk_saves_the_vectors_elsewhere() {
     ];
     let output = run(&[&words[..], &["--", "sh", "-c", load]].concat());
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
-    assert!(Command::new("umount").arg(path).status().unwrap().success());
+    drop(disk);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(
         said(&output).contains("No space left") && left.len() <= 1,

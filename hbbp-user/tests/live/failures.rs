@@ -4,6 +4,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use super::load::SmallDisk;
 use super::{kernel, program, run};
 
 #[track_caller]
@@ -103,13 +104,9 @@ fn full_disk_keeps_the_old_file() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    // MapSizes for the old file alone: the profile of an idle machine may fit into a single page.
-    let mount = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=4k", "tmpfs", path])
-        .status();
-    if !mount.is_ok_and(|status| status.success()) {
-        return super::skip_outside_ci("a tmpfs cannot be mounted here");
-    }
+    let Some(disk) = SmallDisk::mount(path) else {
+        return;
+    };
     let file = folder.path().join("old.hbbp");
     std::fs::write(&file, "old").unwrap();
     let output = run(&["record", "--duration", "1", "-o", file.to_str().unwrap()]);
@@ -117,7 +114,7 @@ fn full_disk_keeps_the_old_file() {
         std::fs::read(&file).unwrap(),
         std::fs::read_dir(folder.path()).unwrap().count(),
     );
-    assert!(Command::new("umount").arg(path).status().unwrap().success());
+    drop(disk);
     fails(&output, 1, "No space left");
     let said = String::from_utf8(output.stderr).unwrap();
     let (_, elsewhere) = said.split_once("it was saved as ").unwrap();

@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,19 +32,12 @@ impl Load {
 
     /// A process whose threads live for a moment.
     pub(crate) fn threads(folder: &Path) -> Self {
-        let (source, program) = (folder.join("threads.c"), folder.join("threads"));
         let text = "#include <pthread.h>\n\
                     static void *work(void *n) { volatile long x = 0; for (long i = 0; i < 100000; i++) x += i; return n; }\n\
                     int main(void) { pthread_t t[8]; for (;;) { \
                     for (int i = 0; i < 8; i++) pthread_create(&t[i], 0, work, 0); \
                     for (int i = 0; i < 8; i++) pthread_join(t[i], 0); } }\n";
-        std::fs::write(&source, text).unwrap();
-        let built = Command::new("cc")
-            .args(["-O1", "-pthread", "-o"])
-            .args([&program, &source])
-            .status();
-        assert!(built.unwrap().success());
-        Self(Command::new(&program).spawn().unwrap())
+        Self(Command::new(built(folder, "threads", text)).spawn().unwrap())
     }
 
     /// A compiler at work on a file of some thousand lines, over and over.
@@ -57,6 +50,18 @@ impl Load {
         let source = source.display();
         Self::shell(&format!("while :; do cc -O2 -c {source} -o {source}.o; done"))
     }
+}
+
+/// A program of several threads, built of this text.
+pub(crate) fn built(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let (source, program) = (folder.join(format!("{name}.c")), folder.join(name));
+    std::fs::write(&source, text).unwrap();
+    let built = Command::new("cc")
+        .args(["-O1", "-pthread", "-o"])
+        .args([&program, &source])
+        .status();
+    assert!(built.unwrap().success());
+    program
 }
 
 impl Drop for Load {
@@ -126,5 +131,29 @@ impl Drop for Datagrams {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// A disk of a single page: the profile of an idle machine may fit into a second one. It is unmounted when the test ends.
+pub(crate) struct SmallDisk(String);
+
+impl SmallDisk {
+    /// Over this folder; `None` where nothing can be mounted.
+    pub(crate) fn mount(path: &str) -> Option<Self> {
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=4k", "tmpfs", path])
+            .status();
+        if mount.is_ok_and(|status| status.success()) {
+            return Some(Self(path.to_owned()));
+        }
+        super::skip_outside_ci("a tmpfs cannot be mounted here");
+        None
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(&self.0).status();
+        assert!(std::thread::panicking() || unmounted.is_ok_and(|status| status.success()));
     }
 }

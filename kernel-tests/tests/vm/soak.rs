@@ -3,7 +3,6 @@
 
 use kernel_tests::artifacts;
 use kernel_tests::kernel::Kernel;
-use kernel_tests::machine::Clock;
 use serde_json::Value;
 
 use crate::support;
@@ -65,7 +64,7 @@ fn daemon_among_everything_at_once_keeps_every_interval() {
     let seconds: u64 = std::env::var("HBBP_SOAK").map_or(SECONDS, |n| n.parse().unwrap());
     let kernel = Kernel::get("6.12").unwrap();
     let limit = std::time::Duration::from_secs(3 * seconds + 600);
-    let mut machine = machine.cpus(4).clock(Clock::Host).limit(limit);
+    let mut machine = machine.cpus(4).limit(limit);
     machine.files().hbbp_sys().unwrap();
     let module = artifacts::module("workloads/hello", "hello", &kernel).unwrap();
     machine.files().copy("opt/hello.ko", &module).unwrap();

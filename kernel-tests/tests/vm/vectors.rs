@@ -208,8 +208,7 @@ fn points_of(vectors: &[Vector<u32>]) -> SimPoints {
     of_points(&points.collect::<Vec<_>>(), 6)
 }
 
-/// Both choose the same phases: as many within one, and each phase of one has the intervals of a phase of the other, or its
-/// neighbour's: the greatest difference of the weights, where each phase of the one has its best partner.
+/// The greatest difference of the weights of two choices, the largest beside the largest.
 fn weights_apart(ours: &SimPoints, theirs: &SimPoints) -> f64 {
     let weights = |points: &SimPoints| {
         let mut weights: Vec<f64> = points.points.iter().map(|(_, weight)| *weight).collect();

@@ -29,8 +29,7 @@ pub(super) struct Budget {
     /// What the kernel took to write records, in ns: in all, and until the last profile was taken.
     records: u64,
     records_taken: u64,
-    /// For how long records rested, in ns, and as how many seconds that was told.
-    rested: u64,
+    /// Seconds for which records rested, as far as that was told.
     rested_told: u64,
 }
 
@@ -53,7 +52,6 @@ impl Budget {
             account: RecordAccount::new(part * f64::from(n_cpus.max(1)), now()),
             records: 0,
             records_taken: 0,
-            rested: 0,
             rested_told: 0,
         })
     }
@@ -78,8 +76,7 @@ impl Budget {
 
     /// For how many seconds records rested since the last call: what was begun is told as a whole one, once.
     pub(super) fn take_rested(&mut self) -> u64 {
-        self.rested = self.rested.saturating_add(self.account.take_rested(now()));
-        let seconds = self.rested.div_ceil(1_000_000_000);
+        let seconds = self.account.rested(now()).div_ceil(1_000_000_000);
         seconds - std::mem::replace(&mut self.rested_told, seconds)
     }
 

@@ -23,7 +23,7 @@ pub(in crate::cmd) struct RecordAccount {
     filled: u64,
     /// Since when records rest.
     resting: Option<u64>,
-    /// For how long they rested until then, in ns, since this was asked for last.
+    /// For how long they rested before, in ns.
     rested: u64,
 }
 
@@ -74,10 +74,10 @@ impl RecordAccount {
         }
     }
 
-    /// For how long records rested since the last call, in ns.
-    pub(super) fn take_rested(&mut self, now: u64) -> u64 {
-        let open = self.resting.as_mut().map(|since| std::mem::replace(since, now));
-        std::mem::take(&mut self.rested) + open.map_or(0, |since| now.saturating_sub(since))
+    /// For how long records have rested until now, in ns.
+    pub(super) fn rested(&self, now: u64) -> u64 {
+        let lately = self.resting.map_or(0, |since| now.saturating_sub(since));
+        self.rested.saturating_add(lately)
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
     /// What records took in each tick of a quarter of a second, in ns, where they would take `demand` budgets in each second.
     fn course(demand: &[f64]) -> (Vec<f64>, u64) {
         let mut account = RecordAccount::new(BUDGET, 0);
-        let (mut taken, mut follows, mut rested) = (Vec::new(), true, 0);
+        let (mut taken, mut follows) = (Vec::new(), true);
         for (tick, demand) in (1..).zip(demand.iter().flat_map(|it| [it; 4])) {
             #[expect(clippy::cast_sign_loss, reason = "a positive number")]
             let cost = if follows {
@@ -106,9 +106,9 @@ mod tests {
             let change = account.change(tick * SECOND / 4);
             follows = change.map_or(follows, |change| change == Change::Resume);
             taken.push(cost as f64);
-            rested += account.take_rested(tick * SECOND / 4);
         }
-        (taken, rested)
+        let end = demand.len() as u64 * SECOND;
+        (taken, account.rested(end))
     }
 
     #[test]

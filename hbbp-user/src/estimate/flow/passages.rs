@@ -55,6 +55,20 @@ impl Passed {
     }
 }
 
+/// What has the same key becomes one, with the sum of all; sorted by key.
+pub fn summed<K: Ord + Copy>(mut all: Vec<(K, Passed)>) -> Vec<(K, Passed)> {
+    // Stable, so that sums are the same in every run.
+    all.sort_by_key(|(key, _)| *key);
+    all.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1.add(next.1);
+        }
+        same
+    });
+    all
+}
+
 impl<'a> Flows<'a> {
     /// The flows of the streams and branches of an estimate.
     pub fn new(map: &BlockMap, counts: &'a BlockCounts) -> Self {
@@ -122,18 +136,8 @@ fn passed(stream: &Stream, bias: Option<&Bias>) -> Passed {
 /// What began at each instruction without a recorded branch to there.
 fn unexplained(counts: &BlockCounts, bias: Option<&Bias>) -> Vec<((TextIdx, u32), Passed)> {
     let started = counts.streams.iter();
-    let mut starts: Vec<((TextIdx, u32), Passed)> = started
-        .map(|stream| ((stream.text, stream.first), passed(stream, bias)))
-        .collect();
-    // Stable, so that sums are the same in every run.
-    starts.sort_by_key(|(at, _)| *at);
-    starts.dedup_by(|next, kept| {
-        let same = next.0 == kept.0;
-        if same {
-            kept.1.add(next.1);
-        }
-        same
-    });
+    let started = started.map(|stream| ((stream.text, stream.first), passed(stream, bias)));
+    let mut starts = summed(started.collect());
     // Both are in the order of the starts.
     let mut branches = counts.branches.as_slice();
     for (at, start) in &mut starts {

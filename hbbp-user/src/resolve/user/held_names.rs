@@ -1,38 +1,40 @@
 //! How many tables of functions are held: a table has an entry for each function of a file, of which there may be a million,
-//! and every build brings files that were never run before. Those that are asked for most stay; the others are read again
-//! where they are hit next.
+//! and every build brings files that were never run before. Those that were asked for lately stay, whatever they take; of the
+//! others as many as have room. What was dropped is read again where it is hit next.
 
 use super::image::{Content, Image};
 use super::image_set::ImageSet;
 
-/// Bytes of tables of functions that are held from one drain to the next: the tables of a compiler of two hundred thousand
+/// Bytes of tables of functions that are held beside those that were asked for lately: the tables of a compiler of two hundred thousand
 /// functions and of what it links take some 8 MiB.
 const MAX_NAMES: usize = 12 << 20;
 
 impl ImageSet {
-    /// Drops the tables of functions that were asked for least since they were read, where all take more than [`MAX_NAMES`].
+    /// Drops tables of functions that nobody asked for in the last drains, where all take more than [`MAX_NAMES`]. One that is
+    /// in use would be read again in the next drain.
     pub(super) fn bound_names(&mut self) {
         let images = self.images.iter_mut().flatten();
         let mut held: Vec<(u32, usize, &mut Image)> = images
             .filter_map(|image| {
-                let (uses, bytes) = image.held_names()?;
+                let (uses, bytes) = image.age_names()?;
                 Some((uses, bytes, &mut **image))
             })
             .collect();
         held.sort_unstable_by_key(|(uses, bytes, _)| (std::cmp::Reverse(*uses), *bytes));
         let mut left = MAX_NAMES;
-        for (_, bytes, image) in held {
-            match left.checked_sub(bytes) {
-                Some(rest) => left = rest,
-                None => image.drop_names(),
+        for (uses, bytes, image) in held {
+            if uses == 0 && left < bytes {
+                image.drop_names();
+            } else {
+                left = left.saturating_sub(bytes);
             }
         }
     }
 }
 
 impl Image {
-    /// How often the table of its functions was asked for, lately more than before, and its bytes; `None` where none is held.
-    fn held_names(&mut self) -> Option<(u32, usize)> {
+    /// See [`super::image::ElfContent::age_names`]; `None` where none is held.
+    fn age_names(&mut self) -> Option<(u32, usize)> {
         let Content::Elf(elf) = &mut self.content else {
             return None;
         };
@@ -71,11 +73,16 @@ mod tests {
         image.cover(at, at..ImageAddr(at.0 + 1), None, &Parser::Here);
     }
 
+    fn n_held(set: &mut ImageSet) -> usize {
+        let images = set.images.iter_mut().flatten();
+        images.filter_map(|image| image.age_names()).count()
+    }
+
     #[test]
-    fn tables_that_are_asked_for_most_stay() {
+    fn tables_that_are_in_use_stay_and_others_are_bounded() {
         let (mut first, at) = own_image();
         hit(&mut first, at);
-        let (_, bytes) = first.held_names().unwrap();
+        let (_, bytes) = first.age_names().unwrap();
         assert!(24 * 1_000 < bytes, "{bytes} bytes");
         let n = MAX_NAMES / bytes + 4;
         let mut set = ImageSet::default();
@@ -87,19 +94,22 @@ mod tests {
             set.images.push(Some(Box::new(image)));
         }
         set.bound_names();
+        assert_eq!(n_held(&mut set), n, "all are in use");
+        // The drains after it ask for none.
+        (0..8).for_each(|_| set.bound_names());
         let held: Vec<_> = set
             .images
             .iter_mut()
             .flatten()
-            .map(|image| image.held_names())
+            .map(|image| image.age_names())
             .collect();
         let n_held = held.iter().flatten().count();
         assert!((1..n).contains(&n_held), "{n_held} of {n}");
-        assert!(held[..n - n_held].iter().all(Option::is_none), "{held:?}");
         assert!(held.iter().flatten().map(|(_, bytes)| bytes).sum::<usize>() <= MAX_NAMES);
         // What was dropped is read again.
-        let dropped = set.images[0].as_mut().unwrap();
+        let nth = held.iter().position(Option::is_none).unwrap();
+        let dropped = set.images[nth].as_mut().unwrap();
         hit(dropped, ImageAddr(at.0 + 0x20_0000));
-        assert!(dropped.held_names().is_some());
+        assert!(dropped.age_names().is_some());
     }
 }

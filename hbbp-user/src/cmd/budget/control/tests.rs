@@ -1,0 +1,190 @@
+//! Courses of control in models of machines, whose loads come and go.
+
+use super::*;
+use proptest::prelude::*;
+
+/// Two CPUs, and 0.3 % of them.
+const SHARE: f64 = 0.003;
+const N_CPUS: u32 = 2;
+const BUDGET: f64 = SHARE * N_CPUS as f64;
+
+/// Time between two looks.
+const TICK: u64 = SECOND / 4;
+
+/// A machine: what samples would cost at the first periods, from a time in s on, and what user space takes, all in budgets.
+#[derive(Clone, Debug)]
+struct Plant {
+    demand: Vec<(u64, f64)>,
+    /// Always, as reading records.
+    fixed: f64,
+    /// In a lump at the begin of the next interval, for its length, and for each of its samples' cost.
+    lump: f64,
+    per_sample: f64,
+    interval: u64,
+    noise: Vec<f64>,
+}
+
+/// What came of it: own CPU time by tick, in ns, and the scales of the intervals with their lengths.
+struct Course {
+    spent: Vec<f64>,
+    scales: Vec<(f64, u64)>,
+}
+
+impl Plant {
+    fn run(&self, seconds: u64) -> Course {
+        let mut course = Course {
+            spent: Vec::new(),
+            scales: Vec::new(),
+        };
+        let (mut user, mut sampling) = (0.0, 0.0);
+        #[expect(clippy::cast_sign_loss, reason = "sums of positive numbers")]
+        let spent = |user: f64, sampling: f64| Spent {
+            user: user as u64,
+            sampling: sampling as u64,
+        };
+        let mut control = Control::new(SHARE, N_CPUS, 0, Spent::default());
+        let (mut began, mut of_interval, mut lump) = (0, 0.0, 0.0);
+        let unit = BUDGET * TICK as f64;
+        for tick in 1..=seconds * SECOND / TICK {
+            let now = tick * TICK;
+            let demand = self.demand.iter().rev().find(|(from, _)| *from * SECOND < now);
+            let noise = self.noise[tick as usize % self.noise.len()];
+            let samples = unit * demand.map_or(0.0, |it| it.1) * noise / control.scale();
+            // The lump is worked on within a second.
+            let work = f64::min(lump, unit * 40.0);
+            lump -= work;
+            let before = user + sampling;
+            sampling += samples;
+            of_interval += samples;
+            // Two thirds of what user space does always, it does at each look.
+            let looks = (1.0 + 2.0 / f64::from(control.pace())) / 3.0;
+            user += work + unit * self.fixed * looks * noise;
+            course.spent.push(user + sampling - before);
+            let urgent = control.is_urgent(now, spent(user, sampling));
+            if urgent || self.interval * SECOND <= now - began {
+                course.scales.push((control.scale(), now - began));
+                control.next(now, spent(user, sampling));
+                lump += self.lump * BUDGET * (now - began) as f64 + self.per_sample * of_interval;
+                (began, of_interval) = (now, 0.0);
+            }
+        }
+        course
+    }
+}
+
+impl Course {
+    /// The most that a minute took, in budgets.
+    fn worst_minute(&self) -> f64 {
+        let ticks = (MINUTE / TICK) as usize;
+        let minutes = self.spent.windows(ticks.min(self.spent.len()));
+        let most = minutes.map(|it| it.iter().sum::<f64>()).fold(0.0, f64::max);
+        most / (BUDGET * MINUTE as f64)
+    }
+}
+
+fn steady(demand: f64) -> Plant {
+    Plant {
+        demand: vec![(0, demand)],
+        fixed: 0.1,
+        lump: 0.1,
+        per_sample: 0.5,
+        interval: 60,
+        noise: vec![1.0],
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_minute_takes_a_fifth_more_than_the_budget(
+        demand in prop::collection::vec((1_u64..240, 0.0..25.0), 1..8),
+        fixed in 0.0..0.25,
+        lump in 0.0..0.2,
+        per_sample in 0.0..0.3,
+        interval in prop::sample::select(vec![10_u64, 30, 60]),
+        noise in prop::collection::vec(0.8..1.2, 400),
+    ) {
+        let mut from = 0;
+        let demand = demand.into_iter().map(|(length, demand)| {
+            from += length;
+            (from, demand)
+        });
+        let plant = Plant { demand: demand.collect(), fixed, lump, per_sample, interval, noise };
+        let course = plant.run(1_800);
+        let worst = course.worst_minute();
+        prop_assert!(worst <= 1.2, "{worst}");
+    }
+
+    #[test]
+    fn steady_load_leads_to_steady_periods_near_the_aim(
+        demand in 0.1..60.0,
+        per_sample in 0.0..1.0,
+    ) {
+        let plant = Plant { per_sample, ..steady(demand) };
+        let course = plant.run(3_600);
+        let last: Vec<f64> = course.scales.iter().rev().take(20).map(|it| it.0).collect();
+        prop_assert!(last.iter().all(|scale| *scale == last[0]), "{last:?}");
+        let ticks = (600 * SECOND / TICK) as usize;
+        let late = course.spent[course.spent.len() - ticks..].iter().sum::<f64>();
+        let rate = late / (BUDGET * 600e9);
+        prop_assert!(rate <= 1.0, "{rate}");
+        // Periods are no longer than they need be.
+        prop_assert!(last[0] == 1.0 || 0.45 <= rate, "{rate} at {}", last[0]);
+    }
+}
+
+#[test]
+fn storm_ends_an_interval_early_and_periods_come_back() {
+    let plant = Plant {
+        demand: vec![(0, 0.05), (100, 20.0), (400, 0.05)],
+        ..steady(0.0)
+    };
+    let course = plant.run(1_800);
+    assert!(course.worst_minute() <= 1.2, "{}", course.worst_minute());
+    let of = |scale: f64| course.scales.iter().filter(move |it| it.0 == scale);
+    let early = course.scales.iter().filter(|it| it.1 < 10 * SECOND).count();
+    assert!((1..12).contains(&early), "{:?}", course.scales);
+    let most = course.scales.iter().map(|it| it.0).fold(1.0, f64::max);
+    assert!((20.0..=MOST).contains(&most), "{:?}", course.scales);
+    assert_eq!(course.scales.last().unwrap().0, 1.0, "{:?}", course.scales);
+    assert!(2 < of(1.0).count());
+}
+
+#[test]
+fn looks_come_less_often_where_samples_have_nothing_to_spare() {
+    let busy = Plant {
+        fixed: 1.2,
+        ..steady(1.0)
+    };
+    let minute = (MINUTE / TICK) as usize;
+    let spent = busy.run(1_800).spent;
+    let last = spent[spent.len() - 10 * minute..].iter().sum::<f64>() / (BUDGET * 600e9);
+    assert!((0.4..=1.0).contains(&last), "{last}");
+    let seldom = Plant {
+        fixed: 0.3,
+        ..steady(0.5)
+    };
+    let spent = seldom.run(1_800).spent;
+    let last = spent[spent.len() - 10 * minute..].iter().sum::<f64>() / (BUDGET * 600e9);
+    assert!((0.5..=1.0).contains(&last), "{last}");
+}
+
+#[test]
+fn what_user_space_takes_leaves_samples_their_part() {
+    let plant = Plant {
+        fixed: 3.0,
+        ..steady(1.0)
+    };
+    let course = plant.run(600);
+    let scale = course.scales.last().unwrap().0;
+    let samples = 1.0 / scale;
+    assert!((0.9..1.5).contains(&(samples / (SAMPLES * AIM))), "{scale}");
+    // Short intervals would cost user space even more.
+    let early = course.scales.iter().filter(|it| it.1 < 60 * SECOND).count();
+    assert!(early < 4, "{:?}", course.scales);
+    let never = Plant {
+        fixed: 0.0,
+        lump: 0.0,
+        ..steady(0.0)
+    };
+    assert!(never.run(600).scales.iter().all(|it| it.0 == 1.0));
+}

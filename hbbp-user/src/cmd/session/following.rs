@@ -1,0 +1,91 @@
+//! What a running measurement follows beside its counts: records of processes and of kernel text, memory with code, and what
+//! all of it costs.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Session, own_time};
+use crate::cmd::budget::{Budget, Change};
+use crate::record::{Record, Timed};
+use crate::resolve::kernel::space::TextHistory;
+
+/// Minimum gap between two comparisons of kernel text, as a multiple of the duration of the last one. They nearly always find
+/// nothing, and take at most 0.1 % of the time of a CPU.
+const COMPARISON_GAP: u32 = 999;
+
+/// Delay from a patch to the split of the interval. Switching a static key patches many sites in a row.
+const PATCH_DELAY: Duration = Duration::from_millis(2);
+
+impl Session {
+    pub(in crate::cmd) fn read_sideband(&mut self) -> anyhow::Result<()> {
+        let reading = self.collector.records()?;
+        self.unread += reading.unread;
+        if let Some(budget) = &mut self.budget {
+            budget.note_records(&reading.records);
+        }
+        let is_patch = |record: &Record| matches!(record, Record::TextPoke { .. });
+        // Patches before the interval do not split it: the kernel switches static keys when perf events are opened, and
+        // an extra drain for these would only cost samples.
+        let inside = |timed: &Timed| self.began < timed.time && is_patch(&timed.record);
+        let patched = reading.records.iter().any(inside);
+        if patched && self.text == TextHistory::Followed {
+            self.patched.get_or_insert_with(|| Instant::now() + PATCH_DELAY);
+        }
+        self.resolver.apply(reading.records);
+        if self.resolver.take_patched() {
+            self.user_patched = true;
+            self.patched.get_or_insert_with(|| Instant::now() + PATCH_DELAY);
+        }
+        Ok(())
+    }
+
+    /// Lets records of processes rest where they took more than their part of the budget, and resumes them where they may take
+    /// some again.
+    pub(in crate::cmd) fn settle_records(&mut self) -> anyhow::Result<()> {
+        match self.budget.as_mut().and_then(Budget::change_of_records) {
+            Some(Change::Rest) => {
+                self.collector.rest_records();
+                self.resolver.rest();
+            }
+            Some(Change::Resume) => {
+                self.collector.resume_records()?;
+                self.resolver.resume();
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the interval should end, as samples cost much more than the budget.
+    pub(in crate::cmd) fn is_over_budget(&mut self) -> bool {
+        let budget = self.budget.as_mut();
+        budget.is_some_and(|budget| budget.is_urgent(&self.collector))
+    }
+
+    /// Looks for changes of memory with code, which have no records.
+    pub(in crate::cmd) fn watch_memory(&mut self) {
+        if self.patched.is_none() && self.resolver.has_memory_changed() {
+            self.user_patched = true;
+            self.patched = Some(self.next_memory_drain.max(Instant::now()));
+        }
+    }
+
+    /// Compares live kernel text with the known text.
+    pub(super) fn compare_text(&mut self) -> anyhow::Result<()> {
+        let live = self.resolver.read_text();
+        self.read_sideband()?;
+        self.resolver.compare_text(live);
+        Ok(())
+    }
+
+    /// The same, unless comparisons would take more than their share of the time.
+    pub(in crate::cmd) fn look_at_text(&mut self) -> anyhow::Result<()> {
+        if self.next_comparison <= Instant::now() {
+            let start = own_time();
+            self.compare_text()?;
+            self.next_comparison = Instant::now() + COMPARISON_GAP * own_time().saturating_sub(start);
+        }
+        Ok(())
+    }
+}
