@@ -89,7 +89,7 @@ fn planned<'a>(options: &'a BbvOptions, vectors: &'a Vectors<'_>, ids: &'a Ids) 
     let threads = 0..u32::try_from(vectors.threads().len()).unwrap_or(u32::MAX);
     for thread in threads.clone() {
         let Some(most) = options.simpoints else { break };
-        let points = std::rc::Rc::new(choose(vectors, thread, most));
+        let points = std::rc::Rc::new(choose(vectors, ids, thread, most));
         let (weights, plot) = (points.clone(), points.clone());
         let title = vectors
             .threads()

@@ -46,7 +46,8 @@ impl Ids {
         (1..).zip(blocks)
     }
 
-    fn id(&self, block: u32) -> u32 {
+    /// The id of a block.
+    pub(super) fn id(&self, block: u32) -> u32 {
         self.of.get(block as usize).copied().unwrap_or(0)
     }
 }

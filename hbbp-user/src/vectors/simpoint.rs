@@ -10,6 +10,7 @@ use std::io::{self, Write};
 
 use super::Vectors;
 use super::clusters::{Clusters, DIMENSIONS, Point, best};
+use super::lines::Ids;
 
 /// The slices that stand for a run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,8 +21,9 @@ pub struct SimPoints {
     pub points: Vec<(u32, f64)>,
 }
 
-/// Chooses simulation points of one thread, at most `most`. The last slice, which is not complete, has no part in it.
-pub fn choose(vectors: &Vectors<'_>, thread: u32, most: usize) -> SimPoints {
+/// Chooses simulation points of one thread, at most `most`, of vectors as `bb.out` has them: the projection goes by the ids of
+/// blocks, so that who reads that file finds the same. The last slice, which is not complete, has no part in it.
+pub fn choose(vectors: &Vectors<'_>, ids: &Ids, thread: u32, most: usize) -> SimPoints {
     let last = vectors
         .threads()
         .get(thread as usize)
@@ -29,7 +31,8 @@ pub fn choose(vectors: &Vectors<'_>, thread: u32, most: usize) -> SimPoints {
     let mut points: Vec<Point> = Vec::new();
     vectors.each_of(thread, |slice, vector| {
         if slice < last && !vector.is_empty() {
-            points.push(projected(vector));
+            let with_ids = vector.iter().map(|(block, value)| (ids.id(*block), *value));
+            points.push(projected(&with_ids.collect::<Vec<_>>()));
         }
     });
     of_points(&points, most)
