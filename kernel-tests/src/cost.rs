@@ -188,6 +188,8 @@ pub struct Overhead {
     pub looking: Span,
     /// The same work while the tool samples.
     pub watched: Span,
+    /// The same work while the tool samples cycles as well, at their default period (`record --time`).
+    pub with_time: Span,
     /// A whole recording of a command that does nothing: start and end of the tool.
     pub ends: Span,
 }
@@ -199,7 +201,14 @@ impl Overhead {
         (watched - self.looking.instructions() as f64) / watched
     }
 
-    /// The same with what the emulated PMU adds by looking for records.
+    /// What the third event adds to the instructions executed while the tool samples without it, as a fraction; what the
+    /// emulated PMU needs to deliver its samples is in it.
+    pub fn of_time(&self) -> f64 {
+        let watched = self.watched.instructions() as f64;
+        (self.with_time.instructions() as f64 - watched) / watched
+    }
+
+    /// What both events add with what the emulated PMU adds by looking for records.
     pub fn with_looking(&self) -> f64 {
         let watched = self.watched.instructions() as f64;
         (watched - self.alone.instructions() as f64) / watched
@@ -209,7 +218,7 @@ impl Overhead {
 /// Sorting and system calls in turn, 330 million instructions in each round.
 const ROUND: &str = "heapsort 200000; storms syscalls 50000";
 
-/// Measures the overhead of both events at their default periods over `rounds` rounds of work.
+/// Measures the overhead of both events, and that of cycles beside them, at their default periods over `rounds` rounds of work.
 ///
 /// # Errors
 /// As [`measure`].
@@ -219,23 +228,25 @@ pub fn overhead(kernel: &Kernel, hardware_profile: &str, rounds: u32) -> Result<
     named("syscalls")?.install(&mut machine, kernel)?;
     let work = format!("for i in $(busybox seq {rounds}); do {ROUND}; done > /dev/null");
     machine.files().file(ROUNDS, work.as_bytes());
-    let record = "hbbp-sys record -o /tmp/profile --all --duration 30s --";
+    let record = "hbbp-sys record -o /tmp/profile --all --duration 30s";
     // First runs are not counted, as in `measure`.
     let script = format!(
-        "{SETTLE}\n{record} busybox sh {SCRIPT} > /dev/null\n{PAUSE}\nguest-span busybox sh {ROUNDS}\n{PAUSE}\n\
+        "{SETTLE}\n{record} --time -- busybox sh {SCRIPT} > /dev/null\n{PAUSE}\nguest-span busybox sh {ROUNDS}\n{PAUSE}\n\
          guest-witness returning 2 {NEVER} {NEVER} guest-span busybox sh {ROUNDS}\n{PAUSE}\n\
-         {record} guest-span busybox sh {ROUNDS}\n{PAUSE}\nguest-span {record} busybox true\n"
+         {record} -- guest-span busybox sh {ROUNDS}\n{PAUSE}\n{record} --time -- guest-span busybox sh {ROUNDS}\n{PAUSE}\n\
+         guest-span {record} -- busybox true\n"
     );
     let outcome = machine.run(&["/bin/busybox", "sh", "-c", &script])?;
     outcome.stdout()?;
-    let spans = read_spans(&outcome, &[0; 4])?;
-    let [alone, looking, watched, ends] = spans[..] else {
-        bail!("{} spans of 4", spans.len())
+    let spans = read_spans(&outcome, &[0; 5])?;
+    let [alone, looking, watched, with_time, ends] = spans[..] else {
+        bail!("{} spans of 5", spans.len())
     };
     Ok(Overhead {
         alone,
         looking,
         watched,
+        with_time,
         ends,
     })
 }

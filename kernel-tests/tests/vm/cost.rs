@@ -69,6 +69,27 @@ fn stack_of_a_loop_costs_what_it_did() {
     assert_stack("callchain", "stack of callchain");
 }
 
+/// Cycles at their default period add little to the two events that count executions (issue 19: 0.2 %).
+#[test]
+fn time_beside_executions_adds_a_five_hundredth_at_most() {
+    const ROUNDS: u32 = 6;
+    if support::machine(SERIES).is_none() {
+        return;
+    }
+    let kernel = Kernel::get(SERIES).unwrap();
+    let overhead = cost::overhead(&kernel, &profile(), ROUNDS).unwrap();
+    let added = overhead.of_time();
+    println!(
+        "{} and {} samples, {:.3} % of instructions added",
+        overhead.watched.stacks,
+        overhead.with_time.stacks,
+        100.0 * added
+    );
+    // The default period is not so long that there is nothing to cost anything.
+    assert!(overhead.watched.stacks + 500 < overhead.with_time.stacks);
+    assert!(added <= 0.002, "{added}");
+}
+
 #[test]
 fn process_costs_what_it_did() {
     const N: u32 = 1_200;
