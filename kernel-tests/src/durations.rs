@@ -1,8 +1,9 @@
 //! The cost model: how many cycles each instruction takes.
 //!
 //! An instruction takes what the hardware profile states for its class ([`HardwareProfile::latency`]), a near taken branch
-//! [`HardwareProfile::taken_cycles`] more. Nothing overlaps and nothing is cached, so that the cycles of a run follow from
-//! its exact counts. It is a model: what matters is that instructions differ, not by how much.
+//! [`HardwareProfile::taken_cycles`] more. Nothing overlaps, and whether a load misses depends on the instruction alone: streaming
+//! loads (MOVNTDQA), which bypass the caches where they can, always do, the others never. So the cycles of a run follow from its
+//! exact counts. It is a model: what matters is that instructions differ, not by how much.
 
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
 
@@ -65,6 +66,7 @@ impl Durations {
             | M::Xsave
             | M::Xsaveopt
             | M::Xrstor => 7,
+            M::Movntdqa | M::Vmovntdqa => 8,
             _ if instruction.has_lock_prefix() => 7,
             _ if is_float(instruction) => 5,
             _ => self.memory_class(instruction),

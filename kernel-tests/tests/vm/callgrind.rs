@@ -15,7 +15,7 @@ use kernel_tests::{artifacts, host};
 use crate::support;
 
 /// Source, arguments, name of the program.
-const PROGRAMS: [(&str, &[&str], &str); 3] = [
+pub(crate) const PROGRAMS: [(&str, &[&str], &str); 3] = [
     ("heapsort.c", &["400000"], "heapsort"),
     ("hello_u.c", &["20000", "100"], "hello_u"),
     ("virtual.cc", &["150000"], "virtual"),
@@ -53,9 +53,16 @@ fn parse_callgrind(text: &str) -> BTreeMap<u64, u64> {
     counts
 }
 
-fn by_callgrind(program: &std::path::Path, arguments: &[&str]) -> BTreeMap<u64, u64> {
+/// Callgrind's output for a program, without compression, in an environment like that of the guest.
+pub(crate) fn run(program: &std::path::Path, arguments: &[&str]) -> String {
     let name = program.file_name().unwrap().to_string_lossy();
-    let out = host::work_directory().unwrap().join(format!("callgrind.{name}"));
+    let test = std::thread::current()
+        .name()
+        .unwrap_or_default()
+        .replace(':', ".");
+    let out = host::work_directory()
+        .unwrap()
+        .join(format!("callgrind.{name}.{test}"));
     let mut valgrind = Command::new("valgrind");
     valgrind.args([
         "--tool=callgrind",
@@ -68,7 +75,7 @@ fn by_callgrind(program: &std::path::Path, arguments: &[&str]) -> BTreeMap<u64, 
         .arg(program)
         .args(arguments);
     host::run(valgrind.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/")).unwrap();
-    parse_callgrind(&std::fs::read_to_string(out).unwrap())
+    std::fs::read_to_string(out).unwrap()
 }
 
 /// Addresses of REP instructions.
@@ -101,7 +108,7 @@ fn three_programs_count_as_in_callgrind() {
         let repeated = repeated(&reference);
         let compared = |address: &u64| *address < PROGRAM_END && !repeated.contains(address);
         let mut ours = reference::per_address(reference.of(tgid));
-        let mut theirs = by_callgrind(&program, arguments);
+        let mut theirs = parse_callgrind(&run(&program, arguments));
         ours.retain(|address, _| compared(address));
         theirs.retain(|address, _| compared(address));
         let total = |counts: &BTreeMap<u64, u64>| counts.values().sum::<u64>();

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::Command;
 
-use iced_x86::{Decoder, DecoderOptions};
 use kernel_tests::accuracy::{Measured, Setup, measure_command};
 use kernel_tests::artifacts;
 use kernel_tests::durations::Durations;
@@ -70,43 +68,14 @@ fn measured(series: &str, hardware_profile: &str, place: &str) -> Option<(Measur
     Some((measured, text))
 }
 
-fn printed(measured: &Measured, command: &str, words: &[&str]) -> Value {
-    let mut program = Command::new(artifacts::hbbp_sys().unwrap());
-    let output = program
-        .arg(command)
-        .arg(measured.profile())
-        .args(words)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
 /// Cycles of the instructions of a function, by address.
 fn durations(measured: &Measured, function: &str, hardware_profile: &str) -> BTreeMap<u64, f64> {
-    let annotated = printed(measured, "annotate", &[function, "--format", "json"]);
     let mut durations = Durations::new(&HardwareProfile::parse(hardware_profile).unwrap());
-    let versions = annotated["functions"][0]["versions"].as_array().unwrap();
-    let instructions = versions
+    let lines = support::annotated(measured, function);
+    lines
         .iter()
-        .flat_map(|version| version["instructions"].as_array().unwrap());
-    let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap();
-    let cycles = instructions.map(|line| {
-        let bytes = line["bytes"].as_str().unwrap().replace(' ', "");
-        let bytes: Vec<u8> = (0..bytes.len() / 2)
-            .map(|n| hex(&bytes[2 * n..2 * n + 2]) as u8)
-            .collect();
-        let decoded = Decoder::new(64, &bytes, DecoderOptions::NONE).decode();
-        (
-            hex(line["address"].as_str().unwrap()),
-            f64::from(durations.of(&decoded)),
-        )
-    });
-    cycles.collect()
+        .map(|(instruction, _)| (instruction.ip(), f64::from(durations.of(instruction))))
+        .collect()
 }
 
 /// A loop as it was built: its code, and how often it went round.
@@ -142,11 +111,7 @@ fn figures(series: &str, hardware_profile: &str, place: &str) -> Vec<Figure> {
     let Some((measured, text)) = measured(series, hardware_profile, place) else {
         return Vec::new();
     };
-    let report = printed(
-        &measured,
-        "report",
-        &["--view", "loops", "--top", "all", "--format", "json"],
-    );
+    let report = support::printed(&measured, "report", &["--view", "loops", "--top", "all"]);
     let found = report["loops"][0]["loops"].as_array().unwrap();
     let mut figures = Vec::new();
     for (function, expected) in expected() {

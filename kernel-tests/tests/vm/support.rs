@@ -3,9 +3,12 @@
 use std::io::Write as _;
 use std::process::Command;
 
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+use kernel_tests::accuracy::Measured;
 use kernel_tests::artifacts;
 use kernel_tests::kernel::Kernel;
 use kernel_tests::machine::Machine;
+use serde_json::Value;
 
 /// The kernels every test of the machine runs on.
 pub(crate) const SERIES: [&str; 2] = ["6.1", "6.12"];
@@ -62,4 +65,37 @@ pub(crate) fn add_workload(machine: &mut Machine, source: &str) {
 pub(crate) fn add_guest_program(machine: &mut Machine, name: &str) {
     let program = artifacts::guest_program(name).unwrap();
     machine.files().copy(&format!("bin/{name}"), &program).unwrap();
+}
+
+/// What a command of the program prints of a profile as JSON.
+pub(crate) fn printed(measured: &Measured, command: &str, words: &[&str]) -> Value {
+    let mut program = Command::new(artifacts::hbbp_sys().unwrap());
+    program.arg(command).arg(measured.profile()).args(words);
+    let output = program.args(["--format", "json"]).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The instructions of a function in what `annotate` prints, each with its figures.
+pub(crate) fn annotated(measured: &Measured, function: &str) -> Vec<(Instruction, Value)> {
+    let annotated = printed(measured, "annotate", &[function]);
+    let versions = annotated["functions"][0]["versions"].as_array().unwrap();
+    let lines = versions
+        .iter()
+        .flat_map(|version| version["instructions"].as_array().unwrap());
+    let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap();
+    let decoded = lines.map(|line| {
+        let bytes = line["bytes"].as_str().unwrap().replace(' ', "");
+        let bytes: Vec<u8> = (0..bytes.len() / 2)
+            .map(|n| hex(&bytes[2 * n..2 * n + 2]) as u8)
+            .collect();
+        let address = hex(line["address"].as_str().unwrap());
+        let instruction = Decoder::with_ip(64, &bytes, address, DecoderOptions::NONE).decode();
+        (instruction, line.clone())
+    });
+    decoded.collect()
 }
