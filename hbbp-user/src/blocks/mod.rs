@@ -9,6 +9,7 @@ mod decoded;
 mod form;
 mod layout;
 mod leaders;
+mod near;
 mod split;
 mod sweep;
 
@@ -23,6 +24,7 @@ pub use decoded::DecodedText;
 use form::Forms;
 pub use form::{Form, FormIdx};
 use leaders::{Held, at_or_after, observed, offset, offsets, starts_in, symbol_starts, targets_in_overlaps};
+use near::Near;
 use sweep::{Sweep, sweep};
 
 /// The blocks of all text of a snapshot.
@@ -47,6 +49,8 @@ pub struct TextBlocks {
     firsts: Box<[u32]>,
     /// Indices of the instructions that no stream can run past; sorted. Computed lazily.
     stops: OnceLock<Box<[u32]>>,
+    /// Where to search `firsts`. Computed lazily.
+    near: OnceLock<Near>,
 }
 
 /// A block of the map.
@@ -99,6 +103,7 @@ fn split_texts(
             sweep,
             firsts: Box::default(),
             stops: OnceLock::new(),
+            near: OnceLock::new(),
         });
     }
     targets.extend(targets_in_overlaps(&snapshot.text, &texts));
@@ -149,7 +154,7 @@ impl TextBlocks {
             .since(self.start)
             .and_then(|offset| u32::try_from(offset).ok());
         let offset = offset.ok_or(Unresolved::NotOnInstruction)?;
-        let after = self.sweep.instructions.partition_point(|i| i.offset <= offset);
+        let after = self.sweep.up_to(offset);
         let at = after.checked_sub(1).ok_or(Unresolved::NotOnInstruction)?;
         let found = self
             .sweep
@@ -179,7 +184,8 @@ impl TextBlocks {
 
     /// Index of the block that holds an instruction.
     pub fn block_of(&self, instruction: u32) -> u32 {
-        let after = self.firsts.partition_point(|first| *first <= instruction);
+        let near = self.near.get_or_init(|| Near::new(self.firsts.iter().copied()));
+        let after = near.up_to(&self.firsts, instruction, |first| *first);
         u32::try_from(after.saturating_sub(1)).unwrap_or(u32::MAX)
     }
 

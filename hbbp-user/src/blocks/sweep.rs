@@ -5,11 +5,14 @@
 //! Invalid bytes become fillers, so that the instructions cover their text without gaps.
 //! The decoder is asked for the first instruction of each [`Layout`], and for those that have none.
 
+use std::sync::OnceLock;
+
 use iced_x86::{Decoder, DecoderOptions, Instruction as Decoded};
 
 use super::decode::{Flow, Instruction, target};
 use super::form::{FormIdx, Forms, LONGEST};
 use super::layout::{LOOKED_AT, Layout};
+use super::near::Near;
 use super::split::firsts;
 use crate::addr::ImageAddr;
 
@@ -32,6 +35,8 @@ pub(super) struct Sweep {
     pub(super) firsts: Box<[u32]>,
     /// Whether it met invalid bytes, or a known offset inside an instruction: other known offsets may change it.
     is_ambiguous: bool,
+    /// Where to search `instructions`. Computed lazily.
+    near: OnceLock<Near>,
 }
 
 /// Decodes `bytes`, at address `start` of their module, as code of `bits` bits.
@@ -212,6 +217,13 @@ fn after(known: &[u32], offset: u32) -> &[u32] {
 }
 
 impl Sweep {
+    /// How many instructions begin up to an offset.
+    pub(super) fn up_to(&self, offset: u32) -> usize {
+        let offsets = || self.instructions.iter().map(|instruction| instruction.offset);
+        let near = self.near.get_or_init(|| Near::new(offsets()));
+        near.up_to(&self.instructions, offset, |instruction| instruction.offset)
+    }
+
     /// Whether a sweep of the same bytes with these `known` offsets has the same result.
     pub(super) fn fits(&self, known: &[u32]) -> bool {
         let is_start = |offset: &u32| {

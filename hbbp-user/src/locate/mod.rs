@@ -12,7 +12,7 @@ mod sites;
 use std::collections::BTreeMap;
 
 use crate::addr::{ImageAddr, Ring};
-use crate::snapshot::{BranchCount, EventIdx, IpCount, ProcessIdx, Snapshot, StreamCount};
+use crate::snapshot::{BranchCount, EventIdx, Interval, IpCount, ProcessIdx, Snapshot, StreamCount};
 pub use address_map::AddressMap;
 pub use reason::{Discard, PerRing, Tally, Unresolved};
 pub use sites::{Site, agrees, sites};
@@ -104,7 +104,12 @@ pub struct Located {
 /// Locates every count.
 pub fn locate(snapshot: &Snapshot) -> Located {
     let mut addresses = AddressMap::new(snapshot);
-    let mut located = Located::default();
+    let all = |rows: fn(&Interval) -> usize| snapshot.intervals.iter().map(rows).sum();
+    let mut located = Located {
+        ips: Vec::with_capacity(all(|interval| interval.ips.len())),
+        streams: Vec::with_capacity(all(|interval| interval.streams.len())),
+        ..Located::default()
+    };
     for ((interval, branches), n) in snapshot
         .intervals
         .iter()

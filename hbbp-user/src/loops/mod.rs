@@ -222,7 +222,8 @@ impl Loops {
             }
         }
         let place = |n: usize| places.get(n).copied().flatten();
-        let sorted = order.iter().filter_map(|n| self.loops.get(*n).cloned());
+        let mut loops: Vec<Option<Loop>> = std::mem::take(&mut self.loops).into_iter().map(Some).collect();
+        let sorted = order.iter().filter_map(|n| loops.get_mut(*n)?.take());
         let sorted = sorted.map(|mut it| {
             it.parent = it.parent.and_then(place);
             it

@@ -70,7 +70,7 @@ impl Table<'_> {
 
     /// Adds the contribution of each resampled stack to the blocks that are counted by LBR.
     fn add_stacks(&mut self) {
-        let mut known: HashMap<(usize, ProcessIdx), Vec<Addend>> = HashMap::new();
+        let mut known: HashMap<(usize, ProcessIdx), Vec<Addend>, DefaultHashBuilder> = HashMap::default();
         let mut amounts = vec![0.0; self.sums.len()];
         let mut touched: Vec<usize> = Vec::new();
         for replicate in &self.counts.replicates {

@@ -23,6 +23,7 @@ mod run;
 mod skip;
 mod tasks;
 mod text;
+mod time;
 mod top;
 mod watch;
 

@@ -15,7 +15,9 @@
 //! where T is a stack, and nothing where T is long.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
+
+use hashbrown::HashMap;
 
 use super::super::flow::graph::{FlowGraph, add, at};
 

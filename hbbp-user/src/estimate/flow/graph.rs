@@ -2,7 +2,7 @@
 //!
 //! It is the Markov chain that branch stacks are pieces of.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::super::sources::streams::Stream;
 use crate::blocks::BlockMap;
