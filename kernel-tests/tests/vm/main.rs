@@ -35,6 +35,7 @@ mod soak;
 mod statistics;
 mod suite;
 mod support;
+mod taken;
 mod text;
 mod truth;
 mod vectors;
