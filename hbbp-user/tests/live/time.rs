@@ -77,8 +77,8 @@ fn recorded(folder: &tempfile::TempDir) -> String {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (source, program, profile) = (path("time.c"), path("time"), path("profile"));
     std::fs::write(&source, SOURCE).unwrap();
-    let compiled = Command::new("cc").args(["-O1", "-g", "-o", &program, &source]);
-    assert!({ compiled }.status().unwrap().success());
+    let compiler = ["-O1", "-g", "-o", &program, &source];
+    assert!(Command::new("cc").args(compiler).status().unwrap().success());
     let words = [
         "record",
         "-o",
