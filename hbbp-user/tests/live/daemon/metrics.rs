@@ -38,7 +38,7 @@ pub(super) fn get(socket: &Path, path: &str, headers: &str) -> String {
 }
 
 /// Head and body of the answer to a GET.
-fn got(socket: &Path, path: &str, headers: &str) -> (String, Vec<u8>) {
+pub(super) fn got(socket: &Path, path: &str, headers: &str) -> (String, Vec<u8>) {
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n");
     let answer = answer(socket, request.as_bytes());
     let end = answer.windows(4).position(|it| it == b"\r\n\r\n").unwrap();

@@ -17,7 +17,7 @@ use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
 use prost::Message as _;
 use serde_json::Value;
 
-use super::metrics::get;
+use super::metrics::{get, got};
 use super::{Daemon, names, path_of};
 use crate::load::Load;
 use crate::{kernel, report_by};
@@ -94,9 +94,12 @@ fn sums(body: &[u8]) -> (u64, BTreeMap<[String; 2], f64>) {
         let stack = &dictionary.stack_table[at(sample.stack_index)];
         let location = &dictionary.location_table[at(stack.location_indices[0])];
         let function = &dictionary.function_table[at(location.lines[0].function_index)];
-        assert!(!dictionary.string_table[at(function.name_strindex)].is_empty());
+        let name = &dictionary.string_table[at(function.name_strindex)];
+        assert!(!name.is_empty());
         let mapping = &dictionary.mapping_table[at(location.mapping_index)];
-        assert!(!dictionary.string_table[at(mapping.filename_strindex)].is_empty());
+        let file = &dictionary.string_table[at(mapping.filename_strindex)];
+        // What has no row of its own on a busy machine is in no file.
+        assert_eq!(file.is_empty(), name == "[other]", "{name} in `{file}`");
         *sums
             .entry(["cpu.mode", "hbbp.mnemonic"].map(attribute))
             .or_default() += sample.values[0] as f64 / of_one;
@@ -195,7 +198,8 @@ fn assert_harmless(url: &str, counters: &[&str]) {
         };
         counters.iter().all(is_counted)
     });
-    assert_eq!(get(&socket, "/healthz", ""), "ok\n");
+    // On a busy machine an interval may be late.
+    daemon.until("health", |_| got(&socket, "/healthz", "").1 == b"ok\n");
     // The end waits for the collector no longer than some seconds.
     let said = daemon.stop();
     println!(
