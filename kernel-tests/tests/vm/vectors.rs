@@ -144,15 +144,6 @@ fn vectors_are_those_of_the_trace_and_of_valgrind() {
             let of = |vector| summed_by(vector, |id| names.get(&id).cloned().unwrap_or_default());
             vectors.iter().map(of).collect()
         };
-        // TEMP-DUMP
-        for (what, all) in [("ours", &ours), ("exact", &exact), ("valgrind", &theirs)] {
-            std::fs::create_dir_all("/tmp/runs/v").unwrap();
-            std::fs::write(format!("/tmp/runs/v/{name}.{what}"), format!("{all:?}")).unwrap();
-        }
-        for file in ["bb.out", "blocks.csv", "pc.out", "simpoints", "weights"] {
-            std::fs::write(format!("/tmp/runs/v/{name}.{file}"), text(file)).unwrap();
-        }
-        // TEMP-END
         let to_trace = mean_distance(&ours, &exact);
         let by_function = [functions(&ours, &own_names), functions(&theirs, &names)];
         let to_valgrind = mean_distance(&by_function[0], &by_function[1]);
