@@ -65,7 +65,7 @@ pub const OUTSIDE: u32 = u32::MAX;
 /// Intervals are told apart modulo this.
 pub const INTERVALS: u32 = 1 << 20;
 
-/// In place of a slice: there is no room for the progress of the thread.
+/// In place of a slice: the progress of the thread has no place.
 pub const NO_PLACE: u32 = INTERVALS - 1;
 
 /// In place of a slice: its number is this or a greater one.

@@ -1,7 +1,7 @@
 //! Slices: what ran while a thread, or all threads together, executed a given number of units of the counting event.
 //!
 //! The progress of a thread is the sum of what its samples stand for ([`event_count::units`]), and its slice is that
-//! divided by the length of a slice. A thread that there is no room for has no slice, and its samples say so. Where slices are
+//! divided by the length of a slice. A thread without a place there has no slice, and its samples say so. Where slices are
 //! not told apart, the constants make all of this dead code, which the verifier leaves out.
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
@@ -57,7 +57,7 @@ pub(crate) fn advance(ctx: &PerfEventContext, event: u32, address: u64, period: 
     }
 }
 
-/// The progress of the current task, or of all together; `None` where there is no room for it.
+/// The progress of the current task, or of all together; `None` where it has no place.
 #[inline(always)]
 fn progress() -> Option<*mut u64> {
     let owner = owner();

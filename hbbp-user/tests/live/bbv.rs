@@ -211,6 +211,10 @@ fn of_many_functions(folder: &Path, seconds: u32) -> String {
 }
 
 /// Runs the program; gives what it said and the most memory that it had, in bytes.
+#[expect(
+    clippy::zombie_processes,
+    reason = "it is waited for by wait4, which tells its memory"
+)]
 fn with_memory(words: &[&str]) -> (String, u64) {
     let mut child = super::program(words).stderr(Stdio::piped()).spawn().unwrap();
     let mut text = String::new();
@@ -299,7 +303,7 @@ fn a_run_shorter_than_an_interval_says_so() {
         "{}",
         said(&output)
     );
-    // `true` may have no sample at all, and then there is no thread.
+    // `true` may have no sample at all, and then it has no thread.
     assert!(!directory.join("bb.out").exists() || read(&directory, "bb.out").intervals == 0);
 }
 

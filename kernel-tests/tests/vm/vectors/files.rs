@@ -94,7 +94,7 @@ pub(super) fn lengths(outcome: &Outcome) -> BTreeMap<u64, u64> {
 }
 
 /// The exact vectors of a traced run: the trace walked from branch to branch, user code of the program alone, and cut where that
-/// has executed so many instructions.
+/// has executed that number of instructions.
 pub(super) fn exact_vectors(
     outcome: &Outcome,
     lengths: &BTreeMap<u64, u64>,
