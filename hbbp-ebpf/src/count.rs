@@ -132,6 +132,7 @@ pub(crate) fn add(key: &CountKey, weight: u64, begun: &mut u64) -> Outcome {
     let state = count_map::state_of(hash);
     let n_buckets = BUCKETS.load();
     let mut number = bucket_of(hash, n_buckets);
+    let mut refused = Outcome::Full;
     for _ in 0..TRIED {
         let Some(bucket) = counts.get_ptr_mut(number) else {
             return Outcome::NoMap;
@@ -152,10 +153,11 @@ pub(crate) fn add(key: &CountKey, weight: u64, begun: &mut u64) -> Outcome {
                 return Outcome::Counted;
             }
             // Another CPU has just claimed the slot, or two keys have one hash.
+            refused = Outcome::Raced;
         }
         number = work.unknown(bucket_behind(number, n_buckets).into()) as u32;
     }
-    Outcome::Full
+    refused
 }
 
 /// Words have no branches of their own, or the verifier would walk four ways from here on, and no comparison of arrays, which

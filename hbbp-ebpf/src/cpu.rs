@@ -18,14 +18,14 @@ pub struct Cpu {
     /// How many counts it began in a count map.
     pub begun: u64,
     /// For the next line of cache: the reader writes there.
-    pub padding: [u64; 2],
+    pub padding: [u64; 4],
     /// Stacks that were ever read. User space writes it.
     pub tail: u64,
     /// See `padding`.
     pub padding_behind: [u64; 7],
 }
 
-const _: () = assert!(size_of::<Cpu>() == 384 && core::mem::offset_of!(Cpu, tail) == 320);
+const _: () = assert!(size_of::<Cpu>() == 448 && core::mem::offset_of!(Cpu, tail) == 384);
 
 /// After this number of stacks beyond a quarter of the ring the programs wake user space again, in case that a first time failed.
 pub const WAKE_AGAIN: u64 = 64;

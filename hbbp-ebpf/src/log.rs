@@ -16,6 +16,7 @@ pub(crate) fn sample(outcome: Outcome, event: u32, address: u64) {
     match outcome {
         Outcome::Counted => {}
         Outcome::Full => said::full(event, address),
+        Outcome::Raced => said::raced(event, address),
         Outcome::NoMap => said::no_map(event),
         Outcome::NoStack => said::no_stack(event, address),
     }
@@ -89,6 +90,16 @@ mod said {
     pub(super) fn full(event: u32, address: u64) {
         if is_due::<0>() {
             warn!(&(), "event {}: no space for the sample at {:x}", event, address);
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn raced(event: u32, address: u64) {
+        if is_due::<7>() {
+            warn!(
+                &(),
+                "event {}: other CPUs claimed the places for the sample at {:x}", event, address
+            );
         }
     }
 

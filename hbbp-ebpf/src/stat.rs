@@ -1,6 +1,7 @@
 //! What the programs count about themselves: every sample that reached them, and how it ended.
 
-/// Counters of one event on one CPU. They close: `runs` is the sum of `counted`, `full`, `no_map` and `no_stack`.
+/// Counters of one event on one CPU. They close: `runs` is the sum of `counted`, `full`, `raced`, `no_map` and
+/// `no_stack`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct EventStats {
@@ -10,6 +11,8 @@ pub struct EventStats {
     pub counted: u64,
     /// Samples refused because the count map was full, or the ring of stacks.
     pub full: u64,
+    /// Samples refused because other CPUs claimed the places in the count map that were tried.
+    pub raced: u64,
     /// Samples that found no count map, or no ring.
     pub no_map: u64,
     /// Samples of an event with branch stacks that came without one, or with an empty one.
@@ -18,7 +21,7 @@ pub struct EventStats {
     pub wrong_path: u64,
 }
 
-const _: () = assert!(size_of::<EventStats>() == 48);
+const _: () = assert!(size_of::<EventStats>() == 56);
 
 /// The end of a sample.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,6 +30,8 @@ pub enum Outcome {
     Counted,
     /// The count map was full, or the ring of stacks.
     Full,
+    /// Other CPUs claimed the places that were tried.
+    Raced,
     /// There was no count map, or no ring.
     NoMap,
     /// There was no branch stack.
@@ -41,6 +46,7 @@ impl EventStats {
         match outcome {
             Outcome::Counted => self.counted += 1,
             Outcome::Full => self.full += 1,
+            Outcome::Raced => self.raced += 1,
             Outcome::NoMap => self.no_map += 1,
             Outcome::NoStack => self.no_stack += 1,
         }
@@ -53,6 +59,7 @@ impl EventStats {
             runs: self.runs + other.runs,
             counted: self.counted + other.counted,
             full: self.full + other.full,
+            raced: self.raced + other.raced,
             no_map: self.no_map + other.no_map,
             no_stack: self.no_stack + other.no_stack,
             wrong_path: self.wrong_path + other.wrong_path,
@@ -66,6 +73,7 @@ impl EventStats {
             runs: self.runs.saturating_sub(before.runs),
             counted: self.counted.saturating_sub(before.counted),
             full: self.full.saturating_sub(before.full),
+            raced: self.raced.saturating_sub(before.raced),
             no_map: self.no_map.saturating_sub(before.no_map),
             no_stack: self.no_stack.saturating_sub(before.no_stack),
             wrong_path: self.wrong_path.saturating_sub(before.wrong_path),
@@ -74,7 +82,7 @@ impl EventStats {
 
     /// Samples that reached the program and were not counted.
     pub const fn lost(&self) -> u64 {
-        self.full + self.no_map + self.no_stack
+        self.full + self.raced + self.no_map + self.no_stack
     }
 }
 
@@ -85,11 +93,18 @@ mod tests {
     #[test]
     fn runs_is_the_sum_of_all_ends() {
         let mut stats = EventStats::default();
-        for outcome in [Outcome::Counted, Outcome::NoMap, Outcome::Full, Outcome::NoStack] {
+        for outcome in [
+            Outcome::Counted,
+            Outcome::NoMap,
+            Outcome::Full,
+            Outcome::Raced,
+            Outcome::NoStack,
+        ] {
             stats.count(outcome);
         }
         assert_eq!(stats.runs, stats.counted + stats.lost());
-        assert_eq!((stats.full, stats.no_map, stats.no_stack), (1, 1, 1));
-        assert_eq!(stats.plus(stats).runs, 8);
+        assert_eq!((stats.full, stats.raced), (1, 1));
+        assert_eq!((stats.no_map, stats.no_stack), (1, 1));
+        assert_eq!(stats.plus(stats).runs, 10);
     }
 }

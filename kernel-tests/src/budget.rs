@@ -26,7 +26,7 @@ pub struct Phase {
 pub fn from_idle_to_storm(seconds: u32) -> Vec<Phase> {
     let idle = ("idle", "busybox sleep 1");
     let work = ("work", "heapsort 600000; storms syscalls 150000");
-    let storm = ("storm of forks", "storms forks 600");
+    let storm = ("storm", "storms forks 1500");
     let phase = |(name, second): (&'static str, &str)| Phase {
         name,
         script: format!("for i in $(busybox seq {seconds}); do {second}; done"),
@@ -37,7 +37,7 @@ pub fn from_idle_to_storm(seconds: u32) -> Vec<Phase> {
 /// A storm of `n` processes, every other of which runs a program of its own.
 pub fn storm(n: u32) -> Phase {
     Phase {
-        name: "storm of forks",
+        name: "storm",
         script: format!("storms forks {}", n / 2),
     }
 }

@@ -38,6 +38,10 @@ const PLAIN_MACHINE: [&str; 12] = [
 const COMMAND_LINE: &str = "console=ttyS0 panic=-1 loglevel=5 nmi_watchdog=0 tsc=nowatchdog no_timer_check \
                             cryptomgr.notests initcall_blacklist=jent_mod_init,load_system_certificate_list";
 
+/// By the host's time, a CPU of a guest stands still for as long as the host is busy: the longest time that the kernel grants
+/// before it complains (kernel/rcu/tree_stall.h, rcu_jiffies_till_stall_check), for 21 s.
+const PATIENCE: &str = " rcupdate.rcu_cpu_stall_timeout=300";
+
 /// When the reference counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marks {
@@ -280,7 +284,10 @@ impl Machine {
             .arg(&self.image)
             .arg("-initrd")
             .arg(directory.join("initramfs"));
-        let parameters = format!("{COMMAND_LINE} {}", self.kernel_parameters);
+        let mut parameters = format!("{COMMAND_LINE} {}", self.kernel_parameters);
+        if self.clock == Clock::Host {
+            parameters += PATIENCE;
+        }
         qemu.args(["-append", parameters.trim_end()]);
         if self.clock == Clock::Instructions {
             // Everything else that could differ between two runs: the date, and chance (RDRAND, KASLR).

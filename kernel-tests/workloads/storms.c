@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/perf_event.h>
 #include <sched.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -158,6 +159,27 @@ static void page_faults(unsigned long rounds)
 	}
 }
 
+/* Keeps all counters of CPU 0 for some seconds: the first event that finds none is the last one. */
+static void counters(unsigned long seconds)
+{
+	struct perf_event_attr instructions = {
+		.type = PERF_TYPE_RAW, .size = sizeof(instructions), .config = 0xc0, .pinned = 1,
+	};
+	unsigned long long count;
+	int taken = 0;
+
+	for (;; taken++) {
+		int event = syscall(SYS_perf_event_open, &instructions, -1, 0, -1, 0);
+
+		need(event >= 0, "perf_event_open");
+		if (read(event, &count, sizeof(count)) != sizeof(count))
+			break;
+	}
+	printf("%d counters taken\n", taken);
+	fflush(stdout);
+	sleep(seconds);
+}
+
 static void nothing(unsigned long rounds)
 {
 	(void)rounds;
@@ -169,6 +191,7 @@ static const struct {
 } storms[] = {
 	{ "syscalls", syscalls }, { "pipes", pipes }, { "turns", turns }, { "loopback", loopback },	      { "files", files },
 	{ "modules", modules },	  { "forks", forks }, { "page-faults", page_faults }, { "nothing", nothing },
+	{ "counters", counters },
 };
 
 int main(int argc, char **argv)

@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// this many seconds of guest time.
     #[arg(long, value_name = "SECONDS", conflicts_with = "overhead")]
     daemon: Option<u32>,
+    /// Only these phases: idle, work, storm.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "daemon")]
+    phase: Vec<String>,
     /// Seconds of an interval of the daemon.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "daemon")]
     interval: u32,
@@ -49,7 +52,8 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
         return Ok(());
     }
     if let Some(seconds) = args.daemon {
-        let phases = budget::from_idle_to_storm(seconds);
+        let mut phases = budget::from_idle_to_storm(seconds);
+        phases.retain(|phase| args.phase.is_empty() || args.phase.iter().any(|name| name == phase.name));
         let options = format!("--interval {}s", args.interval);
         let settle = 2 * args.interval + 4;
         let taken = budget::measure(&kernel, &hardware_profile, &phases, &options, settle)?;

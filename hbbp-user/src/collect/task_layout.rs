@@ -4,7 +4,12 @@
 //! a constant. Kernels with a randomised layout have most members of a task in a structure without a name
 //! (`randomized_struct_fields_start` in include/linux/compiler_types.h), which is looked into as well.
 
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+
 use btf_rs::{Backend, Btf, Member, Type};
+use rustix::fs::{MemfdFlags, memfd_create};
 
 /// Offset in bytes of `self_exec_id` in `struct task_struct`, or the reason why it is not known.
 pub fn read_exec_id_offset(btf: &Btf) -> Result<u32, String> {
@@ -61,10 +66,20 @@ const PATH: &str = "/sys/kernel/btf/vmlinux";
 
 /// The kernel's description of its own types, or the reason why there is none.
 pub fn open_btf() -> Result<Btf, String> {
-    // Mapping it (Linux 6.16) spares parsing 100,000 types to find one.
-    let btf =
-        Btf::from_file_with_backend(PATH, Backend::Mmap).or_else(|_| Btf::from_bytes(&std::fs::read(PATH)?));
+    // A mapped file is searched for one type, of others all 100,000 are parsed. The kernel's own can be mapped since Linux 6.16.
+    let btf = Btf::from_file_with_backend(PATH, Backend::Mmap)
+        .or_else(|_| from_copy())
+        .or_else(|_| Btf::from_file(PATH));
     btf.map_err(|error| format!("{PATH} cannot be read: {error}"))
+}
+
+/// The same from a copy in memory, which can be mapped on every kernel.
+fn from_copy() -> Result<Btf, btf_rs::Error> {
+    let memory = memfd_create(c"btf", MemfdFlags::CLOEXEC).map_err(io::Error::from)?;
+    let mut copy = File::from(memory);
+    io::copy(&mut File::open(PATH)?, &mut copy)?;
+    let path = format!("/proc/self/fd/{}", copy.as_raw_fd());
+    Btf::from_file_with_backend(path, Backend::Mmap)
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ pub(super) fn sum(by_cpu: &[EventStats]) -> EventStats {
 /// Adds what the programs and the table of streams counted.
 pub(super) fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &StackStats) {
     let counted = [
+        (Loss::CountsRaced, samples.raced),
         (Loss::NoMap, samples.no_map),
         (Loss::NoStack, samples.no_stack),
         (Loss::WrongPath, samples.wrong_path),

@@ -123,26 +123,29 @@ fn add_run(file: &mut Writer, snapshot: &Snapshot) -> Result<(), Error> {
         Cow::Owned(smaller)
     };
     let modules = snapshot.modules.as_slice();
-    add(file, Section::Run, &RunSection::from(&snapshot.run));
-    add(file, Section::Modules, &ModulesSection::from(modules));
-    add(file, Section::Symbols, &SymbolsSection::from(modules));
+    add(file, Section::Run, RunSection::from(&snapshot.run));
+    add(file, Section::Modules, ModulesSection::from(modules));
+    add(file, Section::Symbols, SymbolsSection::from(modules));
     let processes = ProcessesSection::new(&snapshot.processes, &snapshot.cgroups);
-    add(file, Section::Processes, &processes);
-    add(file, Section::Text, &TextSection::from(snapshot.text.as_slice()));
+    add(file, Section::Processes, processes);
+    add(file, Section::Text, TextSection::from(snapshot.text.as_slice()));
     if !snapshot.static_branches.is_empty() {
         let branches = StaticBranchesSection::from(snapshot.static_branches.as_slice());
-        add(file, Section::Branches, &branches);
+        add(file, Section::Branches, branches);
     }
     for interval in &snapshot.intervals {
-        add(file, Section::Counts, &CountsSection::from(interval));
+        add(file, Section::Counts, CountsSection::from(interval));
     }
-    add(file, Section::Losses, &LossesSection::from(&snapshot.losses));
+    add(file, Section::Losses, LossesSection::from(&snapshot.losses));
     Ok(())
 }
 
-/// Adds a section to a file, where it is encoded in place.
-fn add(file: &mut Writer, section: Section, message: &impl Message) {
-    file.push(section, message.encoded_len(), |bytes| message.encode_raw(bytes));
+/// Adds a section to a file, where it is encoded in place. The message is dropped before that is compressed: text takes most of
+/// the memory of a daemon at the end of an interval.
+fn add(file: &mut Writer, section: Section, message: impl Message) {
+    file.push(section, message.encoded_len(), move |bytes| {
+        message.encode_raw(bytes);
+    });
 }
 
 /// Whether a file that starts with these bytes is a snapshot, whole or not.

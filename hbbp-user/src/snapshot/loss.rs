@@ -69,6 +69,8 @@ macro_rules! losses {
 losses! {
     CountsFull, "sample.counts_full", Sample,
         "sample" | "samples", "dropped: count map full; raise --map-entries or lower the sampling rate";
+    CountsRaced, "sample.counts_raced", Sample,
+        "sample" | "samples", "dropped: other CPUs claimed their places in the count map at the same moment";
     StacksFull, "sample.stacks_full", Sample,
         "sample" | "samples", "dropped: branch-stack ring buffer overflowed; raise --branch-period, or run at higher \
          priority (nice)";

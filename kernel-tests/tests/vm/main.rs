@@ -33,6 +33,7 @@ mod soak;
 mod statistics;
 mod suite;
 mod support;
+mod taken;
 mod text;
 mod truth;
 mod vectors;

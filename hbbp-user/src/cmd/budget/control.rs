@@ -6,7 +6,7 @@
 //! the interval before, and is judged over whole intervals alone.
 //!
 //! Where samples have only the least part left and all together still takes more, what is done again and again is done less
-//! often ([`Control::pace`]).
+//! often ([`Control::pace`]). It begins with the slowest: in the first minute every text and every name is new.
 //!
 //! What is aimed at is [`AIM`] of the budget, or the constant rate at which no minute to come takes more than [`LIMIT`] of it,
 //! if that is less: a minute remembers what was spent in it.
@@ -103,7 +103,7 @@ impl Control {
             user: 0.0,
             excess: (now, spent.sampling, 0.0),
             urgent: false,
-            pace: 1,
+            pace: SLOWEST,
             settled: false,
         }
     }

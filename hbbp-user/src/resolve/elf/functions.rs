@@ -5,36 +5,31 @@
 //! functions that they lead to (`puts@plt`).
 //! A table may have a million entries of which a run hits a hundred, so names stay in the file until they are asked for.
 
+mod read;
 mod wire;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use object::LittleEndian;
-use object::elf::{self, Sym32, Sym64};
-use object::pod;
-use object::read::elf::Sym;
-
 use crate::addr::ImageAddr;
 use crate::snapshot::Symbol;
 
 use super::byte_source::ByteSource;
-use super::layout::{ElfClass, ElfLayout, Section, Segment};
-use super::linkage::read_stubs;
+use super::layout::ElfLayout;
 use super::name_blocks::NameBlocks;
-use super::unwind::{UnwindRange, read_unwind_ranges};
+pub use read::read_functions;
 
 /// No table is read beyond this many entries: the largest browsers have about a million.
 const MAX_SYMBOLS: usize = 2 << 20;
-/// Tables are read in pieces of this many entries, which fit into a cache of the processor.
-const PIECE: usize = 1 << 12;
 /// A small function may lie inside a large one; the search for the large one ends after this many small ones.
 const MAX_NESTED: usize = 64;
 
 /// The functions of one file, sorted by start.
 #[derive(Debug, Default)]
 pub struct Functions {
+    /// The first start.
+    first: u64,
     /// Sorted by start; several may share one.
     ranges: Vec<FunctionRange>,
     /// Where their names stand.
@@ -45,11 +40,13 @@ pub struct Functions {
     read_debug: RefCell<NameBlocks>,
 }
 
-/// There may be millions of them, so each is kept small.
+/// There may be a million of them, so each is kept small.
 #[derive(Clone, Copy, Debug)]
 struct FunctionRange {
-    start: u64,
-    /// Length in bytes; a function of 4 GiB is a lie.
+    /// Bytes from the first start: code of 4 GiB would not reach its own data (x86-64 psABI, section 3.5.1), and what is beyond
+    /// has no name.
+    start: u32,
+    /// Length in bytes.
     len: u32,
     /// Offset of its name in its table.
     name: u32,
@@ -92,23 +89,6 @@ pub struct SymbolFile<'a> {
     pub layout: &'a ElfLayout,
 }
 
-/// Reads the functions of `own`, with the help of its debug file where there is one.
-pub fn read_functions(own: SymbolFile<'_>, debug: Option<SymbolFile<'_>>) -> Functions {
-    let mut functions = Functions::default();
-    functions.add_symbols(own, elf::SHT_SYMTAB, NameFile::Own);
-    if functions.ranges.is_empty()
-        && let Some(debug) = debug
-    {
-        functions.add_symbols(debug, elf::SHT_SYMTAB, NameFile::Debug);
-    }
-    functions.add_symbols(own, elf::SHT_DYNSYM, NameFile::Own);
-    functions.add_linkage_tables(own);
-    functions.add_unnamed(read_unwind_ranges(own));
-    let layout = own.layout;
-    functions.close_open_ends(|at| layout.segment_at(at).copied());
-    functions
-}
-
 impl Functions {
     /// Number of entries.
     pub fn len(&self) -> usize {
@@ -128,7 +108,16 @@ impl Functions {
 
     /// Where the functions start, in rising order; several may share a start.
     pub fn starts(&self) -> impl Iterator<Item = ImageAddr> {
-        self.ranges.iter().map(|r| ImageAddr(r.start))
+        self.ranges.iter().map(|r| ImageAddr(self.start_of(r)))
+    }
+
+    fn start_of(&self, range: &FunctionRange) -> u64 {
+        self.first + u64::from(range.start)
+    }
+
+    /// How many functions start at `at` or before.
+    fn n_until(&self, at: ImageAddr) -> usize {
+        self.ranges.partition_point(|r| self.start_of(r) <= at.0)
     }
 
     /// The function that contains `at`; of several with one start, the name is chosen by a fixed rule. Where only its range
@@ -139,13 +128,12 @@ impl Functions {
         own: &ByteSource,
         debug: Option<&ByteSource>,
     ) -> Option<Symbol> {
-        let n_before = self.ranges.partition_point(|r| r.start <= at.0);
-        let before = self.ranges.get(..n_before)?;
+        let before = self.ranges.get(..self.n_until(at))?;
         let found = before
             .iter()
             .rev()
             .take(MAX_NESTED)
-            .find(|r| at.0 - r.start < u64::from(r.len))?;
+            .find(|r| at.0 - self.start_of(r) < u64::from(r.len))?;
         let first = self.ranges.partition_point(|r| r.start < found.start);
         let aliases = self
             .ranges
@@ -168,7 +156,7 @@ impl Functions {
         let best = named.max_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| b.1.cmp(&a.1)));
         let name = best.map(|(_, name)| name).unwrap_or_default();
         Some(Symbol {
-            start: ImageAddr(found.start),
+            start: ImageAddr(self.start_of(found)),
             len: u64::from(found.len),
             name,
         })
@@ -176,216 +164,20 @@ impl Functions {
 
     /// The addresses around `at`, which is in no function, up to the nearest functions.
     pub fn gap_at(&self, at: ImageAddr) -> Range<ImageAddr> {
-        let n_before = self.ranges.partition_point(|r| r.start <= at.0);
+        let n_before = self.n_until(at);
         let before = self.ranges.iter().take(n_before).rev().take(MAX_NESTED);
-        let start = before.map(|r| r.start.saturating_add(u64::from(r.len))).max();
-        let end = self.ranges.get(n_before).map_or(u64::MAX, |r| r.start);
+        let start = before
+            .map(|r| self.start_of(r).saturating_add(u64::from(r.len)))
+            .max();
+        let end = self.ranges.get(n_before).map_or(u64::MAX, |r| self.start_of(r));
         ImageAddr(start.unwrap_or(0).min(at.0))..ImageAddr(end)
     }
-
-    fn add_symbols(&mut self, file: SymbolFile<'_>, kind: u32, names: NameFile) {
-        // A file has one table of each kind at the most (ELF specification, `sh_type`).
-        let Some(table) = file.layout.sections.iter().find(|s| s.kind == kind) else {
-            return;
-        };
-        let strings = usize::try_from(table.link)
-            .ok()
-            .and_then(|idx| file.layout.sections.get(idx));
-        let Some(names) = strings.and_then(|strings| self.add_names(names, strings, "")) else {
-            return;
-        };
-        match file.layout.class {
-            ElfClass::X86_64 => self.add_table::<Sym64<LittleEndian>>(file.source, table, names),
-            ElfClass::X86 | ElfClass::X32 => {
-                self.add_table::<Sym32<LittleEndian>>(file.source, table, names);
-            }
-        }
-        self.ranges.sort_by_key(|r| r.start);
-    }
-
-    /// Notes a table of names and returns its number; `None` where there are more than any real file has.
-    fn add_names(&mut self, file: NameFile, strings: &Section, suffix: &'static str) -> Option<u8> {
-        let number = u8::try_from(self.names.len())
-            .ok()
-            .filter(|number| *number < UNNAMED)?;
-        self.names.push(NameTable {
-            file,
-            offset: strings.offset.0,
-            suffix,
-        });
-        Some(number)
-    }
-
-    fn add_table<S: Sym<Endian = LittleEndian>>(&mut self, source: &ByteSource, table: &Section, names: u8) {
-        let entry = std::mem::size_of::<S>();
-        let n_symbols = usize::try_from(table.len.min(source.len())).unwrap_or(usize::MAX) / entry;
-        let n_symbols = n_symbols.min(MAX_SYMBOLS.saturating_sub(self.ranges.len()));
-        // Growing step by step would move the table from page to new page.
-        self.ranges.reserve(n_symbols);
-        let mut piece = vec![0; PIECE.min(n_symbols) * entry];
-        for first in (0..n_symbols).step_by(PIECE) {
-            let offset = u64::try_from(first * entry)
-                .ok()
-                .and_then(|bytes| table.offset.0.checked_add(bytes));
-            let n = PIECE.min(n_symbols - first);
-            piece.truncate(n * entry);
-            if !offset.is_some_and(|offset| source.read_into(offset, &mut piece)) {
-                return;
-            }
-            let Ok((symbols, _)) = pod::slice_from_bytes::<S>(&piece, n) else {
-                return;
-            };
-            self.ranges
-                .extend(symbols.iter().filter_map(|s| function_range(s, names)));
-        }
-    }
-
-    /// Adds the stubs of linkage tables. Each section is also one function that bears the name of the section, for what is
-    /// not a stub, or leads nowhere that is known.
-    fn add_linkage_tables(&mut self, own: SymbolFile<'_>) {
-        let sections = &own.layout.sections;
-        let is_table = |section: &&Section| {
-            let in_memory = section.kind == elf::SHT_PROGBITS && 0 < section.start.0;
-            let name = own.layout.section_name(own.source, section).filter(|_| in_memory);
-            name.is_some_and(|name| name.starts_with(".plt"))
-        };
-        let tables: Vec<&Section> = sections.iter().filter(is_table).collect();
-        let names = sections.iter().find(|section| section.holds_names);
-        let names = names.and_then(|strings| self.add_names(NameFile::Own, strings, ""));
-        let whole = tables.iter().zip(names.into_iter().cycle());
-        self.ranges.extend(whole.map(|(section, table)| FunctionRange {
-            start: section.start.0,
-            len: short(section.len),
-            name: section.name,
-            table,
-            global: true,
-        }));
-        if let Some((strings, stubs)) = read_stubs(own, &tables)
-            && let Some(table) = self.add_names(NameFile::Own, strings, STUB_SUFFIX)
-        {
-            self.ranges.extend(stubs.into_iter().map(|stub| FunctionRange {
-                start: stub.start,
-                len: stub.len,
-                name: stub.name,
-                table,
-                global: true,
-            }));
-        }
-        self.ranges.sort_by_key(|r| r.start);
-    }
-
-    /// Adds the ranges that no symbol covers.
-    fn add_unnamed(&mut self, mut ranges: Vec<UnwindRange>) {
-        ranges.sort_unstable();
-        let n_symbols = self.ranges.len();
-        let mut n_before = 0;
-        self.ranges.reserve(ranges.len());
-        for (start, len) in ranges {
-            let symbols = self.ranges.get(..n_symbols).unwrap_or(&[]);
-            let later = symbols.iter().skip(n_before);
-            n_before += later.take_while(|r| r.start <= start).count();
-            let nearest = symbols.iter().take(n_before).rev().take(2);
-            let covered = nearest
-                .into_iter()
-                .any(|r| r.start == start || start - r.start < u64::from(r.len));
-            if !covered {
-                self.ranges.push(FunctionRange {
-                    start,
-                    len: short(len),
-                    name: 0,
-                    table: UNNAMED,
-                    global: false,
-                });
-            }
-        }
-        self.ranges.sort_by_key(|r| r.start);
-    }
-
-    /// A function without a length ends where the next one starts, or with its segment.
-    fn close_open_ends(&mut self, segment_at: impl Fn(ImageAddr) -> Option<Segment>) {
-        let mut next_start = u64::MAX;
-        let mut after = u64::MAX;
-        for range in self.ranges.iter_mut().rev() {
-            if range.start != next_start {
-                after = next_start;
-                next_start = range.start;
-            }
-            if range.len == 0 {
-                let segment = segment_at(ImageAddr(range.start));
-                let end = segment
-                    .map_or(range.start, |s| s.start.0.saturating_add(s.len))
-                    .min(after);
-                range.len = short(end.saturating_sub(range.start));
-            }
-        }
-        self.ranges.retain(|r| 0 < r.len);
-        self.ranges.shrink_to_fit();
-    }
-}
-
-fn function_range<S: Sym<Endian = LittleEndian>>(symbol: &S, table: u8) -> Option<FunctionRange> {
-    let le = LittleEndian;
-    let is_function =
-        matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC) && !symbol.is_undefined(le);
-    let (start, len) = (symbol.st_value(le).into(), short(symbol.st_size(le).into()));
-    let global = symbol.st_bind() != elf::STB_LOCAL;
-    let range = FunctionRange {
-        start,
-        len,
-        name: symbol.st_name(le),
-        table,
-        global,
-    };
-    (is_function && 0 < start).then_some(range)
-}
-
-fn short(len: u64) -> u32 {
-    u32::try_from(len).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::layout::read_layout;
     use super::*;
-
-    fn range(start: u64, len: u32) -> FunctionRange {
-        FunctionRange {
-            start,
-            len,
-            name: 0,
-            table: UNNAMED,
-            global: false,
-        }
-    }
-
-    fn at(functions: &Functions, at: u64) -> Option<(u64, u64)> {
-        let none = ByteSource::Memory(Vec::new());
-        functions
-            .read_function_at(ImageAddr(at), &none, None)
-            .map(|s| (s.start.0, s.len))
-    }
-
-    #[test]
-    fn open_ends_reach_to_the_next_function() {
-        let mut functions = Functions {
-            ranges: vec![range(0x100, 0), range(0x100, 0), range(0x140, 0x10)],
-            ..Functions::default()
-        };
-        functions.add_unnamed(vec![(0x100, 0), (0x144, 0), (0x180, 0)]);
-        functions.close_open_ends(|_| {
-            Some(Segment {
-                offset: crate::addr::FileOff(0),
-                start: ImageAddr(0),
-                len: 0x1c0,
-                executable: true,
-            })
-        });
-        assert_eq!(at(&functions, 0x13f), Some((0x100, 0x40)));
-        assert_eq!(at(&functions, 0x14f), Some((0x140, 0x10)));
-        assert_eq!(at(&functions, 0x150), None, "padding");
-        assert_eq!(at(&functions, 0x1bf), Some((0x180, 0x40)));
-        assert_eq!(at(&functions, 0x1c0), None);
-    }
 
     // A test is called in one place, so that the compiler may well leave no function of it.
     #[test]
@@ -402,9 +194,8 @@ mod tests {
         let functions = read_functions(own, None);
         assert!(1000 < functions.len());
         let named = functions
-            .ranges
-            .iter()
-            .filter_map(|r| functions.read_function_at(ImageAddr(r.start), &source, None));
+            .starts()
+            .filter_map(|start| functions.read_function_at(start, &source, None));
         assert!(
             named
                 .into_iter()

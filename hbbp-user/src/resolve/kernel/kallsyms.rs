@@ -6,6 +6,7 @@
 //! procfs does not read this file.
 //! Where the kernel hides addresses (`kernel.kptr_restrict`) every line has the address 0, and the table is empty.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::io;
 use std::ops::Range;
@@ -92,7 +93,7 @@ pub fn read_kallsyms() -> io::Result<Kallsyms> {
 /// `CONFIG_KALLSYMS_ALL` list them); in the order of `names`, `None` where one is missing or hidden.
 pub fn parse_marks<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<Va>; N] {
     let mut marks = [None; N];
-    for line in String::from_utf8_lossy(text).lines().filter_map(parse_line) {
+    for line in lines(&decoded(text)).filter_map(parse_line) {
         let wanted = names.iter().position(|name| *name == line.name);
         if let Some(mark) = wanted.and_then(|idx| marks.get_mut(idx))
             && line.tag.is_none()
@@ -106,7 +107,23 @@ pub fn parse_marks<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<Va>
 
 /// Interprets the text of /proc/kallsyms; lines that it cannot understand are skipped.
 pub fn parse_kallsyms(text: &[u8]) -> Kallsyms {
-    Kallsyms::of(&String::from_utf8_lossy(text))
+    Kallsyms::of(&decoded(text))
+}
+
+/// The text as characters. It is ASCII as a rule, which is checked many bytes at a time; errors are replaced byte by byte.
+fn decoded(text: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(text).map_or_else(|_| String::from_utf8_lossy(text), Cow::Borrowed)
+}
+
+/// The lines of a text. The standard library looks at single bytes for the end of lines as short as these.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut start = 0;
+    let ends = memchr::memchr_iter(b'\n', text.as_bytes()).chain([text.len()]);
+    ends.filter_map(move |end| {
+        let line = text.get(start..end);
+        start = end + 1;
+        line.filter(|line| !line.is_empty())
+    })
 }
 
 impl Entry {
@@ -185,7 +202,7 @@ impl Kallsyms {
             ..Self::default()
         };
         let mut n_lines = 0_u64;
-        for line in text.lines().filter_map(parse_line) {
+        for line in lines(text).filter_map(parse_line) {
             n_lines += 1;
             if line.address == 0 {
                 continue;

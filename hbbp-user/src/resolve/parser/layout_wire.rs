@@ -1,6 +1,7 @@
 //! The layout of an ELF file as a worker answers with it.
 
 use prost::Message as _;
+use prost::bytes::Bytes;
 
 use super::{Layout, Parsed};
 use crate::addr::{FileOff, ImageAddr};
@@ -82,7 +83,7 @@ impl Parsed for Layout {
         message.encode_to_vec()
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    fn decode(bytes: Bytes) -> Option<Self> {
         let message = LayoutMessage::decode(bytes).ok()?;
         if let Some(error) = numbered(&ERRORS, message.error) {
             return Some(Err(error));

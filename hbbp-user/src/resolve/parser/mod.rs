@@ -17,6 +17,8 @@ mod worker;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use prost::bytes::Bytes;
+
 use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::elf::functions::{Functions, SymbolFile, read_functions};
 use crate::resolve::elf::layout::{ElfError, ElfLayout, read_layout};
@@ -37,7 +39,7 @@ pub(in crate::resolve) trait Parsed: Sized {
     fn encode(&self) -> Vec<u8>;
 
     /// Reads the bytes of an answer; `None` where they are not one that `parse` could have given.
-    fn decode(bytes: &[u8]) -> Option<Self>;
+    fn decode(bytes: Bytes) -> Option<Self>;
 }
 
 /// The layout of an ELF file without its sections, which only its functions are found by.
@@ -109,7 +111,7 @@ impl Parsed for Functions {
         self.encode_columns()
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    fn decode(bytes: Bytes) -> Option<Self> {
         Self::decode_columns(bytes)
     }
 }
@@ -125,7 +127,7 @@ impl Parsed for PerfMap {
         self.encode_columns()
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    fn decode(bytes: Bytes) -> Option<Self> {
         Self::decode_columns(bytes)
     }
 }

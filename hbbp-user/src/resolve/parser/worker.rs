@@ -7,6 +7,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use prost::bytes::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::serve::{HEAD, LAST, MAX_ANSWER};
@@ -71,10 +72,10 @@ impl Worker {
         &mut self,
         question: u8,
         files: &[&ByteSource],
-        decode: impl FnOnce(&[u8]) -> Option<T>,
+        decode: impl FnOnce(Bytes) -> Option<T>,
     ) -> Option<T> {
         let answer = match self.exchange(question, files) {
-            Ok(answer) => decode(&answer).ok_or(Failure::Invalid),
+            Ok(answer) => decode(answer.into()).ok_or(Failure::Invalid),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 Err(Failure::TimedOut)
             }

@@ -1,6 +1,7 @@
 //! The functions of a file as a worker answers with them: a column for each field.
 
 use prost::Message as _;
+use prost::bytes::Bytes;
 
 use super::{FunctionRange, Functions, MAX_SYMBOLS, NameFile, NameTable, STUB_SUFFIX, UNNAMED};
 
@@ -9,17 +10,19 @@ const MAX_RANGES: usize = 2 * MAX_SYMBOLS;
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct FunctionsMessage {
-    /// Each start, less the one before: they rise.
-    #[prost(uint64, repeated, tag = "1")]
-    starts: Vec<u64>,
-    #[prost(uint32, repeated, tag = "2")]
-    lens: Vec<u32>,
-    #[prost(uint32, repeated, tag = "3")]
-    names: Vec<u32>,
-    #[prost(bytes = "vec", tag = "4")]
-    tables: Vec<u8>,
-    #[prost(bytes = "vec", tag = "5")]
-    global: Vec<u8>,
+    #[prost(uint64, tag = "1")]
+    first: u64,
+    /// Bytes from the first start: they rise. Numbers of four bytes, the least first, as in `lens` and `names`.
+    #[prost(bytes = "bytes", tag = "2")]
+    starts: Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    lens: Bytes,
+    #[prost(bytes = "bytes", tag = "4")]
+    names: Bytes,
+    #[prost(bytes = "bytes", tag = "5")]
+    tables: Bytes,
+    #[prost(bytes = "bytes", tag = "7")]
+    global: Bytes,
     #[prost(message, repeated, tag = "6")]
     name_tables: Vec<TableMessage>,
 }
@@ -37,53 +40,51 @@ struct TableMessage {
 impl Functions {
     /// The columns.
     pub(in crate::resolve) fn encode_columns(&self) -> Vec<u8> {
-        let mut before = 0;
-        let starts = self.ranges.iter().map(|range| {
-            let rise = range.start.saturating_sub(before);
-            before = range.start;
-            rise
-        });
         let tables = self.names.iter().map(|table| TableMessage {
             of_debug_file: matches!(table.file, NameFile::Debug),
             offset: table.offset,
             of_stubs: !table.suffix.is_empty(),
         });
         let message = FunctionsMessage {
-            starts: starts.collect(),
-            lens: self.ranges.iter().map(|range| range.len).collect(),
-            names: self.ranges.iter().map(|range| range.name).collect(),
-            tables: self.ranges.iter().map(|range| range.table).collect(),
-            global: self.ranges.iter().map(|range| u8::from(range.global)).collect(),
+            first: self.first,
+            starts: self.column(|range| range.start.to_le_bytes()),
+            lens: self.column(|range| range.len.to_le_bytes()),
+            names: self.column(|range| range.name.to_le_bytes()),
+            tables: self.column(|range| [range.table]),
+            global: self.column(|range| [u8::from(range.global)]),
             name_tables: tables.collect(),
         };
         message.encode_to_vec()
     }
 
+    fn column<const N: usize>(&self, value: impl Fn(&FunctionRange) -> [u8; N]) -> Bytes {
+        self.ranges.iter().flat_map(value).collect()
+    }
+
     /// Reads the columns; `None` where they do not fit together.
-    pub(in crate::resolve) fn decode_columns(bytes: &[u8]) -> Option<Self> {
+    pub(in crate::resolve) fn decode_columns(bytes: Bytes) -> Option<Self> {
         let message = FunctionsMessage::decode(bytes).ok()?;
-        let n = message.starts.len();
-        let columns = [
-            message.lens.len(),
-            message.names.len(),
-            message.tables.len(),
-            message.global.len(),
-        ];
-        let fits = n <= MAX_RANGES && columns.iter().all(|column| *column == n);
+        let n = message.tables.len();
+        let columns = [&message.starts, &message.lens, &message.names];
+        let fits = n <= MAX_RANGES
+            && message.global.len() == n
+            && columns.iter().all(|column| column.len() == 4 * n);
         let names = message.name_tables.len();
         (fits && names <= usize::from(UNNAMED)).then_some(())?;
-        let mut start = 0_u64;
+        let last = numbers(&message.starts).last().unwrap_or(0);
+        message.first.checked_add(last.into())?;
+        let starts_lens = numbers(&message.starts).zip(numbers(&message.lens));
+        let names_tables = numbers(&message.names).zip(&message.tables).zip(&message.global);
         let mut ranges = Vec::with_capacity(n);
-        let starts_lens = message.starts.iter().zip(message.lens);
-        let names_tables = message.names.iter().zip(message.tables).zip(message.global);
-        for ((rise, len), ((name, table), global)) in starts_lens.zip(names_tables) {
-            start = start.checked_add(*rise)?;
+        let mut before = 0;
+        for ((start, len), ((name, &table), &global)) in starts_lens.zip(names_tables) {
             let is_known = table == UNNAMED || usize::from(table) < names;
-            (0 < len && is_known && global <= 1).then_some(())?;
+            (before <= start && 0 < len && is_known && global <= 1).then_some(())?;
+            before = start;
             ranges.push(FunctionRange {
                 start,
                 len,
-                name: *name,
+                name,
                 table,
                 global: global == 1,
             });
@@ -98,9 +99,15 @@ impl Functions {
             suffix: if table.of_stubs { STUB_SUFFIX } else { "" },
         });
         Some(Self {
+            first: message.first,
             ranges,
             names: names.collect(),
             ..Self::default()
         })
     }
+}
+
+fn numbers(column: &[u8]) -> impl Iterator<Item = u32> {
+    let (numbers, _) = column.as_chunks::<4>();
+    numbers.iter().map(|bytes| u32::from_le_bytes(*bytes))
 }

@@ -1,6 +1,7 @@
 //! A perf map as a worker answers with it: its text, and a column for each field of its functions.
 
 use prost::Message as _;
+use prost::bytes::Bytes;
 
 use super::{MAX_FUNCTIONS, NamedRange, PerfMap};
 
@@ -45,7 +46,7 @@ impl PerfMap {
     }
 
     /// Reads the columns; `None` where they do not fit together.
-    pub(in crate::resolve) fn decode_columns(bytes: &[u8]) -> Option<Self> {
+    pub(in crate::resolve) fn decode_columns(bytes: Bytes) -> Option<Self> {
         let message = PerfMapMessage::decode(bytes).ok()?;
         let n = message.starts.len();
         let columns = [message.lens.len(), message.names.len(), message.name_ends.len()];
