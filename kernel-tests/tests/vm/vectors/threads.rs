@@ -43,8 +43,7 @@ fn read_file(text: &str) -> File {
 }
 
 fn record(words: &[&str]) -> Option<Recorded> {
-    let machine = support::machine("6.12")?.cpus(2).marks(Marks::Events);
-    let mut machine = machine.driver("drain_us=50");
+    let mut machine = support::machine("6.12")?.cpus(2).marks(Marks::Events);
     support::add_workload(&mut machine, "threads.c");
     machine.files().hbbp_sys().unwrap();
     let size = INTERVAL.to_string();
