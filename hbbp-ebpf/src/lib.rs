@@ -55,6 +55,10 @@ pub mod name {
     /// What each thread has executed, in units of the counting event, by thread id; under 0 what all have where one number
     /// is kept for all.
     pub const PROGRESS: &str = "PROGRESS";
+    /// What each perf event had counted at its last sample, by its address in the kernel.
+    pub const LAST_COUNTS: &str = "LAST_COUNTS";
+    /// `u64`: offset of `count` in the kernel's `struct perf_event`, 0 where it is not known.
+    pub const EVENT_COUNT_OFFSET: &str = "EVENT_COUNT_OFFSET";
     /// `u64`: units of the counting event in a slice, 0 where slices are not told apart.
     pub const SLICE: &str = "SLICE";
     /// `u32`: which events, by the bit of their number, count what makes a slice.
@@ -96,9 +100,6 @@ pub mod name {
 
 /// How many events one run samples at the most: two on each of three kinds of core (Arrow Lake-H).
 pub const MAX_EVENTS: usize = 6;
-
-/// Threads whose progress is known at the same time.
-pub const MAX_THREADS: usize = 1 << 14;
 
 /// Entries of the deepest branch stack of any processor so far.
 pub const MAX_DEPTH: usize = 32;

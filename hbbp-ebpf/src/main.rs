@@ -8,6 +8,8 @@
 #[cfg(target_arch = "bpf")]
 mod count;
 #[cfg(target_arch = "bpf")]
+mod event_count;
+#[cfg(target_arch = "bpf")]
 mod log;
 #[cfg(target_arch = "bpf")]
 mod maps;

@@ -4,11 +4,11 @@ use aya_ebpf::Global;
 use aya_ebpf::bindings::{BPF_F_INNER_MAP, BPF_F_MMAPABLE};
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
+use hbbp_ebpf::TEXT_WINDOW;
 use hbbp_ebpf::count_map::Bucket;
 use hbbp_ebpf::cpu::Cpu;
 use hbbp_ebpf::module::{MODULE_RING, ModuleEvent};
 use hbbp_ebpf::stack::{CachedStacks, Stack};
-use hbbp_ebpf::{MAX_THREADS, TEXT_WINDOW};
 
 use crate::work::Work;
 
@@ -35,9 +35,13 @@ pub(crate) static COUNTS_1: CountMap = CountMap::new();
 #[btf_map]
 pub(crate) static INTERVAL: Array<u32, 1> = Array::new();
 
-/// See [`hbbp_ebpf::name::PROGRESS`]. The loader gives it room where slices are told apart.
+/// See [`hbbp_ebpf::name::PROGRESS`]. The loader gives room where slices are told apart, here and below.
 #[btf_map]
-pub(crate) static PROGRESS: HashMap<u32, u64, MAX_THREADS> = HashMap::new();
+pub(crate) static PROGRESS: HashMap<u32, u64, 1> = HashMap::new();
+
+/// See [`hbbp_ebpf::name::LAST_COUNTS`].
+#[btf_map]
+pub(crate) static LAST_COUNTS: HashMap<u64, u64, 1> = HashMap::new();
 
 /// What each CPU counts of its samples, by CPU number. The loader gives room for all that there may be, here and in the maps
 /// below.
@@ -122,6 +126,10 @@ pub(crate) static WRONG_PATHS: Global<u32> = Global::new(0);
 /// See [`hbbp_ebpf::name::SLICE`].
 #[unsafe(no_mangle)]
 pub(crate) static SLICE: Global<u64> = Global::new(0);
+
+/// See [`hbbp_ebpf::name::EVENT_COUNT_OFFSET`].
+#[unsafe(no_mangle)]
+pub(crate) static EVENT_COUNT_OFFSET: Global<u64> = Global::new(0);
 
 /// See [`hbbp_ebpf::name::SLICE_EVENTS`].
 #[unsafe(no_mangle)]

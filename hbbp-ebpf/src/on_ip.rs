@@ -29,7 +29,7 @@ fn on_ip<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {
         let outcome = count::add(&key, period, &mut cpu.begun);
         cpu.events[EVENT as usize].count(outcome);
         // Behind the sample, which ends the span that it stands for.
-        slice::advance(EVENT, ip, period);
+        slice::advance(ctx, EVENT, ip, period);
         log::sample(outcome, EVENT, ip);
     }
     0

@@ -1,15 +1,17 @@
 //! Slices: what ran while a thread, or all threads together, executed a given number of units of the counting event.
 //!
-//! A sample of that event at period P stands for P units, so the sum of the periods is the progress of a thread, and its
-//! slice is that sum divided by the length of a slice. Where slices are not told apart, the constants make all of this
-//! dead code, which the verifier leaves out.
+//! The progress of a thread is the sum of what its samples stand for ([`event_count::units`]), and its slice is that
+//! divided by the length of a slice. A thread without a place there has no slice, and its samples say so. Where slices are
+//! not told apart, the constants make all of this dead code, which the verifier leaves out.
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
+use aya_ebpf::programs::PerfEventContext;
 use hbbp_ebpf::is_kernel;
-use hbbp_ebpf::key::INTERVALS;
+use hbbp_ebpf::key::{BEHIND_LAST_SLICE, NO_PLACE};
 
+use crate::event_count;
 use crate::maps::{PROGRESS, SLICE, SLICE_EVENTS, SLICE_RINGS, SLICE_THREADS};
 
 /// Whether slices are told apart.
@@ -18,44 +20,57 @@ pub(crate) fn are_told_apart() -> bool {
     SLICE.load() != 0
 }
 
-/// The slice of the current task, which stays the last one that a tag can have; 0 for one that has no progress yet.
+/// The slice of the current task, or why it has none.
 #[inline(always)]
 pub(crate) fn current() -> u32 {
+    let Some(progress) = progress() else {
+        return NO_PLACE;
+    };
     // SAFETY: a u64 that other CPUs add to; it is read as a whole.
-    let progress = PROGRESS
-        .get_ptr(owner())
-        .map_or(0, |progress| unsafe { progress.read_volatile() });
+    let progress = unsafe { progress.read_volatile() };
     // Checked, as the panic of a division by zero is code that the verifier refuses.
     let slice = progress.checked_div(SLICE.load()).unwrap_or(0);
-    if slice < u64::from(INTERVALS) {
+    if slice < u64::from(BEHIND_LAST_SLICE) {
         slice as u32
     } else {
-        INTERVALS - 1
+        BEHIND_LAST_SLICE
     }
 }
 
 /// Adds a sample at this address to the progress of the current task, if its event makes slices. The idle task makes none.
 #[inline(always)]
-pub(crate) fn advance(event: u32, address: u64, period: u64) {
+pub(crate) fn advance(ctx: &PerfEventContext, event: u32, address: u64, period: u64) {
     let ring = 1 << is_kernel(address) as u32;
-    if !are_told_apart()
-        || SLICE_EVENTS.load() & 1 << event == 0
-        || SLICE_RINGS.load() & ring == 0
-        || bpf_get_current_pid_tgid() == 0
-    {
+    if !are_told_apart() || SLICE_EVENTS.load() & 1 << event == 0 {
         return;
     }
-    match PROGRESS.get_ptr_mut(owner()) {
+    // Of every sample: what it stands for begins at the one before, whatever ring and task that was in.
+    let units = event_count::units(ctx, period);
+    if SLICE_RINGS.load() & ring == 0 || bpf_get_current_pid_tgid() == 0 {
+        return;
+    }
+    if let Some(progress) = progress() {
         // SAFETY: the value is valid, and all CPUs add to it atomically. The result stays unused.
-        Some(progress) => unsafe {
-            atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(progress, period);
-        },
-        // Where there is no room, the thread stays in its first slice.
-        None => {
-            let _ = PROGRESS.insert(owner(), period, 0);
+        unsafe {
+            atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(progress, units);
         }
     }
 }
+
+/// The progress of the current task, or of all together; `None` where it has no place.
+#[inline(always)]
+fn progress() -> Option<*mut u64> {
+    let owner = owner();
+    if let Some(progress) = PROGRESS.get_ptr_mut(owner) {
+        return Some(progress);
+    }
+    // Where it fails, another CPU may have made it at the same time.
+    let _ = PROGRESS.insert(owner, 0, BPF_NOEXIST);
+    PROGRESS.get_ptr_mut(owner)
+}
+
+/// See `bpf_map_update_elem` in include/uapi/linux/bpf.h.
+const BPF_NOEXIST: u64 = 1;
 
 /// Whose progress it is.
 #[inline(always)]

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use hbbp_ebpf::key::{BEHIND_LAST_SLICE, NO_PLACE};
 use hbbp_ebpf::{CountKey, Tally};
 
 use crate::streams::ThreadCounts;
@@ -75,7 +76,20 @@ pub struct Slices {
     runs: Vec<(u32, u32, u32)>,
     /// Numbers in LEB128: how many rows, then for each the code as difference, and the hits.
     bytes: Vec<u8>,
-    left_out: u64,
+    /// Hits that are in no slice, by number of the code.
+    outside: HashMap<u32, u64>,
+    left_out: LeftOut,
+}
+
+/// Hits that are in no slice, by cause.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LeftOut {
+    /// There were too many hits, or too much code, to be kept.
+    pub memory: u64,
+    /// There was no room for the progress of their thread.
+    pub no_place: u64,
+    /// Their slice has a number that is too great.
+    pub behind_last: u64,
 }
 
 /// A row on its way: owner, slice, code, hits.
@@ -102,10 +116,11 @@ impl Slices {
         }
     }
 
-    /// Numbers the owners that are new, in the order of their first count.
+    /// Numbers the owners that are new, in the order of their first count. One without a slice needs no number.
     fn number_owners(&mut self, counts: &[(CountKey, Tally)]) {
         let mut first: HashMap<Owner, u64> = HashMap::new();
-        for (key, tally) in counts.iter().filter(|(key, _)| !key.event.is_oldest()) {
+        let in_slice = |key: &CountKey| !key.event.is_oldest() && key.event.interval() < BEHIND_LAST_SLICE;
+        for (key, tally) in counts.iter().filter(|(key, _)| in_slice(key)) {
             let owner = self.owner(key);
             if !self.owner_numbers.contains_key(&owner) {
                 let time = first.entry(owner).or_insert(tally.first_time);
@@ -143,11 +158,23 @@ impl Slices {
         let known = self.numbers.get(&code).copied();
         let number = known.or_else(|| numbered(&mut self.numbers, &mut self.code, code));
         let owner = self.owner_numbers.get(&owner).copied();
-        let Some((number, owner)) = number.zip(owner) else {
-            self.left_out = self.left_out.saturating_add(hits);
-            return None;
+        let slice = key.event.interval();
+        let why = match (slice, number.zip(owner)) {
+            (NO_PLACE, _) => &mut self.left_out.no_place,
+            (BEHIND_LAST_SLICE, _) => &mut self.left_out.behind_last,
+            (_, Some((number, owner))) => return Some((owner, slice, number, hits)),
+            (_, None) => &mut self.left_out.memory,
         };
-        Some((owner, key.event.interval(), number, hits))
+        *why = why.saturating_add(hits);
+        self.put_outside(number, hits);
+        None
+    }
+
+    fn put_outside(&mut self, number: Option<u32>, hits: u64) {
+        if let Some(number) = number {
+            let sum = self.outside.entry(number).or_default();
+            *sum = sum.saturating_add(hits);
+        }
     }
 
     /// Appends rows of one owner and slice, in the order of their code.
@@ -157,7 +184,10 @@ impl Slices {
             .ok()
             .filter(|_| self.bytes.len() < MAX_BYTES);
         let (Some((owner, slice, ..)), Some(place)) = (rows.first(), place) else {
-            self.left_out = self.left_out.saturating_add(hits(rows));
+            self.left_out.memory = self.left_out.memory.saturating_add(hits(rows));
+            for row in rows {
+                self.put_outside(Some(row.2), row.3);
+            }
             return;
         };
         self.runs.push((*owner, *slice, place));
@@ -182,9 +212,14 @@ impl Slices {
         &self.owners
     }
 
-    /// Hits that are in no slice, because there were too many.
-    pub const fn left_out(&self) -> u64 {
+    /// Hits that are in no slice.
+    pub const fn left_out(&self) -> LeftOut {
         self.left_out
+    }
+
+    /// The same by number of the code; what had no number is not among them.
+    pub fn outside(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.outside.iter().map(|(code, hits)| (*code, *hits))
     }
 
     /// Shows the rows of each slice: number of the owner, the slice, and numbers of code with hits. Owners come one after

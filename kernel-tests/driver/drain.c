@@ -43,6 +43,8 @@ static int deliver(struct emu_cpu *cpu, struct perf_event *event, const struct e
 	struct perf_branch_stack *stack = (struct perf_branch_stack *)&cpu->stack;
 	struct pt_regs *regs = &cpu->regs;
 	struct perf_sample_data data;
+	u64 later;
+	int stop;
 
 	regs->ip = record->ip;
 	regs->cs = (long)record->ip < 0 ? __KERNEL_CS : __USER_CS;
@@ -64,7 +66,12 @@ static int deliver(struct emu_cpu *cpu, struct perf_event *event, const struct e
 	/* An event of one task says itself whose it is; it is taken off the CPU in the middle of a switch. */
 	if (!(event->attach_state & PERF_ATTACH_TASK) && record->pid != (u32)current->pid)
 		cpu->stats.strangers++;
-	return overflow(event, &data, regs);
+	/* Where the interrupt comes right at the overflow, the driver of a processor has just added up to there. */
+	later = local64_read(&event->hw.prev_count) - record->value;
+	local64_sub(later, &event->count);
+	stop = overflow(event, &data, regs);
+	local64_add(later, &event->count);
+	return stop;
 }
 
 static void drain_one(struct emu_cpu *cpu, struct emu_cpu_area *area, const struct emu_record *record)

@@ -77,6 +77,7 @@ struct emu_record {
 	u32 tgid;
 	u32 pid;
 	u64 period;
+	u64 value;
 	u64 branches;
 	u32 nr;
 	u32 flags;

@@ -132,6 +132,8 @@ pub struct Record {
     pub pid: u32,
     /// Number of events that this record represents.
     pub period: u64,
+    /// [`Counter::value`] at the overflow.
+    pub value: u64,
     /// Branches the CPU had recorded up to the newest of `entries`.
     pub branches: u64,
     /// Valid entries.
@@ -152,7 +154,7 @@ pub const FLAG_EXACT: u32 = 1;
 const _: () = assert!(size_of::<Header>() == 32);
 const _: () = assert!(size_of::<Counter>() == 40);
 const _: () = assert!(size_of::<CpuArea>() == 80 + 40 * COUNTERS);
-const _: () = assert!(size_of::<Record>() == 64 + 18 * MAX_DEPTH);
+const _: () = assert!(size_of::<Record>() == 72 + 18 * MAX_DEPTH);
 const _: () = assert!(size_of::<Record>() * RING_SLOTS <= RING_BYTES);
 const _: () = assert!(size_of::<CpuArea>() <= CPU_AREA_BYTES);
 

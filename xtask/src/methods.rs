@@ -35,6 +35,9 @@ pub(crate) struct Args {
         default_value = "latency,callchain,g4box,virtual"
     )]
     workload: Vec<String>,
+    /// Seeds of the hardware profile's chance: a run of each.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,3")]
+    seed: Vec<u64>,
 }
 
 /// Hardware profile and options of perf record of the methods that sample addresses.
@@ -48,49 +51,76 @@ const SAMPLED: [(&str, &str, &str); 4] = [
 /// The hardware profile of the methods with branch stacks.
 const WITH_STACKS: &str = "precise";
 
+/// Methods in a row: those that sample addresses, then the two with branch stacks.
+const METHODS: usize = SAMPLED.len() + 2;
+/// Of them, that with branch stacks alone.
+const LBR: usize = SAMPLED.len();
+
+/// The error of each method, as a fraction.
+type Row = [f64; METHODS];
+
 /// Measures and prints, line by line as the runs end.
 pub(crate) fn methods(args: &Args) -> Result<()> {
     let kernel = Kernel::get(&args.kernel)?;
     println!(
-        "kernel {}: accuracy errors of user code over blocks, in %, on a model of a processor",
-        args.kernel
+        "kernel {}: accuracy errors of user code over blocks, in %, on a model of a processor; mean, least and most of {} runs",
+        args.kernel,
+        args.seed.len()
     );
-    print!("{:<14}", "workload");
-    for name in SAMPLED
-        .iter()
-        .map(|(name, ..)| *name)
-        .chain(["lbr", "hybrid", "classic/lbr"])
-    {
+    print!("{:<10} {:<5}", "workload", "");
+    let sampled = SAMPLED.iter().map(|(name, ..)| *name);
+    for name in sampled.chain(["lbr", "hybrid", "classic/lbr"]) {
         print!(" {name:>13}");
     }
     println!();
     for name in &args.workload {
         let workload = Workload::named(name).with_context(|| format!("unknown workload `{name}`"))?;
-        let mut errors = Vec::new();
-        for (_, profile, events) in SAMPLED {
-            let recorded = record(workload, &kernel, &hardware_profile(profile)?, events)?;
-            errors.push(of_user(&recorded.errors("balanced")?)?.ebs);
-        }
-        let measured = measure(workload, &kernel, &Setup::new(hardware_profile(WITH_STACKS)?))?;
-        let with_stacks = of_user(&measured.rings)?;
-        errors.extend([with_stacks.lbr, with_stacks.hybrid]);
-        let factor = errors.first().copied().flatten().zip(with_stacks.lbr);
-        print!("{name:<14}");
-        for error in errors {
-            print!(
-                " {:>13}",
-                error.map_or_else(|| "-".to_owned(), |error| format!("{:.2}", 100.0 * error))
-            );
-        }
-        println!(
-            " {:>13}",
-            factor.map_or_else(
-                || "-".to_owned(),
-                |(classic, lbr)| format!("{:.1}", classic / lbr)
-            )
+        let rows = args.seed.iter().map(|seed| row(workload, &kernel, *seed));
+        let rows: Vec<Row> = rows.collect::<Result<_>>()?;
+        let of_methods = |fold: fn(&[f64]) -> f64| -> Row {
+            std::array::from_fn(|method| fold(&rows.iter().map(|row| row[method]).collect::<Vec<f64>>()))
+        };
+        let mean = of_methods(|all| all.iter().sum::<f64>() / all.len() as f64);
+        print_row(name, "mean", &mean);
+        println!(" {:>13.1}", mean[0] / mean[LBR]);
+        print_row(
+            "",
+            "least",
+            &of_methods(|all| all.iter().copied().fold(f64::INFINITY, f64::min)),
         );
+        println!();
+        print_row(
+            "",
+            "most",
+            &of_methods(|all| all.iter().copied().fold(0.0, f64::max)),
+        );
+        println!();
     }
     Ok(())
+}
+
+fn print_row(name: &str, what: &str, row: &Row) {
+    print!("{name:<10} {what:<5}");
+    for error in row {
+        print!(" {:>13.2}", 100.0 * error);
+    }
+}
+
+/// The errors of one run of each method.
+fn row(workload: &Workload, kernel: &Kernel, seed: u64) -> Result<Row> {
+    let profile = |name| anyhow::Ok(format!("{}\nseed = {seed}\n", hardware_profile(name)?));
+    let mut row = [f64::NAN; METHODS];
+    for ((_, name, events), error) in SAMPLED.iter().zip(&mut row) {
+        let recorded = record(workload, kernel, &profile(name)?, events)?;
+        *error = of_user(&recorded.errors("balanced")?)?
+            .ebs
+            .context("no samples")?;
+    }
+    let measured = measure(workload, kernel, &Setup::new(profile(WITH_STACKS)?))?;
+    let with_stacks = of_user(&measured.rings)?;
+    row[LBR] = with_stacks.lbr.context("no stacks")?;
+    row[LBR + 1] = with_stacks.hybrid.context("no estimate")?;
+    Ok(row)
 }
 
 fn of_user(errors: &Errors) -> Result<Fractions> {

@@ -59,12 +59,6 @@ pub fn save(options: &BbvOptions, recorded: &mut Recorded) -> anyhow::Result<Vec
     }
     let mut warnings = recorded.snapshot.run.notes.clone();
     warnings.extend(sentences(&vectors));
-    if 0 < slices.left_out() {
-        warnings.push(format!(
-            "{} hits are in no interval, as there was no memory for more: lengthen the intervals (--interval-size)",
-            slices.left_out()
-        ));
-    }
     if vectors.threads().iter().all(|thread| thread.slices < 2) {
         warnings.push(format!(
             "no interval of {} was completed: shorten them (--interval-size)",

@@ -12,6 +12,9 @@ const LEAST_ENTRIES: u32 = 1 << 14;
 /// The largest count map that is chosen by itself: 128 MB of kernel memory.
 const MOST_ENTRIES: u32 = 1 << 20;
 
+/// Where slices are told apart, one in four counts may be the first of a thread. Each thread takes 160 bytes of kernel memory.
+const COUNTS_OF_THREAD: u32 = 4;
+
 /// Different streams that are counted between two drains, at the most that is chosen by itself: 128 MB of memory. At half
 /// of them, a drain comes early.
 const STREAMS: u32 = 1 << 20;
@@ -45,6 +48,7 @@ pub(super) fn choose(
     Ok(MapSizes {
         counts: counts.unwrap_or(by_cpus),
         streams: counts.unwrap_or(STREAMS),
+        threads: (counts.unwrap_or(by_cpus) / COUNTS_OF_THREAD).max(1),
         cpus: u32::try_from(possible)?.max(1),
         ring: u32::try_from(ring)?,
     })

@@ -123,6 +123,7 @@ impl Collector {
             wrong_paths,
             module_size: layout.map(|layout| layout.size),
             slices: plan.choice.slices.map(|cut| (cut, event::counting(&sources))),
+            event_count_offset: event_count_offset(plan, &btf, &mut notes),
             ..constants(plan, &btf, &mut notes)
         };
         let mut object = Object::load(constants, sizes)?;
@@ -380,8 +381,24 @@ fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) ->
         wrong_paths: false,
         module_size: None,
         slices: None,
+        event_count_offset: None,
         messages: plan.messages,
     }
+}
+
+/// Where the programs find what an event has counted, if slices are told apart.
+fn event_count_offset(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) -> Option<u32> {
+    plan.choice.slices?;
+    let offset = btf.as_ref().map_err(String::clone);
+    let unknown = |reason| {
+        notes.push(format!(
+            "the samples alone make intervals, which are longer where samples were lost: {reason}"
+        ));
+    };
+    offset
+        .and_then(task_layout::read_event_count_offset)
+        .map_err(unknown)
+        .ok()
 }
 
 /// The least events between two samples, as far as that is known before they run.

@@ -53,6 +53,8 @@ pub struct Constants {
     pub module_size: Option<u32>,
     /// What makes a slice, and the events that count it, by the bit of their number; `None` where slices are not told apart.
     pub slices: Option<(SliceCut, u32)>,
+    /// Offset of `count` in the kernel's `struct perf_event`; `None` where it is not known or not asked for.
+    pub event_count_offset: Option<u32>,
     /// Whether the programs say what they refuse.
     pub messages: Messages,
 }
@@ -74,6 +76,8 @@ pub struct MapSizes {
     pub counts: u32,
     /// Different streams of branch stacks between two drains.
     pub streams: u32,
+    /// Threads whose progress is known in a run, where slices are told apart.
+    pub threads: u32,
     /// CPUs that may come online.
     pub cpus: u32,
     /// Branch stacks in the ring of each, a power of two; 0 where there are none.
@@ -86,6 +90,7 @@ impl Default for MapSizes {
         Self {
             counts: 1,
             streams: 1,
+            threads: 1,
             cpus: 1,
             ring: 0,
         }
@@ -106,6 +111,7 @@ impl Object {
         let split_kernel = u32::from(constants.kernel == KernelCounts::ByProcess);
         let wrong_paths = u32::from(constants.wrong_paths);
         let module_size = u64::from(constants.module_size.unwrap_or(0));
+        let event_count_offset = u64::from(constants.event_count_offset.unwrap_or(0));
         let buckets = buckets_for(sizes.counts);
         // The library draws its keys from the kernel's random numbers.
         let (cut, slice_events) = constants.slices.unwrap_or_default();
@@ -119,8 +125,9 @@ impl Object {
             loader.map_max_entries(counts, buckets);
             loader.map_max_entries(cached, with_stacks);
         }
-        if constants.slices.is_none() {
-            loader.map_max_entries(name::PROGRESS, 1);
+        if constants.slices.is_some() {
+            loader.map_max_entries(name::PROGRESS, sizes.threads);
+            loader.map_max_entries(name::LAST_COUNTS, sizes.threads);
         }
         loader.map_max_entries(name::CPUS, sizes.cpus);
         loader.map_max_entries(name::STACKS, with_stacks.saturating_mul(ring));
@@ -136,6 +143,7 @@ impl Object {
             .override_global(name::PID_NAMESPACE_DEVICE, &device, true)
             .override_global(name::SPLIT_KERNEL, &split_kernel, true)
             .override_global(name::SLICE, &cut.length, true)
+            .override_global(name::EVENT_COUNT_OFFSET, &event_count_offset, true)
             .override_global(name::SLICE_EVENTS, &slice_events, true)
             .override_global(name::SLICE_RINGS, &slice_rings, true)
             .override_global(name::SLICE_THREADS, &slice_threads, true)

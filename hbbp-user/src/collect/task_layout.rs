@@ -1,4 +1,4 @@
-//! Where the kernel keeps a task's `self_exec_id`, from the BTF that describes its types.
+//! Where the kernel keeps a task's `self_exec_id` and the count of a perf event, from the BTF that describes its types.
 //!
 //! Rust objects carry no relocations for kernel structures, so the offset is read here and handed to the programs as
 //! a constant. Kernels with a randomised layout have most members of a task in a structure without a name
@@ -13,17 +13,31 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 /// Offset in bytes of `self_exec_id` in `struct task_struct`, or the reason why it is not known.
 pub fn read_exec_id_offset(btf: &Btf) -> Result<u32, String> {
+    offset_of(btf, "task_struct", "self_exec_id")
+}
+
+/// Offset in bytes of `count` in `struct perf_event`, or the reason why it is not known or programs may not read there
+/// (LOCKDOWN_BPF_READ_KERNEL in include/linux/security.h).
+pub fn read_event_count_offset(btf: &Btf) -> Result<u32, String> {
+    let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    if lockdown.contains("[confidentiality]") {
+        return Err("kernel lockdown is `confidentiality`".to_owned());
+    }
+    offset_of(btf, "perf_event", "count")
+}
+
+fn offset_of(btf: &Btf, structure: &str, member: &str) -> Result<u32, String> {
     let types = btf
-        .resolve_types_by_name("task_struct")
+        .resolve_types_by_name(structure)
         .map_err(|error| error.to_string())?;
     let offset = |found: &Type| match found {
-        Type::Struct(task) => bit_offset(btf, &task.members, "self_exec_id", MAX_DEPTH),
+        Type::Struct(it) => bit_offset(btf, &it.members, member, MAX_DEPTH),
         _ => None,
     };
     let found = types.iter().find_map(offset);
     found
         .map(|bits| bits / 8)
-        .ok_or_else(|| format!("{PATH} has no task_struct.self_exec_id"))
+        .ok_or_else(|| format!("{PATH} has no {structure}.{member}"))
 }
 
 /// Structures without a name that are nested in each other.

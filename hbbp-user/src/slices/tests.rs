@@ -48,7 +48,7 @@ fn a_slice_that_two_drains_saw_is_one() {
         ]
     );
     assert_eq!(slices.owners()[1], Owner { tgid: 7, tid: 9 });
-    assert_eq!(slices.left_out(), 0);
+    assert_eq!(slices.left_out(), LeftOut::default());
 }
 
 #[test]
@@ -74,6 +74,31 @@ fn branches_in_oldest_slots_are_no_executions() {
     assert!(shown(&slices).is_empty());
 }
 
+#[test]
+fn what_has_no_slice_is_in_none() {
+    let mut slices = Slices::new(ThreadCounts::Apart);
+    slices.add(&[
+        count(0x10, 8, 0, 2),
+        count(0x10, 9, NO_PLACE, 5),
+        count(0x20, 8, BEHIND_LAST_SLICE, 7),
+        count(0x20, 8, BEHIND_LAST_SLICE - 1, 1),
+    ]);
+    assert_eq!(
+        shown(&slices),
+        [(0, 0, vec![(0, 2)]), (0, BEHIND_LAST_SLICE - 1, vec![(2, 1)])]
+    );
+    let left_out = LeftOut {
+        no_place: 5,
+        behind_last: 7,
+        memory: 0,
+    };
+    assert_eq!((slices.left_out(), slices.owners().len()), (left_out, 1));
+    let mut outside: Vec<(u32, u64)> = slices.outside().collect();
+    outside.sort_unstable();
+    // Each thread has code of its own.
+    assert_eq!(outside, [(1, 5), (2, 7)]);
+}
+
 /// An hour of slices of 100 million instructions (issue 20): 36,000 with 800 streams and addresses each.
 #[test]
 fn an_hour_of_slices_takes_less_than_a_hundred_million_bytes() {
@@ -94,7 +119,7 @@ fn an_hour_of_slices_takes_less_than_a_hundred_million_bytes() {
         let counts: Vec<_> = (0..10).flat_map(|n| of(drain * 10 + n)).collect();
         slices.add(&counts);
     }
-    assert_eq!(slices.left_out(), 0);
+    assert_eq!(slices.left_out(), LeftOut::default());
     let mut seen = 0;
     slices.each(|_, slice, rows| {
         assert_eq!((slice, rows.len()), (seen, 800));

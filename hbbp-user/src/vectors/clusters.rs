@@ -30,13 +30,14 @@ const GOOD: f64 = 0.9;
 /// equal, as chance alone leaves ten times that.
 const NO_VARIANCE: f64 = 1e-6;
 
-/// The clusters of the smallest k, up to `most`, whose score is good enough; `None` without points.
-pub fn best(points: &[Point], most: usize) -> Option<Clusters> {
+/// The clusters of the smallest k, up to `most`, whose score is good enough, of points each dimension of which has the variance
+/// `chance` by chance; `None` without points.
+pub fn best(points: &[Point], most: usize, chance: f64) -> Option<Clusters> {
     let most = most.clamp(1, points.len().max(1));
     let tried = (1..=most).filter_map(|k| {
         let beginnings = (0..BEGINNINGS).map(|seed| k_means(points, k, seed));
         let clusters = beginnings.min_by(|a, b| a.spread.total_cmp(&b.spread))?;
-        let score = score(points.len(), &clusters);
+        let score = score(points.len(), &clusters, chance);
         Some((clusters, score))
     });
     let tried: Vec<(Clusters, f64)> = tried.collect();
@@ -53,10 +54,10 @@ pub fn best(points: &[Point], most: usize) -> Option<Clusters> {
 }
 
 /// The Bayesian information criterion of clusters as spherical Gaussians of one variance (Pelleg, Moore: X-means, ICML 2000,
-/// section 3.2).
-fn score(n: usize, clusters: &Clusters) -> f64 {
+/// section 3.2), which is at least what chance leaves.
+fn score(n: usize, clusters: &Clusters, chance: f64) -> f64 {
     let (k, n, dimensions) = (clusters.centres.len() as f64, n as f64, DIMENSIONS as f64);
-    let variance = (clusters.spread / (dimensions * (n - k).max(1.0))).max(NO_VARIANCE);
+    let variance = (clusters.spread / (dimensions * (n - k).max(1.0))).max(chance.max(NO_VARIANCE));
     let sizes = sizes(clusters);
     let by_cluster: f64 = sizes
         .iter()
@@ -167,28 +168,52 @@ mod tests {
     #[test]
     fn equal_points_are_one_cluster() {
         let points = vec![point(0.3, 0.1); 20];
-        let found = best(&points, 5).unwrap();
+        let found = best(&points, 5, 0.0).unwrap();
         assert!(found.centres.len() == 1 && found.spread < 1e-20);
-        assert!(best(&[], 5).is_none());
+        assert!(best(&[], 5, 0.0).is_none());
+    }
+
+    /// Even numbers from 0 to this.
+    fn by_chance(to: f64) -> impl FnMut() -> f64 {
+        let mut seed = 1_u64;
+        move || {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 40) as f64 / (1_u64 << 24) as f64 * to
+        }
+    }
+
+    /// A cloud of few points has some that are near to each other; without a word on chance, BIC may take them for clusters.
+    #[test]
+    fn chance_makes_no_clusters() {
+        let mut noise = by_chance(0.1);
+        let points: Vec<Point> = (0..18).map(|_| Point::default().map(|_| noise())).collect();
+        // The variance of an even distribution.
+        let chance = 0.1 * 0.1 / 12.0;
+        assert_eq!(best(&points, 6, chance).unwrap().centres.len(), 1);
+        // What is farther apart than chance is still told apart.
+        let apart = points.iter().enumerate().map(|(n, point)| {
+            let mut point = *point;
+            point[3] += if n < 9 { 0.0 } else { 0.5 };
+            point
+        });
+        assert_eq!(
+            best(&apart.collect::<Vec<_>>(), 6, chance).unwrap().centres.len(),
+            2
+        );
     }
 
     #[test]
     fn two_clouds_are_two_clusters() {
-        // By chance, in all dimensions.
-        let mut seed = 1_u64;
-        let mut noise = || {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 40) as f64 / (1_u64 << 24) as f64 * 0.1
-        };
+        let mut noise = by_chance(0.1);
         let mut cloud = |n: usize| {
             let mut point = Point::default().map(|_| noise());
             point[0] += if n.is_multiple_of(3) { 0.5 } else { -0.5 };
             point
         };
         let points: Vec<Point> = (0..60).map(&mut cloud).collect();
-        let found = best(&points, 8).unwrap();
+        let found = best(&points, 8, 0.0).unwrap();
         let size = sizes(&found);
         assert!(size.len() == 2 && size.contains(&40.0), "{size:?}");
         assert_eq!(found.labels[0], found.labels[3]);

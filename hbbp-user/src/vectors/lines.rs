@@ -61,7 +61,7 @@ pub fn write_vectors(
     out: &mut dyn Write,
 ) -> io::Result<u32> {
     let about = vectors.threads().get(thread as usize);
-    let last = about.map_or(0, |about| about.slices.saturating_sub(1));
+    let last = vectors.whole_slices(thread);
     let (mut total, mut n, mut written) = (0.0, 0_u32, Ok(()));
     vectors.each_of(thread, |slice, vector| {
         if written.is_err() {
@@ -96,6 +96,11 @@ pub fn write_vectors(
         writeln!(
             out,
             "#   The line that begins with #T is the last interval, which is not complete"
+        )?;
+        writeln!(
+            out,
+            "#   Chance leaves a variance of {:.6e} in vectors divided by their sums, of all blocks together",
+            vectors.chance(thread)
         )?;
     }
     for sentence in sentences(vectors) {
@@ -134,7 +139,31 @@ pub fn sentences(vectors: &Vectors<'_>) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let all = vectors.shared + vectors.unshared;
+    let all = vectors.shared + vectors.outside + vectors.unshared;
+    let left_out = vectors.left_out();
+    let causes = [
+        (
+            left_out.no_place,
+            "of threads that there was no room for: raise --map-entries",
+        ),
+        (
+            left_out.behind_last,
+            "behind the last interval that can be numbered: lengthen the intervals (--interval-size)",
+        ),
+        (
+            left_out.memory,
+            "as there was no memory for more: lengthen the intervals (--interval-size)",
+        ),
+    ];
+    for (hits, cause) in causes.iter().filter(|(hits, _)| 0 < *hits) {
+        sentences.push(format!("{hits} samples and streams are in no interval, {cause}"));
+    }
+    if 0.0005 * all < vectors.outside {
+        sentences.push(format!(
+            "{:.2} % of what was executed is in no interval for that reason",
+            100.0 * vectors.outside / all
+        ));
+    }
     if 0.0005 * all < vectors.unshared {
         sentences.push(format!(
             "{:.2} % of what was executed is in no interval: code that was patched or replaced while it was measured",

@@ -24,7 +24,7 @@ use crate::blocks::BlockId;
 use crate::estimate::{Rule, Unit};
 use crate::locate::TextIdx;
 use crate::mix::{Estimated, function};
-use crate::slices::{Owner, Rings, Slices};
+use crate::slices::{LeftOut, Owner, Rings, Slices};
 use crate::snapshot::{Process, ProcessIdx, Snapshot};
 use places::Places;
 
@@ -64,7 +64,9 @@ pub struct Vectors<'a> {
     pub unit: Unit,
     /// Instructions of the estimate that are in no vector: of code that was patched or replaced while it was measured.
     pub unshared: f64,
-    /// The same of those that are.
+    /// The same of those whose hits are in no slice ([`Slices::left_out`]).
+    pub outside: f64,
+    /// The same of those that are in vectors.
     pub shared: f64,
 }
 
@@ -75,7 +77,7 @@ pub type Vector = [(u32, f64)];
 pub fn vectors<'a>(snapshot: &Snapshot, slices: &'a Slices, rule: &Rule, rings: Rings) -> Vectors<'a> {
     let estimated = Estimated::new(snapshot, rule);
     let places = Places::new(&estimated, slices, rings);
-    let (shared, unshared) = places.sums();
+    let [shared, outside, unshared] = places.sums();
     let mut names = HashMap::new();
     let blocks = places
         .blocks()
@@ -101,6 +103,7 @@ pub fn vectors<'a>(snapshot: &Snapshot, slices: &'a Slices, rule: &Rule, rings: 
         threads,
         unit: estimated.counts.assignment.unit,
         unshared,
+        outside,
         shared,
     }
 }
@@ -109,6 +112,11 @@ impl Vectors<'_> {
     /// All blocks, by rising module and address.
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
+    }
+
+    /// Hits of the run that are in no vector.
+    pub const fn left_out(&self) -> LeftOut {
+        self.slices.left_out()
     }
 
     /// All threads, in the order of their first count.
@@ -149,6 +157,35 @@ impl Vectors<'_> {
             }
             show(slice, &vector);
         });
+    }
+}
+
+impl Vectors<'_> {
+    /// Variance that chance alone leaves in the vectors of a thread, each divided by its sum: that of all blocks together, in
+    /// the mean of the slices. A hit is one by chance, so that the variance of `n` hits is `n` (Poisson).
+    pub fn chance(&self, thread: u32) -> f64 {
+        let whole = self.whole_slices(thread);
+        let (mut sum, mut n) = (0.0, 0.0);
+        self.slices.each_of(thread, |_, slice, rows| {
+            let (mut all, mut variance) = (0.0, 0.0);
+            for (code, hits) in rows.iter().filter(|_| slice < whole) {
+                for (_, value) in self.places.values(*code, *hits) {
+                    all += value;
+                    variance += value * value / *hits as f64;
+                }
+            }
+            if 0.0 < all {
+                sum += variance / (all * all);
+                n += 1.0;
+            }
+        });
+        sum / f64::max(n, 1.0)
+    }
+
+    /// Slices of a thread that are complete: all but the last.
+    pub fn whole_slices(&self, thread: u32) -> u32 {
+        let about = self.threads.get(thread as usize);
+        about.map_or(0, |about| about.slices.saturating_sub(1))
     }
 }
 

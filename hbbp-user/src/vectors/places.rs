@@ -23,7 +23,15 @@ pub(super) struct Places {
     /// In their order.
     blocks: Vec<BlockId>,
     shared: f64,
+    outside: f64,
     unshared: f64,
+}
+
+/// Hits of a part of the estimate, in slices and in none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hits {
+    inside: u64,
+    outside: u64,
 }
 
 /// The parts of the estimate that vectors are made of.
@@ -40,17 +48,20 @@ impl Places {
         let parts = Parts::new(estimated, rings);
         let mut places = Self::default();
         places.find_all(estimated, slices, &parts);
-        let mut hits = vec![0_u64; parts.amounts.len()];
+        let mut hits = vec![Hits::default(); parts.amounts.len()];
         slices.each(|_, _, rows| {
             for (code, n) in rows {
-                for part in places.of(*code) {
-                    if let Some(sum) = hits.get_mut(*part as usize) {
-                        *sum = sum.saturating_add(*n);
-                    }
-                }
+                places.add(&mut hits, *code, |of_part| &mut of_part.inside, *n);
             }
         });
-        let seen = parts.amounts.iter().zip(&hits).filter(|(_, hits)| 0 < **hits);
+        for (code, n) in slices.outside() {
+            places.add(&mut hits, code, |of_part| &mut of_part.outside, n);
+        }
+        let seen = parts
+            .amounts
+            .iter()
+            .zip(&hits)
+            .filter(|(_, hits)| 0 < hits.inside);
         let blocks: BTreeSet<BlockId> = seen.map(|((block, _), _)| *block).collect();
         places.blocks = blocks.into_iter().collect();
         for ((block, amount), hits) in parts.amounts.iter().zip(hits) {
@@ -60,9 +71,16 @@ impl Places {
                 .ok()
                 .and_then(|idx| u32::try_from(idx).ok());
             places.worth.push(match idx {
-                Some(idx) if 0 < hits => {
-                    places.shared += amount;
-                    (idx, amount / hits as f64)
+                Some(idx) if 0 < hits.inside => {
+                    let (inside, outside) = (hits.inside as f64, hits.outside as f64);
+                    let each = amount / (inside + outside);
+                    places.shared += each * inside;
+                    places.outside += each * outside;
+                    (idx, each)
+                }
+                _ if 0 < hits.outside => {
+                    places.outside += amount;
+                    (0, 0.0)
                 }
                 _ => {
                     places.unshared += amount;
@@ -71,6 +89,15 @@ impl Places {
             });
         }
         places
+    }
+
+    /// Adds the hits of a piece of code to those of its parts.
+    fn add(&self, hits: &mut [Hits], code: u32, which: impl Fn(&mut Hits) -> &mut u64, n: u64) {
+        for part in self.of(code) {
+            if let Some(sum) = hits.get_mut(*part as usize).map(&which) {
+                *sum = sum.saturating_add(n);
+            }
+        }
     }
 
     /// Finds the parts of all code, one after the other.
@@ -158,9 +185,9 @@ impl Places {
             .map(move |(block, each)| (*block, each * hits as f64))
     }
 
-    /// Instructions of the estimate that are in vectors, and those that are in none.
-    pub(super) const fn sums(&self) -> (f64, f64) {
-        (self.shared, self.unshared)
+    /// Instructions of the estimate that are in vectors, those whose hits are in no slice, and those without hits.
+    pub(super) const fn sums(&self) -> [f64; 3] {
+        [self.shared, self.outside, self.unshared]
     }
 }
 

@@ -5,6 +5,9 @@
 //! greatest ([`super::clusters`]); the smallest k whose score by the Bayesian information criterion is at least nine tenths of the
 //! way from the worst to the best is taken. The slice that is nearest to the centre of a cluster is its simulation point, and its
 //! weight is the share of the slices in that cluster.
+//!
+//! SimPoint takes vectors as exact. Those of samples differ by chance even where a run does the same all the time, and clusters
+//! of that are none: the variance of a cluster is taken to be at least what chance leaves ([`Vectors::chance`]).
 
 use std::io::{self, Write};
 
@@ -24,23 +27,26 @@ pub struct SimPoints {
 /// Chooses simulation points of one thread, at most `most`, of vectors as `bb.out` has them: the projection goes by the ids of
 /// blocks, so that who reads that file finds the same. The last slice, which is not complete, has no part in it.
 pub fn choose(vectors: &Vectors<'_>, ids: &Ids, thread: u32, most: usize) -> SimPoints {
-    let last = vectors
-        .threads()
-        .get(thread as usize)
-        .map_or(0, |it| it.slices.saturating_sub(1));
+    let whole = vectors.whole_slices(thread);
     let mut points: Vec<Point> = Vec::new();
     vectors.each_of(thread, |slice, vector| {
-        if slice < last && !vector.is_empty() {
+        if slice < whole && !vector.is_empty() {
             let with_ids = vector.iter().map(|(block, value)| (ids.id(*block), *value));
             points.push(projected(&with_ids.collect::<Vec<_>>()));
         }
     });
-    of_points(&points, most)
+    of_points(&points, most, projected_variance(vectors.chance(thread)))
 }
 
-/// Chooses among projected vectors.
-pub fn of_points(points: &[Point], most: usize) -> SimPoints {
-    let Some(clusters) = best(points, most) else {
+/// Variance of each dimension of projected vectors, by that of all blocks together: the elements of the projection matrix,
+/// even between -1 and 1, have the variance 1/3.
+pub fn projected_variance(variance: f64) -> f64 {
+    variance / 3.0
+}
+
+/// Chooses among projected vectors, each dimension of which has this variance by chance.
+pub fn of_points(points: &[Point], most: usize, chance: f64) -> SimPoints {
+    let Some(clusters) = best(points, most, chance) else {
         return SimPoints::default();
     };
     let nearest = |cluster: u32| nearest(points, &clusters, cluster);
@@ -128,15 +134,15 @@ mod tests {
             .iter()
             .flat_map(|(phase, n)| (0..*n).map(move |i| projected(&slice(*phase, i))))
             .collect();
-        let chosen = of_points(&points, 10);
+        let chosen = of_points(&points, 10, 0.0);
         let mut weights: Vec<f64> = chosen.points.iter().map(|(_, weight)| *weight).collect();
         weights.sort_by(f64::total_cmp);
         assert_eq!(weights, [0.2, 0.3, 0.5]);
         for (cluster, (slice, _)) in chosen.points.iter().enumerate() {
             assert_eq!(chosen.labels[*slice as usize], cluster as u32);
         }
-        assert_eq!(of_points(&[], 10), SimPoints::default());
-        assert_eq!(of_points(&points[..1], 10).points, [(0, 1.0)]);
+        assert_eq!(of_points(&[], 10, 0.0), SimPoints::default());
+        assert_eq!(of_points(&points[..1], 10, 0.0).points, [(0, 1.0)]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! `hbbp-sys bbv` on this machine: intervals of time where it has a clock alone, threads, bad input, a full disk.
 
+use std::io::Read as _;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use super::load::{SmallDisk, built};
 use super::{kernel, run};
@@ -114,6 +115,7 @@ fn threads_have_vectors_of_their_own_that_sum_to_the_process() {
     // Of each thread, the file says a total that is the sum of its vectors.
     for (name, read) in [("bb.out", &first), ("bb.out.2", &second)] {
         let text = std::fs::read_to_string(directory.join(name)).unwrap();
+        assert!(text.contains("#   Intervals are spans of time"), "{text}");
         let (_, total) = text.split_once("Total instructions: ").unwrap();
         let total: f64 = total
             .split(|c: char| !c.is_ascii_digit())
@@ -149,6 +151,107 @@ fn intervals_of_the_whole_system_are_of_all_threads_together() {
 }
 
 #[test]
+fn threads_that_there_is_no_room_for_are_told_and_have_no_vectors() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    // 400 threads of about 3 ms, one after the other.
+    let text = "#include <pthread.h>\n\
+                static void *work(void *n) { for (volatile long x = 0; x < 3000000; x++); return n; }\n\
+                int main(void) { for (int i = 0; i < 400; i++) { pthread_t t; \
+                pthread_create(&t, 0, work, 0); pthread_join(t, 0); } }\n";
+    let program = built(folder.path(), "many", text);
+    let directory = folder.path().join("vectors");
+    // Room for a quarter as many threads.
+    let words = [
+        "bbv",
+        "--per-thread",
+        "--map-entries",
+        "1024",
+        "--event",
+        "cpu-clock",
+    ];
+    let size = ["--interval-size", "1000000", "-o", directory.to_str().unwrap()];
+    let output = run(&[&words[..], &size, &["--", program.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let said = said(&output);
+    assert!(
+        said.contains("samples and streams are in no interval, of threads that there was no room for"),
+        "{said}"
+    );
+    let number = |text: &str| text.rsplit([' ', '\n']).next().unwrap().parse::<f64>().unwrap();
+    let (share, _) = said
+        .split_once(" % of what was executed is in no interval for that reason")
+        .unwrap();
+    // 144 of 400 threads, if all are alike.
+    assert!((15.0..=60.0).contains(&number(share)), "{said}");
+    let files = std::fs::read_dir(&directory).unwrap().filter(|entry| {
+        let name = entry.as_ref().unwrap().file_name();
+        name.to_str().unwrap().starts_with("bb.out")
+    });
+    assert!((200..=256).contains(&files.count()));
+    let text = std::fs::read_to_string(directory.join("bb.out")).unwrap();
+    assert!(
+        text.contains("#   ") && text.contains("there was no room for"),
+        "{text}"
+    );
+}
+
+/// A program that runs for some seconds of its own time, in 400 functions by turns.
+fn of_many_functions(folder: &Path, seconds: u32) -> String {
+    let functions: String = (0..400)
+        .map(|i| format!("long f{i}(long x) {{ for (int n = 0; n < 400; n++) x = x * {i} + (x >> 3) % 7; return x; }}\n"))
+        .collect();
+    let table: String = (0..400).map(|i| format!("f{i},")).collect();
+    let text = format!(
+        "#include <time.h>\n{functions} long (*all[])(long) = {{ {table} }};\n\
+         int main(void) {{ long x = 1; for (int n = 0; clock() < {seconds}L * CLOCKS_PER_SEC; n++) \
+         for (int i = 0; i < 100; i++) x = all[n / 100 % 4 * 100 + i](x); return x == 3; }}\n"
+    );
+    built(folder, "functions", &text).to_str().unwrap().to_owned()
+}
+
+/// Runs the program; gives what it said and the most memory that it had, in bytes.
+#[expect(
+    clippy::zombie_processes,
+    reason = "it is waited for by wait4, which tells its memory"
+)]
+fn with_memory(words: &[&str]) -> (String, u64) {
+    let mut child = super::program(words).stderr(Stdio::piped()).spawn().unwrap();
+    let mut text = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    // SAFETY: all zeros are a value of it.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    let (pid, mut status) = (child.id().cast_signed(), 0);
+    // SAFETY: a child of ours that nobody else waits for; both places are valid.
+    let waited = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
+    assert!(waited == pid && status == 0, "{text}");
+    (text, usage.ru_maxrss.cast_unsigned() << 10)
+}
+
+/// As many intervals as an hour of 100 million instructions has at a thousand million a second (issue 20).
+#[test]
+fn an_hour_of_intervals_takes_less_than_200_mb() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = of_many_functions(folder.path(), 4);
+    let directory = folder.path().join("vectors");
+    let words = [
+        "bbv",
+        "--event",
+        "cpu-clock",
+        "--period",
+        "10007",
+        "--simpoints",
+        "5",
+    ];
+    let size = ["--interval-size", "100000", "-o", directory.to_str().unwrap()];
+    let (said, memory) = with_memory(&[&words[..], &size, &["--", &program]].concat());
+    let read = read(&directory, "bb.out");
+    println!("{} intervals, {memory} bytes; {said}", read.intervals);
+    assert!(36_000 <= read.intervals && memory < 200_000_000);
+}
+
+#[test]
 fn intervals_that_cannot_be_are_refused_in_one_sentence() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -173,6 +276,35 @@ fn intervals_that_cannot_be_are_refused_in_one_sentence() {
     let frequency = refused(&["--frequency", "1000"], 2);
     assert!(frequency.contains("intervals need a period"), "{frequency}");
     assert!(!directory.join("bb.out").exists());
+
+    // Before anything is measured, too.
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for (place, sentence) in [
+        (file.clone(), "it is not a directory"),
+        (file.join("x"), "failed to make the directory"),
+    ] {
+        let output = run(&["bbv", "-o", place.to_str().unwrap(), "--", "true"]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains(sentence), "{}", said(&output));
+    }
+}
+
+#[test]
+fn a_run_shorter_than_an_interval_says_so() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("vectors");
+    let words = ["bbv", "--event", "cpu-clock", "-o", directory.to_str().unwrap()];
+    let output = run(&[&words[..], &["--interval-size", "3600000000000", "--", "true"]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        said(&output).contains("no interval of 3600000000000 was completed: shorten them"),
+        "{}",
+        said(&output)
+    );
+    // `true` may have no sample at all, and then it has no thread.
+    assert!(!directory.join("bb.out").exists() || read(&directory, "bb.out").intervals == 0);
 }
 
 #[test]

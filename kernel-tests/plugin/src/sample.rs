@@ -291,6 +291,7 @@ impl PmuModel {
             tgid: area.tgid,
             pid: area.pid,
             period: counting.period,
+            value: due[0] - counting.before,
             branches: cpu.branches,
             nr: 0,
             flags,
