@@ -42,11 +42,6 @@ const COMMAND_LINE: &str = "console=ttyS0 panic=-1 loglevel=5 nmi_watchdog=0 tsc
 /// before it complains (kernel/rcu/tree_stall.h, rcu_jiffies_till_stall_check), for 21 s.
 const PATIENCE: &str = " rcupdate.rcu_cpu_stall_timeout=300";
 
-/// The emulator (QEMU 7.2) leaves wrong flags after CMPXCHG16B when an interrupt comes right behind it: once in a thousand
-/// million times, so that a guest of four CPUs failed after 557 s, in the kernel's allocator (`kmem_cache_alloc`; the saved flags
-/// were the low half of a pointer). By instructions, a run is as long as its test, and none failed.
-const WITHOUT_CMPXCHG16B: &str = ",-cx16";
-
 /// When the reference counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marks {
@@ -259,13 +254,10 @@ impl Machine {
     fn qemu(&self, directory: &Path) -> Result<Command> {
         let hardware_profile = HardwareProfile::parse(&self.hardware_profile)?;
         // Without SMAP, FSRM and ERMS: they cut blocks and copy byte by byte, which only costs time here.
-        let mut cpu = format!(
+        let cpu = format!(
             "max,la57=off,-smap,-erms,-fsrm{}",
             prefixed(&hardware_profile.cpu)
         );
-        if self.clock == Clock::Host {
-            cpu += WITHOUT_CMPXCHG16B;
-        }
         let file = |name: &str| directory.join(name).display().to_string();
         let trace = self.trace;
         let plugin = format!(
