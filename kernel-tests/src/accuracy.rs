@@ -60,6 +60,15 @@ impl Setup {
             options: Vec::new(),
         }
     }
+
+    /// A machine with this hardware profile, these CPUs and this clock, that counts while events sample.
+    pub fn prepare(&self, machine: Machine) -> Machine {
+        machine
+            .cpus(self.cpus)
+            .clock(self.clock)
+            .marks(Marks::Events)
+            .hardware_profile(&self.hardware_profile)
+    }
 }
 
 /// A measurement, with everything that was left of it.
@@ -150,11 +159,7 @@ pub struct Mnemonic {
 /// # Errors
 /// When something does not build, the guest does not end well, or the comparison fails.
 pub fn measure(workload: &Workload, kernel: &Kernel, setup: &Setup) -> Result<Measured> {
-    let mut machine = Machine::new(kernel)
-        .cpus(setup.cpus)
-        .clock(setup.clock)
-        .marks(Marks::Events)
-        .hardware_profile(&setup.hardware_profile);
+    let mut machine = setup.prepare(Machine::new(kernel));
     workload.install(&mut machine, kernel)?;
     let words = workload.words();
     measure_command(machine, &words.each_ref().map(String::as_str), setup)

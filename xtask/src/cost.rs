@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", conflicts_with = "overhead")]
     daemon: Option<u32>,
     /// Only these phases: idle, work, storm.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "daemon")]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "daemon", value_parser = ["idle", "work", "storm"])]
     phase: Vec<String>,
     /// Seconds of an interval of the daemon.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "daemon")]

@@ -12,7 +12,8 @@ const LEAST_ENTRIES: u32 = 1 << 14;
 /// The largest count map that is chosen by itself: 128 MB of kernel memory.
 const MOST_ENTRIES: u32 = 1 << 20;
 
-/// Where slices are told apart, one in four counts may be the first of a thread. Each thread takes 160 bytes of kernel memory.
+/// Where slices are told apart, there is room for the progress of one thread for each four counts. A thread takes 160 bytes of
+/// kernel memory.
 const COUNTS_OF_THREAD: u32 = 4;
 
 /// Different streams that are counted between two drains, at the most that is chosen by itself: 128 MB of memory. At half

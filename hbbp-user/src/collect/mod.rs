@@ -11,6 +11,7 @@ pub mod cpus;
 pub mod drain;
 pub mod event;
 mod hotplug;
+pub mod kernel_layout;
 pub mod limits;
 mod map_sizes;
 pub mod mapped;
@@ -22,6 +23,7 @@ pub mod overhead;
 pub mod perf;
 pub mod periods;
 pub mod pid_namespace;
+mod plan;
 pub mod pmu;
 mod raw_event;
 mod ring;
@@ -30,7 +32,6 @@ pub mod sideband;
 pub mod stacks;
 mod stream_counts;
 pub mod stride;
-pub mod task_layout;
 pub mod text;
 pub mod totals;
 pub mod uarch;
@@ -41,19 +42,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use btf_rs::Btf;
-use hbbp_ebpf::CountKey;
 use tokio::sync::Notify;
 
 use crate::record::{Record, Timed};
 use crate::slices::Slices;
-use crate::snapshot::run::Period;
-use crate::streams::{Counted, KernelCounts, Quirks, ThreadCounts};
+use crate::streams::Quirks;
 use counters::Counters;
 pub use counters::StacksSeen;
 use cpus::Cpus;
 use drain::CountMaps;
-use event::{Choice, Source};
 use hotplug::Online;
 use limits::LockedMemory;
 pub use modules::ModuleWatch;
@@ -61,32 +58,14 @@ use modules::{Modules, module_layout, no_modules};
 use object::{Constants, Messages, Object, ProgramLog};
 pub use ordered::Parts;
 use overhead::Runs;
+pub use plan::Plan;
+use plan::{constants, event_count_offset, in_slices, quirks, shortest_period};
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
 use stacks::Stacks;
-use stream_counts::StackOwner;
 pub use totals::Totals;
 use totals::{read_sample_rate, throttled};
 use wake::Wake;
-
-/// What to collect.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Whose samples to take.
-    pub scope: Scope,
-    /// Which events, how often.
-    pub choice: Choice,
-    /// Whether kernel addresses are kept apart by process.
-    pub kernel: KernelCounts,
-    /// Whether the threads of a process are kept apart.
-    pub threads: ThreadCounts,
-    /// Capacity of a count map in counts; `None` for a size by the number of CPUs.
-    pub map_entries: Option<u32>,
-    /// Whether to tell of modules that come and go.
-    pub modules: ModuleWatch,
-    /// Whether the programs say what they refuse.
-    pub messages: Messages,
-}
 
 /// A running collection.
 pub struct Collector {
@@ -116,7 +95,7 @@ impl Collector {
         let with_stacks = sources.iter().filter(|source| source.request.stack.is_some());
         let stack_period = with_stacks.map(shortest_period).min();
         let sizes = map_sizes::choose(online.len(), stack_period, plan.map_entries)?;
-        let btf = task_layout::open_btf();
+        let btf = kernel_layout::open_btf();
         let layout = module_layout(plan.modules, &btf, &mut notes);
         let (repeats_newest, wrong_paths) = event::quirks();
         let constants = Constants {
@@ -333,14 +312,6 @@ impl Collector {
     }
 }
 
-/// Where slices are told apart, what takes their counts; and the key of a stream.
-fn in_slices(choice: &Choice) -> (Option<Slices>, fn(StackOwner, Counted) -> CountKey) {
-    match choice.slices {
-        None => (None, StackOwner::key),
-        Some(cut) => (Some(Slices::new(cut.threads)), StackOwner::key_in_slice),
-    }
-}
-
 /// Why the sideband cannot be opened, as far as that is known.
 fn no_sideband(n_cpus: usize) -> String {
     const FAILED: &str = "failed to open the sideband events";
@@ -349,76 +320,5 @@ fn no_sideband(n_cpus: usize) -> String {
         None => format!(
             "{FAILED}: run as root, or grant CAP_PERFMON and CAP_BPF and set kernel.perf_event_paranoid to 1 or less"
         ),
-    }
-}
-
-/// What the programs must know of this machine; what it does not tell becomes a note.
-fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) -> Constants {
-    let exec_id_offset = match btf
-        .as_ref()
-        .map_err(String::clone)
-        .and_then(task_layout::read_exec_id_offset)
-    {
-        Ok(offset) => Some(offset),
-        Err(reason) => {
-            notes.push(format!("successive programs of a process share counts: {reason}"));
-            None
-        }
-    };
-    let pid_namespace = pid_namespace::read_pid_namespace();
-    if pid_namespace.is_some() {
-        notes.push(
-            "user code of processes outside this container cannot be resolved: start the container in the \
-             host PID namespace (docker run --pid=host)"
-                .to_owned(),
-        );
-    }
-    Constants {
-        exec_id_offset,
-        pid_namespace,
-        kernel: plan.kernel,
-        threads: plan.threads,
-        wrong_paths: false,
-        module_size: None,
-        slices: None,
-        event_count_offset: None,
-        messages: plan.messages,
-    }
-}
-
-/// Where the programs find what an event has counted, if slices are told apart.
-fn event_count_offset(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) -> Option<u32> {
-    plan.choice.slices?;
-    let offset = btf.as_ref().map_err(String::clone);
-    let unknown = |reason| {
-        notes.push(format!(
-            "the samples alone make intervals, which are longer where samples were lost: {reason}"
-        ));
-    };
-    offset
-        .and_then(task_layout::read_event_count_offset)
-        .map_err(unknown)
-        .ok()
-}
-
-/// The least events between two samples, as far as that is known before they run.
-const fn shortest_period(source: &Source) -> u64 {
-    match source.request.period {
-        Period::Fixed(period) | Period::Between(period, _) => period,
-        // The kernel finds one, and no processor takes many more than a thousand million branches a second.
-        Period::Frequency(frequency) => {
-            let frequency = if frequency == 0 { 1 } else { frequency };
-            1_000_000_000 / frequency
-        }
-    }
-}
-
-/// What the stacks of these events are judged by.
-fn quirks(plan: &Plan, sources: &[Source]) -> Quirks {
-    let near_only = sources.iter().enumerate().filter(|(_, source)| source.near_only);
-    Quirks {
-        near_only: near_only.fold(0, |all, (number, _)| all | 1 << number),
-        kernel: plan.kernel,
-        ..Quirks::default()
     }
 }

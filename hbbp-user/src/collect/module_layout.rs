@@ -130,7 +130,7 @@ impl ModuleLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collect::task_layout::open_btf;
+    use crate::collect::kernel_layout::open_btf;
 
     #[test]
     fn a_description_is_taken_apart_and_a_cut_one_refused() {

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use super::load::Load;
+use super::load::{Load, built};
 use super::{kernel, number, program, report_by, run, skip_outside_ci};
 
 /// Samples of both rings by the values of these dimensions.
@@ -22,19 +21,12 @@ fn amounts(file: &str, rows: &str) -> BTreeMap<Vec<String>, u64> {
 
 /// Two threads with names of their own, and the one that waits for them.
 fn threads(folder: &Path) -> PathBuf {
-    let (source, program) = (folder.join("named.c"), folder.join("named"));
     let text = "#define _GNU_SOURCE\n#include <pthread.h>\n\
                 static void *work(void *name) { pthread_setname_np(pthread_self(), name); volatile long x = 0;\n\
                 for (long i = 0; i < 400000000; i++) x += i; return name; }\n\
                 int main(void) { pthread_t a, b; pthread_create(&a, 0, work, \"first\");\n\
                 pthread_create(&b, 0, work, \"second\"); pthread_join(a, 0); pthread_join(b, 0); }\n";
-    fs::write(&source, text).unwrap();
-    let built = Command::new("cc")
-        .args(["-O1", "-pthread", "-o"])
-        .args([&program, &source])
-        .status();
-    assert!(built.unwrap().success());
-    program
+    built(folder, "named", text)
 }
 
 #[test]

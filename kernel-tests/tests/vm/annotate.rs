@@ -1,12 +1,10 @@
 //! Annotated code of a kernel function that was patched during the run: each text version with its own counts.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use kernel_tests::accuracy::{Measured, Setup, measure_command};
 use kernel_tests::artifacts;
-use kernel_tests::machine::Marks;
 use serde_json::Value;
 
 use crate::support;
@@ -24,12 +22,8 @@ const NAMES: [&str; 2] = ["__schedule", "__schedule.constprop.0"];
 
 fn measured(series: &str) -> Option<Measured> {
     let machine = support::machine(series)?;
-    let hardware_profile = artifacts::package().join("hardware-profiles/ideal");
-    let setup = Setup::new(fs::read_to_string(hardware_profile).unwrap());
-    let mut machine = machine
-        .clock(setup.clock)
-        .marks(Marks::Events)
-        .hardware_profile(&setup.hardware_profile);
+    let setup = Setup::new(support::hardware_profile("ideal"));
+    let mut machine = setup.prepare(machine);
     support::add_workload(&mut machine, "storms.c");
     Some(measure_command(machine, &["/bin/busybox", "sh", "-c", SCRIPT], &setup).unwrap())
 }

@@ -22,12 +22,13 @@ const SERIES: &str = "6.12";
 const USER: f64 = 1.1;
 const WITH_KERNEL: f64 = 1.25;
 
-/// Seeds of chance that are tried, of which one must do. Kept stacks of a loop that share a place in their table make it dearer:
-/// callchain had 283 instructions of user code with one seed, 203 and 218 with two others. None makes dearer code cheaper.
-const SEEDS: u32 = 3;
+/// Seeds of chance, of which the middle figure counts. Kept stacks that share a place in their table cost more, and which do hangs
+/// on the seed of its hash: user code for a stack of callchain took 179 to 283 instructions with seeds of the same build.
+const SEEDS: [u32; 3] = [1, 2, 3];
 
-/// Whether a figure is at most `most` times the recorded one.
-fn is_recorded(name: &str, figure: f64, most: f64) -> bool {
+/// Fails where a figure is more than `most` times the recorded one.
+#[track_caller]
+fn assert_recorded(name: &str, figure: f64, most: f64) {
     let recorded = fs::read_to_string(artifacts::package().join("results/guards.txt")).unwrap();
     let recorded: BTreeMap<&str, f64> = recorded
         .lines()
@@ -35,12 +36,11 @@ fn is_recorded(name: &str, figure: f64, most: f64) -> bool {
         .filter_map(|(name, number)| Some((name, number.parse().ok()?)))
         .collect();
     println!("{name}: {figure:.0}, recorded {}", recorded[name]);
-    figure <= most * recorded[name]
-}
-
-fn profile() -> String {
-    let path = artifacts::package().join("hardware-profiles/ideal");
-    fs::read_to_string(path).unwrap()
+    assert!(
+        figure <= most * recorded[name],
+        "{name} costs {figure:.0} instructions, {} in results/guards.txt",
+        recorded[name]
+    );
 }
 
 fn assert_stack(workload: &'static str, name: &str) {
@@ -50,20 +50,22 @@ fn assert_stack(workload: &'static str, name: &str) {
     let kernel = Kernel::get(SERIES).unwrap();
     let workload = Workload::named(workload).unwrap();
     let tools = [Tool::Returning, Tool::HbbpSys];
-    let user_code = format!("{name}, user code");
-    let is_kept = |seed| {
+    let mut figures = SEEDS.map(|seed| {
         let periods = [503, 1_009, 2_003];
-        let costs = cost::measure(workload, &kernel, &profile(), &periods, &tools, seed).unwrap();
+        let profile = support::hardware_profile("ideal");
+        let costs = cost::measure(workload, &kernel, &profile, &periods, &tools, seed).unwrap();
         let [machine, own] = tools.map(|tool| costs.per_stack(tool));
         let (_, spans) = &costs.tools[1];
         let user: Vec<Span> = spans.iter().map(|span| Span { kernel: 0, ..*span }).collect();
-        // Both are told in any case.
-        is_recorded(&user_code, cost::slope(&user), USER) & is_recorded(name, own - machine, WITH_KERNEL)
+        [cost::slope(&user), own - machine]
+    });
+    println!("{name}, user code and all together, by seed: {figures:.0?}");
+    let mut middle = |which: usize| {
+        figures.sort_by(|a, b| a[which].total_cmp(&b[which]));
+        figures[1][which]
     };
-    assert!(
-        (1..=SEEDS).any(is_kept),
-        "{name} costs more than in results/guards.txt"
-    );
+    assert_recorded(&format!("{name}, user code"), middle(0), USER);
+    assert_recorded(name, middle(1), WITH_KERNEL);
 }
 
 #[test]
@@ -84,7 +86,7 @@ fn time_beside_executions_adds_a_five_hundredth_at_most() {
         return;
     }
     let kernel = Kernel::get(SERIES).unwrap();
-    let overhead = cost::overhead(&kernel, &profile(), ROUNDS).unwrap();
+    let overhead = cost::overhead(&kernel, &support::hardware_profile("ideal"), ROUNDS).unwrap();
     let added = overhead.of_time();
     println!(
         "{} and {} samples, {:.3} % of instructions added",
@@ -105,10 +107,14 @@ fn process_costs_what_it_did() {
     }
     let kernel = Kernel::get(SERIES).unwrap();
     let options = "--interval 5s --cpu-budget 100%";
-    let taken = budget::measure(&kernel, &profile(), &[storm(N)], options, 12).unwrap();
+    let taken = budget::measure(
+        &kernel,
+        &support::hardware_profile("ideal"),
+        &[storm(N)],
+        options,
+        12,
+    )
+    .unwrap();
     let each = taken[0].instructions() as f64 / f64::from(N);
-    assert!(
-        is_recorded("process", each, WITH_KERNEL),
-        "more than in results/guards.txt"
-    );
+    assert_recorded("process", each, WITH_KERNEL);
 }

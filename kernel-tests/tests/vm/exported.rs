@@ -8,7 +8,7 @@ use std::process::Command;
 use iced_x86::{Decoder, DecoderOptions};
 use kernel_tests::accuracy::{Measured, Setup, measure_command};
 use kernel_tests::kernel::Kernel;
-use kernel_tests::machine::{Machine, Marks};
+use kernel_tests::machine::Machine;
 use kernel_tests::reference::{KERNEL, per_address};
 use kernel_tests::{artifacts, host};
 
@@ -67,13 +67,9 @@ impl Text {
 
 /// Runs the script; returns what was measured and where the module was loaded.
 fn boot(machine: Machine, module: &Path) -> (Measured, u64) {
-    let profile = artifacts::package().join("hardware-profiles/ideal");
-    let mut setup = Setup::new(fs::read_to_string(profile).unwrap());
+    let mut setup = Setup::new(support::hardware_profile("ideal"));
     (setup.period, setup.branch_period) = PERIODS;
-    let mut machine = machine
-        .clock(setup.clock)
-        .marks(Marks::Events)
-        .hardware_profile(&setup.hardware_profile);
+    let mut machine = setup.prepare(machine);
     support::add_workload(&mut machine, "hello_u.c");
     machine.files().copy("opt/hello.ko", module).unwrap();
     let measured = measure_command(machine, &["/bin/busybox", "sh", "-c", SCRIPT], &setup).unwrap();

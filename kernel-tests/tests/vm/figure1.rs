@@ -1,14 +1,10 @@
 //! Figure 1 of OptiWISE (Guo et al., CGO 2024) on the cost model of the emulated machine: samples alone and executions alone point
 //! at cheap instructions that run often, and cycles for each execution at the division and at the load that misses.
 
-use std::fs;
-
 use iced_x86::{Instruction, Mnemonic};
 use kernel_tests::accuracy::{Measured, Setup, measure_command};
-use kernel_tests::artifacts;
 use kernel_tests::durations::Durations;
 use kernel_tests::hardware_profile::HardwareProfile;
-use kernel_tests::machine::Marks;
 
 use crate::support;
 
@@ -51,18 +47,12 @@ impl Line {
 
 fn measured(hardware_profile: &str) -> Option<(Measured, String)> {
     let machine = support::machine("6.12")?;
-    let path = artifacts::package()
-        .join("hardware-profiles")
-        .join(hardware_profile);
     // Then the cycles of an instruction depend on its class alone.
-    let text = fs::read_to_string(path).unwrap() + "\ntaken_cycles = 0\n";
+    let text = support::hardware_profile(hardware_profile) + "\ntaken_cycles = 0\n";
     let mut setup = Setup::new(text.clone());
     setup.options = vec![TIME.to_owned()];
     (setup.period, setup.branch_period) = PERIODS;
-    let mut machine = machine
-        .clock(setup.clock)
-        .marks(Marks::Events)
-        .hardware_profile(&setup.hardware_profile);
+    let mut machine = setup.prepare(machine);
     support::add_workload(&mut machine, "figure1.c");
     let command = ["/bin/figure1", &ROUNDS.to_string()];
     Some((measure_command(machine, &command, &setup).unwrap(), text))

@@ -1,9 +1,6 @@
 //! hbbp-sys on branch stacks: nothing is lost unseen, and the hybrid is what the exact counts say.
 
-use std::fs;
-
 use kernel_tests::accuracy::{Measured, Mnemonic, Setup, measure_command};
-use kernel_tests::artifacts;
 use kernel_tests::kernel::Kernel;
 use kernel_tests::machine::Marks;
 use kernel_tests::workload::Workload;
@@ -12,10 +9,6 @@ use crate::support;
 
 /// Forks, execs, pipes, sorting: kernel and user code, a minute at the most.
 const LOAD: &str = "heapsort 50000; busybox seq 3000 | busybox sort -r | busybox md5sum";
-
-fn hardware_profile(name: &str) -> String {
-    fs::read_to_string(artifacts::package().join("hardware-profiles").join(name)).unwrap()
-}
 
 /// Entries of a full stack of `ideal`.
 const DEPTH: u64 = 32;
@@ -59,7 +52,7 @@ fn assert_delivered(measured: &Measured) {
 }
 
 fn losses_are_all_counted(series: &str, cpus: u32, load: &str) {
-    let setup = Setup::new(hardware_profile("ideal"));
+    let setup = Setup::new(support::hardware_profile("ideal"));
     let Some(measured) = measured_load(series, cpus, load, &setup) else {
         return;
     };
@@ -114,7 +107,7 @@ fn losses_are_all_counted_on_three_cpus() {
 #[test]
 fn stacks_lost_to_a_full_ring_are_counted() {
     const STOPPED: &str = "kill -STOP $PPID; heapsort 250000; kill -CONT $PPID; heapsort 10000";
-    let mut setup = Setup::new(hardware_profile("ideal"));
+    let mut setup = Setup::new(support::hardware_profile("ideal"));
     (setup.period, setup.branch_period) = (1_000_037, 503);
     let Some(measured) = measured_load("6.12", 1, STOPPED, &setup) else {
         return;
@@ -166,10 +159,7 @@ fn empty_stacks_are_recognised_within_the_first_second() {
     };
     let mut setup = Setup::new("fault.empty_stacks = true".to_owned());
     (setup.period, setup.branch_period) = (1_000_037, 100_003);
-    let mut machine = machine
-        .clock(setup.clock)
-        .marks(Marks::Events)
-        .hardware_profile(&setup.hardware_profile);
+    let mut machine = setup.prepare(machine);
     support::add_workload(&mut machine, "kernels.c");
     // A loop, so that the taken branches tell the time.
     let load = ["/bin/kernels", "latency", "180000000"];
@@ -225,13 +215,10 @@ fn same_code_has_the_same_mix_in_both_rings(series: &str) {
     let Some(machine) = support::machine(series) else {
         return;
     };
-    let mut setup = Setup::new(hardware_profile("ivb"));
+    let mut setup = Setup::new(support::hardware_profile("ivb"));
     // At the period of the accuracy runs, chance alone takes the mean of one run in ten beyond the hundredth.
     setup.branch_period = STACKS_EVERY;
-    let mut machine = machine
-        .clock(setup.clock)
-        .marks(Marks::Events)
-        .hardware_profile(&setup.hardware_profile);
+    let mut machine = setup.prepare(machine);
     let workload = Workload::named("hello-kernel").unwrap();
     workload
         .install(&mut machine, &Kernel::get(series).unwrap())

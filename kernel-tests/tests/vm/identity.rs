@@ -1,7 +1,6 @@
 //! Each processor that is known by its identity: what is made of its branch records adds up to what its counters counted.
 
 use kernel_tests::accuracy::{Measured, Setup, measure_command};
-use kernel_tests::machine::Marks;
 
 use crate::support;
 
@@ -19,10 +18,7 @@ fn measured(hardware_profile: String, load: &str) -> Option<Measured> {
     let mut setup = Setup::new(hardware_profile);
     (setup.period, setup.branch_period) = (10_007, 503);
     let machine = support::machine("6.12")?;
-    let mut machine = machine
-        .clock(setup.clock)
-        .marks(Marks::Events)
-        .hardware_profile(&setup.hardware_profile);
+    let mut machine = setup.prepare(machine);
     support::add_workload(&mut machine, "one_block.c");
     support::add_workload(&mut machine, "heapsort.c");
     Some(measure_command(machine, &["/bin/busybox", "sh", "-c", load], &setup).unwrap())

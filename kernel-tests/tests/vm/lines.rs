@@ -3,11 +3,9 @@
 //! Where there is no debug information, as in the C library, both sides go by functions.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 use kernel_tests::accuracy::{Measured, Setup, measure_command};
 use kernel_tests::artifacts;
-use kernel_tests::machine::Marks;
 
 use crate::callgrind::{self, PROGRAMS};
 use crate::support;
@@ -69,14 +67,8 @@ fn read_report(measured: &Measured, name: &str, program: &str) -> Lines {
 
 fn measured(source: &str, name: &str, arguments: &[&str], hardware_profile: &str) -> Option<Measured> {
     let machine = support::machine("6.12")?;
-    let path = artifacts::package()
-        .join("hardware-profiles")
-        .join(hardware_profile);
-    let setup = Setup::new(fs::read_to_string(path).unwrap());
-    let mut machine = machine
-        .clock(setup.clock)
-        .marks(Marks::Events)
-        .hardware_profile(&setup.hardware_profile);
+    let setup = Setup::new(support::hardware_profile(hardware_profile));
+    let mut machine = setup.prepare(machine);
     support::add_workload(&mut machine, source);
     let path = format!("/bin/{name}");
     let command: Vec<&str> = [path.as_str()].iter().chain(arguments).copied().collect();

@@ -2,14 +2,12 @@
 //! cycles of an instruction as the cost model has them.
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use kernel_tests::accuracy::{Measured, Setup, measure_command};
 use kernel_tests::artifacts;
 use kernel_tests::durations::Durations;
 use kernel_tests::hardware_profile::HardwareProfile;
 use kernel_tests::kernel::Kernel;
-use kernel_tests::machine::Marks;
 use serde_json::Value;
 
 use crate::support;
@@ -43,18 +41,12 @@ fn expected() -> BTreeMap<&'static str, Vec<(f64, f64)>> {
 
 fn measured(series: &str, hardware_profile: &str, place: &str) -> Option<(Measured, String)> {
     let machine = support::machine(series)?;
-    let profile = artifacts::package()
-        .join("hardware-profiles")
-        .join(hardware_profile);
     // Then the cycles of an instruction depend on its class alone.
-    let text = fs::read_to_string(profile).unwrap() + "\ntaken_cycles = 0\n";
+    let text = support::hardware_profile(hardware_profile) + "\ntaken_cycles = 0\n";
     let mut setup = Setup::new(text.clone());
     setup.options = vec![TIME.to_owned()];
     (setup.period, setup.branch_period) = PERIODS;
-    let mut machine = machine
-        .clock(setup.clock)
-        .marks(Marks::Events)
-        .hardware_profile(&setup.hardware_profile);
+    let mut machine = setup.prepare(machine);
     support::add_workload(&mut machine, "nested_u.c");
     let kernel = Kernel::get(series).unwrap();
     machine

@@ -1,17 +1,9 @@
 //! Periods that change a little at drains, and samples that are accounted for all the same. How errors fall with the number of
 //! samples is measured by `cargo xtask vm slope`.
 
-use std::fs;
-
 use kernel_tests::accuracy::{Setup, measure_command};
-use kernel_tests::artifacts;
-use kernel_tests::machine::Marks;
 
 use crate::support;
-
-fn ideal() -> String {
-    fs::read_to_string(artifacts::package().join("hardware-profiles/ideal")).unwrap()
-}
 
 /// Two drains while the machine sleeps, which costs nothing here: the clock counts instructions.
 const NAPS: &str = "heapsort 50000; sleep 3; heapsort 50000; sleep 3; heapsort 50000";
@@ -21,11 +13,8 @@ fn periods_change_at_drains_and_expected_samples_add_up() {
     let Some(machine) = support::machine("6.12") else {
         return;
     };
-    let setup = Setup::new(ideal());
-    let mut machine = machine
-        .clock(setup.clock)
-        .marks(Marks::Events)
-        .hardware_profile(&setup.hardware_profile);
+    let setup = Setup::new(support::hardware_profile("ideal"));
+    let mut machine = setup.prepare(machine);
     support::add_workload(&mut machine, "heapsort.c");
     let measured = measure_command(machine, &["/bin/busybox", "sh", "-c", NAPS], &setup).unwrap();
     let events = measured.report["events"].as_array().unwrap();

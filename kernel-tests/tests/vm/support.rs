@@ -54,6 +54,12 @@ pub(crate) fn skip(reason: &str) {
     std::io::stdout().write_all(line.as_bytes()).unwrap();
 }
 
+/// The text of a hardware profile, by name.
+pub(crate) fn hardware_profile(name: &str) -> String {
+    let path = artifacts::package().join("hardware-profiles").join(name);
+    std::fs::read_to_string(path).unwrap()
+}
+
 /// Adds a workload as `/bin/NAME`.
 pub(crate) fn add_workload(machine: &mut Machine, source: &str) {
     let program = artifacts::workload(source).unwrap();

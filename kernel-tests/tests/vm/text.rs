@@ -1,13 +1,11 @@
 //! Kernel text that changes while it is measured: switched keys, tracers, probes and modules, against exact counts.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use kernel_tests::accuracy::{Measured, Setup, measure_command};
 use kernel_tests::artifacts;
 use kernel_tests::kernel::Kernel;
-use kernel_tests::machine::Marks;
 
 use crate::support;
 
@@ -57,13 +55,9 @@ fn undisturbed() -> String {
 /// Measures a script on a machine with everything that the scripts here need.
 fn measured(series: &str, script: &str, with_module: bool, options: &[&str]) -> Option<Measured> {
     let machine = support::machine(series)?;
-    let hardware_profile = artifacts::package().join("hardware-profiles/ideal");
-    let mut setup = Setup::new(fs::read_to_string(hardware_profile).unwrap());
+    let mut setup = Setup::new(support::hardware_profile("ideal"));
     setup.options = options.iter().map(|&option| option.to_owned()).collect();
-    let mut machine = machine
-        .clock(setup.clock)
-        .marks(Marks::Events)
-        .hardware_profile(&setup.hardware_profile);
+    let mut machine = setup.prepare(machine);
     for workload in ["storms.c", "hello_u.c"] {
         support::add_workload(&mut machine, workload);
     }

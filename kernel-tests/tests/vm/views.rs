@@ -1,7 +1,6 @@
 //! Views of a profile against exact counts: what mitigations cost between two boots, and a module on its page.
 
 use std::collections::HashMap;
-use std::fs;
 use std::process::Command;
 
 use iced_x86::{Decoder, DecoderOptions};
@@ -68,10 +67,7 @@ fn executions(reference: &Reference) -> HashMap<At, u64> {
 
 fn boot(series: &str, hardware_profile: &str, parameters: &str, branch_period: u64) -> Option<Boot> {
     let machine = support::machine(series)?;
-    let profile = artifacts::package()
-        .join("hardware-profiles")
-        .join(hardware_profile);
-    let mut setup = Setup::new(fs::read_to_string(profile).unwrap());
+    let mut setup = Setup::new(support::hardware_profile(hardware_profile));
     // What mitigations cost is under a hundredth of what runs, so that it takes more samples to tell it within 5 %.
     (setup.period, setup.branch_period) = (2503, branch_period);
     let mut machine = machine
@@ -155,12 +151,8 @@ fn page_of_a_module_is_exact_within_one_percent() {
         let Some(machine) = support::machine(series) else {
             continue;
         };
-        let profile = artifacts::package().join("hardware-profiles/ideal");
-        let setup = Setup::new(fs::read_to_string(profile).unwrap());
-        let mut machine = machine
-            .clock(setup.clock)
-            .marks(Marks::Events)
-            .hardware_profile(&setup.hardware_profile);
+        let setup = Setup::new(support::hardware_profile("ideal"));
+        let mut machine = setup.prepare(machine);
         support::add_workload(&mut machine, "hello_u.c");
         let kernel = Kernel::get(series).unwrap();
         let module = artifacts::module("workloads/hello", "hello", &kernel).unwrap();

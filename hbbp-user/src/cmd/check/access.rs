@@ -1,9 +1,9 @@
 //! What the kernel is, and what it allows this user to do and to see.
 
 use super::{Finding, limited, missing, ok, read_n_cpus};
+use crate::collect::kernel_layout;
 use crate::collect::limits::{LockedMemory, effective_capabilities};
 use crate::collect::sideband::Sideband;
-use crate::collect::task_layout;
 
 /// Capabilities by number (`include/uapi/linux/capability.h`), and the use of each.
 const CAPABILITIES: [(u32, &str, &str); 6] = [
@@ -120,7 +120,7 @@ pub(super) fn sideband() -> Finding {
 }
 
 pub(super) fn btf() -> Finding {
-    match task_layout::open_btf().and_then(|btf| task_layout::read_exec_id_offset(&btf)) {
+    match kernel_layout::open_btf().and_then(|btf| kernel_layout::read_exec_id_offset(&btf)) {
         Ok(offset) => ok(
             "btf",
             format!("kernel type information is available (self_exec_id at offset {offset})"),

@@ -43,8 +43,7 @@ pub struct Functions {
 /// There may be a million of them, so each is kept small.
 #[derive(Clone, Copy, Debug)]
 struct FunctionRange {
-    /// Bytes from the first start: code of 4 GiB would not reach its own data (x86-64 psABI, section 3.5.1), and what is beyond
-    /// has no name.
+    /// Bytes from the first start.
     start: u32,
     /// Length in bytes.
     len: u32,

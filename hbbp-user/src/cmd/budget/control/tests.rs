@@ -188,3 +188,21 @@ fn what_user_space_takes_leaves_samples_their_part() {
     };
     assert!(never.run(600).scales.iter().all(|it| it.0 == 1.0));
 }
+
+#[test]
+fn looks_begin_rare_and_come_more_often_where_intervals_take_little() {
+    let at = |minutes: u64| minutes * MINUTE;
+    // A seventh of what is aimed at, which is 0.7 of 0.006 ns of each ns.
+    let spent = |minutes: u64| Spent {
+        user: minutes * MINUTE / 10_000 * 6,
+        sampling: 0,
+    };
+    let mut control = Control::new(SHARE, N_CPUS, 0, Spent::default());
+    let mut paces = vec![control.pace()];
+    for minutes in 1..=8 {
+        control.next(at(minutes), spent(minutes));
+        paces.push(control.pace());
+    }
+    assert_eq!(paces[0], SLOWEST);
+    assert!(paces.is_sorted_by(|a, b| a >= b) && paces[8] == 1, "{paces:?}");
+}

@@ -15,6 +15,9 @@ use crate::resolve::elf::unwind::{UnwindRange, read_unwind_ranges};
 /// Tables are read in pieces of this many entries, which fit into a cache of the processor.
 const PIECE: usize = 1 << 12;
 
+/// How far a jump or a call goes either way.
+const REACH: u64 = 1 << 31;
+
 /// What was read so far.
 #[derive(Default)]
 struct Reading {
@@ -192,10 +195,16 @@ impl Reading {
         self.ranges.retain(|r| 0 < r.len);
     }
 
-    /// The table of what was read.
+    /// The table of what was read: of the 4 GiB around the function in the middle. Code that lies farther apart could not call
+    /// itself (x86-64 psABI, section 3.5.1), so what is beyond was made up, and has no name.
     fn table(self) -> Functions {
-        let first = self.ranges.first().map_or(0, |range| range.start);
-        let within = self.ranges.iter().filter_map(|range| {
+        let middle = self.ranges.get(self.ranges.len() / 2);
+        let lowest = middle.map_or(0, |range| range.start.saturating_sub(REACH));
+        let n_below = self.ranges.partition_point(|range| range.start < lowest);
+        let above = self.ranges.get(n_below..).unwrap_or_default();
+        let first = above.first().map_or(0, |range| range.start);
+        let mut ranges = Vec::with_capacity(above.len());
+        ranges.extend(above.iter().map_while(|range| {
             Some(FunctionRange {
                 start: u32::try_from(range.start - first).ok()?,
                 len: range.len,
@@ -203,9 +212,7 @@ impl Reading {
                 table: range.table,
                 global: range.global,
             })
-        });
-        let mut ranges = Vec::with_capacity(self.ranges.len());
-        ranges.extend(within);
+        }));
         Functions {
             first,
             ranges,
@@ -254,6 +261,22 @@ mod tests {
         functions
             .read_function_at(ImageAddr(at), &none, None)
             .map(|s| (s.start.0, s.len))
+    }
+
+    #[test]
+    fn functions_far_from_all_others_have_no_place() {
+        let far = 1 << 40;
+        let own = [far, far + 0x10, far + 0xffff_0000];
+        let starts = [1, own[0], own[1], own[2], u64::MAX - 0x100];
+        let reading = Reading {
+            ranges: starts.map(|start| range(start, 0x10)).into(),
+            ..Reading::default()
+        };
+        let functions = reading.table();
+        let found: Vec<u64> = functions.starts().map(|start| start.0).collect();
+        assert_eq!(found, own);
+        assert_eq!(at(&functions, far + 0xffff_0008), Some((far + 0xffff_0000, 0x10)));
+        assert_eq!(at(&functions, 8), None);
     }
 
     #[test]

@@ -66,7 +66,8 @@ const PATH: &str = "/sys/kernel/btf/vmlinux";
 
 /// The kernel's description of its own types, or the reason why there is none.
 pub fn open_btf() -> Result<Btf, String> {
-    // A mapped file is searched for one type, of others all 100,000 are parsed. The kernel's own can be mapped since Linux 6.16.
+    // A mapped file is searched for one type; of any other, all 100,000 types are parsed. The kernel's own file can be mapped
+    // since Linux 6.16.
     let btf = Btf::from_file_with_backend(PATH, Backend::Mmap)
         .or_else(|_| from_copy())
         .or_else(|_| Btf::from_file(PATH));

@@ -1,0 +1,117 @@
+//! What to collect, and what follows from that for the programs in the kernel and for what reads their counts.
+
+use btf_rs::Btf;
+use hbbp_ebpf::CountKey;
+
+use super::event::{Choice, Source};
+use super::kernel_layout;
+use super::modules::ModuleWatch;
+use super::object::{Constants, Messages};
+use super::pid_namespace;
+use super::scope::Scope;
+use super::stream_counts::StackOwner;
+use crate::slices::Slices;
+use crate::snapshot::run::Period;
+use crate::streams::{Counted, KernelCounts, Quirks, ThreadCounts};
+
+/// What to collect.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Whose samples to take.
+    pub scope: Scope,
+    /// Which events, how often.
+    pub choice: Choice,
+    /// Whether kernel addresses are kept apart by process.
+    pub kernel: KernelCounts,
+    /// Whether the threads of a process are kept apart.
+    pub threads: ThreadCounts,
+    /// Capacity of a count map in counts; `None` for a size by the number of CPUs.
+    pub map_entries: Option<u32>,
+    /// Whether to tell of modules that come and go.
+    pub modules: ModuleWatch,
+    /// Whether the programs say what they refuse.
+    pub messages: Messages,
+}
+
+/// Where slices are told apart, what takes their counts; and the key of a stream.
+pub(super) fn in_slices(choice: &Choice) -> (Option<Slices>, fn(StackOwner, Counted) -> CountKey) {
+    match choice.slices {
+        None => (None, StackOwner::key),
+        Some(cut) => (Some(Slices::new(cut.threads)), StackOwner::key_in_slice),
+    }
+}
+
+/// What the programs must know of this machine; what it does not tell becomes a note.
+pub(super) fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) -> Constants {
+    let exec_id_offset = match btf
+        .as_ref()
+        .map_err(String::clone)
+        .and_then(kernel_layout::read_exec_id_offset)
+    {
+        Ok(offset) => Some(offset),
+        Err(reason) => {
+            notes.push(format!("successive programs of a process share counts: {reason}"));
+            None
+        }
+    };
+    let pid_namespace = pid_namespace::read_pid_namespace();
+    if pid_namespace.is_some() {
+        notes.push(
+            "user code of processes outside this container cannot be resolved: start the container in the \
+             host PID namespace (docker run --pid=host)"
+                .to_owned(),
+        );
+    }
+    Constants {
+        exec_id_offset,
+        pid_namespace,
+        kernel: plan.kernel,
+        threads: plan.threads,
+        wrong_paths: false,
+        module_size: None,
+        slices: None,
+        event_count_offset: None,
+        messages: plan.messages,
+    }
+}
+
+/// Where the programs find what an event has counted, if slices are told apart.
+pub(super) fn event_count_offset(
+    plan: &Plan,
+    btf: &Result<Btf, String>,
+    notes: &mut Vec<String>,
+) -> Option<u32> {
+    plan.choice.slices?;
+    let offset = btf.as_ref().map_err(String::clone);
+    let unknown = |reason| {
+        notes.push(format!(
+            "the samples alone make intervals, which are longer where samples were lost: {reason}"
+        ));
+    };
+    offset
+        .and_then(kernel_layout::read_event_count_offset)
+        .map_err(unknown)
+        .ok()
+}
+
+/// The least events between two samples, as far as that is known before they run.
+pub(super) const fn shortest_period(source: &Source) -> u64 {
+    match source.request.period {
+        Period::Fixed(period) | Period::Between(period, _) => period,
+        // The kernel finds one, and no processor takes many more than a thousand million branches a second.
+        Period::Frequency(frequency) => {
+            let frequency = if frequency == 0 { 1 } else { frequency };
+            1_000_000_000 / frequency
+        }
+    }
+}
+
+/// What the stacks of these events are judged by.
+pub(super) fn quirks(plan: &Plan, sources: &[Source]) -> Quirks {
+    let near_only = sources.iter().enumerate().filter(|(_, source)| source.near_only);
+    Quirks {
+        near_only: near_only.fold(0, |all, (number, _)| all | 1 << number),
+        kernel: plan.kernel,
+        ..Quirks::default()
+    }
+}
