@@ -9,7 +9,7 @@ use crate::printable::harmless;
 impl RunLoops<'_> {
     /// Writes one line for each loop, RFC 4180 with line feeds; what is not known is empty.
     pub(in crate::report) fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        const TITLES: [&str; 21] = [
+        const TITLES: [&str; 24] = [
             "module",
             "function",
             "ring",
@@ -31,6 +31,9 @@ impl RunLoops<'_> {
             "invocations_std_error",
             "trips",
             "trips_std_error",
+            "inclusive_time",
+            "inclusive_time_std_error",
+            "inclusive_share",
         ];
         let mut lines = csv::Writer::from_writer(out);
         lines.write_record(TITLES)?;
@@ -65,7 +68,12 @@ impl RunLoops<'_> {
                 time_error,
                 time_share.unwrap_or_default(),
             ];
-            lines.write_record(first.into_iter().chain(figures.into_iter().flat_map(both)))?;
+            let inclusive = both(region.inclusive);
+            let all = self.loops.calls.as_ref().map(|calls| calls.total);
+            let inclusive_share = region.inclusive.zip(all);
+            let inclusive_share = inclusive_share.map(|(part, all)| share(part.value, all).to_string());
+            let last = inclusive.into_iter().chain([inclusive_share.unwrap_or_default()]);
+            lines.write_record(first.into_iter().chain(figures.into_iter().flat_map(both)).chain(last))?;
         }
         lines.flush()
     }
