@@ -26,6 +26,9 @@ pub struct Chain {
     pub image: u64,
     /// See [`Self::image`].
     pub kind: u64,
+    /// What stands on top of the stack of user code, 0 where that cannot be read: the return address of a function without a
+    /// frame.
+    pub top: u64,
     /// How many words there are.
     pub n: u64,
     /// How often it was sampled.
@@ -35,7 +38,7 @@ pub struct Chain {
     pub words: [u64; WORDS],
 }
 
-const _: () = assert!(size_of::<Chain>() == 8 * 8 + 8 * WORDS);
+const _: () = assert!(size_of::<Chain>() == 8 * 9 + 8 * WORDS);
 
 /// Slots where a chain may stand, one behind the other.
 pub const TRIED: u32 = 8;
@@ -103,6 +106,7 @@ mod tests {
             ip: 5,
             image: 0,
             kind: 0,
+            top: 0,
             n: 5,
             tally: Tally::default(),
             words: [9; WORDS],

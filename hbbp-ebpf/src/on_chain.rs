@@ -7,13 +7,14 @@
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
 use aya_ebpf::EbpfContext as _;
-use aya_ebpf::bindings::BPF_F_USER_STACK;
-use aya_ebpf::helpers::bpf_ktime_get_ns;
-use aya_ebpf::helpers::generated::{bpf_get_stack, bpf_probe_read_kernel};
+use aya_ebpf::bindings::{BPF_F_USER_STACK, pt_regs};
+use aya_ebpf::helpers::{bpf_get_current_task_btf, bpf_ktime_get_ns};
+use aya_ebpf::helpers::generated::{bpf_get_stack, bpf_probe_read_kernel, bpf_probe_read_user, bpf_task_pt_regs};
 use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
 use hbbp_ebpf::chain::{Chain, PART, TRIED, WORDS, mixed};
 use hbbp_ebpf::count_map::{bucket_behind, bucket_of, state_of};
+use hbbp_ebpf::is_kernel;
 use hbbp_ebpf::stack::Context;
 use hbbp_ebpf::stat::Outcome;
 
@@ -28,6 +29,7 @@ pub(crate) struct ChainWork {
     n: Number,
     hash: Number,
     number: Number,
+    top: Number,
     /// The part of the kernel, and that of user code right behind it.
     words: [u64; 2 * PART],
 }
@@ -40,6 +42,7 @@ fn on_chain<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {
         let (work, stats) = unsafe { (&mut *work, &mut *stats) };
         stats.runs += 1;
         unwind(ctx, work);
+        work.top.set(top(ctx, sample.ip));
         if work.n.get() == 0 {
             stats.none += 1;
             return 0;
@@ -65,6 +68,25 @@ fn unwind(ctx: &PerfEventContext, work: &mut ChainWork) {
     work.n.set((behind + n).min(WORDS as u64));
 }
 
+/// What stands on top of the stack of user code, 0 where that cannot be read.
+#[inline(always)]
+fn top(ctx: &PerfEventContext, ip: u64) -> u64 {
+    let mut word = 0_u64;
+    // SAFETY: the kernel hands a valid context to the program, and the registers of the current task are where it says; the
+    // verifier knows their type and lets no other load pass. The helper writes as many bytes as stated, and refuses
+    // addresses that are none.
+    unsafe {
+        let sp = if is_kernel(ip) {
+            let regs = bpf_task_pt_regs(bpf_get_current_task_btf()) as *const pt_regs;
+            (&raw const (*regs).rsp).read_volatile()
+        } else {
+            (&raw const (*ctx.ctx).regs.rsp).read_volatile()
+        };
+        bpf_probe_read_user((&raw mut word).cast(), size_of::<u64>() as u32, sp as *const _);
+    }
+    word
+}
+
 /// Takes one part to this place. Returns how many words it has.
 #[inline(always)]
 fn part(ctx: &PerfEventContext, work: &mut ChainWork, at: usize, flags: u64) -> u64 {
@@ -81,6 +103,7 @@ fn part(ctx: &PerfEventContext, work: &mut ChainWork, at: usize, flags: u64) -> 
 fn add(work: &mut ChainWork, sample: &Sample, context: &Context) -> Outcome {
     let n = work.n.get();
     let mut hash = mixed(mixed(mixed(SEED.load(), sample.ip), context.image), context.kind);
+    hash = mixed(hash, work.top.get());
     for i in 0..WORDS {
         if n <= i as u64 {
             break;
@@ -126,6 +149,7 @@ fn fill(slot: *mut Chain, work: &mut ChainWork, sample: &Sample, context: &Conte
         (&raw mut (*slot).ip).write_volatile(sample.ip);
         (&raw mut (*slot).image).write_volatile(context.image);
         (&raw mut (*slot).kind).write_volatile(context.kind);
+        (&raw mut (*slot).top).write_volatile(work.top.get());
         (&raw mut (*slot).n).write_volatile(work.n.get());
         (&raw mut (*slot).tally.hits).write_volatile(1);
         (&raw mut (*slot).tally.weight).write_volatile(sample.period);

@@ -4,10 +4,12 @@
 //! once, however often a recursion has it there. Chains are walked outwards as far as each step is proved ([`mod@walk`]): what
 //! comes after the first doubt is charged to nobody, and counted ([`Ends`]).
 
+mod frame;
 mod walk;
 
 use std::collections::BTreeMap;
 
+use crate::addr::ImageAddr;
 use crate::blocks::Flow;
 use crate::estimate::Flows;
 use crate::locate::{LocatedChain, TextIdx};
@@ -59,7 +61,7 @@ impl Callers {
         let flows = Flows::new(map, estimated.counts());
         let walker = Walker::new(snapshot, map);
         for chain in chains {
-            let (calls, end) = walker.walk(&chain.frames);
+            let (calls, end) = walker.walk(&chain.frames, chain.top);
             callers.ends.add(end, chain.hits);
             let Some((here, blocks)) = chain.ip.and_then(|ip| {
                 let blocks = map.text(ip.text)?;
@@ -76,7 +78,7 @@ impl Callers {
             // The sampled address is a return address: a return that spent the time had been called from there.
             let called = blocks.instruction(here.1).and_then(|it| {
                 let before = blocks.addr(it).0.checked_sub(1)?;
-                let call = blocks.ending_at(crate::addr::ImageAddr(before))?;
+                let call = blocks.ending_at(ImageAddr(before))?;
                 let flow = blocks.instruction(call)?.flow;
                 matches!(flow, Flow::Call | Flow::IndirectCall).then_some((here.0, call))
             });

@@ -1,15 +1,19 @@
 //! Walks a call chain outwards, as far as each caller is proved by the text.
 //!
 //! In the kernel, return addresses come from ORC, which knows every frame, and it goes on where an interrupt struck: that is
-//! no caller, and the instruction before is no call. User code has frame pointers or has not. With them the return address of a
-//! function stands above the frame pointer from its `push rbp; mov rbp, rsp` up to where it takes it back (System V AMD64 ABI,
-//! 3.2.2); elsewhere the kernel reads what an outer function, or anything else, left there
-//! (`perf_callchain_user` in arch/x86/events/core.c). So a caller counts where the function that it called keeps a frame pointer
-//! at that place, and where a call stands right before the return address.
+//! no caller, and the instruction before is no call. User code has frame pointers or has not: without one the kernel reads what an
+//! outer function, or anything else, left there (`perf_callchain_user` in arch/x86/events/core.c). So a caller counts where the
+//! code of the function that it called says that the return address is at that place ([`super::frame`]), and where a call stands
+//! right before that. Compilers leave out the frames of functions that call nothing, whatever they are told; there the return
+//! address is on top of the stack.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 use super::At;
+use super::frame::{Frame, Frames};
 use crate::addr::Ring;
-use crate::blocks::{BlockMap, Flow, TextBlocks};
+use crate::blocks::{BlockMap, Flow};
 use crate::locate::Location;
 use crate::mix::symbol_at;
 use crate::snapshot::Snapshot;
@@ -62,32 +66,43 @@ impl Ends {
 pub(super) struct Walker<'a> {
     snapshot: &'a Snapshot,
     map: &'a BlockMap,
+    /// Of functions by their first instruction.
+    frames: RefCell<HashMap<At, Frames>>,
 }
 
 impl<'a> Walker<'a> {
-    pub(super) const fn new(snapshot: &'a Snapshot, map: &'a BlockMap) -> Self {
-        Self { snapshot, map }
+    pub(super) fn new(snapshot: &'a Snapshot, map: &'a BlockMap) -> Self {
+        Self {
+            snapshot,
+            map,
+            frames: RefCell::default(),
+        }
     }
 
-    /// The calls that led to the innermost frame, innermost first, and why there are no more.
-    pub(super) fn walk(&self, frames: &[Location]) -> (Vec<At>, End) {
+    /// The calls that led to the innermost frame, innermost first, and why there are no more. `top` is the last byte before the
+    /// address on top of the stack of user code, where that is text.
+    pub(super) fn walk(&self, frames: &[Location], top: Option<Location>) -> (Vec<At>, End) {
         let mut calls = Vec::new();
-        let Some((mut inner, rest)) = frames.split_first() else {
+        let Some((inner, rest)) = frames.split_first() else {
             return (calls, End::NoCall);
         };
         // The first is where the processor was, all others come back from a call, of a function or of the system.
-        let mut is_return = false;
-        let mut n_user = 0;
-        for outer in rest {
-            let (from, to) = (self.ring(*inner), self.ring(*outer));
-            if (from, to) == (Ring::User, Ring::User) {
-                if !self.keeps_frame(*inner, is_return) {
-                    return (calls, End::NoFramePointer(n_user));
-                }
-                n_user += 1;
-            }
-            let call = self.call(*outer, from != to);
-            let Some(call) = call else {
+        let (mut inner, mut is_return, mut top, mut n_user) = (*inner, false, top, 0);
+        let mut rest = rest.iter();
+        loop {
+            let from = self.ring(inner);
+            let frame = (from == Ring::User).then(|| self.frame(inner, is_return)).flatten();
+            let outer = match (from, frame, top.as_ref()) {
+                (Ring::User, Some(Frame::Kept), _) | (Ring::Kernel, ..) => rest.next(),
+                // It has no frame, so that the frame pointer and what stands above it are its caller's.
+                (Ring::User, Some(Frame::Top), Some(_)) => top.as_ref(),
+                (Ring::User, ..) => return (calls, End::NoFramePointer(n_user)),
+            };
+            let Some(outer) = outer.copied() else {
+                return (calls, End::Whole);
+            };
+            let to = self.ring(outer);
+            let Some(call) = self.call(outer, from != to) else {
                 let end = match from {
                     Ring::Kernel => End::Interrupted,
                     Ring::User => End::NoCall,
@@ -95,14 +110,13 @@ impl<'a> Walker<'a> {
                 return (calls, end);
             };
             calls.push(call);
+            if from == Ring::User {
+                // The top of the stack is that of the innermost function alone.
+                (top, n_user) = (None, n_user + 1);
+            }
             is_return = true;
             inner = outer;
         }
-        let end = match self.ring(*inner) {
-            Ring::User if !self.keeps_frame(*inner, is_return) => End::NoFramePointer(n_user),
-            _ => End::Whole,
-        };
-        (calls, end)
     }
 
     fn ring(&self, at: Location) -> Ring {
@@ -126,49 +140,23 @@ impl<'a> Walker<'a> {
         is_call.then_some((at.text, found))
     }
 
-    /// Whether the frame pointer is that of the function at a location: where the processor was, or the last byte of a call.
-    fn keeps_frame(&self, at: Location, is_return: bool) -> bool {
-        self.frame(at, is_return).unwrap_or(false)
-    }
-
-    fn frame(&self, at: Location, is_return: bool) -> Option<bool> {
+    /// Where the return address of the function is at a location: where the processor was, or the last byte of a call.
+    fn frame(&self, at: Location, is_return: bool) -> Option<Frame> {
         let blocks = self.map.text(at.text)?;
-        let module = self.snapshot.modules.get(blocks.module.0 as usize)?;
-        let start = symbol_at(module, at.addr)?.start;
+        let text = self.snapshot.text.get(at.text.0 as usize)?;
+        let module = self.snapshot.modules.get(text.module.0 as usize)?;
+        let symbol = symbol_at(module, at.addr)?;
         let here = match is_return {
             true => blocks.ending_at(at.addr)?,
             false => blocks.find(at.addr).ok()?,
         };
-        let first = blocks.find(start).ok()?;
-        let set_up = self.set_up(at, blocks, first)?;
-        if here <= set_up {
-            return Some(false);
-        }
-        // Taken back before, in the same block.
-        let block = blocks.block(blocks.block_of(here));
-        let gone = (block.start..here).any(|it| self.is(at, blocks, it, &[&[0x5d], &[0xc9]]));
-        let returns = blocks.instruction(here)?.flow == Flow::Return;
-        Some(!gone && !returns)
-    }
-
-    /// The instruction that sets the frame pointer, in the first block of a function that begins at instruction `first`.
-    fn set_up(&self, at: Location, blocks: &TextBlocks, first: u32) -> Option<u32> {
-        const PUSH: &[&[u8]] = &[&[0x55]];
-        const MOVE: &[&[u8]] = &[&[0x48, 0x89, 0xe5], &[0x48, 0x8b, 0xec], &[0x89, 0xe5], &[0x8b, 0xec]];
-        let block = blocks.block(blocks.block_of(first));
-        let mut pairs = (first..block.end).zip(first.saturating_add(1)..block.end);
-        let found = pairs.find(|(push, set)| self.is(at, blocks, *push, PUSH) && self.is(at, blocks, *set, MOVE));
-        found.map(|(_, set)| set)
-    }
-
-    /// Whether an instruction is one of these.
-    fn is(&self, at: Location, blocks: &TextBlocks, instruction: u32, encodings: &[&[u8]]) -> bool {
-        let bytes = || {
-            let text = self.snapshot.text.get(at.text.0 as usize)?;
-            let it = blocks.instruction(instruction)?;
-            let from = it.offset as usize;
-            text.bytes.get(from..from.checked_add(usize::from(it.len))?)
-        };
-        bytes().is_some_and(|bytes| encodings.contains(&bytes))
+        let first = blocks.find(symbol.start).ok()?;
+        let n_before = |addr| blocks.all_instructions().partition_point(|it| blocks.addr(*it) < addr);
+        let end = u32::try_from(n_before(symbol.start.checked_add(symbol.len)?)).ok()?;
+        let mut known = self.frames.borrow_mut();
+        let frames = known
+            .entry((at.text, first))
+            .or_insert_with(|| Frames::new(text, blocks, (first, end), module.kind.bits()));
+        Some(frames.at(here))
     }
 }

@@ -68,6 +68,7 @@ pub(super) fn raw_chain(chain: &Chained, clock_periods: &[Option<u64>]) -> RawCh
         event: EventIdx(chain.event),
         ip: Va(chain.ip),
         frames: chain.frames.iter().copied().map(Va).collect(),
+        top: Va(chain.top),
         hits: chain.tally.hits,
         weight: weight(chain.event, &chain.tally, clock_periods),
     }

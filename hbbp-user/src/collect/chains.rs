@@ -36,6 +36,8 @@ pub struct Chained {
     pub event: u32,
     /// The interrupted address and the return addresses, innermost first.
     pub frames: Vec<u64>,
+    /// What stood on top of the stack of user code; 0 where that could not be read.
+    pub top: u64,
     /// Samples, and their periods.
     pub tally: Tally,
 }
@@ -71,6 +73,7 @@ impl Chains {
                 task: context.task(),
                 event: context.event(),
                 frames,
+                top: slot.top,
                 tally: slot.tally,
             });
             slot.state = 0;

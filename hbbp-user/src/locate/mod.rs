@@ -87,6 +87,8 @@ pub struct LocatedChain {
     /// The interrupted instruction, then for each return address its last byte before, innermost first: a call that never comes
     /// back is the end of its text. Only those up to the first without a location.
     pub frames: Vec<Location>,
+    /// The last byte before the address on top of the stack of user code.
+    pub top: Option<Location>,
     /// The event that sampled it.
     pub event: EventIdx,
     /// Samples.
@@ -218,6 +220,7 @@ fn located_chain(addresses: &mut AddressMap<'_>, count: &ChainCount) -> LocatedC
     }
     LocatedChain {
         ip: addresses.location(count.process, count.ip).ok(),
+        top: addresses.location(count.process, Va(count.top.0.saturating_sub(1))).ok(),
         frames,
         event: count.event,
         hits: count.hits,

@@ -33,6 +33,7 @@ impl Resolver {
             event,
             ip,
             mut frames,
+            top,
             hits,
             weight,
         } = chain;
@@ -55,11 +56,14 @@ impl Resolver {
             .take_while(|(nth, at)| is_text(self, before(*nth, **at)) || at.ring() == Ring::Kernel);
         let n_text = n_text.count();
         frames.truncate(n_text);
+        let has_top = top.ring() == Ring::User && top != Va(0) && has_user;
+        let is_top = has_top && is_text(self, before(1, top));
         ChainCount {
             event,
             process,
             ip,
             frames: frames.into(),
+            top: if is_top { top } else { Va(0) },
             hits,
             weight,
         }

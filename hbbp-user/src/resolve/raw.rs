@@ -120,6 +120,8 @@ pub struct RawChain {
     pub ip: Va,
     /// As in [`crate::snapshot::ChainCount`].
     pub frames: Vec<Va>,
+    /// As in [`crate::snapshot::ChainCount`], or whatever stood there.
+    pub top: Va,
     /// Samples.
     pub hits: u64,
     /// Their weight, in units of the event.

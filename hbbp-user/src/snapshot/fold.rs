@@ -100,10 +100,10 @@ impl Row for BranchCount {
 }
 
 impl Row for ChainCount {
-    type Key = (EventIdx, ProcessIdx, Va, Arc<[Va]>);
+    type Key = (EventIdx, ProcessIdx, Va, Va, Arc<[Va]>);
 
     fn key(&self) -> Self::Key {
-        (self.event, self.process, self.ip, Arc::clone(&self.frames))
+        (self.event, self.process, self.ip, self.top, Arc::clone(&self.frames))
     }
 
     fn add(&mut self, other: &Self) {

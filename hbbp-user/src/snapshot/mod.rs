@@ -308,6 +308,9 @@ pub struct ChainCount {
     /// (arch/x86/kernel/unwind_orc.c), and user code by frame pointers (`perf_callchain_user` in arch/x86/events/core.c):
     /// where code keeps none, addresses are missing or were never return addresses.
     pub frames: Arc<[Va]>,
+    /// What stood on top of the stack of user code: the return address of a function that keeps no frame. 0 where it is not
+    /// known, or is no text.
+    pub top: Va,
     /// Samples.
     pub hits: u64,
     /// Sum of the periods of these samples, in units of the event.

@@ -91,7 +91,7 @@ fn notes(calls: &Calls) -> Vec<String> {
         (
             ends.without_caller,
             "in user code without a caller: the function keeps no frame pointer there; they are charged to no caller (compile with \
-             -fno-omit-frame-pointer)",
+             -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer)",
         ),
         (
             ends.cut_short,

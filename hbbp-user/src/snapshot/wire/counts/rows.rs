@@ -4,12 +4,12 @@
 //! ips      := weights unit group(kind: 1 exact)*         row: ip hits
 //! streams  := weights unit cycles group(kind: 1 source)* row: start length [source] hits [cycles]
 //! branches := group(kind: 1 full)*                       row: from hits | from to hits oldest mispredicted
-//! chains   := row*                                       row: event process ip n frame[n] hits weight
+//! chains   := row*                                       row: event process ip top n frame[n] hits weight
 //! group    := n event process kind row[n]                neighbouring rows with the same event, process image and kind
 //! ```
 //!
 //! All are numbers in LEB128. Addresses are differences modulo 2^64, zigzag encoded: `ip`, `start` and `from` to the
-//! row before, `source` to `start`, `to` to `from`, the first `frame` to `ip` and each other one to that before it; `length` has
+//! row before, `source` to `start`, `to` to `from`, `top` and the first `frame` to `ip` and each other one to that before it; `length` has
 //! no sign.
 //! `cycles` says whether rows have cycles; 0 stands for those that are not known.
 //! A branch that is not full was seen in the oldest slot alone, without a target or predictions. `mispredicted` is one more

@@ -16,8 +16,10 @@ pub(in super::super) fn of_chains(chains: &[ChainCount]) -> Vec<u8> {
         rows.number(chain.event.0.into());
         rows.number(chain.process.0.into());
         rows.next(&mut last, chain.ip.0);
-        rows.number(chain.frames.len() as u64);
         let mut before = chain.ip.0;
+        rows.next(&mut before, chain.top.0);
+        rows.number(chain.frames.len() as u64);
+        before = chain.ip.0;
         for frame in &*chain.frames {
             rows.next(&mut before, frame.0);
         }
@@ -39,8 +41,10 @@ pub(in super::super) fn to_chains(
         let event = EventIdx(rows.number32()?);
         let process = ProcessIdx(rows.number32()?);
         let ip = Va(rows.next(&mut last)?);
-        let n = rows.number()?;
         let mut before = ip.0;
+        let top = Va(rows.next(&mut before)?);
+        let n = rows.number()?;
+        before = ip.0;
         let mut frames = Vec::new();
         for _ in 0..n {
             capacity.take(rows.table, size_of::<Va>())?;
@@ -51,6 +55,7 @@ pub(in super::super) fn to_chains(
             process,
             ip,
             frames: Arc::from(frames),
+            top,
             hits: rows.number()?,
             weight: rows.number()?,
         };
@@ -69,6 +74,7 @@ mod tests {
             process: ProcessIdx(1),
             ip: Va(ip),
             frames: frames.iter().copied().map(Va).collect(),
+            top: Va(ip ^ 3),
             hits,
             weight: 10 * hits,
         }
