@@ -5,6 +5,7 @@
 //! helper hands them out (kernel/bpf/stackmap.c, `bpf_get_stack_pe`).
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
+use core::mem::offset_of;
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::bindings::{BPF_F_USER_STACK, pt_regs};
@@ -19,6 +20,7 @@ use hbbp_ebpf::stack::Context;
 use hbbp_ebpf::stat::Outcome;
 
 use crate::count;
+use crate::event_count::read;
 use crate::maps::{CHAIN_SLOTS, CHAIN_STATS, CHAIN_WORK, CHAINS, SEED};
 use crate::on_ip::{Sample, on_ip};
 use crate::work::Number;
@@ -72,13 +74,12 @@ fn unwind(ctx: &PerfEventContext, work: &mut ChainWork) {
 #[inline(always)]
 fn top(ctx: &PerfEventContext, ip: u64) -> u64 {
     let mut word = 0_u64;
-    // SAFETY: the kernel hands a valid context to the program, and the registers of the current task are where it says; the
-    // verifier knows their type and lets no other load pass. The helper writes as many bytes as stated, and refuses
-    // addresses that are none.
+    // SAFETY: the kernel hands a valid context to the program, and the registers of the current task are where it says. The
+    // helper writes as many bytes as stated, and refuses addresses that are none.
     unsafe {
         let sp = if is_kernel(ip) {
-            let regs = bpf_task_pt_regs(bpf_get_current_task_btf()) as *const pt_regs;
-            (&raw const (*regs).rsp).read_volatile()
+            // By a helper: one load for both would be one of two types to the verifier.
+            read(bpf_task_pt_regs(bpf_get_current_task_btf()) as u64 + offset_of!(pt_regs, rsp) as u64)
         } else {
             (&raw const (*ctx.ctx).regs.rsp).read_volatile()
         };

@@ -11,7 +11,7 @@ use anyhow::bail;
 use perf_event_open_sys::bindings;
 
 use super::perf::{Perf, Request, Stack, Target};
-use super::periods::period;
+use super::periods::{CYCLES, period};
 use super::pmu::{DEVICES, Pmu, read_pmus};
 use super::raw_event::raw;
 use super::uarch::{self, Core, Encoding};
@@ -153,7 +153,10 @@ fn time_beside(sources: &[Source], period: u64, callers: bool) -> anyhow::Result
         cycles.iter_mut().for_each(Source::ask_for_chains);
         if cycles.iter().any(|source| try_open(source).is_err()) {
             let mut clock = clock();
-            clock.request.period = Period::Fixed(CLOCK_BESIDE);
+            clock.request.period = Period::Fixed(match period {
+                CYCLES => CLOCK_BESIDE,
+                asked => asked.max(SHORTEST_CLOCK),
+            });
             clock.ask_for_chains();
             return Ok(vec![clock]);
         }
