@@ -9,8 +9,10 @@ use core::mem::offset_of;
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::bindings::{BPF_F_USER_STACK, pt_regs};
+use aya_ebpf::helpers::generated::{
+    bpf_get_stack, bpf_probe_read_kernel, bpf_probe_read_user, bpf_task_pt_regs,
+};
 use aya_ebpf::helpers::{bpf_get_current_task_btf, bpf_ktime_get_ns};
-use aya_ebpf::helpers::generated::{bpf_get_stack, bpf_probe_read_kernel, bpf_probe_read_user, bpf_task_pt_regs};
 use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
 use hbbp_ebpf::chain::{Chain, PART, TRIED, WORDS, mixed};
@@ -94,7 +96,12 @@ fn part(ctx: &PerfEventContext, work: &mut ChainWork, at: usize, flags: u64) -> 
     // SAFETY: `at` is at most PART, and behind that there is room for as many words.
     let bytes = unsafe {
         let to = (&raw mut work.words).cast::<u64>().add(at);
-        bpf_get_stack(ctx.as_ptr().cast(), to.cast(), size_of::<[u64; PART]>() as u32, flags)
+        bpf_get_stack(
+            ctx.as_ptr().cast(),
+            to.cast(),
+            size_of::<[u64; PART]>() as u32,
+            flags,
+        )
     };
     if bytes < 0 { 0 } else { bytes as u64 / 8 }
 }

@@ -188,7 +188,9 @@ impl TextBlocks {
         let at = self.sweep.up_to(offset).checked_sub(1)?;
         let found = self.sweep.instructions.get(at)?;
         let ends = found.offset.checked_add(found.len.into())? == offset.checked_add(1)?;
-        u32::try_from(at).ok().filter(|_| ends && found.flow != Flow::Invalid)
+        u32::try_from(at)
+            .ok()
+            .filter(|_| ends && found.flow != Flow::Invalid)
     }
 
     /// Index of the block that holds an instruction.

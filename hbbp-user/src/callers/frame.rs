@@ -5,7 +5,9 @@
 //! `push rbp; mov rbp, rsp` it is above the frame pointer, until `leave` or `pop rbp` takes that back. Where ways meet that
 //! do not agree, or the stack moves otherwise, it is not known.
 
-use iced_x86::{Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
+};
 
 use crate::blocks::{Flow, TextBlocks, direct_target};
 use crate::snapshot::Text;
@@ -46,7 +48,9 @@ impl Frames {
                 let Some(merged) = frames.merge(at, frame) else {
                     continue;
                 };
-                let Some(it) = blocks.instruction(at) else { continue };
+                let Some(it) = blocks.instruction(at) else {
+                    continue;
+                };
                 let bytes = text.bytes.get(it.offset as usize..).unwrap_or(&[]);
                 let addr = blocks.addr(it);
                 let Ok(mut decoder) = Decoder::try_with_ip(bits, bytes, addr.0, DecoderOptions::NONE) else {
@@ -120,7 +124,10 @@ fn after(frame: Frame, instruction: &Instruction, info: &mut InstructionInfoFact
         _ => {}
     }
     let writes = |access: OpAccess| {
-        !matches!(access, OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)
+        !matches!(
+            access,
+            OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess
+        )
     };
     let mut written = info.info(instruction).used_registers().iter();
     let touches = written.any(|used| {

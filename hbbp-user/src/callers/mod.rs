@@ -84,7 +84,12 @@ impl Callers {
             });
             for (spender, share) in spenders {
                 let called = called.filter(|call| spender != here && spender != *call);
-                callers.add(chain, spender, share, called.iter().chain(&calls).copied().collect());
+                callers.add(
+                    chain,
+                    spender,
+                    share,
+                    called.iter().chain(&calls).copied().collect(),
+                );
             }
         }
         Some(callers)
@@ -122,4 +127,4 @@ impl Callers {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -91,7 +91,9 @@ impl<'a> Walker<'a> {
         let mut rest = rest.iter();
         loop {
             let from = self.ring(inner);
-            let frame = (from == Ring::User).then(|| self.frame(inner, is_return)).flatten();
+            let frame = (from == Ring::User)
+                .then(|| self.frame(inner, is_return))
+                .flatten();
             let outer = match (from, frame, top.as_ref()) {
                 (Ring::User, Some(Frame::Kept), _) | (Ring::Kernel, ..) => rest.next(),
                 // It has no frame, so that the frame pointer and what stands above it are its caller's.
@@ -151,7 +153,11 @@ impl<'a> Walker<'a> {
             false => blocks.find(at.addr).ok()?,
         };
         let first = blocks.find(symbol.start).ok()?;
-        let n_before = |addr| blocks.all_instructions().partition_point(|it| blocks.addr(*it) < addr);
+        let n_before = |addr| {
+            blocks
+                .all_instructions()
+                .partition_point(|it| blocks.addr(*it) < addr)
+        };
         let end = u32::try_from(n_before(symbol.start.checked_add(symbol.len)?)).ok()?;
         let mut known = self.frames.borrow_mut();
         let frames = known

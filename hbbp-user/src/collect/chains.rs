@@ -83,7 +83,10 @@ impl Chains {
 
     /// Adds what was lost since the last call.
     pub fn take_losses(&mut self, losses: &mut Losses) -> anyhow::Result<()> {
-        let by_cpu = self.stats.get(&0, 0).context("failed to read the counters of call chains")?;
+        let by_cpu = self
+            .stats
+            .get(&0, 0)
+            .context("failed to read the counters of call chains")?;
         let sum = |of: fn(&ChainStats) -> u64| by_cpu.iter().map(of).fold(0, u64::saturating_add);
         let now = ChainStats {
             runs: sum(|it| it.runs),

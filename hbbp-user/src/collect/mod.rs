@@ -97,12 +97,7 @@ impl Collector {
         let sources = event::choose(&plan.choice)?;
         let with_stacks = sources.iter().filter(|source| source.request.stack.is_some());
         let stack_period = with_stacks.map(shortest_period).min();
-        let sizes = map_sizes::choose(
-            online.len(),
-            stack_period,
-            plan.map_entries,
-            plan.choice.callers,
-        )?;
+        let sizes = map_sizes::choose(online.len(), stack_period, plan.map_entries, plan.choice.callers)?;
         let btf = kernel_layout::open_btf();
         let layout = module_layout(plan.modules, &btf, &mut notes);
         let (repeats_newest, wrong_paths) = event::quirks();
@@ -138,7 +133,11 @@ impl Collector {
         };
         let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, sizes, quirks, keyed));
         let stacks = stacks.transpose()?;
-        let chains = plan.choice.callers.then(|| Chains::open(&mut object)).transpose()?;
+        let chains = plan
+            .choice
+            .callers
+            .then(|| Chains::open(&mut object))
+            .transpose()?;
         let counters = Counters::open(&mut object, sources, &plan.scope, &online)?;
         Ok(Self {
             object,

@@ -12,7 +12,9 @@ mod sites;
 use std::collections::BTreeMap;
 
 use crate::addr::{ImageAddr, Ring, Va};
-use crate::snapshot::{BranchCount, ChainCount, EventIdx, Interval, IpCount, ProcessIdx, Snapshot, StreamCount};
+use crate::snapshot::{
+    BranchCount, ChainCount, EventIdx, Interval, IpCount, ProcessIdx, Snapshot, StreamCount,
+};
 pub use address_map::AddressMap;
 pub use reason::{Discard, PerRing, Tally, Unresolved};
 pub use sites::{Site, agrees, sites};
@@ -220,7 +222,9 @@ fn located_chain(addresses: &mut AddressMap<'_>, count: &ChainCount) -> LocatedC
     }
     LocatedChain {
         ip: addresses.location(count.process, count.ip).ok(),
-        top: addresses.location(count.process, Va(count.top.0.saturating_sub(1))).ok(),
+        top: addresses
+            .location(count.process, Va(count.top.0.saturating_sub(1)))
+            .ok(),
         frames,
         event: count.event,
         hits: count.hits,

@@ -222,3 +222,47 @@ const fn add(sum: &mut Amount, amount: Amount) {
     sum.hits += amount.hits;
     sum.units += amount.units;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Loop, loops};
+    use super::*;
+    use crate::callers::tests::sampled;
+    use crate::estimate::rule::PAPER;
+
+    #[test]
+    fn a_loop_is_charged_with_what_it_calls_once() {
+        // In `leaf`, which `f` called, which called itself twice, and was called by the loop of `main`; and by nobody known.
+        let snapshot = sampled(&[
+            (0x21, 0x19, &[0x1e, 0x1e, 0x9], 3),
+            (0x14, 0, &[0x9], 2),
+            (0x2e, 0, &[0x9], 5),
+            (0x9, 0, &[], 1),
+        ]);
+        let estimated = Estimated::new(&snapshot, &PAPER.parse().unwrap());
+        let found = loops(&estimated);
+        let calls = found.calls.as_ref().unwrap();
+        assert_eq!((calls.total, calls.n_sites), (110.0, 3));
+        assert_eq!(calls.ends.without_caller, 5);
+        let [main] = found.loops.as_slice() else {
+            panic!("{found:#?}")
+        };
+        assert_eq!((main.region.function.as_str(), main.callers.len()), ("main", 0));
+        assert_eq!(main.region.inclusive.unwrap().value, 60.0);
+        let in_main = calls.sites.iter().find(|site| site.function == "main").unwrap();
+        assert_eq!(
+            (in_main.addr.0, in_main.within, in_main.time.value),
+            (4, Some(0), 50.0)
+        );
+    }
+
+    #[test]
+    fn a_loop_that_was_never_sampled_itself_has_its_time() {
+        let snapshot = sampled(&[(0x14, 0, &[0x9], 2)]);
+        let estimated = Estimated::new(&snapshot, &PAPER.parse().unwrap());
+        let found = loops(&estimated);
+        let inclusive = |it: &Loop| it.region.inclusive.map(|time| time.value);
+        let all: Vec<_> = found.loops.iter().map(inclusive).collect();
+        assert_eq!(all, [Some(20.0)]);
+    }
+}

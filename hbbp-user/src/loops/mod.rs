@@ -141,7 +141,10 @@ pub fn loops(estimated: &Estimated<'_>) -> Loops {
         rest = others;
     }
     // Functions without a sample of their own, whose loops called what has some.
-    for range in callers.iter().flat_map(|callers| calls::unseen(callers, snapshot, map, &seen)) {
+    for range in callers
+        .iter()
+        .flat_map(|callers| calls::unseen(callers, snapshot, map, &seen))
+    {
         found.add_function(estimated, &flows, range, &[], &mut steps);
     }
     found.unit = Some(counts.assignment.unit);

@@ -41,7 +41,9 @@ const TIME: Column = ("time %", |run, it| {
 });
 const INCLUSIVE: Column = ("incl %", |run, it| {
     let part = it.region.inclusive.zip(run.loops.calls.as_ref());
-    part.map_or_else(String::new, |(part, calls)| percent(share(part.value, calls.total)))
+    part.map_or_else(String::new, |(part, calls)| {
+        percent(share(part.value, calls.total))
+    })
 });
 const CPI: Column = ("CPI", |_, it| {
     it.region

@@ -11,7 +11,9 @@ use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{BranchCount, ChainCount, EventIdx, Interval, IpCount, Loss, Losses, ProcessIdx, StreamCount, Text};
+use super::{
+    BranchCount, ChainCount, EventIdx, Interval, IpCount, Loss, Losses, ProcessIdx, StreamCount, Text,
+};
 use crate::addr::Va;
 
 /// Memory in bytes that the counts of a run may take: four million streams, or six million addresses.
@@ -103,7 +105,13 @@ impl Row for ChainCount {
     type Key = (EventIdx, ProcessIdx, Va, Va, Arc<[Va]>);
 
     fn key(&self) -> Self::Key {
-        (self.event, self.process, self.ip, self.top, Arc::clone(&self.frames))
+        (
+            self.event,
+            self.process,
+            self.ip,
+            self.top,
+            Arc::clone(&self.frames),
+        )
     }
 
     fn add(&mut self, other: &Self) {

@@ -94,7 +94,11 @@ impl Snapshot {
             }
             for row in &interval.chains {
                 let is_known = |at: &Va| self.is_known(row.process, *at);
-                add(row.process, row.hits, is_known(&row.ip) && is_known(&row.top) && row.frames.iter().all(is_known));
+                add(
+                    row.process,
+                    row.hits,
+                    is_known(&row.ip) && is_known(&row.top) && row.frames.iter().all(is_known),
+                );
             }
             for row in &interval.branches {
                 let is_known = self.is_known(row.process, row.from) && self.is_known(row.process, row.to);
@@ -259,7 +263,10 @@ fn move_rows(interval: &mut Interval, moved: impl Fn(&mut ProcessIdx, &mut [&mut
     }
     for row in &mut interval.chains {
         let mut frames = row.frames.to_vec();
-        let addresses: Vec<&mut Va> = [&mut row.ip, &mut row.top].into_iter().chain(&mut frames).collect();
+        let addresses: Vec<&mut Va> = [&mut row.ip, &mut row.top]
+            .into_iter()
+            .chain(&mut frames)
+            .collect();
         moved(&mut row.process, &mut { addresses });
         row.frames = frames.into();
     }

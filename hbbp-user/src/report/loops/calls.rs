@@ -24,7 +24,10 @@ impl RunLoops<'_> {
         let called: Vec<_> = called.take(MOST_LOOPS).collect();
         if !called.is_empty() {
             page.line("")?;
-            page.entry("", "Callers of the hottest loops, % of the inclusive time of each")?;
+            page.entry(
+                "",
+                "Callers of the hottest loops, % of the inclusive time of each",
+            )?;
         }
         for it in called {
             let all = it.region.inclusive.map_or(0.0, |time| time.value);
@@ -41,7 +44,10 @@ impl RunLoops<'_> {
             page.entry("  ", &format!("{label} <- {}", named.join(", ")))?;
         }
         page.line("")?;
-        page.entry("", "Calls by the time of what they called, recursion once; % of all time with a call chain")?;
+        page.entry(
+            "",
+            "Calls by the time of what they called, recursion once; % of all time with a call chain",
+        )?;
         page.table(&self.sites(calls, page.look.demangle), |_| None)?;
         let notes = notes(calls);
         notes.iter().try_for_each(|note| page.entry("  - ", note))
@@ -101,7 +107,10 @@ fn notes(calls: &Calls) -> Vec<String> {
             ends.interrupted,
             "in interrupts and exceptions, which are not charged to what they struck",
         ),
-        (ends.no_call, "with callers up to an address that no call stands before"),
+        (
+            ends.no_call,
+            "with callers up to an address that no call stands before",
+        ),
         (ends.unresolved, "without an instruction, charged to nobody"),
     ];
     let all = scaled(ends.samples as f64, 4);

@@ -73,7 +73,12 @@ impl RunLoops<'_> {
             let inclusive_share = region.inclusive.zip(all);
             let inclusive_share = inclusive_share.map(|(part, all)| share(part.value, all).to_string());
             let last = inclusive.into_iter().chain([inclusive_share.unwrap_or_default()]);
-            lines.write_record(first.into_iter().chain(figures.into_iter().flat_map(both)).chain(last))?;
+            lines.write_record(
+                first
+                    .into_iter()
+                    .chain(figures.into_iter().flat_map(both))
+                    .chain(last),
+            )?;
         }
         lines.flush()
     }

@@ -83,7 +83,10 @@ mod tests {
     #[test]
     fn chains_come_back_and_equal_ones_are_summed() {
         let kernel = 0xffff_ffff_8100_0000;
-        let chains = [chain(kernel, &[kernel, kernel + 9, 0x40_1000], 3), chain(5, &[], 1)];
+        let chains = [
+            chain(kernel, &[kernel, kernel + 9, 0x40_1000], 3),
+            chain(5, &[], 1),
+        ];
         let all = || Capacity(usize::MAX);
         let bytes = of_chains(&chains);
         assert_eq!(to_chains(&bytes, &mut all()).unwrap(), chains);
