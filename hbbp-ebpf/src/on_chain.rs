@@ -16,7 +16,7 @@ use aya_ebpf::helpers::{bpf_get_current_task_btf, bpf_ktime_get_ns};
 use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
 use hbbp_ebpf::chain::{Chain, PART, TRIED, WORDS, mixed};
-use hbbp_ebpf::count_map::{bucket_behind, bucket_of, state_of};
+use hbbp_ebpf::count_map::{CLAIMED, bucket_behind, bucket_of, state_of};
 use hbbp_ebpf::is_kernel;
 use hbbp_ebpf::stack::Context;
 use hbbp_ebpf::stat::Outcome;
@@ -135,12 +135,13 @@ fn add(work: &mut ChainWork, sample: &Sample, context: &Context) -> Outcome {
             fill(slot, work, sample, context, state);
             return Outcome::Counted;
         }
-        if unsafe { place.read_volatile() } == state {
+        // SAFETY: as above.
+        let held = unsafe { place.read_volatile() };
+        if held == state {
             add_to(slot, sample.period);
             return Outcome::Counted;
         }
-        // SAFETY: as above.
-        if unsafe { place.read_volatile() } == hbbp_ebpf::count_map::CLAIMED {
+        if held == CLAIMED {
             refused = Outcome::Raced;
         }
         work.number.set(bucket_behind(number, n_slots).into());

@@ -2,7 +2,7 @@
 //!
 //! A sample's time belongs to the instruction that spent it ([`crate::time`]) and, as inclusive time, to each call on its chain,
 //! once, however often a recursion has it there. Chains are walked outwards as far as each step is proved ([`mod@walk`]): what
-//! comes after the first doubt is charged to nobody, and counted ([`Ends`]).
+//! comes after the first step without proof is charged to nobody, and counted ([`Ends`]).
 
 mod frame;
 mod walk;

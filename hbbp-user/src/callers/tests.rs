@@ -62,6 +62,19 @@ pub(crate) fn sampled(chains: &[Sampled<'_>]) -> Snapshot {
         hits: *hits,
         weight: 10 * hits,
     };
+    let mut snapshot = program();
+    snapshot.intervals = vec![Interval {
+        ips: chains.iter().map(ip).collect(),
+        chains: chains.iter().map(chain).collect(),
+        ..Interval::default()
+    }];
+    snapshot.check().unwrap();
+    snapshot
+}
+
+/// The program, without samples.
+fn program() -> Snapshot {
+    let at = |offset: u64| Va(USER + offset);
     let symbol = |(name, start, len): (&str, u64, u64)| Symbol {
         start: ImageAddr(start),
         len,
@@ -92,18 +105,12 @@ pub(crate) fn sampled(chains: &[Sampled<'_>]) -> Snapshot {
             bytes: CODE.to_vec(),
             since: 0,
         }],
-        intervals: vec![Interval {
-            ips: chains.iter().map(ip).collect(),
-            chains: chains.iter().map(chain).collect(),
-            ..Interval::default()
-        }],
         ..Snapshot::default()
     };
     snapshot.run.events = vec![Event {
         unit: EventUnit::Nanoseconds,
         ..Event::default()
     }];
-    snapshot.check().unwrap();
     snapshot
 }
 

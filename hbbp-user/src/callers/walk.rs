@@ -1,7 +1,7 @@
 //! Walks a call chain outwards, as far as each caller is proved by the text.
 //!
-//! In the kernel, return addresses come from ORC, which knows every frame, and it goes on where an interrupt struck: that is
-//! no caller, and the instruction before is no call. User code has frame pointers or has not: without one the kernel reads what an
+//! In the kernel, return addresses come from ORC, which knows every frame, and it goes on where an interrupt struck: that
+//! did not call, and no call stands before it. User code has frame pointers or has not: without one the kernel reads what an
 //! outer function, or anything else, left there (`perf_callchain_user` in arch/x86/events/core.c). So a caller counts where the
 //! code of the function that it called says that the return address is at that place ([`super::frame`]), and where a call stands
 //! right before that. Compilers leave out the frames of functions that call nothing, whatever they are told; there the return
@@ -21,7 +21,7 @@ use crate::snapshot::Snapshot;
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum End {
-    /// All of the chain was walked; `user` says whether it came to user code.
+    /// All of the chain was walked.
     Whole,
     /// At an interrupt or exception: what it struck did not call it.
     Interrupted,

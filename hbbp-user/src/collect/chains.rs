@@ -43,6 +43,11 @@ pub struct Chained {
 }
 
 impl Chains {
+    /// The tables, where they are asked for.
+    pub fn open_if(asked: bool, object: &mut Object) -> anyhow::Result<Option<Self>> {
+        asked.then(|| Self::open(object)).transpose()
+    }
+
     /// Takes the tables of the object and shows the first to the programs.
     pub fn open(object: &mut Object) -> anyhow::Result<Self> {
         Ok(Self {

@@ -61,7 +61,7 @@ use object::{Constants, Messages, Object, ProgramLog};
 pub use ordered::Parts;
 use overhead::Runs;
 pub use plan::Plan;
-use plan::{constants, event_count_offset, in_slices, quirks, shortest_period};
+use plan::{constants, event_count_offset, in_slices, quirks, shortest_stack_period};
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
 use stacks::Stacks;
@@ -95,8 +95,7 @@ impl Collector {
         let online = perf::read_online_cpus().context("failed to list the CPUs")?;
         let mut notes = Vec::new();
         let sources = event::choose(&plan.choice)?;
-        let with_stacks = sources.iter().filter(|source| source.request.stack.is_some());
-        let stack_period = with_stacks.map(shortest_period).min();
+        let stack_period = shortest_stack_period(&sources);
         let sizes = map_sizes::choose(online.len(), stack_period, plan.map_entries, plan.choice.callers)?;
         let btf = kernel_layout::open_btf();
         let layout = module_layout(plan.modules, &btf, &mut notes);
@@ -133,11 +132,7 @@ impl Collector {
         };
         let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, sizes, quirks, keyed));
         let stacks = stacks.transpose()?;
-        let chains = plan
-            .choice
-            .callers
-            .then(|| Chains::open(&mut object))
-            .transpose()?;
+        let chains = Chains::open_if(plan.choice.callers, &mut object)?;
         let counters = Counters::open(&mut object, sources, &plan.scope, &online)?;
         Ok(Self {
             object,

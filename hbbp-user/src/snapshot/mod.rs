@@ -309,7 +309,7 @@ pub struct ChainCount {
     /// where code keeps none, addresses are missing or were never return addresses.
     pub frames: Arc<[Va]>,
     /// What stood on top of the stack of user code: the return address of a function that keeps no frame. 0 where it is not
-    /// known, or is no text.
+    /// known, or is not text.
     pub top: Va,
     /// Samples.
     pub hits: u64,

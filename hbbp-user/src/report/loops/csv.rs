@@ -6,35 +6,37 @@ use super::{RunLoops, entered, share};
 use crate::estimate::Figure;
 use crate::printable::harmless;
 
+/// The first line.
+const TITLES: [&str; 24] = [
+    "module",
+    "function",
+    "ring",
+    "header",
+    "tail",
+    "lines",
+    "depth",
+    "amount",
+    "amount_std_error",
+    "share",
+    "time",
+    "time_std_error",
+    "time_share",
+    "cpi",
+    "cpi_std_error",
+    "iterations",
+    "iterations_std_error",
+    "invocations",
+    "invocations_std_error",
+    "trips",
+    "trips_std_error",
+    "inclusive_time",
+    "inclusive_time_std_error",
+    "inclusive_share",
+];
+
 impl RunLoops<'_> {
     /// Writes one line for each loop, RFC 4180 with line feeds; what is not known is empty.
     pub(in crate::report) fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        const TITLES: [&str; 24] = [
-            "module",
-            "function",
-            "ring",
-            "header",
-            "tail",
-            "lines",
-            "depth",
-            "amount",
-            "amount_std_error",
-            "share",
-            "time",
-            "time_std_error",
-            "time_share",
-            "cpi",
-            "cpi_std_error",
-            "iterations",
-            "iterations_std_error",
-            "invocations",
-            "invocations_std_error",
-            "trips",
-            "trips_std_error",
-            "inclusive_time",
-            "inclusive_time_std_error",
-            "inclusive_share",
-        ];
         let mut lines = csv::Writer::from_writer(out);
         lines.write_record(TITLES)?;
         let both = |figure: Option<Figure>| {
