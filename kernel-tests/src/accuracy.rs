@@ -193,11 +193,7 @@ pub fn measure_command(mut machine: Machine, command: &[&str], setup: &Setup) ->
         outcome.files.get("profile").context("hbbp-sys left no profile")?,
     )?;
     let reference = outcome.directory().join("reference");
-    let errors = |by: &str| -> Result<Errors> {
-        let words = ["eval", "--by", by, "--reference"];
-        let text = said(&program, &words, &[&reference, &profile])?;
-        serde_json::from_str(&text).context("failed to understand what hbbp-sys eval says")
-    };
+    let errors = |by: &str| errors(&program, &reference, &profile, by);
     let report = said(&program, &["report", "--top", "1"], &[&profile])?;
     let report: serde_json::Value =
         serde_json::from_str(&report).context("failed to understand what hbbp-sys report says")?;
@@ -212,6 +208,19 @@ pub fn measure_command(mut machine: Machine, command: &[&str], setup: &Setup) ->
         outcome,
         profile,
     })
+}
+
+/// The errors of a profile against a reference, for each group of `by` (`ring`, `function`).
+///
+/// # Errors
+/// When the comparison fails.
+pub fn errors(program: &Path, reference: &Path, profile: &Path, by: &str) -> Result<Errors> {
+    let text = said(
+        program,
+        &["eval", "--by", by, "--reference"],
+        &[reference, profile],
+    )?;
+    serde_json::from_str(&text).context("failed to understand what hbbp-sys eval says")
 }
 
 /// What a verb of the program prints as JSON.
