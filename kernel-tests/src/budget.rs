@@ -11,7 +11,7 @@ use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::accuracy::{self, Errors, Setup};
+use crate::accuracy::{self, DEFAULT_RULE, Errors, Setup};
 use crate::artifacts;
 use crate::cost::{self, Span};
 use crate::kernel::Kernel;
@@ -159,7 +159,8 @@ pub fn errors(kernel: &Kernel, hardware_profile: &str, phases: &[Phase], options
         &profile,
         outcome.files.get("profile").context("no merged profile")?,
     )?;
-    accuracy::errors(&artifacts::hbbp_sys()?, &reference, &profile, "ring")
+    let program = artifacts::hbbp_sys()?;
+    accuracy::errors(&program, &reference, &profile, "ring", DEFAULT_RULE)
 }
 
 /// Nanoseconds between two times of /proc/uptime.
