@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * Reads the first 64 KiB of a file again and again, through the page cache where the file system has one. The system is called
- * in the loop itself, so that the loop is the caller of all that the kernel does for it.
+ * in the loop itself, so that the loop is the caller of all that the kernel does for it. Between two reads it waits for a while
+ * that no clock can be in step with.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -16,6 +17,7 @@ static char buffer[BYTES];
 __attribute__((noinline)) static long read_all(long file, unsigned long rounds)
 {
 	register long offset __asm__("r10") = 0;
+	unsigned long chance = 1;
 	long sum = 0;
 
 	while (rounds--) {
@@ -26,6 +28,10 @@ __attribute__((noinline)) static long read_all(long file, unsigned long rounds)
 				 : "a"(SYS_pread64), "D"(file), "S"(buffer), "d"(BYTES), "r"(offset)
 				 : "rcx", "r11", "memory");
 		sum += n;
+		/* Knuth's MMIX generator. */
+		chance = chance * 6364136223846793005ul + 1442695040888963407ul;
+		for (unsigned long wait = chance >> 51; wait; wait--)
+			__asm__ volatile("");
 	}
 	return sum;
 }

@@ -75,6 +75,11 @@ impl Callers {
                 Some(_) => spenders(snapshot, &flows, blocks, chain.event, here),
                 None => vec![(here, 1.0)],
             };
+            // At the start of a function, the chain knows which of its calls it was.
+            let led = calls
+                .first()
+                .filter(|call| spenders.iter().any(|(it, _)| it == *call));
+            let spenders = led.map_or(spenders, |call| vec![(*call, 1.0)]);
             // The sampled address is a return address: a return that spent the time had been called from there.
             let called = blocks.instruction(here.1).and_then(|it| {
                 let before = blocks.addr(it).0.checked_sub(1)?;
