@@ -11,7 +11,7 @@ use anyhow::bail;
 use perf_event_open_sys::bindings;
 
 use super::perf::{Perf, Request, Stack, Target};
-use super::periods::{CYCLES, period};
+use super::periods::period;
 use super::pmu::{DEVICES, Pmu, read_pmus};
 use super::raw_event::raw;
 use super::uarch::{self, Core, Encoding};
@@ -146,26 +146,21 @@ impl Source {
     }
 }
 
-/// What samples time beside these events. A PMU that buffers its records has no call chains for them, and then it is the clock.
+/// What samples time beside these events. A PMU that buffers its records has no call chains for them, and then it is the
+/// clock, with as many nanoseconds as cycles were asked for.
 fn time_beside(sources: &[Source], period: u64, callers: bool) -> anyhow::Result<Vec<Source>> {
     let mut cycles = cycles_beside(sources, period)?;
     if callers {
         cycles.iter_mut().for_each(Source::ask_for_chains);
         if cycles.iter().any(|source| try_open(source).is_err()) {
             let mut clock = clock();
-            clock.request.period = Period::Fixed(match period {
-                CYCLES => CLOCK_BESIDE,
-                asked => asked.max(SHORTEST_CLOCK),
-            });
+            clock.request.period = Period::Fixed(period.max(SHORTEST_CLOCK));
             clock.ask_for_chains();
             return Ok(vec![clock]);
         }
     }
     Ok(cycles)
 }
-
-/// The period in ns of a clock in place of cycles beside executions: a prime near that of the clock alone.
-const CLOCK_BESIDE: u64 = 1_000_003;
 
 /// Cycles on each PMU that counts executions, as precise as its instructions are: a processor without precise instructions has
 /// no precise cycles on the same counters. Where the events already tell the time, nothing is added.

@@ -98,13 +98,8 @@ fn time_beside_executions_adds_a_five_hundredth_at_most() {
     assert!(overhead.watched.stacks + 500 < overhead.with_time.stacks);
     assert!(added <= 0.002, "{added}");
     let added = overhead.of_callers();
-    println!(
-        "{} samples with call chains, {:.3} % of instructions added",
-        overhead.with_callers.stacks,
-        100.0 * added
-    );
-    assert!(overhead.watched.stacks + 500 < overhead.with_callers.stacks);
-    assert!(added <= 0.005, "{added}");
+    println!("{:.3} % of instructions added by call chains", 100.0 * added);
+    assert!(0.001 < added && added <= 0.005, "{added}");
 }
 
 #[test]
