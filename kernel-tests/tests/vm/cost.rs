@@ -81,7 +81,8 @@ fn stack_of_a_loop_costs_what_it_did() {
 /// Cycles at their default period add little to the two events that count executions (issue 19: 0.2 %).
 #[test]
 fn time_beside_executions_adds_a_five_hundredth_at_most() {
-    const ROUNDS: u32 = 6;
+    // In fewer, call chains cost more than half a percent: the text of each caller is new.
+    const ROUNDS: u32 = 12;
     if support::machine(SERIES).is_none() {
         return;
     }
