@@ -81,8 +81,8 @@ fn stack_of_a_loop_costs_what_it_did() {
 /// Cycles at their default period add little to the two events that count executions (issue 19: 0.2 %).
 #[test]
 fn time_beside_executions_adds_a_five_hundredth_at_most() {
-    // In fewer, call chains cost more than half a percent: the text of each caller is new.
-    const ROUNDS: u32 = 12;
+    // Three seconds of the guest: each span holds one drain, which costs more than what is measured.
+    const ROUNDS: u32 = 9;
     if support::machine(SERIES).is_none() {
         return;
     }
