@@ -8,11 +8,12 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::TextOrJson;
+use super::header::event_in_words;
 use super::look::Look;
 use super::number::{percent, scaled};
 use super::page::Page;
 use super::table::{Line, Table};
-use crate::eval::{Amounts, Evaluation, Group, Level, Method};
+use crate::eval::{Amounts, Evaluation, Group, Level, Method, Sampling, Served, Unserved};
 use crate::names::{Demangle, function};
 use crate::printable::write_json;
 
@@ -24,7 +25,11 @@ pub struct Errors<'a> {
     whole: Group,
     groups: Vec<Group>,
     top: Option<usize>,
+    sampling: &'a [SamplingMethod<'a>],
 }
+
+/// A sampling method, and what of the profile serves it.
+pub type SamplingMethod<'a> = (Sampling, Result<Served<'a>, Unserved>);
 
 /// Digits of amounts in text.
 const DIGITS: usize = 4;
@@ -39,7 +44,14 @@ impl<'a> Errors<'a> {
             whole: whole.unwrap_or_default(),
             groups: evaluation.groups(level),
             top,
+            sampling: &[],
         }
+    }
+
+    /// The same by sampling method, for these.
+    #[must_use]
+    pub fn by_sampling(self, sampling: &'a [SamplingMethod<'a>]) -> Self {
+        Self { sampling, ..self }
     }
 
     /// Writes them; text looks as `look` says.
@@ -68,15 +80,17 @@ impl<'a> Errors<'a> {
             &format!("{samples} samples of instructions, {stacks} branch stacks"),
         )?;
         self.notes(page)?;
+        if !self.sampling.is_empty() {
+            return self.sampling(page);
+        }
+        let columns = Method::ALL.map(|method| (method.name(), method));
         page.heading("Average weighted error over mnemonics, in % of the reference")?;
         let demangle = page.look.demangle;
-        page.table(&self.group_table(Group::average_weighted, demangle), |_| None)?;
+        page.table(&self.group_table(&columns, Group::average_weighted, demangle), |_| None)?;
         page.heading("The same of shares of all instructions, in %")?;
-        page.table(&self.group_table(Group::share_error, demangle), |_| None)?;
+        page.table(&self.group_table(&columns, Group::share_error, demangle), |_| None)?;
         page.heading("Accuracy error over blocks, in % of the reference")?;
-        page.table(&self.group_table(Group::block_error, page.look.demangle), |_| {
-            None
-        })?;
+        page.table(&self.group_table(&columns, Group::block_error, demangle), |_| None)?;
         page.heading("Executions by mnemonic, and their errors in %")?;
         let amounts = self.mnemonic_table(|amounts| *amounts, |amount| scaled(amount, DIGITS));
         page.table(&amounts, |_| None)?;
@@ -84,6 +98,29 @@ impl<'a> Errors<'a> {
         let total = self.whole.total();
         let shares = self.mnemonic_table(|amounts| amounts.shares(&total), percent);
         page.table(&shares, |_| None)
+    }
+
+    /// The errors of the sampling methods that the profile serves, what each sampled, and why the others are not served.
+    fn sampling(&self, page: &mut Page<'_>) -> io::Result<()> {
+        let served = self.sampling.iter().filter_map(|(method, served)| {
+            let served = served.as_ref().ok()?;
+            Some((method.name(), served.estimate))
+        });
+        let served: Vec<(&str, Method)> = served.collect();
+        if !served.is_empty() {
+            page.heading("Accuracy error over blocks by sampling method, in % of the reference")?;
+            let table = self.group_table(&served, Group::block_error, page.look.demangle);
+            page.table(&table, |_| None)?;
+        }
+        page.line("")?;
+        for (method, served) in self.sampling {
+            let said = match served {
+                Ok(served) => recording(served),
+                Err(why) => format!("not served: {why}"),
+            };
+            page.entry(&format!("{:<13}  ", method.name()), &said)?;
+        }
+        Ok(())
     }
 
     /// What is compared, and the distance by address.
@@ -123,12 +160,18 @@ impl<'a> Errors<'a> {
         self.top.map_or(rows.len(), |top| top.min(rows.len()))
     }
 
-    fn group_table(&self, error_of: fn(&Group, Method) -> Option<f64>, demangle: Demangle) -> Table {
+    fn group_table(
+        &self,
+        columns: &[(&str, Method)],
+        error_of: fn(&Group, Method) -> Option<f64>,
+        demangle: Demangle,
+    ) -> Table {
         let titles = self.level.titles().iter().map(|title| (*title).to_owned());
-        let methods = Method::ALL.map(Method::name).map(str::to_owned);
+        let methods = columns.iter().map(|(title, _)| (*title).to_owned());
         let numbers = |group: &Group| {
-            let errors = Method::ALL.map(|method| error(error_of(group, method)));
-            [&[scaled(group.total().reference, DIGITS)][..], &errors].concat()
+            let instructions = scaled(group.total().reference, DIGITS);
+            let errors = columns.iter().map(|(_, method)| error(error_of(group, *method)));
+            std::iter::once(instructions).chain(errors).collect()
         };
         let mut whole = vec![String::new(); self.level.titles().len()];
         if let Some(first) = whole.first_mut() {
@@ -141,7 +184,7 @@ impl<'a> Errors<'a> {
         let total = [Line::Rule, Line::Row(whole, numbers(&self.whole))];
         Table {
             names: titles.collect(),
-            numbers: [&["instructions".to_owned()][..], &methods].concat(),
+            numbers: std::iter::once("instructions".to_owned()).chain(methods).collect(),
             lines: rows.chain(total).collect(),
         }
     }
@@ -180,6 +223,12 @@ fn error(error: Option<f64>) -> String {
     error.map_or_else(|| "-".to_owned(), percent)
 }
 
+/// The events that a method sampled.
+fn recording(served: &Served<'_>) -> String {
+    let events: Vec<String> = served.events.into_iter().flatten().map(event_in_words).collect();
+    events.join("; ")
+}
+
 /// The whole document.
 #[derive(Serialize)]
 struct Document {
@@ -196,10 +245,24 @@ struct Document {
     /// Half the sum of the absolute differences of the shares of all addresses, as a fraction; null where the reference has no
     /// addresses.
     distance: ErrorsJson,
+    /// The sampling methods that were asked for; absent where none was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    methods: Vec<SamplingJson>,
     /// Everything.
     whole: GroupJson,
     /// The groups of the level that was asked for, by falling reference.
     groups: Vec<GroupJson>,
+}
+
+#[derive(Serialize)]
+struct SamplingJson {
+    method: &'static str,
+    /// The events it sampled; null where the profile does not serve the method.
+    recording: Option<String>,
+    /// Accuracy error over blocks of everything, as a fraction.
+    block_error: Option<f64>,
+    /// Why the profile does not serve it.
+    reason: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -248,8 +311,25 @@ impl Document {
             stacks: errors.evaluation.stacks,
             left_out: errors.evaluation.left_out,
             distance: ErrorsJson::new(&|method| errors.evaluation.distance(method)),
+            methods: errors
+                .sampling
+                .iter()
+                .map(|method| SamplingJson::new(method, &errors.whole))
+                .collect(),
             whole: GroupJson::new(&errors.whole),
             groups: errors.groups.iter().map(GroupJson::new).collect(),
+        }
+    }
+}
+
+impl SamplingJson {
+    fn new((method, served): &SamplingMethod<'_>, whole: &Group) -> Self {
+        let found = served.as_ref().ok();
+        Self {
+            method: method.name(),
+            recording: found.map(recording),
+            block_error: found.and_then(|served| whole.block_error(served.estimate)),
+            reason: served.as_ref().err().map(ToString::to_string),
         }
     }
 }
