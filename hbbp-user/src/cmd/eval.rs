@@ -41,7 +41,9 @@ pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let evaluation = evaluate(&snapshot, &exact, &rule)?;
     let mut out = BufWriter::new(out);
     let sampling = options.methods.iter();
-    let sampling: Vec<_> = sampling.map(|method| (*method, method.served(&snapshot))).collect();
+    let sampling: Vec<_> = sampling
+        .map(|method| (*method, method.served(&snapshot)))
+        .collect();
     let errors = Errors::new(&evaluation, options.by, options.top).by_sampling(&sampling);
     errors.write(options.format, options.look, &mut out)?;
     out.flush()?;

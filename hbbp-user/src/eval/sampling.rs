@@ -53,7 +53,9 @@ pub enum Unserved {
     #[error("its samples of instructions are those of {}", .0.name())]
     Other(Sampling),
     /// Addresses at level 1 without branches that correct them.
-    #[error("its addresses are those of the next instruction, at precise level 1: record with branch stacks (-b)")]
+    #[error(
+        "its addresses are those of the next instruction, at precise level 1: record with branch stacks (-b)"
+    )]
     OneLate,
 }
 

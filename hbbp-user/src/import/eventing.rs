@@ -66,13 +66,7 @@ impl EventingIps {
         })
     }
 
-    fn decoded(
-        &mut self,
-        sample: &Sample<'_>,
-        start: u64,
-        ip: u64,
-        text: &mut FindText<'_>,
-    ) -> Option<u64> {
+    fn decoded(&mut self, sample: &Sample<'_>, start: u64, ip: u64, text: &mut FindText<'_>) -> Option<u64> {
         let process = if is_kernel(start) { 0 } else { sample.tgid };
         let key = (process, start, ip);
         if let Some(known) = self.known.get(&key) {

@@ -86,11 +86,18 @@ impl<'a> Errors<'a> {
         let columns = Method::ALL.map(|method| (method.name(), method));
         page.heading("Average weighted error over mnemonics, in % of the reference")?;
         let demangle = page.look.demangle;
-        page.table(&self.group_table(&columns, Group::average_weighted, demangle), |_| None)?;
+        page.table(
+            &self.group_table(&columns, Group::average_weighted, demangle),
+            |_| None,
+        )?;
         page.heading("The same of shares of all instructions, in %")?;
-        page.table(&self.group_table(&columns, Group::share_error, demangle), |_| None)?;
+        page.table(&self.group_table(&columns, Group::share_error, demangle), |_| {
+            None
+        })?;
         page.heading("Accuracy error over blocks, in % of the reference")?;
-        page.table(&self.group_table(&columns, Group::block_error, demangle), |_| None)?;
+        page.table(&self.group_table(&columns, Group::block_error, demangle), |_| {
+            None
+        })?;
         page.heading("Executions by mnemonic, and their errors in %")?;
         let amounts = self.mnemonic_table(|amounts| *amounts, |amount| scaled(amount, DIGITS));
         page.table(&amounts, |_| None)?;
@@ -184,7 +191,9 @@ impl<'a> Errors<'a> {
         let total = [Line::Rule, Line::Row(whole, numbers(&self.whole))];
         Table {
             names: titles.collect(),
-            numbers: std::iter::once("instructions".to_owned()).chain(methods).collect(),
+            numbers: std::iter::once("instructions".to_owned())
+                .chain(methods)
+                .collect(),
             lines: rows.chain(total).collect(),
         }
     }

@@ -262,5 +262,9 @@ fn sampling_methods_name_their_recording_in_text_and_unknown_ones_are_refused() 
     }
     let ran = hbbp(&[&eval[..], &["--methods", "exact"]].concat());
     assert_eq!(ran.code, Some(2));
-    assert!(ran.err.contains("the methods are classic, precise"), "{}", ran.err);
+    assert!(
+        ran.err.contains("the methods are classic, precise"),
+        "{}",
+        ran.err
+    );
 }
