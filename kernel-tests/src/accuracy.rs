@@ -44,6 +44,9 @@ pub const PERIODS: (u64, u64) = (10_007, 1_009);
 /// fills what is enough for the paper's.
 const MAP_ENTRIES: &str = "262144";
 
+/// The rule of estimates where none is named (`--rule`).
+pub const DEFAULT_RULE: &str = "balanced";
+
 impl Setup {
     /// A machine with this hardware profile, one CPU, and the periods of [`PERIODS`].
     pub fn new(hardware_profile: String) -> Self {
@@ -77,6 +80,8 @@ pub struct Measured {
     pub rings: Errors,
     /// The errors of each function.
     pub functions: Errors,
+    /// The errors of each ring by the rule of the paper, with streams as they were counted.
+    pub by_paper: Errors,
     /// `hbbp-sys report --format json` of the profile.
     pub report: serde_json::Value,
     /// Counters of the driver and the emulated PMU.
@@ -193,11 +198,7 @@ pub fn measure_command(mut machine: Machine, command: &[&str], setup: &Setup) ->
         outcome.files.get("profile").context("hbbp-sys left no profile")?,
     )?;
     let reference = outcome.directory().join("reference");
-    let errors = |by: &str| -> Result<Errors> {
-        let words = ["eval", "--by", by, "--reference"];
-        let text = said(&program, &words, &[&reference, &profile])?;
-        serde_json::from_str(&text).context("failed to understand what hbbp-sys eval says")
-    };
+    let errors = |by, rule| errors(&program, &reference, &profile, by, rule);
     let report = said(&program, &["report", "--top", "1"], &[&profile])?;
     let report: serde_json::Value =
         serde_json::from_str(&report).context("failed to understand what hbbp-sys report says")?;
@@ -205,13 +206,24 @@ pub fn measure_command(mut machine: Machine, command: &[&str], setup: &Setup) ->
     let completeness = reported("/accounting/reached").zip(reported("/accounting/due"));
     Ok(Measured {
         completeness: completeness.map_or(0.0, |(reached, due)| reached / due.max(1.0)),
-        rings: errors("ring")?,
-        functions: errors("function")?,
+        rings: errors("ring", DEFAULT_RULE)?,
+        functions: errors("function", DEFAULT_RULE)?,
+        by_paper: errors("ring", "paper")?,
         report,
         counters: outcome.counters()?,
         outcome,
         profile,
     })
+}
+
+/// The errors of a profile against a reference, for each group of `by` (`ring`, `function`), by a rule's name or file.
+///
+/// # Errors
+/// When the comparison fails.
+pub fn errors(program: &Path, reference: &Path, profile: &Path, by: &str, rule: &str) -> Result<Errors> {
+    let words = ["eval", "--by", by, "--rule", rule, "--reference"];
+    let text = said(program, &words, &[reference, profile])?;
+    serde_json::from_str(&text).context("failed to understand what hbbp-sys eval says")
 }
 
 /// What a verb of the program prints as JSON.

@@ -7,10 +7,15 @@
 //! the emulated PMU looks for records, which no processor does.
 //! These are results on a model of a processor.
 
+use std::fs;
+
 use anyhow::{Context as _, Result, ensure};
 
+use crate::accuracy::{self, DEFAULT_RULE, Errors, Setup};
+use crate::artifacts;
 use crate::cost::{self, Span};
 use crate::kernel::Kernel;
+use crate::machine::Machine;
 use crate::workload::Workload;
 
 /// A phase of the load.
@@ -123,6 +128,39 @@ pub fn measure(
         })
     })
     .collect()
+}
+
+/// Runs the phases on one CPU beside a daemon with these options, and returns the errors of all that it estimated, all segments
+/// together, over the time in which it sampled.
+///
+/// # Errors
+/// When the guest does not end well, or the comparison fails.
+pub fn errors(kernel: &Kernel, hardware_profile: &str, phases: &[Phase], options: &str) -> Result<Errors> {
+    let mut machine = Setup::new(hardware_profile.to_owned()).prepare(Machine::new(kernel));
+    machine.files().hbbp_sys()?;
+    for name in ["heapsort", "syscalls"] {
+        let workload = Workload::named(name).with_context(|| format!("unknown workload `{name}`"))?;
+        workload.install(&mut machine, kernel)?;
+    }
+    let scripts: Vec<&str> = phases.iter().map(|phase| phase.script.as_str()).collect();
+    let script = format!(
+        "set -e\nhbbp-sys daemon --dir /tmp/segments {options} &\nbusybox sleep 2\n{}\nkill %1\nwait %1\n\
+         hbbp-sys merge -o /out/profile /tmp/segments\n",
+        scripts.join("\n")
+    );
+    let outcome = machine.run(&["/bin/busybox", "sh", "-c", &script])?;
+    ensure!(
+        outcome.exit_code == 0,
+        "the guest failed: {}",
+        outcome.text("stderr")?
+    );
+    let [profile, reference] = ["profile", "reference"].map(|name| outcome.directory().join(name));
+    fs::write(
+        &profile,
+        outcome.files.get("profile").context("no merged profile")?,
+    )?;
+    let program = artifacts::hbbp_sys()?;
+    accuracy::errors(&program, &reference, &profile, "ring", DEFAULT_RULE)
 }
 
 /// Nanoseconds between two times of /proc/uptime.

@@ -40,6 +40,13 @@ pub struct HardwareProfile {
     /// Percent of the stacks that are aligned so that a sticky branch is their oldest entry
     /// (`sticky.percent`): the bias of the HBBP paper's section III.C.
     pub sticky_percent: u32,
+    /// Percent of the stacks whose oldest entry was not written anew: it is that of the stack before (`oldest.stuck_percent`).
+    pub stuck_percent: u32,
+    /// Percent of the stacks whose oldest entry was half overwritten: it has the source of the branch before it
+    /// (`oldest.garbled_percent`), so that it is no branch that ever was.
+    pub garbled_percent: u32,
+    /// Percent of the stacks without their oldest entry (`oldest.missing_percent`): one entry short.
+    pub missing_percent: u32,
     /// Records a ring holds (`ring_slots`); a small number makes the ring run full.
     pub ring_slots: u64,
     /// Percent of the overflows whose record is dropped (`fault.drop_percent`).
@@ -81,6 +88,9 @@ impl Default for HardwareProfile {
             branch_cycles: true,
             sticky_one_in: 0,
             sticky_percent: 0,
+            stuck_percent: 0,
+            garbled_percent: 0,
+            missing_percent: 0,
             ring_slots: crate::layout::RING_SLOTS as u64,
             drop_percent: 0,
             duplicate_percent: 0,
@@ -154,6 +164,9 @@ impl HardwareProfile {
             "max_precise" => self.max_precise = within(value, 0, 3)? as u32,
             "sticky.one_in" => self.sticky_one_in = value.parse()?,
             "sticky.percent" => self.sticky_percent = within(value, 0, 100)? as u32,
+            "oldest.stuck_percent" => self.stuck_percent = within(value, 0, 100)? as u32,
+            "oldest.garbled_percent" => self.garbled_percent = within(value, 0, 100)? as u32,
+            "oldest.missing_percent" => self.missing_percent = within(value, 0, 100)? as u32,
             "ring_slots" => self.ring_slots = within(value, 1, crate::layout::RING_SLOTS as u64)?,
             "fault.drop_percent" => self.drop_percent = within(value, 0, 100)? as u32,
             "fault.duplicate_percent" => self.duplicate_percent = within(value, 0, 100)? as u32,

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::accuracy::{Errors, said};
+use crate::accuracy::{Errors, errors};
 use crate::kernel::Kernel;
 use crate::machine::{Machine, Marks};
 use crate::outcome::Outcome;
@@ -98,10 +98,8 @@ impl Recorded {
     /// When the comparison fails.
     pub fn errors(&self, rule: &str) -> Result<Errors> {
         let folder = self.outcome.directory();
-        let words = ["eval", "--by", "ring", "--rule", rule, "--reference"];
-        let files = [folder.join("reference"), folder.join("imported")];
-        let text = said(&self.program, &words, &files.each_ref().map(PathBuf::as_path))?;
-        serde_json::from_str(&text).context("failed to understand what hbbp-sys eval says")
+        let [reference, imported] = [folder.join("reference"), folder.join("imported")];
+        errors(&self.program, &reference, &imported, "ring", rule)
     }
 
     /// What the guest left.

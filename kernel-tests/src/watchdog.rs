@@ -132,10 +132,13 @@ fn send_lines(stream: impl Read, lines: &mpsc::Sender<String>) {
     }
 }
 
-/// The end of the guest's log, to be appended to an error.
+/// The end of the guest's log from its first fatal line on, to be appended to an error.
 pub(crate) fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
-    let from = lines.len().saturating_sub(SHOWN);
+    let is_fatal = |line: &&str| FATAL.iter().any(|(marker, _)| line.contains(marker));
+    let fatal = lines.iter().position(is_fatal).unwrap_or(lines.len());
+    // The kernel says what failed some lines before it says that something did.
+    let from = lines.len().saturating_sub(SHOWN).min(fatal.saturating_sub(5));
     format!(
         "; the end of its log:\n{}",
         lines.get(from..).unwrap_or_default().join("\n")

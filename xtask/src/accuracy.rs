@@ -84,7 +84,10 @@ pub(crate) fn accuracy(args: &Args) -> Result<()> {
                             measured.keep(&directory.join(&place))?;
                         }
                         print(args, series, name, workload.name, &measured)?;
-                        lines.push(measured.rings.whole.average_weighted_error);
+                        lines.push(Line {
+                            by_default: measured.rings.whole.average_weighted_error,
+                            by_paper: measured.by_paper.whole.average_weighted_error.hybrid,
+                        });
                     }
                     Err(error) => {
                         eprintln!("{:<14}failed: {error:#}", workload.name);
@@ -105,9 +108,15 @@ pub(crate) fn accuracy(args: &Args) -> Result<()> {
 }
 
 /// Instructions in millions, part of the kernel in %, samples and what part of those due they are; average weighted errors of the three methods and of the
-/// hybrid in each ring; accuracy errors over blocks.
-const TITLES: &str = "workload       M instr. %kernel   stacks  samples  %there   hybrid      LBR      EBS   kernel     user \
+/// hybrid in each ring, and of the rule of the paper; accuracy errors over blocks.
+const TITLES: &str = "workload       M instr. %kernel   stacks  samples  %there   hybrid      LBR      EBS    paper   kernel     user \
                       hybrid/b    LBR/b    EBS/b";
+
+/// The errors of a workload over all code.
+struct Line {
+    by_default: Fractions,
+    by_paper: Option<f64>,
+}
 
 fn print(
     args: &Args,
@@ -124,6 +133,7 @@ fn print(
     } = &measured.rings;
     let ring = |name: &str| measured.rings.named(name).ok();
     let hybrid_of = |name: &str| ring(name).and_then(|group| group.average_weighted_error.hybrid);
+    let by_paper = measured.by_paper.whole.average_weighted_error.hybrid;
     let total = whole.instructions.reference;
     let kernel = ring("kernel").map_or(0.0, |group| group.instructions.reference);
     if args.json {
@@ -133,14 +143,14 @@ fn print(
             "instructions": total, "kernel_instructions": kernel, "stacks": stacks, "samples": samples, "completeness": measured.completeness,
             "average_weighted_error": columns(whole.average_weighted_error),
             "block_error": columns(whole.block_error),
-            "kernel_hybrid_error": hybrid_of("kernel"), "user_hybrid_error": hybrid_of("user"),
+            "paper_error": by_paper, "kernel_hybrid_error": hybrid_of("kernel"), "user_hybrid_error": hybrid_of("user"),
         });
         println!("{line}");
         return Ok(());
     }
     let errors = columns(whole.average_weighted_error).into_iter();
     let errors = errors
-        .chain([hybrid_of("kernel"), hybrid_of("user")])
+        .chain([by_paper, hybrid_of("kernel"), hybrid_of("user")])
         .chain(columns(whole.block_error));
     let errors: Vec<String> = errors.map(percent).collect();
     println!(
@@ -153,24 +163,20 @@ fn print(
     Ok(())
 }
 
-/// Mean and worst of each column, and how often the hybrid is at most 1.1 x the better of its sources.
-fn summary(lines: &[Fractions]) {
-    let column = |of: fn(&Fractions) -> Option<f64>| -> Vec<f64> { lines.iter().filter_map(of).collect() };
+/// Mean and worst of each column, and how often the hybrid is at most 1.1 x the better of its sources and 1.1 x the rule of the
+/// paper.
+fn summary(lines: &[Line]) {
+    let column = |of: fn(&Line) -> Option<f64>| -> Vec<f64> { lines.iter().filter_map(of).collect() };
     let columns = [
-        column(|line| line.hybrid),
-        column(|line| line.lbr),
-        column(|line| line.ebs),
+        column(|line| line.by_default.hybrid),
+        column(|line| line.by_default.lbr),
+        column(|line| line.by_default.ebs),
+        column(|line| line.by_paper),
     ];
     let mean = columns
         .clone()
         .map(|of| of.iter().sum::<f64>() / of.len().max(1) as f64);
     let worst = columns.map(|of| of.into_iter().fold(0.0, f64::max));
-    let good = lines
-        .iter()
-        .filter(|line| match (line.hybrid, line.lbr, line.ebs) {
-            (Some(hybrid), Some(lbr), Some(ebs)) => hybrid <= 1.1 * lbr.min(ebs),
-            _ => false,
-        });
     for (name, values) in [("mean", mean), ("worst", worst)] {
         println!(
             "{name:<14} {:>42} {}",
@@ -178,10 +184,19 @@ fn summary(lines: &[Fractions]) {
             values.map(Some).map(percent).join(" ")
         );
     }
+    // What is as good as nobody tells apart: a tenth.
+    let good = |bound: fn(&Line) -> Option<f64>| {
+        let holds = |line: &&Line| {
+            let both = line.by_default.hybrid.zip(bound(line));
+            both.is_some_and(|(hybrid, bound)| hybrid <= 1.1 * bound)
+        };
+        lines.iter().filter(holds).count()
+    };
     println!(
-        "hybrid at most 1.1 x the better of LBR and EBS: {} of {}\n",
-        good.count(),
-        lines.len()
+        "hybrid at most 1.1 x the better of LBR and EBS: {} of {}; at most 1.1 x the rule of the paper: {}\n",
+        good(|line| Some(line.by_default.lbr?.min(line.by_default.ebs?))),
+        lines.len(),
+        good(|line| line.by_paper)
     );
 }
 

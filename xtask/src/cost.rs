@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
+use kernel_tests::accuracy::Errors;
 use kernel_tests::budget;
 use kernel_tests::cost::{self, Costs, FLAT, LOOPS, Overhead, PERIODS, Tool};
 use kernel_tests::kernel::Kernel;
@@ -35,6 +36,9 @@ pub(crate) struct Args {
     /// Seconds of an interval of the daemon.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "daemon")]
     interval: u32,
+    /// Print the errors of what the daemon estimates of all phases together instead of what it takes.
+    #[arg(long, requires = "daemon")]
+    estimates: bool,
     /// Print one JSON object per line of the table.
     #[arg(long)]
     json: bool,
@@ -55,6 +59,11 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
         let mut phases = budget::from_idle_to_storm(seconds);
         phases.retain(|phase| args.phase.is_empty() || args.phase.iter().any(|name| name == phase.name));
         let options = format!("--interval {}s", args.interval);
+        if args.estimates {
+            let errors = budget::errors(&kernel, &hardware_profile, &phases, &options)?;
+            print_errors(args, &errors)?;
+            return Ok(());
+        }
         let settle = 2 * args.interval + 4;
         let taken = budget::measure(&kernel, &hardware_profile, &phases, &options, settle)?;
         print_budget(args, &taken);
@@ -152,6 +161,25 @@ fn print_budget(args: &Args, phases: &[budget::Taken]) {
             100.0 * taken.share(),
         );
     }
+}
+
+/// Average weighted errors of all code and of each ring.
+fn print_errors(args: &Args, errors: &Errors) -> Result<()> {
+    println!(
+        "kernel {}, hardware profile {HARDWARE_PROFILE}: on a model of a processor, a daemon with intervals of {} s\n\
+         {} samples of addresses and {} branch stacks",
+        args.kernel, args.interval, errors.samples, errors.stacks
+    );
+    for group in std::iter::once(&errors.whole).chain(&errors.groups) {
+        println!(
+            "{:<8} {:>9.1} M instructions, {:>9.1} M estimated, average weighted error {:.2} %",
+            group.key.last().map_or("all", String::as_str),
+            group.instructions.reference / 1e6,
+            group.instructions.hybrid / 1e6,
+            100.0 * group.average_weighted_error.hybrid.context("nothing ran")?,
+        );
+    }
+    Ok(())
 }
 
 fn print_overhead(args: &Args, overhead: &Overhead) {

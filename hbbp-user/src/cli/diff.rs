@@ -71,12 +71,18 @@ pub(super) struct DiffArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct MergeArgs {
-    /// Profiles to merge; merged ones may be among them.
+    /// Profiles, and directories of a `hbbp-sys daemon`, to merge; merged ones may be among them.
     #[arg(required = true, num_args = 1.., value_name = "PROFILE")]
     inputs: Vec<PathBuf>,
     /// Save the merged profile to FILE.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// Of the directories of daemons, read the time from here on: how long ago (90s, 2h, 3d) or UTC (2026-11-22T15:00).
+    #[arg(long, value_name = "TIME")]
+    since: Option<Moment>,
+    /// Of the directories of daemons, read the time up to here.
+    #[arg(long, value_name = "TIME")]
+    until: Option<Moment>,
 }
 
 impl DiffArgs {
@@ -144,6 +150,10 @@ impl MergeArgs {
     pub(super) fn into_options(self) -> MergeOptions {
         MergeOptions {
             inputs: self.inputs,
+            range: TimeRange {
+                since: self.since,
+                until: self.until,
+            },
             output: self.output,
         }
     }

@@ -12,7 +12,7 @@ use super::import::{ImportOptions, import_input};
 use crate::import::{Format, ImportError, START, format_of};
 use crate::profile;
 use crate::resolve::kernel::recorded::KernelPlace;
-use crate::segments::{is_folder_of_segments, read_range};
+use crate::segments::{TimeRange, is_folder_of_segments, read_range};
 use crate::snapshot::{Snapshot, file};
 
 /// A recording, open at its start.
@@ -43,20 +43,42 @@ pub(super) fn read_profile(options: &ImportOptions) -> anyhow::Result<Snapshot> 
 pub(super) fn read_runs(options: &ImportOptions) -> anyhow::Result<Vec<Snapshot>> {
     let shown = options.file.display();
     let named = open(&options.file, &options.kernel).with_context(|| format!("failed to open {shown}"))?;
-    if !options.range.is_open() && !matches!(named, Named::Segments) {
-        bail!("--since and --until need the directory of a `hbbp-sys daemon`, and {shown} is none");
+    if !matches!(named, Named::Segments) {
+        check_whole(&options.file, options.range)?;
     }
     match named {
-        Named::Segments => {
-            let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
-            read_range(&options.file, options.range, now)
-                .with_context(|| format!("failed to read the segments of {shown}"))
-        }
+        Named::Segments => read_segments(&options.file, options.range),
         Named::Profile(file) => {
             profile::read_from(file).with_context(|| format!("failed to read profile {shown}"))
         }
         Named::Recording(input) => Ok(vec![import_input(input, options)?]),
     }
+}
+
+/// Reads the runs of a profile or of a folder of segments.
+pub(super) fn read_saved(path: &Path, range: TimeRange) -> anyhow::Result<Vec<Snapshot>> {
+    if is_folder_of_segments(path) {
+        return read_segments(path, range);
+    }
+    check_whole(path, range)?;
+    profile::read_runs(path)
+}
+
+fn read_segments(folder: &Path, range: TimeRange) -> anyhow::Result<Vec<Snapshot>> {
+    let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
+    read_range(folder, range, now)
+        .with_context(|| format!("failed to read the segments of {}", folder.display()))
+}
+
+/// Refuses a part of the time of what has no parts.
+fn check_whole(path: &Path, range: TimeRange) -> anyhow::Result<()> {
+    if !range.is_open() {
+        bail!(
+            "--since and --until need the directory of a `hbbp-sys daemon`, and {} is none",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 /// Opens a recording.

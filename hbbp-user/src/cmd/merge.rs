@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 
+use super::input::read_saved;
 use super::open_output;
 use super::report::unit_of;
-use crate::profile;
+use crate::segments::TimeRange;
 use crate::snapshot::Snapshot;
 use crate::snapshot::file::Compression;
 use crate::snapshot::merge::merged;
@@ -15,8 +16,10 @@ use crate::snapshot::merge::merged;
 /// What to merge, and where to write it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MergeOptions {
-    /// The profiles; each may be a merged one.
+    /// The profiles and folders of segments; each may be a merged one.
     pub inputs: Vec<PathBuf>,
+    /// Of folders of segments, only this time.
+    pub range: TimeRange,
     /// Where to write all their runs.
     pub output: PathBuf,
 }
@@ -26,7 +29,7 @@ pub fn merge(options: &MergeOptions, out: &mut dyn Write) -> anyhow::Result<Vec<
     let output = open_output(&options.output)?;
     let mut runs = Vec::new();
     for path in &options.inputs {
-        runs.extend(profile::read_runs(path)?);
+        runs.extend(read_saved(path, options.range)?);
     }
     check_units(&runs)?;
     let runs = merged(runs).context("failed to merge")?;

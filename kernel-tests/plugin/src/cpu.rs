@@ -64,6 +64,8 @@ pub(crate) struct Cpu {
     pub(crate) branches: u64,
     /// Branches before this one are not in the stack (wiped).
     pub(crate) wiped: u64,
+    /// The oldest entry of the last branch stack.
+    pub(crate) oldest: Option<Branch>,
     /// Rings whose branches are recorded.
     pub(crate) branch_rings: u32,
     /// An interrupt that is being taken.
@@ -120,6 +122,7 @@ impl Cpu {
             recorded_at: [0; HISTORY],
             branches: 0,
             wiped: 0,
+            oldest: None,
             branch_rings: 3,
             arrival: None,
             nested_gate: 0,

@@ -2,7 +2,7 @@
 //!
 //! It sees every block of guest code that is executed, in both rings, and does three things with it:
 //! it counts each block exactly (`count.rs`), it keeps a branch stack and sampling counters per CPU as a
-//! performance monitoring unit does (`cpu.rs`, `sample.rs`), and it writes a record at each overflow into
+//! performance monitoring unit does (`cpu.rs`, `sample.rs`, `stack.rs`), and it writes a record at each overflow into
 //! memory that it shares with the driver in the guest (`memory.rs`).
 //!
 //! The interface shows no registers. Where interrupted code goes on is read from the frame that the
@@ -20,4 +20,5 @@ mod memory;
 mod random;
 mod retire;
 mod sample;
+mod stack;
 mod trace;

@@ -10,6 +10,9 @@ use crate::support;
 /// Seconds of guest time, unless HBBP_SOAK says otherwise.
 const SECONDS: u64 = 48;
 
+/// Nanoseconds of a second.
+const SECOND: u64 = 1_000_000_000;
+
 /// Times that memory and CPU time are looked at.
 const MARKS: u64 = 12;
 
@@ -145,4 +148,48 @@ hbbp-sys report --format json --top 1 /tmp/segments";
     let due: u64 = accountings.iter().map(|it| it["due"].as_u64().unwrap()).sum();
     assert!((15_000..20_000).contains(&due), "{report:#}");
     assert!(!said.contains("lost"), "{said}");
+}
+
+/// The machine sleeps (the kernel's own test of it, which stops devices, CPUs and clocks and starts them again after five
+/// seconds): the daemon goes on by itself in a run of its own, the time between is stated, and nothing is unexplained.
+#[test]
+fn machine_that_slept_is_measured_on_in_a_new_run() {
+    const SCRIPT: &str = "set -e
+hbbp-sys daemon --dir /tmp/segments --interval 3s &
+daemon=$!
+busybox sleep 8
+echo core > /sys/power/pm_test
+echo mem > /sys/power/state
+busybox sleep 8
+kill $daemon
+wait $daemon
+busybox ls /tmp/segments
+echo report
+hbbp-sys report --format json --top 1 /tmp/segments";
+    let Some(machine) = support::machine("6.12") else {
+        return;
+    };
+    let mut machine = machine.cpus(2);
+    machine.files().hbbp_sys().unwrap();
+    let outcome = machine.run(&["/bin/busybox", "sh", "-c", SCRIPT]).unwrap();
+    let stdout = outcome.stdout().unwrap();
+    let (names, report) = stdout.split_once("report\n").unwrap();
+    let numbers = intervals(names.lines());
+    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
+    let report: Value = serde_json::from_str(report).unwrap();
+    let others = report["others"].as_array().unwrap();
+    assert_eq!(others.len(), 1, "{report:#}");
+    for run in [&report, &others[0]] {
+        assert_eq!(run["accounting"]["unexplained"], 0, "{report:#}");
+        assert!(
+            3 * SECOND < run["run"]["duration"].as_u64().unwrap(),
+            "{report:#}"
+        );
+    }
+    let warnings = report["warnings"].as_array().unwrap();
+    let texts: Vec<&str> = warnings.iter().map(|it| it["text"].as_str().unwrap()).collect();
+    assert!(
+        texts.iter().any(|it| it.contains("were not measured")),
+        "{texts:?}"
+    );
 }
