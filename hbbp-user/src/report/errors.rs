@@ -3,19 +3,22 @@
 //! Errors are fractions of the reference, in text as percent; a group without a reference has none.
 //! In JSON a field may be added within version 1; nothing is renamed, removed or given another meaning.
 
+mod sampling;
+
 use std::io::{self, Write};
 
 use serde::Serialize;
 
 use super::TextOrJson;
-use super::header::event_in_words;
 use super::look::Look;
 use super::number::{percent, scaled};
 use super::page::Page;
 use super::table::{Line, Table};
-use crate::eval::{Amounts, Evaluation, Group, Level, Method, Sampling, Served, Unserved};
+use crate::eval::{Amounts, Evaluation, Group, Level, Method};
 use crate::names::{Demangle, function};
 use crate::printable::write_json;
+use sampling::SamplingJson;
+pub use sampling::SamplingMethod;
 
 /// The errors of all groups of a level.
 #[derive(Debug)]
@@ -27,9 +30,6 @@ pub struct Errors<'a> {
     top: Option<usize>,
     sampling: &'a [SamplingMethod<'a>],
 }
-
-/// A sampling method, and what of the profile serves it.
-pub type SamplingMethod<'a> = (Sampling, Result<Served<'a>, Unserved>);
 
 /// Digits of amounts in text.
 const DIGITS: usize = 4;
@@ -105,29 +105,6 @@ impl<'a> Errors<'a> {
         let total = self.whole.total();
         let shares = self.mnemonic_table(|amounts| amounts.shares(&total), percent);
         page.table(&shares, |_| None)
-    }
-
-    /// The errors of the sampling methods that the profile serves, what each sampled, and why the others are not served.
-    fn sampling(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let served = self.sampling.iter().filter_map(|(method, served)| {
-            let served = served.as_ref().ok()?;
-            Some((method.name(), served.estimate))
-        });
-        let served: Vec<(&str, Method)> = served.collect();
-        if !served.is_empty() {
-            page.heading("Accuracy error over blocks by sampling method, in % of the reference")?;
-            let table = self.group_table(&served, Group::block_error, page.look.demangle);
-            page.table(&table, |_| None)?;
-        }
-        page.line("")?;
-        for (method, served) in self.sampling {
-            let said = match served {
-                Ok(served) => recording(served),
-                Err(why) => format!("not served: {why}"),
-            };
-            page.entry(&format!("{:<13}  ", method.name()), &said)?;
-        }
-        Ok(())
     }
 
     /// What is compared, and the distance by address.
@@ -232,12 +209,6 @@ fn error(error: Option<f64>) -> String {
     error.map_or_else(|| "-".to_owned(), percent)
 }
 
-/// The events that a method sampled.
-fn recording(served: &Served<'_>) -> String {
-    let events: Vec<String> = served.events.into_iter().flatten().map(event_in_words).collect();
-    events.join("; ")
-}
-
 /// The whole document.
 #[derive(Serialize)]
 struct Document {
@@ -261,17 +232,6 @@ struct Document {
     whole: GroupJson,
     /// The groups of the level that was asked for, by falling reference.
     groups: Vec<GroupJson>,
-}
-
-#[derive(Serialize)]
-struct SamplingJson {
-    method: &'static str,
-    /// The events it sampled; null where the profile does not serve the method.
-    recording: Option<String>,
-    /// Accuracy error over blocks of everything, as a fraction.
-    block_error: Option<f64>,
-    /// Why the profile does not serve it.
-    reason: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -327,18 +287,6 @@ impl Document {
                 .collect(),
             whole: GroupJson::new(&errors.whole),
             groups: errors.groups.iter().map(GroupJson::new).collect(),
-        }
-    }
-}
-
-impl SamplingJson {
-    fn new((method, served): &SamplingMethod<'_>, whole: &Group) -> Self {
-        let found = served.as_ref().ok();
-        Self {
-            method: method.name(),
-            recording: found.map(recording),
-            block_error: found.and_then(|served| whole.block_error(served.estimate)),
-            reason: served.as_ref().err().map(ToString::to_string),
         }
     }
 }
