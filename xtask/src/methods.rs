@@ -12,7 +12,7 @@
 //! | hybrid | both, by the rule of this program |
 //!
 //! Addresses of `:pp` are those of the instruction itself: the kernel corrects them, or the processor since Haswell. So ip+1 is
-//! to reach precise-prime.
+//! to reach precise-prime; its error is larger, as the targets of returns from interrupts in its stacks split blocks.
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
@@ -46,7 +46,11 @@ const SAMPLED: [(&str, &str, &str); 5] = [
     ("classic", "precise", "-e cpu/event=0xc0/ -c 10000"),
     ("precise", "precise", "-e cpu/event=0xc0/pp -c 10000"),
     ("precise-prime", "precise", "-e cpu/event=0xc0/pp -c 10007"),
-    ("ip+1", "precise", "-b -e cpu/event=0xc0/p -c 10007"),
+    (
+        "ip+1",
+        "next-ip",
+        "-b -e cpu/event=0xc4,umask=0x20,period=20011/ -e cpu/event=0xc0,period=10007/p",
+    ),
     ("distributed", "pdir", "-e cpu/event=0xc0/ppp -c 10007"),
 ];
 

@@ -42,7 +42,7 @@ pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut out = BufWriter::new(out);
     let sampling = options.methods.iter();
     let sampling: Vec<_> = sampling
-        .map(|method| (*method, method.served(&snapshot)))
+        .map(|method| (*method, method.served(&snapshot, &evaluation)))
         .collect();
     let errors = Errors::new(&evaluation, options.by, options.top).by_sampling(&sampling);
     errors.write(options.format, options.look, &mut out)?;

@@ -4,7 +4,7 @@
 //! A method is a property of a recording: its event, precise level and period. So one profile serves one of the methods that
 //! sample addresses at the most, and the two with branch stacks where it has these.
 
-use super::Method;
+use super::{Evaluation, Method};
 use crate::snapshot::run::{Period, is_prime};
 use crate::snapshot::{Event, EventUnit, Snapshot};
 
@@ -52,6 +52,11 @@ pub enum Unserved {
     /// The addresses were sampled by another method.
     #[error("its samples of instructions are those of {}", .0.name())]
     Other(Sampling),
+    /// Stacks that no taken branch triggered are on a scale of their own, so one of the two serves alone.
+    #[error(
+        "{0} serve alone, as the same event triggered both: record with taken branches beside it (-b -e br_inst_retired.near_taken)"
+    )]
+    Alone(&'static str),
     /// Addresses at level 1 without branches that correct them.
     #[error(
         "its addresses are those of the next instruction, at precise level 1: record with branch stacks (-b)"
@@ -82,11 +87,19 @@ impl Sampling {
         }
     }
 
-    /// What of a profile is this method.
-    pub fn served(self, snapshot: &Snapshot) -> Result<Served<'_>, Unserved> {
+    /// What of a profile is this method, where it was evaluated like this.
+    pub fn served<'a>(self, snapshot: &'a Snapshot, evaluation: &Evaluation) -> Result<Served<'a>, Unserved> {
         let stacks = || {
-            let mut events = snapshot.run.events.iter();
-            events.find(|event| event.branch_stack).ok_or(Unserved::NoStacks)
+            let stacked = || snapshot.run.events.iter().filter(|event| event.branch_stack);
+            let taken = stacked().find(|event| event.unit == EventUnit::TakenBranches);
+            let event = taken.or_else(|| stacked().next()).ok_or(Unserved::NoStacks)?;
+            let used = 0.0 < evaluation.stacks;
+            used.then_some(event).ok_or(Unserved::Alone("its addresses"))
+        };
+        let addresses = || {
+            let event = addresses(snapshot)?;
+            let used = 0.0 < evaluation.samples;
+            used.then_some(event).ok_or(Unserved::Alone("its branch stacks"))
         };
         match self {
             Self::Lbr => Ok(Served {
@@ -94,14 +107,14 @@ impl Sampling {
                 events: [Some(stacks()?), None],
             }),
             Self::Hybrid => {
-                let (addresses, stacks) = (addresses(snapshot)?, stacks()?);
+                let (addresses, stacks) = (addresses()?, stacks()?);
                 Ok(Served {
                     estimate: Method::Hybrid,
-                    events: [Some(addresses), Some(stacks).filter(|it| *it != addresses)],
+                    events: [Some(addresses), Some(stacks)],
                 })
             }
             Self::Classic | Self::Precise | Self::PrecisePrime | Self::IpPlusOne => {
-                let event = addresses(snapshot)?;
+                let event = addresses()?;
                 match of_addresses(event)? {
                     found if found == self => Ok(Served {
                         estimate: Method::Ebs,

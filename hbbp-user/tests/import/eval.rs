@@ -220,7 +220,10 @@ fn sampling_methods_stand_side_by_side_and_those_without_samples_say_why() {
     };
 
     let late = methods(&next_addresses(&folder, 1), &reference);
-    assert_eq!(served(&late), ["ip+1", "lbr", "hybrid"], "{late:?}");
+    assert_eq!(served(&late), ["ip+1"], "{late:?}");
+    // So few stacks that the event triggered itself do not serve beside its addresses.
+    let why = late[4].1.clone().unwrap_err();
+    assert!(why.starts_with("its addresses serve alone"), "{why}");
     // Each address went back to the call and the MOV.
     let corrected = late[3].1.clone().unwrap();
     assert!(corrected.abs() < 1e-9, "{late:?}");
@@ -231,12 +234,12 @@ fn sampling_methods_stand_side_by_side_and_those_without_samples_say_why() {
 
     // At level 2 the same addresses are taken as they are: those of the RET and of the loop.
     let taken_as_they_are = methods(&next_addresses(&folder, 2), &reference);
-    assert_eq!(served(&taken_as_they_are), ["precise", "lbr", "hybrid"]);
+    assert_eq!(served(&taken_as_they_are), ["precise"]);
     let error = taken_as_they_are[1].1.clone().unwrap();
     assert!(1.0 < error, "{taken_as_they_are:?}");
 
     let classic = methods(&next_addresses(&folder, 0), &reference);
-    assert_eq!(served(&classic), ["classic", "lbr", "hybrid"]);
+    assert_eq!(served(&classic), ["classic"]);
 
     let (stacks, _) = profile(&folder);
     let stacks = methods(&stacks, &reference);
