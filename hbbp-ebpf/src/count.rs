@@ -142,7 +142,8 @@ pub(crate) fn add(key: &CountKey, weight: u64, begun: &mut u64) -> Outcome {
         if i < SLOTS {
             // SAFETY: as above, and `i` is less than the slots.
             let slot = unsafe { &raw mut (*bucket).slots[i] };
-            if claim(slot) {
+            // SAFETY: as above.
+            if claim(unsafe { &raw mut (*slot).state }) {
                 fill(slot, &words, state, &tally);
                 *begun += 1;
                 return Outcome::Counted;
@@ -195,20 +196,16 @@ unsafe fn read_state(slot: *const count_map::Slot) -> u64 {
     unsafe { (&raw const (*slot).state).read_volatile() }
 }
 
-/// Claims a slot if it is free. Returns whether it is ours now.
+/// Claims a slot, by its state, if it is free. Returns whether it is ours now.
 #[inline(always)]
-fn claim(slot: *mut count_map::Slot) -> bool {
+pub(crate) fn claim(state: *mut u64) -> bool {
     // SAFETY: the slot is valid.
-    if unsafe { read_state(slot) } != FREE {
+    if unsafe { state.read_volatile() } != FREE {
         return false;
     }
     // SAFETY: the slot is valid, and all CPUs claim it this way.
     let (before, _) = unsafe {
-        atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
-            &raw mut (*slot).state,
-            FREE,
-            CLAIMED,
-        )
+        atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(state, FREE, CLAIMED)
     };
     before == FREE
 }

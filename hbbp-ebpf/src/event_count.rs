@@ -43,7 +43,7 @@ const FAR: u64 = 1 << 48;
 
 /// A word of kernel memory, 0 where it cannot be read.
 #[inline(always)]
-fn read(address: u64) -> u64 {
+pub(crate) fn read(address: u64) -> u64 {
     let mut word = 0_u64;
     // SAFETY: the helper writes as many bytes as stated, and refuses addresses that are none.
     unsafe {

@@ -8,6 +8,7 @@
 #![no_std]
 
 pub mod branch;
+pub mod chain;
 pub mod count_map;
 pub mod cpu;
 pub mod key;
@@ -32,6 +33,15 @@ pub mod name {
         "on_branch_3",
         "on_branch_4",
         "on_branch_5",
+    ];
+    /// Program on the event with tag `n`: counts the instruction pointer of the sample, and its call chain.
+    pub const ON_CHAIN: [&str; super::MAX_EVENTS] = [
+        "on_chain_0",
+        "on_chain_1",
+        "on_chain_2",
+        "on_chain_3",
+        "on_chain_4",
+        "on_chain_5",
     ];
     /// Raw tracepoint program, run by hand: copies kernel text to user space.
     pub const READ_TEXT: &str = "read_text";
@@ -77,6 +87,14 @@ pub mod name {
     pub const CACHED: &str = "CACHED";
     /// Those that take turns.
     pub const CACHED_MAPS: [&str; 2] = ["CACHED_0", "CACHED_1"];
+    /// Array of one map: the table of chains in use, of [`super::chain::Chain`].
+    pub const CHAINS: &str = "CHAINS";
+    /// Those that take turns.
+    pub const CHAIN_MAPS: [&str; 2] = ["CHAINS_0", "CHAINS_1"];
+    /// One [`super::chain::ChainStats`] for each CPU.
+    pub const CHAIN_STATS: &str = "CHAIN_STATS";
+    /// `u32`: slots of a table of chains.
+    pub const CHAIN_SLOTS: &str = "CHAIN_SLOTS";
     /// One window of [`super::TEXT_WINDOW`] bytes, mapped by user space.
     pub const TEXT: &str = "TEXT";
     /// `u64`: offset of `self_exec_id` in the kernel's `task_struct`, 0 where it is not known.

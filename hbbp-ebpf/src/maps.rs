@@ -5,11 +5,13 @@ use aya_ebpf::bindings::{BPF_F_INNER_MAP, BPF_F_MMAPABLE};
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
 use hbbp_ebpf::TEXT_WINDOW;
+use hbbp_ebpf::chain::{Chain, ChainStats};
 use hbbp_ebpf::count_map::Bucket;
 use hbbp_ebpf::cpu::Cpu;
 use hbbp_ebpf::module::{MODULE_RING, ModuleEvent};
 use hbbp_ebpf::stack::{CachedStacks, Stack};
 
+use crate::on_chain::ChainWork;
 use crate::work::Work;
 
 /// A count map ([`hbbp_ebpf::count_map`]). There are two, of which user space shows one in [`COUNTS`]; the loader gives them
@@ -75,6 +77,29 @@ pub(crate) static CACHED_0: Cached = Cached::new();
 #[btf_map]
 pub(crate) static CACHED_1: Cached = Cached::new();
 
+/// A table of chains; there are two, as of the count map.
+pub(crate) type Chains = Array<Chain, 1, { (BPF_F_MMAPABLE | BPF_F_INNER_MAP) as usize }>;
+
+/// The table of chains in use.
+#[btf_map]
+pub(crate) static CHAINS: ArrayOfMaps<Chains, 1> = ArrayOfMaps::new();
+
+/// See [`COUNTS_0`].
+#[btf_map]
+pub(crate) static CHAINS_0: Chains = Chains::new();
+
+/// See [`COUNTS_0`].
+#[btf_map]
+pub(crate) static CHAINS_1: Chains = Chains::new();
+
+/// What the programs on chains work on.
+#[btf_map]
+pub(crate) static CHAIN_WORK: PerCpuArray<ChainWork, 1> = PerCpuArray::new();
+
+/// What they count.
+#[btf_map]
+pub(crate) static CHAIN_STATS: PerCpuArray<ChainStats, 1> = PerCpuArray::new();
+
 /// The window through which kernel text reaches user space.
 #[btf_map]
 pub(crate) static TEXT: Array<[u8; TEXT_WINDOW], 1, { BPF_F_MMAPABLE as usize }> = Array::new();
@@ -110,6 +135,10 @@ pub(crate) static SPLIT_KERNEL: Global<u32> = Global::new(0);
 /// See [`hbbp_ebpf::name::BUCKETS`].
 #[unsafe(no_mangle)]
 pub(crate) static BUCKETS: Global<u32> = Global::new(0);
+
+/// See [`hbbp_ebpf::name::CHAIN_SLOTS`].
+#[unsafe(no_mangle)]
+pub(crate) static CHAIN_SLOTS: Global<u32> = Global::new(1);
 
 /// See [`hbbp_ebpf::name::SEED`].
 #[unsafe(no_mangle)]

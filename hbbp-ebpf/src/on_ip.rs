@@ -10,9 +10,17 @@ use hbbp_ebpf::EventTag;
 use crate::maps::CPUS;
 use crate::{count, log, slice};
 
-/// Counts one sample. The return value 0 keeps the sample out of any perf ring buffer.
+/// A sample of an instruction pointer.
+pub(crate) struct Sample {
+    /// The address.
+    pub(crate) ip: u64,
+    /// Its period.
+    pub(crate) period: u64,
+}
+
+/// Counts one sample.
 #[inline(always)]
-fn on_ip<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {
+pub(crate) fn on_ip<const EVENT: u32>(ctx: &PerfEventContext) -> Sample {
     // SAFETY: the kernel hands a valid context to the program; the verifier checks each access.
     let (ip, eflags, period) = unsafe {
         let data = ctx.ctx;
@@ -32,7 +40,7 @@ fn on_ip<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {
         slice::advance(ctx, EVENT, ip, period);
         log::sample(outcome, EVENT, ip);
     }
-    0
+    Sample { ip, period }
 }
 
 macro_rules! programs {
@@ -40,7 +48,9 @@ macro_rules! programs {
         $(
             #[perf_event]
             fn $name(ctx: PerfEventContext) -> u32 {
-                on_ip::<$event>(&ctx)
+                on_ip::<$event>(&ctx);
+                // Keeps the sample out of any perf ring buffer.
+                0
             }
         )*
     };

@@ -55,17 +55,17 @@ impl Work {
 
 /// A number that the verifier knows nothing about.
 #[repr(transparent)]
-struct Number(u64);
+pub(crate) struct Number(u64);
 
 impl Number {
     #[inline(always)]
-    fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         // SAFETY: a reference is valid for reading.
         unsafe { (&raw const self.0).read_volatile() }
     }
 
     #[inline(always)]
-    fn set(&mut self, value: u64) {
+    pub(crate) fn set(&mut self, value: u64) {
         // SAFETY: a unique reference is valid for writing.
         unsafe { (&raw mut self.0).write_volatile(value) }
     }

@@ -26,6 +26,8 @@
 //! | stream | the code from the target of one recorded branch to the source of the next |
 //! | loop | blocks that go round to a header that all ways into them pass: a natural loop |
 //! | iteration | one round of a loop; an invocation enters it from outside, and the trip count is iterations by invocations |
+//! | call chain | the address that was interrupted and the return addresses behind it: who called, innermost first |
+//! | inclusive time | the time of code and of all that it called; of code that called itself, once |
 //! | CPI | core cycles for each retired instruction; its inverse is IPC |
 //! | basic block | instructions that run one after the other: one entry at its start, one exit at its end |
 //! | leader | the first instruction of a basic block |
@@ -63,6 +65,7 @@
 //! | [`estimate`] | executions of each block with their standard errors |
 //! | [`time`] | where cycles were sampled beside executions: time by instruction |
 //! | [`mix`], [`eval`] | sums by dimension and taxonomy, filters, views, requirements; errors against exact counts |
+//! | [`callers`] | call chains of samples of time: the call sites that their time is charged to |
 //! | [`loops`] | natural loops of the code that ran: iterations, invocations, trip counts |
 //! | [`vectors`] | basic block vectors of slices, and the simulation points that stand for them |
 //! | [`annotate`], [`diff`] | the code of a function with its counts; what changed from one profile to another |
@@ -124,6 +127,8 @@ pub mod time;
 pub mod mix;
 
 pub mod eval;
+
+pub mod callers;
 
 pub mod loops;
 

@@ -83,6 +83,9 @@ static int emu_event_init(struct perf_event *event)
 		return -EOPNOTSUPP;
 	if (event->attr.precise_ip && !is_sampling_event(event))
 		return -EINVAL;
+	/* Records wait for the driver: the registers are no longer those of the sample, and so would be the stack. */
+	if (event->attr.sample_type & PERF_SAMPLE_CALLCHAIN)
+		return -EOPNOTSUPP;
 	/* Only the whole history of branches is recorded; kinds of branches cannot be selected. */
 	if (has_branch_stack(event) && (event->attr.branch_sample_type & ~kinds))
 		return -EOPNOTSUPP;

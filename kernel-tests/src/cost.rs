@@ -191,6 +191,9 @@ pub struct Overhead {
     pub watched: Span,
     /// The same work while the tool samples cycles as well, at their default period (`record --time`).
     pub with_time: Span,
+    /// The same work while the tool samples time with call chains (`record --callers`): by the clock at its default period, as
+    /// the emulated PMU has no chains for its records.
+    pub with_callers: Span,
     /// A whole recording of a command that does nothing: start and end of the tool.
     pub ends: Span,
 }
@@ -207,6 +210,13 @@ impl Overhead {
     pub fn of_time(&self) -> f64 {
         let watched = self.watched.instructions() as f64;
         (self.with_time.instructions() as f64 - watched) / watched
+    }
+
+    /// What call chains, with the event that samples them, add to the instructions executed while the tool samples without
+    /// both, as a fraction.
+    pub fn of_callers(&self) -> f64 {
+        let watched = self.watched.instructions() as f64;
+        (self.with_callers.instructions() as f64 - watched) / watched
     }
 
     /// What both events add with what the emulated PMU adds by looking for records.
@@ -232,22 +242,24 @@ pub fn overhead(kernel: &Kernel, hardware_profile: &str, rounds: u32) -> Result<
     let record = "hbbp-sys record -o /tmp/profile --all --duration 30s";
     // First runs are not counted, as in `measure`.
     let script = format!(
-        "{SETTLE}\n{record} --time -- busybox sh {SCRIPT} > /dev/null\n{PAUSE}\nguest-span busybox sh {ROUNDS}\n{PAUSE}\n\
+        "{SETTLE}\n{record} --callers -- busybox sh {SCRIPT} > /dev/null\n{PAUSE}\n{record} --time -- busybox sh {SCRIPT} > /dev/null\n{PAUSE}\nguest-span busybox sh {ROUNDS}\n{PAUSE}\n\
          guest-witness returning 2 {NEVER} {NEVER} guest-span busybox sh {ROUNDS}\n{PAUSE}\n\
          {record} -- guest-span busybox sh {ROUNDS}\n{PAUSE}\n{record} --time -- guest-span busybox sh {ROUNDS}\n{PAUSE}\n\
+         {record} --callers -- guest-span busybox sh {ROUNDS}\n{PAUSE}\n\
          guest-span {record} -- busybox true\n"
     );
     let outcome = machine.run(&["/bin/busybox", "sh", "-c", &script])?;
     outcome.stdout()?;
-    let spans = read_spans(&outcome, &[0; 5])?;
-    let [alone, looking, watched, with_time, ends] = spans[..] else {
-        bail!("{} spans of 5", spans.len())
+    let spans = read_spans(&outcome, &[0; 6])?;
+    let [alone, looking, watched, with_time, with_callers, ends] = spans[..] else {
+        bail!("{} spans of 6", spans.len())
     };
     Ok(Overhead {
         alone,
         looking,
         watched,
         with_time,
+        with_callers,
         ends,
     })
 }

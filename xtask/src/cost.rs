@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// Sampling periods of branch stacks in taken branches, comma-separated; at least three.
     #[arg(long, value_delimiter = ',', default_values_t = PERIODS)]
     period: Vec<u64>,
-    /// Measure the overhead of both events at their default periods, and what cycles beside them add, instead of the cost of
+    /// Measure the overhead of both events at their default periods, and what cycles or call chains beside them add, instead of the cost of
     /// a stack, over this number of rounds of 330 million instructions.
     #[arg(long, value_name = "ROUNDS")]
     overhead: Option<u32>,
@@ -194,7 +194,7 @@ fn print_errors(args: &Args, errors: &Errors) -> Result<()> {
 fn print_overhead(args: &Args, overhead: &Overhead) {
     if args.json {
         let line = serde_json::json!({
-            "kernel": args.kernel, "hardware_profile": HARDWARE_PROFILE, "overhead": overhead.fraction(), "of_time": overhead.of_time(), "spans": overhead,
+            "kernel": args.kernel, "hardware_profile": HARDWARE_PROFILE, "overhead": overhead.fraction(), "of_time": overhead.of_time(), "of_callers": overhead.of_callers(), "spans": overhead,
         });
         println!("{line}");
         return;
@@ -205,6 +205,7 @@ fn print_overhead(args: &Args, overhead: &Overhead) {
          work alone {:.1} M instructions, {:.1} M while the emulated PMU looks for records, {:.1} M while hbbp-sys samples, \
          with {} samples\n{:.3} % are added by the tool, {:.3} % with what the looking adds\n\
          {:.1} M instructions while it samples cycles as well, with {} samples: {:.3} % more\n\
+         {:.1} M instructions while it samples the clock with call chains: {:.3} % more\n\
          start and end of the tool: {:.1} M instructions in all",
         args.kernel,
         millions(overhead.alone.instructions()),
@@ -216,6 +217,8 @@ fn print_overhead(args: &Args, overhead: &Overhead) {
         millions(overhead.with_time.instructions()),
         overhead.with_time.stacks,
         100.0 * overhead.of_time(),
+        millions(overhead.with_callers.instructions()),
+        100.0 * overhead.of_callers(),
         millions(overhead.ends.instructions()),
     );
 }

@@ -182,6 +182,17 @@ impl TextBlocks {
         }
     }
 
+    /// Index of the instruction whose last byte is at `addr`.
+    pub fn ending_at(&self, addr: ImageAddr) -> Option<u32> {
+        let offset = u32::try_from(addr.since(self.start)?).ok()?;
+        let at = self.sweep.up_to(offset).checked_sub(1)?;
+        let found = self.sweep.instructions.get(at)?;
+        let ends = found.offset.checked_add(found.len.into())? == offset.checked_add(1)?;
+        u32::try_from(at)
+            .ok()
+            .filter(|_| ends && found.flow != Flow::Invalid)
+    }
+
     /// Index of the block that holds an instruction.
     pub fn block_of(&self, instruction: u32) -> u32 {
         let near = self.near.get_or_init(|| Near::new(self.firsts.iter().copied()));

@@ -39,6 +39,11 @@ pub(super) struct RecordArgs {
     /// process. Where there are no counters, the clock is sampled anyway.
     #[arg(long, value_name = "N", require_equals = true, value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<Option<u64>>,
+    /// Take call chains with the samples of time (implies --time), so that `report --view loops` charges the time of what was
+    /// called to the loops and lines that called it. User code must keep frame pointers; where it keeps none, callers are not
+    /// known.
+    #[arg(long)]
+    callers: bool,
     /// Sampling frequency on each CPU, instead of a period; the kernel adapts the period to it.
     #[arg(short = 'F', long, value_name = "HERTZ", conflicts_with = "period",
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -106,7 +111,11 @@ impl RecordArgs {
                 period,
                 branch_period: self.branch_period,
                 duration: self.duration,
-                time: self.time.map(|period| period.unwrap_or(CYCLES)),
+                time: match self.time {
+                    Some(period) => Some(period.unwrap_or(CYCLES)),
+                    None => self.callers.then_some(CYCLES),
+                },
+                callers: self.callers,
                 slices: None,
             },
             kernel: if self.split_kernel {

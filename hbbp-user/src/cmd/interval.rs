@@ -11,7 +11,8 @@ use hbbp_ebpf::key;
 use hbbp_ebpf::{CountKey, Tally};
 
 use crate::addr::Va;
-use crate::resolve::raw::{Raw, RawInterval, Sort, TaskKey, WEIGHT_ONE};
+use crate::collect::chains::Chained;
+use crate::resolve::raw::{Raw, RawChain, RawInterval, Sort, TaskKey, WEIGHT_ONE};
 use crate::snapshot::EventIdx;
 
 const _: () = assert!(
@@ -48,15 +49,36 @@ pub(super) fn raw_interval(
         end: Va(key.address.wrapping_add(key.length.into())),
         source: Va(key.source),
         hits: tally.hits,
-        weight: match clock_periods.get(key.event.event() as usize) {
-            Some(Some(period)) => tally.hits.saturating_mul(*period),
-            _ => tally.weight,
-        },
+        weight: weight(key.event.event(), &tally, clock_periods),
     };
     RawInterval {
         start: time.start,
         end: time.end,
         counts: counts.map(count),
+    }
+}
+
+/// A call chain for the resolver.
+pub(super) fn raw_chain(chain: &Chained, clock_periods: &[Option<u64>]) -> RawChain {
+    let [tgid, exec_id, tid] = chain.task;
+    RawChain {
+        task: TaskKey { tgid, exec_id },
+        tid,
+        first_time: chain.tally.first_time,
+        event: EventIdx(chain.event),
+        ip: Va(chain.ip),
+        frames: chain.frames.iter().copied().map(Va).collect(),
+        top: Va(chain.top),
+        hits: chain.tally.hits,
+        weight: weight(chain.event, &chain.tally, clock_periods),
+    }
+}
+
+/// What samples of an instruction pointer weigh.
+fn weight(event: u32, tally: &Tally, clock_periods: &[Option<u64>]) -> u64 {
+    match clock_periods.get(event as usize) {
+        Some(Some(period)) => tally.hits.saturating_mul(*period),
+        _ => tally.weight,
     }
 }
 

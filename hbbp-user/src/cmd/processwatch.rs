@@ -150,6 +150,7 @@ fn record_options(options: &WatchOptions) -> RecordOptions {
             branch_period: None,
             duration: Some(options.interval),
             time: None,
+            callers: false,
             slices: None,
         },
         kernel: match options.rings {

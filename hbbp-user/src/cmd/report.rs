@@ -303,6 +303,7 @@ impl<'a> Profile<'a> {
             let n = options.top.unwrap_or(usize::MAX);
             let shown = found.loops.iter().take(n);
             let instructions = shown.flat_map(|it| it.region.instructions(run.map()));
+            let instructions = instructions.chain(found.call_addresses(n));
             let mut lines = SourceLines::new(run.snapshot(), options.debug_files.clone());
             let locations = lines.read_lines(instructions);
             found.locate(n, run.map(), &locations);

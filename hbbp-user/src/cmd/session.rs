@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use super::budget::Budget;
-use super::interval::raw_interval;
+use super::interval::{raw_chain, raw_interval};
+use crate::collect::chains::Chained;
 use crate::collect::cpu_times::CpuTimes;
 use crate::collect::overhead::{read_own_cpu, read_own_memory, reset_own_memory};
 use crate::collect::{Collector, Parts, Plan, Scope, StacksSeen};
@@ -92,6 +93,7 @@ pub(super) struct Session {
 struct Counts {
     times: Vec<Range<u64>>,
     parts: Parts,
+    chains: Vec<Chained>,
     /// See [`Collector::clock_periods`].
     clock_periods: Vec<Option<u64>>,
 }
@@ -296,6 +298,7 @@ impl Session {
     /// Takes out what was counted since the last time; all records of that time have been applied then.
     fn counts(&mut self) -> anyhow::Result<Counts> {
         let parts = self.collector.drain()?;
+        let chains = self.collector.drain_chains()?;
         let end = now();
         self.read_sideband()?;
         self.split.push(self.began..end);
@@ -305,11 +308,15 @@ impl Session {
         Ok(Counts {
             times: mem::take(&mut self.split),
             parts,
+            chains,
             clock_periods: self.collector.clock_periods(),
         })
     }
 
     fn resolve(&mut self, counts: &Counts) {
+        let chains = counts.chains.iter();
+        let chains = chains.map(|chain| raw_chain(chain, &counts.clock_periods));
+        self.resolver.chained(chains);
         let has_stack = |event| self.collector.has_stack(event);
         let times = counts.times.iter().cloned();
         let intervals = times

@@ -68,6 +68,7 @@ impl Counters {
             }
             let program = match source.request.stack {
                 Some(_) => object.on_branch(number)?,
+                None if source.request.chain => object.on_chain(number)?,
                 None => object.on_ip(number)?,
             };
             let counters = open_on(&source, &program, scope, online)?;

@@ -46,6 +46,8 @@ pub struct Choice {
     pub duration: Option<Duration>,
     /// `--time`: the period of cycles that are sampled beside executions; `None` where they are not.
     pub time: Option<u64>,
+    /// `--callers`: the samples of time carry call chains.
+    pub callers: bool,
     /// What makes a slice, whose length is followed by periods that were not said; `None` where slices are not told apart.
     /// Kernel code is to be kept apart by process with them.
     pub slices: Option<SliceCut>,
@@ -111,8 +113,11 @@ pub fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
             );
         }
     }
+    if choice.callers {
+        sources.iter_mut().for_each(Source::ask_for_chains);
+    }
     if let Some(period) = choice.time {
-        let beside = cycles_beside(&sources, period)?;
+        let beside = time_beside(&sources, period, choice.callers)?;
         sources.extend(beside);
     }
     Ok(sources)
@@ -131,6 +136,30 @@ pub(super) fn counting(sources: &[Source]) -> u32 {
         0 => of(|_| true),
         instructions => instructions,
     }
+}
+
+impl Source {
+    /// Has its samples carry call chains, if they are samples of time.
+    fn ask_for_chains(&mut self) {
+        let is_time = matches!(self.unit, EventUnit::Cycles | EventUnit::Nanoseconds);
+        self.request.chain = is_time && self.request.stack.is_none();
+    }
+}
+
+/// What samples time beside these events. A PMU that buffers its records has no call chains for them, and then it is the
+/// clock, with as many nanoseconds as cycles were asked for.
+fn time_beside(sources: &[Source], period: u64, callers: bool) -> anyhow::Result<Vec<Source>> {
+    let mut cycles = cycles_beside(sources, period)?;
+    if callers {
+        cycles.iter_mut().for_each(Source::ask_for_chains);
+        if cycles.iter().any(|source| try_open(source).is_err()) {
+            let mut clock = clock();
+            clock.request.period = Period::Fixed(period.max(SHORTEST_CLOCK));
+            clock.ask_for_chains();
+            return Ok(vec![clock]);
+        }
+    }
+    Ok(cycles)
 }
 
 /// Cycles on each PMU that counts executions, as precise as its instructions are: a processor without precise instructions has
@@ -292,6 +321,7 @@ fn hardware(pmu: &Pmu, encoding: &Encoding, unit: EventUnit) -> Source {
             exclude_guest: true,
             pinned: true,
             stack: None,
+            chain: false,
         },
         cpus: pmu.cpus.clone(),
     }
@@ -327,6 +357,7 @@ fn software(name: &str, config: u32) -> Source {
             exclude_guest: true,
             pinned: false,
             stack: None,
+            chain: false,
         },
         cpus: Vec::new(),
     }

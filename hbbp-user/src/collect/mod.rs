@@ -5,6 +5,7 @@
 //! [`Collector::records`] often and [`Collector::drain`] rarely, and [`Collector::stop`] before the last drain.
 
 pub mod bpf;
+pub mod chains;
 mod counters;
 pub mod cpu_times;
 pub mod cpus;
@@ -47,6 +48,7 @@ use tokio::sync::Notify;
 use crate::record::{Record, Timed};
 use crate::slices::Slices;
 use crate::streams::Quirks;
+use chains::{Chained, Chains};
 use counters::Counters;
 pub use counters::StacksSeen;
 use cpus::Cpus;
@@ -59,7 +61,7 @@ use object::{Constants, Messages, Object, ProgramLog};
 pub use ordered::Parts;
 use overhead::Runs;
 pub use plan::Plan;
-use plan::{constants, event_count_offset, in_slices, quirks, shortest_period};
+use plan::{constants, event_count_offset, in_slices, quirks, shortest_stack_period};
 pub use scope::Scope;
 use sideband::{Reading, Sideband};
 use stacks::Stacks;
@@ -74,6 +76,7 @@ pub struct Collector {
     counts: CountMaps,
     cpus: Arc<Cpus>,
     stacks: Option<Stacks>,
+    chains: Option<Chains>,
     counters: Counters,
     sideband: Sideband,
     modules: Option<Modules>,
@@ -92,9 +95,8 @@ impl Collector {
         let online = perf::read_online_cpus().context("failed to list the CPUs")?;
         let mut notes = Vec::new();
         let sources = event::choose(&plan.choice)?;
-        let with_stacks = sources.iter().filter(|source| source.request.stack.is_some());
-        let stack_period = with_stacks.map(shortest_period).min();
-        let sizes = map_sizes::choose(online.len(), stack_period, plan.map_entries)?;
+        let stack_period = shortest_stack_period(&sources);
+        let sizes = map_sizes::choose(online.len(), stack_period, plan.map_entries, plan.choice.callers)?;
         let btf = kernel_layout::open_btf();
         let layout = module_layout(plan.modules, &btf, &mut notes);
         let (repeats_newest, wrong_paths) = event::quirks();
@@ -130,6 +132,7 @@ impl Collector {
         };
         let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, sizes, quirks, keyed));
         let stacks = stacks.transpose()?;
+        let chains = Chains::open_if(plan.choice.callers, &mut object)?;
         let counters = Counters::open(&mut object, sources, &plan.scope, &online)?;
         Ok(Self {
             object,
@@ -137,6 +140,7 @@ impl Collector {
             counts,
             cpus,
             stacks,
+            chains,
             counters,
             sideband,
             modules,
@@ -265,6 +269,11 @@ impl Collector {
         self.counts.drain(&self.cpus, self.stacks.as_mut())
     }
 
+    /// The call chains that were counted since the last call; none where callers are not asked for.
+    pub fn drain_chains(&mut self) -> anyhow::Result<Vec<Chained>> {
+        self.chains.as_mut().map_or_else(|| Ok(Vec::new()), Chains::drain)
+    }
+
     /// Whether slices are told apart. Count maps fill faster then.
     pub const fn has_slices(&self) -> bool {
         self.counts.has_slices()
@@ -303,6 +312,9 @@ impl Collector {
     /// What it knows of itself since the last call, after a drain while it stands still.
     pub fn take_totals(&mut self) -> anyhow::Result<Totals> {
         let mut totals = self.counters.take_totals(&self.cpus, self.stacks.as_ref())?;
+        if let Some(chains) = &mut self.chains {
+            chains.take_losses(&mut totals.losses)?;
+        }
         let of_cpus = self.settle_cpus(&mut totals.events);
         totals.notes.extend(of_cpus);
         totals

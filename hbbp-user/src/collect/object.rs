@@ -15,7 +15,7 @@ use aya::{Ebpf, EbpfLoader};
 use aya_log::EbpfLogger;
 use hbbp_ebpf::count_map::buckets_for;
 use hbbp_ebpf::key::PER_THREAD;
-use hbbp_ebpf::name;
+use hbbp_ebpf::{MAX_EVENTS, name};
 use rustix::process::chroot;
 
 use super::pid_namespace::PidNamespace;
@@ -82,6 +82,8 @@ pub struct MapSizes {
     pub cpus: u32,
     /// Branch stacks in the ring of each, a power of two; 0 where there are none.
     pub ring: u32,
+    /// Slots of each table of call chains; 1 where callers are not asked for.
+    pub chains: u32,
 }
 
 impl Default for MapSizes {
@@ -93,6 +95,7 @@ impl Default for MapSizes {
             threads: 1,
             cpus: 1,
             ring: 0,
+            chains: 1,
         }
     }
 }
@@ -125,6 +128,9 @@ impl Object {
             loader.map_max_entries(counts, buckets);
             loader.map_max_entries(cached, with_stacks);
         }
+        for chains in name::CHAIN_MAPS {
+            loader.map_max_entries(chains, sizes.chains);
+        }
         if constants.slices.is_some() {
             loader.map_max_entries(name::PROGRESS, sizes.threads);
             loader.map_max_entries(name::LAST_COUNTS, sizes.threads);
@@ -136,6 +142,7 @@ impl Object {
             .override_global(name::MODULE_SIZE, &module_size, true)
             .override_global(name::BUCKETS, &buckets, true)
             .override_global(name::SEED, &seed, true)
+            .override_global(name::CHAIN_SLOTS, &sizes.chains, true)
             .override_global(name::RING, &ring, true)
             .override_global(name::WRONG_PATHS, &wrong_paths, true)
             .override_global(name::EXEC_ID_OFFSET, &exec_id_offset, true)
@@ -160,15 +167,21 @@ impl Object {
 
     /// The program for samples without a branch stack of the event with the given number.
     pub fn on_ip(&mut self, event: usize) -> anyhow::Result<OwnedFd> {
-        let name = name::ON_IP
-            .get(event)
-            .ok_or_else(|| anyhow!("too many events: the eBPF object has no more programs"))?;
-        self.perf_event(name)
+        self.on_event(&name::ON_IP, event)
+    }
+
+    /// The program for the same samples, which counts their call chains as well.
+    pub fn on_chain(&mut self, event: usize) -> anyhow::Result<OwnedFd> {
+        self.on_event(&name::ON_CHAIN, event)
     }
 
     /// The program for samples with a branch stack of the event with the given number.
     pub fn on_branch(&mut self, event: usize) -> anyhow::Result<OwnedFd> {
-        let name = name::ON_BRANCH
+        self.on_event(&name::ON_BRANCH, event)
+    }
+
+    fn on_event(&mut self, names: &[&str; MAX_EVENTS], event: usize) -> anyhow::Result<OwnedFd> {
+        let name = names
             .get(event)
             .ok_or_else(|| anyhow!("too many events: the eBPF object has no more programs"))?;
         self.perf_event(name)

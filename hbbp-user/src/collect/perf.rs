@@ -28,6 +28,8 @@ pub struct Request {
     pub pinned: bool,
     /// Which branch stack its samples carry.
     pub stack: Option<Stack>,
+    /// Whether its samples carry the call chain.
+    pub chain: bool,
 }
 
 /// What the entries of a branch stack tell. All taken branches of both rings are asked for.
@@ -106,6 +108,11 @@ impl Perf {
         if let Some(stack) = request.stack {
             attr.sample_type = u64::from(bindings::PERF_SAMPLE_BRANCH_STACK);
             attr.branch_sample_type = stack.branch_sample_type();
+        }
+        if request.chain {
+            // The kernel unwinds before the program runs, both parts at once; programs on precise events are refused the
+            // chain without it (kernel/events/core.c, `perf_event_set_bpf_handler`).
+            attr.sample_type |= u64::from(bindings::PERF_SAMPLE_CALLCHAIN);
         }
         let (pid, cpu, flags) = match *target {
             Target::Cpu(cpu) => (-1, Some(cpu), 0),

@@ -94,8 +94,14 @@ pub(super) fn event_count_offset(
         .ok()
 }
 
+/// The least events between two branch stacks; `None` where no event has any.
+pub(super) fn shortest_stack_period(sources: &[Source]) -> Option<u64> {
+    let with_stacks = sources.iter().filter(|source| source.request.stack.is_some());
+    with_stacks.map(shortest_period).min()
+}
+
 /// The least events between two samples, as far as that is known before they run.
-pub(super) const fn shortest_period(source: &Source) -> u64 {
+const fn shortest_period(source: &Source) -> u64 {
     match source.request.period {
         Period::Fixed(period) | Period::Between(period, _) => period,
         // The kernel finds one, and no processor takes many more than a thousand million branches a second.

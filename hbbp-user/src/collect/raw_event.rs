@@ -34,6 +34,7 @@ pub(super) fn raw(pmu: &str, terms: &str) -> anyhow::Result<Source> {
             exclude_guest: false,
             pinned: true,
             stack: None,
+            chain: false,
         },
         cpus: cpus
             .ok()

@@ -324,6 +324,7 @@ impl Tables {
             ips,
             streams,
             branches,
+            chains: Vec::new(),
         }
     }
 }

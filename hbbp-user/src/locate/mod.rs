@@ -11,8 +11,10 @@ mod sites;
 
 use std::collections::BTreeMap;
 
-use crate::addr::{ImageAddr, Ring};
-use crate::snapshot::{BranchCount, EventIdx, Interval, IpCount, ProcessIdx, Snapshot, StreamCount};
+use crate::addr::{ImageAddr, Ring, Va};
+use crate::snapshot::{
+    BranchCount, ChainCount, EventIdx, Interval, IpCount, ProcessIdx, Snapshot, StreamCount,
+};
 pub use address_map::AddressMap;
 pub use reason::{Discard, PerRing, Tally, Unresolved};
 pub use sites::{Site, agrees, sites};
@@ -79,6 +81,24 @@ pub struct LocatedBranch {
     pub oldest: u64,
 }
 
+/// Samples of a call chain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LocatedChain {
+    /// The sampled instruction; `None` where it has no location.
+    pub ip: Option<Location>,
+    /// The interrupted instruction, then for each return address its last byte before, innermost first: a call that never comes
+    /// back is the end of its text. Only those up to the first without a location.
+    pub frames: Vec<Location>,
+    /// The last byte before the address on top of the stack of user code.
+    pub top: Option<Location>,
+    /// The event that sampled it.
+    pub event: EventIdx,
+    /// Samples.
+    pub hits: u64,
+    /// Sum of the periods of these samples, in units of the event.
+    pub weight: u64,
+}
+
 /// The streams of an event in one process image and ring: the possible ones bear the weight of those that cannot have run.
 pub type StreamGroup = (EventIdx, ProcessIdx, Ring);
 
@@ -91,6 +111,8 @@ pub struct Located {
     pub streams: Vec<LocatedStream>,
     /// Branches, sorted by (from, to, event, process), each combination once.
     pub branches: Vec<LocatedBranch>,
+    /// Call chains of samples, in the order of the snapshot.
+    pub chains: Vec<LocatedChain>,
     /// Samples without a location; with `ips` they add up to the samples of the snapshot.
     pub unresolved: Tally<Unresolved>,
     /// Streams without a location; with `streams` they add up to the streams of the snapshot.
@@ -130,6 +152,9 @@ pub fn locate(snapshot: &Snapshot) -> Located {
                 Ok((start, end)) => located.streams.push(located_stream(start, end, count)),
                 Err(why) => located.discard(count, why),
             }
+        }
+        for count in &interval.chains {
+            located.chains.push(located_chain(&mut addresses, count));
         }
         for count in branches.as_ref() {
             match addresses.location(count.process, count.from) {
@@ -183,6 +208,27 @@ fn located_branch(from: Location, to: Option<Location>, count: &BranchCount) -> 
         process: count.process,
         hits: count.hits,
         oldest: count.oldest,
+    }
+}
+
+fn located_chain(addresses: &mut AddressMap<'_>, count: &ChainCount) -> LocatedChain {
+    let mut frames = Vec::with_capacity(count.frames.len());
+    for (nth, at) in count.frames.iter().enumerate() {
+        let at = Va(at.0.saturating_sub(u64::from(nth != 0)));
+        let Ok(location) = addresses.location(count.process, at) else {
+            break;
+        };
+        frames.push(location);
+    }
+    LocatedChain {
+        ip: addresses.location(count.process, count.ip).ok(),
+        top: addresses
+            .location(count.process, Va(count.top.0.saturating_sub(1)))
+            .ok(),
+        frames,
+        event: count.event,
+        hits: count.hits,
+        weight: count.weight,
     }
 }
 
@@ -259,7 +305,6 @@ impl Located {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::Va;
     use crate::snapshot::{Interval, Mapping, Module, ModuleIdx, ModuleKind, Process, Text};
     use proptest::prelude::*;
 

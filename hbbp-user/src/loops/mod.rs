@@ -7,9 +7,10 @@
 //!
 //! Loops are found as OptiWISE does (Guo et al., CGO 2024, section IV), on estimated executions in place of counted ones,
 //! and in the kernel as in user code. What a loop executes is what its own blocks do, with those of inner loops and without
-//! the functions that it calls: which caller a function ran for is not recorded. Every text version of a function that was
-//! patched has loops of its own.
+//! the functions that it calls. Where call chains were sampled, the time of what it calls is known as well (`calls`). Every text
+//! version of a function that was patched has loops of its own.
 
+mod calls;
 mod dominators;
 mod edges;
 mod figures;
@@ -22,11 +23,13 @@ use std::ops::Range;
 
 use crate::addr::{ImageAddr, Ring};
 use crate::blocks::BlockMap;
+use crate::callers::Callers;
 use crate::estimate::{BlockCount, Figure, Flows, Unit};
 use crate::locate::TextIdx;
 use crate::mix::{Estimated, function as function_at};
 use crate::snapshot::{EventUnit, ModuleIdx, Snapshot, SourceLocations};
 use crate::time::cpi;
+pub use calls::{CallSite, Calls};
 use figures::{AtBlocks, Instructions};
 use function::{Function, Nodes, range_at};
 use natural::{Found, MOST_STEPS, NaturalLoop, levels, natural_loops};
@@ -42,6 +45,8 @@ pub struct Loops {
     pub left_out: u64,
     /// What all code executed, in the unit of the estimate.
     pub total: f64,
+    /// Where call chains were sampled: what was called from where.
+    pub calls: Option<Calls>,
     /// The unit of time, and the time of all code, where it was sampled beside executions.
     pub time: Option<(EventUnit, f64)>,
     /// What the amounts are.
@@ -65,6 +70,9 @@ pub struct Region {
     pub amount: Figure,
     /// The time that passed in them; `None` where it was not sampled beside executions.
     pub time: Option<Figure>,
+    /// The time that passed in them and in what they called, of what called itself once; `None` where no call chains were
+    /// sampled.
+    pub inclusive: Option<Figure>,
     /// Their source lines as `file:first-last`, once [`Loops::locate`] has been told of locations.
     pub lines: Option<String>,
 }
@@ -84,6 +92,8 @@ pub struct Loop {
     pub parent: Option<usize>,
     /// How often control went through it; `None` where branch stacks do not tell.
     pub rounds: Option<Rounds>,
+    /// The calls that led into it, with its inclusive time for each, falling; none where no call chains were sampled.
+    pub callers: Vec<CallSite>,
 }
 
 /// How often control went through a loop.
@@ -110,6 +120,8 @@ pub fn loops(estimated: &Estimated<'_>) -> Loops {
     let flows = Flows::new(map, counts);
     let mut found = Loops::default();
     let mut steps = MOST_STEPS;
+    let callers = Callers::new(estimated);
+    let mut seen: Vec<(TextIdx, Range<u32>)> = Vec::new();
     let mut rest = counts.blocks.as_slice();
     while let Some(first) = rest.first() {
         let text = map.text(first.block.text);
@@ -122,11 +134,21 @@ pub fn loops(estimated: &Estimated<'_>) -> Loops {
         let inside =
             |count: &BlockCount| count.block.text == first.block.text && count.block.block < range.end;
         let (ran, others) = rest.split_at(rest.partition_point(inside).max(1));
+        if callers.is_some() {
+            seen.push((first.block.text, range.clone()));
+        }
         found.add_function(estimated, &flows, (first.block.text, range), ran, &mut steps);
         rest = others;
     }
+    // Functions without a sample of their own, whose loops called what has some.
+    for range in callers
+        .iter()
+        .flat_map(|callers| calls::unseen(callers, snapshot, map, &seen))
+    {
+        found.add_function(estimated, &flows, range, &[], &mut steps);
+    }
     found.unit = Some(counts.assignment.unit);
-    found.fill(estimated);
+    found.fill(estimated, callers.as_ref());
     found
 }
 
@@ -178,6 +200,7 @@ impl Loops {
                 depth,
                 parent,
                 rounds,
+                callers: Vec::new(),
             });
         }
         self.irreducible
@@ -185,7 +208,7 @@ impl Loops {
     }
 
     /// Fills in what each region executed, leaves out what did not run, and puts all in order.
-    fn fill(&mut self, estimated: &Estimated<'_>) {
+    fn fill(&mut self, estimated: &Estimated<'_>, callers: Option<&Callers>) {
         let counts = estimated.counts();
         let amounts = Instructions::new(counts);
         let regions = self.loops.iter_mut().map(|it| &mut it.region);
@@ -203,6 +226,9 @@ impl Loops {
             for region in regions.chain(&mut self.irreducible) {
                 region.time = Some(at_blocks.of(region));
             }
+        }
+        if let Some(callers) = callers {
+            self.charge(callers, estimated);
         }
         self.irreducible.retain(|region| 0.0 < region.weight());
         self.irreducible.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
@@ -226,9 +252,15 @@ impl Loops {
         let sorted = order.iter().filter_map(|n| loops.get_mut(*n)?.take());
         let sorted = sorted.map(|mut it| {
             it.parent = it.parent.and_then(place);
+            for site in &mut it.callers {
+                site.within = site.within.and_then(place);
+            }
             it
         });
         self.loops = sorted.collect();
+        if let Some(calls) = &mut self.calls {
+            calls.renumber(&places);
+        }
     }
 
     /// Whether amounts are executions, on whatever scale: samples of time do not say how often anything ran.
@@ -240,7 +272,7 @@ impl Loops {
 impl Region {
     /// What it is sorted by.
     fn weight(&self) -> f64 {
-        self.time.map_or(self.amount.value, |time| time.value)
+        self.inclusive.or(self.time).unwrap_or(self.amount).value
     }
 
     /// Time for each instruction; `None` where executions are too few to divide by, or time was not sampled.
@@ -283,6 +315,19 @@ impl Loops {
                 false => format!("{file}:{first}-{last}"),
             });
         }
+        let callers = self.loops.iter_mut().take(n).flat_map(|it| &mut it.callers);
+        let sites = self.calls.iter_mut().flat_map(|calls| &mut calls.sites);
+        for site in callers.chain(sites) {
+            let location = locations.get(&(site.module, site.addr));
+            site.line = location.and_then(|location| location.line.clone());
+        }
+    }
+
+    /// The calls that are told of the first `n` loops, by module and address.
+    pub fn call_addresses(&self, n: usize) -> impl Iterator<Item = (ModuleIdx, ImageAddr)> {
+        let callers = self.loops.iter().take(n).flat_map(|it| &it.callers);
+        let sites = self.calls.iter().flat_map(|calls| &calls.sites);
+        callers.chain(sites).map(|site| (site.module, site.addr))
     }
 }
 
@@ -295,12 +340,17 @@ impl Function<'_> {
         let named = || format!("{}+{start}", module.name);
         Some(Region {
             module: idx,
-            ring: ran.first()?.ring,
+            ring: match ran.first() {
+                Some(block) => block.ring,
+                None if module.kind.is_kernel() => Ring::Kernel,
+                None => Ring::User,
+            },
             function: function_at(module, start).unwrap_or_else(named),
             text: self.text,
             blocks: blocks.collect(),
             amount: Figure::default(),
             time: None,
+            inclusive: None,
             lines: None,
         })
     }

@@ -312,6 +312,7 @@ fn losses(losses: &Losses) -> Vec<LossJson<'_>> {
         LossUnit::Sample => "sample",
         LossUnit::Entry => "entry",
         LossUnit::Stream => "stream",
+        LossUnit::Chain => "chain",
         LossUnit::Record => "record",
         LossUnit::Second => "second",
         LossUnit::Region => "region",

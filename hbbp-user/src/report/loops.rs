@@ -1,5 +1,6 @@
 //! The loops of a profile: what OptiWISE's table of loops shows, with standard errors. As text here.
 
+mod calls;
 mod csv;
 mod json;
 
@@ -37,6 +38,12 @@ const SHARE: Column = ("%", |run, it| {
 const TIME: Column = ("time %", |run, it| {
     let part = it.region.time.zip(run.loops.time);
     part.map_or_else(String::new, |(part, (_, all))| percent(share(part.value, all)))
+});
+const INCLUSIVE: Column = ("incl %", |run, it| {
+    let part = it.region.inclusive.zip(run.loops.calls.as_ref());
+    part.map_or_else(String::new, |(part, calls)| {
+        percent(share(part.value, calls.total))
+    })
 });
 const CPI: Column = ("CPI", |_, it| {
     it.region
@@ -82,6 +89,9 @@ impl<'a> RunLoops<'a> {
 
     fn columns(&self) -> Vec<Column> {
         let mut columns = Vec::new();
+        if self.loops.calls.is_some() {
+            columns.push(INCLUSIVE);
+        }
         if self.loops.time.is_some() {
             columns.extend([TIME, CPI]);
         }
@@ -103,12 +113,13 @@ impl<'a> RunLoops<'a> {
             let greatest = shares.iter().copied().fold(0.0, f64::max);
             page.table(&self.fitting(page), |row| Some(shares.get(row)? / greatest))?;
         }
+        self.calls(page)?;
         let notes = self.notes(page.look.demangle);
         notes.iter().try_for_each(|note| page.entry("  - ", note))
     }
 
     fn weight(&self, region: &Region) -> f64 {
-        region.time.unwrap_or(region.amount).value
+        region.inclusive.or(region.time).unwrap_or(region.amount).value
     }
 
     fn title(&self) -> String {
@@ -126,7 +137,11 @@ impl<'a> RunLoops<'a> {
             }
             None => "",
         };
-        format!("Loops with the loops inside them, without what they call, {amounts}{time}")
+        let inclusive = match self.loops.calls {
+            Some(_) => "; incl: time with what they call, by call chains",
+            None => "",
+        };
+        format!("Loops with the loops inside them, without what they call, {amounts}{time}{inclusive}")
     }
 
     /// The table with as many columns as the page has room for.

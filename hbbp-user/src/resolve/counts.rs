@@ -88,6 +88,9 @@ impl Resolver {
                 ambiguous += self.count(&count, interval, capacity);
             }
         }
+        if is_last && let Some(last) = intervals.last_mut() {
+            last.chains = self.chains();
+        }
         for interval in &mut intervals {
             interval.ips.shrink_to_fit();
             interval.streams.shrink_to_fit();

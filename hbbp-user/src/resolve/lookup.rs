@@ -100,7 +100,7 @@ impl Resolver {
     }
 
     /// Resolves an address of the kernel, whoever ran it: the first address after the text that is there.
-    fn kernel_hit(&mut self, time: u64, at: Va) -> Option<Va> {
+    pub(super) fn kernel_hit(&mut self, time: u64, at: Va) -> Option<Va> {
         if let Some((_, text)) = self.lookups.kernel.get(TaskKey::KERNEL, time, at) {
             return Some(text.end);
         }

@@ -17,6 +17,7 @@
 //! Functions that interpret bytes (`parse_..`) are pure; those that read the machine are thin and start with `read_`
 //! or `open_`.
 
+mod chains;
 mod counts;
 pub mod elf;
 pub mod kernel;
@@ -39,6 +40,7 @@ use kernel::live_text::LiveText;
 use kernel::space::KernelSpace;
 use lookup::Lookups;
 use parser::Parser;
+use raw::RawChain;
 use user::proc_scan::Scanned;
 use user::recorded_files::RecordedFiles;
 use user::space::UserSpace;
@@ -57,6 +59,8 @@ pub struct Resolver {
     intervals: Intervals,
     losses: Losses,
     lookups: Lookups,
+    /// Call chains of the drain to come.
+    chains: Vec<RawChain>,
 }
 
 impl Resolver {
@@ -86,6 +90,7 @@ impl Resolver {
             intervals: Intervals::default(),
             losses: Losses::default(),
             lookups: Lookups::default(),
+            chains: Vec::new(),
         }
     }
 

@@ -105,6 +105,29 @@ impl Raw {
     }
 }
 
+/// A call chain as it was taken, before its process image is known.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RawChain {
+    /// The task that was sampled.
+    pub task: TaskKey,
+    /// As in [`Raw`], all of them.
+    pub tid: u32,
+    /// Time in ns of the first sample of this chain since the last drain.
+    pub first_time: u64,
+    /// The event that sampled it.
+    pub event: EventIdx,
+    /// The sampled address.
+    pub ip: Va,
+    /// As in [`crate::snapshot::ChainCount`].
+    pub frames: Vec<Va>,
+    /// As in [`crate::snapshot::ChainCount`], or whatever stood there.
+    pub top: Va,
+    /// Samples.
+    pub hits: u64,
+    /// Their weight, in units of the event.
+    pub weight: u64,
+}
+
 /// What one drain returns. Counts of neighbouring addresses should stand together: then most are resolved like the one
 /// before.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -209,6 +209,7 @@ impl Snapshot {
                 .branches
                 .iter_mut()
                 .for_each(|c| renumber(&mut c.process));
+            interval.chains.iter_mut().for_each(|c| renumber(&mut c.process));
         }
         self.losses.add(Loss::RegionsLeftOut, n_left_out);
     }

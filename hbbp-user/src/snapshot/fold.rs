@@ -3,13 +3,17 @@
 //! Counts of several intervals are summed by every report, so merging costs resolution in time and nothing else, as
 //! long as no text version and no mapping begins between them.
 //! Only where all that can be merged is merged and the counts are still too large, rows are left out, and counted as
-//! [`Loss::SamplesLeftOut`], [`Loss::StreamsLeftOut`] and [`Loss::BranchesLeftOut`].
+//! [`Loss::SamplesLeftOut`], [`Loss::StreamsLeftOut`], [`Loss::BranchesLeftOut`] and
+//! [`Loss::ChainsLeftOut`].
 
 use std::collections::BTreeSet;
 use std::mem;
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::{BranchCount, EventIdx, Interval, IpCount, Loss, Losses, ProcessIdx, StreamCount, Text};
+use super::{
+    BranchCount, ChainCount, EventIdx, Interval, IpCount, Loss, Losses, ProcessIdx, StreamCount, Text,
+};
 use crate::addr::Va;
 
 /// Memory in bytes that the counts of a run may take: four million streams, or six million addresses.
@@ -23,7 +27,7 @@ const INTERVAL: usize = 256;
 const LATEST: usize = 16;
 
 /// A row of counts.
-pub(super) trait Row {
+pub(crate) trait Row: Sized {
     /// What it counts.
     type Key: Ord;
     /// What it counts.
@@ -32,6 +36,10 @@ pub(super) trait Row {
     fn add(&mut self, other: &Self);
     /// How often it was seen.
     fn hits(&self) -> u64;
+    /// Memory in bytes that it takes.
+    fn size(&self) -> usize {
+        size_of::<Self>()
+    }
 }
 
 impl Row for IpCount {
@@ -90,6 +98,33 @@ impl Row for BranchCount {
 
     fn hits(&self) -> u64 {
         self.hits
+    }
+}
+
+impl Row for ChainCount {
+    type Key = (EventIdx, ProcessIdx, Va, Va, Arc<[Va]>);
+
+    fn key(&self) -> Self::Key {
+        (
+            self.event,
+            self.process,
+            self.ip,
+            self.top,
+            Arc::clone(&self.frames),
+        )
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.hits = self.hits.saturating_add(other.hits);
+        self.weight = self.weight.saturating_add(other.weight);
+    }
+
+    fn hits(&self) -> u64 {
+        self.hits
+    }
+
+    fn size(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.frames)
     }
 }
 
@@ -221,12 +256,14 @@ impl Intervals {
             ips,
             streams,
             branches,
+            chains,
             ..
         } in self.merged.iter().map(|merged| &merged.interval)
         {
             add_sizes(ips, &mut by_hits);
             add_sizes(streams, &mut by_hits);
             add_sizes(branches, &mut by_hits);
+            add_sizes(chains, &mut by_hits);
         }
         let mut excess = self.used.saturating_sub(most);
         let mut threshold = 0;
@@ -244,6 +281,7 @@ impl Intervals {
             losses.add(Loss::SamplesLeftOut, filter.apply(&mut interval.ips));
             losses.add(Loss::StreamsLeftOut, filter.apply(&mut interval.streams));
             losses.add(Loss::BranchesLeftOut, filter.apply(&mut interval.branches));
+            losses.add(Loss::ChainsLeftOut, filter.apply(&mut interval.chains));
         }
         self.used = self.merged.iter().map(|merged| memory(&merged.interval)).sum();
     }
@@ -274,7 +312,7 @@ fn few(row: &impl Row) -> usize {
 fn add_sizes<R: Row>(rows: &[R], by_hits: &mut [usize; FEW]) {
     for row in rows {
         if let Some(size) = by_hits.get_mut(few(row)) {
-            *size += size_of::<R>();
+            *size += row.size();
         }
     }
 }
@@ -323,6 +361,7 @@ pub(super) fn memory(interval: &Interval) -> usize {
         + size_of_val(interval.ips.as_slice())
         + size_of_val(interval.streams.as_slice())
         + size_of_val(interval.branches.as_slice())
+        + interval.chains.iter().map(Row::size).sum::<usize>()
 }
 
 fn may_merge(first: &Merged, next: &Merged, boundaries: &Boundaries) -> bool {
@@ -335,10 +374,11 @@ fn merge(into: &mut Interval, next: Interval) {
     merge_rows(&mut into.ips, next.ips);
     merge_rows(&mut into.streams, next.streams);
     merge_rows(&mut into.branches, next.branches);
+    merge_rows(&mut into.chains, next.chains);
 }
 
 /// Adds rows, and adds up those of the same.
-pub(super) fn merge_rows<R: Row>(into: &mut Vec<R>, next: Vec<R>) {
+pub(crate) fn merge_rows<R: Row>(into: &mut Vec<R>, next: Vec<R>) {
     into.extend(next);
     into.sort_unstable_by_key(Row::key);
     into.dedup_by(|row, sum| {

@@ -92,6 +92,14 @@ impl Snapshot {
                 let is_known = ends[0].is_some() && ends[0] == ends[1] && source;
                 add(row.process, row.hits, is_known);
             }
+            for row in &interval.chains {
+                let is_known = |at: &Va| self.is_known(row.process, *at);
+                add(
+                    row.process,
+                    row.hits,
+                    is_known(&row.ip) && is_known(&row.top) && row.frames.iter().all(is_known),
+                );
+            }
             for row in &interval.branches {
                 let is_known = self.is_known(row.process, row.from) && self.is_known(row.process, row.to);
                 add(row.process, row.hits, is_known);
@@ -253,7 +261,17 @@ fn move_rows(interval: &mut Interval, moved: impl Fn(&mut ProcessIdx, &mut [&mut
     for row in &mut interval.branches {
         moved(&mut row.process, &mut [&mut row.from, &mut row.to]);
     }
+    for row in &mut interval.chains {
+        let mut frames = row.frames.to_vec();
+        let addresses: Vec<&mut Va> = [&mut row.ip, &mut row.top]
+            .into_iter()
+            .chain(&mut frames)
+            .collect();
+        moved(&mut row.process, &mut { addresses });
+        row.frames = frames.into();
+    }
     merge_rows(&mut interval.ips, Vec::new());
     merge_rows(&mut interval.streams, Vec::new());
     merge_rows(&mut interval.branches, Vec::new());
+    merge_rows(&mut interval.chains, Vec::new());
 }

@@ -14,6 +14,8 @@ pub enum LossUnit {
     Entry,
     /// A stream between two entries of a branch stack.
     Stream,
+    /// The call chain of a sample, which itself is counted.
+    Chain,
     /// A record about processes, mappings or kernel text.
     Record,
     /// A second in which nothing was recorded of processes and mappings.
@@ -96,6 +98,14 @@ losses! {
         "stream" | "streams", "dropped: stream table full; raise --map-entries";
     OldestRefused, "entry.oldest_refused", Entry,
         "oldest-slot branch" | "oldest-slot branches", "dropped: stream table full, so LBR bias may go undetected; raise --map-entries";
+    ChainsFull, "chain.full", Chain,
+        "call chain" | "call chains", "dropped: table of chains full, so their callers are not charged; lengthen the period of --time, or --period";
+    ChainsRaced, "chain.raced", Chain,
+        "call chain" | "call chains", "dropped: other CPUs claimed their places in the table at the same moment";
+    ChainsMissing, "chain.missing", Chain,
+        "sample" | "samples", "without a call chain: the kernel gave none";
+    ChainsCut, "chain.cut", Chain,
+        "call chain" | "call chains", "cut off: deeper than the kernel unwinds, so their outermost callers are not charged; raise          kernel.perf_event_max_stack up to 127";
     RecorderLost, "record.recorder_lost", Record,
         "record (mostly samples)" | "records (mostly samples)", "lost: the recorder could not keep up";
     SampleUnread, "record.sample_unread", Record,
@@ -147,6 +157,8 @@ losses! {
          --branch-period";
     BranchesLeftOut, "entry.profile_full", Entry,
         "branch entry" | "branch entries", "dropped: profile size limit reached";
+    ChainsLeftOut, "chain.profile_full", Chain,
+        "call chain" | "call chains", "dropped: profile size limit reached, so their callers are not charged";
     RegionsLeftOut, "region.profile_full", Region,
         "mappings and text ranges" | "mappings and text ranges", "dropped: profile size limit reached; their samples have no instruction";
     CgroupUnread, "name.cgroup_unread", Name,

@@ -24,6 +24,7 @@ mod wire;
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use crate::addr::{ImageAddr, Va};
 pub use image_layout::{FilePart, ImageLayout, Linked};
@@ -230,6 +231,8 @@ pub struct Interval {
     /// Branches of branch stacks that are not known from streams: those in the oldest slot, and all where the streams
     /// have no [`StreamCount::source`]. [`Snapshot::taken_branches`] combines both.
     pub branches: Vec<BranchCount>,
+    /// Call chains of samples that are in [`Self::ips`] as well; none where callers were not asked for.
+    pub chains: Vec<ChainCount>,
 }
 
 /// How often an eventing IP was sampled.
@@ -289,6 +292,29 @@ pub struct BranchCount {
     pub oldest: u64,
     /// Occurrences that the hardware flagged as mispredicted; `None` where predictions are not known.
     pub mispredicted: Option<u64>,
+}
+
+/// How often a call chain was sampled.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ChainCount {
+    /// The event that sampled it, one of time.
+    pub event: EventIdx,
+    /// The process image that ran; the kernel where the chain has no user code.
+    pub process: ProcessIdx,
+    /// The sampled address, as in [`IpCount`].
+    pub ip: Va,
+    /// What the kernel unwound, innermost first: the address that was interrupted, which is `ip` but for skid, and the return
+    /// addresses of those that had called, in the kernel and then in user code. The kernel unwinds its own part by ORC
+    /// (arch/x86/kernel/unwind_orc.c), and user code by frame pointers (`perf_callchain_user` in arch/x86/events/core.c):
+    /// where code keeps none, addresses are missing or were never return addresses.
+    pub frames: Arc<[Va]>,
+    /// What stood on top of the stack of user code: the return address of a function that keeps no frame. 0 where it is not
+    /// known, or is not text.
+    pub top: Va,
+    /// Samples.
+    pub hits: u64,
+    /// Sum of the periods of these samples, in units of the event.
+    pub weight: u64,
 }
 
 impl ModuleKind {
@@ -371,10 +397,12 @@ impl Snapshot {
             let ips = interval.ips.iter().map(|c| (c.event, c.process));
             let streams = interval.streams.iter().map(|c| (c.event, c.process));
             let branches = interval.branches.iter().map(|c| (c.event, c.process));
+            let chains = interval.chains.iter().map(|c| (c.event, c.process));
             holds(
                 known(ips.fold((0, 0), greatest), interval.ips.len())
                     && known(streams.fold((0, 0), greatest), interval.streams.len())
-                    && known(branches.fold((0, 0), greatest), interval.branches.len()),
+                    && known(branches.fold((0, 0), greatest), interval.branches.len())
+                    && known(chains.fold((0, 0), greatest), interval.chains.len()),
                 "count refers to a missing event or process image",
             )?;
         }

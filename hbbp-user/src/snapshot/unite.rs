@@ -83,6 +83,10 @@ impl Snapshot {
                 .iter_mut()
                 .for_each(|it| renumbered(&mut it.process));
             interval
+                .chains
+                .iter_mut()
+                .for_each(|it| renumbered(&mut it.process));
+            interval
         });
         self.intervals.extend(appended);
         let Losses(losses) = losses;

@@ -88,14 +88,7 @@ impl Time {
                 continue;
             };
             samples += ip.hits as f64;
-            let event = snapshot.run.events.get(ip.event.0 as usize);
-            let is_precise = event.is_some_and(|event| 0 < event.precise);
-            let here = (ip.location.text, at);
-            let spenders = if is_precise || is_string(snapshot, text, here) {
-                vec![(here, 1.0)]
-            } else {
-                predecessors(&flows, text, here)
-            };
+            let spenders = spenders(snapshot, &flows, text, ip.event, (ip.location.text, at));
             let process = counted_as(ip.process);
             for ((text, instruction), share) in spenders {
                 let sum = spent.entry((text, instruction, process)).or_default();
@@ -172,6 +165,23 @@ impl Amount {
 pub fn cpi(time: Figure, executions: Figure) -> Option<Figure> {
     let is_known = executions.std_error <= TOO_FEW * executions.value;
     time.over(executions).filter(|_| is_known)
+}
+
+/// The instructions that the time of a sample of this event at an instruction belongs to, each with its share.
+pub(crate) fn spenders(
+    snapshot: &Snapshot,
+    flows: &Flows<'_>,
+    blocks: &TextBlocks,
+    event: EventIdx,
+    here: (TextIdx, u32),
+) -> Vec<((TextIdx, u32), f64)> {
+    let event = snapshot.run.events.get(event.0 as usize);
+    let is_precise = event.is_some_and(|event| 0 < event.precise);
+    if is_precise || is_string(snapshot, blocks, here) {
+        vec![(here, 1.0)]
+    } else {
+        predecessors(flows, blocks, here)
+    }
 }
 
 /// Whether an instruction repeats itself by a prefix.

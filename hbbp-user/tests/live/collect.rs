@@ -218,6 +218,7 @@ fn programs_all_load() {
         let _log = (messages == Messages::On).then(|| object.take_log().unwrap());
         for event in 0..hbbp_ebpf::MAX_EVENTS {
             object.on_ip(event).unwrap();
+            object.on_chain(event).unwrap();
             object.on_branch(event).unwrap();
         }
         object.read_text().unwrap();

@@ -10,6 +10,7 @@
 
 mod bbv;
 mod bpf;
+mod callers;
 mod collect;
 mod daemon;
 mod failures;

@@ -97,6 +97,9 @@ fn time_beside_executions_adds_a_five_hundredth_at_most() {
     // The default period is not so long that there is nothing to cost anything.
     assert!(overhead.watched.stacks + 500 < overhead.with_time.stacks);
     assert!(added <= 0.002, "{added}");
+    let added = overhead.of_callers();
+    println!("{:.3} % of instructions added by call chains", 100.0 * added);
+    assert!(0.001 < added && added <= 0.005, "{added}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::rust::{Mention, mentions};
 use super::{Finding, Source};
 
 /// The modules in the order of the flow: each may use only what stands before it.
-const LINE: [&str; 24] = [
+const LINE: [&str; 25] = [
     "addr",
     "record",
     "streams",
@@ -16,6 +16,7 @@ const LINE: [&str; 24] = [
     "time",
     "mix",
     "eval",
+    "callers",
     "loops",
     "printable",
     "names",

@@ -6,32 +6,37 @@ use super::{RunLoops, entered, share};
 use crate::estimate::Figure;
 use crate::printable::harmless;
 
+/// The first line.
+const TITLES: [&str; 24] = [
+    "module",
+    "function",
+    "ring",
+    "header",
+    "tail",
+    "lines",
+    "depth",
+    "amount",
+    "amount_std_error",
+    "share",
+    "time",
+    "time_std_error",
+    "time_share",
+    "cpi",
+    "cpi_std_error",
+    "iterations",
+    "iterations_std_error",
+    "invocations",
+    "invocations_std_error",
+    "trips",
+    "trips_std_error",
+    "inclusive_time",
+    "inclusive_time_std_error",
+    "inclusive_share",
+];
+
 impl RunLoops<'_> {
     /// Writes one line for each loop, RFC 4180 with line feeds; what is not known is empty.
     pub(in crate::report) fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        const TITLES: [&str; 21] = [
-            "module",
-            "function",
-            "ring",
-            "header",
-            "tail",
-            "lines",
-            "depth",
-            "amount",
-            "amount_std_error",
-            "share",
-            "time",
-            "time_std_error",
-            "time_share",
-            "cpi",
-            "cpi_std_error",
-            "iterations",
-            "iterations_std_error",
-            "invocations",
-            "invocations_std_error",
-            "trips",
-            "trips_std_error",
-        ];
         let mut lines = csv::Writer::from_writer(out);
         lines.write_record(TITLES)?;
         let both = |figure: Option<Figure>| {
@@ -65,7 +70,17 @@ impl RunLoops<'_> {
                 time_error,
                 time_share.unwrap_or_default(),
             ];
-            lines.write_record(first.into_iter().chain(figures.into_iter().flat_map(both)))?;
+            let inclusive = both(region.inclusive);
+            let all = self.loops.calls.as_ref().map(|calls| calls.total);
+            let inclusive_share = region.inclusive.zip(all);
+            let inclusive_share = inclusive_share.map(|(part, all)| share(part.value, all).to_string());
+            let last = inclusive.into_iter().chain([inclusive_share.unwrap_or_default()]);
+            lines.write_record(
+                first
+                    .into_iter()
+                    .chain(figures.into_iter().flat_map(both))
+                    .chain(last),
+            )?;
         }
         lines.flush()
     }

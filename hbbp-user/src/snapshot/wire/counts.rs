@@ -1,4 +1,4 @@
-//! The section `counts`: what was counted in one interval, a table for each of IPs, streams and branches.
+//! The section `counts`: what was counted in one interval, a table for each of IPs, streams, branches and call chains.
 
 mod rows;
 mod word;
@@ -24,6 +24,9 @@ pub(in crate::snapshot) struct CountsSection {
     streams: Bytes,
     #[prost(bytes = "bytes", tag = "6")]
     branches: Bytes,
+    /// Since version 3.4.
+    #[prost(bytes = "bytes", tag = "7")]
+    chains: Bytes,
 }
 
 impl From<&Interval> for CountsSection {
@@ -35,6 +38,7 @@ impl From<&Interval> for CountsSection {
             ips: rows::of_ips(&interval.ips).into(),
             streams: rows::of_streams(&interval.streams).into(),
             branches: rows::of_branches(&interval.branches).into(),
+            chains: rows::of_chains(&interval.chains).into(),
         }
     }
 }
@@ -49,6 +53,7 @@ impl CountsSection {
             ips: rows::to_ips(&self.ips, capacity)?,
             streams: rows::to_streams(&self.streams, capacity)?,
             branches: rows::to_branches(&self.branches, capacity)?,
+            chains: rows::to_chains(&self.chains, capacity)?,
         })
     }
 }

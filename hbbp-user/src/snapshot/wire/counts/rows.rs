@@ -4,11 +4,13 @@
 //! ips      := weights unit group(kind: 1 exact)*         row: ip hits
 //! streams  := weights unit cycles group(kind: 1 source)* row: start length [source] hits [cycles]
 //! branches := group(kind: 1 full)*                       row: from hits | from to hits oldest mispredicted
+//! chains   := row*                                       row: event process ip top n frame[n] hits weight
 //! group    := n event process kind row[n]                neighbouring rows with the same event, process image and kind
 //! ```
 //!
 //! All are numbers in LEB128. Addresses are differences modulo 2^64, zigzag encoded: `ip`, `start` and `from` to the
-//! row before, `source` to `start`, `to` to `from`; `length` has no sign.
+//! row before, `source` to `start`, `to` to `from`, `top` and the first `frame` to `ip` and each other one to that before it; `length` has
+//! no sign.
 //! `cycles` says whether rows have cycles; 0 stands for those that are not known.
 //! A branch that is not full was seen in the oldest slot alone, without a target or predictions. `mispredicted` is one more
 //! than the number, and 0 where it is not known.
@@ -18,6 +20,7 @@
 //! Where `weights` is 1, the weight follows the hits: a number for IPs, the 8 bytes of a double for streams.
 
 mod branches;
+mod chains;
 mod ips;
 mod streams;
 
@@ -26,6 +29,7 @@ use super::super::{Capacity, Malformed};
 use crate::snapshot::fold::Row;
 use crate::snapshot::{EventIdx, ProcessIdx};
 pub(super) use branches::{of_branches, to_branches};
+pub(super) use chains::{of_chains, to_chains};
 pub(super) use ips::{of_ips, to_ips};
 pub(super) use streams::{of_streams, to_streams};
 

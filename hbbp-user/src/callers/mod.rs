@@ -1,0 +1,135 @@
+//! Callers: the time of samples with call chains, charged to the instructions that called.
+//!
+//! A sample's time belongs to the instruction that spent it ([`crate::time`]) and, as inclusive time, to each call on its chain,
+//! once, however often a recursion has it there. Chains are walked outwards as far as each step is proved ([`mod@walk`]): what
+//! comes after the first step without proof is charged to nobody, and counted ([`Ends`]).
+
+mod frame;
+mod walk;
+
+use std::collections::BTreeMap;
+
+use crate::addr::ImageAddr;
+use crate::blocks::Flow;
+use crate::estimate::Flows;
+use crate::locate::{LocatedChain, TextIdx};
+use crate::mix::Estimated;
+use crate::snapshot::EventUnit;
+use crate::time::{Amount, spenders};
+pub use walk::Ends;
+use walk::Walker;
+
+/// An instruction, by its text and its index there.
+pub type At = (TextIdx, u32);
+
+/// The time of call chains.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Callers {
+    /// Cycles, or nanoseconds.
+    pub unit: EventUnit,
+    /// In the order of the snapshot; only chains whose sampled instruction is known.
+    pub charged: Vec<Charged>,
+    /// What all of these are.
+    pub total: Amount,
+    /// How the chains ended.
+    pub ends: Ends,
+}
+
+/// A part of the time of a chain, which one instruction spent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Charged {
+    /// The instruction that spent it.
+    pub spender: At,
+    /// The calls that led to it, innermost first. A call may be there several times.
+    pub calls: Vec<At>,
+    /// Samples and units of time.
+    pub amount: Amount,
+}
+
+impl Callers {
+    /// The callers of a run; `None` where no chain was sampled.
+    pub fn new(estimated: &Estimated<'_>) -> Option<Self> {
+        let (snapshot, map) = (estimated.snapshot(), estimated.map());
+        let chains = &estimated.located().chains;
+        let event = snapshot.run.events.get(chains.first()?.event.0 as usize)?;
+        let mut callers = Self {
+            unit: event.unit,
+            charged: Vec::new(),
+            total: Amount::default(),
+            ends: Ends::default(),
+        };
+        let flows = Flows::new(map, estimated.counts());
+        let walker = Walker::new(snapshot, map);
+        for chain in chains {
+            let (calls, end) = walker.walk(&chain.frames, chain.top);
+            callers.ends.add(end, chain.hits);
+            let Some((here, blocks)) = chain.ip.and_then(|ip| {
+                let blocks = map.text(ip.text)?;
+                Some(((ip.text, blocks.find(ip.addr).ok()?), blocks))
+            }) else {
+                callers.ends.unresolved = callers.ends.unresolved.saturating_add(chain.hits);
+                continue;
+            };
+            // Without executions, samples stay where they are in the rest of the report, too.
+            let spenders = match estimated.time() {
+                Some(_) => spenders(snapshot, &flows, blocks, chain.event, here),
+                None => vec![(here, 1.0)],
+            };
+            // At the start of a function, the chain knows which of its calls it was.
+            let led = calls
+                .first()
+                .filter(|call| spenders.iter().any(|(it, _)| it == *call));
+            let spenders = led.map_or(spenders, |call| vec![(*call, 1.0)]);
+            // The sampled address is a return address: a return that spent the time had been called from there.
+            let called = blocks.instruction(here.1).and_then(|it| {
+                let before = blocks.addr(it).0.checked_sub(1)?;
+                let call = blocks.ending_at(ImageAddr(before))?;
+                let flow = blocks.instruction(call)?.flow;
+                matches!(flow, Flow::Call | Flow::IndirectCall).then_some((here.0, call))
+            });
+            for (spender, share) in spenders {
+                let called = called.filter(|call| spender != here && spender != *call);
+                callers.add(
+                    chain,
+                    spender,
+                    share,
+                    called.iter().chain(&calls).copied().collect(),
+                );
+            }
+        }
+        Some(callers)
+    }
+
+    fn add(&mut self, chain: &LocatedChain, spender: At, share: f64, calls: Vec<At>) {
+        let amount = Amount {
+            hits: share * chain.hits as f64,
+            units: share * chain.weight as f64,
+        };
+        self.total.hits += amount.hits;
+        self.total.units += amount.units;
+        self.charged.push(Charged {
+            spender,
+            calls,
+            amount,
+        });
+    }
+
+    /// The time of what each call called, by the call.
+    pub fn by_call(&self) -> BTreeMap<At, Amount> {
+        let mut all: BTreeMap<At, Amount> = BTreeMap::new();
+        for charged in &self.charged {
+            let mut calls = charged.calls.clone();
+            calls.sort_unstable();
+            calls.dedup();
+            for call in calls {
+                let sum = all.entry(call).or_default();
+                sum.hits += charged.amount.hits;
+                sum.units += charged.amount.units;
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
