@@ -43,7 +43,7 @@ pub struct HardwareProfile {
     /// Percent of the stacks whose oldest entry was not written anew: it is that of the stack before (`oldest.stuck_percent`).
     pub stuck_percent: u32,
     /// Percent of the stacks whose oldest entry was half overwritten: it has the source of the branch before it
-    /// (`oldest.garbled_percent`), so that it is no branch that ever was.
+    /// (`oldest.garbled_percent`), so that it never was a branch.
     pub garbled_percent: u32,
     /// Percent of the stacks without their oldest entry (`oldest.missing_percent`): one entry short.
     pub missing_percent: u32,

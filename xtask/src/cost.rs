@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// a stack, over this number of rounds of 330 million instructions.
     #[arg(long, value_name = "ROUNDS")]
     overhead: Option<u32>,
-    /// Measure what a daemon with its default budget takes instead, phase by phase from idle to storms and back, each of
+    /// Measure what a daemon takes instead, phase by phase from idle to storms and back, each of
     /// this many seconds of guest time.
     #[arg(long, value_name = "SECONDS", conflicts_with = "overhead")]
     daemon: Option<u32>,
@@ -36,6 +36,15 @@ pub(crate) struct Args {
     /// Seconds of an interval of the daemon.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "daemon")]
     interval: u32,
+    /// More options of the daemon, such as '--cpu-budget 5% --branch-period 10007'.
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        default_value = "",
+        requires = "daemon",
+        allow_hyphen_values = true
+    )]
+    options: String,
     /// Print the errors of what the daemon estimates of all phases together instead of what it takes.
     #[arg(long, requires = "daemon")]
     estimates: bool,
@@ -58,7 +67,7 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
     if let Some(seconds) = args.daemon {
         let mut phases = budget::from_idle_to_storm(seconds);
         phases.retain(|phase| args.phase.is_empty() || args.phase.iter().any(|name| name == phase.name));
-        let options = format!("--interval {}s", args.interval);
+        let options = format!("--interval {}s {}", args.interval, args.options);
         if args.estimates {
             let errors = budget::errors(&kernel, &hardware_profile, &phases, &options)?;
             print_errors(args, &errors)?;
@@ -166,9 +175,9 @@ fn print_budget(args: &Args, phases: &[budget::Taken]) {
 /// Average weighted errors of all code and of each ring.
 fn print_errors(args: &Args, errors: &Errors) -> Result<()> {
     println!(
-        "kernel {}, hardware profile {HARDWARE_PROFILE}: on a model of a processor, a daemon with intervals of {} s\n\
+        "kernel {}, hardware profile {HARDWARE_PROFILE}: on a model of a processor, a daemon with intervals of {} s {}\n\
          {} samples of addresses and {} branch stacks",
-        args.kernel, args.interval, errors.samples, errors.stacks
+        args.kernel, args.interval, args.options, errors.samples, errors.stacks
     );
     for group in std::iter::once(&errors.whole).chain(&errors.groups) {
         println!(

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::report::{LookArgs, RuleArgs, Top, parse_top};
 use crate::cmd::eval::EvalOptions;
-use crate::eval::Level;
+use crate::eval::{Level, Sampling};
 use crate::report::TextOrJson;
 
 #[derive(Debug, Args)]
@@ -21,6 +21,10 @@ pub(super) struct EvalArgs {
     /// Level at which errors are grouped.
     #[arg(short, long, value_enum, default_value_t = EvalLevel::Ring)]
     by: EvalLevel,
+    /// Hold sampling methods side by side, those that the profile has the samples for: classic, precise, precise-prime,
+    /// ip+1, lbr, hybrid. The others are named with their reason.
+    #[arg(long, value_name = "METHOD,..", value_delimiter = ',', value_parser = parse_sampling)]
+    methods: Vec<Sampling>,
     #[command(flatten)]
     rule: RuleArgs,
     /// Show the top N groups and mnemonics (`all` for every one).
@@ -40,6 +44,11 @@ enum EvalLevel {
     Function,
 }
 
+fn parse_sampling(name: &str) -> Result<Sampling, String> {
+    let found = Sampling::ALL.into_iter().find(|method| method.name() == name);
+    found.ok_or_else(|| format!("the methods are {}", Sampling::ALL.map(Sampling::name).join(", ")))
+}
+
 impl EvalArgs {
     /// Converts the arguments to options.
     pub(super) fn into_options(self) -> EvalOptions {
@@ -52,6 +61,7 @@ impl EvalArgs {
                 EvalLevel::Module => Level::Module,
                 EvalLevel::Function => Level::Function,
             },
+            methods: self.methods,
             top: self.top.0,
             format: self.format,
             look: self.look.into_look(),

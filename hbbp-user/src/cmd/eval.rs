@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::eval::{Exact, Level, evaluate};
+use crate::eval::{Exact, Level, Sampling, evaluate};
 use crate::profile;
 use crate::report::{Errors, Look, TextOrJson};
 
@@ -21,6 +21,8 @@ pub struct EvalOptions {
     pub by: Level,
     /// Name or file of the rule that chooses between EBS and LBR.
     pub rule: String,
+    /// Sampling methods to hold side by side; the estimates of the profile where there are none.
+    pub methods: Vec<Sampling>,
     /// Limit of groups and of mnemonics; `None` for all.
     pub top: Option<usize>,
     /// The form of the comparison.
@@ -38,7 +40,12 @@ pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let rule = super::rule::read(&options.rule)?;
     let evaluation = evaluate(&snapshot, &exact, &rule)?;
     let mut out = BufWriter::new(out);
-    Errors::new(&evaluation, options.by, options.top).write(options.format, options.look, &mut out)?;
+    let sampling = options.methods.iter();
+    let sampling: Vec<_> = sampling
+        .map(|method| (*method, method.served(&snapshot, &evaluation)))
+        .collect();
+    let errors = Errors::new(&evaluation, options.by, options.top).by_sampling(&sampling);
+    errors.write(options.format, options.look, &mut out)?;
     out.flush()?;
     Ok(())
 }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::event::{Choice, Source};
-use super::stride::is_prime;
-use crate::snapshot::run::{EventUnit, Period};
+use crate::snapshot::run::{EventUnit, Period, is_prime};
 
 /// The period of a source: what the user said, else the default of its unit.
 pub(super) fn period(source: &Source, choice: &Choice) -> Period {

@@ -11,7 +11,7 @@ use std::io;
 
 use super::event::Source;
 use super::perf::Perf;
-use crate::snapshot::run::{Counter, EventUnit, Period};
+use crate::snapshot::run::{Counter, EventUnit, Period, is_prime};
 
 /// A counter that samples.
 #[derive(Debug)]
@@ -208,15 +208,6 @@ impl Stride {
         let least = (self.nominal - self.nominal / Self::PART).saturating_add(offset);
         (least..).find(|n| is_prime(*n)).unwrap_or(self.nominal)
     }
-}
-
-/// By division: a hundred thousand of them for the longest periods, some tens of times.
-pub(super) fn is_prime(number: u64) -> bool {
-    let divisors = 2..=number.isqrt();
-    2 <= number
-        && divisors
-            .into_iter()
-            .all(|divisor| !number.is_multiple_of(divisor))
 }
 
 #[cfg(test)]

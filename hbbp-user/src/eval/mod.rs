@@ -8,6 +8,7 @@
 
 mod exact;
 mod group;
+mod sampling;
 mod sums;
 mod truth;
 
@@ -19,6 +20,7 @@ use crate::mix::{Query, analyse};
 use crate::snapshot::Snapshot;
 pub use exact::{AddressCounts, Exact, MnemonicCounts, Names, NoCounts};
 pub use group::{Group, Level};
+pub use sampling::{Sampling, Served, Unserved};
 use sums::Sums;
 
 /// A method of estimation, as in the columns of the paper's Figure 2.

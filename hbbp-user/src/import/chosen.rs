@@ -4,6 +4,7 @@
 use hbbp_ebpf::branch::BranchEntry;
 
 use super::count::{Counter, Owner, Use};
+use super::eventing::EventingIps;
 use super::events::choose;
 use super::recording::FindOwner;
 use super::slots::SlotWeights;
@@ -20,6 +21,8 @@ pub(super) struct Chosen {
     uses: Vec<Option<(EventIdx, Use)>>,
     /// What stacks weigh that other events than taken branches triggered.
     pub(super) weights: SlotWeights,
+    /// The eventing addresses of samples whose own is one instruction late.
+    pub(super) eventing: EventingIps,
     /// The entries of the last stack that were executed.
     entries: Vec<BranchEntry>,
     /// What the user must know.
@@ -34,6 +37,7 @@ impl Chosen {
             events: Vec::new(),
             uses: Vec::new(),
             weights: SlotWeights::default(),
+            eventing: EventingIps::default(),
             entries: Vec::new(),
             notes: choice.notes,
         };
@@ -78,7 +82,7 @@ impl Chosen {
         event: usize,
         sample: &Sample<'_>,
         exact: bool,
-        owner: &mut FindOwner<'_>,
+        (owner, text): (&mut FindOwner<'_>, &mut FindText<'_>),
     ) {
         let Some((event, wanted)) = self.uses.get(event).copied().flatten() else {
             return;
@@ -101,11 +105,28 @@ impl Chosen {
             sample.executed(&mut self.entries);
             self.weights.weight(event.0, sample.tgid, &self.entries)
         });
-        counter.add(owner, sample, (period, weight), exact, wanted);
+        let late = wanted.ips && !exact && is_one_late(facts);
+        let eventing = late.then(|| {
+            sample.executed(&mut self.entries);
+            self.eventing.find(sample, self.entries.first(), text)
+        });
+        match eventing.flatten() {
+            Some(ip) => {
+                let ip = Some(ip);
+                counter.add(owner, &Sample { ip, ..*sample }, (period, weight), true, wanted);
+            }
+            None => counter.add(owner, sample, (period, weight), exact, wanted),
+        }
     }
 }
 
 /// Whether the stacks of an event weigh code by something else than its taken branches.
 fn weighs_stacks(event: &Event) -> bool {
     event.branch_stack && event.unit != EventUnit::TakenBranches
+}
+
+/// Whether the addresses of an event are those of the next instruction, with branches that tell the one before
+/// ([`super::eventing`]).
+fn is_one_late(event: &Event) -> bool {
+    event.precise == 1 && event.branch_stack
 }

@@ -11,6 +11,7 @@ mod chosen;
 pub mod count;
 mod entry_text;
 mod error;
+mod eventing;
 pub mod events;
 mod features;
 mod header;

@@ -217,9 +217,10 @@ impl<F: Read + Seek> Recording<F> {
         }
         samples.read(progress, &mut |event, sample, exact| {
             if is_wanted(&sample) {
-                chosen.count(&mut counter, event, &sample, exact, owner);
+                chosen.count(&mut counter, event, &sample, exact, (owner, text));
             }
         })?;
+        chosen.notes.extend(chosen.eventing.sentence());
         if let Samples::Counted(counted, _) = samples {
             owner([0, 0], 0);
             counter = counted;

@@ -3,6 +3,8 @@
 //! Errors are fractions of the reference, in text as percent; a group without a reference has none.
 //! In JSON a field may be added within version 1; nothing is renamed, removed or given another meaning.
 
+mod sampling;
+
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -15,6 +17,8 @@ use super::table::{Line, Table};
 use crate::eval::{Amounts, Evaluation, Group, Level, Method};
 use crate::names::{Demangle, function};
 use crate::printable::write_json;
+use sampling::SamplingJson;
+pub use sampling::SamplingMethod;
 
 /// The errors of all groups of a level.
 #[derive(Debug)]
@@ -24,6 +28,7 @@ pub struct Errors<'a> {
     whole: Group,
     groups: Vec<Group>,
     top: Option<usize>,
+    sampling: &'a [SamplingMethod<'a>],
 }
 
 /// Digits of amounts in text.
@@ -39,7 +44,14 @@ impl<'a> Errors<'a> {
             whole: whole.unwrap_or_default(),
             groups: evaluation.groups(level),
             top,
+            sampling: &[],
         }
+    }
+
+    /// The same by sampling method, for these.
+    #[must_use]
+    pub fn by_sampling(self, sampling: &'a [SamplingMethod<'a>]) -> Self {
+        Self { sampling, ..self }
     }
 
     /// Writes them; text looks as `look` says.
@@ -68,13 +80,22 @@ impl<'a> Errors<'a> {
             &format!("{samples} samples of instructions, {stacks} branch stacks"),
         )?;
         self.notes(page)?;
+        if !self.sampling.is_empty() {
+            return self.sampling(page);
+        }
+        let columns = Method::ALL.map(|method| (method.name(), method));
         page.heading("Average weighted error over mnemonics, in % of the reference")?;
         let demangle = page.look.demangle;
-        page.table(&self.group_table(Group::average_weighted, demangle), |_| None)?;
+        page.table(
+            &self.group_table(&columns, Group::average_weighted, demangle),
+            |_| None,
+        )?;
         page.heading("The same of shares of all instructions, in %")?;
-        page.table(&self.group_table(Group::share_error, demangle), |_| None)?;
+        page.table(&self.group_table(&columns, Group::share_error, demangle), |_| {
+            None
+        })?;
         page.heading("Accuracy error over blocks, in % of the reference")?;
-        page.table(&self.group_table(Group::block_error, page.look.demangle), |_| {
+        page.table(&self.group_table(&columns, Group::block_error, demangle), |_| {
             None
         })?;
         page.heading("Executions by mnemonic, and their errors in %")?;
@@ -123,12 +144,18 @@ impl<'a> Errors<'a> {
         self.top.map_or(rows.len(), |top| top.min(rows.len()))
     }
 
-    fn group_table(&self, error_of: fn(&Group, Method) -> Option<f64>, demangle: Demangle) -> Table {
+    fn group_table(
+        &self,
+        columns: &[(&str, Method)],
+        error_of: fn(&Group, Method) -> Option<f64>,
+        demangle: Demangle,
+    ) -> Table {
         let titles = self.level.titles().iter().map(|title| (*title).to_owned());
-        let methods = Method::ALL.map(Method::name).map(str::to_owned);
+        let methods = columns.iter().map(|(title, _)| (*title).to_owned());
         let numbers = |group: &Group| {
-            let errors = Method::ALL.map(|method| error(error_of(group, method)));
-            [&[scaled(group.total().reference, DIGITS)][..], &errors].concat()
+            let instructions = scaled(group.total().reference, DIGITS);
+            let errors = columns.iter().map(|(_, method)| error(error_of(group, *method)));
+            std::iter::once(instructions).chain(errors).collect()
         };
         let mut whole = vec![String::new(); self.level.titles().len()];
         if let Some(first) = whole.first_mut() {
@@ -141,7 +168,9 @@ impl<'a> Errors<'a> {
         let total = [Line::Rule, Line::Row(whole, numbers(&self.whole))];
         Table {
             names: titles.collect(),
-            numbers: [&["instructions".to_owned()][..], &methods].concat(),
+            numbers: std::iter::once("instructions".to_owned())
+                .chain(methods)
+                .collect(),
             lines: rows.chain(total).collect(),
         }
     }
@@ -196,6 +225,9 @@ struct Document {
     /// Half the sum of the absolute differences of the shares of all addresses, as a fraction; null where the reference has no
     /// addresses.
     distance: ErrorsJson,
+    /// The sampling methods that were asked for; absent where none was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    methods: Vec<SamplingJson>,
     /// Everything.
     whole: GroupJson,
     /// The groups of the level that was asked for, by falling reference.
@@ -248,6 +280,11 @@ impl Document {
             stacks: errors.evaluation.stacks,
             left_out: errors.evaluation.left_out,
             distance: ErrorsJson::new(&|method| errors.evaluation.distance(method)),
+            methods: errors
+                .sampling
+                .iter()
+                .map(|method| SamplingJson::new(method, &errors.whole))
+                .collect(),
             whole: GroupJson::new(&errors.whole),
             groups: errors.groups.iter().map(GroupJson::new).collect(),
         }

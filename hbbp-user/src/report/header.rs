@@ -78,7 +78,7 @@ pub(super) fn facts(
 }
 
 /// An event with its period: `cpu-clock, every 1,000,000 ns`.
-fn event_in_words(event: &Event) -> String {
+pub(super) fn event_in_words(event: &Event) -> String {
     let unit = unit_in_words(event.unit);
     let period = match event.period {
         // Without counters, as in a recording; see `Period`.

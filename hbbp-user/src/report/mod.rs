@@ -42,7 +42,7 @@ use accounting::Accounting;
 pub use annotated::{AnnotatedReport, Shown};
 use body::Body;
 pub use difference::{DiffReport, described};
-pub use errors::Errors;
+pub use errors::{Errors, SamplingMethod};
 pub use format::{DiffFormat, Format, TextOrJson};
 pub use look::{Colours, Look};
 use loops::RunLoops;

@@ -116,6 +116,17 @@ impl Default for Period {
     }
 }
 
+/// Whether a period is a prime number: then it keeps step only with loops of as many events, or a multiple.
+///
+/// By division: a hundred thousand of them for the longest periods, some tens of times.
+pub fn is_prime(period: u64) -> bool {
+    let divisors = 2..=period.isqrt();
+    2 <= period
+        && divisors
+            .into_iter()
+            .all(|divisor| !period.is_multiple_of(divisor))
+}
+
 /// One opened counter of an event.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counter {

@@ -7,7 +7,7 @@
 
 use std::io::{self, Write};
 
-use super::{Block, Vector, Vectors};
+use super::{Block, Missing, Vector, Vectors};
 use crate::estimate::Unit;
 use crate::printable::harmless;
 
@@ -170,8 +170,19 @@ pub fn sentences(vectors: &Vectors<'_>) -> Vec<String> {
             100.0 * vectors.unshared / all
         ));
     }
+    let worth_saying = |missing: &&Missing| MANY < missing.samples && missing.due < 100 * missing.samples;
+    for Missing { event, due, samples } in vectors.missing.iter().filter(worth_saying) {
+        sentences.push(format!(
+            "{samples} of {due} samples of {event} that were due did not arrive ({:.1} %): what they stood for is in no vector; \
+             the borders of intervals count it",
+            100.0 * *samples as f64 / *due as f64
+        ));
+    }
     sentences
 }
+
+/// Missing samples that need no cause: each counter of a thread ends in the middle of a period.
+const MANY: u64 = 100;
 
 /// Address and function of each block.
 pub fn write_places(vectors: &Vectors<'_>, ids: &Ids, out: &mut dyn Write) -> io::Result<()> {

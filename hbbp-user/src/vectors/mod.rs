@@ -25,7 +25,7 @@ use crate::estimate::{Rule, Unit};
 use crate::locate::TextIdx;
 use crate::mix::{Estimated, function};
 use crate::slices::{LeftOut, Owner, Rings, Slices};
-use crate::snapshot::{Process, ProcessIdx, Snapshot};
+use crate::snapshot::{Event, EventUnit, Process, ProcessIdx, Snapshot};
 use places::Places;
 
 /// A basic block that ran.
@@ -68,6 +68,19 @@ pub struct Vectors<'a> {
     pub outside: f64,
     /// The same of those that are in vectors.
     pub shared: f64,
+    /// Events whose samples did not all arrive. Clocks are left out: idle CPUs miss theirs.
+    pub missing: Vec<Missing>,
+}
+
+/// Samples of an event that did not arrive: what they stood for is in no vector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Missing {
+    /// Name of the event.
+    pub event: String,
+    /// Samples that its counters say were due.
+    pub due: u64,
+    /// Of them, those that did not arrive.
+    pub samples: u64,
 }
 
 /// The vector of one slice: for each block, by its index, instructions executed; the indexes ascend.
@@ -105,7 +118,18 @@ pub fn vectors<'a>(snapshot: &Snapshot, slices: &'a Slices, rule: &Rule, rings: 
         unshared,
         outside,
         shared,
+        missing: snapshot.run.events.iter().filter_map(missing).collect(),
     }
+}
+
+/// What is missing of an event.
+fn missing(event: &Event) -> Option<Missing> {
+    let due = event.due().filter(|_| event.unit != EventUnit::Nanoseconds)?;
+    Some(Missing {
+        event: event.name.clone(),
+        due,
+        samples: due.saturating_sub(event.runs),
+    })
 }
 
 impl Vectors<'_> {

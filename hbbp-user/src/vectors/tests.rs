@@ -181,3 +181,31 @@ fn one_ring_alone_is_in_the_vectors() {
     assert_eq!(sums(&vectors).len(), 1);
     assert!((vectors.shared - 30_000.0).abs() < 1e-6);
 }
+
+#[test]
+fn samples_that_did_not_arrive_are_told_where_they_are_many() {
+    use crate::snapshot::run::Counter;
+
+    let said = |count: u64| {
+        let (mut snapshot, slices) = run(&[(USER, 7, 0, 30)]);
+        let event = &mut snapshot.run.events[0];
+        "instructions".clone_into(&mut event.name);
+        event.runs = 10_000;
+        event.counters = vec![Counter {
+            count: count * PERIOD,
+            ..Counter::default()
+        }];
+        lines::sentences(&vectors(&snapshot, &slices, &rule(), BOTH))
+    };
+    assert_eq!(
+        said(10_100),
+        [""; 0],
+        "each thread ends in the middle of a period"
+    );
+    assert_eq!(said(9_000), [""; 0]);
+    let lost = said(16_000);
+    assert!(
+        lost[0].starts_with("6000 of 16000 samples of instructions that were due did not arrive (37.5 %)"),
+        "{lost:?}"
+    );
+}

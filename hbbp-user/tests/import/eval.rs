@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::elf::write_loop;
 use crate::run::{Folder, hbbp};
-use crate::writer::{File, mmap2, stack, turns};
+use crate::writer::{Attr, File, mmap2, stack, stack_at, taken, turns};
 
 const BASE: u64 = 0x55_0000_0000;
 
@@ -165,4 +165,109 @@ fn text_says_what_was_compared_and_unknown_files_are_refused() {
     let ran = hbbp(&["eval", &profile, "--reference", reference]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("unknown format; expected"), "{}", ran.err);
+}
+
+/// A profile of retired instructions at a precise level, period 1000: the eventing instructions are two of the call and four of
+/// the MOV, and the addresses those of the next one.
+fn next_addresses(folder: &Folder, precise: u64) -> String {
+    let program = write_loop(folder, "prog", 0x1000, &[]);
+    let mut file = File::new(vec![mmap2(5, 2, (BASE, 0x1000), 0x1000, "/bin/prog")]);
+    file.attrs[0] = Attr {
+        kind: 0,
+        config: 1,
+        precise,
+        ..taken()
+    };
+    let jump = |from, to| (BASE + from, BASE + to, 2);
+    let call = [jump(9, 0x10), jump(7, 5), jump(7, 5)];
+    let mov = [jump(0xe, 0), jump(0x10, 0xe), jump(9, 0x10)];
+    let at = |time, next, stack: &[_]| stack_at(5, time, BASE + next, stack);
+    file.records.extend((0..2).map(|n| at(3 + n, 0x10, &call)));
+    file.records.extend((0..4).map(|n| at(5 + n, 5, &mov)));
+    let recording = folder.write("perf.data", file.bytes());
+    let target = folder.path().join("late.hbbp");
+    let [recording, target] = [recording.as_path(), &target].map(|path| path.to_str().unwrap());
+    let ran = hbbp(&["import", recording, "--binary", &program, "-o", target]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    target.to_owned()
+}
+
+/// The methods by name: the error, or why there is none.
+fn methods(profile: &str, reference: &Path) -> Vec<(String, Result<f64, String>)> {
+    let reference = ["--reference", reference.to_str().unwrap()];
+    let names = "classic,precise,precise-prime,ip+1,lbr,hybrid";
+    let words = ["--methods", names, "--format", "json"];
+    let ran = hbbp(&[&["eval", profile], &reference[..], &words].concat());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let found: Value = serde_json::from_str(&ran.out).unwrap();
+    let of = |method: &Value| {
+        let said = |name: &str| method[name].as_str().map(str::to_owned);
+        let error = method["block_error"].as_f64();
+        assert_eq!(said("recording").is_some(), error.is_some(), "{method:#}");
+        let name = said("method").unwrap();
+        (name, error.ok_or_else(|| said("reason").unwrap()))
+    };
+    found["methods"].as_array().unwrap().iter().map(of).collect()
+}
+
+#[test]
+fn sampling_methods_stand_side_by_side_and_those_without_samples_say_why() {
+    let folder = Folder::new();
+    let reference = folder.write("reference", "1000 4000\n1009 2000\n");
+    let served = |found: &[(String, Result<f64, String>)]| -> Vec<String> {
+        let served = found.iter().filter(|(_, error)| error.is_ok());
+        served.map(|(name, _)| name.clone()).collect()
+    };
+
+    let late = methods(&next_addresses(&folder, 1), &reference);
+    assert_eq!(served(&late), ["ip+1"], "{late:?}");
+    // So few stacks that the event triggered itself do not serve beside its addresses.
+    let why = late[4].1.clone().unwrap_err();
+    assert!(why.starts_with("its addresses serve alone"), "{why}");
+    // Each address went back to the call and the MOV.
+    let corrected = late[3].1.clone().unwrap();
+    assert!(corrected.abs() < 1e-9, "{late:?}");
+    assert_eq!(
+        late[1].1,
+        Err("its samples of instructions are those of ip+1".to_owned())
+    );
+
+    // At level 2 the same addresses are taken as they are: those of the RET and of the loop.
+    let taken_as_they_are = methods(&next_addresses(&folder, 2), &reference);
+    assert_eq!(served(&taken_as_they_are), ["precise"]);
+    let error = taken_as_they_are[1].1.clone().unwrap();
+    assert!(1.0 < error, "{taken_as_they_are:?}");
+
+    let classic = methods(&next_addresses(&folder, 0), &reference);
+    assert_eq!(served(&classic), ["classic"]);
+
+    let (stacks, _) = profile(&folder);
+    let stacks = methods(&stacks, &reference);
+    assert_eq!(served(&stacks), ["lbr"], "{stacks:?}");
+    let why = stacks[5].1.clone().unwrap_err();
+    assert!(why.contains("no samples of retired instructions"), "{why}");
+}
+
+#[test]
+fn sampling_methods_name_their_recording_in_text_and_unknown_ones_are_refused() {
+    let folder = Folder::new();
+    let profile = next_addresses(&folder, 1);
+    let reference = folder.write("reference", "1000 4000\n1009 2000\n");
+    let eval = ["eval", &profile, "--reference", reference.to_str().unwrap()];
+    let ran = hbbp(&[&eval[..], &["--methods", "classic,ip+1"]].concat());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for said in [
+        "by sampling method",
+        "every 1,000 instructions, precise level 1, with branch stacks",
+        "not served: its samples of instructions are those of ip+1",
+    ] {
+        assert!(ran.out.contains(said), "{said}: {}", ran.out);
+    }
+    let ran = hbbp(&[&eval[..], &["--methods", "exact"]].concat());
+    assert_eq!(ran.code, Some(2));
+    assert!(
+        ran.err.contains("the methods are classic, precise"),
+        "{}",
+        ran.err
+    );
 }

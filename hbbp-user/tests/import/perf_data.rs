@@ -233,6 +233,7 @@ fn perf_of_2012_writes_neither_ids_nor_times_nor_branches() {
         config: 1,
         sample_type: 3,
         branch_sample_type: 0,
+        precise: 0,
         size: 72,
         id: 0,
     };

@@ -14,6 +14,8 @@ pub(crate) struct Attr {
     pub(crate) config: u64,
     pub(crate) sample_type: u64,
     pub(crate) branch_sample_type: u64,
+    /// `precise_ip`.
+    pub(crate) precise: u64,
     pub(crate) size: u32,
     pub(crate) id: u64,
 }
@@ -25,6 +27,7 @@ pub(crate) fn taken() -> Attr {
         config: 0x20c4,
         sample_type: STACKS,
         branch_sample_type: 8,
+        precise: 0,
         size: 112,
         id: 77,
     }
@@ -89,9 +92,13 @@ pub(crate) fn comm(pid: u32, time: u64, name: &str, misc: u16) -> Vec<u8> {
     record(3, misc, &body)
 }
 
-/// A sample with a branch stack of (from, to, flags).
+/// A sample with a branch stack of (from, to, flags), at the target of the newest.
 pub(crate) fn stack(pid: u32, time: u64, entries: &[(u64, u64, u64)]) -> Vec<u8> {
-    let ip = entries.first().map_or(0, |entry| entry.1);
+    stack_at(pid, time, entries.first().map_or(0, |entry| entry.1), entries)
+}
+
+/// The same at an address.
+pub(crate) fn stack_at(pid: u32, time: u64, ip: u64, entries: &[(u64, u64, u64)]) -> Vec<u8> {
     let mut body = words(&[77, ip, u64::from(pid) << 32 | u64::from(pid), time, 1000]);
     body.extend(words(&[u64::try_from(entries.len()).unwrap()]));
     body.extend(
@@ -120,7 +127,7 @@ impl File {
             1000,
             attr.sample_type,
             0,
-            1 << 18,
+            1 << 18 | attr.precise << 15,
             0,
             0,
             0,

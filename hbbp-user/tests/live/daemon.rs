@@ -218,7 +218,11 @@ fn directory_reads_like_one_run_of_all_its_intervals() {
     }
     let merged = folder.with_extension("merged");
     let merged = merged.to_str().unwrap();
-    assert!(run(&["merge", path, "--since", "1h", "-o", merged]).status.success());
+    assert!(
+        run(&["merge", path, "--since", "1h", "-o", merged])
+            .status
+            .success()
+    );
     assert_eq!(number(&report_of(merged)["accounting"]["reached"]), reached);
     let later = run(&["report", path, "--since", "2199-01-01"]);
     let why = String::from_utf8(later.stderr).unwrap();

@@ -189,6 +189,9 @@ impl Cpu {
     }
 }
 
+/// The precise level whose records hold the address of the next instruction (perf_event_open(2): a constant skid).
+const NEXT_IP: u32 = 1;
+
 impl PmuModel {
     /// A counter overflowed at the instruction at `ip`, which retired; `next` is the instruction after it.
     pub(crate) fn overflow(
@@ -209,6 +212,7 @@ impl PmuModel {
         if 0 < skid && cycles == 0 {
             // It is taken while the instruction still runs.
             let due = [overflow.counted, overflow.executed];
+            let ip = if counting.precise == NEXT_IP { next } else { ip };
             return self.sample(cpu, cpu_idx, overflow.counter, due, ip, 0);
         }
         if 0 < cycles {
@@ -222,8 +226,7 @@ impl PmuModel {
             return;
         }
         match counting.precise {
-            // Precise level 1 has a constant skid of one instruction (perf_event_open(2)).
-            1 => self.sample(
+            NEXT_IP => self.sample(
                 cpu,
                 cpu_idx,
                 overflow.counter,
@@ -242,18 +245,22 @@ impl PmuModel {
         }
     }
 
-    /// `cycles` pass at the instruction at `ip`: samples whose time has come land on it.
+    /// `cycles` pass at the instruction at `ip`: samples whose time has come land on it. Those that name the next instruction
+    /// wait for it, which is known when it runs: their stack then has the branch to it.
     pub(crate) fn skid(&mut self, cpu: &mut Cpu, cpu_idx: usize, ip: u64, cycles: u32) {
         if cpu.skids.is_empty() {
             return;
         }
         let mut under_way = std::mem::take(&mut cpu.skids);
         under_way.retain_mut(|skid| {
+            let counting = cpu.sampler.counters[skid.counter];
+            let names_next = counting.is_some_and(|counting| counting.precise == NEXT_IP);
+            let is_over = skid.cycles <= 0;
             skid.cycles -= i64::from(cycles);
-            if 0 < skid.cycles {
+            if 0 < skid.cycles || names_next && !is_over {
                 return true;
             }
-            match cpu.sampler.counters[skid.counter] {
+            match counting {
                 Some(counting) if counting.generation == skid.generation => {
                     self.sample(cpu, cpu_idx, skid.counter, [skid.counted, skid.executed], ip, 0);
                 }

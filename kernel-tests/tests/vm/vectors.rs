@@ -3,6 +3,7 @@
 
 mod files;
 mod lost;
+mod threads;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;

@@ -10,7 +10,7 @@ use kernel_tests::trace;
 /// Instructions in an interval: a two-hundredth of the default, as the programs run for milliseconds.
 pub(super) const INTERVAL: u64 = 500_000;
 /// Static programs are linked to 4 MiB; all other programs of the guest lie elsewhere.
-const PROGRAM_END: u64 = 1 << 32;
+pub(super) const PROGRAM_END: u64 = 1 << 32;
 
 /// A vector: amount by block, or by what it is summed by.
 pub(super) type Vector<K> = BTreeMap<K, f64>;
