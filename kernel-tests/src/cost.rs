@@ -194,6 +194,8 @@ pub struct Overhead {
     /// The same work while the tool samples time with call chains (`record --callers`): by the clock at its default period, as
     /// the emulated PMU has no chains for its records.
     pub with_callers: Span,
+    /// The same at a fifth of that period, so that what a sample costs is known without what differs from run to run.
+    pub with_more_callers: Span,
     /// A whole recording of a command that does nothing: start and end of the tool.
     pub ends: Span,
 }
@@ -212,11 +214,19 @@ impl Overhead {
         (self.with_time.instructions() as f64 - watched) / watched
     }
 
-    /// What call chains, with the event that samples them, add to the instructions executed while the tool samples without
-    /// both, as a fraction.
+    /// Instructions for each sample of time with its call chain, by the slope over two periods.
+    pub fn of_chain(&self) -> f64 {
+        let (few, many) = (
+            self.with_callers.instructions() as f64,
+            self.with_more_callers.instructions() as f64,
+        );
+        // The clock of the guest counts instructions.
+        (many - few) / (many / MORE_CALLERS as f64 - few / CALLERS as f64)
+    }
+
+    /// What samples of time with call chains add at their default period, as a fraction.
     pub fn of_callers(&self) -> f64 {
-        let watched = self.watched.instructions() as f64;
-        (self.with_callers.instructions() as f64 - watched) / watched
+        self.of_chain() / CALLERS as f64
     }
 
     /// What both events add with what the emulated PMU adds by looking for records.
@@ -225,6 +235,10 @@ impl Overhead {
         (watched - self.alone.instructions() as f64) / watched
     }
 }
+
+/// The default period of time in ns or cycles, and a fifth of it.
+const CALLERS: u64 = 3_000_017;
+const MORE_CALLERS: u64 = 600_011;
 
 /// Sorting and system calls in turn, 330 million instructions in each round.
 const ROUND: &str = "heapsort 200000; storms syscalls 50000";
@@ -246,13 +260,23 @@ pub fn overhead(kernel: &Kernel, hardware_profile: &str, rounds: u32) -> Result<
          guest-witness returning 2 {NEVER} {NEVER} guest-span busybox sh {ROUNDS}\n{PAUSE}\n\
          {record} -- guest-span busybox sh {ROUNDS}\n{PAUSE}\n{record} --time -- guest-span busybox sh {ROUNDS}\n{PAUSE}\n\
          {record} --callers -- guest-span busybox sh {ROUNDS}\n{PAUSE}\n\
+         {record} --callers --time={MORE_CALLERS} -- guest-span busybox sh {ROUNDS}\n{PAUSE}\n\
          guest-span {record} -- busybox true\n"
     );
     let outcome = machine.run(&["/bin/busybox", "sh", "-c", &script])?;
     outcome.stdout()?;
-    let spans = read_spans(&outcome, &[0; 6])?;
-    let [alone, looking, watched, with_time, with_callers, ends] = spans[..] else {
-        bail!("{} spans of 6", spans.len())
+    let spans = read_spans(&outcome, &[0; 7])?;
+    let [
+        alone,
+        looking,
+        watched,
+        with_time,
+        with_callers,
+        with_more_callers,
+        ends,
+    ] = spans[..]
+    else {
+        bail!("{} spans of 7", spans.len())
     };
     Ok(Overhead {
         alone,
@@ -260,6 +284,7 @@ pub fn overhead(kernel: &Kernel, hardware_profile: &str, rounds: u32) -> Result<
         watched,
         with_time,
         with_callers,
+        with_more_callers,
         ends,
     })
 }

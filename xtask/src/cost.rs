@@ -205,7 +205,7 @@ fn print_overhead(args: &Args, overhead: &Overhead) {
          work alone {:.1} M instructions, {:.1} M while the emulated PMU looks for records, {:.1} M while hbbp-sys samples, \
          with {} samples\n{:.3} % are added by the tool, {:.3} % with what the looking adds\n\
          {:.1} M instructions while it samples cycles as well, with {} samples: {:.3} % more\n\
-         {:.1} M instructions while it samples the clock with call chains: {:.3} % more\n\
+         {:.1} M instructions while it samples the clock with call chains: each costs {:.0}, {:.3} % more\n\
          start and end of the tool: {:.1} M instructions in all",
         args.kernel,
         millions(overhead.alone.instructions()),
@@ -218,6 +218,7 @@ fn print_overhead(args: &Args, overhead: &Overhead) {
         overhead.with_time.stacks,
         100.0 * overhead.of_time(),
         millions(overhead.with_callers.instructions()),
+        overhead.of_chain(),
         100.0 * overhead.of_callers(),
         millions(overhead.ends.instructions()),
     );

@@ -103,6 +103,9 @@ impl<'a> Walker<'a> {
             let Some(outer) = outer.copied() else {
                 return (calls, End::Whole);
             };
+            if from == Ring::Kernel && self.is_interrupt_entry(inner) {
+                return (calls, End::Interrupted);
+            }
             let to = self.ring(outer);
             let Some(call) = self.call(outer, from != to) else {
                 let end = match from {
@@ -128,6 +131,15 @@ impl<'a> Walker<'a> {
             Some(module) if module.kind.is_kernel() => Ring::Kernel,
             _ => Ring::User,
         }
+    }
+
+    /// Whether a location is in an entry of interrupts and exceptions, which `DECLARE_IDTENTRY` names `asm_..`
+    /// (arch/x86/include/asm/idtentry.h). What it struck may have just come back from a call.
+    fn is_interrupt_entry(&self, at: Location) -> bool {
+        let text = self.snapshot.text.get(at.text.0 as usize);
+        let module = text.and_then(|text| self.snapshot.modules.get(text.module.0 as usize));
+        let symbol = module.and_then(|module| symbol_at(module, at.addr));
+        symbol.is_some_and(|symbol| symbol.name.starts_with("asm_"))
     }
 
     /// The call whose last byte is at a location; of the system, where the ring changes there.

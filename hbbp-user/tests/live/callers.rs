@@ -87,7 +87,9 @@ fn number(value: &Value) -> f64 {
 fn shares(loops: &Value) -> Vec<f64> {
     let all = loops["loops"].as_array().unwrap();
     let inclusive = |it: &Value| number(&it["inclusive_time"]["value"]);
-    let heavy = all.iter().find(|it| it["function"] == "heavy").unwrap();
+    let heavy = all.iter().find(|it| it["function"] == "heavy");
+    assert!(heavy.is_some(), "no loop of heavy: {loops:#}");
+    let heavy = heavy.unwrap();
     LOOPS
         .map(|line| {
             let begins = |it: &&Value| {
