@@ -110,7 +110,6 @@ fn through(loops: &Value, function: &str) -> f64 {
 }
 
 #[test]
-#[ignore = "two of six runs on an idle machine saw a part of the program's time alone, which is not understood yet"]
 fn loops_have_the_time_of_what_they_call_where_frame_pointers_prove_it() {
     let Some(_kernel) = kernel() else { return };
 

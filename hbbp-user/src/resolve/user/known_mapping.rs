@@ -35,8 +35,12 @@ impl ProcessIndex {
     /// Takes over what /proc shows of a process, as of `time` (0: since before the run).
     /// A process that is known already keeps its image and gains the mappings that it lacks, unless it runs another
     /// program by now: then the record of its exec was lost.
+    /// A process that has ended and is waited for has no mappings any more, and is no other program.
     pub fn scanned(&mut self, scanned: &Scanned, time: u64) {
         let tgid = scanned.tgid;
+        if scanned.mappings.is_empty() && self.processes.contains_key(&tgid) {
+            return;
+        }
         let live = self.live(tgid);
         if live.is_none_or(|image| self.is_other_program(image, scanned)) {
             let comm = Arc::from(scanned.comm.as_str());
@@ -228,6 +232,18 @@ mod tests {
         assert!(index.live(1).is_some());
         index.end_others(&HashSet::new(), 200);
         assert!(index.live(1).is_none());
+    }
+
+    #[test]
+    fn what_ended_and_is_waited_for_keeps_its_mappings() {
+        let mut index = ProcessIndex::default();
+        index.scanned(&scanned(vec![map(0x10_0000, 0x1000, "/bin/sh")]), 0);
+        index.end_others(&HashSet::new(), 90);
+        // /proc still has it; its samples of before are looked up.
+        for scan in [ProcessIndex::scanned, ProcessIndex::scanned_again] {
+            scan(&mut index, &scanned(Vec::new()), 40);
+            assert_eq!(path_at(&index, 60, 0x10_0000), Some("/bin/sh"));
+        }
     }
 
     #[test]
