@@ -295,7 +295,7 @@ pub(crate) fn machine(workload: &Workload, kernel: &Kernel, hardware_profile: &s
         .clock(Clock::Instructions)
         .marks(Marks::Program)
         .hardware_profile(hardware_profile)
-        .limit(Duration::from_secs(3600));
+        .limit(Duration::from_secs(3 * 3600));
     workload.install(&mut machine, kernel)?;
     if let Source::Host(_) = workload.source {
         machine.files().directory("opt");

@@ -10,9 +10,8 @@ mod walk;
 use std::collections::BTreeMap;
 
 use crate::addr::ImageAddr;
-use crate::blocks::Flow;
 use crate::estimate::Flows;
-use crate::locate::{LocatedChain, TextIdx};
+use crate::locate::{LocatedChain, Location, TextIdx};
 use crate::mix::Estimated;
 use crate::snapshot::EventUnit;
 use crate::time::{Amount, spenders};
@@ -82,10 +81,8 @@ impl Callers {
             let spenders = led.map_or(spenders, |call| vec![(*call, 1.0)]);
             // The sampled address is a return address: a return that spent the time had been called from there.
             let called = blocks.instruction(here.1).and_then(|it| {
-                let before = blocks.addr(it).0.checked_sub(1)?;
-                let call = blocks.ending_at(ImageAddr(before))?;
-                let flow = blocks.instruction(call)?.flow;
-                matches!(flow, Flow::Call | Flow::IndirectCall).then_some((here.0, call))
+                let addr = ImageAddr(blocks.addr(it).0.checked_sub(1)?);
+                walker.call(Location { text: here.0, addr }, false)
             });
             for (spender, share) in spenders {
                 let called = called.filter(|call| spender != here && spender != *call);
@@ -105,8 +102,7 @@ impl Callers {
             hits: share * chain.hits as f64,
             units: share * chain.weight as f64,
         };
-        self.total.hits += amount.hits;
-        self.total.units += amount.units;
+        self.total += amount;
         self.charged.push(Charged {
             spender,
             calls,
@@ -122,9 +118,7 @@ impl Callers {
             calls.sort_unstable();
             calls.dedup();
             for call in calls {
-                let sum = all.entry(call).or_default();
-                sum.hits += charged.amount.hits;
-                sum.units += charged.amount.units;
+                *all.entry(call).or_default() += charged.amount;
             }
         }
         all

@@ -143,7 +143,7 @@ impl<'a> Walker<'a> {
     }
 
     /// The call whose last byte is at a location; of the system, where the ring changes there.
-    fn call(&self, at: Location, of_system: bool) -> Option<At> {
+    pub(super) fn call(&self, at: Location, of_system: bool) -> Option<At> {
         let blocks = self.map.text(at.text)?;
         let found = blocks.ending_at(at.addr)?;
         let flow = blocks.instruction(found)?.flow;

@@ -209,18 +209,13 @@ impl<'a> Sums<'a> {
         }
         for (region, place) in places {
             if let Some(sum) = self.inclusive.get_mut(region) {
-                add(sum, charged.amount);
+                *sum += charged.amount;
             }
             if let Some((callers, call)) = self.callers.get_mut(region).zip(charged.calls.get(place)) {
-                add(callers.entry(*call).or_default(), charged.amount);
+                *callers.entry(*call).or_default() += charged.amount;
             }
         }
     }
-}
-
-const fn add(sum: &mut Amount, amount: Amount) {
-    sum.hits += amount.hits;
-    sum.units += amount.units;
 }
 
 #[cfg(test)]

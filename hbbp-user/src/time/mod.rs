@@ -10,7 +10,7 @@
 //! time is its own.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 
 use iced_x86::{Decoder, DecoderOptions};
 
@@ -56,6 +56,13 @@ pub struct Amount {
     pub units: f64,
 }
 
+impl AddAssign for Amount {
+    fn add_assign(&mut self, other: Self) {
+        self.hits += other.hits;
+        self.units += other.units;
+    }
+}
+
 /// The relative error of executions beyond which nothing is divided by them: a CPI would be wrong by a quarter, and by more
 /// than the error that the delta method states, which takes the error of the divisor to be small.
 const TOO_FEW: f64 = 0.25;
@@ -91,9 +98,10 @@ impl Time {
             let spenders = spenders(snapshot, &flows, text, ip.event, (ip.location.text, at));
             let process = counted_as(ip.process);
             for ((text, instruction), share) in spenders {
-                let sum = spent.entry((text, instruction, process)).or_default();
-                sum.hits += share * ip.hits as f64;
-                sum.units += share * ip.weight as f64;
+                *spent.entry((text, instruction, process)).or_default() += Amount {
+                    hits: share * ip.hits as f64,
+                    units: share * ip.weight as f64,
+                };
             }
         }
         let spent = spent

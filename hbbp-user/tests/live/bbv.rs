@@ -55,7 +55,7 @@ fn threaded(folder: &Path) -> String {
                 static void *calls(void *n) { for (long i = 0; i < 1000000; i++) getppid(); return n; }\n\
                 int main(void) { pthread_t t; volatile long x = 0; pthread_create(&t, 0, calls, 0); \
                 for (long i = 0; i < 300000000; i++) x += i; pthread_join(t, 0); }\n";
-    built(folder, "two", text).to_str().unwrap().to_owned()
+    built(folder, "two", text, &[]).to_str().unwrap().to_owned()
 }
 
 fn said(output: &Output) -> String {
@@ -159,7 +159,7 @@ fn threads_that_there_is_no_room_for_are_told_and_have_no_vectors() {
                 static void *work(void *n) { for (volatile long x = 0; x < 3000000; x++); return n; }\n\
                 int main(void) { for (int i = 0; i < 400; i++) { pthread_t t; \
                 pthread_create(&t, 0, work, 0); pthread_join(t, 0); } }\n";
-    let program = built(folder.path(), "many", text);
+    let program = built(folder.path(), "many", text, &[]);
     let directory = folder.path().join("vectors");
     // Room for a quarter as many threads.
     let words = [
@@ -207,7 +207,10 @@ fn of_many_functions(folder: &Path, seconds: u32) -> String {
          int main(void) {{ long x = 1; for (int n = 0; clock() < {seconds}L * CLOCKS_PER_SEC; n++) \
          for (int i = 0; i < 100; i++) x = all[n / 100 % 4 * 100 + i](x); return x == 3; }}\n"
     );
-    built(folder, "functions", &text).to_str().unwrap().to_owned()
+    built(folder, "functions", &text, &[])
+        .to_str()
+        .unwrap()
+        .to_owned()
 }
 
 /// Runs the program; gives what it said and the most memory that it had, in bytes.

@@ -1,10 +1,9 @@
 //! Callers by the clock: of a program with frame pointers each loop has the time of what it calls, and of one without nobody is
 //! charged whom the code does not prove.
 
-use std::process::Command;
-
 use serde_json::Value;
 
+use super::load::built;
 use super::{kernel, run};
 
 /// Two loops of `main` that call `heavy`: the first through `light`, three times as much as the second, which recurses.
@@ -49,15 +48,9 @@ const LOOPS: [&str; 2] = ["23", "27"];
 /// Records the program with this option of the compiler; what the report says of its loops and calls.
 fn loops(option: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (source, program, profile) = (path("calls.c"), path("calls"), path("profile"));
-    std::fs::write(&source, SOURCE).unwrap();
-    let options = ["-O1", "-g", "-static", "-fno-optimize-sibling-calls", option];
-    let compiled = Command::new("cc")
-        .args(options)
-        .args(["-o", &program, &source])
-        .status();
-    assert!(compiled.unwrap().success());
+    let options = ["-g", "-static", "-fno-optimize-sibling-calls", option];
+    let program = built(folder.path(), "calls", SOURCE, &options);
+    let profile = folder.path().join("profile").to_str().unwrap().to_owned();
     let record = [
         "record",
         "-o",
@@ -67,7 +60,11 @@ fn loops(option: &str) -> Value {
         "--period",
         "200003",
     ];
-    let words = [&record[..], &["--callers", "--", &program, "20000"]].concat();
+    let words = [
+        &record[..],
+        &["--callers", "--", program.to_str().unwrap(), "20000"],
+    ]
+    .concat();
     let recorded = run(&words);
     assert!(recorded.status.success(), "{recorded:?}");
     let report = [

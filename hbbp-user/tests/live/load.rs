@@ -37,7 +37,7 @@ impl Load {
                     int main(void) { pthread_t t[8]; for (;;) { \
                     for (int i = 0; i < 8; i++) pthread_create(&t[i], 0, work, 0); \
                     for (int i = 0; i < 8; i++) pthread_join(t[i], 0); } }\n";
-        Self(Command::new(built(folder, "threads", text)).spawn().unwrap())
+        Self(Command::new(built(folder, "threads", text, &[])).spawn().unwrap())
     }
 
     /// A compiler at work on a file of some thousand lines, over and over.
@@ -52,12 +52,14 @@ impl Load {
     }
 }
 
-/// A program of several threads, built of this text.
-pub(crate) fn built(folder: &Path, name: &str, text: &str) -> PathBuf {
+/// A program that the compiler makes of this text, with more options than those of threads.
+pub(crate) fn built(folder: &Path, name: &str, text: &str, options: &[&str]) -> PathBuf {
     let (source, program) = (folder.join(format!("{name}.c")), folder.join(name));
     std::fs::write(&source, text).unwrap();
     let built = Command::new("cc")
-        .args(["-O1", "-pthread", "-o"])
+        .args(["-O1", "-pthread"])
+        .args(options)
+        .arg("-o")
         .args([&program, &source])
         .status();
     assert!(built.unwrap().success());

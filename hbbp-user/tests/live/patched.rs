@@ -10,7 +10,7 @@ use hbbp_user::profile;
 use hbbp_user::snapshot::Snapshot;
 use serde_json::Value;
 
-use super::load::Load;
+use super::load::{Load, built};
 use super::text::Tracing;
 use super::{kernel, number, program, report_of, resolved};
 
@@ -102,14 +102,7 @@ int main(int argc, char **argv) {
 "#;
 
 fn compile(folder: &Path, name: &str, main: &str) -> PathBuf {
-    let (source, program) = (folder.join(format!("{name}.c")), folder.join(name));
-    std::fs::write(&source, format!("{ROTATIONS}{main}")).unwrap();
-    let built = Command::new("cc")
-        .args(["-O1", "-o"])
-        .args([&program, &source])
-        .status();
-    assert!(built.unwrap().success());
-    program
+    built(folder, name, &format!("{ROTATIONS}{main}"), &[])
 }
 
 /// Records a program to its end. The share of its rotations that went to the right, as it says and as the report says,

@@ -26,7 +26,7 @@ fn threads(folder: &Path) -> PathBuf {
                 for (long i = 0; i < 400000000; i++) x += i; return name; }\n\
                 int main(void) { pthread_t a, b; pthread_create(&a, 0, work, \"first\");\n\
                 pthread_create(&b, 0, work, \"second\"); pthread_join(a, 0); pthread_join(b, 0); }\n";
-    built(folder, "named", text)
+    built(folder, "named", text, &[])
 }
 
 #[test]

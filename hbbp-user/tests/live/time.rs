@@ -1,9 +1,8 @@
 //! Time by loop and by source line where the clock is all that is sampled, and what the report says of it.
 
-use std::process::Command;
-
 use serde_json::Value;
 
+use super::load::built;
 use super::{kernel, number, run};
 
 /// A loop around two, of which the second divides; each stands on lines of its own.
@@ -74,11 +73,8 @@ fn by_line(report: &Value) -> Vec<(u32, f64)> {
 
 /// Records the program, and returns its profile in a folder.
 fn recorded(folder: &tempfile::TempDir) -> String {
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (source, program, profile) = (path("time.c"), path("time"), path("profile"));
-    std::fs::write(&source, SOURCE).unwrap();
-    let compiler = ["-O1", "-g", "-o", &program, &source];
-    assert!(Command::new("cc").args(compiler).status().unwrap().success());
+    let program = built(folder.path(), "time", SOURCE, &["-g"]);
+    let profile = folder.path().join("profile").to_str().unwrap().to_owned();
     let words = [
         "record",
         "-o",
@@ -89,7 +85,7 @@ fn recorded(folder: &tempfile::TempDir) -> String {
         "200003",
         "--time",
     ];
-    let recorded = run(&[&words[..], &["--", &program, "200000"]].concat());
+    let recorded = run(&[&words[..], &["--", program.to_str().unwrap(), "200000"]].concat());
     assert!(recorded.status.success(), "{recorded:?}");
     profile
 }

@@ -3,6 +3,7 @@
 
 use kernel_tests::artifacts;
 use kernel_tests::kernel::Kernel;
+use kernel_tests::machine::Machine;
 use serde_json::Value;
 
 use crate::support;
@@ -103,90 +104,98 @@ fn daemon_among_everything_at_once_keeps_every_interval() {
     assert!(last * 4 <= second * 5, "{second} kB, then {last} kB");
 }
 
-/// The date steps forward and back: each interval is there once, and the whole folder is read.
-#[test]
-fn steps_of_the_date_lose_no_interval() {
-    const SCRIPT: &str = "set -e
-hbbp-sys daemon --dir /tmp/segments --interval 1s --cpu-budget 100% &
+/// What a daemon left.
+struct Left {
+    /// What it said.
+    said: String,
+    /// How many intervals: each is there once.
+    n_intervals: u64,
+    /// The runs of the report of all segments.
+    runs: Vec<Value>,
+}
+
+/// A daemon with these options in a guest, while a script runs.
+fn left(mut machine: Machine, options: &str, meanwhile: &str) -> Left {
+    let script = format!(
+        "set -e
+hbbp-sys daemon --dir /tmp/segments {options} &
 daemon=$!
-busybox sleep 5
-busybox date -s '2026-01-01 09:30:00' > /dev/null
-busybox sleep 4
-busybox date -s '2025-12-31 22:15:00' > /dev/null
-busybox sleep 4
-busybox date -s '2026-01-01 09:30:02' > /dev/null
-busybox sleep 4
+{meanwhile}
 kill $daemon
 wait $daemon
 busybox ls /tmp/segments
 echo report
-hbbp-sys report --format json --top 1 /tmp/segments";
-    let Some(machine) = support::machine("6.12") else {
-        return;
-    };
-    let mut machine = machine.without_driver();
+hbbp-sys report --format json --top 1 /tmp/segments"
+    );
     machine.files().hbbp_sys().unwrap();
-    let outcome = machine.run(&["/bin/busybox", "sh", "-c", SCRIPT]).unwrap();
+    let outcome = machine.run(&["/bin/busybox", "sh", "-c", &script]).unwrap();
     let said = outcome.text("stderr").unwrap();
     let stdout = outcome.stdout().unwrap();
     let (names, report) = stdout.split_once("report\n").unwrap();
     println!("{said}\n{names}");
     let numbers = intervals(names.lines());
-    assert!(15 <= numbers.len(), "{numbers:?}");
-    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
-    let report: Value = serde_json::from_str(report).unwrap();
-    // After each step a run of its own begins, as after a suspend.
-    let others = report["others"].as_array().unwrap();
-    let accountings: Vec<&Value> = [&report]
+    let n_intervals = numbers.len() as u64;
+    assert!(numbers.iter().copied().eq(0..n_intervals), "{numbers:?}");
+    let mut report: Value = serde_json::from_str(report).unwrap();
+    let others = report["others"].take();
+    let runs: Vec<Value> = [report]
         .into_iter()
-        .chain(others)
-        .map(|run| &run["accounting"])
+        .chain(others.as_array().unwrap().iter().cloned())
         .collect();
-    assert_eq!(accountings.len(), 4, "{report:#}");
-    assert!(accountings.iter().all(|it| it["unexplained"] == 0), "{report:#}");
+    for run in &runs {
+        assert_eq!(run["accounting"]["unexplained"], 0, "{run:#}");
+    }
+    Left {
+        said,
+        n_intervals,
+        runs,
+    }
+}
+
+/// The date steps forward and back: each interval is there once, and the whole folder is read.
+#[test]
+fn steps_of_the_date_lose_no_interval() {
+    const STEPS: &str = "busybox sleep 5
+busybox date -s '2026-01-01 09:30:00' > /dev/null
+busybox sleep 4
+busybox date -s '2025-12-31 22:15:00' > /dev/null
+busybox sleep 4
+busybox date -s '2026-01-01 09:30:02' > /dev/null
+busybox sleep 4";
+    let Some(machine) = support::machine("6.12") else {
+        return;
+    };
+    let left = left(machine.without_driver(), "--interval 1s --cpu-budget 100%", STEPS);
+    assert!(15 <= left.n_intervals, "{}", left.n_intervals);
+    // After each step a run of its own begins, as after a suspend.
+    assert_eq!(left.runs.len(), 4, "{:#?}", left.runs);
     // A clock of a thousand samples a second.
-    let due: u64 = accountings.iter().map(|it| it["due"].as_u64().unwrap()).sum();
-    assert!((15_000..20_000).contains(&due), "{report:#}");
-    assert!(!said.contains("lost"), "{said}");
+    let due = left
+        .runs
+        .iter()
+        .map(|it| it["accounting"]["due"].as_u64().unwrap());
+    let due: u64 = due.sum();
+    assert!((15_000..20_000).contains(&due), "{:#?}", left.runs);
+    assert!(!left.said.contains("lost"), "{}", left.said);
 }
 
 /// The machine sleeps (the kernel's own test of it, which stops devices, CPUs and clocks and starts them again after five
 /// seconds): the daemon goes on by itself in a run of its own, the time between is stated, and nothing is unexplained.
 #[test]
 fn machine_that_slept_is_measured_on_in_a_new_run() {
-    const SCRIPT: &str = "set -e
-hbbp-sys daemon --dir /tmp/segments --interval 3s &
-daemon=$!
-busybox sleep 8
+    const SLEEP: &str = "busybox sleep 8
 echo core > /sys/power/pm_test
 echo mem > /sys/power/state
-busybox sleep 8
-kill $daemon
-wait $daemon
-busybox ls /tmp/segments
-echo report
-hbbp-sys report --format json --top 1 /tmp/segments";
+busybox sleep 8";
     let Some(machine) = support::machine("6.12") else {
         return;
     };
-    let mut machine = machine.cpus(2);
-    machine.files().hbbp_sys().unwrap();
-    let outcome = machine.run(&["/bin/busybox", "sh", "-c", SCRIPT]).unwrap();
-    let stdout = outcome.stdout().unwrap();
-    let (names, report) = stdout.split_once("report\n").unwrap();
-    let numbers = intervals(names.lines());
-    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
-    let report: Value = serde_json::from_str(report).unwrap();
-    let others = report["others"].as_array().unwrap();
-    assert_eq!(others.len(), 1, "{report:#}");
-    for run in [&report, &others[0]] {
-        assert_eq!(run["accounting"]["unexplained"], 0, "{report:#}");
-        assert!(
-            3 * SECOND < run["run"]["duration"].as_u64().unwrap(),
-            "{report:#}"
-        );
+    let Left { runs, .. } = left(machine.cpus(2), "--interval 3s", SLEEP);
+    assert_eq!(runs.len(), 2, "{runs:#?}");
+    for run in &runs {
+        assert!(3 * SECOND < run["run"]["duration"].as_u64().unwrap(), "{run:#}");
     }
-    let warnings = report["warnings"].as_array().unwrap();
+    let warnings = runs[0]["warnings"].as_array().unwrap();
     let texts: Vec<&str> = warnings.iter().map(|it| it["text"].as_str().unwrap()).collect();
     assert!(
         texts.iter().any(|it| it.contains("were not measured")),

@@ -35,7 +35,7 @@ impl ProcessIndex {
     /// Takes over what /proc shows of a process, as of `time` (0: since before the run).
     /// A process that is known already keeps its image and gains the mappings that it lacks, unless it runs another
     /// program by now: then the record of its exec was lost.
-    /// A process that has ended and is waited for has no mappings any more, and is no other program.
+    /// A process that has ended and is waited for has no mappings any more, and is not another program.
     pub fn scanned(&mut self, scanned: &Scanned, time: u64) {
         let tgid = scanned.tgid;
         if scanned.mappings.is_empty() && self.processes.contains_key(&tgid) {
