@@ -27,8 +27,9 @@ pub const SPANS: &str = "/out/spans";
 /// The workload, as a script of the guest.
 const SCRIPT: &str = "/opt/workload";
 /// Start of every script. The kernel tests its ciphers for 400 million instructions after it has started its first
-/// program; idle time costs nothing here.
-pub(crate) const SETTLE: &str = "set -e\nbusybox sleep 20";
+/// program; idle time costs nothing here. Each ten seconds it looks for memory to join to huge pages (mm/khugepaged.c), which
+/// takes ten million instructions of one span or the other.
+pub(crate) const SETTLE: &str = "set -e\necho 4294967295 > /sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs\nbusybox sleep 20";
 /// The rounds of work, likewise.
 const ROUNDS: &str = "/opt/rounds";
 /// The pause between two spans: the kernel frees maps and events of the last one asynchronously.

@@ -12,7 +12,7 @@
 //! | hybrid | both, by the rule of this program |
 //!
 //! Addresses of `:pp` are those of the instruction itself: the kernel corrects them, or the processor since Haswell. So ip+1 is
-//! to reach precise-prime; its error is larger, as the targets of returns from interrupts in its stacks split blocks.
+//! to reach precise-prime. The blocks are those of the reference, the same for all methods.
 
 use anyhow::{Context as _, Result};
 use clap::Parser;

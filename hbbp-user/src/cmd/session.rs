@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::budget::Budget;
 use super::interval::{raw_chain, raw_interval};
+use crate::collect::bpf::code_of_programs;
 use crate::collect::chains::Chained;
 use crate::collect::cpu_times::CpuTimes;
 use crate::collect::overhead::{read_own_cpu, read_own_memory, reset_own_memory};
@@ -121,7 +122,7 @@ impl Session {
         let probe = window
             .ok()
             .map(|window| Box::new(move |at, out: &mut [u8]| window.read(at, out)) as Box<ReadKernel>);
-        let (mut kernel, notes) = open_kernel_space(probe, &run.kernel_release, image)?;
+        let (mut kernel, notes) = open_kernel_space(probe, &run.kernel_release, image, &code_of_programs())?;
         kernel.keep(text);
         if collector.has_stacks()
             && let Some(switch) = kernel.switch()

@@ -1,9 +1,14 @@
-//! The commands of bpf(2) that aya does not offer: running a program by its descriptor, and its run time by the same.
+//! The commands of bpf(2) that aya does not offer: running a program by its descriptor, and by the same its run time and where
+//! its code lies.
 //!
 //! Layout: `union bpf_attr` in `include/uapi/linux/bpf.h`.
 
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+
+use aya::programs::loaded_programs;
+
+use crate::addr::Va;
 
 const BPF_PROG_TEST_RUN: libc::c_long = 10;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
@@ -50,11 +55,16 @@ struct InfoAttr {
     info: u64,
 }
 
-/// `struct bpf_prog_info`, of which the last two fields are of interest. Zeros ask for none of its lists.
+/// `struct bpf_prog_info` up to its run time. Zeros ask for none of its lists.
 #[repr(C)]
 #[derive(Default)]
 struct ProgramInfo {
-    before: [u64; 24],
+    before: [u64; 13],
+    nr_jited_ksyms: u32,
+    nr_jited_func_lens: u32,
+    jited_ksyms: u64,
+    jited_func_lens: u64,
+    between: [u64; 8],
     run_time_ns: u64,
     run_cnt: u64,
 }
@@ -72,18 +82,61 @@ pub struct ProgramRuns {
 /// What the kernel measured of a program.
 pub fn program_runs(program: BorrowedFd<'_>) -> io::Result<ProgramRuns> {
     let mut info = ProgramInfo::default();
-    let address = (&raw mut info).expose_provenance() as u64;
-    let mut attr = InfoAttr {
-        fd: program.as_raw_fd().cast_unsigned(),
-        len: size_of::<ProgramInfo>() as u32,
-        info: address,
-    };
-    // SAFETY: the attribute points to the struct, which lives through the call, and states its size.
-    unsafe { bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr) }?;
+    // SAFETY: no list is asked for.
+    unsafe { read_info(program, &mut info) }?;
     Ok(ProgramRuns {
         n: info.run_cnt,
         time: info.run_time_ns,
     })
+}
+
+/// Most functions of a program (`BPF_MAX_SUBPROGS` in include/linux/bpf_verifier.h, and a place for the program itself).
+const MOST_FUNCTIONS: usize = 257;
+
+/// First byte and length of each function of all BPF programs that are loaded, as far as the kernel tells: for that it asks for
+/// CAP_SYS_ADMIN. /proc/kallsyms has their starts alone.
+pub fn code_of_programs() -> Vec<(Va, u64)> {
+    let mut all = Vec::new();
+    for program in loaded_programs().flatten().filter_map(|info| info.fd().ok()) {
+        // A program whose code is not told is one that /proc/kallsyms alone knows.
+        let _ = add_code(program.as_fd(), &mut all);
+    }
+    all
+}
+
+fn add_code(program: BorrowedFd<'_>, all: &mut Vec<(Va, u64)>) -> io::Result<()> {
+    let (mut starts, mut lengths) = ([0_u64; MOST_FUNCTIONS], [0_u32; MOST_FUNCTIONS]);
+    let mut info = ProgramInfo {
+        nr_jited_ksyms: MOST_FUNCTIONS as u32,
+        nr_jited_func_lens: MOST_FUNCTIONS as u32,
+        jited_ksyms: starts.as_mut_ptr().expose_provenance() as u64,
+        jited_func_lens: lengths.as_mut_ptr().expose_provenance() as u64,
+        ..ProgramInfo::default()
+    };
+    // SAFETY: both lists live through the call and have as many places as stated.
+    unsafe { read_info(program, &mut info) }?;
+    let n = info.nr_jited_ksyms.min(info.nr_jited_func_lens) as usize;
+    let told = starts.iter().zip(&lengths).take(n);
+    all.extend(
+        told.filter(|(start, _)| **start != 0)
+            .map(|(start, len)| (Va(*start), u64::from(*len))),
+    );
+    Ok(())
+}
+
+/// # Safety
+///
+/// The lists that are asked for must live through the call and have as many places as stated.
+unsafe fn read_info(program: BorrowedFd<'_>, info: &mut ProgramInfo) -> io::Result<()> {
+    let mut attr = InfoAttr {
+        fd: program.as_raw_fd().cast_unsigned(),
+        len: size_of::<ProgramInfo>() as u32,
+        info: std::ptr::from_mut(info).expose_provenance() as u64,
+    };
+    // SAFETY: the attribute points to the struct, which lives through the call, and states its size; the caller vouches for the
+    // lists.
+    unsafe { bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr) }?;
+    Ok(())
 }
 
 /// # Safety

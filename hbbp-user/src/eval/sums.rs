@@ -1,14 +1,15 @@
-//! The sums of both sides of a comparison: by location and mnemonic, by block, and by address.
+//! The sums of both sides of a comparison: by location and mnemonic, and by address, which the blocks of the reference join.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::block::{Address, blocks_of_reference};
 use super::exact::{Exact, Names};
 use super::truth::{self, Ran};
 use super::{Amounts, Evaluation, FunctionKey, NO_TEXT, UNKNOWN, amount};
 use crate::addr::{ImageAddr, Ring};
-use crate::blocks::{BlockId, BlockMap, TextBlocks};
+use crate::blocks::{BlockMap, Instruction, TextBlocks};
 use crate::estimate::{BlockCounts, Estimate};
-use crate::locate::{Site, TextIdx};
+use crate::locate::Site;
 use crate::mix::{Analysis, function, mnemonics};
 use crate::snapshot::{ModuleIdx, Snapshot};
 
@@ -33,12 +34,9 @@ pub(super) struct Sums<'a> {
     locations: HashMap<FunctionKey, usize>,
     of_site: HashMap<(Ring, Option<Site>), usize>,
     by_mnemonic: BTreeMap<(usize, String), Amounts>,
-    by_block: BTreeMap<BlockId, (usize, Amounts)>,
-    by_address: HashMap<(Ring, Site), Amounts>,
-    /// Instructions of the reference outside all blocks of the profile, by location.
-    elsewhere: BTreeMap<usize, f64>,
-    /// Instructions of the reference outside all modules of the profile.
-    unplaced: Vec<Amounts>,
+    by_address: HashMap<(Ring, Site), Address>,
+    /// Instructions of the reference outside all modules of the profile, each with its location.
+    unplaced: Vec<(usize, Amounts)>,
     left_out: f64,
 }
 
@@ -67,9 +65,7 @@ impl<'a> Sums<'a> {
             locations: HashMap::new(),
             of_site: HashMap::new(),
             by_mnemonic: BTreeMap::new(),
-            by_block: BTreeMap::new(),
             by_address: HashMap::new(),
-            elsewhere: BTreeMap::new(),
             unplaced: Vec::new(),
             left_out: 0.0,
         }
@@ -100,18 +96,18 @@ impl<'a> Sums<'a> {
                 module: text.module,
                 addr,
             };
-            // A block is one, in the function of its start, whatever version of its text ran.
+            // A block is in the function of its start.
             let start = site(text.addr(*first));
-            let id = self.block_at(start).unwrap_or(block.block);
             for instruction in instructions {
                 let mnemonic = self.mnemonics.get(usize::from(instruction.form.0));
                 let ran = Ran {
                     ring: block.ring,
                     site: Some(site(text.addr(*instruction))),
                     mnemonic: mnemonic.cloned().unwrap_or_default(),
+                    instruction: Some(*instruction),
                     executions: 0.0,
                 };
-                self.add(ran, Some(start), Some(id), &one);
+                self.add(ran, Some(start), &one);
             }
         }
     }
@@ -126,9 +122,14 @@ impl<'a> Sums<'a> {
             }
             Exact::Addresses(counts) => {
                 for ran in truth::listed(self.snapshot, counts) {
-                    let mnemonic = ran.site.and_then(|site| self.mnemonic_at(site));
-                    let mnemonic = mnemonic.unwrap_or_else(|| NO_TEXT.to_owned());
-                    self.add_ran(Ran { mnemonic, ..ran });
+                    let instruction = ran.site.and_then(|site| self.instruction_at(site));
+                    let mnemonic = instruction.and_then(|it| self.mnemonics.get(usize::from(it.form.0)));
+                    let mnemonic = mnemonic.cloned().unwrap_or_else(|| NO_TEXT.to_owned());
+                    self.add_ran(Ran {
+                        mnemonic,
+                        instruction,
+                        ..ran
+                    });
                 }
             }
             Exact::Mnemonics(counts) => {
@@ -137,6 +138,7 @@ impl<'a> Sums<'a> {
                         ring: Ring::User,
                         site: None,
                         mnemonic: counts.names.of_tool(name),
+                        instruction: None,
                         executions: amount(*executions),
                     });
                 }
@@ -156,9 +158,8 @@ impl<'a> Sums<'a> {
             lbr: scale(all.lbr),
             hybrid: scale(all.hybrid),
         };
-        let of_blocks = self.by_block.values_mut().map(|(_, one)| one);
-        let of_addresses = self.by_address.values_mut();
-        for one in self.by_mnemonic.values_mut().chain(of_blocks).chain(of_addresses) {
+        let of_addresses = self.by_address.values_mut().map(|address| &mut address.amounts);
+        for one in self.by_mnemonic.values_mut().chain(of_addresses) {
             one.scale(&scales);
         }
     }
@@ -168,32 +169,26 @@ impl<'a> Sums<'a> {
             reference: ran.executions,
             ..Amounts::default()
         };
-        let (site, block) = (ran.site, ran.site.and_then(|site| self.block_at(site)));
-        self.add(ran, site, block, &one);
+        let site = ran.site;
+        self.add(ran, site, &one);
     }
 
     /// Adds an instruction of either side, in the function of `start`.
-    fn add(&mut self, ran: Ran, start: Option<Site>, block: Option<BlockId>, one: &Amounts) {
-        let Ran {
-            ring, site, mnemonic, ..
-        } = ran;
+    fn add(&mut self, ran: Ran, start: Option<Site>, one: &Amounts) {
+        let Ran { ring, mnemonic, .. } = ran;
         let has_addresses = !matches!(self.scope, Scope::Mnemonics(_));
         let location = self.location(ring, start.filter(|_| has_addresses));
         self.by_mnemonic.entry((location, mnemonic)).or_default().add(one);
         if !has_addresses {
             return;
         }
-        match block {
-            Some(id) => {
-                let sum = self.by_block.entry(id);
-                let (_, sum) = sum.or_insert_with(|| (location, Amounts::default()));
-                sum.add(one);
+        match ran.site {
+            Some(site) => {
+                let address = self.by_address.entry((ring, site));
+                let address = address.or_insert_with(|| Address::new(location));
+                address.add(ran.instruction, one);
             }
-            None => *self.elsewhere.entry(location).or_default() += one.reference,
-        }
-        match site {
-            Some(site) => self.by_address.entry((ring, site)).or_default().add(one),
-            None => self.unplaced.push(*one),
+            None => self.unplaced.push((location, *one)),
         }
     }
 
@@ -225,36 +220,21 @@ impl<'a> Sums<'a> {
         number
     }
 
-    /// The block at a site in the first version of its text, which stands for all versions.
-    fn block_at(&self, site: Site) -> Option<BlockId> {
-        let (text, idx) = first_text(self.map, site.module, site.addr)?;
-        let instruction = text.find(site.addr).ok()?;
-        Some(BlockId {
-            text: idx,
-            block: text.block_of(instruction),
-        })
-    }
-
-    fn mnemonic_at(&self, site: Site) -> Option<String> {
-        let (text, _) = first_text(self.map, site.module, site.addr)?;
-        let instruction = text.instruction(text.find(site.addr).ok()?)?;
-        self.mnemonics.get(usize::from(instruction.form.0)).cloned()
+    /// The instruction at a site in the first version of its text, which stands for all versions.
+    fn instruction_at(&self, site: Site) -> Option<Instruction> {
+        let text = first_text(self.map, site.module, site.addr)?;
+        text.instruction(text.find(site.addr).ok()?)
     }
 
     pub(super) fn close(self, counts: &BlockCounts, exact: &Exact) -> Evaluation {
         let mut locations: Vec<(FunctionKey, usize)> = self.locations.into_iter().collect();
         locations.sort_unstable_by_key(|(_, number)| *number);
-        let elsewhere = self.elsewhere.into_iter().map(|(location, reference)| {
-            let amounts = Amounts {
-                reference,
-                ..Amounts::default()
-            };
-            (location, amounts)
-        });
         let mut addresses: Vec<_> = self.by_address.into_iter().collect();
         // In a fixed order, so that sums of fractions are the same in each run.
         addresses.sort_unstable_by_key(|(key, _)| *key);
-        let addresses = addresses.into_iter().map(|(_, amounts)| amounts);
+        let blocks = blocks_of_reference(&addresses);
+        let addresses = addresses.into_iter().map(|(_, address)| address.amounts);
+        let unplaced = self.unplaced.iter().map(|(_, amounts)| *amounts);
         let (taken, iterates) = match exact {
             Exact::Blocks(reference) => {
                 let [user, kernel] = reference.taken;
@@ -266,8 +246,8 @@ impl<'a> Sums<'a> {
         Evaluation {
             locations: locations.into_iter().map(|(location, _)| location).collect(),
             mnemonics: self.by_mnemonic,
-            blocks: self.by_block.into_values().chain(elsewhere).collect(),
-            addresses: addresses.chain(self.unplaced).collect(),
+            addresses: addresses.chain(unplaced).collect(),
+            blocks: blocks.into_iter().chain(self.unplaced).collect(),
             taken,
             left_out: self.left_out,
             iterates,
@@ -278,7 +258,7 @@ impl<'a> Sums<'a> {
 }
 
 /// The first text of a module that covers an address; texts are sorted by module, start and version.
-fn first_text(map: &BlockMap, module: ModuleIdx, addr: ImageAddr) -> Option<(&TextBlocks, TextIdx)> {
+fn first_text(map: &BlockMap, module: ModuleIdx, addr: ImageAddr) -> Option<&TextBlocks> {
     let after = map
         .texts
         .partition_point(|text| (text.module, text.start) <= (module, addr));
@@ -286,6 +266,5 @@ fn first_text(map: &BlockMap, module: ModuleIdx, addr: ImageAddr) -> Option<(&Te
     let first = map
         .texts
         .partition_point(|text| (text.module, text.start) < (last.module, last.start));
-    let text = map.texts.get(first).filter(|text| text.module == module)?;
-    Some((text, TextIdx(u32::try_from(first).ok()?)))
+    map.texts.get(first).filter(|text| text.module == module)
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::addr::{ImageAddr, Ring, Va};
-use crate::blocks::blocks;
+use crate::blocks::{Instruction, blocks};
 use crate::locate::{AddressMap, Located, Site, agrees, sites};
 use crate::mix::mnemonics;
 use crate::snapshot::{Module, ModuleIdx, ModuleKind, ProcessIdx, Snapshot, Text};
@@ -18,6 +18,8 @@ pub(super) struct Ran {
     /// Its location, if the profile has a mapping there.
     pub(super) site: Option<Site>,
     pub(super) mnemonic: String,
+    /// Itself, where its code is known.
+    pub(super) instruction: Option<Instruction>,
     pub(super) executions: f64,
 }
 
@@ -42,6 +44,7 @@ pub(super) fn ran(snapshot: &Snapshot, reference: &Reference) -> Vec<Ran> {
                 ring: Va(block.start).ring(),
                 site,
                 mnemonic: mnemonic.cloned().unwrap_or_default(),
+                instruction: Some(*instruction),
                 executions: amount(block.executions),
             });
         }
@@ -63,6 +66,7 @@ pub(super) fn listed<'a>(
                 addr: ImageAddr(*address),
             }),
             mnemonic: String::new(),
+            instruction: None,
             executions: amount(*executions),
         })
     })

@@ -3,6 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
+use hbbp_user::addr::Va;
+use hbbp_user::collect::bpf::code_of_programs;
+use hbbp_user::collect::object::{Constants, MapSizes, Object};
+use hbbp_user::collect::text::TextWindow;
 use hbbp_user::profile;
 use hbbp_user::snapshot::{ModuleKind, Snapshot};
 
@@ -66,6 +70,22 @@ fn hot_bpf_program_has_mnemonics_and_the_bytes_of_its_jit_dump() {
         imul.abs_diff(xor) <= 10 && xor.abs_diff(add) <= 10,
         "{imul} {xor} {add}"
     );
+}
+
+#[test]
+fn code_of_programs_has_the_kernels_starts_and_ends_before_the_next() {
+    let Some(_kernel) = kernel() else { return };
+    let mut object = Object::load(Constants::default(), MapSizes::default()).unwrap();
+    let _window = TextWindow::open(&mut object).unwrap();
+    let code = code_of_programs();
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
+    let line = symbols.lines().find(|line| line.ends_with("_read_text\t[bpf]"));
+    let start = u64::from_str_radix(line.unwrap().split(' ').next().unwrap(), 16).unwrap();
+    let found = code.iter().find(|(at, _)| *at == Va(start));
+    println!("{} functions of programs; read_text: {found:?}", code.len());
+    let (_, len) = *found.unwrap();
+    let next = code.iter().map(|(at, _)| at.0).filter(|at| start < *at).min();
+    assert!(0 < len && next.is_none_or(|next| start + len <= next), "{code:?}");
 }
 
 /// How many bytes of the compiled program the snapshot holds; none differs.

@@ -293,7 +293,7 @@ fn switches_that_nobody_tells_are_found_by_reading() {
     let mut object = Object::load(Constants::default(), MapSizes::default()).unwrap();
     let window = TextWindow::open(&mut object).unwrap();
     let (mut kernel, _) =
-        open_kernel_space(Some(Box::new(move |at, out| window.read(at, out))), "", None).unwrap();
+        open_kernel_space(Some(Box::new(move |at, out| window.read(at, out))), "", None, &[]).unwrap();
     let mut losses = Losses::default();
     kernel.begin(0, 1..2, &mut losses);
     for at in &addresses {

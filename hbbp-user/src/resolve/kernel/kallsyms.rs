@@ -242,6 +242,18 @@ impl Kallsyms {
         table
     }
 
+    /// Takes over the lengths of functions that the kernel writes, by their starts. A guess ends at the next symbol, or with
+    /// the page.
+    pub fn tell_lengths(&mut self, told: &[(Va, u64)]) {
+        for (start, len) in told {
+            if let Ok(found) = self.entries.binary_search_by_key(&start.0, |e| e.start)
+                && let Some(entry) = self.entries.get_mut(found).filter(|e| e.tag != NO_TAG)
+            {
+                entry.len = *len;
+            }
+        }
+    }
+
     /// Copies the names that are left out of `text`: they are a fifth of it.
     fn keep_names(&mut self, text: &str) {
         let lens = self.entries.iter().map(|entry| usize::from(entry.name_len));
@@ -413,6 +425,18 @@ ffffffffc0400000 t bpf_prog_6deef7357e7b4530\t[bpf]
             (symbol.len, symbol.name, symbol.tag),
             (0x409, "pt_buffer_setup_aux", Some("pt"))
         );
+    }
+
+    #[test]
+    fn told_lengths_are_taken_for_what_the_kernel_wrote() {
+        let mut table = parse_kallsyms(TABLE.as_bytes());
+        let program = Va(0xffff_ffff_c040_0000);
+        let inside = Va(program.0 + 5000);
+        assert_eq!(table.at(inside), None, "a guess ends with the page");
+        let image = Va(0xffff_ffff_8100_0040);
+        table.tell_lengths(&[(program, 5408), (image, 1), (Va(program.0 + 1), 9)]);
+        assert_eq!(table.at(inside).map(|s| (s.start, s.len)), Some((program, 5408)));
+        assert_eq!(table.at(image).map(|s| s.len), Some(0xc0));
     }
 
     #[test]

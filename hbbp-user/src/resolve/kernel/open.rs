@@ -9,16 +9,19 @@ use super::reader::{
     KernelText, ReadKernel, WrongImage, image_marks, open_kernel_text, open_named_image, stand_in,
 };
 use super::space::KernelSpace;
+use crate::addr::Va;
 
 /// Opens the best reader of live kernel text, and reads the symbols and modules of the kernel.
 /// `probe` is the collector's reader, for machines without /proc/kcore; `release` is that of the running kernel.
 /// `image` is a static image that the user named: it stands in for live text and for the symbols of the kernel where
 /// these cannot be read.
+/// `programs` are the functions of BPF programs, each with its first byte and its length: the symbols have no lengths.
 /// Also returns sentences about what is missing.
 pub fn open_kernel_space(
     probe: Option<Box<ReadKernel>>,
     release: &str,
     image: Option<&Path>,
+    programs: &[(Va, u64)],
 ) -> Result<(KernelSpace, Vec<String>), WrongImage> {
     let mut notes = Vec::new();
     let mut symbols = read_kallsyms().unwrap_or_else(|error| {
@@ -27,6 +30,7 @@ pub fn open_kernel_space(
         ));
         Kallsyms::default()
     });
+    symbols.tell_lengths(programs);
     let marks = image_marks(&symbols);
     let named = image.map(|path| open_named_image(path, &marks)).transpose()?;
     if let Some((of_image, note)) = named.as_ref().and_then(|image| stand_in(&symbols, image)) {
