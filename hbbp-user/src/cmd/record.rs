@@ -103,7 +103,7 @@ fn recorded(options: &RecordOptions) -> anyhow::Result<Recorded> {
         Pause::Exited(code) => Command::Ended(code),
         Pause::Time | Pause::Signal | Pause::Budget => Command::Running(child),
     });
-    let (snapshot, slices) = running.session.finish_with_slices()?;
+    let (snapshot, slices) = running.session.finish_to_keep()?;
     Ok(Recorded {
         snapshot,
         slices,

@@ -24,7 +24,7 @@ use crate::resolve::kernel::space::TextHistory;
 use crate::resolve::parser::Parser;
 use crate::resolve::user::proc_scan::read_processes;
 use crate::slices::Slices;
-use crate::snapshot::{Loss, Losses, Run, Snapshot};
+use crate::snapshot::{Loss, Losses, ProcessIdx, Run, Snapshot};
 
 /// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice soon that text
 /// changed without a record.
@@ -194,18 +194,28 @@ impl Session {
         self.collector.vary()?;
         self.resolve(&closed.counts);
         self.compare_text()?;
-        let snapshot = self.snapshot(closed);
+        let snapshot = self.snapshot(closed, &[]);
         reset_own_memory();
         Ok(snapshot)
     }
 
     /// Stops sampling, and returns what was measured since the last profile was taken.
-    pub(super) fn finish(self) -> anyhow::Result<Snapshot> {
-        Ok(self.finish_with_slices()?.0)
+    pub(super) fn finish(mut self) -> anyhow::Result<Snapshot> {
+        let closed = self.end()?;
+        Ok(self.snapshot(closed, &[]))
     }
 
-    /// The same, with what was counted in each slice where these are told apart.
-    pub(super) fn finish_with_slices(mut self) -> anyhow::Result<(Snapshot, Option<Slices>)> {
+    /// Stops sampling, and returns what is to be kept of it: many process images of one name that have ended are one, unless
+    /// slices tell them apart. With what was counted in each slice.
+    pub(super) fn finish_to_keep(mut self) -> anyhow::Result<(Snapshot, Option<Slices>)> {
+        let closed = self.end()?;
+        let slices = self.collector.take_slices();
+        let ended = slices.is_none().then(|| self.resolver.ended());
+        Ok((self.snapshot(closed, &ended.unwrap_or_default()), slices))
+    }
+
+    /// Stops sampling, and resolves what was counted last.
+    fn end(&mut self) -> anyhow::Result<Closed> {
         let mut closed = self.close()?;
         if let Some(budget) = &mut self.budget {
             budget.account(&self.collector, &mut closed.run);
@@ -213,8 +223,7 @@ impl Session {
         self.resolve(&closed.counts);
         self.compare_text()?;
         self.resolver.catch_up();
-        let slices = self.collector.take_slices();
-        Ok((self.snapshot(closed), slices))
+        Ok(closed)
     }
 
     /// Stops sampling and takes what was counted last.
@@ -242,9 +251,11 @@ impl Session {
         })
     }
 
-    /// Puts together what was resolved, and adds what is known only now.
-    fn snapshot(&mut self, closed: Closed) -> Snapshot {
+    /// Puts together what was resolved, and adds what is known only now. Of these process images, which have ended, those that
+    /// are many of one name become one.
+    fn snapshot(&mut self, closed: Closed, ended: &[ProcessIdx]) -> Snapshot {
         let mut snapshot = self.resolver.take(closed.run);
+        snapshot.join_ended(ended);
         for (loss, n) in closed.losses.iter().filter_map(|(_, n, loss)| Some((loss?, n))) {
             snapshot.losses.add(loss, n);
         }

@@ -33,7 +33,7 @@ use std::mem;
 
 use crate::record::{Record, Timed};
 use crate::snapshot::fold::Intervals;
-use crate::snapshot::{Loss, Losses, Process, Run, Snapshot};
+use crate::snapshot::{Loss, Losses, Process, ProcessIdx, Run, Snapshot};
 use crate::streams::ThreadCounts;
 
 use kernel::live_text::LiveText;
@@ -165,6 +165,11 @@ impl Resolver {
     /// Takes over the records that still wait for earlier ones: none will come.
     pub fn catch_up(&mut self) {
         self.user.catch_up(u64::MAX);
+    }
+
+    /// The process images of the snapshot to come that have ended.
+    pub fn ended(&self) -> Vec<ProcessIdx> {
+        self.user.ended()
     }
 
     /// Puts a snapshot together of what came since the last call; `run` are the facts of that time, to which the source of

@@ -1,8 +1,10 @@
 //! Process images that are counted together: a build runs thousands of short-lived ones, of which each has a sample or two.
 //!
-//! Where there are more images than a profile is to hold, those with the fewest samples become one for each command name
-//! and cgroup. What ran stays what it was, as each of their addresses becomes the address of the same byte of the same
-//! module; only which of the processes ran it is lost. The joined image has a layout of its own:
+//! Where many of one command name and cgroup have ended, they become one ([`Snapshot::join_ended`]): a minute of compiling is
+//! one `cc1` and not two hundred, and the profile, the time of a report and its memory are a third. Where there are more images
+//! than a profile is to hold, so do those with the fewest samples ([`Snapshot::join_images`]). What ran stays what it was, as
+//! each of their addresses becomes the address of the same byte of the same module; only which of the processes ran it is
+//! lost. The joined image has a layout of its own:
 //!
 //! ```text
 //! true (7)     [ /bin/true ]          [ libc.so ]
@@ -12,7 +14,7 @@
 //!
 //! An image stays apart if the mapping of a row is not known, if its mappings changed, or if it is a thread.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem;
 use std::ops::Range;
 
@@ -26,10 +28,30 @@ const PAGE: u64 = 1 << 12;
 /// The layout ends here at the latest: user code has 47 bits (Documentation/arch/x86/x86_64/mm.rst).
 const LAST: u64 = 1 << 46;
 
+/// Most images of one command name and cgroup that have ended and stay apart: a user looks at some runs of a program one by
+/// one.
+const MOST_ALIKE: usize = 16;
+
 /// The name of joined images whose own names are too many.
 const OTHERS: &str = "[other processes]";
 
+/// Images that become one, by the name and cgroup that they will have.
+type Groups = BTreeMap<(String, Option<CgroupIdx>), Group>;
+
 impl Snapshot {
+    /// Joins the process images of these that have the command name and cgroup of many others of them.
+    pub fn join_ended(&mut self, ended: &[ProcessIdx]) {
+        if ended.len() <= MOST_ALIKE {
+            return;
+        }
+        let ended: HashSet<usize> = ended.iter().map(|idx| idx.0 as usize).collect();
+        let mut candidates = self.candidates();
+        candidates.retain(|(idx, _)| ended.contains(idx));
+        let mut groups = self.alike(candidates);
+        groups.retain(|_, group| MOST_ALIKE < group.images.len());
+        self.join(groups);
+    }
+
     /// Joins process images where there are more than `most`, until about three quarters of that are left.
     pub fn join_images(&mut self, most: usize) {
         if self.processes.len() <= most {
@@ -39,7 +61,12 @@ impl Snapshot {
         candidates.sort_by_key(|(_, hits)| *hits);
         let few = candidates.len().saturating_sub(most / 2);
         candidates.truncate(few);
-        let mut groups: BTreeMap<(String, Option<CgroupIdx>), Group> = BTreeMap::new();
+        self.join(fewer(self.alike(candidates), most / 4));
+    }
+
+    /// Images by command name and cgroup.
+    fn alike(&self, candidates: Vec<(usize, u64)>) -> Groups {
+        let mut groups = Groups::new();
         for (idx, hits) in candidates {
             let Some(image) = self.processes.get(idx) else {
                 continue;
@@ -48,9 +75,14 @@ impl Snapshot {
             group.images.push(idx);
             group.hits = group.hits.saturating_add(hits);
         }
+        groups
+    }
+
+    /// Makes each group of more than one image one.
+    fn join(&mut self, groups: Groups) {
         let mut joined: Vec<Process> = Vec::new();
         let mut moved: HashMap<usize, (usize, Places)> = HashMap::new();
-        for ((comm, cgroup), Group { images, .. }) in fewer(groups, most / 4) {
+        for ((comm, cgroup), Group { images, .. }) in groups {
             let Some((layout, mappings)) = self.laid_out(&images).filter(|_| 1 < images.len()) else {
                 continue;
             };
@@ -205,21 +237,16 @@ struct Group {
 }
 
 /// The groups with the most hits, at most `most`, and of the others one for each cgroup.
-fn fewer(
-    groups: BTreeMap<(String, Option<CgroupIdx>), Group>,
-    most: usize,
-) -> Vec<((String, Option<CgroupIdx>), Group)> {
+fn fewer(groups: Groups, most: usize) -> Groups {
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.hits));
-    let mut others: BTreeMap<Option<CgroupIdx>, Group> = BTreeMap::new();
-    for ((_, cgroup), group) in groups.drain(most.min(groups.len())..) {
-        others.entry(cgroup).or_default().images.extend(group.images);
+    let others = groups.split_off(most.min(groups.len()));
+    let mut fewer: Groups = groups.into_iter().collect();
+    for ((_, cgroup), group) in others {
+        let one = fewer.entry((OTHERS.to_owned(), cgroup)).or_default();
+        one.images.extend(group.images);
     }
-    let others = others
-        .into_iter()
-        .map(|(cgroup, group)| ((OTHERS.to_owned(), cgroup), group));
-    groups.extend(others);
-    groups
+    fewer
 }
 
 /// Where the addresses of an image go: ranges, and the new start of each.

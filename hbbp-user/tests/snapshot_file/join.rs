@@ -166,13 +166,16 @@ proptest! {
         // Once more: what was joined may be joined again.
         joined.join_images(1);
         prop_assert_eq!(ran(&joined), ran(&snapshot));
+        let mut ended = snapshot.clone();
+        let odd = (1u32..).step_by(2).map(ProcessIdx).take(snapshot.processes.len() / 2);
+        ended.join_ended(&odd.collect::<Vec<_>>());
+        prop_assert_eq!(ran(&ended), ran(&snapshot));
     }
 }
 
-/// A storm: most processes run the same program once, elsewhere in each, and two run for long.
-#[test]
-fn storm_of_processes_becomes_one_image_for_each_name() {
-    let images = (0..5000u32).map(|n| image((u8::try_from(n % 3).unwrap(), Some(0), u64::from(n) % 90)));
+/// Processes of three names that run the same program once, elsewhere in each, but for two that run for long.
+fn storm(n: u32) -> Snapshot {
+    let images = (0..n).map(|n| image((u8::try_from(n % 3).unwrap(), Some(0), u64::from(n) % 90)));
     let mut snapshot = Snapshot {
         modules: (0..N_MODULES).map(module).collect(),
         processes: std::iter::once(Process::default()).chain(images).collect(),
@@ -180,7 +183,7 @@ fn storm_of_processes_becomes_one_image_for_each_name() {
         intervals: vec![Interval::default()],
         ..Snapshot::default()
     };
-    for image in 1..=5000 {
+    for image in 1..=n {
         let long = if image <= 2 { 1000 } else { 1 };
         let start = snapshot.processes[image as usize].mappings[0].start;
         let image_start = snapshot.processes[image as usize].mappings[0].image_start.0;
@@ -193,13 +196,41 @@ fn storm_of_processes_becomes_one_image_for_each_name() {
             weight: long,
         });
     }
+    snapshot
+}
+
+fn names(snapshot: &Snapshot) -> Vec<String> {
+    let processes = snapshot.processes.iter();
+    processes
+        .map(|it| format!("{} ({})", it.comm, it.which()))
+        .collect()
+}
+
+#[test]
+fn ended_images_of_one_name_are_one_where_they_are_many() {
+    // Of the first name eighteen, one of which still runs; of the others seventeen, one of which still runs.
+    let snapshot = storm(52);
+    let all: Vec<ProcessIdx> = (1..=52).map(ProcessIdx).collect();
+    let mut few = snapshot.clone();
+    few.join_ended(&all[..48]);
+    assert_eq!(few, snapshot);
+
+    let mut joined = snapshot.clone();
+    joined.join_ended(&all[..49]);
+    assert_eq!(ran(&joined), ran(&snapshot));
+    let names = names(&joined);
+    assert_eq!(names.len(), 1 + 1 + 2 * 17 + 1);
+    assert_eq!(names.last().unwrap(), "c0 (several)");
+    assert!(names.contains(&"c0 (51)".to_owned()), "it still runs: {names:?}");
+    assert!(names.contains(&"c1 (46)".to_owned()), "{names:?}");
+}
+
+#[test]
+fn storm_of_processes_becomes_one_image_for_each_name() {
+    let mut snapshot = storm(5000);
     let before: u64 = snapshot.intervals[0].ips.iter().map(|row| row.hits).sum();
     snapshot.join_images(64);
-    let processes: Vec<String> = snapshot
-        .processes
-        .iter()
-        .map(|it| format!("{} ({})", it.comm, it.which()))
-        .collect();
+    let processes = names(&snapshot);
     assert_eq!(processes.len(), 1 + 32 + 3, "{:?}", processes.last());
     assert_eq!(processes[1..3], ["c0 (0)", "c1 (1)"]);
     assert_eq!(processes[33..], ["c0 (several)", "c1 (several)", "c2 (several)"]);

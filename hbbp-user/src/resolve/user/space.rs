@@ -417,6 +417,15 @@ impl UserSpace {
         of_files.into_iter().chain(self.threads.take_note()).collect()
     }
 
+    /// The processes that were hit since the last call of [`Self::emit`], by their numbers there, and have ended or run another
+    /// program by now.
+    pub fn ended(&self) -> Vec<ProcessIdx> {
+        let hit = self.processes.iter().zip((1..).map(ProcessIdx));
+        let has_ended = |process: &HitProcess| !self.index.is_live(process.task.tgid, process.generation);
+        hit.filter_map(|(process, idx)| has_ended(process).then_some(idx))
+            .collect()
+    }
+
     /// Hands over the images that were hit since the last call, and their text; returns the processes without the kernel,
     /// and the paths of their cgroups.
     pub fn emit(&mut self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> (Vec<Process>, Vec<String>) {
