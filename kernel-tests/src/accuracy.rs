@@ -178,7 +178,14 @@ pub fn measure_command(mut machine: Machine, command: &[&str], setup: &Setup) ->
     machine.files().hbbp_sys()?;
     let program = artifacts::hbbp_sys()?;
     let (period, branch_period) = (setup.period.to_string(), setup.branch_period.to_string());
-    let record = ["/bin/hbbp-sys", "record", "-o", "/out/profile", "--all"];
+    let record = [
+        "/bin/hbbp-sys",
+        "record",
+        "-o",
+        "/out/profile",
+        "--all",
+        "--each-process",
+    ];
     let periods = [
         "--duration",
         "1h",

@@ -109,7 +109,7 @@ fn name(n: u32) -> String {
 fn script(periods: &[Periods]) -> String {
     let record = |(n, (period, branch_period)): (u32, &Periods)| {
         format!(
-            "hbbp-sys record -o /out/{} --all --map-entries {MAP_ENTRIES} --duration 1h --period {period} \
+            "hbbp-sys record -o /out/{} --all --each-process --map-entries {MAP_ENTRIES} --duration 1h --period {period} \
              --branch-period {branch_period} -- /bin/busybox sh -c '{MIXED}'\nwrite_reference\n",
             name(n)
         )

@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::Args;
 use jiff::SignedDuration;
 
-use crate::cmd::record::{RecordOptions, Target};
+use crate::cmd::record::{EndedProcesses, RecordOptions, Target};
 use crate::collect::event::Choice;
 use crate::collect::object::Messages;
 use crate::collect::perf::parse_cpu_list;
@@ -66,6 +66,9 @@ pub(super) struct RecordArgs {
     /// Count each thread separately, for `--rows thread` (implied by it): more rows, and a larger profile.
     #[arg(long)]
     per_thread: bool,
+    /// Keep each process apart. Where more than sixteen of one command name and cgroup have ended, they are one otherwise.
+    #[arg(long)]
+    each_process: bool,
     /// Capacity of the count map in distinct addresses between two drains. Default: grows with the number of CPUs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=(1 << 24)))]
     map_entries: Option<u32>,
@@ -124,6 +127,11 @@ impl RecordArgs {
                 KernelCounts::Together
             },
             threads: threads(self.per_thread),
+            ended: if self.each_process {
+                EndedProcesses::Apart
+            } else {
+                EndedProcesses::Together
+            },
             map_entries: self.map_entries,
             text: if self.text_once {
                 TextHistory::Once

@@ -4,11 +4,12 @@ use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use crate::eval::{Exact, Level, Sampling, evaluate};
 use crate::profile;
 use crate::report::{Errors, Look, TextOrJson};
+use crate::snapshot::Process;
 
 /// What to compare, and how to show it.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +38,12 @@ pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let path = &options.reference;
     let bytes = fs::read(path).with_context(|| format!("failed to read the reference {}", path.display()))?;
     let exact = Exact::parse(&bytes).with_context(|| format!("failed to parse {}", path.display()))?;
+    let is_joined = |process: &Process| process.tgid == Process::JOINED;
+    if matches!(exact, Exact::Blocks(_)) && snapshot.processes.iter().any(is_joined) {
+        bail!(
+            "the profile has processes that are counted together, and the reference has each: record with --each-process"
+        );
+    }
     let rule = super::rule::read(&options.rule)?;
     let evaluation = evaluate(&snapshot, &exact, &rule)?;
     let mut out = BufWriter::new(out);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use super::record::{Intervals, RecordOptions, Target};
+use super::record::{EndedProcesses, Intervals, RecordOptions, Target};
 use crate::blocks::DecodedText;
 use crate::collect::event::Choice;
 use crate::collect::object::Messages;
@@ -158,6 +158,7 @@ fn record_options(options: &WatchOptions) -> RecordOptions {
             Rings::Both => KernelCounts::ByProcess,
         },
         threads: ThreadCounts::Together,
+        ended: EndedProcesses::Apart,
         map_entries: None,
         text: TextHistory::Followed,
         messages: Messages::Off,

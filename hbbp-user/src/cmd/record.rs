@@ -36,6 +36,8 @@ pub struct RecordOptions {
     pub kernel: KernelCounts,
     /// Whether the threads of a process are kept apart.
     pub threads: ThreadCounts,
+    /// Whether processes that have ended are kept apart, where they are many of one name.
+    pub ended: EndedProcesses,
     /// Capacity of the count map.
     pub map_entries: Option<u32>,
     /// Whether kernel text is followed through its changes.
@@ -48,6 +50,15 @@ pub struct RecordOptions {
     pub cpu_budget: Option<u32>,
     /// Parses the files of processes.
     pub parser: Parser,
+}
+
+/// What becomes of processes that have ended when a recording ends ([`Snapshot::join_ended`]).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum EndedProcesses {
+    /// Many of one command name and cgroup are one.
+    Together,
+    /// Each is there by itself.
+    Apart,
 }
 
 /// Scope of a measurement.
@@ -103,7 +114,7 @@ fn recorded(options: &RecordOptions) -> anyhow::Result<Recorded> {
         Pause::Exited(code) => Command::Ended(code),
         Pause::Time | Pause::Signal | Pause::Budget => Command::Running(child),
     });
-    let (snapshot, slices) = running.session.finish_to_keep()?;
+    let (snapshot, slices) = running.session.finish_to_keep(options.ended)?;
     Ok(Recorded {
         snapshot,
         slices,

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::budget::Budget;
 use super::interval::{raw_chain, raw_interval};
+use super::record::EndedProcesses;
 use crate::collect::bpf::code_of_programs;
 use crate::collect::chains::Chained;
 use crate::collect::cpu_times::CpuTimes;
@@ -205,13 +206,19 @@ impl Session {
         Ok(self.snapshot(closed, &[]))
     }
 
-    /// Stops sampling, and returns what is to be kept of it: many process images of one name that have ended are one, unless
-    /// slices tell them apart. With what was counted in each slice.
-    pub(super) fn finish_to_keep(mut self) -> anyhow::Result<(Snapshot, Option<Slices>)> {
+    /// Stops sampling, and returns what is to be kept of it, with what was counted in each slice. Slices name the process images
+    /// of their places, so that these stay apart.
+    pub(super) fn finish_to_keep(
+        mut self,
+        ended: EndedProcesses,
+    ) -> anyhow::Result<(Snapshot, Option<Slices>)> {
         let closed = self.end()?;
         let slices = self.collector.take_slices();
-        let ended = slices.is_none().then(|| self.resolver.ended());
-        Ok((self.snapshot(closed, &ended.unwrap_or_default()), slices))
+        let together = match ended {
+            EndedProcesses::Together if slices.is_none() => self.resolver.ended(),
+            EndedProcesses::Together | EndedProcesses::Apart => Vec::new(),
+        };
+        Ok((self.snapshot(closed, &together), slices))
     }
 
     /// Stops sampling, and resolves what was counted last.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hbbp_user::cmd::record::{Intervals, RecordOptions, Target};
+use hbbp_user::cmd::record::{EndedProcesses, Intervals, RecordOptions, Target};
 use hbbp_user::collect::event::Choice;
 use hbbp_user::collect::object::Messages;
 use hbbp_user::profile::Output;
@@ -24,6 +24,7 @@ fn profiles() -> Vec<Snapshot> {
         choice: Choice::default(),
         kernel: KernelCounts::Together,
         threads: ThreadCounts::Together,
+        ended: EndedProcesses::Apart,
         map_entries: None,
         text: TextHistory::Followed,
         messages: Messages::Off,
