@@ -11,7 +11,7 @@ use super::{Annotated, Block, Branch, Code, Line, Version};
 use crate::addr::ImageAddr;
 use crate::blocks::{BlockId, Flow, TextBlocks, direct_target};
 use crate::estimate::{BlockCount, Estimate, Figure, Method};
-use crate::locate::{Location, TextIdx};
+use crate::locate::{LocatedBranch, TextIdx};
 use crate::mix::Estimated;
 use crate::names::Demangle;
 use crate::snapshot::{EventIdx, Module, ModuleIdx, Snapshot};
@@ -103,6 +103,7 @@ impl<'a> Building<'a> {
             self.add_blocks(*text, code);
             self.add_samples(*text);
             self.add_time(*text);
+            self.add_predictions(*text);
         }
         self.divide();
         let branches = self.branches(same);
@@ -142,6 +143,7 @@ impl<'a> Building<'a> {
                 samples: 0,
                 time: None,
                 cpi: None,
+                predictions: None,
                 source: None,
                 linked: Vec::new(),
             };
@@ -218,6 +220,25 @@ impl<'a> Building<'a> {
         }
     }
 
+    /// Adds the predictions of the branches of a text, wherever they led to.
+    fn add_predictions(&mut self, idx: TextIdx) {
+        for branch in self.branches_of(idx) {
+            if let Some((line, wrong)) = self.lines.get_mut(&branch.from.addr).zip(branch.mispredicted) {
+                let sum = line.predictions.get_or_insert_default();
+                sum.known = sum.known.saturating_add(branch.hits);
+                sum.wrong = sum.wrong.saturating_add(wrong);
+            }
+        }
+    }
+
+    /// The recorded branches of a text.
+    fn branches_of(&self, idx: TextIdx) -> impl Iterator<Item = &'a LocatedBranch> + use<'a> {
+        let recorded = &self.estimated.located().branches;
+        let first = recorded.partition_point(|branch| branch.from.text < idx);
+        let from_first = recorded.get(first..).unwrap_or(&[]).iter();
+        from_first.take_while(move |branch| branch.from.text == idx)
+    }
+
     /// Divides the time of each line by its executions.
     fn divide(&mut self) {
         for line in self.lines.values_mut() {
@@ -242,15 +263,8 @@ impl<'a> Building<'a> {
                 branches.insert((line.addr, target), None);
             }
         }
-        let recorded = &self.estimated.located().branches;
         for (text, _) in &same.texts {
-            let start = Location {
-                text: *text,
-                addr: ImageAddr(0),
-            };
-            let first = recorded.partition_point(|branch| branch.from < start);
-            let of_text = recorded.get(first..).unwrap_or(&[]).iter();
-            for branch in of_text.take_while(|branch| branch.from.text == *text) {
+            for branch in self.branches_of(*text) {
                 let inside = |addr: &ImageAddr| self.lines.contains_key(addr);
                 let to = branch
                     .to

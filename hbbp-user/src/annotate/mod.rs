@@ -87,6 +87,8 @@ pub struct Line {
     pub time: Option<Figure>,
     /// Time for each execution; `None` where executions are too few to divide by.
     pub cpi: Option<Figure>,
+    /// Of a branch that was taken, what the processor said of its predictions; `None` where it said nothing.
+    pub predictions: Option<Predictions>,
     /// Where it stands in the source.
     pub source: Option<String>,
     /// What the static image has in place of these bytes, at the first of the instructions that differ; empty where it has
@@ -105,6 +107,15 @@ pub struct Block {
     pub lbr: Option<Estimate>,
     /// Whether the branch that ends it is in the oldest slot too often, so that `lbr` is suspect.
     pub biased: bool,
+}
+
+/// Predictions of a taken branch, as branch stacks have them. An untaken branch is in no stack.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Predictions {
+    /// Occurrences whose prediction is known.
+    pub known: u64,
+    /// Those of them that were mispredicted.
+    pub wrong: u64,
 }
 
 /// A branch within one version.

@@ -68,6 +68,7 @@ mod tests {
             std_error: 0.0,
             time: None,
             cpi: None,
+            predictions: None,
             samples: 0,
             source: None,
             linked: Vec::new(),

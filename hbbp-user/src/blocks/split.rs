@@ -144,6 +144,7 @@ mod tests {
             event: EventIdx(0),
             hits: 1,
             oldest: 0,
+            mispredicted: None,
         };
         let stream = |start| LocatedStream {
             start: location(start),

@@ -79,6 +79,8 @@ pub struct LocatedBranch {
     pub hits: u64,
     /// Occurrences in the oldest slot.
     pub oldest: u64,
+    /// Occurrences that the processor flagged as mispredicted; `None` where predictions are not known.
+    pub mispredicted: Option<u64>,
 }
 
 /// Samples of a call chain.
@@ -208,6 +210,7 @@ fn located_branch(from: Location, to: Option<Location>, count: &BranchCount) -> 
         process: count.process,
         hits: count.hits,
         oldest: count.oldest,
+        mispredicted: count.mispredicted,
     }
 }
 
@@ -296,6 +299,8 @@ impl Located {
             if equal {
                 kept.hits = kept.hits.saturating_add(next.hits);
                 kept.oldest = kept.oldest.saturating_add(next.oldest);
+                let both = kept.mispredicted.zip(next.mispredicted);
+                kept.mispredicted = both.map(|(sum, n)| sum.saturating_add(n));
             }
             equal
         });

@@ -96,6 +96,28 @@ fn each_text_version_has_its_counts() {
 }
 
 #[test]
+fn branches_have_their_predictions_where_stacks_tell_them() {
+    let mut snapshot = program::stacked();
+    let untold = annotated(&snapshot, asked("spin_wait"), TextOrJson::Text).unwrap();
+    assert!(!untold.contains("mispred"), "{untold}");
+    let [of_loop, other] = &mut snapshot.intervals[0].branches[..] else {
+        panic!("two branches")
+    };
+    of_loop.mispredicted = Some(280);
+    other.mispredicted = None;
+    let text = annotated(&snapshot, asked("spin_wait"), TextOrJson::Text).unwrap();
+    check_text("annotate-mispredicted.txt", &text);
+    let json = annotated(&snapshot, asked("spin_wait"), TextOrJson::Json).unwrap();
+    let document: Value = serde_json::from_str(&json).unwrap();
+    let schema = include_str!("../../src/report/annotate.schema.json");
+    assert_eq!(faults_of(schema, &document), Vec::<String>::new());
+    let instructions = &document["functions"][0]["versions"][0]["instructions"];
+    let predictions = instructions.as_array().unwrap().iter();
+    let predictions: Vec<&Value> = predictions.filter_map(|it| it.get("predictions")).collect();
+    assert_eq!(predictions, [&serde_json::json!({"known": 2800, "wrong": 280})]);
+}
+
+#[test]
 fn instructions_of_a_function_add_up_to_its_share_of_the_report() {
     for snapshot in [program::clocked(), program::retired(), program::stacked()] {
         let json = annotated(&snapshot, asked("count_up"), TextOrJson::Json).unwrap();

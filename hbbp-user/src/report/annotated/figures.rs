@@ -1,11 +1,22 @@
 //! The columns of figures beside annotated code: as many as the page has room for.
 
 use super::rows::Row;
-use crate::annotate::Block;
+use crate::annotate::{Block, Predictions};
 use crate::estimate::Estimate;
 use crate::report::number::{columns, grouped, scaled};
 
-const TITLES: [&str; 9] = ["count", "±", "EBS", "LBR", "by", "samples", "time", "CPI", "±"];
+const TITLES: [&str; 10] = [
+    "count",
+    "±",
+    "EBS",
+    "LBR",
+    "by",
+    "samples",
+    "time",
+    "CPI",
+    "±",
+    "mispred %",
+];
 
 /// Their number.
 const N: usize = TITLES.len();
@@ -16,6 +27,9 @@ const DETAILS: [&[usize]; 3] = [&[0, 1, 2, 3, 4, 5], &[0, 1, 4, 5], &[0, 5]];
 /// The same where time was sampled beside executions, as OptiWISE's Figure 1 has it.
 const TIMED: [&[usize]; 3] = [&[0, 1, 2, 3, 4, 5, 6, 7, 8], &[0, 1, 6, 7, 8], &[0, 6, 7]];
 
+/// The column of mispredicted branches, which is shown where there are any.
+const MISPREDICTED: usize = 9;
+
 /// Columns of the page that the code needs beside the figures.
 const CODE: usize = 48;
 
@@ -24,7 +38,7 @@ pub(super) struct Figures {
     cells: Vec<[String; N]>,
     widths: [usize; N],
     /// Indices of the columns that are shown.
-    shown: &'static [usize],
+    shown: Vec<usize>,
     /// Columns of the page that neither figures nor code need.
     pub(super) left: usize,
 }
@@ -45,10 +59,13 @@ impl Figures {
         };
         let is_timed = |row: &Row<'_>| matches!(row, Row::Instruction(line) if line.time.is_some());
         let details = if rows.iter().any(is_timed) { TIMED } else { DETAILS };
+        let has_some = cells.iter().any(|cells| !cells[MISPREDICTED].is_empty());
+        let more = has_some.then_some(MISPREDICTED);
+        let details = details.map(|shown| shown.iter().copied().chain(more).collect::<Vec<_>>());
         let fitting = details
-            .into_iter()
-            .find_map(|shown| left(shown).map(|left| (shown, left)));
-        let (shown, left) = fitting.unwrap_or((details[2], 0));
+            .iter()
+            .find_map(|shown| left(shown).map(|left| (shown.clone(), left)));
+        let (shown, left) = fitting.unwrap_or_else(|| (details[2].clone(), 0));
         Self {
             cells,
             widths,
@@ -118,6 +135,9 @@ fn figures(row: &Row<'_>) -> [String; N] {
         // Time at what was executed too rarely to divide by.
         None if !cells[6].is_empty() => "?".clone_into(&mut cells[7]),
         None => {}
+    }
+    if let Some(Predictions { known, wrong }) = line.predictions.filter(|it| 0 < it.known) {
+        cells[MISPREDICTED] = format!("{:.1}", 100.0 * wrong as f64 / known as f64);
     }
     cells
 }

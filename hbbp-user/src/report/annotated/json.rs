@@ -78,9 +78,17 @@ struct LineJson<'a> {
     /// Time and its quotient by executions; missing where time was not sampled, null where executions are too few.
     #[serde(flatten)]
     time: Option<TimeJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    predictions: Option<PredictionsJson>,
     block: Option<BlockJson>,
     source_line: Option<&'a str>,
     linked: &'a [String],
+}
+
+#[derive(Serialize)]
+struct PredictionsJson {
+    known: u64,
+    wrong: u64,
 }
 
 #[derive(Serialize)]
@@ -160,6 +168,10 @@ impl<'a> LineJson<'a> {
                 time: time.value,
                 cpi: line.cpi.map(|cpi| cpi.value),
                 cpi_std_error: line.cpi.map(|cpi| cpi.std_error),
+            }),
+            predictions: line.predictions.map(|it| PredictionsJson {
+                known: it.known,
+                wrong: it.wrong,
             }),
             block: line.block.map(BlockJson::new),
             source_line: line.source.as_deref(),
