@@ -52,7 +52,7 @@ pub struct RecordOptions {
     pub parser: Parser,
 }
 
-/// What becomes of processes that have ended when a recording ends ([`Snapshot::join_ended`]).
+/// What becomes of processes that have ended when a profile is taken ([`Snapshot::join_ended`]).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EndedProcesses {
     /// Many of one command name and cgroup are one.
@@ -114,7 +114,7 @@ fn recorded(options: &RecordOptions) -> anyhow::Result<Recorded> {
         Pause::Exited(code) => Command::Ended(code),
         Pause::Time | Pause::Signal | Pause::Budget => Command::Running(child),
     });
-    let (snapshot, slices) = running.session.finish_to_keep(options.ended)?;
+    let (snapshot, slices) = running.session.finish_with_slices()?;
     Ok(Recorded {
         snapshot,
         slices,
@@ -240,6 +240,7 @@ impl Recording {
             (options.cpu_budget, &options.parser),
             run,
         )?;
+        session.ended = options.ended;
         session.start()?;
         let child = pending.map(PendingChild::release).transpose()?;
         Ok(Self {

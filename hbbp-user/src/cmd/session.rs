@@ -25,7 +25,7 @@ use crate::resolve::kernel::space::TextHistory;
 use crate::resolve::parser::Parser;
 use crate::resolve::user::proc_scan::read_processes;
 use crate::slices::Slices;
-use crate::snapshot::{Loss, Losses, ProcessIdx, Run, Snapshot};
+use crate::snapshot::{Loss, Losses, Run, Snapshot};
 
 /// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice soon that text
 /// changed without a record.
@@ -89,6 +89,8 @@ pub(super) struct Session {
     pub(super) stacks: StacksSeen,
     /// `None` where none was asked for, or it cannot be kept.
     pub(super) budget: Option<Budget>,
+    /// What becomes of processes that have ended when a profile is taken.
+    pub(super) ended: EndedProcesses,
 }
 
 /// What was counted, part by part in the order of time.
@@ -165,6 +167,7 @@ impl Session {
             unread: 0,
             stacks: StacksSeen::NotYet,
             budget,
+            ended: EndedProcesses::Apart,
         })
     }
 
@@ -195,30 +198,21 @@ impl Session {
         self.collector.vary()?;
         self.resolve(&closed.counts);
         self.compare_text()?;
-        let snapshot = self.snapshot(closed, &[]);
+        let snapshot = self.snapshot(closed);
         reset_own_memory();
         Ok(snapshot)
     }
 
     /// Stops sampling, and returns what was measured since the last profile was taken.
-    pub(super) fn finish(mut self) -> anyhow::Result<Snapshot> {
-        let closed = self.end()?;
-        Ok(self.snapshot(closed, &[]))
+    pub(super) fn finish(self) -> anyhow::Result<Snapshot> {
+        Ok(self.finish_with_slices()?.0)
     }
 
-    /// Stops sampling, and returns what is to be kept of it, with what was counted in each slice. Slices name the process images
-    /// of their places, so that these stay apart.
-    pub(super) fn finish_to_keep(
-        mut self,
-        ended: EndedProcesses,
-    ) -> anyhow::Result<(Snapshot, Option<Slices>)> {
+    /// The same, with what was counted in each slice where these are told apart.
+    pub(super) fn finish_with_slices(mut self) -> anyhow::Result<(Snapshot, Option<Slices>)> {
         let closed = self.end()?;
-        let slices = self.collector.take_slices();
-        let together = match ended {
-            EndedProcesses::Together if slices.is_none() => self.resolver.ended(),
-            EndedProcesses::Together | EndedProcesses::Apart => Vec::new(),
-        };
-        Ok((self.snapshot(closed, &together), slices))
+        let snapshot = self.snapshot(closed);
+        Ok((snapshot, self.collector.take_slices()))
     }
 
     /// Stops sampling, and resolves what was counted last.
@@ -258,11 +252,15 @@ impl Session {
         })
     }
 
-    /// Puts together what was resolved, and adds what is known only now. Of these process images, which have ended, those that
-    /// are many of one name become one.
-    fn snapshot(&mut self, closed: Closed, ended: &[ProcessIdx]) -> Snapshot {
+    /// Puts together what was resolved, and adds what is known only now.
+    fn snapshot(&mut self, closed: Closed) -> Snapshot {
+        let together = match self.ended {
+            // Slices name the process images of their places.
+            EndedProcesses::Together if !self.collector.has_slices() => self.resolver.ended(),
+            EndedProcesses::Together | EndedProcesses::Apart => Vec::new(),
+        };
         let mut snapshot = self.resolver.take(closed.run);
-        snapshot.join_ended(ended);
+        snapshot.join_ended(&together);
         for (loss, n) in closed.losses.iter().filter_map(|(_, n, loss)| Some((loss?, n))) {
             snapshot.losses.add(loss, n);
         }
