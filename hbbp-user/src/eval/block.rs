@@ -120,6 +120,16 @@ mod tests {
             (14, 0.0, 9.0),
         ];
         assert_eq!(found, expected);
+        let all = |of: fn(&Amounts) -> f64| addresses.iter().map(|(_, it)| of(&it.amounts)).sum::<f64>();
+        let [reference, ebs] = [
+            found.iter().map(|it| it.1).sum(),
+            found.iter().map(|it| it.2).sum(),
+        ];
+        assert_eq!(
+            (all(|it| it.reference), all(|it| it.ebs)),
+            (reference, ebs),
+            "nothing is lost"
+        );
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
+use hbbp_reference::Reference;
 use hbbp_user::addr::Va;
+use hbbp_user::profile;
+use hbbp_user::snapshot::{Process, file};
 use serde_json::Value;
 
 use crate::elf::write_loop;
@@ -208,6 +211,22 @@ fn methods(profile: &str, reference: &Path) -> Vec<(String, Result<f64, String>)
         (name, error.ok_or_else(|| said("reason").unwrap()))
     };
     found["methods"].as_array().unwrap().iter().map(of).collect()
+}
+
+/// Exact counts of each process are not those of processes that are counted together.
+#[test]
+fn joined_processes_are_refused_with_what_keeps_them_apart() {
+    let folder = Folder::new();
+    let (target, _) = self::profile(&folder);
+    let reference = folder.write("reference", Reference::default().to_bytes());
+    let words = ["eval", &target, "--reference", reference.to_str().unwrap()];
+    assert_eq!(hbbp(&words).code, Some(0));
+    let mut snapshot = profile::read(Path::new(&target)).unwrap();
+    snapshot.processes[1].tgid = Process::JOINED;
+    std::fs::write(&target, file::encode(&snapshot).unwrap()).unwrap();
+    let ran = hbbp(&words);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("record with --each-process"), "{}", ran.err);
 }
 
 #[test]
