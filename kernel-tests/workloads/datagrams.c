@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
+#include "wait.h"
+
 #define BYTES 60000l
 
 static char buffer[BYTES];
@@ -36,10 +38,7 @@ __attribute__((noinline)) static long echo(long socket, unsigned long rounds)
 	while (rounds--) {
 		transfer(SYS_sendto, socket);
 		sum += transfer(SYS_recvfrom, socket);
-		/* Knuth's MMIX generator. */
-		chance = chance * 6364136223846793005ul + 1442695040888963407ul;
-		for (unsigned long wait = chance >> 51; wait; wait--)
-			__asm__ volatile("");
+		chance = wait_by_chance(chance);
 	}
 	return sum;
 }

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <sys/syscall.h>
 
+#include "wait.h"
+
 #define BYTES 65536l
 
 static char buffer[BYTES];
@@ -28,10 +30,7 @@ __attribute__((noinline)) static long read_all(long file, unsigned long rounds)
 				 : "a"(SYS_pread64), "D"(file), "S"(buffer), "d"(BYTES), "r"(offset)
 				 : "rcx", "r11", "memory");
 		sum += n;
-		/* Knuth's MMIX generator. */
-		chance = chance * 6364136223846793005ul + 1442695040888963407ul;
-		for (unsigned long wait = chance >> 51; wait; wait--)
-			__asm__ volatile("");
+		chance = wait_by_chance(chance);
 	}
 	return sum;
 }
