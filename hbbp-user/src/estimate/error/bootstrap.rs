@@ -162,6 +162,8 @@ impl Chain {
 struct Choices {
     /// Edges with some amount, sorted by where they come from.
     edges: Vec<Edge>,
+    /// Where those of each node begin, and after the last one their end.
+    first: Vec<usize>,
     /// The amounts of all edges before this one, and at the end of all.
     before: Vec<f64>,
 }
@@ -176,7 +178,14 @@ impl Choices {
             sum += edge.amount;
             sum
         }));
-        Self { edges, before }
+        let n_nodes = edges.last().map_or(0, |edge| edge.from + 1);
+        let mut first = Vec::with_capacity(n_nodes + 1);
+        for (at, edge) in edges.iter().enumerate() {
+            // Nodes without edges in between begin where this one does.
+            first.resize(edge.from + 1, at);
+        }
+        first.resize(n_nodes + 1, edges.len());
+        Self { edges, first, before }
     }
 
     /// The choice at a fraction, from 0 to 1, of all amounts.
@@ -186,10 +195,8 @@ impl Choices {
 
     /// The choice at a fraction, from 0 to 1, of the amounts after one node.
     fn after(&self, node: usize, fraction: f64) -> Option<usize> {
-        let from = self.edges.partition_point(|edge| edge.from < node);
-        let here = self.edges.get(from..)?.partition_point(|edge| edge.from == node);
-        self.within(from..from.saturating_add(here), fraction)
-            .filter(|_| 0 < here)
+        let (from, end) = (*self.first.get(node)?, *self.first.get(node + 1)?);
+        self.within(from..end, fraction).filter(|_| from < end)
     }
 
     fn within(&self, range: Range<usize>, fraction: f64) -> Option<usize> {

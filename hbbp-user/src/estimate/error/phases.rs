@@ -134,20 +134,25 @@ impl Sets {
     /// Merges, beginning with the shortest stay, until every set is stayed in for a period.
     fn merge(&mut self, period: f64) {
         let key = |stay: f64, set| Reverse((stay.to_bits(), set));
-        let mut shortest: BinaryHeap<_> = (0..self.into.len()).map(|set| key(self.stay(set), set)).collect();
+        // What is stayed in for a period, or not left at all, has no part in it until others join it.
+        let short = (0..self.into.len())
+            .filter(|set| self.edges.get(*set).is_some_and(|edges| !edges.is_empty()))
+            .map(|set| (self.stay(set), set))
+            .filter(|(stay, _)| *stay < period);
+        let mut shortest: BinaryHeap<_> = short.map(|(stay, set)| key(stay, set)).collect();
         while let Some(Reverse((bits, set))) = shortest.pop() {
             // An older entry of a set that has changed since.
             if self.root(set) != set || self.stay(set).to_bits() != bits {
                 continue;
             }
-            if period <= f64::from_bits(bits) {
-                break;
-            }
             let Some(other) = self.neighbour(set) else {
                 continue;
             };
             let merged = self.join(set, other);
-            shortest.push(key(self.stay(merged), merged));
+            let stay = self.stay(merged);
+            if stay < period {
+                shortest.push(key(stay, merged));
+            }
             // Its neighbours are left as often as before, only for another set.
         }
     }

@@ -121,33 +121,31 @@ fn of_blocks(phases: &Phases, graph: &FlowGraph, seen: &SeenBlocks) -> Vec<usize
 
 /// A sum, and its squares, by phase.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ByPhase(BTreeMap<usize, (f64, f64)>);
+pub struct ByPhase {
+    phases: BTreeMap<usize, (f64, f64)>,
+    /// The sum over all phases.
+    sum: f64,
+}
 
 impl ByPhase {
     /// Adds to one phase.
     pub fn add(&mut self, phase: usize, sum: f64, squares: f64) {
-        let addends = self.0.entry(phase).or_default();
+        let addends = self.phases.entry(phase).or_default();
         addends.0 += sum;
         addends.1 += squares;
+        self.sum += sum;
     }
 
     /// The sum over all phases.
-    pub fn sum(&self) -> f64 {
-        // From 0.0: the sum of nothing is -0.0.
-        self.0.values().fold(0.0, |all, (sum, _)| all + sum)
-    }
-
-    /// The variance of the sum of `n` draws by chance, if the run had no phases.
-    pub fn variance_of(&self, n: f64) -> f64 {
-        let squares = self.0.values().fold(0.0, |all, (_, squares)| all + squares);
-        (squares - over(self.sum() * self.sum(), n)).max(0.0)
+    pub const fn sum(&self) -> f64 {
+        self.sum
     }
 
     /// The variance of the sum of as many samples or stacks as each phase has.
     pub fn variance(&self, allocation: &Allocation) -> f64 {
         let mean = over(self.sum(), allocation.all);
         let (mut within, mut between) = (0.0, mean * mean * allocation.by_chance);
-        for (phase, (sum, squares)) in &self.0 {
+        for (phase, (sum, squares)) in &self.phases {
             let (n, chance) = allocation.phases.get(*phase).copied().unwrap_or_default();
             within += (squares - over(sum * sum, n)).max(0.0);
             let off = over(*sum, n) - mean;
@@ -171,7 +169,6 @@ mod tests {
         }
         let of = |chance: [f64; 2]| sum.variance(&Allocation::new(&[10.0, 30.0], &chance));
         assert_eq!(of([0.0, 0.0]), 0.0);
-        assert_eq!(sum.variance_of(40.0), 30.0);
         // With all of it left to chance the phases make no difference.
         assert_eq!(of([1.0, 1.0]), 30.0);
         // Phase 0 is 1.5 off the mean, phase 1 half of one.

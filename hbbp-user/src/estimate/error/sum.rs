@@ -16,30 +16,37 @@
 
 use super::Spread;
 use super::strata::ByPhase;
+use crate::estimate::sources::over;
 use crate::estimate::{BlockCount, BlockCounts, Method, Part};
 
 /// A sum of amounts from both methods.
 #[derive(Clone, Debug, Default)]
 pub struct Sum {
     ebs: ByPhase,
-    lbr: ByPhase,
+    lbr: Draws,
     spread: Spread,
+}
+
+/// A sum, and its squares, over draws by chance. Which phases they are of is told by the replicates, if at all.
+#[derive(Clone, Debug, Default)]
+struct Draws {
+    sum: f64,
+    squares: f64,
 }
 
 impl Sum {
     /// Adds the count of a block for each of its `instructions` that belong here.
     pub fn add(&mut self, part: &Part, block: &BlockCount, instructions: f64, counts: &BlockCounts) {
-        let sums = match block.method {
-            Method::Ebs => &mut self.ebs,
-            Method::Lbr => &mut self.lbr,
-        };
         let amount = part.count * instructions;
         let squares = if 0.0 < part.hits {
             amount * amount * counts.design_effect(block.method) / part.hits
         } else {
             0.0
         };
-        sums.add(counts.strata.of_block(part.block), amount, squares);
+        match block.method {
+            Method::Ebs => self.ebs.add(counts.strata.of_block(part.block), amount, squares),
+            Method::Lbr => self.lbr.add(amount, squares),
+        }
     }
 
     /// Adds the contribution of one resampled stack of a phase to blocks that are counted by LBR, in instructions.
@@ -49,17 +56,29 @@ impl Sum {
 
     /// The sum, in the unit of the counts.
     pub fn amount(&self) -> f64 {
-        self.ebs.sum() + self.lbr.sum()
+        self.ebs.sum() + self.lbr.sum
     }
 
     /// Its variance.
     pub fn variance(&self, counts: &BlockCounts) -> f64 {
         let strata = &counts.strata;
-        let lbr = self.lbr.sum();
+        let lbr = self.lbr.sum;
         let of_stacks = match self.spread.relative_variance(strata) {
             Some(relative) => lbr * lbr * relative / counts.n_stacks.max(1.0),
-            None => self.lbr.variance_of(counts.n_stacks),
+            None => self.lbr.variance(counts.n_stacks),
         };
         self.ebs.variance(&strata.samples) + of_stacks
+    }
+}
+
+impl Draws {
+    fn add(&mut self, amount: f64, squares: f64) {
+        self.sum += amount;
+        self.squares += squares;
+    }
+
+    /// The variance of the sum of `n` draws.
+    fn variance(&self, n: f64) -> f64 {
+        (self.squares - over(self.sum * self.sum, n)).max(0.0)
     }
 }
