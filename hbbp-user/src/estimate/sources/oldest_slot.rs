@@ -83,6 +83,17 @@ impl Branches {
         }
         if 0.0 < all { beyond / all } else { 0.0 }
     }
+
+    /// A standard deviation of [`Self::excess`] by chance, or more: what a Poisson count is above its mean varies by less than the
+    /// count itself, which is by as many as are expected.
+    pub(in crate::estimate) fn excess_by_chance(&self) -> f64 {
+        let all: f64 = self.of_blocks.iter().map(|branch| branch.oldest as f64).sum();
+        if 0.0 < all {
+            all.sqrt() / all
+        } else {
+            f64::INFINITY
+        }
+    }
 }
 
 fn block(map: &BlockMap, place: Location) -> Option<BlockId> {
@@ -144,5 +155,30 @@ mod tests {
         // A hundred branches, each as often in the oldest slot as one in sixteen gives it, but for a deviation or so.
         assert!(excess([108, 92]).abs() < 0.01);
         assert!((excess([140, 60]) - 0.2).abs() < 0.05);
+    }
+
+    #[test]
+    fn many_stacks_tell_a_small_excess_from_chance() {
+        // A hundred branches that are all due as often, and drawn by chance: by a generator of Park and Miller.
+        let mut state = 1_u64;
+        let mut draw = || {
+            state = state * 48_271 % 0x7fff_ffff;
+            (state % 100) as usize
+        };
+        for n_stacks in [10_000, 100_000] {
+            let mut oldest = [0_u64; 100];
+            (0..n_stacks).for_each(|_| oldest[draw()] += 1);
+            let of_blocks = oldest
+                .iter()
+                .map(|oldest| branch(16 * n_stacks / 100, *oldest))
+                .collect();
+            let branches = Branches {
+                of_blocks,
+                stacks: 0.0,
+                share: 1.0 / 16.0,
+            };
+            let by_chance = branches.excess_by_chance();
+            assert!(branches.excess().abs() < by_chance, "{by_chance}");
+        }
     }
 }
