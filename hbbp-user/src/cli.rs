@@ -33,7 +33,7 @@ use diff::{DiffArgs, MergeArgs};
 use eval::EvalArgs;
 use export::ExportArgs;
 use processwatch::ProcessWatchArgs;
-use record::RecordArgs;
+use record::{EndedArgs, RecordArgs};
 use recording::InputArgs;
 use report::ReportArgs;
 use top::TopArgs;
@@ -54,6 +54,8 @@ pub struct Cli {
     #[command(flatten)]
     record: RecordArgs,
     #[command(flatten)]
+    ended: EndedArgs,
+    #[command(flatten)]
     report: ReportArgs,
     /// Also save the profile to FILE, for `hbbp-sys report`.
     #[arg(short, long, value_name = "FILE")]
@@ -66,6 +68,8 @@ enum Command {
     Record {
         #[command(flatten)]
         record: RecordArgs,
+        #[command(flatten)]
+        ended: EndedArgs,
         /// Save the profile to FILE.
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
@@ -165,8 +169,16 @@ impl Cli {
     /// Converts the arguments to a job.
     pub fn into_job(self) -> anyhow::Result<Job> {
         match self.command {
-            None => direct(self.record, self.report, self.output),
-            Some(Command::Record { record, output }) => Ok(Job::Record(record.into_options()?, output)),
+            None => direct(self.record, self.ended, self.report, self.output),
+            Some(Command::Record {
+                record,
+                ended,
+                output,
+            }) => {
+                let mut record = record.into_options()?;
+                record.ended = ended.into_ended();
+                Ok(Job::Record(record, output))
+            }
             Some(Command::Report {
                 input,
                 report,
@@ -218,9 +230,15 @@ impl Cli {
 }
 
 /// Records and reports; what the report asks for is counted apart.
-fn direct(record: RecordArgs, report: ReportArgs, output: Option<PathBuf>) -> anyhow::Result<Job> {
+fn direct(
+    record: RecordArgs,
+    ended: EndedArgs,
+    report: ReportArgs,
+    output: Option<PathBuf>,
+) -> anyhow::Result<Job> {
     let mut report = report.into_options()?;
     let mut record = record.into_options()?;
+    record.ended = ended.into_ended();
     if report.asks_process() {
         record.kernel = KernelCounts::ByProcess;
     }
@@ -236,7 +254,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
-    use crate::cmd::record::Target;
+    use crate::cmd::record::{EndedProcesses, Target};
 
     #[test]
     fn definition_is_consistent() {
@@ -266,6 +284,25 @@ mod tests {
         assert!(job(&["--cpu", "none"]).is_err());
         assert!(job(&["--by", "colour"]).is_err());
         assert!(job(&["--duration", "10", "report", "x"]).is_err());
+    }
+
+    #[test]
+    fn processes_that_have_ended_are_kept_apart_where_profiles_hold_many() {
+        let ended = |args: &[&str]| match job(args) {
+            Ok(Job::Direct(options, ..) | Job::Record(options, _)) => options.ended,
+            Ok(Job::Daemon(options)) => options.record.ended,
+            other => panic!("{:?}", other.err()),
+        };
+        for command in [&["record", "-o", "x"][..], &["daemon", "--dir", "x"], &[]] {
+            assert_eq!(ended(command), EndedProcesses::Together);
+            assert_eq!(
+                ended(&[command, &["--each-process"]].concat()),
+                EndedProcesses::Apart
+            );
+        }
+        // There is nothing to choose where a run is short, or told apart by slices.
+        assert!(job(&["top", "--each-process"]).is_err());
+        assert!(job(&["bbv", "-o", "x", "--each-process"]).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::record::{RecordArgs, parse_duration};
+use super::record::{EndedArgs, RecordArgs, parse_duration};
 use crate::cmd::daemon::DaemonOptions;
 use crate::cmd::daemon::otlp::Endpoint;
 use crate::cmd::daemon::server::Listen;
@@ -53,6 +53,8 @@ pub(super) struct DaemonArgs {
     memory_budget: u64,
     #[command(flatten)]
     record: RecordArgs,
+    #[command(flatten)]
+    ended: EndedArgs,
 }
 
 impl DaemonArgs {
@@ -60,6 +62,7 @@ impl DaemonArgs {
         let mut record = self.record.into_options()?;
         // It has no end: the periods are those of long runs.
         record.choice.duration = None;
+        record.ended = self.ended.into_ended();
         record.cpu_budget = Some(self.cpu_budget).filter(|share| *share < ALL);
         Ok(DaemonOptions {
             record,

@@ -66,9 +66,6 @@ pub(super) struct RecordArgs {
     /// Count each thread separately, for `--rows thread` (implied by it): more rows, and a larger profile.
     #[arg(long)]
     per_thread: bool,
-    /// Keep each process apart. Where more than sixteen of one command name and cgroup have ended, they are one otherwise.
-    #[arg(long)]
-    each_process: bool,
     /// Capacity of the count map in distinct addresses between two drains. Default: grows with the number of CPUs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=(1 << 24)))]
     map_entries: Option<u32>,
@@ -86,6 +83,25 @@ pub(super) struct RecordArgs {
     /// Command to run and measure.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pid", "cpu", "cgroup"])]
     command: Vec<OsString>,
+}
+
+/// What becomes of processes that have ended, in profiles that hold many.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Recording")]
+pub(super) struct EndedArgs {
+    /// Keep each process apart. Where more than sixteen of one command name and cgroup have ended, they are one otherwise.
+    #[arg(long)]
+    each_process: bool,
+}
+
+impl EndedArgs {
+    pub(super) const fn into_ended(self) -> EndedProcesses {
+        if self.each_process {
+            EndedProcesses::Apart
+        } else {
+            EndedProcesses::Together
+        }
+    }
 }
 
 impl RecordArgs {
@@ -127,11 +143,8 @@ impl RecordArgs {
                 KernelCounts::Together
             },
             threads: threads(self.per_thread),
-            ended: if self.each_process {
-                EndedProcesses::Apart
-            } else {
-                EndedProcesses::Together
-            },
+            // Slices, too, name the process images of their places.
+            ended: EndedProcesses::Apart,
             map_entries: self.map_entries,
             text: if self.text_once {
                 TextHistory::Once

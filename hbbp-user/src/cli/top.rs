@@ -6,7 +6,6 @@ use clap::Args;
 
 use super::record::{RecordArgs, parse_duration};
 use super::report::{LookArgs, RuleArgs};
-use crate::cmd::record::EndedProcesses;
 use crate::cmd::top::TopOptions;
 use crate::report::top::{Screen, Tab};
 
@@ -46,8 +45,6 @@ impl TopArgs {
         let mut record = self.record.into_options()?;
         // The period is chosen for what one interval shows.
         record.choice.duration = Some(self.interval);
-        // A second has few of them, and its rows are processes.
-        record.ended = EndedProcesses::Apart;
         Ok(TopOptions {
             record,
             interval: self.interval,

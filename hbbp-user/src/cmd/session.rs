@@ -255,9 +255,8 @@ impl Session {
     /// Puts together what was resolved, and adds what is known only now.
     fn snapshot(&mut self, closed: Closed) -> Snapshot {
         let together = match self.ended {
-            // Slices name the process images of their places.
-            EndedProcesses::Together if !self.collector.has_slices() => self.resolver.ended(),
-            EndedProcesses::Together | EndedProcesses::Apart => Vec::new(),
+            EndedProcesses::Together => self.resolver.ended(),
+            EndedProcesses::Apart => Vec::new(),
         };
         let mut snapshot = self.resolver.take(closed.run);
         snapshot.join_ended(&together);
