@@ -21,6 +21,9 @@ use hashbrown::HashMap;
 
 use super::super::flow::graph::{FlowGraph, add, at};
 
+/// Edges from which on a set keeps them in order: fewer are looked through as fast.
+const MANY: usize = 16;
+
 /// Which phase each start belongs to, and how much of the variance between phases is left to chance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::estimate) struct Phases {
@@ -72,8 +75,8 @@ struct Sets {
     mass: Vec<f64>,
     /// Edges between a set and others, in both directions together.
     edges: Vec<HashMap<usize, f64>>,
-    /// The same, the largest first; entries that `edges` does not agree with are old.
-    largest: Vec<BinaryHeap<(u64, Reverse<usize>)>>,
+    /// The same of sets that have had many, the largest first; entries that `edges` does not agree with are old.
+    largest: HashMap<usize, BinaryHeap<(u64, Reverse<usize>)>>,
     /// The sum of the edges.
     crossings: Vec<f64>,
 }
@@ -88,7 +91,7 @@ impl Sets {
             into: (0..n).collect(),
             mass,
             edges: vec![HashMap::new(); n],
-            largest: vec![BinaryHeap::new(); n],
+            largest: HashMap::new(),
             crossings: vec![0.0; n],
         };
         for stream in &graph.streams {
@@ -102,10 +105,12 @@ impl Sets {
 
     fn add_edge(&mut self, a: usize, b: usize, times: f64) {
         for (here, there) in [(a, b), (b, a)] {
-            if let (Some(edges), Some(largest)) = (self.edges.get_mut(here), self.largest.get_mut(here)) {
+            if let Some(edges) = self.edges.get_mut(here) {
                 let sum = edges.entry(there).or_default();
                 *sum += times;
-                largest.push((sum.to_bits(), Reverse(there)));
+                if let Some(largest) = self.largest.get_mut(&here) {
+                    largest.push((sum.to_bits(), Reverse(there)));
+                }
             }
             add(&mut self.crossings, here, times);
         }
@@ -159,7 +164,16 @@ impl Sets {
 
     /// The set that this one is left for most.
     fn neighbour(&mut self, set: usize) -> Option<usize> {
-        let (edges, largest) = (self.edges.get(set)?, self.largest.get_mut(set)?);
+        let edges = self.edges.get(set)?;
+        let ranked = || {
+            edges
+                .iter()
+                .map(|(other, times)| (times.to_bits(), Reverse(*other)))
+        };
+        if edges.len() < MANY {
+            return ranked().max().map(|(_, Reverse(other))| other);
+        }
+        let largest = self.largest.entry(set).or_insert_with(|| ranked().collect());
         while let Some((bits, Reverse(other))) = largest.peek() {
             if edges.get(other).is_some_and(|times| times.to_bits() == *bits) {
                 return Some(*other);
@@ -178,7 +192,7 @@ impl Sets {
         }
         let mass = self.mass.get_mut(gone).map(std::mem::take).unwrap_or(0.0);
         add(&mut self.mass, kept, mass);
-        self.largest.get_mut(gone).map(std::mem::take);
+        self.largest.remove(&gone);
         let edges = self.edges.get_mut(gone).map(std::mem::take).unwrap_or_default();
         for (other, times) in edges {
             if let Some(edges) = self.edges.get_mut(other) {
@@ -207,6 +221,8 @@ fn part_by_chance(period: f64, stay: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::estimate::flow::graph::tests::graph;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     /// Two loops of two blocks each, and how often one is left for the other.
     fn loops(exits: f64) -> Phases {
@@ -233,6 +249,77 @@ mod tests {
         // A stay of 10 000 / (200 + 1) branches is half a period.
         assert_eq!(of(&loops(200.0)), [0; 4]);
         assert_eq!(loops(200.0).chances().len(), 1);
+    }
+
+    /// The same by looking through everything each time: the set of each node.
+    fn looked_through(graph: &FlowGraph, period: f64) -> Vec<usize> {
+        let n_starts = graph.starts.len();
+        let mut sets: Vec<usize> = (0..n_starts + graph.sources.len()).collect();
+        loop {
+            let mut edges = vec![BTreeMap::<usize, f64>::new(); sets.len()];
+            let streams = graph
+                .streams
+                .iter()
+                .map(|it| (it.from, n_starts + it.to, it.amount));
+            let branches = graph
+                .branches
+                .iter()
+                .map(|it| (n_starts + it.from, it.to, it.amount));
+            for (a, b, times) in streams.chain(branches) {
+                let (a, b) = (sets[a], sets[b]);
+                if a != b {
+                    *edges[a].entry(b).or_default() += times;
+                    *edges[b].entry(a).or_default() += times;
+                }
+            }
+            let stay = |set: usize| {
+                let mass = (0..n_starts).filter(|start| sets[*start] == set);
+                // From 0.0: the sum of nothing is -0.0.
+                let mass = mass.fold(0.0, |sum, start| sum + graph.inflow[start]);
+                mass / (edges[set].values().sum::<f64>() / 2.0 + 1.0)
+            };
+            let left = (0..sets.len()).filter(|set| !edges[*set].is_empty());
+            let short = left.map(|set| (stay(set).to_bits(), set));
+            let Some((_, set)) = short.filter(|(stay, _)| f64::from_bits(*stay) < period).min() else {
+                return sets;
+            };
+            let most = edges[set]
+                .iter()
+                .map(|(other, times)| (times.to_bits(), Reverse(*other)));
+            let Some((_, Reverse(other))) = most.max() else {
+                unreachable!("it has edges");
+            };
+            let (kept, gone) = match edges[set].len() < edges[other].len() {
+                true => (other, set),
+                false => (set, other),
+            };
+            sets.iter_mut()
+                .filter(|it| **it == gone)
+                .for_each(|it| *it = kept);
+        }
+    }
+
+    proptest! {
+        /// Some graphs have nodes with more than [`MANY`] edges. Amounts are whole, so that sums are exact in any order.
+        #[test]
+        fn sets_are_those_that_looking_through_everything_gives(
+            streams in prop::collection::vec((0usize..30, 0usize..30, 1u32..40), 1..60),
+            branches in prop::collection::vec((0usize..30, 0usize..30, 1u32..40), 0..60),
+            hub in prop::collection::vec(1u32..40, 0..30),
+            period in 1.0f64..60.0,
+        ) {
+            let whole = |&(from, to, n): &(usize, usize, u32)| (from, to, f64::from(n));
+            let streams: Vec<_> = streams.iter().map(whole).collect();
+            let from_hub = hub.iter().enumerate().map(|(to, n)| (0, to, f64::from(*n)));
+            let branches: Vec<_> = branches.iter().map(whole).chain(from_hub).collect();
+            let n = streams.iter().map(|it| it.0.max(it.1)).max().unwrap_or(0);
+            let branches: Vec<_> = branches.into_iter().filter(|it| it.0 <= n && it.1 <= n).collect();
+            let graph = graph(&streams, &branches);
+            let mut sets = Sets::new(&graph);
+            sets.merge(period);
+            let found: Vec<usize> = (0..sets.into.len()).map(|node| sets.root(node)).collect();
+            prop_assert_eq!(found, looked_through(&graph, period));
+        }
     }
 
     #[test]
