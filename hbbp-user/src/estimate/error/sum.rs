@@ -82,3 +82,16 @@ impl Draws {
         (self.squares - over(self.sum * self.sum, n)).max(0.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_vary_about_their_mean() {
+        let mut draws = Draws::default();
+        (0..10).for_each(|_| draws.add(2.0, 4.0));
+        assert_eq!(draws.variance(40.0), 30.0);
+        assert_eq!(draws.variance(10.0), 0.0);
+    }
+}

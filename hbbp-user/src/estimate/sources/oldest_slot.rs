@@ -88,11 +88,7 @@ impl Branches {
     /// count itself, which is by as many as are expected.
     pub(in crate::estimate) fn excess_by_chance(&self) -> f64 {
         let all: f64 = self.of_blocks.iter().map(|branch| branch.oldest as f64).sum();
-        if 0.0 < all {
-            all.sqrt() / all
-        } else {
-            f64::INFINITY
-        }
+        1.0 / all.sqrt()
     }
 }
 
@@ -168,17 +164,21 @@ mod tests {
         for n_stacks in [10_000, 100_000] {
             let mut oldest = [0_u64; 100];
             (0..n_stacks).for_each(|_| oldest[draw()] += 1);
-            let of_blocks = oldest
-                .iter()
-                .map(|oldest| branch(16 * n_stacks / 100, *oldest))
-                .collect();
-            let branches = Branches {
-                of_blocks,
-                stacks: 0.0,
-                share: 1.0 / 16.0,
+            let excess = |oldest: &[u64]| {
+                let due = |oldest: &u64| branch(16 * n_stacks / 100, *oldest);
+                let branches = Branches {
+                    of_blocks: oldest.iter().map(due).collect(),
+                    stacks: 0.0,
+                    share: 1.0 / 16.0,
+                };
+                branches.excess() / branches.excess_by_chance()
             };
-            let by_chance = branches.excess_by_chance();
-            assert!(branches.excess().abs() < by_chance, "{by_chance}");
+            let fair = excess(&oldest);
+            assert!(fair.abs() < 1.0, "{fair}");
+            // One branch holds 1.5 % of the stacks more.
+            oldest[0] += n_stacks * 15 / 1000;
+            let biased = excess(&oldest);
+            assert_eq!(2.0 < biased, n_stacks == 100_000, "{biased}");
         }
     }
 }
