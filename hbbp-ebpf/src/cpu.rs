@@ -17,8 +17,11 @@ pub struct Cpu {
     pub head: u64,
     /// How many counts it began in a count map.
     pub begun: u64,
+    /// From 1 on, which of the rings and tables of branch stacks are its own; 0 where it has none. User space writes it before
+    /// events run there. CPUs that never come online need no memory so.
+    pub place: u64,
     /// For the next line of cache: the reader writes there.
-    pub padding: [u64; 4],
+    pub padding: [u64; 3],
     /// Stacks that were ever read. User space writes it.
     pub tail: u64,
     /// See `padding`.

@@ -23,11 +23,10 @@ use crate::repeated::{self, Seen};
 /// Counts one sample.
 #[inline(always)]
 fn on_branch<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {
-    let number = cpu();
-    if let Some(cpu) = CPUS.get_ptr_mut(number) {
+    if let Some(cpu) = CPUS.get_ptr_mut(cpu()) {
         // SAFETY: what the programs write there belongs to this CPU, and the kernel does not nest programs on perf events.
         let cpu = unsafe { &mut *cpu };
-        let outcome = take_stack::<EVENT>(ctx, number, cpu);
+        let outcome = take_stack::<EVENT>(ctx, cpu);
         cpu.events[EVENT as usize].count(outcome);
         #[cfg(feature = "log")]
         log::sample(outcome, EVENT, address(ctx));
@@ -44,12 +43,12 @@ fn address(ctx: &PerfEventContext) -> u64 {
 }
 
 #[inline(always)]
-fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, number: u32, cpu: &mut Cpu) -> Outcome {
+fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, cpu: &mut Cpu) -> Outcome {
     let ring = RING.load();
-    let place = number
-        .wrapping_mul(ring)
-        .wrapping_add(cpu.head as u32 & (ring - 1));
-    let Some(stack) = STACKS.get_ptr_mut(place) else {
+    // Without a place it is a number that no map has.
+    let own = (cpu.place as u32).wrapping_sub(1);
+    let at = own.wrapping_mul(ring).wrapping_add(cpu.head as u32 & (ring - 1));
+    let (Some(stack), Some(cache)) = (STACKS.get_ptr_mut(at), CACHED.get_value_ptr_mut(0, &own)) else {
         return Outcome::NoMap;
     };
     // SAFETY: the place at the head of the ring belongs to the programs of this CPU.
@@ -71,9 +70,6 @@ fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, number: u32, cpu: &mut C
     // SAFETY: the kernel hands a valid context to the program; the verifier checks the access.
     let period = unsafe { (&raw const (*ctx.ctx).sample_period).read_volatile() };
     let context = Context::new(count::task(), EVENT, count::interval(), period);
-    let Some(cache) = CACHED.get_value_ptr_mut(0, &number) else {
-        return Outcome::NoMap;
-    };
     // SAFETY: the table belongs to this CPU, as above.
     let cache = unsafe { &mut *cache };
     let seen = repeated::look_up(cache, stack, &context, depth);

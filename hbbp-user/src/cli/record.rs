@@ -9,9 +9,9 @@ use clap::Args;
 use jiff::SignedDuration;
 
 use crate::cmd::record::{EndedProcesses, RecordOptions, Target};
+use crate::collect::cpu_list;
 use crate::collect::event::Choice;
 use crate::collect::object::Messages;
-use crate::collect::perf::parse_cpu_list;
 use crate::collect::periods::CYCLES;
 use crate::resolve::kernel::space::TextHistory;
 use crate::resolve::parser::Parser;
@@ -113,7 +113,7 @@ impl RecordArgs {
         };
         let target = match (self.pid, &self.cpu, self.cgroup) {
             (Some(pid), ..) => Target::Process(pid),
-            (_, Some(list), _) => match parse_cpu_list(list) {
+            (_, Some(list), _) => match cpu_list::parse(list) {
                 Some(cpus) if !cpus.is_empty() => Target::Cpus(cpus),
                 _ => bail!("invalid CPU list `{list}`; expected one such as 0-3,8"),
             },

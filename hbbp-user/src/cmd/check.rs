@@ -11,9 +11,9 @@ use std::path::Path;
 use anyhow::bail;
 use serde::Serialize;
 
+use crate::collect::cpu_list;
 use crate::collect::event::{self, Source};
 use crate::collect::object::{Constants, MapSizes, Object};
-use crate::collect::perf;
 use crate::collect::pmu::{DEVICES, read_pmus};
 use crate::printable::write_json;
 use crate::report::TextOrJson;
@@ -171,7 +171,7 @@ fn limited(id: &'static str, found: impl Into<String>, advice: impl Into<String>
 
 /// The number of CPUs online, for the header of a report.
 pub fn read_n_cpus() -> u32 {
-    perf::read_online_cpus()
+    cpu_list::read_online()
         .ok()
         .and_then(|cpus| u32::try_from(cpus.len()).ok())
         .unwrap_or(1)

@@ -3,8 +3,9 @@
 
 use std::mem::offset_of;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use anyhow::{Context as _, bail};
 use hbbp_ebpf::cpu::Cpu;
 use hbbp_ebpf::{EventStats, name};
 
@@ -14,14 +15,53 @@ use super::object::Object;
 /// All CPUs that there may be, by number.
 pub struct Cpus {
     mapped: Mapped<Cpu>,
+    /// How many have a place for branch stacks, and how many may have one.
+    placed: AtomicU32,
+    places: u32,
 }
 
 impl Cpus {
-    /// Takes them from the object.
-    pub fn open(object: &mut Object) -> anyhow::Result<Self> {
-        Ok(Self {
+    /// Takes them from the object, which has this number of places for branch stacks, and gives one to each that is online.
+    pub fn open(object: &mut Object, places: u32, online: &[u32]) -> anyhow::Result<Self> {
+        let cpus = Self {
             mapped: Mapped::open(object, name::CPUS)?,
-        })
+            placed: AtomicU32::new(0),
+            places,
+        };
+        for cpu in online {
+            cpus.give_place(*cpu)
+                .with_context(|| format!("failed to measure CPU {cpu}"))?;
+        }
+        Ok(cpus)
+    }
+
+    /// Gives a CPU a place for its branch stacks, which it then keeps. To be called before events run there, by one thread.
+    ///
+    /// # Errors
+    /// When all are taken.
+    pub fn give_place(&self, cpu: u32) -> anyhow::Result<()> {
+        let Some(place) = self.number(cpu as usize, offset_of!(Cpu, place)) else {
+            bail!("the kernel did not say that it is possible");
+        };
+        if place.load(Ordering::Relaxed) != 0 {
+            return Ok(());
+        }
+        let placed = self.placed.load(Ordering::Relaxed);
+        if self.places <= placed {
+            bail!(
+                "there is no memory for the branch stacks of more than {} CPUs; start hbbp-sys again",
+                self.places
+            );
+        }
+        self.placed.store(placed + 1, Ordering::Relaxed);
+        place.store(u64::from(placed) + 1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Which of the rings is that of a CPU; `None` where it has none.
+    pub fn place(&self, cpu: usize) -> Option<u64> {
+        let place = self.number(cpu, offset_of!(Cpu, place))?;
+        place.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// The numbers of all.

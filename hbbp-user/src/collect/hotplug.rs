@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use super::scope::Scope;
-use super::{Collector, perf};
+use super::{Collector, cpu_list};
 use crate::snapshot::run::Event;
 
 /// A counter that stood still for longer while its CPU was always seen online had a CPU that went and came between two looks.
@@ -122,7 +122,7 @@ fn enabled(events: &[Event]) -> BTreeMap<u32, u64> {
 impl Collector {
     /// Opens events anew on CPUs that came online since the last call, and starts them; to be called often while sampling runs.
     pub fn follow_cpus(&mut self) -> anyhow::Result<()> {
-        let now = perf::read_online_cpus().context("failed to list the CPUs")?;
+        let now = cpu_list::read_online().context("failed to list the CPUs")?;
         let (went, came) = self.online.look(&now);
         for cpu in went {
             self.counters.leave(cpu);
@@ -171,9 +171,10 @@ impl Collector {
             Scope::Cpus(cpus) if !cpus.contains(&cpu) => return Ok(()),
             Scope::Cpus(_) => &Scope::System,
             // Counters of tasks go with them from CPU to CPU.
-            Scope::Process(_) | Scope::Command(_) => return Ok(()),
+            Scope::Process(_) | Scope::Command(_) => return self.cpus.give_place(cpu),
             scope => scope,
         };
+        self.cpus.give_place(cpu)?;
         self.counters.open_on(scope, cpu)
     }
 }

@@ -1,7 +1,9 @@
 //! The sizes of the count maps, and of the rings of branch stacks.
 
+use anyhow::Context as _;
 use hbbp_ebpf::stack::Stack;
 
+use super::cpu_list;
 use super::object::MapSizes;
 
 /// Counts of a count map for each CPU: two drain intervals of a thousand samples a second, all at different addresses.
@@ -32,6 +34,10 @@ const LEAST_STACKS: u64 = 1 << 8;
 /// All rings together take no more memory than this, unless there are too many CPUs for the fewest.
 const ALL_STACKS: usize = 128 << 20;
 
+/// Beside those that are online at the start, as many may come online later and have a place for branch stacks, and this number
+/// in any case. A host may say that a hundred times as many are possible, as virtual machines do that can grow.
+const COMING: u32 = 8;
+
 /// Call chains of a CPU between two drains: two seconds of two thousand samples, all with chains of their own. A slot takes 1.1
 /// KiB of kernel memory, in both tables.
 const CHAINS_PER_CPU: u32 = 4096;
@@ -51,14 +57,17 @@ pub(super) fn choose(
     let by_cpus = n_cpus
         .saturating_mul(ENTRIES_PER_CPU)
         .clamp(LEAST_ENTRIES, MOST_ENTRIES);
-    let possible =
-        aya::util::nr_cpus().map_err(|(path, error)| anyhow::anyhow!("failed to read {path}: {error}"))?;
-    let ring = stack_period.map_or(0, |period| ring_for(possible, period));
+    let possible = cpu_list::read_possible().context("failed to list the CPUs")?;
+    // Maps are indexed by their numbers, which may have gaps.
+    let possible = possible.last().map_or(1, |last| last + 1);
+    let places = places_for(n_cpus, possible);
+    let ring = stack_period.map_or(0, |period| ring_for(places as usize, period));
     Ok(MapSizes {
         counts: counts.unwrap_or(by_cpus),
         streams: counts.unwrap_or(STREAMS),
         threads: (counts.unwrap_or(by_cpus) / COUNTS_OF_THREAD).max(1),
-        cpus: u32::try_from(possible)?.max(1),
+        cpus: possible,
+        places,
         ring: u32::try_from(ring)?,
         chains: if callers {
             n_cpus.saturating_mul(CHAINS_PER_CPU).clamp(CHAINS[0], CHAINS[1])
@@ -66,6 +75,12 @@ pub(super) fn choose(
             1
         },
     })
+}
+
+/// CPUs that have a place for branch stacks, of those that are possible.
+fn places_for(n_online: u32, possible: u32) -> u32 {
+    let coming = n_online.max(COMING);
+    n_online.saturating_add(coming).min(possible).max(1)
 }
 
 /// Stacks in the ring of a CPU, of this number of CPUs: a power of two.
@@ -80,6 +95,13 @@ fn ring_for(n_cpus: usize, period: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_follow_the_cpus_that_are_online() {
+        let places = [(4, 4), (4, 6), (4, 8192), (64, 256), (256, 256), (1, 1)];
+        let places = places.map(|(n_online, possible)| places_for(n_online, possible));
+        assert_eq!(places, [4, 6, 12, 128, 256, 1]);
+    }
 
     #[test]
     fn rings_are_powers_of_two_that_fit_together() {

@@ -7,6 +7,7 @@
 pub mod bpf;
 pub mod chains;
 mod counters;
+pub mod cpu_list;
 pub mod cpu_times;
 pub mod cpus;
 pub mod drain;
@@ -92,7 +93,7 @@ pub struct Collector {
 impl Collector {
     /// Loads the programs and opens the events, disabled; the sideband runs from here on.
     pub fn open(plan: &Plan) -> anyhow::Result<Self> {
-        let online = perf::read_online_cpus().context("failed to list the CPUs")?;
+        let online = cpu_list::read_online().context("failed to list the CPUs")?;
         let mut notes = Vec::new();
         let sources = event::choose(&plan.choice)?;
         let stack_period = shortest_stack_period(&sources);
@@ -114,7 +115,7 @@ impl Collector {
         };
         let (slices, keyed) = in_slices(&plan.choice);
         let counts = CountMaps::open(&mut object, sizes.counts, slices)?;
-        let cpus = Arc::new(Cpus::open(&mut object)?);
+        let cpus = Arc::new(Cpus::open(&mut object, sizes.places, &online)?);
         let sideband = Sideband::open(&online).with_context(|| no_sideband(online.len()))?;
         let missing = sideband.missing().iter();
         notes.extend(missing.map(|what| format!("the kernel does not report {what}")));

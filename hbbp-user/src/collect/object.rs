@@ -80,7 +80,9 @@ pub struct MapSizes {
     pub threads: u32,
     /// CPUs that may come online.
     pub cpus: u32,
-    /// Branch stacks in the ring of each, a power of two; 0 where there are none.
+    /// CPUs that have a place for branch stacks.
+    pub places: u32,
+    /// Branch stacks in the ring of each place, a power of two; 0 where there are none.
     pub ring: u32,
     /// Slots of each table of call chains; 1 where callers are not asked for.
     pub chains: u32,
@@ -94,6 +96,7 @@ impl Default for MapSizes {
             streams: 1,
             threads: 1,
             cpus: 1,
+            places: 1,
             ring: 0,
             chains: 1,
         }
@@ -122,7 +125,7 @@ impl Object {
         let slice_threads = u32::from(cut.threads == ThreadCounts::Apart);
         let seed = RandomState::new().build_hasher().finish();
         let mut loader = loader_without_btf();
-        let with_stacks = if sizes.ring == 0 { 1 } else { sizes.cpus };
+        let with_stacks = if sizes.ring == 0 { 1 } else { sizes.places };
         let ring = sizes.ring.max(1);
         for (counts, cached) in name::COUNT_MAPS.into_iter().zip(name::CACHED_MAPS) {
             loader.map_max_entries(counts, buckets);

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::perf::parse_cpu_list;
+use super::cpu_list;
 use super::uarch::Encoding;
 
 /// Where sysfs lists all PMUs.
@@ -49,7 +49,7 @@ fn read_pmu(folder: &Path) -> Option<Pmu> {
         max_precise: u8::try_from(number("caps/max_precise")).unwrap_or(0),
         branches: number("caps/branches"),
         cpus: read("cpus")
-            .and_then(|text| parse_cpu_list(&text))
+            .and_then(|text| cpu_list::parse(&text))
             .unwrap_or_default(),
         instructions: parse_terms(&read("events/instructions")?)?,
         taken: read("events/branches_taken").and_then(|terms| parse_terms(&terms)),

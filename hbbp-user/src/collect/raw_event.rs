@@ -4,8 +4,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
+use super::cpu_list;
 use super::event::{Source, core_of};
-use super::perf::{Request, Stack, parse_cpu_list};
+use super::perf::{Request, Stack};
 use super::pmu::{DEVICES, read_pmus};
 use crate::snapshot::run::{EventUnit, Period};
 
@@ -38,7 +39,7 @@ pub(super) fn raw(pmu: &str, terms: &str) -> anyhow::Result<Source> {
         },
         cpus: cpus
             .ok()
-            .and_then(|text| parse_cpu_list(&text))
+            .and_then(|text| cpu_list::parse(&text))
             .unwrap_or_default(),
     };
     for term in terms.split(',').filter(|term| !term.is_empty()) {

@@ -187,18 +187,19 @@ impl Rings {
     }
 
     fn read_one(&mut self, cpu: usize) {
+        let Some(place) = self.cpus.place(cpu) else {
+            return;
+        };
         let mut unread = self.cpus.unread(cpu);
         // What comes meanwhile is left for the next time, or a CPU that is faster than this one would keep it here.
         let last = unread.end.min(unread.start.wrapping_add(self.each));
         while unread.start < last {
             let until = last.min(unread.start + AT_ONCE);
             for number in unread.start..until {
-                let place = cpu as u64 * self.each + number % self.each;
-                let stack = usize::try_from(place)
-                    .ok()
-                    .and_then(|place| self.stacks.at(place));
+                let at = place * self.each + number % self.each;
+                let stack = usize::try_from(at).ok().and_then(|at| self.stacks.at(at));
                 if let Some(stack) = stack {
-                    // SAFETY: mapped as long as `self` lives, any bits are a value, and until its place is given back
+                    // SAFETY: mapped as long as `self` lives, any bits are a value, and until its entry is given back
                     // nobody writes there.
                     let stack = unsafe { stack.as_ref() };
                     let entries = first(&stack.entries, stack.depth);

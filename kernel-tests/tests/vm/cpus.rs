@@ -64,3 +64,53 @@ hbbp-sys report --format json /tmp/profile";
     let counter_time = report["events"][0]["due"].as_u64().unwrap();
     assert!(measured * 3 < counter_time, "{report:#}");
 }
+
+/// A CPU that was offline at the start has a ring of branch stacks when it comes, and what runs there is counted.
+#[test]
+fn cpu_that_comes_late_has_a_place_for_its_stacks() {
+    const SCRIPT: &str = "set -e
+hbbp-sys record --all --period 100003 --branch-period 10007 -o /tmp/profile -- busybox sh -c '
+  busybox taskset 1 heapsort 200000
+  echo 1 > /sys/devices/system/cpu/cpu2/online
+  busybox sleep 2
+  busybox taskset 4 heapsort 200000'
+hbbp-sys report --format json --rows process /tmp/profile";
+    let Some(machine) = support::machine("6.12") else {
+        return;
+    };
+    let hardware_profile = support::hardware_profile("ideal");
+    let mut machine = machine
+        .cpus(3)
+        .kernel_parameters("maxcpus=2")
+        .hardware_profile(&hardware_profile);
+    support::add_workload(&mut machine, "heapsort.c");
+    machine.files().hbbp_sys().unwrap();
+    let outcome = machine.run(&["/bin/busybox", "sh", "-c", SCRIPT]).unwrap();
+    let said = outcome.stdout().unwrap();
+    let report: Value = serde_json::from_str(said.get(said.find('{').unwrap()..).unwrap()).unwrap();
+    let rows = report["mix"]["rows"].as_array().unwrap();
+    let sorts = rows
+        .iter()
+        .filter(|row| row["key"][0].as_str().unwrap().starts_with("heapsort"));
+    let user = |row: &Value| {
+        let [amount, error] = ["amount", "std_error"].map(|name| row["user"][name].as_f64().unwrap());
+        (amount, error)
+    };
+    let sorts: Vec<(f64, f64)> = sorts.map(user).collect();
+    println!("heapsort before and after: {sorts:?}");
+    let [(before, error_before), (after, error_after)] = sorts[..] else {
+        panic!("{report:#}")
+    };
+    let error = error_before.hypot(error_after);
+    assert!(
+        error < 0.1 * before && (before - after).abs() < 5.0 * error,
+        "{report:#}"
+    );
+    let stacks = &report["events"][1];
+    assert_eq!(stacks["branch_stack"], true, "{report:#}");
+    let [runs, due] = ["runs", "due"].map(|name| stacks[name].as_f64().unwrap());
+    assert!(0.9 * due < runs, "{report:#}");
+    let losses = report["losses"].as_array().unwrap();
+    assert!(!losses.iter().any(|loss| loss["unit"] == "sample"), "{report:#}");
+    assert_eq!(report["accounting"]["unexplained"], 0, "{report:#}");
+}
