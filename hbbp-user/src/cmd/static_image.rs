@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::addr::{ImageAddr, Va};
 use crate::annotate::StaticText;
-use crate::resolve::kernel::kallsyms::ImageMarks;
+use crate::resolve::kernel::image_marks::ImageMarks;
 use crate::resolve::kernel::text_difference::differing;
 use crate::resolve::kernel::vmlinux::{Vmlinux, find_vmlinux, open_vmlinux_at};
 use crate::snapshot::{KernelTextSource, ModuleIdx, ModuleKind, ProcessIdx, Snapshot};

@@ -8,6 +8,7 @@
 //! The vectors refer to each other by index; [`Snapshot::check`] checks that all indexes and orders are valid.
 
 pub mod budget;
+mod counts;
 pub mod file;
 pub mod fold;
 mod image_layout;
@@ -16,6 +17,7 @@ pub mod layout;
 pub mod loss;
 pub mod merge;
 pub mod run;
+mod shares;
 mod source_frames;
 mod source_location;
 mod taken_branches;
@@ -23,10 +25,9 @@ pub mod unite;
 mod wire;
 
 use std::fmt;
-use std::num::NonZeroU64;
-use std::sync::Arc;
 
 use crate::addr::{ImageAddr, Va};
+pub use counts::{BranchCount, ChainCount, IpCount, StreamCount};
 pub use image_layout::{FilePart, ImageLayout, Linked};
 pub use loss::{Loss, Losses};
 pub use run::{Event, EventUnit, KernelTextSource, Period, Run};
@@ -233,88 +234,6 @@ pub struct Interval {
     pub branches: Vec<BranchCount>,
     /// Call chains of samples that are in [`Self::ips`] as well; none where callers were not asked for.
     pub chains: Vec<ChainCount>,
-}
-
-/// How often an eventing IP was sampled.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct IpCount {
-    /// The event that sampled it.
-    pub event: EventIdx,
-    /// The process image that ran; the kernel where kernel samples are not split by process.
-    pub process: ProcessIdx,
-    /// The sampled address.
-    pub ip: Va,
-    /// Whether the processor marked the address as exact (`PERF_EFLAGS_EXACT`).
-    pub exact: bool,
-    /// Samples.
-    pub hits: u64,
-    /// Sum of the periods of these samples, in units of the event.
-    pub weight: u64,
-}
-
-/// How often a stream was seen: straight-line execution from a branch target to the next taken branch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct StreamCount {
-    /// The event whose samples carried the branch stacks.
-    pub event: EventIdx,
-    /// The process image that ran.
-    pub process: ProcessIdx,
-    /// Target of the older branch: the first instruction of the stream.
-    pub start: Va,
-    /// Source of the younger branch: the address of the stream's last instruction.
-    pub end: Va,
-    /// Source of the older branch, the predecessor of the stream; 0 where it is unknown, as for kernel code that was
-    /// entered from user code. Equal streams with several sources are several rows and one stream. `None` where branches
-    /// were counted separately, in [`Interval::branches`].
-    pub source: Option<Va>,
-    /// Occurrences.
-    pub hits: u64,
-    /// Sum of period / (N-1) over the stacks of N entries that held it (paper section III.B), in units of the event.
-    pub weight: f64,
-    /// Sum of the cycles that the hardware gave for the younger branch; `None` where they are not known.
-    pub cycles: Option<NonZeroU64>,
-}
-
-/// How often a taken branch was seen in branch stacks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct BranchCount {
-    /// The event whose samples carried the branch stacks.
-    pub event: EventIdx,
-    /// The process image that ran.
-    pub process: ProcessIdx,
-    /// Address of the branch instruction.
-    pub from: Va,
-    /// Its target; 0 where only sources were counted.
-    pub to: Va,
-    /// Occurrences in any slot.
-    pub hits: u64,
-    /// Occurrences in the oldest slot, where no stream can end (the paper's `entry[0]`, section III.C).
-    pub oldest: u64,
-    /// Occurrences that the hardware flagged as mispredicted; `None` where predictions are not known.
-    pub mispredicted: Option<u64>,
-}
-
-/// How often a call chain was sampled.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ChainCount {
-    /// The event that sampled it, one of time.
-    pub event: EventIdx,
-    /// The process image that ran; the kernel where the chain has no user code.
-    pub process: ProcessIdx,
-    /// The sampled address, as in [`IpCount`].
-    pub ip: Va,
-    /// What the kernel unwound, innermost first: the address that was interrupted, which is `ip` but for skid, and the return
-    /// addresses of those that had called, in the kernel and then in user code. The kernel unwinds its own part by ORC
-    /// (arch/x86/kernel/unwind_orc.c), and user code by frame pointers (`perf_callchain_user` in arch/x86/events/core.c):
-    /// where code keeps none, addresses are missing or were never return addresses.
-    pub frames: Arc<[Va]>,
-    /// What stood on top of the stack of user code: the return address of a function that keeps no frame. 0 where it is not
-    /// known, or is not text.
-    pub top: Va,
-    /// Samples.
-    pub hits: u64,
-    /// Sum of the periods of these samples, in units of the event.
-    pub weight: u64,
 }
 
 impl ModuleKind {

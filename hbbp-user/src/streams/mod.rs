@@ -8,6 +8,7 @@
 //! live when it is taken out ([`Streams::take_possible`]), and of a recording, which is kept as it is, when it is located.
 
 mod owner;
+mod stats;
 mod sums;
 mod table;
 
@@ -19,10 +20,12 @@ use std::hash::Hash;
 
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::is_kernel;
-use hbbp_ebpf::stream::{Refusal, Stream, executed, n_triggers};
+use hbbp_ebpf::stream::{Stream, executed, n_triggers};
+pub use stats::StackStats;
 pub use sums::{Recorded, Sums};
 
 use owner::{Ids, NOWHERE, OLDEST, Owners, WATCHED, of_ring};
+use stats::{add, update};
 use table::{Slot, Table};
 
 /// Whose streams are counted together: an event, a process image, and what else tells counts apart.
@@ -78,33 +81,6 @@ pub struct Quirks {
     pub switch: (u64, u64),
     /// Which kernel addresses share a count.
     pub kernel: KernelCounts,
-}
-
-/// What became of the entries of an event's branch stacks. Three sums close after [`Streams::take_possible`]: `entries` =
-/// `stacks` + `streams` + all that was discarded + `refused`, each stack has one branch in its oldest slot, and `entries` +
-/// `newest_unused` are those that were executed. Until then `streams` holds also what will be discarded.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct StackStats {
-    /// Newest entries that were left out, as they may be copies ([`Quirks::repeats_newest`]).
-    pub newest_unused: u64,
-    /// Stacks with at least one other entry.
-    pub stacks: u64,
-    /// Their entries.
-    pub entries: u64,
-    /// Streams that were counted.
-    pub streams: u64,
-    /// Streams that end before they start.
-    pub backward: u64,
-    /// Streams between the rings.
-    pub crossing: u64,
-    /// Streams longer than [`hbbp_ebpf::stream::MAX_STREAM`].
-    pub long: u64,
-    /// User streams older than a context switch: they belong to another process.
-    pub switched: u64,
-    /// Streams that found the table full.
-    pub refused: u64,
-    /// Branches in the oldest slot that found it full.
-    pub refused_oldest: u64,
 }
 
 /// Streams and branches in oldest slots, counted since the last time that they were taken.
@@ -359,53 +335,5 @@ fn take_oldest<O, S: Sums>(owner: &O, slot: &Slot<S>, take: &mut impl FnMut(&O, 
             Counted::Oldest(slot.from),
             slot.sums.in_oldest_slot(slot.oldest),
         );
-    }
-}
-
-/// Changes the statistics of an event.
-#[inline(always)]
-fn update(stats: &mut Vec<StackStats>, event: u32, change: impl FnOnce(&mut StackStats)) {
-    let event = event as usize;
-    if stats.len() <= event {
-        stats.resize(event + 1, StackStats::default());
-    }
-    if let Some(stats) = stats.get_mut(event) {
-        change(stats);
-    }
-}
-
-/// A recording may say any number.
-#[inline(always)]
-const fn add(sum: &mut u64, n: u64) {
-    *sum = sum.saturating_add(n);
-}
-
-impl StackStats {
-    /// What was added since it was `before`.
-    #[must_use]
-    pub const fn since(self, before: Self) -> Self {
-        Self {
-            newest_unused: self.newest_unused.saturating_sub(before.newest_unused),
-            stacks: self.stacks.saturating_sub(before.stacks),
-            entries: self.entries.saturating_sub(before.entries),
-            streams: self.streams.saturating_sub(before.streams),
-            backward: self.backward.saturating_sub(before.backward),
-            crossing: self.crossing.saturating_sub(before.crossing),
-            long: self.long.saturating_sub(before.long),
-            switched: self.switched.saturating_sub(before.switched),
-            refused: self.refused.saturating_sub(before.refused),
-            refused_oldest: self.refused_oldest.saturating_sub(before.refused_oldest),
-        }
-    }
-
-    /// Takes streams back that were counted and cannot have run.
-    const fn discard(&mut self, refusal: Refusal, times: u64) {
-        let counter = match refusal {
-            Refusal::Crossing => &mut self.crossing,
-            Refusal::Backward => &mut self.backward,
-            Refusal::Long => &mut self.long,
-        };
-        add(counter, times);
-        self.streams = self.streams.saturating_sub(times);
     }
 }

@@ -15,6 +15,7 @@ pub mod ambiguous;
 pub mod boot_image;
 mod changes;
 mod emit;
+pub mod image_marks;
 pub mod kallsyms;
 pub mod kallsyms_line;
 pub mod kcore;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::addr::Va;
 use crate::snapshot::{KernelTextSource, hex};
 
-use super::kallsyms::{ImageMarks, Kallsyms};
+use super::image_marks::ImageMarks;
+use super::kallsyms::Kallsyms;
 use super::kcore::{Kcore, open_kcore};
 use super::vmlinux::{NotTheImage, Vmlinux, open_vmlinux, open_vmlinux_at};
 use crate::resolve::elf::build_id::read_kernel_build_id;

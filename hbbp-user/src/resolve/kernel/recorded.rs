@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::kallsyms::{ImageMarks, Kallsyms, parse_kallsyms};
+use super::image_marks::ImageMarks;
+use super::kallsyms::{Kallsyms, parse_kallsyms};
 use super::kcore::{TEXT_AREA, open_kcore_at};
 use super::map::KernelMap;
 use super::modules::{LoadedModule, parse_modules};

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use super::changes::TextChanges;
-use super::kallsyms::{HIDDEN, ImageMarks, read_kallsyms};
+use super::image_marks::ImageMarks;
+use super::kallsyms::{HIDDEN, read_kallsyms};
 use super::map::{KernelMap, KernelModuleIdx, Region};
 use super::module_symbols::read_module_symbols;
 use super::modules::read_modules;

@@ -6,7 +6,7 @@
 //! (include/linux/tracepoint-defs.h), and these stand in a section of their own, so that the symbols at its ends bound them.
 //! Tables of kernel modules are not read.
 
-use super::kallsyms::ImageMarks;
+use super::image_marks::ImageMarks;
 use crate::addr::{ImageAddr, Va};
 use crate::snapshot::{ModuleIdx, StaticBranch, Text};
 

@@ -16,7 +16,8 @@ use object::elf::SHT_NOBITS;
 use crate::addr::{ImageAddr, Va};
 
 use super::boot_image::{BootImageError, unpack_boot_image};
-use super::kallsyms::{HIDDEN, ImageMarks, Kallsyms, parse_kallsyms};
+use super::image_marks::ImageMarks;
+use super::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
 use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::elf::functions::{SymbolFile, read_functions};
 use crate::resolve::elf::layout::{ElfError, ElfLayout, Section, read_layout};

@@ -33,6 +33,7 @@ mod read_again;
 pub mod recorded_files;
 mod recorded_time;
 pub mod space;
+mod tasks;
 mod threads;
 mod vdso;
 mod watch;

@@ -5,10 +5,9 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::sync::Arc;
 
 use super::cgroups::Cgroups;
-use super::hit_process::{CgroupTable, HitMapping, HitMappings, HitProcess, hit_process};
+use super::hit_process::{CgroupTable, HitMapping, HitMappings, HitProcess};
 use super::image_set::{ImageIdx, ImageSet, Mapper};
 use super::live::LiveProcesses;
 use super::patched_text::{PrivateFile, RanText};
@@ -23,7 +22,7 @@ use crate::resolve::lookup_cache::{LookupCache, Validity};
 use crate::resolve::parser::Parser;
 use crate::resolve::raw::TaskKey;
 use crate::snapshot::fold::replaced_at;
-use crate::snapshot::{Loss, Losses, Module, Process, ProcessIdx, Text};
+use crate::snapshot::{Losses, Module, Process, ProcessIdx, Text};
 
 /// Ring 3 of a run or a recording.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ pub struct UserSpace {
     pub(super) hit_mappings: HitMappings,
     pub(super) threads: Threads,
     pub(super) cgroups: Cgroups,
-    process_idx: HashMap<(Option<Generation>, TaskKey), ProcessIdx>,
+    pub(super) process_idx: HashMap<(Option<Generation>, TaskKey), ProcessIdx>,
     /// Mappings that were hit since the index last changed.
     mappings: LookupCache<RanMapping>,
     /// How often it changed.
@@ -217,12 +216,6 @@ impl UserSpace {
         }
     }
 
-    /// The process image that `task` ran at `time`, for counts whose address is outside its own text.
-    pub fn process_at(&mut self, task: TaskKey, time: u64, losses: &mut Losses) -> ProcessIdx {
-        let image = self.index.image_at(task.tgid, time).cloned();
-        self.process(task, image.as_ref(), losses)
-    }
-
     fn look_up(&self, task: TaskKey, time: u64, at: Va) -> (Option<ProcessImage>, Option<ImageMapping>) {
         let image = self.index.image_at(task.tgid, time);
         let mapping = image.and_then(|image| image.mapping_at(at, time)).copied();
@@ -232,46 +225,6 @@ impl UserSpace {
     /// How often what is known of processes changed: results of earlier lookups are no longer valid.
     pub fn n_changes(&self) -> u64 {
         self.n_changes
-    }
-
-    fn process(&mut self, task: TaskKey, image: Option<&ProcessImage>, losses: &mut Losses) -> ProcessIdx {
-        let key = (image.map(|i| i.generation), task);
-        let idx = match self.process_idx.get(&key) {
-            Some(idx) => *idx,
-            None => {
-                let cgroup = self.cgroup(task.tgid, image, losses);
-                self.processes.push(HitProcess {
-                    cgroup,
-                    ..HitProcess::new(task, key.0)
-                });
-                // The kernel stands before all of them.
-                let idx = ProcessIdx(u32::try_from(self.processes.len()).unwrap_or(u32::MAX));
-                self.process_idx.insert(key, idx);
-                idx
-            }
-        };
-        if let (Some(image), Some(process)) = (image, hit_process(&mut self.processes, idx)) {
-            process.comm = image.comm.clone();
-        }
-        idx
-    }
-
-    /// The cgroup of a process image that is hit for the first time.
-    fn cgroup(&mut self, tgid: u32, image: Option<&ProcessImage>, losses: &mut Losses) -> Option<Arc<str>> {
-        if matches!(self.origin, Origin::Recorded(..)) {
-            return None;
-        }
-        let known = image.map(|image| &image.cgroup);
-        if let Some(known) = known.filter(|known| known.is_read) {
-            return known.path.clone();
-        }
-        let is_live = image.is_none_or(|image| self.index.is_live(tgid, Some(image.generation)));
-        let Some(read) = is_live.then(|| self.cgroups.read(tgid)).flatten() else {
-            losses.add(Loss::CgroupUnread, 1);
-            return known?.path.clone();
-        };
-        self.index.set_cgroup(tgid, u64::MAX, read.clone());
-        read.path
     }
 
     /// The mapping of a process image as it was hit.
@@ -348,16 +301,6 @@ impl UserSpace {
         })
     }
 
-    /// The process image that a sample of a recording belongs to, and its interval.
-    pub fn owner(&mut self, tgid: u32, time: u64, losses: &mut Losses) -> (ProcessIdx, usize) {
-        let interval = match &self.origin {
-            Origin::Recorded(recorded, _) => recorded.interval_at(time),
-            Origin::Live(_) => 0,
-        };
-        let task = self.recorded_task(tgid, time);
-        (self.process_at(task, time, losses), interval)
-    }
-
     /// The text that a process of a recording ran at `time`, from `at` to the end of what was read around it.
     pub fn recorded_text(&mut self, tgid: u32, time: u64, at: Va, losses: &mut Losses) -> Option<&[u8]> {
         let task = self.recorded_task(tgid, time);
@@ -365,32 +308,6 @@ impl UserSpace {
         let (_, ran) = self.mappings.get(task, time, at)?;
         let image_at = ran.hit.image_start.checked_add(at.since(ran.start)?)?;
         self.images.text(ran.hit.image)?.from(image_at)
-    }
-
-    fn recorded_task(&self, tgid: u32, time: u64) -> TaskKey {
-        let tgid = match &self.origin {
-            Origin::Recorded(recorded, _) => recorded.tgid(tgid),
-            Origin::Live(_) => tgid,
-        };
-        let image = self.index.image_at(tgid, time);
-        // Two programs of one process must not pass for one.
-        let exec_id = image.map_or(0, |image| u32::try_from(image.generation.0).unwrap_or(u32::MAX));
-        TaskKey { tgid, exec_id }
-    }
-
-    /// The tasks of all process images, each with the last time up to `time` at which it ran: counts of a recording carry
-    /// no times.
-    pub fn tasks(&self, time: u64) -> Vec<(TaskKey, u64)> {
-        let last_time = |process: &HitProcess| {
-            let of = process
-                .generation
-                .map(|of| self.index.end_of(process.task.tgid, of));
-            (
-                process.task,
-                of.map_or(time, |end| time.min(end.saturating_sub(1))),
-            )
-        };
-        self.processes.iter().map(last_time).collect()
     }
 
     /// The intervals in which versions of the text of processes begin.
@@ -415,15 +332,6 @@ impl UserSpace {
             Origin::Live(_) => Vec::new(),
         };
         of_files.into_iter().chain(self.threads.take_note()).collect()
-    }
-
-    /// The processes that were hit since the last call of [`Self::emit`], by their numbers there, and have ended or run another
-    /// program by now.
-    pub fn ended(&self) -> Vec<ProcessIdx> {
-        let hit = self.processes.iter().zip((1..).map(ProcessIdx));
-        let has_ended = |process: &HitProcess| !self.index.is_live(process.task.tgid, process.generation);
-        hit.filter_map(|(process, idx)| has_ended(process).then_some(idx))
-            .collect()
     }
 
     /// Hands over the images that were hit since the last call, and their text; returns the processes without the kernel,

@@ -1,0 +1,89 @@
+//! The rows of a snapshot that hold what was counted: eventing IPs, streams, taken branches and call chains.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use super::{EventIdx, ProcessIdx};
+use crate::addr::Va;
+
+/// How often an eventing IP was sampled.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct IpCount {
+    /// The event that sampled it.
+    pub event: EventIdx,
+    /// The process image that ran; the kernel where kernel samples are not split by process.
+    pub process: ProcessIdx,
+    /// The sampled address.
+    pub ip: Va,
+    /// Whether the processor marked the address as exact (`PERF_EFLAGS_EXACT`).
+    pub exact: bool,
+    /// Samples.
+    pub hits: u64,
+    /// Sum of the periods of these samples, in units of the event.
+    pub weight: u64,
+}
+
+/// How often a stream was seen: straight-line execution from a branch target to the next taken branch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StreamCount {
+    /// The event whose samples carried the branch stacks.
+    pub event: EventIdx,
+    /// The process image that ran.
+    pub process: ProcessIdx,
+    /// Target of the older branch: the first instruction of the stream.
+    pub start: Va,
+    /// Source of the younger branch: the address of the stream's last instruction.
+    pub end: Va,
+    /// Source of the older branch, the predecessor of the stream; 0 where it is unknown, as for kernel code that was
+    /// entered from user code. Equal streams with several sources are several rows and one stream. `None` where branches
+    /// were counted separately, in [`super::Interval::branches`].
+    pub source: Option<Va>,
+    /// Occurrences.
+    pub hits: u64,
+    /// Sum of period / (N-1) over the stacks of N entries that held it (paper section III.B), in units of the event.
+    pub weight: f64,
+    /// Sum of the cycles that the hardware gave for the younger branch; `None` where they are not known.
+    pub cycles: Option<NonZeroU64>,
+}
+
+/// How often a taken branch was seen in branch stacks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BranchCount {
+    /// The event whose samples carried the branch stacks.
+    pub event: EventIdx,
+    /// The process image that ran.
+    pub process: ProcessIdx,
+    /// Address of the branch instruction.
+    pub from: Va,
+    /// Its target; 0 where only sources were counted.
+    pub to: Va,
+    /// Occurrences in any slot.
+    pub hits: u64,
+    /// Occurrences in the oldest slot, where no stream can end (the paper's `entry[0]`, section III.C).
+    pub oldest: u64,
+    /// Occurrences that the hardware flagged as mispredicted; `None` where predictions are not known.
+    pub mispredicted: Option<u64>,
+}
+
+/// How often a call chain was sampled.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ChainCount {
+    /// The event that sampled it, one of time.
+    pub event: EventIdx,
+    /// The process image that ran; the kernel where the chain has no user code.
+    pub process: ProcessIdx,
+    /// The sampled address, as in [`IpCount`].
+    pub ip: Va,
+    /// What the kernel unwound, innermost first: the address that was interrupted, which is `ip` but for skid, and the return
+    /// addresses of those that had called, in the kernel and then in user code. The kernel unwinds its own part by ORC
+    /// (arch/x86/kernel/unwind_orc.c), and user code by frame pointers (`perf_callchain_user` in arch/x86/events/core.c):
+    /// where code keeps none, addresses are missing or were never return addresses.
+    pub frames: Arc<[Va]>,
+    /// What stood on top of the stack of user code: the return address of a function that keeps no frame. 0 where it is not
+    /// known, or is not text.
+    pub top: Va,
+    /// Samples.
+    pub hits: u64,
+    /// Sum of the periods of these samples, in units of the event.
+    pub weight: u64,
+}
