@@ -1,8 +1,7 @@
-//! `cargo xtask bench`: what hostile profiles of rising size cost to report on, what a run of ten seconds under load costs on
-//! this machine, and how long reports and exports take.
+//! `cargo xtask bench`: what stacks and processes cost in instructions, what hostile profiles of rising size cost to report on, what
+//! a run of ten seconds under load costs on this machine, and how long reports and exports take.
 //!
-//! These are figures of time, so that they depend on what else the machine does: they are printed and not asserted.
-//! What a sample costs in instructions is measured on the emulated machine, by `cargo xtask vm cost`.
+//! All but the first are figures of time, so that they depend on what else the machine does: they are printed and not asserted.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
 use serde_json::Value;
 
-use crate::setup::Install;
-use crate::{bench_exports, build, command, system};
+use crate::setup::{self, Install, Needs};
+use crate::{bench_exports, build, command, guards, system};
 
 /// Runs, of which each is printed: a host that takes a processor away from its virtual machine has that time charged to
 /// the program that ran, so that the cheapest is nearest to the truth.
@@ -52,9 +52,18 @@ struct Cost {
     report: Value,
 }
 
+/// What to print.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    guards: guards::Args,
+}
+
 /// Builds the program and measures it.
-pub(crate) fn bench(install: Install) -> Result<()> {
+pub(crate) fn bench(args: &Args, install: Install) -> Result<()> {
+    setup::setup(Needs::Test, install)?;
     build::build(install)?;
+    guards::guards(&args.guards)?;
     command::run(command::cargo().args(["bench", "--package", "hbbp-user", "--bench", "slopes"]))?;
     ensure!(
         system::is_root(),

@@ -15,6 +15,7 @@ mod clean_room;
 mod command;
 mod cost;
 mod demo;
+mod guards;
 mod man;
 mod methods;
 mod optimizers;
@@ -71,8 +72,8 @@ enum Task {
     },
     /// Run the tests: all tiers, or those that are named.
     Test(test::TestArgs),
-    /// Measure what hostile profiles cost to report on, and what a run of ten seconds under load costs; as root.
-    Bench,
+    /// Measure what stacks, processes, hostile profiles and a run of ten seconds under load cost; as root.
+    Bench(bench::Args),
     /// Check our own rules: import order, sizes, names, docs.
     Tidy,
     /// Run every check of a change: formatting, lints, tidy rules, tests.
@@ -108,7 +109,7 @@ fn run(args: Args) -> Result<()> {
         Task::Package => package::package(install),
         Task::Run { args } => run::run(&args, install),
         Task::Test(args) => test::test(&args, install),
-        Task::Bench => bench::bench(install),
+        Task::Bench(args) => bench::bench(&args, install),
         Task::Tidy => tidy::tidy(),
         Task::Ci => ci::ci(install),
         Task::Vm(args) => vm::vm(&args),

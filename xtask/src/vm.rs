@@ -12,7 +12,7 @@ use kernel_tests::outcome::Outcome;
 use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host};
 
-use crate::{ablation, accuracy, cost, methods, optimizers, recordings, statistics};
+use crate::{ablation, accuracy, cost, guards, methods, optimizers, recordings, statistics};
 
 /// What to boot and run. COMMAND is a program of the host (copied with its libraries), `hbbp-sys` (built static), the
 /// name of a workload, or an applet of busybox.
@@ -71,6 +71,8 @@ enum Task {
     Optimizers(optimizers::Args),
     /// Print the cost of a branch stack in instructions, for hbbp-sys and for `perf record -b -a`.
     Cost(cost::Args),
+    /// Print the figures that no change may make worse, beside the recorded ones.
+    Guards(guards::Args),
     /// Print how errors decrease with the number of samples (1/sqrt(n) without bias).
     Slope(statistics::SlopeArgs),
     /// Print how often the true value is within two standard errors of the report.
@@ -97,6 +99,7 @@ pub(crate) fn vm(args: &Args) -> Result<()> {
         Some(Task::Ablation(args)) => return ablation::ablation(args),
         Some(Task::Optimizers(args)) => return optimizers::optimizers(args),
         Some(Task::Cost(args)) => return cost::cost(args),
+        Some(Task::Guards(args)) => return guards::guards(args),
         Some(Task::Slope(args)) => return statistics::slopes(args),
         Some(Task::Calibration(args)) => return statistics::calibration(args),
         None => {}

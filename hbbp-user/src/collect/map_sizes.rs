@@ -22,12 +22,12 @@ const COUNTS_OF_THREAD: u32 = 4;
 /// of them, a drain comes early.
 const STREAMS: u32 = 1 << 20;
 
-/// How many taken branches a CPU may take in the time that a ring lasts: 0.1 s at a thousand million a second, which is more
-/// than any takes for long. From a quarter of that on user space is awake, and it has the rest to get a CPU: a busy scheduler
-/// takes some ten milliseconds, and so does a system call that gives the CPU to nobody. One that chooses functions to
-/// trace has taken a hundred million instructions on Linux 6.1.
-const BRANCHES: u64 = 100_000_000;
-/// The most stacks in the ring of a CPU, as periods below 4000 branches have on few CPUs: 26 MB.
+/// How many taken branches a CPU may take in the time that a ring lasts: those of a system call of five hundred million
+/// instructions, every other one a taken branch, that gives the CPU to nobody; one that chooses functions to trace has taken a
+/// hundred million instructions on Linux 6.1. That is 0.25 s at a thousand million a second, which is more than any takes for
+/// long. From a quarter of that on user space is awake, and has the rest to get a CPU.
+const BRANCHES: u64 = 250_000_000;
+/// The most stacks in the ring of a CPU, as periods below 15,000 branches have on few CPUs: 26 MB.
 const MOST_STACKS: u64 = 1 << 15;
 /// The fewest: 0.2 MB.
 const LEAST_STACKS: u64 = 1 << 8;
@@ -95,12 +95,27 @@ fn ring_for(n_cpus: usize, period: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hbbp_ebpf::cpu::Cpu;
+    use hbbp_ebpf::stack::CachedStacks;
 
     #[test]
     fn places_follow_the_cpus_that_are_online() {
         let places = [(4, 4), (4, 6), (4, 8192), (64, 256), (256, 256), (1, 1)];
         let places = places.map(|(n_online, possible)| places_for(n_online, possible));
         assert_eq!(places, [4, 6, 12, 128, 256, 1]);
+    }
+
+    /// All that is sized by CPUs, at the default period for seconds.
+    #[test]
+    fn memory_follows_the_cpus_that_are_online() {
+        let memory = |n_online, possible| {
+            let places = places_for(n_online, possible) as usize;
+            let ring = usize::try_from(ring_for(places, 100_003)).unwrap() * size_of::<Stack>();
+            let cached = 2 * size_of::<CachedStacks>();
+            (places * (ring + cached) + possible as usize * size_of::<Cpu>()) >> 20
+        };
+        let memory = [(2, 2), (4, 256), (64, 256), (4, 8192), (256, 8192)].map(|(on, all)| memory(on, all));
+        assert_eq!(memory, [6, 39, 119, 43, 176], "MiB");
     }
 
     #[test]
@@ -116,7 +131,7 @@ mod tests {
             }
         }
         let defaults = [1, 64, 128, 8192].map(|n_cpus| ring_for(n_cpus, 100_003));
-        assert_eq!(defaults, [1024, 1024, 1024, LEAST_STACKS]);
+        assert_eq!(defaults, [4096, 2048, 1024, LEAST_STACKS]);
         assert_eq!(
             [1, 16, 32].map(|n_cpus| ring_for(n_cpus, 401)),
             [32768, 8192, 4096]

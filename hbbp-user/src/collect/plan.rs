@@ -114,10 +114,53 @@ const fn shortest_period(source: &Source) -> u64 {
 
 /// What the stacks of these events are judged by.
 pub(super) fn quirks(plan: &Plan, sources: &[Source]) -> Quirks {
-    let near_only = sources.iter().enumerate().filter(|(_, source)| source.near_only);
     Quirks {
-        near_only: near_only.fold(0, |all, (number, _)| all | 1 << number),
+        near_only: near_only(sources),
         kernel: plan.kernel,
         ..Quirks::default()
+    }
+}
+
+/// Bit n: stacks of event number n are taken at near branches alone. That follows from what the event counts only where each stack
+/// stands in the record of a precise event; else it is what the interrupt found some cycles later, and its newest entry is any
+/// branch.
+fn near_only(sources: &[Source]) -> u32 {
+    let ends_near = |source: &Source| source.near_only && 0 < source.request.precise;
+    let numbered = sources.iter().enumerate();
+    let near_only = numbered.filter(|(_, source)| ends_near(source));
+    near_only.fold(0, |all, (number, _)| all | 1 << number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collect::perf::Request;
+    use crate::snapshot::EventUnit;
+
+    #[test]
+    fn only_stacks_in_precise_records_end_at_near_branches() {
+        let source = |near_only, precise| Source {
+            name: String::new(),
+            unit: EventUnit::TakenBranches,
+            near_only,
+            request: Request {
+                kind: 0,
+                config: 0,
+                period: Period::default(),
+                precise,
+                exclude_guest: false,
+                pinned: false,
+                stack: None,
+                chain: false,
+            },
+            cpus: Vec::new(),
+        };
+        let sources = [
+            source(true, 0),
+            source(true, 2),
+            source(false, 2),
+            source(true, 1),
+        ];
+        assert_eq!(near_only(&sources), 0b1010);
     }
 }

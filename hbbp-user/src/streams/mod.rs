@@ -70,7 +70,7 @@ pub enum ThreadCounts {
 /// What must be known of the machine to read its stacks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quirks {
-    /// Bit n: event number n counts near branches alone, while its stacks hold far ones too.
+    /// Bit n: stacks of event number n are taken at near branches alone, while they hold far ones too.
     pub near_only: u32,
     /// The processor repeats the newest entry of a stack now and then (Skylake). In a loop of one block a repeat is what
     /// happened, and a copy cannot be told from it: the newest entry of every stack is left out. That costs one stream of a

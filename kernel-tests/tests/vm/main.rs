@@ -34,6 +34,7 @@ mod recorded;
 mod recordings;
 mod soak;
 mod statistics;
+mod stress;
 mod suite;
 mod support;
 mod taken;

@@ -48,6 +48,8 @@ struct Frames<'a> {
     window: (u64, Vec<u8>),
     /// The encoding of addresses of each CIE, by its offset; `None` where it is not understood.
     encodings: HashMap<u64, Option<u8>>,
+    /// The one that was used last, which most entries share with their neighbours.
+    last: (u64, Option<u8>),
 }
 
 impl<'a> Frames<'a> {
@@ -57,6 +59,8 @@ impl<'a> Frames<'a> {
             section,
             window: (0, Vec::new()),
             encodings: HashMap::new(),
+            // No CIE is there.
+            last: (u64::MAX, None),
         }
     }
 
@@ -111,14 +115,7 @@ impl<'a> Frames<'a> {
 
         let back = u32_at(self.head(at)?, 4).filter(|back| *back != 0)?;
         let cie = (at + 4).checked_sub(back.into())?;
-        let encoding = match self.encodings.get(&cie) {
-            Some(known) => *known,
-            None => {
-                let found = self.head(cie).and_then(encoding);
-                self.encodings.insert(cie, found);
-                found
-            }
-        }?;
+        let encoding = self.encoding_of(cie)?;
         let base = self.section.start.0;
         let head = self.head(at)?;
         let (start, n) = value(head, ADDRESSES, encoding)?;
@@ -130,6 +127,22 @@ impl<'a> Frames<'a> {
         };
         let start = relative_to.wrapping_add(start);
         (0 < start && 0 < len).then_some((start, len))
+    }
+
+    /// The encoding of the CIE at this offset.
+    fn encoding_of(&mut self, cie: u64) -> Option<u8> {
+        if self.last.0 != cie {
+            let encoding = match self.encodings.get(&cie) {
+                Some(known) => *known,
+                None => {
+                    let found = self.head(cie).and_then(encoding);
+                    self.encodings.insert(cie, found);
+                    found
+                }
+            };
+            self.last = (cie, encoding);
+        }
+        self.last.1
     }
 }
 
