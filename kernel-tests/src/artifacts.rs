@@ -68,14 +68,40 @@ pub fn hbbp_sys() -> Result<PathBuf> {
             "--bin",
             "hbbp-sys",
         ]))?;
-        let stripped = host::work_directory()?.join("hbbp-sys");
-        // Another process may be reading or running the one of before.
-        let new = stripped.with_extension(std::process::id().to_string());
-        let mut strip = Command::new("strip");
-        strip.args(["--strip-debug", "-o"]).arg(&new);
-        host::run(strip.arg(host::target_directory().join("release/hbbp-sys")))?;
-        fs::rename(&new, &stripped)?;
-        Ok(stripped)
+        stripped(&host::target_directory().join("release/hbbp-sys"))
+    })
+}
+
+/// A copy of a program without debug information.
+fn stripped(program: &Path) -> Result<PathBuf> {
+    let stripped = host::work_directory()?.join(program.file_name().context("a program has a name")?);
+    // Another process may be reading or running the one of before.
+    let new = stripped.with_extension(std::process::id().to_string());
+    let mut strip = Command::new("strip");
+    strip.args(["--strip-debug", "-o"]).arg(&new);
+    host::run(strip.arg(program))?;
+    fs::rename(&new, &stripped)?;
+    Ok(stripped)
+}
+
+/// An example of hbbp-user, which needs the shared libraries that hbbp-sys needs.
+///
+/// # Errors
+/// When it does not build.
+pub fn example(name: &str) -> Result<PathBuf> {
+    built(format!("example {name}"), || {
+        let mut build = cargo();
+        build.args([
+            "build",
+            "--quiet",
+            "--release",
+            "--package",
+            "hbbp-user",
+            "--example",
+            name,
+        ]);
+        host::run(&mut build)?;
+        stripped(&host::target_directory().join("release/examples").join(name))
     })
 }
 
