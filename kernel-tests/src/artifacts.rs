@@ -84,24 +84,20 @@ fn stripped(program: &Path) -> Result<PathBuf> {
     Ok(stripped)
 }
 
-/// An example of hbbp-user, which needs the shared libraries that hbbp-sys needs.
+/// The program that prints the functions of a kernel, which needs the shared libraries that hbbp-sys needs.
 ///
 /// # Errors
-/// When it does not build.
-pub fn example(name: &str) -> Result<PathBuf> {
-    built(format!("example {name}"), || {
-        let mut build = cargo();
-        build.args([
+/// When it does not build; strip, of binutils, is needed.
+pub fn kernel_functions() -> Result<PathBuf> {
+    built("kernel-functions".to_owned(), || {
+        host::run(cargo().args([
             "build",
             "--quiet",
             "--release",
             "--package",
-            "hbbp-user",
-            "--example",
-            name,
-        ]);
-        host::run(&mut build)?;
-        stripped(&host::target_directory().join("release/examples").join(name))
+            "kernel-tests-functions",
+        ]))?;
+        stripped(&host::target_directory().join("release/kernel-functions"))
     })
 }
 

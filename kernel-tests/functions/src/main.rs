@@ -1,5 +1,6 @@
 //! Prints the functions of the running kernel: `tables` as the recorder finds them at the start, `printed` as /proc/kallsyms
-//! has them. Tests compare the two (kernel-tests/tests/vm/functions.rs).
+//! has them. Tests compare the two (kernel-tests/tests/vm/functions.rs). It is a package of its own, so that the library is built
+//! for it as for hbbp-sys, once.
 
 use std::io::{BufWriter, Write as _};
 
@@ -15,7 +16,7 @@ fn main() -> anyhow::Result<()> {
     let functions = match source.as_deref() {
         Some("tables") => by_tables()?,
         Some("printed") => read_kallsyms()?,
-        _ => bail!("usage: kernel_functions tables|printed"),
+        _ => bail!("usage: kernel-functions tables|printed"),
     };
     let mut out = BufWriter::new(std::io::stdout().lock());
     for function in functions.iter() {
