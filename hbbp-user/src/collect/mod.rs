@@ -84,8 +84,7 @@ pub struct Collector {
     counters: Counters,
     sideband: Sideband,
     modules: Option<Modules>,
-    module_layout: Option<ModuleLayout>,
-    compiled_layout: Option<CompiledLayout>,
+    layouts: (Option<ModuleLayout>, Option<CompiledLayout>),
     wake: Wake,
     notes: Vec<String>,
     starts_by_exec: bool,
@@ -130,8 +129,7 @@ impl Collector {
             let why = |error| notes.push(no_modules(&format!("{error:#}")));
             modules.map_err(why).ok()
         });
-        let told = modules.iter().map(AsFd::as_fd);
-        let wake = Wake::on(sideband.descriptors().chain(told))
+        let wake = Wake::on(sideband.descriptors().chain(modules.iter().map(AsFd::as_fd)))
             .context("failed to wait for records of the kernel")?;
         let quirks = Quirks {
             repeats_newest,
@@ -151,8 +149,7 @@ impl Collector {
             counters,
             sideband,
             modules,
-            module_layout: layout,
-            compiled_layout: btf.ok().and_then(|btf| read_compiled_layout(&btf)),
+            layouts: (layout, btf.ok().and_then(|btf| read_compiled_layout(&btf))),
             wake,
             notes,
             starts_by_exec: matches!(plan.scope, Scope::Command(_)),
@@ -169,12 +166,12 @@ impl Collector {
 
     /// How the kernel describes its modules; `None` where that is not known or there are none.
     pub const fn module_layout(&self) -> Option<ModuleLayout> {
-        self.module_layout
+        self.layouts.0
     }
 
     /// How it keeps compiled BPF programs; `None` where that is not known.
     pub const fn compiled_layout(&self) -> Option<CompiledLayout> {
-        self.compiled_layout
+        self.layouts.1
     }
 
     /// Tells where the kernel changes from one task to the next (`__switch_to_asm` in arch/x86/entry/entry_64.S), start and
