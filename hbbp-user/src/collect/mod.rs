@@ -84,6 +84,7 @@ pub struct Collector {
     counters: Counters,
     sideband: Sideband,
     modules: Option<Modules>,
+    /// How the kernel describes modules, and compiled programs.
     layouts: (Option<ModuleLayout>, Option<CompiledLayout>),
     wake: Wake,
     notes: Vec<String>,
