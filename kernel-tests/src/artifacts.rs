@@ -68,14 +68,36 @@ pub fn hbbp_sys() -> Result<PathBuf> {
             "--bin",
             "hbbp-sys",
         ]))?;
-        let stripped = host::work_directory()?.join("hbbp-sys");
-        // Another process may be reading or running the one of before.
-        let new = stripped.with_extension(std::process::id().to_string());
-        let mut strip = Command::new("strip");
-        strip.args(["--strip-debug", "-o"]).arg(&new);
-        host::run(strip.arg(host::target_directory().join("release/hbbp-sys")))?;
-        fs::rename(&new, &stripped)?;
-        Ok(stripped)
+        stripped(&host::target_directory().join("release/hbbp-sys"))
+    })
+}
+
+/// A copy of a program without debug information.
+fn stripped(program: &Path) -> Result<PathBuf> {
+    let stripped = host::work_directory()?.join(program.file_name().context("a program has a name")?);
+    // Another process may be reading or running the one of before.
+    let new = stripped.with_extension(std::process::id().to_string());
+    let mut strip = Command::new("strip");
+    strip.args(["--strip-debug", "-o"]).arg(&new);
+    host::run(strip.arg(program))?;
+    fs::rename(&new, &stripped)?;
+    Ok(stripped)
+}
+
+/// The program that prints the functions of a kernel, which needs the shared libraries that hbbp-sys needs.
+///
+/// # Errors
+/// When it does not build; strip, of binutils, is needed.
+pub fn kernel_functions() -> Result<PathBuf> {
+    built("kernel-functions".to_owned(), || {
+        host::run(cargo().args([
+            "build",
+            "--quiet",
+            "--release",
+            "--package",
+            "kernel-tests-functions",
+        ]))?;
+        stripped(&host::target_directory().join("release/kernel-functions"))
     })
 }
 

@@ -19,6 +19,7 @@ use crate::collect::cpu_times::CpuTimes;
 use crate::collect::overhead::{read_own_cpu, read_own_memory, reset_own_memory};
 use crate::collect::{Collector, Parts, Plan, Scope, StacksSeen};
 use crate::resolve::Resolver;
+use crate::resolve::kernel::live_symbols::KernelFacts;
 use crate::resolve::kernel::open::open_kernel_space;
 use crate::resolve::kernel::reader::ReadKernel;
 use crate::resolve::kernel::space::TextHistory;
@@ -125,7 +126,13 @@ impl Session {
         let probe = window
             .ok()
             .map(|window| Box::new(move |at, out: &mut [u8]| window.read(at, out)) as Box<ReadKernel>);
-        let (mut kernel, notes) = open_kernel_space(probe, &run.kernel_release, image, &code_of_programs())?;
+        let facts = KernelFacts {
+            release: &run.kernel_release,
+            modules: collector.module_layout(),
+            compiled: collector.compiled_layout(),
+            programs: &code_of_programs(),
+        };
+        let (mut kernel, notes) = open_kernel_space(probe, image, &facts)?;
         kernel.keep(text);
         if collector.has_stacks()
             && let Some(switch) = kernel.switch()

@@ -5,6 +5,7 @@
 //! [`Collector::records`] often and [`Collector::drain`] rarely, and [`Collector::stop`] before the last drain.
 
 pub mod bpf;
+pub mod btf;
 pub mod chains;
 mod counters;
 pub mod cpu_list;
@@ -46,9 +47,10 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use tokio::sync::Notify;
 
-use crate::record::{Record, Timed};
+use crate::record::{CompiledLayout, ModuleLayout, Record, Timed};
 use crate::slices::Slices;
 use crate::streams::Quirks;
+use btf::Btf;
 use chains::{Chained, Chains};
 use counters::Counters;
 pub use counters::StacksSeen;
@@ -56,6 +58,7 @@ use cpus::Cpus;
 use drain::CountMaps;
 use hotplug::Online;
 use limits::LockedMemory;
+use module_layout::read_compiled_layout;
 pub use modules::ModuleWatch;
 use modules::{Modules, module_layout, no_modules};
 use object::{Constants, Messages, Object, ProgramLog};
@@ -81,6 +84,8 @@ pub struct Collector {
     counters: Counters,
     sideband: Sideband,
     modules: Option<Modules>,
+    /// How the kernel describes modules, and compiled programs.
+    layouts: (Option<ModuleLayout>, Option<CompiledLayout>),
     wake: Wake,
     notes: Vec<String>,
     starts_by_exec: bool,
@@ -98,12 +103,13 @@ impl Collector {
         let sources = event::choose(&plan.choice)?;
         let stack_period = shortest_stack_period(&sources);
         let sizes = map_sizes::choose(online.len(), stack_period, plan.map_entries, plan.choice.callers)?;
-        let btf = kernel_layout::open_btf();
+        let btf = Btf::open();
         let layout = module_layout(plan.modules, &btf, &mut notes);
+        let followed = layout.filter(|_| plan.modules == ModuleWatch::Told);
         let (repeats_newest, wrong_paths) = event::quirks();
         let constants = Constants {
             wrong_paths,
-            module_size: layout.map(|layout| layout.size),
+            module_size: followed.map(|layout| layout.size),
             slices: plan.choice.slices.map(|cut| (cut, event::counting(&sources))),
             event_count_offset: event_count_offset(plan, &btf, &mut notes),
             ..constants(plan, &btf, &mut notes)
@@ -119,13 +125,12 @@ impl Collector {
         let sideband = Sideband::open(&online).with_context(|| no_sideband(online.len()))?;
         let missing = sideband.missing().iter();
         notes.extend(missing.map(|what| format!("the kernel does not report {what}")));
-        let modules = layout.and_then(|layout| {
+        let modules = followed.and_then(|layout| {
             let modules = Modules::open(&mut object, layout);
             let why = |error| notes.push(no_modules(&format!("{error:#}")));
             modules.map_err(why).ok()
         });
-        let told = modules.iter().map(AsFd::as_fd);
-        let wake = Wake::on(sideband.descriptors().chain(told))
+        let wake = Wake::on(sideband.descriptors().chain(modules.iter().map(AsFd::as_fd)))
             .context("failed to wait for records of the kernel")?;
         let quirks = Quirks {
             repeats_newest,
@@ -145,6 +150,7 @@ impl Collector {
             counters,
             sideband,
             modules,
+            layouts: (layout, btf.ok().and_then(|btf| read_compiled_layout(&btf))),
             wake,
             notes,
             starts_by_exec: matches!(plan.scope, Scope::Command(_)),
@@ -157,6 +163,16 @@ impl Collector {
     /// A reader of live kernel text, for machines without /proc/kcore.
     pub fn text_window(&mut self) -> anyhow::Result<text::TextWindow> {
         text::TextWindow::open(&mut self.object)
+    }
+
+    /// How the kernel describes its modules; `None` where that is not known or there are none.
+    pub const fn module_layout(&self) -> Option<ModuleLayout> {
+        self.layouts.0
+    }
+
+    /// How it keeps compiled BPF programs; `None` where that is not known.
+    pub const fn compiled_layout(&self) -> Option<CompiledLayout> {
+        self.layouts.1
     }
 
     /// Tells where the kernel changes from one task to the next (`__switch_to_asm` in arch/x86/entry/entry_64.S), start and

@@ -8,13 +8,13 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use aya::maps::{Array, MapData, RingBuf};
-use btf_rs::Btf;
 use hbbp_ebpf::module::{ModuleEvent, WENT};
 use hbbp_ebpf::name;
 
-use super::module_layout::{ModuleLayout, read_module_layout};
+use super::btf::Btf;
+use super::module_layout::read_module_layout;
 use super::object::Object;
-use crate::record::{Record, Timed};
+use crate::record::{ModuleLayout, Record, Timed};
 
 /// Whether modules that come and go are told.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -26,18 +26,22 @@ pub enum ModuleWatch {
     Untold,
 }
 
-/// How the kernel describes modules; `None`, with a note, where that is not known, and without one where there are no
-/// modules or nobody asks.
+/// How the kernel describes modules; `None` where that is not known, with a note if somebody asks, or where there are none.
 pub(super) fn module_layout(
     watch: ModuleWatch,
     btf: &Result<Btf, String>,
     notes: &mut Vec<String>,
 ) -> Option<ModuleLayout> {
-    if watch == ModuleWatch::Untold || !Path::new("/proc/modules").exists() {
+    if !Path::new("/proc/modules").exists() {
         return None;
     }
     let layout = btf.as_ref().map_err(String::clone).and_then(read_module_layout);
-    layout.map_err(|why| notes.push(no_modules(&why))).ok()
+    let note = |why: String| {
+        if watch == ModuleWatch::Told {
+            notes.push(no_modules(&why));
+        }
+    };
+    layout.map_err(note).ok()
 }
 
 /// What to tell where modules cannot be followed.
@@ -82,7 +86,7 @@ impl Modules {
     pub fn read(&mut self) -> anyhow::Result<ModuleReading> {
         let mut reading = ModuleReading::default();
         while let Some(item) = self.events.next() {
-            match self.layout.understand(&item) {
+            match understand(&self.layout, &item) {
                 Some(timed) => reading.records.push(timed),
                 None => reading.unread += 1,
             }
@@ -108,18 +112,16 @@ impl AsFd for Modules {
     }
 }
 
-impl ModuleLayout {
-    fn understand(&self, bytes: &[u8]) -> Option<Timed> {
-        const HEAD: usize = size_of::<u64>();
-        let (time, rest) = bytes
-            .get(..size_of::<ModuleEvent>())?
-            .split_first_chunk::<HEAD>()?;
-        let (what, module) = rest.split_first_chunk::<HEAD>()?;
-        let gone = u64::from_le_bytes(*what) == WENT;
-        let module = self.parse(module.get(..usize::try_from(self.size).ok()?)?, gone)?;
-        Some(Timed {
-            time: u64::from_le_bytes(*time),
-            record: Record::Module(module),
-        })
-    }
+fn understand(layout: &ModuleLayout, bytes: &[u8]) -> Option<Timed> {
+    const HEAD: usize = size_of::<u64>();
+    let (time, rest) = bytes
+        .get(..size_of::<ModuleEvent>())?
+        .split_first_chunk::<HEAD>()?;
+    let (what, module) = rest.split_first_chunk::<HEAD>()?;
+    let gone = u64::from_le_bytes(*what) == WENT;
+    let module = layout.parse(module.get(..usize::try_from(layout.size).ok()?)?, gone)?;
+    Some(Timed {
+        time: u64::from_le_bytes(*time),
+        record: Record::Module(module),
+    })
 }

@@ -1,8 +1,8 @@
 //! What to collect, and what follows from that for the programs in the kernel and for what reads their counts.
 
-use btf_rs::Btf;
 use hbbp_ebpf::CountKey;
 
+use super::btf::Btf;
 use super::event::{Choice, Source};
 use super::kernel_layout;
 use super::modules::ModuleWatch;

@@ -5,12 +5,16 @@
 //! The layouts are those of `include/uapi/linux/perf_event.h`.
 
 mod build_id;
+mod compiled_layout;
+mod module_layout;
 mod names;
 mod parse;
 
 use std::sync::Arc;
 
 pub use build_id::BuildId;
+pub use compiled_layout::{Compiled, CompiledLayout};
+pub use module_layout::{ListedModule, ModuleLayout, ModuleListLayout};
 pub use names::Names;
 pub use parse::{Malformed, parse_record};
 

@@ -9,6 +9,7 @@ use hbbp_user::addr::{Ring, Va};
 use hbbp_user::collect::object::{Constants, MapSizes, Object};
 use hbbp_user::collect::text::TextWindow;
 use hbbp_user::profile;
+use hbbp_user::resolve::kernel::live_symbols::KernelFacts;
 use hbbp_user::resolve::kernel::open::open_kernel_space;
 use hbbp_user::resolve::kernel::space::KernelSpace;
 use hbbp_user::snapshot::{Loss, Losses, ModuleKind, Snapshot};
@@ -292,8 +293,14 @@ fn switches_that_nobody_tells_are_found_by_reading() {
 
     let mut object = Object::load(Constants::default(), MapSizes::default()).unwrap();
     let window = TextWindow::open(&mut object).unwrap();
+    let facts = KernelFacts {
+        release: "",
+        modules: None,
+        compiled: None,
+        programs: &[],
+    };
     let (mut kernel, _) =
-        open_kernel_space(Some(Box::new(move |at, out| window.read(at, out))), "", None, &[]).unwrap();
+        open_kernel_space(Some(Box::new(move |at, out| window.read(at, out))), None, &facts).unwrap();
     let mut losses = Losses::default();
     kernel.begin(0, 1..2, &mut losses);
     for at in &addresses {

@@ -23,6 +23,7 @@ mod exported;
 mod faults;
 mod figure1;
 mod filter;
+mod functions;
 mod hybrid;
 mod identity;
 mod image;

@@ -1,6 +1,7 @@
 //! What the kernel is, and what it allows this user to do and to see.
 
 use super::{Finding, limited, missing, ok, read_n_cpus};
+use crate::collect::btf::Btf;
 use crate::collect::kernel_layout;
 use crate::collect::limits::{LockedMemory, effective_capabilities};
 use crate::collect::sideband::Sideband;
@@ -120,7 +121,7 @@ pub(super) fn sideband() -> Finding {
 }
 
 pub(super) fn btf() -> Finding {
-    match kernel_layout::open_btf().and_then(|btf| kernel_layout::read_exec_id_offset(&btf)) {
+    match Btf::open().and_then(|btf| kernel_layout::read_exec_id_offset(&btf)) {
         Ok(offset) => ok(
             "btf",
             format!("kernel type information is available (self_exec_id at offset {offset})"),

@@ -6,6 +6,7 @@ use crate::collect::object::Object;
 use crate::collect::text::TextWindow;
 use crate::resolve::kernel::kallsyms::read_kallsyms;
 use crate::resolve::kernel::kcore::open_kcore;
+use crate::resolve::kernel::live_symbols::has_symbol_tables;
 
 pub(super) fn kernel_text(object: Option<&mut Object>) -> Finding {
     let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
@@ -32,9 +33,19 @@ pub(super) fn kernel_text(object: Option<&mut Object>) -> Finding {
     missing("kernel-text", "live kernel text cannot be read", advice)
 }
 
+/// As uname gives it.
+fn release() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release.trim().to_owned()
+}
+
 pub(super) fn kernel_symbols() -> Finding {
     match read_kallsyms() {
         Ok(symbols) if !symbols.hidden => ok("kernel-symbols", "/proc/kallsyms shows addresses"),
+        _ if has_symbol_tables(&release()) => ok(
+            "kernel-symbols",
+            "/proc/kallsyms hides addresses; the kernel's own tables are read through /proc/kcore",
+        ),
         _ => missing(
             "kernel-symbols",
             "/proc/kallsyms hides addresses",

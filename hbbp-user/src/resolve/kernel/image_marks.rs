@@ -19,9 +19,25 @@ pub struct ImageMarks {
     pub jump_table_end: Option<Va>,
     /// The first and the last `struct tracepoint` (likewise).
     pub tracepoints: Option<(Va, Va)>,
+    /// `modules`: the list of loaded modules (likewise).
+    pub modules: Option<Va>,
+    /// `bpf_kallsyms`: the list of compiled BPF programs (likewise).
+    pub bpf_programs: Option<Va>,
 }
 
 impl ImageMarks {
+    /// Whether [`Self::note`] may take a name that begins so: all others need not be expanded.
+    pub(super) const fn may_take(name: &[u8]) -> bool {
+        matches!(
+            name,
+            [b'_', b't' | b's' | b'e', ..]
+                | [b'_', b'_', b's', b't', ..]
+                | [b'_', b'_', b't', b'r', ..]
+                | [b'm', b'o', ..]
+                | [b'b', b'p', ..]
+        )
+    }
+
     pub(super) fn note(&mut self, name: &str, address: Va) {
         let mark = match name {
             "_text" => &mut self.text,
@@ -30,6 +46,8 @@ impl ImageMarks {
             "_end" => &mut self.end,
             "__start___jump_table" => &mut self.jump_table,
             "__stop___jump_table" => &mut self.jump_table_end,
+            "modules" => &mut self.modules,
+            "bpf_kallsyms" => &mut self.bpf_programs,
             _ => return self.note_tracepoint(name, address),
         };
         *mark = Some(address);

@@ -1,8 +1,10 @@
-//! The kernel's own symbol table, from the text of /proc/kallsyms.
+//! The kernel's own symbol table, from the text of /proc/kallsyms or from what the kernel prints that text of
+//! (`symbol_tables`, `module_list`).
 //!
 //! It names what runs in ring 0: the kernel image, its modules, BPF programs and trampolines.
 //! It gives starts only, so a function ends where the next symbol starts; several symbols may share one address,
 //! and one of them is chosen by a fixed rule, so that two runs on one kernel give the same names.
+//! Both sources hand over symbols in the order of the text, so that names, lengths and choices among aliases are the same.
 //! procfs does not read this file.
 //! Where the kernel hides addresses (`kernel.kptr_restrict`) every line has the address 0, and the table is empty.
 
@@ -89,7 +91,77 @@ pub fn parse_marks<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<Va>
 
 /// Interprets the text of /proc/kallsyms; lines that it cannot understand are skipped.
 pub fn parse_kallsyms(text: &[u8]) -> Kallsyms {
-    Kallsyms::of(&decoded(text))
+    let mut table = KallsymsBuilder::default();
+    for line in lines(&decoded(text)).filter_map(parse_line) {
+        table.add(&line);
+    }
+    table.finish()
+}
+
+/// Makes a table of symbols, one by one in the order in which the kernel prints them.
+#[derive(Debug, Default)]
+pub(super) struct KallsymsBuilder {
+    table: Kallsyms,
+    n_symbols: u64,
+}
+
+impl KallsymsBuilder {
+    /// Whether the name of a symbol that begins so makes a difference.
+    pub(super) const fn takes_name(kind: u8, beginning: &[u8]) -> bool {
+        is_text(kind) || ImageMarks::may_take(beginning)
+    }
+
+    /// Takes over a symbol.
+    pub(super) fn add(&mut self, symbol: &Line<'_>) {
+        self.n_symbols += 1;
+        if symbol.address == 0 {
+            return;
+        }
+        if symbol.tag.is_none() {
+            self.table.image.note(symbol.name, Va(symbol.address));
+        }
+        // Absolute symbols are numbers, not places.
+        if !matches!(symbol.kind, b'a' | b'A') {
+            self.table.push(symbol);
+        }
+    }
+
+    /// The ends of the kernel image and of its tables, as far as they came.
+    pub(super) fn image(&self) -> &ImageMarks {
+        &self.table.image
+    }
+
+    /// The table: one symbol for each address, functions alone. There are 200,000 symbols, so they are sorted and thinned out
+    /// where they stand.
+    pub(super) fn finish(self) -> Kallsyms {
+        let Self { mut table, n_symbols } = self;
+        let names = &table.names;
+        table.hidden = 0 < n_symbols && table.entries.is_empty();
+        // The kernel prints them nearly in order, which a stable sort makes use of.
+        table.entries.sort_by_key(|e| e.start);
+        table.entries.dedup_by(|next, best| {
+            let alias = next.start == best.start;
+            if alias {
+                let len = next.len.max(best.len);
+                if next.rank(names) < best.rank(names) {
+                    std::mem::swap(next, best);
+                }
+                best.len = len;
+            }
+            alias
+        });
+        // Symbols of data are no functions, but a function ends where they start.
+        for idx in 0..table.entries.len() {
+            let next = table.entries.get(idx + 1).copied();
+            if let Some(entry) = table.entries.get_mut(idx).filter(|e| e.len == 0) {
+                entry.len = guessed_len(entry, next);
+            }
+        }
+        table.entries.retain(Entry::is_text);
+        table.entries.shrink_to_fit();
+        table.names.shrink_to_fit();
+        table
+    }
 }
 
 /// The text as characters. It is ASCII as a rule, which is checked many bytes at a time; errors are replaced byte by byte.
@@ -108,9 +180,14 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Whether code has this type of symbol.
+const fn is_text(kind: u8) -> bool {
+    matches!(kind, b't' | b'T' | b'w' | b'W')
+}
+
 impl Entry {
     fn is_text(&self) -> bool {
-        matches!(self.kind, b't' | b'T' | b'w' | b'W')
+        is_text(self.kind)
     }
 
     fn name<'a>(&self, text: &'a str) -> &'a str {
@@ -142,55 +219,6 @@ impl Entry {
 }
 
 impl Kallsyms {
-    /// The table of a text. It holds 100,000 symbols, so they are sorted and thinned out where they stand, and their
-    /// names are copied at the end.
-    fn of(text: &str) -> Self {
-        let mut table = Self {
-            tags: vec![String::new()],
-            entries: Vec::with_capacity(text.len() / 40),
-            ..Self::default()
-        };
-        let mut n_lines = 0_u64;
-        for line in lines(text).filter_map(parse_line) {
-            n_lines += 1;
-            if line.address == 0 {
-                continue;
-            }
-            if line.tag.is_none() {
-                table.image.note(line.name, Va(line.address));
-            }
-            // Absolute symbols are numbers, not places.
-            if !matches!(line.kind, b'a' | b'A') {
-                table.push(&line, text);
-            }
-        }
-        table.hidden = 0 < n_lines && table.entries.is_empty();
-        // The kernel prints them nearly in order, which a stable sort makes use of.
-        table.entries.sort_by_key(|e| e.start);
-        table.entries.dedup_by(|next, best| {
-            let alias = next.start == best.start;
-            if alias {
-                let len = next.len.max(best.len);
-                if next.rank(text) < best.rank(text) {
-                    std::mem::swap(next, best);
-                }
-                best.len = len;
-            }
-            alias
-        });
-        // Symbols of data are no functions, but a function ends where they start.
-        for idx in 0..table.entries.len() {
-            let next = table.entries.get(idx + 1).copied();
-            if let Some(entry) = table.entries.get_mut(idx).filter(|e| e.len == 0) {
-                entry.len = guessed_len(entry, next);
-            }
-        }
-        table.entries.retain(Entry::is_text);
-        table.entries.shrink_to_fit();
-        table.keep_names(text);
-        table
-    }
-
     /// Takes over the lengths of functions that the kernel writes, by their starts. A guess ends at the next symbol, or with
     /// the page.
     pub fn tell_lengths(&mut self, told: &[(Va, u64)]) {
@@ -203,30 +231,22 @@ impl Kallsyms {
         }
     }
 
-    /// Copies the names that are left out of `text`: they are a fifth of it.
-    fn keep_names(&mut self, text: &str) {
-        let lens = self.entries.iter().map(|entry| usize::from(entry.name_len));
-        let mut names = String::with_capacity(lens.sum());
-        for entry in &mut self.entries {
-            let name = entry.name(text);
-            entry.name_at = u32::try_from(names.len()).unwrap_or(u32::MAX);
-            names.push_str(name);
-        }
-        self.names = names;
-    }
-
-    /// Takes over a line of `text`.
-    fn push(&mut self, line: &Line<'_>, text: &str) {
-        let name_at = line.name.as_ptr().addr() - text.as_ptr().addr();
-        let (Ok(name_at), Ok(name_len)) = (u32::try_from(name_at), u16::try_from(line.name.len())) else {
+    /// Takes over a symbol. The names of data are left out: they rank after those of functions, and are not kept.
+    fn push(&mut self, line: &Line<'_>) {
+        let name = if is_text(line.kind) { line.name } else { "" };
+        let (Ok(name_at), Ok(name_len)) = (u32::try_from(self.names.len()), u16::try_from(name.len())) else {
             return;
         };
+        self.names.push_str(name);
         let tag = match line.tag {
             None => NO_TAG,
             // Symbols of one module stand together, so the last tag is nearly always the right one.
             Some(tag) => match self.tags.iter().skip(1).rposition(|t| t == tag) {
                 Some(idx) => u16::try_from(idx + 1).unwrap_or(NO_TAG),
                 None => {
+                    if self.tags.is_empty() {
+                        self.tags.push(String::new());
+                    }
                     self.tags.push(tag.to_owned());
                     u16::try_from(self.tags.len() - 1).unwrap_or(NO_TAG)
                 }
@@ -256,6 +276,14 @@ impl Kallsyms {
         let start = before.map_or(0, |e| e.start.saturating_add(e.len));
         let end = self.entries.get(n_before).map_or(u64::MAX, |e| e.start);
         Va(start)..Va(end)
+    }
+
+    /// Those of the functions that have a tag.
+    pub fn tagged(&self) -> impl Iterator<Item = KernelSymbol<'_>> {
+        self.entries
+            .iter()
+            .filter(|e| e.tag != NO_TAG)
+            .map(|e| self.symbol(e))
     }
 
     /// All functions in the order of their addresses.

@@ -1,7 +1,7 @@
 //! The live kernel's memory through /proc/kcore, an ELF core file of the running machine.
 //!
-//! Only the segments of the kernel image and of the module area are used: they hold all text, and reading the others
-//! (all of RAM) could touch device memory.
+//! Text is in the segments of the kernel image and of the module area. Of the others (all of RAM), whose reading as a whole could
+//! touch device memory, only structures are read that the kernel itself points to.
 //! Whether we may read is decided when it is opened; holes read as zeros.
 
 use std::fs::File;
@@ -14,7 +14,8 @@ use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::pod;
 
 use super::kernel_file::KernelFile;
-use crate::addr::Va;
+use super::vmcoreinfo::{Vmcoreinfo, find_vmcoreinfo};
+use crate::addr::{Ring, Va};
 
 use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::elf::layout::read_table;
@@ -22,12 +23,18 @@ use crate::resolve::elf::layout::read_table;
 /// Start of the kernel image area; the module area follows it (Documentation/arch/x86/x86_64/mm.rst).
 pub const TEXT_AREA: u64 = 0xffff_ffff_8000_0000;
 const MAX_SEGMENTS: u16 = 4096;
+/// Notes are longer than the kernel's own description of itself (a page) by a copy of the reader's task with its registers.
+const MAX_NOTES: u64 = 1 << 20;
 
 /// An open /proc/kcore.
 #[derive(Debug)]
 pub struct Kcore {
     file: File,
     segments: Vec<CoreSegment>,
+    /// The other segments.
+    data: Vec<CoreSegment>,
+    /// Offset and length of the notes.
+    notes: Option<(u64, u64)>,
 }
 
 /// A part of the kernel's memory in the file.
@@ -54,9 +61,17 @@ pub fn open_kcore_at(path: &Path) -> io::Result<Kcore> {
 fn with_segments(file: File, path: &Path) -> io::Result<Kcore> {
     // The size that stat shows is that of the address space; headers stand at the start.
     let source = ByteSource::File(file, u64::MAX);
-    let segments = read_segments(&source).filter(|s| !s.is_empty());
-    match (segments, source) {
-        (Some(segments), ByteSource::File(file, _)) => Ok(Kcore { file, segments }),
+    let headers = read_headers(&source).unwrap_or_default();
+    let (segments, data) = load_segments(&headers)
+        .into_iter()
+        .partition::<Vec<_>, _>(|segment| TEXT_AREA <= segment.start.0);
+    match source {
+        ByteSource::File(file, _) if !segments.is_empty() => Ok(Kcore {
+            file,
+            segments,
+            data,
+            notes: notes(&headers),
+        }),
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!("{} has no kernel text segment", path.display()),
@@ -64,8 +79,10 @@ fn with_segments(file: File, path: &Path) -> io::Result<Kcore> {
     }
 }
 
-/// Reads the program headers of a core file and keeps the segments that may hold kernel text.
-fn read_segments(source: &ByteSource) -> Option<Vec<CoreSegment>> {
+type Header = ProgramHeader64<LittleEndian>;
+
+/// Reads the program headers of a core file.
+fn read_headers(source: &ByteSource) -> Option<Vec<Header>> {
     let le = LittleEndian;
     let head = source.read(0, 64)?;
     let (head, _) = pod::from_bytes::<FileHeader64<LittleEndian>>(&head).ok()?;
@@ -77,8 +94,12 @@ fn read_segments(source: &ByteSource) -> Option<Vec<CoreSegment>> {
     if !is_core || MAX_SEGMENTS < n_segments {
         return None;
     }
-    let headers =
-        read_table::<ProgramHeader64<LittleEndian>>(source, head.e_phoff.get(le), usize::from(n_segments))?;
+    read_table(source, head.e_phoff.get(le), usize::from(n_segments))
+}
+
+/// The segments of the kernel's memory.
+fn load_segments(headers: &[Header]) -> Vec<CoreSegment> {
+    let le = LittleEndian;
     let loads = headers.iter().filter(|h| h.p_type.get(le) == elf::PT_LOAD);
     let segments = loads.map(|h| CoreSegment {
         start: Va(h.p_vaddr.get(le)),
@@ -87,11 +108,16 @@ fn read_segments(source: &ByteSource) -> Option<Vec<CoreSegment>> {
     });
     let ends =
         |s: &CoreSegment| s.start.checked_add(s.len).is_some() && s.offset.checked_add(s.len).is_some();
-    Some(
-        segments
-            .filter(|s| TEXT_AREA <= s.start.0 && 0 < s.len && ends(s))
-            .collect(),
-    )
+    segments
+        .filter(|s| s.start.ring() == Ring::Kernel && 0 < s.len && ends(s))
+        .collect()
+}
+
+/// Offset and length of the notes.
+fn notes(headers: &[Header]) -> Option<(u64, u64)> {
+    let le = LittleEndian;
+    let header = headers.iter().find(|h| h.p_type.get(le) == elf::PT_NOTE)?;
+    Some((header.p_offset.get(le), header.p_filesz.get(le)))
 }
 
 impl Kcore {
@@ -99,6 +125,21 @@ impl Kcore {
     pub fn read(&self, at: Va, bytes: &mut [u8]) -> bool {
         offset_of(&self.segments, at, bytes.len())
             .is_some_and(|offset| self.file.read_exact_at(bytes, offset).is_ok())
+    }
+
+    /// The same for a structure that the kernel points to, wherever it is.
+    pub(super) fn read_structure(&self, at: Va, bytes: &mut [u8]) -> bool {
+        let offset = offset_of(&self.segments, at, bytes.len());
+        let offset = offset.or_else(|| offset_of(&self.data, at, bytes.len()));
+        offset.is_some_and(|offset| self.file.read_exact_at(bytes, offset).is_ok())
+    }
+
+    /// What the kernel says of itself in a note; `None` where it has none, as copies of perf.
+    pub(super) fn vmcoreinfo(&self) -> Option<Vmcoreinfo> {
+        let (offset, len) = self.notes.filter(|(_, len)| *len <= MAX_NOTES)?;
+        let mut notes = vec![0; usize::try_from(len).ok()?];
+        self.file.read_exact_at(&mut notes, offset).ok()?;
+        Vmcoreinfo::parse(find_vmcoreinfo(&notes)?)
     }
 
     /// Where the kernel image lies, which kcore shows even where symbols are hidden: its first text segment.
@@ -152,14 +193,12 @@ mod tests {
     #[test]
     fn text_segments_and_their_offsets() {
         let source = ByteSource::Memory(core(&[RAM, TEXT, MODULES]));
-        let segments = read_segments(&source).expect("a core file");
-        assert_eq!(segments.len(), 2, "RAM is left alone");
-        assert_eq!(
-            offset_of(&segments, Va(TEXT.0 + 0x10), 16),
-            Some(0x7fff_a620_3010)
-        );
-        assert_eq!(offset_of(&segments, Va(TEXT.0 + TEXT.1 - 8), 16), None);
-        assert_eq!(offset_of(&segments, Va(RAM.0), 16), None);
+        let segments = load_segments(&read_headers(&source).expect("a core file"));
+        assert_eq!(segments.len(), 3);
+        let segments = &segments[1..];
+        assert_eq!(offset_of(segments, Va(TEXT.0 + 0x10), 16), Some(0x7fff_a620_3010));
+        assert_eq!(offset_of(segments, Va(TEXT.0 + TEXT.1 - 8), 16), None);
+        assert_eq!(offset_of(segments, Va(RAM.0), 16), None);
     }
 
     #[test]
@@ -170,13 +209,14 @@ mod tests {
             (TEXT_AREA, 1, u64::MAX),
             (TEXT_AREA, 0, 0),
         ];
-        assert_eq!(read_segments(&ByteSource::Memory(core(&odd))), Some(Vec::new()));
+        let headers = read_headers(&ByteSource::Memory(core(&odd))).expect("a core file");
+        assert_eq!(load_segments(&headers), Vec::new());
         let mut lying = core(&[TEXT]);
         lying[56..58].copy_from_slice(&99_u16.to_le_bytes());
-        assert_eq!(read_segments(&ByteSource::Memory(lying.clone())), None);
+        assert!(read_headers(&ByteSource::Memory(lying.clone())).is_none());
         lying[56..58].copy_from_slice(&u16::MAX.to_le_bytes());
-        assert_eq!(read_segments(&ByteSource::Memory(lying)), None);
-        assert_eq!(read_segments(&ByteSource::Memory(vec![0; 64])), None);
+        assert!(read_headers(&ByteSource::Memory(lying)).is_none());
+        assert!(read_headers(&ByteSource::Memory(vec![0; 64])).is_none());
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl KernelMap {
         for (tag, run) in &runs {
             self.add_named(tag, PARTS, run.clone(), time);
         }
-        for symbol in symbols.iter() {
+        for symbol in symbols.tagged() {
             if let Some((name, kind)) = named_by_symbol(&symbol) {
                 let end = Va(symbol.start.0.saturating_add(symbol.len));
                 self.add_named(&name, kind, symbol.start..end, time);
@@ -279,7 +279,8 @@ impl KernelMap {
         });
     }
 
-    /// Adds a region unless it is there already.
+    /// Adds a region unless it is there already, or begins in one of the same module: symbols show its first function, records
+    /// the start of its text.
     fn add_named(&mut self, name: &str, (kind, regions): (ModuleKind, Regions), range: Range<Va>, from: u64) {
         let (start, end) = (range.start, range.end);
         let at_start = || {
@@ -287,8 +288,10 @@ impl KernelMap {
                 .range((start, 0)..=(start, u64::MAX))
                 .map(|(_, region)| region)
         };
-        let same = |r: &&Region| r.until == u64::MAX && self.module(r.module).is_some_and(|m| m.name == name);
-        if at_start().any(|r| same(&r)) || end <= start {
+        let same = |r: &Region| r.until == u64::MAX && self.module(r.module).is_some_and(|m| m.name == name);
+        let mut before = self.regions.range(..=(start, u64::MAX)).rev().take(MAX_OVERLAP);
+        let inside = regions == Regions::OfName && before.any(|(_, r)| start < r.end && same(r));
+        if inside || at_start().any(same) || end <= start {
             return;
         }
         let is_same = |m: &KernelModule| m.name == name && m.kind == kind && regions == Regions::OfName;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! kernel_file -> kallsyms, modules, kcore: what is opened once, while there are capabilities
-//! kallsyms, modules, names, module_symbols -> map     --+
+//! kcore -> vmcoreinfo -> symbol_tables, module_list, bpf_list -> live_symbols (or kallsyms)
+//! live_symbols, modules, names, module_symbols -> map --+
 //! kcore | probe | vmlinux                  -> reader    +-> space (hits, versions of text) -> emit
 //! static_branches                                     --+
 //! PERF_RECORD_TEXT_POKE, readings -> changes (segments, ambiguous) --+
@@ -13,6 +14,7 @@
 mod alternatives;
 pub mod ambiguous;
 pub mod boot_image;
+mod bpf_list;
 mod changes;
 mod emit;
 pub mod image_marks;
@@ -20,8 +22,11 @@ pub mod kallsyms;
 pub mod kallsyms_line;
 pub mod kcore;
 pub mod kernel_file;
+mod kernel_list;
+pub mod live_symbols;
 pub(in crate::resolve) mod live_text;
 pub mod map;
+mod module_list;
 pub mod module_symbols;
 pub mod modules;
 pub mod names;
@@ -33,5 +38,8 @@ pub mod region;
 pub mod segments;
 pub mod space;
 pub mod static_branches;
+mod symbol_tables;
 pub mod text_difference;
+mod unknown_pages;
+mod vmcoreinfo;
 pub mod vmlinux;

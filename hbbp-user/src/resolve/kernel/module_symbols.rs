@@ -11,9 +11,9 @@ use crate::record::{LoadedText, SymbolTable, TextPart};
 use crate::snapshot::Symbol;
 
 /// Bytes of an `Elf64_Sym`.
-const SYMBOL: usize = 24;
+pub(super) const SYMBOL: usize = 24;
 /// More than any module has.
-const MAX_SYMBOLS: u32 = 1 << 17;
+pub(super) const MAX_SYMBOLS: u32 = 1 << 17;
 /// Longest name with its end (include/linux/kallsyms.h, KSYM_NAME_LEN).
 const MAX_NAME: u64 = 512;
 /// Names of one module are shorter than this together.
@@ -114,7 +114,8 @@ fn located(table: SymbolTable, read: &mut dyn FnMut(Va, &mut [u8]) -> bool) -> O
     }
 }
 
-fn fields(bytes: &[u8; SYMBOL]) -> (u64, u64, u64) {
+/// Its three words: name, type and section; value; size.
+pub(super) fn fields(bytes: &[u8; SYMBOL]) -> (u64, u64, u64) {
     let [
         a0,
         a1,
@@ -157,7 +158,7 @@ fn parse_entry(bytes: &[u8; SYMBOL], parts: &[TextPart]) -> Option<Entry> {
 }
 
 /// All names, the last of which starts at `last`; nothing may be mapped after it.
-fn read_names(names: Va, last: u64, read: &mut dyn FnMut(Va, &mut [u8]) -> bool) -> Vec<u8> {
+pub(super) fn read_names(names: Va, last: u64, read: &mut dyn FnMut(Va, &mut [u8]) -> bool) -> Vec<u8> {
     if MAX_NAMES < last {
         return Vec::new();
     }

@@ -16,7 +16,7 @@ const MAX_GAP: u64 = 1 << 20;
 /// The regions of kernel modules: runs of neighbouring symbols with one tag.
 pub fn tagged_runs(symbols: &Kallsyms) -> Vec<(String, Range<Va>)> {
     let mut runs: Vec<(String, Range<Va>)> = Vec::new();
-    for symbol in symbols.iter() {
+    for symbol in symbols.tagged() {
         let Some(tag) = symbol.tag.filter(|_| named_by_symbol(&symbol).is_none()) else {
             continue;
         };

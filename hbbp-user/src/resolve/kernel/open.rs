@@ -2,42 +2,42 @@
 
 use std::path::Path;
 
-use super::kallsyms::{Kallsyms, read_kallsyms};
+use super::kallsyms::Kallsyms;
+use super::live_symbols::{KernelFacts, Printed, read_live_symbols};
 use super::map::KernelMap;
 use super::modules::read_modules;
 use super::reader::{
     KernelText, ReadKernel, WrongImage, image_marks, open_kernel_text, open_named_image, stand_in,
 };
 use super::space::KernelSpace;
-use crate::addr::Va;
+use super::unknown_pages::UnknownPages;
 
 /// Opens the best reader of live kernel text, and reads the symbols and modules of the kernel.
-/// `probe` is the collector's reader, for machines without /proc/kcore; `release` is that of the running kernel.
+/// `probe` is the collector's reader, for machines without /proc/kcore.
 /// `image` is a static image that the user named: it stands in for live text and for the symbols of the kernel where
 /// these cannot be read.
-/// `programs` are the functions of BPF programs, each with its first byte and its length: the symbols have no lengths.
 /// Also returns sentences about what is missing.
 pub fn open_kernel_space(
     probe: Option<Box<ReadKernel>>,
-    release: &str,
     image: Option<&Path>,
-    programs: &[(Va, u64)],
+    facts: &KernelFacts<'_>,
 ) -> Result<(KernelSpace, Vec<String>), WrongImage> {
     let mut notes = Vec::new();
-    let mut symbols = read_kallsyms().unwrap_or_else(|error| {
+    let loaded = read_modules();
+    let (mut symbols, printed) = read_live_symbols(facts, &loaded).unwrap_or_else(|error| {
         notes.push(format!(
             "/proc/kallsyms cannot be read, so kernel functions have no names: {error}"
         ));
-        Kallsyms::default()
+        (Kallsyms::default(), Printed::Read)
     });
-    symbols.tell_lengths(programs);
+    symbols.tell_lengths(facts.programs);
     let marks = image_marks(&symbols);
     let named = image.map(|path| open_named_image(path, &marks)).transpose()?;
     if let Some((of_image, note)) = named.as_ref().and_then(|image| stand_in(&symbols, image)) {
         symbols = of_image;
         notes.push(note);
     }
-    let (reader, why) = open_kernel_text(probe, release, &marks, named);
+    let (reader, why) = open_kernel_text(probe, facts.release, &marks, named);
     notes.extend(why);
     let image = match &reader {
         KernelText::Kcore(kcore) => kcore.image(),
@@ -45,8 +45,9 @@ pub fn open_kernel_space(
     };
     let mut map = KernelMap::default();
     let marks = symbols.image;
-    map.update(symbols, &read_modules(), image, 0);
+    map.update(symbols, &loaded, image, 0);
     let mut kernel = KernelSpace::new(reader, map);
+    kernel.know(UnknownPages::new(printed, facts.programs));
     kernel.read_static_branches(&marks);
     Ok((kernel, notes))
 }

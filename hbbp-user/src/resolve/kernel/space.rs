@@ -1,17 +1,17 @@
 //! Ring 0 of a run: which kernel text was hit, its bytes as they ran, and how both change while the run goes on.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::changes::TextChanges;
 use super::image_marks::ImageMarks;
-use super::kallsyms::{HIDDEN, read_kallsyms};
+use super::kallsyms::HIDDEN;
 use super::map::{KernelMap, KernelModuleIdx, Region};
 use super::module_symbols::read_module_symbols;
-use super::modules::read_modules;
 use super::reader::KernelText;
 use super::segments::Segments;
 use super::static_branches::StaticBranches;
+use super::unknown_pages::UnknownPages;
 use crate::addr::{ImageAddr, Va};
 use crate::record::{LoadedText, Record};
 use crate::resolve::lookup_cache::Validity;
@@ -58,15 +58,10 @@ pub struct KernelSpace {
     pub(super) history: TextHistory,
     pub(super) changes: TextChanges,
     pub(super) static_branches: StaticBranches,
-    /// Pages where modules are loaded that hold code without a name, such as the kernel's thunks and the compiled
-    /// filters of sockets: reading all symbols once for each of them has to do.
-    nameless: HashSet<u64>,
+    unknown: UnknownPages,
     /// A region that was hit and overlaps no other, with the number of regions that there were.
     pub(super) alone: Option<(Region, u64)>,
 }
-
-/// Pages of x86-64, as a power of two.
-const PAGE_BITS: u32 = 12;
 
 impl KernelSpace {
     /// Starts with the kernel's map as it is before the run.
@@ -80,7 +75,7 @@ impl KernelSpace {
             history: TextHistory::Followed,
             changes: TextChanges::default(),
             static_branches: StaticBranches::default(),
-            nameless: HashSet::new(),
+            unknown: UnknownPages::default(),
             alone: None,
         }
     }
@@ -89,6 +84,11 @@ impl KernelSpace {
     pub(super) fn recorded(mut self, build_id: &[u8]) -> Self {
         self.machine = Machine::Recorded(build_id.to_vec());
         self
+    }
+
+    /// Takes over what is known of code in pages that modules do not have.
+    pub(super) fn know(&mut self, unknown: UnknownPages) {
+        self.unknown = unknown;
     }
 
     /// Reads the kernel's table of static branches, where it lies between these marks.
@@ -205,17 +205,7 @@ impl KernelSpace {
     fn lacks(&mut self, at: Va) -> bool {
         let is_known = !KernelMap::in_module_area(at) || self.map.named_region(at).is_some();
         let can_read = matches!(self.machine, Machine::This) && !self.map.is_hidden();
-        !is_known && can_read && self.nameless.insert(at.0 >> PAGE_BITS)
-    }
-
-    /// Reads symbols and modules again; what is new came at the start of the part at hand at the latest.
-    fn read_again(&mut self) {
-        let time = self.changes.start();
-        if let Ok(symbols) = read_kallsyms()
-            && !symbols.hidden
-        {
-            self.map.update(symbols, &read_modules(), None, time);
-        }
+        !is_known && can_read && self.unknown.is_first(at)
     }
 
     /// Sees to it that the text around `at`, which ran at `time`, is there.
@@ -269,7 +259,7 @@ impl KernelSpace {
     /// The region that was hit.
     fn region_hit(&mut self, at: Va, time: u64) -> Region {
         if self.lacks(at) {
-            self.read_again();
+            self.unknown.read(&mut self.map, self.changes.start());
         }
         let region = self.map.region_at(at, time);
         self.hit.entry((region.start, region.from)).or_insert(region);

@@ -119,6 +119,24 @@ fn what_is_known_is_not_added_again() {
 }
 
 #[test]
+fn a_module_that_a_record_told_of_is_not_added_again_by_its_symbols() {
+    let mut map = KernelMap::default();
+    let (start, first) = (0xffff_ffff_c030_0000_u64, 0xffff_ffff_c030_0010_u64);
+    map.module_came("late", Va(start)..Va(start + 0x1000), Vec::new(), 10);
+    let n_before = map.regions.len();
+    let line = format!(
+        "{first:016x} t late_init\t[late]\n{:016x} d late_data\t[late]\n",
+        start + 0x2000
+    );
+    map.update(parse_kallsyms(line.as_bytes()), &[], None, 0);
+    assert_eq!(map.regions.len(), n_before);
+    // Once it went, another one of its name is a new one.
+    map.module_went("late", 20);
+    map.update(parse_kallsyms(line.as_bytes()), &[], None, 30);
+    assert_eq!(map.regions.len(), n_before + 1);
+}
+
+#[test]
 fn a_kernel_that_hides_its_symbols_still_has_an_image() {
     let mut map = KernelMap::default();
     map.update(parse_kallsyms(b"0000000000000000 T _text\n"), &[], None, 0);
