@@ -15,6 +15,7 @@ mod eventing;
 pub mod events;
 mod features;
 mod header;
+mod kinds;
 mod lines;
 pub mod perf_data;
 pub mod preaggregated;

@@ -10,10 +10,13 @@
 //! 2. The shares of branches in the slots. Every branch of a running program has the same share in every slot, newest or
 //!    oldest. So a stack weighs as much more or less as its trigger has a larger or smaller share in older slots than as
 //!    trigger; as the older slots are themselves of weighed stacks, this is repeated. No model of a processor is in it. But it
-//!    compares only code that occurs in one stack. Between loops that are never left within a stack the weights decide that
-//!    it begins with, and these follow from the bytes of code: as many instructions have about as many bytes, and take
-//!    about as many cycles, in one loop as in another. So they do between the rings: an interrupt leaves no branch that
-//!    leads there, and what is not in the stacks would drain the weight of a ring into the other one.
+//!    compares only code that occurs in one stack.
+//!
+//! Between loops that are never left within a stack, and between the rings (an interrupt leaves no branch that leads there),
+//! time decides where it is the trigger and records hold no cycles: code ran as often as its stacks are many, for the time that
+//! one of its streams takes. How long the kinds of instructions take, such code tells itself in which 2. holds: how much
+//! longer one stream takes than those around it ([`times`]). Where text is not known, or something else is the trigger, as many
+//! bytes are taken to last as long.
 //!
 //! What that leaves on the emulated machine: kernel-tests/results/time-triggered.txt.
 
@@ -23,7 +26,10 @@ use hbbp_ebpf::is_kernel;
 use hbbp_ebpf::stream::executed;
 
 use super::Sample;
+use super::kinds::{KNOWN_TIMES, Kinds};
 use super::stream_cost::{FindText, LONGEST, StreamCosts, Trigger};
+use instructions::Instructions;
+use neighbours::{Neighbours, Pairs};
 
 /// The slot whose branch stands for the trigger. The newest one may be a copy on processors of the Skylake family: of a
 /// recording of one of them with exact counts, the distance per address is 0.8 % by this slot, 1.1 % by the newest, and 2.8 %
@@ -41,7 +47,7 @@ const PRIOR_STACKS: f64 = 30.0;
 /// Streams of average cost that each class is given besides its own.
 const PRIOR_STREAMS: f64 = 3.0;
 
-/// Distinct branches that are kept, and distinct pairs of a trigger and an older branch: as many as are counted of an interval.
+/// Distinct branches that are kept: as many as are counted of an interval.
 const CAPACITY: usize = 1 << 22;
 
 /// Bytes of the last instruction of a stream, whose start alone is known: most branches have two to five.
@@ -56,8 +62,10 @@ pub(super) struct SlotWeights {
     numbers: HashMap<Branch, u32>,
     /// By number.
     classes: Vec<Class>,
-    /// By trigger and older branch: stacks, each shared equally between its older branches of the trigger's ring.
-    pairs: HashMap<(u32, u32), f64>,
+    /// Each stack is shared between its older branches of the trigger's ring.
+    neighbours: Neighbours,
+    /// Of the streams whose time is not recorded.
+    instructions: Instructions,
     streams: StreamCosts,
 }
 
@@ -128,10 +136,7 @@ impl SlotWeights {
             let Some(older) = self.number(branch(event, tgid, entry)) else {
                 continue;
             };
-            let pair = (number, older);
-            if self.pairs.len() < CAPACITY || self.pairs.contains_key(&pair) {
-                *self.pairs.entry(pair).or_default() += each;
-            }
+            self.neighbours.add((number, older), each);
         }
         self.look_at_costs((event, counts), sample, executed(entries), text);
     }
@@ -151,6 +156,12 @@ impl SlotWeights {
         if counts == Trigger::Other {
             return;
         }
+        let is_timed = counts == Trigger::Time && entries.iter().all(|entry| entry.cycles() == 0);
+        if is_timed {
+            let newest = entries.first();
+            let leads = newest.is_some_and(|newest| self.streams.leads_to_ip(sample, newest, text));
+            self.instructions.triggered(trigger, leads, times);
+        }
         for window in entries.windows(TRIGGER + 2).skip(1) {
             let [newer, older, .., behind] = window else {
                 continue;
@@ -162,8 +173,15 @@ impl SlotWeights {
                 class.costs.bytes += bytes * times;
                 class.costs.n_in_stacks += times;
             });
+            let behind = self.number(branch(event, tgid, behind));
+            if is_timed {
+                if let Some(kinds) = self.streams.kinds(sample, (older, newer), text) {
+                    self.instructions.add((trigger, behind), &kinds, times);
+                }
+                continue;
+            }
             let passed = self.streams.cost(counts, sample, (older, newer), text);
-            if let Some((passed, behind)) = passed.zip(self.number(branch(event, tgid, behind))) {
+            if let Some((passed, behind)) = passed.zip(behind) {
                 self.change(behind, |class| {
                     class.costs.passed += passed * times;
                     class.costs.n_behind += times;
@@ -200,28 +218,37 @@ impl SlotWeights {
     /// Ends the look: from now on stacks have weights, whose sum over an event is the number of its stacks.
     pub(super) fn settle(&mut self) {
         let timed = self.weigh_by_costs();
+        let pairs = std::mem::take(&mut self.neighbours).into_pairs(self.classes.len());
+        let instructions = std::mem::take(&mut self.instructions);
+        let modelled = instructions.known_events(&self.classes);
         let due = self.weights();
-        // In a fixed order, so that sums of fractions are the same in each run.
-        let mut pairs: Vec<_> = std::mem::take(&mut self.pairs).into_iter().collect();
-        pairs.sort_unstable_by_key(|(pair, _)| *pair);
-        let is_timed = |class: &Class| timed.contains(&class.event);
+        self.equalize(
+            &pairs,
+            |event| !timed.contains(&event) && !modelled.contains(&event),
+            Some(&due),
+        );
+        if !modelled.is_empty() {
+            self.weigh_by_times(&pairs, &instructions, &modelled);
+        }
+    }
+
+    /// Weighs stacks such that branches have the same share in all slots, of the events that are `wanted`. The sum over a ring
+    /// is what is `due`, or as it comes.
+    fn equalize(
+        &mut self,
+        pairs: &Pairs,
+        wanted: impl Fn(u32) -> bool,
+        due: Option<&HashMap<(u32, bool), f64>>,
+    ) {
         for _ in 0..ROUNDS {
-            let mut shares = vec![0.0; self.classes.len()];
-            for ((trigger, older), stacks) in &pairs {
-                let weight = self
-                    .classes
-                    .get(*trigger as usize)
-                    .map_or(1.0, |class| class.weight);
-                if let Some(share) = shares.get_mut(*older as usize) {
-                    *share += stacks * weight;
-                }
-            }
-            for (class, share) in self.classes.iter_mut().zip(shares) {
-                if !is_timed(class) {
+            let weights: Vec<f64> = self.classes.iter().map(|class| class.weight).collect();
+            for (class, share) in self.classes.iter_mut().zip(pairs.shares(&weights)) {
+                if wanted(class.event) {
                     let weight = class.triggered * class.weight;
                     class.weight *= (share + PRIOR_STACKS) / (weight + PRIOR_STACKS);
                 }
             }
+            let Some(due) = due else { continue };
             let weights = self.weights();
             for class in &mut self.classes {
                 let ring = (class.event, class.is_kernel);
@@ -229,6 +256,46 @@ impl SlotWeights {
                 if let (Some(due), Some(weight)) = (due, weight.filter(|weight| 0.0 < **weight)) {
                     class.weight *= due / weight;
                 }
+            }
+        }
+    }
+
+    /// Weights by the times of instructions, which are fitted on the way.
+    fn weigh_by_times(&mut self, pairs: &Pairs, instructions: &Instructions, events: &[u32]) {
+        let is_modelled = |event| events.contains(&event);
+        let confirmed = instructions.confirmed(&self.classes, pairs);
+        let known = KNOWN_TIMES.map(|(time, _)| time);
+        let fit = |weights: &mut Self, times: &Kinds| {
+            let begin = instructions.weights(times, &confirmed);
+            weights.weigh(&begin, is_modelled);
+            weights.equalize(pairs, is_modelled, None);
+        };
+        fit(self, &known);
+        let weights: Vec<f64> = self.classes.iter().map(|class| class.weight).collect();
+        let times = times::fit(&instructions.rows(pairs, &weights, &confirmed));
+        fit(self, &times);
+        let weights: Vec<f64> = self.classes.iter().map(|class| class.weight).collect();
+        let scale = instructions.scales(&times, pairs, &weights);
+        let scaled: Vec<f64> = weights
+            .iter()
+            .zip(scale)
+            .map(|(weight, scale)| weight * scale)
+            .collect();
+        self.weigh(&scaled, is_modelled);
+    }
+
+    /// Gives stacks of some events these weights, whose sum over an event becomes the number of its stacks.
+    fn weigh(&mut self, weights: &[f64], wanted: impl Fn(u32) -> bool) {
+        let mut sums: HashMap<u32, (f64, f64)> = HashMap::new();
+        for (class, weight) in self.classes.iter().zip(weights) {
+            let (stacks, sum) = sums.entry(class.event).or_default();
+            *stacks += class.triggered;
+            *sum += class.triggered * weight;
+        }
+        for (class, weight) in self.classes.iter_mut().zip(weights) {
+            let sums = sums.get(&class.event).filter(|(_, sum)| 0.0 < *sum);
+            if let Some((stacks, sum)) = sums.filter(|_| wanted(class.event)) {
+                class.weight = weight * stacks / sum;
             }
         }
     }
@@ -245,22 +312,18 @@ impl SlotWeights {
     /// Weights by what passes behind the triggers: in what they count where that is known, else in bytes. Returns the events of
     /// which it is known.
     fn weigh_by_costs(&mut self) -> Vec<u32> {
-        let mut of_event: HashMap<u32, (Costs, f64, f64)> = HashMap::new();
+        let mut of_event: HashMap<u32, Costs> = HashMap::new();
         for class in &self.classes {
-            of_event.entry(class.event).or_default().0.add(&class.costs);
+            of_event.entry(class.event).or_default().add(&class.costs);
         }
-        for class in &mut self.classes {
-            let (costs, stacks, weights) = of_event.entry(class.event).or_default();
-            class.weight = class.costs.weight(costs);
-            *stacks += class.triggered;
-            *weights += class.triggered * class.weight;
-        }
-        for class in &mut self.classes {
-            if let Some((_, stacks, weights)) = of_event.get(&class.event).filter(|(.., sum)| 0.0 < *sum) {
-                class.weight *= stacks / weights;
-            }
-        }
-        let timed = of_event.iter().filter(|(_, (costs, ..))| costs.are_known());
+        let weight = |class: &Class| {
+            of_event
+                .get(&class.event)
+                .map_or(1.0, |all| class.costs.weight(all))
+        };
+        let weights: Vec<f64> = self.classes.iter().map(weight).collect();
+        self.weigh(&weights, |_| true);
+        let timed = of_event.iter().filter(|(_, costs)| costs.are_known());
         timed.map(|(event, _)| *event).collect()
     }
 
@@ -298,6 +361,10 @@ impl Costs {
         mean * (n + PRIOR_STREAMS) / (cost + PRIOR_STREAMS * mean)
     }
 }
+
+mod instructions;
+mod neighbours;
+mod times;
 
 #[cfg(test)]
 mod tests;

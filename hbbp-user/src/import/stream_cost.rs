@@ -3,9 +3,10 @@
 use hashbrown::HashMap;
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::is_kernel;
-use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, InstructionInfoFactory};
 
 use super::Sample;
+use super::kinds::{Kinds, kind, kind_of};
 use crate::addr::Va;
 use crate::snapshot::{Event, EventUnit};
 
@@ -66,10 +67,13 @@ pub(super) struct StreamCosts {
 }
 
 /// The instructions of a stream.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Decoded {
     instructions: u32,
     branches: u32,
+    kinds: Kinds,
+    /// Whether an instruction before the last one always goes elsewhere.
+    leaves: bool,
 }
 
 impl StreamCosts {
@@ -91,6 +95,30 @@ impl StreamCosts {
                 .map(|it| it.branches.into()),
             Trigger::Other => None,
         }
+    }
+
+    /// The instructions of a stream, by kind; `None` where its text is not known.
+    pub(super) fn kinds(
+        &mut self,
+        sample: &Sample<'_>,
+        (older, newer): (&BranchEntry, &BranchEntry),
+        text: &mut FindText<'_>,
+    ) -> Option<Kinds> {
+        let found = self.decoded(sample, older.to, newer.from, text)?;
+        Some(found.kinds)
+    }
+
+    /// Whether straight code leads from the target of the newest branch to the address of the sample, so that it is the branch
+    /// that ran before the sample was taken.
+    pub(super) fn leads_to_ip(
+        &mut self,
+        sample: &Sample<'_>,
+        newest: &BranchEntry,
+        text: &mut FindText<'_>,
+    ) -> bool {
+        let Some(ip) = sample.ip else { return false };
+        let found = self.decoded(sample, newest.to, ip.0, text);
+        found.is_some_and(|found| !found.leaves)
     }
 
     fn decoded(
@@ -119,16 +147,21 @@ impl StreamCosts {
 /// The instructions from `start` to the one at `last`, the last one included; `None` where none begins there.
 fn decode(bytes: &[u8], start: u64, last: u64) -> Option<Decoded> {
     let mut decoded = Decoded::default();
+    decoded.kinds[kind::TAKEN] = 1.0;
+    let mut info = InstructionInfoFactory::new();
     for instruction in Decoder::with_ip(64, bytes, start, DecoderOptions::NONE) {
         if last < instruction.ip() || instruction.is_invalid() {
             return None;
         }
         decoded.instructions += 1;
         // Events of branches count those within a ring and, on most processors, those out of it.
-        decoded.branches += u32::from(instruction.flow_control() != FlowControl::Next);
+        let flow = instruction.flow_control();
+        decoded.branches += u32::from(flow != FlowControl::Next);
+        decoded.kinds[kind_of(&instruction, &mut info)] += 1.0;
         if instruction.ip() == last {
             return Some(decoded);
         }
+        decoded.leaves |= !matches!(flow, FlowControl::Next | FlowControl::ConditionalBranch);
     }
     None
 }
@@ -142,21 +175,13 @@ mod tests {
 
     #[test]
     fn instructions_and_branches_of_a_stream_are_counted() {
-        let found = |last| decode(&CODE, 0x1000, last);
-        assert_eq!(
-            found(0x1007),
-            Some(Decoded {
-                instructions: 5,
-                branches: 3
-            })
-        );
-        assert_eq!(
-            found(0x1001),
-            Some(Decoded {
-                instructions: 2,
-                branches: 1
-            })
-        );
+        let found = |last| {
+            let found = decode(&CODE, 0x1000, last)?;
+            let plain = found.kinds.get(kind::PLAIN).copied()?;
+            Some((found.instructions, found.branches, plain))
+        };
+        assert_eq!(found(0x1007), Some((5, 3, 5.0)));
+        assert_eq!(found(0x1001), Some((2, 1, 2.0)));
         assert_eq!((found(0x1002), found(0x1020)), (None, None));
     }
 

@@ -1,0 +1,184 @@
+//! Kinds of instructions that differ in the time they take, and the time that each is known to take.
+//!
+//! The kinds are those that manuals of optimization set apart. Their times in cycles are starting points: what a recording tells
+//! of them goes first ([`super::slots`]), and only ratios matter. They are latencies of Intel's big cores in round numbers, from the
+//! Intel 64 and IA-32 Architectures Optimization Reference Manual, appendix on latency and throughput, and from Agner Fog's
+//! instruction tables; where latency and throughput are far apart, as for loads, a number between the two.
+
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
+
+/// How many kinds there are.
+pub(super) const N_KINDS: usize = 11;
+
+/// Instructions of each kind in a stream, or their mean number in many.
+pub(super) type Kinds = [f64; N_KINDS];
+
+/// Indices into [`Kinds`].
+pub(super) mod kind {
+    pub(in crate::import) const PLAIN: usize = 0;
+    pub(in crate::import) const LOAD: usize = 1;
+    pub(in crate::import) const STORE: usize = 2;
+    pub(in crate::import) const MULTIPLY: usize = 3;
+    /// Divisions and roots, of integers and floats.
+    pub(in crate::import) const DIVIDE: usize = 4;
+    /// Floats and vectors.
+    pub(in crate::import) const FLOAT: usize = 5;
+    /// Atomic access to memory.
+    pub(in crate::import) const LOCKED: usize = 6;
+    /// What drains the pipeline or runs long microcode: fences, far branches, registers of the system.
+    pub(in crate::import) const SYSTEM: usize = 7;
+    /// String instructions with a REP prefix, whatever their count.
+    pub(in crate::import) const REPEATED: usize = 8;
+    /// Loads past the caches.
+    pub(in crate::import) const STREAMING: usize = 9;
+    /// The taken branch that ends a stream, besides its instruction.
+    pub(in crate::import) const TAKEN: usize = 10;
+}
+
+/// For each kind: cycles, and by what factor these may be wrong (one standard deviation of the logarithm).
+pub(super) const KNOWN_TIMES: [(f64, f64); N_KINDS] = [
+    (1.0, 1.1),
+    (2.0, 2.0),
+    (1.0, 2.0),
+    (3.0, 2.0),
+    (20.0, 2.0),
+    (3.0, 2.0),
+    (20.0, 2.0),
+    (50.0, 2.0),
+    (30.0, 3.0),
+    (100.0, 3.0),
+    (1.0, 2.0),
+];
+
+/// The kind of an instruction.
+pub(super) fn kind_of(instruction: &Instruction, info: &mut InstructionInfoFactory) -> usize {
+    let mnemonic = instruction.mnemonic();
+    if instruction.has_rep_prefix() && instruction.is_string_instruction()
+        || instruction.has_repne_prefix() && instruction.is_string_instruction()
+    {
+        return kind::REPEATED;
+    }
+    if is_system(mnemonic, instruction) {
+        return kind::SYSTEM;
+    }
+    if instruction.has_lock_prefix() {
+        return kind::LOCKED;
+    }
+    if is_division(mnemonic) {
+        return kind::DIVIDE;
+    }
+    let info = info.info(instruction);
+    let (mut loads, mut stores) = (false, false);
+    for memory in info.used_memory() {
+        match memory.access() {
+            OpAccess::Read | OpAccess::CondRead => loads = true,
+            OpAccess::Write | OpAccess::CondWrite => stores = true,
+            OpAccess::ReadWrite | OpAccess::ReadCondWrite => (loads, stores) = (true, true),
+            _ => {}
+        }
+    }
+    match mnemonic {
+        // An exchange with memory is atomic without a prefix.
+        Mnemonic::Xchg if loads => kind::LOCKED,
+        Mnemonic::Movntdqa | Mnemonic::Vmovntdqa => kind::STREAMING,
+        Mnemonic::Mul | Mnemonic::Imul | Mnemonic::Mulx => kind::MULTIPLY,
+        _ if is_float(instruction) => kind::FLOAT,
+        _ if loads => kind::LOAD,
+        _ if stores => kind::STORE,
+        _ => kind::PLAIN,
+    }
+}
+
+fn is_division(mnemonic: Mnemonic) -> bool {
+    use Mnemonic as M;
+    matches!(
+        mnemonic,
+        M::Div
+            | M::Idiv
+            | M::Divss
+            | M::Divsd
+            | M::Divps
+            | M::Divpd
+            | M::Vdivss
+            | M::Vdivsd
+            | M::Vdivps
+            | M::Vdivpd
+            | M::Fdiv
+            | M::Fdivp
+            | M::Fdivr
+            | M::Fdivrp
+            | M::Fidiv
+            | M::Sqrtss
+            | M::Sqrtsd
+            | M::Sqrtps
+            | M::Sqrtpd
+            | M::Vsqrtss
+            | M::Vsqrtsd
+            | M::Vsqrtps
+            | M::Vsqrtpd
+            | M::Fsqrt
+    )
+}
+
+fn is_system(mnemonic: Mnemonic, instruction: &Instruction) -> bool {
+    use Mnemonic as M;
+    let is_far = matches!(
+        instruction.flow_control(),
+        FlowControl::Interrupt | FlowControl::Exception
+    ) || matches!(
+        mnemonic,
+        M::Syscall | M::Sysenter | M::Sysret | M::Sysretq | M::Sysexit | M::Sysexitq
+    );
+    is_far
+        || matches!(
+            mnemonic,
+            M::Iret
+                | M::Iretd
+                | M::Iretq
+                | M::Retf
+                | M::Cpuid
+                | M::Wrmsr
+                | M::Rdmsr
+                | M::Rdpmc
+                | M::Rdtsc
+                | M::Rdtscp
+                | M::Invlpg
+                | M::Invpcid
+                | M::Wbinvd
+                | M::Lfence
+                | M::Mfence
+                | M::Sfence
+                | M::Serialize
+                | M::Pause
+                | M::Swapgs
+                | M::Hlt
+                | M::Mwait
+                | M::Clflush
+                | M::Clflushopt
+                | M::Xgetbv
+                | M::Xsetbv
+                | M::Fxsave
+                | M::Fxsave64
+                | M::Fxrstor
+                | M::Fxrstor64
+                | M::Xsave
+                | M::Xsave64
+                | M::Xsaveopt
+                | M::Xsaveopt64
+                | M::Xsavec
+                | M::Xsavec64
+                | M::Xsaves
+                | M::Xsaves64
+                | M::Xrstor
+                | M::Xrstor64
+                | M::Xrstors
+                | M::Xrstors64
+                | M::In
+                | M::Out
+        )
+}
+
+fn is_float(instruction: &Instruction) -> bool {
+    let register = instruction.op0_register();
+    register.is_vector_register() || register.is_st()
+}

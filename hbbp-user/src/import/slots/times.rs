@@ -1,0 +1,107 @@
+//! How long instructions of each kind take, fitted to a recording.
+//!
+//! Where time triggers stacks, the stacks behind a branch are as many as its executions times the time of the stream behind it.
+//! Its executions, relative to those of the branches around it, are known from older slots ([`super`]). So each branch tells
+//! how much longer its stream takes than those around it, and many branches tell what the kinds of instructions take that they
+//! differ in: time(stream) = sum of c(kind) x instructions of that kind. Only code that stacks join is compared, so weights
+//! between loops have no part in it; the times serve to find these. Nothing overlaps in this model; what a processor does
+//! besides is [`MODEL_ERROR`].
+//!
+//! The fit is Fisher scoring of a quasi-Poisson model in the logarithms of the times, with the times that manuals state as a
+//! prior ([`super::super::kinds`]), so that a kind of which a recording tells nothing keeps these.
+
+use super::super::kinds::{KNOWN_TIMES, Kinds, N_KINDS};
+
+/// What a recording tells of one branch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    /// Stacks that it triggered.
+    pub(super) triggered: f64,
+    /// Stacks that it would have triggered, did all streams around take the same time.
+    pub(super) expected: f64,
+    /// Stacks in whose older slots it is: how well `expected` is known.
+    pub(super) seen: f64,
+    /// Instructions of the stream behind it.
+    pub(super) behind: Kinds,
+    /// The mean of streams around it.
+    pub(super) around: Kinds,
+}
+
+/// Standard deviation of a stream's time from the model, as a fraction.
+const MODEL_ERROR: f64 = 0.3;
+
+/// Steps of scoring; a dozen suffice.
+const STEPS: usize = 30;
+
+/// Largest step in the logarithm of a time.
+const LONGEST_STEP: f64 = 1.0;
+
+/// Cycles of a stream.
+pub(super) fn time(times: &Kinds, instructions: &Kinds) -> f64 {
+    times.iter().zip(instructions).map(|(time, n)| time * n).sum()
+}
+
+/// The time of each kind, in cycles if the prior's are right on the whole: only ratios are fitted.
+pub(super) fn fit(rows: &[Row]) -> Kinds {
+    let mut times = KNOWN_TIMES.map(|(time, _)| time);
+    for _ in 0..STEPS {
+        let (mut information, mut score) = ([[0.0; N_KINDS]; N_KINDS], [0.0; N_KINDS]);
+        for (kind, (known, factor)) in KNOWN_TIMES.iter().enumerate() {
+            let precision = factor.ln().powi(-2);
+            information[kind][kind] += precision;
+            score[kind] += precision * (known / times[kind]).ln();
+        }
+        for row in rows {
+            let (behind, around) = (time(&times, &row.behind), time(&times, &row.around));
+            if behind <= 0.0 || around <= 0.0 || row.expected <= 0.0 {
+                continue;
+            }
+            let expected = row.expected * behind / around;
+            let error = MODEL_ERROR * MODEL_ERROR + 1.0 / row.seen.max(1.0);
+            // Of the logarithm of the expected number.
+            let precision = expected / (1.0 + expected * error);
+            let residual = precision * (row.triggered - expected) / expected;
+            let slopes: Kinds = std::array::from_fn(|kind| {
+                times[kind] * (row.behind[kind] / behind - row.around[kind] / around)
+            });
+            for (kind, slope) in slopes.iter().enumerate() {
+                score[kind] += slope * residual;
+                for (other, with) in slopes.iter().enumerate() {
+                    information[kind][other] += slope * with * precision;
+                }
+            }
+        }
+        let steps = solve(information, score);
+        let mut longest = 0.0_f64;
+        for (time, step) in times.iter_mut().zip(steps) {
+            let step = step.clamp(-LONGEST_STEP, LONGEST_STEP);
+            longest = longest.max(step.abs());
+            *time *= step.exp();
+        }
+        if longest < 1e-6 {
+            break;
+        }
+    }
+    times
+}
+
+/// Solves a positive definite system by Gauss's elimination; the prior makes it one.
+fn solve(mut matrix: [[f64; N_KINDS]; N_KINDS], mut right: Kinds) -> Kinds {
+    for pivot in 0..N_KINDS {
+        let row = matrix[pivot];
+        for lower in pivot + 1..N_KINDS {
+            let factor = matrix[lower][pivot] / row[pivot];
+            for column in pivot..N_KINDS {
+                matrix[lower][column] -= factor * row[column];
+            }
+            right[lower] -= factor * right[pivot];
+        }
+    }
+    for pivot in (0..N_KINDS).rev() {
+        let known: f64 = (pivot + 1..N_KINDS)
+            .map(|column| matrix[pivot][column] * right[column])
+            .sum();
+        right[pivot] = (right[pivot] - known) / matrix[pivot][pivot];
+    }
+    right
+}
