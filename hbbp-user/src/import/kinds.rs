@@ -53,9 +53,8 @@ pub(super) const KNOWN_TIMES: [(f64, f64); N_KINDS] = [
 /// The kind of an instruction.
 pub(super) fn kind_of(instruction: &Instruction, info: &mut InstructionInfoFactory) -> usize {
     let mnemonic = instruction.mnemonic();
-    if instruction.has_rep_prefix() && instruction.is_string_instruction()
-        || instruction.has_repne_prefix() && instruction.is_string_instruction()
-    {
+    let is_repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
+    if is_repeated && instruction.is_string_instruction() {
         return kind::REPEATED;
     }
     if is_system(mnemonic, instruction) {
@@ -181,4 +180,38 @@ fn is_system(mnemonic: Mnemonic, instruction: &Instruction) -> bool {
 fn is_float(instruction: &Instruction) -> bool {
     let register = instruction.op0_register();
     register.is_vector_register() || register.is_st()
+}
+
+#[cfg(test)]
+mod tests {
+    use iced_x86::{Decoder, DecoderOptions};
+
+    use super::*;
+
+    #[test]
+    fn kinds_are_told_by_what_instructions_do() {
+        let cases: [(&[u8], usize); 16] = [
+            (&[0x01, 0xd0], kind::PLAIN),                       // add eax, edx
+            (&[0x8d, 0x04, 0x0a], kind::PLAIN),                 // lea eax, [rdx+rcx]
+            (&[0x74, 0x00], kind::PLAIN),                       // je
+            (&[0x8b, 0x07], kind::LOAD),                        // mov eax, [rdi]
+            (&[0x01, 0x07], kind::LOAD),                        // add [rdi], eax
+            (&[0xc3], kind::LOAD),                              // ret
+            (&[0x89, 0x07], kind::STORE),                       // mov [rdi], eax
+            (&[0xe8, 0, 0, 0, 0], kind::STORE),                 // call
+            (&[0x0f, 0xaf, 0xc1], kind::MULTIPLY),              // imul eax, ecx
+            (&[0xf7, 0xf9], kind::DIVIDE),                      // idiv ecx
+            (&[0xf2, 0x0f, 0x58, 0xc1], kind::FLOAT),           // addsd xmm0, xmm1
+            (&[0xf0, 0x01, 0x07], kind::LOCKED),                // lock add [rdi], eax
+            (&[0x87, 0x07], kind::LOCKED),                      // xchg [rdi], eax
+            (&[0x0f, 0x05], kind::SYSTEM),                      // syscall
+            (&[0xf3, 0x48, 0xa5], kind::REPEATED),              // rep movsq
+            (&[0x66, 0x0f, 0x38, 0x2a, 0x07], kind::STREAMING), // movntdqa xmm0, [rdi]
+        ];
+        let mut info = InstructionInfoFactory::new();
+        for (bytes, kind) in cases {
+            let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+            assert_eq!(kind_of(&instruction, &mut info), kind, "{instruction:?}");
+        }
+    }
 }

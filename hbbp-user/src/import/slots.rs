@@ -12,11 +12,11 @@
 //!    trigger; as the older slots are themselves of weighed stacks, this is repeated. No model of a processor is in it. But it
 //!    compares only code that occurs in one stack.
 //!
-//! Between loops that are never left within a stack, and between the rings (an interrupt leaves no branch that leads there),
-//! time decides where it is the trigger and records hold no cycles: code ran as often as its stacks are many, for the time that
-//! one of its streams takes. How long the kinds of instructions take, such code tells itself in which 2. holds: how much
-//! longer one stream takes than those around it ([`times`]). Where text is not known, or something else is the trigger, as many
-//! bytes are taken to last as long.
+//! Loops that are never left within a stack are compared by time, and so are the rings (an interrupt leaves no branch that leads
+//! there). Where time is the trigger and records hold no cycles, code ran as often as its stacks are many, divided by the time
+//! of an average stream around it. What kinds of instructions take, the recording tells itself: a branch that triggers twice the
+//! stacks that its share in older slots suggests leads to a stream of twice the time of those around it ([`times`]). Where
+//! the text is unknown or something else is the trigger, streams of as many bytes are taken for equally long.
 //!
 //! What that leaves on the emulated machine: kernel-tests/results/time-triggered.txt.
 

@@ -105,3 +105,83 @@ fn solve(mut matrix: [[f64; N_KINDS]; N_KINDS], mut right: Kinds) -> Kinds {
     }
     right
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::kinds::kind;
+    use super::*;
+
+    /// Streams of so many plain instructions, loads and divisions.
+    fn stream(plain: f64, loads: f64, divisions: f64) -> Kinds {
+        let mut kinds = [0.0; N_KINDS];
+        kinds[kind::PLAIN] = plain;
+        kinds[kind::LOAD] = loads;
+        kinds[kind::DIVIDE] = divisions;
+        kinds[kind::TAKEN] = 1.0;
+        kinds
+    }
+
+    /// Branches in one another's stacks, executed 1000 times each, on a processor whose loads take five cycles and whose
+    /// divisions take forty.
+    fn rows() -> [Row; 5] {
+        let mut truth = KNOWN_TIMES.map(|(time, _)| time);
+        truth[kind::LOAD] = 5.0;
+        truth[kind::DIVIDE] = 40.0;
+        let streams = [
+            stream(4.0, 0.0, 0.0),
+            stream(4.0, 1.0, 0.0),
+            stream(2.0, 4.0, 0.0),
+            stream(9.0, 2.0, 1.0),
+            stream(1.0, 1.0, 2.0),
+        ];
+        let mut around = [0.0; N_KINDS];
+        for stream in &streams {
+            for (around, n) in around.iter_mut().zip(stream) {
+                *around += n / streams.len() as f64;
+            }
+        }
+        let row = |behind: &Kinds| Row {
+            triggered: 1000.0 * time(&truth, behind) / time(&truth, &around),
+            expected: 1000.0,
+            seen: 1e6,
+            behind: *behind,
+            around,
+        };
+        streams.each_ref().map(row)
+    }
+
+    #[test]
+    fn times_are_those_that_explain_the_triggers() {
+        let times = fit(&[rows(); 10].concat());
+        let ratio = |kind: usize| times[kind] / times[kind::PLAIN];
+        assert!((ratio(kind::LOAD) / 5.0 - 1.0).abs() < 0.15, "{times:?}");
+        assert!((ratio(kind::DIVIDE) / 40.0 - 1.0).abs() < 0.15, "{times:?}");
+        assert!(
+            (times[kind::SYSTEM] / 50.0 - 1.0).abs() < 1e-6,
+            "nothing tells of it"
+        );
+    }
+
+    #[test]
+    fn without_rows_times_are_those_of_the_manuals() {
+        assert_eq!(fit(&[]), KNOWN_TIMES.map(|(time, _)| time));
+        let empty = Row {
+            expected: 0.0,
+            ..rows()[0]
+        };
+        assert_eq!(fit(&[empty]), fit(&[]));
+    }
+
+    #[test]
+    fn a_branch_that_was_hardly_seen_moves_nothing() {
+        let odd = Row {
+            triggered: 3.0,
+            expected: 1e-3,
+            seen: 1e-3,
+            ..rows()[0]
+        };
+        for (time, known) in fit(&[odd]).iter().zip(fit(&[])) {
+            assert!((time / known - 1.0).abs() < 0.3, "{time} {known}");
+        }
+    }
+}
