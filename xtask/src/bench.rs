@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: what hostile profiles of rising size cost to report on, what a run of ten seconds under load costs on
-//! this machine, and how long reports and exports take.
+//! `cargo xtask bench`: what hostile profiles of rising size and very many streams cost to report on, what a run of ten seconds
+//! under load costs on this machine, and how long reports and exports take.
 //!
 //! These are figures of time, so that they depend on what else the machine does: they are printed and not asserted.
 //! What a sample costs in instructions is measured on the emulated machine, by `cargo xtask vm cost`.
@@ -55,7 +55,9 @@ struct Cost {
 /// Builds the program and measures it.
 pub(crate) fn bench(install: Install) -> Result<()> {
     build::build(install)?;
-    command::run(command::cargo().args(["bench", "--package", "hbbp-user", "--bench", "slopes"]))?;
+    for bench in ["slopes", "distinct_streams"] {
+        command::run(command::cargo().args(["bench", "--package", "hbbp-user", "--bench", bench]))?;
+    }
     ensure!(
         system::is_root(),
         "measuring the whole system needs root: run as root or with sudo"

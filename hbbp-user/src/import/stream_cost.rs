@@ -10,8 +10,17 @@ use super::kinds::{Kinds, kind, kind_of};
 use crate::addr::Va;
 use crate::snapshot::{Event, EventUnit};
 
+/// Text that a process ran.
+#[derive(Clone, Debug)]
+pub struct RanText {
+    /// Operand and address size in bits to decode it with.
+    pub bits: u32,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
 /// The text that a process ran: process id, time in ns, address, and the length in bytes, of which there may be fewer.
-pub(super) type FindText<'a> = dyn FnMut(u32, u64, Va, usize) -> Option<Vec<u8>> + 'a;
+pub(super) type FindText<'a> = dyn FnMut(u32, u64, Va, usize) -> Option<RanText> + 'a;
 
 /// The longest instruction in bytes (SDM vol. 2, 2.3.11).
 const LONGEST_INSTRUCTION: u64 = 15;
@@ -135,8 +144,8 @@ impl StreamCosts {
         }
         let len = last.checked_sub(start).filter(|len| *len < LONGEST)?;
         let len = usize::try_from(len + LONGEST_INSTRUCTION).ok()?;
-        let bytes = text(sample.tgid, sample.time, Va(start), len);
-        let found = bytes.and_then(|bytes| decode(&bytes, start, last));
+        let ran = text(sample.tgid, sample.time, Va(start), len);
+        let found = ran.and_then(|ran| decode(&ran, start, last));
         if self.known.len() < CAPACITY {
             self.known.insert(key, found);
         }
@@ -145,11 +154,11 @@ impl StreamCosts {
 }
 
 /// The instructions from `start` to the one at `last`, the last one included; `None` where none begins there.
-fn decode(bytes: &[u8], start: u64, last: u64) -> Option<Decoded> {
+fn decode(text: &RanText, start: u64, last: u64) -> Option<Decoded> {
     let mut decoded = Decoded::default();
     decoded.kinds[kind::TAKEN] = 1.0;
     let mut info = InstructionInfoFactory::new();
-    for instruction in Decoder::with_ip(64, bytes, start, DecoderOptions::NONE) {
+    for instruction in Decoder::try_with_ip(text.bits, &text.bytes, start, DecoderOptions::NONE).ok()? {
         if last < instruction.ip() || instruction.is_invalid() {
             return None;
         }
@@ -173,10 +182,29 @@ mod tests {
     /// `nop; je +0; jne +0; add eax, eax; jmp rax`
     const CODE: [u8; 9] = [0x90, 0x74, 0, 0x75, 0, 0x01, 0xc0, 0xff, 0xe0];
 
+    fn code(bits: u32) -> RanText {
+        let bytes = CODE.to_vec();
+        RanText { bits, bytes }
+    }
+
+    /// `inc eax; dec eax; jmp` of 32 bits are one instruction and the half of another one in 64.
+    #[test]
+    fn text_of_32_bits_is_decoded_as_that() {
+        let bytes = vec![0x40, 0x48, 0xeb, 0x00];
+        let ends = |bits| {
+            let text = RanText {
+                bits,
+                bytes: bytes.clone(),
+            };
+            decode(&text, 0x1000, 0x1002).map(|found| found.instructions)
+        };
+        assert_eq!((ends(32), ends(64)), (Some(3), None));
+    }
+
     #[test]
     fn instructions_and_branches_of_a_stream_are_counted() {
         let found = |last| {
-            let found = decode(&CODE, 0x1000, last)?;
+            let found = decode(&code(64), 0x1000, last)?;
             let plain = found.kinds.get(kind::PLAIN).copied()?;
             Some((found.instructions, found.branches, plain))
         };
@@ -197,7 +225,7 @@ mod tests {
         let mut n_asked = 0;
         let mut text = |_: u32, _: u64, _: Va, _: usize| {
             n_asked += 1;
-            Some(CODE.to_vec())
+            Some(code(64))
         };
         let sample = |tgid| Sample {
             tgid,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::addr::Va;
+use crate::import::RanText;
 
 const EVENT: (u32, Trigger) = (0, Trigger::Time);
 
@@ -25,6 +26,11 @@ fn stack(start: u64, newest: u64, bytes: u64, cycles: u64) -> Vec<BranchEntry> {
 /// Without any text.
 fn look(weights: &mut SlotWeights, event: (u32, Trigger), entries: &[BranchEntry], times: u64) {
     weights.look(event, &sample(times), entries, &mut |_, _, _, _| None);
+}
+
+fn ran(bytes: &[u8]) -> RanText {
+    let bytes = bytes.to_vec();
+    RanText { bits: 64, bytes }
 }
 
 const fn sample(times: u64) -> Sample<'static> {
@@ -110,7 +116,7 @@ fn text_tells_where_that_of_most_streams_is_known() {
                 } else {
                     [0x0f, 0x1f, 0x40, 0, 0x90]
                 };
-                is_known(at.0).then(|| bytes.to_vec())
+                is_known(at.0).then(|| ran(&bytes))
             };
             weights.look(event, &sample(1000), entries, text);
         }
@@ -140,7 +146,7 @@ fn what_one_loop_tells_of_instructions_weighs_another_one() {
     for (entries, times) in &stacks {
         let text = &mut |_, _, at: Va, _| {
             let (start, n) = (at.0 & !0xfff, at.0 >> 8 & 3);
-            Some(if loads(start, n) { LOADS } else { PLAIN }.to_vec())
+            Some(ran(if loads(start, n) { &LOADS } else { &PLAIN }))
         };
         let sample = Sample {
             ip: Some(Va(entries[0].to)),

@@ -28,7 +28,7 @@ pub(super) struct Row {
 }
 
 /// Standard deviation of a stream's time from the model, as a fraction.
-const MODEL_ERROR: f64 = 0.3;
+const MODEL_ERROR: f64 = 0.5;
 
 /// Steps of scoring; a dozen suffice.
 const STEPS: usize = 30;

@@ -320,6 +320,11 @@ impl ImageSet {
         Some(self.image(idx)?.text())
     }
 
+    /// Operand and address size in bits to decode the text of an image with.
+    pub fn bits(&self, idx: ImageIdx) -> Option<u32> {
+        Some(self.image(idx)?.kind.bits())
+    }
+
     /// Whether the text of an image is that of a file.
     pub fn is_file(&self, idx: ImageIdx) -> bool {
         self.image(idx).is_some_and(Image::is_file)
