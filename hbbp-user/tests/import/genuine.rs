@@ -204,7 +204,7 @@ fn skylake_is_near_exact_counts_where_stacks_are_weighed_by_their_slots() {
     assert!(weighed < 0.01, "{weighed} weighed, {recorded} as recorded");
 }
 
-/// A recording with as many of its samples, drawn with replacement. Features of the file, such as build ids, are left out.
+/// A recording with as many of its samples, drawn with replacement.
 fn drawn(recording: &[u8], seed: u64) -> Vec<u8> {
     const SAMPLE: u32 = 9;
     // `struct perf_file_header`: magic, size, attr_size, attrs, data, event_types, adds_features.
@@ -234,8 +234,17 @@ fn drawn(recording: &[u8], seed: u64) -> Vec<u8> {
     let data = [others, drawn].concat().concat();
     let mut file = recording[..start].to_vec();
     file[DATA + 8..DATA + 16].copy_from_slice(&(data.len() as u64).to_le_bytes());
-    file[FEATURES].fill(0);
-    file.extend(data);
+    file.extend(&data);
+    // The table of features stands behind the data: place and size of each.
+    let n_features: u32 = recording[FEATURES].iter().map(|set| set.count_ones()).sum();
+    let (features, contents) = recording[start + len..].split_at(16 * n_features as usize);
+    for feature in features.as_chunks::<16>().0 {
+        let at = u64::from_le_bytes(feature[..8].try_into().unwrap());
+        let moved = at - len as u64 + data.len() as u64;
+        file.extend(moved.to_le_bytes());
+        file.extend(&feature[8..]);
+    }
+    file.extend(contents);
     file
 }
 

@@ -181,7 +181,7 @@ impl ImageSet {
                 return placed;
             }
             // What is not in the file can be read from the memory of the process while it lives.
-            loss = opened.err().unwrap_or(Loss::FileUnreadable);
+            loss = opened.err().unwrap_or(Loss::FileElsewhere);
         }
         let key = (mapper.generation, mapping.start, mapping.from);
         let idx = match self.memories.get(&key) {
