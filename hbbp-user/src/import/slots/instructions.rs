@@ -3,14 +3,10 @@
 use super::super::kinds::{Kinds, N_KINDS};
 use super::neighbours::Pairs;
 use super::times::{Row, time};
-use super::{Class, PRIOR_STREAMS};
+use super::{Class, PRIOR_STREAMS, STEPS};
 
 /// Branches of which instructions are kept.
 const CAPACITY: usize = 1 << 20;
-
-/// Steps from branches to those in the same stacks, over which the time of streams is averaged. Each step leads as far as a stack;
-/// twenty are wide enough that chance averages out, and short beside the time that a program stays in a loop.
-const STEPS: usize = 20;
 
 /// By the number of a branch.
 #[derive(Debug, Default)]
@@ -117,7 +113,7 @@ impl Instructions {
     }
 
     /// By branch: the time of a stream in the stacks that it triggered.
-    fn inside(&self, times: &Kinds, n: usize) -> Vec<f64> {
+    pub(super) fn inside(&self, times: &Kinds, n: usize) -> Vec<f64> {
         let average = time(times, &self.average());
         let of = |at: usize| match self.of.get(at) {
             Some(of) if 0.0 < of.n_inside => time(times, &of.inside) / of.n_inside,
@@ -179,18 +175,5 @@ impl Instructions {
             around,
         })
         .collect()
-    }
-
-    /// By branch: what to multiply `weights` by so that the code around its stacks took as long as these are many.
-    pub(super) fn scales(&self, times: &Kinds, pairs: &Pairs, weights: &[f64]) -> Vec<f64> {
-        let inside = self.inside(times, weights.len());
-        let took: Vec<f64> = weights
-            .iter()
-            .zip(inside)
-            .map(|(weight, time)| weight * time)
-            .collect();
-        let took = pairs.means(&took, STEPS).into_iter();
-        took.map(|took| if 0.0 < took { 1.0 / took } else { 1.0 })
-            .collect()
     }
 }
