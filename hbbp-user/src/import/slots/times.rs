@@ -112,7 +112,7 @@ mod tests {
     use super::super::super::kinds::kind;
     use super::*;
 
-    /// Streams of so many plain instructions, loads and divisions.
+    /// A stream of plain instructions, loads and divisions, and its branch.
     fn stream(plain: f64, loads: f64, divisions: f64) -> Kinds {
         let mut kinds = [0.0; N_KINDS];
         kinds[kind::PLAIN] = plain;
