@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: what stacks and processes cost in instructions, what hostile profiles of rising size cost to report on, what
-//! a run of ten seconds under load costs on this machine, and how long reports and exports take.
+//! `cargo xtask bench`: what stacks and processes cost in instructions, what hostile profiles of rising size and very many streams
+//! cost to report on, what a run of ten seconds under load costs on this machine, and how long reports and exports take.
 //!
 //! All but the first are figures of time, so that they depend on what else the machine does: they are printed and not asserted.
 
@@ -64,7 +64,9 @@ pub(crate) fn bench(args: &Args, install: Install) -> Result<()> {
     setup::setup(Needs::Test, install)?;
     build::build(install)?;
     guards::guards(&args.guards)?;
-    command::run(command::cargo().args(["bench", "--package", "hbbp-user", "--bench", "slopes"]))?;
+    for bench in ["slopes", "distinct_streams"] {
+        command::run(command::cargo().args(["bench", "--package", "hbbp-user", "--bench", bench]))?;
+    }
     ensure!(
         system::is_root(),
         "measuring the whole system needs root: run as root or with sudo"

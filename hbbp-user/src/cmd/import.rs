@@ -9,7 +9,7 @@ use anyhow::{Context as _, Error, bail};
 use super::input::{Input, open_recording};
 use super::progress::Progress;
 use crate::addr::Va;
-use crate::import::{Format, MODULE_LEN, Recording, TEXT_BASE, parse_build_id};
+use crate::import::{Format, MODULE_LEN, RanText, Recording, TEXT_BASE, parse_build_id};
 use crate::resolve::Resolver;
 use crate::resolve::kernel::recorded::{KernelPlace, open_recorded_kernel};
 use crate::resolve::user::find_file::{Host, Places};
@@ -86,8 +86,9 @@ fn read(input: Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
     let owner = &mut |[tgid, tid]: [u32; 2], time| shared.borrow_mut().owner(tgid, tid, time);
     let text = &mut |tgid, time, at, len| {
         let mut resolver = shared.borrow_mut();
-        let text = resolver.recorded_text(tgid, time, at)?;
-        Some(text.get(..len).unwrap_or(text).to_vec())
+        let (bits, text) = resolver.recorded_text(tgid, time, at)?;
+        let bytes = text.get(..len).unwrap_or(text).to_vec();
+        Some(RanText { bits, bytes })
     };
     let at_byte = &mut |byte| progress.at_byte(input.len + byte);
     let counted = recording.count(&bounds, options.pid, (owner, text), at_byte)?;

@@ -179,10 +179,10 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     let (located, n_together) = told_apart(located, map);
     let located = located.as_ref();
     let sampled = ebs::sampled(snapshot, located, map);
-    let judged = streams::judged(snapshot, located, map);
+    let mut judged = streams::judged(snapshot, located, map);
     let assignment = assign(snapshot, &sampled.resolved, &judged.accepted);
     let samples = sampled.counts(&assignment);
-    let (recorded, units) = judged.streams(&assignment, stages);
+    let (recorded, units) = judged.take_streams(&assignment, stages);
     let branches = Branches::new(located, map, &assignment);
     let events = &snapshot.run.events;
     let streams_per_stack = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, events);
@@ -194,7 +194,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     let sources = (&branches, &blocks);
     let (inflow, bias) = balanced((&graph, map), sources, &assignment, streams_per_stack, stages).unzip();
     let inflow = inflow.unwrap_or_else(|| graph.inflow.clone());
-    let streams = reweighted(&recorded, &graph, &inflow);
+    let streams = reweighted(recorded, &graph, &inflow);
 
     let n_streams: f64 = streams.iter().map(|s| s.hits as f64).sum();
     let n_stacks = n_streams / streams_per_stack;

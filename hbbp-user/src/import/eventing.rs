@@ -13,7 +13,7 @@ use hbbp_ebpf::is_kernel;
 use iced_x86::{Decoder, DecoderOptions};
 
 use super::Sample;
-use super::stream_cost::{FindText, LONGEST};
+use super::stream_cost::{FindText, LONGEST, RanText};
 use crate::addr::Va;
 
 /// Distinct ways from a target to an address that are decoded once; beyond that, each time.
@@ -73,8 +73,8 @@ impl EventingIps {
             return *known;
         }
         let len = ip.checked_sub(start).filter(|len| *len < LONGEST)?;
-        let bytes = text(sample.tgid, sample.time, Va(start), usize::try_from(len).ok()?);
-        let found = bytes.and_then(|bytes| before(&bytes, start, ip));
+        let ran = text(sample.tgid, sample.time, Va(start), usize::try_from(len).ok()?);
+        let found = ran.and_then(|ran| before(&ran, start, ip));
         if self.known.len() < CAPACITY {
             self.known.insert(key, found);
         }
@@ -83,8 +83,9 @@ impl EventingIps {
 }
 
 /// The instruction that ends where the one at `ip` begins; `None` where none does.
-fn before(bytes: &[u8], start: u64, ip: u64) -> Option<u64> {
-    Decoder::with_ip(64, bytes, start, DecoderOptions::NONE)
+fn before(text: &RanText, start: u64, ip: u64) -> Option<u64> {
+    Decoder::try_with_ip(text.bits, &text.bytes, start, DecoderOptions::NONE)
+        .ok()?
         .into_iter()
         .take_while(|instruction| !instruction.is_invalid() && instruction.next_ip() <= ip)
         .find(|instruction| instruction.next_ip() == ip)
@@ -111,7 +112,8 @@ mod tests {
         let newest = newest.map(|(from, to)| BranchEntry { from, to, flags: 0 });
         let mut text = |_: u32, _: u64, at: Va, len: usize| {
             let start = usize::try_from(at.0.checked_sub(0x1000)?).ok()?;
-            Some(CODE.get(start..)?.iter().take(len).copied().collect())
+            let bytes = CODE.get(start..)?.iter().take(len).copied().collect();
+            Some(RanText { bits: 64, bytes })
         };
         ips.find(&sample, newest.as_ref(), &mut text).map(|found| found.0)
     }
@@ -126,6 +128,20 @@ mod tests {
             assert_eq!(find(&mut ips, ip, newest), Some(before), "from memory");
         }
         assert_eq!((ips.n_corrected, ips.n_kept), (7, 0));
+    }
+
+    /// `inc eax` in 32 bits, a prefix in 64.
+    #[test]
+    fn text_of_32_bits_is_decoded_as_that() {
+        let bytes = vec![0x40, 0x90];
+        let ends = |bits| {
+            let text = RanText {
+                bits,
+                bytes: bytes.clone(),
+            };
+            before(&text, 0x1000, 0x1001)
+        };
+        assert_eq!((ends(32), ends(64)), (Some(0x1000), None));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod eventing;
 pub mod events;
 mod features;
 mod header;
+mod kinds;
 mod lines;
 pub mod perf_data;
 pub mod preaggregated;
@@ -35,6 +36,7 @@ pub use header::{FileBuildId, Header, RecordedEvent};
 pub use recording::{Counted, FindOwner, Recording};
 pub use sample::{Sample, entries};
 pub use script_record::parse_build_id;
+pub use stream_cost::RanText;
 pub use text_modules::{FIRST as TEXT_BASE, ROOM as MODULE_LEN, TextModules};
 
 /// What sort of recording a file is.

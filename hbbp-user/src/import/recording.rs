@@ -247,7 +247,8 @@ const UNKNOWN_PERIOD: &str = "the text does not tell the sampling period: amount
 /// Said where stacks were weighed.
 const WEIGHED: &str = "branch stacks that taken branches did not trigger were weighed, by what their events count in the \
      streams or else so that every branch has the same share in every slot; then shares of loops that are never left within a \
-     stack rest on their bytes of code; standard errors take the weights as exact, and are too small";
+     stack rest on the times of kinds of instructions, fitted to the recording, or on bytes of code where its text is unknown; \
+     standard errors take the weights as exact, and are too small";
 
 /// What the user must know about a recording as a whole.
 fn notes(header: &Header, sideband: &Sideband) -> Vec<String> {

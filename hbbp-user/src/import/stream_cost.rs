@@ -3,14 +3,24 @@
 use hashbrown::HashMap;
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::is_kernel;
-use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, InstructionInfoFactory};
 
 use super::Sample;
+use super::kinds::{Kinds, kind, kind_of};
 use crate::addr::Va;
 use crate::snapshot::{Event, EventUnit};
 
+/// Text that a process ran.
+#[derive(Clone, Debug)]
+pub struct RanText {
+    /// Operand and address size in bits to decode it with.
+    pub bits: u32,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
 /// The text that a process ran: process id, time in ns, address, and the length in bytes, of which there may be fewer.
-pub(super) type FindText<'a> = dyn FnMut(u32, u64, Va, usize) -> Option<Vec<u8>> + 'a;
+pub(super) type FindText<'a> = dyn FnMut(u32, u64, Va, usize) -> Option<RanText> + 'a;
 
 /// The longest instruction in bytes (SDM vol. 2, 2.3.11).
 const LONGEST_INSTRUCTION: u64 = 15;
@@ -66,10 +76,13 @@ pub(super) struct StreamCosts {
 }
 
 /// The instructions of a stream.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Decoded {
     instructions: u32,
     branches: u32,
+    kinds: Kinds,
+    /// Whether an instruction before the last one always goes elsewhere.
+    leaves: bool,
 }
 
 impl StreamCosts {
@@ -93,6 +106,30 @@ impl StreamCosts {
         }
     }
 
+    /// The instructions of a stream, by kind; `None` where its text is not known.
+    pub(super) fn kinds(
+        &mut self,
+        sample: &Sample<'_>,
+        (older, newer): (&BranchEntry, &BranchEntry),
+        text: &mut FindText<'_>,
+    ) -> Option<Kinds> {
+        let found = self.decoded(sample, older.to, newer.from, text)?;
+        Some(found.kinds)
+    }
+
+    /// Whether straight code leads from the target of the newest branch to the address of the sample, so that it is the branch
+    /// that ran before the sample was taken.
+    pub(super) fn leads_to_ip(
+        &mut self,
+        sample: &Sample<'_>,
+        newest: &BranchEntry,
+        text: &mut FindText<'_>,
+    ) -> bool {
+        let Some(ip) = sample.ip else { return false };
+        let found = self.decoded(sample, newest.to, ip.0, text);
+        found.is_some_and(|found| !found.leaves)
+    }
+
     fn decoded(
         &mut self,
         sample: &Sample<'_>,
@@ -107,8 +144,8 @@ impl StreamCosts {
         }
         let len = last.checked_sub(start).filter(|len| *len < LONGEST)?;
         let len = usize::try_from(len + LONGEST_INSTRUCTION).ok()?;
-        let bytes = text(sample.tgid, sample.time, Va(start), len);
-        let found = bytes.and_then(|bytes| decode(&bytes, start, last));
+        let ran = text(sample.tgid, sample.time, Va(start), len);
+        let found = ran.and_then(|ran| decode(&ran, start, last));
         if self.known.len() < CAPACITY {
             self.known.insert(key, found);
         }
@@ -117,18 +154,23 @@ impl StreamCosts {
 }
 
 /// The instructions from `start` to the one at `last`, the last one included; `None` where none begins there.
-fn decode(bytes: &[u8], start: u64, last: u64) -> Option<Decoded> {
+fn decode(text: &RanText, start: u64, last: u64) -> Option<Decoded> {
     let mut decoded = Decoded::default();
-    for instruction in Decoder::with_ip(64, bytes, start, DecoderOptions::NONE) {
+    decoded.kinds[kind::TAKEN] = 1.0;
+    let mut info = InstructionInfoFactory::new();
+    for instruction in Decoder::try_with_ip(text.bits, &text.bytes, start, DecoderOptions::NONE).ok()? {
         if last < instruction.ip() || instruction.is_invalid() {
             return None;
         }
         decoded.instructions += 1;
         // Events of branches count those within a ring and, on most processors, those out of it.
-        decoded.branches += u32::from(instruction.flow_control() != FlowControl::Next);
+        let flow = instruction.flow_control();
+        decoded.branches += u32::from(flow != FlowControl::Next);
+        decoded.kinds[kind_of(&instruction, &mut info)] += 1.0;
         if instruction.ip() == last {
             return Some(decoded);
         }
+        decoded.leaves |= !matches!(flow, FlowControl::Next | FlowControl::ConditionalBranch);
     }
     None
 }
@@ -140,23 +182,34 @@ mod tests {
     /// `nop; je +0; jne +0; add eax, eax; jmp rax`
     const CODE: [u8; 9] = [0x90, 0x74, 0, 0x75, 0, 0x01, 0xc0, 0xff, 0xe0];
 
+    fn code(bits: u32) -> RanText {
+        let bytes = CODE.to_vec();
+        RanText { bits, bytes }
+    }
+
+    /// `inc eax; dec eax; jmp` of 32 bits are one instruction and the half of another one in 64.
+    #[test]
+    fn text_of_32_bits_is_decoded_as_that() {
+        let bytes = vec![0x40, 0x48, 0xeb, 0x00];
+        let ends = |bits| {
+            let text = RanText {
+                bits,
+                bytes: bytes.clone(),
+            };
+            decode(&text, 0x1000, 0x1002).map(|found| found.instructions)
+        };
+        assert_eq!((ends(32), ends(64)), (Some(3), None));
+    }
+
     #[test]
     fn instructions_and_branches_of_a_stream_are_counted() {
-        let found = |last| decode(&CODE, 0x1000, last);
-        assert_eq!(
-            found(0x1007),
-            Some(Decoded {
-                instructions: 5,
-                branches: 3
-            })
-        );
-        assert_eq!(
-            found(0x1001),
-            Some(Decoded {
-                instructions: 2,
-                branches: 1
-            })
-        );
+        let found = |last| {
+            let found = decode(&code(64), 0x1000, last)?;
+            let plain = found.kinds.get(kind::PLAIN).copied()?;
+            Some((found.instructions, found.branches, plain))
+        };
+        assert_eq!(found(0x1007), Some((5, 3, 5.0)));
+        assert_eq!(found(0x1001), Some((2, 1, 2.0)));
         assert_eq!((found(0x1002), found(0x1020)), (None, None));
     }
 
@@ -172,7 +225,7 @@ mod tests {
         let mut n_asked = 0;
         let mut text = |_: u32, _: u64, _: Va, _: usize| {
             n_asked += 1;
-            Some(CODE.to_vec())
+            Some(code(64))
         };
         let sample = |tgid| Sample {
             tgid,

@@ -142,10 +142,11 @@ impl Resolver {
         (self.user.thread(process, tid), interval)
     }
 
-    /// The text that a process of a recording ran at `time`, from `at` to the end of what was read around it.
-    pub fn recorded_text(&mut self, tgid: u32, time: u64, at: Va) -> Option<&[u8]> {
+    /// The text that a process of a recording ran at `time`, from `at` to the end of what was read around it, and the size in bits
+    /// to decode it with.
+    pub fn recorded_text(&mut self, tgid: u32, time: u64, at: Va) -> Option<(u32, &[u8])> {
         match at.ring() {
-            Ring::Kernel => self.kernel.text_from(at, time, &mut self.losses),
+            Ring::Kernel => Some((64, self.kernel.text_from(at, time, &mut self.losses)?)),
             Ring::User => self.user.recorded_text(tgid, time, at, &mut self.losses),
         }
     }

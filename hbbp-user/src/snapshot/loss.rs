@@ -136,6 +136,9 @@ losses! {
         "mapped file" | "mapped files", "not read: parsing them took too much time or memory";
     FileUnreadable, "region.file_unreadable", Region,
         "mapped file" | "mapped files", "not read: invalid ELF";
+    FileElsewhere, "region.file_elsewhere", Region,
+        "mapped file" | "mapped files",
+        "without code at the addresses that ran: mappings are missing (perf script --show-mmap-events), or it is another version";
     TextUnreadable, "region.text_unreadable", Region,
         "kernel text range" | "kernel text ranges", "could not be read";
     TextSwitched, "ambiguous.text_switched", Ambiguous,

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::elf::write_loop;
 use crate::run::{Folder, export, hbbp, lines};
-use crate::writer::{File, mmap2, stack, turns};
+use crate::writer::{File, mmap2, stack, string, turns};
 use hbbp_user::addr::Va;
 
 fn program(folder: &Folder, name: &str) -> String {
@@ -135,4 +135,39 @@ fn names_forge_no_line_and_move_no_cursor() {
         assert_eq!(controls.count(), 0, "{report:?}");
         assert!(!report.contains('\u{202e}'), "{report:?}");
     }
+}
+
+#[test]
+fn recordings_of_32_bit_kernels_say_that_their_kernel_code_is_not_known() {
+    let folder = Folder::new();
+    let program = program(&folder, "prog");
+    let mut file = File::new(vec![
+        mmap2(5, 2, (0x40_1000, 0x1000), 0x1000, "/bin/prog"),
+        stack(5, 3, &turns(Va(0x40_1000))),
+    ]);
+    let note = "recorded on a 32-bit kernel";
+    let mut report = |arch: &str| {
+        file.features = vec![(6, string(arch))];
+        let path = folder.write("perf.data", file.bytes());
+        flat(&hbbp(&["report", path.to_str().unwrap(), "--binary", &program]).out)
+    };
+    assert!(report("i686").contains(note));
+    assert!(!report("x86_64").contains(note));
+}
+
+#[test]
+fn entries_say_how_many_stacks_are_empty() {
+    let folder = Folder::new();
+    let records = vec![
+        stack(5, 3, &turns(Va(0x40_1000))),
+        stack(5, 4, &[]),
+        stack(5, 5, &[]),
+    ];
+    let path = folder.write("perf.data", File::new(records).bytes());
+    let printed = export(&path, &["--format", "entries"]);
+    assert!(
+        printed.ends_with("\n# discarded sample.no_stack 2\n"),
+        "{printed}"
+    );
+    assert_eq!(printed.lines().count(), 2);
 }

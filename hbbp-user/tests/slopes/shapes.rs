@@ -21,7 +21,7 @@ pub(crate) struct Shape {
 }
 
 /// All of them.
-pub(crate) const SHAPES: [Shape; 10] = [
+pub(crate) const SHAPES: [Shape; 11] = [
     Shape {
         name: "streams through a sled of untaken jumps",
         make: sled,
@@ -71,6 +71,11 @@ pub(crate) const SHAPES: [Shape; 10] = [
         name: "the same in one function",
         make: loops_of_one_function,
         n: 4_000,
+    },
+    Shape {
+        name: "distinct streams over 200 modules",
+        make: distinct_streams,
+        n: 20_000,
     },
 ];
 
@@ -341,5 +346,62 @@ fn loops_of_one_function(n: u32) -> Snapshot {
     }
     counts.ips.sort_by_key(|it| (it.event.0, it.ip.0));
     snapshot.intervals = vec![counts];
+    snapshot
+}
+
+/// `n` distinct streams, of a process with [`N_MODULES`] modules, as of many programs on one host: each module has as many,
+/// and from each branch target up to [`N_ENDS`] branches end one.
+pub(crate) fn distinct_streams(n: u32) -> Snapshot {
+    /// Modules of a large host.
+    const N_MODULES: u32 = 200;
+    /// Distinct streams that start at one target.
+    const N_ENDS: u32 = 10;
+    /// mov eax, [rdi]; add eax, edx; nop; nop; je 8
+    const BLOCK: [u8; 8] = [0x8b, 0x07, 0x01, 0xd0, 0x90, 0x90, 0x74, 0x00];
+    /// Addresses from module to module.
+    const APART: u64 = 1 << 24;
+
+    let of_module = n.div_ceil(N_MODULES);
+    let n_starts = of_module.div_ceil(N_ENDS);
+    let mut snapshot = program(Vec::new());
+    let bytes = BLOCK.repeat((n_starts + N_ENDS) as usize);
+    let module = |n: u32| Module {
+        name: format!("/usr/lib/lib{n}.so"),
+        build_id: n.to_le_bytes().repeat(5),
+        ..snapshot.modules[0].clone()
+    };
+    snapshot.modules = (0..N_MODULES).map(module).collect();
+    let text = |module: u32| Text {
+        module: ModuleIdx(module),
+        start: ImageAddr(BASE),
+        bytes: bytes.clone(),
+        since: 0,
+    };
+    snapshot.text = (0..N_MODULES).map(text).collect();
+    let mapped = |module: u32| Mapping {
+        start: Va(BASE + APART * u64::from(module)),
+        end: Va(BASE + APART * u64::from(module) + bytes.len() as u64),
+        module: ModuleIdx(module),
+        image_start: ImageAddr(BASE),
+        from: 0,
+    };
+    snapshot.processes[1].mappings = (0..N_MODULES).map(mapped).collect();
+    let mut streams = Vec::with_capacity(n as usize);
+    for module in 0..u64::from(N_MODULES) {
+        for nth in 0..u64::from(of_module) {
+            let start = APART * module + 8 * (nth / u64::from(N_ENDS));
+            let end = start + 8 * (nth % u64::from(N_ENDS)) + 6;
+            streams.push(StreamCount {
+                source: None,
+                hits: 1 + nth % 7,
+                weight: 1000.0 * (1 + nth % 7) as f64 / 31.0,
+                ..stream(1, start, end, 0)
+            });
+        }
+    }
+    snapshot.intervals = vec![Interval {
+        streams,
+        ..Interval::default()
+    }];
     snapshot
 }

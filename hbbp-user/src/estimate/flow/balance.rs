@@ -72,16 +72,18 @@ impl Targets {
 }
 
 /// The streams with balanced weights; in all they weigh as much as before. `inflow` is what [`balance`] found.
-pub(in crate::estimate) fn reweighted(streams: &[Stream], graph: &FlowGraph, inflow: &[f64]) -> Vec<Stream> {
-    let reweighted = |(stream, edge): (&Stream, &Edge)| {
+pub(in crate::estimate) fn reweighted(
+    mut streams: Vec<Stream>,
+    graph: &FlowGraph,
+    inflow: &[f64],
+) -> Vec<Stream> {
+    for (stream, edge) in streams.iter_mut().zip(&graph.streams) {
         let (balanced, measured) = (at(inflow, edge.from), at(&graph.inflow, edge.from));
-        let factor = if 0.0 < measured { balanced / measured } else { 1.0 };
-        Stream {
-            weight: stream.weight * factor,
-            ..*stream
+        if 0.0 < measured {
+            stream.weight *= balanced / measured;
         }
-    };
-    streams.iter().zip(&graph.streams).map(reweighted).collect()
+    }
+    streams
 }
 
 /// What [`balance`] found.

@@ -98,10 +98,12 @@ pub(in crate::estimate) fn judged(snapshot: &Snapshot, located: &Located, map: &
     }
     let bearing = weights.values().filter(|group| 0.0 < group.accepted);
     judged.made_up = bearing.fold(0, |sum, group| sum.saturating_add(group.impossible.0));
-    for (group, mut stream) in accepted {
-        stream.weight *= weights.get(&group).map_or(1.0, Weights::factor);
-        judged.streams.push((group.0, stream));
-    }
+    let borne = |(group, stream): (StreamGroup, Stream)| {
+        let factor = weights.get(&group).map_or(1.0, Weights::factor);
+        let weight = stream.weight * factor;
+        (group.0, Stream { weight, ..stream })
+    };
+    judged.streams = accepted.into_iter().map(borne).collect();
     judged.streams.sort_by_key(|(_, s)| (s.text, s.process));
     judged
 }
@@ -118,28 +120,28 @@ impl Weights {
 }
 
 impl Judged {
-    /// The streams of the events that serve as LBR, sorted by (text, process), and the units of these events that they
+    /// Takes the streams of the events that serve as LBR, sorted by (text, process), and the units of these events that they
     /// represent, such as taken branches. Where executions are relative and `stages` leave their weights out, as recorded.
-    pub(in crate::estimate) fn streams(
-        &self,
+    pub(in crate::estimate) fn take_streams(
+        &mut self,
         assignment: &EventAssignment,
         stages: Stages,
     ) -> (Vec<Stream>, f64) {
-        let uses = |(event, _): &&(EventIdx, Stream)| assignment.uses_stacks_of(*event);
-        let serving = self.streams.iter().filter(uses);
-        let units: f64 = serving.clone().map(|(_, stream)| stream.weight).sum();
-        let hits: f64 = serving.clone().map(|(_, stream)| stream.hits as f64).sum();
+        let mut serving = std::mem::take(&mut self.streams);
+        serving.retain(|(event, _)| assignment.uses_stacks_of(*event));
+        let units: f64 = serving.iter().map(|(_, stream)| stream.weight).sum();
+        let hits: f64 = serving.iter().map(|(_, stream)| stream.hits as f64).sum();
         let weight = |stream: &Stream| match assignment.unit {
             Unit::RelativeExecutions if !stages.run(Stage::Weights) => stream.hits as f64,
             // What a period of another event is in executions is unknown.
             Unit::RelativeExecutions if 0.0 < units => stream.weight * (hits / units),
             _ => stream.weight,
         };
-        let weighted = |(_, stream): &(EventIdx, Stream)| Stream {
-            weight: weight(stream),
-            ..*stream
+        let weighted = |(_, stream): (EventIdx, Stream)| Stream {
+            weight: weight(&stream),
+            ..stream
         };
-        (serving.map(weighted).collect(), units)
+        (serving.into_iter().map(weighted).collect(), units)
     }
 }
 

@@ -181,7 +181,7 @@ impl ImageSet {
                 return placed;
             }
             // What is not in the file can be read from the memory of the process while it lives.
-            loss = opened.err().unwrap_or(Loss::FileUnreadable);
+            loss = opened.err().unwrap_or(Loss::FileElsewhere);
         }
         let key = (mapper.generation, mapping.start, mapping.from);
         let idx = match self.memories.get(&key) {
@@ -318,6 +318,11 @@ impl ImageSet {
     /// The text of an image.
     pub fn text(&self, idx: ImageIdx) -> Option<&ModuleText> {
         Some(self.image(idx)?.text())
+    }
+
+    /// Operand and address size in bits to decode the text of an image with.
+    pub fn bits(&self, idx: ImageIdx) -> Option<u32> {
+        Some(self.image(idx)?.kind.bits())
     }
 
     /// Whether the text of an image is that of a file.

@@ -301,13 +301,21 @@ impl UserSpace {
         })
     }
 
-    /// The text that a process of a recording ran at `time`, from `at` to the end of what was read around it.
-    pub fn recorded_text(&mut self, tgid: u32, time: u64, at: Va, losses: &mut Losses) -> Option<&[u8]> {
+    /// The text that a process of a recording ran at `time`, from `at` to the end of what was read around it, and the size in bits
+    /// to decode it with.
+    pub fn recorded_text(
+        &mut self,
+        tgid: u32,
+        time: u64,
+        at: Va,
+        losses: &mut Losses,
+    ) -> Option<(u32, &[u8])> {
         let task = self.recorded_task(tgid, time);
         self.hit(task, time, at, losses);
         let (_, ran) = self.mappings.get(task, time, at)?;
         let image_at = ran.hit.image_start.checked_add(at.since(ran.start)?)?;
-        self.images.text(ran.hit.image)?.from(image_at)
+        let bits = self.images.bits(ran.hit.image)?;
+        Some((bits, self.images.text(ran.hit.image)?.from(image_at)?))
     }
 
     /// The intervals in which versions of the text of processes begin.
