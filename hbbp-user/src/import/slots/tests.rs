@@ -135,7 +135,7 @@ fn what_one_loop_tells_of_instructions_weighs_another_one() {
     const PLAIN: [u8; 8] = [0x01, 0xd0, 0x01, 0xd0, 0x01, 0xd0, 0xeb, 0x00];
     const LOADS: [u8; 8] = [0x8b, 0x07, 0x8b, 0x07, 0x8b, 0x07, 0xeb, 0x00];
     // With the taken branch: 5 and 17 cycles. A block follows the next branch.
-    let loads = |start: u64, n: u64| start == 0x9000 || n % 4 == 0;
+    let loads = |start: u64, n: u64| start == 0x9000 || n.is_multiple_of(4);
     let cycles = |start, n| if loads(start, n) { 17 } else { 5 };
     let loops = |start: u64, rounds: u64| {
         (0..4).map(move |newest| (stack(start, newest, 6, 0), rounds * cycles(start, newest + 1)))
