@@ -6,9 +6,10 @@ use std::path::Path;
 use clap::{Command, CommandFactory as _};
 use hbbp_user::cli::Cli;
 
-/// Options of `perf record` and valgrind that messages about recordings and references name, and of those that read exports.
-const OF_OTHERS: [&str; 8] = [
+/// Options of `perf record`, `perf script` and valgrind that messages about recordings and references name, and of those that read exports.
+const OF_OTHERS: [&str; 9] = [
     "call-graph",
+    "show-mmap-events",
     "threads",
     "tool",
     "dump-instr",
