@@ -185,5 +185,10 @@ fn intervals_of_the_whole_system_hold_what_all_cpus_executed() {
     assert_near("kernel", recorded.ring("kernel"), recorded.exact(true), APART);
     let exact = recorded.exact(false) + recorded.exact(true);
     let intervals = recorded.files[0].intervals as f64;
-    assert_near("intervals", intervals, exact / INTERVAL as f64, APART);
+    // They are whole, so that one more or less is no difference.
+    let due = exact / INTERVAL as f64;
+    assert!(
+        (intervals - due).abs() <= 1.0 + APART * due,
+        "{intervals} intervals, {due} due"
+    );
 }
