@@ -13,10 +13,10 @@
 //!    compares only code that occurs in one stack.
 //!
 //! Loops that are never left within a stack are compared by what the trigger counts, and so are the rings (an interrupt leaves no
-//! branch that leads there): code ran as often as its stacks are many, divided by what passes in an average stream around it. Where
-//! time is the trigger and records hold no cycles, that is fitted, too. What kinds of instructions take, the recording tells itself: a branch that triggers twice the
-//! stacks that its share in older slots suggests leads to a stream of twice the time of those around it ([`times`]). Where
-//! the text is unknown or something else is the trigger, streams of as many bytes are taken for equally long.
+//! branch that leads there): code ran as often as its stacks are many, divided by what passes in an average stream around it.
+//! Where time is the trigger and records hold no cycles, the recording itself tells what kinds of instructions take: a branch that
+//! triggers twice the stacks that its share in older slots suggests leads to a stream of twice the time of those around it
+//! ([`times`]). Where the text is unknown or something else is the trigger, streams of as many bytes are taken for equally long.
 //!
 //! What that leaves on the emulated machine: kernel-tests/results/time-triggered.txt.
 
