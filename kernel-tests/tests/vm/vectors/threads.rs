@@ -185,7 +185,7 @@ fn intervals_of_the_whole_system_hold_what_all_cpus_executed() {
     assert_near("kernel", recorded.ring("kernel"), recorded.exact(true), APART);
     let exact = recorded.exact(false) + recorded.exact(true);
     let intervals = recorded.files[0].intervals as f64;
-    // They are whole, so that one more or less is no difference.
+    // They are whole: one more or less is not a difference.
     let due = exact / INTERVAL as f64;
     assert!(
         (intervals - due).abs() <= 1.0 + APART * due,
