@@ -48,7 +48,7 @@ pub use rule::{Reason, Rule};
 pub use sources::lbr::{ExecutionCounts, execution_counts};
 use sources::oldest_slot::Branches;
 pub use sources::oldest_slot::Occurrences;
-use sources::processes::told_apart;
+use sources::processes::with_others;
 pub use sources::ring;
 pub use sources::streams::{Line, Stream, judge};
 use sources::{SeenBlocks, ebs, lbr, streams};
@@ -173,11 +173,11 @@ pub struct BlockCounts {
     pub outcome: Outcome,
 }
 
-/// Estimates how often each block ran.
-pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &Rule) -> BlockCounts {
+/// Estimates how often each block ran. The streams are taken out of `located`: they become those of the result.
+pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule: &Rule) -> BlockCounts {
     let stages = rule.stages;
-    let (located, n_together) = told_apart(located, map);
-    let located = located.as_ref();
+    let (mut with_others, n_together) = with_others(located, map);
+    let located = with_others.as_mut().unwrap_or(located);
     let sampled = ebs::sampled(snapshot, located, map);
     let mut judged = streams::judged(snapshot, located, map);
     let assignment = assign(snapshot, &sampled.resolved, &judged.accepted);
@@ -187,8 +187,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     let events = &snapshot.run.events;
     let streams_per_stack = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, events);
 
-    let passed = lbr::by_block(map, &execution_counts(&recorded));
-    let seen = SeenBlocks::new(map, &samples, &passed, &recorded);
+    let seen = SeenBlocks::of(map, &samples, &recorded);
     let graph = FlowGraph::new(located, map, &assignment, &recorded);
     let blocks = SampledBlocks::new(snapshot, map, &graph, &seen, &samples);
     let sources = (&branches, &blocks);

@@ -33,15 +33,15 @@ pub fn write_counts(
     rule: &Rule,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let located = locate(snapshot);
+    let mut located = locate(snapshot);
     let map = blocks(snapshot, &located);
     let lines = match source {
         CountSource::Lbr => passed(&located, &map),
         CountSource::Ebs => {
             let ebs = |block: &BlockCount| block.of(Method::Ebs).map_or(0.0, |ebs| ebs.count);
-            estimated(snapshot, &located, &map, rule, ebs)
+            estimated(snapshot, &mut located, &map, rule, ebs)
         }
-        CountSource::Hybrid => estimated(snapshot, &located, &map, rule, |block| block.chosen().count),
+        CountSource::Hybrid => estimated(snapshot, &mut located, &map, rule, |block| block.chosen().count),
     };
     lines.write(snapshot, out, |_, at, count, out| {
         writeln!(out, "{:x} {}", at.0, decimal(*count))
@@ -95,7 +95,7 @@ fn passed(located: &Located, map: &BlockMap) -> CountLines {
 
 fn estimated(
     snapshot: &Snapshot,
-    located: &Located,
+    located: &mut Located,
     map: &BlockMap,
     rule: &Rule,
     executions: impl Fn(&BlockCount) -> f64,

@@ -244,9 +244,14 @@ impl Located {
         }
     }
 
-    /// The same counts with other process images: those that get the same one are summed.
-    pub fn by_processes(&self, renamed: impl Fn(ProcessIdx) -> ProcessIdx) -> Self {
-        let mut all = self.clone();
+    /// The same counts with other process images: those that get the same one are summed. The streams are moved, as they
+    /// are many.
+    pub fn by_processes(&mut self, renamed: impl Fn(ProcessIdx) -> ProcessIdx) -> Self {
+        let streams = std::mem::take(&mut self.streams);
+        let mut all = Self {
+            streams,
+            ..self.clone()
+        };
         for ip in &mut all.ips {
             ip.process = renamed(ip.process);
         }

@@ -87,8 +87,8 @@ impl<'a> Estimated<'a> {
         Self::of(snapshot, located, map, rule)
     }
 
-    fn of(snapshot: &'a Snapshot, located: Located, map: BlockMap, rule: &Rule) -> Self {
-        let counts = estimate(snapshot, &located, &map, rule);
+    fn of(snapshot: &'a Snapshot, mut located: Located, map: BlockMap, rule: &Rule) -> Self {
+        let counts = estimate(snapshot, &mut located, &map, rule);
         let time = Time::new(snapshot, &located, &map, &counts);
         Self {
             snapshot,
@@ -119,7 +119,7 @@ impl<'a> Estimated<'a> {
         self.time.as_ref()
     }
 
-    /// Samples, streams and branches by location.
+    /// Samples and branches by location. The streams are in [`Self::counts`].
     pub const fn located(&self) -> &Located {
         &self.located
     }

@@ -138,11 +138,11 @@ fn cost_of_an_analysis() {
         } = &snapshot.intervals[0];
         let n_counts = ips.len() + streams.len() + branches.len();
         let begun = Instant::now();
-        let located = locate(&snapshot);
+        let mut located = locate(&snapshot);
         let after_locate = begun.elapsed();
         let map = blocks(&snapshot, &located);
         let after_blocks = begun.elapsed();
-        let counts = estimate(&snapshot, &located, &map, &rule);
+        let counts = estimate(&snapshot, &mut located, &map, &rule);
         let after_estimate = begun.elapsed();
         println!(
             "{what}, {n_counts} counts: locate {after_locate:?}, blocks {:?}, estimate {:?} ({} blocks)",

@@ -102,9 +102,9 @@ fn spent(precise: u8, at: &[(u64, u64)]) -> Vec<(u32, f64)> {
         ips: at.iter().map(ip).collect(),
         ..counts()
     }];
-    let located = locate(&snapshot);
+    let mut located = locate(&snapshot);
     let map = blocks(&snapshot, &located);
-    let counts = estimate(&snapshot, &located, &map, &PAPER.parse().unwrap());
+    let counts = estimate(&snapshot, &mut located, &map, &PAPER.parse().unwrap());
     let time = Time::new(&snapshot, &located, &map, &counts).unwrap();
     assert_eq!(
         time.total(),

@@ -68,7 +68,7 @@ pub(in crate::estimate) fn replicates(
     };
     let walks: Vec<Vec<usize>> = (0..N_REPLICATES).map(walk).collect();
     let executed = walks.iter().flatten().filter_map(|n| seen.executed.get(*n));
-    let executed = executed.map(|executed| executed.blocks.len());
+    let executed = executed.map(|executed| executed.blocks().len());
     let step = executed.fold(0, usize::saturating_add).div_ceil(MAX_EXECUTED);
     let replicate = |walk: &Vec<usize>| {
         let oldest = walk.first().and_then(|oldest| graph.streams.get(*oldest));
@@ -89,7 +89,7 @@ fn runs(walk: &[usize], streams: &[Stream], seen: &SeenBlocks) -> Vec<BlockRun> 
     let mut changes: Vec<(ProcessIdx, usize, f64)> = Vec::new();
     for n in walk {
         if let (Some(stream), Some(executed)) = (streams.get(*n), seen.executed.get(*n)) {
-            for (blocks, part) in executed.pieces() {
+            for (blocks, part) in seen.pieces(*executed) {
                 changes.push((stream.process, blocks.start, part));
                 changes.push((stream.process, blocks.end, -part));
             }

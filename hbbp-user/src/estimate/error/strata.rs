@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::super::flow::graph::{FlowGraph, add};
-use super::super::sources::{Counted, Executed, SeenBlocks, over};
+use super::super::sources::{Counted, SeenBlocks, over};
 use super::Replicate;
 use super::phases::Phases;
 
@@ -96,20 +96,16 @@ impl Allocation {
 
 /// The phase of each block: that of the most frequent stream that executes it.
 fn of_blocks(phases: &Phases, graph: &FlowGraph, seen: &SeenBlocks) -> Vec<usize> {
-    // First block, streams, block after the last one, phase.
-    let streams = graph.streams.iter().zip(&seen.executed);
-    let mut streams: Vec<(usize, u64, usize, usize)> = streams
-        .map(|(edge, Executed { blocks, .. })| {
-            let (hits, phase) = (edge.amount.to_bits(), phases.of(edge.from));
-            (blocks.start, hits, blocks.end, phase)
-        })
-        .collect();
-    streams.sort_unstable();
-    let mut streams = streams.into_iter().peekable();
+    let streams = seen.by_first_block();
+    let streams = streams.iter().filter_map(|n| {
+        let (edge, executed) = (graph.streams.get(*n as usize)?, seen.executed.get(*n as usize)?);
+        Some((edge, executed.blocks()))
+    });
+    let mut streams = streams.peekable();
     let mut most = BinaryHeap::new();
     let of_block = |block: usize| {
-        while let Some((_, hits, end, phase)) = streams.next_if(|(first, ..)| *first <= block) {
-            most.push((hits, end, phase));
+        while let Some((edge, blocks)) = streams.next_if(|(_, blocks)| blocks.start <= block) {
+            most.push((edge.amount.to_bits(), blocks.end, phases.of(edge.from)));
         }
         while most.peek().is_some_and(|(_, end, _)| *end <= block) {
             most.pop();

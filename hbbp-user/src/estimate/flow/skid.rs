@@ -68,6 +68,9 @@ impl SampledBlocks {
         seen: &SeenBlocks,
         ebs: &[Counted],
     ) -> Self {
+        if ebs.is_empty() {
+            return Self::default();
+        }
         let executed = executed(graph, seen);
         let mut samples = samples(seen, ebs, |id| ring(snapshot, map, id.text));
         for (samples, executed) in samples.iter_mut().zip(&executed) {
@@ -166,19 +169,23 @@ fn executed(graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Vec<(usize, f64)>> {
     /// What rounding leaves of a number of streams.
     const NONE: f64 = 1e-6;
 
-    let mut changes: Vec<(usize, usize, f64)> = Vec::new();
+    // There are several for each stream, so they are small.
+    let mut changes: Vec<(u32, u32, f64)> = Vec::new();
     for (stream, executed) in graph.streams.iter().zip(&seen.executed) {
-        for (blocks, part) in executed.pieces() {
-            let amount = part * stream.amount;
-            changes.push((blocks.start, stream.from, amount));
-            changes.push((blocks.end, stream.from, -amount));
+        for (blocks, part) in seen.pieces(*executed) {
+            for (block, change) in [(blocks.start, part), (blocks.end, -part)] {
+                if let (Ok(block), Ok(start)) = (u32::try_from(block), u32::try_from(stream.from)) {
+                    changes.push((block, start, change * stream.amount));
+                }
+            }
         }
     }
     changes.sort_by_key(|(block, start, _)| (*block, *start));
     let mut changes = changes.into_iter().peekable();
     let mut running: BTreeMap<usize, f64> = BTreeMap::new();
     let of_block = |(block, length): (usize, &u32)| {
-        while let Some((_, start, change)) = changes.next_if(|(at, ..)| *at <= block) {
+        while let Some((_, start, change)) = changes.next_if(|(at, ..)| *at as usize <= block) {
+            let start = start as usize;
             let streams = running.entry(start).or_default();
             *streams += change;
             if *streams < NONE {
@@ -201,8 +208,9 @@ fn executed(graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Vec<(usize, f64)>> {
 fn edges(map: &BlockMap, graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Edge> {
     let mut onward = vec![0.0; seen.ids.len()];
     for (stream, executed) in graph.streams.iter().zip(&seen.executed) {
-        if let Some(last) = executed.blocks.end.checked_sub(1) {
-            add(&mut onward, executed.blocks.start, stream.amount);
+        let blocks = executed.blocks();
+        if let Some(last) = blocks.end.checked_sub(1) {
+            add(&mut onward, blocks.start, stream.amount);
             add(&mut onward, last, -stream.amount);
         }
     }

@@ -114,18 +114,26 @@ pub(super) struct SeenBlocks {
     pub(super) executed: Vec<Executed>,
 }
 
-/// The blocks that a stream executed.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// The blocks that a stream executed. There are as many as streams, so each is small.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Executed {
-    /// Their numbers.
-    pub(super) blocks: Range<usize>,
-    /// The part of the first block before the stream.
-    head: f64,
-    /// The part of the last block after it, which an interrupt cut off.
-    tail: f64,
+    /// Number of the first block.
+    pub(super) first: u32,
+    /// Number of the block after the last one.
+    pub(super) end: u32,
+    /// Instructions of the first block before the stream.
+    head: u32,
+    /// Instructions of the last block after it, which an interrupt cut off.
+    tail: u32,
 }
 
 impl SeenBlocks {
+    /// Those of samples and of streams.
+    pub(super) fn of(map: &BlockMap, ebs: &[Counted], streams: &[Stream]) -> Self {
+        let passed = lbr::by_block(map, &lbr::execution_counts(streams));
+        Self::new(map, ebs, &passed, streams)
+    }
+
     pub(super) fn new(map: &BlockMap, ebs: &[Counted], lbr: &[Counted], streams: &[Stream]) -> Self {
         let mut ids: Vec<BlockId> = ebs.iter().chain(lbr).map(|counted| counted.block).collect();
         ids.sort_unstable();
@@ -159,24 +167,29 @@ impl SeenBlocks {
         };
         let (from, to) = (text.block_of(stream.first), text.block_of(last));
         let (low, high) = (self.number(id(from))?, self.number(id(to))?);
-        let part = |of: Range<u32>, block: u32| {
-            let length = text.block(block).len().max(1);
-            of.len() as f64 / length as f64
-        };
         Some(Executed {
-            blocks: low..high.saturating_add(1),
-            head: part(text.block(from).start..stream.first, from),
-            tail: part(stream.end..text.block(to).end, to),
+            first: u32::try_from(low).ok()?,
+            end: u32::try_from(high).ok()?.saturating_add(1),
+            head: stream.first.saturating_sub(text.block(from).start),
+            tail: text.block(to).end.saturating_sub(stream.end),
         })
     }
-}
 
-impl Executed {
-    /// Ranges of blocks, with the part of each of their blocks that was executed.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = (Range<usize>, f64)> + use<> {
-        let Range { start, end } = self.blocks;
+    /// The streams, in the order of the first block that each executed.
+    pub(super) fn by_first_block(&self) -> Vec<u32> {
+        let mut streams: Vec<u32> = (0..).zip(&self.executed).map(|(n, _)| n).collect();
+        // They come by process within a text, so that this merges a few sorted runs.
+        streams.sort_by_key(|n| self.executed.get(*n as usize).map(|executed| executed.first));
+        streams
+    }
+
+    /// Ranges of the blocks that a stream executed, with the part of each of their blocks that was.
+    pub(super) fn pieces(&self, executed: Executed) -> impl Iterator<Item = (Range<usize>, f64)> + use<> {
+        let Range { start, end } = executed.blocks();
         let (after, before) = (start.saturating_add(1), end.saturating_sub(1));
-        let (head, tail) = (self.head, self.tail);
+        let length = |block| f64::from(self.lengths.get(block).copied().unwrap_or(1));
+        let head = f64::from(executed.head) / length(start);
+        let tail = f64::from(executed.tail) / length(before);
         let pieces = if start == before {
             [(start..end, 1.0 - head - tail), (0..0, 0.0), (0..0, 0.0)]
         } else {
@@ -185,5 +198,12 @@ impl Executed {
             [(start..from, 1.0 - head), (from..to, 1.0), (to..end, 1.0 - tail)]
         };
         pieces.into_iter().filter(|(blocks, _)| !blocks.is_empty())
+    }
+}
+
+impl Executed {
+    /// The numbers of the blocks.
+    pub(super) const fn blocks(self) -> Range<usize> {
+        self.first as usize..self.end as usize
     }
 }

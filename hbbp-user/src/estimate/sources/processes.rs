@@ -5,7 +5,6 @@
 //! Beyond a bound, the images that executed the most blocks for each of their streams are counted together, as
 //! [`ProcessIdx::OTHERS`]; nothing but their names is lost.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -33,12 +32,15 @@ struct Image {
     hits: u64,
 }
 
-/// The counts with no more process images than can be told apart, and how many are counted together.
-pub(in crate::estimate) fn told_apart<'a>(located: &'a Located, map: &BlockMap) -> (Cow<'a, Located>, u64) {
-    let together = counted_together(spans(located, map), MAX_PAIRS);
-    if together.is_empty() {
-        return (Cow::Borrowed(located), 0);
+/// Where not all process images can be told apart, the counts with some of them as one, and how many these are. The streams
+/// are moved then.
+pub(in crate::estimate) fn with_others(located: &mut Located, map: &BlockMap) -> (Option<Located>, u64) {
+    // Most profiles have few pairs, however often each is counted: their spans are not kept.
+    let pairs = spans(located, map).map(|span| n_blocks(span.first, span.last));
+    if pairs.fold(0, usize::saturating_add) <= MAX_PAIRS {
+        return (None, 0);
     }
+    let together = counted_together(spans(located, map).collect(), MAX_PAIRS);
     let renamed = |process| {
         if together.contains(&process) {
             ProcessIdx::OTHERS
@@ -46,11 +48,12 @@ pub(in crate::estimate) fn told_apart<'a>(located: &'a Located, map: &BlockMap) 
             process
         }
     };
-    (Cow::Owned(located.by_processes(renamed)), together.len() as u64)
+    let others = (!together.is_empty()).then(|| located.by_processes(renamed));
+    (others, together.len() as u64)
 }
 
-fn spans(located: &Located, map: &BlockMap) -> Vec<Span> {
-    let span = |stream: &LocatedStream| {
+fn spans<'a>(located: &'a Located, map: &'a BlockMap) -> impl Iterator<Item = Span> + 'a {
+    let span = move |stream: &LocatedStream| {
         let text = map.text(stream.start.text)?;
         let block = |addr| Some(text.block_of(text.find(addr).ok()?));
         Some(Span {
@@ -61,15 +64,11 @@ fn spans(located: &Located, map: &BlockMap) -> Vec<Span> {
             hits: stream.hits,
         })
     };
-    located.streams.iter().filter_map(span).collect()
+    located.streams.iter().filter_map(span)
 }
 
 /// The process images to count together, so that no more than `most` pairs are left. The kernel is never one of them.
 fn counted_together(mut spans: Vec<Span>, most: usize) -> BTreeSet<ProcessIdx> {
-    let all = spans.iter().map(|span| n_blocks(span.first, span.last));
-    if all.fold(0, usize::saturating_add) <= most {
-        return BTreeSet::new();
-    }
     spans.sort_unstable_by_key(|span| (span.process, span.text, span.first, Reverse(span.last)));
     let mut images: Vec<Image> = spans.chunk_by(|a, b| a.process == b.process).map(image).collect();
     // Blocks for each stream, without a division.

@@ -66,25 +66,28 @@ struct Weights {
 }
 
 /// Judges every stream. Something else ran where one cannot have been executed, so the others bear its weight.
-pub(in crate::estimate) fn judged(snapshot: &Snapshot, located: &Located, map: &BlockMap) -> Judged {
+///
+/// There can be millions, so that they are taken out of `located`, and their memory becomes that of the judged ones.
+pub(in crate::estimate) fn judged(snapshot: &Snapshot, located: &mut Located, map: &BlockMap) -> Judged {
     let mut judged = Judged::default();
     let mut weights: BTreeMap<StreamGroup, Weights> = BTreeMap::new();
     for (group, impossible) in &located.impossible {
         weights.entry(*group).or_default().impossible = *impossible;
     }
-    let mut accepted = Vec::new();
-    for stream in &located.streams {
-        let ring = super::ring(snapshot, map, stream.start.text);
-        let text = map.text(stream.start.text).ok_or(Discard::NoText);
+    let ring_of = |text| super::ring(snapshot, map, text);
+    let streams = std::mem::take(&mut located.streams);
+    let accepted = streams.into_iter().filter_map(|stream| {
+        let ring = ring_of(stream.start.text);
         let group = (stream.event, stream.process, ring);
-        match text.and_then(|text| judge(text, stream)) {
+        let text = map.text(stream.start.text).ok_or(Discard::NoText);
+        match text.and_then(|text| judge(text, &stream)) {
             Ok(line) => {
                 weights.entry(group).or_default().accepted += stream.weight;
                 judged.accepted.add(stream.event, (), ring, stream.hits);
                 if line.end == line.source {
                     judged.interrupted.add(stream.event, (), ring, stream.hits);
                 }
-                accepted.push((group, line.of(stream)));
+                Some((stream.event, line.of(&stream)))
             }
             Err(why) => {
                 judged.discarded.add(stream.event, why, ring, stream.hits);
@@ -93,18 +96,19 @@ pub(in crate::estimate) fn judged(snapshot: &Snapshot, located: &Located, map: &
                     *hits = hits.saturating_add(stream.hits);
                     *weight += stream.weight;
                 }
+                None
             }
         }
-    }
+    });
+    let mut accepted: Vec<(EventIdx, Stream)> = accepted.collect();
     let bearing = weights.values().filter(|group| 0.0 < group.accepted);
     judged.made_up = bearing.fold(0, |sum, group| sum.saturating_add(group.impossible.0));
-    let borne = |(group, stream): (StreamGroup, Stream)| {
-        let factor = weights.get(&group).map_or(1.0, Weights::factor);
-        let weight = stream.weight * factor;
-        (group.0, Stream { weight, ..stream })
-    };
-    judged.streams = accepted.into_iter().map(borne).collect();
-    judged.streams.sort_by_key(|(_, s)| (s.text, s.process));
+    for (event, stream) in &mut accepted {
+        let group = (*event, stream.process, ring_of(stream.text));
+        stream.weight *= weights.get(&group).map_or(1.0, Weights::factor);
+    }
+    accepted.sort_by_key(|(_, s)| (s.text, s.process));
+    judged.streams = accepted;
     judged
 }
 
@@ -141,7 +145,10 @@ impl Judged {
             weight: weight(&stream),
             ..stream
         };
-        (serving.into_iter().map(weighted).collect(), units)
+        let mut streams: Vec<Stream> = serving.into_iter().map(weighted).collect();
+        // They are in the place of what was larger, and stay for as long as the estimate.
+        streams.shrink_to_fit();
+        (streams, units)
     }
 }
 
