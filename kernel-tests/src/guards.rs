@@ -1,7 +1,7 @@
 //! What stacks and processes cost in instructions, beside `results/guards.txt`: figures that no change may make worse.
 //!
-//! Guest time is a function of the instructions, so that the figures do not depend on what else the host does. User code is held
-//! to a tenth above what was recorded. With the kernel's instructions it is a quarter: what the kernel does with freed pages
+//! Guest time is a function of the instructions, so that the figures do not depend on what else the host does. User code of stacks
+//! that are copied is held to a tenth above what was recorded; that of kept ones to a half, as below. With the kernel's instructions it is a quarter: what the kernel does with freed pages
 //! falls into one run or another, and two builds whose user code lay 1 % apart had 1760 and 1957 instructions of it for a stack; a
 //! process 19,688 and 17,823 in all. The program alone is held to a twentieth, as nothing else is in its figure.
 
@@ -21,6 +21,9 @@ pub const SERIES: &str = "6.12";
 
 /// The most that user code, user code with the kernel, and a program may cost of what was recorded.
 const USER: f64 = 1.1;
+/// Nearly all user code for a stack of callchain is that for the few stacks that found no place and were copied, at some 1500
+/// instructions each: two in a hundred more are a tenth. By chance, builds alike took 207 and 235 with the least of three seeds.
+const USER_OF_KEPT: f64 = 1.5;
 const WITH_KERNEL: f64 = 1.25;
 const PROGRAM: f64 = 1.05;
 
@@ -89,18 +92,29 @@ pub const ALL: [(&str, Measure); 3] = [
 /// # Errors
 /// When something does not build or fails in the guest, here and below.
 pub fn stacks(kernel: &Kernel, hardware_profile: &str) -> Result<Vec<Guard>> {
-    let each = [
-        stack("heapsort", kernel, hardware_profile)?,
-        stack("callchain", kernel, hardware_profile)?,
-    ];
-    Ok(each.into_iter().flatten().collect())
+    let mut guards = copied_stack(kernel, hardware_profile)?;
+    guards.extend(kept_stack(kernel, hardware_profile)?);
+    Ok(guards)
 }
 
-/// What `hbbp-sys` adds for a branch stack of a workload: in user code, and altogether beside a program that returns at once.
+/// A stack of flat code, which is copied to user space.
 ///
 /// # Errors
 /// As [`stacks`].
-pub fn stack(name: &str, kernel: &Kernel, hardware_profile: &str) -> Result<[Guard; 2]> {
+pub fn copied_stack(kernel: &Kernel, hardware_profile: &str) -> Result<Vec<Guard>> {
+    stack("heapsort", kernel, hardware_profile, USER)
+}
+
+/// A stack of a loop, which is kept in the kernel's table and counted there.
+///
+/// # Errors
+/// As [`stacks`].
+pub fn kept_stack(kernel: &Kernel, hardware_profile: &str) -> Result<Vec<Guard>> {
+    stack("callchain", kernel, hardware_profile, USER_OF_KEPT)
+}
+
+/// What `hbbp-sys` adds for a branch stack of a workload: in user code, and altogether beside a program that returns at once.
+fn stack(name: &str, kernel: &Kernel, hardware_profile: &str, most_of_user: f64) -> Result<Vec<Guard>> {
     const PERIODS: [u64; 3] = [503, 1_009, 2_003];
     const TOOLS: [Tool; 2] = [Tool::Returning, Tool::HbbpSys];
     let workload = Workload::named(name).with_context(|| format!("unknown workload `{name}`"))?;
@@ -114,8 +128,8 @@ pub fn stack(name: &str, kernel: &Kernel, hardware_profile: &str) -> Result<[Gua
         least = [user_code.min(cost::slope(&user)), all.min(own - machine)];
     }
     let [user_code, all] = least;
-    Ok([
-        Guard::new(format!("stack of {name}, user code"), user_code, USER)?,
+    Ok(vec![
+        Guard::new(format!("stack of {name}, user code"), user_code, most_of_user)?,
         Guard::new(format!("stack of {name}"), all, WITH_KERNEL)?,
     ])
 }

@@ -31,12 +31,12 @@ fn assert_kept(measure: impl FnOnce(&Kernel, &str) -> Result<Vec<Guard>>) {
 
 #[test]
 fn stack_of_flat_code_costs_what_it_did() {
-    assert_kept(|kernel, profile| Ok(guards::stack("heapsort", kernel, profile)?.into()));
+    assert_kept(guards::copied_stack);
 }
 
 #[test]
 fn stack_of_a_loop_costs_what_it_did() {
-    assert_kept(|kernel, profile| Ok(guards::stack("callchain", kernel, profile)?.into()));
+    assert_kept(guards::kept_stack);
 }
 
 #[test]

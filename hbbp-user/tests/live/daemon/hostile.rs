@@ -259,28 +259,39 @@ fn hostile_perf_map() {
 
 #[test]
 fn worker_that_is_killed_is_replaced_and_counted() {
+    const ENDED: &str = "not parsed: the worker ended";
+    /// A worker that has spent its CPU time, as on large programs of a busy host, is replaced anyway: that it was killed then is
+    /// nothing to count. The next one has all of it.
+    const TRIES: u32 = 5;
+
     let Some(_kernel) = kernel() else { return };
     let made = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(&made.path().join("segments"));
     daemon.until_intervals(1);
-    let [supervisor, worker] = parsers(&daemon);
-    // SAFETY: a signal to the worker, which its supervisor has not waited for.
-    assert_eq!(unsafe { libc::kill(worker.cast_signed(), libc::SIGKILL) }, 0);
     let path = made.path().join("new");
     fs::write(&path, program(PAGE as u64, 0, &[])).unwrap();
-    daemon.until("other worker", |_| {
-        // A file that it has not seen yet.
-        let copy = made.path().join("copy");
-        fs::copy(&path, &copy).unwrap();
-        map_and_run(&copy, TIMES / 100);
-        fs::remove_file(&copy).unwrap();
-        let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
-        children.split_whitespace().any(|pid| pid.parse() != Ok(worker))
-    });
-    let n_before = super::intervals(&super::names(&daemon.folder)).len();
-    daemon.until_intervals(n_before + 2);
+    for _ in 0..TRIES {
+        let [supervisor, worker] = parsers(&daemon);
+        // SAFETY: a signal to the worker, which its supervisor has not waited for.
+        assert_eq!(unsafe { libc::kill(worker.cast_signed(), libc::SIGKILL) }, 0);
+        daemon.until("other worker", |_| {
+            // A file that it has not seen yet.
+            let copy = made.path().join("copy");
+            fs::copy(&path, &copy).unwrap();
+            map_and_run(&copy, TIMES / 100);
+            fs::remove_file(&copy).unwrap();
+            let children = format!("/proc/{supervisor}/task/{supervisor}/children");
+            let children = fs::read_to_string(children).unwrap();
+            children.split_whitespace().any(|pid| pid.parse() != Ok(worker))
+        });
+        let n_before = super::intervals(&super::names(&daemon.folder)).len();
+        daemon.until_intervals(n_before + 2);
+        if daemon.said().contains(ENDED) {
+            break;
+        }
+    }
     let segments = daemon.folder.clone();
     let said = daemon.stop();
-    assert!(said.contains("not parsed: the worker ended"), "{said}");
+    assert!(said.contains(ENDED), "{said}");
     assert!(0 < assert_segments_close(&segments));
 }
