@@ -18,6 +18,7 @@ use crate::snapshot::Symbol;
 use super::byte_source::ByteSource;
 use super::layout::ElfLayout;
 use super::name_blocks::NameBlocks;
+use super::unwind_table::UnwindTable;
 pub use read::read_functions;
 
 /// No table is read beyond this many entries: the largest browsers have about a million.
@@ -25,13 +26,15 @@ const MAX_SYMBOLS: usize = 2 << 20;
 /// A small function may lie inside a large one; the search for the large one ends after this many small ones.
 const MAX_NESTED: usize = 64;
 
-/// The functions of one file, sorted by start.
+/// The functions of one file.
 #[derive(Debug, Default)]
 pub struct Functions {
     /// The first start.
     first: u64,
     /// Sorted by start; several may share one.
     ranges: Vec<FunctionRange>,
+    /// Functions that may have no symbol. What a symbol covers is not one of them.
+    unwind: Option<UnwindTable>,
     /// Where their names stand.
     names: Vec<NameTable>,
     /// What was read of the names of the file itself.
@@ -91,21 +94,22 @@ pub struct SymbolFile<'a> {
 impl Functions {
     /// Number of entries.
     pub fn len(&self) -> usize {
-        self.ranges.len()
+        self.ranges.len() + self.unwind.as_ref().map_or(0, |table| table.entries.len())
     }
 
     /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.len() == 0
     }
 
     /// Memory of the table in bytes, with what was read of the names.
     pub fn n_bytes(&self) -> usize {
         let blocks = self.read.borrow().n_bytes() + self.read_debug.borrow().n_bytes();
-        self.ranges.capacity() * size_of::<FunctionRange>() + blocks
+        let unwind = self.unwind.as_ref().map_or(0, UnwindTable::n_bytes);
+        self.ranges.capacity() * size_of::<FunctionRange>() + unwind + blocks
     }
 
-    /// Where the functions start, in rising order; several may share a start.
+    /// Where the functions of symbol tables start, in rising order; several may share a start.
     pub fn starts(&self) -> impl Iterator<Item = ImageAddr> {
         self.ranges.iter().map(|r| ImageAddr(self.start_of(r)))
     }
@@ -127,12 +131,9 @@ impl Functions {
         own: &ByteSource,
         debug: Option<&ByteSource>,
     ) -> Option<Symbol> {
-        let before = self.ranges.get(..self.n_until(at))?;
-        let found = before
-            .iter()
-            .rev()
-            .take(MAX_NESTED)
-            .find(|r| at.0 - self.start_of(r) < u64::from(r.len))?;
+        let Some(found) = self.range_at(at) else {
+            return self.read_unnamed_at(at, own);
+        };
         let first = self.ranges.partition_point(|r| r.start < found.start);
         let aliases = self
             .ranges
@@ -161,15 +162,40 @@ impl Functions {
         })
     }
 
+    /// The innermost function of a symbol table that contains `at`.
+    fn range_at(&self, at: ImageAddr) -> Option<&FunctionRange> {
+        let before = self.ranges.get(..self.n_until(at))?;
+        let mut nested = before.iter().rev().take(MAX_NESTED);
+        nested.find(|r| at.0 - self.start_of(r) < u64::from(r.len))
+    }
+
+    /// The function without a symbol that contains `at`.
+    fn read_unnamed_at(&self, at: ImageAddr, own: &ByteSource) -> Option<Symbol> {
+        let (start, len) = self.unwind.as_ref()?.read_last_until(at.0, own)?;
+        let start = ImageAddr(start);
+        let is_inside = at.since(start).is_some_and(|offset| offset < len);
+        let found = is_inside && self.range_at(start).is_none();
+        found.then(|| Symbol {
+            start,
+            len,
+            name: String::new(),
+        })
+    }
+
     /// The addresses around `at`, which is in no function, up to the nearest functions.
-    pub fn gap_at(&self, at: ImageAddr) -> Range<ImageAddr> {
+    pub fn gap_at(&self, at: ImageAddr, own: &ByteSource) -> Range<ImageAddr> {
         let n_before = self.n_until(at);
         let before = self.ranges.iter().take(n_before).rev().take(MAX_NESTED);
         let start = before
             .map(|r| self.start_of(r).saturating_add(u64::from(r.len)))
             .max();
         let end = self.ranges.get(n_before).map_or(u64::MAX, |r| self.start_of(r));
-        ImageAddr(start.unwrap_or(0).min(at.0))..ImageAddr(end)
+        let unwind = self.unwind.as_ref();
+        let last = unwind.and_then(|table| table.read_last_until(at.0, own));
+        let last = last.map(|(start, len)| start.saturating_add(len));
+        let next = unwind.and_then(|table| table.next_start(at.0));
+        let start = start.max(last).unwrap_or(0).min(at.0);
+        ImageAddr(start)..ImageAddr(next.map_or(end, |next| next.min(end)))
     }
 }
 

@@ -10,3 +10,4 @@ pub mod layout;
 mod linkage;
 pub mod name_blocks;
 mod unwind;
+mod unwind_table;

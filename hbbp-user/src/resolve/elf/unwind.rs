@@ -1,29 +1,30 @@
 //! Ranges of functions from unwind information: what is left of them in stripped files.
 //!
 //! `.eh_frame` has one entry (FDE) for each function, with its start and length; each refers to a common entry (CIE) that
-//! says how addresses are encoded (Linux Standard Base 5.0, sections 10.6.1 and 10.5). Files without sections still have
-//! the search table of `.eh_frame_hdr`, which knows the starts alone.
+//! says how addresses are encoded (Linux Standard Base 5.0, sections 10.6.1 and 10.5). All are read here, for files without a
+//! search table ([`super::unwind_table`]).
 
 use std::collections::HashMap;
 
 use object::elf;
-
-use crate::addr::ImageAddr;
 
 use super::byte_source::ByteSource;
 use super::functions::SymbolFile;
 use super::layout::Section;
 
 /// No table is read beyond this many entries: the largest browsers have about a million functions.
-const MAX_ENTRIES: usize = 2 << 20;
+pub(super) const MAX_ENTRIES: usize = 2 << 20;
 
 /// What is read at once; no entry needs more than its first bytes.
 const WINDOW: usize = 256 << 10;
 
 /// Bytes of an entry that are looked at: a CIE with the longest augmentation has fewer than 40.
-const HEAD: usize = 64;
+pub(super) const HEAD: usize = 64;
 
-/// The start of a function, and its length in bytes; 0 where only the start is known.
+/// Before the addresses of an FDE come its length and the distance to its CIE.
+const ADDRESSES: usize = 8;
+
+/// The start of a function, and its length in bytes.
 pub(super) type UnwindRange = (u64, u64);
 
 /// Reads the ranges of functions, in the order of the file.
@@ -34,10 +35,7 @@ pub(super) fn read_unwind_ranges(own: SymbolFile<'_>) -> Vec<UnwindRange> {
     };
     let section = own.layout.sections.iter().find(named);
     let ranges = section.map(|section| Frames::new(own.source, section).ranges());
-    ranges.filter(|ranges| !ranges.is_empty()).unwrap_or_else(|| {
-        let starts = read_unwind_starts(own).into_iter();
-        starts.map(|start| (start, 0)).collect()
-    })
+    ranges.unwrap_or_default()
 }
 
 /// A walk over `.eh_frame`.
@@ -110,16 +108,13 @@ impl<'a> Frames<'a> {
 
     /// The range of the FDE at this offset; `None` of a CIE.
     fn range_at(&mut self, at: u64) -> Option<UnwindRange> {
-        /// Its length and the distance to its CIE come before the addresses.
-        const ADDRESSES: usize = 8;
-
         let back = u32_at(self.head(at)?, 4).filter(|back| *back != 0)?;
         let cie = (at + 4).checked_sub(back.into())?;
         let encoding = self.encoding_of(cie)?;
         let base = self.section.start.0;
         let head = self.head(at)?;
-        let (start, n) = value(head, ADDRESSES, encoding)?;
-        let (len, _) = value(head, ADDRESSES + n, encoding & FORMAT)?;
+        let (start, _) = value(head, ADDRESSES, encoding)?;
+        let len = range_len(head, encoding)?;
         let relative_to = match encoding & APPLICATION {
             ABSOLUTE => 0,
             PC_RELATIVE => base.wrapping_add(at).wrapping_add(ADDRESSES as u64),
@@ -146,8 +141,15 @@ impl<'a> Frames<'a> {
     }
 }
 
+/// The length of the function of an FDE.
+pub(super) fn range_len(head: &[u8], encoding: u8) -> Option<u64> {
+    let (_start, n) = value(head, ADDRESSES, encoding)?;
+    let (len, _) = value(head, ADDRESSES + n, encoding & FORMAT)?;
+    Some(len)
+}
+
 /// How the addresses of the FDEs of a CIE are encoded; `None` where that is not understood.
-fn encoding(cie: &[u8]) -> Option<u8> {
+pub(super) fn encoding(cie: &[u8]) -> Option<u8> {
     const VERSION: usize = 8;
 
     // A distance of 0 marks a CIE.
@@ -206,7 +208,7 @@ fn skip_leb(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(end + 1..)
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes
         .get(at..)?
         .first_chunk()
@@ -220,63 +222,11 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
         .map(|bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Reads the starts of functions from the binary search table in `.eh_frame_hdr`
-/// (Linux Standard Base 5.0, section 10.6.2); linkers write it in one encoding only.
-pub(super) fn read_unwind_starts(own: SymbolFile<'_>) -> Vec<u64> {
-    let starts = || {
-        let segment = own.layout.eh_frame_hdr?;
-        let table = own.source.read(segment.offset.0, segment.len)?;
-        parse_unwind_starts(&table, segment.start)
-    };
-    starts().unwrap_or_default()
-}
-
-/// Interprets `.eh_frame_hdr`, which lies at `address`; `None` where it is encoded in an unusual way.
-fn parse_unwind_starts(table: &[u8], address: ImageAddr) -> Option<Vec<u64>> {
-    /// Version 1; the frame pointer as pcrel sdata4, the number as udata4, the table as datarel sdata4.
-    const USUAL_HEAD: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-    let (head, remainder) = table.split_first_chunk::<4>()?;
-    let (_frame, remainder) = remainder.split_first_chunk::<4>()?;
-    let (n, remainder) = remainder.split_first_chunk::<4>()?;
-    if *head != USUAL_HEAD {
-        return None;
-    }
-    let n = usize::try_from(u32::from_le_bytes(*n)).ok()?.min(MAX_ENTRIES);
-    let entries = remainder.as_chunks::<8>().0.iter().take(n);
-    let starts = entries.map(|[a, b, c, d, ..]| {
-        let relative = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
-        address.0.wrapping_add_signed(relative)
-    });
-    Some(starts.collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::FileOff;
+    use crate::addr::{FileOff, ImageAddr};
     use proptest::prelude::*;
-
-    #[test]
-    fn unwind_table() {
-        let mut table = vec![1, 0x1b, 0x03, 0x3b, 9, 9, 9, 9, 2, 0, 0, 0];
-        for start in [-0x1000_i32, 0x20] {
-            table.extend(start.to_le_bytes());
-            table.extend([0; 4]);
-        }
-        assert_eq!(
-            parse_unwind_starts(&table, ImageAddr(0x2000)),
-            Some(vec![0x1000, 0x2020])
-        );
-        table[8] = 0xff;
-        assert_eq!(
-            parse_unwind_starts(&table, ImageAddr(0x2000)).map(|s| s.len()),
-            Some(2),
-            "the count lies"
-        );
-        table[3] = 0x0b;
-        assert_eq!(parse_unwind_starts(&table, ImageAddr(0)), None);
-        assert_eq!(parse_unwind_starts(&[], ImageAddr(0)), None);
-    }
 
     /// A section at 0x5000 with one CIE ("zPLR", as g++ writes it) and the FDEs of these functions.
     fn frames(functions: &[(i32, u32)]) -> Vec<u8> {
@@ -318,25 +268,6 @@ mod tests {
         assert_eq!(ranges(frames(&functions)), expected);
         let many: Vec<(i32, u32)> = (1..20_000).map(|n| (n * 16, 16)).collect();
         assert_eq!(ranges(frames(&many)).len(), many.len(), "more than one window");
-    }
-
-    #[test]
-    fn own_program_has_ranges() {
-        let file = std::fs::File::open("/proc/self/exe").unwrap();
-        let len = file.metadata().unwrap().len();
-        let source = ByteSource::File(file, len);
-        let layout = super::super::layout::read_layout(&source).unwrap();
-        let own = SymbolFile {
-            source: &source,
-            layout: &layout,
-        };
-        let ranges = read_unwind_ranges(own);
-        let mut starts: Vec<u64> = ranges.iter().map(|(start, _)| *start).collect();
-        starts.sort_unstable();
-        let mut expected = read_unwind_starts(own);
-        expected.sort_unstable();
-        assert_eq!(starts, expected, "both tables list the same functions");
-        assert!(1000 < ranges.len() && ranges.iter().all(|(_, len)| 0 < *len));
     }
 
     proptest! {

@@ -334,7 +334,7 @@ impl ElfContent {
         names.uses = names.uses.saturating_add(1);
         let functions = &names.functions;
         let function = functions.read_function_at(at, source, names.debug.as_ref());
-        let gap = function.is_none().then(|| functions.gap_at(at));
+        let gap = function.is_none().then(|| functions.gap_at(at, source));
         (function, gap)
     }
 }

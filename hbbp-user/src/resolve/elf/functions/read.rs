@@ -11,6 +11,7 @@ use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::elf::layout::{ElfClass, Section, Segment};
 use crate::resolve::elf::linkage::read_stubs;
 use crate::resolve::elf::unwind::{UnwindRange, read_unwind_ranges};
+use crate::resolve::elf::unwind_table::UnwindTable;
 
 /// Tables are read in pieces of this many entries, which fit into a cache of the processor.
 const PIECE: usize = 1 << 12;
@@ -50,10 +51,17 @@ pub fn read_functions(own: SymbolFile<'_>, debug: Option<SymbolFile<'_>>) -> Fun
     }
     functions.add_symbols(own, elf::SHT_DYNSYM, NameFile::Own);
     functions.add_linkage_tables(own);
-    functions.add_unnamed(read_unwind_ranges(own));
+    let unwind = UnwindTable::read(own);
+    if unwind.is_none() {
+        functions.add_unnamed(read_unwind_ranges(own));
+    }
     let layout = own.layout;
-    functions.close_open_ends(|at| layout.segment_at(at).copied());
-    functions.table()
+    let next_unnamed = |start| unwind.as_ref()?.next_start(start);
+    functions.close_open_ends(|at| layout.segment_at(at).copied(), next_unnamed);
+    Functions {
+        unwind,
+        ..functions.table()
+    }
 }
 
 impl Reading {
@@ -176,7 +184,11 @@ impl Reading {
     }
 
     /// A function without a length ends where the next one starts, or with its segment.
-    fn close_open_ends(&mut self, segment_at: impl Fn(ImageAddr) -> Option<Segment>) {
+    fn close_open_ends(
+        &mut self,
+        segment_at: impl Fn(ImageAddr) -> Option<Segment>,
+        next_unnamed: impl Fn(u64) -> Option<u64>,
+    ) {
         let mut next_start = u64::MAX;
         let mut after = u64::MAX;
         for range in self.ranges.iter_mut().rev() {
@@ -188,6 +200,7 @@ impl Reading {
                 let segment = segment_at(ImageAddr(range.start));
                 let end = segment
                     .map_or(range.start, |s| s.start.0.saturating_add(s.len))
+                    .min(next_unnamed(range.start).unwrap_or(u64::MAX))
                     .min(after);
                 range.len = short(end.saturating_sub(range.start));
             }
@@ -286,14 +299,13 @@ mod tests {
             ..Reading::default()
         };
         reading.add_unnamed(vec![(0x100, 0), (0x144, 0), (0x180, 0)]);
-        reading.close_open_ends(|_| {
-            Some(Segment {
-                offset: crate::addr::FileOff(0),
-                start: ImageAddr(0),
-                len: 0x1c0,
-                executable: true,
-            })
-        });
+        let segment = Segment {
+            offset: crate::addr::FileOff(0),
+            start: ImageAddr(0),
+            len: 0x1c0,
+            executable: true,
+        };
+        reading.close_open_ends(|_| Some(segment), |_| None);
         let functions = reading.table();
         assert_eq!(at(&functions, 0x13f), Some((0x100, 0x40)));
         assert_eq!(at(&functions, 0x14f), Some((0x140, 0x10)));

@@ -3,6 +3,8 @@
 use prost::Message as _;
 use prost::bytes::Bytes;
 
+use super::super::unwind::MAX_ENTRIES;
+use super::super::unwind_table::{Entry, UnwindTable};
 use super::{FunctionRange, Functions, MAX_SYMBOLS, NameFile, NameTable, STUB_SUFFIX, UNNAMED};
 
 /// Ranges of symbols, stubs and unwind tables together.
@@ -25,6 +27,19 @@ struct FunctionsMessage {
     global: Bytes,
     #[prost(message, repeated, tag = "6")]
     name_tables: Vec<TableMessage>,
+    #[prost(message, optional, tag = "8")]
+    unwind: Option<UnwindMessage>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct UnwindMessage {
+    #[prost(uint64, tag = "1")]
+    address: u64,
+    #[prost(uint64, tag = "2")]
+    offset: u64,
+    /// Eight bytes for each entry, as in the file.
+    #[prost(bytes = "bytes", tag = "3")]
+    entries: Bytes,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
@@ -53,6 +68,11 @@ impl Functions {
             tables: self.column(|range| [range.table]),
             global: self.column(|range| [u8::from(range.global)]),
             name_tables: tables.collect(),
+            unwind: self.unwind.as_ref().map(|table| UnwindMessage {
+                address: table.address,
+                offset: table.offset,
+                entries: table.entries.iter().flat_map(|entry| entry.bytes()).collect(),
+            }),
         };
         message.encode_to_vec()
     }
@@ -98,8 +118,14 @@ impl Functions {
             offset: table.offset,
             suffix: if table.of_stubs { STUB_SUFFIX } else { "" },
         });
+        let unwind = message.unwind.map(|table| {
+            let entries = table.entries.as_chunks::<8>().0.iter().take(MAX_ENTRIES);
+            let entries = entries.map(|bytes| Entry::of(*bytes)).collect();
+            UnwindTable::new(table.address, table.offset, entries)
+        });
         Some(Self {
             first: message.first,
+            unwind,
             ranges,
             names: names.collect(),
             ..Self::default()
