@@ -7,6 +7,8 @@
 //!    |
 //!  sources      samples by block (ebs); valid streams (streams); branches in the oldest slot (oldest_slot)
 //!    |  Counted, Stream, Branches
+//!  landing      without stacks: samples traced back along the code to what triggered them
+//!    |  Counted
 //!  flow         one graph of streams and branches (graph); from it, and from samples that skid (skid), the inflow of each
 //!    |          branch target by least squares (balance): streams to reweighted streams
 //!    |  FlowGraph, Stream, Expected
@@ -24,9 +26,12 @@ mod bias;
 pub mod error;
 mod figure;
 mod flow;
+mod landing;
 pub mod rule;
 mod sources;
 pub mod stages;
+
+use std::borrow::Cow;
 
 use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap};
@@ -44,6 +49,7 @@ use flow::branches::taken_branches;
 use flow::graph::FlowGraph;
 pub use flow::passages::{Flows, Passed, summed};
 use flow::skid::SampledBlocks;
+pub use landing::Skid;
 pub use rule::{Reason, Rule};
 pub use sources::lbr::{ExecutionCounts, execution_counts};
 use sources::oldest_slot::Branches;
@@ -157,6 +163,8 @@ pub struct BlockCounts {
     pub branches: Vec<TakenBranch>,
     /// Where they were balanced, what for.
     pub bias: Option<Bias>,
+    /// Where eventing IPs served alone and were traced back, what was found of their skid.
+    pub skid: Option<Skid>,
     /// Streams in one branch stack, on average.
     pub streams_per_stack: f64,
     /// Branch stacks that the streams came from.
@@ -177,11 +185,20 @@ pub struct BlockCounts {
 pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &Rule) -> BlockCounts {
     let stages = rule.stages;
     let (located, n_together) = told_apart(located, map);
+    let located = if stages.run(Stage::Stacks) {
+        located
+    } else {
+        without_stacks(&located)
+    };
     let located = located.as_ref();
     let sampled = ebs::sampled(snapshot, located, map);
     let mut judged = streams::judged(snapshot, located, map);
     let assignment = assign(snapshot, &sampled.resolved, &judged.accepted);
     let samples = sampled.counts(&assignment);
+    let (samples, skid) = match stages.run(Stage::Landing) && landing::is_due(&assignment, &samples) {
+        true => landing::traced((snapshot, map), located, &assignment, samples),
+        false => (samples, None),
+    };
     let (recorded, units) = judged.take_streams(&assignment, stages);
     let branches = Branches::new(located, map, &assignment);
     let events = &snapshot.run.events;
@@ -223,6 +240,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         branches: taken_branches(&graph, &streams),
         streams,
         bias,
+        skid,
         streams_per_stack,
         n_stacks,
         replicates,
@@ -240,6 +258,15 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
     }
 }
 
+/// The same without branch stacks.
+fn without_stacks(located: &Located) -> Cow<'static, Located> {
+    Cow::Owned(Located {
+        streams: Vec::new(),
+        branches: Vec::new(),
+        ..located.clone()
+    })
+}
+
 /// Taken branches between two stacks, or two samples if these are rarer. Every taken branch ends a stream. Where another
 /// event took the stacks, these are its units, of which there are more: phases then are too few rather than too many.
 fn period(units: f64, n_stacks: f64, n_samples: f64) -> f64 {
@@ -251,7 +278,10 @@ impl BlockCounts {
     /// How many hits of a method tell as much as one that is independent of all others.
     pub const fn design_effect(&self, method: Method) -> f64 {
         match method {
-            Method::Ebs => 1.0,
+            Method::Ebs => match &self.skid {
+                Some(skid) => skid.dispersion,
+                None => 1.0,
+            },
             Method::Lbr => self.streams_per_stack,
         }
     }

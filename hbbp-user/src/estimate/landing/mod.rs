@@ -1,0 +1,322 @@
+//! Executions from eventing IPs alone, where there are no branch stacks: samples are traced back to what triggered them.
+//!
+//! ```text
+//! samples by instruction, text
+//!    |
+//!  code     the static control flow graph: what can have run before a block
+//!    |  Code
+//!  times    what kinds of instructions take, and the skid, from how samples lie within blocks
+//!    |  Model
+//!  skid     what retired before each block, and so which samples its executions leave where
+//!    |  terms
+//!  flows    how often each block ran: conserved, and such that the samples are explained
+//!    |
+//! executions by block
+//! ```
+//!
+//! Times and skid depend a little on the flows, and the flows on both, so they are fitted in turn.
+
+mod code;
+mod flows;
+mod skid;
+mod times;
+
+use std::collections::BTreeMap;
+
+use super::flow::graph::at;
+use super::sources::{Counted, over, summed};
+use super::{EventAssignment, Unit};
+use crate::blocks::{BlockId, BlockMap};
+use crate::locate::{Located, TextIdx};
+use crate::snapshot::{ProcessIdx, Snapshot};
+use code::{Code, Hits};
+use flows::Prior;
+use skid::Model;
+use times::{Fit, SKIDS};
+
+/// See [`Prior`].
+const PRIOR: Prior = Prior {
+    conserved: 0.03,
+    model: 0.05,
+    taken: (0.4, 1.5),
+    elsewhere: (0.1, 1.5),
+    damping: 0.05,
+};
+
+/// Steps of the flows before there is a model.
+const STEPS_BEFORE: usize = 3;
+
+/// Times and flows are fitted in turn as often as this.
+const ROUNDS: usize = 2;
+
+/// Steps of the flows in a round.
+const STEPS: usize = 2;
+
+/// Blocks that are looked back over when a model is chosen, before each step, and when a parameter moves.
+const BLOCKS: (usize, usize, usize) = (8, 2, 2);
+
+/// How often each parameter of the model is moved in a round.
+const MOVES: usize = 3;
+
+/// Fewest samples of a block that are reported: what is less may as well not have run.
+const FEWEST: f64 = 0.01;
+
+/// Expected samples of a block from which on its deviation tells how far the model is off (Cochran's rule).
+const ENOUGH: f64 = 5.0;
+
+/// What was found of the skid of samples that were traced back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Skid {
+    /// Least and longest skid, in the time of a plain instruction.
+    pub cycles: (f64, f64),
+    /// Variance of the samples of a block over that of chance, at least 1.
+    pub dispersion: f64,
+}
+
+/// Whether there is something to trace: samples whose number says how often instructions ran, and no stacks beside them.
+pub(super) fn is_due(assignment: &EventAssignment, samples: &[Counted]) -> bool {
+    assignment.unit == Unit::Executions && assignment.lbr.is_empty() && !samples.is_empty()
+}
+
+/// Traces samples back along the code. `samples` are those of the events that serve; the result is sorted as they are, and its
+/// hits are expected samples.
+pub(super) fn traced(
+    (snapshot, map): (&Snapshot, &BlockMap),
+    located: &Located,
+    assignment: &EventAssignment,
+    samples: Vec<Counted>,
+) -> (Vec<Counted>, Option<Skid>) {
+    let (hits, weight) = samples
+        .iter()
+        .fold((0.0, 0.0), |(hits, weight), c| (hits + c.hits, weight + c.weight));
+    let mut by_instruction = Hits::new();
+    for ip in located.ips.iter().filter(|ip| assignment.uses_ips_of(ip.event)) {
+        let text = map.text(ip.location.text);
+        if let Some(Ok(instruction)) = text.map(|text| text.find(ip.location.addr)) {
+            let hits = ip.weight as f64 * over(hits, weight);
+            *by_instruction.entry((ip.location.text, instruction)).or_default() += hits;
+        }
+    }
+    let code = Code::new(snapshot, map, &by_instruction);
+    let Some(Fitted {
+        model, x, dispersion, ..
+    }) = fitted(&code)
+    else {
+        return (samples, None);
+    };
+    let skid = Skid {
+        cycles: model.skid,
+        dispersion,
+    };
+    (shared(&code, &x, over(weight, hits), samples), Some(skid))
+}
+
+/// What was fitted to samples.
+struct Fitted {
+    model: Model,
+    /// The unknowns.
+    x: Vec<f64>,
+    /// Variance of the samples of a block over that of chance, at least 1.
+    dispersion: f64,
+    /// Logarithm of the likelihood of the samples.
+    likelihood: f64,
+}
+
+/// Begins with short skids and with long ones: within short blocks both look alike, and the flows tell.
+fn fitted(code: &Code) -> Option<Fitted> {
+    let mut x = flows::first(code);
+    let without_skid: Vec<Vec<(usize, f64)>> = code
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(n, node)| vec![(n, node.length())])
+        .collect();
+    for _ in 0..STEPS_BEFORE {
+        flows::step(code, &without_skid, &PRIOR, &mut x);
+    }
+    let fits = SKIDS
+        .iter()
+        .filter_map(|skids| fitted_from(code, skids, x.clone()));
+    fits.max_by(|a, b| a.likelihood.total_cmp(&b.likelihood))
+}
+
+fn fitted_from(code: &Code, skids: &[(f64, f64)], mut x: Vec<f64>) -> Option<Fitted> {
+    let numbered = code.nodes.iter().enumerate();
+    let sampled: Vec<usize> = numbered
+        .filter(|(_, node)| 0.0 < node.hits())
+        .map(|(n, _)| n)
+        .collect();
+    let sampled = sampled.as_slice();
+    let (at_first, at_step, at_move) = BLOCKS;
+    let (mut model, mut histories) = Fit { code, x: &x, sampled }.begin(skids, at_first)?;
+    let mut terms = Vec::new();
+    for _ in 0..ROUNDS {
+        (model, histories) = Fit { code, x: &x, sampled }.refine((model, histories), at_move, MOVES);
+        for _ in 0..STEPS {
+            for _ in 0..at_step {
+                histories.carry(code, &model, &x);
+            }
+            terms = (0..code.nodes.len())
+                .map(|n| histories.terms(code, &model, n))
+                .collect();
+            flows::step(code, &terms, &PRIOR, &mut x);
+        }
+    }
+    let (within, _) = Fit { code, x: &x, sampled }.of(&model, &histories, 0);
+    let (dispersion, of_blocks) = agreement(code, &terms, &x);
+    Some(Fitted {
+        model,
+        x,
+        dispersion,
+        likelihood: within + of_blocks,
+    })
+}
+
+/// The mean square of the deviations of samples over their variance by chance, and the logarithm of their likelihood by chance but
+/// for a constant.
+fn agreement(code: &Code, terms: &[Vec<(usize, f64)>], x: &[f64]) -> (f64, f64) {
+    let (mut squares, mut n, mut likelihood) = (0.0, 0.0, 0.0);
+    for (node, terms) in code.nodes.iter().zip(terms) {
+        let expected: f64 = terms.iter().map(|(n, factor)| factor * at(x, *n)).sum();
+        let hits = node.hits();
+        likelihood += hits * expected.max(f64::MIN_POSITIVE).ln() - expected;
+        if ENOUGH <= expected {
+            squares += (hits - expected) * (hits - expected) / expected;
+            n += 1.0;
+        }
+    }
+    (over(squares, n).max(1.0), likelihood)
+}
+
+/// Shares what was triggered in a block between the processes that have samples in it, or else in its text. Samples in what is no
+/// block of the graph stay where they are. A hit weighs `weight`.
+fn shared(code: &Code, x: &[f64], weight: f64, samples: Vec<Counted>) -> Vec<Counted> {
+    let mut of_block: BTreeMap<BlockId, Vec<(ProcessIdx, f64)>> = BTreeMap::new();
+    let mut of_text: BTreeMap<TextIdx, BTreeMap<ProcessIdx, f64>> = BTreeMap::new();
+    for counted in &samples {
+        of_block
+            .entry(counted.block)
+            .or_default()
+            .push((counted.process, counted.weight));
+        *of_text
+            .entry(counted.block.text)
+            .or_default()
+            .entry(counted.process)
+            .or_default() += counted.weight;
+    }
+    let amounts = code
+        .nodes
+        .iter()
+        .zip(x)
+        .map(|(node, x)| (node, x * node.length()));
+    let amounts: Vec<_> = amounts.filter(|(_, amount)| FEWEST <= *amount).collect();
+    let is_node = |counted: &Counted| {
+        code.nodes
+            .binary_search_by_key(&counted.block, |node| node.id)
+            .is_ok()
+    };
+    let (in_code, mut all): (Vec<Counted>, Vec<Counted>) = samples.into_iter().partition(is_node);
+    let hits: f64 = in_code.iter().map(|counted| counted.weight).sum::<f64>() / weight.max(f64::MIN_POSITIVE);
+    let scale = over(hits, amounts.iter().map(|(_, amount)| amount).sum());
+    for (node, amount) in amounts {
+        let processes = match of_block.get(&node.id) {
+            Some(of_block) => of_block.clone(),
+            None => of_text
+                .get(&node.id.text)
+                .into_iter()
+                .flatten()
+                .map(|(p, w)| (*p, *w))
+                .collect(),
+        };
+        let whole: f64 = processes.iter().map(|(_, weight)| weight).sum();
+        all.extend(processes.into_iter().map(|(process, part)| {
+            let hits = scale * amount * over(part, whole);
+            Counted {
+                block: node.id,
+                process,
+                hits,
+                weight: hits * weight,
+            }
+        }));
+    }
+    summed(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocks::Flow;
+    use crate::kinds::kind::{DIVIDE, LOAD, PLAIN};
+
+    /// Runs a loop on a processor whose loads take four cycles and whose divisions take twenty-five, and samples it with a skid of 1 to
+    /// `longest` cycles: from block 0 on to 1, or in every third round to 2, then to 3 and round. Returns the graph and the samples
+    /// that each block triggered.
+    fn looped(longest: u64) -> (Code, Vec<f64>) {
+        const ROUNDS: u64 = 60_000;
+        let mut code = code::tests::code(&[
+            (&[PLAIN, LOAD, PLAIN], Flow::Conditional, Some(2)),
+            (
+                &[PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN],
+                Flow::Jump,
+                Some(3),
+            ),
+            (&[LOAD, DIVIDE, PLAIN, PLAIN], Flow::Next, None),
+            (&[PLAIN, PLAIN, LOAD, PLAIN, PLAIN], Flow::Jump, Some(0)),
+        ]);
+        let mut triggered = vec![0.0; 4];
+        let mut waiting: Vec<i64> = Vec::new();
+        let (mut n, mut state) = (0u64, 1u64);
+        for round in 0..ROUNDS {
+            for block in [0, 1 + usize::from(round % 3 == 0), 3] {
+                for at in 0..code.nodes[block].kinds.len() {
+                    let cycles = match usize::from(code.nodes[block].kinds[at]) {
+                        LOAD => 4,
+                        DIVIDE => 25,
+                        _ => 1,
+                    };
+                    waiting.iter_mut().for_each(|left| *left -= cycles);
+                    let taken = waiting.iter().filter(|left| **left <= 0).count();
+                    waiting.retain(|left| 0 < *left);
+                    code.nodes[block].samples[at] += taken as f64;
+                    n += 1;
+                    if n % 7 == 0 {
+                        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        waiting.push(1 + ((state >> 33) % longest) as i64);
+                        triggered[block] += 1.0;
+                    }
+                }
+            }
+        }
+        (code, triggered)
+    }
+
+    #[test]
+    fn samples_go_back_to_what_triggered_them() {
+        for longest in [8, 30] {
+            let (code, triggered) = looped(longest);
+            let Fitted { model, x, .. } = fitted(&code).unwrap();
+            let all: f64 = triggered.iter().sum();
+            let off = |estimate: &dyn Fn(usize) -> f64| -> f64 {
+                (0..4).map(|n| (estimate(n) - triggered[n]).abs()).sum::<f64>() / all
+            };
+            let before = off(&|n| code.nodes[n].hits());
+            let after = off(&|n| x[n] * code.nodes[n].length());
+            assert!(0.1 < before, "{before}");
+            assert!(after < 0.02, "{after} of {longest}: {model:?}");
+        }
+    }
+
+    #[test]
+    fn without_skid_samples_stay() {
+        let (mut code, triggered) = looped(8);
+        for (node, triggered) in code.nodes.iter_mut().zip(&triggered) {
+            let each = triggered / node.length();
+            node.samples.fill(each);
+        }
+        let Fitted { x, dispersion, .. } = fitted(&code).unwrap();
+        for ((node, x), triggered) in code.nodes.iter().zip(&x).zip(&triggered) {
+            assert!((x * node.length() / triggered - 1.0).abs() < 0.02);
+        }
+        assert_eq!(dispersion, 1.0);
+    }
+}
