@@ -231,6 +231,7 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         oldest_share: branches.share,
         lbr_errors: &error::of_blocks(&replicates, &strata, n_stacks),
         streams_per_stack,
+        skid,
     };
     let (blocks, parts) = rule::join(snapshot, map, rule, &evidence);
     BlockCounts {

@@ -377,9 +377,9 @@ pub(super) mod tests {
 
     #[test]
     fn ways_are_those_that_the_code_tells() {
-        // 1000: call 1010; je 1000; jmp *rax.   1010: call 1016; pause; 1016: test eax, [rdi]; ret
-        let mut bytes = vec![0xe8, 0x0b, 0, 0, 0, 0x74, 0xf9, 0xff, 0xe0];
-        bytes.resize(0x10, 0xcc);
+        // 1000: call 1040; je 1000; jmp *rax.   1040: call 1046; nop; 1046: test eax, [rdi]; ret
+        let mut bytes = vec![0xe8, 0x3b, 0, 0, 0, 0x74, 0xf9, 0xff, 0xe0];
+        bytes.resize(0x40, 0xc3);
         bytes.extend([0xe8, 1, 0, 0, 0, 0x90, 0x85, 0x07, 0xc3]);
         let module = Module {
             name: "a".to_owned(),
@@ -409,16 +409,16 @@ pub(super) mod tests {
             text.block_of(text.find(ImageAddr(addr)).unwrap()) as usize
         };
         let before = |addr| -> Vec<Before> { code.ways[at(addr)].iter().map(|way| way.before).collect() };
-        let (call, branch, rop) = (at(0x1000), at(0x1005), at(0x1010));
+        let (call, branch, rop) = (at(0x1000), at(0x1005), at(0x1040));
         assert_eq!(before(0x1000), [Before::Block(branch), Before::Indirect]);
         assert_eq!(before(0x1005), [Before::Returns(0)]);
         assert_eq!(before(0x1007), [Before::Block(branch)]);
-        assert_eq!(before(0x1010), [Before::Block(call), Before::Indirect]);
-        assert_eq!(before(0x1016), [Before::Block(rop), Before::Block(at(0x1015))]);
-        assert_eq!(before(0x1015), [Before::Indirect], "no return from a retpoline");
-        assert_eq!(code.callees, [vec![at(0x1016)]]);
+        assert_eq!(before(0x1040), [Before::Block(call), Before::Indirect]);
+        assert_eq!(before(0x1046), [Before::Block(rop), Before::Block(at(0x1045))]);
+        assert_eq!(before(0x1045), [Before::Indirect], "no return from a retpoline");
+        assert_eq!(code.callees, [vec![at(0x1046)]]);
         assert_eq!(
-            (code.nodes[call].hits(), code.nodes[at(0x1016)].kinds[0]),
+            (code.nodes[call].hits(), code.nodes[at(0x1046)].kinds[0]),
             (3.0, kind::LOAD as u8)
         );
     }

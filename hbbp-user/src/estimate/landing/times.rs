@@ -38,7 +38,7 @@ pub(super) type Fitted = (Model, Histories);
 
 impl Fit<'_> {
     /// The logarithm of the likelihood of a model, which is to be as large as possible, and what has retired by it.
-    pub(super) fn of(&self, model: &Model, from: &Histories, blocks: usize) -> (f64, Histories) {
+    fn of(&self, model: &Model, from: &Histories, blocks: usize) -> (f64, Histories) {
         let mut histories = from.with(self.code, model, self.x);
         for _ in 0..blocks {
             histories.carry(self.code, model, self.x);
