@@ -51,14 +51,16 @@ pub use flow::passages::{Flows, Passed, summed};
 use flow::skid::SampledBlocks;
 pub use landing::Skid;
 pub use rule::{Reason, Rule};
+use sources::ebs::Sampled;
 pub use sources::lbr::{ExecutionCounts, execution_counts};
 use sources::oldest_slot::Branches;
 pub use sources::oldest_slot::Occurrences;
 use sources::processes::told_apart;
 pub use sources::ring;
+use sources::streams::Judged;
 pub use sources::streams::{Line, Stream, judge};
 use sources::{SeenBlocks, ebs, lbr, streams};
-use stages::Stage;
+use stages::{Stage, Stages};
 
 /// The unit of estimates.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -185,20 +187,13 @@ pub struct BlockCounts {
 pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &Rule) -> BlockCounts {
     let stages = rule.stages;
     let (located, n_together) = told_apart(located, map);
-    let located = if stages.run(Stage::Stacks) {
-        located
-    } else {
-        without_stacks(&located)
-    };
+    let located = served(located, stages);
     let located = located.as_ref();
     let sampled = ebs::sampled(snapshot, located, map);
     let mut judged = streams::judged(snapshot, located, map);
     let assignment = assign(snapshot, &sampled.resolved, &judged.accepted);
     let samples = sampled.counts(&assignment);
-    let (samples, skid) = match stages.run(Stage::Landing) && landing::is_due(&assignment, &samples) {
-        true => landing::traced((snapshot, map), located, &assignment, samples),
-        false => (samples, None),
-    };
+    let (samples, skid) = landing::traced((snapshot, map), located, &assignment, samples, stages);
     let (recorded, units) = judged.take_streams(&assignment, stages);
     let branches = Branches::new(located, map, &assignment);
     let events = &snapshot.run.events;
@@ -248,23 +243,31 @@ pub fn estimate(snapshot: &Snapshot, located: &Located, map: &BlockMap, rule: &R
         strata,
         samples: n_samples,
         n_together,
-        outcome: Outcome {
-            resolved: sampled.resolved,
-            unresolved: sampled.unresolved,
-            accepted: judged.accepted,
-            interrupted: judged.interrupted,
-            discarded: judged.discarded,
-            made_up: judged.made_up,
-        },
+        outcome: outcome(sampled, judged),
     }
 }
 
-/// The same without branch stacks.
-fn without_stacks(located: &Located) -> Cow<'static, Located> {
+/// What became of what was located.
+fn outcome(sampled: Sampled, judged: Judged) -> Outcome {
+    Outcome {
+        resolved: sampled.resolved,
+        unresolved: sampled.unresolved,
+        accepted: judged.accepted,
+        interrupted: judged.interrupted,
+        discarded: judged.discarded,
+        made_up: judged.made_up,
+    }
+}
+
+/// What serves, of what was located: all, or all but branch stacks.
+fn served(located: Cow<'_, Located>, stages: Stages) -> Cow<'_, Located> {
+    if stages.run(Stage::Stacks) {
+        return located;
+    }
     Cow::Owned(Located {
         streams: Vec::new(),
         branches: Vec::new(),
-        ..located.clone()
+        ..located.into_owned()
     })
 }
 

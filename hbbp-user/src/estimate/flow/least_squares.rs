@@ -44,7 +44,7 @@ pub(super) fn solve(equations: &[Equation], first: &[f64]) -> Vec<f64> {
     solve_within(MAX_STEPS, equations, first)
 }
 
-/// The same by no more than so many steps.
+/// The same by `n_steps` steps at most.
 pub(in crate::estimate) fn solve_within(n_steps: usize, equations: &[Equation], first: &[f64]) -> Vec<f64> {
     let factor = Symmetric::new(first.len(), equations).factor();
     let mut x = first.to_vec();

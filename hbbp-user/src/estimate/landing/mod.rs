@@ -21,17 +21,18 @@ mod flows;
 mod skid;
 mod times;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::flow::graph::at;
 use super::sources::{Counted, over, summed};
+use super::stages::{Stage, Stages};
 use super::{EventAssignment, Unit};
 use crate::blocks::{BlockId, BlockMap};
 use crate::locate::{Located, TextIdx};
 use crate::snapshot::{ProcessIdx, Snapshot};
 use code::{Code, Hits};
 use flows::Prior;
-use skid::Model;
+use skid::{Histories, Model};
 use times::{Fit, SKIDS};
 
 /// See [`Prior`].
@@ -54,6 +55,9 @@ const STEPS: usize = 2;
 
 /// Blocks that are looked back over when a model is chosen, before each step, and when a parameter moves.
 const BLOCKS: (usize, usize, usize) = (8, 2, 2);
+
+/// Bytes of text that a model is fitted to: the hottest functions, a thousand or so, in a few seconds.
+const FITTED: usize = 128 << 10;
 
 /// How often each parameter of the model is moved in a round.
 const MOVES: usize = 3;
@@ -89,19 +93,19 @@ impl Skid {
     }
 }
 
-/// Whether there is something to trace: samples whose number says how often instructions ran, and no stacks beside them.
-pub(super) fn is_due(assignment: &EventAssignment, samples: &[Counted]) -> bool {
-    assignment.unit == Unit::Executions && assignment.lbr.is_empty() && !samples.is_empty()
-}
-
-/// Traces samples back along the code. `samples` are those of the events that serve; the result is sorted as they are, and its
-/// hits are expected samples.
+/// Traces samples back along the code where their number says how often instructions ran, and there are no stacks beside them;
+/// others stay. `samples` are those of the events that serve; the result is sorted as they are, and its hits are expected samples.
 pub(super) fn traced(
     (snapshot, map): (&Snapshot, &BlockMap),
     located: &Located,
     assignment: &EventAssignment,
     samples: Vec<Counted>,
+    stages: Stages,
 ) -> (Vec<Counted>, Option<Skid>) {
+    let is_due = assignment.unit == Unit::Executions && assignment.lbr.is_empty() && !samples.is_empty();
+    if !is_due || !stages.run(Stage::Landing) {
+        return (samples, None);
+    }
     let (hits, weight) = samples
         .iter()
         .fold((0.0, 0.0), |(hits, weight), c| (hits + c.hits, weight + c.weight));
@@ -113,15 +117,41 @@ pub(super) fn traced(
             *by_instruction.entry((ip.location.text, instruction)).or_default() += hits;
         }
     }
-    let code = Code::new(snapshot, map, &by_instruction);
-    let Some(Fitted { model, x, dispersion }) = fitted(&code) else {
+    let hottest = hottest(snapshot, &by_instruction);
+    let mut code = Code::new(snapshot, map, &hottest);
+    let Some(mut found) = fitted(&code) else {
         return (samples, None);
     };
+    if hottest.len() < by_instruction.len() {
+        code = Code::new(snapshot, map, &by_instruction);
+        found = with_model(&code, found.model);
+    }
+    let Fitted { model, x, dispersion } = found;
     let skid = Skid {
         cycles: model.skid,
         dispersion: dispersion.max(1.0),
     };
     (shared(&code, &x, over(weight, hits), samples), Some(skid))
+}
+
+/// The samples in the texts that have most of them, as far as a model is fitted to them.
+fn hottest(snapshot: &Snapshot, hits: &Hits) -> Hits {
+    let mut of_texts: BTreeMap<TextIdx, f64> = BTreeMap::new();
+    for ((text, _), hits) in hits {
+        *of_texts.entry(*text).or_default() += hits;
+    }
+    let mut texts: Vec<(TextIdx, f64)> = of_texts.into_iter().collect();
+    texts.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    let mut left = FITTED;
+    let fits = |(idx, _): &(TextIdx, f64)| {
+        let text = snapshot.text.get(idx.0 as usize);
+        let rest = text.and_then(|text| left.checked_sub(text.bytes.len()));
+        left = rest.unwrap_or(0);
+        rest.map(|_| *idx)
+    };
+    let chosen: BTreeSet<TextIdx> = texts.iter().map_while(fits).collect();
+    let of_chosen = hits.iter().filter(|((text, _), _)| chosen.contains(text));
+    of_chosen.map(|(at, hits)| (*at, *hits)).collect()
 }
 
 /// What was fitted to samples.
@@ -135,20 +165,22 @@ struct Fitted {
 
 /// Begins with short skids and with long ones: within short blocks both look alike, and the flows tell.
 fn fitted(code: &Code) -> Option<Fitted> {
-    let mut x = flows::first(code);
-    let without_skid: Vec<Vec<(usize, f64)>> = code
-        .nodes
-        .iter()
-        .enumerate()
-        .map(|(n, node)| vec![(n, node.length())])
-        .collect();
-    for _ in 0..STEPS_BEFORE {
-        flows::step(code, &without_skid, &PRIOR, &mut x);
-    }
+    let x = without_skid(code);
     let fits = SKIDS
         .iter()
         .filter_map(|skids| fitted_from(code, skids, x.clone()));
     fits.min_by(|a, b| a.dispersion.total_cmp(&b.dispersion))
+}
+
+/// Flows that explain the samples as if these had no skid, to begin with.
+fn without_skid(code: &Code) -> Vec<f64> {
+    let own = |(n, node): (usize, &code::Node)| vec![(n, node.length())];
+    let terms: Vec<Vec<(usize, f64)>> = code.nodes.iter().enumerate().map(own).collect();
+    let mut x = flows::first(code);
+    for _ in 0..STEPS_BEFORE {
+        flows::step(code, &terms, &PRIOR, &mut x);
+    }
+    x
 }
 
 fn fitted_from(code: &Code, skids: &[(f64, f64)], mut x: Vec<f64>) -> Option<Fitted> {
@@ -158,23 +190,42 @@ fn fitted_from(code: &Code, skids: &[(f64, f64)], mut x: Vec<f64>) -> Option<Fit
         .map(|(n, _)| n)
         .collect();
     let sampled = sampled.as_slice();
-    let (at_first, at_step, at_move) = BLOCKS;
+    let (at_first, _, at_move) = BLOCKS;
     let (mut model, mut histories) = Fit { code, x: &x, sampled }.begin(skids, at_first)?;
-    let mut terms = Vec::new();
+    let mut dispersion = 0.0;
     for _ in 0..ROUNDS {
         (model, histories) = Fit { code, x: &x, sampled }.refine((model, histories), at_move, MOVES);
-        for _ in 0..STEPS {
-            for _ in 0..at_step {
-                histories.carry(code, &model, &x);
-            }
-            terms = (0..code.nodes.len())
-                .map(|n| histories.terms(code, &model, n))
-                .collect();
-            flows::step(code, &terms, &PRIOR, &mut x);
-        }
+        dispersion = explain(code, &model, &mut histories, &mut x);
     }
-    let dispersion = dispersion(code, &terms, &x);
     Some(Fitted { model, x, dispersion })
+}
+
+/// Flows by a model that was fitted to a part of the code.
+fn with_model(code: &Code, model: Model) -> Fitted {
+    let mut x = without_skid(code);
+    let mut histories = Histories::new(code, &model, &x);
+    let (at_first, ..) = BLOCKS;
+    for _ in 0..at_first {
+        histories.carry(code, &model, &x);
+    }
+    let dispersion = explain(code, &model, &mut histories, &mut x);
+    Fitted { model, x, dispersion }
+}
+
+/// Changes flows so that they explain the samples. Returns the dispersion that is left.
+fn explain(code: &Code, model: &Model, histories: &mut Histories, x: &mut [f64]) -> f64 {
+    let (_, at_step, _) = BLOCKS;
+    let mut terms = Vec::new();
+    for _ in 0..STEPS {
+        for _ in 0..at_step {
+            histories.carry(code, model, x);
+        }
+        terms = (0..code.nodes.len())
+            .map(|n| histories.terms(code, model, n))
+            .collect();
+        flows::step(code, &terms, &PRIOR, x);
+    }
+    dispersion(code, &terms, x)
 }
 
 /// The mean square of the deviations of samples over their variance by chance.
@@ -191,8 +242,8 @@ fn dispersion(code: &Code, terms: &[Vec<(usize, f64)>], x: &[f64]) -> f64 {
     over(squares, n)
 }
 
-/// Shares what was triggered in a block between the processes that have samples in it, or else in its text. Samples in what is no
-/// block of the graph stay where they are. A hit weighs `weight`.
+/// Shares what was triggered in a block between the processes that have samples in it, or else in its text. Samples outside
+/// the graph stay where they are. A hit weighs `weight`.
 fn shared(code: &Code, x: &[f64], weight: f64, samples: Vec<Counted>) -> Vec<Counted> {
     let mut of_block: BTreeMap<BlockId, Vec<(ProcessIdx, f64)>> = BTreeMap::new();
     let mut of_text: BTreeMap<TextIdx, BTreeMap<ProcessIdx, f64>> = BTreeMap::new();
