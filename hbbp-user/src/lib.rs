@@ -55,6 +55,7 @@
 //! | modules | what they do |
 //! |---|---|
 //! | [`addr`], [`record`] | addresses and rings; records of processes, mappings and text |
+//! | [`kinds`] | kinds of instructions by the time they take |
 //! | [`streams`] | turns branch stacks into counted streams, for live runs and recordings |
 //! | [`slices`] | what was counted in each slice of a run, in few bytes |
 //! | [`collect`] | opens perf events, loads the programs of `hbbp-ebpf`, drains counts and streams |
@@ -103,6 +104,8 @@
 
 pub mod addr;
 pub mod record;
+
+mod kinds;
 
 pub mod streams;
 

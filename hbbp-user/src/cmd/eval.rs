@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 
+use crate::estimate::stages::Stage;
 use crate::eval::{Exact, Level, Sampling, evaluate};
 use crate::profile;
 use crate::report::{Errors, Look, TextOrJson};
@@ -44,7 +45,11 @@ pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
             "the profile has processes that are counted together, and the reference has each: record with --each-process"
         );
     }
-    let rule = super::rule::read(&options.rule)?;
+    let mut rule = super::rule::read(&options.rule)?;
+    if !options.methods.is_empty() {
+        // The methods of the field count samples where they landed.
+        rule.stages = rule.stages.without(Stage::Landing);
+    }
     let evaluation = evaluate(&snapshot, &exact, &rule)?;
     let mut out = BufWriter::new(out);
     let sampling = options.methods.iter();

@@ -100,7 +100,7 @@ pub fn watch(options: &WatchOptions, out: &mut dyn Write) -> anyhow::Result<()> 
     if let Err(error) = watch.begin(out) {
         return ended(error);
     }
-    let rule = super::rule::read("balanced")?;
+    let rule = super::rule::read_for_live("balanced")?;
     let mut decoded = DecodedText::default();
     let intervals = Intervals::open(&record_options(options), options.interval)?;
     for (number, snapshot) in (0..options.times.unwrap_or(u32::MAX)).zip(intervals) {

@@ -11,6 +11,7 @@ use super::diff::{comparison, estimated_runs};
 use super::import::ImportOptions;
 use super::locations::read_locations;
 use super::session::DRAIN_EVERY;
+use crate::estimate::stages::Stage;
 use crate::estimate::{Rule, Unit};
 use crate::loops::{Loops, loops};
 use crate::mix::{
@@ -322,7 +323,11 @@ impl<'a> Profile<'a> {
 
 /// The unit of the figures of a run.
 pub(super) fn unit_of(run: &Snapshot, rule: &Rule) -> Unit {
-    Estimated::new(run, rule).counts().assignment.unit
+    let rule = Rule {
+        stages: rule.stages.without(Stage::Landing),
+        ..rule.clone()
+    };
+    Estimated::new(run, &rule).counts().assignment.unit
 }
 
 /// A run with more notes.

@@ -6,6 +6,14 @@ use anyhow::Context as _;
 
 use crate::estimate::Rule;
 use crate::estimate::rule::NAMED;
+use crate::estimate::stages::Stage;
+
+/// As [`read`], for figures that are due every second: samples count where they landed, as tracing them back takes seconds.
+pub(super) fn read_for_live(rule: &str) -> anyhow::Result<Rule> {
+    let mut rule = read(rule)?;
+    rule.stages = rule.stages.without(Stage::Landing);
+    Ok(rule)
+}
 
 /// The built-in rule with this name, else the rule in this file.
 pub(super) fn read(rule: &str) -> anyhow::Result<Rule> {

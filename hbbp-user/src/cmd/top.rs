@@ -53,7 +53,7 @@ pub struct TopOptions {
 
 /// Measures and shows interval after interval.
 pub fn top(options: &TopOptions, out: &mut dyn Write) -> anyhow::Result<()> {
-    let rule = super::rule::read(&options.rule)?;
+    let rule = super::rule::read_for_live(&options.rule)?;
     match options.batch {
         Some(top) => batch(options, top, &rule, out),
         None => screen(options, &rule),

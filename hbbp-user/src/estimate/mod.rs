@@ -7,6 +7,8 @@
 //!    |
 //!  sources      samples by block (ebs); valid streams (streams); branches in the oldest slot (oldest_slot)
 //!    |  Counted, Stream, Branches
+//!  landing      without stacks: samples traced back along the code to what triggered them
+//!    |  Counted
 //!  flow         one graph of streams and branches (graph); from it, and from samples that skid (skid), the inflow of each
 //!    |          branch target by least squares (balance): streams to reweighted streams
 //!    |  FlowGraph, Stream, Expected
@@ -24,6 +26,7 @@ mod bias;
 pub mod error;
 mod figure;
 mod flow;
+mod landing;
 pub mod rule;
 mod sources;
 pub mod stages;
@@ -44,15 +47,18 @@ use flow::branches::taken_branches;
 use flow::graph::FlowGraph;
 pub use flow::passages::{Flows, Passed, summed};
 use flow::skid::SampledBlocks;
+pub use landing::Skid;
 pub use rule::{Reason, Rule};
+use sources::ebs::Sampled;
 pub use sources::lbr::{ExecutionCounts, execution_counts};
 use sources::oldest_slot::Branches;
 pub use sources::oldest_slot::Occurrences;
 use sources::processes::with_others;
 pub use sources::ring;
+use sources::streams::Judged;
 pub use sources::streams::{Line, Stream, judge};
 use sources::{SeenBlocks, ebs, lbr, streams};
-use stages::Stage;
+use stages::{Stage, Stages};
 
 /// The unit of estimates.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -157,6 +163,8 @@ pub struct BlockCounts {
     pub branches: Vec<TakenBranch>,
     /// Where they were balanced, what for.
     pub bias: Option<Bias>,
+    /// Where eventing IPs served alone and were traced back, what was found of their skid.
+    pub skid: Option<Skid>,
     /// Streams in one branch stack, on average.
     pub streams_per_stack: f64,
     /// Branch stacks that the streams came from.
@@ -178,10 +186,12 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let stages = rule.stages;
     let (mut with_others, n_together) = with_others(located, map);
     let located = with_others.as_mut().unwrap_or(located);
+    leave_out(stages, located);
     let sampled = ebs::sampled(snapshot, located, map);
     let mut judged = streams::judged(snapshot, located, map);
     let assignment = assign(snapshot, &sampled.resolved, &judged.accepted);
     let samples = sampled.counts(&assignment);
+    let (samples, skid) = landing::traced((snapshot, map), located, &assignment, samples, stages);
     let (recorded, units) = judged.take_streams(&assignment, stages);
     let branches = Branches::new(located, map, &assignment);
     let events = &snapshot.run.events;
@@ -213,6 +223,7 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         oldest_share: branches.share,
         lbr_errors: &error::of_blocks(&replicates, &strata, n_stacks),
         streams_per_stack,
+        skid,
     };
     let (blocks, parts) = rule::join(snapshot, map, rule, &evidence);
     BlockCounts {
@@ -222,20 +233,34 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         branches: taken_branches(&graph, &streams),
         streams,
         bias,
+        skid,
         streams_per_stack,
         n_stacks,
         replicates,
         strata,
         samples: n_samples,
         n_together,
-        outcome: Outcome {
-            resolved: sampled.resolved,
-            unresolved: sampled.unresolved,
-            accepted: judged.accepted,
-            interrupted: judged.interrupted,
-            discarded: judged.discarded,
-            made_up: judged.made_up,
-        },
+        outcome: outcome(sampled, judged),
+    }
+}
+
+/// What became of what was located.
+fn outcome(sampled: Sampled, judged: Judged) -> Outcome {
+    Outcome {
+        resolved: sampled.resolved,
+        unresolved: sampled.unresolved,
+        accepted: judged.accepted,
+        interrupted: judged.interrupted,
+        discarded: judged.discarded,
+        made_up: judged.made_up,
+    }
+}
+
+/// Leaves out what does not serve.
+fn leave_out(stages: Stages, located: &mut Located) {
+    if !stages.run(Stage::Stacks) {
+        located.streams = Vec::new();
+        located.branches = Vec::new();
     }
 }
 
@@ -250,7 +275,10 @@ impl BlockCounts {
     /// How many hits of a method tell as much as one that is independent of all others.
     pub const fn design_effect(&self, method: Method) -> f64 {
         match method {
-            Method::Ebs => 1.0,
+            Method::Ebs => match &self.skid {
+                Some(skid) => skid.dispersion,
+                None => 1.0,
+            },
             Method::Lbr => self.streams_per_stack,
         }
     }

@@ -23,6 +23,8 @@ macro_rules! stages {
 }
 
 stages! {
+    Stacks, "stacks", "Uses branch stacks; without it eventing IPs serve alone.";
+    Landing, "landing", "Traces eventing IPs that serve alone back to what triggered them; without it they count where they landed.";
     Weights, "weights", "Weighs the stacks that another event than taken branches triggered; without it each counts as one.";
     Balance, "balance", "Reweights streams so that flow is conserved ([`super::flow`]).";
     ReturnSites, "return_sites", "Takes what returns after a call from the call itself, not from the recorded returns.";

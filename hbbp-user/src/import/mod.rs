@@ -15,7 +15,6 @@ mod eventing;
 pub mod events;
 mod features;
 mod header;
-mod kinds;
 mod lines;
 pub mod perf_data;
 pub mod preaggregated;

@@ -26,8 +26,8 @@ use hbbp_ebpf::is_kernel;
 use hbbp_ebpf::stream::executed;
 
 use super::Sample;
-use super::kinds::{KNOWN_TIMES, Kinds};
 use super::stream_cost::{FindText, LONGEST, StreamCosts, Trigger};
+use crate::kinds::{KNOWN_TIMES, Kinds};
 use instructions::Instructions;
 use neighbours::{Neighbours, Pairs};
 

@@ -6,8 +6,8 @@ use hbbp_ebpf::is_kernel;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, InstructionInfoFactory};
 
 use super::Sample;
-use super::kinds::{Kinds, kind, kind_of};
 use crate::addr::Va;
+use crate::kinds::{Kinds, kind, kind_of};
 use crate::snapshot::{Event, EventUnit};
 
 /// Text that a process ran.

@@ -75,6 +75,11 @@ pub(super) enum Warning {
         /// Excess share of the oldest slots that these branches hold.
         excess: f64,
     },
+    /// Without branch stacks, samples that skid were traced back to what triggered them.
+    Traced {
+        /// Least and longest skid in cycles.
+        cycles: (f64, f64),
+    },
     /// Some process images have no rows of their own.
     CountedTogether {
         /// How many.
@@ -172,7 +177,7 @@ fn of_event(event: &Event, missing: Missing) -> Vec<Warning> {
     warnings
 }
 
-/// Warnings about LBR bias, and processes without rows.
+/// Warnings about LBR bias, skid, and processes without rows.
 fn of_estimate(analysis: &Analysis) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let blocks = analysis.counts.blocks.iter();
@@ -184,6 +189,9 @@ fn of_estimate(analysis: &Analysis) -> Vec<Warning> {
         warnings.push(Warning::Balanced { excess });
     } else if 0 < n_blocks {
         warnings.push(Warning::Biased { n_blocks });
+    }
+    if let Some(skid) = &analysis.counts.skid {
+        warnings.push(Warning::Traced { cycles: skid.cycles });
     }
     let n = analysis.counts.n_together;
     if 0 < n {
@@ -220,6 +228,7 @@ impl Warning {
             Self::StaticKernelText { .. } => "kernel_text.static",
             Self::Biased { .. } => "blocks.biased",
             Self::Balanced { .. } => "streams.balanced",
+            Self::Traced { .. } => "samples.traced",
             Self::CountedTogether { .. } => "processes.together",
             Self::FewSamples { .. } => "few_samples",
             Self::Unexplained { .. } => "unexplained",

@@ -4,9 +4,10 @@ use super::rust::{Mention, mentions};
 use super::{Finding, Source};
 
 /// The modules in the order of the flow: each may use only what stands before it.
-const LINE: [&str; 25] = [
+const LINE: [&str; 26] = [
     "addr",
     "record",
+    "kinds",
     "streams",
     "slices",
     "snapshot",
@@ -36,7 +37,7 @@ const LINE: [&str; 25] = [
 const WORLD: [&str; 3] = ["collect", "import", "resolve"];
 
 /// What those may use of the line, and the only ones there that may use them.
-const SEEN_BY_WORLD: [&str; 5] = ["addr", "record", "streams", "slices", "snapshot"];
+const SEEN_BY_WORLD: [&str; 6] = ["addr", "record", "kinds", "streams", "slices", "snapshot"];
 const USERS_OF_WORLD: [&str; 2] = ["cmd", "cli"];
 
 /// The modules that may touch the kernel, the disk and the process; the answer of all others depends on nothing but their

@@ -25,7 +25,7 @@ pub(super) struct Publisher {
 impl Publisher {
     pub(super) fn new(interval: Duration, counters: &Arc<Counters>) -> anyhow::Result<Self> {
         Ok(Self {
-            rule: crate::cmd::rule::read("balanced")?,
+            rule: crate::cmd::rule::read_for_live("balanced")?,
             metrics: Arc::new(Metrics::new(interval, Arc::clone(counters))),
             requests: None,
         })

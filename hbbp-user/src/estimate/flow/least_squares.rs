@@ -31,16 +31,21 @@ const LOOKUPS: usize = 256;
 
 /// An equation: the sum of the terms, unknown and factor, should be `value`.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Equation {
-    pub(super) terms: Vec<(usize, f64)>,
-    pub(super) value: f64,
+pub(in crate::estimate) struct Equation {
+    pub(in crate::estimate) terms: Vec<(usize, f64)>,
+    pub(in crate::estimate) value: f64,
     /// Inverse variance.
-    pub(super) weight: f64,
+    pub(in crate::estimate) weight: f64,
 }
 
 /// The unknowns that satisfy the equations best, beginning with `first`.
 /// Where the numbers overflow, what was reached before is returned.
 pub(super) fn solve(equations: &[Equation], first: &[f64]) -> Vec<f64> {
+    solve_within(MAX_STEPS, equations, first)
+}
+
+/// The same by `n_steps` steps at most.
+pub(in crate::estimate) fn solve_within(n_steps: usize, equations: &[Equation], first: &[f64]) -> Vec<f64> {
     let factor = Symmetric::new(first.len(), equations).factor();
     let mut x = first.to_vec();
     let values = |equation: &Equation| equation.value;
@@ -50,7 +55,7 @@ pub(super) fn solve(equations: &[Equation], first: &[f64]) -> Vec<f64> {
     let mut z = factor.solve(&residual);
     let mut direction = z.clone();
     let mut rz = dot(&residual, &z);
-    for _ in 0..MAX_STEPS {
+    for _ in 0..n_steps {
         if rz <= SMALL {
             break;
         }

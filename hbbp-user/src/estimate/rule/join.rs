@@ -3,7 +3,7 @@
 use super::super::error::{clustered, independent};
 use super::super::sources::oldest_slot::Occurrences;
 use super::super::sources::{Counted, SeenBlocks, Supply, ring};
-use super::super::{BlockCount, Estimate, Method, Part};
+use super::super::{BlockCount, Estimate, Method, Part, Skid};
 use super::{Case, Features, Rule, choose};
 use crate::blocks::{BlockId, BlockMap};
 use crate::snapshot::Snapshot;
@@ -19,6 +19,8 @@ pub(in crate::estimate) struct Evidence<'a> {
     /// For each block, the relative standard error of LBR as bootstrap replicates show it, where enough of them do.
     pub(in crate::estimate) lbr_errors: &'a [Option<f64>],
     pub(in crate::estimate) streams_per_stack: f64,
+    /// Where samples were traced back.
+    pub(in crate::estimate) skid: Option<Skid>,
 }
 
 /// Chooses a method for every block that one of them saw.
@@ -107,7 +109,10 @@ impl Evidence<'_> {
         let count = weights.map(|weight| self.executions(block, method, weight)).sum();
         let shown = self.lbr_errors.get(block).copied().flatten();
         let std_error = match (method, shown) {
-            (Method::Ebs, _) => independent(hits, count),
+            (Method::Ebs, _) => match &self.skid {
+                Some(skid) => skid.std_error(hits, count),
+                None => independent(hits, count),
+            },
             (Method::Lbr, Some(shown)) => count * shown,
             (Method::Lbr, None) => clustered(hits, count, self.streams_per_stack),
         };
@@ -160,6 +165,7 @@ mod tests {
             oldest_share: 0.0,
             lbr_errors,
             streams_per_stack: 4.0,
+            skid: None,
         };
         join(&Snapshot::default(), &map, &PAPER.parse().unwrap(), &evidence)
     }

@@ -1,9 +1,9 @@
 //! The instructions around each branch, where time triggered stacks and their records do not hold it.
 
-use super::super::kinds::{Kinds, N_KINDS};
 use super::neighbours::Pairs;
 use super::times::{Row, time};
 use super::{Class, PRIOR_STREAMS, STEPS};
+use crate::kinds::{Kinds, N_KINDS};
 
 /// Branches of which instructions are kept.
 const CAPACITY: usize = 1 << 20;

@@ -10,7 +10,7 @@
 //! The fit is Fisher scoring of a quasi-Poisson model in the logarithms of the times, with the times that manuals state as a
 //! prior ([`super::super::kinds`]), so that a kind of which a recording tells nothing keeps these.
 
-use super::super::kinds::{KNOWN_TIMES, Kinds, N_KINDS};
+use crate::kinds::{KNOWN_TIMES, Kinds, N_KINDS};
 
 /// What a recording tells of one branch.
 #[derive(Clone, Copy, Debug)]
@@ -109,8 +109,8 @@ fn solve(mut matrix: [[f64; N_KINDS]; N_KINDS], mut right: Kinds) -> Kinds {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::kinds::kind;
     use super::*;
+    use crate::kinds::kind;
 
     /// A stream of plain instructions, loads and divisions, and its branch.
     fn stream(plain: f64, loads: f64, divisions: f64) -> Kinds {

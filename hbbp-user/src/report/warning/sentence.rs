@@ -71,6 +71,14 @@ impl fmt::Display for Warning {
                  as recorded)",
                 percent(*excess)
             ),
+            Self::Traced {
+                cycles: (least, longest),
+            } => write!(
+                f,
+                "without branch stacks, samples were traced back along the code by a skid of {:.0} to {longest:.0} cycles, which was \
+                 fitted to them: code with few samples has the paths that agree with them best",
+                least.max(0.0)
+            ),
             Self::CountedTogether { n } => write!(
                 f,
                 "{} counted together as [other processes]: each stream of theirs runs through thousands of blocks, and rows of \

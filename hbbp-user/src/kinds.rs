@@ -1,42 +1,42 @@
 //! Kinds of instructions that differ in the time they take, and the time that each is known to take.
 //!
 //! The kinds are those that manuals of optimization set apart. Their times in cycles are starting points: what a recording tells
-//! of them goes first ([`super::slots`]), and only ratios matter. They are latencies of Intel's big cores in round numbers, from the
+//! of them goes first (`import` and `estimate`), and only ratios matter. They are latencies of Intel's big cores in round numbers, from the
 //! Intel 64 and IA-32 Architectures Optimization Reference Manual, appendix on latency and throughput, and from Agner Fog's
 //! instruction tables; where latency and throughput are far apart, as for loads, a number between the two.
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
 
 /// How many kinds there are.
-pub(super) const N_KINDS: usize = 11;
+pub(crate) const N_KINDS: usize = 11;
 
 /// Instructions of each kind in a stream, or their mean number in many.
-pub(super) type Kinds = [f64; N_KINDS];
+pub(crate) type Kinds = [f64; N_KINDS];
 
 /// Indices into [`Kinds`].
-pub(super) mod kind {
-    pub(in crate::import) const PLAIN: usize = 0;
-    pub(in crate::import) const LOAD: usize = 1;
-    pub(in crate::import) const STORE: usize = 2;
-    pub(in crate::import) const MULTIPLY: usize = 3;
+pub(crate) mod kind {
+    pub(crate) const PLAIN: usize = 0;
+    pub(crate) const LOAD: usize = 1;
+    pub(crate) const STORE: usize = 2;
+    pub(crate) const MULTIPLY: usize = 3;
     /// Divisions and roots, of integers and floats.
-    pub(in crate::import) const DIVIDE: usize = 4;
+    pub(crate) const DIVIDE: usize = 4;
     /// Floats and vectors.
-    pub(in crate::import) const FLOAT: usize = 5;
+    pub(crate) const FLOAT: usize = 5;
     /// Atomic access to memory.
-    pub(in crate::import) const LOCKED: usize = 6;
+    pub(crate) const LOCKED: usize = 6;
     /// What drains the pipeline or runs long microcode: fences, far branches, registers of the system.
-    pub(in crate::import) const SYSTEM: usize = 7;
+    pub(crate) const SYSTEM: usize = 7;
     /// String instructions with a REP prefix, whatever their count.
-    pub(in crate::import) const REPEATED: usize = 8;
+    pub(crate) const REPEATED: usize = 8;
     /// Loads past the caches.
-    pub(in crate::import) const STREAMING: usize = 9;
+    pub(crate) const STREAMING: usize = 9;
     /// The taken branch that ends a stream, besides its instruction.
-    pub(in crate::import) const TAKEN: usize = 10;
+    pub(crate) const TAKEN: usize = 10;
 }
 
 /// For each kind: cycles, and by what factor these may be wrong (one standard deviation of the logarithm).
-pub(super) const KNOWN_TIMES: [(f64, f64); N_KINDS] = [
+pub(crate) const KNOWN_TIMES: [(f64, f64); N_KINDS] = [
     (1.0, 1.1),
     (2.0, 2.0),
     (1.0, 2.0),
@@ -51,7 +51,7 @@ pub(super) const KNOWN_TIMES: [(f64, f64); N_KINDS] = [
 ];
 
 /// The kind of an instruction.
-pub(super) fn kind_of(instruction: &Instruction, info: &mut InstructionInfoFactory) -> usize {
+pub(crate) fn kind_of(instruction: &Instruction, info: &mut InstructionInfoFactory) -> usize {
     let mnemonic = instruction.mnemonic();
     let is_repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
     if is_repeated && instruction.is_string_instruction() {

@@ -1,0 +1,425 @@
+//! The static control flow graph of the text around samples: what can have run before a block, as its code alone tells.
+//!
+//! Without branch stacks nothing says where control came from. But most blocks have one or two ways in: from the block above,
+//! from a jump, or from the returns of a callee. What comes by an indirect branch comes from any of them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
+
+use crate::addr::ImageAddr;
+use crate::blocks::{BlockId, BlockMap, Flow, Form, TextBlocks, direct_target};
+use crate::kinds::{kind, kind_of};
+use crate::locate::TextIdx;
+use crate::snapshot::{Module, ModuleIdx, Snapshot, Text};
+
+/// A call that leads this few bytes ahead is part of a retpoline, and its return address is never returned to
+/// (arch/x86/lib/retpoline.S, Linux v6.12).
+const RETPOLINE: u64 = 32;
+
+/// Blocks of a function, and of those that it ends in, that are searched for its returns.
+const FARTHEST: usize = 4096;
+
+/// A basic block.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) id: BlockId,
+    pub(super) is_kernel: bool,
+    /// The kinds of its instructions, and their samples.
+    pub(super) kinds: Box<[u8]>,
+    pub(super) samples: Box<[f64]>,
+    /// How it ends.
+    pub(super) flow: Flow,
+    /// Whether a symbol or a call says that a function begins here.
+    is_entry: bool,
+    /// Where its branch leads to, and the block behind it.
+    pub(super) target: Option<usize>,
+    pub(super) next: Option<usize>,
+}
+
+/// What ran before a block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Before {
+    Block(usize),
+    /// The blocks that return from a callee, by its number in [`Code::callees`].
+    Returns(usize),
+    /// Indirect calls and jumps.
+    Indirect,
+    /// Returns from callees that are not known.
+    Return,
+    /// A system call, or the return from one.
+    System,
+}
+
+/// A way into a block, and the number of the unknown that says how often it was gone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Way {
+    pub(super) unknown: usize,
+    pub(super) before: Before,
+}
+
+/// A block that ends with a conditional branch, and the unknowns of its ways out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Conditional {
+    pub(super) node: usize,
+    pub(super) taken: usize,
+    pub(super) falls: usize,
+}
+
+/// Where control comes from elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct External {
+    pub(super) node: usize,
+    pub(super) unknown: usize,
+    /// No other way leads there.
+    pub(super) is_alone: bool,
+}
+
+/// The graph. The executions of its nodes are the first unknowns, in their order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Code {
+    pub(super) nodes: Vec<Node>,
+    /// By node.
+    pub(super) ways: Vec<Vec<Way>>,
+    pub(super) conditionals: Vec<Conditional>,
+    pub(super) external: Vec<External>,
+    /// For each entry that is called, the nodes that return from it.
+    pub(super) callees: Vec<Vec<usize>>,
+    /// For each unknown, its place along the code; those that are the same number have the same.
+    pub(super) places: Vec<usize>,
+    pub(super) n_places: usize,
+}
+
+/// Samples by text and instruction.
+pub(super) type Hits = BTreeMap<(TextIdx, u32), f64>;
+
+impl Node {
+    /// Samples in it.
+    pub(super) fn hits(&self) -> f64 {
+        self.samples.iter().sum()
+    }
+
+    /// Its instructions.
+    pub(super) fn length(&self) -> f64 {
+        self.kinds.len() as f64
+    }
+}
+
+impl Code {
+    /// The graph of all text that has one of these samples.
+    pub(super) fn new(snapshot: &Snapshot, map: &BlockMap, hits: &Hits) -> Self {
+        let kinds = kinds_of_forms(&map.forms);
+        let sampled: HashSet<TextIdx> = hits.keys().map(|(text, _)| *text).collect();
+        let mut code = Self::default();
+        let mut starts: HashMap<(ModuleIdx, ImageAddr), usize> = HashMap::new();
+        let mut branches = Vec::new();
+        for ((blocks, text), idx) in map.texts.iter().zip(&snapshot.text).zip((0..).map(TextIdx)) {
+            if !sampled.contains(&idx) {
+                continue;
+            }
+            let module = snapshot.modules.get(text.module.0 as usize);
+            let mut above: Option<usize> = None;
+            for id in (0..)
+                .take(blocks.n_blocks())
+                .map(|block| BlockId { text: idx, block })
+            {
+                let found = node(module, blocks, id, &kinds, hits);
+                let n = code.nodes.len();
+                if let Some(above) = above.and_then(|above| code.nodes.get_mut(above)) {
+                    above.next = found.as_ref().map(|_| n);
+                }
+                above = found.as_ref().map(|_| n);
+                let Some((mut node, start)) = found else { continue };
+                starts.entry((text.module, start)).or_insert(n);
+                if let Some((target, is_retpoline)) = target(module, blocks, text, id) {
+                    if is_retpoline && node.flow == Flow::Call {
+                        node.flow = Flow::Jump;
+                    }
+                    branches.push((n, (text.module, target)));
+                }
+                code.nodes.push(node);
+            }
+        }
+        for (from, to) in branches {
+            let target = starts.get(&to).copied();
+            let Some(node) = code.nodes.get_mut(from) else {
+                continue;
+            };
+            node.target = target;
+            let is_call = node.flow == Flow::Call;
+            if let Some(target) = target.and_then(|target| code.nodes.get_mut(target)) {
+                target.is_entry |= is_call;
+            }
+        }
+        code.connect();
+        code
+    }
+
+    /// Finds the ways into each node, and numbers the unknowns.
+    fn connect(&mut self) {
+        let mut ways: Vec<Vec<Way>> = vec![Vec::new(); self.nodes.len()];
+        let mut add = |to: usize, unknown, before| {
+            if let Some(ways) = ways.get_mut(to) {
+                ways.push(Way { unknown, before });
+            }
+        };
+        let mut unknowns = self.nodes.len();
+        let mut entries: Vec<usize> = Vec::new();
+        let mut callee_at: HashMap<usize, usize> = HashMap::new();
+        for (n, node) in self.nodes.iter().enumerate() {
+            let (mut taken, mut falls) = (n, n);
+            if node.flow == Flow::Conditional && node.target.is_some() && node.next.is_some() {
+                (taken, falls) = (unknowns, unknowns + 1);
+                unknowns += 2;
+                self.conditionals.push(Conditional {
+                    node: n,
+                    taken,
+                    falls,
+                });
+            }
+            if let Some(target) = node.target {
+                add(target, taken, Before::Block(n));
+            }
+            let behind = match (node.flow, node.target) {
+                (Flow::Next | Flow::Idle | Flow::Conditional, _) => Some(Before::Block(n)),
+                (Flow::Call, Some(entry)) => {
+                    Some(Before::Returns(*callee_at.entry(entry).or_insert_with(|| {
+                        entries.push(entry);
+                        entries.len() - 1
+                    })))
+                }
+                (Flow::Call | Flow::IndirectCall, _) => Some(Before::Return),
+                (Flow::SystemCall, _) => Some(Before::System),
+                _ => None,
+            };
+            if let Some((next, before)) = node.next.zip(behind) {
+                add(next, falls, before);
+            }
+        }
+        for (n, (node, ways)) in self.nodes.iter().zip(&mut ways).enumerate() {
+            let is_alone = ways.is_empty();
+            if is_alone || node.is_entry {
+                ways.push(Way {
+                    unknown: unknowns,
+                    before: Before::Indirect,
+                });
+                self.external.push(External {
+                    node: n,
+                    unknown: unknowns,
+                    is_alone,
+                });
+                unknowns += 1;
+            }
+        }
+        self.callees = entries.into_iter().map(|entry| self.returns(entry)).collect();
+        self.ways = ways;
+        (self.places, self.n_places) = self.places(unknowns);
+    }
+
+    /// The place of each unknown along the code, and how many there are: a block with one way into it ran as often as that was
+    /// gone, so that both are one unknown.
+    fn places(&self, n_unknowns: usize) -> (Vec<usize>, usize) {
+        let mut same: Vec<usize> = (0..n_unknowns).collect();
+        let first = |same: &[usize], mut n: usize| {
+            while let Some(before) = same.get(n).copied().filter(|before| *before != n) {
+                n = before;
+            }
+            n
+        };
+        for (n, ways) in self.ways.iter().enumerate() {
+            if let [way] = ways.as_slice() {
+                let (a, b) = (first(&same, n), first(&same, way.unknown));
+                if let Some(larger) = same.get_mut(a.max(b)) {
+                    *larger = a.min(b);
+                }
+            }
+        }
+        let nodes = (0..self.nodes.len()).map(|n| (n, n));
+        let out = self
+            .conditionals
+            .iter()
+            .flat_map(|of| [(of.node, of.taken), (of.node, of.falls)]);
+        let external = self.external.iter().map(|of| (of.node, of.unknown));
+        let mut along: Vec<(usize, usize)> = nodes.chain(out).chain(external).collect();
+        along.sort_unstable();
+        let mut places = vec![usize::MAX; n_unknowns];
+        let mut n_places = 0;
+        for (_, unknown) in &along {
+            if let Some(place) = places
+                .get_mut(first(&same, *unknown))
+                .filter(|place| **place == usize::MAX)
+            {
+                *place = n_places;
+                n_places += 1;
+            }
+        }
+        let place = |n| places.get(first(&same, n)).copied().unwrap_or_default();
+        ((0..n_unknowns).map(place).collect(), n_places)
+    }
+
+    /// The nodes that return to the caller of a function, or of one that it jumps to at its end.
+    fn returns(&self, entry: usize) -> Vec<usize> {
+        let mut seen = HashSet::from([entry]);
+        let (mut left, mut returns) = (vec![entry], Vec::new());
+        while let Some((n, node)) = left.pop().and_then(|n| Some((n, self.nodes.get(n)?))) {
+            let onward = match node.flow {
+                Flow::Return => {
+                    returns.push(n);
+                    [None, None]
+                }
+                Flow::Jump | Flow::CallNext => [node.target, None],
+                Flow::Conditional => [node.target, node.next],
+                Flow::IndirectJump | Flow::InterruptReturn | Flow::Trap | Flow::Invalid => [None, None],
+                Flow::Next | Flow::Idle | Flow::Call | Flow::IndirectCall | Flow::SystemCall => {
+                    [node.next, None]
+                }
+            };
+            for to in onward.into_iter().flatten() {
+                if seen.len() < FARTHEST && seen.insert(to) {
+                    left.push(to);
+                }
+            }
+        }
+        returns.sort_unstable();
+        returns
+    }
+}
+
+fn kinds_of_forms(forms: &[Form]) -> Vec<u8> {
+    let mut info = InstructionInfoFactory::new();
+    let kind_of_form = |form: &Form| {
+        let decoder = Decoder::try_with_ip(form.bits(), form.example(), 0, DecoderOptions::NONE);
+        let kind = decoder.map_or(kind::PLAIN, |mut decoder| kind_of(&decoder.decode(), &mut info));
+        u8::try_from(kind).unwrap_or_default()
+    };
+    forms.iter().map(kind_of_form).collect()
+}
+
+/// A block without its ways, and its address; `None` where its bytes are no code.
+fn node(
+    module: Option<&Module>,
+    text: &TextBlocks,
+    id: BlockId,
+    kinds: &[u8],
+    hits: &Hits,
+) -> Option<(Node, ImageAddr)> {
+    let range = text.block(id.block);
+    let instructions = text.instructions(range.clone());
+    let start = text.addr(*instructions.first()?);
+    let flow = instructions.last()?.flow;
+    let kind = |form| kinds.get(usize::from(form)).copied().unwrap_or_default();
+    let symbols = module.map(|module| module.symbols.as_slice()).unwrap_or_default();
+    let node = Node {
+        id,
+        is_kernel: module.is_some_and(|module| module.kind.is_kernel()),
+        kinds: instructions.iter().map(|i| kind(i.form.0)).collect(),
+        samples: range
+            .map(|n| hits.get(&(id.text, n)).copied().unwrap_or_default())
+            .collect(),
+        flow,
+        is_entry: symbols
+            .binary_search_by_key(&start, |symbol| symbol.start)
+            .is_ok(),
+        target: None,
+        next: None,
+    };
+    (flow != Flow::Invalid).then_some((node, start))
+}
+
+/// Where the branch at the end of a block leads to, and whether that is just behind it, as in a retpoline.
+fn target(
+    module: Option<&Module>,
+    blocks: &TextBlocks,
+    text: &Text,
+    id: BlockId,
+) -> Option<(ImageAddr, bool)> {
+    let last = blocks.instructions(blocks.block(id.block)).last()?;
+    let start = last.offset as usize;
+    let bytes = text.bytes.get(start..start.checked_add(last.len.into())?)?;
+    let bits = module.map_or(64, |module| module.kind.bits());
+    let addr = blocks.addr(*last);
+    let target = direct_target(bits, bytes, addr)?;
+    let ahead = target
+        .since(addr)
+        .and_then(|ahead| ahead.checked_sub(last.len.into()));
+    Some((target, ahead.is_some_and(|ahead| 0 < ahead && ahead < RETPOLINE)))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::blocks::blocks;
+    use crate::locate::Located;
+    use crate::snapshot::{ModuleKind, Symbol};
+
+    /// Blocks one behind the other, by the kinds of their instructions, how each ends and where it leads.
+    pub(in super::super) fn code(blocks: &[(&[usize], Flow, Option<usize>)]) -> Code {
+        let node = |(n, &(kinds, flow, target)): (usize, &(&[usize], Flow, Option<usize>))| Node {
+            id: BlockId {
+                text: TextIdx(0),
+                block: n as u32,
+            },
+            is_kernel: false,
+            kinds: kinds.iter().map(|kind| *kind as u8).collect(),
+            samples: vec![0.0; kinds.len()].into(),
+            flow,
+            is_entry: false,
+            target,
+            next: (n + 1 < blocks.len()).then_some(n + 1),
+        };
+        let mut code = Code {
+            nodes: blocks.iter().enumerate().map(node).collect(),
+            ..Code::default()
+        };
+        code.connect();
+        code
+    }
+
+    #[test]
+    fn ways_are_those_that_the_code_tells() {
+        // 1000: call 1040; je 1000; jmp *rax.   1040: call 1046; nop; 1046: test eax, [rdi]; ret
+        let mut bytes = vec![0xe8, 0x3b, 0, 0, 0, 0x74, 0xf9, 0xff, 0xe0];
+        bytes.resize(0x40, 0xc3);
+        bytes.extend([0xe8, 1, 0, 0, 0, 0x90, 0x85, 0x07, 0xc3]);
+        let module = Module {
+            name: "a".to_owned(),
+            kind: ModuleKind::Elf64,
+            build_id: Vec::new(),
+            symbols: vec![Symbol {
+                start: ImageAddr(0x1000),
+                len: 0,
+                name: String::new(),
+            }],
+        };
+        let text = Text {
+            module: ModuleIdx(0),
+            start: ImageAddr(0x1000),
+            bytes,
+            since: 0,
+        };
+        let snapshot = Snapshot {
+            modules: vec![module],
+            text: vec![text],
+            ..Snapshot::default()
+        };
+        let map = blocks(&snapshot, &Located::default());
+        let code = Code::new(&snapshot, &map, &Hits::from([((TextIdx(0), 0), 3.0)]));
+        let at = |addr| {
+            let text = map.text(TextIdx(0)).unwrap();
+            text.block_of(text.find(ImageAddr(addr)).unwrap()) as usize
+        };
+        let before = |addr| -> Vec<Before> { code.ways[at(addr)].iter().map(|way| way.before).collect() };
+        let (call, branch, rop) = (at(0x1000), at(0x1005), at(0x1040));
+        assert_eq!(before(0x1000), [Before::Block(branch), Before::Indirect]);
+        assert_eq!(before(0x1005), [Before::Returns(0)]);
+        assert_eq!(before(0x1007), [Before::Block(branch)]);
+        assert_eq!(before(0x1040), [Before::Block(call), Before::Indirect]);
+        assert_eq!(before(0x1046), [Before::Block(rop), Before::Block(at(0x1045))]);
+        assert_eq!(before(0x1045), [Before::Indirect], "no return from a retpoline");
+        assert_eq!(code.callees, [vec![at(0x1046)]]);
+        assert_eq!(
+            (code.nodes[call].hits(), code.nodes[at(0x1046)].kinds[0]),
+            (3.0, kind::LOAD as u8)
+        );
+    }
+}
