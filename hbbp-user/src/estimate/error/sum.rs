@@ -12,14 +12,14 @@
 //! For counts from branch stacks, the variance is that between bootstrap replicates of the stacks, divided by the number
 //! of stacks.
 //! Samples that were traced back along the code are off by more than chance, in one direction for all blocks alike
-//! ([`Skid`]).
+//! ([`crate::estimate::Skid`]).
 //! If too few replicates contain the sum, the formula above applies with n = the number of stacks, and h = the number of
 //! streams divided by the design effect (as if all streams of a stack were equal).
 
 use super::Spread;
 use super::strata::ByPhase;
 use crate::estimate::sources::over;
-use crate::estimate::{BlockCount, BlockCounts, Method, Part, Skid};
+use crate::estimate::{BlockCount, BlockCounts, Method, Part};
 
 /// A sum of amounts from both methods.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +69,7 @@ impl Sum {
             Some(relative) => lbr * lbr * relative / counts.n_stacks.max(1.0),
             None => self.lbr.variance(counts.n_stacks),
         };
-        let of_model = counts.skid.map_or(0.0, |_| Skid::variance(self.ebs.sum()));
+        let of_model = counts.skid.map_or(0.0, |skid| skid.variance(self.ebs.sum()));
         self.ebs.variance(&strata.samples) + of_model + of_stacks
     }
 }

@@ -75,6 +75,8 @@ pub struct Skid {
     pub cycles: (f64, f64),
     /// Variance of the samples of a block over that of chance, at least 1.
     pub dispersion: f64,
+    /// Instructions that all samples stand for: as many as before they were traced back.
+    pub all: f64,
 }
 
 /// How far figures are off besides chance, as a share: a standard deviation. With 0.02, 84 % of the figures on the emulated machine
@@ -82,14 +84,16 @@ pub struct Skid {
 const MODEL_ERROR: f64 = 0.04;
 
 impl Skid {
-    /// Variance of a figure besides that of chance.
-    pub(super) fn variance(figure: f64) -> f64 {
-        MODEL_ERROR * figure * (MODEL_ERROR * figure)
+    /// Variance of a number of instructions besides that of chance. What one part has too much, another one lacks.
+    pub(super) fn variance(&self, instructions: f64) -> f64 {
+        let others = (1.0 - over(instructions, self.all)).clamp(0.0, 1.0);
+        (MODEL_ERROR * instructions * others).powi(2)
     }
 
     /// Standard error of the count of a block with these expected samples.
     pub(super) fn std_error(&self, hits: f64, count: f64) -> f64 {
-        (Self::variance(count) + self.dispersion * count * over(count, hits)).sqrt()
+        let of_model = (MODEL_ERROR * count).powi(2);
+        (of_model + self.dispersion * count * over(count, hits)).sqrt()
     }
 }
 
@@ -130,6 +134,7 @@ pub(super) fn traced(
     let skid = Skid {
         cycles: model.skid,
         dispersion: dispersion.max(1.0),
+        all: weight,
     };
     (shared(&code, &x, over(weight, hits), samples), Some(skid))
 }
@@ -243,7 +248,8 @@ fn dispersion(code: &Code, terms: &[Vec<(usize, f64)>], x: &[f64]) -> f64 {
 }
 
 /// Shares what was triggered in a block between the processes that have samples in it, or else in its text. Samples outside
-/// the graph stay where they are. A hit weighs `weight`.
+/// the graph stay where they are. Each ring keeps as many as landed in it: no skid is so long that many leave it, and where
+/// nothing is known of what runs after a block, its executions are not. A hit weighs `weight`.
 fn shared(code: &Code, x: &[f64], weight: f64, samples: Vec<Counted>) -> Vec<Counted> {
     let mut of_block: BTreeMap<BlockId, Vec<(ProcessIdx, f64)>> = BTreeMap::new();
     let mut of_text: BTreeMap<TextIdx, BTreeMap<ProcessIdx, f64>> = BTreeMap::new();
@@ -264,15 +270,23 @@ fn shared(code: &Code, x: &[f64], weight: f64, samples: Vec<Counted>) -> Vec<Cou
         .zip(x)
         .map(|(node, x)| (node, x * node.length()));
     let amounts: Vec<_> = amounts.filter(|(_, amount)| FEWEST <= *amount).collect();
-    let is_node = |counted: &Counted| {
-        code.nodes
-            .binary_search_by_key(&counted.block, |node| node.id)
-            .is_ok()
+    let triggered = by_ring(amounts.iter().map(|(node, amount)| (*node, *amount)));
+    let node_of = |counted: &Counted| {
+        let n = code.nodes.binary_search_by_key(&counted.block, |node| node.id);
+        let node = code.nodes.get(n.ok()?)?;
+        (0.0 < at(&triggered, usize::from(node.is_kernel))).then_some(node)
     };
-    let (in_code, mut all): (Vec<Counted>, Vec<Counted>) = samples.into_iter().partition(is_node);
-    let hits: f64 = in_code.iter().map(|counted| counted.weight).sum::<f64>() / weight.max(f64::MIN_POSITIVE);
-    let scale = over(hits, amounts.iter().map(|(_, amount)| amount).sum());
+    let landed = samples
+        .iter()
+        .filter_map(|counted| Some((node_of(counted)?, counted.weight)));
+    let landed = by_ring(landed);
+    let mut all: Vec<Counted> = samples
+        .into_iter()
+        .filter(|counted| node_of(counted).is_none())
+        .collect();
     for (node, amount) in amounts {
+        let ring = usize::from(node.is_kernel);
+        let scale = over(over(at(&landed, ring), weight), at(&triggered, ring));
         let processes = match of_block.get(&node.id) {
             Some(of_block) => of_block.clone(),
             None => of_text
@@ -294,6 +308,17 @@ fn shared(code: &Code, x: &[f64], weight: f64, samples: Vec<Counted>) -> Vec<Cou
         }));
     }
     summed(all)
+}
+
+/// Sums of nodes in user code and in the kernel.
+fn by_ring<'a>(amounts: impl Iterator<Item = (&'a code::Node, f64)>) -> [f64; 2] {
+    amounts.fold([0.0; 2], |[user, kernel], (node, amount)| {
+        if node.is_kernel {
+            [user, kernel + amount]
+        } else {
+            [user + amount, kernel]
+        }
+    })
 }
 
 #[cfg(test)]
