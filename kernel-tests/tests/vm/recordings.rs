@@ -1,4 +1,5 @@
-//! Recordings of perf(1) whose stacks any event triggered: what is imported of them is near the exact counts of the same span.
+//! Recordings of perf(1) whose stacks any event triggered, or without any: what is imported of them is near the exact counts of the same
+//! span.
 //!
 //! Taken branches alone trigger stacks without bias; the stacks of all others are weighed, and the errors of shares here are
 //! what that leaves. `cargo xtask vm recordings` measures them over all workloads.
@@ -33,17 +34,17 @@ fn recorded(hardware_profile: &str, events: &str) -> Option<Recorded> {
     Some(recorded)
 }
 
-/// The errors with weights, and as recorded; `None` where there is no emulated machine.
-fn compared_errors(events: &str, hardware_profile: &str) -> Option<[Errors; 2]> {
+/// The errors with and without a stage of the estimate; `None` where there is no emulated machine.
+fn compared_errors(events: &str, hardware_profile: &str, stage: &str) -> Option<[Errors; 2]> {
     let recorded = recorded(hardware_profile, events)?;
     let rule = recorded.outcome().directory().join("recorded.rule");
-    std::fs::write(&rule, "name recorded\nwithout weights\nlbr\n").unwrap();
+    std::fs::write(&rule, format!("name recorded\nwithout {stage}\nlbr\n")).unwrap();
     Some(["balanced", rule.to_str().unwrap()].map(|rule| recorded.errors(rule).unwrap()))
 }
 
 /// The error of the shares of everything, with weights and as recorded.
 fn compared(events: &str, hardware_profile: &str) -> Option<[f64; 2]> {
-    let errors = compared_errors(events, hardware_profile)?;
+    let errors = compared_errors(events, hardware_profile, "weights")?;
     let [weighed, as_recorded] = errors.map(|errors| errors.whole.share_error.hybrid.unwrap());
     println!("{events}: error of shares {weighed:.4}, as recorded {as_recorded:.4}");
     Some([weighed, as_recorded])
@@ -80,11 +81,22 @@ fn stacks_of_two_triggers() {
 /// Branches that are not taken trigger stacks, too, and loops differ in how many of these they have.
 #[test]
 fn stacks_that_branches_of_user_code_triggered() {
-    let Some(errors) = compared_errors("-b -e branches:u -c 2003", SKID) else {
+    let Some(errors) = compared_errors("-b -e branches:u -c 2003", SKID, "weights") else {
         return;
     };
     let of_user = errors.map(|errors| errors.named("user").unwrap().share_error.hybrid.unwrap());
     let [weighed, as_recorded] = of_user;
     println!("branches:u: error of shares {weighed:.4}, as recorded {as_recorded:.4}");
     assert!(weighed < 0.05 && 2.0 * weighed < as_recorded);
+}
+
+/// Without stacks, samples of an event that is not precise are traced back along the code to the instructions that triggered them.
+#[test]
+fn samples_of_instructions_without_stacks() {
+    let Some(errors) = compared_errors("-e instructions -c 10007", SKID, "landing") else {
+        return;
+    };
+    let [traced, landed] = errors.map(|errors| errors.whole.share_error.hybrid.unwrap());
+    println!("instructions alone: error of shares {traced:.4}, where they landed {landed:.4}");
+    assert!(traced < 0.05 && 2.0 * traced < landed);
 }
