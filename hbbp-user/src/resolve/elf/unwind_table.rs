@@ -111,13 +111,10 @@ impl Entry {
         }
     }
 
-    pub(super) fn bytes(self) -> [u8; 8] {
-        let (start, frame) = (self.start.to_le_bytes(), self.frame.to_le_bytes());
-        let mut bytes = [0; 8];
-        for (to, from) in bytes.iter_mut().zip(start.into_iter().chain(frame)) {
-            *to = from;
-        }
-        bytes
+    pub(super) const fn bytes(self) -> [u8; 8] {
+        let [a, b, c, d] = self.start.to_le_bytes();
+        let [e, f, g, h] = self.frame.to_le_bytes();
+        [a, b, c, d, e, f, g, h]
     }
 }
 

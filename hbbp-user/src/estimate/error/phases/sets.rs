@@ -39,7 +39,7 @@ impl<'a> Sets<'a> {
         let mut mass = graph.inflow.clone();
         mass.resize(n, 0.0);
         let mut crossings = vec![0.0; n];
-        for (a, b, times) in edges_of(graph) {
+        for (a, b, times) in all_edges(graph) {
             add(&mut crossings, a, times);
             add(&mut crossings, b, times);
         }
@@ -205,7 +205,7 @@ fn edge_of(graph: &FlowGraph, n: u32) -> Option<(usize, usize, f64)> {
 }
 
 /// All edges, by number.
-fn edges_of(graph: &FlowGraph) -> impl Iterator<Item = (usize, usize, f64)> + '_ {
+fn all_edges(graph: &FlowGraph) -> impl Iterator<Item = (usize, usize, f64)> + '_ {
     (0..).map_while(|n| edge_of(graph, n))
 }
 
@@ -220,7 +220,7 @@ impl Incidence {
     /// The edges of the `n` nodes of a graph.
     fn new(graph: &FlowGraph, n: usize) -> Self {
         let mut ends = vec![0_u32; n];
-        for (a, b, _) in edges_of(graph) {
+        for (a, b, _) in all_edges(graph) {
             for node in [a, b] {
                 if let Some(n) = ends.get_mut(node) {
                     *n += 1;
@@ -233,7 +233,7 @@ impl Incidence {
             all += std::mem::replace(end, all);
         }
         let mut edges = vec![0; all as usize];
-        for (n, (a, b, _)) in (0..).zip(edges_of(graph)) {
+        for (n, (a, b, _)) in (0..).zip(all_edges(graph)) {
             for node in [a, b] {
                 if let Some(next) = ends.get_mut(node) {
                     if let Some(edge) = edges.get_mut(*next as usize) {
