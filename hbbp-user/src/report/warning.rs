@@ -79,6 +79,8 @@ pub(super) enum Warning {
     Traced {
         /// Least and longest skid in cycles.
         cycles: (f64, f64),
+        /// The share of samples that count where they landed.
+        landed: f64,
     },
     /// Some process images have no rows of their own.
     CountedTogether {
@@ -191,7 +193,10 @@ fn of_estimate(analysis: &Analysis) -> Vec<Warning> {
         warnings.push(Warning::Biased { n_blocks });
     }
     if let Some(skid) = &analysis.counts.skid {
-        warnings.push(Warning::Traced { cycles: skid.cycles });
+        warnings.push(Warning::Traced {
+            cycles: skid.cycles,
+            landed: skid.landed,
+        });
     }
     let n = analysis.counts.n_together;
     if 0 < n {

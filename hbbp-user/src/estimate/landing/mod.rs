@@ -24,16 +24,14 @@ mod processes;
 mod skid;
 mod times;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::flow::graph::at;
 use super::sources::{Counted, over};
 use super::stages::{Stage, Stages};
 use super::{EventAssignment, Unit};
 use crate::blocks::BlockMap;
-use crate::locate::{Located, TextIdx};
+use crate::locate::Located;
 use crate::snapshot::Snapshot;
-use code::{Code, Hits};
+use code::{Code, Hits, hottest};
 use flows::Prior;
 use processes::shared;
 use skid::{Histories, Model};
@@ -63,6 +61,10 @@ const BLOCKS: (usize, usize, usize) = (8, 2, 2);
 /// Bytes of text that a model is fitted to: the hottest functions, a thousand or so, in a few seconds.
 const FITTED: usize = 128 << 10;
 
+/// Bytes of text that samples are traced back in, the hottest: for the 2,700 texts of a run of gcc this takes 270 MB of memory, and
+/// anybody may run more code.
+const TRACED: usize = 2 << 20;
+
 /// How often each parameter of the model is moved in a round.
 const MOVES: usize = 3;
 
@@ -78,6 +80,8 @@ pub struct Skid {
     pub dispersion: f64,
     /// Instructions that all samples stand for: as many as before they were traced back.
     pub all: f64,
+    /// The share of the samples that count where they landed, as they are in more code than is traced.
+    pub landed: f64,
 }
 
 /// How far figures are off besides chance, as a share: a standard deviation. With 0.02, 84 % of the figures on the emulated machine
@@ -122,7 +126,10 @@ pub(super) fn traced(
             *by_instruction.entry((ip.location.text, instruction)).or_default() += hits;
         }
     }
-    let hottest = hottest(snapshot, &by_instruction);
+    let all: f64 = by_instruction.values().sum();
+    let by_instruction = hottest(snapshot, &by_instruction, TRACED);
+    let traced: f64 = by_instruction.values().sum();
+    let hottest = hottest(snapshot, &by_instruction, FITTED);
     let mut code = Code::new(snapshot, map, &hottest);
     let Some(mut found) = fitted(&code) else {
         return (samples, None);
@@ -136,28 +143,9 @@ pub(super) fn traced(
         cycles: model.skid,
         dispersion: dispersion.max(1.0),
         all: weight,
+        landed: 1.0 - over(traced, all),
     };
     (shared(&code, &x, over(weight, hits), samples), Some(skid))
-}
-
-/// The samples in the texts that have most of them, as far as a model is fitted to them.
-fn hottest(snapshot: &Snapshot, hits: &Hits) -> Hits {
-    let mut of_texts: BTreeMap<TextIdx, f64> = BTreeMap::new();
-    for ((text, _), hits) in hits {
-        *of_texts.entry(*text).or_default() += hits;
-    }
-    let mut texts: Vec<(TextIdx, f64)> = of_texts.into_iter().collect();
-    texts.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-    let mut left = FITTED;
-    let fits = |(idx, _): &(TextIdx, f64)| {
-        let text = snapshot.text.get(idx.0 as usize);
-        let rest = text.and_then(|text| left.checked_sub(text.bytes.len()));
-        left = rest.unwrap_or(0);
-        rest.map(|_| *idx)
-    };
-    let chosen: BTreeSet<TextIdx> = texts.iter().map_while(fits).collect();
-    let of_chosen = hits.iter().filter(|((text, _), _)| chosen.contains(text));
-    of_chosen.map(|(at, hits)| (*at, *hits)).collect()
 }
 
 /// What was fitted to samples.

@@ -73,12 +73,23 @@ impl fmt::Display for Warning {
             ),
             Self::Traced {
                 cycles: (least, longest),
-            } => write!(
-                f,
-                "without branch stacks, samples were traced back along the code by a skid of {:.0} to {longest:.0} cycles, which was \
-                 fitted to them: code with few samples has the paths that agree with them best",
-                least.max(0.0)
-            ),
+                landed,
+            } => {
+                write!(
+                    f,
+                    "without branch stacks, samples were traced back to the instructions that triggered them, by a skid of {:.0} to \
+                     {longest:.0} cycles that was fitted to them: paths through code with few samples are guesses",
+                    least.max(0.0)
+                )?;
+                if 0.0 < *landed {
+                    write!(
+                        f,
+                        "; {:.2} % of the samples, in the coldest code, count where they landed, as all of it would take too much memory",
+                        100.0 * landed
+                    )?;
+                }
+                Ok(())
+            }
             Self::CountedTogether { n } => write!(
                 f,
                 "{} counted together as [other processes]: each stream of theirs runs through thousands of blocks, and rows of \
