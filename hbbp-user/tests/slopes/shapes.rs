@@ -21,7 +21,7 @@ pub(crate) struct Shape {
 }
 
 /// All of them.
-pub(crate) const SHAPES: [Shape; 11] = [
+pub(crate) const SHAPES: [Shape; 12] = [
     Shape {
         name: "streams through a sled of untaken jumps",
         make: sled,
@@ -31,6 +31,11 @@ pub(crate) const SHAPES: [Shape; 11] = [
         name: "short processes that run through a sled",
         make: sled_processes,
         n: 8,
+    },
+    Shape {
+        name: "samples in a sled, without stacks",
+        make: sled_of_samples,
+        n: 500,
     },
     Shape {
         name: "a branch in the oldest slot, and a sled",
@@ -195,6 +200,17 @@ fn sled(n: u32) -> Snapshot {
         ips: (0..n).map(|n| ip(0, 1, 4 * n)).collect(),
         streams: streams.collect(),
         branches: (0..n).map(|n| oldest(1, 2 * n + LONGEST - 2, 1)).collect(),
+        ..Interval::default()
+    }];
+    snapshot
+}
+
+/// `n` untaken jumps with a sample each, which no stack tells the way to.
+fn sled_of_samples(n: u32) -> Snapshot {
+    let n = u64::from(n);
+    let mut snapshot = program(untaken(2 * n));
+    snapshot.intervals = vec![Interval {
+        ips: (0..n).map(|n| ip(0, 1, 2 * n)).collect(),
         ..Interval::default()
     }];
     snapshot

@@ -5,7 +5,7 @@
 
 mod ways;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
 
@@ -155,26 +155,6 @@ impl Code {
     }
 }
 
-/// The samples in the texts that have most of them, up to as many bytes of text.
-pub(super) fn hottest(snapshot: &Snapshot, hits: &Hits, bytes: usize) -> Hits {
-    let mut of_texts: BTreeMap<TextIdx, f64> = BTreeMap::new();
-    for ((text, _), hits) in hits {
-        *of_texts.entry(*text).or_default() += hits;
-    }
-    let mut texts: Vec<(TextIdx, f64)> = of_texts.into_iter().collect();
-    texts.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-    let mut left = bytes;
-    let fits = |(idx, _): &(TextIdx, f64)| {
-        let text = snapshot.text.get(idx.0 as usize);
-        let rest = text.and_then(|text| left.checked_sub(text.bytes.len()));
-        left = rest.unwrap_or(0);
-        rest.map(|_| *idx)
-    };
-    let chosen: BTreeSet<TextIdx> = texts.iter().map_while(fits).collect();
-    let of_chosen = hits.iter().filter(|((text, _), _)| chosen.contains(text));
-    of_chosen.map(|(at, hits)| (*at, *hits)).collect()
-}
-
 fn kinds_of_forms(forms: &[Form]) -> Vec<u8> {
     let mut info = InstructionInfoFactory::new();
     let kind_of_form = |form: &Form| {
@@ -311,30 +291,5 @@ pub(super) mod tests {
             (code.nodes[call].hits(), code.nodes[at(0x1046)].kinds[0]),
             (3.0, kind::LOAD as u8)
         );
-    }
-
-    #[test]
-    fn the_hottest_text_comes_first_as_far_as_it_fits() {
-        let text = |start, len| Text {
-            module: ModuleIdx(0),
-            start: ImageAddr(start),
-            bytes: vec![0x90; len],
-            since: 0,
-        };
-        let snapshot = Snapshot {
-            text: vec![text(0, 100), text(1000, 50), text(2000, 60)],
-            ..Snapshot::default()
-        };
-        let hits = Hits::from([
-            ((TextIdx(0), 0), 1.0),
-            ((TextIdx(1), 3), 5.0),
-            ((TextIdx(1), 4), 4.0),
-            ((TextIdx(2), 0), 7.0),
-        ]);
-        let chosen = |bytes| -> Vec<f64> { hottest(&snapshot, &hits, bytes).into_values().collect() };
-        assert_eq!(chosen(210), [1.0, 5.0, 4.0, 7.0]);
-        assert_eq!(chosen(209), [5.0, 4.0, 7.0]);
-        assert_eq!(chosen(109), [5.0, 4.0]);
-        assert!(chosen(49).is_empty());
     }
 }

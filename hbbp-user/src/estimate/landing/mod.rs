@@ -3,6 +3,8 @@
 //! ```text
 //! samples by instruction, text
 //!    |
+//!  hottest  those in the hottest text
+//!    |  Hits
 //!  code     the static control flow graph: what can have run before a block
 //!    |  Code
 //!  times    what kinds of instructions take, and the skid, from how samples lie within blocks
@@ -20,6 +22,7 @@
 
 mod code;
 mod flows;
+mod hottest;
 mod processes;
 mod skid;
 mod times;
@@ -31,8 +34,9 @@ use super::{EventAssignment, Unit};
 use crate::blocks::BlockMap;
 use crate::locate::Located;
 use crate::snapshot::Snapshot;
-use code::{Code, Hits, hottest};
+use code::{Code, Hits};
 use flows::Prior;
+use hottest::hottest;
 use processes::shared;
 use skid::{Histories, Model};
 use times::{Fit, SKIDS};
@@ -127,14 +131,14 @@ pub(super) fn traced(
         }
     }
     let all: f64 = by_instruction.values().sum();
-    let by_instruction = hottest(snapshot, &by_instruction, TRACED);
+    let by_instruction = hottest((snapshot, map), &by_instruction, TRACED);
     let traced: f64 = by_instruction.values().sum();
-    let hottest = hottest(snapshot, &by_instruction, FITTED);
-    let mut code = Code::new(snapshot, map, &hottest);
+    let fitted_to = hottest((snapshot, map), &by_instruction, FITTED);
+    let mut code = Code::new(snapshot, map, &fitted_to);
     let Some(mut found) = fitted(&code) else {
         return (samples, None);
     };
-    if hottest.len() < by_instruction.len() {
+    if fitted_to.len() < by_instruction.len() {
         code = Code::new(snapshot, map, &by_instruction);
         found = with_model(&code, found.model);
     }

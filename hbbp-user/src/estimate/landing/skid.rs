@@ -37,6 +37,26 @@ impl Model {
         ((time - low) / (high - low)).clamp(0.0, 1.0)
     }
 
+    /// The samples that are not taken yet at a time since the start of a block, of what retired before it, by the time since then,
+    /// and in it at these times.
+    fn waiting(&self, time: f64, before: &[f64], retired: &[f64]) -> f64 {
+        let (_, longest) = self.skid;
+        let mut waiting = 0.0;
+        for (since, amount) in (0u32..).map(f64::from).zip(before) {
+            if longest <= time + since {
+                break;
+            }
+            waiting += amount * (1.0 - self.taken(time + since));
+        }
+        for retired in retired.iter().rev() {
+            if longest <= time - retired {
+                break;
+            }
+            waiting += 1.0 - self.taken(time - retired);
+        }
+        waiting
+    }
+
     fn time(&self, kind: u8) -> f64 {
         at(&self.times, usize::from(kind))
     }
@@ -115,23 +135,21 @@ impl Mean {
     }
 }
 
-/// Adds an amount at a time, shared between the bins on either side.
-fn deposit(row: &mut [f64], time: f64, amount: f64) {
-    let below = time.max(0.0).floor();
-    let part = time.max(0.0) - below;
-    let bins = row.iter_mut().skip(whole(below));
-    for (bin, share) in bins.zip([1.0 - part, part]) {
-        *bin += amount * share;
-    }
-}
-
+/// Adds amounts that are this much later, each shared between the bins on either side.
 #[expect(
     clippy::cast_sign_loss,
     clippy::cast_possible_truncation,
-    reason = "it is whole and not negative"
+    reason = "it is not negative, and far below what a usize holds"
 )]
-fn whole(number: f64) -> usize {
-    number as usize
+fn deposit(row: &mut [f64], later: f64, amounts: &[f64]) {
+    let later = later.max(0.0);
+    let below = later as usize;
+    let part = later - below as f64;
+    for (first, share) in [(below, 1.0 - part), (below + 1, part)] {
+        for (bin, amount) in row.get_mut(first..).unwrap_or_default().iter_mut().zip(amounts) {
+            *bin += amount * share;
+        }
+    }
 }
 
 /// Instructions that retired before blocks and before their ends, by the time since then.
@@ -187,14 +205,15 @@ impl Histories {
             let duration = at(&self.durations, n);
             let row = self.at_end.row_mut(n);
             row.fill(0.0);
-            let mut retired = 0.0;
-            for kind in &node.kinds {
-                retired += model.time(*kind);
-                deposit(row, duration - retired, 1.0);
+            let mut since = 0.0;
+            for kind in node.kinds.iter().rev() {
+                if n_bins as f64 <= since {
+                    break;
+                }
+                deposit(row, since, &[1.0]);
+                since += model.time(*kind);
             }
-            for (since, amount) in (0u32..).map(f64::from).zip(self.before.row(n)) {
-                deposit(row, since + duration, *amount);
-            }
+            deposit(row, duration, self.before.row(n));
         }
         for (n, callee) in code.callees.iter().enumerate() {
             let mut mean = Mean::new(n_bins);
@@ -266,28 +285,20 @@ impl Histories {
         terms
     }
 
-    /// The samples on each instruction of a node for each of its executions.
+    /// The samples on each instruction of a node for each of its executions: those that wait at its start and the one that it
+    /// triggers, less those that wait at its end.
     pub(super) fn landed(&self, model: &Model, n: usize, node: &Node) -> Vec<f64> {
-        let longest = model.skid.1;
+        let before = self.before.row(n);
         let mut ends: Vec<f64> = Vec::with_capacity(node.kinds.len());
-        let mut start = 0.0;
+        let mut time = 0.0;
+        let mut waiting = model.waiting(time, before, &ends);
         let mut landed = Vec::with_capacity(node.kinds.len());
         for kind in &node.kinds {
-            let end = start + model.time(*kind);
-            let taken = |since: f64| model.taken(end + since) - model.taken(start + since);
-            let before = (0u32..).map(f64::from).zip(self.before.row(n));
-            let before = before.take_while(|(since, _)| start + since < longest);
-            let mut sum: f64 = before.map(|(since, amount)| amount * taken(since)).sum();
-            let own = ends
-                .iter()
-                .rev()
-                .take_while(|retired| start - **retired < longest);
-            sum += own.map(|retired| taken(-retired)).sum::<f64>();
-            // What skids not at all.
-            sum += model.taken(0.0);
-            landed.push(sum);
-            ends.push(end);
-            start = end;
+            time += model.time(*kind);
+            ends.push(time);
+            let at_end = model.waiting(time, before, &ends);
+            landed.push(waiting + 1.0 - at_end);
+            waiting = at_end;
         }
         landed
     }
