@@ -82,6 +82,8 @@ pub(super) enum Warning {
         /// The share of samples that count where they landed.
         landed: f64,
     },
+    /// Without branch stacks, samples of retired instructions count where they landed.
+    AsLanded,
     /// Some process images have no rows of their own.
     CountedTogether {
         /// How many.
@@ -197,6 +199,11 @@ fn of_estimate(analysis: &Analysis) -> Vec<Warning> {
             cycles: skid.cycles,
             landed: skid.landed,
         });
+    } else if analysis.mix.unit == Unit::Executions
+        && analysis.counts.assignment.lbr.is_empty()
+        && !analysis.counts.blocks.is_empty()
+    {
+        warnings.push(Warning::AsLanded);
     }
     let n = analysis.counts.n_together;
     if 0 < n {
@@ -234,6 +241,7 @@ impl Warning {
             Self::Biased { .. } => "blocks.biased",
             Self::Balanced { .. } => "streams.balanced",
             Self::Traced { .. } => "samples.traced",
+            Self::AsLanded => "samples.as_landed",
             Self::CountedTogether { .. } => "processes.together",
             Self::FewSamples { .. } => "few_samples",
             Self::Unexplained { .. } => "unexplained",

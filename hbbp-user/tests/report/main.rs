@@ -124,3 +124,23 @@ fn clock_samples_are_not_called_executions() {
     }
     assert!(printed(&program::retired(), &ReportOptions::default()).contains("estimated executions"));
 }
+
+/// A text that is larger than what a model is fitted to leaves nothing to trace samples back by, and the report says so.
+#[test]
+fn samples_that_are_not_traced_back_are_told() {
+    const LARGE: usize = 200 << 10;
+    let small = printed(&program::retired(), &ReportOptions::default());
+    assert!(
+        small.contains("were traced back") && !small.contains("where they landed"),
+        "{small}"
+    );
+    let mut snapshot = program::retired();
+    for text in &mut snapshot.text {
+        text.bytes.resize(LARGE, 0x90);
+    }
+    let large = printed(&snapshot, &ReportOptions::default());
+    assert!(
+        large.contains("where they landed") && !large.contains("were traced back"),
+        "{large}"
+    );
+}

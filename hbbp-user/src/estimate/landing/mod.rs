@@ -106,8 +106,8 @@ impl Skid {
     }
 }
 
-/// Traces samples back along the code where their number says how often instructions ran, and there are no stacks beside them;
-/// others stay. `samples` are those of the events that serve; the result is sorted as they are, and its hits are expected samples.
+/// Traces samples back along the code where their number says how often instructions ran, there are no stacks beside them, and some
+/// text is small enough to fit a model to; others stay. `samples` are those of the events that serve; the result is sorted as they are, and its hits are expected samples.
 pub(super) fn traced(
     (snapshot, map): (&Snapshot, &BlockMap),
     located: &Located,
@@ -134,6 +134,9 @@ pub(super) fn traced(
     let by_instruction = hottest((snapshot, map), &by_instruction, TRACED);
     let traced: f64 = by_instruction.values().sum();
     let fitted_to = hottest((snapshot, map), &by_instruction, FITTED);
+    if fitted_to.is_empty() {
+        return (samples, None);
+    }
     let mut code = Code::new(snapshot, map, &fitted_to);
     let Some(mut found) = fitted(&code) else {
         return (samples, None);

@@ -90,6 +90,11 @@ impl fmt::Display for Warning {
                 }
                 Ok(())
             }
+            Self::AsLanded => f.write_str(
+                "without branch stacks, samples count where they landed, which may be some instructions behind those that \
+                 triggered them: `hbbp-sys report` of a recording traces them back with its default rule, where the hottest code is \
+                 not too large",
+            ),
             Self::CountedTogether { n } => write!(
                 f,
                 "{} counted together as [other processes]: each stream of theirs runs through thousands of blocks, and rows of \
