@@ -7,6 +7,7 @@
 //! that of a tool for programs, is left out of the profile and stated.
 
 mod block;
+mod calibration;
 mod exact;
 mod group;
 mod sampling;
@@ -17,8 +18,9 @@ use std::collections::BTreeMap;
 
 use crate::addr::Ring;
 use crate::estimate::{Rule, Unit};
-use crate::mix::{Query, analyse};
+use crate::mix::{Dimension, Query, analyse};
 use crate::snapshot::Snapshot;
+pub use calibration::{Calibration, LEAST};
 pub use exact::{AddressCounts, Exact, MnemonicCounts, Names, NoCounts};
 pub use group::{Group, Level};
 pub use sampling::{Sampling, Served, Unserved};
@@ -85,6 +87,8 @@ pub struct Evaluation {
     pub samples: f64,
     /// As `samples`.
     pub stacks: f64,
+    /// How near the estimates of executions are for their standard errors; `None` where that can't be said.
+    pub calibration: Option<Calibration>,
 }
 
 /// A profile that cannot be compared with execution counts.
@@ -96,7 +100,7 @@ pub struct NoExecutions(pub Unit);
 /// Compares a snapshot, whose hybrid follows `rule`, with the exact counts of the same run; relative executions by their
 /// shares.
 pub fn evaluate(snapshot: &Snapshot, exact: &Exact, rule: &Rule) -> Result<Evaluation, NoExecutions> {
-    let analysis = analyse(snapshot, &Query::whole(), rule);
+    let analysis = analyse(snapshot, &Query::by([Dimension::Mnemonic]), rule);
     let unit = analysis.counts.assignment.unit;
     if matches!(unit, Unit::TimeWeightedSamples | Unit::EventWeightedSamples) {
         return Err(NoExecutions(unit));
@@ -107,7 +111,11 @@ pub fn evaluate(snapshot: &Snapshot, exact: &Exact, rule: &Rule) -> Result<Evalu
     if unit == Unit::RelativeExecutions {
         sums.scale_to_reference();
     }
-    Ok(sums.close(&analysis.counts, exact))
+    let mut evaluation = sums.close(&analysis.counts, exact);
+    if unit == Unit::Executions {
+        evaluation.calibration = Calibration::of(&analysis.mix, &evaluation);
+    }
+    Ok(evaluation)
 }
 
 /// A count as an amount; beyond 2^53 it is rounded.

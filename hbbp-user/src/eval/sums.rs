@@ -253,6 +253,7 @@ impl<'a> Sums<'a> {
             iterates,
             samples: counts.samples,
             stacks: counts.n_stacks,
+            calibration: None,
         }
     }
 }

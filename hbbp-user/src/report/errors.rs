@@ -14,7 +14,7 @@ use super::look::Look;
 use super::number::{percent, scaled};
 use super::page::Page;
 use super::table::{Line, Table};
-use crate::eval::{Amounts, Evaluation, Group, Level, Method};
+use crate::eval::{Amounts, Calibration, Evaluation, Group, LEAST, Level, Method};
 use crate::names::{Demangle, function};
 use crate::printable::write_json;
 use sampling::SamplingJson;
@@ -107,7 +107,7 @@ impl<'a> Errors<'a> {
         page.table(&shares, |_| None)
     }
 
-    /// What is compared, and the distance by address.
+    /// What is compared, how near estimates are for their errors, and the distance by address.
     fn notes(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Evaluation {
             left_out, iterates, ..
@@ -123,6 +123,15 @@ impl<'a> Errors<'a> {
             page.entry(
                 "REP        ",
                 "the reference counts each iteration of a string instruction, the profile one instruction",
+            )?;
+        }
+        if let Some(Calibration { mnemonics, within }) = self.evaluation.calibration {
+            let least = percent(LEAST);
+            page.entry(
+                "errors     ",
+                &format!(
+                    "{within} of {mnemonics} mnemonics of {least} % or more are within two standard errors"
+                ),
             )?;
         }
         let distances = Method::ALL.map(|method| {
@@ -225,6 +234,9 @@ struct Document {
     /// Half the sum of the absolute differences of the shares of all addresses, as a fraction; null where the reference has no
     /// addresses.
     distance: ErrorsJson,
+    /// Mnemonics of a thousandth of the reference or more, and those whose estimate is within two standard errors; null where
+    /// the reference leaves code out, or counts otherwise.
+    calibration: Option<Calibration>,
     /// The sampling methods that were asked for; absent where none was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     methods: Vec<SamplingJson>,
@@ -280,6 +292,7 @@ impl Document {
             stacks: errors.evaluation.stacks,
             left_out: errors.evaluation.left_out,
             distance: ErrorsJson::new(&|method| errors.evaluation.distance(method)),
+            calibration: errors.evaluation.calibration,
             methods: errors
                 .sampling
                 .iter()

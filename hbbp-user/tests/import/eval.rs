@@ -130,6 +130,23 @@ fn the_same_counts_in_any_format_are_the_same_reference() {
 }
 
 #[test]
+fn standard_errors_are_held_against_the_reference() {
+    let folder = Folder::new();
+    let (profile, program) = profile(&folder);
+    let calibration =
+        |reference: &str| eval(&profile, &folder.write("reference", reference))["calibration"].clone();
+    for (times, within) in [(1, 6), (100, 0)] {
+        let counts = lines(times, |at, _, n| format!("{at:x} {n}\n"));
+        assert_eq!(
+            calibration(&format!("M {program}\n{counts}")),
+            serde_json::json!({ "mnemonics": 6, "within": within })
+        );
+    }
+    // It counts iterations, so that nothing can be said of the errors.
+    assert!(calibration(&mix(1)).is_null());
+}
+
+#[test]
 fn what_only_one_side_has_is_an_error_and_code_of_other_modules_is_left_out() {
     let folder = Folder::new();
     let (profile, program) = profile(&folder);
