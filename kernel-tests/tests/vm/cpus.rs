@@ -65,6 +65,20 @@ hbbp-sys report --format json /tmp/profile";
     assert!(measured * 3 < counter_time, "{report:#}");
 }
 
+/// The least share that the note on CPUs that came says was measured of what they ran; all without a note.
+fn measured_share(report: &Value) -> f64 {
+    let warnings = report["warnings"].as_array().unwrap();
+    let mut texts = warnings.iter().filter_map(|warning| warning["text"].as_str());
+    let Some(note) = texts.find(|text| text.contains("ran unmeasured")) else {
+        return 1.0;
+    };
+    let times: Vec<f64> = note.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [_, _, measured, unmeasured] = times[..] else {
+        panic!("{note}")
+    };
+    measured / (measured + unmeasured)
+}
+
 /// A CPU that was offline at the start has a ring of branch stacks when it comes, and what runs there is counted.
 #[test]
 fn cpu_that_comes_late_has_a_place_for_its_stacks() {
@@ -109,7 +123,8 @@ hbbp-sys report --format json --rows process /tmp/profile";
     let stacks = &report["events"][1];
     assert_eq!(stacks["branch_stack"], true, "{report:#}");
     let [runs, due] = ["runs", "due"].map(|name| stacks[name].as_f64().unwrap());
-    assert!(0.9 * due < runs, "{report:#}");
+    // What ran before the events were opened is stated, and due: on a busy host it can be a third of what the CPU ran.
+    assert!(0.9 * due * measured_share(&report) < runs, "{report:#}");
     let losses = report["losses"].as_array().unwrap();
     assert!(!losses.iter().any(|loss| loss["unit"] == "sample"), "{report:#}");
     assert_eq!(report["accounting"]["unexplained"], 0, "{report:#}");

@@ -181,13 +181,18 @@ fn vectors_are_those_of_the_trace_and_of_valgrind() {
         );
         assert!(to_trace <= DISTANCE, "{name}: {to_trace}");
         assert!(to_valgrind <= DISTANCE, "{name}: {to_valgrind}");
-        let pairs = [(&own, &of_trace), (&own_functions, &of_valgrind)];
-        for (own, other) in pairs {
+        // An interval more than the other has is in one of the phases.
+        let more = |other: usize| ours.len().abs_diff(other) as f64 / ours.len() as f64;
+        let pairs = [
+            (&own, &of_trace, more(exact.len())),
+            (&own_functions, &of_valgrind, more(theirs.len())),
+        ];
+        for (own, other, more) in pairs {
             assert!(own.points.len().abs_diff(other.points.len()) <= 1, "{name}");
             // Where one has a phase more, it split one of the other's: streams of one stack come together, so that chance leaves
             // more than the hits alone tell, and `virtual`, which does the same all the time, has two phases for one.
             let is_split = own.points.len() != other.points.len();
-            assert!(is_split || weights_apart(own, other) <= WEIGHTS, "{name}");
+            assert!(is_split || weights_apart(own, other) <= WEIGHTS + more, "{name}");
         }
         assert_in_file(&own, &text("weights"));
     }
