@@ -101,6 +101,15 @@ fn weights_apart(ours: &SimPoints, theirs: &SimPoints) -> f64 {
     pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
+/// As many phases as another, with such weights; `more` is the share of the intervals that only one has.
+fn assert_alike(name: &str, own: &SimPoints, other: &SimPoints, more: f64) {
+    assert!(own.points.len().abs_diff(other.points.len()) <= 1, "{name}");
+    // Where one has a phase more, it split one of the other's: streams of one stack come together, so that chance leaves more than
+    // the hits alone tell, and `virtual`, which does the same all the time, has two phases for one.
+    let is_split = own.points.len() != other.points.len();
+    assert!(is_split || weights_apart(own, other) <= WEIGHTS + more, "{name}");
+}
+
 /// Vectors of a program on the emulated machine of a hardware profile; `None` where there cannot be one.
 fn recorded((source, name, argument): (&str, &str, &str), hardware_profile: &str) -> Option<Outcome> {
     let machine = support::machine("6.12")?;
@@ -188,11 +197,7 @@ fn vectors_are_those_of_the_trace_and_of_valgrind() {
             (&own_functions, &of_valgrind, more(theirs.len())),
         ];
         for (own, other, more) in pairs {
-            assert!(own.points.len().abs_diff(other.points.len()) <= 1, "{name}");
-            // Where one has a phase more, it split one of the other's: streams of one stack come together, so that chance leaves
-            // more than the hits alone tell, and `virtual`, which does the same all the time, has two phases for one.
-            let is_split = own.points.len() != other.points.len();
-            assert!(is_split || weights_apart(own, other) <= WEIGHTS + more, "{name}");
+            assert_alike(name, own, other, more);
         }
         assert_in_file(&own, &text("weights"));
     }
