@@ -101,8 +101,9 @@ fn weights_apart(ours: &SimPoints, theirs: &SimPoints) -> f64 {
     pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// As many phases as another, with such weights; `more` is the share of the intervals that only one has.
-fn assert_alike(name: &str, own: &SimPoints, other: &SimPoints, more: f64) {
+/// As many phases as another, with such weights. An interval more than the other has is in one of the phases.
+fn assert_alike(name: &str, (own, other): (&SimPoints, &SimPoints), (n, of_other): (usize, usize)) {
+    let more = n.abs_diff(of_other) as f64 / n as f64;
     assert!(own.points.len().abs_diff(other.points.len()) <= 1, "{name}");
     // Where one has a phase more, it split one of the other's: streams of one stack come together, so that chance leaves more than
     // the hits alone tell, and `virtual`, which does the same all the time, has two phases for one.
@@ -190,15 +191,8 @@ fn vectors_are_those_of_the_trace_and_of_valgrind() {
         );
         assert!(to_trace <= DISTANCE, "{name}: {to_trace}");
         assert!(to_valgrind <= DISTANCE, "{name}: {to_valgrind}");
-        // An interval more than the other has is in one of the phases.
-        let more = |other: usize| ours.len().abs_diff(other) as f64 / ours.len() as f64;
-        let pairs = [
-            (&own, &of_trace, more(exact.len())),
-            (&own_functions, &of_valgrind, more(theirs.len())),
-        ];
-        for (own, other, more) in pairs {
-            assert_alike(name, own, other, more);
-        }
+        assert_alike(name, (&own, &of_trace), (ours.len(), exact.len()));
+        assert_alike(name, (&own_functions, &of_valgrind), (ours.len(), theirs.len()));
         assert_in_file(&own, &text("weights"));
     }
 }
