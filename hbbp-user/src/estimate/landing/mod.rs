@@ -88,8 +88,8 @@ pub struct Skid {
     pub landed: f64,
 }
 
-/// How far figures are off besides chance, as a share: a standard deviation. With 0.02, 84 % of the figures on the emulated machine
-/// are within two standard errors, with 0.04 it is 89 % (kernel-tests/results/without-stacks.txt).
+/// How far figures are off besides chance, as a share: a standard deviation. With 0.04, 93 to 98 % of the
+/// mnemonics on the emulated machine are within two standard errors (kernel-tests/results/without-stacks.txt, at the end).
 const MODEL_ERROR: f64 = 0.04;
 
 impl Skid {
@@ -106,8 +106,9 @@ impl Skid {
     }
 }
 
-/// Traces samples back along the code where their number says how often instructions ran, there are no stacks beside them, and some
-/// text is small enough to fit a model to; others stay. `samples` are those of the events that serve; the result is sorted as they are, and its hits are expected samples.
+/// Traces samples back along the code where their number says how often instructions ran, there are no stacks beside them, and
+/// some text is small enough to fit a model to; others stay. `samples` are those of the events that serve; the result is sorted as
+/// they are, and its hits are expected samples.
 pub(super) fn traced(
     (snapshot, map): (&Snapshot, &BlockMap),
     located: &Located,
