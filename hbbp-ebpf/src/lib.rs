@@ -73,7 +73,7 @@ pub mod name {
     pub const SLICE: &str = "SLICE";
     /// `u32`: which events, by the bit of their number, count what makes a slice.
     pub const SLICE_EVENTS: &str = "SLICE_EVENTS";
-    /// `u32`: which rings make slices: bit 0 user code, bit 1 the kernel.
+    /// `u32`: what makes slices: bit 0 user code, bit 1 the kernel, bit 2 the kernel in the idle task too.
     pub const SLICE_RINGS: &str = "SLICE_RINGS";
     /// `u32`: 1 where each thread has slices of its own, 0 where all have the same.
     pub const SLICE_THREADS: &str = "SLICE_THREADS";

@@ -37,7 +37,10 @@ pub(crate) fn current() -> u32 {
     }
 }
 
-/// Adds a sample at this address to the progress of the current task, if its event makes slices. The idle task makes none.
+/// The bit of the idle task in [`SLICE_RINGS`].
+const IDLE: u32 = 1 << 2;
+
+/// Adds a sample at this address to the progress of the current task, if its event makes slices.
 #[inline(always)]
 pub(crate) fn advance(ctx: &PerfEventContext, event: u32, address: u64, period: u64) {
     let ring = 1 << is_kernel(address) as u32;
@@ -46,7 +49,9 @@ pub(crate) fn advance(ctx: &PerfEventContext, event: u32, address: u64, period: 
     }
     // Of every sample: what it stands for begins at the one before, whatever ring and task that was in.
     let units = event_count::units(ctx, period);
-    if SLICE_RINGS.load() & ring == 0 || bpf_get_current_pid_tgid() == 0 {
+    let rings = SLICE_RINGS.load();
+    let is_left_out = rings & IDLE == 0 && bpf_get_current_pid_tgid() == 0;
+    if rings & ring == 0 || is_left_out {
         return;
     }
     if let Some(progress) = progress() {

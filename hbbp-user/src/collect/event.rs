@@ -123,18 +123,31 @@ pub fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// The events that count what makes a slice, by the bit of their number: retired instructions; else what is sampled in
-/// their place, cycles or a clock.
-pub(super) fn counting(sources: &[Source]) -> u32 {
+/// What counts the progress of slices.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SliceEvents {
+    /// The events, by the bit of their number.
+    pub events: u32,
+    /// Whether what the idle task executed, such as its interrupts, counts for all that is measured. It does where an idle CPU
+    /// counts nothing; a clock goes on.
+    pub in_idle: bool,
+}
+
+/// The events that count what makes a slice: retired instructions; else what is sampled in their place, cycles or a clock.
+pub(super) fn counting(sources: &[Source]) -> SliceEvents {
     let of = |is: fn(&Source) -> bool| {
         let numbered = (0..).zip(sources);
         numbered
             .filter(|(_, source)| source.request.stack.is_none() && is(source))
             .fold(0, |all, (n, _)| all | 1 << n)
     };
-    match of(|source| source.unit == EventUnit::Instructions) {
+    let events = match of(|source| source.unit == EventUnit::Instructions) {
         0 => of(|_| true),
         instructions => instructions,
+    };
+    SliceEvents {
+        events,
+        in_idle: events & of(|source| source.unit == EventUnit::Nanoseconds) == 0,
     }
 }
 

@@ -18,6 +18,7 @@ use hbbp_ebpf::key::PER_THREAD;
 use hbbp_ebpf::{MAX_EVENTS, name};
 use rustix::process::chroot;
 
+use super::event::SliceEvents;
 use super::pid_namespace::PidNamespace;
 use crate::slices::SliceCut;
 use crate::streams::{KernelCounts, ThreadCounts};
@@ -51,8 +52,8 @@ pub struct Constants {
     pub wrong_paths: bool,
     /// Bytes of the kernel's `struct module`; `None` where it is not known or not asked for.
     pub module_size: Option<u32>,
-    /// What makes a slice, and the events that count it, by the bit of their number; `None` where slices are not told apart.
-    pub slices: Option<(SliceCut, u32)>,
+    /// What makes a slice, and what counts it; `None` where slices are not told apart.
+    pub slices: Option<(SliceCut, SliceEvents)>,
     /// Offset of `count` in the kernel's `struct perf_event`; `None` where it is not known or not asked for.
     pub event_count_offset: Option<u32>,
     /// Whether the programs say what they refuse.
@@ -120,9 +121,13 @@ impl Object {
         let event_count_offset = u64::from(constants.event_count_offset.unwrap_or(0));
         let buckets = buckets_for(sizes.counts);
         // The library draws its keys from the kernel's random numbers.
-        let (cut, slice_events) = constants.slices.unwrap_or_default();
-        let slice_rings = u32::from(cut.rings.user) | u32::from(cut.rings.kernel) << 1;
-        let slice_threads = u32::from(cut.threads == ThreadCounts::Apart);
+        let (cut, counting) = constants.slices.unwrap_or_default();
+        let slice_threads = cut.threads == ThreadCounts::Apart;
+        // Each CPU has an idle task of its own, and none is a thread.
+        let in_idle = counting.in_idle && !slice_threads;
+        let slice_rings =
+            u32::from(cut.rings.user) | u32::from(cut.rings.kernel) << 1 | u32::from(in_idle) << 2;
+        let slice_threads = u32::from(slice_threads);
         let seed = RandomState::new().build_hasher().finish();
         let mut loader = loader_without_btf();
         let with_stacks = if sizes.ring == 0 { 1 } else { sizes.places };
@@ -154,7 +159,7 @@ impl Object {
             .override_global(name::SPLIT_KERNEL, &split_kernel, true)
             .override_global(name::SLICE, &cut.length, true)
             .override_global(name::EVENT_COUNT_OFFSET, &event_count_offset, true)
-            .override_global(name::SLICE_EVENTS, &slice_events, true)
+            .override_global(name::SLICE_EVENTS, &counting.events, true)
             .override_global(name::SLICE_RINGS, &slice_rings, true)
             .override_global(name::SLICE_THREADS, &slice_threads, true)
             .load(match constants.messages {

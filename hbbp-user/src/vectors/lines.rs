@@ -68,7 +68,7 @@ pub fn write_vectors(
             return;
         }
         total += vector.iter().map(|(_, value)| value).sum::<f64>();
-        n += u32::from(slice < last);
+        n += u32::from(slice < last && !vector.is_empty());
         if !instructions_only && !vector.is_empty() {
             let start = if slice < last { "T" } else { "#T" };
             written = write_line(start, ids, vector, out);
@@ -155,6 +155,13 @@ pub fn sentences(vectors: &Vectors<'_>) -> Vec<String> {
             "as there was no memory for more: lengthen the intervals (--interval-size)",
         ),
     ];
+    if 0 < vectors.empty {
+        sentences.push(format!(
+            "{} intervals have no line, as no sample of theirs arrived: lines behind them stand for later intervals than their \
+             number says",
+            vectors.empty
+        ));
+    }
     for (hits, cause) in causes.iter().filter(|(hits, _)| 0 < *hits) {
         sentences.push(format!("{hits} samples and streams are in no interval, {cause}"));
     }

@@ -68,6 +68,8 @@ pub struct Vectors<'a> {
     pub outside: f64,
     /// The same of those that are in vectors.
     pub shared: f64,
+    /// Complete slices without code, of all threads: none of their samples arrived. Files have no line for them.
+    pub empty: u64,
     /// Events whose samples did not all arrive. Clocks are left out: idle CPUs miss theirs.
     pub missing: Vec<Missing>,
 }
@@ -109,7 +111,7 @@ pub fn vectors<'a>(snapshot: &Snapshot, slices: &'a Slices, rule: &Rule, rings: 
             thread.slices = thread.slices.max(slice.saturating_add(1));
         }
     });
-    Vectors {
+    let mut vectors = Vectors {
         slices,
         blocks: blocks.collect(),
         places,
@@ -118,8 +120,11 @@ pub fn vectors<'a>(snapshot: &Snapshot, slices: &'a Slices, rule: &Rule, rings: 
         unshared,
         outside,
         shared,
+        empty: 0,
         missing: snapshot.run.events.iter().filter_map(missing).collect(),
-    }
+    };
+    vectors.empty = vectors.count_empty();
+    vectors
 }
 
 /// What is missing of an event.
@@ -204,6 +209,17 @@ impl Vectors<'_> {
             }
         });
         sum / f64::max(n, 1.0)
+    }
+
+    /// Complete slices without code, of all threads.
+    fn count_empty(&self) -> u64 {
+        let whole = |thread: &Thread| u64::from(thread.slices.saturating_sub(1));
+        let all: u64 = self.threads.iter().map(whole).sum();
+        let mut with_code = 0_u64;
+        self.each(|thread, slice, vector| {
+            with_code += u64::from(slice < self.whole_slices(thread) && !vector.is_empty());
+        });
+        all.saturating_sub(with_code)
     }
 
     /// Slices of a thread that are complete: all but the last.

@@ -183,6 +183,21 @@ fn one_ring_alone_is_in_the_vectors() {
 }
 
 #[test]
+fn intervals_without_a_sample_are_told() {
+    let said = |counts: &[Count]| {
+        let (snapshot, slices) = run(counts);
+        lines::sentences(&vectors(&snapshot, &slices, &rule(), BOTH))
+    };
+    let without_gap = [(USER, 7, 0, 1), (USER, 7, 1, 1), (USER, 8, 0, 1)];
+    assert_eq!(said(&without_gap), [""; 0]);
+    let said = said(&[(USER, 7, 0, 1), (USER, 7, 3, 1), (USER, 8, 1, 1)]);
+    assert!(
+        said.len() == 1 && said[0].starts_with("3 intervals have no line"),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn samples_that_did_not_arrive_are_told_where_they_are_many() {
     use crate::snapshot::run::Counter;
 
