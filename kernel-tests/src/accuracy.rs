@@ -102,10 +102,21 @@ pub struct Errors {
     pub samples: f64,
     /// Branch stacks.
     pub stacks: f64,
+    /// Mnemonics that are near the reference; `None` where it leaves code out.
+    pub calibration: Option<Calibration>,
     /// Everything.
     pub whole: Group,
     /// The groups that were asked for.
     pub groups: Vec<Group>,
+}
+
+/// How many of the mnemonics that are not rare are within two standard errors of the reference.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Calibration {
+    /// All of them.
+    pub mnemonics: u64,
+    /// Those that are.
+    pub within: u64,
 }
 
 /// The errors of one group.

@@ -29,6 +29,7 @@ mod test;
 mod tidy;
 mod totals;
 mod vm;
+mod without_stacks;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -12,7 +12,7 @@ use kernel_tests::outcome::Outcome;
 use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host};
 
-use crate::{ablation, accuracy, cost, guards, methods, optimizers, recordings, statistics};
+use crate::{ablation, accuracy, cost, guards, methods, optimizers, recordings, statistics, without_stacks};
 
 /// What to boot and run. COMMAND is a program of the host (copied with its libraries), `hbbp-sys` (built static), the
 /// name of a workload, or an applet of busybox.
@@ -61,6 +61,8 @@ pub(crate) struct Args {
 enum Task {
     /// Print the errors of the estimates by workload, hardware profile and kernel, as in Figure 2 of the paper.
     Accuracy(accuracy::Args),
+    /// Print the errors of kept profiles without their branch stacks, and hold the means against bounds.
+    WithoutStacks(without_stacks::Args),
     /// Print the errors of what is imported of perf's recordings, whose stacks any event may have triggered.
     Recordings(recordings::Args),
     /// Print the errors of the sampling methods of the field side by side, as in Table 1 of "Base of Trust".
@@ -94,6 +96,7 @@ enum Span {
 pub(crate) fn vm(args: &Args) -> Result<()> {
     match &args.task {
         Some(Task::Accuracy(args)) => return accuracy::accuracy(args),
+        Some(Task::WithoutStacks(args)) => return without_stacks::without_stacks(args),
         Some(Task::Recordings(args)) => return recordings::recordings(args),
         Some(Task::Methods(args)) => return methods::methods(args),
         Some(Task::Ablation(args)) => return ablation::ablation(args),

@@ -1,0 +1,161 @@
+//! `cargo xtask vm without-stacks`: how exact the mix is where there are samples alone, over kept profiles, on a model of a processor.
+//!
+//! Profiles are those that `cargo xtask vm accuracy --keep DIR` left. Their branch stacks are left out, and each is evaluated with
+//! its samples as they landed, and traced back along the code.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
+use kernel_tests::accuracy::{Errors, errors};
+use kernel_tests::artifacts;
+use kernel_tests::workload::ALL;
+use tempfile::TempDir;
+
+/// Which profiles, and what they have to keep.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// Directory of `cargo xtask vm accuracy --keep`.
+    profiles: PathBuf,
+    /// Kernel series, comma-separated.
+    #[arg(long, value_delimiter = ',', default_value = "6.1,6.12")]
+    kernel: Vec<String>,
+    /// Hardware profiles, comma-separated, each with the greatest mean error that is allowed, in %.
+    #[arg(long, value_delimiter = ',', value_parser = bounded, default_value = "ivb=2.5,skid=5")]
+    hardware_profile: Vec<(String, f64)>,
+}
+
+fn bounded(text: &str) -> Result<(String, f64)> {
+    let (name, bound) = text.split_once('=').context("NAME=PERCENT is expected")?;
+    Ok((
+        name.to_owned(),
+        bound.parse().context("a percentage is expected")?,
+    ))
+}
+
+/// Samples as they landed, and traced back.
+const RULES: [&str; 2] = ["without stacks\nwithout landing\nlbr\n", "without stacks\nlbr\n"];
+
+/// Standard errors are calibrated where as many mnemonics, in %, are within two of them.
+const WITHIN: std::ops::RangeInclusive<f64> = 90.0..=99.0;
+
+/// Evaluates and prints, profile by profile.
+///
+/// # Errors
+/// When there is no profile, one cannot be read, or a bound is not kept.
+pub(crate) fn without_stacks(args: &Args) -> Result<()> {
+    let program = artifacts::hbbp_sys()?;
+    let directory = TempDir::new().context("failed to make a directory")?;
+    let rules = RULES.each_ref().map(|rule| {
+        let path = directory.path().join(format!("{}.rule", rule.len()));
+        fs::write(&path, rule).map(|()| path)
+    });
+    let [landed, traced] = rules;
+    let rules = [landed?, traced?];
+    let mut broken = Vec::new();
+    for series in &args.kernel {
+        for (hardware_profile, bound) in &args.hardware_profile {
+            println!(
+                "kernel {series}, hardware profile {hardware_profile}: on a model of a processor, in % of the reference"
+            );
+            println!("workload         landed   traced   kernel     user   within two errors");
+            let mut lines = Vec::new();
+            for workload in ALL {
+                let kept = args
+                    .profiles
+                    .join(format!("{series}-{hardware_profile}-{}", workload.name));
+                if kept.exists() {
+                    lines.push(evaluate(&program, &kept, &rules, workload.name)?);
+                }
+            }
+            ensure!(
+                !lines.is_empty(),
+                "{} has no profile of {hardware_profile} on {series}: record them with `cargo xtask vm accuracy --keep`",
+                args.profiles.display()
+            );
+            let (mean, within) = summary(&lines);
+            if *bound < mean || !WITHIN.contains(&within) {
+                broken.push(format!("{hardware_profile} on {series}"));
+            }
+        }
+    }
+    ensure!(
+        broken.is_empty(),
+        "more than is allowed, or not calibrated: {}",
+        broken.join(", ")
+    );
+    Ok(())
+}
+
+/// The figures of a workload; errors as fractions.
+struct Line {
+    landed: f64,
+    traced: f64,
+    mnemonics: u64,
+    within: u64,
+}
+
+fn evaluate(program: &Path, kept: &Path, rules: &[PathBuf; 2], workload: &str) -> Result<Line> {
+    let by = |rule: &PathBuf| -> Result<Errors> {
+        let rule = rule.to_str().context("a path that is not text")?;
+        errors(
+            program,
+            &kept.join("reference"),
+            &kept.join("profile"),
+            "ring",
+            rule,
+        )
+    };
+    let [landed, traced] = [by(&rules[0])?, by(&rules[1])?];
+    let whole = |errors: &Errors| errors.whole.average_weighted_error.hybrid.context("nothing ran");
+    let calibration = traced.calibration.context("the reference leaves code out")?;
+    let line = Line {
+        landed: whole(&landed)?,
+        traced: whole(&traced)?,
+        mnemonics: calibration.mnemonics,
+        within: calibration.within,
+    };
+    let ring = |name: &str| {
+        let group = traced.named(name).ok();
+        let error = group.and_then(|group| group.average_weighted_error.hybrid);
+        error.map_or_else(|| format!("{:>8}", "-"), percent)
+    };
+    println!(
+        "{workload:<14} {} {} {} {} {:>6} of {}",
+        percent(line.landed),
+        percent(line.traced),
+        ring("kernel"),
+        ring("user"),
+        line.within,
+        line.mnemonics
+    );
+    Ok(line)
+}
+
+/// Prints mean and worst. Returns the mean error and the mnemonics that are within two standard errors, in %.
+fn summary(lines: &[Line]) -> (f64, f64) {
+    let n = lines.len() as f64;
+    let mean = |of: fn(&Line) -> f64| lines.iter().map(of).sum::<f64>() / n;
+    let worst = |of: fn(&Line) -> f64| lines.iter().map(of).fold(0.0, f64::max);
+    let all = |of: fn(&Line) -> u64| lines.iter().map(of).sum::<u64>() as f64;
+    let within = 100.0 * all(|line| line.within) / all(|line| line.mnemonics).max(1.0);
+    println!(
+        "{:<14} {} {} {within:>24.1} % ({} workloads)",
+        "mean",
+        percent(mean(|line| line.landed)),
+        percent(mean(|line| line.traced)),
+        lines.len()
+    );
+    println!(
+        "{:<14} {} {}\n",
+        "worst",
+        percent(worst(|line| line.landed)),
+        percent(worst(|line| line.traced))
+    );
+    (100.0 * mean(|line| line.traced), within)
+}
+
+fn percent(fraction: f64) -> String {
+    format!("{:>8.2}", 100.0 * fraction)
+}
