@@ -104,6 +104,15 @@ impl Default for MapSizes {
     }
 }
 
+/// What makes slices, as [`name::SLICE_RINGS`] has it, and whether each thread has its own.
+fn slice_bits(cut: SliceCut, counting: SliceEvents) -> (u32, u32) {
+    let threads = cut.threads == ThreadCounts::Apart;
+    // Each CPU has an idle task of its own, and none is a thread.
+    let in_idle = counting.in_idle && !threads;
+    let rings = u32::from(cut.rings.user) | u32::from(cut.rings.kernel) << 1 | u32::from(in_idle) << 2;
+    (rings, u32::from(threads))
+}
+
 impl Object {
     /// Loads the maps of the object; its programs are verified when they are asked for.
     pub fn load(constants: Constants, sizes: MapSizes) -> anyhow::Result<Self> {
@@ -122,12 +131,7 @@ impl Object {
         let buckets = buckets_for(sizes.counts);
         // The library draws its keys from the kernel's random numbers.
         let (cut, counting) = constants.slices.unwrap_or_default();
-        let slice_threads = cut.threads == ThreadCounts::Apart;
-        // Each CPU has an idle task of its own, and none is a thread.
-        let in_idle = counting.in_idle && !slice_threads;
-        let slice_rings =
-            u32::from(cut.rings.user) | u32::from(cut.rings.kernel) << 1 | u32::from(in_idle) << 2;
-        let slice_threads = u32::from(slice_threads);
+        let (slice_rings, slice_threads) = slice_bits(cut, counting);
         let seed = RandomState::new().build_hasher().finish();
         let mut loader = loader_without_btf();
         let with_stacks = if sizes.ring == 0 { 1 } else { sizes.places };
