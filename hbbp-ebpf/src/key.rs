@@ -98,6 +98,7 @@ const EFLAGS_EXACT: u64 = 1 << 3;
 impl EventTag {
     const EXACT: u32 = 1 << 31;
     const OLDEST: u32 = 1 << 30;
+    const REFUSED: u32 = 1 << 29;
     const EVENT: u32 = (1 << Self::INTERVAL_SHIFT) - 1;
     const INTERVAL_SHIFT: u32 = 8;
     const INTERVAL: u32 = (INTERVALS - 1) << Self::INTERVAL_SHIFT;
@@ -122,6 +123,12 @@ impl EventTag {
         Self(event | Self::OLDEST)
     }
 
+    /// The tag of a stack that its ring had no room for, counted at its newest branch.
+    #[inline(always)]
+    pub const fn refused(event: u32) -> Self {
+        Self(event | Self::REFUSED)
+    }
+
     /// The number of the event.
     pub const fn event(self) -> u32 {
         self.0 & Self::EVENT
@@ -141,6 +148,16 @@ impl EventTag {
     /// Whether it counts a branch in the oldest slot.
     pub const fn is_oldest(self) -> bool {
         self.0 & Self::OLDEST != 0
+    }
+
+    /// Whether it counts a stack that was refused.
+    pub const fn is_refused(self) -> bool {
+        self.0 & Self::REFUSED != 0
+    }
+
+    /// Whether what it counts was executed as often: a sample or a stream, and not where a stack ended or was refused.
+    pub const fn is_execution(self) -> bool {
+        self.0 & (Self::OLDEST | Self::REFUSED) == 0
     }
 
     /// Whether the processor vouches for the address.
@@ -209,5 +226,14 @@ mod tests {
         let later = EventTag::oldest(5).in_interval(INTERVALS + 7);
         assert_eq!((later.event(), later.is_oldest(), later.interval()), (5, true, 7));
         assert_eq!(later.in_interval(0), EventTag::oldest(5));
+        let refused = EventTag::refused(5).in_interval(INTERVALS - 1);
+        assert_eq!(
+            (refused.event(), refused.is_refused(), refused.is_oldest()),
+            (5, true, false)
+        );
+        assert_eq!(
+            [EventTag::stream(5), exact, later, refused].map(EventTag::is_execution),
+            [true, true, false, false]
+        );
     }
 }

@@ -1,18 +1,19 @@
 //! Programs on an event with a branch stack: cached stacks are counted whole, all others go to user space.
 //!
 //! The kernel copies the stack right to where user space will read it, in the ring of the CPU. If it is a stack that is
-//! cached ([`crate::repeated`]), it is counted there and its entry of the ring is used again.
+//! cached ([`crate::repeated`]), it is counted there and its entry of the ring is used again. Where the ring is full, the stack is lost,
+//! and counted in the count map at its newest branch, so that the reader sees where.
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::helpers::generated::bpf_read_branch_records;
 use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
-use hbbp_ebpf::MAX_DEPTH;
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::cpu::{Cpu, WAKE_AGAIN};
 use hbbp_ebpf::stack::{Context, Stack};
 use hbbp_ebpf::stat::Outcome;
+use hbbp_ebpf::{EventTag, MAX_DEPTH};
 
 use crate::count::{self, cpu};
 #[cfg(feature = "log")]
@@ -81,7 +82,13 @@ fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, cpu: &mut Cpu) -> Outcom
     if let Seen::Twice(place) = seen {
         repeated::store(cache, place, stack, (&context, depth, time));
     }
-    append(stack, (&context, depth, time), cpu, ring)
+    let outcome = append(stack, (&context, depth, time), cpu, ring);
+    if outcome == Outcome::Full {
+        let key = count::key(stack.entries[0].from, EventTag::refused(EVENT));
+        // Where it has no place there either, user space finds one less than were refused.
+        let _ = count::add(&key, period, &mut cpu.begun);
+    }
+    outcome
 }
 
 /// Bytes of an entry.

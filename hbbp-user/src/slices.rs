@@ -104,10 +104,10 @@ impl Slices {
         }
     }
 
-    /// Takes the counts of a drain over. Branches in oldest slots are no executions, and have no place here.
+    /// Takes the counts of a drain over. Branches in oldest slots and stacks that were refused are no executions, and have no place here.
     pub fn add(&mut self, counts: &[(CountKey, Tally)]) {
         self.number_owners(counts);
-        let executed = counts.iter().filter(|(key, _)| !key.event.is_oldest());
+        let executed = counts.iter().filter(|(key, _)| key.event.is_execution());
         let rows = executed.filter_map(|(key, tally)| self.row(key, tally.hits));
         let mut rows: Vec<Row> = rows.collect();
         rows.sort_unstable();
@@ -119,7 +119,7 @@ impl Slices {
     /// Numbers the owners that are new, in the order of their first count. One without a slice needs no number.
     fn number_owners(&mut self, counts: &[(CountKey, Tally)]) {
         let mut first: HashMap<Owner, u64> = HashMap::new();
-        let in_slice = |key: &CountKey| !key.event.is_oldest() && key.event.interval() < BEHIND_LAST_SLICE;
+        let in_slice = |key: &CountKey| key.event.is_execution() && key.event.interval() < BEHIND_LAST_SLICE;
         for (key, tally) in counts.iter().filter(|(key, _)| in_slice(key)) {
             let owner = self.owner(key);
             if !self.owner_numbers.contains_key(&owner) {

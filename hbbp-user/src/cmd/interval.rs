@@ -1,7 +1,7 @@
 //! Converts the counts of one drain for the resolver.
 //!
-//! One map holds three kinds of counts, distinguished by event and tag: eventing IPs, streams of branch stacks, and
-//! branches in the oldest slot of a stack.
+//! One map holds four kinds of counts, distinguished by event and tag: eventing IPs, streams of branch stacks, branches in the
+//! oldest slot of a stack, and newest branches of stacks that were refused.
 //! Other branch counts are derived from the streams, which are counted separately for each branch that led to them
 //! ([`Snapshot::taken_branches`](crate::snapshot::Snapshot::taken_branches)).
 
@@ -35,7 +35,9 @@ pub(super) fn raw_interval(
         },
         tid: key.tid,
         first_time: tally.first_time,
-        sort: if !has_stack(key.event.event()) {
+        sort: if key.event.is_refused() {
+            Sort::Refused
+        } else if !has_stack(key.event.event()) {
             Sort::Ip {
                 exact: key.event.exact(),
             }
@@ -113,6 +115,7 @@ mod tests {
             entry(EventTag::stream(1), 0x2000, 0x1000, 0x10, 2),
             entry(EventTag::stream(1), 0x1010, 0x1010, 0, 4),
             entry(EventTag::oldest(1), 0, 0x1010, 0, 5),
+            entry(EventTag::refused(1), 0, 0x1020, 0, 3),
         ];
         let interval = raw_interval(
             1..2,
@@ -122,7 +125,7 @@ mod tests {
         );
         assert_eq!((interval.start, interval.end), (1, 2));
         let counts: Vec<Raw> = interval.counts.collect();
-        let [first, .., last] = counts.as_slice() else {
+        let [first, .., last, refused] = counts.as_slice() else {
             panic!("{counts:?}");
         };
         assert_eq!(first.sort, Sort::Ip { exact: true });
@@ -136,6 +139,10 @@ mod tests {
             (0x1010, 0x1010, Va(0x1010), 6),
         ];
         assert_eq!(streams, expected);
+        assert_eq!(
+            (refused.sort, refused.start, refused.hits),
+            (Sort::Refused, Va(0x1020), 3)
+        );
         assert_eq!((last.sort, last.start, last.hits), (Sort::Oldest, Va(0x1010), 5));
         let TaskKey { tgid, exec_id } = counts[1].task;
         assert_eq!((tgid, exec_id, counts[1].tid), (7, 1, 9));

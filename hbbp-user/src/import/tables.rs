@@ -325,6 +325,7 @@ impl Tables {
             streams,
             branches,
             chains: Vec::new(),
+            refused: Vec::new(),
         }
     }
 }

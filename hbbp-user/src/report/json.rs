@@ -236,7 +236,7 @@ impl<'a> MeasuredJson<'a> {
             sources: methods
                 .map(|method| SourceJson::new(method, measured.methods))
                 .collect(),
-            accounting: AccountingJson::new(&measured.accounting),
+            accounting: AccountingJson::new(&measured.accounting, &measured.refused_in),
             streams: Some(&measured.streams)
                 .filter(|streams| 0 < streams.counted)
                 .map(StreamsJson::new),

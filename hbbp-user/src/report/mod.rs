@@ -24,6 +24,7 @@ mod over_time;
 mod page;
 mod pivot_table;
 mod quality;
+mod refused;
 mod residual;
 mod table;
 mod text;
@@ -50,6 +51,7 @@ use named::shown_names;
 use over_time::Rows;
 use page::Page;
 pub use quality::{Miss, quality};
+use refused::{RefusedIn, refused_in};
 use residual::{Residual, residuals};
 use warning::{Warning, warnings};
 
@@ -97,6 +99,8 @@ struct Measured<'a> {
     accounting: Accounting,
     streams: Streams,
     residuals: Vec<Residual>,
+    /// Where branch stacks were refused.
+    refused_in: Vec<RefusedIn>,
 }
 
 /// Accounting of the streams of branch stacks.
@@ -186,14 +190,16 @@ impl<'a> Report<'a> {
 impl<'a> Measured<'a> {
     fn new(snapshot: &'a Snapshot, analysis: &'a Analysis) -> Self {
         let accounting = Accounting::new(snapshot, analysis);
+        let refused_in = refused_in(snapshot);
         Self {
             snapshot,
             analysis,
             methods: &analysis.methods,
-            warnings: warnings(analysis, snapshot, &accounting),
+            warnings: warnings(analysis, snapshot, &accounting, &refused_in),
             streams: Streams::new(analysis),
             residuals: residuals(snapshot, analysis),
             accounting,
+            refused_in,
         }
     }
 }

@@ -5,6 +5,7 @@ mod sentence;
 use super::accounting::Accounting;
 use super::completeness::{self, Missing, OnCpu};
 use super::quality::{self, Miss};
+use super::refused::RefusedIn;
 use crate::mix::{Analysis, Method, Unit};
 use crate::snapshot::{Event, EventIdx, EventUnit, KernelTextSource, Loss, Period, Snapshot};
 
@@ -108,12 +109,24 @@ pub(super) enum Warning {
         /// The loss; `None` if written by another version.
         loss: Option<Loss>,
     },
+    /// Where branch stacks were refused.
+    RefusedIn {
+        /// The functions with the most, and their shares, as fractions.
+        hottest: Vec<(String, f64)>,
+        /// Functions beside them.
+        others: usize,
+    },
     /// A note of the collector.
     Note(String),
 }
 
 /// The warnings about a measurement, most severe first.
-pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Accounting) -> Vec<Warning> {
+pub(super) fn warnings(
+    analysis: &Analysis,
+    snapshot: &Snapshot,
+    accounting: &Accounting,
+    refused_in: &[RefusedIn],
+) -> Vec<Warning> {
     let run = &snapshot.run;
     let (residuals, misses): (Vec<Miss>, Vec<Miss>) = quality::misses(analysis, snapshot, accounting)
         .into_iter()
@@ -149,8 +162,26 @@ pub(super) fn warnings(analysis: &Analysis, snapshot: &Snapshot, accounting: &Ac
         id: id.to_owned(),
         loss,
     }));
+    warnings.extend(hottest(refused_in));
     warnings.extend(run.notes.iter().cloned().map(Warning::Note));
     warnings
+}
+
+/// Functions that a sentence names.
+const NAMED: usize = 5;
+
+/// The functions where most stacks were refused.
+fn hottest(refused_in: &[RefusedIn]) -> Option<Warning> {
+    let all = refused_in.iter().map(|row| row.samples).sum::<u64>() as f64;
+    let hottest: Vec<(String, f64)> = refused_in
+        .iter()
+        .take(NAMED)
+        .map(|row| (row.place(), row.samples as f64 / all))
+        .collect();
+    (!hottest.is_empty()).then_some(Warning::RefusedIn {
+        others: refused_in.len().saturating_sub(hottest.len()),
+        hottest,
+    })
 }
 
 fn of_kernel_text(source: &KernelTextSource) -> Option<Warning> {
@@ -246,6 +277,7 @@ impl Warning {
             Self::FewSamples { .. } => "few_samples",
             Self::Unexplained { .. } => "unexplained",
             Self::Lost { .. } => "lost",
+            Self::RefusedIn { .. } => "lost.where",
             Self::Note(_) => "note",
         }
     }

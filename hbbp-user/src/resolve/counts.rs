@@ -95,6 +95,7 @@ impl Resolver {
             interval.ips.shrink_to_fit();
             interval.streams.shrink_to_fit();
             interval.branches.shrink_to_fit();
+            interval.refused.shrink_to_fit();
         }
         self.losses.add(Loss::TextSwitched, ambiguous);
         self.kernel.close();
@@ -131,6 +132,12 @@ impl Resolver {
                 let process = self.one(task, time, count.start);
                 let process = thread(&mut self.user, process);
                 push(&mut interval.branches, count.oldest(process), capacity);
+                0
+            }
+            Sort::Refused => {
+                let process = self.one(task, time, count.start);
+                let process = thread(&mut self.user, process);
+                interval.refused.push(count.ip(process, false));
                 0
             }
         }

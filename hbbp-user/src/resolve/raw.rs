@@ -55,6 +55,8 @@ pub enum Sort {
     Stream,
     /// A branch in the oldest slot of a branch stack.
     Oldest,
+    /// The newest branch of a branch stack that was refused.
+    Refused,
 }
 
 /// Weights of streams are in parts of this: 256 are one unit of the event.

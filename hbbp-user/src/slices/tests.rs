@@ -66,11 +66,13 @@ fn owners_are_numbered_in_the_order_of_their_first_count() {
 }
 
 #[test]
-fn branches_in_oldest_slots_are_no_executions() {
+fn branches_in_oldest_slots_and_refused_stacks_are_no_executions() {
     let mut slices = Slices::new(ThreadCounts::Together);
     let (mut key, tally) = count(0x10, 0, 0, 1);
-    key.event = EventTag::oldest(1);
-    slices.add(&[(key, tally)]);
+    for event in [EventTag::oldest(1), EventTag::refused(1)] {
+        key.event = event;
+        slices.add(&[(key, tally)]);
+    }
     assert!(shown(&slices).is_empty());
 }
 

@@ -203,7 +203,8 @@ impl Snapshot {
             *process = became.get(process.0 as usize).copied().unwrap_or(*process);
         };
         for interval in &mut self.intervals {
-            interval.ips.iter_mut().for_each(|c| renumber(&mut c.process));
+            let ips = interval.ips.iter_mut().chain(&mut interval.refused);
+            ips.for_each(|c| renumber(&mut c.process));
             interval.streams.iter_mut().for_each(|c| renumber(&mut c.process));
             interval
                 .branches

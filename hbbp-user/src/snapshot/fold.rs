@@ -257,6 +257,7 @@ impl Intervals {
             streams,
             branches,
             chains,
+            refused,
             ..
         } in self.merged.iter().map(|merged| &merged.interval)
         {
@@ -264,6 +265,7 @@ impl Intervals {
             add_sizes(streams, &mut by_hits);
             add_sizes(branches, &mut by_hits);
             add_sizes(chains, &mut by_hits);
+            add_sizes(refused, &mut by_hits);
         }
         let mut excess = self.used.saturating_sub(most);
         let mut threshold = 0;
@@ -282,6 +284,8 @@ impl Intervals {
             losses.add(Loss::StreamsLeftOut, filter.apply(&mut interval.streams));
             losses.add(Loss::BranchesLeftOut, filter.apply(&mut interval.branches));
             losses.add(Loss::ChainsLeftOut, filter.apply(&mut interval.chains));
+            // Lost they are already; it is no longer known where.
+            filter.apply(&mut interval.refused);
         }
         self.used = self.merged.iter().map(|merged| memory(&merged.interval)).sum();
     }
@@ -362,6 +366,7 @@ pub(super) fn memory(interval: &Interval) -> usize {
         + size_of_val(interval.streams.as_slice())
         + size_of_val(interval.branches.as_slice())
         + interval.chains.iter().map(Row::size).sum::<usize>()
+        + size_of_val(interval.refused.as_slice())
 }
 
 fn may_merge(first: &Merged, next: &Merged, boundaries: &Boundaries) -> bool {
@@ -375,6 +380,7 @@ fn merge(into: &mut Interval, next: Interval) {
     merge_rows(&mut into.streams, next.streams);
     merge_rows(&mut into.branches, next.branches);
     merge_rows(&mut into.chains, next.chains);
+    merge_rows(&mut into.refused, next.refused);
 }
 
 /// Adds rows, and adds up those of the same.

@@ -115,7 +115,7 @@ impl Snapshot {
             }
         };
         for interval in &self.intervals {
-            for row in &interval.ips {
+            for row in interval.ips.iter().chain(&interval.refused) {
                 add(row.process, row.hits, self.is_known(row.process, row.ip));
             }
             for row in &interval.streams {
@@ -277,7 +277,7 @@ fn mapping_at(mappings: &[Mapping], at: Va) -> Option<&Mapping> {
 
 /// Moves all rows, and adds up those that are of the same then.
 fn move_rows(interval: &mut Interval, moved: impl Fn(&mut ProcessIdx, &mut [&mut Va])) {
-    for row in &mut interval.ips {
+    for row in interval.ips.iter_mut().chain(&mut interval.refused) {
         moved(&mut row.process, &mut [&mut row.ip]);
     }
     for row in &mut interval.streams {
@@ -298,6 +298,7 @@ fn move_rows(interval: &mut Interval, moved: impl Fn(&mut ProcessIdx, &mut [&mut
         row.frames = frames.into();
     }
     merge_rows(&mut interval.ips, Vec::new());
+    merge_rows(&mut interval.refused, Vec::new());
     merge_rows(&mut interval.streams, Vec::new());
     merge_rows(&mut interval.branches, Vec::new());
     merge_rows(&mut interval.chains, Vec::new());

@@ -234,6 +234,9 @@ pub struct Interval {
     pub branches: Vec<BranchCount>,
     /// Call chains of samples that are in [`Self::ips`] as well; none where callers were not asked for.
     pub chains: Vec<ChainCount>,
+    /// Samples whose branch stack was refused ([`Loss::StacksFull`]), at its newest branch, as far as that is known; they have no
+    /// part in any estimate.
+    pub refused: Vec<IpCount>,
 }
 
 impl ModuleKind {
@@ -317,11 +320,13 @@ impl Snapshot {
             let streams = interval.streams.iter().map(|c| (c.event, c.process));
             let branches = interval.branches.iter().map(|c| (c.event, c.process));
             let chains = interval.chains.iter().map(|c| (c.event, c.process));
+            let refused = interval.refused.iter().map(|c| (c.event, c.process));
             holds(
                 known(ips.fold((0, 0), greatest), interval.ips.len())
                     && known(streams.fold((0, 0), greatest), interval.streams.len())
                     && known(branches.fold((0, 0), greatest), interval.branches.len())
-                    && known(chains.fold((0, 0), greatest), interval.chains.len()),
+                    && known(chains.fold((0, 0), greatest), interval.chains.len())
+                    && known(refused.fold((0, 0), greatest), interval.refused.len()),
                 "count refers to a missing event or process image",
             )?;
         }

@@ -73,7 +73,8 @@ impl Snapshot {
             let renumbered = |process: &mut super::ProcessIdx| {
                 *process = became.get(process.0 as usize).copied().unwrap_or(*process);
             };
-            interval.ips.iter_mut().for_each(|it| renumbered(&mut it.process));
+            let ips = interval.ips.iter_mut().chain(&mut interval.refused);
+            ips.for_each(|it| renumbered(&mut it.process));
             interval
                 .streams
                 .iter_mut()

@@ -4,6 +4,7 @@ use kernel_tests::accuracy::{Measured, Mnemonic, Setup, measure_command};
 use kernel_tests::kernel::Kernel;
 use kernel_tests::machine::Marks;
 use kernel_tests::workload::Workload;
+use serde_json::Value;
 
 use crate::support;
 
@@ -103,7 +104,8 @@ fn losses_are_all_counted_on_three_cpus() {
     losses_are_all_counted("6.12", 3, EACH);
 }
 
-/// While the tool is stopped, the ring of branch stacks overflows. Lost stacks are reported, and all sums close.
+/// While the tool is stopped, the ring of branch stacks overflows. Lost stacks are reported with the functions that ran then, and all
+/// sums close.
 #[test]
 fn stacks_lost_to_a_full_ring_are_counted() {
     const STOPPED: &str = "kill -STOP $PPID; heapsort 250000; kill -CONT $PPID; heapsort 10000";
@@ -119,6 +121,7 @@ fn stacks_lost_to_a_full_ring_are_counted() {
     let stacks = measured.reported("/events/1/runs");
     println!("{full} of {stacks} stacks found the ring full");
     assert!(1000 < full && 4096 < stacks - full, "{report:#}");
+    assert_refused_in_what_ran(report, full);
     assert_delivered(&measured);
     assert_eq!(report["accounting"]["unexplained"], 0, "{report:#}");
     assert_eq!(
@@ -126,6 +129,23 @@ fn stacks_lost_to_a_full_ring_are_counted() {
         (stacks - full) * (DEPTH - 1),
         "{report:#}"
     );
+}
+
+/// The refused stacks are those of functions, all of them, and nearly all of the program that ran meanwhile.
+fn assert_refused_in_what_ran(report: &Value, full: u64) {
+    let rows = report["accounting"]["refused_in"].as_array().unwrap();
+    let sum = |is_it: &dyn Fn(&Value) -> bool| -> u64 {
+        let rows = rows.iter().filter(|row| is_it(row));
+        rows.map(|row| row["samples"].as_u64().unwrap()).sum()
+    };
+    for row in rows.iter().take(5) {
+        println!("{row}");
+    }
+    assert_eq!(sum(&|_| true), full, "{rows:?}");
+    let of_program = sum(&|row| row["module"].as_str().unwrap().ends_with("/heapsort"));
+    let named = sum(&|row| row["function"] != "");
+    assert!(10 * full < 11 * of_program, "{of_program} of {full}");
+    assert!(100 * full < 101 * named, "{named} of {full}");
 }
 
 /// Most machines have no branch records and no counters. The clock is used, and the report says so.

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::locate::PerRing;
 use crate::report::Streams;
 use crate::report::accounting::Accounting;
+use crate::report::refused::RefusedIn;
 
 /// Where the samples went, over all events.
 #[derive(Serialize)]
@@ -21,6 +22,8 @@ pub(super) struct AccountingJson {
     /// The sum of `refused`, `stacks_only`, `unexplained` and `counted`.
     reached: u64,
     refused: Vec<RefusedJson>,
+    /// Functions of the stacks that were refused: the sum of `samples` is the count of `sample.stacks_full` in `refused`.
+    refused_in: Vec<RefusedInJson>,
     stacks_only: u64,
     /// Zero, unless hbbp-sys has a bug.
     unexplained: i64,
@@ -36,6 +39,15 @@ pub(super) struct AccountingJson {
 struct RefusedJson {
     id: &'static str,
     count: u64,
+}
+
+/// Module, function and ring are empty where they are not known.
+#[derive(Serialize)]
+struct RefusedInJson {
+    module: String,
+    function: String,
+    ring: String,
+    samples: u64,
 }
 
 /// A count by ring, with a reason.
@@ -66,7 +78,7 @@ pub(super) struct StreamsJson {
 }
 
 impl AccountingJson {
-    pub(super) fn new(all: &Accounting) -> Self {
+    pub(super) fn new(all: &Accounting, refused_in: &[RefusedIn]) -> Self {
         let (unresolved, missing) = (all.unresolved.iter(), all.missing());
         Self {
             due: all.due,
@@ -81,6 +93,15 @@ impl AccountingJson {
                 .map(|(loss, n)| RefusedJson {
                     id: loss.id(),
                     count: *n,
+                })
+                .collect(),
+            refused_in: refused_in
+                .iter()
+                .map(|row| RefusedInJson {
+                    module: row.module.clone(),
+                    function: row.function.clone(),
+                    ring: row.ring.map_or_else(String::new, |ring| ring.to_string()),
+                    samples: row.samples,
                 })
                 .collect(),
             stacks_only: all.stacks,

@@ -121,6 +121,17 @@ impl fmt::Display for Warning {
                 "{} losses of kind `{id}`, unknown to this version of hbbp-sys",
                 grouped(*n)
             ),
+            Self::RefusedIn { hottest, others } => {
+                f.write_str("branch-stack ring buffers overflowed in ")?;
+                for (n, (place, share)) in hottest.iter().enumerate() {
+                    let comma = if n == 0 { "" } else { ", " };
+                    write!(f, "{comma}{place} {} %", percent(*share))?;
+                }
+                match others {
+                    0 => Ok(()),
+                    n => write!(f, ", and {}", several(*n as u64, "other function")),
+                }
+            }
             Self::Note(note) => f.write_str(note),
         }
     }

@@ -1,4 +1,5 @@
-//! The section `counts`: what was counted in one interval, a table for each of IPs, streams, branches and call chains.
+//! The section `counts`: what was counted in one interval, a table for each of IPs, streams, branches, call chains and
+//! refused stacks.
 
 mod rows;
 mod word;
@@ -27,6 +28,9 @@ pub(in crate::snapshot) struct CountsSection {
     /// Since version 3.4.
     #[prost(bytes = "bytes", tag = "7")]
     chains: Bytes,
+    /// Since version 3.5; empty where there are none.
+    #[prost(bytes = "bytes", tag = "8")]
+    refused: Bytes,
 }
 
 impl From<&Interval> for CountsSection {
@@ -39,6 +43,10 @@ impl From<&Interval> for CountsSection {
             streams: rows::of_streams(&interval.streams).into(),
             branches: rows::of_branches(&interval.branches).into(),
             chains: rows::of_chains(&interval.chains).into(),
+            refused: match interval.refused.as_slice() {
+                [] => Bytes::new(),
+                refused => rows::of_ips(refused).into(),
+            },
         }
     }
 }
@@ -54,6 +62,7 @@ impl CountsSection {
             streams: rows::to_streams(&self.streams, capacity)?,
             branches: rows::to_branches(&self.branches, capacity)?,
             chains: rows::to_chains(&self.chains, capacity)?,
+            refused: rows::to_ips(&self.refused, capacity)?,
         })
     }
 }
