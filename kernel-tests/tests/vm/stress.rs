@@ -20,7 +20,7 @@ const SERIES: &str = "6.12";
 /// Entries of a full stack of `ideal`.
 const DEPTH: u64 = 32;
 
-/// Rounds of work of each CPU, unless HBBP_STRESS says otherwise. A round makes a million samples and more.
+/// Rounds of work of each CPU, unless HBBP_STRESS says otherwise. A round makes a hundred thousand samples and more.
 const ROUNDS: u32 = 1;
 
 /// Room for counts so small that drains come early ([`MOST_ENTRIES`] streams, half of which ask for one), some of them within
