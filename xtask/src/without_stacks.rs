@@ -37,7 +37,7 @@ fn bounded(text: &str) -> Result<(String, f64)> {
 /// Samples as they landed, and traced back.
 const RULES: [&str; 2] = ["without stacks\nwithout landing\nlbr\n", "without stacks\nlbr\n"];
 
-/// Standard errors are calibrated where as many mnemonics, in %, are within two of them.
+/// Standard errors are calibrated where as many mnemonics, in %, are within two of them: 95.4 % are in a normal distribution.
 const WITHIN: std::ops::RangeInclusive<f64> = 90.0..=99.0;
 
 /// Evaluates and prints, profile by profile.
