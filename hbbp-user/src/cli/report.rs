@@ -11,7 +11,7 @@ use crate::report::{Colours, Format, Look};
 
 #[derive(Debug, Args)]
 pub(super) struct RuleArgs {
-    /// Rule that chooses between EBS and LBR: `balanced`, `paper` (as published), `bias`, or a rule file.
+    /// Rule that chooses between EBS and LBR: `balanced`, `paper` (as published), `bias`, `late` (for stacks read in the interrupt), or a rule file.
     #[arg(long, value_name = "RULE", default_value = "balanced")]
     pub(super) rule: String,
 }

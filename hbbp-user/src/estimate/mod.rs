@@ -9,6 +9,8 @@
 //!    |  Counted, Stream, Branches
 //!  landing      without stacks: samples traced back along the code to what triggered them
 //!    |  Counted
+//!  late         imprecise stacks: streams weighed for the time until stacks were read
+//!    |  FlowGraph, Stream
 //!  flow         one graph of streams and branches (graph); from it, and from samples that skid (skid), the inflow of each
 //!    |          branch target by least squares (balance): streams to reweighted streams
 //!    |  FlowGraph, Stream, Expected
@@ -26,6 +28,7 @@ mod bias;
 pub mod error;
 mod figure;
 mod flow;
+mod kinds_of_forms;
 mod landing;
 pub mod rule;
 mod sources;
@@ -45,6 +48,8 @@ use flow::balance::reweighted;
 pub use flow::branches::TakenBranch;
 use flow::branches::taken_branches;
 use flow::graph::FlowGraph;
+use flow::late;
+pub use flow::late::Late;
 pub use flow::passages::{Flows, Passed, summed};
 use flow::skid::SampledBlocks;
 pub use landing::Skid;
@@ -57,7 +62,7 @@ use sources::processes::with_others;
 pub use sources::ring;
 use sources::streams::Judged;
 pub use sources::streams::{Line, Stream, judge};
-use sources::{SeenBlocks, ebs, lbr, streams};
+use sources::{SeenBlocks, ebs, lbr, over, streams};
 use stages::{Stage, Stages};
 
 /// The unit of estimates.
@@ -165,6 +170,8 @@ pub struct BlockCounts {
     pub bias: Option<Bias>,
     /// Where eventing IPs served alone and were traced back, what was found of their skid.
     pub skid: Option<Skid>,
+    /// Where branch stacks were read late, and streams weighed for it, when.
+    pub late: Option<Late>,
     /// Streams in one branch stack, on average.
     pub streams_per_stack: f64,
     /// Branch stacks that the streams came from.
@@ -199,6 +206,8 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
 
     let seen = SeenBlocks::of(map, &samples, &recorded);
     let graph = FlowGraph::new(located, map, &assignment, &recorded);
+    let is_due = stages.run(Stage::Late) && assignment.unit == Unit::Executions;
+    let (recorded, graph, late) = on_time(recorded, graph, map, is_due.then_some(streams_per_stack));
     let blocks = SampledBlocks::new(snapshot, map, &graph, &seen, &samples);
     let sources = (&branches, &blocks);
     let (inflow, bias) = balanced((&graph, map), sources, &assignment, streams_per_stack, stages).unzip();
@@ -234,6 +243,7 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         streams,
         bias,
         skid,
+        late,
         streams_per_stack,
         n_stacks,
         replicates,
@@ -242,6 +252,24 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         n_together,
         outcome: outcome(sampled, judged),
     }
+}
+
+/// The streams as stacks of this depth would have shown them, had none been read late; as they are where there is no depth.
+fn on_time(
+    mut streams: Vec<Stream>,
+    graph: FlowGraph,
+    map: &BlockMap,
+    depth: Option<f64>,
+) -> (Vec<Stream>, FlowGraph, Option<Late>) {
+    let weighed = depth.map(|depth| late::weighed(&graph, &late::durations(map, &streams), depth));
+    let Some((weighed, late)) = weighed.flatten() else {
+        return (streams, graph, None);
+    };
+    let edges = weighed.streams.iter().zip(&graph.streams);
+    for (stream, (weighed, recorded)) in streams.iter_mut().zip(edges) {
+        stream.weight *= over(weighed.amount, recorded.amount);
+    }
+    (streams, weighed, Some(late))
 }
 
 /// What became of what was located.

@@ -26,6 +26,7 @@ stages! {
     Stacks, "stacks", "Uses branch stacks; without it eventing IPs serve alone.";
     Landing, "landing", "Traces eventing IPs that serve alone back to what triggered them; without it they count where they landed.";
     Weights, "weights", "Weighs the stacks that another event than taken branches triggered; without it each counts as one.";
+    Late, "late", "Weighs streams for the time between the overflow of an imprecise event and the reading of its stack ([`super::flow`]).";
     Balance, "balance", "Reweights streams so that flow is conserved ([`super::flow`]).";
     ReturnSites, "return_sites", "Takes what returns after a call from the call itself, not from the recorded returns.";
     Samples, "samples", "Takes EBS samples as a further measurement in the balance.";

@@ -76,6 +76,11 @@ pub(super) enum Warning {
         /// Excess share of the oldest slots that these branches hold.
         excess: f64,
     },
+    /// Streams were weighed because branch stacks were read late.
+    Late {
+        /// Least and longest time behind the trigger, in cycles.
+        cycles: (f64, f64),
+    },
     /// Without branch stacks, samples that skid were traced back to what triggered them.
     Traced {
         /// Least and longest skid in cycles.
@@ -225,6 +230,9 @@ fn of_estimate(analysis: &Analysis) -> Vec<Warning> {
     } else if 0 < n_blocks {
         warnings.push(Warning::Biased { n_blocks });
     }
+    if let Some(late) = &analysis.counts.late {
+        warnings.push(Warning::Late { cycles: late.cycles });
+    }
     if let Some(skid) = &analysis.counts.skid {
         warnings.push(Warning::Traced {
             cycles: skid.cycles,
@@ -271,6 +279,7 @@ impl Warning {
             Self::StaticKernelText { .. } => "kernel_text.static",
             Self::Biased { .. } => "blocks.biased",
             Self::Balanced { .. } => "streams.balanced",
+            Self::Late { .. } => "streams.late",
             Self::Traced { .. } => "samples.traced",
             Self::AsLanded => "samples.as_landed",
             Self::CountedTogether { .. } => "processes.together",

@@ -34,6 +34,8 @@ pub(in crate::estimate) struct FlowGraph {
     pub(in crate::estimate) external: Vec<f64>,
     /// Stacks that each branch was the oldest of.
     pub(in crate::estimate) oldest: Vec<f64>,
+    /// Stacks that each branch was the newest of, or that lost the stream behind it.
+    pub(in crate::estimate) newest: Vec<f64>,
     /// Where streams start, by number.
     pub(in crate::estimate) starts: Vec<Node>,
     /// The branches that end streams, by number.
@@ -57,12 +59,16 @@ impl FlowGraph {
         let edges: Vec<Edge> = edges.collect();
         let mut branches = Vec::new();
         let mut oldest = vec![0.0; sources.in_order.len()];
+        let mut newest = oldest.clone();
         for branch in assignment.branches(located) {
             let source = instruction_at(map, branch.from);
             let Some(from) = source.and_then(|source| sources.find(source, branch.process)) else {
                 continue;
             };
             add(&mut oldest, from, branch.oldest as f64);
+            if branch.to.is_none() {
+                add(&mut newest, from, branch.hits as f64);
+            }
             let target = branch.to.and_then(|target| instruction_at(map, target));
             if let Some(to) = target.and_then(|target| starts.find(target, branch.process)) {
                 let amount = branch.hits as f64;
@@ -71,11 +77,28 @@ impl FlowGraph {
         }
         Self {
             oldest,
+            newest,
             ..Self::of(edges, branches, starts.in_order, sources.in_order)
         }
     }
 
-    /// The graph of these edges, without what is known of oldest branches.
+    /// The same graph with other amounts of streams and branches.
+    pub(in crate::estimate) fn with(
+        &self,
+        streams: impl Iterator<Item = f64>,
+        branches: impl Iterator<Item = f64>,
+    ) -> Self {
+        let edge = |(edge, amount): (&Edge, f64)| Edge { amount, ..*edge };
+        let streams = self.streams.iter().zip(streams).map(edge).collect();
+        let branches = self.branches.iter().zip(branches).map(edge).collect();
+        Self {
+            oldest: self.oldest.clone(),
+            newest: self.newest.clone(),
+            ..Self::of(streams, branches, self.starts.clone(), self.sources.clone())
+        }
+    }
+
+    /// The graph of these edges, without what is known of oldest and newest branches.
     pub(in crate::estimate) fn of(
         streams: Vec<Edge>,
         branches: Vec<Edge>,
@@ -97,6 +120,7 @@ impl FlowGraph {
             streams,
             branches,
             oldest: vec![0.0; sources.len()],
+            newest: vec![0.0; sources.len()],
             inflow,
             external,
             starts,

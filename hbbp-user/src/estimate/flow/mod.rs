@@ -7,6 +7,7 @@ pub(super) mod balance;
 pub(super) mod branches;
 pub(super) mod excess;
 pub(super) mod graph;
+pub(super) mod late;
 pub(super) mod least_squares;
 pub(super) mod passages;
 mod return_sites;

@@ -7,11 +7,9 @@ mod ways;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
-
 use crate::addr::ImageAddr;
-use crate::blocks::{BlockId, BlockMap, Flow, Form, TextBlocks, direct_target};
-use crate::kinds::{kind, kind_of};
+use crate::blocks::{BlockId, BlockMap, Flow, TextBlocks, direct_target};
+use crate::estimate::kinds_of_forms::kinds_of_forms;
 use crate::locate::TextIdx;
 use crate::snapshot::{Module, ModuleIdx, Snapshot, Text};
 
@@ -155,16 +153,6 @@ impl Code {
     }
 }
 
-fn kinds_of_forms(forms: &[Form]) -> Vec<u8> {
-    let mut info = InstructionInfoFactory::new();
-    let kind_of_form = |form: &Form| {
-        let decoder = Decoder::try_with_ip(form.bits(), form.example(), 0, DecoderOptions::NONE);
-        let kind = decoder.map_or(kind::PLAIN, |mut decoder| kind_of(&decoder.decode(), &mut info));
-        u8::try_from(kind).unwrap_or_default()
-    };
-    forms.iter().map(kind_of_form).collect()
-}
-
 /// A block without its ways, and its address; `None` where its bytes are no code.
 fn node(
     module: Option<&Module>,
@@ -219,6 +207,7 @@ fn target(
 pub(super) mod tests {
     use super::*;
     use crate::blocks::blocks;
+    use crate::kinds::kind;
     use crate::locate::Located;
     use crate::snapshot::{ModuleKind, Symbol};
 

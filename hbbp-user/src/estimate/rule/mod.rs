@@ -9,8 +9,8 @@
 //!
 //! A line names a method and the conditions for it, joined by `and`; the last line has none.
 //! A condition compares a feature of the block with a number, by `<=` or `>`, as a tree does at each node.
-//! `streams balanced` balances the streams where there is a bias ([`super::flow::balance`]); without it they count as
-//! recorded. `without STAGE` leaves a stage of the estimate out ([`Stage`]), to see what it is worth.
+//! `streams balanced` balances the streams where there is a bias ([`super::flow::balance`]), `streams on_time` weighs them for
+//! stacks that were read late ([`super::flow::late`]); without either they count as recorded. `without STAGE` leaves a stage of the estimate out ([`Stage`]), to see what it is worth.
 
 mod choose;
 mod join;
@@ -33,8 +33,16 @@ pub const PAPER: &str = include_str!("paper.rule");
 /// A rule with the bias flag and sample counts as further features, which the paper found to matter less.
 pub const BIAS: &str = include_str!("bias.rule");
 
+/// Streams weighed for stacks that were read late.
+pub const LATE: &str = include_str!("late.rule");
+
 /// The rules that can be asked for by name.
-pub const NAMED: [(&str, &str); 3] = [("balanced", DEFAULT), ("paper", PAPER), ("bias", BIAS)];
+pub const NAMED: [(&str, &str); 4] = [
+    ("balanced", DEFAULT),
+    ("paper", PAPER),
+    ("bias", BIAS),
+    ("late", LATE),
+];
 
 /// What a rule can ask of a block (paper section IV.B: "block lengths, ... execution counts and bias flags").
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -160,7 +168,8 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Self, BadRule> {
         let mut name = "unnamed".to_owned();
-        let mut stages = Stages::default().without(Stage::Balance);
+        let recorded = |stages: Stages| stages.without(Stage::Balance).without(Stage::Late);
+        let mut stages = recorded(Stages::default());
         let mut lines: Vec<Line> = Vec::new();
         for (n, raw) in text.lines().enumerate() {
             let bad = |problem: String| BadRule { line: n + 1, problem };
@@ -172,11 +181,12 @@ impl FromStr for Rule {
                 Some(("name", given)) => given.trim().clone_into(&mut name),
                 Some(("streams", given)) => {
                     stages = match given.trim() {
-                        "recorded" => stages.without(Stage::Balance),
-                        "balanced" => stages.with(Stage::Balance),
+                        "recorded" => recorded(stages),
+                        "balanced" => recorded(stages).with(Stage::Balance),
+                        "on_time" => recorded(stages).with(Stage::Late),
                         other => {
                             return Err(bad(format!(
-                                "unknown stream weighting `{other}`; expected one of recorded, balanced"
+                                "unknown stream weighting `{other}`; expected one of recorded, balanced, on_time"
                             )));
                         }
                     }
@@ -299,7 +309,9 @@ mod tests {
         let runs = |stage| rule.stages.run(stage);
         assert!(runs(Stage::Balance) && !runs(Stage::Skid) && runs(Stage::Fallback));
         let paper: Rule = PAPER.parse().unwrap();
-        assert!(!paper.stages.run(Stage::Balance));
+        assert!(!paper.stages.run(Stage::Balance) && !paper.stages.run(Stage::Late));
+        let late: Rule = LATE.parse().unwrap();
+        assert!(!late.stages.run(Stage::Balance) && late.stages.run(Stage::Late));
     }
 
     #[test]

@@ -71,6 +71,13 @@ impl fmt::Display for Warning {
                  as recorded)",
                 percent(*excess)
             ),
+            Self::Late {
+                cycles: (least, longest),
+            } => write!(
+                f,
+                "branch stacks were read some {least:.0} to {longest:.0} cycles late, by the branches in their newest slots: \
+                 streams were weighed for it"
+            ),
             Self::Traced {
                 cycles: (least, longest),
                 landed,
