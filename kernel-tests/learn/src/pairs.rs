@@ -159,8 +159,8 @@ impl Columns {
             Weighing::Executions => reference / number(line, self.length)?,
             Weighing::Worth => (by_ebs - by_lbr).abs(),
         };
-        // Also where a figure is not a number.
-        if by_ebs == by_lbr || !(0.0 < weight) {
+        let has_weight = 0.0 < weight;
+        if by_ebs == by_lbr || !has_weight {
             return Ok(None);
         }
         let features = self.features.iter().map(|column| number(line, *column));
