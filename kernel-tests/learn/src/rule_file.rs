@@ -106,6 +106,19 @@ mod tests {
     }
 
     #[test]
+    fn the_rule_beside_the_results_is_read() {
+        let rule: Rule = include_str!("../../results/learnt.rule").parse().unwrap();
+        let of = |instructions| {
+            let block = Features {
+                instructions,
+                ..Features::default()
+            };
+            rule.choose(&block).0
+        };
+        assert_eq!([8.0, 9.0].map(of), [Method::Lbr, Method::Ebs]);
+    }
+
+    #[test]
     fn leaves_of_one_method_are_one_line() {
         let node = |ebs, split| Node {
             blocks: 1,
