@@ -16,6 +16,7 @@ mod command;
 mod cost;
 mod demo;
 mod guards;
+mod learn;
 mod man;
 mod methods;
 mod optimizers;
@@ -83,6 +84,13 @@ enum Task {
     Vm(Box<vm::Args>),
     /// Measure a load of kernel and user code on the emulated machine, and print the estimated and the exact mix.
     Demo,
+    /// Learn the rule that chooses between EBS and LBR from recordings with exact counts; `cargo xtask learn --help` says how.
+    #[command(disable_help_flag = true)]
+    Learn {
+        /// Arguments of the program in kernel-tests/learn.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Run and time the commands of the README on a fresh Debian 12 by debootstrap.
     CleanRoom,
 }
@@ -115,6 +123,7 @@ fn run(args: Args) -> Result<()> {
         Task::Ci => ci::ci(install),
         Task::Vm(args) => vm::vm(&args),
         Task::Demo => demo::demo(),
+        Task::Learn { args } => learn::learn(&args),
         Task::CleanRoom => clean_room::clean_room(),
     }
 }

@@ -25,6 +25,11 @@ pub(super) struct EvalArgs {
     /// ip+1, lbr, hybrid. The others are named with their reason.
     #[arg(long, value_name = "METHOD,..", value_delimiter = ',', value_parser = parse_sampling)]
     methods: Vec<Sampling>,
+    /// Write the blocks of the profile to FILE (`-` for standard output, without the errors) as CSV, to learn rules from:
+    /// a line for each block with its features for a rule and its executed instructions, exact and by each method; at the
+    /// end, of each ring, those that are in none of these blocks.
+    #[arg(long, value_name = "FILE")]
+    blocks: Option<PathBuf>,
     #[command(flatten)]
     rule: RuleArgs,
     /// Show the top N groups and mnemonics (`all` for every one).
@@ -62,6 +67,7 @@ impl EvalArgs {
                 EvalLevel::Function => Level::Function,
             },
             methods: self.methods,
+            blocks: self.blocks,
             top: self.top.0,
             format: self.format,
             look: self.look.into_look(),

@@ -8,8 +8,8 @@ use anyhow::{Context as _, bail};
 
 use crate::estimate::stages::Stage;
 use crate::eval::{Exact, Level, Sampling, evaluate};
-use crate::profile;
-use crate::report::{Errors, Look, TextOrJson};
+use crate::profile::{self, Output};
+use crate::report::{Errors, Look, TextOrJson, write_pairs};
 use crate::snapshot::Process;
 
 /// What to compare, and how to show it.
@@ -25,6 +25,8 @@ pub struct EvalOptions {
     pub rule: String,
     /// Sampling methods to hold side by side; the estimates of the profile where there are none.
     pub methods: Vec<Sampling>,
+    /// Where the training pairs of rules go.
+    pub blocks: Option<PathBuf>,
     /// Limit of groups and of mnemonics; `None` for all.
     pub top: Option<usize>,
     /// The form of the comparison.
@@ -35,6 +37,7 @@ pub struct EvalOptions {
 
 /// Reads both files and prints the errors to `out`.
 pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+    let blocks = options.blocks.as_deref().map(Output::open).transpose()?;
     let snapshot = profile::read(&options.profile)?;
     let path = &options.reference;
     let bytes = fs::read(path).with_context(|| format!("failed to read the reference {}", path.display()))?;
@@ -51,6 +54,15 @@ pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
         rule.stages = rule.stages.without(Stage::Landing);
     }
     let evaluation = evaluate(&snapshot, &exact, &rule)?;
+    if let Some(blocks) = blocks {
+        let is_standard = blocks.is_standard();
+        let mut bytes = Vec::new();
+        write_pairs(&evaluation, &mut bytes)?;
+        blocks.write(&bytes, out)?;
+        if is_standard {
+            return Ok(());
+        }
+    }
     let mut out = BufWriter::new(out);
     let sampling = options.methods.iter();
     let sampling: Vec<_> = sampling

@@ -14,7 +14,7 @@ use crate::locate::Site;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Address {
     /// Number of its location.
-    location: usize,
+    pub(super) location: usize,
     /// What stands there, in the version of the text that was added last; `None` where no code is known.
     instruction: Option<Instruction>,
     pub(super) amounts: Amounts,

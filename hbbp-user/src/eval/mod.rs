@@ -10,6 +10,7 @@ mod block;
 mod calibration;
 mod exact;
 mod group;
+mod pairs;
 mod sampling;
 mod sums;
 mod truth;
@@ -23,6 +24,7 @@ use crate::snapshot::Snapshot;
 pub use calibration::{Calibration, LEAST};
 pub use exact::{AddressCounts, Exact, MnemonicCounts, Names, NoCounts};
 pub use group::{Group, Level};
+pub use pairs::{Pair, Pairs};
 pub use sampling::{Sampling, Served, Unserved};
 use sums::Sums;
 
@@ -77,6 +79,8 @@ pub struct Evaluation {
     blocks: Vec<(usize, Amounts)>,
     /// By address; empty where the reference has none.
     addresses: Vec<Amounts>,
+    /// The blocks of the profile, for rules to be learnt from; `None` where the reference has no addresses.
+    pub pairs: Option<Pairs>,
     /// Near taken branches of the reference, user code and kernel; `None` where it does not count them.
     pub taken: Option<f64>,
     /// Instructions of the profile that the reference does not count, by the hybrid.
@@ -128,6 +132,11 @@ pub(crate) fn amount(count: u64) -> f64 {
 }
 
 impl Evaluation {
+    /// The function of a training pair.
+    pub fn function(&self, pair: &Pair) -> Option<&FunctionKey> {
+        self.locations.get(pair.location)
+    }
+
     /// Half the sum of the absolute differences of the shares of all addresses, as a fraction: the part of the executions that
     /// a method has at the wrong address. `None` where the reference has no addresses, or a side no executions.
     pub fn distance(&self, method: Method) -> Option<f64> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::block::{Address, blocks_of_reference};
 use super::exact::{Exact, Names};
+use super::pairs::Pairs;
 use super::truth::{self, Ran};
 use super::{Amounts, Evaluation, FunctionKey, NO_TEXT, UNKNOWN, amount};
 use crate::addr::{ImageAddr, Ring};
@@ -232,7 +233,11 @@ impl<'a> Sums<'a> {
         let mut addresses: Vec<_> = self.by_address.into_iter().collect();
         // In a fixed order, so that sums of fractions are the same in each run.
         addresses.sort_unstable_by_key(|(key, _)| *key);
+        let locations: Vec<FunctionKey> = locations.into_iter().map(|(location, _)| location).collect();
         let blocks = blocks_of_reference(&addresses);
+        let has_addresses = !matches!(self.scope, Scope::Mnemonics(_));
+        let pairs =
+            has_addresses.then(|| Pairs::of((self.map, counts), &addresses, &self.unplaced, &locations));
         let addresses = addresses.into_iter().map(|(_, address)| address.amounts);
         let unplaced = self.unplaced.iter().map(|(_, amounts)| *amounts);
         let (taken, iterates) = match exact {
@@ -244,9 +249,10 @@ impl<'a> Sums<'a> {
             Exact::Mnemonics(_) => (None, true),
         };
         Evaluation {
-            locations: locations.into_iter().map(|(location, _)| location).collect(),
+            locations,
             mnemonics: self.by_mnemonic,
             addresses: addresses.chain(unplaced).collect(),
+            pairs,
             blocks: blocks.into_iter().chain(self.unplaced).collect(),
             taken,
             left_out: self.left_out,

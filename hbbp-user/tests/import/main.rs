@@ -13,6 +13,7 @@ mod filter;
 mod fuzz;
 mod genuine;
 mod kernel;
+mod pairs;
 mod perf_data;
 mod perf_tool;
 mod printed;

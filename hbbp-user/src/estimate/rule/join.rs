@@ -57,7 +57,7 @@ pub(in crate::estimate) fn join(
             reason: super::Reason::OnlyMethod,
         };
         let case = Case {
-            features: features(&one),
+            features: Features::of(&one),
             ebs: one.ebs,
             lbr: one.lbr,
             ebs_expected: ebs_supply
@@ -121,15 +121,6 @@ impl Evidence<'_> {
             count,
             std_error,
         }
-    }
-}
-
-fn features(block: &BlockCount) -> Features {
-    Features {
-        instructions: f64::from(block.instructions),
-        biased: f64::from(u8::from(block.biased)),
-        ebs_hits: block.ebs.unwrap_or_default().hits,
-        lbr_hits: block.lbr.unwrap_or_default().hits,
     }
 }
 

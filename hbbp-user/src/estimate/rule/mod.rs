@@ -18,8 +18,8 @@ mod join;
 use std::fmt;
 use std::str::FromStr;
 
-use super::Method;
 use super::stages::{Stage, Stages};
+use super::{BlockCount, Method};
 pub use choose::Reason;
 pub(super) use choose::{Case, choose};
 pub(super) use join::{Evidence, join};
@@ -139,7 +139,18 @@ impl Condition {
 }
 
 impl Features {
-    const fn value(&self, feature: Feature) -> f64 {
+    /// Those of a block.
+    pub fn of(block: &BlockCount) -> Self {
+        Self {
+            instructions: f64::from(block.instructions),
+            biased: f64::from(u8::from(block.biased)),
+            ebs_hits: block.ebs.unwrap_or_default().hits,
+            lbr_hits: block.lbr.unwrap_or_default().hits,
+        }
+    }
+
+    /// One of them.
+    pub const fn value(&self, feature: Feature) -> f64 {
         match feature {
             Feature::Instructions => self.instructions,
             Feature::Biased => self.biased,
@@ -150,7 +161,8 @@ impl Features {
 }
 
 impl Feature {
-    const NAMED: [(&str, Self); 4] = [
+    /// All of them, by their names in rule files.
+    pub const NAMED: [(&str, Self); 4] = [
         ("instructions", Self::Instructions),
         ("biased", Self::Biased),
         ("ebs_hits", Self::EbsHits),
