@@ -35,6 +35,7 @@
 //! | HBBP | hybrid basic block profiling: chooses between EBS and LBR for each block |
 //! | rule | the classification tree of HBBP, as a file |
 //! | LBR bias | a branch is recorded as the oldest entry of stacks out of proportion to its executions |
+//! | class | instructions that a processor counts exactly when they retire: loads, calls, NOPs, .. |
 //! | standard error | the error of an estimate by chance alone, from the number of samples |
 //! | residual | estimated minus counted events, over counted events |
 //! | completeness | samples that reached the tool, over samples that were expected |
@@ -101,6 +102,7 @@
 //! | export | a file in [`export`], as pure lines of a snapshot |
 //! | form of a report | [`report`], with its name in an enum of formats |
 //! | processor | the table of [`collect::uarch`]; its quirks in [`streams`] |
+//! | class that processors count | [`snapshot::InstructionClass`], what belongs to it in [`blocks`], its events in [`collect::class_events`] |
 
 pub mod addr;
 pub mod record;

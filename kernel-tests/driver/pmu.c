@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The face to the perf core: one PMU with instructions retired, near taken branches and cycles, encoded and shown
- * in sysfs as the core PMU of an Intel processor is, so that tools need no special case.
+ * The face to the perf core: one PMU with instructions retired, near taken branches, cycles and classes of instructions,
+ * encoded and shown in sysfs as the core PMU of an Intel processor is, so that tools need no special case.
  */
 #include "driver.h"
 
@@ -43,6 +43,23 @@ static u32 emu_event(const struct perf_event_attr *attr)
 		return EMU_EVENT_TAKEN;
 	case 0x003c:	/* CPU_CLK_UNHALTED.THREAD_P */
 		return EMU_EVENT_CYCLES;
+	/* Classes of instructions, as a Skylake has them. */
+	case 0x81d0:	/* MEM_INST_RETIRED.ALL_LOADS */
+		return EMU_EVENT_LOADS;
+	case 0x82d0:	/* MEM_INST_RETIRED.ALL_STORES */
+		return EMU_EVENT_STORES;
+	case 0x21d0:	/* MEM_INST_RETIRED.LOCK_LOADS */
+		return EMU_EVENT_LOCKED;
+	case 0x01c4:	/* BR_INST_RETIRED.CONDITIONAL */
+		return EMU_EVENT_CONDITIONAL;
+	case 0x10c4:	/* BR_INST_RETIRED.NOT_TAKEN */
+		return EMU_EVENT_NOT_TAKEN;
+	case 0x02c4:	/* BR_INST_RETIRED.NEAR_CALL */
+		return EMU_EVENT_CALLS;
+	case 0x08c4:	/* BR_INST_RETIRED.NEAR_RETURN */
+		return EMU_EVENT_RETURNS;
+	case 0x02c0:	/* INST_RETIRED.NOP */
+		return EMU_EVENT_NOPS;
 	default:
 		return 0;
 	}
@@ -79,6 +96,9 @@ static int emu_event_init(struct perf_event *event)
 		return -ENOENT;
 	if (!emu_event(&event->attr))
 		return -ENOENT;
+	/* The emulated PMU knows how many of a class a block has, and not which of them is the n-th. */
+	if (emu_event(&event->attr) >= EMU_EVENT_CLASSES && is_sampling_event(event))
+		return -EOPNOTSUPP;
 	if (event->attr.precise_ip > emu_header()->max_precise)
 		return -EOPNOTSUPP;
 	if (event->attr.precise_ip && !is_sampling_event(event))
@@ -179,7 +199,7 @@ static void emu_stop(struct perf_event *event, int flags)
 		emu_drain_timer(false);
 	}
 	/* What the counter left in the ring still belongs to this event and this task. */
-	if (!cpu->draining)
+	if (is_sampling_event(event) && !cpu->draining)
 		emu_drain_request();
 }
 
@@ -241,18 +261,35 @@ static ssize_t encoding_show(struct device *device, struct device_attribute *att
 	return sysfs_emit(page, "%s\n", event->event_str);
 }
 
-#define EVENT(_name, _string) \
+/* Names of events may have dots, as those of Intel's lists do. */
+#define EVENT(_name, _shown, _string) \
 	static struct perf_pmu_events_attr event_##_name = { \
-		.attr = __ATTR(_name, 0444, encoding_show, NULL), \
+		.attr = { .attr = { .name = _shown, .mode = 0444 }, .show = encoding_show }, \
 		.event_str = _string, \
 	}
 
-EVENT(instructions, "event=0xc0");
-EVENT(branches_taken, "event=0xc4,umask=0x20");
+EVENT(instructions, "instructions", "event=0xc0");
+EVENT(branches_taken, "branches_taken", "event=0xc4,umask=0x20");
+EVENT(loads, "mem_inst_retired.all_loads", "event=0xd0,umask=0x81");
+EVENT(stores, "mem_inst_retired.all_stores", "event=0xd0,umask=0x82");
+EVENT(locked, "mem_inst_retired.lock_loads", "event=0xd0,umask=0x21");
+EVENT(conditional, "br_inst_retired.conditional", "event=0xc4,umask=0x01");
+EVENT(not_taken, "br_inst_retired.not_taken", "event=0xc4,umask=0x10");
+EVENT(calls, "br_inst_retired.near_call", "event=0xc4,umask=0x02");
+EVENT(returns, "br_inst_retired.near_return", "event=0xc4,umask=0x08");
+EVENT(nops, "inst_retired.nop", "event=0xc0,umask=0x02");
 
 static struct attribute *event_attributes[] = {
 	&event_instructions.attr.attr,
 	&event_branches_taken.attr.attr,
+	&event_loads.attr.attr,
+	&event_stores.attr.attr,
+	&event_locked.attr.attr,
+	&event_conditional.attr.attr,
+	&event_not_taken.attr.attr,
+	&event_calls.attr.attr,
+	&event_returns.attr.attr,
+	&event_nops.attr.attr,
 	NULL,
 };
 static struct attribute_group events_group = { .name = "events", .attrs = event_attributes };

@@ -79,7 +79,8 @@ pub struct CpuArea {
 /// One sampling counter.
 #[repr(C)]
 pub struct Counter {
-    /// 0 = off, else [`EVENT_INSTRUCTIONS`], [`EVENT_TAKEN`], [`EVENT_CYCLES`] or [`EVENT_BRANCHES`].
+    /// 0 = off, else [`EVENT_INSTRUCTIONS`], [`EVENT_TAKEN`], [`EVENT_CYCLES`], [`EVENT_BRANCHES`],
+    /// or [`EVENT_CLASSES`] and those after it.
     pub event: u32,
     /// Which rings count: bit 0 user, bit 1 kernel.
     pub rings: u32,
@@ -104,6 +105,8 @@ pub const EVENT_TAKEN: u32 = 2;
 pub const EVENT_CYCLES: u32 = 3;
 /// Near branch instructions retired, taken or not.
 pub const EVENT_BRANCHES: u32 = 4;
+/// The first of the classes of instructions ([`crate::classes::Class`]), which follow each other. They only count.
+pub const EVENT_CLASSES: u32 = 5;
 
 /// One taken branch.
 #[repr(C)]

@@ -35,8 +35,8 @@
 //!    gates are and rings [`layout::Doorbell::Attach`]; from then on every instruction is seen. A doorbell is
 //!    a no-op with a number in it, and models a write to a model-specific register.
 //! 3. The driver registers the PMU `cpu`, of type raw, instead of the core PMU that the machine lacks,
-//!    with the encodings of Intel's two events, and perf's generic cycles, instructions and branches. A counter that overflows leaves a [`layout::Record`] in a
-//!    ring. A timer and each task switch raise an NMI to their own CPU; its handler passes the records to
+//!    with the encodings of Intel's two events, perf's generic cycles, instructions and branches, and eight classes of
+//!    instructions that only count ([`classes`]). A counter that overflows leaves a [`layout::Record`] in a ring. A timer and each task switch raise an NMI to their own CPU; its handler passes the records to
 //!    `perf_event_overflow`. Counters are frozen in the code of the driver; `hbbp_emu/` beside the `type` of the
 //!    PMU in sysfs counts every record by outcome.
 //! 4. The [`mod@reference`] counts between marks: while the command runs, while events sample, or where a
@@ -56,6 +56,7 @@ pub mod accuracy;
 pub mod artifacts;
 pub mod bolt;
 pub mod budget;
+pub mod classes;
 pub mod cost;
 pub mod durations;
 pub mod guards;

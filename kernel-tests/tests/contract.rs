@@ -4,6 +4,7 @@ use std::fs;
 use std::mem::offset_of;
 use std::process::Command;
 
+use kernel_tests::classes::Class;
 use kernel_tests::layout::{self, Counter, CpuArea, Doorbell, Header, Record};
 use kernel_tests::{artifacts, host};
 
@@ -19,7 +20,8 @@ int main(void)
     SHOW(EMU_COUNTERS); SHOW(EMU_IDT); SHOW(EMU_CPU_AREA); SHOW(EMU_CPU_AREA_BYTES);
     SHOW(EMU_RINGS); SHOW(EMU_RING_BYTES); SHOW(EMU_RING_SLOTS);
     SHOW(EMU_EVENT_INSTRUCTIONS); SHOW(EMU_EVENT_TAKEN);
-    SHOW(EMU_EVENT_CYCLES); SHOW(EMU_EVENT_BRANCHES); SHOW(EMU_FLAG_EXACT);
+    SHOW(EMU_EVENT_CYCLES); SHOW(EMU_EVENT_BRANCHES);
+    SHOW(EMU_EVENT_CLASSES); SHOW(EMU_EVENT_NOPS); SHOW(EMU_FLAG_EXACT);
     SHOW(sizeof(struct emu_header)); SHOW(offsetof(struct emu_header, anomalies));
     SHOW(sizeof(struct emu_counter)); SHOW(offsetof(struct emu_counter, generation));
     SHOW(sizeof(struct emu_cpu_area)); SHOW(offsetof(struct emu_cpu_area, overflows));
@@ -47,6 +49,8 @@ fn expected() -> Vec<u64> {
         layout::EVENT_TAKEN,
         layout::EVENT_CYCLES,
         layout::EVENT_BRANCHES,
+        layout::EVENT_CLASSES,
+        layout::EVENT_CLASSES + Class::Nops as u32,
         layout::FLAG_EXACT,
     ];
     let structs = [

@@ -11,6 +11,7 @@ mod bench;
 mod bench_exports;
 mod build;
 mod ci;
+mod classes;
 mod clean_room;
 mod command;
 mod cost;

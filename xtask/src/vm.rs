@@ -12,7 +12,9 @@ use kernel_tests::outcome::Outcome;
 use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host};
 
-use crate::{ablation, accuracy, cost, guards, methods, optimizers, recordings, statistics, without_stacks};
+use crate::{
+    ablation, accuracy, classes, cost, guards, methods, optimizers, recordings, statistics, without_stacks,
+};
 
 /// What to boot and run. COMMAND is a program of the host (copied with its libraries), `hbbp-sys` (built static), the
 /// name of a workload, or an applet of busybox.
@@ -69,6 +71,8 @@ enum Task {
     Methods(methods::Args),
     /// Print what each stage of the estimate is worth: errors and calibration without it.
     Ablation(ablation::Args),
+    /// Print what counts of classes of instructions are worth, on the emulated machine.
+    Classes(classes::Args),
     /// Print what exported profiles are worth to clang and llvm-bolt, beside those of LLVM's converters.
     Optimizers(optimizers::Args),
     /// Print the cost of a branch stack in instructions, for hbbp-sys and for `perf record -b -a`.
@@ -100,6 +104,7 @@ pub(crate) fn vm(args: &Args) -> Result<()> {
         Some(Task::Recordings(args)) => return recordings::recordings(args),
         Some(Task::Methods(args)) => return methods::methods(args),
         Some(Task::Ablation(args)) => return ablation::ablation(args),
+        Some(Task::Classes(args)) => return classes::classes(args),
         Some(Task::Optimizers(args)) => return optimizers::optimizers(args),
         Some(Task::Cost(args)) => return cost::cost(args),
         Some(Task::Guards(args)) => return guards::guards(args),

@@ -4,6 +4,7 @@
 //! A REP-prefixed string instruction is one instruction, whatever its count.
 //! The map is built once and read by binary search; addresses go in, indices of instructions and blocks come out.
 
+mod classes;
 mod decode;
 mod decoded;
 mod form;
@@ -19,6 +20,7 @@ use std::sync::{Arc, OnceLock};
 use crate::addr::ImageAddr;
 use crate::locate::{Located, Location, TextIdx, Unresolved};
 use crate::snapshot::{ModuleIdx, Snapshot, Text};
+pub use classes::{MemoryAccess, memory_access};
 pub use decode::{Flow, Instruction, direct_target};
 pub use decoded::DecodedText;
 use form::Forms;

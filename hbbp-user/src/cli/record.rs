@@ -9,10 +9,10 @@ use clap::Args;
 use jiff::SignedDuration;
 
 use crate::cmd::record::{EndedProcesses, RecordOptions, Target};
-use crate::collect::cpu_list;
 use crate::collect::event::Choice;
 use crate::collect::object::Messages;
 use crate::collect::periods::CYCLES;
+use crate::collect::{ClassCounting, cpu_list};
 use crate::resolve::kernel::space::TextHistory;
 use crate::resolve::parser::Parser;
 use crate::snapshot::run::Period;
@@ -73,6 +73,10 @@ pub(super) struct RecordArgs {
     /// earlier are misattributed or unresolved.
     #[arg(long)]
     text_once: bool,
+    /// Count no classes of instructions (loads, stores, branches, ..) beside the samples, for example to leave the counters to another
+    /// tool.
+    #[arg(long)]
+    no_classes: bool,
     /// Log to standard error what the programs in the kernel refuse, and why.
     #[arg(long)]
     pub(super) verbose: bool,
@@ -155,6 +159,11 @@ impl RecordArgs {
             vmlinux: self.vmlinux,
             cpu_budget: None,
             parser: Parser::Here,
+            classes: if self.no_classes {
+                ClassCounting::Off
+            } else {
+                ClassCounting::On
+            },
         })
     }
 }

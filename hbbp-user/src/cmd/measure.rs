@@ -67,6 +67,7 @@ pub(super) async fn measure(
     let text_events = unsafe { AsyncFd::register_with_interest(text_events, Interest::READABLE) }
         .context("failed to wait for kernel text events")?;
     let half_full = session.collector.half_full();
+    let mut turn = session.collector.turn_length().map(|turn| start + turn);
     loop {
         let patched = tokio::time::sleep_until(session.patched.unwrap_or(start));
         tokio::select! {
@@ -78,6 +79,10 @@ pub(super) async fn measure(
                 session.look_at_text()?;
             }
             () = notified(half_full.as_deref()) => session.drain()?,
+            () = tokio::time::sleep_until(turn.unwrap_or(start)), if turn.is_some() => {
+                session.collector.take_turns();
+                turn = session.collector.turn_length().map(|turn| Instant::now() + turn);
+            }
             () = patched, if session.patched.is_some() => session.split()?,
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
             _ = budget.tick(), if session.budget.is_some() => {

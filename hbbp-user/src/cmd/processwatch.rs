@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail};
 
 use super::record::{EndedProcesses, Intervals, RecordOptions, Target};
 use crate::blocks::DecodedText;
+use crate::collect::ClassCounting;
 use crate::collect::event::Choice;
 use crate::collect::object::Messages;
 use crate::mix::{Axis, Dimension, Estimated, Filter, Query, Sort, Value, processwatch_categories};
@@ -165,6 +166,7 @@ fn record_options(options: &WatchOptions) -> RecordOptions {
         vmlinux: None,
         cpu_budget: None,
         parser: Parser::Here,
+        classes: ClassCounting::On,
     }
 }
 

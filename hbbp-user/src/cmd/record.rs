@@ -15,7 +15,7 @@ use super::session::Session;
 use crate::collect::event::Choice;
 use crate::collect::limits;
 use crate::collect::object::Messages;
-use crate::collect::{ModuleWatch, Plan, Scope};
+use crate::collect::{ClassCounting, ModuleWatch, Plan, Scope};
 use crate::resolve::elf::build_id::read_kernel_build_id;
 use crate::resolve::kernel::space::TextHistory;
 use crate::resolve::parser::Parser;
@@ -50,6 +50,8 @@ pub struct RecordOptions {
     pub cpu_budget: Option<u32>,
     /// Parses the files of processes.
     pub parser: Parser,
+    /// Whether classes of instructions are counted beside the samples.
+    pub classes: ClassCounting,
 }
 
 /// What becomes of processes that have ended when a profile is taken ([`Snapshot::join_ended`]).
@@ -230,6 +232,7 @@ impl Recording {
                 TextHistory::Once => ModuleWatch::Untold,
             },
             messages: options.messages,
+            classes: options.classes,
         };
         let run = facts(describe(&options.target, pending.as_ref()));
         let image = options.vmlinux.as_deref();

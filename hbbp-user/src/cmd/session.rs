@@ -244,6 +244,7 @@ impl Session {
         let mut run = self.run.clone();
         run.duration = duration;
         run.events = totals.events;
+        run.classes = totals.classes;
         run.notes.extend(totals.notes);
         run.notes.extend(paced(self.pace()));
         if self.stacks == StacksSeen::Empty {

@@ -218,6 +218,14 @@ impl Counters {
         seen(&stats.fold(EventStats::default(), EventStats::plus))
     }
 
+    /// How long a PMU sampled, in ns summed over its CPUs, by its event for which that is longest.
+    pub(super) fn enabled_on(&self, kind: u32, events: &[Event]) -> u64 {
+        let sampled = self.events.iter().zip(events);
+        let of_pmu = sampled.filter(|(sampled, _)| sampled.source.request.kind == kind);
+        let enabled = of_pmu.map(|(_, event)| event.counters.iter().map(|it| it.enabled).sum());
+        enabled.max().unwrap_or(0)
+    }
+
     /// Stops the events with branch stacks for good.
     pub(super) fn stop_stacks(&mut self) -> anyhow::Result<()> {
         let mut with_stacks = self.events.iter_mut().filter(|event| event.has_stack());

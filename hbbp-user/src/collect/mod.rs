@@ -7,6 +7,10 @@
 pub mod bpf;
 pub mod btf;
 pub mod chains;
+pub mod class_events;
+mod class_pmus;
+mod class_turns;
+pub mod classes;
 mod counters;
 pub mod cpu_list;
 pub mod cpu_times;
@@ -52,6 +56,9 @@ use crate::slices::Slices;
 use crate::streams::Quirks;
 use btf::Btf;
 use chains::{Chained, Chains};
+use class_pmus::open_classes;
+use classes::ClassCounters;
+pub use classes::ClassCounting;
 use counters::Counters;
 pub use counters::StacksSeen;
 use cpus::Cpus;
@@ -82,6 +89,7 @@ pub struct Collector {
     stacks: Option<Stacks>,
     chains: Option<Chains>,
     counters: Counters,
+    classes: Vec<ClassCounters>,
     sideband: Sideband,
     modules: Option<Modules>,
     /// How the kernel describes modules, and compiled programs.
@@ -139,6 +147,7 @@ impl Collector {
         let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, sizes, quirks, keyed));
         let stacks = stacks.transpose()?;
         let chains = Chains::open_if(plan.choice.callers, &mut object)?;
+        let classes = open_classes(plan.classes, &sources, &plan.scope, &online, &mut notes);
         let counters = Counters::open(&mut object, sources, &plan.scope, &online)?;
         Ok(Self {
             object,
@@ -148,6 +157,7 @@ impl Collector {
             stacks,
             chains,
             counters,
+            classes,
             sideband,
             modules,
             layouts: (layout, btf.ok().and_then(|btf| read_compiled_layout(&btf))),
@@ -195,7 +205,10 @@ impl Collector {
         if mem::take(&mut self.starts_by_exec) {
             return Ok(());
         }
-        self.counters.enable()
+        // What is counted is a part of what is sampled, never more.
+        self.counters.enable()?;
+        self.enable_classes();
+        Ok(())
     }
 
     /// A descriptor that becomes readable when there are records about kernel text, or very many others.
@@ -322,7 +335,8 @@ impl Collector {
     }
 
     /// Stops sampling. What was counted last is to be drained after this.
-    pub fn stop(&self) -> anyhow::Result<()> {
+    pub fn stop(&mut self) -> anyhow::Result<()> {
+        self.stop_classes();
         self.counters.stop()
     }
 
@@ -332,6 +346,7 @@ impl Collector {
         if let Some(chains) = &mut self.chains {
             chains.take_losses(&mut totals.losses)?;
         }
+        self.take_classes(&mut totals);
         let of_cpus = self.settle_cpus(&mut totals.events);
         totals.notes.extend(of_cpus);
         totals

@@ -3,12 +3,15 @@
 //! aya opens events itself but cannot ask for a precise address or a branch stack, nor take over an event that
 //! somebody else has opened; so the events are opened here and the program is attached by ioctl, and aya only loads it.
 
+mod counting;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use perf_event_open_sys::{bindings, ioctls};
 
 use crate::snapshot::run::{Counter, Period};
+pub use counting::{Counting, Group};
 
 /// What to sample, as the kernel wants it.
 #[derive(Clone, Debug)]
@@ -288,10 +291,22 @@ pub const TEXT_RING_BYTES: usize = 256 << 10;
 pub const SIDEBAND_BYTES: usize = 512 << 10;
 
 fn open(attr: &mut bindings::perf_event_attr, pid: i32, cpu: Option<u32>, flags: u64) -> io::Result<Perf> {
+    open_in(attr, pid, cpu, None, flags)
+}
+
+/// Opens an event in the group of another one.
+fn open_in(
+    attr: &mut bindings::perf_event_attr,
+    pid: i32,
+    cpu: Option<u32>,
+    leader: Option<BorrowedFd<'_>>,
+    flags: u64,
+) -> io::Result<Perf> {
+    let leader = leader.map_or(-1, |leader| leader.as_raw_fd());
     let cpu_arg = cpu.map_or(-1, u32::cast_signed);
     let flags = flags | u64::from(bindings::PERF_FLAG_FD_CLOEXEC);
     // SAFETY: the attribute is initialised and states its size.
-    let fd = unsafe { perf_event_open_sys::perf_event_open(attr, pid, cpu_arg, -1, flags) };
+    let fd = unsafe { perf_event_open_sys::perf_event_open(attr, pid, cpu_arg, leader, flags) };
     check(fd.min(0))?;
     // SAFETY: the call returned a new descriptor that nobody else owns.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };

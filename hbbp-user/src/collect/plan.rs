@@ -3,6 +3,7 @@
 use hbbp_ebpf::CountKey;
 
 use super::btf::Btf;
+use super::classes::ClassCounting;
 use super::event::{Choice, Source};
 use super::kernel_layout;
 use super::modules::ModuleWatch;
@@ -31,6 +32,8 @@ pub struct Plan {
     pub modules: ModuleWatch,
     /// Whether the programs say what they refuse.
     pub messages: Messages,
+    /// Whether classes of instructions are counted beside the samples.
+    pub classes: ClassCounting,
 }
 
 /// Where slices are told apart, what takes their counts; and the key of a stream.

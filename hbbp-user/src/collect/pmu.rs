@@ -28,6 +28,8 @@ pub struct Pmu {
     pub instructions: u64,
     /// `config` of its event `branches_taken`, where the driver names one.
     pub taken: Option<u64>,
+    /// All events that its driver names, with their `config`.
+    pub named: Vec<(String, u64)>,
 }
 
 /// Reads the PMUs below `devices` that have an event `instructions`, by name.
@@ -53,7 +55,22 @@ fn read_pmu(folder: &Path) -> Option<Pmu> {
             .unwrap_or_default(),
         instructions: parse_terms(&read("events/instructions")?)?,
         taken: read("events/branches_taken").and_then(|terms| parse_terms(&terms)),
+        named: read_named(&folder.join("events")),
     })
+}
+
+/// The events of a driver by name; those with other terms are left out.
+fn read_named(events: &Path) -> Vec<(String, u64)> {
+    let entries = std::fs::read_dir(events).into_iter().flatten();
+    let mut named: Vec<(String, u64)> = entries
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let terms = std::fs::read_to_string(&path).ok()?;
+            Some((path.file_name()?.to_str()?.to_owned(), parse_terms(&terms)?))
+        })
+        .collect();
+    named.sort();
+    named
 }
 
 /// Interprets the terms of an event such as `event=0xc4,umask=0x20`, in the layout of x86 core PMUs: the event in
@@ -131,6 +148,7 @@ mod tests {
             (3, 32, 4)
         );
         assert_eq!((pmus[0].kind, pmus[0].taken()), (10, None));
+        assert_eq!(pmus[0].named, [("instructions".to_owned(), 0xc0)]);
     }
 
     #[test]

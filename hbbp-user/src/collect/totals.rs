@@ -3,7 +3,7 @@
 use hbbp_ebpf::EventStats;
 
 use crate::snapshot::run::Event;
-use crate::snapshot::{Loss, Losses};
+use crate::snapshot::{ClassCount, Loss, Losses};
 use crate::streams::StackStats;
 
 /// What a collection knows of itself when it has stopped.
@@ -11,6 +11,8 @@ use crate::streams::StackStats;
 pub struct Totals {
     /// The events with what the kernel counted.
     pub events: Vec<Event>,
+    /// Classes of instructions that were counted beside them.
+    pub classes: Vec<ClassCount>,
     /// What reached a program and could not be counted.
     pub losses: Losses,
     /// What else the reader of the report should know.

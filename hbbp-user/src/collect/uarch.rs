@@ -4,6 +4,8 @@
 //! Encodings (umask << 8 | event) and constraints: Intel's perfmon event lists and
 //! arch/x86/events/intel/{core,ds}.c, arch/x86/events/amd/core.c of Linux 6.1 to 7.2.
 
+use super::class_events::{self, ClassEvent};
+
 /// A processor by its CPUID signature, as /proc/cpuinfo shows it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Cpu {
@@ -46,6 +48,8 @@ pub struct Core {
     pub instructions: &'static [Encoding],
     /// Taken branches; `None` where no event counts all of them.
     pub taken: Option<Encoding>,
+    /// Events that count classes of instructions.
+    pub classes: &'static [ClassEvent],
     /// The newest entry of a stack is repeated now and then.
     pub repeats_newest: bool,
     /// Stacks may hold entries that were never executed.
@@ -83,6 +87,7 @@ const INTEL: Core = Core {
     // Not precise before Ice Lake: the stack is read in the interrupt anyway, and two precise events that fire
     // together would be dropped both (intel_pmu_drain_pebs_nhm).
     taken: Some(near_taken(0x20c4, 0)),
+    classes: class_events::IVY_BRIDGE,
     repeats_newest: false,
     wrong_paths: false,
     bare_entries: true,
@@ -90,6 +95,7 @@ const INTEL: Core = Core {
 
 const SKYLAKE: Core = Core {
     instructions: &[PREC_DIST_3, ANY_P],
+    classes: class_events::SKYLAKE,
     repeats_newest: true,
     ..INTEL
 };
@@ -97,38 +103,46 @@ const SKYLAKE: Core = Core {
 const ICE_LAKE: Core = Core {
     instructions: &[FIXED, FIXED_OWN, ANY_P],
     taken: Some(near_taken(0x20c4, 2)),
+    classes: class_events::ICE_LAKE,
     ..INTEL
 };
 const GOLDEN_COVE: Core = Core {
     taken: Some(near_taken(0x20c4, 3)),
     ..ICE_LAKE
 };
+/// What its other encodings of branches are is not known here.
 const COUGAR_COVE: Core = Core {
     taken: Some(near_taken(0xfbc4, 3)),
+    classes: &[],
     ..GOLDEN_COVE
 };
 const GRACEMONT: Core = Core {
     instructions: &[FIXED, ANY_P],
     taken: Some(near_taken(0xc0c4, 3)),
+    classes: class_events::GRACEMONT,
     ..INTEL
 };
 const DARKMONT: Core = Core {
     taken: Some(near_taken(0xfbc4, 3)),
+    classes: &[],
     ..GRACEMONT
 };
 const GOLDMONT_PLUS: Core = Core {
     instructions: &[FIXED, ANY_P],
     taken: Some(event(0x80c4, 2, "BR_INST_RETIRED.ALL_TAKEN_BRANCHES")),
+    classes: class_events::GRACEMONT,
     ..INTEL
 };
 const NO_TAKEN_EVENT: Core = Core {
     instructions: &[FIXED, ANY_P],
     taken: None,
+    classes: &[],
     ..INTEL
 };
 const ZEN: Core = Core {
     instructions: &[event(0x00c0, 0, "ex_ret_instr")],
     taken: None,
+    classes: class_events::ZEN,
     repeats_newest: false,
     wrong_paths: true,
     bare_entries: false,

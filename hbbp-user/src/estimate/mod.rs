@@ -14,9 +14,13 @@
 //!  flow         one graph of streams and branches (graph); from it, and from samples that skid (skid), the inflow of each
 //!    |          branch target by least squares (balance): streams to reweighted streams
 //!    |  FlowGraph, Stream, Expected
+//!  classes      streams that agree with what was counted of classes of instructions
+//!    |  Stream
 //!  error        phases of the run (phases), bootstrap replicates of stacks (bootstrap), variances within phases (strata)
 //!    |  Strata, Replicate
 //!  rule         for each block the method that the rule file names (choose), with the other beside it (join)
+//!    |
+//!  classes      the same of blocks, where something is left
 //!    |
 //! BlockCounts   executions with standard errors, by block and process image
 //! ```
@@ -25,6 +29,7 @@
 
 mod assignment;
 mod bias;
+mod classes;
 pub mod error;
 mod figure;
 mod flow;
@@ -41,6 +46,7 @@ use crate::snapshot::{ProcessIdx, Snapshot};
 pub use assignment::{EventAssignment, assign, disjoint};
 pub use bias::Bias;
 use bias::balanced;
+pub use classes::{ClassEstimate, TiedSum, Ties, units};
 use error::Phases;
 pub use error::{BlockRun, Replicate, Strata, Sum, strata};
 pub use figure::Figure;
@@ -121,6 +127,8 @@ pub struct BlockCount {
     pub method: Method,
     /// Why.
     pub reason: Reason,
+    /// The estimate of that method, tied by the counts of classes of instructions; `None` where it was not.
+    pub tied: Option<Estimate>,
 }
 
 /// The part of one process image in the count of a block, by the block's method.
@@ -184,6 +192,10 @@ pub struct BlockCounts {
     pub samples: f64,
     /// Process images that are counted together, as [`ProcessIdx::OTHERS`].
     pub n_together: u64,
+    /// Classes of instructions that were counted, by (class, ring); none where figures are no executions.
+    pub classes: Vec<ClassEstimate>,
+    /// What their counts take off the variances of sums.
+    pub ties: Ties,
     /// What became of the samples and streams.
     pub outcome: Outcome,
 }
@@ -212,7 +224,10 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let sources = (&branches, &blocks);
     let (inflow, bias) = balanced((&graph, map), sources, &assignment, streams_per_stack, stages).unzip();
     let inflow = inflow.unwrap_or_else(|| graph.inflow.clone());
-    let streams = reweighted(recorded, &graph, &inflow);
+    let mut streams = reweighted(recorded, &graph, &inflow);
+    let ring_of = |text| ring(snapshot, map, text);
+    let of_streams = (streams.as_mut_slice(), streams_per_stack);
+    let shifts = classes::streams_tied((&snapshot.run, map), &assignment, ring_of, of_streams, stages);
 
     let n_streams: f64 = streams.iter().map(|s| s.hits as f64).sum();
     let n_stacks = n_streams / streams_per_stack;
@@ -234,7 +249,15 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         streams_per_stack,
         skid,
     };
-    let (blocks, parts) = rule::join(snapshot, map, rule, &evidence);
+    let (mut blocks, mut parts) = rule::join(snapshot, map, rule, &evidence);
+    let of_blocks = (blocks.as_mut_slice(), parts.as_mut_slice());
+    let (classes, ties) = classes::tied(
+        (&snapshot.run, map),
+        &assignment,
+        &streams,
+        (stages, &shifts),
+        of_blocks,
+    );
     BlockCounts {
         assignment,
         blocks,
@@ -250,6 +273,8 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         strata,
         samples: n_samples,
         n_together,
+        classes,
+        ties,
         outcome: outcome(sampled, judged),
     }
 }
@@ -313,9 +338,9 @@ impl BlockCounts {
 }
 
 impl BlockCount {
-    /// The estimate of the chosen method.
+    /// The estimate of the chosen method, tied by counts of classes where there were any.
     pub fn chosen(&self) -> Estimate {
-        self.of(self.method).unwrap_or_default()
+        self.tied.or(self.of(self.method)).unwrap_or_default()
     }
 
     /// A block that no method saw: nothing of it was executed, as far as that is known.
@@ -330,6 +355,7 @@ impl BlockCount {
             biased: false,
             method: Method::Lbr,
             reason: Reason::OnlyMethod,
+            tied: None,
         }
     }
 

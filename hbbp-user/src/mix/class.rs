@@ -6,10 +6,7 @@
 //! prefixes.
 //! Everything is computed once for each form, not for each instruction.
 
-use iced_x86::{
-    Code, Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
-    OpKind, Register,
-};
+use iced_x86::{Code, Decoder, DecoderOptions, EncodingKind, Instruction, Mnemonic, OpKind, Register};
 
 use super::axis::{Axis, NO_GROUP};
 use super::category::{Category, Legacy, category, strip_encoding};
@@ -19,7 +16,7 @@ use super::level::{LEVELS, level};
 use super::mitigation;
 use super::operands::{ELEMENTS, element, flops, form};
 use super::patch;
-use crate::blocks::{Flow, Form};
+use crate::blocks::{Flow, Form, memory_access};
 
 /// The static properties of an instruction form.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -309,22 +306,8 @@ fn width(instruction: &Instruction) -> usize {
 }
 
 fn memory(instruction: &Instruction) -> Memory {
-    let mut factory = InstructionInfoFactory::new();
-    let used = factory.info(instruction).used_memory();
-    let any = |wanted: &[OpAccess]| used.iter().any(|memory| wanted.contains(&memory.access()));
-    let reads = any(&[
-        OpAccess::Read,
-        OpAccess::CondRead,
-        OpAccess::ReadWrite,
-        OpAccess::ReadCondWrite,
-    ]);
-    let writes = any(&[
-        OpAccess::Write,
-        OpAccess::CondWrite,
-        OpAccess::ReadWrite,
-        OpAccess::ReadCondWrite,
-    ]);
-    match (reads, writes) {
+    let access = memory_access(instruction);
+    match (access.reads, access.writes) {
         (false, false) => Memory::None,
         (true, false) => Memory::Read,
         (false, true) => Memory::Write,

@@ -14,6 +14,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::classes::ClassJson;
 use super::completeness::{self, Missing};
 use super::loops::{LoopsJson, RunLoops};
 use super::over_time::OverTimeJson;
@@ -75,6 +76,9 @@ struct MeasuredJson<'a> {
     streams: Option<StreamsJson>,
     /// Estimates and counter values of the sampling events; empty if figures are not executions.
     residuals: Vec<ResidualJson>,
+    /// Classes of instructions that were counted beside the samples; absent where none was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    classes: Vec<ClassJson>,
 }
 
 /// Facts of the run.
@@ -241,6 +245,13 @@ impl<'a> MeasuredJson<'a> {
                 .filter(|streams| 0 < streams.counted)
                 .map(StreamsJson::new),
             residuals: measured.residuals.iter().map(ResidualJson::new).collect(),
+            classes: measured
+                .analysis
+                .counts
+                .classes
+                .iter()
+                .map(ClassJson::new)
+                .collect(),
         }
     }
 }

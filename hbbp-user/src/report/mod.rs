@@ -7,6 +7,7 @@
 mod accounting;
 mod annotated;
 mod body;
+mod classes;
 mod completeness;
 mod csv;
 mod difference;

@@ -2,13 +2,15 @@
 //!
 //! The sampling events count every unit, not only sampled ones, so their values have no sampling error and need no
 //! further counter.
-//! A counter value covers both rings, so there is one residual for each unit and none by ring.
+//! A counter value covers both rings, so there is one residual for each unit and none by ring; counts of classes of
+//! instructions have rings ([`super::classes`]).
 //! A residual beyond its error means that executions are missing or counted twice: a run with branch stacks then misses a
 //! quality limit ([`super::quality`]).
 
 use super::near::{ends_near, near_only};
+use crate::estimate::units;
 use crate::mix::{Analysis, Unit};
-use crate::snapshot::{Event, EventIdx, EventUnit, Snapshot};
+use crate::snapshot::{EventIdx, EventUnit, Snapshot};
 
 /// A unit that was counted, and what the samples say of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,7 +46,7 @@ pub(super) fn residuals(snapshot: &Snapshot, analysis: &Analysis) -> Vec<Residua
     }
     let of = |served: &[EventIdx], unit, estimated, std_error| Residual {
         unit,
-        counted: counted(&snapshot.run.events, served, unit),
+        counted: units(&snapshot.run.events, served, unit),
         estimated,
         std_error,
     };
@@ -57,7 +59,7 @@ pub(super) fn residuals(snapshot: &Snapshot, analysis: &Analysis) -> Vec<Residua
     let streams: f64 = near.map(|stream| stream.weight).sum();
     // Stacks come at a fixed period, to within one of them; by chance each may lose some of its streams.
     let n_stacks = counts.n_stacks.max(1.0);
-    let taken = counted(
+    let taken = units(
         &snapshot.run.events,
         &counts.assignment.lbr,
         EventUnit::TakenBranches,
@@ -83,52 +85,12 @@ pub(super) fn residuals(snapshot: &Snapshot, analysis: &Analysis) -> Vec<Residua
         .collect()
 }
 
-/// What the events of a unit counted; for the time that one shared its counter, what it would have counted.
-fn counted(events: &[Event], served: &[EventIdx], unit: EventUnit) -> f64 {
-    let events = served.iter().filter_map(|event| events.get(event.0 as usize));
-    events
-        .filter(|event| event.unit == unit)
-        .flat_map(|event| &event.counters)
-        .map(|counter| {
-            let shared = 0 < counter.running && counter.running < counter.enabled;
-            let part = if shared {
-                counter.running as f64 / counter.enabled as f64
-            } else {
-                1.0
-            };
-            counter.count as f64 / part
-        })
-        .sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::run::Counter;
 
     #[test]
-    fn multiplexed_counts_are_scaled_to_the_enabled_time() {
-        let counter = |count, enabled, running| Counter {
-            count,
-            enabled,
-            running,
-            ..Counter::default()
-        };
-        let event = |unit, counters| Event {
-            unit,
-            counters,
-            ..Event::default()
-        };
-        let events = [
-            event(
-                EventUnit::Instructions,
-                vec![counter(100, 10, 10), counter(50, 10, 5)],
-            ),
-            event(EventUnit::TakenBranches, vec![counter(7, 10, 10)]),
-        ];
-        let both = [EventIdx(0), EventIdx(1)];
-        assert_eq!(counted(&events, &both, EventUnit::Instructions), 200.0);
-        assert_eq!(counted(&events, &both[..1], EventUnit::TakenBranches), 0.0);
+    fn two_standard_errors_are_no_residual() {
         let residual = Residual {
             unit: EventUnit::Instructions,
             counted: 200.0,

@@ -6,7 +6,7 @@ use super::accounting::Accounting;
 use super::look::Role;
 use super::number::grouped;
 use super::page::Page;
-use super::{Measured, Report, Streams, header, pivot_table};
+use super::{Measured, Report, Streams, classes, header, pivot_table};
 use crate::locate::PerRing;
 use crate::printable::harmless;
 
@@ -50,6 +50,7 @@ pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> 
             page.heading(&format!("Stream accounting{of_run}:"))?;
             sums(&streams, page)?;
         }
+        classes::text(&of_run, &run.analysis.counts.classes, page)?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 //! The vectors refer to each other by index; [`Snapshot::check`] checks that all indexes and orders are valid.
 
 pub mod budget;
+mod class_count;
 mod counts;
 pub mod file;
 pub mod fold;
@@ -27,6 +28,7 @@ mod wire;
 use std::fmt;
 
 use crate::addr::{ImageAddr, Va};
+pub use class_count::{ClassCount, InstructionClass, Turns};
 pub use counts::{BranchCount, ChainCount, IpCount, StreamCount};
 pub use image_layout::{FilePart, ImageLayout, Linked};
 pub use loss::{Loss, Losses};

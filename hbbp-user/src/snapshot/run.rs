@@ -1,5 +1,7 @@
 //! The facts of a run: where, when, with which events and periods, and what the kernel counted.
 
+use super::ClassCount;
+
 /// The facts of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
@@ -23,6 +25,8 @@ pub struct Run {
     pub scope: String,
     /// The events, in the order of the ladder.
     pub events: Vec<Event>,
+    /// Classes of instructions that were counted beside them.
+    pub classes: Vec<ClassCount>,
     /// Where the kernel's text came from.
     pub kernel_text: KernelTextSource,
     /// Sentences that a reader of this run must know, such as why there are no branch stacks.

@@ -6,6 +6,7 @@
 //! nothing but the rows themselves, each of which it checks against a [`Capacity`].
 //! Values that no version has written are errors, never a guess.
 
+mod classes;
 mod counts;
 mod images;
 mod number;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hbbp_user::addr::{Ring, Va};
 use hbbp_user::collect::event::Choice;
 use hbbp_user::collect::object::{Constants, MapSizes, Messages, Object};
-use hbbp_user::collect::{Collector, ModuleWatch, Plan, Scope};
+use hbbp_user::collect::{ClassCounting, Collector, ModuleWatch, Plan, Scope};
 use hbbp_user::record::Record;
 use hbbp_user::streams::{KernelCounts, ThreadCounts};
 
@@ -22,6 +22,7 @@ fn plan(scope: Scope) -> Plan {
         modules: ModuleWatch::Told,
         map_entries: None,
         messages: Messages::Off,
+        classes: ClassCounting::On,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hbbp_user::cmd::record::{EndedProcesses, Intervals, RecordOptions, Target};
+use hbbp_user::collect::ClassCounting;
 use hbbp_user::collect::event::Choice;
 use hbbp_user::collect::object::Messages;
 use hbbp_user::profile::Output;
@@ -31,6 +32,7 @@ fn profiles() -> Vec<Snapshot> {
         vmlinux: None,
         cpu_budget: None,
         parser: Parser::Here,
+        classes: ClassCounting::On,
     };
     let mut intervals = Intervals::open(&options, Duration::from_secs(2)).unwrap();
     let mut profiles: Vec<Snapshot> = intervals.by_ref().take(3).map(Result::unwrap).collect();

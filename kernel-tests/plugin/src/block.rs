@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+use kernel_tests::classes::{self, Class};
 use kernel_tests::durations::Durations;
 use kernel_tests::reference::KERNEL;
 
@@ -53,6 +54,10 @@ pub(crate) struct Block {
     pub(crate) ends: Vec<u32>,
     /// Cycles of all instructions.
     pub(crate) cycles: u32,
+    /// Instructions of each class; of branches that are not taken, those that may be.
+    pub(crate) classes: [u64; classes::N],
+    /// The classes of each instruction, one bit for each.
+    pub(crate) classes_of: Vec<u8>,
     /// The code.
     pub(crate) bytes: Vec<u8>,
 }
@@ -122,6 +127,7 @@ impl Blocks {
         let mut cycles = 0;
         let mut offset: u16 = 0;
         let mut flags = if gate.is_some() { GATE } else { 0 };
+        let mut classes_of = Vec::with_capacity(lengths.len());
         for (index, length) in lengths.iter().enumerate() {
             offsets.push(offset);
             let end = usize::from(offset) + usize::from(*length);
@@ -130,6 +136,7 @@ impl Blocks {
             let instruction = Decoder::with_ip(64, code, address, DecoderOptions::NONE).decode();
             cycles += self.durations.of(&instruction);
             ends.push(cycles);
+            classes_of.push(classes(&instruction));
             if index + 1 == lengths.len() {
                 flags |= ending(&instruction);
             }
@@ -149,9 +156,25 @@ impl Blocks {
             offsets,
             ends,
             cycles,
+            classes: sums(&classes_of),
+            classes_of,
             bytes,
         }
     }
+}
+
+/// The classes of an instruction, one bit for each.
+fn classes(instruction: &Instruction) -> u8 {
+    let of = Class::ALL.into_iter().filter(|class| class.has(instruction));
+    of.fold(0, |all, class| all | 1 << class as u8)
+}
+
+/// How many of these instructions are in each class.
+pub(crate) fn sums(classes_of: &[u8]) -> [u64; classes::N] {
+    std::array::from_fn(|class| {
+        let has = |of: &&u8| **of >> class & 1 == 1;
+        classes_of.iter().filter(has).count() as u64
+    })
 }
 
 /// How the last instruction of a block leaves it.

@@ -3,6 +3,7 @@
 //! The fast path ([`Cpu::step_fast`]) is taken hundreds of millions of times a second; it knows only whole
 //! blocks in which no counter overflows. Everything else goes through [`crate::retire`].
 
+use kernel_tests::classes::{self, Class};
 use kernel_tests::layout::{Branch, COUNTERS};
 use kernel_tests::reference::KERNEL;
 
@@ -54,6 +55,10 @@ pub(crate) struct Cpu {
     pub(crate) branch_instructions: [u64; 2],
     /// Cycles of each ring while the counters ran.
     pub(crate) cycles: [u64; 2],
+    /// Whether a counter counts a class of instructions: the sums of the classes are kept up only then.
+    pub(crate) has_classes: bool,
+    /// Instructions of each class retired in each ring while `has_classes` held and the counters ran.
+    pub(crate) classes: [[u64; classes::N]; 2],
     /// The same two in marked spans, up to the last start of one.
     pub(crate) span: Span,
     /// The last branches, at index `branches % HISTORY`.
@@ -117,6 +122,8 @@ impl Cpu {
             taken: [0; 2],
             branch_instructions: [0; 2],
             cycles: [0; 2],
+            has_classes: false,
+            classes: [[0; classes::N]; 2],
             span: Span::default(),
             history: [Branch::default(); HISTORY],
             recorded_at: [0; HISTORY],
@@ -156,6 +163,9 @@ impl Cpu {
         self.cycles[ring] += u64::from(cycles);
         self.until -= i64::from(cycles);
         self.branch_instructions[ring] += u64::from(near);
+        if self.has_classes {
+            self.add_classes(ring, &block.classes, !falls);
+        }
         if !falls {
             self.taken[ring] += u64::from(taken);
             self.record(
@@ -170,6 +180,17 @@ impl Cpu {
         block.count.set(block.count.get() + self.active);
         self.previous = Some(next);
         true
+    }
+
+    /// Adds instructions by class, the last of which branched elsewhere if `taken`.
+    #[inline(always)]
+    pub(crate) fn add_classes(&mut self, ring: usize, classes: &[u64; classes::N], taken: bool) {
+        for (sum, n) in self.classes[ring].iter_mut().zip(classes) {
+            *sum += n;
+        }
+        if taken {
+            self.classes[ring][Class::NotTaken as usize] -= classes[Class::NotTaken as usize];
+        }
     }
 
     /// Puts a taken branch into the stack, unless branches of its ring are filtered out. Returns whether it did.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kernel_tests::durations::Durations;
 use kernel_tests::hardware_profile::HardwareProfile;
-use kernel_tests::layout::{Counter, MAX_CPUS};
+use kernel_tests::layout::{Counter, EVENT_CLASSES, MAX_CPUS};
 use kernel_tests::reference;
 
 use crate::block::Blocks;
@@ -168,6 +168,8 @@ impl Machine {
                 None => Some(counting(cpu, slot, counter)),
             };
         }
+        let counters = cpu.sampler.counters.iter().flatten();
+        cpu.has_classes = counters.map(|it| it.event).any(|event| EVENT_CLASSES <= event);
         cpu.rearm();
     }
 

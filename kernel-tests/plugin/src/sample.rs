@@ -1,18 +1,19 @@
 //! The sampling counters: when they overflow, where the sample lands, and the record it leaves.
 
+use kernel_tests::classes::Class;
 use kernel_tests::layout::{
     Branch, COUNTERS, EVENT_BRANCHES, EVENT_CYCLES, EVENT_INSTRUCTIONS, EVENT_TAKEN, FLAG_EXACT, MAX_DEPTH,
     Record,
 };
 
-use crate::block::Block;
+use crate::block::{Block, sums};
 use crate::cpu::Cpu;
 use crate::machine::PmuModel;
 
 /// One counter that is switched on.
 #[derive(Clone, Copy)]
 pub(crate) struct Counting {
-    /// `EVENT_INSTRUCTIONS`, `EVENT_TAKEN`, `EVENT_CYCLES` or `EVENT_BRANCHES`.
+    /// `EVENT_INSTRUCTIONS`, `EVENT_TAKEN`, `EVENT_CYCLES`, `EVENT_BRANCHES` or that of a class.
     pub(crate) event: u32,
     /// Rings that count, as a bit mask.
     pub(crate) rings: u32,
@@ -106,11 +107,12 @@ pub(crate) struct Overflow {
 impl Cpu {
     /// The total that a counter counts.
     pub(crate) fn total(&self, event: u32, rings: u32) -> u64 {
+        let of_class = |class: Class| self.classes.map(|of_ring| of_ring[class as usize]);
         let per_ring = match event {
-            EVENT_INSTRUCTIONS => &self.retired,
-            EVENT_CYCLES => &self.cycles,
-            EVENT_BRANCHES => &self.branch_instructions,
-            _ => &self.taken,
+            EVENT_INSTRUCTIONS => self.retired,
+            EVENT_CYCLES => self.cycles,
+            EVENT_BRANCHES => self.branch_instructions,
+            _ => Class::of_event(event).map_or(self.taken, of_class),
         };
         per_ring
             .iter()
@@ -127,6 +129,12 @@ impl Cpu {
         self.taken[ring] += u64::from(retired.taken);
         self.branch_instructions[ring] += u64::from(retired.near);
         self.cycles[ring] += retired.cycles(self.taken_cycles);
+        if self.has_classes {
+            let classes_of = &retired.block.classes_of;
+            let range = retired.first as usize..retired.end as usize;
+            let classes = sums(classes_of.get(range).unwrap_or_default());
+            self.add_classes(ring, &classes, retired.taken);
+        }
     }
 
     /// The overflows when these instructions retire; the counters are set to their next overflow. In the order of the

@@ -15,6 +15,7 @@
 mod annotate;
 mod callers;
 mod callgrind;
+mod classes;
 mod cost;
 mod cpus;
 mod cycles;

@@ -13,13 +13,14 @@
 //! of stacks.
 //! Samples that were traced back along the code are off by more than chance, in one direction for all blocks alike
 //! ([`crate::estimate::Skid`]).
+//! What counts of classes say of the sum leaves less to chance ([`crate::estimate::Ties`]).
 //! If too few replicates contain the sum, the formula above applies with n = the number of stacks, and h = the number of
 //! streams divided by the design effect (as if all streams of a stack were equal).
 
 use super::Spread;
 use super::strata::ByPhase;
 use crate::estimate::sources::over;
-use crate::estimate::{BlockCount, BlockCounts, Method, Part};
+use crate::estimate::{BlockCount, BlockCounts, Method, Part, TiedSum};
 
 /// A sum of amounts from both methods.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,7 @@ pub struct Sum {
     ebs: ByPhase,
     lbr: Draws,
     spread: Spread,
+    tied: TiedSum,
 }
 
 /// A sum, and its squares, over draws by chance. Which phases they are of is told by the replicates, if at all.
@@ -49,6 +51,13 @@ impl Sum {
             Method::Ebs => self.ebs.add(counts.strata.of_block(part.block), amount, squares),
             Method::Lbr => self.lbr.add(amount, squares),
         }
+        let all = block.chosen().count;
+        if 0.0 < all {
+            // Of several process images each has its part of the block.
+            counts
+                .ties
+                .add(&mut self.tied, part.block, instructions * part.count / all);
+        }
     }
 
     /// Adds the contribution of one resampled stack of a phase to blocks that are counted by LBR, in instructions.
@@ -70,7 +79,7 @@ impl Sum {
             None => self.lbr.variance(counts.n_stacks),
         };
         let of_model = counts.skid.map_or(0.0, |skid| skid.variance(self.ebs.sum()));
-        self.ebs.variance(&strata.samples) + of_model + of_stacks
+        (self.ebs.variance(&strata.samples) + of_model + of_stacks) * counts.ties.left(&self.tied)
     }
 }
 

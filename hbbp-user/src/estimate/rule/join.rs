@@ -55,6 +55,7 @@ pub(in crate::estimate) fn join(
             biased: branch.is_some_and(|b| b.biased(evidence.oldest_share)),
             method: Method::Lbr,
             reason: super::Reason::OnlyMethod,
+            tied: None,
         };
         let case = Case {
             features: Features::of(&one),

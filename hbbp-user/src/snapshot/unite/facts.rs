@@ -1,7 +1,7 @@
 //! The facts of successive profiles: whether they belong to one measurement, and their sums.
 
 use crate::snapshot::run::{Counter, CpuBudget, Event, Period, Run, RunTime};
-use crate::snapshot::{Interval, Snapshot};
+use crate::snapshot::{ClassCount, Interval, Snapshot};
 
 /// How far the wall clock may have been adjusted between two profiles: more than NTP corrects in an hour (500 ppm), less
 /// than a reboot takes.
@@ -63,6 +63,14 @@ pub(super) fn add(run: &mut Run, next: Run) {
     for note in next.notes {
         if !run.notes.contains(&note) {
             run.notes.push(note);
+        }
+    }
+    for next in next.classes {
+        let same =
+            |it: &&mut ClassCount| (it.class, it.ring, &it.event) == (next.class, next.ring, &next.event);
+        match run.classes.iter_mut().find(same) {
+            Some(sum) => sum.append(&next),
+            None => run.classes.push(next),
         }
     }
     for (event, mut next) in run.events.iter_mut().zip(next.events) {

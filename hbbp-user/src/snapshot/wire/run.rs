@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Malformed;
+use super::classes::ClassMessage;
 use crate::snapshot::Losses;
 use crate::snapshot::run::{Counter, CpuBudget, Event, EventUnit, KernelTextSource, Period, Run, RunTime};
 
@@ -49,6 +50,9 @@ pub(in crate::snapshot) struct RunSection {
     /// Whether the kernel measured the run time of the programs.
     #[prost(bool, tag = "18")]
     measured_programs: bool,
+    /// Since version 3.6.
+    #[prost(message, repeated, tag = "19")]
+    classes: Vec<ClassMessage>,
 }
 
 /// One event of the run.
@@ -147,6 +151,7 @@ impl From<&Run> for RunSection {
             measured_programs: run
                 .budget
                 .is_some_and(|budget| budget.programs == RunTime::Measured),
+            classes: run.classes.iter().map(ClassMessage::from).collect(),
         }
     }
 }
@@ -176,6 +181,11 @@ impl TryFrom<RunSection> for Run {
                 .events
                 .into_iter()
                 .map(Event::try_from)
+                .collect::<Result<_, _>>()?,
+            classes: section
+                .classes
+                .into_iter()
+                .filter_map(|class| class.known().transpose())
                 .collect::<Result<_, _>>()?,
             kernel_text,
             notes: section.notes,
