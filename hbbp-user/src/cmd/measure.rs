@@ -56,10 +56,9 @@ pub(super) async fn measure(
     let mut cpus = every(CPUS_EVERY * pace);
     let mut budget = every(BUDGET_EVERY);
     // A late tick needs no catching up: the next drain takes more.
-    drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    sideband.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    cpus.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    budget.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for late in [&mut drains, &mut sideband, &mut cpus, &mut budget] {
+        late.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    }
     let end = tokio::time::sleep(duration.unwrap_or(Duration::MAX));
     tokio::pin!(end);
     let text_events = session.collector.text_events()?;

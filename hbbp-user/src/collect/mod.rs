@@ -123,20 +123,18 @@ impl Collector {
             ..constants(plan, &btf, &mut notes)
         };
         let mut object = Object::load(constants, sizes)?;
-        let log = match plan.messages {
-            Messages::Off => None,
-            Messages::On => Some(object.take_log()?),
-        };
+        let log = (plan.messages == Messages::On)
+            .then(|| object.take_log())
+            .transpose()?;
         let (slices, keyed) = in_slices(&plan.choice);
         let counts = CountMaps::open(&mut object, sizes.counts, slices)?;
         let cpus = Arc::new(Cpus::open(&mut object, sizes.places, &online)?);
         let sideband = Sideband::open(&online).with_context(|| no_sideband(online.len()))?;
-        let missing = sideband.missing().iter();
-        notes.extend(missing.map(|what| format!("the kernel does not report {what}")));
+        let missing = |what| format!("the kernel does not report {what}");
+        notes.extend(sideband.missing().iter().map(missing));
         let modules = followed.and_then(|layout| {
-            let modules = Modules::open(&mut object, layout);
             let why = |error| notes.push(no_modules(&format!("{error:#}")));
-            modules.map_err(why).ok()
+            Modules::open(&mut object, layout).map_err(why).ok()
         });
         let wake = Wake::on(sideband.descriptors().chain(modules.iter().map(AsFd::as_fd)))
             .context("failed to wait for records of the kernel")?;
@@ -144,8 +142,8 @@ impl Collector {
             repeats_newest,
             ..quirks(plan, &sources)
         };
-        let stacks = stack_period.map(|_| Stacks::open(&mut object, &cpus, sizes, quirks, keyed));
-        let stacks = stacks.transpose()?;
+        let open_stacks = |_| Stacks::open(&mut object, &cpus, sizes, quirks, keyed);
+        let stacks = stack_period.map(open_stacks).transpose()?;
         let chains = Chains::open_if(plan.choice.callers, &mut object)?;
         let classes = open_classes(plan.classes, &sources, &plan.scope, &online, &mut notes);
         let counters = Counters::open(&mut object, sources, &plan.scope, &online)?;

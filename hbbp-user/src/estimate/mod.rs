@@ -46,6 +46,7 @@ use crate::snapshot::{ProcessIdx, Snapshot};
 pub use assignment::{EventAssignment, assign, disjoint};
 pub use bias::Bias;
 use bias::balanced;
+use classes::Shift;
 pub use classes::{ClassEstimate, TiedSum, Ties, units};
 use error::Phases;
 pub use error::{BlockRun, Replicate, Strata, Sum, strata};
@@ -68,7 +69,7 @@ use sources::processes::with_others;
 pub use sources::ring;
 use sources::streams::Judged;
 pub use sources::streams::{Line, Stream, judge};
-use sources::{SeenBlocks, ebs, lbr, over, streams};
+use sources::{Counted, SeenBlocks, ebs, lbr, over, streams};
 use stages::{Stage, Stages};
 
 /// The unit of estimates.
@@ -218,31 +219,20 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
 
     let seen = SeenBlocks::of(map, &samples, &recorded);
     let graph = FlowGraph::new(located, map, &assignment, &recorded);
-    let is_due = stages.run(Stage::Late) && assignment.unit == Unit::Executions;
-    let (recorded, graph, late) = on_time(recorded, graph, map, is_due.then_some(streams_per_stack));
-    let blocks = SampledBlocks::new(snapshot, map, &graph, &seen, &samples);
-    let sources = (&branches, &blocks);
-    let (inflow, bias) = balanced((&graph, map), sources, &assignment, streams_per_stack, stages).unzip();
-    let inflow = inflow.unwrap_or_else(|| graph.inflow.clone());
-    let mut streams = reweighted(recorded, &graph, &inflow);
-    let ring_of = |text| ring(snapshot, map, text);
-    let of_streams = (streams.as_mut_slice(), streams_per_stack);
-    let shifts = classes::streams_tied((&snapshot.run, map), &assignment, ring_of, of_streams, stages);
+    let (of, by) = ((recorded, graph), (&seen, samples.as_slice()));
+    let depth = streams_per_stack;
+    let weighed = weighed((snapshot, map), of, by, (&assignment, &branches, depth), stages);
+    let (streams, graph) = (&weighed.streams, &weighed.graph);
 
-    let n_streams: f64 = streams.iter().map(|s| s.hits as f64).sum();
-    let n_stacks = n_streams / streams_per_stack;
+    let n_stacks = streams.iter().map(|s| s.hits as f64).sum::<f64>() / streams_per_stack;
     let n_samples = error::samples(snapshot, &assignment);
     let period = period(units, n_stacks, n_samples);
-    let phases = stages.run(Stage::Phases).then(|| Phases::find(&graph, period));
-    let phases = phases.unwrap_or_default();
-    let draw = || error::replicates(&streams, &graph, &seen, &phases, streams_per_stack);
-    let replicates = stages.run(Stage::Bootstrap).then(draw).unwrap_or_default();
-    let strata = Strata::new(&phases, &graph, &seen, &samples, n_samples, &replicates);
+    let (replicates, strata) = chance(&weighed, by, (period, depth, n_samples), stages);
 
     let evidence = rule::Evidence {
         seen: &seen,
         ebs: &samples,
-        lbr: &lbr::by_block(map, &execution_counts(&streams)),
+        lbr: &lbr::by_block(map, &execution_counts(streams)),
         branches: &branches.of_blocks,
         oldest_share: branches.share,
         lbr_errors: &error::of_blocks(&replicates, &strata, n_stacks),
@@ -251,22 +241,17 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     };
     let (mut blocks, mut parts) = rule::join(snapshot, map, rule, &evidence);
     let of_blocks = (blocks.as_mut_slice(), parts.as_mut_slice());
-    let (classes, ties) = classes::tied(
-        (&snapshot.run, map),
-        &assignment,
-        &streams,
-        (stages, &shifts),
-        of_blocks,
-    );
+    let shifts = (stages, weighed.shifts.as_slice());
+    let (classes, ties) = classes::tied((&snapshot.run, map), &assignment, streams, shifts, of_blocks);
     BlockCounts {
         assignment,
         blocks,
         parts,
-        branches: taken_branches(&graph, &streams),
-        streams,
-        bias,
+        branches: taken_branches(graph, streams),
+        streams: weighed.streams,
+        bias: weighed.bias,
         skid,
-        late,
+        late: weighed.late,
         streams_per_stack,
         n_stacks,
         replicates,
@@ -277,6 +262,58 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         ties,
         outcome: outcome(sampled, judged),
     }
+}
+
+/// What branch stacks showed, with the weights that all stages leave.
+struct Weighed {
+    streams: Vec<Stream>,
+    graph: FlowGraph,
+    bias: Option<Bias>,
+    late: Option<Late>,
+    shifts: Vec<Shift>,
+}
+
+/// Weighs the streams for the moment at which stacks were taken, for the flow, and by what was counted.
+fn weighed(
+    (snapshot, map): (&Snapshot, &BlockMap),
+    (recorded, graph): (Vec<Stream>, FlowGraph),
+    (seen, samples): (&SeenBlocks, &[Counted]),
+    (assignment, branches, depth): (&EventAssignment, &Branches, f64),
+    stages: Stages,
+) -> Weighed {
+    let is_due = stages.run(Stage::Late) && assignment.unit == Unit::Executions;
+    let (recorded, graph, late) = on_time(recorded, graph, map, is_due.then_some(depth));
+    let blocks = SampledBlocks::new(snapshot, map, &graph, seen, samples);
+    let sources = (branches, &blocks);
+    let (inflow, bias) = balanced((&graph, map), sources, assignment, depth, stages).unzip();
+    let inflow = inflow.unwrap_or_else(|| graph.inflow.clone());
+    let mut streams = reweighted(recorded, &graph, &inflow);
+    let ring_of = |text| ring(snapshot, map, text);
+    let of_streams = (streams.as_mut_slice(), depth);
+    let shifts = classes::streams_tied((&snapshot.run, map), assignment, ring_of, of_streams, stages);
+    Weighed {
+        streams,
+        graph,
+        bias,
+        late,
+        shifts,
+    }
+}
+
+/// What is left to chance: stacks drawn anew, and the phases of the run.
+fn chance(
+    weighed: &Weighed,
+    (seen, samples): (&SeenBlocks, &[Counted]),
+    (period, depth, n_samples): (f64, f64, f64),
+    stages: Stages,
+) -> (Vec<Replicate>, Strata) {
+    let Weighed { streams, graph, .. } = weighed;
+    let phases = stages.run(Stage::Phases).then(|| Phases::find(graph, period));
+    let phases = phases.unwrap_or_default();
+    let draw = || error::replicates(streams, graph, seen, &phases, depth);
+    let replicates = stages.run(Stage::Bootstrap).then(draw).unwrap_or_default();
+    let strata = Strata::new(&phases, graph, seen, samples, n_samples, &replicates);
+    (replicates, strata)
 }
 
 /// The streams as stacks of this depth would have shown them, had none been read late; as they are where there is no depth.
