@@ -133,11 +133,7 @@ impl Collector {
         let sideband = Sideband::open(&online).with_context(|| no_sideband(online.len()))?;
         let missing = sideband.missing().iter();
         notes.extend(missing.map(|what| format!("the kernel does not report {what}")));
-        let modules = followed.and_then(|layout| {
-            let modules = Modules::open(&mut object, layout);
-            let why = |error| notes.push(no_modules(&format!("{error:#}")));
-            modules.map_err(why).ok()
-        });
+        let modules = followed.and_then(|layout| open_modules(&mut object, layout, &mut notes));
         let wake = Wake::on(sideband.descriptors().chain(modules.iter().map(AsFd::as_fd)))
             .context("failed to wait for records of the kernel")?;
         let quirks = Quirks {
@@ -354,6 +350,12 @@ impl Collector {
             .extend(throttled(self.sample_rate, read_sample_rate()));
         Ok(totals)
     }
+}
+
+/// What tells of modules; `None`, with a note, where it cannot be had.
+fn open_modules(object: &mut Object, layout: ModuleLayout, notes: &mut Vec<String>) -> Option<Modules> {
+    let why = |error| notes.push(no_modules(&format!("{error:#}")));
+    Modules::open(object, layout).map_err(why).ok()
 }
 
 /// Why the sideband cannot be opened, as far as that is known.
