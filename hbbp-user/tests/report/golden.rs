@@ -66,6 +66,14 @@ fn text_and_json_of_branch_stacks() {
 }
 
 #[test]
+fn text_and_json_of_classes() {
+    let options = ReportOptions::default();
+    check("classed-mnemonic.txt", &program::classed(), &options);
+    let json = by(&[Dimension::Mnemonic], Format::Json);
+    check("classed.json", &program::classed(), &json);
+}
+
+#[test]
 fn text_by_place() {
     let options = by(&[Dimension::Module, Dimension::Function], Format::Text);
     check("clocked-function.txt", &program::clocked(), &options);
