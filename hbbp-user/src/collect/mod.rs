@@ -130,12 +130,9 @@ impl Collector {
         let counts = CountMaps::open(&mut object, sizes.counts, slices)?;
         let cpus = Arc::new(Cpus::open(&mut object, sizes.places, &online)?);
         let sideband = Sideband::open(&online).with_context(|| no_sideband(online.len()))?;
-        let missing = |what| format!("the kernel does not report {what}");
-        notes.extend(sideband.missing().iter().map(missing));
-        let modules = followed.and_then(|layout| {
-            let why = |error| notes.push(no_modules(&format!("{error:#}")));
-            Modules::open(&mut object, layout).map_err(why).ok()
-        });
+        let missing = sideband.missing().iter();
+        notes.extend(missing.map(|what| format!("the kernel does not report {what}")));
+        let modules = followed.and_then(|layout| open_modules(&mut object, layout, &mut notes));
         let wake = Wake::on(sideband.descriptors().chain(modules.iter().map(AsFd::as_fd)))
             .context("failed to wait for records of the kernel")?;
         let quirks = Quirks {
@@ -352,6 +349,12 @@ impl Collector {
             .extend(throttled(self.sample_rate, read_sample_rate()));
         Ok(totals)
     }
+}
+
+/// What tells of modules; `None`, with a note, where it cannot be had.
+fn open_modules(object: &mut Object, layout: ModuleLayout, notes: &mut Vec<String>) -> Option<Modules> {
+    let why = |error| notes.push(no_modules(&format!("{error:#}")));
+    Modules::open(object, layout).map_err(why).ok()
 }
 
 /// Why the sideband cannot be opened, as far as that is known.
