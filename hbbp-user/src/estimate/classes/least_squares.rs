@@ -104,7 +104,8 @@ impl Row {
         self.terms
             .iter()
             .map(|(block, times)| times * at(x, *block))
-            .sum()
+            // From a positive zero: that of no terms is none.
+            .fold(0.0, |sum, term| sum + term)
     }
 
     /// The variance of the sum of independent values with these variances.
@@ -112,7 +113,7 @@ impl Row {
         let terms = self.terms.iter();
         terms
             .map(|(block, times)| times * times * at(variances, *block))
-            .sum()
+            .fold(0.0, |sum, term| sum + term)
     }
 }
 

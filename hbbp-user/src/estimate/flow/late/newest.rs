@@ -29,14 +29,15 @@ impl<'a> Newest<'a> {
 
     /// The time that explains them best, and how much better than none, as the logarithm of the ratio of likelihoods.
     pub(super) fn best(&self, chain: &Chain<'_>, reach: &Reach) -> Option<(f64, Skid)> {
-        let none = self.likelihood(chain, reach, Skid { least: 0, longest: 0 });
+        let none = self.likelihood(chain, chain.share.iter().map(|_| 1.0));
         let skids = (1..BINS).flat_map(|longest| (0..=longest).map(move |least| Skid { least, longest }));
-        let gains = skids.map(|skid| (self.likelihood(chain, reach, skid) - none, skid));
+        let gains = skids.map(|skid| (self.likelihood(chain, reach.newest(skid)) - none, skid));
         gains.max_by(|(a, _), (b, _)| a.total_cmp(b))
     }
 
-    fn likelihood(&self, chain: &Chain<'_>, reach: &Reach, skid: Skid) -> f64 {
-        let expected = reach.newest(skid).zip(&chain.share);
+    /// `times` its share has each branch in the newest slot.
+    fn likelihood(&self, chain: &Chain<'_>, times: impl Iterator<Item = f64>) -> f64 {
+        let expected = times.zip(&chain.share);
         let expected: Vec<f64> = expected.map(|(times, share)| times.max(LEAST) * share).collect();
         let sum: f64 = expected.iter().sum();
         let of = |(stacks, expected): (&f64, &f64)| {
