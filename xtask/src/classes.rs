@@ -59,6 +59,7 @@ pub(crate) fn classes(args: &Args) -> Result<()> {
         let kernel = Kernel::get(series)?;
         for name in &args.selection.hardware_profile {
             let mut setup = Setup::new(hardware_profile(name)?);
+            setup.options.push("--classes".to_owned());
             setup.period = prime(args.period * u64::from(args.longer));
             setup.branch_period = prime(args.branch_period * u64::from(args.longer));
             println!("kernel {series}, hardware profile {name}: on a model of a processor\n{TITLES}");

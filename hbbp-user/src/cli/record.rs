@@ -73,10 +73,10 @@ pub(super) struct RecordArgs {
     /// earlier are misattributed or unresolved.
     #[arg(long)]
     text_once: bool,
-    /// Count no classes of instructions (loads, stores, branches, ..) beside the samples, for example to leave the counters to another
-    /// tool.
+    /// Count classes of instructions (loads, stores, branches, ..) exactly beside the samples, on the counters that are free: the
+    /// counts stand in the report, and tie the estimate.
     #[arg(long)]
-    no_classes: bool,
+    classes: bool,
     /// Log to standard error what the programs in the kernel refuse, and why.
     #[arg(long)]
     pub(super) verbose: bool,
@@ -159,10 +159,10 @@ impl RecordArgs {
             vmlinux: self.vmlinux,
             cpu_budget: None,
             parser: Parser::Here,
-            classes: if self.no_classes {
-                ClassCounting::Off
-            } else {
+            classes: if self.classes {
                 ClassCounting::On
+            } else {
+                ClassCounting::Off
             },
         })
     }

@@ -166,7 +166,7 @@ fn record_options(options: &WatchOptions) -> RecordOptions {
         vmlinux: None,
         cpu_budget: None,
         parser: Parser::Here,
-        classes: ClassCounting::On,
+        classes: ClassCounting::Off,
     }
 }
 

@@ -25,9 +25,9 @@ use crate::snapshot::ClassCount;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ClassCounting {
     /// Where there are counters for them.
-    #[default]
     On,
     /// Nowhere.
+    #[default]
     Off,
 }
 

@@ -23,6 +23,7 @@ const UNTIED: &str = "without classes\n";
 /// Stacks that come 20 to 60 cycles late are what leaves most to be told by counts.
 fn measured(series: &str) -> Option<Measured> {
     let mut setup = Setup::new(support::hardware_profile("ivb-imprecise"));
+    setup.options.push("--classes".to_owned());
     (setup.period, setup.branch_period) = PERIODS;
     let mut machine = setup.prepare(support::machine(series)?);
     support::add_workload(&mut machine, "storms.c");
