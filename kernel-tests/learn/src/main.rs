@@ -35,7 +35,7 @@ use recordings::Recording;
 struct Args {
     /// Recordings: directories with files `profile` and `reference`, or directories of such, as `cargo xtask vm accuracy
     /// --keep DIR` leaves. What is named `..-WORKLOAD` after a workload of the suite belongs to that; any other is a
-    /// workload of its own.
+    /// workload of its own. All make one rule: how far samples skid decides what EBS is worth, so name those of one machine.
     #[arg(required = true)]
     recordings: Vec<PathBuf>,
     /// What a tree may ask of a block, comma-separated: any feature of rule files. Numbers of samples are not among those of the
