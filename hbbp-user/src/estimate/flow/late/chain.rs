@@ -4,6 +4,7 @@
 //! mean of all.
 
 use super::super::graph::{Edge, FlowGraph, add, at};
+use crate::estimate::sources::over;
 
 /// Bins of time, of [`BIN`] cycles each: what is in one has the time of its lower end.
 pub(super) const BINS: usize = 31;
@@ -29,10 +30,6 @@ pub(super) struct Chain<'a> {
     is_followed: Vec<bool>,
     /// By start: the part of what leads there that was not recorded.
     outside: Vec<f64>,
-}
-
-fn over(part: f64, all: f64) -> f64 {
-    if 0.0 < all { part / all } else { 0.0 }
 }
 
 /// The row at a later time: what it has at a time is there after `bins` more.

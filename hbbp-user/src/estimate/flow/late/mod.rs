@@ -35,7 +35,8 @@ use reach::{Reach, Reached};
 /// one each in the mean, and by chance hardly more than this.
 const GAIN: f64 = 10.0;
 
-/// Rounds in which the flow is that of the streams of the last one. The third changes weights by less than a thousandth.
+/// Rounds in which the flow is that of the streams of the last one. Three, with bins of a cycle, changed the errors of seven workloads
+/// of the emulated machine by at most 0.15 points, three of them for the better.
 const ROUNDS: usize = 2;
 
 /// The least part that a stream can be shown in: what is read so late that it should hardly be seen is where the model ends.
