@@ -36,6 +36,14 @@ fn one_build() -> Result<File> {
     Ok(file)
 }
 
+/// A build of what the test command builds, with the features of dependencies that it has there: those of the whole workspace and
+/// of its tests. With others, cargo would compile hbbp-sys and what is below it once more, for minutes.
+fn build_beside_tests() -> Command {
+    let mut cargo = cargo();
+    cargo.args(["build", "--quiet", "--release", "--workspace", "--test", "live"]);
+    cargo
+}
+
 /// The TCG plugin, a shared object for QEMU.
 ///
 /// # Errors
@@ -59,15 +67,7 @@ pub fn plugin() -> Result<PathBuf> {
 /// When it does not build; strip, of binutils, is needed.
 pub fn hbbp_sys() -> Result<PathBuf> {
     built("hbbp-sys".to_owned(), || {
-        host::run(cargo().args([
-            "build",
-            "--quiet",
-            "--release",
-            "--package",
-            "hbbp-user",
-            "--bin",
-            "hbbp-sys",
-        ]))?;
+        host::run(build_beside_tests().args(["--bin", "hbbp-sys"]))?;
         stripped(&host::target_directory().join("release/hbbp-sys"))
     })
 }
@@ -90,13 +90,7 @@ fn stripped(program: &Path) -> Result<PathBuf> {
 /// When it does not build; strip, of binutils, is needed.
 pub fn kernel_functions() -> Result<PathBuf> {
     built("kernel-functions".to_owned(), || {
-        host::run(cargo().args([
-            "build",
-            "--quiet",
-            "--release",
-            "--package",
-            "kernel-tests-functions",
-        ]))?;
+        host::run(build_beside_tests().args(["--bin", "kernel-functions"]))?;
         stripped(&host::target_directory().join("release/kernel-functions"))
     })
 }

@@ -61,15 +61,15 @@ pub(crate) fn test(args: &TestArgs, install: Install) -> Result<()> {
         Needs::Test
     };
     setup::setup(needs, install)?;
-    let unit_selection = unit_selection()?;
+    let targets = Targets::of_workspace()?;
     let mut failed = Vec::new();
     let mut lines = Vec::new();
     let mut all = Totals::default();
     for tier in tiers {
-        let mut build = tier.cargo_test(&unit_selection);
+        let mut build = tier.cargo_test(&targets);
         command::run(build.arg("--no-run"))?;
         let begun = Instant::now();
-        let totals = tier.run(&unit_selection, args)?;
+        let totals = tier.run(&targets, args)?;
         lines.push(tier.line(&totals, begun.elapsed()));
         if !totals.is_success() {
             failed.push(tier.name());
@@ -106,29 +106,34 @@ impl Tier {
         }
     }
 
-    /// `cargo test` of the tier's targets, without arguments of the test programs.
-    fn cargo_test(self, unit_selection: &[String]) -> Command {
+    /// `cargo test` of the tier's targets, without arguments of the test programs. All tiers select the same packages: with
+    /// others, cargo would give some dependencies other features, and compile them and all that is above them once more.
+    fn cargo_test(self, targets: &Targets) -> Command {
         let mut cargo = command::cargo();
-        cargo.args(["test", "--release", "--no-fail-fast"]);
+        cargo.args(["test", "--release", "--no-fail-fast", "--workspace"]);
+        for package in &targets.untested {
+            cargo.args(["--exclude", package]);
+        }
         match self {
             Self::Unit => {
-                cargo
-                    .args(["--workspace", "--lib", "--bins"])
-                    .args(unit_selection);
+                cargo.args(["--lib", "--bins"]);
+                for name in &targets.unit {
+                    cargo.args(["--test", name]);
+                }
             }
             Self::Live => {
-                cargo.args(["--package", "hbbp-user", "--test", LIVE_TARGET]);
+                cargo.args(["--test", LIVE_TARGET]);
             }
             Self::Vm => {
-                cargo.args(["--package", "kernel-tests", "--test", VM_TARGET]);
+                cargo.args(["--test", VM_TARGET]);
             }
         }
         cargo
     }
 
     /// Runs the tier and shows what it prints.
-    fn run(self, unit_selection: &[String], args: &TestArgs) -> Result<Totals> {
-        let mut cargo = self.cargo_test(unit_selection);
+    fn run(self, targets: &Targets, args: &TestArgs) -> Result<Totals> {
+        let mut cargo = self.cargo_test(targets);
         cargo.args(&args.args);
         cargo.envs(args.kernel.iter().map(|series| (ONLY_KERNEL, series)));
         let mut totals = Totals::default();
@@ -170,44 +175,50 @@ impl Totals {
     }
 }
 
-/// What `cargo test` is told to select the unit tier: all tests but those that sample this kernel or boot a machine.
-fn unit_selection() -> Result<Vec<String>> {
-    let mut cargo = command::cargo();
-    cargo.args(["metadata", "--no-deps", "--format-version", "1"]);
-    let output = cargo
-        .output()
-        .with_context(|| format!("failed to start {cargo:?}"))?;
-    ensure!(
-        output.status.success(),
-        "failed to run {cargo:?}: {}",
-        output.status
-    );
-    let metadata: serde_json::Value =
-        serde_json::from_slice(&output.stdout).context("failed to understand cargo metadata")?;
-    let mut words = Vec::new();
-    for package in metadata["packages"].as_array().into_iter().flatten() {
-        let targets = || package["targets"].as_array().into_iter().flatten();
-        // Where a library has no tests, `--lib` would build them all the same.
-        let is_untested =
-            |target: &serde_json::Value| target["kind"][0] == "cdylib" && target["test"] == false;
-        if targets().any(is_untested) {
-            words.extend([
-                "--exclude".to_owned(),
-                package["name"].as_str().unwrap_or_default().to_owned(),
-            ]);
+/// What the workspace has to test.
+#[derive(Default)]
+struct Targets {
+    /// Packages without any test: `--lib` would build their libraries all the same.
+    untested: Vec<String>,
+    /// Test targets of the unit tier: all but those that sample this kernel or boot a machine.
+    unit: Vec<String>,
+}
+
+impl Targets {
+    fn of_workspace() -> Result<Self> {
+        let mut cargo = command::cargo();
+        cargo.args(["metadata", "--no-deps", "--format-version", "1"]);
+        let output = cargo
+            .output()
+            .with_context(|| format!("failed to start {cargo:?}"))?;
+        ensure!(
+            output.status.success(),
+            "failed to run {cargo:?}: {}",
+            output.status
+        );
+        let metadata: serde_json::Value =
+            serde_json::from_slice(&output.stdout).context("failed to understand cargo metadata")?;
+        let mut found = Self::default();
+        for package in metadata["packages"].as_array().into_iter().flatten() {
+            let targets = || package["targets"].as_array().into_iter().flatten();
+            let is_untested =
+                |target: &serde_json::Value| target["kind"][0] == "cdylib" && target["test"] == false;
+            if targets().any(is_untested) {
+                let name = package["name"].as_str().unwrap_or_default();
+                found.untested.push(name.to_owned());
+            }
+            let tests = targets().filter(|target| target["kind"][0] == "test");
+            let names = tests.filter_map(|target| target["name"].as_str());
+            let unit = names.filter(|name| ![LIVE_TARGET, VM_TARGET].contains(name));
+            found.unit.extend(unit.map(str::to_owned));
         }
-        let tests = targets().filter(|target| target["kind"][0] == "test");
-        let names = tests.filter_map(|target| target["name"].as_str());
-        for name in names.filter(|name| ![LIVE_TARGET, VM_TARGET].contains(name)) {
-            words.extend(["--test".to_owned(), name.to_owned()]);
-        }
+        Ok(found)
     }
-    Ok(words)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LIVE_TARGET, TestArgs, Tier, VM_TARGET, unit_selection};
+    use super::{LIVE_TARGET, Targets, TestArgs, Tier, VM_TARGET};
 
     #[test]
     fn tiers_run_from_the_fastest_to_the_slowest() {
@@ -226,7 +237,7 @@ mod tests {
 
     #[test]
     fn unit_tier_has_all_other_targets() {
-        let targets = unit_selection().unwrap();
+        let targets = Targets::of_workspace().unwrap().unit;
         for expected in ["report", "import", "snapshot_file"] {
             assert!(targets.iter().any(|it| it == expected), "{targets:?}");
         }
