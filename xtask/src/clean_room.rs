@@ -150,8 +150,8 @@ fn copy_authorities(root: &Path) -> Result<()> {
 
 /// Copies rustup and its stable toolchain, and nothing else of what cargo and rustup keep.
 fn copy_rustup(root: &Path) -> Result<()> {
-    let sysroot = stdout(Command::new("rustup").args(["run", "stable", "rustc", "--print", "sysroot"]))?;
-    let rustup = stdout(Command::new("sh").args(["-c", "command -v rustup"]))?;
+    let sysroot = path(Command::new("rustup").args(["run", "stable", "rustc", "--print", "sysroot"]))?;
+    let rustup = path(Command::new("sh").args(["-c", "command -v rustup"]))?;
     let toolchains = root.join("root/.rustup/toolchains");
     let bin = root.join("root/.cargo/bin");
     for folder in [&toolchains, &bin] {
@@ -183,16 +183,6 @@ fn remove(root: &Path) -> Result<()> {
 }
 
 /// The path that a command prints.
-fn stdout(command: &mut Command) -> Result<PathBuf> {
-    let output = command
-        .output()
-        .with_context(|| format!("failed to start {command:?}"))?;
-    ensure!(
-        output.status.success(),
-        "failed to run {command:?}: {}",
-        output.status
-    );
-    let text = String::from_utf8(output.stdout)
-        .with_context(|| format!("failed to read the output of {command:?}"))?;
-    Ok(PathBuf::from(text.trim_end()))
+fn path(command: &mut Command) -> Result<PathBuf> {
+    Ok(PathBuf::from(command::stdout(command)?.trim_end()))
 }

@@ -1,4 +1,4 @@
-//! Running another program as a step of a task: it talks to the terminal itself, and must succeed.
+//! Running another program as a step of a task: it must succeed, and talks to the terminal itself unless it is asked for its output.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,6 +14,19 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
         .with_context(|| format!("failed to start {command:?}"))?;
     ensure!(status.success(), "failed to run {command:?}: {status}");
     Ok(())
+}
+
+/// What a command prints to its standard output; an error names the command.
+pub(crate) fn stdout(command: &mut Command) -> Result<String> {
+    let output = command
+        .output()
+        .with_context(|| format!("failed to start {command:?}"))?;
+    ensure!(
+        output.status.success(),
+        "failed to run {command:?}: {}",
+        output.status
+    );
+    String::from_utf8(output.stdout).with_context(|| format!("failed to read the output of {command:?}"))
 }
 
 /// The cargo that runs xtask, in the top folder of the workspace.

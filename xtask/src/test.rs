@@ -188,16 +188,8 @@ impl Targets {
     fn of_workspace() -> Result<Self> {
         let mut cargo = command::cargo();
         cargo.args(["metadata", "--no-deps", "--format-version", "1"]);
-        let output = cargo
-            .output()
-            .with_context(|| format!("failed to start {cargo:?}"))?;
-        ensure!(
-            output.status.success(),
-            "failed to run {cargo:?}: {}",
-            output.status
-        );
-        let metadata: serde_json::Value =
-            serde_json::from_slice(&output.stdout).context("failed to understand cargo metadata")?;
+        let metadata: serde_json::Value = serde_json::from_str(&command::stdout(&mut cargo)?)
+            .context("failed to understand cargo metadata")?;
         let mut found = Self::default();
         for package in metadata["packages"].as_array().into_iter().flatten() {
             let targets = || package["targets"].as_array().into_iter().flatten();
