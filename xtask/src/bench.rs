@@ -54,13 +54,13 @@ struct Cost {
 
 /// What to print.
 #[derive(Debug, Parser)]
-pub(crate) struct Args {
+pub(crate) struct BenchArgs {
     #[command(flatten)]
     guards: guards::Args,
 }
 
 /// Builds the program and measures it.
-pub(crate) fn bench(args: &Args, install: Install) -> Result<()> {
+pub(crate) fn bench(args: &BenchArgs, install: Install) -> Result<()> {
     setup::setup(Needs::Test, install)?;
     build::build(install)?;
     guards::guards(&args.guards)?;

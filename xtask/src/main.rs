@@ -76,7 +76,7 @@ enum Task {
     /// Run the tests: all tiers, or those that are named.
     Test(test::TestArgs),
     /// Measure what stacks, processes, hostile profiles and a run of ten seconds under load cost; as root.
-    Bench(bench::Args),
+    Bench(bench::BenchArgs),
     /// Check our own rules: import order, sizes, names, docs.
     Tidy,
     /// Run every check of a change: formatting, lints, tidy rules, tests.
