@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use kernel_tests::accuracy::{Errors, Fractions, Measured, Setup, measure};
 use kernel_tests::kernel::Kernel;
-use kernel_tests::workload::{ALL, Workload};
+use kernel_tests::workload::{ALL, HELD_OUT, Workload};
 
 use crate::vm::hardware_profile;
 
@@ -22,6 +22,9 @@ pub(crate) struct Selection {
     /// Workloads by name. Default: all.
     #[arg(long, value_delimiter = ',')]
     workload: Vec<String>,
+    /// The workloads that nothing was tuned on, in place of the suite.
+    #[arg(long, conflicts_with = "workload")]
+    held_out: bool,
 }
 
 impl Selection {
@@ -30,6 +33,9 @@ impl Selection {
     /// # Errors
     /// When a name is unknown.
     pub(crate) fn workloads(&self) -> Result<Vec<&'static Workload>> {
+        if self.held_out {
+            return Ok(HELD_OUT.iter().collect());
+        }
         if self.workload.is_empty() {
             return Ok(ALL.iter().collect());
         }

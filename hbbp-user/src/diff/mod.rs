@@ -156,7 +156,8 @@ impl Side<'_> {
             return Figure::default();
         }
         let amount = cell.map_or(0.0, |cell| cell.amount);
-        let error = cell.and_then(|cell| cell.std_error).filter(|error| 0.0 < *error);
+        // What corrections may have left is alike in both runs.
+        let error = cell.and_then(|cell| cell.by_chance).filter(|error| 0.0 < *error);
         Figure {
             value: amount / whole,
             std_error: error.unwrap_or_else(|| self.one_sample()) / whole,

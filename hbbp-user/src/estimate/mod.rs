@@ -16,7 +16,8 @@
 //!    |  FlowGraph, Stream, Expected
 //!  classes      streams that agree with what was counted of classes of instructions
 //!    |  Stream
-//!  error        phases of the run (phases), bootstrap replicates of stacks (bootstrap), variances within phases (strata)
+//!  error        phases of the run (phases), bootstrap replicates of stacks (bootstrap), variances within phases (strata), and
+//!    |          what the corrections above may have left (correction)
 //!    |  Strata, Replicate
 //!  rule         for each block the method that the rule file names (choose), with the other beside it (join)
 //!    |
@@ -49,12 +50,12 @@ use bias::balanced;
 use classes::Shift;
 pub use classes::{ClassEstimate, TiedSum, Ties, units};
 use error::Phases;
-pub use error::{BlockRun, Replicate, Strata, Sum, strata};
+pub use error::{BlockRun, Correction, Corrections, Replicate, Strata, Sum, strata};
 pub use figure::Figure;
 use flow::balance::reweighted;
 pub use flow::branches::TakenBranch;
 use flow::branches::taken_branches;
-use flow::graph::FlowGraph;
+use flow::graph::{Edge, FlowGraph};
 use flow::late;
 pub use flow::late::Late;
 pub use flow::passages::{Flows, Passed, summed};
@@ -181,6 +182,8 @@ pub struct BlockCounts {
     pub skid: Option<Skid>,
     /// Where branch stacks were read late, and streams weighed for it, when.
     pub late: Option<Late>,
+    /// What both corrections changed, or would have.
+    pub corrections: Corrections,
     /// Streams in one branch stack, on average.
     pub streams_per_stack: f64,
     /// Branch stacks that the streams came from.
@@ -237,6 +240,7 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         oldest_share: branches.share,
         lbr_errors: &error::of_blocks(&replicates, &strata, n_stacks),
         streams_per_stack,
+        corrections: &weighed.corrections,
         skid,
     };
     let (mut blocks, mut parts) = rule::join(snapshot, map, rule, &evidence);
@@ -252,6 +256,7 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         bias: weighed.bias,
         skid,
         late: weighed.late,
+        corrections: weighed.corrections,
         streams_per_stack,
         n_stacks,
         replicates,
@@ -270,24 +275,39 @@ struct Weighed {
     graph: FlowGraph,
     bias: Option<Bias>,
     late: Option<Late>,
+    corrections: Corrections,
     shifts: Vec<Shift>,
 }
 
 /// Weighs the streams for the moment at which stacks were taken, for the flow, and by what was counted.
 fn weighed(
     (snapshot, map): (&Snapshot, &BlockMap),
-    (recorded, graph): (Vec<Stream>, FlowGraph),
+    (mut streams, mut graph): (Vec<Stream>, FlowGraph),
     (seen, samples): (&SeenBlocks, &[Counted]),
     (assignment, branches, depth): (&EventAssignment, &Branches, f64),
     stages: Stages,
 ) -> Weighed {
-    let is_due = stages.run(Stage::Late) && assignment.unit == Unit::Executions;
-    let (recorded, graph, late) = on_time(recorded, graph, map, is_due.then_some(depth));
+    let mut corrections = Corrections::default();
+    let late = (assignment.unit == Unit::Executions)
+        .then(|| late::weighed(&graph, &late::durations(map, &streams), depth))
+        .flatten();
+    let late = late.and_then(|(on_time, late)| {
+        let weights = weights(&streams, (&graph, &on_time));
+        corrections.late(seen, changes(&streams, &weights));
+        stages.run(Stage::Late).then(|| {
+            set_weights(&mut streams, &weights);
+            graph = on_time;
+            late
+        })
+    });
     let blocks = SampledBlocks::new(snapshot, map, &graph, seen, samples);
     let sources = (branches, &blocks);
     let (inflow, bias) = balanced((&graph, map), sources, assignment, depth, stages).unzip();
-    let inflow = inflow.unwrap_or_else(|| graph.inflow.clone());
-    let mut streams = reweighted(recorded, &graph, &inflow);
+    if let Some(inflow) = inflow {
+        let weights = reweighted(&streams, &graph, &inflow);
+        corrections.balanced(seen, changes(&streams, &weights));
+        set_weights(&mut streams, &weights);
+    }
     let ring_of = |text| ring(snapshot, map, text);
     let of_streams = (streams.as_mut_slice(), depth);
     let shifts = classes::streams_tied((&snapshot.run, map), assignment, ring_of, of_streams, stages);
@@ -296,6 +316,7 @@ fn weighed(
         graph,
         bias,
         late,
+        corrections,
         shifts,
     }
 }
@@ -316,22 +337,25 @@ fn chance(
     (replicates, strata)
 }
 
-/// The streams as stacks of this depth would have shown them, had none been read late; as they are where there is no depth.
-fn on_time(
-    mut streams: Vec<Stream>,
-    graph: FlowGraph,
-    map: &BlockMap,
-    depth: Option<f64>,
-) -> (Vec<Stream>, FlowGraph, Option<Late>) {
-    let weighed = depth.map(|depth| late::weighed(&graph, &late::durations(map, &streams), depth));
-    let Some((weighed, late)) = weighed.flatten() else {
-        return (streams, graph, None);
+/// The weights of streams where a graph has other amounts of them than the one that it was made of.
+fn weights(streams: &[Stream], (before, after): (&FlowGraph, &FlowGraph)) -> Vec<f64> {
+    let edges = after.streams.iter().zip(&before.streams);
+    let weight = |(stream, (after, before)): (&Stream, (&Edge, &Edge))| {
+        stream.weight * over(after.amount, before.amount)
     };
-    let edges = weighed.streams.iter().zip(&graph.streams);
-    for (stream, (weighed, recorded)) in streams.iter_mut().zip(edges) {
-        stream.weight *= over(weighed.amount, recorded.amount);
+    streams.iter().zip(edges).map(weight).collect()
+}
+
+/// What the weights of streams change by.
+fn changes(streams: &[Stream], weights: &[f64]) -> impl Iterator<Item = f64> {
+    let both = streams.iter().zip(weights);
+    both.map(|(stream, weight)| weight - stream.weight)
+}
+
+fn set_weights(streams: &mut [Stream], weights: &[f64]) {
+    for (stream, weight) in streams.iter_mut().zip(weights) {
+        stream.weight = *weight;
     }
-    (streams, weighed, Some(late))
 }
 
 /// What became of what was located.

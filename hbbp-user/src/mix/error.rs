@@ -46,10 +46,13 @@ impl Sum {
     /// The sum, in the unit of the counts.
     pub(super) fn cell(&self, counts: &BlockCounts, time: Option<&Time>) -> Cell {
         let amount = self.executions.amount();
-        let std_error = (0.0 < amount).then(|| self.executions.variance(counts).sqrt());
+        let root = |variance: fn(&Executions, &BlockCounts) -> f64| {
+            (0.0 < amount).then(|| variance(&self.executions, counts).sqrt())
+        };
         Cell {
             amount,
-            std_error,
+            std_error: root(Executions::variance),
+            by_chance: root(Executions::by_chance),
             samples: self.samples,
             flops: self.flops,
             time: time.map(|time| time.figure(self.time)),

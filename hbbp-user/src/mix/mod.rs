@@ -59,6 +59,8 @@ pub struct Cell {
     pub amount: f64,
     /// Its standard error, in the same unit; `None` for an amount of 0.
     pub std_error: Option<f64>,
+    /// The part of it that is chance, and independent of that in other runs.
+    pub by_chance: Option<f64>,
     /// Samples or streams that it rests on.
     pub samples: f64,
     /// Floating-point operations, for an estimate of executions.

@@ -1,4 +1,5 @@
-//! Mixes of several runs added up: runs are independent, so their errors add up in squares.
+//! Mixes of several runs added up: runs are independent, so their errors add up in squares. What corrections may have left is
+//! alike in all of them, and adds up as it is.
 
 use std::collections::BTreeMap;
 
@@ -91,13 +92,20 @@ impl Cell {
     /// The sum of two cells of different runs.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        let std_error = match (self.std_error, other.std_error) {
-            (Some(a), Some(b)) => Some(a.hypot(b)),
-            (a, b) => a.or(b),
-        };
+        let errors = [self, other].map(|cell| cell.std_error.zip(cell.by_chance));
+        let (std_error, by_chance) = match errors {
+            [Some(a), Some(b)] => {
+                let left = |(all, by_chance): (f64, f64)| (all * all - by_chance * by_chance).max(0.0).sqrt();
+                let by_chance = a.1.hypot(b.1);
+                Some((by_chance.hypot(left(a) + left(b)), by_chance))
+            }
+            [a, b] => a.or(b),
+        }
+        .unzip();
         Self {
             amount: self.amount + other.amount,
             std_error,
+            by_chance,
             samples: self.samples + other.samples,
             flops: self.flops + other.flops,
             time: match (self.time, other.time) {

@@ -353,6 +353,7 @@ impl Part {
             amount: a.amount + b.amount,
             // Rows can share blocks, so their errors are not independent; only the mix can compute that of a sum.
             std_error: None,
+            by_chance: None,
             samples: a.samples + b.samples,
             flops: a.flops + b.flops,
             time: a.time.zip(b.time).map(|(a, b)| a.plus(b)).or(a.time).or(b.time),

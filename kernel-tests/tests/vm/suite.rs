@@ -7,13 +7,13 @@ use kernel_tests::workload::{self, Source, Workload};
 use crate::support;
 
 /// Runs these workloads one after the other on one machine.
-fn workloads_run(series: &str, wanted: impl Fn(&Workload) -> bool) {
+fn workloads_run<'a>(series: &str, workloads: impl Iterator<Item = &'a Workload>) {
     let Some(mut machine) = support::machine(series) else {
         return;
     };
     let kernel = Kernel::get(series).unwrap();
     let mut script = String::from("set -e\n");
-    for workload in workload::ALL.iter().filter(|workload| wanted(workload)) {
+    for workload in workloads {
         workload.install(&mut machine, &kernel).unwrap();
         let [.., command] = workload.words();
         script += &format!("echo workload {} >&2\n{command}\n", workload.name);
@@ -34,19 +34,24 @@ fn workloads_run(series: &str, wanted: impl Fn(&Workload) -> bool) {
 #[test]
 fn our_workloads_run() {
     // It loads hello.ko itself, which the other ones have loaded already.
-    workloads_run("6.1", |it| {
-        matches!(it.source, Source::Own(_)) && it.name != "modules"
-    });
+    let own = |it: &&Workload| matches!(it.source, Source::Own(_)) && it.name != "modules";
+    workloads_run("6.1", workload::ALL.iter().filter(own));
 }
 
 #[test]
 fn modules_come_and_go() {
-    workloads_run("6.12", |workload| workload.name == "modules");
+    workloads_run("6.12", workload::ALL.iter().filter(|it| it.name == "modules"));
 }
 
 #[test]
 fn programs_of_the_distribution_run() {
-    workloads_run("6.12", |workload| matches!(workload.source, Source::Host(_)));
+    let of_host = |it: &&Workload| matches!(it.source, Source::Host(_));
+    workloads_run("6.12", workload::ALL.iter().filter(of_host));
+}
+
+#[test]
+fn programs_that_are_held_out_run() {
+    workloads_run("6.12", workload::HELD_OUT.iter());
 }
 
 /// A series of the future: without such a kernel, the reason is the harness' to print.

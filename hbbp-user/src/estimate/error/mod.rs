@@ -11,6 +11,8 @@
 //! The stacks themselves come at a fixed period, so that phases of the run have their share of them without chance
 //! ([`phases`]): what counts is how much stacks of one phase differ.
 //!
+//! Where stacks are biased, what was corrected adds to the errors ([`correction`]).
+//!
 //! Two things are left out, and both make the errors too large for most runs. The walks go round a loop as often as chance
 //! has it, while many loops have a fixed number of rounds. And of a load that repeats itself, samples at a fixed period
 //! find all parts more evenly than chance would, except for the rare period that keeps step with it: over many periods
@@ -18,6 +20,7 @@
 //! snapshot tells which period is which.
 
 mod bootstrap;
+mod correction;
 mod phases;
 pub mod strata;
 mod sum;
@@ -27,6 +30,7 @@ use super::sources::streams::Stream;
 use crate::snapshot::{Event, EventIdx, Snapshot};
 pub(super) use bootstrap::replicates;
 pub use bootstrap::{BlockRun, Replicate};
+pub use correction::{Correction, Corrections};
 pub(super) use phases::Phases;
 use strata::ByPhase;
 pub use strata::Strata;

@@ -13,12 +13,13 @@
 //! of stacks.
 //! Samples that were traced back along the code are off by more than chance, in one direction for all blocks alike
 //! ([`crate::estimate::Skid`]).
+//! Where streams were corrected, the sum is off by more than chance as well ([`super::correction`]).
 //! What counts of classes say of the sum leaves less to chance ([`crate::estimate::Ties`]).
 //! If too few replicates contain the sum, the formula above applies with n = the number of stacks, and h = the number of
 //! streams divided by the design effect (as if all streams of a stack were equal).
 
-use super::Spread;
 use super::strata::ByPhase;
+use super::{Correction, Spread};
 use crate::estimate::sources::over;
 use crate::estimate::{BlockCount, BlockCounts, Method, Part, TiedSum};
 
@@ -28,6 +29,7 @@ pub struct Sum {
     ebs: ByPhase,
     lbr: Draws,
     spread: Spread,
+    correction: Correction,
     tied: TiedSum,
 }
 
@@ -54,9 +56,12 @@ impl Sum {
         let all = block.chosen().count;
         if 0.0 < all {
             // Of several process images each has its part of the block.
-            counts
-                .ties
-                .add(&mut self.tied, part.block, instructions * part.count / all);
+            let times = instructions * part.count / all;
+            if block.method == Method::Lbr {
+                self.correction
+                    .add(counts.corrections.of_block(part.block), times);
+            }
+            counts.ties.add(&mut self.tied, part.block, times);
         }
     }
 
@@ -72,6 +77,11 @@ impl Sum {
 
     /// Its variance.
     pub fn variance(&self, counts: &BlockCounts) -> f64 {
+        self.by_chance(counts) + self.correction.variance() * counts.ties.left(&self.tied)
+    }
+
+    /// Its variance without what corrections may have left, which is alike in all runs of the same code.
+    pub fn by_chance(&self, counts: &BlockCounts) -> f64 {
         let strata = &counts.strata;
         let lbr = self.lbr.sum;
         let of_stacks = match self.spread.relative_variance(strata) {

@@ -71,19 +71,16 @@ impl Targets {
     }
 }
 
-/// The streams with balanced weights; in all they weigh as much as before. `inflow` is what [`balance`] found.
-pub(in crate::estimate) fn reweighted(
-    mut streams: Vec<Stream>,
-    graph: &FlowGraph,
-    inflow: &[f64],
-) -> Vec<Stream> {
-    for (stream, edge) in streams.iter_mut().zip(&graph.streams) {
+/// The balanced weights of the streams, which are as much in all as before. `inflow` is what [`balance`] found.
+pub(in crate::estimate) fn reweighted(streams: &[Stream], graph: &FlowGraph, inflow: &[f64]) -> Vec<f64> {
+    let weight = |(stream, edge): (&Stream, &Edge)| {
         let (balanced, measured) = (at(inflow, edge.from), at(&graph.inflow, edge.from));
-        if 0.0 < measured {
-            stream.weight *= balanced / measured;
+        match 0.0 < measured {
+            true => stream.weight * balanced / measured,
+            false => stream.weight,
         }
-    }
-    streams
+    };
+    streams.iter().zip(&graph.streams).map(weight).collect()
 }
 
 /// What [`balance`] found.

@@ -183,7 +183,9 @@ pub(in crate::estimate) mod tests {
             of.iter().map(edge).collect::<Vec<Edge>>()
         };
         let n = streams.iter().map(|(from, to, _)| from.max(to) + 1).max();
-        let locations = vec![(TextIdx(0), 0, ProcessIdx(0)); n.unwrap_or(0)];
+        let number = |n| u32::try_from(n).expect("few nodes");
+        let nodes = (0..n.unwrap_or(0)).map(|n| (TextIdx(0), number(n), ProcessIdx(0)));
+        let locations: Vec<Node> = nodes.collect();
         FlowGraph::of(edges(streams), edges(branches), locations.clone(), locations)
     }
 

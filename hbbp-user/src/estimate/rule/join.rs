@@ -1,6 +1,6 @@
 //! Both methods side by side for each block, and the choice between them.
 
-use super::super::error::{clustered, independent};
+use super::super::error::{Corrections, clustered, independent};
 use super::super::sources::oldest_slot::Occurrences;
 use super::super::sources::{Counted, SeenBlocks, Supply, ring};
 use super::super::{BlockCount, Estimate, Method, Part, Skid};
@@ -19,6 +19,8 @@ pub(in crate::estimate) struct Evidence<'a> {
     /// For each block, the relative standard error of LBR as bootstrap replicates show it, where enough of them do.
     pub(in crate::estimate) lbr_errors: &'a [Option<f64>],
     pub(in crate::estimate) streams_per_stack: f64,
+    /// What was corrected.
+    pub(in crate::estimate) corrections: &'a Corrections,
     /// Where samples were traced back.
     pub(in crate::estimate) skid: Option<Skid>,
 }
@@ -109,7 +111,7 @@ impl Evidence<'_> {
         let weights = counts.iter().map(|c| c.weight);
         let count = weights.map(|weight| self.executions(block, method, weight)).sum();
         let shown = self.lbr_errors.get(block).copied().flatten();
-        let std_error = match (method, shown) {
+        let by_chance = match (method, shown) {
             (Method::Ebs, _) => match &self.skid {
                 Some(skid) => skid.std_error(hits, count),
                 None => independent(hits, count),
@@ -117,10 +119,14 @@ impl Evidence<'_> {
             (Method::Lbr, Some(shown)) => count * shown,
             (Method::Lbr, None) => clustered(hits, count, self.streams_per_stack),
         };
+        let left = match method {
+            Method::Ebs => 0.0,
+            Method::Lbr => self.corrections.of_block(block).variance(),
+        };
         Estimate {
             hits,
             count,
-            std_error,
+            std_error: by_chance.hypot(left.sqrt()),
         }
     }
 }
@@ -157,6 +163,7 @@ mod tests {
             oldest_share: 0.0,
             lbr_errors,
             streams_per_stack: 4.0,
+            corrections: &Corrections::default(),
             skid: None,
         };
         join(&Snapshot::default(), &map, &PAPER.parse().unwrap(), &evidence)

@@ -183,6 +183,27 @@ impl SeenBlocks {
         streams
     }
 
+    /// How often each block ran, by its number, where the streams count these amounts.
+    pub(super) fn executions(&self, amounts: impl Iterator<Item = f64>) -> Vec<f64> {
+        let mut changes = vec![0.0; self.ids.len().saturating_add(1)];
+        for (executed, amount) in self.executed.iter().zip(amounts) {
+            for (blocks, part) in self.pieces(*executed) {
+                for (block, change) in [(blocks.start, part), (blocks.end, -part)] {
+                    if let Some(sum) = changes.get_mut(block) {
+                        *sum += change * amount;
+                    }
+                }
+            }
+        }
+        let mut sum = 0.0;
+        for change in &mut changes {
+            sum += *change;
+            *change = sum;
+        }
+        changes.truncate(self.ids.len());
+        changes
+    }
+
     /// Ranges of the blocks that a stream executed, with the part of each of their blocks that was.
     pub(super) fn pieces(&self, executed: Executed) -> impl Iterator<Item = (Range<usize>, f64)> + use<> {
         let Range { start, end } = executed.blocks();
