@@ -39,6 +39,7 @@ mod landing;
 pub mod rule;
 mod sources;
 pub mod stages;
+mod weighed;
 
 use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap};
@@ -46,20 +47,15 @@ use crate::locate::{Discard, Located, Tally, Unresolved};
 use crate::snapshot::{ProcessIdx, Snapshot};
 pub use assignment::{EventAssignment, assign, disjoint};
 pub use bias::Bias;
-use bias::balanced;
-use classes::Shift;
 pub use classes::{ClassEstimate, TiedSum, Ties, units};
 use error::Phases;
 pub use error::{BlockRun, Correction, Corrections, Replicate, Strata, Sum, strata};
 pub use figure::Figure;
-use flow::balance::reweighted;
 pub use flow::branches::TakenBranch;
 use flow::branches::taken_branches;
-use flow::graph::{Edge, FlowGraph};
-use flow::late;
+use flow::graph::FlowGraph;
 pub use flow::late::Late;
 pub use flow::passages::{Flows, Passed, summed};
-use flow::skid::SampledBlocks;
 pub use landing::Skid;
 pub use rule::{Reason, Rule};
 use sources::ebs::Sampled;
@@ -70,8 +66,9 @@ use sources::processes::with_others;
 pub use sources::ring;
 use sources::streams::Judged;
 pub use sources::streams::{Line, Stream, judge};
-use sources::{Counted, SeenBlocks, ebs, lbr, over, streams};
+use sources::{Counted, SeenBlocks, ebs, lbr, streams};
 use stages::{Stage, Stages};
+use weighed::{Weighed, weighed};
 
 /// The unit of estimates.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -269,58 +266,6 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     }
 }
 
-/// What branch stacks showed, with the weights that all stages leave.
-struct Weighed {
-    streams: Vec<Stream>,
-    graph: FlowGraph,
-    bias: Option<Bias>,
-    late: Option<Late>,
-    corrections: Corrections,
-    shifts: Vec<Shift>,
-}
-
-/// Weighs the streams for the moment at which stacks were taken, for the flow, and by what was counted.
-fn weighed(
-    (snapshot, map): (&Snapshot, &BlockMap),
-    (mut streams, mut graph): (Vec<Stream>, FlowGraph),
-    (seen, samples): (&SeenBlocks, &[Counted]),
-    (assignment, branches, depth): (&EventAssignment, &Branches, f64),
-    stages: Stages,
-) -> Weighed {
-    let mut corrections = Corrections::default();
-    let late = (assignment.unit == Unit::Executions)
-        .then(|| late::weighed(&graph, &late::durations(map, &streams), depth))
-        .flatten();
-    let late = late.and_then(|(on_time, late)| {
-        let weights = weights(&streams, (&graph, &on_time));
-        corrections.late(seen, changes(&streams, &weights));
-        stages.run(Stage::Late).then(|| {
-            set_weights(&mut streams, &weights);
-            graph = on_time;
-            late
-        })
-    });
-    let blocks = SampledBlocks::new(snapshot, map, &graph, seen, samples);
-    let sources = (branches, &blocks);
-    let (inflow, bias) = balanced((&graph, map), sources, assignment, depth, stages).unzip();
-    if let Some(inflow) = inflow {
-        let weights = reweighted(&streams, &graph, &inflow);
-        corrections.balanced(seen, changes(&streams, &weights));
-        set_weights(&mut streams, &weights);
-    }
-    let ring_of = |text| ring(snapshot, map, text);
-    let of_streams = (streams.as_mut_slice(), depth);
-    let shifts = classes::streams_tied((&snapshot.run, map), assignment, ring_of, of_streams, stages);
-    Weighed {
-        streams,
-        graph,
-        bias,
-        late,
-        corrections,
-        shifts,
-    }
-}
-
 /// What is left to chance: stacks drawn anew, and the phases of the run.
 fn chance(
     weighed: &Weighed,
@@ -335,27 +280,6 @@ fn chance(
     let replicates = stages.run(Stage::Bootstrap).then(draw).unwrap_or_default();
     let strata = Strata::new(&phases, graph, seen, samples, n_samples, &replicates);
     (replicates, strata)
-}
-
-/// The weights of streams where a graph has other amounts of them than the one that it was made of.
-fn weights(streams: &[Stream], (before, after): (&FlowGraph, &FlowGraph)) -> Vec<f64> {
-    let edges = after.streams.iter().zip(&before.streams);
-    let weight = |(stream, (after, before)): (&Stream, (&Edge, &Edge))| {
-        stream.weight * over(after.amount, before.amount)
-    };
-    streams.iter().zip(edges).map(weight).collect()
-}
-
-/// What the weights of streams change by.
-fn changes(streams: &[Stream], weights: &[f64]) -> impl Iterator<Item = f64> {
-    let both = streams.iter().zip(weights);
-    both.map(|(stream, weight)| weight - stream.weight)
-}
-
-fn set_weights(streams: &mut [Stream], weights: &[f64]) {
-    for (stream, weight) in streams.iter_mut().zip(weights) {
-        stream.weight = *weight;
-    }
 }
 
 /// What became of what was located.

@@ -2,9 +2,8 @@
 //!
 //! Streams are balanced where branches stick to the oldest slot ([`crate::estimate::Bias`]), and stacks that were read late
 //! show other streams than they should ([`crate::estimate::Late`]). Both corrections rest on a model of what the processor does,
-//! and remove a part of the bias. What they leave is no chance: it is of one direction for all that a correction moved alike, so it
-//! does not shrink with more samples, and cancels in a sum as the corrections do. Its size is not known, but that of the
-//! correction is. With a correction `k` to each count `c`,
+//! and remove a part of the bias. What they leave has one direction for all that a correction moved alike. So it does not shrink with
+//! more samples, and cancels in a sum as the corrections do. Its size is not known, but that of the correction is. With a correction `k` to each count `c`,
 //!
 //! ```text
 //! Var(sum of c)  =  variance by chance  +  (PART x sum of k)^2

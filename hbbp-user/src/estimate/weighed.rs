@@ -1,0 +1,91 @@
+//! The weights of streams: for the moment at which stacks were taken, for the flow, and by what was counted of classes.
+//!
+//! Each stage changes the weights that the one before left. What the first two change, or would, is kept beside them, as it says how far
+//! off the counts may be ([`Corrections`]).
+
+use super::bias::balanced;
+use super::classes::{self, Shift};
+use super::flow::balance::reweighted;
+use super::flow::graph::{Edge, FlowGraph};
+use super::flow::late::{self, Late};
+use super::flow::skid::SampledBlocks;
+use super::sources::oldest_slot::Branches;
+use super::sources::streams::Stream;
+use super::sources::{Counted, SeenBlocks, over, ring};
+use super::stages::{Stage, Stages};
+use super::{Bias, Corrections, EventAssignment, Unit};
+use crate::blocks::BlockMap;
+use crate::snapshot::Snapshot;
+
+/// What branch stacks showed, with the weights that all stages leave.
+pub(super) struct Weighed {
+    pub(super) streams: Vec<Stream>,
+    pub(super) graph: FlowGraph,
+    pub(super) bias: Option<Bias>,
+    pub(super) late: Option<Late>,
+    pub(super) corrections: Corrections,
+    pub(super) shifts: Vec<Shift>,
+}
+
+/// Weighs the streams for the moment at which stacks were taken, for the flow, and by what was counted.
+pub(super) fn weighed(
+    (snapshot, map): (&Snapshot, &BlockMap),
+    (mut streams, mut graph): (Vec<Stream>, FlowGraph),
+    (seen, samples): (&SeenBlocks, &[Counted]),
+    (assignment, branches, depth): (&EventAssignment, &Branches, f64),
+    stages: Stages,
+) -> Weighed {
+    let mut corrections = Corrections::default();
+    let late = (assignment.unit == Unit::Executions)
+        .then(|| late::weighed(&graph, &late::durations(map, &streams), depth))
+        .flatten();
+    let late = late.and_then(|(on_time, late)| {
+        let weights = weights(&streams, (&graph, &on_time));
+        corrections.late(seen, changes(&streams, &weights));
+        stages.run(Stage::Late).then(|| {
+            set_weights(&mut streams, &weights);
+            graph = on_time;
+            late
+        })
+    });
+    let blocks = SampledBlocks::new(snapshot, map, &graph, seen, samples);
+    let sources = (branches, &blocks);
+    let (inflow, bias) = balanced((&graph, map), sources, assignment, depth, stages).unzip();
+    if let Some(inflow) = inflow {
+        let weights = reweighted(&streams, &graph, &inflow);
+        corrections.balanced(seen, changes(&streams, &weights));
+        set_weights(&mut streams, &weights);
+    }
+    let ring_of = |text| ring(snapshot, map, text);
+    let of_streams = (streams.as_mut_slice(), depth);
+    let shifts = classes::streams_tied((&snapshot.run, map), assignment, ring_of, of_streams, stages);
+    Weighed {
+        streams,
+        graph,
+        bias,
+        late,
+        corrections,
+        shifts,
+    }
+}
+
+/// The weights of streams where a graph has other amounts of them than the one that it was made of.
+fn weights(streams: &[Stream], (before, after): (&FlowGraph, &FlowGraph)) -> Vec<f64> {
+    let edges = after.streams.iter().zip(&before.streams);
+    let weight = |(stream, (after, before)): (&Stream, (&Edge, &Edge))| {
+        stream.weight * over(after.amount, before.amount)
+    };
+    streams.iter().zip(edges).map(weight).collect()
+}
+
+/// What the weights of streams change by.
+fn changes(streams: &[Stream], weights: &[f64]) -> impl Iterator<Item = f64> {
+    let both = streams.iter().zip(weights);
+    both.map(|(stream, weight)| weight - stream.weight)
+}
+
+fn set_weights(streams: &mut [Stream], weights: &[f64]) {
+    for (stream, weight) in streams.iter_mut().zip(weights) {
+        stream.weight = *weight;
+    }
+}
