@@ -110,13 +110,18 @@ pub struct Errors {
     pub groups: Vec<Group>,
 }
 
-/// How many of the mnemonics that are not rare are within two standard errors of the reference.
+/// How many of the mnemonics that are not rare, and of the functions with samples enough, are within two standard errors of the
+/// reference.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Calibration {
     /// All of them.
     pub mnemonics: u64,
     /// Those that are.
     pub within: u64,
+    /// All such functions.
+    pub functions: u64,
+    /// Those that are.
+    pub functions_within: u64,
 }
 
 /// The errors of one group.

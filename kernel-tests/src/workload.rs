@@ -105,7 +105,7 @@ pub const HELD_OUT: [Workload; 12] = [
     host(
         "mawk",
         "/usr/bin/mawk",
-        "/usr/bin/mawk 'BEGIN { for (i = 0; i < 300000; i++) { s = (s * 31 + i) % 65521; n[i % 1009] += s; t = substr(t i, 1, 40) } print s, n[3], t }'",
+        "/usr/bin/mawk 'BEGIN { for (i = 0; i < 100000; i++) { s = (s * 31 + i) % 65521; n[i % 1009] += s; t = substr(t i, 1, 40) } print s, n[3], t }'",
     ),
     host(
         "sort",
@@ -115,7 +115,7 @@ pub const HELD_OUT: [Workload; 12] = [
     host(
         "grep",
         "/usr/bin/grep",
-        "busybox seq 60000 | /usr/bin/grep -cE '([0-9])[0-9]?\\1|(12|34)+5'",
+        "busybox seq 20000 | /usr/bin/grep -cE '([0-9])[0-9]?\\1|(12|34)+5'",
     ),
     host(
         "sed",
@@ -130,17 +130,17 @@ pub const HELD_OUT: [Workload; 12] = [
     host(
         "objdump",
         "/usr/bin/objdump",
-        "/usr/bin/objdump -d --stop-address=0x440000 /bin/busybox > /tmp/out",
+        "/usr/bin/objdump -d --stop-address=0x410000 /bin/busybox > /tmp/out",
     ),
     host(
         "factor",
         "/usr/bin/factor",
-        "busybox seq 1000000000000000003 2 1000000000000000203 | /usr/bin/factor > /tmp/out",
+        "busybox seq 1000000000000000003 2 1000000000000002003 | /usr/bin/factor > /tmp/out",
     ),
     host(
         "sha512sum",
         "/usr/bin/sha512sum",
-        "busybox seq 600000 | /usr/bin/sha512sum",
+        "busybox seq 100000 | /usr/bin/sha512sum",
     ),
     host(
         "tar",

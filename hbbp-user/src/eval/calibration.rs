@@ -4,53 +4,83 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Evaluation, Level};
-use crate::mix::{Cell, Mix};
+use super::{Evaluation, Level, UNKNOWN};
+use crate::mix::{Cell, Dimension, Mix};
 
 /// Share of the reference from which on a mnemonic is looked at, as a fraction: the errors of rarer ones are those of chance.
 pub const LEAST: f64 = 0.001;
 
+/// Samples that a function is looked at from: the error of the error is small then.
+pub const SAMPLES: f64 = 100.0;
+
 /// Standard errors: 95 % of what is off by chance alone is within.
 const ERRORS: f64 = 2.0;
 
-/// Mnemonics whose estimate by the rule is near the reference.
+/// What is near the reference of the estimates by the rule.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct Calibration {
     /// Mnemonics with [`LEAST`] of the reference or more.
     pub mnemonics: u64,
     /// Those of them that are within two standard errors.
     pub within: u64,
+    /// Functions of known modules that the reference has [`SAMPLES`] of; none where it has no addresses.
+    pub functions: u64,
+    /// Those of them that are within two standard errors.
+    pub functions_within: u64,
 }
 
+/// The mix by function: the dimensions of its rows are the names of [`Level::Function`].
+pub(super) const FUNCTIONS: [Dimension; 3] = [Dimension::Ring, Dimension::Module, Dimension::Function];
+
 impl Calibration {
-    /// That of a mix by mnemonic. `None` where the reference leaves code out or counts otherwise, or nothing ran.
-    pub(super) fn of(mix: &Mix, evaluation: &Evaluation) -> Option<Self> {
+    /// That of a mix by mnemonic, and of one by [`FUNCTIONS`]. `None` where the reference leaves code out or counts otherwise,
+    /// or nothing ran.
+    pub(super) fn of(mix: &Mix, functions: &Mix, evaluation: &Evaluation) -> Option<Self> {
         if 0.0 < evaluation.left_out || evaluation.iterates {
             return None;
         }
         let whole = evaluation.groups(Level::Whole).into_iter().next()?;
-        let least = LEAST * whole.total().reference;
-        let rows = mix
-            .rows
-            .iter()
-            .filter_map(|row| Some((row.key.first()?.as_str(), &row.total)));
-        let rows: BTreeMap<&str, &Cell> = rows.collect();
-        let mut calibration = Self {
-            mnemonics: 0,
-            within: 0,
-        };
-        for (mnemonic, amounts) in whole
+        let all = whole.total().reference;
+        let of_mnemonics = whole
             .mnemonics
             .iter()
-            .filter(|(_, amounts)| least <= amounts.reference)
-        {
-            let is_within = rows.get(mnemonic.as_str()).is_some_and(|cell| {
-                let std_error = cell.std_error.unwrap_or_default();
-                (cell.amount - amounts.reference).abs() <= ERRORS * std_error
-            });
-            calibration.mnemonics += 1;
-            calibration.within += u64::from(is_within);
-        }
-        (0 < calibration.mnemonics).then_some(calibration)
+            .map(|(mnemonic, amounts)| (vec![mnemonic.clone()], amounts.reference));
+        let [mnemonics, within] = near(mix, of_mnemonics.filter(|(_, exact)| LEAST * all <= *exact));
+        let groups = match evaluation.addresses.is_empty() {
+            true => Vec::new(),
+            false => evaluation.groups(Level::Function),
+        };
+        let is_known = |key: &[String]| key.get(1).is_some_and(|module| module != UNKNOWN);
+        let of_functions = groups
+            .iter()
+            .map(|group| (group.key.clone(), group.total().reference));
+        let is_sampled =
+            |(key, exact): &(Vec<String>, f64)| is_known(key) && SAMPLES * all <= exact * evaluation.samples;
+        let [functions, functions_within] = near(functions, of_functions.filter(is_sampled));
+        let calibration = Self {
+            mnemonics,
+            within,
+            functions,
+            functions_within,
+        };
+        (0 < mnemonics).then_some(calibration)
     }
+}
+
+/// How many figures there are, and how many rows of the mix are within two standard errors of them.
+fn near(mix: &Mix, exact: impl Iterator<Item = (Vec<String>, f64)>) -> [u64; 2] {
+    let rows: BTreeMap<&[String], &Cell> = mix
+        .rows
+        .iter()
+        .map(|row| (row.key.as_slice(), &row.total))
+        .collect();
+    let is_near = |(key, exact): (Vec<String>, f64)| {
+        rows.get(key.as_slice()).is_some_and(|cell| {
+            let std_error = cell.std_error.unwrap_or_default();
+            (cell.amount - exact).abs() <= ERRORS * std_error
+        })
+    };
+    exact.map(is_near).fold([0, 0], |[all, within], is_near| {
+        [all + 1, within + u64::from(is_near)]
+    })
 }

@@ -19,9 +19,9 @@ use std::collections::BTreeMap;
 
 use crate::addr::Ring;
 use crate::estimate::{Rule, Unit};
-use crate::mix::{Dimension, Query, analyse};
-use crate::snapshot::Snapshot;
-pub use calibration::{Calibration, LEAST};
+use crate::mix::{Dimension, Estimated, Query};
+use crate::snapshot::{Snapshot, SourceLocations};
+pub use calibration::{Calibration, LEAST, SAMPLES};
 pub use exact::{AddressCounts, Exact, MnemonicCounts, Names, NoCounts};
 pub use group::{Group, Level};
 pub use pairs::{Pair, Pairs};
@@ -104,7 +104,10 @@ pub struct NoExecutions(pub Unit);
 /// Compares a snapshot, whose hybrid follows `rule`, with the exact counts of the same run; relative executions by their
 /// shares.
 pub fn evaluate(snapshot: &Snapshot, exact: &Exact, rule: &Rule) -> Result<Evaluation, NoExecutions> {
-    let analysis = analyse(snapshot, &Query::by([Dimension::Mnemonic]), rule);
+    let estimated = Estimated::new(snapshot, rule);
+    let mix = |by: &[Dimension]| estimated.mix(&Query::by(by.iter().copied()), &SourceLocations::new());
+    let (mnemonics, functions) = (mix(&[Dimension::Mnemonic]), mix(&calibration::FUNCTIONS));
+    let analysis = estimated.analysis(mnemonics);
     let unit = analysis.counts.assignment.unit;
     if matches!(unit, Unit::TimeWeightedSamples | Unit::EventWeightedSamples) {
         return Err(NoExecutions(unit));
@@ -117,7 +120,7 @@ pub fn evaluate(snapshot: &Snapshot, exact: &Exact, rule: &Rule) -> Result<Evalu
     }
     let mut evaluation = sums.close(&analysis.counts, exact);
     if unit == Unit::Executions {
-        evaluation.calibration = Calibration::of(&analysis.mix, &evaluation);
+        evaluation.calibration = Calibration::of(&analysis.mix, &functions, &evaluation);
     }
     Ok(evaluation)
 }

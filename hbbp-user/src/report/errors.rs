@@ -14,7 +14,7 @@ use super::look::Look;
 use super::number::{percent, scaled};
 use super::page::Page;
 use super::table::{Line, Table};
-use crate::eval::{Amounts, Calibration, Evaluation, Group, LEAST, Level, Method};
+use crate::eval::{Amounts, Calibration, Evaluation, Group, LEAST, Level, Method, SAMPLES};
 use crate::names::{Demangle, function};
 use crate::printable::write_json;
 use sampling::SamplingJson;
@@ -125,12 +125,22 @@ impl<'a> Errors<'a> {
                 "the reference counts each iteration of a string instruction, the profile one instruction",
             )?;
         }
-        if let Some(Calibration { mnemonics, within }) = self.evaluation.calibration {
+        if let Some(Calibration {
+            mnemonics,
+            within,
+            functions,
+            functions_within,
+        }) = self.evaluation.calibration
+        {
             let least = percent(LEAST);
+            let of_functions = match functions {
+                0 => String::new(),
+                _ => format!(" and {functions_within} of {functions} functions of {SAMPLES} samples or more"),
+            };
             page.entry(
                 "errors     ",
                 &format!(
-                    "{within} of {mnemonics} mnemonics of {least} % or more are within two standard errors"
+                    "{within} of {mnemonics} mnemonics of {least} % or more{of_functions} are within two standard errors"
                 ),
             )?;
         }
@@ -234,7 +244,8 @@ struct Document {
     /// Half the sum of the absolute differences of the shares of all addresses, as a fraction; null where the reference has no
     /// addresses.
     distance: ErrorsJson,
-    /// Mnemonics of a thousandth of the reference or more, and those whose estimate is within two standard errors; null where
+    /// Mnemonics of a thousandth of the reference or more, functions of a hundred samples or more, and those whose estimate is within
+    /// two standard errors; null where
     /// the reference leaves code out, or counts otherwise.
     calibration: Option<Calibration>,
     /// The sampling methods that were asked for; absent where none was.

@@ -67,8 +67,8 @@ impl fmt::Display for Warning {
             Self::Balanced { excess } => write!(
                 f,
                 "branches are in the oldest slot too often, in {} % of the branch stacks (LBR bias): \
-                 streams were reweighted to conserve flow and to agree with EBS (`--rule paper` uses them \
-                 as recorded)",
+                 streams were reweighted to conserve flow and to agree with EBS, and errors hold what that \
+                 may have left (`--rule paper` uses them as recorded)",
                 percent(*excess)
             ),
             Self::Late {
