@@ -30,6 +30,8 @@ pub struct Sum {
     lbr: Draws,
     spread: Spread,
     correction: Correction,
+    /// Samples of eventing IPs in what was corrected, and its amount.
+    sampled: [f64; 2],
     tied: TiedSum,
 }
 
@@ -58,8 +60,11 @@ impl Sum {
             // Of several process images each has its part of the block.
             let times = instructions * part.count / all;
             if block.method == Method::Lbr {
+                let [hits, corrected] = &mut self.sampled;
                 self.correction
                     .add(counts.corrections.of_block(part.block), times);
+                *hits += block.ebs.map_or(0.0, |ebs| ebs.hits) * times / f64::from(block.instructions.max(1));
+                *corrected += amount;
             }
             counts.ties.add(&mut self.tied, part.block, times);
         }
@@ -77,7 +82,9 @@ impl Sum {
 
     /// Its variance.
     pub fn variance(&self, counts: &BlockCounts) -> f64 {
-        self.by_chance(counts) + self.correction.variance() * counts.ties.left(&self.tied)
+        let [hits, corrected] = self.sampled;
+        let left = self.correction.beside_samples(hits, corrected);
+        self.by_chance(counts) + left * counts.ties.left(&self.tied)
     }
 
     /// Its variance without what corrections may have left, which is alike in all runs of the same code.
