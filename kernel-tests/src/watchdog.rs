@@ -86,7 +86,12 @@ pub(crate) fn watch(command: &mut Command, limit: Duration) -> Result<Verdict> {
                 log.push_str(&line);
                 log.push('\n');
                 if let Some((_, code)) = line.split_once(guest::VERDICT) {
-                    exit_code = code.trim().parse().ok();
+                    // The kernel may say something of its own before the line ends.
+                    let is_number = |c: char| c.is_ascii_digit() || c == '-';
+                    exit_code = code
+                        .split(|c| !is_number(c))
+                        .next()
+                        .and_then(|code| code.parse().ok());
                     deadline = deadline.min(Instant::now() + GRACE);
                 }
                 let found = FATAL.iter().find(|(marker, _)| line.contains(marker));
@@ -158,6 +163,13 @@ mod tests {
         let verdict = watched("echo boot; echo 'hbbp-vm: exit code 3'", Duration::from_secs(20)).unwrap();
         assert_eq!(verdict.exit_code, 3);
         assert!(verdict.log.starts_with("boot\n"));
+    }
+
+    #[test]
+    fn a_word_of_the_kernel_on_the_line_of_the_verdict_is_none_of_it() {
+        let script = "echo 'hbbp-vm: exit code 7[   25.402972] reboot: Power down'";
+        let verdict = watched(script, Duration::from_secs(20)).unwrap();
+        assert_eq!(verdict.exit_code, 7);
     }
 
     #[test]
