@@ -117,3 +117,20 @@ impl Cell {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chance_of_two_runs_adds_up_in_squares_and_what_corrections_leave_as_it_is() {
+        let cell = |std_error, by_chance| Cell {
+            std_error: Some(std_error),
+            by_chance: Some(by_chance),
+            ..Cell::default()
+        };
+        let sum = cell(5.0, 3.0).plus(cell(13.0, 12.0)).plus(Cell::default());
+        assert_eq!(sum.by_chance, Some(3.0_f64.hypot(12.0)));
+        assert_eq!(sum.std_error, Some(3.0_f64.hypot(12.0).hypot(4.0 + 5.0)));
+    }
+}

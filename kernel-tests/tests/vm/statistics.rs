@@ -1,4 +1,4 @@
-//! Periods that change a little at drains, and samples that are accounted for all the same. How errors fall with the number of
+//! Periods that change a little at drains, and samples that are accounted for all the same; standard errors that hold a bias. How errors fall with the number of
 //! samples is measured by `cargo xtask vm slope`.
 
 use kernel_tests::accuracy::{Setup, measure_command};

@@ -3,7 +3,8 @@
 //! Streams are balanced where branches stick to the oldest slot ([`crate::estimate::Bias`]), and stacks that were read late
 //! show other streams than they should ([`crate::estimate::Late`]). Both corrections rest on a model of what the processor does,
 //! and remove a part of the bias. What they leave has one direction for all that a correction moved alike. So it does not shrink with
-//! more samples, and cancels in a sum as the corrections do. Its size is not known, but that of the correction is. With a correction `k` to each count `c`,
+//! more samples, and cancels in a sum as the corrections do. Its size is not known, but
+//! that of the correction is. With a correction `k` to each count `c`,
 //!
 //! ```text
 //! Var(sum of c)  =  variance by chance  +  (PART x sum of k)^2
@@ -17,9 +18,9 @@
 
 use crate::estimate::sources::SeenBlocks;
 
-/// The part of a balance that may be wrong: a standard deviation. With these parts, 95 to 96 % of the mnemonics of 0.1 % or more
-/// are within two standard errors on biased hardware profiles, of which 44 to 76 % are by chance alone
-/// (kernel-tests/results/statistics.txt, 3).
+/// The part of a balance that may be wrong: a standard deviation. With these parts, 93 to 97 % of the mnemonics of 0.1 % or more
+/// are within two standard errors on biased hardware profiles, where 44 to 76 % are within two errors by chance alone
+/// (kernel-tests/results/statistics.txt, 4).
 const OF_BALANCE: f64 = 0.75;
 
 /// The same of what late stacks make, as the time until they were read is estimated.
@@ -39,19 +40,27 @@ pub struct Correction {
 impl Correction {
     /// Variance of what it may have left.
     pub fn variance(&self) -> f64 {
-        (OF_BALANCE * self.balance).powi(2) + (OF_LATE * self.late).powi(2)
+        self.of_balance() + self.of_late()
     }
 
     /// The same of a sum of this amount that eventing IPs sampled `hits` times. They had their part in the balance, which leaves at most what they
     /// leave.
     pub fn beside_samples(&self, hits: f64, amount: f64) -> f64 {
         let of_samples = amount * amount * (1.0 / hits + OF_SAMPLES * OF_SAMPLES);
-        let balance = (OF_BALANCE * self.balance).powi(2);
+        let balance = self.of_balance();
         let left = match of_samples.is_finite() && 0.0 < balance {
             true => balance * of_samples / (balance + of_samples),
             false => balance,
         };
-        left + (OF_LATE * self.late).powi(2)
+        left + self.of_late()
+    }
+
+    fn of_balance(&self) -> f64 {
+        (OF_BALANCE * self.balance).powi(2)
+    }
+
+    fn of_late(&self) -> f64 {
+        (OF_LATE * self.late).powi(2)
     }
 
     /// Adds that of a part of a sum.
