@@ -38,7 +38,9 @@ impl Sampler {
             (EventUnit::Nanoseconds, Period::Fixed(period) | Period::Between(period, _)) => {
                 Some(Stride::even(period))
             }
-            (_, Period::Fixed(period) | Period::Between(period, _)) => Some(Stride::new(period)),
+            (_, Period::Fixed(period) | Period::Between(period, _)) => {
+                Some(Stride::new(period, perf.cpu().unwrap_or(0)))
+            }
         };
         Self {
             stride,
@@ -151,6 +153,9 @@ struct Stride {
     /// Samples that were due until then.
     before: u64,
     n_changes: u64,
+    /// Its place in the sequence of periods. Each CPU begins at another: a sample counts with the nominal period, so that what
+    /// runs between two drains is weighed too much on some CPUs and too little on others, by as much.
+    place: u64,
     /// No more changes.
     ended: bool,
 }
@@ -163,22 +168,23 @@ impl Stride {
     /// them is out of step with the next after a few samples, and too little to matter for how many there are.
     const PART: u64 = 128;
 
-    const fn new(period: u64) -> Self {
+    fn new(period: u64, cpu: u32) -> Self {
         Self {
             nominal: period,
             current: period,
             since: 0,
             before: 0,
             n_changes: 0,
+            place: u64::from(cpu),
             ended: period < Self::PART,
         }
     }
 
     /// One whose period is changed by [`Sampler::set_period`] alone.
-    const fn even(period: u64) -> Self {
+    fn even(period: u64) -> Self {
         Self {
             ended: true,
-            ..Self::new(period)
+            ..Self::new(period, 0)
         }
     }
 
@@ -196,13 +202,14 @@ impl Stride {
         self.since = count;
         self.current = period;
         self.n_changes += 1;
+        self.place = self.place.wrapping_add(1);
     }
 
     /// A prime near the nominal period, another one each time: the multiples of the golden ratio are spread evenly and
     /// never come back (Knuth, The Art of Computer Programming, volume 3, section 6.4, theorem S).
     fn next(&self) -> u64 {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        let fraction = (self.n_changes + 1).wrapping_mul(GOLDEN) >> 32;
+        let fraction = self.place.wrapping_add(1).wrapping_mul(GOLDEN) >> 32;
         let spread = u128::from(self.nominal / Self::PART * 2);
         let offset = u64::try_from((spread * u128::from(fraction)) >> 32).unwrap_or(0);
         let least = (self.nominal - self.nominal / Self::PART).saturating_add(offset);
@@ -216,7 +223,7 @@ mod tests {
 
     #[test]
     fn every_span_has_its_own_samples() {
-        let mut stride = Stride::new(1_009);
+        let mut stride = Stride::new(1_009, 0);
         assert_eq!(
             (stride.is_long(1_008_999), stride.is_long(1_009_000)),
             (false, true)
@@ -229,9 +236,15 @@ mod tests {
     }
 
     #[test]
+    fn cpus_do_not_keep_step_together() {
+        let [first, second] = [0, 1].map(|cpu| Stride::new(100_003, cpu));
+        assert_ne!(first.next(), second.next());
+    }
+
+    #[test]
     fn periods_are_primes_nearby_and_not_the_same() {
         for nominal in [1_009, 100_003, 1_000_037, 100_000_007] {
-            let mut stride = Stride::new(nominal);
+            let mut stride = Stride::new(nominal, 3);
             let mut seen = Vec::new();
             for n in 0..20 {
                 let next = stride.next();
@@ -242,6 +255,6 @@ mod tests {
             }
         }
         // Too short to have primes nearby.
-        assert!(Stride::new(101).ended);
+        assert!(Stride::new(101, 0).ended);
     }
 }
