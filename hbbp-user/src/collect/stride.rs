@@ -153,8 +153,7 @@ struct Stride {
     /// Samples that were due until then.
     before: u64,
     n_changes: u64,
-    /// Its place in the sequence of periods. Each CPU begins at another: a sample counts with the nominal period, so that what
-    /// runs between two drains is weighed too much on some CPUs and too little on others, by as much.
+    /// Its place in the sequence of periods. Each CPU begins at another: where one keeps step with a loop, the others do not.
     place: u64,
     /// No more changes.
     ended: bool,
