@@ -15,6 +15,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hbbp_user::profile::read_runs;
@@ -39,6 +40,8 @@ struct Daemon {
     child: Child,
     folder: PathBuf,
     said: Arc<Mutex<String>>,
+    /// Reads what it says until it ends.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Daemon {
@@ -68,7 +71,7 @@ impl Daemon {
             BufReader::new(child.stderr.take().unwrap()).lines(),
             Arc::clone(&said),
         );
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 let mut all = all.lock().unwrap();
                 all.push_str(&line);
@@ -79,6 +82,7 @@ impl Daemon {
             child,
             folder: folder.to_owned(),
             said,
+            reader: Some(reader),
         }
     }
 
@@ -113,6 +117,8 @@ impl Daemon {
     fn stop(mut self) -> String {
         self.signal(libc::SIGTERM);
         let status = self.child.wait().unwrap();
+        // Its last words may not have been read yet.
+        self.reader.take().unwrap().join().unwrap();
         let said = self.said();
         assert!(status.success() && !said.contains("panicked"), "{status}: {said}");
         said
