@@ -124,9 +124,9 @@ pub(super) fn quirks(plan: &Plan, sources: &[Source]) -> Quirks {
     }
 }
 
-/// Bit n: stacks of event number n are taken at near branches alone. That follows from what the event counts only where each stack
-/// stands in the record of a precise event; else it is what the interrupt found some cycles later, and its newest entry is any
-/// branch.
+/// Bit n: stacks of event number n are taken at near branches alone. That follows from what the event counts only where it is precise:
+/// the stack stands in its record, or is read in the interrupt that comes with the record ([`super::uarch`]). The stack of an
+/// imprecise event is what the interrupt found some cycles later, and its newest entry is any branch.
 fn near_only(sources: &[Source]) -> u32 {
     let ends_near = |source: &Source| source.near_only && 0 < source.request.precise;
     let numbered = sources.iter().enumerate();
@@ -141,7 +141,7 @@ mod tests {
     use crate::snapshot::EventUnit;
 
     #[test]
-    fn only_stacks_in_precise_records_end_at_near_branches() {
+    fn only_stacks_of_precise_events_end_at_near_branches() {
         let source = |near_only, precise| Source {
             name: String::new(),
             unit: EventUnit::TakenBranches,

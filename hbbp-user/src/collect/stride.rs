@@ -31,15 +31,14 @@ pub struct Sampler {
 impl Sampler {
     /// A new counter of a source.
     pub fn new(perf: Perf, source: &Source) -> Self {
-        let stride = match (source.unit, source.request.period) {
-            _ if perf.cpu().is_none() => None,
-            (_, Period::Frequency(_)) => None,
+        let stride = match (perf.cpu(), source.unit, source.request.period) {
+            (None, ..) | (_, _, Period::Frequency(_)) => None,
             // A clock keeps step with no loop.
-            (EventUnit::Nanoseconds, Period::Fixed(period) | Period::Between(period, _)) => {
+            (_, EventUnit::Nanoseconds, Period::Fixed(period) | Period::Between(period, _)) => {
                 Some(Stride::even(period))
             }
-            (_, Period::Fixed(period) | Period::Between(period, _)) => {
-                Some(Stride::new(period, perf.cpu().unwrap_or(0)))
+            (Some(cpu), _, Period::Fixed(period) | Period::Between(period, _)) => {
+                Some(Stride::new(period, cpu))
             }
         };
         Self {
@@ -153,8 +152,9 @@ struct Stride {
     /// Samples that were due until then.
     before: u64,
     n_changes: u64,
-    /// Its place in the sequence of periods. Each CPU begins at another: where one keeps step with a loop, the others do not.
-    place: u64,
+    /// Where it begins in the sequence of periods. Each CPU begins elsewhere, so that not all of them keep step with a loop at a
+    /// time.
+    first: u64,
     /// No more changes.
     ended: bool,
 }
@@ -174,7 +174,7 @@ impl Stride {
             since: 0,
             before: 0,
             n_changes: 0,
-            place: u64::from(cpu),
+            first: u64::from(cpu),
             ended: period < Self::PART,
         }
     }
@@ -201,14 +201,13 @@ impl Stride {
         self.since = count;
         self.current = period;
         self.n_changes += 1;
-        self.place = self.place.wrapping_add(1);
     }
 
     /// A prime near the nominal period, another one each time: the multiples of the golden ratio are spread evenly and
     /// never come back (Knuth, The Art of Computer Programming, volume 3, section 6.4, theorem S).
     fn next(&self) -> u64 {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        let fraction = self.place.wrapping_add(1).wrapping_mul(GOLDEN) >> 32;
+        let fraction = (self.first + self.n_changes + 1).wrapping_mul(GOLDEN) >> 32;
         let spread = u128::from(self.nominal / Self::PART * 2);
         let offset = u64::try_from((spread * u128::from(fraction)) >> 32).unwrap_or(0);
         let least = (self.nominal - self.nominal / Self::PART).saturating_add(offset);
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_do_not_keep_step_together() {
+    fn cpus_change_to_different_periods() {
         let [first, second] = [0, 1].map(|cpu| Stride::new(100_003, cpu));
         assert_ne!(first.next(), second.next());
     }

@@ -84,10 +84,11 @@ const ANY_P: Encoding = event(0x00c0, 0, "INST_RETIRED.ANY_P");
 
 const INTEL: Core = Core {
     instructions: &[PREC_DIST, ANY_P],
-    // Precise, though the interrupt reads the stack before Ice Lake: that of a record comes with it, and the kernel itself takes
-    // the newest entry for the branch before the recorded address (ds.c, intel_pmu_pebs_fixup_ip). That of an imprecise event comes
-    // some tens of cycles later. Before Skylake, two precise events whose interrupts meet are dropped both
-    // (intel_pmu_drain_pebs_nhm): one sample in some thousands at the default periods, which the completeness shows.
+    // Before Ice Lake the interrupt reads the stack. The interrupt of a precise event comes with its record: the kernel itself takes
+    // the newest entry for the branch that led to the recorded address (ds.c, intel_pmu_pebs_fixup_ip). The interrupt of an imprecise
+    // event comes later, by some tens of cycles. Before Skylake, the kernel drops the records of two precise events that fire at once
+    // (intel_pmu_drain_pebs_nhm). That should be fewer than one sample in a thousand at the default periods, by their lengths; it was
+    // not measured. They are told as missing.
     taken: Some(near_taken(0x20c4, 2)),
     classes: class_events::IVY_BRIDGE,
     repeats_newest: false,

@@ -1,5 +1,5 @@
-//! Periods that change a little at drains, and samples that are accounted for all the same; standard errors that hold a bias. How errors fall with the number of
-//! samples is measured by `cargo xtask vm slope`.
+//! Periods that change a little at drains, and samples that are accounted for all the same; standard errors that hold a bias. How errors
+//! fall with the number of samples is measured by `cargo xtask vm slope`.
 
 use kernel_tests::accuracy::{Setup, measure_command};
 use kernel_tests::kernel::Kernel;

@@ -3,8 +3,8 @@
 //! Streams are balanced where branches stick to the oldest slot ([`crate::estimate::Bias`]), and stacks that were read late
 //! show other streams than they should ([`crate::estimate::Late`]). Both corrections rest on a model of what the processor does,
 //! and remove a part of the bias. What they leave has one direction for all that a correction moved alike. So it does not shrink with
-//! more samples, and cancels in a sum as the corrections do. Its size is not known, but
-//! that of the correction is. With a correction `k` to each count `c`,
+//! more samples, and cancels in a sum as the corrections do. Its size is not known, but that of the correction is. With a correction
+//! `k` to each count `c`,
 //!
 //! ```text
 //! Var(sum of c)  =  variance by chance  +  (PART x sum of k)^2
@@ -43,8 +43,8 @@ impl Correction {
         self.of_balance() + self.of_late()
     }
 
-    /// The same of a sum of this amount that eventing IPs sampled `hits` times. They had their part in the balance, which leaves at most what they
-    /// leave.
+    /// The same of a sum of this amount that eventing IPs sampled `hits` times. They had their part in the balance, which leaves at
+    /// most what they leave.
     pub fn beside_samples(&self, hits: f64, amount: f64) -> f64 {
         let of_samples = amount * amount * (1.0 / hits + OF_SAMPLES * OF_SAMPLES);
         let balance = self.of_balance();
