@@ -144,6 +144,8 @@ mod tests {
             event: EventIdx(0),
             hits: 1,
             oldest: 0,
+            weight: 1.0,
+            oldest_weight: 0.0,
             mispredicted: None,
         };
         let stream = |start| LocatedStream {

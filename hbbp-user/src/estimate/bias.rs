@@ -65,6 +65,7 @@ pub(super) fn balanced(
     let errors = Errors {
         streams_per_stack,
         excess: if knows_bias { &at } else { &[] },
+        dispersion: &graph.of_starts,
     };
     let without_skid = blocks.without_skid();
     let blocks = match (stages.run(Stage::Samples), stages.run(Stage::Skid)) {

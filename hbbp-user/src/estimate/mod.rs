@@ -49,7 +49,7 @@ pub use assignment::{EventAssignment, assign, disjoint};
 pub use bias::Bias;
 pub use classes::{ClassEstimate, TiedSum, Ties, units};
 use error::Phases;
-pub use error::{BlockRun, Correction, Corrections, Replicate, Strata, Sum, strata};
+pub use error::{BlockRun, Correction, Corrections, Dispersion, Replicate, Strata, Sum, strata};
 pub use figure::Figure;
 pub use flow::branches::TakenBranch;
 use flow::branches::taken_branches;
@@ -189,6 +189,8 @@ pub struct BlockCounts {
     pub replicates: Vec<Replicate>,
     /// The phases of the run, for the errors.
     pub strata: Strata,
+    /// Where stacks do not count alike, how much counts vary beside those of stacks that do.
+    pub dispersion: Dispersion,
     /// Samples of the EBS events in the run, those without a block included.
     pub samples: f64,
     /// Process images that are counted together, as [`ProcessIdx::OTHERS`].
@@ -212,19 +214,19 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let assignment = assign(snapshot, &sampled.resolved, &judged.accepted);
     let samples = sampled.counts(&assignment);
     let (samples, skid) = landing::traced((snapshot, map), located, &assignment, samples, stages);
-    let (recorded, units) = judged.take_streams(&assignment, stages);
-    let branches = Branches::new(located, map, &assignment);
     let events = &snapshot.run.events;
-    let streams_per_stack = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, events);
+    let (recorded, amounts, units) = judged.take_streams((snapshot, map), &assignment, stages);
+    let branches = Branches::new(located, map, &assignment, &amounts);
+    let depth = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, events);
 
     let seen = SeenBlocks::of(map, &samples, &recorded);
-    let graph = FlowGraph::new(located, map, &assignment, &recorded);
+    let graph = FlowGraph::new(located, map, &assignment, (&recorded, &amounts));
+    let dispersion = Dispersion::new(map, &seen, &recorded, &amounts);
     let (of, by) = ((recorded, graph), (&seen, samples.as_slice()));
-    let depth = streams_per_stack;
     let weighed = weighed((snapshot, map), of, by, (&assignment, &branches, depth), stages);
     let (streams, graph) = (&weighed.streams, &weighed.graph);
 
-    let n_stacks = streams.iter().map(|s| s.hits as f64).sum::<f64>() / streams_per_stack;
+    let n_stacks = streams.iter().map(|s| s.hits as f64).sum::<f64>() / depth;
     let n_samples = error::samples(snapshot, &assignment);
     let period = period(units, n_stacks, n_samples);
     let (replicates, strata) = chance(&weighed, by, (period, depth, n_samples), stages);
@@ -235,8 +237,8 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         lbr: &lbr::by_block(map, &execution_counts(streams)),
         branches: &branches.of_blocks,
         oldest_share: branches.share,
-        lbr_errors: &error::of_blocks(&replicates, &strata, n_stacks),
-        streams_per_stack,
+        lbr_errors: &error::of_blocks(&replicates, &strata, &dispersion, n_stacks),
+        streams_per_stack: depth,
         corrections: &weighed.corrections,
         skid,
     };
@@ -254,10 +256,11 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         skid,
         late: weighed.late,
         corrections: weighed.corrections,
-        streams_per_stack,
+        streams_per_stack: depth,
         n_stacks,
         replicates,
         strata,
+        dispersion,
         samples: n_samples,
         n_together,
         classes,

@@ -23,7 +23,7 @@ pub fn write_branches(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()
     let mut map = AddressMap::new(snapshot);
     for (branches, n) in snapshot.taken_branches().zip(0..) {
         map.set_interval(n);
-        for count in branches.as_ref() {
+        for count in branches.iter().map(|branch| &branch.count) {
             let ends = [count.from, count.to].map(|at| map.module_at(count.process, at));
             match ends {
                 [Some((module, from)), Some((other, to))]

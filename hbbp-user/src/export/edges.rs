@@ -1,6 +1,6 @@
 //! Taken branches between ranges, weighted so that they agree with the ranges on both sides.
 //!
-//! A branch first gets its share of what starts at its target, by hits. Ranges that end at its source say the same a second
+//! A branch first gets its share of what starts at its target, by what its occurrences weigh. Ranges that end at its source say the same a second
 //! time, and both are estimates: biproportional fitting (Deming and Stephan, On a least squares adjustment of a sampled
 //! frequency table, 1940) scales branches to the executions of either side in turn. Inflow and outflow of a basic block
 //! would differ by the sampling error of one side otherwise.
@@ -11,7 +11,7 @@ use super::counted::Counted;
 use crate::addr::{Ring, Va};
 use crate::blocks::Flow;
 use crate::locate::{AddressMap, Site};
-use crate::snapshot::BranchCount;
+use crate::snapshot::taken_branches::WeighedBranch;
 
 /// Rounds of the fit. A source that is in no range, such as code whose text is not known, has no executions of its own to be
 /// scaled to and bears what is left of all others: without a bound it would bear it up to its last execution.
@@ -37,6 +37,8 @@ pub(super) struct Start {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recorded {
     pub(super) hits: u64,
+    /// What they weigh, in units of their events.
+    pub(super) weight: f64,
     pub(super) mispredicted: Option<u64>,
 }
 
@@ -65,13 +67,18 @@ pub(super) fn edges(
     for (to, sources) in taken(counted) {
         let start = to.site().and_then(|to| starts.get(&to)).copied();
         let hits: f64 = sources.values().map(|branch| branch.hits as f64).sum();
+        let weight: f64 = sources.values().map(|branch| branch.weight).sum();
         // Branches from code that is in no stack, such as from another ring, are missing in what was recorded.
-        let per_hit = start.map_or(mean, |start| start.executions / hits.max(start.hits));
+        let led_to = start.map(|start| start.executions * hits / hits.max(start.hits));
+        let executions = |recorded: Recorded| match led_to {
+            Some(led_to) if 0.0 < weight => led_to * recorded.weight / weight,
+            _ => recorded.hits as f64 * mean,
+        };
         edges.extend(sources.into_iter().map(|(from, recorded)| Edge {
             from,
             to,
             recorded,
-            executions: recorded.hits as f64 * per_hit,
+            executions: executions(recorded),
             is_far: is_far(counted, from, to),
         }));
     }
@@ -168,14 +175,16 @@ fn taken(counted: &Counted<'_>) -> Taken {
     let mut map = AddressMap::new(counted.snapshot);
     for (branches, n) in counted.snapshot.taken_branches().zip(0..) {
         map.set_interval(n);
-        let serving = |count: &&BranchCount| counted.counts.assignment.lbr.contains(&count.event);
-        for count in branches.iter().filter(serving).filter(|count| count.to != Va(0)) {
+        let serving = |event| counted.counts.assignment.lbr.contains(&event);
+        let served = |WeighedBranch { count, .. }: &&WeighedBranch| serving(count.event) && count.to != Va(0);
+        for WeighedBranch { count, weight, .. } in branches.iter().filter(served) {
             let [from, to] = [count.from, count.to].map(|at| match map.module_at(count.process, at) {
                 Some((module, addr)) => End::At(Site { module, addr }),
                 None => End::Outside(at.ring()),
             });
             let branch = taken.entry(to).or_default().entry(from).or_default();
             branch.hits = branch.hits.saturating_add(count.hits);
+            branch.weight += weight;
             if let Some(n) = count.mispredicted {
                 branch.mispredicted = Some(branch.mispredicted.unwrap_or(0).saturating_add(n));
             }

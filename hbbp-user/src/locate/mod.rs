@@ -12,9 +12,8 @@ mod sites;
 use std::collections::BTreeMap;
 
 use crate::addr::{ImageAddr, Ring, Va};
-use crate::snapshot::{
-    BranchCount, ChainCount, EventIdx, Interval, IpCount, ProcessIdx, Snapshot, StreamCount,
-};
+use crate::snapshot::taken_branches::WeighedBranch;
+use crate::snapshot::{ChainCount, EventIdx, Interval, IpCount, ProcessIdx, Snapshot, StreamCount};
 pub use address_map::AddressMap;
 pub use reason::{Discard, PerRing, Tally, Unresolved};
 pub use sites::{Site, agrees, sites};
@@ -65,7 +64,7 @@ pub struct LocatedStream {
 }
 
 /// Occurrences of a taken branch in branch stacks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LocatedBranch {
     /// The branch instruction.
     pub from: Location,
@@ -79,6 +78,10 @@ pub struct LocatedBranch {
     pub hits: u64,
     /// Occurrences in the oldest slot.
     pub oldest: u64,
+    /// What the occurrences weigh, as [`LocatedStream::weight`].
+    pub weight: f64,
+    /// What those in the oldest slot weigh.
+    pub oldest_weight: f64,
     /// Occurrences that the processor flagged as mispredicted; `None` where predictions are not known.
     pub mispredicted: Option<u64>,
 }
@@ -158,11 +161,12 @@ pub fn locate(snapshot: &Snapshot) -> Located {
         for count in &interval.chains {
             located.chains.push(located_chain(&mut addresses, count));
         }
-        for count in branches.as_ref() {
+        for branch in &branches {
+            let count = &branch.count;
             match addresses.location(count.process, count.from) {
                 Ok(from) => {
                     let to = addresses.location(count.process, count.to).ok();
-                    located.branches.push(located_branch(from, to, count));
+                    located.branches.push(located_branch(from, to, branch));
                 }
                 Err(why) => located
                     .lost_branches
@@ -202,7 +206,8 @@ fn located_stream(start: Location, end: ImageAddr, count: &StreamCount) -> Locat
     }
 }
 
-fn located_branch(from: Location, to: Option<Location>, count: &BranchCount) -> LocatedBranch {
+fn located_branch(from: Location, to: Option<Location>, branch: &WeighedBranch) -> LocatedBranch {
+    let count = &branch.count;
     LocatedBranch {
         from,
         to,
@@ -210,6 +215,8 @@ fn located_branch(from: Location, to: Option<Location>, count: &BranchCount) -> 
         process: count.process,
         hits: count.hits,
         oldest: count.oldest,
+        weight: branch.weight,
+        oldest_weight: branch.oldest_weight,
         mispredicted: count.mispredicted,
     }
 }
@@ -304,6 +311,8 @@ impl Located {
             if equal {
                 kept.hits = kept.hits.saturating_add(next.hits);
                 kept.oldest = kept.oldest.saturating_add(next.oldest);
+                kept.weight += next.weight;
+                kept.oldest_weight += next.oldest_weight;
                 let both = kept.mispredicted.zip(next.mispredicted);
                 kept.mispredicted = both.map(|(sum, n)| sum.saturating_add(n));
             }

@@ -21,7 +21,7 @@ pub mod run;
 mod shares;
 mod source_frames;
 mod source_location;
-mod taken_branches;
+pub mod taken_branches;
 pub mod unite;
 mod wire;
 

@@ -5,10 +5,21 @@
 //! A recording counts each stream separately for the branch that precedes it, and as branches only those in the oldest
 //! slot; the other branches are derived here, when a report asks for them.
 
-use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use super::{BranchCount, EventIdx, Interval, ProcessIdx, Snapshot, StreamCount};
 use crate::addr::Va;
+
+/// A taken branch, and what its occurrences weigh as parts of their stacks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WeighedBranch {
+    /// The branch.
+    pub count: BranchCount,
+    /// What its occurrences weigh, in units of the event, as [`StreamCount::weight`].
+    pub weight: f64,
+    /// What those in the oldest slot weigh.
+    pub oldest_weight: f64,
+}
 
 impl Snapshot {
     /// The taken branches of each interval, in the order of the intervals: those that were counted as branches, and
@@ -16,7 +27,10 @@ impl Snapshot {
     ///
     /// Where any stream has a source, the rows are sorted by (event, process image, source, target) and unique.
     /// Occurrences with a known target have a row of their own, and the row with target 0 has the remainder.
-    pub fn taken_branches(&self) -> impl Iterator<Item = Cow<'_, [BranchCount]>> {
+    ///
+    /// They weigh what the streams weigh that they led to or ended. Oldest slots were counted without weights: they weigh what the
+    /// branch does in other slots that something follows, as each slot holds it alike.
+    pub fn taken_branches(&self) -> impl Iterator<Item = Vec<WeighedBranch>> {
         self.intervals
             .chunk_by(|_, next| next.continues)
             .flat_map(taken_in)
@@ -25,51 +39,105 @@ impl Snapshot {
 
 /// The taken branches of the intervals of one drain. A branch that ends a stream in one of them may lead to a stream in
 /// another, and belongs to the first that it was seen in.
-fn taken_in(drain: &[Interval]) -> Vec<Cow<'_, [BranchCount]>> {
+fn taken_in(drain: &[Interval]) -> Vec<Vec<WeighedBranch>> {
+    let means = Means::new(drain);
     let has_source = |stream: &StreamCount| stream.source.is_some();
     if !drain
         .iter()
         .any(|interval| interval.streams.iter().any(has_source))
     {
+        let weighed = |count: &BranchCount| means.weighed(*count);
         return drain
             .iter()
-            .map(|interval| Cow::Borrowed(interval.branches.as_slice()))
+            .map(|interval| interval.branches.iter().map(weighed).collect())
             .collect();
     }
     let mut rows: Vec<Row> = Vec::new();
     for (nth, interval) in drain.iter().enumerate() {
         rows.extend(interval.branches.iter().map(|branch| Row {
             branch: *branch,
-            with_target: 0,
+            of_streams: Weighed::default(),
             nth,
         }));
         for stream in &interval.streams {
             let Some(source) = stream.source else { continue };
             rows.push(row(stream, (stream.end, Va(0)), nth));
             if source != Va(0) {
-                let with_target = stream.hits;
-                rows.push(Row {
-                    with_target,
-                    ..row(stream, (source, stream.start), nth)
-                });
+                rows.push(row(stream, (source, stream.start), nth));
             }
         }
     }
     let mut taken = vec![Vec::new(); drain.len()];
-    for Row { branch, nth, .. } in without_duplicates(summed(rows)) {
+    for (branch, nth) in without_duplicates(summed(rows), &means) {
         if let Some(interval) = taken.get_mut(nth) {
             interval.push(branch);
         }
     }
-    taken.into_iter().map(Cow::Owned).collect()
+    taken
+}
+
+/// Occurrences and what they weigh.
+#[derive(Clone, Copy, Debug, Default)]
+struct Weighed {
+    hits: u64,
+    weight: f64,
+}
+
+impl Weighed {
+    fn add(&mut self, other: Self) {
+        self.hits = self.hits.saturating_add(other.hits);
+        self.weight += other.weight;
+    }
+
+    /// The weight of one; `None` of none.
+    fn each(self) -> Option<f64> {
+        (self.hits != 0).then(|| self.weight / self.hits as f64)
+    }
+}
+
+/// What a stream of each event weighs in a drain, on average.
+struct Means(BTreeMap<EventIdx, Weighed>);
+
+impl Means {
+    fn new(drain: &[Interval]) -> Self {
+        let mut sums: BTreeMap<EventIdx, Weighed> = BTreeMap::new();
+        for stream in drain.iter().flat_map(|interval| &interval.streams) {
+            sums.entry(stream.event).or_default().add(of(stream));
+        }
+        Self(sums)
+    }
+
+    /// One where the event has no stream: nothing is held against it then.
+    fn of(&self, event: EventIdx) -> f64 {
+        let sum = self.0.get(&event).copied().unwrap_or_default();
+        sum.each().unwrap_or(1.0)
+    }
+
+    /// A branch that no stream tells of.
+    fn weighed(&self, count: BranchCount) -> WeighedBranch {
+        let each = self.of(count.event);
+        WeighedBranch {
+            count,
+            weight: count.hits as f64 * each,
+            oldest_weight: count.oldest as f64 * each,
+        }
+    }
+}
+
+const fn of(stream: &StreamCount) -> Weighed {
+    Weighed {
+        hits: stream.hits,
+        weight: stream.weight,
+    }
 }
 
 /// Occurrences of a branch.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     branch: BranchCount,
-    /// How many of them are known by the stream that they led to, and are ends of streams or oldest slots as well.
-    with_target: u64,
+    /// Those of them that are known by streams: by the one that they led to where the target is known, and then they are ends of
+    /// streams or oldest slots as well; else by the one that they ended.
+    of_streams: Weighed,
     /// The interval, counted from the first one of its drain.
     nth: usize,
 }
@@ -85,7 +153,7 @@ fn row(stream: &StreamCount, (from, to): (Va, Va), nth: usize) -> Row {
             oldest: 0,
             mispredicted: None,
         },
-        with_target: 0,
+        of_streams: of(stream),
         nth,
     }
 }
@@ -106,7 +174,7 @@ fn summed(mut rows: Vec<Row>) -> Vec<Row> {
             sum_of.oldest = sum_of.oldest.saturating_add(of.oldest);
             let both = sum_of.mispredicted.zip(of.mispredicted);
             sum_of.mispredicted = both.map(|(sum, n)| sum.saturating_add(n));
-            sum.with_target = sum.with_target.saturating_add(row.with_target);
+            sum.of_streams.add(row.of_streams);
             sum.nth = sum.nth.min(row.nth);
         }
         equal
@@ -116,33 +184,47 @@ fn summed(mut rows: Vec<Row>) -> Vec<Row> {
 
 /// Takes the occurrences with a known target off those with any: they were counted there too. A branch from the kernel
 /// to user code is counted with the process, and as the end of a kernel stream once for all processes.
-fn without_duplicates(mut rows: Vec<Row>) -> Vec<Row> {
-    for i in 0..rows.len() {
-        let Some(row) = rows
-            .get(i)
-            .filter(|row| row.with_target != 0 && row.branch.to != Va(0))
-        else {
-            continue;
-        };
-        let with_target = row.with_target;
+fn without_duplicates(rows: Vec<Row>, means: &Means) -> Vec<(WeighedBranch, usize)> {
+    let mut led_to = vec![Weighed::default(); rows.len()];
+    for row in rows.iter().filter(|row| row.branch.to != Va(0)) {
         let (event, process, from, _) = key(row);
         let owner = [process, ProcessIdx::KERNEL].into_iter().find_map(|owner| {
             let any = (event, owner, from, Va(0));
             rows.binary_search_by_key(&any, key).ok()
         });
-        if let Some(any) = owner.and_then(|owner| rows.get_mut(owner)) {
-            any.branch.hits = any.branch.hits.saturating_sub(with_target);
+        if let Some(any) = owner.and_then(|owner| led_to.get_mut(owner)) {
+            any.add(row.of_streams);
         }
     }
-    rows.retain(|row| row.branch.hits != 0 || row.branch.oldest != 0);
-    rows
+    let branches = rows.into_iter().zip(led_to);
+    let branches = branches.map(|(row, led_to)| (row.weighed(led_to, means.of(row.branch.event)), row.nth));
+    let mut branches: Vec<(WeighedBranch, usize)> = branches.collect();
+    branches.retain(|(branch, _)| branch.count.hits != 0 || branch.count.oldest != 0);
+    branches
+}
+
+impl Row {
+    /// What is left of it without those that `led_to` streams, where occurrences that no stream tells of weigh `mean`.
+    fn weighed(self, led_to: Weighed, mean: f64) -> WeighedBranch {
+        let Self {
+            branch, of_streams, ..
+        } = self;
+        let each = led_to.each().or(of_streams.each()).unwrap_or(mean);
+        let alone = branch.hits.saturating_sub(of_streams.hits) as f64 * each;
+        let hits = branch.hits.saturating_sub(led_to.hits);
+        let weight = (of_streams.weight + alone - led_to.weight).max(0.0);
+        WeighedBranch {
+            count: BranchCount { hits, ..branch },
+            weight: if hits == 0 { 0.0 } else { weight },
+            oldest_weight: branch.oldest as f64 * each,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
 
     const KERNEL: u64 = 0xffff_ffff_8100_0000;
 
@@ -154,7 +236,7 @@ mod tests {
             end: Va(end),
             source: source.map(Va),
             hits,
-            weight: 0.0,
+            weight: hits as f64,
             cycles: None,
         }
     }
@@ -176,7 +258,7 @@ mod tests {
             intervals,
             ..Snapshot::default()
         };
-        let row = |b: &BranchCount| (b.from.0, b.to.0, b.hits, b.oldest);
+        let row = |WeighedBranch { count: b, .. }: &WeighedBranch| (b.from.0, b.to.0, b.hits, b.oldest);
         let all = snapshot.taken_branches();
         all.map(|branches| branches.iter().map(row).collect()).collect()
     }
@@ -200,6 +282,46 @@ mod tests {
             (0x2000, 0x1000, 2, 0),
         ];
         assert_eq!(taken(vec![interval]), [expected]);
+    }
+
+    /// What branches and their oldest slots weigh, by source and target.
+    fn weights(streams: Vec<StreamCount>, branches: Vec<BranchCount>) -> Vec<(u64, u64, f64, f64)> {
+        let interval = Interval {
+            streams,
+            branches,
+            ..Interval::default()
+        };
+        let row = |b: &WeighedBranch| (b.count.from.0, b.count.to.0, b.weight, b.oldest_weight);
+        taken_in(&[interval]).iter().flatten().map(row).collect()
+    }
+
+    #[test]
+    fn branches_weigh_what_their_streams_do() {
+        let weighing = |stream: StreamCount, each: f64| StreamCount {
+            weight: stream.hits as f64 * each,
+            ..stream
+        };
+        let found = weights(
+            vec![
+                // What two stacks saw of a loop, the denser one of twice as many rounds, each with the branch in one more slot: the
+                // oldest, which leads to a stream as well.
+                weighing(stream(Some(0x1010), 0x1000, 0x1010, 20), 1.0),
+                weighing(stream(Some(0x1010), 0x1000, 0x1010, 10), 4.0),
+                // Another that is known by what it led to alone.
+                weighing(stream(Some(0x2000), 0x3000, 0x3010, 2), 7.0),
+            ],
+            vec![oldest(1, 0x1010, 3), oldest(1, 0x4000, 1)],
+        );
+        let mean = 74.0 / 32.0;
+        let expected = [
+            // Three hits are newest: as much as its oldest slots, which weigh two each.
+            (0x1010, 0, 6.0, 6.0),
+            (0x1010, 0x1000, 60.0, 0.0),
+            (0x2000, 0x3000, 14.0, 0.0),
+            (0x3010, 0, 14.0, 0.0),
+            (0x4000, 0, mean, mean),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

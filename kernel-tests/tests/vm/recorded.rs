@@ -39,7 +39,7 @@ impl Counts {
             let (hits, weight) = counts.streams.entry((stream.start.0, stream.end.0)).or_default();
             (*hits, *weight) = (*hits + stream.hits, *weight + stream.weight);
         }
-        for branch in snapshot.taken_branches().flat_map(|rows| rows.into_owned()) {
+        for branch in snapshot.taken_branches().flatten().map(|branch| branch.count) {
             let (hits, oldest) = counts.branches.entry(branch.from.0).or_default();
             (*hits, *oldest) = (*hits + branch.hits, *oldest + branch.oldest);
         }

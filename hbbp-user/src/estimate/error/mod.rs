@@ -11,6 +11,7 @@
 //! The stacks themselves come at a fixed period, so that phases of the run have their share of them without chance
 //! ([`phases`]): what counts is how much stacks of one phase differ.
 //!
+//! Where each ring has stacks of its own, they do not count alike ([`dispersion`]).
 //! Where stacks are biased, what was corrected adds to the errors ([`correction`]).
 //!
 //! Two things are left out, and both make the errors too large for most runs. The walks go round a loop as often as chance
@@ -21,6 +22,7 @@
 
 mod bootstrap;
 mod correction;
+pub mod dispersion;
 mod phases;
 pub mod strata;
 mod sum;
@@ -31,6 +33,7 @@ use crate::snapshot::{Event, EventIdx, Snapshot};
 pub(super) use bootstrap::replicates;
 pub use bootstrap::{BlockRun, Replicate};
 pub use correction::{Correction, Corrections};
+pub use dispersion::Dispersion;
 pub(super) use phases::Phases;
 use strata::ByPhase;
 pub use strata::Strata;
@@ -94,7 +97,12 @@ pub(super) fn streams_per_stack(streams: &[Stream], stacks: f64, lbr: &[EventIdx
 
 /// For each block, the relative standard error of its LBR count as the replicates show it, over `n_stacks` real stacks;
 /// `None` where too few show the block.
-pub(super) fn of_blocks(replicates: &[Replicate], strata: &Strata, n_stacks: f64) -> Vec<Option<f64>> {
+pub(super) fn of_blocks(
+    replicates: &[Replicate],
+    strata: &Strata,
+    dispersion: &Dispersion,
+    n_stacks: f64,
+) -> Vec<Option<f64>> {
     let mut spreads = vec![Spread::default(); strata.of_block.len()];
     let mut times = vec![0.0; spreads.len()];
     for replicate in replicates {
@@ -112,8 +120,11 @@ pub(super) fn of_blocks(replicates: &[Replicate], strata: &Strata, n_stacks: f64
             }
         }
     }
-    let error = |spread: &Spread| Some((spread.relative_variance(strata)? / n_stacks.max(1.0)).sqrt());
-    spreads.iter().map(error).collect()
+    let error = |(block, spread): (usize, &Spread)| {
+        let variance = spread.relative_variance(strata)? * dispersion.of_block(block);
+        Some((variance / n_stacks.max(1.0)).sqrt())
+    };
+    spreads.iter().enumerate().map(error).collect()
 }
 
 /// Samples of the events that serve as EBS, wherever they fell.

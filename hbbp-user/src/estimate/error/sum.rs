@@ -10,7 +10,7 @@
 //!
 //! Samples have a fixed period, so this applies within each phase of the run ([`super::strata`]).
 //! For counts from branch stacks, the variance is that between bootstrap replicates of the stacks, divided by the number
-//! of stacks.
+//! of stacks, times the dispersion of what is summed ([`super::dispersion`]).
 //! Samples that were traced back along the code are off by more than chance, in one direction for all blocks alike
 //! ([`crate::estimate::Skid`]).
 //! Where streams were corrected, the sum is off by more than chance as well ([`super::correction`]).
@@ -28,6 +28,8 @@ use crate::estimate::{BlockCount, BlockCounts, Method, Part, TiedSum};
 pub struct Sum {
     ebs: ByPhase,
     lbr: Draws,
+    /// What counts by LBR, each times its dispersion.
+    dispersed: f64,
     spread: Spread,
     correction: Correction,
     /// Samples of eventing IPs in what was corrected, and its amount.
@@ -53,7 +55,10 @@ impl Sum {
         };
         match block.method {
             Method::Ebs => self.ebs.add(counts.strata.of_block(part.block), amount, squares),
-            Method::Lbr => self.lbr.add(amount, squares),
+            Method::Lbr => {
+                self.lbr.add(amount, squares);
+                self.dispersed += amount * counts.dispersion.of_block(part.block);
+            }
         }
         let all = block.chosen().count;
         if 0.0 < all {
@@ -92,7 +97,7 @@ impl Sum {
         let strata = &counts.strata;
         let lbr = self.lbr.sum;
         let of_stacks = match self.spread.relative_variance(strata) {
-            Some(relative) => lbr * lbr * relative / counts.n_stacks.max(1.0),
+            Some(relative) => lbr * self.dispersed * relative / counts.n_stacks.max(1.0),
             None => self.lbr.variance(counts.n_stacks),
         };
         let of_model = counts.skid.map_or(0.0, |skid| skid.variance(self.ebs.sum()));

@@ -46,6 +46,8 @@ pub(in crate::estimate) struct Errors<'a> {
     pub(in crate::estimate) streams_per_stack: f64,
     /// By start; nothing is off where there is none.
     pub(in crate::estimate) excess: &'a [f64],
+    /// By start, the variance of its streams over that of as many that count one each; 1 where there is none.
+    pub(in crate::estimate) dispersion: &'a [f64],
 }
 
 /// Edges from branches to the starts that they lead to, with their probabilities.
@@ -128,7 +130,7 @@ impl Errors<'_> {
             Equation {
                 terms: vec![(start, 1.0)],
                 value: *measured,
-                weight: 1.0 / (self.streams_per_stack.max(1.0) * inflow.max(FEWEST) + bias * bias),
+                weight: 1.0 / (self.of_stacks(start) * inflow.max(FEWEST) + bias * bias),
             }
         };
         let measured = graph.inflow.iter().enumerate().zip(inflow);
@@ -163,7 +165,7 @@ impl Errors<'_> {
             .map(|(start, (inflow, external))| Equation {
                 terms: vec![(start, 1.0)],
                 value: *external,
-                weight: CERTAIN * inflow.max(FEWEST) + self.streams_per_stack.max(1.0) * external,
+                weight: CERTAIN * inflow.max(FEWEST) + self.of_stacks(start) * external,
             })
             .collect();
         for target in &targets.0 {
@@ -188,10 +190,20 @@ impl Errors<'_> {
         equations
     }
 
+    /// The dispersion of a start.
+    fn of_start(self, start: usize) -> f64 {
+        self.dispersion.get(start).copied().unwrap_or(1.0)
+    }
+
+    /// The variance of the inflow of a start, over it: the streams of a stack tell as much as one.
+    fn of_stacks(self, start: usize) -> f64 {
+        self.streams_per_stack.max(1.0) * self.of_start(start)
+    }
+
     /// Variance of how often one succession of several was taken, at a start: each is a draw with probability p, of variance
     /// p (1-p).
     fn of_choice(self, times: f64, probability: f64, start: usize) -> f64 {
-        let variance = times * probability * (1.0 - probability);
+        let variance = self.of_start(start) * times * probability * (1.0 - probability);
         let bias = at(self.excess, start) * variance;
         variance + bias * bias
     }
@@ -206,6 +218,7 @@ mod tests {
     const FAIR: Errors<'_> = Errors {
         streams_per_stack: 15.0,
         excess: &[],
+        dispersion: &[],
     };
 
     /// Starts in a row, each with one stream and one branch that leads to the next start, and from the last one back to the
@@ -297,6 +310,7 @@ mod tests {
     const BIASED: Errors<'_> = Errors {
         streams_per_stack: 15.0,
         excess: &[0.3; 40],
+        dispersion: &[],
     };
 
     /// The first loop's share of all inflow, which should be half.

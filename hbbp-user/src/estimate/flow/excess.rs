@@ -19,12 +19,18 @@ pub(in crate::estimate) fn excess(graph: &FlowGraph, share: f64, depth: f64) -> 
     for branch in &graph.branches {
         add(&mut left, branch.from, branch.amount);
     }
-    let off = |(oldest, left): (&f64, &f64)| {
+    let off = |((oldest, left), dispersion): ((&f64, &f64), &f64)| {
         let expected = (left + oldest) * share;
-        let beyond_chance = (oldest - expected).abs() - chance(expected);
+        let beyond_chance = (oldest - expected).abs() - chance(expected, *dispersion);
         (beyond_chance.max(0.0)).copysign(oldest - expected)
     };
-    let off: Vec<f64> = graph.oldest.iter().zip(&left).map(off).collect();
+    let off: Vec<f64> = graph
+        .oldest
+        .iter()
+        .zip(&left)
+        .zip(&graph.dispersion)
+        .map(off)
+        .collect();
     let too_often = followed(graph, &left, off.iter().map(|off| off.max(0.0)).collect(), depth);
     let too_seldom = followed(
         graph,
@@ -41,10 +47,12 @@ pub(in crate::estimate) fn excess(graph: &FlowGraph, share: f64, depth: f64) -> 
     both.zip(&graph.inflow).map(of_start).collect()
 }
 
-/// Half of the mean deviation of a count that is `expected`: of a normal distribution, or of one that is zero most of the
-/// time, which is its mean.
-pub(in crate::estimate) fn chance(expected: f64) -> f64 {
-    (expected / std::f64::consts::TAU).sqrt().min(expected)
+/// Half of the mean deviation of a count that is `expected`, and whose variance is `dispersion` times that: of a normal distribution, or
+/// of one that is zero most of the time, which is its mean.
+pub(in crate::estimate) fn chance(expected: f64, dispersion: f64) -> f64 {
+    (expected * dispersion / std::f64::consts::TAU)
+        .sqrt()
+        .min(expected)
 }
 
 /// How often each start comes in the `depth` streams after these branches; `left` is how often each was recorded.

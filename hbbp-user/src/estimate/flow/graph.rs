@@ -4,7 +4,8 @@
 
 use hashbrown::HashMap;
 
-use super::super::sources::streams::Stream;
+use super::super::sources::over;
+use super::super::sources::streams::{Amounts, Stream};
 use crate::blocks::BlockMap;
 use crate::estimate::EventAssignment;
 use crate::locate::{Located, Location, TextIdx};
@@ -13,7 +14,7 @@ use crate::snapshot::ProcessIdx;
 /// An instruction of a process image.
 pub(in crate::estimate) type Node = (TextIdx, u32, ProcessIdx);
 
-/// An edge, with its occurrences or another amount.
+/// An edge, with its occurrences as they count ([`Amounts`]), or another amount.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::estimate) struct Edge {
     pub(in crate::estimate) from: usize,
@@ -36,6 +37,10 @@ pub(in crate::estimate) struct FlowGraph {
     pub(in crate::estimate) oldest: Vec<f64>,
     /// Stacks that each branch was the newest of, or that lost the stream behind it.
     pub(in crate::estimate) newest: Vec<f64>,
+    /// Of the occurrences of each branch, the variance over that of as many that count one each.
+    pub(in crate::estimate) dispersion: Vec<f64>,
+    /// The same of the streams from each start.
+    pub(in crate::estimate) of_starts: Vec<f64>,
     /// Where streams start, by number.
     pub(in crate::estimate) starts: Vec<Node>,
     /// The branches that end streams, by number.
@@ -43,20 +48,28 @@ pub(in crate::estimate) struct FlowGraph {
 }
 
 impl FlowGraph {
-    /// The graph of these streams, and of the branches of the events that they are from.
+    /// The graph of these streams and what they count, and of the branches of the events that they are from.
     pub(in crate::estimate) fn new(
         located: &Located,
         map: &BlockMap,
         assignment: &EventAssignment,
-        streams: &[Stream],
+        (streams, amounts): (&[Stream], &Amounts),
     ) -> Self {
         let (mut starts, mut sources) = (Numbers::default(), Numbers::default());
-        let edges = streams.iter().map(|stream| Edge {
-            from: starts.number((stream.text, stream.first, stream.process)),
-            to: sources.number((stream.text, stream.source, stream.process)),
-            amount: stream.hits as f64,
-        });
+        let edges = streams
+            .iter()
+            .zip(&amounts.of_streams)
+            .map(|(stream, amount)| Edge {
+                from: starts.number((stream.text, stream.first, stream.process)),
+                to: sources.number((stream.text, stream.source, stream.process)),
+                amount: *amount,
+            });
         let edges: Vec<Edge> = edges.collect();
+        let mut of_starts = Dispersions::new(starts.in_order.len());
+        for (edge, stream) in edges.iter().zip(streams) {
+            of_starts.add(edge.from, edge.amount, over(edge.amount, stream.hits as f64));
+        }
+        let mut of_sources = Dispersions::new(sources.in_order.len());
         let mut branches = Vec::new();
         let mut oldest = vec![0.0; sources.in_order.len()];
         let mut newest = oldest.clone();
@@ -65,19 +78,22 @@ impl FlowGraph {
             let Some(from) = source.and_then(|source| sources.find(source, branch.process)) else {
                 continue;
             };
-            add(&mut oldest, from, branch.oldest as f64);
+            add(&mut oldest, from, branch.oldest_weight * amounts.of_unit);
+            let amount = branch.weight * amounts.of_unit;
+            of_sources.add(from, amount, over(amount, branch.hits as f64));
             if branch.to.is_none() {
-                add(&mut newest, from, branch.hits as f64);
+                add(&mut newest, from, amount);
             }
             let target = branch.to.and_then(|target| instruction_at(map, target));
             if let Some(to) = target.and_then(|target| starts.find(target, branch.process)) {
-                let amount = branch.hits as f64;
                 branches.push(Edge { from, to, amount });
             }
         }
         Self {
             oldest,
             newest,
+            dispersion: of_sources.ratios(),
+            of_starts: of_starts.ratios(),
             ..Self::of(edges, branches, starts.in_order, sources.in_order)
         }
     }
@@ -94,6 +110,8 @@ impl FlowGraph {
         Self {
             oldest: self.oldest.clone(),
             newest: self.newest.clone(),
+            dispersion: self.dispersion.clone(),
+            of_starts: self.of_starts.clone(),
             ..Self::of(streams, branches, self.starts.clone(), self.sources.clone())
         }
     }
@@ -121,11 +139,43 @@ impl FlowGraph {
             branches,
             oldest: vec![0.0; sources.len()],
             newest: vec![0.0; sources.len()],
+            dispersion: vec![1.0; sources.len()],
+            of_starts: vec![1.0; starts.len()],
             inflow,
             external,
             starts,
             sources,
         }
+    }
+}
+
+/// Sums of amounts, and of each times what an occurrence of it counts.
+struct Dispersions {
+    amounts: Vec<f64>,
+    squares: Vec<f64>,
+}
+
+impl Dispersions {
+    fn new(n: usize) -> Self {
+        Self {
+            amounts: vec![0.0; n],
+            squares: vec![0.0; n],
+        }
+    }
+
+    /// Adds an amount of occurrences that count `part` each.
+    fn add(&mut self, n: usize, amount: f64, part: f64) {
+        add(&mut self.amounts, n, amount);
+        add(&mut self.squares, n, amount * part);
+    }
+
+    /// The variance of each sum over that of as many occurrences that count one each; 1 where there is none.
+    fn ratios(&self) -> Vec<f64> {
+        let ratio = |(squares, amount): (&f64, &f64)| match 0.0 < *amount {
+            true => squares / amount,
+            false => 1.0,
+        };
+        self.squares.iter().zip(&self.amounts).map(ratio).collect()
     }
 }
 

@@ -3,6 +3,8 @@
 //! The source in the oldest slot (the paper's `entry[0]`) has no target before it and ends no stream.
 //! A branch that is found there out of proportion makes the LBR count of the block that it ends suspect.
 
+use super::over;
+use super::streams::Amounts;
 use crate::blocks::{BlockId, BlockMap};
 use crate::estimate::EventAssignment;
 use crate::estimate::flow::excess::chance;
@@ -21,14 +23,16 @@ const FACTOR: f64 = 2.0;
 const SIGMAS: f64 = 3.0;
 
 /// How often the branch that ends a block was recorded.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Occurrences {
     /// The block.
     pub block: BlockId,
-    /// Occurrences in any slot.
-    pub hits: u64,
+    /// Occurrences in any slot, as they count in the flow ([`Amounts`]).
+    pub hits: f64,
     /// Occurrences in the oldest slot.
-    pub oldest: u64,
+    pub oldest: f64,
+    /// The variance of such counts over that of as many occurrences that count one each; 1 where all stacks count alike.
+    pub dispersion: f64,
 }
 
 /// The recorded branches of all stacks.
@@ -43,28 +47,39 @@ pub(in crate::estimate) struct Branches {
 
 impl Branches {
     /// Counts the branches of these events.
-    pub(in crate::estimate) fn new(located: &Located, map: &BlockMap, assignment: &EventAssignment) -> Self {
+    pub(in crate::estimate) fn new(
+        located: &Located,
+        map: &BlockMap,
+        assignment: &EventAssignment,
+        amounts: &Amounts,
+    ) -> Self {
         let mut of_blocks: Vec<Occurrences> = Vec::new();
-        let (mut all, mut stacks) = (0.0, 0.0);
+        let (mut all, mut of_oldest, mut stacks) = (0.0, 0.0, 0.0);
         for branch in assignment.branches(located) {
-            all += branch.hits as f64;
+            let [hits, oldest] = [branch.weight, branch.oldest_weight].map(|weight| weight * amounts.of_unit);
+            all += hits;
+            of_oldest += oldest;
             stacks += branch.oldest as f64;
             let Some(block) = block(map, branch.from) else {
                 continue;
             };
+            let dispersion = over(hits, branch.hits as f64);
             match of_blocks.last_mut().filter(|last| last.block == block) {
                 Some(last) => {
-                    last.hits = last.hits.saturating_add(branch.hits);
-                    last.oldest = last.oldest.saturating_add(branch.oldest);
+                    let squares = last.dispersion * last.hits + dispersion * hits;
+                    last.hits += hits;
+                    last.oldest += oldest;
+                    last.dispersion = over(squares, last.hits);
                 }
                 None => of_blocks.push(Occurrences {
                     block,
-                    hits: branch.hits,
-                    oldest: branch.oldest,
+                    hits,
+                    oldest,
+                    dispersion,
                 }),
             }
         }
-        let share = if 0.0 < all { stacks / all } else { 0.0 };
+        let share = if 0.0 < all { of_oldest / all } else { 0.0 };
         Self {
             of_blocks,
             stacks,
@@ -77,9 +92,9 @@ impl Branches {
     pub(in crate::estimate) fn excess(&self) -> f64 {
         let (mut all, mut beyond) = (0.0, 0.0);
         for branch in &self.of_blocks {
-            let (expected, oldest) = (branch.hits as f64 * self.share, branch.oldest as f64);
+            let (expected, oldest) = (branch.hits * self.share, branch.oldest);
             all += oldest;
-            beyond += (oldest - expected).max(0.0) - chance(expected);
+            beyond += (oldest - expected).max(0.0) - chance(expected, branch.dispersion);
         }
         if 0.0 < all { beyond / all } else { 0.0 }
     }
@@ -87,8 +102,12 @@ impl Branches {
     /// A standard deviation of [`Self::excess`] by chance, or more: what a Poisson count is above its mean varies by less than the
     /// count itself, which is by as many as are expected.
     pub(in crate::estimate) fn excess_by_chance(&self) -> f64 {
-        let all: f64 = self.of_blocks.iter().map(|branch| branch.oldest as f64).sum();
-        1.0 / all.sqrt()
+        let (mut all, mut squares) = (0.0, 0.0);
+        for branch in &self.of_blocks {
+            all += branch.oldest;
+            squares += branch.oldest * branch.dispersion;
+        }
+        squares.sqrt() / all
     }
 }
 
@@ -105,8 +124,9 @@ fn block(map: &BlockMap, place: Location) -> Option<BlockId> {
 impl Occurrences {
     /// Whether the branch sits in the oldest slot more often than in a `share` of its occurrences, beyond chance.
     pub fn biased(&self, share: f64) -> bool {
-        let expected = self.hits as f64 * share;
-        let oldest = self.oldest as f64;
+        // As many stacks that count one each.
+        let expected = self.hits * share / self.dispersion;
+        let oldest = self.oldest / self.dispersion;
         ENOUGH <= expected && FACTOR * expected <= oldest && expected + SIGMAS * expected.sqrt() < oldest
     }
 }
@@ -121,7 +141,12 @@ mod tests {
             text: TextIdx(0),
             block: 0,
         };
-        Occurrences { block, hits, oldest }
+        Occurrences {
+            block,
+            hits: hits as f64,
+            oldest: oldest as f64,
+            dispersion: 1.0,
+        }
     }
 
     #[test]

@@ -45,8 +45,11 @@ pub struct Stream {
 /// What became of the streams of all events.
 #[derive(Default)]
 pub(in crate::estimate) struct Judged {
-    /// Accepted streams with their events, sorted by (text, process); their weights are in units of the events.
+    /// Accepted streams with their events, sorted by (text, process); their weights are in units of the events, without what they
+    /// bear.
     streams: Vec<(EventIdx, Stream)>,
+    /// What the weights of a group are multiplied by where it bears that of discarded ones.
+    factors: BTreeMap<StreamGroup, f64>,
     /// Accepted streams, by event; together with `discarded` all that were located.
     pub(in crate::estimate) accepted: Tally<()>,
     /// Those of the accepted streams that an interrupt or exception ended.
@@ -101,38 +104,42 @@ pub(in crate::estimate) fn judged(snapshot: &Snapshot, located: &mut Located, ma
         }
     });
     let mut accepted: Vec<(EventIdx, Stream)> = accepted.collect();
-    let bearing = weights.values().filter(|group| 0.0 < group.accepted);
-    judged.made_up = bearing.fold(0, |sum, group| sum.saturating_add(group.impossible.0));
-    for (event, stream) in &mut accepted {
-        let group = (*event, stream.process, ring_of(stream.text));
-        stream.weight *= weights.get(&group).map_or(1.0, Weights::factor);
-    }
+    let bearing = || weights.iter().filter(|(_, group)| 0.0 < group.accepted);
+    judged.made_up = bearing().fold(0, |sum, (_, group)| sum.saturating_add(group.impossible.0));
+    judged.factors = bearing()
+        .map(|(group, weights)| (*group, weights.factor()))
+        .filter(|(_, factor)| *factor != 1.0)
+        .collect();
     accepted.sort_by_key(|(_, s)| (s.text, s.process));
     judged.streams = accepted;
     judged
 }
 
 impl Weights {
-    /// What the weight of an accepted stream is multiplied by.
+    /// What the weight of an accepted stream is multiplied by, where there is one.
     fn factor(&self) -> f64 {
-        if 0.0 < self.accepted {
-            1.0 + self.impossible.1 / self.accepted
-        } else {
-            1.0
-        }
+        1.0 + self.impossible.1 / self.accepted
     }
 }
 
 impl Judged {
-    /// Takes the streams of the events that serve as LBR, sorted by (text, process), and the units of these events that they
-    /// represent, such as taken branches. Where executions are relative and `stages` leave their weights out, as recorded.
+    /// Takes the streams of the events that serve as LBR, sorted by (text, process), what each counts in the flow, and the units of
+    /// these events that they represent, such as taken branches. Where executions are relative and `stages` leave their weights out,
+    /// as recorded.
     pub(in crate::estimate) fn take_streams(
         &mut self,
+        (snapshot, map): (&Snapshot, &BlockMap),
         assignment: &EventAssignment,
         stages: Stages,
-    ) -> (Vec<Stream>, f64) {
+    ) -> (Vec<Stream>, Amounts, f64) {
         let mut serving = std::mem::take(&mut self.streams);
         serving.retain(|(event, _)| assignment.uses_stacks_of(*event));
+        let amounts = Amounts::new(&serving);
+        for (event, stream) in &mut serving {
+            let ring = super::ring(snapshot, map, stream.text);
+            let factor = self.factors.get(&(*event, stream.process, ring));
+            stream.weight *= factor.copied().unwrap_or(1.0);
+        }
         let units: f64 = serving.iter().map(|(_, stream)| stream.weight).sum();
         let hits: f64 = serving.iter().map(|(_, stream)| stream.hits as f64).sum();
         let weight = |stream: &Stream| match assignment.unit {
@@ -148,7 +155,29 @@ impl Judged {
         let mut streams: Vec<Stream> = serving.into_iter().map(weighted).collect();
         // They are in the place of what was larger, and stay for as long as the estimate.
         streams.shrink_to_fit();
-        (streams, units)
+        (streams, amounts, units)
+    }
+}
+
+/// What occurrences count in the flow: what they weigh, over what they weigh on average. Where all stacks have one period, that is
+/// their number, or nearly so. What chance does to a count is known from it and from how many occurrences it is made of.
+#[derive(Clone, Debug, Default)]
+pub(in crate::estimate) struct Amounts {
+    /// Of streams, in their order.
+    pub(in crate::estimate) of_streams: Vec<f64>,
+    /// Of a unit of weight.
+    pub(in crate::estimate) of_unit: f64,
+}
+
+impl Amounts {
+    fn new(streams: &[(EventIdx, Stream)]) -> Self {
+        let weight: f64 = streams.iter().map(|(_, stream)| stream.weight).sum();
+        let hits: f64 = streams.iter().map(|(_, stream)| stream.hits as f64).sum();
+        let of_unit = super::over(hits, weight);
+        Self {
+            of_streams: streams.iter().map(|(_, s)| s.weight * of_unit).collect(),
+            of_unit,
+        }
     }
 }
 
