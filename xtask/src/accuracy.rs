@@ -58,6 +58,9 @@ pub(crate) struct Args {
     /// Sampling period of branch stacks, in taken branches.
     #[arg(long, default_value_t = kernel_tests::accuracy::PERIODS.1)]
     branch_period: u64,
+    /// More options of `hbbp-sys record`, such as `--rings-apart`.
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
+    options: String,
     /// Print one JSON object per line of the table.
     #[arg(long)]
     json: bool,
@@ -75,6 +78,7 @@ pub(crate) fn accuracy(args: &Args) -> Result<()> {
         for name in &args.selection.hardware_profile {
             let mut setup = Setup::new(hardware_profile(name)?);
             (setup.period, setup.branch_period) = (args.period, args.branch_period);
+            setup.options = args.options.split_whitespace().map(str::to_owned).collect();
             if !args.json {
                 println!(
                     "kernel {series}, hardware profile {name}: on a model of a processor, in % of the reference"
