@@ -28,6 +28,16 @@ pub enum Ring {
     User,
 }
 
+impl Ring {
+    /// Stable name, used in tables and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::User => "user",
+        }
+    }
+}
+
 impl Va {
     /// The ring by the upper half of the canonical address space (SDM vol. 1, 3.3.7.1).
     pub const fn ring(self) -> Ring {

@@ -12,7 +12,7 @@ use crate::cmd::record::{EndedProcesses, RecordOptions, Target};
 use crate::collect::event::Choice;
 use crate::collect::object::Messages;
 use crate::collect::periods::CYCLES;
-use crate::collect::{ClassCounting, cpu_list};
+use crate::collect::{ClassCounting, StackEvents, cpu_list};
 use crate::resolve::kernel::space::TextHistory;
 use crate::resolve::parser::Parser;
 use crate::snapshot::run::Period;
@@ -39,6 +39,11 @@ pub(super) struct RecordArgs {
     /// process. Where there are no counters, the clock is sampled anyway.
     #[arg(long, value_name = "N", require_equals = true, value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<Option<u64>>,
+    /// Sample branch stacks of the kernel and of user code by an event for each, so that the ring that runs less has more of them: at
+    /// most four times as many as it has by its share. Takes one counter more. The kernel begins with four times as many; where
+    /// counters follow tasks (--pid, a command) it keeps them, as such counters cannot change.
+    #[arg(long)]
+    rings_apart: bool,
     /// Take call chains with the samples of time (implies --time), so that `report --view loops` charges the time of what was
     /// called to the loops and lines that called it. User code must keep frame pointers; where it keeps none, callers are not
     /// known.
@@ -139,6 +144,11 @@ impl RecordArgs {
                     None => self.callers.then_some(CYCLES),
                 },
                 callers: self.callers,
+                stacks: if self.rings_apart {
+                    StackEvents::ForEachRing
+                } else {
+                    StackEvents::ForBothRings
+                },
                 slices: None,
             },
             kernel: if self.split_kernel {

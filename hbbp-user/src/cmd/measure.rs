@@ -1,6 +1,7 @@
 //! What a running measurement does when: drains, records, patches of kernel text, CPUs and the budget each have their time,
 //! until the time of the measurement is over, its command exits or a signal arrives.
 
+use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
@@ -26,6 +27,10 @@ const CPUS_EVERY: Duration = Duration::from_millis(250);
 /// Time between two looks at what the samples cost, where there is a budget.
 const BUDGET_EVERY: Duration = Duration::from_millis(250);
 
+/// Time until rings with events of their own take stacks by what they ran, for the first time, and twice that with each time, until
+/// drains do it.
+const FIRST_SHARES: Duration = Duration::from_millis(5);
+
 /// Why a measurement paused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Pause {
@@ -50,7 +55,8 @@ pub(super) async fn measure(
     let start = Instant::now();
     let every = |time: Duration| interval_at(start + time, time);
     let pace = session.pace();
-    let mut drains = every(session.drain_every() * pace);
+    let drain_every = session.drain_every() * pace;
+    let mut drains = every(drain_every);
     let mut sideband = every(SIDEBAND_EVERY * pace);
     let mut stacks = every(STACKS_EVERY);
     let mut cpus = every(CPUS_EVERY * pace);
@@ -61,11 +67,9 @@ pub(super) async fn measure(
     }
     let end = tokio::time::sleep(duration.unwrap_or(Duration::MAX));
     tokio::pin!(end);
-    let text_events = session.collector.text_events()?;
-    // SAFETY: the descriptor is our own and stays the same and open as long as it is waited for.
-    let text_events = unsafe { AsyncFd::register_with_interest(text_events, Interest::READABLE) }
-        .context("failed to wait for kernel text events")?;
+    let text_events = text_events(session)?;
     let half_full = session.collector.half_full();
+    let (is_apart, mut shares) = (session.collector.has_rings_apart(), FIRST_SHARES);
     let mut turn = session.collector.turn_length().map(|turn| start + turn);
     loop {
         let patched = tokio::time::sleep_until(session.patched.unwrap_or(start));
@@ -82,13 +86,12 @@ pub(super) async fn measure(
                 session.collector.take_turns();
                 turn = session.collector.turn_length().map(|turn| Instant::now() + turn);
             }
+            () = tokio::time::sleep_until(start + shares), if is_apart && shares < drain_every => shares = session.share_out(shares)?,
             () = patched, if session.patched.is_some() => session.split()?,
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
-            _ = budget.tick(), if session.budget.is_some() => {
-                if session.is_over_budget() {
-                    return Ok(Pause::Budget);
-                }
-            }
+            _ = budget.tick(), if session.budget.is_some() => if session.is_over_budget() {
+                return Ok(Pause::Budget);
+            },
             _ = cpus.tick() => session.collector.follow_cpus()?,
             _ = sideband.tick() => {
                 session.read_sideband()?;
@@ -107,6 +110,14 @@ pub(super) async fn measure(
             }
         }
     }
+}
+
+/// The changes of kernel text that are to be read.
+fn text_events(session: &Session) -> anyhow::Result<AsyncFd<OwnedFd>> {
+    let text_events = session.collector.text_events()?;
+    // SAFETY: the descriptor is our own and stays the same and open as long as it is waited for.
+    unsafe { AsyncFd::register_with_interest(text_events, Interest::READABLE) }
+        .context("failed to wait for kernel text events")
 }
 
 /// Waits for a notification; for ever without a notifier.

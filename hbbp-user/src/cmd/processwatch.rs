@@ -11,9 +11,9 @@ use anyhow::{Context as _, bail};
 
 use super::record::{EndedProcesses, Intervals, RecordOptions, Target};
 use crate::blocks::DecodedText;
-use crate::collect::ClassCounting;
 use crate::collect::event::Choice;
 use crate::collect::object::Messages;
+use crate::collect::{ClassCounting, StackEvents};
 use crate::mix::{Axis, Dimension, Estimated, Filter, Query, Sort, Value, processwatch_categories};
 use crate::report::watch::{Layout, Watch};
 use crate::resolve::kernel::space::TextHistory;
@@ -152,6 +152,7 @@ fn record_options(options: &WatchOptions) -> RecordOptions {
             duration: Some(options.interval),
             time: None,
             callers: false,
+            stacks: StackEvents::ForBothRings,
             slices: None,
         },
         kernel: match options.rings {

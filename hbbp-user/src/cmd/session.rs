@@ -308,9 +308,16 @@ impl Session {
         Ok(())
     }
 
+    /// Has rings with events of their own take stacks by what they ran, this time `after` the start; returns the time of the next.
+    pub(super) fn share_out(&mut self, after: Duration) -> anyhow::Result<Duration> {
+        self.collector.share_out()?;
+        Ok(after * 2)
+    }
+
     pub(super) fn drain(&mut self) -> anyhow::Result<()> {
         let start = own_time();
         self.collector.vary()?;
+        self.collector.share_out()?;
         let counts = self.counts()?;
         self.resolve(&counts);
         let cost = own_time().saturating_sub(start);

@@ -1,8 +1,10 @@
 //! The perf events of a collection, each with its counters and the program on them.
 
+mod by_ring;
+mod sampled;
+
 use std::io::ErrorKind;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::{iter, mem};
+use std::os::fd::AsFd as _;
 
 use anyhow::{Context as _, bail};
 use hbbp_ebpf::{EventStats, MAX_EVENTS};
@@ -12,34 +14,23 @@ use super::cpus::Cpus;
 use super::event::Source;
 use super::object::Object;
 use super::overhead::Runs;
-use super::perf::Perf;
-use super::scope::{Scope, open_counters};
+use super::scope::Scope;
 use super::stacks::Stacks;
 use super::stride::Sampler;
 use super::totals::{Totals, add_losses, sum};
 use crate::snapshot::Loss;
-use crate::snapshot::run::{Counter, Event, EventUnit, Period};
-use crate::streams::StackStats;
+use crate::snapshot::run::{Event, EventUnit, Period};
+pub use by_ring::StackEvents;
+pub(super) use by_ring::{SHORTEST, apart};
+use sampled::{Sampled, no_counter};
 
 /// The events, by their numbers.
 pub(super) struct Counters {
     events: Vec<Sampled>,
-}
-
-/// An event with its counters and the program on them.
-struct Sampled {
-    source: Source,
-    /// Its period now.
-    period: Period,
-    program: OwnedFd,
-    /// Those of CPUs that went offline come before those that were opened when these came back.
-    counters: Vec<Sampler>,
-    /// Whether it was not stopped for good.
-    is_used: bool,
-    /// What its program had counted on each CPU when that was taken last.
-    taken: Vec<EventStats>,
-    /// What had become of its stacks then.
-    taken_stacks: StackStats,
+    /// All periods times this are those of the start ([`Self::set_scale`]).
+    scale: f64,
+    /// What the kernel and user code ran when totals were taken last ([`Self::ran`]).
+    ran_before: [u64; 2],
 }
 
 /// What the samples with branch stacks brought.
@@ -64,25 +55,24 @@ impl Counters {
         let mut events = Vec::new();
         for (number, source) in sources.into_iter().enumerate() {
             if MAX_EVENTS <= number {
-                bail!("too many events in one run (at most {MAX_EVENTS})");
+                bail!(
+                    "too many events in one run (at most {MAX_EVENTS}): leave out --time, --callers or --rings-apart"
+                );
             }
             let program = match source.request.stack {
                 Some(_) => object.on_branch(number)?,
                 None if source.request.chain => object.on_chain(number)?,
                 None => object.on_ip(number)?,
             };
-            let counters = open_on(&source, &program, scope, online)?;
-            events.push(Sampled {
-                period: source.request.period,
-                source,
-                program,
-                counters,
-                is_used: true,
-                taken: Vec::new(),
-                taken_stacks: StackStats::default(),
-            });
+            let mut sampled = Sampled::new(source, program);
+            sampled.counters = sampled.open_on(scope, online)?;
+            events.push(sampled);
         }
-        Ok(Self { events })
+        Ok(Self {
+            events,
+            scale: 1.0,
+            ran_before: [0; 2],
+        })
     }
 
     /// Starts sampling.
@@ -110,10 +100,7 @@ impl Counters {
     /// Opens the counters of a CPU, disabled.
     pub(super) fn open_on(&mut self, scope: &Scope, cpu: u32) -> anyhow::Result<()> {
         for event in self.events.iter_mut().filter(|event| event.is_used) {
-            let period = event.period;
-            let mut source = event.source.clone();
-            source.request.period = period;
-            let opened = open_on(&source, &event.program, scope, &[cpu])?;
+            let opened = event.open_on(scope, &[cpu])?;
             event.counters.extend(opened);
         }
         Ok(())
@@ -163,7 +150,7 @@ impl Counters {
             let Period::Fixed(period) = event.source.request.period else {
                 continue;
             };
-            let period = scaled(period, scale);
+            let period = scaled(period, scale * event.part);
             for counter in &mut event.counters {
                 counter
                     .set_period(period)
@@ -171,6 +158,7 @@ impl Counters {
             }
             event.period = Period::Fixed(period);
         }
+        self.scale = scale;
         Ok(())
     }
 
@@ -244,6 +232,7 @@ impl Counters {
     /// still.
     pub(super) fn take_totals(&mut self, cpus: &Cpus, stacks: Option<&Stacks>) -> anyhow::Result<Totals> {
         let mut totals = Totals::default();
+        self.ran_before = self.ran();
         for (sampled, number) in self.events.iter_mut().zip(0u32..) {
             let by_cpu = sampled.take_stats(cpus.stats(number as usize));
             let stats = sum(&by_cpu);
@@ -256,13 +245,15 @@ impl Counters {
             let of_stacks = sampled.take_stacks(of_stacks.unwrap_or_default());
             add_losses(&mut totals.losses, &stats, &of_stacks);
             let counters = sampled.take_counts(&by_cpu, &mut totals.notes)?;
+            let period = sampled.take_period();
             totals.events.push(Event {
                 name: sampled.source.name.clone(),
                 unit: sampled.source.unit,
                 near_only: sampled.source.near_only,
+                ring: sampled.ring(),
                 branch_stack: sampled.source.request.stack.is_some(),
                 precise: sampled.source.request.precise,
-                period: sampled.period,
+                period,
                 runs: stats.runs,
                 counters,
             });
@@ -271,95 +262,12 @@ impl Counters {
     }
 }
 
-impl Sampled {
-    const fn has_stack(&self) -> bool {
-        self.source.request.stack.is_some()
-    }
-
-    /// Its period now; 1 where the kernel changes it as it likes, and none is known to be due.
-    const fn nominal_period(&self) -> u64 {
-        match self.period {
-            Period::Fixed(period) | Period::Between(period, _) => period,
-            Period::Frequency(_) => 1,
-        }
-    }
-
-    fn stop(&self) -> anyhow::Result<()> {
-        for counter in self.counters.iter().filter(|counter| !counter.has_ended()) {
-            counter.perf.disable().context("failed to stop a perf event")?;
-        }
-        Ok(())
-    }
-
-    /// What its program counted on each CPU since the last call, where it has counted `now` in all.
-    fn take_stats(&mut self, now: Vec<EventStats>) -> Vec<EventStats> {
-        let taken = mem::replace(&mut self.taken, now);
-        let taken = taken.into_iter().chain(iter::repeat(EventStats::default()));
-        let both = self.taken.iter().zip(taken);
-        both.map(|(now, taken)| now.since(taken)).collect()
-    }
-
-    /// What became of its stacks since the last call.
-    const fn take_stacks(&mut self, now: StackStats) -> StackStats {
-        now.since(mem::replace(&mut self.taken_stacks, now))
-    }
-
-    /// What its counters counted since the last call; of those that lost their counter there is a note.
-    fn take_counts(
-        &mut self,
-        by_cpu: &[EventStats],
-        notes: &mut Vec<String>,
-    ) -> anyhow::Result<Vec<Counter>> {
-        let mut counters = Vec::new();
-        let period = self.nominal_period();
-        for sampler in &mut self.counters {
-            match sampler.take(period) {
-                Ok(mut counter) => {
-                    let cpu = counter.cpu.and_then(|cpu| by_cpu.get(cpu as usize));
-                    counter.runs = cpu.map(|stats| stats.runs);
-                    let same = |it: &&mut Counter| it.cpu.is_some() && it.cpu == counter.cpu;
-                    match counters.iter_mut().find(same) {
-                        // Its CPU went offline and came back: its samples are those of the CPU already.
-                        Some(before) => before.add_later(&counter, period),
-                        None => counters.push(counter),
-                    }
-                }
-                // What it sampled until then is good; only how much was due is not known.
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                    notes.push(no_counter(&sampler.perf, &self.source));
-                }
-                Err(error) => return Err(error).context("failed to read a perf event"),
-            }
-        }
-        self.counters.retain(|sampler| !sampler.has_ended());
-        Ok(counters)
-    }
-}
-
-/// Opens the counters of an event, disabled, with the program on them.
-fn open_on(
-    source: &Source,
-    program: &OwnedFd,
-    scope: &Scope,
-    online: &[u32],
-) -> anyhow::Result<Vec<Sampler>> {
-    let opened = open_counters(source, scope, online)?;
-    for perf in &opened {
-        perf.attach(program.as_fd())
-            .context("failed to attach the program to a perf event")?;
-    }
-    Ok(opened
-        .into_iter()
-        .map(|perf| Sampler::new(perf, source))
-        .collect())
-}
-
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a product of positive numbers, cut off at the largest"
 )]
-const fn scaled(period: u64, scale: f64) -> u64 {
+pub(super) const fn scaled(period: u64, scale: f64) -> u64 {
     (period as f64 * scale) as u64
 }
 
@@ -375,16 +283,6 @@ const fn seen(stats: &EventStats) -> StacksSeen {
     } else {
         StacksSeen::Empty
     }
-}
-
-fn no_counter(perf: &Perf, source: &Source) -> String {
-    let place = perf
-        .cpu()
-        .map_or_else(|| "a task".to_owned(), |cpu| format!("CPU {cpu}"));
-    format!(
-        "event {} lost its counter on {place} to another user of the PMU",
-        source.name
-    )
 }
 
 #[cfg(test)]

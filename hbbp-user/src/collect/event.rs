@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::bail;
 use perf_event_open_sys::bindings;
 
+use super::counters::{StackEvents, apart};
 use super::perf::{Perf, Request, Stack, Target};
 use super::periods::period;
 use super::pmu::{DEVICES, Pmu, read_pmus};
@@ -48,6 +49,8 @@ pub struct Choice {
     pub time: Option<u64>,
     /// `--callers`: the samples of time carry call chains.
     pub callers: bool,
+    /// Whether each ring has branch stacks by an event of its own.
+    pub stacks: StackEvents,
     /// What makes a slice, whose length is followed by periods that were not said; `None` where slices are not told apart.
     /// Kernel code is to be kept apart by process with them.
     pub slices: Option<SliceCut>,
@@ -93,6 +96,9 @@ pub fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
         Some(event) => named(event)?,
         None => best()?,
     };
+    if choice.stacks == StackEvents::ForEachRing {
+        sources = apart(sources)?;
+    }
     for source in &mut sources {
         source.request.period = period(source, choice);
         match (source.unit, source.request.period) {
@@ -300,7 +306,7 @@ fn instructions(pmu: &Pmu) -> Result<Source, Refused> {
 }
 
 /// The source with the highest precise level that the kernel grants, at most the one it asks for.
-fn settle(mut source: Source) -> Result<Source, Refused> {
+pub(super) fn settle(mut source: Source) -> Result<Source, Refused> {
     loop {
         let error = match try_open(&source) {
             Ok(()) => return Ok(source),
@@ -335,6 +341,7 @@ fn hardware(pmu: &Pmu, encoding: &Encoding, unit: EventUnit) -> Source {
             pinned: true,
             stack: None,
             chain: false,
+            ring: None,
         },
         cpus: pmu.cpus.clone(),
     }
@@ -371,6 +378,7 @@ fn software(name: &str, config: u32) -> Source {
             pinned: false,
             stack: None,
             chain: false,
+            ring: None,
         },
         cpus: Vec::new(),
     }

@@ -60,7 +60,7 @@ use class_pmus::open_classes;
 use classes::ClassCounters;
 pub use classes::ClassCounting;
 use counters::Counters;
-pub use counters::StacksSeen;
+pub use counters::{StackEvents, StacksSeen};
 use cpus::Cpus;
 use drain::CountMaps;
 use hotplug::Online;
@@ -266,6 +266,16 @@ impl Collector {
     /// Changes the periods a little while the events run, now and then.
     pub fn vary(&mut self) -> anyhow::Result<()> {
         self.counters.vary()
+    }
+
+    /// Whether each ring has branch stacks by an event of its own.
+    pub fn has_rings_apart(&self) -> bool {
+        self.counters.has_rings_apart()
+    }
+
+    /// Has such rings take stacks by what they ran since the last call, while the events run.
+    pub fn share_out(&mut self) -> anyhow::Result<()> {
+        self.counters.share_out()
     }
 
     /// Sets the periods to those of the start times `scale`. To be called after [`Self::take_totals`], while sampling still

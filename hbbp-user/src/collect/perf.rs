@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use perf_event_open_sys::{bindings, ioctls};
 
+use crate::addr::Ring;
 use crate::snapshot::run::{Counter, Period};
 pub use counting::{Counting, Group};
 
@@ -32,6 +33,8 @@ pub struct Request {
     pub stack: Option<Stack>,
     /// Whether its samples carry the call chain.
     pub chain: bool,
+    /// The ring whose units it counts; `None` for both.
+    pub ring: Option<Ring>,
 }
 
 /// What the entries of a branch stack tell. All taken branches of both rings are asked for.
@@ -107,6 +110,8 @@ impl Perf {
         attr.set_disabled(1);
         attr.set_precise_ip(request.precise.into());
         attr.set_exclude_guest(request.exclude_guest.into());
+        attr.set_exclude_user((request.ring == Some(Ring::Kernel)).into());
+        attr.set_exclude_kernel((request.ring == Some(Ring::User)).into());
         if let Some(stack) = request.stack {
             attr.sample_type = u64::from(bindings::PERF_SAMPLE_BRANCH_STACK);
             attr.branch_sample_type = stack.branch_sample_type();

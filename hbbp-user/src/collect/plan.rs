@@ -4,6 +4,7 @@ use hbbp_ebpf::CountKey;
 
 use super::btf::Btf;
 use super::classes::ClassCounting;
+use super::counters::{SHORTEST, scaled};
 use super::event::{Choice, Source};
 use super::kernel_layout;
 use super::modules::ModuleWatch;
@@ -100,7 +101,11 @@ pub(super) fn event_count_offset(
 /// The least events between two branch stacks; `None` where no event has any.
 pub(super) fn shortest_stack_period(sources: &[Source]) -> Option<u64> {
     let with_stacks = sources.iter().filter(|source| source.request.stack.is_some());
-    with_stacks.map(shortest_period).min()
+    let shortest = |source: &Source| match source.request.ring {
+        Some(_) => scaled(shortest_period(source), SHORTEST),
+        None => shortest_period(source),
+    };
+    with_stacks.map(shortest).min()
 }
 
 /// The least events between two samples, as far as that is known before they run.
@@ -155,6 +160,7 @@ mod tests {
                 pinned: false,
                 stack: None,
                 chain: false,
+                ring: None,
             },
             cpus: Vec::new(),
         };

@@ -36,6 +36,7 @@ pub(super) fn raw(pmu: &str, terms: &str) -> anyhow::Result<Source> {
             pinned: true,
             stack: None,
             chain: false,
+            ring: None,
         },
         cpus: cpus
             .ok()

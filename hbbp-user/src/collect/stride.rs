@@ -95,9 +95,30 @@ impl Sampler {
         if !counted(&self.perf, self.unit).is_ok_and(|counter| stride.is_long(counter.count)) {
             return Ok(());
         }
+        self.renew()
+    }
+
+    /// Samples every `period` units, or near it, from now on, while it runs. A counter that follows tasks stays as it is.
+    pub fn adapt(&mut self, period: u64) -> io::Result<()> {
+        match self.stride.as_mut().filter(|_| !self.has_ended) {
+            Some(stride) => stride.nominal = period,
+            None => return Ok(()),
+        }
+        self.renew()
+    }
+
+    /// Begins a new period of a counter that runs.
+    fn renew(&mut self) -> io::Result<()> {
+        let Some(stride) = &mut self.stride else {
+            return Ok(());
+        };
         self.perf.disable()?;
         if let Ok(counter) = counted(&self.perf, self.unit) {
-            let next = stride.next();
+            let next = if stride.ended {
+                stride.nominal
+            } else {
+                stride.next()
+            };
             match self.perf.set_period(next) {
                 Ok(()) => stride.change(counter.count, next),
                 Err(_) => stride.ended = true,

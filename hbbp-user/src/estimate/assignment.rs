@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use super::Unit;
+use crate::addr::Ring;
 use crate::locate::{Located, LocatedBranch, Tally};
 use crate::snapshot::{Event, EventIdx, EventUnit, Snapshot};
 
@@ -46,7 +47,7 @@ const OTHERS: [EventUnit; 4] = [
 
 /// Chooses the events of a snapshot by what they brought: samples on instructions, and accepted streams.
 ///
-/// Events of one unit serve together where no CPU has two of them, as on processors with two kinds of cores;
+/// Events of one unit serve together where no ring of a CPU has two of them, as on processors with two kinds of cores;
 /// otherwise the first in the order of the run counts, and the others would count the same executions again.
 pub fn assign(snapshot: &Snapshot, samples: &Tally<()>, streams: &Tally<()>) -> EventAssignment {
     let ips = snapshot.intervals.iter().flat_map(|interval| &interval.ips);
@@ -115,16 +116,16 @@ const fn sample_unit(unit: EventUnit) -> Unit {
     }
 }
 
-/// The wanted events, without those that may share a CPU with an earlier one: an event whose CPUs are not known is alone.
+/// The wanted events, without those that may share a ring of a CPU with an earlier one: an event whose CPUs are not known is alone.
 pub fn disjoint(snapshot: &Snapshot, wanted: impl Fn(&Event, EventIdx) -> bool) -> Vec<EventIdx> {
     let mut chosen = Vec::new();
-    let mut taken: BTreeSet<u32> = BTreeSet::new();
+    let mut taken: BTreeSet<(u32, Ring)> = BTreeSet::new();
     for (event, idx) in snapshot.run.events.iter().zip((0u32..).map(EventIdx)) {
         if !wanted(event, idx) {
             continue;
         }
-        match cpus(event) {
-            Some(cpus) if cpus.is_disjoint(&taken) => taken.extend(cpus),
+        match places(event) {
+            Some(places) if places.is_disjoint(&taken) => taken.extend(places),
             None if chosen.is_empty() => return vec![idx],
             _ => continue,
         }
@@ -133,10 +134,19 @@ pub fn disjoint(snapshot: &Snapshot, wanted: impl Fn(&Event, EventIdx) -> bool) 
     chosen
 }
 
-/// The CPUs that an event counted on; `None` where they are not known.
-fn cpus(event: &Event) -> Option<BTreeSet<u32>> {
+/// The CPUs and rings that an event counted; `None` where the CPUs are not known.
+fn places(event: &Event) -> Option<BTreeSet<(u32, Ring)>> {
     let cpus: Option<BTreeSet<u32>> = event.counters.iter().map(|counter| counter.cpu).collect();
-    cpus.filter(|cpus| !cpus.is_empty())
+    let cpus = cpus.filter(|cpus| !cpus.is_empty())?;
+    let rings = [Ring::Kernel, Ring::User];
+    let counted = rings
+        .into_iter()
+        .filter(|ring| event.ring.is_none_or(|own| own == *ring));
+    Some(
+        counted
+            .flat_map(|ring| cpus.iter().map(move |cpu| (*cpu, ring)))
+            .collect(),
+    )
 }
 
 impl EventAssignment {
@@ -164,7 +174,6 @@ impl EventAssignment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::Ring;
     use crate::snapshot::run::Counter;
 
     fn event(unit: EventUnit, cpu: u32) -> Event {
@@ -211,6 +220,19 @@ mod tests {
         let on = |cpu| (event(EventUnit::Instructions, cpu), 1, 0);
         assert_eq!(assigned(&[on(0), on(1)]).ebs, [EventIdx(0), EventIdx(1)]);
         assert_eq!(assigned(&[on(0), on(0)]).ebs, [EventIdx(0)]);
+    }
+
+    #[test]
+    fn events_of_the_two_rings_serve_together() {
+        let of = |ring| {
+            let mut event = event(EventUnit::TakenBranches, 0);
+            event.ring = ring;
+            (event, 1, 31)
+        };
+        let (kernel, user) = (Some(Ring::Kernel), Some(Ring::User));
+        assert_eq!(assigned(&[of(user), of(kernel)]).lbr, [EventIdx(0), EventIdx(1)]);
+        assert_eq!(assigned(&[of(None), of(kernel)]).lbr, [EventIdx(0)]);
+        assert_eq!(assigned(&[of(kernel), of(kernel)]).lbr, [EventIdx(0)]);
     }
 
     #[test]

@@ -14,6 +14,8 @@
 //!  flow         one graph of streams and branches (graph); from it, and from samples that skid (skid), the inflow of each
 //!    |          branch target by least squares (balance): streams to reweighted streams
 //!    |  FlowGraph, Stream, Expected
+//!  rings        streams of each ring that agree with its taken branches, where these were counted by ring
+//!    |  Stream
 //!  classes      streams that agree with what was counted of classes of instructions
 //!    |  Stream
 //!  error        phases of the run (phases), bootstrap replicates of stacks (bootstrap), variances within phases (strata), and
@@ -36,6 +38,8 @@ mod figure;
 mod flow;
 mod kinds_of_forms;
 mod landing;
+mod near;
+mod rings;
 pub mod rule;
 mod sources;
 pub mod stages;
@@ -57,6 +61,8 @@ use flow::graph::FlowGraph;
 pub use flow::late::Late;
 pub use flow::passages::{Flows, Passed, summed};
 pub use landing::Skid;
+pub use near::{ends_near, near_only};
+use rings::Ran;
 pub use rule::{Reason, Rule};
 use sources::ebs::Sampled;
 pub use sources::lbr::{ExecutionCounts, execution_counts};
@@ -212,24 +218,25 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let sampled = ebs::sampled(snapshot, located, map);
     let mut judged = streams::judged(snapshot, located, map);
     let assignment = assign(snapshot, &sampled.resolved, &judged.accepted);
-    let samples = sampled.counts(&assignment);
-    let (samples, skid) = landing::traced((snapshot, map), located, &assignment, samples, stages);
-    let events = &snapshot.run.events;
+    let landed = sampled.counts(&assignment);
+    let (samples, skid) = landing::traced((snapshot, map), located, &assignment, landed, stages);
+    let ran = Ran::new(&snapshot.run.events, &assignment, &judged, located);
     let (recorded, amounts, units) = judged.take_streams((snapshot, map), &assignment, stages);
     let branches = Branches::new(located, map, &assignment, &amounts);
-    let depth = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, events);
+    let depth = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, &snapshot.run.events);
 
     let seen = SeenBlocks::of(map, &samples, &recorded);
     let graph = FlowGraph::new(located, map, &assignment, (&recorded, &amounts));
     let dispersion = Dispersion::new(map, &seen, &recorded, &amounts);
     let (of, by) = ((recorded, graph), (&seen, samples.as_slice()));
-    let weighed = weighed((snapshot, map), of, by, (&assignment, &branches, depth), stages);
+    let known = (&assignment, &branches, depth, ran);
+    let weighed = weighed((snapshot, map), of, by, known, stages);
     let (streams, graph) = (&weighed.streams, &weighed.graph);
 
     let n_stacks = streams.iter().map(|s| s.hits as f64).sum::<f64>() / depth;
     let n_samples = error::samples(snapshot, &assignment);
-    let period = period(units, n_stacks, n_samples);
-    let (replicates, strata) = chance(&weighed, by, (period, depth, n_samples), stages);
+    let of_run = (period(units, n_stacks, n_samples), depth, n_samples);
+    let (replicates, strata) = chance(&weighed, by, of_run, stages);
 
     let evidence = rule::Evidence {
         seen: &seen,
@@ -243,8 +250,8 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         skid,
     };
     let (mut blocks, mut parts) = rule::join(snapshot, map, rule, &evidence);
-    let of_blocks = (blocks.as_mut_slice(), parts.as_mut_slice());
     let shifts = (stages, weighed.shifts.as_slice());
+    let of_blocks = (blocks.as_mut_slice(), parts.as_mut_slice());
     let (classes, ties) = classes::tied((&snapshot.run, map), &assignment, streams, shifts, of_blocks);
     BlockCounts {
         assignment,

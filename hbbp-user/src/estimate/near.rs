@@ -4,18 +4,18 @@
 //! returns from them and interrupts as well (SDM vol. 3, "Last branch, interrupt, and exception recording").
 //! What is estimated from streams is compared with the count of the event without the far ones.
 
+use super::Stream;
 use crate::blocks::{BlockMap, Flow};
-use crate::estimate::Stream;
 use crate::snapshot::{Event, EventIdx};
 
 /// Whether all of these events are known to count near branches only.
-pub(super) fn near_only(events: &[Event], lbr: &[EventIdx]) -> bool {
+pub fn near_only(events: &[Event], lbr: &[EventIdx]) -> bool {
     let near = |event: &EventIdx| events.get(event.0 as usize).is_some_and(|event| event.near_only);
     !lbr.is_empty() && lbr.iter().all(near)
 }
 
 /// Whether a near taken branch ended the stream, not a far one, nor an interrupt or exception.
-pub(super) fn ends_near(stream: &Stream, map: &BlockMap) -> bool {
+pub fn ends_near(stream: &Stream, map: &BlockMap) -> bool {
     let source = map
         .text(stream.text)
         .and_then(|text| text.instruction(stream.source));

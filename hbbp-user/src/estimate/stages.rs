@@ -33,6 +33,7 @@ stages! {
     Skid, "skid", "Lets samples skid from block to block in the balance; without it their blocks are taken as exact.";
     BiasVariance, "bias_variance", "Counts the bias of the oldest slot into the variances of the balance.";
     Fallback, "fallback", "Uses the other method where the chosen one saw nothing although it should have.";
+    Rings, "rings", "Scales the streams of each ring to its taken branches, where each has branch stacks by an event of its own.";
     Classes, "classes", "Ties the estimates to the counts of classes of instructions.";
     Bootstrap, "bootstrap", "Takes standard errors from bootstrap replicates; without it all streams of a stack count as one.";
     Phases, "phases", "Knows that samples at a fixed period leave nothing to chance between long phases of a run.";

@@ -1,4 +1,4 @@
-//! The weights of streams: for the moment at which stacks were taken, for the flow, and by what was counted of classes.
+//! The weights of streams: for the moment at which stacks were taken, for the flow, and by what was counted of rings and of classes.
 //!
 //! Each stage changes the weights that the one before left. What the first two change, or would, is kept beside them, as it says how far
 //! off the counts may be ([`Corrections`]).
@@ -9,6 +9,7 @@ use super::flow::balance::reweighted;
 use super::flow::graph::{Edge, FlowGraph};
 use super::flow::late::{self, Late};
 use super::flow::skid::SampledBlocks;
+use super::rings::Ran;
 use super::sources::oldest_slot::Branches;
 use super::sources::streams::Stream;
 use super::sources::{Counted, SeenBlocks, over, ring};
@@ -32,7 +33,7 @@ pub(super) fn weighed(
     (snapshot, map): (&Snapshot, &BlockMap),
     (mut streams, mut graph): (Vec<Stream>, FlowGraph),
     (seen, samples): (&SeenBlocks, &[Counted]),
-    (assignment, branches, depth): (&EventAssignment, &Branches, f64),
+    (assignment, branches, depth, ran): (&EventAssignment, &Branches, f64, Option<Ran>),
     stages: Stages,
 ) -> Weighed {
     let mut corrections = Corrections::default();
@@ -57,6 +58,9 @@ pub(super) fn weighed(
         set_weights(&mut streams, &weights);
     }
     let ring_of = |text| ring(snapshot, map, text);
+    if let Some(ran) = ran.filter(|_| stages.run(Stage::Rings)) {
+        ran.set_right(&mut streams, map, ring_of);
+    }
     let of_streams = (streams.as_mut_slice(), depth);
     let shifts = classes::streams_tied((&snapshot.run, map), assignment, ring_of, of_streams, stages);
     Weighed {

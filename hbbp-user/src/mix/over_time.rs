@@ -59,10 +59,10 @@ impl OverTime {
         };
         let mut addresses = AddressMap::new(run.snapshot);
         let assignment = &run.counts.assignment;
-        // Periods are adapted for all events at once.
+        // Periods are adapted for all events at once, or for those of rings.
         let is_adapted = |event: EventIdx| {
             let event = run.snapshot.run.events.get(event.0 as usize);
-            event.is_some_and(|event| matches!(event.period, Period::Between(..)))
+            event.is_some_and(|event| event.ring.is_some() || matches!(event.period, Period::Between(..)))
         };
         for ((interval, period), n) in run.snapshot.intervals.iter().zip(of_interval).zip(0_u32..) {
             addresses.set_interval(n);

@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::number::{percent, scaled};
 use super::page::Page;
 use super::table::{Line, Table};
-use crate::addr::Ring;
 use crate::estimate::ClassEstimate;
 
 /// Writes the classes of a run as a table; nothing where none was counted.
@@ -27,7 +26,7 @@ pub(super) fn text(of_run: &str, classes: &[ClassEstimate], page: &mut Page<'_>)
         "of samples alone %",
     ];
     let row = |class: &ClassEstimate| {
-        let names = [class.class.id(), ring(class.ring)];
+        let names = [class.class.id(), class.ring.name()];
         let numbers = [
             percent(class.share),
             scaled(class.counted.value, 4),
@@ -47,7 +46,7 @@ pub(super) fn text(of_run: &str, classes: &[ClassEstimate], page: &mut Page<'_>)
     if classes.iter().any(|class| !class.ties) {
         let untied = classes.iter().filter(|class| !class.ties);
         let untied: Vec<String> = untied
-            .map(|class| format!("{} ({})", class.class.id(), ring(class.ring)))
+            .map(|class| format!("{} ({})", class.class.id(), class.ring.name()))
             .collect();
         page.entry(
             "",
@@ -55,13 +54,6 @@ pub(super) fn text(of_run: &str, classes: &[ClassEstimate], page: &mut Page<'_>)
         )?;
     }
     Ok(())
-}
-
-const fn ring(ring: Ring) -> &'static str {
-    match ring {
-        Ring::Kernel => "kernel",
-        Ring::User => "user",
-    }
 }
 
 /// A residual in percent with its sign.
@@ -94,7 +86,7 @@ impl ClassJson {
     pub(super) fn new(class: &ClassEstimate) -> Self {
         Self {
             class: class.class.id(),
-            ring: ring(class.ring),
+            ring: class.ring.name(),
             share: class.share,
             counted: class.counted.value,
             counted_std_error: class.counted.std_error,
@@ -110,6 +102,7 @@ impl ClassJson {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addr::Ring;
     use crate::estimate::Figure;
     use crate::report::Look;
     use crate::snapshot::InstructionClass;

@@ -21,6 +21,7 @@ use super::over_time::OverTimeJson;
 use super::residual::Residual;
 use super::warning::Warning;
 use super::{Measured, Report};
+use crate::addr::Ring;
 use crate::mix::MethodShare;
 use crate::printable::write_json;
 use crate::snapshot::loss::LossUnit;
@@ -125,6 +126,9 @@ struct EventJson<'a> {
     /// `ns`, `cycles`, `instructions`, `taken_branches`, `micro_ops` or `other`.
     unit: &'static str,
     precise: u8,
+    /// `kernel` or `user`, where it counts that ring alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ring: Option<&'static str>,
     branch_stack: bool,
     /// Units from sample to sample; null where the kernel chose it.
     period: Option<u64>,
@@ -298,6 +302,7 @@ impl<'a> EventJson<'a> {
             name: &event.name,
             unit: unit_id(event.unit),
             precise: event.precise,
+            ring: event.ring.map(Ring::name),
             branch_stack: event.branch_stack,
             period,
             longest_period,

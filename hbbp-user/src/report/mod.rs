@@ -19,7 +19,6 @@ mod json;
 mod look;
 mod loops;
 mod named;
-mod near;
 mod number;
 mod over_time;
 mod page;

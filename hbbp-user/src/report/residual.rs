@@ -3,12 +3,12 @@
 //! The sampling events count every unit, not only sampled ones, so their values have no sampling error and need no
 //! further counter.
 //! A counter value covers both rings, so there is one residual for each unit and none by ring; counts of classes of
-//! instructions have rings ([`super::classes`]).
+//! instructions have rings ([`super::classes`]). Where each ring has branch stacks by an event of its own, streams were scaled to its
+//! taken branches ([`crate::estimate::rings`]), and only the residual of instructions tells anything.
 //! A residual beyond its error means that executions are missing or counted twice: a run with branch stacks then misses a
 //! quality limit ([`super::quality`]).
 
-use super::near::{ends_near, near_only};
-use crate::estimate::units;
+use crate::estimate::{ends_near, near_only, units};
 use crate::mix::{Analysis, Unit};
 use crate::snapshot::{EventIdx, EventUnit, Snapshot};
 

@@ -1,6 +1,7 @@
 //! The facts of a run: where, when, with which events and periods, and what the kernel counted.
 
 use super::ClassCount;
+use crate::addr::Ring;
 
 /// The facts of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,6 +73,8 @@ pub struct Event {
     /// Whether it is known to count near branches only. The events of AMD and Goldmont count far branches and interrupts
     /// too (AMD PPR, PMCx0C4; BR_INST_RETIRED.ALL_TAKEN_BRANCHES), and then a sample falls on any branch alike.
     pub near_only: bool,
+    /// The ring whose units it counts; `None` where it counts those of both.
+    pub ring: Option<Ring>,
     /// Whether its samples carry branch stacks.
     pub branch_stack: bool,
     /// `precise_ip` as it was granted.
@@ -109,7 +112,8 @@ pub enum Period {
     Fixed(u64),
     /// Samples per second; the kernel chooses the period.
     Frequency(u64),
-    /// Successive fixed periods, the shortest and the longest, of a run whose periods were adapted to a budget. Each sample has
+    /// Successive fixed periods, the shortest and the longest, of an event whose period was adapted, to a budget or to the share of
+    /// its ring. Each sample has
     /// the weight of its own, and each counter knows the samples that were due.
     Between(u64, u64),
 }

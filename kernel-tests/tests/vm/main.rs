@@ -13,6 +13,7 @@
 #![expect(clippy::print_stdout, reason = "figures are shown with --nocapture")]
 
 mod annotate;
+mod by_ring;
 mod callers;
 mod callgrind;
 mod classes;

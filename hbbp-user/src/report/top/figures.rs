@@ -189,11 +189,7 @@ fn ring_share(mix: &Mix, ring: Ring) -> RingShare {
 
 /// The column of a ring.
 fn column(mix: &Mix, ring: Ring) -> Option<usize> {
-    let name = match ring {
-        Ring::Kernel => "kernel",
-        Ring::User => "user",
-    };
-    mix.columns.iter().position(|column| column.name() == name)
+    mix.columns.iter().position(|column| column.name() == ring.name())
 }
 
 /// `part / whole`, 0 of nothing.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Malformed;
 use super::classes::ClassMessage;
+use crate::addr::Ring;
 use crate::snapshot::Losses;
 use crate::snapshot::run::{Counter, CpuBudget, Event, EventUnit, KernelTextSource, Period, Run, RunTime};
 
@@ -82,6 +83,9 @@ struct EventMessage {
     /// The longest of successive periods, of which the fixed one is the shortest.
     #[prost(uint64, optional, tag = "10")]
     longest_period: Option<u64>,
+    /// Place in [`RINGS`]. Since version 3.7.
+    #[prost(uint32, tag = "11")]
+    ring: u32,
 }
 
 /// One counter of an event.
@@ -121,6 +125,17 @@ const UNITS: [EventUnit; 6] = [
     EventUnit::TakenBranches,
     EventUnit::MicroOps,
 ];
+
+/// The numbers of the rings; 0 is that of both.
+const RINGS: [Option<Ring>; 3] = [None, Some(Ring::Kernel), Some(Ring::User)];
+
+/// The number of one of these.
+fn place<T: PartialEq>(all: &[T], wanted: &T) -> u32 {
+    let mut numbered = (0..).zip(all);
+    numbered
+        .find(|(_, one)| *one == wanted)
+        .map_or(0, |(number, _)| number)
+}
 
 impl From<&Run> for RunSection {
     fn from(run: &Run) -> Self {
@@ -211,10 +226,6 @@ impl From<&Event> for EventMessage {
             Period::Frequency(frequency) => (None, Some(frequency), None),
             Period::Between(shortest, longest) => (Some(shortest), None, Some(longest)),
         };
-        let unit = (0_u32..)
-            .zip(UNITS)
-            .find(|(_, unit)| *unit == event.unit)
-            .map_or(0, |(number, _)| number);
         let counters = event.counters.iter().map(|c| CounterMessage {
             cpu: c.cpu,
             count: c.count,
@@ -227,7 +238,7 @@ impl From<&Event> for EventMessage {
         });
         Self {
             name: event.name.clone(),
-            unit,
+            unit: place(&UNITS, &event.unit),
             near_only: event.near_only,
             branch_stack: event.branch_stack,
             precise: event.precise.into(),
@@ -236,6 +247,7 @@ impl From<&Event> for EventMessage {
             runs: event.runs,
             counters: counters.collect(),
             longest_period,
+            ring: place(&RINGS, &event.ring),
         }
     }
 }
@@ -256,6 +268,10 @@ impl TryFrom<EventMessage> for Event {
         let unit = usize::try_from(message.unit)
             .ok()
             .and_then(|number| UNITS.get(number).copied());
+        let ring = usize::try_from(message.ring)
+            .ok()
+            .and_then(|number| RINGS.get(number).copied());
+        let ring = ring.ok_or_else(|| Malformed::Value("the ring of an event", message.ring.into()))?;
         let precise = u8::try_from(message.precise)
             .map_err(|_| Malformed::Value("precise_ip of an event", message.precise.into()))?;
         let counters = message.counters.into_iter().map(|c| Counter {
@@ -272,6 +288,7 @@ impl TryFrom<EventMessage> for Event {
             name: message.name,
             unit: unit.unwrap_or(EventUnit::Other),
             near_only: message.near_only,
+            ring,
             branch_stack: message.branch_stack,
             precise,
             period,

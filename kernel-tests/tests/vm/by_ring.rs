@@ -1,0 +1,87 @@
+//! Branch stacks of each ring by an event of its own (`record --rings-apart`).
+
+use kernel_tests::accuracy::{Measured, Setup, measure_command};
+use serde_json::Value;
+
+use crate::support;
+
+/// A load that computes, and starts a process twice: kernel code is some hundredths of it. It does not sleep, as an idle machine runs
+/// little but the interrupts that deliver samples, which no sample falls into at such periods.
+const LOAD: &str = "heapsort 50000; heapsort 200000";
+
+fn measured(options: &[&str]) -> Option<Measured> {
+    let machine = support::machine("6.12")?;
+    let mut setup = Setup::new(support::hardware_profile("ideal"));
+    setup.options = options.iter().map(|option| (*option).to_owned()).collect();
+    let mut machine = setup.prepare(machine);
+    support::add_workload(&mut machine, "heapsort.c");
+    Some(measure_command(machine, &["/bin/busybox", "sh", "-c", LOAD], &setup).unwrap())
+}
+
+/// The relative standard error of the kernel's executions of the most frequent mnemonic.
+fn kernel_error(measured: &Measured) -> f64 {
+    let kernel = &measured.report["mix"]["rows"][0]["kernel"];
+    let number = |name: &str| kernel[name].as_f64().unwrap();
+    number("std_error") / number("amount")
+}
+
+#[test]
+fn ring_that_runs_less_has_more_stacks() {
+    let (Some(together), Some(apart)) = (measured(&[]), measured(&["--rings-apart"])) else {
+        return;
+    };
+    let stacks = |event: &Value| event["runs"].as_u64().unwrap();
+    let [_, both] = together.report["events"].as_array().unwrap().as_slice() else {
+        panic!("{:#}", together.report)
+    };
+    let [_, user, kernel] = apart.report["events"].as_array().unwrap().as_slice() else {
+        panic!("{:#}", apart.report)
+    };
+    println!(
+        "{} stacks together, {} of user code and {} of the kernel apart",
+        stacks(both),
+        stacks(user),
+        stacks(kernel)
+    );
+    assert_eq!(
+        (&user["ring"], &kernel["ring"], &both["ring"]),
+        (&"user".into(), &"kernel".into(), &Value::Null)
+    );
+    // All that were due arrived, at whatever period.
+    for event in [user, kernel] {
+        assert_eq!(event["due"], event["runs"], "{event:#}");
+    }
+    assert_eq!(apart.reported("/accounting/unexplained"), 0);
+    println!("{:#}", apart.report["residuals"]);
+    for residual in apart.report["residuals"].as_array().unwrap() {
+        assert!(
+            residual["relative"].as_f64().unwrap().abs() < 0.01,
+            "{residual:#}"
+        );
+    }
+    // As many in all, but for those of the kernel while its share was not known yet.
+    let all = stacks(user) + stacks(kernel);
+    assert!(
+        stacks(both) * 9 / 10 < all && all < stacks(both) * 13 / 10,
+        "{all}"
+    );
+    let (before, after) = (kernel_error(&together), kernel_error(&apart));
+    let error = |measured: &Measured| {
+        measured
+            .rings
+            .named("kernel")
+            .unwrap()
+            .average_weighted_error
+            .hybrid
+    };
+    println!(
+        "kernel: standard errors {before:.4} and {after:.4}, errors {:?} and {:?}",
+        error(&together),
+        error(&apart)
+    );
+    // Twice as many stacks have 0.7 of the error.
+    assert!(after < 0.85 * before, "{before} {after}");
+    assert!(error(&apart).unwrap() < 0.03);
+    let whole = apart.rings.whole.average_weighted_error.hybrid.unwrap();
+    assert!(whole < 0.01, "{whole}");
+}
