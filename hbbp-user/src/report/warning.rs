@@ -224,11 +224,10 @@ fn of_estimate(analysis: &Analysis) -> Vec<Warning> {
     let n_blocks = blocks
         .filter(|block| block.biased && block.method == Method::Lbr)
         .count() as u64;
-    if let Some(bias) = &analysis.counts.bias {
-        let excess = bias.excess;
-        warnings.push(Warning::Balanced { excess });
-    } else if 0 < n_blocks {
-        warnings.push(Warning::Biased { n_blocks });
+    match &analysis.counts.bias {
+        Some(bias) if bias.is_told => warnings.push(Warning::Balanced { excess: bias.excess }),
+        None if 0 < n_blocks => warnings.push(Warning::Biased { n_blocks }),
+        Some(_) | None => {}
     }
     if let Some(late) = &analysis.counts.late {
         warnings.push(Warning::Late { cycles: late.cycles });
