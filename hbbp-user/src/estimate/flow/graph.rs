@@ -78,8 +78,8 @@ impl FlowGraph {
             let Some(from) = source.and_then(|source| sources.find(source, branch.process)) else {
                 continue;
             };
-            add(&mut oldest, from, branch.oldest_weight * amounts.of_unit);
-            let amount = branch.weight * amounts.of_unit;
+            add(&mut oldest, from, amounts.of(branch.oldest_weight));
+            let amount = amounts.of(branch.weight);
             of_sources.add(from, amount, over(amount, branch.hits as f64));
             if branch.to.is_none() {
                 add(&mut newest, from, amount);

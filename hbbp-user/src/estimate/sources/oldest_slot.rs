@@ -56,7 +56,7 @@ impl Branches {
         let mut of_blocks: Vec<Occurrences> = Vec::new();
         let (mut all, mut of_oldest, mut stacks) = (0.0, 0.0, 0.0);
         for branch in assignment.branches(located) {
-            let [hits, oldest] = [branch.weight, branch.oldest_weight].map(|weight| weight * amounts.of_unit);
+            let [hits, oldest] = [branch.weight, branch.oldest_weight].map(|weight| amounts.of(weight));
             all += hits;
             of_oldest += oldest;
             stacks += branch.oldest as f64;

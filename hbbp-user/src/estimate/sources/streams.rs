@@ -134,7 +134,7 @@ impl Judged {
     ) -> (Vec<Stream>, Amounts, f64) {
         let mut serving = std::mem::take(&mut self.streams);
         serving.retain(|(event, _)| assignment.uses_stacks_of(*event));
-        let amounts = Amounts::new(&serving);
+        let amounts = Amounts::new(serving.iter().map(|(_, stream)| (stream.hits, stream.weight)));
         for (event, stream) in &mut serving {
             let ring = super::ring(snapshot, map, stream.text);
             let factor = self.factors.get(&(*event, stream.process, ring));
@@ -170,14 +170,23 @@ pub(in crate::estimate) struct Amounts {
 }
 
 impl Amounts {
-    fn new(streams: &[(EventIdx, Stream)]) -> Self {
-        let weight: f64 = streams.iter().map(|(_, stream)| stream.weight).sum();
-        let hits: f64 = streams.iter().map(|(_, stream)| stream.hits as f64).sum();
-        let of_unit = super::over(hits, weight);
-        Self {
-            of_streams: streams.iter().map(|(_, s)| s.weight * of_unit).collect(),
-            of_unit,
-        }
+    /// Of these streams, which weigh what their profile says.
+    pub(in crate::estimate) fn new(streams: impl Iterator<Item = (u64, f64)> + Clone) -> Self {
+        let weight: f64 = streams.clone().map(|(_, weight)| weight.max(0.0)).sum();
+        let hits: f64 = streams.clone().map(|(hits, _)| hits as f64).sum();
+        let mut amounts = Self {
+            of_streams: Vec::new(),
+            of_unit: super::over(hits, weight),
+        };
+        amounts.of_streams = streams.map(|(_, weight)| amounts.of(weight)).collect();
+        amounts
+    }
+
+    /// What occurrences of this weight count. Those of a profile that was made up may weigh any finite number, and sums of them more:
+    /// nothing is counted of what is below zero or has no end, as the flow is drawn from and sorted by what it holds.
+    pub(in crate::estimate) fn of(&self, weight: f64) -> f64 {
+        let amount = weight * self.of_unit;
+        if amount.is_finite() { amount.max(0.0) } else { 0.0 }
     }
 }
 
@@ -284,6 +293,24 @@ mod tests {
                 weight: 1.0,
             },
         )
+    }
+
+    #[test]
+    fn streams_of_one_period_count_one_each() {
+        let amounts = Amounts::new([(3, 300.0), (1, 100.0)].into_iter());
+        assert_eq!(
+            (amounts.of_streams.as_slice(), amounts.of(50.0)),
+            (&[3.0, 1.0][..], 0.5)
+        );
+    }
+
+    #[test]
+    fn weights_that_were_made_up_count_nothing() {
+        let amounts = Amounts::new([(3, -300.0), (1, 100.0)].into_iter());
+        assert_eq!(amounts.of_streams, [0.0, 4.0]);
+        let amounts = Amounts::new([(3, f64::MAX), (1, f64::MAX)].into_iter());
+        assert_eq!(amounts.of_streams, [0.0, 0.0]);
+        assert_eq!(amounts.of(f64::INFINITY), 0.0);
     }
 
     #[test]
