@@ -55,8 +55,7 @@ pub(super) async fn measure(
     let start = Instant::now();
     let every = |time: Duration| interval_at(start + time, time);
     let pace = session.pace();
-    let drain_every = session.drain_every() * pace;
-    let mut drains = every(drain_every);
+    let mut drains = every(session.drain_every() * pace);
     let mut sideband = every(SIDEBAND_EVERY * pace);
     let mut stacks = every(STACKS_EVERY);
     let mut cpus = every(CPUS_EVERY * pace);
@@ -86,7 +85,9 @@ pub(super) async fn measure(
                 session.collector.take_turns();
                 turn = session.collector.turn_length().map(|turn| Instant::now() + turn);
             }
-            () = tokio::time::sleep_until(start + shares), if is_apart && shares < drain_every => shares = session.share_out(shares)?,
+            () = tokio::time::sleep_until(start + shares), if is_apart && shares < drains.period() => {
+                session.collector.share_out()?; shares *= 2;
+            }
             () = patched, if session.patched.is_some() => session.split()?,
             _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
             _ = budget.tick(), if session.budget.is_some() => if session.is_over_budget() {

@@ -308,16 +308,11 @@ impl Session {
         Ok(())
     }
 
-    /// Has rings with events of their own take stacks by what they ran, this time `after` the start; returns the time of the next.
-    pub(super) fn share_out(&mut self, after: Duration) -> anyhow::Result<Duration> {
-        self.collector.share_out()?;
-        Ok(after * 2)
-    }
-
     pub(super) fn drain(&mut self) -> anyhow::Result<()> {
         let start = own_time();
-        self.collector.vary()?;
+        // First, so that a period that changes by much is not changed by little as well: each change loses half a period.
         self.collector.share_out()?;
+        self.collector.vary()?;
         let counts = self.counts()?;
         self.resolve(&counts);
         let cost = own_time().saturating_sub(start);

@@ -23,6 +23,7 @@ const SUSPECT: f64 = 0.25;
 const BIAS: f64 = 0.01;
 
 /// Where stacks are many, errors by chance are small beside that: then the standard deviations of chance beyond which it is told.
+/// An excess of 1.0 % left the trip counts of loops off by 6 %, ten times the error that was stated.
 const SIGMAS: f64 = 2.0;
 
 /// The bias of a run whose streams were balanced.

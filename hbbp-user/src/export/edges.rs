@@ -1,9 +1,9 @@
 //! Taken branches between ranges, weighted so that they agree with the ranges on both sides.
 //!
-//! A branch first gets its share of what starts at its target, by what its occurrences weigh. Ranges that end at its source say the same a second
-//! time, and both are estimates: biproportional fitting (Deming and Stephan, On a least squares adjustment of a sampled
-//! frequency table, 1940) scales branches to the executions of either side in turn. Inflow and outflow of a basic block
-//! would differ by the sampling error of one side otherwise.
+//! A branch first gets its share of what starts at its target, by what its occurrences weigh. Ranges that end at its source say the
+//! same a second time, and both are estimates: biproportional fitting (Deming and Stephan, On a least squares adjustment of a sampled
+//! frequency table, 1940) scales branches to the executions of either side in turn. Inflow and outflow of a basic block would differ by
+//! the sampling error of one side otherwise.
 
 use std::collections::BTreeMap;
 
