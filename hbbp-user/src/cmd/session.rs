@@ -41,8 +41,9 @@ const COUNTS_BESIDE_SLICES: usize = 32 << 20;
 /// Time between two reads of the sideband. The files of a process can be opened only while it lives.
 pub(super) const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
 
-/// Minimum gap before an extra drain triggered by a text patch, as a multiple of the duration of the last drain: such
-/// drains take at most 5 % of the time, however often text is patched.
+/// Minimum gap between two extra drains triggered by text patches, as a multiple of the duration of the last one: they take
+/// at most 5 % of the time, however often text is patched. Other drains do not count, so that the first patch is never kept
+/// waiting for what a drain took that read the symbols of programs.
 const DRAIN_GAP: u32 = 19;
 
 /// The same for memory with code that changed, as it does all the time where compilers run: at most 1 % of the time.
@@ -301,7 +302,11 @@ impl Session {
             self.began = end;
             self.patched = None;
         } else if self.next_drain <= Instant::now() {
+            let start = own_time();
             self.drain()?;
+            let cost = own_time().saturating_sub(start);
+            self.next_drain = Instant::now() + DRAIN_GAP * cost;
+            self.next_memory_drain = Instant::now() + MEMORY_DRAIN_GAP * cost;
         } else {
             self.patched = Some(self.next_drain);
         }
@@ -309,15 +314,11 @@ impl Session {
     }
 
     pub(super) fn drain(&mut self) -> anyhow::Result<()> {
-        let start = own_time();
         // First, so that a period that changes by much is not changed by little as well: each change loses half a period.
         self.collector.share_out()?;
         self.collector.vary()?;
         let counts = self.counts()?;
         self.resolve(&counts);
-        let cost = own_time().saturating_sub(start);
-        self.next_drain = Instant::now() + DRAIN_GAP * cost;
-        self.next_memory_drain = Instant::now() + MEMORY_DRAIN_GAP * cost;
         Ok(())
     }
 

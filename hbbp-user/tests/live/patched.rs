@@ -63,7 +63,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A code cache as .NET has: a file in memory, mapped once to be written and once to be run.
+/// A code cache as .NET has: a file in memory, mapped once to be written and once to be run. Nothing tells that it changes,
+/// so that what runs before the next look at it is taken for what ran before: it sleeps meanwhile.
 const TWICE: &str = r#"
 int main(int argc, char **argv) {
   double right = atof(argv[1]), left = atof(argv[2]);
@@ -74,6 +75,7 @@ int main(int argc, char **argv) {
   memcpy(write, rotate, rotate_end - rotate);
   right = run((void (*)(void))code, right);
   turn(write);
+  sleep(1);
   left = run((void (*)(void))code, left);
   printf("%f\n", right / (right + left));
   return 0;
