@@ -182,6 +182,7 @@ impl FromStr for Rule {
         let mut name = "unnamed".to_owned();
         let recorded = |stages: Stages| stages.without(Stage::Balance).without(Stage::Late);
         let mut stages = recorded(Stages::default());
+        let mut are_weighed = false;
         let mut lines: Vec<Line> = Vec::new();
         for (n, raw) in text.lines().enumerate() {
             let bad = |problem: String| BadRule { line: n + 1, problem };
@@ -191,7 +192,13 @@ impl FromStr for Rule {
             }
             match stated.split_once(' ') {
                 Some(("name", given)) => given.trim().clone_into(&mut name),
+                Some(("streams", _)) if are_weighed => {
+                    return Err(bad(
+                        "streams are weighed one way: there is a `streams` line already".to_owned(),
+                    ));
+                }
                 Some(("streams", given)) => {
+                    are_weighed = true;
                     stages = match given.trim() {
                         "recorded" => recorded(stages),
                         "balanced" => recorded(stages).with(Stage::Balance),
@@ -338,6 +345,7 @@ mod tests {
             ("lbr if instructions <= inf\nebs", 1),
             ("lbr if instructions <= 18 and\nebs", 1),
             ("lbr\nwithout much", 2),
+            ("streams balanced\nstreams on_time\nlbr", 2),
         ];
         for (text, line) in cases {
             assert_eq!(text.parse::<Rule>().unwrap_err().line, line, "{text}");
