@@ -63,8 +63,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A code cache as .NET has: a file in memory, mapped once to be written and once to be run. Nothing tells that it changes,
-/// so that what runs before the next look at it is taken for what ran before: it sleeps meanwhile.
+/// A code cache as .NET has: a file in memory, mapped once to be written and once to be run. No record tells that it changes,
+/// so samples before the next drain count for the old bytes. The program sleeps after the change to have none there.
 const TWICE: &str = r#"
 int main(int argc, char **argv) {
   double right = atof(argv[1]), left = atof(argv[2]);

@@ -194,7 +194,7 @@ impl FromStr for Rule {
                 Some(("name", given)) => given.trim().clone_into(&mut name),
                 Some(("streams", _)) if are_weighed => {
                     return Err(bad(
-                        "streams are weighed one way: there is a `streams` line already".to_owned(),
+                        "there is a `streams` line already: keep one of them".to_owned()
                     ));
                 }
                 Some(("streams", given)) => {
