@@ -7,8 +7,10 @@ use super::load::built;
 use super::{kernel, run};
 
 /// Two loops of `main` that call `heavy`: the first through `light`, three times as much as the second, which recurses.
-/// `heavy` calls nothing, so that no compiler gives it a frame.
+/// `heavy` calls nothing, so that no compiler gives it a frame. They take turns until the program has had the seconds of
+/// its argument, so that a fast processor has as many samples as a slow one.
 const SOURCE: &str = "#include <stdlib.h>
+#include <time.h>
 volatile unsigned long sink;
 __attribute__((noinline)) void heavy(unsigned long n)
 {
@@ -29,21 +31,23 @@ __attribute__((noinline)) unsigned long down(unsigned n)
 }
 int main(int argc, char **argv)
 {
-    unsigned long rounds = strtoul(argv[1], NULL, 0), r;
-    for (r = 0; r < rounds; r++) {
-        light(30000);
-        sink++;
-    }
-    for (r = 0; r < rounds; r++) {
-        down(9);
-        sink++;
+    clock_t end = strtoul(argv[1], NULL, 0) * CLOCKS_PER_SEC;
+    while (clock() < end) {
+        for (unsigned r = 0; r < 100; r++) {
+            light(30000);
+            sink++;
+        }
+        for (unsigned r = 0; r < 100; r++) {
+            down(9);
+            sink++;
+        }
     }
     return sink == 1;
 }
 ";
 
-/// First lines of the two loops of `main`.
-const LOOPS: [&str; 2] = ["23", "27"];
+/// First lines of the two loops of `main` that call.
+const LOOPS: [&str; 2] = ["25", "29"];
 
 /// Records the program with this option of the compiler; what the report says of its loops and calls.
 fn loops(option: &str) -> Value {
@@ -60,11 +64,7 @@ fn loops(option: &str) -> Value {
         "--period",
         "200003",
     ];
-    let words = [
-        &record[..],
-        &["--callers", "--", program.to_str().unwrap(), "20000"],
-    ]
-    .concat();
+    let words = [&record[..], &["--callers", "--", program.to_str().unwrap(), "1"]].concat();
     let recorded = run(&words);
     assert!(recorded.status.success(), "{recorded:?}");
     let report = [
