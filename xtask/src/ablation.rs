@@ -44,12 +44,13 @@ enum Figure {
 }
 
 /// The stages as rule files name them, and what each is there for.
-const STAGES: [(&str, Figure); 9] = [
+const STAGES: [(&str, Figure); 10] = [
     ("balance", Figure::Error),
     ("return_sites", Figure::Error),
     ("samples", Figure::Error),
     ("skid", Figure::Error),
     ("bias_variance", Figure::Error),
+    ("totals", Figure::Error),
     ("fallback", Figure::Error),
     ("classes", Figure::Error),
     ("bootstrap", Figure::Calibration),

@@ -11,8 +11,10 @@
 //!    |  Counted
 //!  late         imprecise stacks: streams weighed for the time until stacks were read
 //!    |  FlowGraph, Stream
-//!  flow         one graph of streams and branches (graph); from it, and from samples that skid (skid), the inflow of each
-//!    |          branch target by least squares (balance): streams to reweighted streams
+//!  totals       retired instructions for each taken branch, as both were counted
+//!    |  Totals
+//!  flow         one graph of streams and branches (graph); from it, from samples that skid (skid), and from what streams are long in
+//!    |          the mean (per_branch), the inflow of each branch target by least squares (balance): streams to reweighted streams
 //!    |  FlowGraph, Stream, Expected
 //!  rings        streams of each ring that agree with its taken branches, where these were counted by ring
 //!    |  Stream
@@ -43,6 +45,7 @@ mod rings;
 pub mod rule;
 mod sources;
 pub mod stages;
+mod totals;
 mod weighed;
 
 use crate::addr::Ring;
@@ -74,6 +77,8 @@ use sources::streams::Judged;
 pub use sources::streams::{Line, Stream, judge};
 use sources::{Counted, SeenBlocks, ebs, lbr, streams};
 use stages::{Stage, Stages};
+use totals::Totals;
+pub use totals::Untied;
 use weighed::{Weighed, weighed};
 
 /// The unit of estimates.
@@ -185,6 +190,8 @@ pub struct BlockCounts {
     pub skid: Option<Skid>,
     /// Where branch stacks were read late, and streams weighed for it, when.
     pub late: Option<Late>,
+    /// Where streams were tied to what was counted, how far they were from it.
+    pub untied: Option<Untied>,
     /// What both corrections changed, or would have.
     pub corrections: Corrections,
     /// Streams in one branch stack, on average.
@@ -220,7 +227,7 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let assignment = assign(snapshot, &sampled.resolved, &judged.accepted);
     let landed = sampled.counts(&assignment);
     let (samples, skid) = landing::traced((snapshot, map), located, &assignment, landed, stages);
-    let ran = Ran::new(&snapshot.run.events, &assignment, &judged, located);
+    let counted = counted(snapshot, &assignment, (&sampled, &judged, located));
     let (recorded, amounts, units) = judged.take_streams((snapshot, map), &assignment, stages);
     let branches = Branches::new(located, map, &assignment, &amounts);
     let depth = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, &snapshot.run.events);
@@ -229,11 +236,10 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let graph = FlowGraph::new(located, map, &assignment, (&recorded, &amounts));
     let dispersion = Dispersion::new(map, &seen, &recorded, &amounts);
     let (of, by) = ((recorded, graph), (&seen, samples.as_slice()));
-    let known = (&assignment, &branches, depth, ran);
+    let known = (&assignment, &branches, depth, counted);
     let weighed = weighed((snapshot, map), of, by, known, stages);
-    let (streams, graph) = (&weighed.streams, &weighed.graph);
 
-    let n_stacks = streams.iter().map(|s| s.hits as f64).sum::<f64>() / depth;
+    let n_stacks = weighed.streams.iter().map(|s| s.hits as f64).sum::<f64>() / depth;
     let n_samples = error::samples(snapshot, &assignment);
     let of_run = (period(units, n_stacks, n_samples), depth, n_samples);
     let (replicates, strata) = chance(&weighed, by, of_run, stages);
@@ -241,7 +247,7 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let evidence = rule::Evidence {
         seen: &seen,
         ebs: &samples,
-        lbr: &lbr::by_block(map, &execution_counts(streams)),
+        lbr: &lbr::by_block(map, &execution_counts(&weighed.streams)),
         branches: &branches.of_blocks,
         oldest_share: branches.share,
         lbr_errors: &error::of_blocks(&replicates, &strata, &dispersion, n_stacks),
@@ -250,18 +256,18 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         skid,
     };
     let (mut blocks, mut parts) = rule::join(snapshot, map, rule, &evidence);
-    let shifts = (stages, weighed.shifts.as_slice());
     let of_blocks = (blocks.as_mut_slice(), parts.as_mut_slice());
-    let (classes, ties) = classes::tied((&snapshot.run, map), &assignment, streams, shifts, of_blocks);
+    let (classes, ties) = weighed.tied((&snapshot.run, map), &assignment, stages, of_blocks);
     BlockCounts {
         assignment,
         blocks,
         parts,
-        branches: taken_branches(graph, streams),
+        branches: taken_branches(&weighed.graph, &weighed.streams),
         streams: weighed.streams,
         bias: weighed.bias,
         skid,
         late: weighed.late,
+        untied: weighed.untied,
         corrections: weighed.corrections,
         streams_per_stack: depth,
         n_stacks,
@@ -274,6 +280,17 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         ties,
         outcome: outcome(sampled, judged),
     }
+}
+
+/// What the events counted of all of the run, and of each ring.
+fn counted(
+    snapshot: &Snapshot,
+    assignment: &EventAssignment,
+    (sampled, judged, located): (&Sampled, &Judged, &Located),
+) -> (Option<Totals>, Option<Ran>) {
+    let events = &snapshot.run.events;
+    let totals = Totals::new(events, assignment, (sampled, judged, located));
+    (totals, Ran::new(events, assignment, judged, located))
 }
 
 /// What is left to chance: stacks drawn anew, and the phases of the run.

@@ -77,7 +77,7 @@ const fn of([kernel, user]: &mut [f64; 2], ring: Ring) -> &mut f64 {
 }
 
 /// Streams that may have run, but in code that is not known; others bear the weight of those that cannot have run.
-fn unknown(lbr: &[EventIdx], discarded: [&Tally<Discard>; 2]) -> PerRing {
+pub(super) fn unknown(lbr: &[EventIdx], discarded: [&Tally<Discard>; 2]) -> PerRing {
     let mut sum = PerRing::default();
     for ((event, why), counts) in discarded.iter().flat_map(|tally| &tally.0) {
         if lbr.contains(event) && !why.is_impossible() {

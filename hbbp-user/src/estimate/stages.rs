@@ -32,6 +32,7 @@ stages! {
     Samples, "samples", "Takes EBS samples as a further measurement in the balance.";
     Skid, "skid", "Lets samples skid from block to block in the balance; without it their blocks are taken as exact.";
     BiasVariance, "bias_variance", "Counts the bias of the oldest slot into the variances of the balance.";
+    Totals, "totals", "Balances streams to the mean length that retired instructions and taken branches have, as counted ([`super::totals`]).";
     Fallback, "fallback", "Uses the other method where the chosen one saw nothing although it should have.";
     Rings, "rings", "Scales the streams of each ring to its taken branches, where each has branch stacks by an event of its own.";
     Classes, "classes", "Ties the estimates to the counts of classes of instructions.";

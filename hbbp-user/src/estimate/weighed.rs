@@ -8,15 +8,17 @@ use super::classes::{self, Shift};
 use super::flow::balance::reweighted;
 use super::flow::graph::{Edge, FlowGraph};
 use super::flow::late::{self, Late};
+use super::flow::per_branch::PerBranch;
 use super::flow::skid::SampledBlocks;
 use super::rings::Ran;
 use super::sources::oldest_slot::Branches;
 use super::sources::streams::Stream;
-use super::sources::{Counted, SeenBlocks, over, ring};
+use super::sources::{self, SeenBlocks, over, ring};
 use super::stages::{Stage, Stages};
-use super::{Bias, Corrections, EventAssignment, Unit};
+use super::totals::{Totals, Untied};
+use super::{Bias, BlockCount, ClassEstimate, Corrections, EventAssignment, Part, Ties, Unit};
 use crate::blocks::BlockMap;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Run, Snapshot};
 
 /// What branch stacks showed, with the weights that all stages leave.
 pub(super) struct Weighed {
@@ -24,16 +26,20 @@ pub(super) struct Weighed {
     pub(super) graph: FlowGraph,
     pub(super) bias: Option<Bias>,
     pub(super) late: Option<Late>,
+    pub(super) untied: Option<Untied>,
     pub(super) corrections: Corrections,
     pub(super) shifts: Vec<Shift>,
 }
+
+/// What events counted of all of the run, and of each ring.
+type Counted = (Option<Totals>, Option<Ran>);
 
 /// Weighs the streams for the moment at which stacks were taken, for the flow, and by what was counted.
 pub(super) fn weighed(
     (snapshot, map): (&Snapshot, &BlockMap),
     (mut streams, mut graph): (Vec<Stream>, FlowGraph),
-    (seen, samples): (&SeenBlocks, &[Counted]),
-    (assignment, branches, depth, ran): (&EventAssignment, &Branches, f64, Option<Ran>),
+    (seen, samples): (&SeenBlocks, &[sources::Counted]),
+    (assignment, branches, depth, (totals, ran)): (&EventAssignment, &Branches, f64, Counted),
     stages: Stages,
 ) -> Weighed {
     let mut corrections = Corrections::default();
@@ -50,7 +56,11 @@ pub(super) fn weighed(
         })
     });
     let blocks = SampledBlocks::new(snapshot, map, &graph, seen, samples);
-    let sources = (branches, &blocks);
+    let totals = totals.filter(|_| stages.run(Stage::Totals));
+    let per_branch = totals.map(|totals| PerBranch::new(totals, (&streams, map), &graph, depth));
+    let both = totals.zip(per_branch.as_ref());
+    let untied = both.map(|(totals, per_branch)| totals.untied(&streams, per_branch, &graph));
+    let sources = (branches, &blocks, per_branch.as_ref());
     let (inflow, bias) = balanced((&graph, map), sources, assignment, depth, stages).unzip();
     if let Some(inflow) = inflow {
         let weights = reweighted(&streams, &graph, &inflow);
@@ -58,8 +68,10 @@ pub(super) fn weighed(
         set_weights(&mut streams, &weights);
     }
     let ring_of = |text| ring(snapshot, map, text);
-    if let Some(ran) = ran.filter(|_| stages.run(Stage::Rings)) {
-        ran.set_right(&mut streams, map, ring_of);
+    match (totals, ran.filter(|_| stages.run(Stage::Rings))) {
+        (_, Some(ran)) => ran.set_right(&mut streams, map, ring_of),
+        (Some(totals), None) => totals.set_right(&mut streams, map),
+        (None, None) => {}
     }
     let of_streams = (streams.as_mut_slice(), depth);
     let shifts = classes::streams_tied((&snapshot.run, map), assignment, ring_of, of_streams, stages);
@@ -68,8 +80,23 @@ pub(super) fn weighed(
         graph,
         bias,
         late,
+        untied,
         corrections,
         shifts,
+    }
+}
+
+impl Weighed {
+    /// Ties the blocks and their parts by process image to the counts of classes, where something is left of them.
+    pub(super) fn tied(
+        &self,
+        of_run: (&Run, &BlockMap),
+        assignment: &EventAssignment,
+        stages: Stages,
+        of_blocks: (&mut [BlockCount], &mut [Part]),
+    ) -> (Vec<ClassEstimate>, Ties) {
+        let shifts = (stages, self.shifts.as_slice());
+        classes::tied(of_run, assignment, &self.streams, shifts, of_blocks)
     }
 }
 

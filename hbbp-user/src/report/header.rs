@@ -153,12 +153,24 @@ fn methods_in_words(methods: &[MethodShare]) -> Option<String> {
 fn residual_in_words(residual: &Residual) -> String {
     let off = residual.relative();
     let sign = if off < 0.0 { "-" } else { "+" };
+    /// Half of the last digit that is printed.
+    const SAME: f64 = 5e-5;
+
+    let tied = residual.untied.filter(|untied| SAME <= (untied - off).abs());
+    let untied = tied.map(|untied| {
+        let sign = if untied < 0.0 { "-" } else { "+" };
+        format!(
+            "; {sign}{} % before streams were tied to that",
+            percent(untied.abs())
+        )
+    });
     format!(
-        "{sign}{} % for {}: {} estimated, {} counted by the sampling events",
+        "{sign}{} % for {}: {} estimated, {} counted by the sampling events{}",
         percent(off.abs()),
         unit_in_words(residual.unit),
         scaled(residual.estimated, 4),
-        scaled(residual.counted, 4)
+        scaled(residual.counted, 4),
+        untied.unwrap_or_default()
     )
 }
 

@@ -205,6 +205,9 @@ struct ResidualJson {
     relative: f64,
     /// Standard error of `estimated`.
     std_error: f64,
+    /// The relative residual before streams were tied to the counts; missing where they were not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    untied: Option<f64>,
 }
 
 impl<'a> Document<'a> {
@@ -364,6 +367,7 @@ impl ResidualJson {
             estimated: residual.estimated,
             relative: residual.relative(),
             std_error: residual.std_error,
+            untied: residual.untied,
         }
     }
 }

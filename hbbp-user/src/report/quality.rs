@@ -44,7 +44,7 @@ pub enum Miss {
     Residual {
         /// Retired instructions or taken branches.
         unit: EventUnit,
-        /// Estimated over counted, less 1.
+        /// Estimated over counted, less 1; of taken branches, before streams were scaled to them.
         relative: f64,
         /// Its standard error.
         std_error: f64,
@@ -124,7 +124,7 @@ fn residual_misses(analysis: &Analysis, snapshot: &Snapshot) -> Vec<Miss> {
     }
     let miss = |residual: Residual| Miss::Residual {
         unit: residual.unit,
-        relative: residual.relative(),
+        relative: residual.missing(),
         std_error: residual.std_error / residual.counted,
     };
     let residuals = residuals(snapshot, analysis).into_iter();

@@ -5,6 +5,8 @@
 //! A counter value covers both rings, so there is one residual for each unit and none by ring; counts of classes of
 //! instructions have rings ([`super::classes`]). Where each ring has branch stacks by an event of its own, streams were scaled to its
 //! taken branches ([`crate::estimate::rings`]), and only the residual of instructions tells anything.
+//! Where streams are tied to both counts ([`crate::estimate::Untied`]), the residuals are what is left, and how far the streams were
+//! before stands beside them: of taken branches that is what stacks were lost.
 //! A residual beyond its error means that executions are missing or counted twice: a run with branch stacks then misses a
 //! quality limit ([`super::quality`]).
 
@@ -23,6 +25,8 @@ pub(super) struct Residual {
     pub(super) estimated: f64,
     /// Standard error of `estimated`.
     pub(super) std_error: f64,
+    /// The relative residual of the streams before they were tied to the counts; `None` where they were not.
+    pub(super) untied: Option<f64>,
 }
 
 impl Residual {
@@ -31,9 +35,16 @@ impl Residual {
         self.estimated / self.counted - 1.0
     }
 
+    /// What was or may be missing, or counted twice: of taken branches, what the stacks did not stand for. Of instructions what is left,
+    /// as streams that are too long or too short are balanced.
+    pub(super) fn missing(&self) -> f64 {
+        let untied = self.untied.filter(|_| self.unit == EventUnit::TakenBranches);
+        untied.unwrap_or_else(|| self.relative())
+    }
+
     /// What two standard errors do not explain of it, as a fraction.
     pub(super) fn beyond_error(&self) -> f64 {
-        (self.relative().abs() - 2.0 * self.std_error / self.counted).max(0.0)
+        (self.missing().abs() - 2.0 * self.std_error / self.counted).max(0.0)
     }
 }
 
@@ -44,11 +55,12 @@ pub(super) fn residuals(snapshot: &Snapshot, analysis: &Analysis) -> Vec<Residua
     if counts.assignment.unit != Unit::Executions {
         return Vec::new();
     }
-    let of = |served: &[EventIdx], unit, estimated, std_error| Residual {
+    let of = |served: &[EventIdx], unit, (estimated, std_error), untied| Residual {
         unit,
         counted: units(&snapshot.run.events, served, unit),
         estimated,
         std_error,
+        untied,
     };
     let mix = analysis.mix.all;
     let near_only = near_only(&snapshot.run.events, &counts.assignment.lbr);
@@ -64,20 +76,21 @@ pub(super) fn residuals(snapshot: &Snapshot, analysis: &Analysis) -> Vec<Residua
         &counts.assignment.lbr,
         EventUnit::TakenBranches,
     );
-    let lost = (1.0 - streams / taken).clamp(0.0, 1.0);
+    let untied = counts.untied.map(|untied| untied.taken);
+    let lost = (-untied.unwrap_or(streams / taken - 1.0)).clamp(0.0, 1.0);
     let error = 1.0 / n_stacks + (lost * (1.0 - lost) / n_stacks).sqrt();
     let all = [
         of(
             &counts.assignment.ebs,
             EventUnit::Instructions,
-            mix.amount,
-            mix.std_error.unwrap_or(0.0),
+            (mix.amount, mix.std_error.unwrap_or(0.0)),
+            counts.untied.map(|untied| untied.per_branch),
         ),
         of(
             &counts.assignment.lbr,
             EventUnit::TakenBranches,
-            streams,
-            taken * error,
+            (streams, taken * error),
+            untied,
         ),
     ];
     all.into_iter()
@@ -96,11 +109,18 @@ mod tests {
             counted: 200.0,
             estimated: 190.0,
             std_error: 3.0,
+            untied: Some(-0.2),
         };
         assert!((residual.relative() + 0.05).abs() < 1e-12);
         assert!(
             (residual.beyond_error() - 0.02).abs() < 1e-12,
             "0.05 less two times 0.015"
         );
+        // What stacks stood for tells of lost ones, whatever streams are scaled to.
+        let taken = Residual {
+            unit: EventUnit::TakenBranches,
+            ..residual
+        };
+        assert_eq!((taken.relative(), taken.missing()), (residual.relative(), -0.2));
     }
 }

@@ -12,6 +12,9 @@ use crate::snapshot::{Event, EventIdx, EventUnit, KernelTextSource, Loss, Period
 /// A CPU below this share of its expected samples is named.
 const EVEN_CPU: f64 = 0.9;
 
+/// Lengths of streams that are off by less are not told: what is left of them is less than most errors by chance.
+const LENGTHS: f64 = 0.01;
+
 /// With this many samples the standard error of a share of 10 % is one percentage point.
 const ENOUGH_SAMPLES: u64 = 900;
 
@@ -75,6 +78,11 @@ pub(super) enum Warning {
     Balanced {
         /// Excess share of the oldest slots that these branches hold.
         excess: f64,
+    },
+    /// Streams were longer or shorter than was counted, and balanced until they agreed.
+    Lengths {
+        /// Instructions for each taken branch over those that were counted, less 1.
+        by: f64,
     },
     /// Streams were weighed because branch stacks were read late.
     Late {
@@ -229,6 +237,11 @@ fn of_estimate(analysis: &Analysis) -> Vec<Warning> {
         None if 0 < n_blocks => warnings.push(Warning::Biased { n_blocks }),
         Some(_) | None => {}
     }
+    let balanced = analysis.counts.untied.filter(|_| analysis.counts.bias.is_some());
+    let lengths = balanced.map(|it| (it.per_branch, it.per_branch.abs() - 2.0 * it.error));
+    if let Some((by, _)) = lengths.filter(|(by, certain)| 0.0 < *certain && LENGTHS < by.abs()) {
+        warnings.push(Warning::Lengths { by });
+    }
     if let Some(late) = &analysis.counts.late {
         warnings.push(Warning::Late { cycles: late.cycles });
     }
@@ -278,6 +291,7 @@ impl Warning {
             Self::StaticKernelText { .. } => "kernel_text.static",
             Self::Biased { .. } => "blocks.biased",
             Self::Balanced { .. } => "streams.balanced",
+            Self::Lengths { .. } => "streams.length",
             Self::Late { .. } => "streams.late",
             Self::Traced { .. } => "samples.traced",
             Self::AsLanded => "samples.as_landed",

@@ -1,4 +1,5 @@
-//! Reweights streams so that flow is conserved at every branch target and regional totals agree with the EBS samples.
+//! Reweights streams so that flow is conserved at every branch target, regional totals agree with the EBS samples, and streams are as long
+//! in the mean as was counted ([`super::per_branch`]).
 //!
 //! Were branch stacks taken at any moment alike, each branch would be found in the oldest slot as often as in any other.
 //! Where a branch sits there out of proportion (paper section III.C), the stacks show what runs within one stack's depth
@@ -19,6 +20,7 @@
 use super::super::sources::streams::Stream;
 use super::graph::{Edge, FlowGraph, add, at};
 use super::least_squares::{Equation, LONG, solve};
+use super::per_branch::PerBranch;
 use super::return_sites;
 use super::skid::SampledBlocks;
 use crate::blocks::BlockMap;
@@ -98,7 +100,7 @@ pub(in crate::estimate) struct Balanced {
 pub(in crate::estimate) fn balance(
     graph: &FlowGraph,
     targets: &Targets,
-    samples: &SampledBlocks,
+    (samples, per_branch): (&SampledBlocks, Option<&PerBranch>),
     errors: Errors<'_>,
 ) -> Balanced {
     let n_starts = graph.inflow.len();
@@ -109,6 +111,7 @@ pub(in crate::estimate) fn balance(
         let mut equations = errors.measured(graph, &inflow);
         equations.extend(errors.conservation(graph, targets, &inflow));
         samples.equations(&samples.expected(&inflow), n_starts, &mut equations);
+        equations.extend(per_branch.and_then(|per_branch| per_branch.equation(&inflow)));
         let mut solved = solve(&equations, &[inflow.as_slice(), &skids].concat());
         skids = solved.split_off(n_starts);
         let sum: f64 = solved.iter().map(|a| a.max(0.0)).sum();
@@ -213,6 +216,7 @@ impl Errors<'_> {
 mod tests {
     use super::*;
     use crate::estimate::flow::graph::tests::graph;
+    use crate::estimate::flow::per_branch::tests::per_branch;
     use crate::estimate::flow::skid::tests::sampled_blocks;
 
     const FAIR: Errors<'_> = Errors {
@@ -248,7 +252,7 @@ mod tests {
         samples: &SampledBlocks,
         errors: Errors<'_>,
     ) -> Vec<f64> {
-        balance(graph, targets, samples, errors).inflow
+        balance(graph, targets, (samples, None), errors).inflow
     }
 
     fn assert_near(a: f64, b: f64, tolerance: f64) {
@@ -337,6 +341,25 @@ mod tests {
             let mean = side.iter().sum::<f64>() / 20.0;
             side.iter().for_each(|place| assert_near(*place, mean, 0.02));
         }
+    }
+
+    #[test]
+    fn counted_lengths_decide_between_long_streams_and_short_ones() {
+        let loops = seemingly_long();
+        let (graph, targets) = &loops;
+        // Streams of the first loop are of four instructions and those of the second of twelve: eight in the mean.
+        let lengths: Vec<f64> = (0..40).map(|n| if n < 20 { 4.0 } else { 12.0 }).collect();
+        let per_branch = per_branch(&lengths, 8.0);
+        let none = SampledBlocks::default();
+        let without = balance(graph, targets, (&none, None), BIASED).inflow;
+        assert!(0.59 < first_loop(&without) && per_branch.residual(&without) < -0.08);
+        let with = balance(graph, targets, (&none, Some(&per_branch)), BIASED).inflow;
+        assert!((first_loop(&with) - 0.5).abs() < 0.01, "{}", first_loop(&with));
+        for side in [&with[..20], &with[20..]] {
+            side.iter()
+                .for_each(|place| assert_near(*place, side.iter().sum::<f64>() / 20.0, 0.02));
+        }
+        assert_near(with.iter().sum(), graph.inflow.iter().sum(), 1e-9);
     }
 
     #[test]

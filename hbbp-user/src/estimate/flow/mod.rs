@@ -10,5 +10,6 @@ pub(super) mod graph;
 pub(super) mod late;
 pub(super) mod least_squares;
 pub(super) mod passages;
+pub(super) mod per_branch;
 mod return_sites;
 pub(super) mod skid;

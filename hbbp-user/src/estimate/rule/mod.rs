@@ -10,7 +10,7 @@
 //! A line names a method and the conditions for it, joined by `and`; the last line has none.
 //! A condition compares a feature of the block with a number, by `<=` or `>`, as a tree does at each node.
 //! `streams balanced` balances the streams where there is a bias ([`super::flow::balance`]), `streams on_time` weighs them for
-//! stacks that were read late ([`super::flow::late`]); without either they count as recorded. `without STAGE` leaves a stage of the estimate out ([`Stage`]), to see what it is worth.
+//! stacks that were read late ([`super::flow::late`]), and both scale them to what was counted ([`super::totals`]); without either they count as recorded. `without STAGE` leaves a stage of the estimate out ([`Stage`]), to see what it is worth.
 
 mod choose;
 mod join;
@@ -180,9 +180,13 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Self, BadRule> {
         let mut name = "unnamed".to_owned();
-        let recorded = |stages: Stages| stages.without(Stage::Balance).without(Stage::Late);
-        let mut stages = recorded(Stages::default());
+        let recorded = Stages::default()
+            .without(Stage::Balance)
+            .without(Stage::Late)
+            .without(Stage::Totals);
+        let mut stages = recorded;
         let mut are_weighed = false;
+        let mut left_out: Vec<Stage> = Vec::new();
         let mut lines: Vec<Line> = Vec::new();
         for (n, raw) in text.lines().enumerate() {
             let bad = |problem: String| BadRule { line: n + 1, problem };
@@ -200,9 +204,9 @@ impl FromStr for Rule {
                 Some(("streams", given)) => {
                     are_weighed = true;
                     stages = match given.trim() {
-                        "recorded" => recorded(stages),
-                        "balanced" => recorded(stages).with(Stage::Balance),
-                        "on_time" => recorded(stages).with(Stage::Late),
+                        "recorded" => recorded,
+                        "balanced" => recorded.with(Stage::Balance).with(Stage::Totals),
+                        "on_time" => recorded.with(Stage::Late).with(Stage::Totals),
                         other => {
                             return Err(bad(format!(
                                 "unknown stream weighting `{other}`; expected one of recorded, balanced, on_time"
@@ -210,13 +214,14 @@ impl FromStr for Rule {
                         }
                     }
                 }
-                Some(("without", given)) => stages = stages.without(parse_stage(given.trim()).map_err(bad)?),
+                Some(("without", given)) => left_out.push(parse_stage(given.trim()).map_err(bad)?),
                 _ if lines.last().is_some_and(|line| line.conditions.is_empty()) => {
                     return Err(bad("unreachable line: the line above has no condition".to_owned()));
                 }
                 _ => lines.push(parse_line(stated).map_err(bad)?),
             }
         }
+        stages = left_out.into_iter().fold(stages, Stages::without);
         match lines.last() {
             Some(line) if line.conditions.is_empty() => Ok(Self { name, stages, lines }),
             _ => Err(BadRule {
@@ -329,6 +334,10 @@ mod tests {
         assert!(runs(Stage::Balance) && !runs(Stage::Skid) && runs(Stage::Fallback));
         let paper: Rule = PAPER.parse().unwrap();
         assert!(!paper.stages.run(Stage::Balance) && !paper.stages.run(Stage::Late));
+        assert!(runs(Stage::Totals) && !paper.stages.run(Stage::Totals));
+        // Whatever the order of the lines.
+        let before: Rule = "without balance\nstreams balanced\nlbr".parse().unwrap();
+        assert!(!before.stages.run(Stage::Balance) && before.stages.run(Stage::Totals));
         let late: Rule = LATE.parse().unwrap();
         assert!(!late.stages.run(Stage::Balance) && late.stages.run(Stage::Late));
     }

@@ -71,6 +71,13 @@ impl fmt::Display for Warning {
                  may have left (`--rule paper` uses them as recorded)",
                 percent(*excess)
             ),
+            Self::Lengths { by } => write!(
+                f,
+                "recorded streams have {} % {} instructions for each taken branch than the events counted: branch stacks are read late, \
+                 stick to some branches, or miss code; streams were balanced until both agree",
+                percent(by.abs()),
+                if *by < 0.0 { "fewer" } else { "more" }
+            ),
             Self::Late {
                 cycles: (least, longest),
             } => write!(

@@ -1,0 +1,153 @@
+//! How long streams are in the mean, as an equation of their inflow: all of them together have as many instructions as were counted.
+//!
+//! ```text
+//! sum over starts of inflow * (instructions - counted per branch * counted branches) = 0 +- off
+//! ```
+//!
+//! It has no scale, as the inflow of a balance has none: what it tells is how much of it is of long streams and how much of short ones.
+
+use super::graph::{FlowGraph, add, at};
+use super::least_squares::Equation;
+use crate::blocks::BlockMap;
+use crate::estimate::near::ends_near;
+use crate::estimate::sources::over;
+use crate::estimate::sources::streams::Stream;
+use crate::estimate::totals::Totals;
+
+/// The streams of each start beside what was counted of all.
+#[derive(Clone, Debug, Default)]
+pub(in crate::estimate) struct PerBranch {
+    /// By start: instructions of a stream from there beyond those that its counted branch stands for.
+    beyond: Vec<f64>,
+    /// By start: instructions that the counted branch of a stream stands for.
+    due: Vec<f64>,
+    /// Relative standard error of what was counted.
+    off: f64,
+    /// Relative standard deviation that chance leaves of the same sum over the recorded streams.
+    by_chance: f64,
+}
+
+impl PerBranch {
+    /// Of the streams of a graph. Those of a stack, `streams_per_stack`, tell as much as one.
+    pub(in crate::estimate) fn new(
+        totals: Totals,
+        (streams, map): (&[Stream], &BlockMap),
+        graph: &FlowGraph,
+        streams_per_stack: f64,
+    ) -> Self {
+        let (mut beyond, mut due) = (vec![0.0; graph.inflow.len()], vec![0.0; graph.inflow.len()]);
+        let (mut squares, mut all) = (0.0, 0.0);
+        for (stream, edge) in streams.iter().zip(&graph.streams) {
+            let is_counted = !totals.near_only || ends_near(stream, map);
+            let counted = if is_counted { totals.per_branch } else { 0.0 };
+            let more = f64::from(stream.end.saturating_sub(stream.first)) - counted;
+            add(&mut beyond, edge.from, edge.amount * more);
+            add(&mut due, edge.from, edge.amount * counted);
+            squares += edge.amount * more * more;
+            all += edge.amount * counted;
+        }
+        for sums in [&mut beyond, &mut due] {
+            for (sum, inflow) in sums.iter_mut().zip(&graph.inflow) {
+                *sum = over(*sum, *inflow);
+            }
+        }
+        Self {
+            beyond,
+            due,
+            off: totals.off,
+            by_chance: over((streams_per_stack.max(1.0) * squares).sqrt(), all),
+        }
+    }
+
+    /// Instructions of all streams with this inflow over those that were counted, less 1.
+    pub(in crate::estimate) fn residual(&self, inflow: &[f64]) -> f64 {
+        over(self.beyond(inflow), self.due(inflow))
+    }
+
+    /// What of the residual of recorded streams chance and the counts explain: a standard deviation.
+    pub(in crate::estimate) fn error(&self) -> f64 {
+        self.off.hypot(self.by_chance)
+    }
+
+    /// The equation, with the variance that it has by this inflow.
+    pub(super) fn equation(&self, inflow: &[f64]) -> Option<Equation> {
+        let off = self.off * self.due(inflow);
+        (0.0 < off).then(|| Equation {
+            terms: self.beyond.iter().copied().enumerate().collect(),
+            value: 0.0,
+            weight: 1.0 / (off * off),
+        })
+    }
+
+    fn beyond(&self, inflow: &[f64]) -> f64 {
+        let of = |(start, beyond): (usize, &f64)| at(inflow, start) * beyond;
+        self.beyond.iter().enumerate().map(of).sum()
+    }
+
+    fn due(&self, inflow: &[f64]) -> f64 {
+        let of = |(start, due): (usize, &f64)| at(inflow, start) * due;
+        self.due.iter().enumerate().map(of).sum()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::graph::tests::graph;
+    use super::*;
+    use crate::blocks::blocks;
+    use crate::locate::{Located, TextIdx};
+    use crate::snapshot::{ProcessIdx, Snapshot};
+
+    /// Of starts with one stream each, of this many instructions.
+    pub(in crate::estimate) fn per_branch(lengths: &[f64], counted: f64) -> PerBranch {
+        PerBranch {
+            beyond: lengths.iter().map(|length| length - counted).collect(),
+            due: vec![counted; lengths.len()],
+            off: 0.001,
+            by_chance: 0.0,
+        }
+    }
+
+    fn stream(first: u32, end: u32) -> Stream {
+        Stream {
+            text: TextIdx(0),
+            process: ProcessIdx(0),
+            first,
+            end,
+            source: end - 1,
+            hits: 1,
+            weight: 1.0,
+        }
+    }
+
+    #[test]
+    fn lengths_are_means_of_starts() {
+        // Two streams from one start, of 2 and 10 instructions, and one of 5 from another.
+        let graph = graph(&[(0, 0, 30.0), (0, 1, 10.0), (1, 2, 60.0)], &[]);
+        let streams = [stream(0, 2), stream(0, 10), stream(20, 25)];
+        let map = blocks(&Snapshot::default(), &Located::default());
+        let totals = Totals {
+            taken: 1e6,
+            per_branch: 5.0,
+            off: 0.001,
+            near_only: false,
+        };
+        let found = PerBranch::new(totals, (&streams, &map), &graph, 15.0);
+        assert_eq!(found.beyond[..2], [-1.0, 0.0]);
+        assert_eq!(found.due[..2], [5.0, 5.0]);
+        assert!((found.residual(&graph.inflow) + 40.0 / 500.0).abs() < 1e-12);
+        let variance: f64 = 15.0 * (30.0 * 9.0 + 10.0 * 25.0);
+        assert!((found.error() - 0.001f64.hypot(variance.sqrt() / 500.0)).abs() < 1e-12);
+        let equation = found.equation(&graph.inflow).unwrap();
+        assert_eq!((equation.terms[0], equation.value), ((0, -1.0), 0.0));
+        assert!((equation.weight - 4.0).abs() < 1e-9);
+        // Of streams that no counted branch ends, all instructions are beyond; without any counted one nothing is told.
+        let near = Totals {
+            near_only: true,
+            ..totals
+        };
+        let none = PerBranch::new(near, (&streams, &map), &graph, 15.0);
+        assert_eq!((none.beyond[1], none.residual(&graph.inflow)), (5.0, 0.0));
+        assert!(none.equation(&graph.inflow).is_none());
+    }
+}
