@@ -3,8 +3,7 @@
 //! The sampling events count every unit, not only sampled ones, so their values have no sampling error and need no
 //! further counter.
 //! A counter value covers both rings, so there is one residual for each unit and none by ring; counts of classes of
-//! instructions have rings ([`super::classes`]). Where each ring has branch stacks by an event of its own, streams were scaled to its
-//! taken branches ([`crate::estimate::rings`]), and only the residual of instructions tells anything.
+//! instructions have rings ([`super::classes`]).
 //! Where streams are tied to both counts ([`crate::estimate::Untied`]), the residuals are what is left, and how far the streams were
 //! before stands beside them: of taken branches that is what stacks were lost.
 //! A residual beyond its error means that executions are missing or counted twice: a run with branch stacks then misses a
