@@ -42,6 +42,7 @@ mod suite;
 mod support;
 mod taken;
 mod text;
+mod totals;
 mod truth;
 mod vectors;
 mod verifier;
