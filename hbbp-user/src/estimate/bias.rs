@@ -14,8 +14,8 @@ use super::stages::{Stage, Stages};
 use crate::blocks::BlockMap;
 use crate::locate::TextIdx;
 
-/// Standard deviations of chance beyond which the oldest slots have streams balanced. Stacks at a fixed period are spread over the slots more evenly than
-/// by chance, so that without a bias the excess is mostly below zero; where it is not, a branch sticks a little, or the period keeps
+/// Standard deviations of chance beyond which the oldest slots have streams balanced. Stacks at a fixed period are spread over the
+/// slots more evenly than by chance, so that without a bias the excess is mostly below zero; where it is not, a branch sticks a little, or the period keeps
 /// step with a loop, and flow and eventing IPs know better (kernel-tests/results/accuracy.txt).
 const SUSPECT: f64 = 0.25;
 
@@ -25,8 +25,11 @@ const BIAS: f64 = 0.01;
 
 /// Where stacks are many, errors by chance are small beside that: then the standard deviations of chance beyond which it is told.
 /// An excess of 1.0 % left the trip counts of loops off by 6 %, ten times the error that was stated.
-/// As many have streams balanced that are longer or shorter than was counted: in one of twenty runs by chance, which costs nothing.
 const SIGMAS: f64 = 2.0;
+
+/// Standard deviations beyond which streams are balanced that are longer or shorter than was counted. By chance that is one run of
+/// twenty at most.
+const LENGTHS: f64 = 2.0;
 
 /// The bias of a run whose streams were balanced.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,7 +61,7 @@ pub(super) fn balanced(
     stages: Stages,
 ) -> Option<(Vec<f64>, Bias)> {
     let (beyond, by_chance) = (branches.excess().max(0.0), branches.excess_by_chance());
-    let is_off = per_branch.is_some_and(|it| SIGMAS * it.error() < it.residual(&graph.inflow).abs());
+    let is_off = per_branch.is_some_and(|it| LENGTHS * it.error() < it.residual(&graph.inflow).abs());
     // What other events than taken branches triggered was weighed when it was imported. To balance it as well was worse on the
     // recording of a Skylake with exact counts (1.37 against 0.96 % distance) and in three of four loads of the emulated machine.
     let balances = assignment.unit == Unit::Executions

@@ -1,9 +1,9 @@
 //! Retired instructions and taken branches of the whole run, as the two events counted them.
 //!
 //! Every taken branch ends a stream, so that there are as many as were counted, and both counts together say how long they are in the
-//! mean. No sample is left to chance
-//! in that, and no processor has a bias in it: of stacks that are read late, streams before slow code are too many, and where such
-//! streams are short, 5 % of all instructions were missing (the emulated machine; kernel-tests/results/totals.txt).
+//! mean. Nothing in that is left to chance, and no bias of branch stacks is in it: where stacks are read late, streams before slow code
+//! are too many, and where these are short, 5 % of all instructions were missing (the emulated machine;
+//! kernel-tests/results/totals.txt).
 
 use std::collections::BTreeSet;
 
@@ -46,6 +46,17 @@ pub(super) struct Totals {
     pub(super) near_only: bool,
 }
 
+/// How far streams were from what was counted, before they were tied to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Untied {
+    /// Instructions of streams for each taken branch over those that were counted, less 1.
+    pub per_branch: f64,
+    /// What chance and the counts explain of that: a standard deviation.
+    pub error: f64,
+    /// Taken branches that stacks stand for over those that were counted, less 1.
+    pub taken: f64,
+}
+
 impl Totals {
     /// What the events counted; `None` where one of them was not counted exactly, or they did not count the same.
     pub(super) fn new(
@@ -73,20 +84,7 @@ impl Totals {
             near_only: near_only(events, lbr),
         })
     }
-}
 
-/// How far streams were from what was counted, before they were tied to it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Untied {
-    /// Instructions of streams for each taken branch over those that were counted, less 1.
-    pub per_branch: f64,
-    /// What chance and the counts explain of that: a standard deviation.
-    pub error: f64,
-    /// Taken branches that stacks stand for over those that were counted, less 1.
-    pub taken: f64,
-}
-
-impl Totals {
     /// How far these streams are from what was counted.
     pub(super) fn untied(self, streams: &[Stream], per_branch: &PerBranch, graph: &FlowGraph) -> Untied {
         let taken: f64 = streams.iter().map(|stream| stream.weight).sum();
@@ -131,7 +129,7 @@ fn apart(events: &[Event], ebs: &[EventIdx], lbr: &[EventIdx]) -> Option<f64> {
                 .map(|counter| counter.enabled as f64)
                 .sum::<f64>();
             n += event.counters.len() as f64;
-            is_shared |= event.counters.iter().any(is_multiplexed);
+            is_shared |= event.counters.iter().any(Counter::is_multiplexed);
         }
         (places, over(enabled, n), is_shared)
     };
@@ -139,11 +137,6 @@ fn apart(events: &[Event], ebs: &[EventIdx], lbr: &[EventIdx]) -> Option<f64> {
     let apart = over((enabled - also).abs(), enabled.max(also));
     let same = !places.is_empty() && places == of_stacks && !shared && !also_shared;
     (same && apart <= APART).then_some(apart)
-}
-
-/// Whether a counter counted a part of the time only.
-const fn is_multiplexed(counter: &Counter) -> bool {
-    0 < counter.running && counter.running < counter.enabled
 }
 
 #[cfg(test)]

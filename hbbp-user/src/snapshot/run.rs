@@ -181,6 +181,11 @@ impl EventUnit {
 }
 
 impl Counter {
+    /// Whether it shared the hardware, and counted a part of the time only.
+    pub const fn is_multiplexed(&self) -> bool {
+        0 < self.running && self.running < self.enabled
+    }
+
     /// What was added since it was `before`, with a period of `period` or near it.
     #[must_use]
     pub fn since(self, before: &Self, period: u64) -> Self {

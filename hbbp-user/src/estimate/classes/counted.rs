@@ -172,8 +172,7 @@ pub fn units(events: &[Event], served: &[EventIdx], unit: EventUnit) -> f64 {
         .filter(|event| event.unit == unit)
         .flat_map(|event| &event.counters)
         .map(|counter| {
-            let shared = 0 < counter.running && counter.running < counter.enabled;
-            let part = if shared {
+            let part = if counter.is_multiplexed() {
                 counter.running as f64 / counter.enabled as f64
             } else {
                 1.0
