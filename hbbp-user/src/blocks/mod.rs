@@ -209,6 +209,11 @@ impl TextBlocks {
         bound(block as usize)..bound((block as usize).saturating_add(1))
     }
 
+    /// Number of instructions.
+    pub fn n_instructions(&self) -> usize {
+        self.sweep.instructions.len()
+    }
+
     /// Number of blocks.
     pub fn n_blocks(&self) -> usize {
         self.firsts.len()

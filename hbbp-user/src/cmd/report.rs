@@ -324,7 +324,7 @@ impl<'a> Profile<'a> {
 /// The unit of the figures of a run.
 pub(super) fn unit_of(run: &Snapshot, rule: &Rule) -> Unit {
     let rule = Rule {
-        stages: rule.stages.without(Stage::Landing),
+        stages: rule.stages.without(Stage::Landing).without(Stage::Balance),
         ..rule.clone()
     };
     Estimated::new(run, &rule).counts().assignment.unit

@@ -8,10 +8,13 @@ use crate::estimate::Rule;
 use crate::estimate::rule::NAMED;
 use crate::estimate::stages::Stage;
 
-/// As [`read`], for figures that are due every second: samples count where they landed, as tracing them back takes seconds.
+/// As [`read`], for figures that are due every second: what takes seconds is left out. Samples count where they landed, and streams are
+/// balanced only where they are biased.
 pub(super) fn read_for_live(rule: &str) -> anyhow::Result<Rule> {
     let mut rule = read(rule)?;
-    rule.stages = rule.stages.without(Stage::Landing);
+    for stage in [Stage::Landing, Stage::Times, Stage::Chance] {
+        rule.stages = rule.stages.without(stage);
+    }
     Ok(rule)
 }
 

@@ -7,6 +7,7 @@ use super::Unit;
 use super::flow::balance::{Balanced, Errors, Targets, balance};
 use super::flow::excess::excess;
 use super::flow::graph::FlowGraph;
+use super::flow::landed::Landed;
 use super::flow::per_branch::PerBranch;
 use super::flow::skid::SampledBlocks;
 use super::sources::oldest_slot::Branches;
@@ -31,7 +32,15 @@ const SIGMAS: f64 = 2.0;
 /// twenty at most.
 const LENGTHS: f64 = 2.0;
 
-/// The bias of a run whose streams were balanced.
+/// Fewest stacks that are balanced where nothing says that they are biased: where they are fewer, it is a few successions that tell
+/// of the flow.
+const STACKS: f64 = 1000.0;
+
+/// Most streams that are balanced where nothing says that they are biased, and whose samples are traced by the times of instructions: in
+/// some seconds. Where code is as flat as that, chance costs a function a tenth and the mix as a whole little.
+const MOST: usize = 1 << 17;
+
+/// The bias of a run whose streams are suspect.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bias {
     /// The share of the oldest slots that branches hold beyond what is expected.
@@ -51,22 +60,27 @@ impl Bias {
     }
 }
 
-/// Balances streams where branches are in the oldest slot out of proportion, or where streams are longer or shorter than was counted:
-/// the inflow of each start of the graph, and the bias.
+/// Balances streams: the inflow of each start of the graph, and the bias where branches are in the oldest slot out of proportion, or where
+/// streams are longer or shorter than was counted. Where neither is so, the balance takes out of the counts what is due to chance,
+/// since flow tells of it. `landed` says where samples land; it takes some time.
 pub(super) fn balanced(
     (graph, map): (&FlowGraph, &BlockMap),
-    (branches, blocks, per_branch): (&Branches, &SampledBlocks, Option<&PerBranch>),
+    (branches, blocks, per_branch): (&Branches, SampledBlocks, Option<&PerBranch>),
+    landed: impl FnOnce() -> Option<Landed>,
     assignment: &EventAssignment,
     streams_per_stack: f64,
     stages: Stages,
-) -> Option<(Vec<f64>, Bias)> {
+) -> Option<(Vec<f64>, Option<Bias>)> {
     let (beyond, by_chance) = (branches.excess().max(0.0), branches.excess_by_chance());
     let is_off = per_branch.is_some_and(|it| LENGTHS * it.error() < it.residual(&graph.inflow).abs());
+    let is_suspect = SUSPECT * by_chance < beyond || is_off;
+    let is_small = graph.streams.len() <= MOST;
+    let due_to_chance = stages.run(Stage::Chance) && is_small && STACKS <= branches.stacks;
     // What other events than taken branches triggered was weighed when it was imported. To balance it as well was worse on the
     // recording of a Skylake with exact counts (1.37 against 0.96 % distance) and in three of four loads of the emulated machine.
     let balances = assignment.unit == Unit::Executions
         && stages.run(Stage::Balance)
-        && (SUSPECT * by_chance < beyond || is_off)
+        && (is_suspect || due_to_chance)
         && !graph.branches.is_empty();
     if !balances {
         return None;
@@ -74,33 +88,36 @@ pub(super) fn balanced(
     let at = excess(graph, branches.share, streams_per_stack);
     // Of two measurements that are both biased neither can tell how much the other one is: then chance is what they are
     // weighed by. Without any samples that leaves 1.1 % in the mean on the emulated machine, and the bias 1.3 %.
-    let knows_bias = blocks.have_samples() && stages.run(Stage::BiasVariance);
+    let knows_bias = is_suspect && blocks.have_samples() && stages.run(Stage::BiasVariance);
     let errors = Errors {
         streams_per_stack,
         excess: if knows_bias { &at } else { &[] },
         dispersion: &graph.of_starts,
     };
-    let without_skid = blocks.without_skid();
     let blocks = match (stages.run(Stage::Samples), stages.run(Stage::Skid)) {
-        (false, _) => &SampledBlocks::default(),
-        (true, false) => &without_skid,
-        (true, true) => blocks,
+        (false, _) => SampledBlocks::default(),
+        (true, false) => blocks.without_skid(),
+        (true, true) => {
+            let is_due = stages.run(Stage::Times) && is_small && blocks.have_samples();
+            match is_due.then(landed).flatten() {
+                Some(landed) => blocks.with_landed(landed),
+                None => blocks,
+            }
+        }
     };
     let targets = if stages.run(Stage::ReturnSites) {
         Targets::with_return_sites(graph, map)
     } else {
         Targets::recorded(graph)
     };
-    let Balanced { inflow, skid } = balance(graph, &targets, (blocks, per_branch), errors);
-    Some((
-        inflow,
-        Bias {
-            excess: beyond,
-            is_told: BIAS.min(SIGMAS * by_chance) < beyond,
-            skid,
-            at: by_instruction(graph, &at),
-        },
-    ))
+    let Balanced { inflow, skid } = balance(graph, &targets, (&blocks, per_branch), errors);
+    let bias = is_suspect.then(|| Bias {
+        excess: beyond,
+        is_told: BIAS.min(SIGMAS * by_chance) < beyond,
+        skid,
+        at: by_instruction(graph, &at),
+    });
+    Some((inflow, bias))
 }
 
 /// Of all process images together, weighed by their streams.

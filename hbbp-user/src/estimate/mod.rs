@@ -11,10 +11,11 @@
 //!    |  Counted
 //!  late         imprecise stacks: streams weighed for the time until stacks were read
 //!    |  FlowGraph, Stream
-//!  totals       retired instructions for each taken branch, as both were counted
+//!  totals       retired instructions for each taken branch, as both were counted, less what streams never show (unseen)
 //!    |  Totals
-//!  flow         one graph of streams and branches (graph); from it, from samples that skid (skid), and from what streams are long in
-//!    |          the mean (per_branch), the inflow of each branch target by least squares (balance): streams to reweighted streams
+//!  flow         one graph of streams and branches (graph); from it, from samples that skid (skid) and land by the times of
+//!    |          instructions (landed), and from what streams are long in the mean (per_branch), the inflow of each branch
+//!    |          target by least squares (balance): streams to reweighted streams
 //!    |  FlowGraph, Stream, Expected
 //!  rings        streams of each ring that agree with its taken branches, where these were counted by ring
 //!    |  Stream
@@ -30,7 +31,7 @@
 //! BlockCounts   executions with standard errors, by block and process image
 //! ```
 //!
-//! [`stages`] names the stages that can be left out, so that what each is worth can be measured.
+//! [`timing`] is what is assumed of a processor where samples are traced. [`stages`] names the stages that can be left out, so that what each is worth can be measured.
 
 mod assignment;
 mod bias;
@@ -45,7 +46,9 @@ mod rings;
 pub mod rule;
 mod sources;
 pub mod stages;
+mod timing;
 mod totals;
+mod unseen;
 mod weighed;
 
 use crate::addr::Ring;
@@ -237,7 +240,7 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let dispersion = Dispersion::new(map, &seen, &recorded, &amounts);
     let (of, by) = ((recorded, graph), (&seen, samples.as_slice()));
     let known = (&assignment, &branches, depth, counted);
-    let weighed = weighed((snapshot, map), of, by, known, stages);
+    let weighed = weighed((snapshot, map), of, (by.0, by.1, located), known, stages);
 
     let n_stacks = weighed.streams.iter().map(|s| s.hits as f64).sum::<f64>() / depth;
     let n_samples = error::samples(snapshot, &assignment);

@@ -28,9 +28,11 @@ stages! {
     Weights, "weights", "Weighs the stacks that another event than taken branches triggered; without it each counts as one.";
     Late, "late", "Weighs streams for the time between the overflow of an imprecise event and the reading of its stack ([`super::flow`]).";
     Balance, "balance", "Reweights streams so that flow is conserved ([`super::flow`]).";
+    Chance, "chance", "Balances streams of runs without a bias as well, as flow tells of what is due to chance.";
     ReturnSites, "return_sites", "Takes what returns after a call from the call itself, not from the recorded returns.";
     Samples, "samples", "Takes EBS samples as a further measurement in the balance.";
     Skid, "skid", "Lets samples skid from block to block in the balance; without it their blocks are taken as exact.";
+    Times, "times", "Expects samples in the balance where they land by the times of instructions, which are fitted to them ([`super::flow::landed`]).";
     BiasVariance, "bias_variance", "Counts the bias of the oldest slot into the variances of the balance.";
     Totals, "totals", "Balances streams to the mean length that retired instructions and taken branches have, as counted ([`super::totals`]).";
     Fallback, "fallback", "Uses the other method where the chosen one saw nothing although it should have.";

@@ -85,6 +85,14 @@ impl Totals {
         })
     }
 
+    /// Less a share of the code, which samples show and streams do not.
+    pub(super) fn without(self, share: f64) -> Self {
+        Self {
+            taken: self.taken * (1.0 - share),
+            ..self
+        }
+    }
+
     /// How far these streams are from what was counted.
     pub(super) fn untied(self, streams: &[Stream], per_branch: &PerBranch, graph: &FlowGraph) -> Untied {
         let taken: f64 = streams.iter().map(|stream| stream.weight).sum();

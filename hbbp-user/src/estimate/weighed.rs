@@ -7,17 +7,20 @@ use super::bias::balanced;
 use super::classes::{self, Shift};
 use super::flow::balance::reweighted;
 use super::flow::graph::{Edge, FlowGraph};
+use super::flow::landed::landed;
 use super::flow::late::{self, Late};
 use super::flow::per_branch::PerBranch;
 use super::flow::skid::SampledBlocks;
 use super::rings::Ran;
+use super::sources::ebs::by_instruction;
 use super::sources::oldest_slot::Branches;
 use super::sources::streams::Stream;
 use super::sources::{self, SeenBlocks, over, ring};
 use super::stages::{Stage, Stages};
 use super::totals::{Totals, Untied};
-use super::{Bias, BlockCount, ClassEstimate, Corrections, EventAssignment, Part, Ties, Unit};
+use super::{Bias, BlockCount, ClassEstimate, Corrections, EventAssignment, Part, Ties, Unit, unseen};
 use crate::blocks::BlockMap;
+use crate::locate::Located;
 use crate::snapshot::{Run, Snapshot};
 
 /// What branch stacks showed, with the weights that all stages leave.
@@ -38,7 +41,7 @@ type Counted = (Option<Totals>, Option<Ran>);
 pub(super) fn weighed(
     (snapshot, map): (&Snapshot, &BlockMap),
     (mut streams, mut graph): (Vec<Stream>, FlowGraph),
-    (seen, samples): (&SeenBlocks, &[sources::Counted]),
+    (seen, samples, located): (&SeenBlocks, &[sources::Counted], &Located),
     (assignment, branches, depth, (totals, ran)): (&EventAssignment, &Branches, f64, Counted),
     stages: Stages,
 ) -> Weighed {
@@ -56,16 +59,27 @@ pub(super) fn weighed(
         })
     });
     let blocks = SampledBlocks::new(snapshot, map, &graph, seen, samples);
-    let totals = totals.filter(|_| stages.run(Stage::Totals));
+    let totals = totals.filter(|_| stages.run(Stage::Totals)).map(|totals| {
+        let unseen = stages.run(Stage::Fallback).then(|| unseen::share(seen, samples, &streams));
+        totals.without(unseen.unwrap_or_default())
+    });
     let per_branch = totals.map(|totals| PerBranch::new(totals, (&streams, map), &graph, depth));
     let both = totals.zip(per_branch.as_ref());
     let untied = both.map(|(totals, per_branch)| totals.untied(&streams, per_branch, &graph));
-    let sources = (branches, &blocks, per_branch.as_ref());
-    let (inflow, bias) = balanced((&graph, map), sources, assignment, depth, stages).unzip();
-    if let Some(inflow) = inflow {
+    let sources = (branches, blocks, per_branch.as_ref());
+    let landed = || {
+        let hits = by_instruction(map, located, assignment, 1.0);
+        landed(map, (&streams, &graph), seen, &hits)
+    };
+    let balanced = balanced((&graph, map), sources, landed, assignment, depth, stages);
+    let mut bias = None;
+    if let Some((inflow, of_bias)) = balanced {
         let weights = reweighted(&streams, &graph, &inflow);
-        corrections.balanced(seen, changes(&streams, &weights));
+        if of_bias.is_some() {
+            corrections.balanced(seen, changes(&streams, &weights));
+        }
         set_weights(&mut streams, &weights);
+        bias = of_bias;
     }
     let ring_of = |text| ring(snapshot, map, text);
     match (totals, ran.filter(|_| stages.run(Stage::Rings))) {

@@ -121,7 +121,7 @@ pub(in crate::estimate) fn balance(
         }
         inflow = solved.iter().map(|a| a.max(0.0) * all / sum).collect();
     }
-    let skid = samples.expected(&inflow).skid;
+    let skid = samples.skid(&inflow);
     Balanced { inflow, skid }
 }
 

@@ -116,6 +116,31 @@ impl FlowGraph {
         }
     }
 
+    /// The part of the graph that these streams are, without what is known of oldest and newest branches.
+    pub(in crate::estimate) fn part(&self, streams: impl Iterator<Item = usize>) -> Self {
+        let (mut starts, mut sources) = (Numbers::default(), Numbers::default());
+        let edge = |stream: usize| {
+            let edge = self.streams.get(stream)?;
+            let (start, source) = (self.starts.get(edge.from)?, self.sources.get(edge.to)?);
+            Some(Edge {
+                from: starts.number(*start),
+                to: sources.number(*source),
+                amount: edge.amount,
+            })
+        };
+        let edges = streams.filter_map(edge).collect();
+        let branch = |edge: &Edge| {
+            let (source, start) = (self.sources.get(edge.from)?, self.starts.get(edge.to)?);
+            Some(Edge {
+                from: *sources.numbers.get(source)?,
+                to: *starts.numbers.get(start)?,
+                amount: edge.amount,
+            })
+        };
+        let branches = self.branches.iter().filter_map(branch).collect();
+        Self::of(edges, branches, starts.in_order, sources.in_order)
+    }
+
     /// The graph of these edges, without what is known of oldest and newest branches.
     pub(in crate::estimate) fn of(
         streams: Vec<Edge>,

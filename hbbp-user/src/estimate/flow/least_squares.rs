@@ -47,10 +47,10 @@ pub(super) fn solve(equations: &[Equation], first: &[f64]) -> Vec<f64> {
 /// The same by `n_steps` steps at most.
 pub(in crate::estimate) fn solve_within(n_steps: usize, equations: &[Equation], first: &[f64]) -> Vec<f64> {
     let factor = Symmetric::new(first.len(), equations).factor();
+    let matrix = Matrix::new(equations);
     let mut x = first.to_vec();
-    let values = |equation: &Equation| equation.value;
-    let right = transposed(equations, x.len(), values);
-    let applied = transposed(equations, x.len(), |equation| equation.left(&x));
+    let right = transposed(equations, x.len(), |equation| equation.value);
+    let applied = matrix.applied(&x);
     let mut residual: Vec<f64> = right.iter().zip(applied).map(|(r, a)| r - a).collect();
     let mut z = factor.solve(&residual);
     let mut direction = z.clone();
@@ -59,7 +59,7 @@ pub(in crate::estimate) fn solve_within(n_steps: usize, equations: &[Equation], 
         if rz <= SMALL {
             break;
         }
-        let applied = transposed(equations, x.len(), |equation| equation.left(&direction));
+        let applied = matrix.applied(&direction);
         let length = rz / dot(&direction, &applied);
         if !length.is_finite() {
             break;
@@ -82,10 +82,38 @@ pub(in crate::estimate) fn solve_within(n_steps: usize, equations: &[Equation], 
     x
 }
 
-impl Equation {
-    /// Its left side.
-    fn left(&self, x: &[f64]) -> f64 {
-        self.terms.iter().map(|(n, factor)| factor * at(x, *n)).sum()
+/// The left sides of equations, in one piece of memory, as each step goes through all of them twice.
+struct Matrix {
+    /// Columns and factors, equation after equation.
+    terms: Vec<(u32, f64)>,
+    /// Where the terms of each equation end, and its weight.
+    ends: Vec<(usize, f64)>,
+}
+
+impl Matrix {
+    fn new(equations: &[Equation]) -> Self {
+        let (mut terms, mut ends) = (Vec::new(), Vec::with_capacity(equations.len()));
+        for equation in equations {
+            let of = |(column, factor): &(usize, f64)| Some((u32::try_from(*column).ok()?, *factor));
+            terms.extend(equation.terms.iter().filter_map(of));
+            ends.push((terms.len(), equation.weight));
+        }
+        Self { terms, ends }
+    }
+
+    /// The transposed matrix, weighted, times the matrix times these numbers.
+    fn applied(&self, x: &[f64]) -> Vec<f64> {
+        let mut sums = vec![0.0; x.len()];
+        let mut begin = 0;
+        for (end, weight) in &self.ends {
+            let terms = self.terms.get(begin..*end).unwrap_or_default();
+            let left: f64 = terms.iter().map(|(n, factor)| factor * at(x, *n as usize)).sum();
+            for (n, factor) in terms {
+                add(&mut sums, *n as usize, factor * weight * left);
+            }
+            begin = *end;
+        }
+        sums
     }
 }
 
@@ -250,13 +278,13 @@ mod tests {
     /// Gives each equation the value that these unknowns have.
     fn satisfied(mut equations: Vec<Equation>, x: &[f64]) -> Vec<Equation> {
         for equation in &mut equations {
-            equation.value = equation.left(x);
+            equation.value = equation.terms.iter().map(|(n, factor)| factor * at(x, *n)).sum();
         }
         equations
     }
 
     fn apply(equations: &[Equation], x: &[f64]) -> Vec<f64> {
-        transposed(equations, x.len(), |equation| equation.left(x))
+        Matrix::new(equations).applied(x)
     }
 
     #[test]

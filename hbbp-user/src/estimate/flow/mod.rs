@@ -5,8 +5,10 @@
 
 pub(super) mod balance;
 pub(super) mod branches;
+mod chain;
 pub(super) mod excess;
 pub(super) mod graph;
+pub(super) mod landed;
 pub(super) mod late;
 pub(super) mod least_squares;
 pub(super) mod passages;

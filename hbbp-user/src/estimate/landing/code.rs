@@ -5,11 +5,12 @@
 
 mod ways;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use crate::addr::ImageAddr;
 use crate::blocks::{BlockId, BlockMap, Flow, TextBlocks, direct_target};
 use crate::estimate::kinds_of_forms::kinds_of_forms;
+use crate::estimate::sources::ebs::Hits;
 use crate::locate::TextIdx;
 use crate::snapshot::{Module, ModuleIdx, Snapshot, Text};
 
@@ -86,9 +87,6 @@ pub(super) struct Code {
     pub(super) places: Vec<usize>,
     pub(super) n_places: usize,
 }
-
-/// Samples by text and instruction.
-pub(super) type Hits = BTreeMap<(TextIdx, u32), f64>;
 
 impl Node {
     /// Samples in it.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::code::Hits;
+use super::super::sources::ebs::Hits;
 use crate::blocks::{BlockMap, TextBlocks};
 use crate::locate::TextIdx;
 use crate::snapshot::Snapshot;

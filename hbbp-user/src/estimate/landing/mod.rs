@@ -28,18 +28,20 @@ mod skid;
 mod times;
 
 use super::flow::graph::at;
+use super::sources::ebs::by_instruction;
 use super::sources::{Counted, over};
 use super::stages::{Stage, Stages};
+use super::timing::{Model, SKIDS};
 use super::{EventAssignment, Unit};
 use crate::blocks::BlockMap;
 use crate::locate::Located;
 use crate::snapshot::Snapshot;
-use code::{Code, Hits};
+use code::Code;
 use flows::Prior;
 use hottest::hottest;
 use processes::shared;
-use skid::{Histories, Model};
-use times::{Fit, SKIDS};
+use skid::Histories;
+use times::Fit;
 
 /// See [`Prior`].
 const PRIOR: Prior = Prior {
@@ -123,14 +125,7 @@ pub(super) fn traced(
     let (hits, weight) = samples
         .iter()
         .fold((0.0, 0.0), |(hits, weight), c| (hits + c.hits, weight + c.weight));
-    let mut by_instruction = Hits::new();
-    for ip in located.ips.iter().filter(|ip| assignment.uses_ips_of(ip.event)) {
-        let text = map.text(ip.location.text);
-        if let Some(Ok(instruction)) = text.map(|text| text.find(ip.location.addr)) {
-            let hits = ip.weight as f64 * over(hits, weight);
-            *by_instruction.entry((ip.location.text, instruction)).or_default() += hits;
-        }
-    }
+    let by_instruction = by_instruction(map, located, assignment, over(hits, weight));
     let all: f64 = by_instruction.values().sum();
     let by_instruction = hottest((snapshot, map), &by_instruction, TRACED);
     let traced: f64 = by_instruction.values().sum();

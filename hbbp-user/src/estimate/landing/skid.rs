@@ -6,37 +6,11 @@
 //! before it, and that is a mean over the ways into it.
 
 use super::super::flow::graph::at;
+use super::super::timing::{LONGEST, Model};
 use super::code::{Before, Code, Node};
 use crate::blocks::Flow;
-use crate::kinds::{KNOWN_TIMES, Kinds};
-
-/// The longest skid in cycles.
-pub(super) const LONGEST: f64 = 120.0;
-
-/// What is assumed of a processor.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Model {
-    /// Cycles by kind of instruction.
-    pub(super) times: Kinds,
-    /// Least and longest skid in cycles; any between is as likely.
-    pub(super) skid: (f64, f64),
-}
 
 impl Model {
-    /// Times as manuals have them.
-    pub(super) fn with_skid(low: f64, high: f64) -> Self {
-        Self {
-            times: KNOWN_TIMES.map(|(time, _)| time),
-            skid: (low, high),
-        }
-    }
-
-    /// The part of the samples that are taken before this time has passed.
-    pub(super) fn taken(&self, time: f64) -> f64 {
-        let (low, high) = self.skid;
-        ((time - low) / (high - low)).clamp(0.0, 1.0)
-    }
-
     /// The samples that are not taken yet at a time since the start of a block, of what retired before it, by the time since then,
     /// and in it at these times.
     fn waiting(&self, time: f64, before: &[f64], retired: &[f64]) -> f64 {
@@ -55,10 +29,6 @@ impl Model {
             waiting += 1.0 - self.taken(time - retired);
         }
         waiting
-    }
-
-    fn time(&self, kind: u8) -> f64 {
-        at(&self.times, usize::from(kind))
     }
 
     fn duration(&self, node: &Node) -> f64 {

@@ -61,7 +61,7 @@ pub(in crate::estimate) fn choose(rule: &Rule, case: &Case) -> (Method, Reason) 
 }
 
 /// Whether a method has nothing of a block in which `expected` samples are expected by the count of the other.
-fn saw_nothing(method: &Estimate, other: &Estimate, expected: f64) -> bool {
+pub(in crate::estimate) fn saw_nothing(method: &Estimate, other: &Estimate, expected: f64) -> bool {
     let sure = other.count - SIGMAS * other.std_error;
     method.hits <= 0.0 && 0.0 < sure && EXPECTED * other.count <= expected * sure
 }

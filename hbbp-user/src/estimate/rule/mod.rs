@@ -21,7 +21,8 @@ use std::str::FromStr;
 use super::stages::{Stage, Stages};
 use super::{BlockCount, Method};
 pub use choose::Reason;
-pub(super) use choose::{Case, choose};
+pub(super) use choose::saw_nothing;
+use choose::{Case, choose};
 pub(super) use join::{Evidence, join};
 
 /// The default: balanced streams.

@@ -10,8 +10,29 @@ use super::Counted;
 use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap, Flow, TextBlocks};
 use crate::estimate::{EventAssignment, Unit};
-use crate::locate::{Located, LocatedIp, Tally, Unresolved};
+use crate::locate::{Located, LocatedIp, Tally, TextIdx, Unresolved};
 use crate::snapshot::{EventIdx, EventUnit, Period, Snapshot};
+
+/// Samples by text and instruction.
+pub(in crate::estimate) type Hits = BTreeMap<(TextIdx, u32), f64>;
+
+/// The samples of the events that serve by instruction, over all process images, `per_weight` for their weights.
+pub(in crate::estimate) fn by_instruction(
+    map: &BlockMap,
+    located: &Located,
+    assignment: &EventAssignment,
+    per_weight: f64,
+) -> Hits {
+    let mut hits = Hits::new();
+    for ip in located.ips.iter().filter(|ip| assignment.uses_ips_of(ip.event)) {
+        let text = map.text(ip.location.text);
+        if let Some(Ok(instruction)) = text.map(|text| text.find(ip.location.addr)) {
+            let at = (ip.location.text, instruction);
+            *hits.entry(at).or_default() += ip.weight as f64 * per_weight;
+        }
+    }
+    hits
+}
 
 /// What became of the samples of all events.
 #[derive(Default)]

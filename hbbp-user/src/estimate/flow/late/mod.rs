@@ -18,20 +18,19 @@
 //! weighed. As times of instructions are those of manuals and only their ratio to the unknown time matters, errors of a third in them
 //! leave a part of the bias, and no more.
 
-mod chain;
 mod newest;
 mod reach;
 mod together;
 
+use super::chain::Chain;
 use super::graph::{Edge, FlowGraph, add, at};
 use crate::blocks::BlockMap;
 use crate::estimate::kinds_of_forms::kinds_of_forms;
 use crate::estimate::sources::over;
 use crate::estimate::sources::streams::Stream;
 use crate::kinds::{KNOWN_TIMES, kind};
-use chain::Chain;
 use newest::Newest;
-use reach::{Reach, Reached};
+use reach::{BIN, Reach, Reached};
 use together::Together;
 
 /// How much more likely the newest slots must be with a time than without one, as a logarithm: two parameters of a false model gain
@@ -74,7 +73,8 @@ pub(in crate::estimate) fn weighed(
     let mut weighed = graph.clone();
     let mut late = None;
     for _ in 0..ROUNDS {
-        let chain = Chain::new(&weighed, durations);
+        let bins = durations.iter().map(|cycles| cycles / BIN);
+        let chain = Chain::new(&weighed, bins.collect());
         let reach = Reach::new(&chain);
         let (gain, skid) = newest.best(&chain, &reach)?;
         if gain < GAIN {

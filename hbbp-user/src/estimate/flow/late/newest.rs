@@ -4,8 +4,8 @@
 //! counts with the means that [`Reach::newest`] expects.
 
 use super::super::graph::FlowGraph;
-use super::chain::{BINS, Chain};
-use super::reach::{Reach, Skid};
+use super::super::chain::Chain;
+use super::reach::{BINS, Reach, Skid};
 
 /// Fewest stacks that are expected to end at a branch: no count is known to be impossible.
 const FEWEST: f64 = 0.05;

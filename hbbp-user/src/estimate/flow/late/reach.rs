@@ -1,7 +1,16 @@
 //! How far stacks reach: the branches before a place whose stacks are read behind it.
 
+use super::super::chain::{self, Chain, add_row, later, row};
 use super::super::graph::{Edge, at};
-use super::chain::{BIN, BINS, Chain, Row, add_row, later, row};
+
+/// Bins of time, of [`BIN`] cycles each.
+pub(super) const BINS: usize = 31;
+
+/// Cycles of a bin. Streams of two cycles are common, and have a part in two bins.
+pub(super) const BIN: f64 = 4.0;
+
+/// A number for each time.
+type Row = chain::Row<BINS>;
 
 /// Branches that are looked back over: as many hardly pass in the longest time.
 const FARTHEST: usize = 30;

@@ -3,17 +3,12 @@
 //! Not every edge is recorded: what leads to a start that no branch led to, and what follows a branch that was never followed, is the
 //! mean of all.
 
-use super::super::graph::{Edge, FlowGraph, add, at};
+use super::graph::{Edge, FlowGraph, add, at};
 use crate::estimate::sources::over;
 
-/// Bins of time, of [`BIN`] cycles each: what is in one has the time of its lower end.
-pub(super) const BINS: usize = 31;
-
-/// Cycles of a bin. Streams of two cycles are common; between two bins both have a part, so that sums are those of the cycles.
-pub(super) const BIN: f64 = 4.0;
-
-/// A number for each time.
-pub(super) type Row = [f64; BINS];
+/// A number for each bin of time: what is in one has the time of its lower end. Between two bins both have a part, so that sums are
+/// those of the times.
+pub(super) type Row<const BINS: usize> = [f64; BINS];
 
 /// The chain.
 pub(super) struct Chain<'a> {
@@ -33,7 +28,7 @@ pub(super) struct Chain<'a> {
 }
 
 /// The row at a later time: what it has at a time is there after `bins` more.
-pub(super) fn later(row: &Row, bins: f64) -> Row {
+pub(super) fn later<const BINS: usize>(row: &Row<BINS>, bins: f64) -> Row<BINS> {
     let whole = bins.floor();
     let part = bins - whole;
     let mut later = [0.0; BINS];
@@ -48,21 +43,20 @@ pub(super) fn later(row: &Row, bins: f64) -> Row {
 }
 
 /// Adds a part of a row.
-pub(super) fn add_row(sums: &mut [Row], n: usize, part: f64, row: &Row) {
+pub(super) fn add_row<const BINS: usize>(sums: &mut [Row<BINS>], n: usize, part: f64, row: &Row<BINS>) {
     if let Some(sum) = sums.get_mut(n) {
         sum.iter_mut().zip(row).for_each(|(sum, row)| *sum += part * row);
     }
 }
 
 /// The row at an index; zeros where there is none.
-pub(super) fn row(rows: &[Row], n: usize) -> &Row {
-    const NONE: Row = [0.0; BINS];
-    rows.get(n).unwrap_or(&NONE)
+pub(super) fn row<const BINS: usize>(rows: &[Row<BINS>], n: usize) -> &Row<BINS> {
+    rows.get(n).unwrap_or(const { &[0.0; BINS] })
 }
 
 impl<'a> Chain<'a> {
-    /// The chain of a graph whose streams take as many cycles.
-    pub(super) fn new(graph: &'a FlowGraph, durations: &[f64]) -> Self {
+    /// The chain of a graph whose streams take as long, in bins.
+    pub(super) fn new(graph: &'a FlowGraph, durations: Vec<f64>) -> Self {
         let (mut ends, mut followed) = (vec![0.0; graph.sources.len()], vec![0.0; graph.sources.len()]);
         for edge in &graph.streams {
             add(&mut ends, edge.to, edge.amount);
@@ -84,7 +78,7 @@ impl<'a> Chain<'a> {
         let all: f64 = ends.iter().sum();
         let outside = |(start, into): (usize, &f64)| 1.0 - over(*into, leads(start));
         Self {
-            durations: durations.iter().map(|cycles| cycles / BIN).collect(),
+            durations,
             streams: graph.streams.iter().map(stream).collect(),
             branches: graph.branches.iter().map(branch).collect(),
             share: ends.iter().map(|ends| over(*ends, all)).collect(),
@@ -94,11 +88,24 @@ impl<'a> Chain<'a> {
         }
     }
 
+    /// Streams take as long now, in bins.
+    pub(super) fn set_durations(&mut self, durations: Vec<f64>) {
+        self.durations = durations;
+    }
+
     /// The streams: edge, duration in bins, part of what begins there, part of what ends there.
     pub(super) fn streams(&self) -> impl Iterator<Item = (&'a Edge, f64, f64, f64)> {
         let parts = self.durations.iter().zip(&self.streams);
         let edges = self.graph.streams.iter().zip(parts);
         edges.map(|(edge, (duration, (forward, backward)))| (edge, *duration, *forward, *backward))
+    }
+
+    /// Where a stream starts, and its part of what begins there.
+    pub(super) fn start_of(&self, stream: usize) -> (usize, f64) {
+        let edge = self.graph.streams.get(stream);
+        let part = self.streams.get(stream);
+        edge.zip(part)
+            .map_or((0, 0.0), |(edge, (forward, _))| (edge.from, *forward))
     }
 
     /// The edges from branches to starts: edge, part of what follows, part of what leads there.
@@ -108,13 +115,13 @@ impl<'a> Chain<'a> {
     }
 
     /// From what is known of branches, the mean of each start over those that lead there.
-    pub(super) fn to_starts(&self, of_branches: &[Row]) -> Vec<Row> {
+    pub(super) fn to_starts<const BINS: usize>(&self, of_branches: &[Row<BINS>]) -> Vec<Row<BINS>> {
         let mut mean = [[0.0; BINS]];
         for (share, row) in self.share.iter().zip(of_branches) {
             add_row(&mut mean, 0, *share, row);
         }
         let [mean] = mean;
-        let mut starts: Vec<Row> = self
+        let mut starts: Vec<Row<BINS>> = self
             .outside
             .iter()
             .map(|part| mean.map(|mean| part * mean))
@@ -126,7 +133,7 @@ impl<'a> Chain<'a> {
     }
 
     /// From what is known of starts, the mean of each branch over those that follow it.
-    pub(super) fn to_branches(&self, of_starts: &[Row]) -> Vec<Row> {
+    pub(super) fn to_branches<const BINS: usize>(&self, of_starts: &[Row<BINS>]) -> Vec<Row<BINS>> {
         let mut branches = vec![[0.0; BINS]; self.share.len()];
         for (edge, part, _) in self.branches() {
             add_row(&mut branches, edge.from, part, row(of_starts, edge.to));
@@ -152,6 +159,8 @@ impl<'a> Chain<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const BINS: usize = 31;
 
     #[test]
     fn rows_move_by_parts_of_bins() {
