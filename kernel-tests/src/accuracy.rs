@@ -276,6 +276,25 @@ impl Measured {
         Ok(())
     }
 
+    /// The errors of each ring by the default rule without some stages of the estimate.
+    ///
+    /// # Errors
+    /// When the rule cannot be read or written, or the comparison fails.
+    pub fn errors_without(&self, stages: &[&str]) -> Result<Errors> {
+        let default = artifacts::package().join("../hbbp-user/src/estimate/rule/balanced.rule");
+        let default = fs::read_to_string(&default)
+            .with_context(|| format!("failed to read {}", default.display()))?;
+        // No line can follow the last one of a rule.
+        let left_out: String = stages.iter().map(|stage| format!("without {stage}\n")).collect();
+        let directory = self.outcome.directory();
+        let rule = directory.join(format!("without-{}.rule", stages.join("-")));
+        fs::write(&rule, left_out + &default)
+            .with_context(|| format!("failed to write {}", rule.display()))?;
+        let rule = rule.to_str().context("the directory of an outcome has a name")?;
+        let reference = directory.join("reference");
+        errors(&artifacts::hbbp_sys()?, &reference, &self.profile, "ring", rule)
+    }
+
     /// The profile that `hbbp-sys record` left, as long as this lives.
     pub fn profile(&self) -> &Path {
         &self.profile

@@ -44,11 +44,13 @@ enum Figure {
 }
 
 /// The stages as rule files name them, and what each is there for.
-const STAGES: [(&str, Figure); 10] = [
+const STAGES: [(&str, Figure); 12] = [
     ("balance", Figure::Error),
+    ("chance", Figure::Error),
     ("return_sites", Figure::Error),
     ("samples", Figure::Error),
     ("skid", Figure::Error),
+    ("times", Figure::Error),
     ("bias_variance", Figure::Error),
     ("totals", Figure::Error),
     ("fallback", Figure::Error),

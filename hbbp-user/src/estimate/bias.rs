@@ -1,4 +1,5 @@
-//! The bias of the oldest slot: whether a run has it, the balance against it, and how far off it leaves what is counted.
+//! Whether streams are balanced: against the bias of the oldest slot, where a run has it, and against chance. How far off that bias leaves
+//! what is counted.
 
 use std::collections::BTreeMap;
 

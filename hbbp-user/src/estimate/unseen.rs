@@ -43,3 +43,48 @@ pub(super) fn share(seen: &SeenBlocks, samples: &[Counted], streams: &[Stream]) 
     }
     over(unseen, all)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocks::{BlockId, BlockMap};
+    use crate::locate::TextIdx;
+    use crate::snapshot::ProcessIdx;
+
+    fn counted(block: u32, process: u32, hits: f64) -> Counted {
+        Counted {
+            block: BlockId {
+                text: TextIdx(0),
+                block,
+            },
+            process: ProcessIdx(process),
+            hits,
+            weight: 1000.0 * hits,
+        }
+    }
+
+    #[test]
+    fn only_what_streams_should_have_seen_is_unseen() {
+        // Without a map a block has one instruction and no stream executes any; a stream stands for a hundred executions.
+        let samples = [counted(0, 1, 30.0), counted(0, 2, 30.0), counted(1, 1, 3.0), counted(2, 1, 37.0)];
+        let seen = SeenBlocks::new(&BlockMap::default(), &samples, &[], &[]);
+        let stream = Stream {
+            text: TextIdx(0),
+            process: ProcessIdx(0),
+            first: 0,
+            end: 1,
+            source: 0,
+            hits: 10,
+            weight: 1000.0,
+        };
+        // Three samples may be chance.
+        assert_eq!(share(&seen, &samples, &[stream]), 0.97);
+        // Streams that stand for ten times as much are too few for it.
+        let rare = Stream {
+            weight: 1e7,
+            ..stream
+        };
+        assert_eq!(share(&seen, &samples, &[rare]), 0.0);
+        assert_eq!(share(&seen, &[], &[]), 0.0);
+    }
+}

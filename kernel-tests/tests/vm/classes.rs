@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::{Decoder, DecoderOptions};
-use kernel_tests::accuracy::{Errors, Measured, Setup, errors, measure_command};
-use kernel_tests::artifacts;
+use kernel_tests::accuracy::{Errors, Measured, Setup, measure_command};
 use kernel_tests::classes::{Class, uncounted};
 use kernel_tests::reference::Reference;
 use serde_json::Value;
@@ -16,9 +15,6 @@ const LOAD: &str = "storms syscalls 200000";
 
 /// Periods that are as many times as long, so that the samples are as many.
 const PERIODS: (u64, u64) = (40_009, 4_001);
-
-/// The rule of the tool without what the classes say, nor the totals of the sampling events, which say a part of it.
-const UNTIED: &str = "without classes\nwithout totals\n";
 
 /// Stacks that come 20 to 60 cycles late are what leaves most to be told by counts.
 fn measured(series: &str) -> Option<Measured> {
@@ -141,25 +137,13 @@ fn classes_tie_the_mix(series: &str) {
         assert!(residual.abs() <= known_to.max(0.003), "{class}");
         assert_eq!(class["ties"], true, "{class}");
     }
-    let rule = directory.join("untied.rule");
-    let tied =
-        std::fs::read_to_string(artifacts::package().join("../hbbp-user/src/estimate/rule/balanced.rule"))
-            .unwrap();
-    // No line can follow the last one of a rule.
-    std::fs::write(&rule, format!("{UNTIED}{tied}")).unwrap();
-    let program = artifacts::hbbp_sys().unwrap();
-    let untied = errors(
-        &program,
-        &reference,
-        measured.profile(),
-        "ring",
-        rule.to_str().unwrap(),
-    )
-    .unwrap();
+    // Totals and the times of instructions tell a part of what the classes do.
+    let [untied, tied] = [&["classes", "totals", "times"][..], &["totals", "times"]]
+        .map(|stages| measured.errors_without(stages).unwrap());
     let [before, after] =
-        [&untied, &measured.rings].map(|errors| errors.whole.average_weighted_error.hybrid.unwrap());
+        [&untied, &tied].map(|errors| errors.whole.average_weighted_error.hybrid.unwrap());
     let others = uncounted(&counted.blocks);
-    let [others_before, others_after] = [&untied, &measured.rings].map(|errors| of_others(errors, &others));
+    let [others_before, others_after] = [&untied, &tied].map(|errors| of_others(errors, &others));
     println!(
         "{series}: {:.3} % without classes, {:.3} % with them; mnemonics of no class {:.3} and {:.3} %",
         100.0 * before,

@@ -30,6 +30,7 @@ mod hybrid;
 mod identity;
 mod image;
 mod import;
+mod landed;
 mod lines;
 mod loops;
 mod perf;

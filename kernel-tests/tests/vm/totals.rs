@@ -1,7 +1,6 @@
 //! Streams are as many and as long in the mean as the sampling events counted, and the report says how far off they were.
 
-use kernel_tests::accuracy::{Setup, errors, measure_command};
-use kernel_tests::artifacts;
+use kernel_tests::accuracy::{Setup, measure_command};
 
 use crate::support;
 
@@ -31,21 +30,8 @@ fn streams_are_as_long_as_was_counted() {
     let told = warnings.iter().any(|warning| warning["id"] == "streams.length");
     assert!(told, "{warnings:#?}");
 
-    let directory = measured.outcome.directory();
-    let rule = directory.join("untied.rule");
-    let default = artifacts::package().join("../hbbp-user/src/estimate/rule/balanced.rule");
-    let default = std::fs::read_to_string(default).unwrap();
-    // No line can follow the last one of a rule.
-    std::fs::write(&rule, format!("without totals\n{default}")).unwrap();
-    let program = artifacts::hbbp_sys().unwrap();
-    let without = errors(
-        &program,
-        &directory.join("reference"),
-        measured.profile(),
-        "ring",
-        rule.to_str().unwrap(),
-    );
-    let [before, after] = [&without.unwrap(), &measured.rings]
+    let without = measured.errors_without(&["totals"]).unwrap();
+    let [before, after] = [&without, &measured.rings]
         .map(|errors| errors.whole.average_weighted_error.hybrid.unwrap());
     println!("error of the mix: {before:.4} without totals, {after:.4} with them");
     assert!(after < 0.7 * before, "{after} {before}");

@@ -9,7 +9,7 @@
 //!
 //! A line names a method and the conditions for it, joined by `and`; the last line has none.
 //! A condition compares a feature of the block with a number, by `<=` or `>`, as a tree does at each node.
-//! `streams balanced` balances the streams where there is a bias ([`super::flow::balance`]), `streams on_time` weighs them for
+//! `streams balanced` balances the streams ([`super::flow::balance`]), `streams on_time` weighs them for
 //! stacks that were read late ([`super::flow::late`]), and both scale them to what was counted ([`super::totals`]); without either they count as recorded. `without STAGE` leaves a stage of the estimate out ([`Stage`]), to see what it is worth.
 
 mod choose;

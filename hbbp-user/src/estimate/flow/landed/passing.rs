@@ -188,13 +188,13 @@ fn first_bin() -> Row {
     row
 }
 
-/// Integrals over the time from now on.
+/// Integrals over the time from now on, of numbers that change at the begin of a bin.
 fn integrate(row: &mut Row, bin: f64) {
-    let (mut sum, mut last) = (0.0, None);
+    let mut sum = 0.0;
     for value in row {
         let here = *value;
-        sum += last.map_or(0.0, |last: f64| bin * (last + here) / 2.0);
-        (*value, last) = (sum, Some(here));
+        *value = sum;
+        sum += bin * here;
     }
 }
 
