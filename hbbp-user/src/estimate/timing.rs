@@ -69,12 +69,12 @@ impl Model {
     /// is, from what was computed for the last one; no skid is longer than `longest`.
     pub(super) fn refined<S>(
         self,
-        state: S,
+        state: &S,
         (rounds, longest): (usize, f64),
         mut of: impl FnMut(&Self, &S) -> (f64, S),
     ) -> (Self, S, f64) {
         let mut model = self;
-        let (mut best, mut state) = of(&model, &state);
+        let (mut best, mut state) = of(&model, state);
         let mut steps = [0.35; N_KINDS + 2];
         for _ in 0..rounds {
             for (parameter, step) in steps.iter_mut().enumerate() {
@@ -121,7 +121,11 @@ pub(super) fn likelihood_within(expected: &[f64], samples: &[f64]) -> f64 {
         return 0.0;
     }
     let anywhere = ANYWHERE / expected.len() as f64;
-    let sampled = expected.iter().zip(samples).filter(|(_, samples)| 0.0 < **samples);
-    let of = |(expected, samples): (&f64, &f64)| samples * ((1.0 - ANYWHERE) * expected / all + anywhere).ln();
+    let sampled = expected
+        .iter()
+        .zip(samples)
+        .filter(|(_, samples)| 0.0 < **samples);
+    let of =
+        |(expected, samples): (&f64, &f64)| samples * ((1.0 - ANYWHERE) * expected / all + anywhere).ln();
     sampled.map(of).sum()
 }

@@ -4,11 +4,11 @@
 //! What was counted of the whole run is counted of it as well, so that streams which stand for all taken branches would have its part
 //! twice: pipes between processes had 0.4 % of instructions too many on every hardware profile (kernel-tests/results/landed.txt).
 
+use super::Estimate;
 use super::error::independent;
 use super::rule::saw_nothing;
 use super::sources::streams::Stream;
 use super::sources::{Counted, SeenBlocks, over};
-use super::Estimate;
 
 /// Parts of an execution that rounding leaves of none.
 const NONE: f64 = 1e-6;
@@ -24,7 +24,9 @@ pub(super) fn share(seen: &SeenBlocks, samples: &[Counted], streams: &[Stream]) 
         all += instructions;
         let number = block.first().and_then(|counted| seen.number(counted.block));
         let length = number.and_then(|number| seen.lengths.get(number));
-        let was_seen = number.and_then(|number| ran.get(number)).is_some_and(|ran| NONE < *ran);
+        let was_seen = number
+            .and_then(|number| ran.get(number))
+            .is_some_and(|ran| NONE < *ran);
         let (Some(length), false) = (length, was_seen) else {
             continue;
         };
@@ -66,7 +68,12 @@ mod tests {
     #[test]
     fn only_what_streams_should_have_seen_is_unseen() {
         // Without a map a block has one instruction and no stream executes any; a stream stands for a hundred executions.
-        let samples = [counted(0, 1, 30.0), counted(0, 2, 30.0), counted(1, 1, 3.0), counted(2, 1, 37.0)];
+        let samples = [
+            counted(0, 1, 30.0),
+            counted(0, 2, 30.0),
+            counted(1, 1, 3.0),
+            counted(2, 1, 37.0),
+        ];
         let seen = SeenBlocks::new(&BlockMap::default(), &samples, &[], &[]);
         let stream = Stream {
             text: TextIdx(0),

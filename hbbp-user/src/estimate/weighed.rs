@@ -60,7 +60,9 @@ pub(super) fn weighed(
     });
     let blocks = SampledBlocks::new(snapshot, map, &graph, seen, samples);
     let totals = totals.filter(|_| stages.run(Stage::Totals)).map(|totals| {
-        let unseen = stages.run(Stage::Fallback).then(|| unseen::share(seen, samples, &streams));
+        let unseen = stages
+            .run(Stage::Fallback)
+            .then(|| unseen::share(seen, samples, &streams));
         totals.without(unseen.unwrap_or_default())
     });
     let per_branch = totals.map(|totals| PerBranch::new(totals, (&streams, map), &graph, depth));

@@ -22,7 +22,7 @@ fn report(snapshot: &Snapshot, options: &[&str]) -> Output {
 /// A snapshot whose estimates are this part, in thousandths, of what the event of the instructions counted; nothing else is wrong with it.
 fn estimated_to_counted(thousandths: u64) -> Snapshot {
     /// What the estimate of the snapshot comes to.
-    const ESTIMATED: u64 = 430_012_090;
+    const ESTIMATED: u64 = 430_376_758;
 
     let mut snapshot = program::stacked();
     let event = &mut snapshot.run.events[0];

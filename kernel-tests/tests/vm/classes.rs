@@ -140,8 +140,7 @@ fn classes_tie_the_mix(series: &str) {
     // Totals and the times of instructions tell a part of what the classes do.
     let [untied, tied] = [&["classes", "totals", "times"][..], &["totals", "times"]]
         .map(|stages| measured.errors_without(stages).unwrap());
-    let [before, after] =
-        [&untied, &tied].map(|errors| errors.whole.average_weighted_error.hybrid.unwrap());
+    let [before, after] = [&untied, &tied].map(|errors| errors.whole.average_weighted_error.hybrid.unwrap());
     let others = uncounted(&counted.blocks);
     let [others_before, others_after] = [&untied, &tied].map(|errors| of_others(errors, &others));
     println!(

@@ -34,11 +34,13 @@ fn flow_takes_chance_out_of_blocks() {
         return;
     };
     let without = measured.errors_without(&["chance"]).unwrap();
-    let [with, without] =
-        [&measured.rings, &without].map(|errors| errors.whole.block_error.hybrid.unwrap());
+    let [with, without] = [&measured.rings, &without].map(|errors| errors.whole.block_error.hybrid.unwrap());
     println!("error over blocks: {without:.4} without flow, {with:.4} with it");
     assert!(with < 0.8 * without, "{with} {without}");
     // Nothing is called a bias for it.
     let warnings = measured.report["warnings"].as_array().unwrap();
-    assert!(warnings.iter().all(|warning| warning["id"] != "streams.biased"), "{warnings:#?}");
+    assert!(
+        warnings.iter().all(|warning| warning["id"] != "streams.biased"),
+        "{warnings:#?}"
+    );
 }

@@ -31,8 +31,8 @@ fn streams_are_as_long_as_was_counted() {
     assert!(told, "{warnings:#?}");
 
     let without = measured.errors_without(&["totals"]).unwrap();
-    let [before, after] = [&without, &measured.rings]
-        .map(|errors| errors.whole.average_weighted_error.hybrid.unwrap());
+    let [before, after] =
+        [&without, &measured.rings].map(|errors| errors.whole.average_weighted_error.hybrid.unwrap());
     println!("error of the mix: {before:.4} without totals, {after:.4} with them");
     assert!(after < 0.7 * before, "{after} {before}");
 }

@@ -380,10 +380,15 @@ pub(super) mod tests {
     fn times_that_explain_all_leave_a_part() {
         // All samples of the first block are found in the second.
         let plain = sampled_blocks(10.0, &[0.0, 200.0], &[(0, 1, 10.0)]);
-        let landed = plain.clone().with_landed(vec![vec![(0, 0.0)], vec![(0, 10.0), (1, 10.0)]]);
+        let landed = plain
+            .clone()
+            .with_landed(vec![vec![(0, 0.0)], vec![(0, 10.0), (1, 10.0)]]);
         let inflow = [10.0, 10.0];
         let [all, left] = [&plain, &landed].map(|blocks| blocks.expected(&inflow));
-        assert_eq!((all.samples, left.samples), (vec![100.0, 100.0], vec![0.0, 200.0]));
+        assert_eq!(
+            (all.samples, left.samples),
+            (vec![100.0, 100.0], vec![0.0, 200.0])
+        );
         assert!(1.0 < all.skid && (left.skid - OF_TIMES * all.skid).abs() < 1e-3 * all.skid);
         assert_eq!(landed.skid(&inflow), all.skid);
     }

@@ -37,11 +37,7 @@ pub(super) struct Hot<'a> {
 
 impl<'a> Hot<'a> {
     /// The part of the streams that is in the texts with most of them.
-    pub(super) fn new(
-        map: &'a BlockMap,
-        (streams, graph): (&'a [Stream], &FlowGraph),
-        hits: &Hits,
-    ) -> Self {
+    pub(super) fn new(map: &'a BlockMap, (streams, graph): (&'a [Stream], &FlowGraph), hits: &Hits) -> Self {
         let (first, n_instructions) = hottest(map, streams, graph);
         let mut samples = vec![0.0; n_instructions];
         for ((text, instruction), hits) in hits {
@@ -52,7 +48,9 @@ impl<'a> Hot<'a> {
         let of_text = |(text, first): (&TextIdx, &usize)| {
             let text = map.text(*text);
             let blocks = text.map_or(0, TextBlocks::n_blocks);
-            let ranges = (0..).take(blocks).filter_map(move |block| text.map(|text| text.block(block)));
+            let ranges = (0..)
+                .take(blocks)
+                .filter_map(move |block| text.map(|text| text.block(block)));
             let first = *first;
             ranges.map(move |range| first + range.start as usize..first + range.end as usize)
         };
@@ -66,8 +64,7 @@ impl<'a> Hot<'a> {
             let first = first.get(&stream.text)?.saturating_add(stream.first as usize);
             Some((number, (stream, first)))
         };
-        let (numbers, streams): (Vec<usize>, Vec<_>) =
-            streams.iter().enumerate().filter_map(chosen).unzip();
+        let (numbers, streams): (Vec<usize>, Vec<_>) = streams.iter().enumerate().filter_map(chosen).unzip();
         Self {
             map,
             streams,
@@ -83,7 +80,11 @@ impl<'a> Hot<'a> {
         if self.blocks.is_empty() {
             return None;
         }
-        let mut passing = Passing::new(self.map, &self.graph, self.streams.iter().map(|(stream, _)| *stream));
+        let mut passing = Passing::new(
+            self.map,
+            &self.graph,
+            self.streams.iter().map(|(stream, _)| *stream),
+        );
         let mut fits = Vec::new();
         for (skids, bin) in SKIDS.into_iter().zip(BIN) {
             let mut begun = Vec::new();
@@ -98,7 +99,7 @@ impl<'a> Hot<'a> {
                     let before = passing.carried(before.clone(), model, BRANCHES);
                     (self.likelihood(&passing, model, &before), before)
                 };
-                let (model, _, likelihood) = model.refined(before, (ROUNDS, longest(bin)), of);
+                let (model, _, likelihood) = model.refined(&before, (ROUNDS, longest(bin)), of);
                 fits.push((likelihood, model));
             }
         }

@@ -34,7 +34,12 @@ pub(in crate::estimate) fn landed(
 }
 
 /// What they leave where by a model.
-fn left(map: &BlockMap, (streams, graph): (&[Stream], &FlowGraph), seen: &SeenBlocks, model: &Model) -> Landed {
+fn left(
+    map: &BlockMap,
+    (streams, graph): (&[Stream], &FlowGraph),
+    seen: &SeenBlocks,
+    model: &Model,
+) -> Landed {
     let mut passing = Passing::new(map, graph, streams);
     let (_, high) = model.skid;
     let [short, long] = BIN;
@@ -51,7 +56,9 @@ fn left(map: &BlockMap, (streams, graph): (&[Stream], &FlowGraph), seen: &SeenBl
         for block in executed.blocks() {
             let range = seen.ids.get(block).map_or(0..0, |id| text.block(id.block));
             let index = |at: u32| at.clamp(stream.first, stream.end).saturating_sub(stream.first) as usize;
-            let of_block = amounts.get(index(range.start)..index(range.end)).unwrap_or_default();
+            let of_block = amounts
+                .get(index(range.start)..index(range.end))
+                .unwrap_or_default();
             if let (Ok(block), Ok(start)) = (u32::try_from(block), u32::try_from(start)) {
                 found.push((block, start, part * of_block.iter().sum::<f64>()));
             }
@@ -100,6 +107,9 @@ mod tests {
         ),
     ];
 
+    /// Their first instructions.
+    const FIRST: [u32; 3] = [0, 5, 9];
+
     /// What ran, and where its samples landed.
     struct Run {
         map: BlockMap,
@@ -108,22 +118,24 @@ mod tests {
         hits: Hits,
     }
 
+    /// Executions of each stream, of each after each, and samples.
+    type Counts = ([f64; 3], [[f64; 3]; 3], Hits);
+
     /// From the first stream on to the second in three rounds of ten, else round; from the second to the third and back. Each 101st
     /// instruction triggers a sample, which is taken `least` to `longest` cycles later.
-    fn run(least: u64, longest: u64) -> Run {
+    fn counts(least: u64, longest: u64) -> Counts {
         const N: u64 = 4_000_000;
         let mut state = 1_u64;
         let mut random = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             state >> 33
         };
-        let (mut streams, mut leads) = ([0.0; 3], [[0.0; 3]; 3]);
-        let (mut hits, mut waiting): (Hits, Vec<u64>) = (Hits::new(), Vec::new());
+        let (mut streams, mut leads, mut hits) = ([0.0; 3], [[0.0; 3]; 3], Hits::new());
+        let mut waiting: Vec<u64> = Vec::new();
         let (mut now, mut n, mut here) = (0, 0_u64, 0);
-        let first = [0, 5, 9];
         while n < N {
             streams[here] += 1.0;
-            for (at, cycles) in (first[here]..).zip(STREAMS[here].1) {
+            for (at, cycles) in (FIRST[here]..).zip(STREAMS[here].1) {
                 now += cycles;
                 waiting.retain(|due| {
                     let is_due = *due < now;
@@ -145,6 +157,11 @@ mod tests {
             leads[here][next] += 1.0;
             here = next;
         }
+        (streams, leads, hits)
+    }
+
+    fn run(least: u64, longest: u64) -> Run {
+        let (counts, leads, hits) = counts(least, longest);
         let snapshot = Snapshot {
             text: vec![Text {
                 module: ModuleIdx(0),
@@ -154,33 +171,29 @@ mod tests {
             }],
             ..Snapshot::default()
         };
-        let lengths = STREAMS.map(|(_, cycles)| cycles.len() as u32);
-        let stream = |(first, length): (&u32, u32)| Stream {
+        let stream = |(first, (_, cycles)): (&u32, &(&[u8], &[u64]))| Stream {
             text: TextIdx(0),
             process: ProcessIdx(0),
             first: *first,
-            end: first + length,
-            source: first + length - 1,
+            end: first + cycles.len() as u32,
+            source: first + cycles.len() as u32 - 1,
             hits: 1,
             weight: 1.0,
         };
-        let edge = |(from, to, amount)| Edge { from, to, amount };
-        let of_streams = streams.iter().enumerate().map(|(n, amount)| edge((n, n, *amount)));
+        let streams: Vec<Stream> = FIRST.iter().zip(&STREAMS).map(stream).collect();
+        let edge = |from, to, amount| Edge { from, to, amount };
+        let of_streams = counts.iter().enumerate().map(|(n, amount)| edge(n, n, *amount));
         let branches = leads.iter().enumerate().flat_map(|(from, leads)| {
             let leads = leads.iter().enumerate().filter(|(_, amount)| 0.0 < **amount);
-            leads.map(move |(to, amount)| edge((from, to, *amount)))
+            leads.map(move |(to, amount)| edge(from, to, *amount))
         });
         let node = |at: u32| (TextIdx(0), at, ProcessIdx(0));
-        let graph = FlowGraph::of(
-            of_streams.collect(),
-            branches.collect(),
-            first.map(node).to_vec(),
-            [4, 8, 13].map(node).to_vec(),
-        );
+        let starts = FIRST.map(node).to_vec();
+        let sources = streams.iter().map(|stream| node(stream.source)).collect();
         Run {
             map: blocks(&snapshot, &Located::default()),
-            streams: first.iter().zip(lengths).map(stream).collect(),
-            graph,
+            graph: FlowGraph::of(of_streams.collect(), branches.collect(), starts, sources),
+            streams,
             hits,
         }
     }
@@ -215,7 +228,10 @@ mod tests {
             (model.times[LOAD], model.times[DIVIDE]) = (4.0, 25.0);
             let [triggered, landed] = off(&run, &model);
             assert!(landed < 0.02, "{landed} of {least} to {longest}");
-            assert!(4.0 * landed < triggered, "{triggered} {landed} of {least} to {longest}");
+            assert!(
+                4.0 * landed < triggered,
+                "{triggered} {landed} of {least} to {longest}"
+            );
         }
     }
 
@@ -235,6 +251,10 @@ mod tests {
     #[test]
     fn without_samples_there_are_no_times() {
         let run = run(1, 8);
-        assert!(Hot::new(&run.map, (&run.streams, &run.graph), &Hits::new()).model().is_none());
+        assert!(
+            Hot::new(&run.map, (&run.streams, &run.graph), &Hits::new())
+                .model()
+                .is_none()
+        );
     }
 }

@@ -138,8 +138,17 @@ impl<'a> Passing<'a> {
             let duration = times.last().copied().unwrap_or_default();
             let mut retired = [0.0; BINS];
             let at_once = first_bin();
-            for time in times.iter().rev().take_while(|time| duration - *time < longest(bin)) {
-                add_row(std::slice::from_mut(&mut retired), 0, 1.0, &later(&at_once, (duration - time) / bin));
+            for time in times
+                .iter()
+                .rev()
+                .take_while(|time| duration - *time < longest(bin))
+            {
+                add_row(
+                    std::slice::from_mut(&mut retired),
+                    0,
+                    1.0,
+                    &later(&at_once, (duration - time) / bin),
+                );
             }
             let mut sum = 0.0;
             for retired in &mut retired {
@@ -155,7 +164,13 @@ impl<'a> Passing<'a> {
 
     /// The samples that a stream leaves on each of its instructions, in samples of as many instructions: those that wait when the one
     /// before retires and its own, less those that wait when it retires. Returns where the stream starts, and its part of what starts there.
-    pub(super) fn left(&self, stream: usize, model: &Model, before: &Before, left: &mut Vec<f64>) -> (usize, f64) {
+    pub(super) fn left(
+        &self,
+        stream: usize,
+        model: &Model,
+        before: &Before,
+        left: &mut Vec<f64>,
+    ) -> (usize, f64) {
         left.clear();
         let (start, part) = self.chain.start_of(stream);
         let mut times = Vec::new();

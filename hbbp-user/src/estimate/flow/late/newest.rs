@@ -3,8 +3,8 @@
 //! The branches in the newest slot are counts of independent stacks, so that a time is as good as they are likely by it: Poisson
 //! counts with the means that [`Reach::newest`] expects.
 
-use super::super::graph::FlowGraph;
 use super::super::chain::Chain;
+use super::super::graph::FlowGraph;
 use super::reach::{BINS, Reach, Skid};
 
 /// Fewest stacks that are expected to end at a branch: no count is known to be impossible.
