@@ -5,6 +5,8 @@
 //! often, so that the samples on each of them show what it and those before it take. The parameters are those that make the places
 //! of the samples within blocks most likely, in view of what manuals know of the times.
 
+use std::cmp::Ordering;
+
 use super::flow::graph::at;
 use crate::kinds::{KNOWN_TIMES, Kinds, N_KINDS, kind};
 
@@ -82,7 +84,8 @@ impl Model {
                 for by in [*step, -*step] {
                     while let Some(next) = model.moved(parameter, by, longest) {
                         let (likelihood, with) = of(&next, &state);
-                        if likelihood <= best {
+                        // What cannot be compared is not better.
+                        if likelihood.partial_cmp(&best) != Some(Ordering::Greater) {
                             break;
                         }
                         (best, model, state, is_better) = (likelihood, next, with, true);

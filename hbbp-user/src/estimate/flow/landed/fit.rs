@@ -17,6 +17,9 @@ const MOST: usize = 4096;
 /// Most instructions of these texts.
 const INSTRUCTIONS: usize = 1 << 19;
 
+/// Most instructions that these streams execute: others have ten each, and anybody can write long ones.
+const EXECUTED: usize = 1 << 18;
+
 /// How often each parameter of the model is moved.
 const ROUNDS: usize = 4;
 
@@ -128,21 +131,23 @@ impl<'a> Hot<'a> {
 
 /// The texts with most streams, with the number of their first instructions, and how many instructions they have.
 fn hottest(map: &BlockMap, streams: &[Stream], graph: &FlowGraph) -> (BTreeMap<TextIdx, usize>, usize) {
-    let mut texts: BTreeMap<TextIdx, (f64, usize)> = BTreeMap::new();
+    let mut texts: BTreeMap<TextIdx, (f64, usize, usize)> = BTreeMap::new();
     for (stream, edge) in streams.iter().zip(&graph.streams) {
-        let (amount, n) = texts.entry(stream.text).or_default();
+        let (amount, n, executed) = texts.entry(stream.text).or_default();
         *amount += edge.amount;
         *n += 1;
+        *executed = executed.saturating_add(stream.end.saturating_sub(stream.first) as usize);
     }
     let mut texts: Vec<_> = texts.into_iter().collect();
-    texts.sort_by(|(_, (a, _)), (_, (b, _))| b.total_cmp(a));
-    let (mut first, mut n_instructions, mut n_streams) = (BTreeMap::new(), 0usize, 0usize);
-    for (text, (_, streams)) in texts {
+    texts.sort_by(|(_, (a, ..)), (_, (b, ..))| b.total_cmp(a));
+    let (mut first, mut n_instructions, mut n_streams, mut n_executed) = (BTreeMap::new(), 0, 0, 0usize);
+    for (text, (_, streams, executed)) in texts {
         let of_text = map.text(text).map_or(0, TextBlocks::n_instructions);
         let (instructions, streams) = (n_instructions + of_text, n_streams + streams);
-        if instructions <= INSTRUCTIONS && streams <= MOST {
+        let executed = n_executed.saturating_add(executed);
+        if instructions <= INSTRUCTIONS && streams <= MOST && executed <= EXECUTED {
             first.insert(text, n_instructions);
-            (n_instructions, n_streams) = (instructions, streams);
+            (n_instructions, n_streams, n_executed) = (instructions, streams, executed);
         }
     }
     (first, n_instructions)

@@ -22,13 +22,23 @@ use passing::{BIN, Passing, longest};
 /// samples of as many instructions.
 pub(in crate::estimate) type Landed = Vec<Vec<(usize, f64)>>;
 
-/// What these streams leave where, by the samples of each instruction; `None` where these tell nothing of times.
+/// Most instructions that all streams execute: some seconds, and one byte of memory each.
+const EXECUTED: usize = 1 << 24;
+
+/// What these streams leave where, by the samples of each instruction; `None` where these tell nothing of times, or streams are too long to
+/// go through.
 pub(in crate::estimate) fn landed(
     map: &BlockMap,
     (streams, graph): (&[Stream], &FlowGraph),
     seen: &SeenBlocks,
     hits: &Hits,
 ) -> Option<Landed> {
+    let lengths = streams
+        .iter()
+        .map(|stream| stream.end.saturating_sub(stream.first) as usize);
+    if EXECUTED < lengths.fold(0, usize::saturating_add) {
+        return None;
+    }
     let model = Hot::new(map, (streams, graph), hits).model()?;
     Some(left(map, (streams, graph), seen, &model))
 }
