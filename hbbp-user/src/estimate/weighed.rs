@@ -59,12 +59,7 @@ pub(super) fn weighed(
         })
     });
     let blocks = SampledBlocks::new(snapshot, map, &graph, seen, samples);
-    let totals = totals.filter(|_| stages.run(Stage::Totals)).map(|totals| {
-        let unseen = stages
-            .run(Stage::Fallback)
-            .then(|| unseen::share(seen, samples, &streams));
-        totals.without(unseen.unwrap_or_default())
-    });
+    let totals = totals.filter(|_| stages.run(Stage::Totals));
     let per_branch = totals.map(|totals| PerBranch::new(totals, (&streams, map), &graph, depth));
     let both = totals.zip(per_branch.as_ref());
     let untied = both.map(|(totals, per_branch)| totals.untied(&streams, per_branch, &graph));
@@ -86,7 +81,13 @@ pub(super) fn weighed(
     let ring_of = |text| ring(snapshot, map, text);
     match (totals, ran.filter(|_| stages.run(Stage::Rings))) {
         (_, Some(ran)) => ran.set_right(&mut streams, map, ring_of),
-        (Some(totals), None) => totals.set_right(&mut streams, map),
+        (Some(totals), None) => {
+            let is_known = stages.run(Stage::Fallback);
+            let unseen = is_known.then(|| unseen::share(seen, samples, &streams));
+            totals
+                .without(unseen.unwrap_or_default())
+                .set_right(&mut streams, map);
+        }
         (None, None) => {}
     }
     let of_streams = (streams.as_mut_slice(), depth);

@@ -22,8 +22,8 @@ use passing::{BIN, Passing, longest};
 /// samples of as many instructions.
 pub(in crate::estimate) type Landed = Vec<Vec<(usize, f64)>>;
 
-/// Most instructions that all streams execute: some seconds, and one byte of memory each.
-const EXECUTED: usize = 1 << 24;
+/// Most instructions that all streams execute: a second, and 100 MB where each is a block.
+const EXECUTED: usize = 1 << 22;
 
 /// What these streams leave where, by the samples of each instruction; `None` where these tell nothing of times, or streams are too long to
 /// go through.
