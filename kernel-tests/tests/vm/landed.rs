@@ -40,7 +40,7 @@ fn flow_takes_chance_out_of_blocks() {
     // Nothing is called a bias for it.
     let warnings = measured.report["warnings"].as_array().unwrap();
     assert!(
-        warnings.iter().all(|warning| warning["id"] != "streams.biased"),
+        warnings.iter().all(|warning| warning["id"] != "streams.balanced"),
         "{warnings:#?}"
     );
 }

@@ -3,7 +3,7 @@
 //! A sample is taken some cycles after its trigger, so that a block has the samples of what retired that long before it. That follows
 //! from the recorded flow and from what instructions take ([`passing`]), and what they take and how long a skid is from how samples lie
 //! within blocks ([`fit`]). So a block's samples say how often it ran, where without times they say so of regions alone
-//! ([`super::skid`]). On the emulated machine that leaves a quarter or less of the skid to chance, as a standard deviation
+//! ([`super::skid`]). On the emulated machine that leaves a tenth to four tenths of the skid to chance, as a standard deviation
 //! (kernel-tests/results/landed.txt).
 
 mod fit;

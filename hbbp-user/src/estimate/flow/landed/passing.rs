@@ -16,7 +16,7 @@ use crate::kinds::kind;
 const BINS: usize = 61;
 
 /// By time: instructions that are no longer ago.
-pub(super) type Row = chain::Row<BINS>;
+type Row = chain::Row<BINS>;
 
 /// Branches that are looked back over: as many hardly pass in the longest skid.
 const FARTHEST: usize = 30;
