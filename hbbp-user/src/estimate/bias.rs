@@ -10,6 +10,7 @@ use super::flow::excess::excess;
 use super::flow::graph::FlowGraph;
 use super::flow::landed::Landed;
 use super::flow::per_branch::PerBranch;
+use super::flow::phases::Phases;
 use super::flow::skid::SampledBlocks;
 use super::sources::oldest_slot::Branches;
 use super::stages::{Stage, Stages};
@@ -66,7 +67,7 @@ impl Bias {
 /// since flow tells of it. `landed` says where samples land; it takes some time.
 pub(super) fn balanced(
     (graph, map): (&FlowGraph, &BlockMap),
-    (branches, blocks, per_branch): (&Branches, SampledBlocks, Option<&PerBranch>),
+    (branches, blocks, per_branch, phases): (&Branches, SampledBlocks, Option<&PerBranch>, &Phases),
     landed: impl FnOnce() -> Option<Landed>,
     assignment: &EventAssignment,
     streams_per_stack: f64,
@@ -111,7 +112,7 @@ pub(super) fn balanced(
     } else {
         Targets::recorded(graph)
     };
-    let Balanced { inflow, skid } = balance(graph, &targets, (&blocks, per_branch), errors);
+    let Balanced { inflow, skid } = balance(graph, &targets, (&blocks, per_branch, phases), errors);
     let bias = is_suspect.then(|| Bias {
         excess: beyond,
         is_told: BIAS.min(SIGMAS * by_chance) < beyond,

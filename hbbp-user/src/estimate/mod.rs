@@ -13,16 +13,16 @@
 //!    |  FlowGraph, Stream
 //!  totals       retired instructions for each taken branch, as both were counted, less what streams never show (unseen)
 //!    |  Totals
-//!  flow         one graph of streams and branches (graph); from it, from samples that skid (skid) and land by the times of
-//!    |          instructions (landed), and from what streams are long in the mean (per_branch), the inflow of each branch
-//!    |          target by least squares (balance): streams to reweighted streams
-//!    |  FlowGraph, Stream, Expected
+//!  flow         one graph of streams and branches (graph), and the phases of the run (phases); from them (by_phase), from samples
+//!    |          that skid (skid) and land by the times of instructions (landed), and from what streams are long in the mean
+//!    |          (per_branch), the inflow of each branch target by least squares (balance): streams to reweighted streams
+//!    |  FlowGraph, Phases, Stream
 //!  rings        streams of each ring that agree with its taken branches, where these were counted by ring
 //!    |  Stream
 //!  classes      streams that agree with what was counted of classes of instructions
 //!    |  Stream
-//!  error        phases of the run (phases), bootstrap replicates of stacks (bootstrap), variances within phases (strata), and
-//!    |          what the corrections above may have left (correction)
+//!  error        bootstrap replicates of stacks (bootstrap), variances within phases (strata), and what the corrections above
+//!    |          may have left (correction)
 //!    |  Strata, Replicate
 //!  rule         for each block the method that the rule file names (choose), with the other beside it (join)
 //!    |
@@ -58,7 +58,6 @@ use crate::snapshot::{ProcessIdx, Snapshot};
 pub use assignment::{EventAssignment, assign, disjoint};
 pub use bias::Bias;
 pub use classes::{ClassEstimate, TiedSum, Ties, units};
-use error::Phases;
 pub use error::{BlockRun, Correction, Corrections, Dispersion, Replicate, Strata, Sum, strata};
 pub use figure::Figure;
 pub use flow::branches::TakenBranch;
@@ -239,13 +238,12 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let graph = FlowGraph::new(located, map, &assignment, (&recorded, &amounts));
     let dispersion = Dispersion::new(map, &seen, &recorded, &amounts);
     let (of, by) = ((recorded, graph), (&seen, samples.as_slice()));
-    let known = (&assignment, &branches, depth, counted);
-    let weighed = weighed((snapshot, map), of, (by.0, by.1, located), known, stages);
-
-    let n_stacks = weighed.streams.iter().map(|s| s.hits as f64).sum::<f64>() / depth;
+    let n_stacks = of.0.iter().map(|s| s.hits as f64).sum::<f64>() / depth;
     let n_samples = error::samples(snapshot, &assignment);
-    let of_run = (period(units, n_stacks, n_samples), depth, n_samples);
-    let (replicates, strata) = chance(&weighed, by, of_run, stages);
+    let lengths = (period(units, n_stacks, n_samples), depth);
+    let known = (&assignment, &branches, lengths, counted);
+    let weighed = weighed((snapshot, map), of, (by.0, by.1, located), known, stages);
+    let (replicates, strata) = chance(&weighed, by, (depth, n_samples), stages);
 
     let evidence = rule::Evidence {
         seen: &seen,
@@ -296,19 +294,22 @@ fn counted(
     (totals, Ran::new(events, assignment, judged, located))
 }
 
-/// What is left to chance: stacks drawn anew, and the phases of the run.
+/// What is left to chance: stacks drawn anew, and what of them the phases of the run leave.
 fn chance(
     weighed: &Weighed,
     (seen, samples): (&SeenBlocks, &[Counted]),
-    (period, depth, n_samples): (f64, f64, f64),
+    (depth, n_samples): (f64, f64),
     stages: Stages,
 ) -> (Vec<Replicate>, Strata) {
-    let Weighed { streams, graph, .. } = weighed;
-    let phases = stages.run(Stage::Phases).then(|| Phases::find(graph, period));
-    let phases = phases.unwrap_or_default();
-    let draw = || error::replicates(streams, graph, seen, &phases, depth);
+    let Weighed {
+        streams,
+        graph,
+        phases,
+        ..
+    } = weighed;
+    let draw = || error::replicates(streams, graph, seen, phases, depth);
     let replicates = stages.run(Stage::Bootstrap).then(draw).unwrap_or_default();
-    let strata = Strata::new(&phases, graph, seen, samples, n_samples, &replicates);
+    let strata = Strata::new(phases, graph, seen, samples, n_samples, &replicates);
     (replicates, strata)
 }
 

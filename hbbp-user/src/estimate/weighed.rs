@@ -10,6 +10,7 @@ use super::flow::graph::{Edge, FlowGraph};
 use super::flow::landed::landed;
 use super::flow::late::{self, Late};
 use super::flow::per_branch::PerBranch;
+use super::flow::phases::Phases;
 use super::flow::skid::SampledBlocks;
 use super::rings::Ran;
 use super::sources::ebs::by_instruction;
@@ -27,6 +28,8 @@ use crate::snapshot::{Run, Snapshot};
 pub(super) struct Weighed {
     pub(super) streams: Vec<Stream>,
     pub(super) graph: FlowGraph,
+    /// The phases of the run; none where their stage is left out.
+    pub(super) phases: Phases,
     pub(super) bias: Option<Bias>,
     pub(super) late: Option<Late>,
     pub(super) untied: Option<Untied>,
@@ -42,7 +45,12 @@ pub(super) fn weighed(
     (snapshot, map): (&Snapshot, &BlockMap),
     (mut streams, mut graph): (Vec<Stream>, FlowGraph),
     (seen, samples, located): (&SeenBlocks, &[sources::Counted], &Located),
-    (assignment, branches, depth, (totals, ran)): (&EventAssignment, &Branches, f64, Counted),
+    (assignment, branches, (period, depth), (totals, ran)): (
+        &EventAssignment,
+        &Branches,
+        (f64, f64),
+        Counted,
+    ),
     stages: Stages,
 ) -> Weighed {
     let mut corrections = Corrections::default();
@@ -63,7 +71,9 @@ pub(super) fn weighed(
     let per_branch = totals.map(|totals| PerBranch::new(totals, (&streams, map), &graph, depth));
     let both = totals.zip(per_branch.as_ref());
     let untied = both.map(|(totals, per_branch)| totals.untied(&streams, per_branch, &graph));
-    let sources = (branches, blocks, per_branch.as_ref());
+    let phases = stages.run(Stage::Phases).then(|| Phases::find(&graph, period));
+    let phases = phases.unwrap_or_default();
+    let sources = (branches, blocks, per_branch.as_ref(), &phases);
     let landed = || {
         let hits = by_instruction(map, located, assignment, 1.0);
         landed(map, (&streams, &graph), seen, &hits)
@@ -95,6 +105,7 @@ pub(super) fn weighed(
     Weighed {
         streams,
         graph,
+        phases,
         bias,
         late,
         untied,

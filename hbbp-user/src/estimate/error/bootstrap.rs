@@ -15,9 +15,9 @@
 use std::ops::Range;
 
 use super::super::flow::graph::{Edge, FlowGraph};
+use super::super::flow::phases::Phases;
 use super::super::sources::SeenBlocks;
 use super::super::sources::streams::Stream;
-use super::phases::Phases;
 use crate::snapshot::ProcessIdx;
 
 /// Stacks to draw. A variance from n stacks that show the count is known to sqrt(2/n) of itself: 4096 leave 2 % for a

@@ -9,7 +9,7 @@
 //! the relative variance Var(x) / Mean(x)^2 / n.
 //! Where too few of the replicates show the count, rho is taken as 1, which is never too small an error.
 //! The stacks themselves come at a fixed period, so that phases of the run have their share of them without chance
-//! ([`phases`]): what counts is how much stacks of one phase differ.
+//! ([`super::flow::phases`]): what counts is how much stacks of one phase differ.
 //!
 //! Where each ring has stacks of its own, they do not count alike ([`dispersion`]).
 //! Where stacks are biased, what was corrected adds to the errors ([`correction`]).
@@ -23,7 +23,6 @@
 mod bootstrap;
 mod correction;
 pub mod dispersion;
-mod phases;
 pub mod strata;
 mod sum;
 
@@ -34,7 +33,6 @@ pub(super) use bootstrap::replicates;
 pub use bootstrap::{BlockRun, Replicate};
 pub use correction::{Correction, Corrections};
 pub use dispersion::Dispersion;
-pub(super) use phases::Phases;
 use strata::ByPhase;
 pub use strata::Strata;
 pub use sum::Sum;

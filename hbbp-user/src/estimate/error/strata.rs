@@ -1,6 +1,6 @@
 //! Sums that know which phase of the run each addend belongs to, and their variance under sampling at a fixed period.
 //!
-//! Of n samples, the n_p that fall into phase p are as good as given ([`super::phases`]); chance has the spread within the
+//! Of n samples, the n_p that fall into phase p are as good as given ([`super::super::flow::phases`]); chance has the spread within the
 //! phases, and of the spread between them only a part c_p:
 //!
 //! ```text
@@ -12,9 +12,9 @@
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::super::flow::graph::{FlowGraph, add};
+use super::super::flow::phases::Phases;
 use super::super::sources::{Counted, SeenBlocks, over};
 use super::Replicate;
-use super::phases::Phases;
 
 /// The phases, and what was drawn of each.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -30,7 +30,7 @@ const PIVOT: f64 = 1e-6;
 const LOOKUPS: usize = 256;
 
 /// An equation: the sum of the terms, unknown and factor, should be `value`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::estimate) struct Equation {
     pub(in crate::estimate) terms: Vec<(usize, f64)>,
     pub(in crate::estimate) value: f64,

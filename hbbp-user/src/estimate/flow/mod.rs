@@ -1,10 +1,10 @@
 //! How control flows between the recorded streams, and the balance that makes their counts agree with it.
 //!
-//! One graph of streams and branches ([`graph`]) serves the balance here, and the bootstrap and the phases of
-//! [`super::error`].
+//! One graph of streams and branches ([`graph`]) serves the balance and the phases here, and the bootstrap of [`super::error`].
 
 pub(super) mod balance;
 pub(super) mod branches;
+mod by_phase;
 mod chain;
 pub(super) mod excess;
 pub(super) mod graph;
@@ -13,5 +13,6 @@ pub(super) mod late;
 pub(super) mod least_squares;
 pub(super) mod passages;
 pub(super) mod per_branch;
+pub(super) mod phases;
 mod return_sites;
 pub(super) mod skid;

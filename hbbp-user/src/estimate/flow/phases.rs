@@ -6,7 +6,7 @@
 //! variance is the one within them (Cochran, Sampling Techniques, 1977, sections 5.6 and 8.3).
 //!
 //! How long the processor stays is read from the recorded streams and branches. They are a graph
-//! ([`super::super::flow::graph`]); a set of its nodes that is entered and left rarely against how often it runs is stayed in for long.
+//! ([`super::graph`]); a set of its nodes that is entered and left rarely against how often it runs is stayed in for long.
 //! Sets are made by merging: as long as one is left within less than a period, it joins the one that it is left for most.
 //!
 //! What lies between the phases is not quite without chance. Where the lengths of stay are exponential with mean T, a
@@ -18,7 +18,7 @@ mod sets;
 
 use hashbrown::HashMap;
 
-use super::super::flow::graph::FlowGraph;
+use super::graph::FlowGraph;
 use sets::Sets;
 
 /// Which phase each start belongs to, and how much of the variance between phases is left to chance.

@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 
 use hashbrown::HashMap;
 
-use super::super::super::flow::graph::{FlowGraph, add, at};
+use super::super::graph::{FlowGraph, add, at};
 
 /// Edges from which on a set keeps them in order: fewer are looked through as fast.
 const MANY: usize = 16;
