@@ -31,6 +31,8 @@ pub struct Setup {
     pub cpus: u32,
     /// The guest's clock.
     pub clock: Clock,
+    /// What chance begins with: that of the machine and that of the emulated PMU.
+    pub seed: u32,
     /// More options of `hbbp-sys record`.
     pub options: Vec<String>,
 }
@@ -60,6 +62,7 @@ impl Setup {
             branch_period,
             cpus,
             clock,
+            seed: 1,
             options: Vec::new(),
         }
     }
@@ -69,8 +72,9 @@ impl Setup {
         machine
             .cpus(self.cpus)
             .clock(self.clock)
+            .seed(self.seed)
             .marks(Marks::Events)
-            .hardware_profile(&self.hardware_profile)
+            .hardware_profile(&format!("{}\nseed = {}\n", self.hardware_profile, self.seed))
     }
 }
 

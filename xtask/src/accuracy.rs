@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use kernel_tests::accuracy::{Errors, Fractions, Measured, Setup, measure};
 use kernel_tests::kernel::Kernel;
+use kernel_tests::machine::Clock;
 use kernel_tests::workload::{ALL, HELD_OUT, Workload};
 
 use crate::vm::hardware_profile;
@@ -58,6 +59,12 @@ pub(crate) struct Args {
     /// Sampling period of branch stacks, in taken branches.
     #[arg(long, default_value_t = kernel_tests::accuracy::PERIODS.1)]
     branch_period: u64,
+    /// What chance begins with: addresses, the skid of samples, the branches that stick.
+    #[arg(long, default_value_t = 1)]
+    seed: u32,
+    /// Virtual CPUs. More than one go by the host's clock, so that two runs differ.
+    #[arg(long, default_value_t = 1)]
+    cpus: u32,
     /// More options of `hbbp-sys record`, such as `--rings-apart`.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     options: String,
@@ -78,6 +85,10 @@ pub(crate) fn accuracy(args: &Args) -> Result<()> {
         for name in &args.selection.hardware_profile {
             let mut setup = Setup::new(hardware_profile(name)?);
             (setup.period, setup.branch_period) = (args.period, args.branch_period);
+            (setup.seed, setup.cpus) = (args.seed, args.cpus);
+            if 1 < args.cpus {
+                setup.clock = Clock::Host;
+            }
             setup.options = args.options.split_whitespace().map(str::to_owned).collect();
             if !args.json {
                 println!(

@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 
 use super::EventAssignment;
 use super::Unit;
-use super::flow::balance::{Balanced, Errors, Targets, balance};
+use super::flow::balance::{Balanced, Errors, Known, Targets, balance};
 use super::flow::excess::excess;
 use super::flow::graph::FlowGraph;
 use super::flow::landed::Landed;
-use super::flow::per_branch::PerBranch;
-use super::flow::phases::Phases;
 use super::flow::skid::SampledBlocks;
 use super::sources::oldest_slot::Branches;
 use super::stages::{Stage, Stages};
@@ -67,14 +65,16 @@ impl Bias {
 /// since flow tells of it. `landed` says where samples land; it takes some time.
 pub(super) fn balanced(
     (graph, map): (&FlowGraph, &BlockMap),
-    (branches, blocks, per_branch, phases): (&Branches, SampledBlocks, Option<&PerBranch>, &Phases),
+    (branches, known): (&Branches, Known<'_>),
     landed: impl FnOnce() -> Option<Landed>,
     assignment: &EventAssignment,
     streams_per_stack: f64,
     stages: Stages,
 ) -> Option<(Vec<f64>, Option<Bias>)> {
     let (beyond, by_chance) = (branches.excess().max(0.0), branches.excess_by_chance());
-    let is_off = per_branch.is_some_and(|it| LENGTHS * it.error() < it.residual(&graph.inflow).abs());
+    let is_off = known
+        .per_branch
+        .is_some_and(|it| LENGTHS * it.error() < it.residual(&graph.inflow).abs());
     let is_suspect = SUSPECT * by_chance < beyond || is_off;
     let is_small = graph.streams.len() <= MOST;
     let due_to_chance = stages.run(Stage::Chance) && is_small && STACKS <= branches.stacks;
@@ -90,29 +90,31 @@ pub(super) fn balanced(
     let at = excess(graph, branches.share, streams_per_stack);
     // Of two measurements that are both biased neither can tell how much the other one is: then chance is what they are
     // weighed by. Without any samples that leaves 1.1 % in the mean on the emulated machine, and the bias 1.3 %.
-    let knows_bias = is_suspect && blocks.have_samples() && stages.run(Stage::BiasVariance);
+    let knows_bias = is_suspect && known.samples.have_samples() && stages.run(Stage::BiasVariance);
     let errors = Errors {
         streams_per_stack,
         excess: if knows_bias { &at } else { &[] },
         dispersion: &graph.of_starts,
     };
-    let blocks = match (stages.run(Stage::Samples), stages.run(Stage::Skid)) {
-        (false, _) => SampledBlocks::default(),
-        (true, false) => blocks.without_skid(),
+    let left_out = match (stages.run(Stage::Samples), stages.run(Stage::Skid)) {
+        (false, _) => Some(SampledBlocks::default()),
+        (true, false) => Some(known.samples.without_skid()),
         (true, true) => {
-            let is_due = stages.run(Stage::Times) && is_small && blocks.have_samples();
-            match is_due.then(landed).flatten() {
-                Some(landed) => blocks.with_landed(landed),
-                None => blocks,
-            }
+            let is_due = stages.run(Stage::Times) && is_small && known.samples.have_samples();
+            let landed = is_due.then(landed).flatten();
+            landed.map(|landed| known.samples.clone().with_landed(landed))
         }
+    };
+    let known = Known {
+        samples: left_out.as_ref().unwrap_or(known.samples),
+        ..known
     };
     let targets = if stages.run(Stage::ReturnSites) {
         Targets::with_return_sites(graph, map)
     } else {
         Targets::recorded(graph)
     };
-    let Balanced { inflow, skid } = balance(graph, &targets, (&blocks, per_branch, phases), errors);
+    let Balanced { inflow, skid } = balance(graph, &targets, known, errors);
     let bias = is_suspect.then(|| Bias {
         excess: beyond,
         is_told: BIAS.min(SIGMAS * by_chance) < beyond,

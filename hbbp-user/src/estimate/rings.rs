@@ -6,13 +6,20 @@
 //! else (the emulated machine, `ivb`; kernel-tests/results/accuracy.txt). Where each ring has an event of its own, its count has no
 //! error of sampling.
 
+use super::flow::graph::{FlowGraph, add};
+use super::flow::least_squares::Equation;
 use super::near::{ends_near, near_only};
+use super::sources::over;
 use super::sources::streams::{Judged, Stream};
 use super::{EventAssignment, units};
 use crate::addr::Ring;
 use crate::blocks::BlockMap;
 use crate::locate::{Discard, Located, PerRing, Tally, TextIdx};
 use crate::snapshot::{Event, EventIdx, EventUnit};
+
+/// How far off the quotient of what two events counted may be: between reading one counter and the next some time passes
+/// ([`super::totals`]).
+const OFF: f64 = 0.001;
 
 /// Taken branches that the known streams of the kernel and of user code end in, as counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,6 +54,46 @@ impl Ran {
             user: user * known[1],
             near_only: near_only(events, lbr),
         })
+    }
+
+    /// Less a share of the code of each ring, which samples show and streams do not.
+    pub(super) fn without(self, share: impl Fn(Ring) -> f64) -> Self {
+        Self {
+            kernel: self.kernel * (1.0 - share(Ring::Kernel)),
+            user: self.user * (1.0 - share(Ring::User)),
+            ..self
+        }
+    }
+
+    /// How the inflow of starts is shared out to the rings, as an equation: the taken branches of streams of one ring are to those of the
+    /// other as they were counted. So lengths that were counted of both rings together ([`super::flow::per_branch`]) and the scale of each
+    /// agree.
+    pub(super) fn equation(
+        self,
+        (streams, map): (&[Stream], &BlockMap),
+        graph: &FlowGraph,
+        ring_of: impl Fn(TextIdx) -> Ring,
+    ) -> Equation {
+        let mut counted = vec![0.0; graph.inflow.len()];
+        for (stream, edge) in streams.iter().zip(&graph.streams) {
+            if !self.near_only || ends_near(stream, map) {
+                let of_other = match ring_of(stream.text) {
+                    Ring::Kernel => self.user,
+                    Ring::User => -self.kernel,
+                };
+                add(&mut counted, edge.from, edge.amount * of_other);
+            }
+        }
+        let both = counted.iter().zip(&graph.inflow).enumerate();
+        let all: f64 = graph.inflow.iter().sum();
+        let off = OFF * all * self.kernel * self.user / (self.kernel + self.user);
+        Equation {
+            terms: both
+                .map(|(start, (sum, inflow))| (start, over(*sum, *inflow)))
+                .collect(),
+            value: 0.0,
+            weight: over(1.0, off * off),
+        }
     }
 
     /// Scales the streams of each ring.
@@ -99,6 +146,7 @@ mod tests {
     use super::*;
     use crate::blocks::blocks;
     use crate::estimate::Unit;
+    use crate::estimate::flow::graph::tests::graph;
     use crate::snapshot::run::Counter;
     use crate::snapshot::{ProcessIdx, Snapshot};
 
@@ -155,6 +203,27 @@ mod tests {
         // A quarter of the streams of user code is in code that is not known; what cannot have run is not.
         let weights = streams.map(|stream| stream.weight);
         assert_eq!(weights, [562.5, 112.5, 100.0]);
+    }
+
+    #[test]
+    fn inflow_is_shared_out_as_counted() {
+        let ran = ran([Some(Ring::User), Some(Ring::Kernel)], 0).unwrap();
+        assert_eq!(ran.without(|_| 0.1).kernel, 90.0);
+        let map = blocks(&Snapshot::default(), &Located::default());
+        let streams = [stream(0, 1.0), stream(0, 1.0), stream(1, 1.0)];
+        let graph = graph(&[(0, 0, 500.0), (0, 1, 100.0), (1, 2, 40.0)], &[]);
+        let ring_of = |text| match text {
+            TextIdx(0) => Ring::User,
+            _ => Ring::Kernel,
+        };
+        let found = ran.equation((&streams, &map), &graph, ring_of);
+        // 900 branches of user code and 100 of the kernel were counted: the equation holds where their inflow is nine to one.
+        assert_eq!(found.terms[..2], [(0, -100.0), (1, 900.0)]);
+        let residual = |user: f64, kernel: f64| 900.0 * kernel - 100.0 * user - found.value;
+        assert_eq!(residual(576.0, 64.0), 0.0);
+        // A thousandth more of user code, and as much less of the kernel's, is one standard deviation off.
+        let off = residual(576.0, 64.0 * 1.001) * found.weight.sqrt();
+        assert!((off - 1.0).abs() < 1e-6, "{off}");
     }
 
     #[test]

@@ -9,17 +9,27 @@ use super::error::independent;
 use super::rule::saw_nothing;
 use super::sources::streams::Stream;
 use super::sources::{Counted, SeenBlocks, over};
+use crate::locate::TextIdx;
 
 /// Parts of an execution that rounding leaves of none.
 const NONE: f64 = 1e-6;
 
-/// The share of the samples' instructions that are in blocks which streams missed.
-pub(super) fn share(seen: &SeenBlocks, samples: &[Counted], streams: &[Stream]) -> f64 {
+/// The share of the samples' instructions that are in blocks which streams missed, of these texts: those of a ring, or all.
+pub(super) fn share(
+    seen: &SeenBlocks,
+    samples: &[Counted],
+    streams: &[Stream],
+    is_of: impl Fn(TextIdx) -> bool,
+) -> f64 {
     let ran = seen.executions(streams.iter().map(|stream| stream.hits as f64));
-    let hits: f64 = streams.iter().map(|stream| stream.hits as f64).sum();
-    let weight: f64 = streams.iter().map(|stream| stream.weight).sum();
+    let (mut hits, mut weight) = (0.0, 0.0);
+    for stream in streams.iter().filter(|stream| is_of(stream.text)) {
+        hits += stream.hits as f64;
+        weight += stream.weight;
+    }
     let (mut unseen, mut all) = (0.0, 0.0);
-    for block in samples.chunk_by(|a, b| a.block == b.block) {
+    let blocks = samples.chunk_by(|a, b| a.block == b.block);
+    for block in blocks.filter(|block| block.first().is_some_and(|first| is_of(first.block.text))) {
         let instructions: f64 = block.iter().map(|counted| counted.weight).sum();
         all += instructions;
         let number = block.first().and_then(|counted| seen.number(counted.block));
@@ -50,7 +60,6 @@ pub(super) fn share(seen: &SeenBlocks, samples: &[Counted], streams: &[Stream]) 
 mod tests {
     use super::*;
     use crate::blocks::{BlockId, BlockMap};
-    use crate::locate::TextIdx;
     use crate::snapshot::ProcessIdx;
 
     fn counted(block: u32, process: u32, hits: f64) -> Counted {
@@ -85,13 +94,15 @@ mod tests {
             weight: 1000.0,
         };
         // Three samples may be chance.
-        assert_eq!(share(&seen, &samples, &[stream]), 0.97);
+        assert_eq!(share(&seen, &samples, &[stream], |_| true), 0.97);
+        // Of another text there is nothing.
+        assert_eq!(share(&seen, &samples, &[stream], |text| text != TextIdx(0)), 0.0);
         // Streams that stand for ten times as much are too few for it.
         let rare = Stream {
             weight: 1e7,
             ..stream
         };
-        assert_eq!(share(&seen, &samples, &[rare]), 0.0);
-        assert_eq!(share(&seen, &[], &[]), 0.0);
+        assert_eq!(share(&seen, &samples, &[rare], |_| true), 0.0);
+        assert_eq!(share(&seen, &[], &[], |_| true), 0.0);
     }
 }

@@ -5,7 +5,7 @@
 
 use super::bias::balanced;
 use super::classes::{self, Shift};
-use super::flow::balance::reweighted;
+use super::flow::balance::{Known, reweighted};
 use super::flow::graph::{Edge, FlowGraph};
 use super::flow::landed::landed;
 use super::flow::late::{self, Late};
@@ -21,7 +21,7 @@ use super::stages::{Stage, Stages};
 use super::totals::{Totals, Untied};
 use super::{Bias, BlockCount, ClassEstimate, Corrections, EventAssignment, Part, Ties, Unit, unseen};
 use crate::blocks::BlockMap;
-use crate::locate::Located;
+use crate::locate::{Located, TextIdx};
 use crate::snapshot::{Run, Snapshot};
 
 /// What branch stacks showed, with the weights that all stages leave.
@@ -73,12 +73,33 @@ pub(super) fn weighed(
     let untied = both.map(|(totals, per_branch)| totals.untied(&streams, per_branch, &graph));
     let phases = stages.run(Stage::Phases).then(|| Phases::find(&graph, period));
     let phases = phases.unwrap_or_default();
-    let sources = (branches, blocks, per_branch.as_ref(), &phases);
+    let ring_of = |text| ring(snapshot, map, text);
+    let unseen = |is_of: &dyn Fn(TextIdx) -> bool| match stages.run(Stage::Fallback) {
+        true => unseen::share(seen, samples, &streams, is_of),
+        false => 0.0,
+    };
+    let ran = ran.filter(|_| stages.run(Stage::Rings));
+    let ran = ran.map(|ran| ran.without(|ring| unseen(&|text| ring_of(text) == ring)));
+    let seen_totals = totals.map(|totals| totals.without(unseen(&|_| true)));
+    let of_rings = ran.map(|ran| ran.equation((&streams, map), &graph, ring_of));
+    let known = Known {
+        samples: &blocks,
+        phases: &phases,
+        per_branch: per_branch.as_ref(),
+        of_rings: of_rings.as_ref(),
+    };
     let landed = || {
         let hits = by_instruction(map, located, assignment, 1.0);
         landed(map, (&streams, &graph), seen, &hits)
     };
-    let balanced = balanced((&graph, map), sources, landed, assignment, depth, stages);
+    let balanced = balanced(
+        (&graph, map),
+        (branches, known),
+        landed,
+        assignment,
+        depth,
+        stages,
+    );
     let mut bias = None;
     if let Some((inflow, of_bias)) = balanced {
         let weights = reweighted(&streams, &graph, &inflow);
@@ -88,16 +109,9 @@ pub(super) fn weighed(
         set_weights(&mut streams, &weights);
         bias = of_bias;
     }
-    let ring_of = |text| ring(snapshot, map, text);
-    match (totals, ran.filter(|_| stages.run(Stage::Rings))) {
+    match (seen_totals, ran) {
         (_, Some(ran)) => ran.set_right(&mut streams, map, ring_of),
-        (Some(totals), None) => {
-            let is_known = stages.run(Stage::Fallback);
-            let unseen = is_known.then(|| unseen::share(seen, samples, &streams));
-            totals
-                .without(unseen.unwrap_or_default())
-                .set_right(&mut streams, map);
-        }
+        (Some(totals), None) => totals.set_right(&mut streams, map),
         (None, None) => {}
     }
     let of_streams = (streams.as_mut_slice(), depth);

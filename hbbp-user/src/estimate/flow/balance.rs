@@ -97,6 +97,17 @@ pub(in crate::estimate) fn reweighted(streams: &[Stream], graph: &FlowGraph, inf
     streams.iter().zip(&graph.streams).map(weight).collect()
 }
 
+/// What is known of a run beside its streams.
+#[derive(Clone, Copy)]
+pub(in crate::estimate) struct Known<'a> {
+    pub(in crate::estimate) samples: &'a SampledBlocks,
+    pub(in crate::estimate) phases: &'a Phases,
+    /// How long streams are in the mean, where that was counted.
+    pub(in crate::estimate) per_branch: Option<&'a PerBranch>,
+    /// How the inflow is shared out to the rings, where that was counted.
+    pub(in crate::estimate) of_rings: Option<&'a Equation>,
+}
+
 /// What [`balance`] found.
 #[derive(Clone, Debug, Default)]
 pub(in crate::estimate) struct Balanced {
@@ -110,9 +121,10 @@ pub(in crate::estimate) struct Balanced {
 pub(in crate::estimate) fn balance(
     graph: &FlowGraph,
     targets: &Targets,
-    (samples, per_branch, phases): (&SampledBlocks, Option<&PerBranch>, &Phases),
+    known: Known<'_>,
     errors: Errors<'_>,
 ) -> Balanced {
+    let samples = known.samples;
     let n_starts = graph.inflow.len();
     let all: f64 = graph.inflow.iter().sum();
     let mut inflow = graph.inflow.clone();
@@ -121,8 +133,9 @@ pub(in crate::estimate) fn balance(
         let mut equations = errors.measured(graph, &inflow);
         equations.extend(errors.conservation(graph, targets, &inflow));
         samples.equations(&samples.expected(&inflow), n_starts, &mut equations);
-        equations.extend(by_phase::equations(phases, graph, &inflow, errors));
-        equations.extend(per_branch.and_then(|per_branch| per_branch.equation(&inflow)));
+        equations.extend(by_phase::equations(known.phases, graph, &inflow, errors));
+        equations.extend(known.of_rings.cloned());
+        equations.extend(known.per_branch.and_then(|it| it.equation(&inflow)));
         let mut solved = solve(&equations, &[inflow.as_slice(), &skids].concat());
         skids = solved.split_off(n_starts);
         let sum: f64 = solved.iter().map(|a| a.max(0.0)).sum();
@@ -263,12 +276,23 @@ mod tests {
         (graph, Targets(targets))
     }
 
+    /// Nothing but the samples.
+    fn known<'a>(samples: &'a SampledBlocks, phases: &'a Phases) -> Known<'a> {
+        Known {
+            samples,
+            phases,
+            per_branch: None,
+            of_rings: None,
+        }
+    }
+
     fn balanced(
         (graph, targets): &(FlowGraph, Targets),
         samples: &SampledBlocks,
         errors: Errors<'_>,
     ) -> Vec<f64> {
-        balance(graph, targets, (samples, None, &Phases::default()), errors).inflow
+        let phases = Phases::default();
+        balance(graph, targets, known(samples, &phases), errors).inflow
     }
 
     fn assert_near(a: f64, b: f64, tolerance: f64) {
@@ -367,9 +391,14 @@ mod tests {
         let lengths: Vec<f64> = (0..40).map(|n| if n < 20 { 4.0 } else { 12.0 }).collect();
         let per_branch = per_branch(&lengths, 8.0);
         let (none, one_phase) = (SampledBlocks::default(), Phases::default());
-        let without = balance(graph, targets, (&none, None, &one_phase), BIASED).inflow;
+        let none = known(&none, &one_phase);
+        let without = balance(graph, targets, none, BIASED).inflow;
         assert!(0.59 < first_loop(&without) && per_branch.residual(&without) < -0.08);
-        let with = balance(graph, targets, (&none, Some(&per_branch), &one_phase), BIASED).inflow;
+        let counted = Known {
+            per_branch: Some(&per_branch),
+            ..none
+        };
+        let with = balance(graph, targets, counted, BIASED).inflow;
         assert!((first_loop(&with) - 0.5).abs() < 0.01, "{}", first_loop(&with));
         for side in [&with[..20], &with[20..]] {
             side.iter()
