@@ -67,9 +67,7 @@ pub(super) fn balanced(
     (graph, map): (&FlowGraph, &BlockMap),
     (branches, known): (&Branches, Known<'_>),
     landed: impl FnOnce() -> Option<Landed>,
-    assignment: &EventAssignment,
-    streams_per_stack: f64,
-    stages: Stages,
+    (assignment, streams_per_stack, stages): (&EventAssignment, f64, Stages),
 ) -> Option<(Vec<f64>, Option<Bias>)> {
     let (beyond, by_chance) = (branches.excess().max(0.0), branches.excess_by_chance());
     let is_off = known

@@ -20,6 +20,7 @@ use super::sources::{self, SeenBlocks, over, ring};
 use super::stages::{Stage, Stages};
 use super::totals::{Totals, Untied};
 use super::{Bias, BlockCount, ClassEstimate, Corrections, EventAssignment, Part, Ties, Unit, unseen};
+use crate::addr::Ring;
 use crate::blocks::BlockMap;
 use crate::locate::{Located, TextIdx};
 use crate::snapshot::{Run, Snapshot};
@@ -66,6 +67,7 @@ pub(super) fn weighed(
             late
         })
     });
+    let ring_of = |text| ring(snapshot, map, text);
     let blocks = SampledBlocks::new(snapshot, map, &graph, seen, samples);
     let totals = totals.filter(|_| stages.run(Stage::Totals));
     let per_branch = totals.map(|totals| PerBranch::new(totals, (&streams, map), &graph, depth));
@@ -73,14 +75,11 @@ pub(super) fn weighed(
     let untied = both.map(|(totals, per_branch)| totals.untied(&streams, per_branch, &graph));
     let phases = stages.run(Stage::Phases).then(|| Phases::find(&graph, period));
     let phases = phases.unwrap_or_default();
-    let ring_of = |text| ring(snapshot, map, text);
-    let unseen = |is_of: &dyn Fn(TextIdx) -> bool| match stages.run(Stage::Fallback) {
-        true => unseen::share(seen, samples, &streams, is_of),
-        false => 0.0,
-    };
     let ran = ran.filter(|_| stages.run(Stage::Rings));
-    let ran = ran.map(|ran| ran.without(|ring| unseen(&|text| ring_of(text) == ring)));
-    let seen_totals = totals.map(|totals| totals.without(unseen(&|_| true)));
+    let (totals, ran) = match stages.run(Stage::Fallback) {
+        true => without_unseen((totals, ran), (seen, samples, &streams), ring_of),
+        false => (totals, ran),
+    };
     let of_rings = ran.map(|ran| ran.equation((&streams, map), &graph, ring_of));
     let known = Known {
         samples: &blocks,
@@ -92,28 +91,16 @@ pub(super) fn weighed(
         let hits = by_instruction(map, located, assignment, 1.0);
         landed(map, (&streams, &graph), seen, &hits)
     };
-    let balanced = balanced(
-        (&graph, map),
-        (branches, known),
-        landed,
-        assignment,
-        depth,
-        stages,
-    );
-    let mut bias = None;
-    if let Some((inflow, of_bias)) = balanced {
+    let run = (assignment, depth, stages);
+    let bias = balanced((&graph, map), (branches, known), landed, run).and_then(|(inflow, bias)| {
         let weights = reweighted(&streams, &graph, &inflow);
-        if of_bias.is_some() {
+        if bias.is_some() {
             corrections.balanced(seen, changes(&streams, &weights));
         }
         set_weights(&mut streams, &weights);
-        bias = of_bias;
-    }
-    match (seen_totals, ran) {
-        (_, Some(ran)) => ran.set_right(&mut streams, map, ring_of),
-        (Some(totals), None) => totals.set_right(&mut streams, map),
-        (None, None) => {}
-    }
+        bias
+    });
+    set_right(&mut streams, map, (totals, ran), ring_of);
     let of_streams = (streams.as_mut_slice(), depth);
     let shifts = classes::streams_tied((&snapshot.run, map), assignment, ring_of, of_streams, stages);
     Weighed {
@@ -139,6 +126,28 @@ impl Weighed {
     ) -> (Vec<ClassEstimate>, Ties) {
         let shifts = (stages, self.shifts.as_slice());
         classes::tied(of_run, assignment, &self.streams, shifts, of_blocks)
+    }
+}
+
+/// What was counted, less the code that samples show and streams never do.
+fn without_unseen(
+    (totals, ran): Counted,
+    (seen, samples, streams): (&SeenBlocks, &[sources::Counted], &[Stream]),
+    ring_of: impl Fn(TextIdx) -> Ring,
+) -> Counted {
+    let of_ring = |ring| unseen::share(seen, samples, streams, |text| ring_of(text) == ring);
+    (
+        totals.map(|totals| totals.without(unseen::share(seen, samples, streams, |_| true))),
+        ran.map(|ran| ran.without(of_ring)),
+    )
+}
+
+/// Scales streams to what was counted, of each ring where that is known.
+fn set_right(streams: &mut [Stream], map: &BlockMap, counted: Counted, ring_of: impl Fn(TextIdx) -> Ring) {
+    match counted {
+        (_, Some(ran)) => ran.set_right(streams, map, ring_of),
+        (Some(totals), None) => totals.set_right(streams, map),
+        (None, None) => {}
     }
 }
 
