@@ -26,7 +26,8 @@ fn estimated_to_counted(thousandths: u64) -> Snapshot {
     let known: serde_json::Value = serde_json::from_slice(&known).unwrap();
     let estimated = known["residuals"][0]["estimated"].as_f64().unwrap();
     let event = &mut snapshot.run.events[0];
-    event.counters[0].count = (estimated * 1000.0 / thousandths as f64) as u64;
+    let counted = format!("{:.0}", estimated * 1000.0 / thousandths as f64);
+    event.counters[0].count = counted.parse().unwrap();
     event.counters[0].runs = Some(event.counters[0].count / 1_000_003);
     snapshot
 }
