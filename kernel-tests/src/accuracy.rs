@@ -31,7 +31,7 @@ pub struct Setup {
     pub cpus: u32,
     /// The guest's clock.
     pub clock: Clock,
-    /// What chance begins with: that of the machine and that of the emulated PMU.
+    /// What chance begins with: that of the machine and, where its profile has no seed of its own, of the emulated PMU.
     pub seed: u32,
     /// More options of `hbbp-sys record`.
     pub options: Vec<String>,
@@ -74,7 +74,7 @@ impl Setup {
             .clock(self.clock)
             .seed(self.seed)
             .marks(Marks::Events)
-            .hardware_profile(&format!("{}\nseed = {}\n", self.hardware_profile, self.seed))
+            .hardware_profile(&format!("seed = {}\n{}", self.seed, self.hardware_profile))
     }
 }
 

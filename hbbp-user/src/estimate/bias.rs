@@ -94,25 +94,24 @@ pub(super) fn balanced(
         excess: if knows_bias { &at } else { &[] },
         dispersion: &graph.of_starts,
     };
-    let left_out = match (stages.run(Stage::Samples), stages.run(Stage::Skid)) {
-        (false, _) => Some(SampledBlocks::default()),
-        (true, false) => Some(known.samples.without_skid()),
+    let samples = match (stages.run(Stage::Samples), stages.run(Stage::Skid)) {
+        (false, _) => SampledBlocks::default(),
+        (true, false) => known.samples.without_skid(),
         (true, true) => {
             let is_due = stages.run(Stage::Times) && is_small && known.samples.have_samples();
-            let landed = is_due.then(landed).flatten();
-            landed.map(|landed| known.samples.clone().with_landed(landed))
+            match is_due.then(landed).flatten() {
+                Some(landed) => known.samples.with_landed(landed),
+                None => known.samples,
+            }
         }
     };
-    let known = Known {
-        samples: left_out.as_ref().unwrap_or(known.samples),
-        ..known
-    };
+    let known = Known { samples, ..known };
     let targets = if stages.run(Stage::ReturnSites) {
         Targets::with_return_sites(graph, map)
     } else {
         Targets::recorded(graph)
     };
-    let Balanced { inflow, skid } = balance(graph, &targets, known, errors);
+    let Balanced { inflow, skid } = balance(graph, &targets, &known, errors);
     let bias = is_suspect.then(|| Bias {
         excess: beyond,
         is_told: BIAS.min(SIGMAS * by_chance) < beyond,

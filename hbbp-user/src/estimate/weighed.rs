@@ -68,7 +68,6 @@ pub(super) fn weighed(
         })
     });
     let ring_of = |text| ring(snapshot, map, text);
-    let blocks = SampledBlocks::new(snapshot, map, &graph, seen, samples);
     let totals = totals.filter(|_| stages.run(Stage::Totals));
     let per_branch = totals.map(|totals| PerBranch::new(totals, (&streams, map), &graph, depth));
     let both = totals.zip(per_branch.as_ref());
@@ -82,7 +81,7 @@ pub(super) fn weighed(
     };
     let of_rings = ran.map(|ran| ran.equation((&streams, map), &graph, ring_of));
     let known = Known {
-        samples: &blocks,
+        samples: SampledBlocks::new(snapshot, map, &graph, seen, samples),
         phases: &phases,
         per_branch: per_branch.as_ref(),
         of_rings: of_rings.as_ref(),

@@ -98,9 +98,8 @@ pub(in crate::estimate) fn reweighted(streams: &[Stream], graph: &FlowGraph, inf
 }
 
 /// What is known of a run beside its streams.
-#[derive(Clone, Copy)]
 pub(in crate::estimate) struct Known<'a> {
-    pub(in crate::estimate) samples: &'a SampledBlocks,
+    pub(in crate::estimate) samples: SampledBlocks,
     pub(in crate::estimate) phases: &'a Phases,
     /// How long streams are in the mean, where that was counted.
     pub(in crate::estimate) per_branch: Option<&'a PerBranch>,
@@ -121,10 +120,10 @@ pub(in crate::estimate) struct Balanced {
 pub(in crate::estimate) fn balance(
     graph: &FlowGraph,
     targets: &Targets,
-    known: Known<'_>,
+    known: &Known<'_>,
     errors: Errors<'_>,
 ) -> Balanced {
-    let samples = known.samples;
+    let samples = &known.samples;
     let n_starts = graph.inflow.len();
     let all: f64 = graph.inflow.iter().sum();
     let mut inflow = graph.inflow.clone();

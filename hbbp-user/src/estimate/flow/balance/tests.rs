@@ -34,9 +34,9 @@ fn loops(inflow: [&[f64]; 2], out: [&[f64]; 2]) -> (FlowGraph, Targets) {
 }
 
 /// Nothing but the samples.
-fn known<'a>(samples: &'a SampledBlocks, phases: &'a Phases) -> Known<'a> {
+fn known<'a>(samples: &SampledBlocks, phases: &'a Phases) -> Known<'a> {
     Known {
-        samples,
+        samples: samples.clone(),
         phases,
         per_branch: None,
         of_rings: None,
@@ -49,7 +49,7 @@ fn balanced(
     errors: Errors<'_>,
 ) -> Vec<f64> {
     let phases = Phases::default();
-    balance(graph, targets, known(samples, &phases), errors).inflow
+    balance(graph, targets, &known(samples, &phases), errors).inflow
 }
 
 fn assert_near(a: f64, b: f64, tolerance: f64) {
@@ -149,13 +149,13 @@ fn counted_lengths_decide_between_long_streams_and_short_ones() {
     let per_branch = per_branch(&lengths, 8.0);
     let (none, one_phase) = (SampledBlocks::default(), Phases::default());
     let none = known(&none, &one_phase);
-    let without = balance(graph, targets, none, BIASED).inflow;
+    let without = balance(graph, targets, &none, BIASED).inflow;
     assert!(0.59 < first_loop(&without) && per_branch.residual(&without) < -0.08);
     let counted = Known {
         per_branch: Some(&per_branch),
         ..none
     };
-    let with = balance(graph, targets, counted, BIASED).inflow;
+    let with = balance(graph, targets, &counted, BIASED).inflow;
     assert!((first_loop(&with) - 0.5).abs() < 0.01, "{}", first_loop(&with));
     for side in [&with[..20], &with[20..]] {
         side.iter()
