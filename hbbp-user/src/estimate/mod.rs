@@ -13,9 +13,10 @@
 //!    |  FlowGraph, Stream
 //!  totals       retired instructions for each taken branch, as both were counted, less what streams never show (unseen)
 //!    |  Totals
-//!  flow         one graph of streams and branches (graph), and the phases of the run (phases); from them (by_phase), from samples
-//!    |          that skid (skid) and land by the times of instructions (landed), and from what streams are long in the mean
-//!    |          (per_branch), the inflow of each branch target by least squares (balance): streams to reweighted streams
+//!  flow         one graph of streams and branches (graph), and the phases of the run (phases); from what the graph leads to each
+//!    |          branch target (conservation), from samples that skid (skid) and land by the times of instructions (landed), and
+//!    |          from what streams are long in the mean (per_branch), the inflow of the targets by least squares (balance):
+//!    |          streams to reweighted streams
 //!    |  FlowGraph, Phases, Stream
 //!  rings        streams of each ring that agree with its taken branches, where these were counted by ring
 //!    |  Stream

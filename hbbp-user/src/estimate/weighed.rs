@@ -82,7 +82,6 @@ pub(super) fn weighed(
     let of_rings = ran.map(|ran| ran.equation((&streams, map), &graph, ring_of));
     let known = Known {
         samples: SampledBlocks::new(snapshot, map, &graph, seen, samples),
-        phases: &phases,
         per_branch: per_branch.as_ref(),
         of_rings: of_rings.as_ref(),
     };

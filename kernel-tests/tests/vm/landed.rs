@@ -1,5 +1,4 @@
-//! Samples are expected where they land, flow takes chance out of the counts, and phases keep their share of the run: each is held
-//! against an estimate without it.
+//! Samples are expected where they land, and flow takes chance out of the counts: each is held against an estimate without it.
 
 use kernel_tests::accuracy::{Measured, Setup, measure};
 use kernel_tests::kernel::Kernel;
@@ -44,18 +43,4 @@ fn flow_takes_chance_out_of_blocks() {
         warnings.iter().all(|warning| warning["id"] != "streams.balanced"),
         "{warnings:#?}"
     );
-}
-
-/// A loop that runs for most of the load has its share of stacks at a fixed period all but exactly. What is around it is sampled by
-/// chance, and must not pull it away.
-#[test]
-fn phases_keep_their_share_of_a_run() {
-    let Some(measured) = measured("cache", "ideal") else {
-        return;
-    };
-    let without = measured.errors_without(&["phases"]).unwrap();
-    let [with, without] =
-        [&measured.rings, &without].map(|errors| errors.whole.average_weighted_error.hybrid.unwrap());
-    println!("error of the mix: {without:.4} without phases, {with:.4} with them");
-    assert!(with < 0.6 * without && with < 0.004, "{with} {without}");
 }

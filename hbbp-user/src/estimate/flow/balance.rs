@@ -6,7 +6,7 @@
 //! after it too often and the remainder too seldom; all blocks near it suffer, not only the one that it ends.
 //! But how branches follow each other is recorded truly: each stack shows it, whatever moment it was taken at.
 //! So there are two measurements of the inflow of a branch target: the streams that start there, and the branches that
-//! lead there, times the inflow before them ([`super::graph`]). Both have errors, and weighted least squares reconciles
+//! lead there, times the inflow before them ([`super::conservation`]). Both have errors, and weighted least squares reconciles
 //! them.
 //! Where successions are certain, in a block or in a chain of calls, they decide; where they are a matter of chance, the
 //! streams do. Without a bias there is nothing to reconcile but chance: blocks of one chain then have one count, where each has its own
@@ -16,36 +16,23 @@
 //! branch show the first rounds and never the exit, so that it seems to be left less often than it is. How often regions
 //! run, against each other, then depends on too little, and streams and branches are wrong together. EBS samples have no
 //! part in that bias; they are the third measurement, good for regions where the other two are good within them
-//! ([`super::skid`]), and for blocks as far as the times of instructions say where a sample lands ([`super::landed`]). And how
-//! much of the run its phases have is known from stacks at a fixed period alone ([`super::by_phase`]).
+//! ([`super::skid`]), and for blocks as far as the times of instructions say where a sample lands ([`super::landed`]).
 
 use super::super::sources::streams::Stream;
-use super::by_phase;
+use super::conservation::Conservation;
 use super::graph::{Edge, FlowGraph, add, at};
-use super::least_squares::{Equation, LONG, solve};
+use super::least_squares::{Equation, solve, solve_roughly};
 use super::per_branch::PerBranch;
-use super::phases::Phases;
 use super::return_sites;
 use super::skid::SampledBlocks;
 use crate::blocks::BlockMap;
-
-/// Variance of a certain succession, as a share of the variance of a Poisson count. With a stack's 15 streams as the
-/// variance of what is measured, it is carried on over the root of 15 / 0.01, some 40 branches, either way. Tried from 1e-4
-/// to 1e-1 on the emulated machine: less lets rare successions outweigh what was measured, more leaves long loops uneven.
-const CERTAIN: f64 = 1e-2;
-
-/// Variance of any succession, in squared occurrences: a way that no stack showed may have been taken once all the same, as one that
-/// was seen none of n times has one chance in n+2 by Laplace's rule of succession. Without it, code of few stacks held too little of
-/// a run: 2.6 % in the mean of kernels that run less than a tenth of their load, with it 1.7 %. From 0.1 to 4 the mix differs by
-/// 0.01 points (kernel-tests/results/by-phase.txt).
-const UNSEEN: f64 = 1.0;
 
 /// Rounds in which the variances are taken from the last result. They are proportional to the true inflow, and with the
 /// measured one instead, small ones would weigh too much. The skid is settled to a twentieth in the third.
 const ROUNDS: usize = 3;
 
 /// Fewest streams that a variance is taken for: no inflow is known to less than half a stream.
-const FEWEST: f64 = 0.5;
+pub(super) const FEWEST: f64 = 0.5;
 
 /// How wrong streams and their successions can be.
 ///
@@ -100,7 +87,6 @@ pub(in crate::estimate) fn reweighted(streams: &[Stream], graph: &FlowGraph, inf
 /// What is known of a run beside its streams.
 pub(in crate::estimate) struct Known<'a> {
     pub(in crate::estimate) samples: SampledBlocks,
-    pub(in crate::estimate) phases: &'a Phases,
     /// How long streams are in the mean, where that was counted.
     pub(in crate::estimate) per_branch: Option<&'a PerBranch>,
     /// How the inflow is shared out to the rings, where that was counted.
@@ -128,14 +114,21 @@ pub(in crate::estimate) fn balance(
     let all: f64 = graph.inflow.iter().sum();
     let mut inflow = graph.inflow.clone();
     let mut skids = vec![0.0; samples.n_skids()];
-    for _ in 0..ROUNDS {
+    let mut conservation = Conservation::new(graph, &targets.0, errors);
+    for round in 1..=ROUNDS {
+        let mut first = [inflow.as_slice(), &skids].concat();
+        let n_before = first.len();
+        first.resize(n_before + conservation.n_deviations(), 0.0);
         let mut equations = errors.measured(graph, &inflow);
-        equations.extend(errors.conservation(graph, targets, &inflow));
+        conservation.equations(&inflow, n_before, &mut equations);
         samples.equations(&samples.expected(&inflow), n_starts, &mut equations);
-        equations.extend(by_phase::equations(known.phases, graph, &inflow, errors));
         equations.extend(known.of_rings.cloned());
         equations.extend(known.per_branch.and_then(|it| it.equation(&inflow)));
-        let mut solved = solve(&equations, &[inflow.as_slice(), &skids].concat());
+        let mut solved = match round < ROUNDS {
+            true => solve_roughly(&equations, &first),
+            false => solve(&equations, &first),
+        };
+        conservation.found(&solved.split_off(n_before));
         skids = solved.split_off(n_starts);
         let sum: f64 = solved.iter().map(|a| a.max(0.0)).sum();
         if !sum.is_finite() || sum <= 0.0 {
@@ -163,66 +156,8 @@ impl Errors<'_> {
         measured.map(equation).collect()
     }
 
-    /// Inflow is what branches lead to a start, and what comes from outside the recorded branches.
-    fn conservation(self, graph: &FlowGraph, targets: &Targets, inflow: &[f64]) -> Vec<Equation> {
-        let mut ended: Vec<Vec<(usize, f64)>> = vec![Vec::new(); graph.sources.len()];
-        let mut outflow = vec![0.0; graph.sources.len()];
-        let mut variance = vec![0.0; graph.sources.len()];
-        for stream in &graph.streams {
-            let probability = stream.amount / at(&graph.inflow, stream.from);
-            let starts = at(inflow, stream.from);
-            add(&mut outflow, stream.to, starts * probability);
-            add(
-                &mut variance,
-                stream.to,
-                self.of_choice(starts, probability, stream.from),
-            );
-            if let Some(ended) = ended.get_mut(stream.to) {
-                ended.push((stream.from, probability));
-            }
-        }
-        let mut n_targets = vec![0.0; graph.sources.len()];
-        for target in &targets.0 {
-            add(&mut n_targets, target.from, 1.0);
-        }
-        let both = inflow.iter().zip(&graph.external).enumerate();
-        // The weights are variances until they are complete.
-        let mut equations: Vec<Equation> = both
-            .map(|(start, (inflow, external))| {
-                let one = self.of_start(start);
-                Equation {
-                    terms: vec![(start, 1.0)],
-                    value: *external,
-                    weight: CERTAIN * inflow.max(FEWEST)
-                        + UNSEEN * one * one
-                        + self.of_stacks(start) * external,
-                }
-            })
-            .collect();
-        for target in &targets.0 {
-            let Some(equation) = equations.get_mut(target.to) else {
-                continue;
-            };
-            let (leaves, probability) = (at(&outflow, target.from), target.amount);
-            equation.weight += self.of_choice(leaves, probability, target.to)
-                + at(&variance, target.from) * probability * probability;
-            let ended = ended.get(target.from).map_or(&[][..], Vec::as_slice);
-            if LONG <= ended.len() && LONG as f64 <= at(&n_targets, target.from) {
-                // Each of many streams would be tied to each of many targets: the last result stands in for them.
-                equation.value += leaves * probability;
-            } else {
-                let term = |(start, ends): &(usize, f64)| (*start, -ends * probability);
-                equation.terms.extend(ended.iter().map(term));
-            }
-        }
-        for equation in &mut equations {
-            equation.weight = 1.0 / equation.weight;
-        }
-        equations
-    }
-
     /// The dispersion of a start.
-    fn of_start(self, start: usize) -> f64 {
+    pub(super) fn of_start(self, start: usize) -> f64 {
         self.dispersion.get(start).copied().unwrap_or(1.0)
     }
 
@@ -231,11 +166,11 @@ impl Errors<'_> {
         self.streams_per_stack.max(1.0) * self.of_start(start)
     }
 
-    /// Variance of how often one succession of several was taken, at a start: each is a draw with probability p, of variance
-    /// p (1-p).
-    fn of_choice(self, times: f64, probability: f64, start: usize) -> f64 {
-        let variance = self.of_start(start) * times * probability * (1.0 - probability);
-        let bias = at(self.excess, start) * variance;
+    /// Variance of how often one way of several was taken, with this share of the choices: as that of a Poisson count, since the ways of a
+    /// choice together add up to it. `start` is the one that it leads from or to.
+    pub(super) fn of_way(self, start: usize, share: f64, often: f64) -> f64 {
+        let variance = self.of_start(start) * often;
+        let bias = at(self.excess, start) * variance * (1.0 - share);
         variance + bias * bias
     }
 }

@@ -4,8 +4,8 @@
 
 pub(super) mod balance;
 pub(super) mod branches;
-mod by_phase;
 mod chain;
+mod conservation;
 pub(super) mod excess;
 pub(super) mod graph;
 pub(super) mod landed;

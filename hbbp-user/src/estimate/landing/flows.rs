@@ -9,6 +9,9 @@ use super::super::flow::graph::at;
 use super::super::flow::least_squares::{Equation, solve_within};
 use super::code::Code;
 
+/// The square of a residual, in standard deviations, that is small enough: a tenth of one.
+const SMALL: f64 = 1e-2;
+
 /// What is taken for known before the samples are looked at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prior {
@@ -145,7 +148,7 @@ pub(super) fn step(code: &Code, terms: &[Vec<(usize, f64)>], prior: &Prior, x: &
         weight: prior.damping,
     }));
     let n_steps = MAX_STEPS.min(MAX_WORK / code.n_places.max(1));
-    let steps = solve_within(n_steps, &equations, &vec![0.0; code.n_places]);
+    let steps = solve_within((n_steps, SMALL), &equations, &vec![0.0; code.n_places]);
     for (x, place) in x.iter_mut().zip(&code.places) {
         let step = at(&steps, *place);
         *x = (*x * (1.0 + step).clamp(1.0 / STEP, STEP)).max(LEAST);

@@ -1,0 +1,119 @@
+//! Choices, their deviations and shares, and slack.
+
+use super::super::graph::tests::graph;
+use super::*;
+
+const FAIR: Errors<'_> = Errors {
+    streams_per_stack: 15.0,
+    excess: &[],
+    dispersion: &[],
+};
+
+/// A start with two branches, to two starts that lead back; one of the branches was recorded with a third target, which is not known.
+fn conservation(graph: &FlowGraph) -> Conservation<'_> {
+    let share = |from, to, amount| Edge { from, to, amount };
+    let targets = [
+        share(0, 1, 0.5),
+        share(0, 2, 0.3),
+        share(1, 2, 1.0),
+        share(2, 0, 1.0),
+        share(3, 0, 1.0),
+    ];
+    Conservation::new(graph, &targets, FAIR)
+}
+
+fn forked() -> FlowGraph {
+    let streams = [(0, 0, 40.0), (0, 1, 60.0), (1, 2, 20.0), (2, 3, 70.0)];
+    let mut graph = graph(&streams, &[]);
+    graph.external.fill(0.0);
+    graph
+}
+
+#[test]
+fn a_choice_has_one_deviation_less_than_ways() {
+    let graph = forked();
+    let conservation = conservation(&graph);
+    let choice = |free: &[usize], last| Choice {
+        free: free.to_vec(),
+        last,
+    };
+    // The way that is taken more often follows from the other.
+    assert_eq!(conservation.streams.choices, [choice(&[0], Some(1))]);
+    assert_eq!(conservation.branches.choices, [choice(&[1, 0], None)]);
+    assert_eq!(conservation.n_deviations(), 3);
+}
+
+#[test]
+fn deviations_of_a_choice_have_the_variances_of_draws() {
+    let graph = forked();
+    let mut conservation = conservation(&graph);
+    let mut equations = Vec::new();
+    conservation.equations(&graph.inflow, 3, &mut equations);
+    // Of a hundred choices with 0.4 and 0.6 the variance is 24: one over the sum of what both ways know of it.
+    let known: f64 = equations[..2]
+        .iter()
+        .map(|equation| equation.weight * equation.terms[0].1 * equation.terms[0].1)
+        .sum();
+    assert!((40.0 / known - 24.0).abs() < 1e-9, "{known}");
+    // One way's deviation is missing from the other's target.
+    let of_2 = &equations[equations.len() - 2];
+    let moved: Vec<f64> = of_2
+        .terms
+        .iter()
+        .filter(|(n, _)| *n == 3)
+        .map(|term| term.1)
+        .collect();
+    let deviation = 40.0_f64.sqrt();
+    assert_eq!(moved, [-0.3 * deviation, deviation]);
+}
+
+#[test]
+fn shares_are_what_was_found_last() {
+    let graph = forked();
+    let mut conservation = conservation(&graph);
+    conservation.equations(&graph.inflow, 3, &mut Vec::new());
+    // Of the start one deviation of the rare way, of its branch two of each.
+    conservation.found(&[1.0, 2.0, 2.0]);
+    let moved = 40.0_f64.sqrt();
+    let shares = &conservation.streams.shares;
+    assert!((shares[0] - (0.4 + moved / 100.0)).abs() < 1e-12 && (shares[0] + shares[1] - 1.0).abs() < 1e-12);
+    // Forty choices: 20 and 12 of known targets, and 8 of others, which are fewer now than none.
+    let (half, third) = (20.0 + 2.0 * 20.0_f64.sqrt(), 12.0 + 2.0 * 12.0_f64.sqrt());
+    let shares = &conservation.branches.shares;
+    assert!((shares[0] - half / (half + third)).abs() < 1e-12, "{shares:?}");
+    assert!((shares[1] - third / (half + third)).abs() < 1e-12, "{shares:?}");
+    // What was recorded draws them back.
+    let mut equations = Vec::new();
+    conservation.equations(&graph.inflow, 3, &mut equations);
+    assert!(
+        equations[0].value < 0.0 && 0.0 < equations[1].value,
+        "{equations:?}"
+    );
+}
+
+#[test]
+fn slack_is_a_part_of_the_flow() {
+    let slack = |variance: f64, scale: f64| {
+        let mut equation = Equation {
+            terms: vec![(0, 1.0), (1, -3.0)],
+            value: 0.0,
+            weight: 1.0 / variance,
+        };
+        relative(&mut equation, &[10.0, 10.0]);
+        let [(_, a), (_, b)] = equation.terms[..] else {
+            panic!("{equation:?}")
+        };
+        10.0 * scale * (a + b) - equation.value
+    };
+    // 30 lead to where 10 run, which may be chance: to double both changes nothing.
+    assert!((slack(400.0, 1.0) + 20.0).abs() < 1e-9 && (slack(400.0, 2.0) + 20.0).abs() < 1e-9);
+    // Where it is not, what is lost is an amount but for a part.
+    assert!((slack(4.0, 1.0) + 20.0).abs() < 1e-9 && (slack(4.0, 2.0) + 39.8).abs() < 1e-9);
+    // Where next to nothing runs it is an amount.
+    let mut none = Equation {
+        terms: vec![(0, 1.0)],
+        ..Equation::default()
+    };
+    relative(&mut none, &[0.4]);
+    assert_eq!(none.terms, [(0, 1.0)]);
+}
