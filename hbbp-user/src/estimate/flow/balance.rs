@@ -176,4 +176,4 @@ impl Errors<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -11,7 +11,7 @@
 //! Only the product of an inflow and a share is seen, and both are unknown: each round begins with the shares that the last one found. And
 //! slack is a part of the flow that it is missing from. With the recorded shares and a slack of its own, all that chance leaves of flow
 //! that is not conserved would be less where a region ran less: kernels that run little of their load were 1.9 % too small in the
-//! mean, and without that 0.9 % (kernel-tests/results/conservation.txt; attenuation, in Fuller, Measurement Error Models, 1987, section 1.1).
+//! mean, and without that 1.0 % (kernel-tests/results/conservation.txt; attenuation, in Fuller, Measurement Error Models, 1987, section 1.1).
 
 use super::super::sources::over;
 use super::balance::{Errors, FEWEST};
@@ -19,8 +19,9 @@ use super::graph::{Edge, FlowGraph, add, at};
 use super::least_squares::{Equation, LONG};
 
 /// Variance of a certain succession, as a share of the variance of a Poisson count. With a stack's 15 streams as the
-/// variance of what is measured, it is carried on over the root of 15 / 0.01, some 40 branches, either way. Tried from 1e-4
-/// to 1e-1 on the emulated machine: less takes long to solve, more leaves long loops uneven.
+/// variance of what is measured, it is carried on over the root of 15 / 0.01, some 40 branches, either way. On the emulated
+/// machine 0.03 differs by 0.002 points of the mix, and 0.1 leaves long loops uneven; the less, the longer it takes to solve
+/// (kernel-tests/results/conservation.txt).
 const CERTAIN: f64 = 1e-2;
 
 /// Variance of any succession, in squared occurrences: a way that no stack showed may have been taken once all the same, as one that

@@ -39,7 +39,7 @@ const ENOUGH: f64 = 5.0;
 const FEWEST: f64 = 0.5;
 
 /// What a skid moves, as a part of the variance of both blocks by chance, that only adds to these variances and is not an unknown of its
-/// own: nine in ten of gcc's. A round takes half as long, and the mix differs by 0.002 points (kernel-tests/results/conservation.txt).
+/// own: nine in ten of gcc's. A round takes half as long, and the mix differs by 0.0003 points (kernel-tests/results/conservation.txt).
 const LITTLE: f64 = 0.01;
 
 /// The part of the skid that the times of instructions may be wrong about, where they explain all of it: what ran before a start is a mean,

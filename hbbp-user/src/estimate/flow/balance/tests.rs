@@ -7,7 +7,7 @@ use crate::estimate::flow::graph::tests::graph;
 use crate::estimate::flow::per_branch::tests::per_branch;
 use crate::estimate::flow::skid::tests::sampled_blocks;
 
-const FAIR: Errors<'_> = Errors {
+pub(in crate::estimate::flow) const FAIR: Errors<'_> = Errors {
     streams_per_stack: 15.0,
     excess: &[],
     dispersion: &[],

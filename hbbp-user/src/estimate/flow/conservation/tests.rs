@@ -1,13 +1,8 @@
 //! Choices, their deviations and shares, and slack.
 
+use super::super::balance::tests::FAIR;
 use super::super::graph::tests::graph;
 use super::*;
-
-const FAIR: Errors<'_> = Errors {
-    streams_per_stack: 15.0,
-    excess: &[],
-    dispersion: &[],
-};
 
 /// A start with two branches, to two starts that lead back; one of the branches was recorded with a third target, which is not known.
 fn conservation(graph: &FlowGraph) -> Conservation<'_> {
