@@ -39,7 +39,9 @@ struct Ways {
     edges: Vec<Edge>,
     /// As the last round found them.
     shares: Vec<f64>,
-    /// How often each was chosen, and the standard deviation of that.
+    /// How often each origin chose, at the last weighing.
+    times: Vec<f64>,
+    /// How often each was chosen then, and the standard deviation of that.
     flows: Vec<(f64, f64)>,
     choices: Vec<Choice>,
 }
@@ -80,6 +82,7 @@ impl Ways {
         }
         Self {
             shares: edges.iter().map(|edge| edge.amount).collect(),
+            times: Vec::new(),
             flows: vec![(0.0, 0.0); edges.len()],
             edges,
             choices,
@@ -87,22 +90,23 @@ impl Ways {
     }
 
     /// How often each way is chosen, by how often each origin chooses, with its variance by that.
-    fn weigh(&mut self, times: &[f64], variance: impl Fn(&Edge, f64) -> f64) {
+    fn weigh(&mut self, times: Vec<f64>, variance: impl Fn(&Edge, f64) -> f64) {
         for ((edge, share), flow) in self.edges.iter().zip(&self.shares).zip(&mut self.flows) {
-            let often = share * at(times, edge.from);
+            let often = share * at(&times, edge.from);
             *flow = (often, variance(edge, often.max(FEWEST)).sqrt());
         }
+        self.times = times;
     }
 
     /// Adds what is known of the deviations: each is what was recorded, less what the shares are by now, in its standard deviation.
-    fn priors(&self, times: &[f64], mut unknown: usize, equations: &mut Vec<Equation>) {
+    fn priors(&self, mut unknown: usize, equations: &mut Vec<Equation>) {
         for choice in &self.choices {
-            let (mut last, mut recorded, mut found, mut chosen) = (Equation::default(), 1.0, 1.0, 0.0);
+            let chosen = self.chosen(choice);
+            let (mut last, mut recorded, mut found) = (Equation::default(), 1.0, 1.0);
             for way in &choice.free {
                 let (Some(edge), Some(share)) = (self.edges.get(*way), self.shares.get(*way)) else {
                     continue;
                 };
-                chosen = at(times, edge.from);
                 let (_, deviation) = self.flow(*way);
                 equations.push(Equation {
                     terms: vec![(unknown, 1.0)],
@@ -136,11 +140,7 @@ impl Ways {
                 shares += at(&self.shares, *way);
                 taken.push((*way, (often + by * deviation).max(0.0)));
             }
-            let chosen: f64 = match choice.free.first() {
-                Some(way) if 0.0 < at(&self.shares, *way) => self.flow(*way).0 / at(&self.shares, *way),
-                _ => continue,
-            };
-            let left = ((1.0 - shares) * chosen - moved).max(0.0);
+            let left = ((1.0 - shares) * self.chosen(choice) - moved).max(0.0);
             let all = taken.iter().map(|(_, often)| often).sum::<f64>() + left;
             taken.extend(choice.last.map(|way| (way, left)));
             for (way, often) in taken {
@@ -150,6 +150,12 @@ impl Ways {
             }
         }
         deviations
+    }
+
+    /// How often one of the ways of a choice was chosen.
+    fn chosen(&self, choice: &Choice) -> f64 {
+        let way = choice.free.first().and_then(|way| self.edges.get(*way));
+        way.map_or(0.0, |way| at(&self.times, way.from))
     }
 
     fn flow(&self, way: usize) -> (f64, f64) {
@@ -206,17 +212,18 @@ impl<'a> Conservation<'a> {
     /// Adds the equations by this inflow. Unknown are the inflow and, from `first` on, the deviations.
     pub(super) fn equations(&mut self, inflow: &[f64], first: usize, equations: &mut Vec<Equation>) {
         let errors = self.errors;
-        self.streams
-            .weigh(inflow, |edge, often| errors.of_way(edge.from, edge.amount, often));
+        self.streams.weigh(inflow.to_vec(), |edge, often| {
+            errors.of_way(edge.from, edge.amount, often)
+        });
         let mut ends = vec![0.0; self.graph.sources.len()];
         for (edge, (often, _)) in self.streams.edges.iter().zip(&self.streams.flows) {
             add(&mut ends, edge.to, *often);
         }
         self.branches
-            .weigh(&ends, |edge, often| errors.of_way(edge.to, edge.amount, often));
+            .weigh(ends, |edge, often| errors.of_way(edge.to, edge.amount, often));
         let of_branches = first + self.streams.n_deviations();
-        self.streams.priors(inflow, first, equations);
-        self.branches.priors(&ends, of_branches, equations);
+        self.streams.priors(first, equations);
+        self.branches.priors(of_branches, equations);
         equations.extend(self.of_starts(inflow, [first, of_branches]));
     }
 

@@ -87,6 +87,18 @@ fn shares_are_what_was_found_last() {
 }
 
 #[test]
+fn a_way_that_was_found_to_be_none_can_come_back() {
+    let graph = forked();
+    let mut conservation = conservation(&graph);
+    for (deviation, expected) in [(-20.0, 0.0), (20.0, 20.0 * 0.5_f64.sqrt() / 100.0)] {
+        conservation.equations(&graph.inflow, 3, &mut Vec::new());
+        conservation.found(&[deviation, 0.0, 0.0]);
+        let share = conservation.streams.shares[0];
+        assert!((share - expected).abs() < 1e-12, "{share}");
+    }
+}
+
+#[test]
 fn slack_is_a_part_of_the_flow() {
     let slack = |variance: f64, scale: f64| {
         let mut equation = Equation {
