@@ -60,7 +60,7 @@ impl Bias {
     }
 }
 
-/// Balances streams: the inflow of each start of the graph, and the bias where branches are in the oldest slot out of proportion, or where
+/// Balances streams: how often each ran, and the bias where branches are in the oldest slot out of proportion, or where
 /// streams are longer or shorter than was counted. Where neither is so, the balance takes out of the counts what is due to chance,
 /// since flow tells of it. `landed` says where samples land; it takes some time.
 pub(super) fn balanced(
@@ -72,7 +72,7 @@ pub(super) fn balanced(
     let (beyond, by_chance) = (branches.excess().max(0.0), branches.excess_by_chance());
     let is_off = known
         .per_branch
-        .is_some_and(|it| LENGTHS * it.error() < it.residual(&graph.inflow).abs());
+        .is_some_and(|it| LENGTHS * it.error() < it.residual(graph.runs()).abs());
     let is_suspect = SUSPECT * by_chance < beyond || is_off;
     let is_small = graph.streams.len() <= MOST;
     let due_to_chance = stages.run(Stage::Chance) && is_small && STACKS <= branches.stacks;
@@ -111,14 +111,14 @@ pub(super) fn balanced(
     } else {
         Targets::recorded(graph)
     };
-    let Balanced { inflow, skid } = balance(graph, &targets, &known, errors);
+    let Balanced { runs, skid } = balance(graph, &targets, &known, errors);
     let bias = is_suspect.then(|| Bias {
         excess: beyond,
         is_told: BIAS.min(SIGMAS * by_chance) < beyond,
         skid,
         at: by_instruction(graph, &at),
     });
-    Some((inflow, bias))
+    Some((runs, bias))
 }
 
 /// Of all process images together, weighed by their streams.

@@ -6,7 +6,7 @@
 //! else (the emulated machine, `ivb`; kernel-tests/results/accuracy.txt). Where each ring has an event of its own, its count has no
 //! error of sampling.
 
-use super::flow::graph::{FlowGraph, add};
+use super::flow::graph::FlowGraph;
 use super::flow::least_squares::Equation;
 use super::near::{ends_near, near_only};
 use super::sources::over;
@@ -65,7 +65,7 @@ impl Ran {
         }
     }
 
-    /// How the inflow of starts is shared out to the rings, as an equation: the taken branches of streams of one ring are to those of the
+    /// How streams are shared out to the rings, as an equation of them: the taken branches of streams of one ring are to those of the
     /// other as they were counted. So lengths that were counted of both rings together ([`super::flow::per_branch`]) and the scale of each
     /// agree.
     pub(super) fn equation(
@@ -74,23 +74,19 @@ impl Ran {
         graph: &FlowGraph,
         ring_of: impl Fn(TextIdx) -> Ring,
     ) -> Equation {
-        let mut counted = vec![0.0; graph.inflow.len()];
-        for (stream, edge) in streams.iter().zip(&graph.streams) {
-            if !self.near_only || ends_near(stream, map) {
-                let of_other = match ring_of(stream.text) {
-                    Ring::Kernel => self.user,
-                    Ring::User => -self.kernel,
-                };
-                add(&mut counted, edge.from, edge.amount * of_other);
-            }
-        }
-        let both = counted.iter().zip(&graph.inflow).enumerate();
-        let all: f64 = graph.inflow.iter().sum();
+        let is_counted = |stream: &Stream| !self.near_only || ends_near(stream, map);
+        let counted = streams
+            .iter()
+            .enumerate()
+            .filter(|(_, stream)| is_counted(stream));
+        let of_other = |(number, stream): (usize, &Stream)| match ring_of(stream.text) {
+            Ring::Kernel => (number, self.user),
+            Ring::User => (number, -self.kernel),
+        };
+        let all: f64 = graph.runs().sum();
         let off = OFF * all * self.kernel * self.user / (self.kernel + self.user);
         Equation {
-            terms: both
-                .map(|(start, (sum, inflow))| (start, over(*sum, *inflow)))
-                .collect(),
+            terms: counted.map(of_other).collect(),
             value: 0.0,
             weight: over(1.0, off * off),
         }
@@ -206,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn inflow_is_shared_out_as_counted() {
+    fn streams_are_shared_out_as_counted() {
         let ran = ran([Some(Ring::User), Some(Ring::Kernel)], 0).unwrap();
         assert_eq!(ran.without(|_| 0.1).kernel, 90.0);
         let map = blocks(&Snapshot::default(), &Located::default());
@@ -217,8 +213,8 @@ mod tests {
             _ => Ring::Kernel,
         };
         let found = ran.equation((&streams, &map), &graph, ring_of);
-        // 900 branches of user code and 100 of the kernel were counted: the equation holds where their inflow is nine to one.
-        assert_eq!(found.terms[..2], [(0, -100.0), (1, 900.0)]);
+        // 900 branches of user code and 100 of the kernel were counted: the equation holds where their streams are nine to one.
+        assert_eq!(found.terms, [(0, -100.0), (1, -100.0), (2, 900.0)]);
         let residual = |user: f64, kernel: f64| 900.0 * kernel - 100.0 * user - found.value;
         assert_eq!(residual(576.0, 64.0), 0.0);
         // A thousandth more of user code, and as much less of the kernel's, is one standard deviation off.

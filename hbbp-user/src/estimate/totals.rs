@@ -97,7 +97,7 @@ impl Totals {
     pub(super) fn untied(self, streams: &[Stream], per_branch: &PerBranch, graph: &FlowGraph) -> Untied {
         let taken: f64 = streams.iter().map(|stream| stream.weight).sum();
         Untied {
-            per_branch: per_branch.residual(&graph.inflow),
+            per_branch: per_branch.residual(graph.runs()),
             error: per_branch.error(),
             taken: taken / self.taken - 1.0,
         }

@@ -90,8 +90,8 @@ pub(super) fn weighed(
         landed(map, (&streams, &graph), seen, &hits)
     };
     let run = (assignment, depth, stages);
-    let bias = balanced((&graph, map), (branches, known), landed, run).and_then(|(inflow, bias)| {
-        let weights = reweighted(&streams, &graph, &inflow);
+    let bias = balanced((&graph, map), (branches, known), landed, run).and_then(|(runs, bias)| {
+        let weights = reweighted(&streams, &graph, &runs);
         if bias.is_some() {
             corrections.balanced(seen, changes(&streams, &weights));
         }

@@ -14,9 +14,11 @@
 //!
 //! Successions by chance are not quite free of the bias: of a loop that a biased branch leads to, the stacks after that
 //! branch show the first rounds and never the exit, so that it seems to be left less often than it is. How often regions
-//! run, against each other, then depends on too little, and streams and branches are wrong together. EBS samples have no
-//! part in that bias; they are the third measurement, good for regions where the other two are good within them
-//! ([`super::skid`]), and for blocks as far as the times of instructions say where a sample lands ([`super::landed`]).
+//! run, against each other, then depends on too little, and streams and branches are wrong together. So shares are unknown as well, and
+//! streams run as often as the shares that are found say, not those recorded: of two loops one after the other, the second was entered
+//! half as often as it was left. And EBS samples have no part in that bias; they are the third measurement, good for regions where the
+//! other two are good within them ([`super::skid`]), and for blocks as far as the times of instructions say where a sample lands
+//! ([`super::landed`]). They count instructions of streams, as what was counted of the run does, and so they tell shares too.
 
 use super::super::sources::streams::Stream;
 use super::conservation::Conservation;
@@ -72,16 +74,13 @@ impl Targets {
     }
 }
 
-/// The balanced weights of the streams, which are as much in all as before. `inflow` is what [`balance`] found.
-pub(in crate::estimate) fn reweighted(streams: &[Stream], graph: &FlowGraph, inflow: &[f64]) -> Vec<f64> {
-    let weight = |(stream, edge): (&Stream, &Edge)| {
-        let (balanced, measured) = (at(inflow, edge.from), at(&graph.inflow, edge.from));
-        match 0.0 < measured {
-            true => stream.weight * balanced / measured,
-            false => stream.weight,
-        }
+/// The balanced weights of the streams, which are as much in all as before. `runs` is what [`balance`] found.
+pub(in crate::estimate) fn reweighted(streams: &[Stream], graph: &FlowGraph, runs: &[f64]) -> Vec<f64> {
+    let weight = |((stream, recorded), runs): ((&Stream, f64), &f64)| match 0.0 < recorded {
+        true => stream.weight * runs / recorded,
+        false => stream.weight,
     };
-    streams.iter().zip(&graph.streams).map(weight).collect()
+    streams.iter().zip(graph.runs()).zip(runs).map(weight).collect()
 }
 
 /// What is known of a run beside its streams.
@@ -89,20 +88,20 @@ pub(in crate::estimate) struct Known<'a> {
     pub(in crate::estimate) samples: SampledBlocks,
     /// How long streams are in the mean, where that was counted.
     pub(in crate::estimate) per_branch: Option<&'a PerBranch>,
-    /// How the inflow is shared out to the rings, where that was counted.
+    /// How streams are shared out to the rings, where that was counted.
     pub(in crate::estimate) of_rings: Option<&'a Equation>,
 }
 
 /// What [`balance`] found.
 #[derive(Clone, Debug, Default)]
 pub(in crate::estimate) struct Balanced {
-    /// The inflow of each start; in all as much as was measured.
-    pub(in crate::estimate) inflow: Vec<f64>,
+    /// How often each stream ran; in all as much as was measured.
+    pub(in crate::estimate) runs: Vec<f64>,
     /// Standard deviation of the skid of samples over an edge, in instructions.
     pub(in crate::estimate) skid: f64,
 }
 
-/// Reconciles the inflow of all starts.
+/// Reconciles how often streams ran.
 pub(in crate::estimate) fn balance(
     graph: &FlowGraph,
     targets: &Targets,
@@ -114,31 +113,47 @@ pub(in crate::estimate) fn balance(
     let all: f64 = graph.inflow.iter().sum();
     let mut inflow = graph.inflow.clone();
     let mut skids = vec![0.0; samples.n_skids()];
-    let mut conservation = Conservation::new(graph, &targets.0, errors);
+    let n_before = n_starts + skids.len();
+    let mut conservation = Conservation::new(graph, &targets.0, errors, n_before);
     for round in 1..=ROUNDS {
         let mut first = [inflow.as_slice(), &skids].concat();
-        let n_before = first.len();
         first.resize(n_before + conservation.n_deviations(), 0.0);
+        conservation.weigh(&inflow);
+        let runs = conservation.runs(&inflow);
         let mut equations = errors.measured(graph, &inflow);
-        conservation.equations(&inflow, n_before, &mut equations);
-        samples.equations(&samples.expected(&inflow), n_starts, &mut equations);
-        equations.extend(known.of_rings.cloned());
-        equations.extend(known.per_branch.and_then(|it| it.equation(&inflow)));
+        conservation.equations(&inflow, &mut equations);
+        let terms = |of_streams: &[_]| conservation.terms(of_streams);
+        samples.equations(&samples.expected(&runs), terms, n_starts, &mut equations);
+        let of_streams = [
+            known.of_rings.cloned(),
+            known.per_branch.and_then(|it| it.equation(&runs)),
+        ];
+        equations.extend(of_streams.into_iter().flatten().map(|equation| Equation {
+            terms: terms(&equation.terms),
+            ..equation
+        }));
         let mut solved = match round < ROUNDS {
             true => solve_roughly(&equations, &first),
             false => solve(&equations, &first),
         };
-        conservation.found(&solved.split_off(n_before));
+        conservation.found(&solved);
+        solved.truncate(n_before);
         skids = solved.split_off(n_starts);
         let sum: f64 = solved.iter().map(|a| a.max(0.0)).sum();
         if !sum.is_finite() || sum <= 0.0 {
-            inflow.clone_from(&graph.inflow);
-            break;
+            let runs: Vec<f64> = graph.runs().collect();
+            return Balanced {
+                skid: samples.skid(&runs),
+                runs,
+            };
         }
         inflow = solved.iter().map(|a| a.max(0.0) * all / sum).collect();
     }
-    let skid = samples.skid(&inflow);
-    Balanced { inflow, skid }
+    let runs = conservation.runs(&inflow);
+    Balanced {
+        skid: samples.skid(&runs),
+        runs,
+    }
 }
 
 impl Errors<'_> {

@@ -98,6 +98,11 @@ impl FlowGraph {
         }
     }
 
+    /// How often each stream ran, as recorded.
+    pub(in crate::estimate) fn runs(&self) -> impl Iterator<Item = f64> {
+        self.streams.iter().map(|stream| stream.amount)
+    }
+
     /// The same graph with other amounts of streams and branches.
     pub(in crate::estimate) fn with(
         &self,

@@ -1,12 +1,12 @@
-//! How long streams are in the mean, as an equation of their inflow: all of them together have as many instructions as were counted.
+//! How long streams are in the mean, as an equation of how often each ran: all together have as many instructions as were counted.
 //!
 //! ```text
-//! sum over starts of inflow * (instructions - counted per branch * counted branches) = 0 +- off
+//! sum over streams of runs * (instructions - counted per branch * counted branches) = 0 +- off
 //! ```
 //!
-//! It has no scale, as the inflow of a balance has none: what it tells is how much of it is of long streams and how much of short ones.
+//! It has no scale, as the flow of a balance has none: what it tells is how much of it is of long streams and how much of short ones.
 
-use super::graph::{FlowGraph, add, at};
+use super::graph::FlowGraph;
 use super::least_squares::Equation;
 use crate::blocks::BlockMap;
 use crate::estimate::near::ends_near;
@@ -14,12 +14,12 @@ use crate::estimate::sources::over;
 use crate::estimate::sources::streams::Stream;
 use crate::estimate::totals::Totals;
 
-/// The streams of each start beside what was counted of all.
+/// Each stream beside what was counted of all.
 #[derive(Clone, Debug, Default)]
 pub(in crate::estimate) struct PerBranch {
-    /// By start: instructions of a stream from there beyond those that its counted branch stands for.
+    /// By stream: its instructions beyond those that its counted branch stands for.
     beyond: Vec<f64>,
-    /// By start: instructions that the counted branch of a stream stands for.
+    /// By stream: instructions that its counted branch stands for.
     due: Vec<f64>,
     /// Relative standard error of what was counted.
     off: f64,
@@ -35,21 +35,19 @@ impl PerBranch {
         graph: &FlowGraph,
         streams_per_stack: f64,
     ) -> Self {
-        let (mut beyond, mut due) = (vec![0.0; graph.inflow.len()], vec![0.0; graph.inflow.len()]);
+        let (mut beyond, mut due) = (
+            Vec::with_capacity(streams.len()),
+            Vec::with_capacity(streams.len()),
+        );
         let (mut squares, mut all) = (0.0, 0.0);
         for (stream, edge) in streams.iter().zip(&graph.streams) {
             let is_counted = !totals.near_only || ends_near(stream, map);
             let counted = if is_counted { totals.per_branch } else { 0.0 };
             let more = f64::from(stream.end.saturating_sub(stream.first)) - counted;
-            add(&mut beyond, edge.from, edge.amount * more);
-            add(&mut due, edge.from, edge.amount * counted);
+            beyond.push(more);
+            due.push(counted);
             squares += edge.amount * more * more;
             all += edge.amount * counted;
-        }
-        for sums in [&mut beyond, &mut due] {
-            for (sum, inflow) in sums.iter_mut().zip(&graph.inflow) {
-                *sum = over(*sum, *inflow);
-            }
         }
         Self {
             beyond,
@@ -59,9 +57,14 @@ impl PerBranch {
         }
     }
 
-    /// Instructions of all streams with this inflow over those that were counted, less 1.
-    pub(in crate::estimate) fn residual(&self, inflow: &[f64]) -> f64 {
-        over(self.beyond(inflow), self.due(inflow))
+    /// Instructions of all streams that ran this often over those that were counted, less 1.
+    pub(in crate::estimate) fn residual(&self, runs: impl Iterator<Item = f64>) -> f64 {
+        let (mut beyond, mut due) = (0.0, 0.0);
+        for ((of_beyond, of_due), runs) in self.beyond.iter().zip(&self.due).zip(runs) {
+            beyond += of_beyond * runs;
+            due += of_due * runs;
+        }
+        over(beyond, due)
     }
 
     /// What of the residual of recorded streams chance and the counts explain: a standard deviation.
@@ -69,24 +72,15 @@ impl PerBranch {
         self.off.hypot(self.by_chance)
     }
 
-    /// The equation, with the variance that it has by this inflow.
-    pub(super) fn equation(&self, inflow: &[f64]) -> Option<Equation> {
-        let off = self.off * self.due(inflow);
+    /// The equation of the streams, with the variance that it has where they ran this often.
+    pub(super) fn equation(&self, runs: &[f64]) -> Option<Equation> {
+        let due: f64 = self.due.iter().zip(runs).map(|(due, runs)| due * runs).sum();
+        let off = self.off * due;
         (0.0 < off).then(|| Equation {
             terms: self.beyond.iter().copied().enumerate().collect(),
             value: 0.0,
             weight: 1.0 / (off * off),
         })
-    }
-
-    fn beyond(&self, inflow: &[f64]) -> f64 {
-        let of = |(start, beyond): (usize, &f64)| at(inflow, start) * beyond;
-        self.beyond.iter().enumerate().map(of).sum()
-    }
-
-    fn due(&self, inflow: &[f64]) -> f64 {
-        let of = |(start, due): (usize, &f64)| at(inflow, start) * due;
-        self.due.iter().enumerate().map(of).sum()
     }
 }
 
@@ -98,7 +92,7 @@ pub(super) mod tests {
     use crate::locate::{Located, TextIdx};
     use crate::snapshot::{ProcessIdx, Snapshot};
 
-    /// Of starts with one stream each, of this many instructions.
+    /// Of streams of this many instructions.
     pub(in crate::estimate) fn per_branch(lengths: &[f64], counted: f64) -> PerBranch {
         PerBranch {
             beyond: lengths.iter().map(|length| length - counted).collect(),
@@ -121,7 +115,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn lengths_are_means_of_starts() {
+    fn streams_are_as_long_as_was_counted() {
         // Two streams from one start, of 2 and 10 instructions, and one of 5 from another.
         let graph = graph(&[(0, 0, 30.0), (0, 1, 10.0), (1, 2, 60.0)], &[]);
         let streams = [stream(0, 2), stream(0, 10), stream(20, 25)];
@@ -133,13 +127,14 @@ pub(super) mod tests {
             near_only: false,
         };
         let found = PerBranch::new(totals, (&streams, &map), &graph, 15.0);
-        assert_eq!(found.beyond[..2], [-1.0, 0.0]);
-        assert_eq!(found.due[..2], [5.0, 5.0]);
-        assert!((found.residual(&graph.inflow) + 40.0 / 500.0).abs() < 1e-12);
+        assert_eq!(found.beyond, [-3.0, 5.0, 0.0]);
+        assert_eq!(found.due, [5.0; 3]);
+        assert!((found.residual(graph.runs()) + 40.0 / 500.0).abs() < 1e-12);
         let variance: f64 = 15.0 * (30.0 * 9.0 + 10.0 * 25.0);
         assert!((found.error() - 0.001f64.hypot(variance.sqrt() / 500.0)).abs() < 1e-12);
-        let equation = found.equation(&graph.inflow).unwrap();
-        assert_eq!((equation.terms[0], equation.value), ((0, -1.0), 0.0));
+        let runs: Vec<f64> = graph.runs().collect();
+        let equation = found.equation(&runs).unwrap();
+        assert_eq!((equation.terms[0], equation.value), ((0, -3.0), 0.0));
         assert!((equation.weight - 4.0).abs() < 1e-9);
         // Of streams that no counted branch ends, all instructions are beyond; without any counted one nothing is told.
         let near = Totals {
@@ -147,7 +142,7 @@ pub(super) mod tests {
             ..totals
         };
         let none = PerBranch::new(near, (&streams, &map), &graph, 15.0);
-        assert_eq!((none.beyond[1], none.residual(&graph.inflow)), (5.0, 0.0));
-        assert!(none.equation(&graph.inflow).is_none());
+        assert_eq!((none.beyond[2], none.residual(graph.runs())), (5.0, 0.0));
+        assert!(none.equation(&runs).is_none());
     }
 }

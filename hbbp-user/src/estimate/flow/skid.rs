@@ -55,8 +55,7 @@ const HALVINGS: usize = 20;
 pub(in crate::estimate) struct SampledBlocks {
     /// Samples in each block; `None` where its ring has none, or no equation tells what to expect.
     samples: Vec<Option<f64>>,
-    /// For each block, starts of the flow graph and the instructions of the block that a stream from there executes, in
-    /// the mean.
+    /// For each block, the streams that execute it and how many of its instructions each executes.
     executed: Vec<Vec<(usize, f64)>>,
     /// The same with the samples that a stream leaves in the block by the times of instructions, where these are known.
     landed: Option<Landed>,
@@ -66,7 +65,7 @@ pub(in crate::estimate) struct SampledBlocks {
     edges: Vec<Edge>,
 }
 
-/// What inflow makes of the samples.
+/// What streams make of the samples.
 pub(super) struct Expected {
     /// Samples for each executed instruction.
     rate: f64,
@@ -133,13 +132,13 @@ impl SampledBlocks {
         self.edges.len()
     }
 
-    /// What this inflow makes of the samples.
-    pub(super) fn expected(&self, inflow: &[f64]) -> Expected {
-        let expected = self.expected_by(&self.executed, inflow);
+    /// What streams that ran this often make of the samples.
+    pub(super) fn expected(&self, runs: &[f64]) -> Expected {
+        let expected = self.expected_by(&self.executed, runs);
         let Some(landed) = &self.landed else {
             return expected;
         };
-        let landed = self.expected_by(landed, inflow);
+        let landed = self.expected_by(landed, runs);
         Expected {
             skid: landed.skid.hypot(OF_TIMES * expected.skid),
             ..landed
@@ -147,13 +146,13 @@ impl SampledBlocks {
     }
 
     /// Standard deviation of the skid over an edge, in instructions, of samples that nothing is known of.
-    pub(super) fn skid(&self, inflow: &[f64]) -> f64 {
-        self.expected_by(&self.executed, inflow).skid
+    pub(super) fn skid(&self, runs: &[f64]) -> f64 {
+        self.expected_by(&self.executed, runs).skid
     }
 
-    fn expected_by(&self, executed: &[Vec<(usize, f64)>], inflow: &[f64]) -> Expected {
+    fn expected_by(&self, executed: &[Vec<(usize, f64)>], runs: &[f64]) -> Expected {
         let instructions = |executed: &Vec<(usize, f64)>| -> f64 {
-            executed.iter().map(|(start, n)| at(inflow, *start) * n).sum()
+            executed.iter().map(|(stream, n)| at(runs, *stream) * n).sum()
         };
         let sampled = self.samples.iter().zip(executed);
         let instructions: Vec<f64> = sampled
@@ -180,15 +179,24 @@ impl SampledBlocks {
         }
     }
 
-    /// Adds the equations of the samples, and those of the skids. Unknown are the inflow and, after `n_starts` of it, the
+    /// Adds the equations of the samples, and those of the skids. Unknown are how often streams ran, by `terms`, and, from `first` on, the
     /// skids in their standard deviations.
-    pub(super) fn equations(&self, expected: &Expected, n_starts: usize, equations: &mut Vec<Equation>) {
+    pub(super) fn equations(
+        &self,
+        expected: &Expected,
+        terms: impl Fn(&[(usize, f64)]) -> Vec<(usize, f64)>,
+        first: usize,
+        equations: &mut Vec<Equation>,
+    ) {
         let rate = expected.rate;
         let executed = self.landed.as_ref().unwrap_or(&self.executed);
         let blocks = self.samples.iter().zip(executed).zip(&expected.samples);
         let mut of_blocks: Vec<Equation> = blocks
             .map(|((samples, executed), expected)| Equation {
-                terms: executed.iter().map(|(start, n)| (*start, rate * n)).collect(),
+                terms: terms(executed)
+                    .into_iter()
+                    .map(|(unknown, n)| (unknown, rate * n))
+                    .collect(),
                 value: samples.unwrap_or(0.0),
                 // A variance until it is complete.
                 weight: match samples {
@@ -197,7 +205,7 @@ impl SampledBlocks {
                 },
             })
             .collect();
-        for (edge, unknown) in self.edges.iter().zip(n_starts..) {
+        for (edge, unknown) in self.edges.iter().zip(first..) {
             let moved = rate * expected.skid * edge.amount;
             let by_chance = |block| at(&expected.samples, block).max(FEWEST);
             let is_known = moved * moved < LITTLE * by_chance(edge.from).min(by_chance(edge.to));
@@ -298,7 +306,7 @@ pub(super) mod tests {
     fn without_samples_there_is_no_equation() {
         let none = sampled_blocks(10.0, &[0.0, 0.0], &[(0, 1, 5.0)]);
         let mut equations = Vec::new();
-        none.equations(&none.expected(&[100.0, 100.0]), 2, &mut equations);
+        none.equations(&none.expected(&[100.0, 100.0]), <[_]>::to_vec, 2, &mut equations);
         assert_eq!(equations, []);
     }
 }

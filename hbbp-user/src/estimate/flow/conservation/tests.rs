@@ -2,7 +2,11 @@
 
 use super::super::balance::tests::FAIR;
 use super::super::graph::tests::graph;
+use super::ways::Choice;
 use super::*;
+
+/// The first deviation among the unknowns: there are four starts before it.
+const FIRST: usize = 4;
 
 /// A start with two branches, to two starts that lead back; one of the branches was recorded with a third target, which is not known.
 fn conservation(graph: &FlowGraph) -> Conservation<'_> {
@@ -14,7 +18,9 @@ fn conservation(graph: &FlowGraph) -> Conservation<'_> {
         share(2, 0, 1.0),
         share(3, 0, 1.0),
     ];
-    Conservation::new(graph, &targets, FAIR)
+    let mut conservation = Conservation::new(graph, &targets, FAIR, FIRST);
+    conservation.weigh(&graph.inflow);
+    conservation
 }
 
 fn forked() -> FlowGraph {
@@ -28,22 +34,22 @@ fn forked() -> FlowGraph {
 fn a_choice_has_one_deviation_less_than_ways() {
     let graph = forked();
     let conservation = conservation(&graph);
-    let choice = |free: &[usize], last| Choice {
+    let choice = |free: &[usize], last, first| Choice {
         free: free.to_vec(),
         last,
+        first,
     };
     // The way that is taken more often follows from the other.
-    assert_eq!(conservation.streams.choices, [choice(&[0], Some(1))]);
-    assert_eq!(conservation.branches.choices, [choice(&[1, 0], None)]);
+    assert_eq!(conservation.streams.choices, [choice(&[0], Some(1), FIRST)]);
+    assert_eq!(conservation.branches.choices, [choice(&[1, 0], None, FIRST + 1)]);
     assert_eq!(conservation.n_deviations(), 3);
 }
 
 #[test]
 fn deviations_of_a_choice_have_the_variances_of_draws() {
     let graph = forked();
-    let mut conservation = conservation(&graph);
     let mut equations = Vec::new();
-    conservation.equations(&graph.inflow, 3, &mut equations);
+    conservation(&graph).equations(&graph.inflow, &mut equations);
     // Of a hundred choices with 0.4 and 0.6 the variance is 24: one over the sum of what both ways know of it.
     let known: f64 = equations[..2]
         .iter()
@@ -55,7 +61,7 @@ fn deviations_of_a_choice_have_the_variances_of_draws() {
     let moved: Vec<f64> = of_2
         .terms
         .iter()
-        .filter(|(n, _)| *n == 3)
+        .filter(|(n, _)| *n == FIRST)
         .map(|term| term.1)
         .collect();
     let deviation = 40.0_f64.sqrt();
@@ -66,9 +72,8 @@ fn deviations_of_a_choice_have_the_variances_of_draws() {
 fn shares_are_what_was_found_last() {
     let graph = forked();
     let mut conservation = conservation(&graph);
-    conservation.equations(&graph.inflow, 3, &mut Vec::new());
     // Of the start one deviation of the rare way, of its branch two of each.
-    conservation.found(&[1.0, 2.0, 2.0]);
+    conservation.found(&[0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 2.0]);
     let moved = 40.0_f64.sqrt();
     let shares = &conservation.streams.shares;
     assert!((shares[0] - (0.4 + moved / 100.0)).abs() < 1e-12 && (shares[0] + shares[1] - 1.0).abs() < 1e-12);
@@ -79,7 +84,8 @@ fn shares_are_what_was_found_last() {
     assert!((shares[1] - third / (half + third)).abs() < 1e-12, "{shares:?}");
     // What was recorded draws them back.
     let mut equations = Vec::new();
-    conservation.equations(&graph.inflow, 3, &mut equations);
+    conservation.weigh(&graph.inflow);
+    conservation.equations(&graph.inflow, &mut equations);
     assert!(
         equations[0].value < 0.0 && 0.0 < equations[1].value,
         "{equations:?}"
@@ -91,11 +97,42 @@ fn a_way_that_was_found_to_be_none_can_come_back() {
     let graph = forked();
     let mut conservation = conservation(&graph);
     for (deviation, expected) in [(-20.0, 0.0), (20.0, 20.0 * 0.5_f64.sqrt() / 100.0)] {
-        conservation.equations(&graph.inflow, 3, &mut Vec::new());
-        conservation.found(&[deviation, 0.0, 0.0]);
+        conservation.weigh(&graph.inflow);
+        conservation.found(&[0.0, 0.0, 0.0, 0.0, deviation, 0.0, 0.0]);
         let share = conservation.streams.shares[0];
         assert!((share - expected).abs() < 1e-12, "{share}");
     }
+}
+
+#[test]
+fn sums_of_streams_have_their_deviations() {
+    let graph = forked();
+    let mut conservation = conservation(&graph);
+    let moved = 40.0_f64.sqrt();
+    assert_eq!(conservation.terms(&[(0, 2.0)]), [(0, 0.8), (FIRST, 2.0 * moved)]);
+    assert_eq!(conservation.terms(&[(1, 2.0)]), [(0, 1.2), (FIRST, -2.0 * moved)]);
+    // What both ways of a choice run through is no matter of that choice, and what is certain has none.
+    assert_eq!(
+        conservation.terms(&[(2, 3.0), (0, 1.0), (1, 1.0)]),
+        [(0, 1.0), (1, 3.0)]
+    );
+    conservation.found(&[0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+    let runs = conservation.runs(&[200.0, 5.0, 7.0, 0.0]);
+    let expected = [80.0 + 2.0 * moved, 120.0 - 2.0 * moved, 5.0, 7.0];
+    assert!(
+        runs.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9),
+        "{runs:?}"
+    );
+}
+
+#[test]
+fn where_there_are_many_ways_each_has_a_deviation() {
+    let streams: Vec<_> = (0..300).map(|n| (0, n, 1.0)).collect();
+    let graph = graph(&streams, &[]);
+    let conservation = Conservation::new(&graph, &[], FAIR, 300);
+    assert_eq!(conservation.n_deviations(), 300);
+    let few = self::graph(&streams[..200], &[]);
+    assert_eq!(Conservation::new(&few, &[], FAIR, 200).n_deviations(), 199);
 }
 
 #[test]

@@ -18,8 +18,7 @@ use crate::estimate::timing::Model;
 use fit::Hot;
 use passing::{BIN, Passing, longest};
 
-/// For each block, the starts of streams that execute it and the samples that a stream from there leaves in it, in the mean, in
-/// samples of as many instructions.
+/// For each block, the streams that execute it and the samples that each leaves in it, in samples of as many instructions.
 pub(in crate::estimate) type Landed = Vec<Vec<(usize, f64)>>;
 
 /// Most instructions that all streams execute: a second, and 100 MB where each is a block.
@@ -62,27 +61,22 @@ fn left(
         let (Some(executed), Some(text)) = (seen.executed.get(number), map.text(stream.text)) else {
             continue;
         };
-        let (start, part) = passing.left(number, model, &before, &mut amounts);
+        passing.left(number, model, &before, &mut amounts);
         for block in executed.blocks() {
             let range = seen.ids.get(block).map_or(0..0, |id| text.block(id.block));
             let index = |at: u32| at.clamp(stream.first, stream.end).saturating_sub(stream.first) as usize;
             let of_block = amounts
                 .get(index(range.start)..index(range.end))
                 .unwrap_or_default();
-            if let (Ok(block), Ok(start)) = (u32::try_from(block), u32::try_from(start)) {
-                found.push((block, start, part * of_block.iter().sum::<f64>()));
+            if let (Ok(block), Ok(number)) = (u32::try_from(block), u32::try_from(number)) {
+                found.push((block, number, of_block.iter().sum()));
             }
         }
     }
-    found.sort_by_key(|(block, start, _)| (*block, *start));
     let mut landed: Landed = vec![Vec::new(); seen.ids.len()];
-    for (block, start, amount) in found {
-        let Some(of_block) = landed.get_mut(block as usize) else {
-            continue;
-        };
-        match of_block.last_mut().filter(|(last, _)| *last == start as usize) {
-            Some((_, sum)) => *sum += amount,
-            None => of_block.push((start as usize, amount)),
+    for (block, stream, amount) in found {
+        if let Some(of_block) = landed.get_mut(block as usize) {
+            of_block.push((stream as usize, amount));
         }
     }
     landed

@@ -3,50 +3,66 @@
 use std::collections::BTreeMap;
 
 use super::super::super::sources::{Counted, SeenBlocks, Supply, over};
-use super::super::graph::{Edge, FlowGraph, Node, add, at};
+use super::super::graph::{Edge, FlowGraph, Node, add};
 use super::super::least_squares::LONG;
 use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap};
 
-/// For each block the starts that execute it. None for a block that streams from [`LONG`] starts or more run through: its
-/// equation would tie too much.
-pub(super) fn executed(graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Vec<(usize, f64)>> {
-    /// What rounding leaves of a number of streams.
-    const NONE: f64 = 1e-6;
+/// Streams from which on a block has no equation, however few starts they are from. Blocks of 38 loads have 70 at most.
+const MANY: usize = 256;
 
-    // There are several for each stream, so they are small.
-    let mut changes: Vec<(u32, u32, f64)> = Vec::new();
-    for (stream, executed) in graph.streams.iter().zip(&seen.executed) {
+/// For each block the streams that execute it, with the instructions of it that each executes. None for a block that streams from [`LONG`]
+/// starts or more run through: its equation would tie too much.
+pub(super) fn executed(graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Vec<(usize, f64)>> {
+    let mut ends: Vec<End> = Vec::new();
+    for (number, (stream, executed)) in graph.streams.iter().zip(&seen.executed).enumerate() {
         for (blocks, part) in seen.pieces(*executed) {
-            for (block, change) in [(blocks.start, part), (blocks.end, -part)] {
-                if let (Ok(block), Ok(start)) = (u32::try_from(block), u32::try_from(stream.from)) {
-                    changes.push((block, start, change * stream.amount));
-                }
+            let numbers = [stream.from, number, blocks.start, blocks.end].map(u32::try_from);
+            if let [Ok(start), Ok(stream), Ok(first), Ok(end)] = numbers {
+                let of = |block, part| End {
+                    block,
+                    start,
+                    stream,
+                    part,
+                };
+                ends.extend([of(first, Some(part)), of(end, None)]);
             }
         }
     }
-    changes.sort_by_key(|(block, start, _)| (*block, *start));
-    let mut changes = changes.into_iter().peekable();
-    let mut running: BTreeMap<usize, f64> = BTreeMap::new();
+    // Of a stream that ends in one piece and goes on in the next, the end comes first.
+    ends.sort_by_key(|end| (end.block, end.part.is_some(), end.start, end.stream));
+    let mut ends = ends.into_iter().peekable();
+    let (mut running, mut n_streams): (BTreeMap<u32, BTreeMap<u32, f64>>, usize) = (BTreeMap::new(), 0);
     let of_block = |(block, length): (usize, &u32)| {
-        while let Some((_, start, change)) = changes.next_if(|(at, ..)| *at as usize <= block) {
-            let start = start as usize;
-            let streams = running.entry(start).or_default();
-            *streams += change;
-            if *streams < NONE {
-                running.remove(&start);
+        while let Some(end) = ends.next_if(|end| end.block as usize <= block) {
+            let streams = running.entry(end.start).or_default();
+            let n_before = streams.len();
+            match end.part {
+                Some(part) => streams.insert(end.stream, part),
+                None => streams.remove(&end.stream),
+            };
+            n_streams = (n_streams + streams.len()).saturating_sub(n_before);
+            if streams.is_empty() {
+                running.remove(&end.start);
             }
         }
-        let of_start = |(start, streams): (&usize, &f64)| {
-            (*start, streams * f64::from(*length) / at(&graph.inflow, *start))
-        };
-        if running.len() < LONG {
-            running.iter().map(of_start).collect()
+        let of_stream = |(stream, part): (&u32, &f64)| (*stream as usize, part * f64::from(*length));
+        if running.len() < LONG && n_streams < MANY {
+            running.values().flatten().map(of_stream).collect()
         } else {
             Vec::new()
         }
     };
     seen.lengths.iter().enumerate().map(of_block).collect()
+}
+
+/// Where a stream begins to execute blocks, or has executed the last. There are several for each stream, so they are small.
+struct End {
+    block: u32,
+    start: u32,
+    stream: u32,
+    /// The part of each block that it executes; `None` where it ends.
+    part: Option<f64>,
 }
 
 /// What part of the streams through each block is its own, by how many there are of each.
