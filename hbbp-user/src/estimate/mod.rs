@@ -22,9 +22,9 @@
 //!    |  Stream
 //!  classes      streams that agree with what was counted of classes of instructions
 //!    |  Stream
-//!  error        bootstrap replicates of stacks (bootstrap), variances within phases (strata), and what the corrections above
-//!    |          may have left (correction)
-//!    |  Strata, Replicate
+//!  error        bootstrap replicates of stacks (bootstrap), variances within phases (strata), what a balance takes off them (effective),
+//!    |          and what the corrections above may have left (correction)
+//!    |  Chance
 //!  rule         for each block the method that the rule file names (choose), with the other beside it (join)
 //!    |
 //!  classes      the same of blocks, where something is left
@@ -36,6 +36,7 @@
 
 mod assignment;
 mod bias;
+mod chance;
 mod classes;
 pub mod error;
 mod figure;
@@ -58,6 +59,7 @@ use crate::locate::{Discard, Located, Tally, Unresolved};
 use crate::snapshot::{ProcessIdx, Snapshot};
 pub use assignment::{EventAssignment, assign, disjoint};
 pub use bias::Bias;
+use chance::Chance;
 pub use classes::{ClassEstimate, TiedSum, Ties, units};
 pub use error::{BlockRun, Correction, Corrections, Dispersion, Replicate, Strata, Sum, strata};
 pub use figure::Figure;
@@ -78,11 +80,11 @@ use sources::processes::with_others;
 pub use sources::ring;
 use sources::streams::Judged;
 pub use sources::streams::{Line, Stream, judge};
-use sources::{Counted, SeenBlocks, ebs, lbr, streams};
+use sources::{SeenBlocks, ebs, lbr, streams};
 use stages::{Stage, Stages};
 use totals::Totals;
 pub use totals::Untied;
-use weighed::{Weighed, weighed};
+use weighed::weighed;
 
 /// The unit of estimates.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -201,6 +203,8 @@ pub struct BlockCounts {
     pub streams_per_stack: f64,
     /// Branch stacks that the streams came from.
     pub n_stacks: f64,
+    /// As many stacks would tell as much without a balance, where it took out chance alone; else as many as there were.
+    pub effective_stacks: f64,
     /// Bootstrap replicates of stacks, for the errors of what is computed from the streams.
     pub replicates: Vec<Replicate>,
     /// The phases of the run, for the errors.
@@ -223,13 +227,12 @@ pub struct BlockCounts {
 pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule: &Rule) -> BlockCounts {
     let stages = rule.stages;
     let (mut with_others, n_together) = with_others(located, map);
-    let located = with_others.as_mut().unwrap_or(located);
-    leave_out(stages, located);
+    let located = leave_out(stages, with_others.as_mut().unwrap_or(located));
     let sampled = ebs::sampled(snapshot, located, map);
     let mut judged = streams::judged(snapshot, located, map);
     let assignment = assign(snapshot, &sampled.resolved, &judged.accepted);
-    let landed = sampled.counts(&assignment);
-    let (samples, skid) = landing::traced((snapshot, map), located, &assignment, landed, stages);
+    let hits = sampled.counts(&assignment);
+    let (samples, skid) = landing::traced((snapshot, map), located, &assignment, hits, stages);
     let counted = counted(snapshot, &assignment, (&sampled, &judged, located));
     let (recorded, amounts, units) = judged.take_streams((snapshot, map), &assignment, stages);
     let branches = Branches::new(located, map, &assignment, &amounts);
@@ -238,13 +241,14 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let seen = SeenBlocks::of(map, &samples, &recorded);
     let graph = FlowGraph::new(located, map, &assignment, (&recorded, &amounts));
     let dispersion = Dispersion::new(map, &seen, &recorded, &amounts);
+    let n_stacks = recorded.iter().map(|s| s.hits as f64).sum::<f64>() / depth;
     let (of, by) = ((recorded, graph), (&seen, samples.as_slice()));
-    let n_stacks = of.0.iter().map(|s| s.hits as f64).sum::<f64>() / depth;
     let n_samples = error::samples(snapshot, &assignment);
-    let lengths = (period(units, n_stacks, n_samples), depth);
-    let known = (&assignment, &branches, lengths, counted);
+    let of_run = (period(units, n_stacks, n_samples), depth);
+    let known = (&assignment, &branches, of_run, counted);
     let weighed = weighed((snapshot, map), of, (by.0, by.1, located), known, stages);
-    let (replicates, strata) = chance(&weighed, by, (depth, n_samples), stages);
+    let of = (&weighed, dispersion);
+    let chance = Chance::new(map, of, by, (n_stacks, depth, n_samples), stages);
 
     let evidence = rule::Evidence {
         seen: &seen,
@@ -252,14 +256,14 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         lbr: &lbr::by_block(map, &execution_counts(&weighed.streams)),
         branches: &branches.of_blocks,
         oldest_share: branches.share,
-        lbr_errors: &error::of_blocks(&replicates, &strata, &dispersion, n_stacks),
+        lbr_errors: &chance.of_blocks(),
         streams_per_stack: depth,
         corrections: &weighed.corrections,
         skid,
     };
     let (mut blocks, mut parts) = rule::join(snapshot, map, rule, &evidence);
-    let of_blocks = (blocks.as_mut_slice(), parts.as_mut_slice());
-    let (classes, ties) = weighed.tied((&snapshot.run, map), &assignment, stages, of_blocks);
+    let (run, of_blocks) = ((&snapshot.run, map), (&mut blocks[..], &mut parts[..]));
+    let (classes, ties) = weighed.tied(run, &assignment, stages, of_blocks);
     BlockCounts {
         assignment,
         blocks,
@@ -273,9 +277,10 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         corrections: weighed.corrections,
         streams_per_stack: depth,
         n_stacks,
-        replicates,
-        strata,
-        dispersion,
+        effective_stacks: chance.effective_stacks,
+        replicates: chance.replicates,
+        strata: chance.strata,
+        dispersion: chance.dispersion,
         samples: n_samples,
         n_together,
         classes,
@@ -295,25 +300,6 @@ fn counted(
     (totals, Ran::new(events, assignment, judged, located))
 }
 
-/// What is left to chance: stacks drawn anew, and what of them the phases of the run leave.
-fn chance(
-    weighed: &Weighed,
-    (seen, samples): (&SeenBlocks, &[Counted]),
-    (depth, n_samples): (f64, f64),
-    stages: Stages,
-) -> (Vec<Replicate>, Strata) {
-    let Weighed {
-        streams,
-        graph,
-        phases,
-        ..
-    } = weighed;
-    let draw = || error::replicates(streams, graph, seen, phases, depth);
-    let replicates = stages.run(Stage::Bootstrap).then(draw).unwrap_or_default();
-    let strata = Strata::new(phases, graph, seen, samples, n_samples, &replicates);
-    (replicates, strata)
-}
-
 /// What became of what was located.
 fn outcome(sampled: Sampled, judged: Judged) -> Outcome {
     Outcome {
@@ -327,11 +313,12 @@ fn outcome(sampled: Sampled, judged: Judged) -> Outcome {
 }
 
 /// Leaves out what does not serve.
-fn leave_out(stages: Stages, located: &mut Located) {
+fn leave_out(stages: Stages, located: &mut Located) -> &mut Located {
     if !stages.run(Stage::Stacks) {
         located.streams = Vec::new();
         located.branches = Vec::new();
     }
+    located
 }
 
 /// Taken branches between two stacks, or two samples if these are rarer. Every taken branch ends a stream. Where another

@@ -35,6 +35,8 @@ pub(super) struct Weighed {
     pub(super) late: Option<Late>,
     pub(super) untied: Option<Untied>,
     pub(super) corrections: Corrections,
+    /// By block, where a balance took out chance alone, what it moved the count by.
+    pub(super) moved: Option<Vec<f64>>,
     pub(super) shifts: Vec<Shift>,
 }
 
@@ -54,7 +56,7 @@ pub(super) fn weighed(
     ),
     stages: Stages,
 ) -> Weighed {
-    let mut corrections = Corrections::default();
+    let (mut corrections, mut moved) = (Corrections::default(), None);
     let late = (assignment.unit == Unit::Executions)
         .then(|| late::weighed(&graph, &late::durations(map, &streams), depth))
         .flatten();
@@ -92,8 +94,9 @@ pub(super) fn weighed(
     let run = (assignment, depth, stages);
     let bias = balanced((&graph, map), (branches, known), landed, run).and_then(|(runs, bias)| {
         let weights = reweighted(&streams, &graph, &runs);
-        if bias.is_some() {
-            corrections.balanced(seen, changes(&streams, &weights));
+        match bias {
+            Some(_) => corrections.balanced(seen, changes(&streams, &weights)),
+            None => moved = Some(seen.executions(changes(&streams, &weights))),
         }
         set_weights(&mut streams, &weights);
         bias
@@ -109,6 +112,7 @@ pub(super) fn weighed(
         late,
         untied,
         corrections,
+        moved,
         shifts,
     }
 }

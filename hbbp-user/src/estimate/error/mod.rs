@@ -12,7 +12,8 @@
 //! ([`super::flow::phases`]): what counts is how much stacks of one phase differ.
 //!
 //! Where each ring has stacks of its own, they do not count alike ([`dispersion`]).
-//! Where stacks are biased, what was corrected adds to the errors ([`correction`]).
+//! Where stacks are biased, what was corrected adds to the errors ([`correction`]); where they are not, what the balance moved takes off
+//! them ([`effective`]).
 //!
 //! Two things are left out, and both make the errors too large for most runs. The walks go round a loop as often as chance
 //! has it, while many loops have a fixed number of rounds. And of a load that repeats itself, samples at a fixed period
@@ -23,6 +24,7 @@
 mod bootstrap;
 mod correction;
 pub mod dispersion;
+mod effective;
 pub mod strata;
 mod sum;
 
@@ -33,6 +35,7 @@ pub(super) use bootstrap::replicates;
 pub use bootstrap::{BlockRun, Replicate};
 pub use correction::{Correction, Corrections};
 pub use dispersion::Dispersion;
+pub(super) use effective::effective_stacks;
 use strata::ByPhase;
 pub use strata::Strata;
 pub use sum::Sum;
@@ -93,7 +96,8 @@ pub(super) fn streams_per_stack(streams: &[Stream], stacks: f64, lbr: &[EventIdx
     }
 }
 
-/// For each block, the relative standard error of its LBR count as the replicates show it, over `n_stacks` real stacks;
+/// For each block, the relative standard error of its LBR count as the replicates show it, over `n_stacks` real stacks, or as
+/// many as they are worth;
 /// `None` where too few show the block.
 pub(super) fn of_blocks(
     replicates: &[Replicate],

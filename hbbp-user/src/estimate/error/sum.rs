@@ -10,7 +10,7 @@
 //!
 //! Samples have a fixed period, so this applies within each phase of the run ([`super::strata`]).
 //! For counts from branch stacks, the variance is that between bootstrap replicates of the stacks, divided by the number
-//! of stacks, times the dispersion of what is summed ([`super::dispersion`]).
+//! of stacks that they are worth ([`super::effective`]), times the dispersion of what is summed ([`super::dispersion`]).
 //! Samples that were traced back along the code are off by more than chance, in one direction for all blocks alike
 //! ([`crate::estimate::Skid`]).
 //! Where streams were corrected, the sum is off by more than chance as well ([`super::correction`]).
@@ -97,7 +97,7 @@ impl Sum {
         let strata = &counts.strata;
         let lbr = self.lbr.sum;
         let of_stacks = match self.spread.relative_variance(strata) {
-            Some(relative) => lbr * self.dispersed * relative / counts.n_stacks.max(1.0),
+            Some(relative) => lbr * self.dispersed * relative / counts.effective_stacks.max(1.0),
             None => self.lbr.variance(counts.n_stacks),
         };
         let of_model = counts.skid.map_or(0.0, |skid| skid.variance(self.ebs.sum()));

@@ -111,7 +111,7 @@ fn sums_of_streams_have_their_deviations() {
     let moved = 40.0_f64.sqrt();
     assert_eq!(conservation.terms(&[(0, 2.0)]), [(0, 0.8), (FIRST, 2.0 * moved)]);
     assert_eq!(conservation.terms(&[(1, 2.0)]), [(0, 1.2), (FIRST, -2.0 * moved)]);
-    // What both ways of a choice run through is no matter of that choice, and what is certain has none.
+    // What both ways of a choice run through does not depend on it, and what is certain has no deviation.
     assert_eq!(
         conservation.terms(&[(2, 3.0), (0, 1.0), (1, 1.0)]),
         [(0, 1.0), (1, 3.0)]
