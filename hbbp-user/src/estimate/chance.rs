@@ -1,6 +1,6 @@
 //! What of the estimate is left to chance: stacks drawn anew, the phases of the run, and what a balance took out.
 
-use super::error::{self, Dispersion, Replicate, Strata};
+use super::error::{self, Dispersion, Moved, Replicate, Strata};
 use super::sources::{Counted, SeenBlocks};
 use super::stages::{Stage, Stages};
 use super::weighed::Weighed;
@@ -33,10 +33,9 @@ impl Chance {
         let draw = || error::replicates(streams, graph, seen, phases, depth);
         let replicates = stages.run(Stage::Bootstrap).then(draw).unwrap_or_default();
         let strata = Strata::new(phases, graph, seen, samples, n_samples, &replicates);
-        let worth = |moved: &Vec<f64>| {
-            let counts = seen.executions(streams.iter().map(|stream| stream.weight));
+        let worth = |moved: &Moved| {
             let drawn = (replicates.as_slice(), &strata);
-            error::effective_stacks((map, seen), (&counts, moved), drawn, (&dispersion, n_stacks))
+            moved.effective_stacks((map, seen), drawn, (&dispersion, n_stacks))
         };
         Self {
             effective_stacks: weighed.moved.as_ref().map_or(n_stacks, worth),

@@ -15,7 +15,7 @@
 //!    |  Totals
 //!  flow         one graph of streams and branches (graph), and the phases of the run (phases); from what the graph leads to each
 //!    |          branch target (conservation), from samples that skid (skid) and land by the times of instructions (landed), and
-//!    |          from what streams are long in the mean (per_branch), the inflow of the targets by least squares (balance):
+//!    |          from what streams are long in the mean (per_branch), how often each stream ran by least squares (balance):
 //!    |          streams to reweighted streams
 //!    |  FlowGraph, Phases, Stream
 //!  rings        streams of each ring that agree with its taken branches, where these were counted by ring

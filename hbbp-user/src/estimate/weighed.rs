@@ -5,6 +5,7 @@
 
 use super::bias::balanced;
 use super::classes::{self, Shift};
+use super::error::Moved;
 use super::flow::balance::{Known, reweighted};
 use super::flow::graph::{Edge, FlowGraph};
 use super::flow::landed::landed;
@@ -35,8 +36,8 @@ pub(super) struct Weighed {
     pub(super) late: Option<Late>,
     pub(super) untied: Option<Untied>,
     pub(super) corrections: Corrections,
-    /// By block, where a balance took out chance alone, what it moved the count by.
-    pub(super) moved: Option<Vec<f64>>,
+    /// What a balance moved, where it took out chance alone.
+    pub(super) moved: Option<Moved>,
     pub(super) shifts: Vec<Shift>,
 }
 
@@ -60,6 +61,7 @@ pub(super) fn weighed(
     let late = (assignment.unit == Unit::Executions)
         .then(|| late::weighed(&graph, &late::durations(map, &streams), depth))
         .flatten();
+    let is_late = late.is_some();
     let late = late.and_then(|(on_time, late)| {
         let weights = weights(&streams, (&graph, &on_time));
         corrections.late(seen, changes(&streams, &weights));
@@ -87,16 +89,16 @@ pub(super) fn weighed(
         per_branch: per_branch.as_ref(),
         of_rings: of_rings.as_ref(),
     };
-    let landed = || {
-        let hits = by_instruction(map, located, assignment, 1.0);
-        landed(map, (&streams, &graph), seen, &hits)
-    };
+    let hits = || by_instruction(map, located, assignment, 1.0);
+    let landed = || landed(map, (&streams, &graph), seen, &hits());
     let run = (assignment, depth, stages);
     let bias = balanced((&graph, map), (branches, known), landed, run).and_then(|(runs, bias)| {
         let weights = reweighted(&streams, &graph, &runs);
         match bias {
             Some(_) => corrections.balanced(seen, changes(&streams, &weights)),
-            None => moved = Some(seen.executions(changes(&streams, &weights))),
+            // What late stacks change is not chance.
+            None if is_late => {}
+            None => moved = Some(Moved::new(seen, &weights, changes(&streams, &weights))),
         }
         set_weights(&mut streams, &weights);
         bias

@@ -35,7 +35,7 @@ pub(super) use bootstrap::replicates;
 pub use bootstrap::{BlockRun, Replicate};
 pub use correction::{Correction, Corrections};
 pub use dispersion::Dispersion;
-pub(super) use effective::effective_stacks;
+pub(super) use effective::Moved;
 use strata::ByPhase;
 pub use strata::Strata;
 pub use sum::Sum;

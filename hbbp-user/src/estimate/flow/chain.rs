@@ -100,12 +100,9 @@ impl<'a> Chain<'a> {
         edges.map(|(edge, (duration, (forward, backward)))| (edge, *duration, *forward, *backward))
     }
 
-    /// Where a stream starts, and its part of what begins there.
-    pub(super) fn start_of(&self, stream: usize) -> (usize, f64) {
-        let edge = self.graph.streams.get(stream);
-        let part = self.streams.get(stream);
-        edge.zip(part)
-            .map_or((0, 0.0), |(edge, (forward, _))| (edge.from, *forward))
+    /// Where a stream starts.
+    pub(super) fn start_of(&self, stream: usize) -> usize {
+        self.graph.streams.get(stream).map_or(0, |edge| edge.from)
     }
 
     /// The edges from branches to starts: edge, part of what follows, part of what leads there.

@@ -69,7 +69,8 @@ impl<'a> Conservation<'a> {
         self.branches.found(solved);
     }
 
-    /// How often each stream ran, by this inflow and the shares that were found last.
+    /// How often each stream ran, by this inflow and the shares that were found last. Equations hold for deviations of the flow before;
+    /// what the scale of the flow has changed since is of second order.
     pub(super) fn runs(&self, inflow: &[f64]) -> Vec<f64> {
         let shares = self.streams.edges.iter().zip(&self.streams.shares);
         shares

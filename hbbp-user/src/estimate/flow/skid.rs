@@ -42,6 +42,9 @@ const FEWEST: f64 = 0.5;
 /// own: nine in ten of gcc's. A round takes half as long, and the mix differs by 0.0003 points (kernel-tests/results/conservation.txt).
 const LITTLE: f64 = 0.01;
 
+/// Terms of all blocks from which on no block more has an equation: 64 MB. gcc has half a million.
+const TERMS: usize = 1 << 22;
+
 /// The part of the skid that the times of instructions may be wrong about, where they explain all of it: what ran before a start is a mean,
 /// and times depend on more than the kind. With none, a loop of nine thousand samples was off by 1.6 % instead of 0.5; a tenth and a third
 /// differ by 0.04 points in the mean of 21 loads, by 0.001 and 0.009 in two other profiles (kernel-tests/results/landed.txt).
@@ -191,20 +194,22 @@ impl SampledBlocks {
         let rate = expected.rate;
         let executed = self.landed.as_ref().unwrap_or(&self.executed);
         let blocks = self.samples.iter().zip(executed).zip(&expected.samples);
-        let mut of_blocks: Vec<Equation> = blocks
-            .map(|((samples, executed), expected)| Equation {
-                terms: terms(executed)
+        let mut n_terms = 0_usize;
+        let of_block = |((samples, executed), expected): ((&Option<f64>, &Vec<_>), &f64)| {
+            let is_told = samples.is_some() && 0.0 < rate && n_terms < TERMS;
+            let terms = if is_told { terms(executed) } else { Vec::new() };
+            n_terms = n_terms.saturating_add(terms.len());
+            Equation {
+                terms: terms
                     .into_iter()
                     .map(|(unknown, n)| (unknown, rate * n))
                     .collect(),
                 value: samples.unwrap_or(0.0),
                 // A variance until it is complete.
-                weight: match samples {
-                    Some(_) if 0.0 < rate => expected.max(FEWEST),
-                    _ => 0.0,
-                },
-            })
-            .collect();
+                weight: if is_told { expected.max(FEWEST) } else { 0.0 },
+            }
+        };
+        let mut of_blocks: Vec<Equation> = blocks.map(of_block).collect();
         for (edge, unknown) in self.edges.iter().zip(first..) {
             let moved = rate * expected.skid * edge.amount;
             let by_chance = |block| at(&expected.samples, block).max(FEWEST);

@@ -34,9 +34,10 @@ fn forked() -> FlowGraph {
 fn a_choice_has_one_deviation_less_than_ways() {
     let graph = forked();
     let conservation = conservation(&graph);
-    let choice = |free: &[usize], last, first| Choice {
+    let choice = |free: &[usize], last: Option<usize>, first| Choice {
         free: free.to_vec(),
         last,
+        is_complete: last.is_some(),
         first,
     };
     // The way that is taken more often follows from the other.
@@ -129,8 +130,13 @@ fn sums_of_streams_have_their_deviations() {
 fn where_there_are_many_ways_each_has_a_deviation() {
     let streams: Vec<_> = (0..300).map(|n| (0, n, 1.0)).collect();
     let graph = graph(&streams, &[]);
-    let conservation = Conservation::new(&graph, &[], FAIR, 300);
+    let mut conservation = Conservation::new(&graph, &[], FAIR, 300);
     assert_eq!(conservation.n_deviations(), 300);
+    // They run as often as their start has inflow, also where all deviations do not add up to nothing.
+    conservation.weigh(&graph.inflow);
+    conservation.found(&vec![-0.5; 600]);
+    let runs: f64 = conservation.runs(&graph.inflow).iter().sum();
+    assert!((runs - 300.0).abs() < 1e-9, "{runs}");
     let few = self::graph(&streams[..200], &[]);
     assert_eq!(Conservation::new(&few, &[], FAIR, 200).n_deviations(), 199);
 }

@@ -45,8 +45,10 @@ enum Chosen {
 pub(super) struct Choice {
     /// Ways with a deviation of their own.
     pub(super) free: Vec<usize>,
-    /// The way that takes what these leave; `None` where it leads to what is not known.
+    /// The way that takes what these leave; `None` where that leads to what is not known, or ways are [`MANY`].
     pub(super) last: Option<usize>,
+    /// Whether its ways are all that there are.
+    pub(super) is_complete: bool,
     /// The unknown that is the first deviation; the others follow.
     pub(super) first: usize,
 }
@@ -74,9 +76,9 @@ impl Ways {
         for (number, choice) in choices.iter_mut().enumerate() {
             let all: f64 = choice.free.iter().map(share).sum();
             choice.free.sort_by(|a, b| share(a).total_cmp(&share(b)));
-            if 1.0 - NONE < all && choice.free.len() < MANY {
-                choice.last = choice.free.pop();
-            }
+            let n_ways = choice.free.len();
+            choice.is_complete = 1.0 - NONE < all;
+            choice.last = choice.free.pop_if(|_| choice.is_complete && n_ways < MANY);
             choice.first = first;
             first += choice.free.len();
             let free = choice
@@ -149,7 +151,10 @@ impl Ways {
                 shares += at(&self.shares, way);
                 taken.push((way, (often + by).max(0.0)));
             }
-            let left = ((1.0 - shares) * self.times(choice) - moved).max(0.0);
+            let left = match choice.is_complete && choice.last.is_none() {
+                true => 0.0,
+                false => ((1.0 - shares) * self.times(choice) - moved).max(0.0),
+            };
             let all = taken.iter().map(|(_, often)| often).sum::<f64>() + left;
             taken.extend(choice.last.map(|way| (way, left)));
             for (way, often) in taken {

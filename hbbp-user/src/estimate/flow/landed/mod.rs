@@ -54,8 +54,7 @@ fn left(
     let [short, long] = BIN;
     let bin = if high <= longest(short) { short } else { long };
     let before = passing.before(model, bin);
-    // There are as many as blocks that streams execute, so they are small.
-    let mut found: Vec<(u32, u32, f64)> = Vec::new();
+    let mut landed: Landed = vec![Vec::new(); seen.ids.len()];
     let mut amounts = Vec::new();
     for (number, stream) in streams.iter().enumerate() {
         let (Some(executed), Some(text)) = (seen.executed.get(number), map.text(stream.text)) else {
@@ -68,15 +67,9 @@ fn left(
             let of_block = amounts
                 .get(index(range.start)..index(range.end))
                 .unwrap_or_default();
-            if let (Ok(block), Ok(number)) = (u32::try_from(block), u32::try_from(number)) {
-                found.push((block, number, of_block.iter().sum()));
+            if let Some(landed) = landed.get_mut(block) {
+                landed.push((number, of_block.iter().sum()));
             }
-        }
-    }
-    let mut landed: Landed = vec![Vec::new(); seen.ids.len()];
-    for (block, stream, amount) in found {
-        if let Some(of_block) = landed.get_mut(block as usize) {
-            of_block.push((stream as usize, amount));
         }
     }
     landed

@@ -163,10 +163,10 @@ impl<'a> Passing<'a> {
     }
 
     /// The samples that a stream leaves on each of its instructions, in samples of as many instructions: those that wait when the one
-    /// before retires and its own, less those that wait when it retires. Returns where the stream starts, and its part of what starts there.
+    /// before retires and its own, less those that wait when it retires.
     pub(super) fn left(&self, stream: usize, model: &Model, before: &Before, left: &mut Vec<f64>) {
         left.clear();
-        let (start, _) = self.chain.start_of(stream);
+        let start = self.chain.start_of(stream);
         let mut times = Vec::new();
         self.retire(stream, model, &mut times);
         let integrals = row(&before.starts, start);

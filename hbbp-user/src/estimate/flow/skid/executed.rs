@@ -11,8 +11,11 @@ use crate::blocks::{BlockId, BlockMap};
 /// Streams from which on a block has no equation, however few starts they are from. Blocks of 38 loads have 70 at most.
 const MANY: usize = 256;
 
+/// Most pairs of a block and a stream that executes it: some 100 MB. gcc has half a million.
+const EXECUTED: usize = 1 << 22;
+
 /// For each block the streams that execute it, with the instructions of it that each executes. None for a block that streams from [`LONG`]
-/// starts or more run through: its equation would tie too much.
+/// starts or more run through: its equation would tie too much; and none of the last blocks where there would be more than [`EXECUTED`].
 pub(super) fn executed(graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Vec<(usize, f64)>> {
     let mut ends: Vec<End> = Vec::new();
     for (number, (stream, executed)) in graph.streams.iter().zip(&seen.executed).enumerate() {
@@ -33,6 +36,7 @@ pub(super) fn executed(graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Vec<(usize, 
     ends.sort_by_key(|end| (end.block, end.part.is_some(), end.start, end.stream));
     let mut ends = ends.into_iter().peekable();
     let (mut running, mut n_streams): (BTreeMap<u32, BTreeMap<u32, f64>>, usize) = (BTreeMap::new(), 0);
+    let mut n_executed = 0;
     let of_block = |(block, length): (usize, &u32)| {
         while let Some(end) = ends.next_if(|end| end.block as usize <= block) {
             let streams = running.entry(end.start).or_default();
@@ -47,7 +51,8 @@ pub(super) fn executed(graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Vec<(usize, 
             }
         }
         let of_stream = |(stream, part): (&u32, &f64)| (*stream as usize, part * f64::from(*length));
-        if running.len() < LONG && n_streams < MANY {
+        if running.len() < LONG && n_streams < MANY && n_executed + n_streams < EXECUTED {
+            n_executed += n_streams;
             running.values().flatten().map(of_stream).collect()
         } else {
             Vec::new()
