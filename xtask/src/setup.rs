@@ -254,7 +254,12 @@ fn has_readers() -> bool {
 /// Whether cargo-deb is there, in its version.
 fn has_packager() -> bool {
     let version = command::cargo().args(["deb", "--version"]).output();
-    version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == PACKAGER_VERSION)
+    version.is_ok_and(|output| names_version(&String::from_utf8_lossy(&output.stdout), PACKAGER_VERSION))
+}
+
+/// Whether a program that prints this is of the version: some print their name before it.
+fn names_version(printed: &str, version: &str) -> bool {
+    printed.split_whitespace().last() == Some(version)
 }
 
 /// The Debian packages that all tests together need.

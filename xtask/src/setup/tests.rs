@@ -1,6 +1,6 @@
 //! What the set-up finds missing, and what it would install.
 
-use super::{Line, Missing, parse_packages};
+use super::{Line, Missing, names_version, parse_packages};
 use crate::system::System;
 
 const ALL: fn() -> Missing = || Missing {
@@ -106,6 +106,16 @@ fn packager_has_a_fixed_version() {
     };
     let line = "$ cargo install --quiet --locked --force --version 3.8.0 cargo-deb";
     check(&missing, System::Debian, &["dpkg-dev"], &[line]);
+}
+
+#[test]
+fn programs_may_print_their_name_before_their_version() {
+    for printed in ["3.8.0\n", "cargo-deb 3.8.0\n"] {
+        assert!(names_version(printed, "3.8.0"), "{printed}");
+    }
+    for printed in ["cargo-deb 3.8.1\n", "3.8.0-rc\n", ""] {
+        assert!(!names_version(printed, "3.8.0"), "{printed}");
+    }
 }
 
 #[test]
