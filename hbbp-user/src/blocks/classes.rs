@@ -12,10 +12,7 @@
 //! - INST_RETIRED.NOP counts NOPs of any length and, where it is described at length, ENDBR.
 //! - FP_ARITH_INST_RETIRED counts arithmetic alone, and fused multiply-add and dot products twice.
 
-use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction as Decoded, InstructionInfoFactory, Mnemonic, OpAccess,
-    OpKind,
-};
+use iced_x86::{FlowControl, Instruction as Decoded, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
 
 use super::form::Form;
 use crate::snapshot::InstructionClass as Class;
@@ -24,8 +21,7 @@ impl Form {
     /// How much one execution adds to the count of a class. Of conditional branches that are taken, or are not, it says which may
     /// be.
     pub fn counts_as(&self, class: Class) -> u8 {
-        let decoder = Decoder::try_new(self.bits(), self.example(), DecoderOptions::NONE);
-        decoder.map_or(0, |mut decoder| counts_as(&decoder.decode(), class))
+        self.decoded().map_or(0, |decoded| counts_as(&decoded, class))
     }
 }
 
@@ -122,6 +118,8 @@ fn arithmetic(instruction: &Decoded, element: &str, bytes: Option<usize>) -> u8 
 
 #[cfg(test)]
 mod tests {
+    use iced_x86::{Decoder, DecoderOptions};
+
     use super::*;
 
     /// The classes of an instruction, with how often it counts where that is not once.

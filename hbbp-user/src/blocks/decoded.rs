@@ -132,7 +132,7 @@ mod tests {
 
     /// Everything that a map says, whatever the numbers of the forms.
     fn said(map: &BlockMap) -> Vec<(u32, u8, Flow, Option<u32>, u32)> {
-        let of = |form: &Form| form.bits();
+        let of = |form: &Form| form.bits;
         let mut said = Vec::new();
         for text in &map.texts {
             for (instruction, n) in text.all_instructions().iter().zip(0..) {

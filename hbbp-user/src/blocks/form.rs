@@ -1,6 +1,6 @@
 //! Instruction forms: a mix classifies thousands of distinct forms instead of millions of instructions.
 
-use iced_x86::{Instruction as Decoded, OpKind};
+use iced_x86::{Decoder, DecoderOptions, Instruction as Decoded, OpKind};
 
 use super::decode::{Flow, flow};
 use super::layout::Layout;
@@ -18,7 +18,8 @@ pub struct FormIdx(pub u16);
 pub struct Form {
     example: [u8; LONGEST],
     len: u8,
-    bits: u32,
+    /// Operand and address size that the text was decoded with.
+    pub(super) bits: u32,
 }
 
 /// Interned forms.
@@ -32,14 +33,13 @@ pub(super) struct Forms {
 }
 
 impl Form {
-    /// The bytes of the first instruction of this form.
-    pub fn example(&self) -> &[u8] {
-        self.example.get(..usize::from(self.len)).unwrap_or(&[])
-    }
-
-    /// Operand and address size in bits that the text was decoded with.
-    pub const fn bits(&self) -> u32 {
-        self.bits
+    /// The first instruction of this form; `None` for bytes that are none.
+    pub fn decoded(&self) -> Option<Decoded> {
+        let bytes = self.example.get(..usize::from(self.len))?;
+        let decoded = Decoder::try_new(self.bits, bytes, DecoderOptions::NONE)
+            .ok()?
+            .decode();
+        (!decoded.is_invalid()).then_some(decoded)
     }
 }
 

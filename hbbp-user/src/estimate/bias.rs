@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::EventAssignment;
 use super::Unit;
-use super::flow::balance::{Balanced, Errors, Known, Targets, balance};
+use super::flow::balance::{Errors, Known, Targets, balance};
 use super::flow::excess::excess;
 use super::flow::graph::FlowGraph;
 use super::flow::landed::Landed;
@@ -111,11 +111,11 @@ pub(super) fn balanced(
     } else {
         Targets::recorded(graph)
     };
-    let Balanced { runs, skid } = balance(graph, &targets, &known, errors);
+    let runs = balance(graph, &targets, &known, errors);
     let bias = is_suspect.then(|| Bias {
         excess: beyond,
         is_told: BIAS.min(SIGMAS * by_chance) < beyond,
-        skid,
+        skid: known.samples.skid(&runs),
         at: by_instruction(graph, &at),
     });
     Some((runs, bias))

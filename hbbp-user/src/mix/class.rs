@@ -6,7 +6,7 @@
 //! prefixes.
 //! Everything is computed once for each form, not for each instruction.
 
-use iced_x86::{Code, Decoder, DecoderOptions, EncodingKind, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Code, EncodingKind, Instruction, Mnemonic, OpKind, Register};
 
 use super::axis::{Axis, NO_GROUP};
 use super::category::{Category, Legacy, category, strip_encoding};
@@ -85,12 +85,7 @@ pub enum Lock {
 impl Class {
     /// The class of a form with control flow `flow`. `None` for invalid bytes.
     pub fn of(form: &Form, flow: Flow) -> Option<Self> {
-        let mut decoder = Decoder::try_new(form.bits(), form.example(), DecoderOptions::NONE).ok()?;
-        let instruction = decoder.decode();
-        if instruction.is_invalid() {
-            return None;
-        }
-        Some(Self::new(&instruction, flow))
+        Some(Self::new(&form.decoded()?, flow))
     }
 
     /// The class of a decoded instruction.

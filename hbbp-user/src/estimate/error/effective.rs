@@ -14,15 +14,13 @@
 
 use std::collections::BTreeMap;
 
-use iced_x86::{Decoder, DecoderOptions};
-
 use super::super::sources::SeenBlocks;
 use super::{Dispersion, Replicate, Spread, Strata};
 use crate::blocks::{BlockId, BlockMap, Form};
 
 /// Most of a variance that a balance takes off. What is moved beyond says that the errors by chance are too small: of two loads of the
 /// emulated machine they are, by 3.5 and 4.5 in squares, and these moved by 0.7 and 2.0. 97.8 % of 810 mnemonics are then within two
-/// errors, 98.8 with a half and 96.7 without a limit (kernel-tests/results/statistics.txt, 5).
+/// errors, 98.6 with a half and 96.7 without a limit (kernel-tests/results/statistics.txt, 5).
 const MOST: f64 = 2.0 / 3.0;
 
 /// Most that one mnemonic says, in squares of its error: by more than two errors chance moves one in twenty, and where it is by many
@@ -125,10 +123,7 @@ fn left(sums: &[OfMnemonic], strata: &Strata, n_stacks: f64) -> f64 {
 
 /// For each block, the mnemonics of its instructions by number, and how many it has of each.
 fn mnemonics(map: &BlockMap, seen: &SeenBlocks) -> Vec<Vec<(usize, f64)>> {
-    let of_form = |form: &Form| {
-        let decoder = Decoder::try_with_ip(form.bits(), form.example(), 0, DecoderOptions::NONE);
-        decoder.map_or(0, |mut decoder| decoder.decode().mnemonic() as usize)
-    };
+    let of_form = |form: &Form| form.decoded().map_or(0, |decoded| decoded.mnemonic() as usize);
     let of_forms: Vec<usize> = map.forms.iter().map(of_form).collect();
     let of_block = |id: &BlockId| {
         let mut of_block: BTreeMap<usize, f64> = BTreeMap::new();

@@ -92,22 +92,13 @@ pub(in crate::estimate) struct Known<'a> {
     pub(in crate::estimate) of_rings: Option<&'a Equation>,
 }
 
-/// What [`balance`] found.
-#[derive(Clone, Debug, Default)]
-pub(in crate::estimate) struct Balanced {
-    /// How often each stream ran; in all as much as was measured.
-    pub(in crate::estimate) runs: Vec<f64>,
-    /// Standard deviation of the skid of samples over an edge, in instructions.
-    pub(in crate::estimate) skid: f64,
-}
-
-/// Reconciles how often streams ran.
+/// How often each stream ran; in all as much as was measured.
 pub(in crate::estimate) fn balance(
     graph: &FlowGraph,
     targets: &Targets,
     known: &Known<'_>,
     errors: Errors<'_>,
-) -> Balanced {
+) -> Vec<f64> {
     let samples = &known.samples;
     let n_starts = graph.inflow.len();
     let all: f64 = graph.inflow.iter().sum();
@@ -141,19 +132,11 @@ pub(in crate::estimate) fn balance(
         skids = solved.split_off(n_starts);
         let sum: f64 = solved.iter().map(|a| a.max(0.0)).sum();
         if !sum.is_finite() || sum <= 0.0 {
-            let runs: Vec<f64> = graph.runs().collect();
-            return Balanced {
-                skid: samples.skid(&runs),
-                runs,
-            };
+            return graph.runs().collect();
         }
         inflow = solved.iter().map(|a| a.max(0.0) * all / sum).collect();
     }
-    let runs = conservation.runs(&inflow);
-    Balanced {
-        skid: samples.skid(&runs),
-        runs,
-    }
+    conservation.runs(&inflow)
 }
 
 impl Errors<'_> {

@@ -42,7 +42,7 @@ const FEWEST: f64 = 0.5;
 /// own: nine in ten of gcc's. A round takes half as long, and the mix differs by 0.0003 points (kernel-tests/results/conservation.txt).
 const LITTLE: f64 = 0.01;
 
-/// Terms of all blocks from which on no block more has an equation: 64 MB. gcc has half a million.
+/// Terms of all blocks from which on no block more has an equation: 64 MB. gcc has 118,000.
 const TERMS: usize = 1 << 22;
 
 /// The part of the skid that the times of instructions may be wrong about, where they explain all of it: what ran before a start is a mean,
@@ -149,7 +149,7 @@ impl SampledBlocks {
     }
 
     /// Standard deviation of the skid over an edge, in instructions, of samples that nothing is known of.
-    pub(super) fn skid(&self, runs: &[f64]) -> f64 {
+    pub(in crate::estimate) fn skid(&self, runs: &[f64]) -> f64 {
         self.expected_by(&self.executed, runs).skid
     }
 

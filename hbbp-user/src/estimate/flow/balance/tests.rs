@@ -49,7 +49,7 @@ fn balanced(
     samples: &SampledBlocks,
     errors: Errors<'_>,
 ) -> Vec<f64> {
-    balance(graph, targets, &known(samples), errors).runs
+    balance(graph, targets, &known(samples), errors)
 }
 
 fn assert_near(a: f64, b: f64, tolerance: f64) {
@@ -148,13 +148,13 @@ fn counted_lengths_decide_between_long_streams_and_short_ones() {
     let lengths: Vec<f64> = (0..40).map(|n| if n < 20 { 4.0 } else { 12.0 }).collect();
     let per_branch = per_branch(&lengths, 8.0);
     let none = known(&SampledBlocks::default());
-    let without = balance(graph, targets, &none, BIASED).runs;
+    let without = balance(graph, targets, &none, BIASED);
     assert!(0.59 < first_loop(&without) && per_branch.residual(without.iter().copied()) < -0.08);
     let counted = Known {
         per_branch: Some(&per_branch),
         ..none
     };
-    let with = balance(graph, targets, &counted, BIASED).runs;
+    let with = balance(graph, targets, &counted, BIASED);
     assert!((first_loop(&with) - 0.5).abs() < 0.01, "{}", first_loop(&with));
     for side in [&with[..20], &with[20..]] {
         side.iter()
@@ -176,7 +176,7 @@ fn loops_are_left_as_often_as_what_follows_is_entered() {
     let branches = [(0, 0, 15_000.0), (1, 1, 10_500.0), (2, 2, 1000.0)];
     let graph = graph(&streams, &branches);
     let known = known(&SampledBlocks::default());
-    let runs = balance(&graph, &Targets::recorded(&graph), &known, BIASED).runs;
+    let runs = balance(&graph, &Targets::recorded(&graph), &known, BIASED);
     let [round, left, _, second, back] = runs[..] else {
         panic!("{runs:?}")
     };

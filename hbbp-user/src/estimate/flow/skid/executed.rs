@@ -11,7 +11,7 @@ use crate::blocks::{BlockId, BlockMap};
 /// Streams from which on a block has no equation, however few starts they are from. Blocks of 38 loads have 70 at most.
 const MANY: usize = 256;
 
-/// Most pairs of a block and a stream that executes it: some 100 MB. gcc has half a million.
+/// Most pairs of a block and a stream that executes it: 64 MB. gcc has 117,000.
 const EXECUTED: usize = 1 << 22;
 
 /// For each block the streams that execute it, with the instructions of it that each executes. None for a block that streams from [`LONG`]
