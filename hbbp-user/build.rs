@@ -18,8 +18,8 @@ const OBJECT: &str = "hbbp";
 /// The objects: name and features.
 const OBJECTS: [(&str, &str); 2] = [("hbbp", ""), ("hbbp-verbose", "log")];
 
-/// Flags of the object, separated as in CARGO_ENCODED_RUSTFLAGS: the layout of the registers that aya-ebpf
-/// shall assume, and BTF, which the linker makes from full debug information.
+/// Flags of the object: the layout of the registers that aya-ebpf shall assume, and BTF, which the linker makes from full debug
+/// information.
 const FLAGS: [&str; 3] = [
     "--cfg=bpf_target_arch=\"x86_64\"",
     "-Cdebuginfo=2",
@@ -72,6 +72,12 @@ fn build_object(
 ) -> Result<PathBuf, Box<dyn Error>> {
     // A folder of its own, because the cargo that called us holds the lock of the outer one.
     let target_dir = out_dir.join("target");
+    // Lines in BTF name the sources. By their paths in the workspace, the object is the same wherever that lies.
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("CARGO_MANIFEST_DIR is not set")?);
+    let workspace = package.parent().ok_or("the package is not in a workspace")?;
+    let paths = format!("--remap-path-prefix={}=.", workspace.display());
+    let mut flags = FLAGS.to_vec();
+    flags.push(&paths);
     let mut cargo = cargo_build(toolchain);
     cargo
         .args([
@@ -87,7 +93,7 @@ fn build_object(
         ])
         .arg("--target-dir")
         .arg(&target_dir)
-        .env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f"))
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
         .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", linker);
     let output = cargo
         .output()

@@ -1,5 +1,8 @@
 //! What a run is built from: the plugin, the driver, PID 1 and the workloads. Each is built when a process asks for it
 //! for the first time; asking cargo, make and gcc again for each machine took a second of CPU time for each boot.
+//!
+//! What goes into the guest has no path of the workspace in it. By the clock of instructions a run repeats with the same files alone:
+//! with the name of a folder in one of them, each checkout would have a run, and chance, of its own.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -64,34 +67,76 @@ pub fn plugin() -> Result<PathBuf> {
 /// hbbp-sys as users run it, without debug information: the guest unpacks it at each boot.
 ///
 /// # Errors
-/// When it does not build; strip, of binutils, is needed.
+/// When it does not build; nm and objcopy, of binutils, are needed.
 pub fn hbbp_sys() -> Result<PathBuf> {
     built("hbbp-sys".to_owned(), || {
         host::run(build_beside_tests().args(["--bin", "hbbp-sys"]))?;
-        stripped(&host::target_directory().join("release/hbbp-sys"))
+        without_paths(&host::target_directory().join("release/hbbp-sys"))
     })
 }
 
-/// A copy of a program without debug information.
-fn stripped(program: &Path) -> Result<PathBuf> {
-    let stripped = host::work_directory()?.join(program.file_name().context("a program has a name")?);
+/// A copy of a Rust program without debug information, which has paths. Two things that hang on those stay behind, and get other values:
+/// the number behind `.llvm.` in names of functions that modules share, and the build id.
+fn without_paths(program: &Path) -> Result<PathBuf> {
+    let name = program
+        .file_name()
+        .context("a program has a name")?
+        .to_string_lossy();
+    let copy = host::work_directory()?.join(&*name);
     // Another process may be reading or running the one of before.
-    let new = stripped.with_extension(std::process::id().to_string());
-    let mut strip = Command::new("strip");
-    strip.args(["--strip-debug", "-o"]).arg(&new);
-    host::run(strip.arg(program))?;
-    fs::rename(&new, &stripped)?;
-    Ok(stripped)
+    let new = copy.with_extension(std::process::id().to_string());
+    let (names, build_id) = (new.with_extension("names"), new.with_extension("id"));
+    fs::write(
+        &names,
+        numbered(&host::output(Command::new("nm").arg("--no-sort").arg(program))?),
+    )?;
+    fs::write(&build_id, build_id_note(&name))?;
+    let mut objcopy = Command::new("objcopy");
+    objcopy
+        .arg("--strip-debug")
+        .arg(format!("--redefine-syms={}", names.display()))
+        .arg(format!(
+            "--update-section=.note.gnu.build-id={}",
+            build_id.display()
+        ));
+    host::run(objcopy.args([program, &new]))?;
+    fs::remove_file(names)?;
+    fs::remove_file(build_id)?;
+    fs::rename(&new, &copy)?;
+    Ok(copy)
+}
+
+/// Names with `.llvm.` in a list of nm's, each beside one that ends with its turn among those that are alike.
+fn numbered(symbols: &str) -> String {
+    let mut turns: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut numbered = String::new();
+    for name in symbols.lines().filter_map(|line| line.rsplit(' ').next()) {
+        if let Some((own, _)) = name.rsplit_once(".llvm.") {
+            let turn = turns.entry(own).or_default();
+            numbered += &format!("{name} {own}.llvm.{turn}\n");
+            *turn += 1;
+        }
+    }
+    numbered
+}
+
+/// A build id as the linker writes it (elf.h, NT_GNU_BUILD_ID): twenty bytes, here the name of the program.
+fn build_id_note(name: &str) -> Vec<u8> {
+    let (owner, id) = (*b"GNU\0", 20_u32);
+    let words = [owner.len() as u32, id, 3];
+    let header = words.iter().flat_map(|word| word.to_le_bytes());
+    let name = name.bytes().chain(std::iter::repeat(0)).take(id as usize);
+    header.chain(owner).chain(name).collect()
 }
 
 /// The program that prints the functions of a kernel, which needs the shared libraries that hbbp-sys needs.
 ///
 /// # Errors
-/// When it does not build; strip, of binutils, is needed.
+/// When it does not build; nm and objcopy, of binutils, are needed.
 pub fn kernel_functions() -> Result<PathBuf> {
     built("kernel-functions".to_owned(), || {
         host::run(build_beside_tests().args(["--bin", "kernel-functions"]))?;
-        stripped(&host::target_directory().join("release/kernel-functions"))
+        without_paths(&host::target_directory().join("release/kernel-functions"))
     })
 }
 
@@ -120,10 +165,8 @@ fn build_guest_program(program: &str) -> Result<PathBuf> {
     ]);
     // The flag holds only for the target, not for build scripts, because a target is named.
     cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
-    // The guest unpacks it at each boot; names stay, for the tests that look at them.
-    cargo.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
     host::run(cargo.arg("--target-dir").arg(&directory))?;
-    Ok(directory.join(TARGET).join("release").join(program))
+    without_paths(&directory.join(TARGET).join("release").join(program))
 }
 
 /// A kernel module of this package (`driver` or a directory of `workloads`), built for a kernel.
@@ -152,6 +195,9 @@ fn build_module(source: &str, name: &str, kernel: &Kernel) -> Result<PathBuf> {
         .arg(kernel.headers())
         .arg("-f")
         .arg(kernel.makefile());
+    // Type information, which nothing here reads, comes in another order in each build: threads of pahole write it.
+    make.arg("CONFIG_DEBUG_INFO_BTF_MODULES=");
+    make.arg(format!("KCFLAGS={}", without_workspace()));
     host::run(make.arg(format!("M={}", directory.display())).arg("modules"))?;
     Ok(directory.join(format!("{name}.ko")))
 }
@@ -165,7 +211,7 @@ pub fn workload(source: &str) -> Result<PathBuf> {
 }
 
 fn build_workload(source: &str) -> Result<PathBuf> {
-    let from = package().join("workloads").join(source);
+    let from = Path::new("kernel-tests/workloads").join(source);
     let directory = host::work_directory()?.join("workloads");
     fs::create_dir_all(&directory)?;
     let program = directory.join(Path::new(source).file_stem().context("a workload has a name")?);
@@ -174,9 +220,15 @@ fn build_workload(source: &str) -> Result<PathBuf> {
     compile
         .args(["-O2", "-g", "-static", "-fno-stack-protector", "-pthread", "-o"])
         .arg(&program)
-        .arg(&from);
+        .args([&from, Path::new(&without_workspace())])
+        .current_dir(host::workspace());
     host::run(&mut compile)?;
     Ok(program)
+}
+
+/// Has gcc name files by their paths in the workspace.
+fn without_workspace() -> String {
+    format!("-ffile-prefix-map={}=.", host::workspace().display())
 }
 
 /// Directory of this package's sources.
@@ -202,4 +254,19 @@ fn copy_if_changed(from: &Path, directory: &Path) -> Result<()> {
         return Ok(());
     }
     fs::write(&to, bytes).with_context(|| format!("failed to write {}", to.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_modules_share_end_with_their_turn() {
+        let symbols =
+            "0000 t first.llvm.123\n     U puts\n0010 t second.llvm.77\n0020 t first.llvm.9\n0030 T main\n";
+        assert_eq!(
+            numbered(symbols),
+            "first.llvm.123 first.llvm.0\nsecond.llvm.77 second.llvm.0\nfirst.llvm.9 first.llvm.1\n"
+        );
+    }
 }
