@@ -160,7 +160,9 @@ mod tests {
             .stdin(fs::File::open(&path).unwrap())
             .output();
         fs::remove_file(&path).unwrap();
-        let list = list.expect("cpio is one of the packages of kernel-tests");
+        let Ok(list) = list else {
+            return crate::missing::missing("cpio is not installed; `cargo xtask setup` installs it");
+        };
         assert_eq!(String::from_utf8_lossy(&list.stdout), "a\na/b\na/b/hello\nproc\n");
     }
 }

@@ -68,12 +68,18 @@ pub mod kernel;
 pub mod layout;
 pub mod machine;
 pub mod mark;
+#[cfg(test)]
+#[path = "../../hbbp-user/tests/fixtures/missing.rs"]
+mod missing;
 pub mod optimizers;
 pub mod outcome;
 pub mod programs;
 pub mod recording;
 pub mod reference;
 pub mod repeat;
+#[cfg(test)]
+#[path = "../../hbbp-user/tests/fixtures/skip.rs"]
+mod skip;
 pub mod trace;
 mod watchdog;
 pub mod witness;

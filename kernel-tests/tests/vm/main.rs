@@ -33,9 +33,13 @@ mod import;
 mod landed;
 mod lines;
 mod loops;
+#[path = "../../../hbbp-user/tests/fixtures/missing.rs"]
+mod missing;
 mod perf;
 mod recorded;
 mod recordings;
+#[path = "../../../hbbp-user/tests/fixtures/skip.rs"]
+mod skip;
 mod soak;
 mod statistics;
 mod stress;

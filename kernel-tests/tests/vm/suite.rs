@@ -4,6 +4,7 @@ use kernel_tests::kernel::Kernel;
 use kernel_tests::machine::Marks;
 use kernel_tests::workload::{self, Source, Workload};
 
+use crate::skip::skip;
 use crate::support;
 
 /// Runs these workloads one after the other on one machine.
@@ -66,7 +67,7 @@ fn missing_kernel_is_named() {
 fn current_kernel_boots_where_there_is_one() {
     let kernel = match Kernel::get("7") {
         Ok(kernel) => kernel,
-        Err(error) => return support::skip(&format!("{error:#}")),
+        Err(error) => return skip(&format!("{error:#}")),
     };
     let mut machine = kernel_tests::machine::Machine::new(&kernel).randomized();
     machine

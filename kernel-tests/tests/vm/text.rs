@@ -7,6 +7,7 @@ use kernel_tests::accuracy::{Measured, Setup, measure_command};
 use kernel_tests::artifacts;
 use kernel_tests::kernel::Kernel;
 
+use crate::skip::skip;
 use crate::support;
 
 /// Bytes through a socket and system calls, with a module that does its work in the kernel in between.
@@ -151,7 +152,7 @@ fn text_that_changes_on_7() {
     // Debian 12 has none, which does not fail continuous integration either.
     match Kernel::get("7") {
         Ok(_) => text_that_changes("7"),
-        Err(error) => support::skip(&format!("{error:#}")),
+        Err(error) => skip(&format!("{error:#}")),
     }
 }
 
