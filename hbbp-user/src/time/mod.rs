@@ -8,6 +8,9 @@
 //! instruction itself. At the start of a block that is the end of the block before, by how often each led there; where none
 //! is known to, the sample stays where it is. A string instruction is interrupted between two of its iterations, and its
 //! time is its own.
+//!
+//! Executions are tied to what their events counted, so cycles are too: samples that were due and not received would make each
+//! CPI smaller by their share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{AddAssign, Range};
@@ -17,7 +20,7 @@ use iced_x86::{Decoder, DecoderOptions};
 use crate::blocks::{BlockMap, TextBlocks};
 use crate::estimate::{BlockCounts, Figure, Flows, Unit, disjoint};
 use crate::locate::{Located, TextIdx};
-use crate::snapshot::{EventIdx, EventUnit, ProcessIdx, Snapshot};
+use crate::snapshot::{Event, EventIdx, EventUnit, ProcessIdx, Snapshot};
 
 /// The time that was sampled beside executions.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +91,11 @@ impl Time {
             1.. if !apart.contains(&process) => ProcessIdx::OTHERS,
             _ => process,
         };
+        let is_tied = counts.untied.is_some();
+        let scale = |event: EventIdx| {
+            let event = snapshot.run.events.get(event.0 as usize).filter(|_| is_tied);
+            event.map_or(1.0, due_for_each)
+        };
         for ip in located.ips.iter().filter(|ip| events.contains(&ip.event)) {
             let text = map.text(ip.location.text);
             let Some((text, at)) = text.and_then(|text| Some((text, text.find(ip.location.addr).ok()?)))
@@ -95,12 +103,13 @@ impl Time {
                 continue;
             };
             samples += ip.hits as f64;
+            let scale = scale(ip.event);
             let spenders = spenders(snapshot, &flows, text, ip.event, (ip.location.text, at));
             let process = counted_as(ip.process);
             for ((text, instruction), share) in spenders {
                 *spent.entry((text, instruction, process)).or_default() += Amount {
                     hits: share * ip.hits as f64,
-                    units: share * ip.weight as f64,
+                    units: scale * share * ip.weight as f64,
                 };
             }
         }
@@ -166,6 +175,16 @@ impl Amount {
             0.0
         };
         Figure::new(self.units, self.units * self.units * relative)
+    }
+}
+
+/// Samples that were due for each that was received; 1 where that is not known. Clocks go on where there is nothing to sample, as on idle
+/// CPUs: what they miss is not a part of all time.
+fn due_for_each(event: &Event) -> f64 {
+    let due = event.due().filter(|_| event.unit == EventUnit::Cycles);
+    match (due, event.runs) {
+        (Some(due @ 1..), runs @ 1..) => due as f64 / runs as f64,
+        _ => 1.0,
     }
 }
 

@@ -6,8 +6,10 @@ use crate::blocks::blocks;
 use crate::estimate::estimate;
 use crate::estimate::rule::PAPER;
 use crate::locate::locate;
+use crate::snapshot::run::Counter;
 use crate::snapshot::{
-    BranchCount, Event, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind, Process, StreamCount, Text,
+    BranchCount, Event, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind, Period, Process,
+    StreamCount, Text,
 };
 
 const USER: u64 = 0x40_0000;
@@ -134,6 +136,24 @@ fn a_precise_sample_names_its_instruction() {
         spent(2, &[(0, 7), (4, 3), (6, 1)]),
         [(0, 7.0), (2, 3.0), (3, 1.0)]
     );
+}
+
+#[test]
+fn cycles_of_samples_that_were_not_received_are_shared_out() {
+    let event = |unit, counted| Event {
+        unit,
+        period: Period::Fixed(10),
+        counters: vec![Counter {
+            count: counted,
+            ..Counter::default()
+        }],
+        runs: 80,
+        ..Event::default()
+    };
+    assert_eq!(due_for_each(&event(EventUnit::Cycles, 1000)), 1.25);
+    assert_eq!(due_for_each(&event(EventUnit::Nanoseconds, 1000)), 1.0);
+    assert_eq!(due_for_each(&event(EventUnit::Cycles, 0)), 1.0);
+    assert_eq!(due_for_each(&Event::default()), 1.0);
 }
 
 #[test]
