@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 
 use crate::addr::ImageAddr;
 use crate::estimate::Flows;
-use crate::locate::{LocatedChain, Location, TextIdx};
+use crate::locate::{Location, TextIdx};
 use crate::mix::Estimated;
 use crate::snapshot::EventUnit;
-use crate::time::{Amount, spenders};
+use crate::time::{Amount, scale, spenders};
 pub use walk::Ends;
 use walk::Walker;
 
@@ -50,7 +50,8 @@ impl Callers {
     pub fn new(estimated: &Estimated<'_>) -> Option<Self> {
         let (snapshot, map) = (estimated.snapshot(), estimated.map());
         let chains = &estimated.located().chains;
-        let event = snapshot.run.events.get(chains.first()?.event.0 as usize)?;
+        let event_idx = chains.first()?.event;
+        let event = snapshot.run.events.get(event_idx.0 as usize)?;
         let mut callers = Self {
             unit: event.unit,
             charged: Vec::new(),
@@ -59,6 +60,7 @@ impl Callers {
         };
         let flows = Flows::new(map, estimated.counts());
         let walker = Walker::new(snapshot, map);
+        let scale = scale(snapshot, estimated.counts(), event_idx);
         for chain in chains {
             let (calls, end) = walker.walk(&chain.frames, chain.top);
             callers.ends.add(end, chain.hits);
@@ -86,28 +88,19 @@ impl Callers {
             });
             for (spender, share) in spenders {
                 let called = called.filter(|call| spender != here && spender != *call);
-                callers.add(
-                    chain,
+                let amount = Amount {
+                    hits: share * chain.hits as f64,
+                    units: scale * share * chain.weight as f64,
+                };
+                callers.total += amount;
+                callers.charged.push(Charged {
                     spender,
-                    share,
-                    called.iter().chain(&calls).copied().collect(),
-                );
+                    calls: called.iter().chain(&calls).copied().collect(),
+                    amount,
+                });
             }
         }
         Some(callers)
-    }
-
-    fn add(&mut self, chain: &LocatedChain, spender: At, share: f64, calls: Vec<At>) {
-        let amount = Amount {
-            hits: share * chain.hits as f64,
-            units: share * chain.weight as f64,
-        };
-        self.total += amount;
-        self.charged.push(Charged {
-            spender,
-            calls,
-            amount,
-        });
     }
 
     /// The time of what each call called, by the call.

@@ -91,19 +91,20 @@ impl Time {
             1.. if !apart.contains(&process) => ProcessIdx::OTHERS,
             _ => process,
         };
-        let is_tied = counts.untied.is_some();
-        let scale = |event: EventIdx| {
-            let event = snapshot.run.events.get(event.0 as usize).filter(|_| is_tied);
-            event.map_or(1.0, due_for_each)
-        };
-        for ip in located.ips.iter().filter(|ip| events.contains(&ip.event)) {
+        let scales: BTreeMap<EventIdx, f64> = events
+            .iter()
+            .map(|event| (*event, scale(snapshot, counts, *event)))
+            .collect();
+        for ip in &located.ips {
+            let Some(scale) = scales.get(&ip.event) else {
+                continue;
+            };
             let text = map.text(ip.location.text);
             let Some((text, at)) = text.and_then(|text| Some((text, text.find(ip.location.addr).ok()?)))
             else {
                 continue;
             };
             samples += ip.hits as f64;
-            let scale = scale(ip.event);
             let spenders = spenders(snapshot, &flows, text, ip.event, (ip.location.text, at));
             let process = counted_as(ip.process);
             for ((text, instruction), share) in spenders {
@@ -176,6 +177,14 @@ impl Amount {
         };
         Figure::new(self.units, self.units * self.units * relative)
     }
+}
+
+/// What the time of a sample of this event is taken times: samples that were due for each that was received, where executions are tied
+/// to what was counted as well.
+pub(crate) fn scale(snapshot: &Snapshot, counts: &BlockCounts, event: EventIdx) -> f64 {
+    let is_tied = counts.untied.is_some();
+    let event = snapshot.run.events.get(event.0 as usize).filter(|_| is_tied);
+    event.map_or(1.0, due_for_each)
 }
 
 /// Samples that were due for each that was received; 1 where that is not known. Clocks go on where there is nothing to sample, as on idle

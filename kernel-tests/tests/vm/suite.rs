@@ -1,8 +1,12 @@
-//! The suite is whole: every workload runs, and kernels that are missing say so.
+//! The suite is whole: every workload runs, its files are the same in every checkout, and kernels that are missing say so.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 
 use kernel_tests::kernel::Kernel;
 use kernel_tests::machine::Marks;
 use kernel_tests::workload::{self, Source, Workload};
+use kernel_tests::{artifacts, host};
 
 use crate::skip::skip;
 use crate::support;
@@ -53,6 +57,31 @@ fn programs_of_the_distribution_run() {
 #[test]
 fn programs_that_are_held_out_run() {
     workloads_run("6.12", workload::HELD_OUT.iter());
+}
+
+/// By the clock of instructions a run repeats with the same files alone.
+#[test]
+fn files_of_the_guest_do_not_name_their_checkout() {
+    if support::machine("6.12").is_none() {
+        return;
+    }
+    let kernel = Kernel::get("6.12").unwrap();
+    let files = [
+        artifacts::hbbp_sys(),
+        artifacts::kernel_functions(),
+        artifacts::guest_program("guest-init"),
+        artifacts::module("driver", "hbbp_emu", &kernel),
+        artifacts::module("workloads/nested", "nested", &kernel),
+        artifacts::workload("heapsort.c"),
+        artifacts::workload("virtual.cc"),
+    ];
+    let checkout = host::workspace();
+    let checkout = checkout.as_os_str().as_bytes();
+    for file in files.map(Result::unwrap) {
+        let bytes = fs::read(&file).unwrap();
+        let mut parts = bytes.windows(checkout.len());
+        assert!(!parts.any(|part| part == checkout), "{}", file.display());
+    }
 }
 
 /// A series of the future: without such a kernel, the reason is the harness' to print.

@@ -154,6 +154,11 @@ impl<'a> Conservation<'a> {
                 passage.onward.push((branch.to, *share));
             }
         }
+        self.streams.moves(|_, source, _| {
+            if let Some(passage) = passages.get_mut(source) {
+                passage.n_moves += 1;
+            }
+        });
         passages
     }
 }
@@ -163,12 +168,14 @@ impl<'a> Conservation<'a> {
 struct Passage {
     ended: Vec<(usize, f64)>,
     onward: Vec<(usize, f64)>,
+    /// Deviations that move flow to it or from it.
+    n_moves: usize,
 }
 
 impl Passage {
-    /// Whether each of many streams would be tied to each of many targets.
+    /// Whether each of many unknowns would be tied to each of many targets. So terms are at most some tens for each way.
     const fn is_long(&self) -> bool {
-        LONG <= self.ended.len() && LONG <= self.onward.len()
+        LONG <= self.ended.len() + self.n_moves && LONG <= self.onward.len()
     }
 
     /// Ties the starts that it leads to, to the others. Where it is long the last result stands in for them.

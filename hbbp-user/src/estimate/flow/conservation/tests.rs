@@ -167,3 +167,28 @@ fn slack_is_a_part_of_the_flow() {
     relative(&mut none, &[0.4]);
     assert_eq!(none.terms, [(0, 1.0)]);
 }
+
+#[test]
+fn terms_of_a_wide_choice_before_many_targets_are_bounded() {
+    /// Ways of the choice, and targets of the branch that most streams end with.
+    const WIDE: usize = 2 * LONG;
+
+    let rare = (1..WIDE).map(|branch| (0, branch, 1.0));
+    let often = (0, 0, WIDE as f64);
+    let streams: Vec<_> = rare.chain([often]).collect();
+    let back = (1..WIDE).map(|branch| (branch, 0, 1.0));
+    let onward = (0..WIDE).map(|target| (0, target, 1.0));
+    let branches: Vec<_> = back.chain(onward).collect();
+    let graph = graph(&streams, &branches);
+    let share = |from, to, amount| Edge { from, to, amount };
+    let targets: Vec<Edge> = branches
+        .iter()
+        .map(|(from, to, amount)| share(*from, *to, if *from == 0 { amount / WIDE as f64 } else { 1.0 }))
+        .collect();
+    let mut conservation = Conservation::new(&graph, &targets, FAIR, graph.inflow.len());
+    conservation.weigh(&graph.inflow);
+    let mut equations = Vec::new();
+    conservation.equations(&graph.inflow, &mut equations);
+    let n_terms: usize = equations.iter().map(|equation| equation.terms.len()).sum();
+    assert!(n_terms < 10 * WIDE, "{n_terms}");
+}
