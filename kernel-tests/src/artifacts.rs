@@ -1,8 +1,8 @@
 //! What a run is built from: the plugin, the driver, PID 1 and the workloads. Each is built when a process asks for it
 //! for the first time; asking cargo, make and gcc again for each machine took a second of CPU time for each boot.
 //!
-//! What goes into the guest has no path of the workspace in it. By the clock of instructions a run repeats with the same files alone:
-//! with the name of a folder in one of them, each checkout would have a run, and chance, of its own.
+//! What goes into the guest holds no path of the workspace. With the clock of instructions, a run repeats itself only where these files
+//! are the same: with the path of a folder in one of them, each checkout would have a run of its own, with chance of its own.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -75,8 +75,8 @@ pub fn hbbp_sys() -> Result<PathBuf> {
     })
 }
 
-/// A copy of a Rust program without debug information, which has paths. Two things that hang on those stay behind, and get other values:
-/// the number behind `.llvm.` in names of functions that modules share, and the build id.
+/// A copy of a Rust program without debug information, which holds paths. Two hashes of it remain elsewhere and are replaced: the number
+/// behind `.llvm.` in names of functions that several LLVM modules use, and the build id.
 fn without_paths(program: &Path) -> Result<PathBuf> {
     let name = program
         .file_name()
@@ -195,7 +195,7 @@ fn build_module(source: &str, name: &str, kernel: &Kernel) -> Result<PathBuf> {
         .arg(kernel.headers())
         .arg("-f")
         .arg(kernel.makefile());
-    // Type information, which nothing here reads, comes in another order in each build: threads of pahole write it.
+    // Without BTF, which nothing here reads: pahole writes it with several threads, in another order in each build.
     make.arg("CONFIG_DEBUG_INFO_BTF_MODULES=");
     make.arg(format!("KCFLAGS={}", without_workspace()));
     host::run(make.arg(format!("M={}", directory.display())).arg("modules"))?;

@@ -3,8 +3,8 @@
 use super::*;
 use crate::addr::{ImageAddr, Va};
 use crate::blocks::blocks;
-use crate::estimate::estimate;
 use crate::estimate::rule::PAPER;
+use crate::estimate::{Untied, estimate};
 use crate::locate::locate;
 use crate::snapshot::run::Counter;
 use crate::snapshot::{
@@ -104,15 +104,21 @@ fn spent(precise: u8, at: &[(u64, u64)]) -> Vec<(u32, f64)> {
         ips: at.iter().map(ip).collect(),
         ..counts()
     }];
-    let mut located = locate(&snapshot);
-    let map = blocks(&snapshot, &located);
-    let counts = estimate(&snapshot, &mut located, &map, &PAPER.parse().unwrap());
-    let time = Time::new(&snapshot, &located, &map, &counts).unwrap();
+    let time = time(&snapshot, None);
     assert_eq!(
         time.total(),
         at.iter().map(|(_, hits)| *hits as f64 * 1000.0).sum::<f64>()
     );
     time.spent.iter().map(|it| (it.instruction, it.hits)).collect()
+}
+
+/// The time of a snapshot whose executions are tied to counts, or not.
+fn time(snapshot: &Snapshot, untied: Option<Untied>) -> Time {
+    let mut located = locate(snapshot);
+    let map = blocks(snapshot, &located);
+    let mut counts = estimate(snapshot, &mut located, &map, &PAPER.parse().unwrap());
+    counts.untied = untied;
+    Time::new(snapshot, &located, &map, &counts).unwrap()
 }
 
 #[test]
@@ -154,6 +160,37 @@ fn cycles_of_samples_that_were_not_received_are_shared_out() {
     assert_eq!(due_for_each(&event(EventUnit::Nanoseconds, 1000)), 1.0);
     assert_eq!(due_for_each(&event(EventUnit::Cycles, 0)), 1.0);
     assert_eq!(due_for_each(&Event::default()), 1.0);
+}
+
+#[test]
+fn cycles_are_as_many_as_were_counted_where_executions_are() {
+    let mut snapshot = snapshot(2);
+    let cycles = &mut snapshot.run.events[1];
+    cycles.period = Period::Fixed(1000);
+    cycles.counters = vec![Counter {
+        count: 10_000,
+        ..Counter::default()
+    }];
+    cycles.runs = 8;
+    let ip = IpCount {
+        event: EventIdx(1),
+        process: PROCESS,
+        ip: Va(USER),
+        exact: true,
+        hits: 8,
+        weight: 8000,
+    };
+    snapshot.intervals = vec![Interval {
+        ips: vec![ip],
+        ..counts()
+    }];
+    let untied = Untied {
+        per_branch: 0.0,
+        error: 0.0,
+        taken: 0.0,
+    };
+    assert_eq!(time(&snapshot, Some(untied)).total(), 10_000.0);
+    assert_eq!(time(&snapshot, None).total(), 8000.0);
 }
 
 #[test]
