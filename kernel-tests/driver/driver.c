@@ -6,15 +6,12 @@
 #include <linux/delay.h>
 #include <linux/io.h>
 #include <linux/module.h>
-#include <linux/pci.h>
 #include <linux/sched.h>
 #include <linux/tracepoint.h>
 #include <asm/desc.h>
 
 #include "driver.h"
 
-#define IVSHMEM_VENDOR	0x1af4
-#define IVSHMEM_DEVICE	0x1110
 
 static char *name = "cpu";
 module_param(name, charp, 0444);
@@ -24,7 +21,6 @@ MODULE_PARM_DESC(drain_us, "microseconds between two drains by the timer");
 module_param_named(mark_events, emu_mark_events, bool, 0644);
 MODULE_PARM_DESC(mark_events, "reference counts span the time in which a CPU has a sampling event");
 
-static struct pci_dev *device;
 static void *memory;
 static struct tracepoint *switch_point, *exec_point;
 
@@ -120,17 +116,12 @@ static int attach(void)
 
 static int __init emu_init(void)
 {
-	int error = -ENODEV;
+	int error;
 
-	device = pci_get_device(IVSHMEM_VENDOR, IVSHMEM_DEVICE, NULL);
-	if (!device)
-		return -ENODEV;
-	if (pci_resource_len(device, 2) != EMU_BYTES || pci_enable_device(device))
-		goto put;
-	/* Not requested as a region: PID 1 maps the same BAR to leave its files there. */
-	memory = memremap(pci_resource_start(device, 2), EMU_BYTES, MEMREMAP_WB);
+	/* Not requested as a region: PID 1 maps the same memory to leave its files there. */
+	memory = memremap(EMU_ADDRESS, EMU_BYTES, MEMREMAP_WB);
 	if (!memory)
-		goto disable;
+		return -ENODEV;
 	error = attach();
 	if (error)
 		goto unmap;
@@ -158,10 +149,6 @@ drain:
 	emu_drain_exit();
 unmap:
 	memunmap(memory);
-disable:
-	pci_disable_device(device);
-put:
-	pci_dev_put(device);
 	return error;
 }
 

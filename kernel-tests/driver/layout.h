@@ -9,6 +9,7 @@
 #include <linux/types.h>
 
 #define EMU_MAGIC		0x314c495350424248ULL	/* "HBBPSIL1" */
+#define EMU_ADDRESS		(4ULL << 30)
 #define EMU_BYTES		(256u << 20)
 #define EMU_MAX_CPUS	8
 #define EMU_MAX_DEPTH	32

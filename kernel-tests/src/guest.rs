@@ -1,7 +1,8 @@
-//! What the harness and PID 1 of the guest agree on: file names, the verdict line, the files sent back.
+//! What the harness and PID 1 of the guest agree on: file names, the verdict line, the checkpoint, the files of both ways.
 //!
-//! The files come back through the shared memory, from [`crate::layout::OUT`] on: a length in bytes
-//! (u64), then for each file the lengths of its name and of itself (u32, u64), its name and its bytes.
+//! Files go to the guest and come back through the shared memory, from [`crate::layout::FILES`] on: a length in bytes
+//! (u64), then for each file the lengths of its name and of itself (u32, u64), its name and its bytes. The guest has read
+//! the host's before it leaves its own. A name that ends with a slash is a directory's.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,13 @@ use anyhow::{Context, Result};
 
 /// The command, its words separated by zero bytes.
 pub const COMMAND: &str = "/etc/vm/command";
+/// Four bytes that chance begins with: PID 1 adds them to the kernel's pool of entropy.
+pub const SEED: &str = "/etc/vm/seed";
+/// The port of QEMU's pvpanic device, whose write stops the machine (docs/specs/pvpanic.txt of QEMU): PID 1 writes there
+/// once the kernel has booted and before it reads the files of the run.
+pub const CHECKPOINT_PORT: u16 = 0x505;
+/// What it writes: the bit of a guest that failed, the one event that stops a machine.
+pub const CHECKPOINT: u8 = 1;
 /// When the reference counts: `command`, `events` or `never` ([`crate::machine::Marks`]).
 pub const MARKS: &str = "/etc/vm/marks";
 /// Parameters for the driver module; no driver is loaded when the file is missing.
@@ -46,26 +54,24 @@ pub fn pack(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
 ///
 /// # Errors
 /// When the memory is inconsistent.
-pub fn unpack(memory: &[u8]) -> Result<BTreeMap<String, Vec<u8>>> {
+pub fn unpack(memory: &[u8]) -> Result<BTreeMap<String, &[u8]>> {
     let mut rest = memory;
     let length = number(&mut rest, 8)? as usize;
     rest = rest
         .get(..length)
-        .context("the guest's files are longer than the memory")?;
+        .context("the files are longer than the memory")?;
     let mut files = BTreeMap::new();
     while !rest.is_empty() {
         let name_length = number(&mut rest, 4)? as usize;
         let length = number(&mut rest, 8)? as usize;
         let name = String::from_utf8_lossy(take(&mut rest, name_length)?).into_owned();
-        files.insert(name, take(&mut rest, length)?.to_vec());
+        files.insert(name, take(&mut rest, length)?);
     }
     Ok(files)
 }
 
 fn take<'a>(rest: &mut &'a [u8], n: usize) -> Result<&'a [u8]> {
-    let (head, tail) = rest
-        .split_at_checked(n)
-        .context("the guest's files end too early")?;
+    let (head, tail) = rest.split_at_checked(n).context("the files end too early")?;
     *rest = tail;
     Ok(head)
 }
@@ -86,7 +92,9 @@ mod tests {
         let files = BTreeMap::from([("a".to_owned(), vec![1, 2, 3]), ("empty".to_owned(), vec![])]);
         let mut memory = pack(&files);
         memory.extend_from_slice(&[0; 100]);
-        assert_eq!(unpack(&memory).unwrap(), files);
+        let unpacked = unpack(&memory).unwrap();
+        let unpacked = unpacked.into_iter().map(|(name, bytes)| (name, bytes.to_vec()));
+        assert_eq!(unpacked.collect::<BTreeMap<_, _>>(), files);
         assert_eq!(unpack(&[0; 8]).unwrap(), BTreeMap::new());
     }
 }

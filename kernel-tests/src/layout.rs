@@ -1,12 +1,16 @@
 //! The shared memory between the emulated PMU (the TCG plugin), the guest driver and the guest's PID 1.
 //!
-//! One file on the host is mapped by the plugin and is BAR 2 of an ivshmem device in the guest.
+//! One file on the host is mapped by the plugin and is the guest's only NVDIMM: memory that the kernel leaves alone, at the
+//! same address from the start of the machine, as a guest that is saved needs it.
 //! `driver/layout.h` is the same contract in C; a test in `tests/contract.rs` compares the two.
 //! All numbers are little-endian, all offsets are bytes from the start of the file.
 
 /// "HBBPSIL1", the first eight bytes of the file, written by the plugin when it is loaded.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HBBPSIL1");
-/// Size of the file; a PCI BAR must be a power of two.
+/// Address of the memory in the guest: where QEMU begins to place such devices, behind the RAM (hw/i386/pc.c,
+/// `device_memory`).
+pub const ADDRESS: u64 = 4 << 30;
+/// Size of the file.
 pub const BYTES: usize = 256 << 20;
 /// Most virtual CPUs the layout has room for.
 pub const MAX_CPUS: usize = 8;
@@ -27,8 +31,8 @@ pub const RINGS: usize = 0x10_0000;
 pub const RING_BYTES: usize = 0x10_0000;
 /// Records that fit into one ring.
 pub const RING_SLOTS: usize = 1024;
-/// Where PID 1 leaves the files that the host asked for.
-pub const OUT: usize = 64 << 20;
+/// Where the host leaves the files of the run, and PID 1 those that come back ([`crate::guest`]).
+pub const FILES: usize = 64 << 20;
 
 /// First bytes of the file.
 #[repr(C)]

@@ -28,8 +28,8 @@
 //!
 //! # How it works
 //! 1. [`kernel`] fetches a kernel with apt, [`artifacts`] builds plugin, driver, PID 1 and workloads,
-//!    [`initramfs`] packs the guest's files, [`machine`] starts QEMU with one thread for all virtual CPUs
-//!    (so blocks never interleave and counts are exact), and the watchdog reads the guest's log: a panic, a
+//!    [`files`] holds what the guest gets, [`machine`] starts QEMU with one thread for all virtual CPUs
+//!    (so blocks never interleave and counts are exact) from a checkpoint behind the boot, and the watchdog reads the guest's log: a panic, a
 //!    stall, a hang or a missing verdict is an error that shows it.
 //! 2. PID 1 (`src/bin/guest-init.rs`) loads the driver. The driver tells the emulated PMU where the interrupt
 //!    gates are and rings [`layout::Doorbell::Attach`]; from then on every instruction is seen. A doorbell is
@@ -56,14 +56,17 @@ pub mod accuracy;
 pub mod artifacts;
 pub mod bolt;
 pub mod budget;
+mod checkpoint;
 pub mod classes;
 pub mod cost;
 pub mod durations;
+pub mod files;
 pub mod guards;
 pub mod guest;
+mod hardware;
 pub mod hardware_profile;
 pub mod host;
-pub mod initramfs;
+mod initramfs;
 pub mod kernel;
 pub mod layout;
 pub mod machine;
@@ -71,6 +74,7 @@ pub mod mark;
 #[cfg(test)]
 #[path = "../../hbbp-user/tests/fixtures/missing.rs"]
 mod missing;
+mod monitor;
 pub mod optimizers;
 pub mod outcome;
 pub mod programs;

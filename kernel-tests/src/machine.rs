@@ -2,51 +2,22 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
+use crate::checkpoint::Checkpoint;
+use crate::files::GuestFiles;
+use crate::hardware::{self, Hardware};
 use crate::hardware_profile::HardwareProfile;
-use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
+use crate::monitor::Monitor;
 use crate::outcome::{Outcome, RunDirectory};
-use crate::watchdog::{self, Verdict};
-use crate::{artifacts, guest, layout};
-
-/// RAM of the guest in MiB: the root file system lives in it.
-const MEMORY: u64 = 2048;
-/// One device for its log, none that nobody asked for.
-const PLAIN_MACHINE: [&str; 12] = [
-    "-machine",
-    "pc,memory-backend=ram",
-    "-accel",
-    "tcg,thread=single,tb-size=512",
-    "-nodefaults",
-    "-display",
-    "none",
-    "-monitor",
-    "none",
-    "-serial",
-    "stdio",
-    "-no-reboot",
-];
-/// A host that is busy delays the emulated timer; the kernel's check of it then ends the boot
-/// (arch/x86/kernel/apic/io_apic.c, check_timer).
-/// Self-tests of ciphers and keys for signatures, neither of which runs in a test, took a seventh of a boot.
-const COMMAND_LINE: &str = "console=ttyS0 panic=-1 loglevel=5 nmi_watchdog=0 tsc=nowatchdog no_timer_check \
-                            cryptomgr.notests initcall_blacklist=jent_mod_init,load_system_certificate_list";
-
-/// By the host's time, a CPU of a guest stands still for as long as the host is busy: the longest time that the kernel grants
-/// before it complains (kernel/rcu/tree_stall.h, rcu_jiffies_till_stall_check; kernel/watchdog.c, twice the threshold).
-const PATIENCE: &str = " rcupdate.rcu_cpu_stall_timeout=300 watchdog_thresh=60";
-
-/// QEMU 7.2 computes the flags behind CMPXCHG16B from what it last stored of them, not from the instructions before it in the same
-/// block (target/i386/tcg/translate.c, `case 0x1c7` without `gen_update_cc_op`). Where a block begins behind an interrupt, that is
-/// an operand of a comparison: a guest of four CPUs then failed within minutes, as half of a pointer stood in the flags that it
-/// saved. By instructions, a run that passed always passes.
-const WITHOUT_CMPXCHG16B: &str = ",-cx16";
+use crate::watchdog::{self, Running, Verdict};
+use crate::{artifacts, guest, initramfs, layout};
 
 /// When the reference counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +30,17 @@ pub enum Marks {
     Program,
 }
 
-/// The guest's clock.
+/// Where a run begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// With a boot.
+    Cold,
+    /// With a guest that has booted ([`crate::checkpoint`]).
+    Checkpoint,
+}
+
+/// The guest's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Clock {
     /// One nanosecond per instruction (`-icount shift=0,sleep=off`), with the same date and the same chance in
     /// every run: runs repeat whatever else the host does, and costs can be told in instructions.
@@ -82,7 +62,8 @@ pub struct Machine {
     driver_parameters: Option<String>,
     kernel_parameters: String,
     limit: Duration,
-    files: Initramfs,
+    start: Start,
+    files: GuestFiles,
     modules: u32,
 }
 
@@ -101,7 +82,8 @@ impl Machine {
             driver_parameters: Some(String::new()),
             kernel_parameters: String::new(),
             limit: Duration::from_secs(1800),
-            files: Initramfs::default(),
+            start: Start::Checkpoint,
+            files: GuestFiles::default(),
             modules: 0,
         }
     }
@@ -116,7 +98,7 @@ impl Machine {
         self
     }
 
-    /// What chance begins with, by the clock of instructions: RDRAND, KASLR, and the seeds of hashes.
+    /// What chance begins with, by the clock of instructions: addresses of programs, and the seeds of hashes.
     pub const fn seed(mut self, seed: u32) -> Self {
         self.seed = seed;
         self
@@ -183,7 +165,7 @@ impl Machine {
     }
 
     /// The guest's files, to add more.
-    pub fn files(&mut self) -> &mut Initramfs {
+    pub fn files(&mut self) -> &mut GuestFiles {
         &mut self.files
     }
 
@@ -198,7 +180,13 @@ impl Machine {
             .copy(&format!("{}/{:02}-{name}", guest::MODULES, self.modules), path)
     }
 
-    /// Boots, runs the command in the guest, and brings everything back.
+    /// Boots for this run alone, in place of continuing a guest that has booted.
+    pub fn cold(mut self) -> Self {
+        self.start = Start::Cold;
+        self
+    }
+
+    /// Runs the command in the guest, and brings everything back.
     ///
     /// # Errors
     /// When something is missing or does not build, and when the guest panics, stalls, hangs or ends
@@ -206,48 +194,96 @@ impl Machine {
     pub fn run<S: AsRef<str>>(mut self, command: &[S]) -> Result<Outcome> {
         let directory = RunDirectory::new()?;
         let path = directory.path.as_path();
-        self.install(command)?;
+        let profile = HardwareProfile::parse(&self.hardware_profile)?;
+        self.install(command, profile.sample_rate)?;
         fs::write(path.join("hardware_profile"), &self.hardware_profile)?;
-        File::create(path.join("shared"))?.set_len(layout::BYTES as u64)?;
-        File::create(path.join("ram"))?.set_len(MEMORY << 20)?;
-        std::mem::take(&mut self.files).write(&path.join("initramfs"))?;
-        let Verdict { exit_code, log, took } = watchdog::watch(&mut self.qemu(path)?, self.limit)?;
+        self.share_files(&path.join("shared"))?;
+        let Verdict { exit_code, log, took } = self.start(path, profile.cpu)?;
         let mut shared = File::open(path.join("shared"))?;
-        shared.seek(SeekFrom::Start(layout::OUT as u64))?;
+        shared.seek(SeekFrom::Start(layout::FILES as u64))?;
         let mut memory = Vec::new();
         shared.read_to_end(&mut memory)?;
         let files = guest::unpack(&memory)?;
+        let files = files.into_iter().map(|(name, bytes)| (name, bytes.to_vec()));
         fs::remove_file(path.join("ram"))?;
         Ok(Outcome {
             exit_code,
-            files,
+            files: files.collect(),
             log,
             took,
             directory,
         })
     }
 
-    fn install<S: AsRef<str>>(&mut self, command: &[S]) -> Result<()> {
-        for directory in [
-            "proc",
-            "sys",
-            "dev",
-            "tmp",
-            "out",
-            "run",
-            "root",
-            "bin",
-            guest::MODULES,
-        ] {
-            self.files.directory(directory);
+    /// Starts QEMU in the directory of the run, and waits for the verdict.
+    fn start(&self, directory: &Path, cpu: String) -> Result<Verdict> {
+        let hardware = Hardware {
+            image: self.image.clone(),
+            cpus: self.cpus,
+            clock: self.clock,
+            cpu,
+            kernel_parameters: self.kernel_parameters.clone(),
+        };
+        let initramfs = boot_archive()?;
+        let ram = directory.join("ram");
+        match self.start {
+            Start::Cold => {
+                let archive = directory.join("initramfs");
+                fs::write(&archive, initramfs)?;
+                File::create(ram)?.set_len(hardware::MEMORY << 20)?;
+                let mut qemu = hardware.qemu(directory, &archive);
+                qemu.args(["-monitor", "none", "-action", "panic=none"]);
+                self.add_plugin(&mut qemu, directory)?;
+                watchdog::watch(&mut qemu, self.limit, |_| Ok(()))
+            }
+            Start::Checkpoint => {
+                let checkpoint = Checkpoint::of(&hardware, &initramfs)?;
+                checkpoint.copy_memory(&ram)?;
+                let socket = directory.join("monitor");
+                let mut qemu = hardware.qemu(directory, &checkpoint.initramfs());
+                qemu.args(["-action", "panic=none", "-incoming", "defer"]);
+                Monitor::offer(&mut qemu, &socket);
+                self.add_plugin(&mut qemu, directory)?;
+                let load =
+                    |qemu: &mut Running| checkpoint.load(&mut Monitor::connect(&socket, || qemu.runs())?);
+                let verdict = watchdog::watch(&mut qemu, self.limit, load)?;
+                let log = checkpoint.log()? + &verdict.log;
+                Ok(Verdict { log, ..verdict })
+            }
         }
-        self.files
-            .copy("init", &artifacts::guest_program("guest-init")?)?;
+    }
+
+    fn add_plugin(&self, qemu: &mut Command, directory: &Path) -> Result<()> {
+        let (plugin, trace) = (artifacts::plugin()?, self.trace);
+        let plugin = format!("{},dir={}{trace}", plugin.display(), directory.display());
+        qemu.args(["-plugin", &plugin]);
+        Ok(())
+    }
+
+    /// The memory that the guest shares with the host, with the files of the run in it.
+    fn share_files(&self, to: &Path) -> Result<()> {
+        let packed = guest::pack(self.files.entries());
+        let room = layout::BYTES - layout::FILES;
+        ensure!(
+            packed.len() <= room,
+            "the guest's files have {} bytes and {room} fit into the shared memory: bring fewer",
+            packed.len()
+        );
+        let shared = File::create(to)?;
+        shared.set_len(layout::BYTES as u64)?;
+        shared.write_all_at(&packed, layout::FILES as u64)?;
+        Ok(())
+    }
+
+    /// Adds what PID 1 needs for the command.
+    fn install<S: AsRef<str>>(&mut self, command: &[S], sample_rate: u32) -> Result<()> {
+        self.files.directory(guest::MODULES);
         let words: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
         self.files.file(guest::COMMAND, words.join("\0").as_bytes());
-        let rate = HardwareProfile::parse(&self.hardware_profile)?.sample_rate;
-        if 0 < rate {
-            self.files.file(guest::SAMPLE_RATE, rate.to_string().as_bytes());
+        self.files.file(guest::SEED, &self.seed.to_le_bytes());
+        if 0 < sample_rate {
+            self.files
+                .file(guest::SAMPLE_RATE, sample_rate.to_string().as_bytes());
         }
         let marks = match self.marks {
             Marks::Command => "command",
@@ -264,61 +300,14 @@ impl Machine {
         }
         Ok(())
     }
-
-    fn qemu(&self, directory: &Path) -> Result<Command> {
-        let hardware_profile = HardwareProfile::parse(&self.hardware_profile)?;
-        // Without SMAP, FSRM and ERMS: they cut blocks and copy byte by byte, which only costs time here.
-        let mut cpu = format!(
-            "max,la57=off,-smap,-erms,-fsrm{}",
-            prefixed(&hardware_profile.cpu)
-        );
-        if self.clock == Clock::Host {
-            cpu += WITHOUT_CMPXCHG16B;
-        }
-        let file = |name: &str| directory.join(name).display().to_string();
-        let trace = self.trace;
-        let plugin = format!(
-            "{},dir={}{trace}",
-            artifacts::plugin()?.display(),
-            directory.display()
-        );
-        let memory = |id: &str, bytes: u64| {
-            format!(
-                "memory-backend-file,id={id},share=on,size={bytes},mem-path={}",
-                file(id)
-            )
-        };
-        // The emulator must not outlive a test that is killed.
-        let mut qemu = Command::new("setpriv");
-        qemu.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
-        qemu.args(PLAIN_MACHINE);
-        let (memory_size, cpus) = (format!("{MEMORY}M"), self.cpus.to_string());
-        qemu.args(["-cpu", &cpu, "-m", &memory_size, "-smp", &cpus]);
-        qemu.args(["-object", &memory("ram", MEMORY << 20)]);
-        qemu.args(["-object", &memory("shared", layout::BYTES as u64)]);
-        qemu.args(["-device", "ivshmem-plain,memdev=shared", "-plugin", &plugin]);
-        qemu.arg("-kernel")
-            .arg(&self.image)
-            .arg("-initrd")
-            .arg(directory.join("initramfs"));
-        let mut parameters = format!("{COMMAND_LINE} {}", self.kernel_parameters);
-        if self.clock == Clock::Host {
-            parameters += PATIENCE;
-        }
-        qemu.args(["-append", parameters.trim_end()]);
-        if self.clock == Clock::Instructions {
-            // Everything else that could differ between two runs: the date, and chance (RDRAND, KASLR).
-            qemu.args(["-icount", "shift=0,sleep=off", "-seed", &self.seed.to_string()]);
-            qemu.args(["-rtc", "base=2026-01-01,clock=vm"]);
-        }
-        Ok(qemu)
-    }
 }
 
-fn prefixed(cpu: &str) -> String {
-    if cpu.is_empty() {
-        String::new()
-    } else {
-        format!(",{cpu}")
+/// What a guest boots with: PID 1, and the directories that it and its commands expect.
+fn boot_archive() -> Result<Vec<u8>> {
+    let mut files = GuestFiles::default();
+    for directory in ["proc", "sys", "dev", "tmp", "out", "run", "root", "bin"] {
+        files.directory(directory);
     }
+    files.copy("init", &artifacts::guest_program("guest-init")?)?;
+    Ok(initramfs::archive(&files))
 }

@@ -33,11 +33,34 @@ pub(crate) struct Verdict {
 }
 
 /// Ends the process when it goes out of scope, whatever happened before.
-struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Running {
+    /// Starts an emulator whose outputs are to be read.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let child = command.spawn().with_context(|| {
+            format!(
+                "failed to start {}: install qemu-system-x86",
+                command.get_program().to_string_lossy()
+            )
+        })?;
+        Ok(Self(child))
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn runs(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
+    }
+
     /// The lines of both its outputs as they come; the last one is followed by a disconnection.
-    fn lines(&mut self) -> mpsc::Receiver<String> {
+    pub(crate) fn lines(&mut self) -> mpsc::Receiver<String> {
         let (lines, received) = mpsc::channel();
         let outputs: [Option<Box<dyn Read + Send>>; 2] = [
             self.0.stdout.take().map(|stream| Box::new(stream) as _),
@@ -59,23 +82,23 @@ impl Drop for Running {
     }
 }
 
-/// Runs the emulator until the guest's verdict.
+/// Runs the emulator until the guest's verdict; `started` is called once it runs.
 ///
 /// # Errors
 /// When the guest panics, stalls, hangs, ends without a verdict, or takes longer than `limit`.
-pub(crate) fn watch(command: &mut Command, limit: Duration) -> Result<Verdict> {
+pub(crate) fn watch(
+    command: &mut Command,
+    limit: Duration,
+    started: impl FnOnce(&mut Running) -> Result<()>,
+) -> Result<Verdict> {
     let began = Instant::now();
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut running = Running(command.spawn().with_context(|| {
-        format!(
-            "failed to start {}: install qemu-system-x86",
-            command.get_program().to_string_lossy()
-        )
-    })?);
+    let mut running = Running::start(command)?;
     let received = running.lines();
+    if let Err(error) = started(&mut running) {
+        drop(running);
+        let log: Vec<String> = received.iter().map(|line| line + "\n").collect();
+        return Err(error.context(format!("the guest did not start{}", tail(&log.concat()))));
+    }
     let mut log = String::new();
     let mut exit_code = None;
     let mut fatal = None;
@@ -155,7 +178,7 @@ mod tests {
     use super::*;
 
     fn watched(script: &str, limit: Duration) -> Result<Verdict> {
-        watch(Command::new("sh").args(["-c", script]), limit)
+        watch(Command::new("sh").args(["-c", script]), limit, |_| Ok(()))
     }
 
     #[test]

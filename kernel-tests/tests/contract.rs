@@ -16,7 +16,7 @@ const PRINT: &str = r#"
 #define SHOW(number) printf("%llu\n", (unsigned long long)(number))
 int main(void)
 {
-    SHOW(EMU_MAGIC); SHOW(EMU_BYTES); SHOW(EMU_MAX_CPUS); SHOW(EMU_MAX_DEPTH);
+    SHOW(EMU_MAGIC); SHOW(EMU_ADDRESS); SHOW(EMU_BYTES); SHOW(EMU_MAX_CPUS); SHOW(EMU_MAX_DEPTH);
     SHOW(EMU_COUNTERS); SHOW(EMU_IDT); SHOW(EMU_CPU_AREA); SHOW(EMU_CPU_AREA_BYTES);
     SHOW(EMU_RINGS); SHOW(EMU_RING_BYTES); SHOW(EMU_RING_SLOTS);
     SHOW(EMU_EVENT_INSTRUCTIONS); SHOW(EMU_EVENT_TAKEN);
@@ -67,7 +67,8 @@ fn expected() -> Vec<u64> {
     let numbers = offsets.iter().map(|n| *n as u64);
     let events = events.iter().map(|n| u64::from(*n));
     let structs = structs.iter().map(|n| *n as u64);
-    std::iter::once(layout::MAGIC)
+    [layout::MAGIC, layout::ADDRESS]
+        .into_iter()
         .chain(numbers)
         .chain(events)
         .chain(structs)

@@ -1,4 +1,4 @@
-//! The memory the emulated PMU shares with the guest: the ivshmem file, and the guest's RAM.
+//! The memory the emulated PMU shares with the guest: a file, and the guest's RAM.
 
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
@@ -57,7 +57,7 @@ impl Mapping {
     }
 }
 
-/// The ivshmem file, as `kernel_tests::layout` describes it.
+/// The shared file, as `kernel_tests::layout` describes it.
 pub(crate) struct Shared {
     mapping: Mapping,
 }

@@ -1,12 +1,15 @@
-//! PID 1 of the emulated machine: mounts, loads the driver, runs the command, sends its files back.
+//! PID 1 of the emulated machine: mounts, stops at the checkpoint, reads the files of the run, loads the driver, runs the
+//! command, and sends its files back.
 //!
 //! Its last line is the verdict that the harness waits for; without it the run has failed.
 
+use std::arch::asm;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,9 +17,6 @@ use std::ptr::null_mut;
 
 use anyhow::{Context, Result, bail};
 use kernel_tests::{guest, layout, mark};
-
-/// The ivshmem device, as sysfs shows it.
-const DEVICE: (&str, &str) = ("0x1af4", "0x1110");
 
 fn main() {
     let code = match run() {
@@ -43,6 +43,8 @@ fn say(line: &str) {
 
 fn run() -> Result<i32> {
     mount("devtmpfs", "/dev")?;
+    // The processor has no random numbers, and programs that start wait until the kernel has some.
+    add_entropy(&[0; 32], 256)?;
     mount("proc", "/proc")?;
     mount("sysfs", "/sys")?;
     mount("tmpfs", "/tmp")?;
@@ -51,8 +53,12 @@ fn run() -> Result<i32> {
     mount("debugfs", "/sys/kernel/debug")?;
     mount("tracefs", "/sys/kernel/tracing")?;
     mount("cgroup2", "/sys/fs/cgroup")?;
-    limit_samples()?;
     raise_loopback()?;
+    let shared = map_shared()?;
+    stop_at_checkpoint()?;
+    unpack_files(shared)?;
+    add_entropy(&fs::read(guest::SEED)?, 0)?;
+    limit_samples()?;
     if let Ok(parameters) = fs::read_to_string(guest::DRIVER_PARAMETERS) {
         load(Path::new(guest::DRIVER), &parameters)?;
     }
@@ -68,8 +74,69 @@ fn run() -> Result<i32> {
         mark::write();
         copy_counters()?;
     }
-    send_files()?;
+    send_files(shared)?;
     Ok(code)
+}
+
+/// Adds bytes to the kernel's pool of entropy, credits these bits, and has the kernel draw from the pool at once.
+fn add_entropy(bytes: &[u8], bits: libc::c_int) -> Result<()> {
+    /// `struct rand_pool_info` with room for the bytes that are added here (linux/random.h).
+    #[repr(C)]
+    struct Pool {
+        bits: libc::c_int,
+        n_bytes: libc::c_int,
+        bytes: [u8; 32],
+    }
+    const RNDADDENTROPY: libc::c_ulong = 0x4008_5203;
+    const RNDRESEEDCRNG: libc::c_ulong = 0x5207;
+    let mut pool = Pool {
+        bits,
+        n_bytes: bytes.len().min(32) as libc::c_int,
+        bytes: [0; 32],
+    };
+    for (to, from) in pool.bytes.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    let random = File::open("/dev/urandom").context("failed to open /dev/urandom")?;
+    // SAFETY: the request reads the structure, which lives through the call.
+    let added = unsafe { libc::ioctl(random.as_raw_fd(), RNDADDENTROPY, &raw const pool) };
+    // SAFETY: the request has no argument.
+    let reseeded = unsafe { libc::ioctl(random.as_raw_fd(), RNDRESEEDCRNG) };
+    if added != 0 || reseeded != 0 {
+        return Err(std::io::Error::last_os_error()).context("failed to seed the kernel's random numbers");
+    }
+    Ok(())
+}
+
+/// Stops the machine where the harness made it for that. It saves the guest then, and lets copies of it go on from here.
+fn stop_at_checkpoint() -> Result<()> {
+    // SAFETY: the call has no pointers; it lets this process use one port.
+    if unsafe { libc::ioperm(guest::CHECKPOINT_PORT.into(), 1, 1) } != 0 {
+        return Err(std::io::Error::last_os_error()).context("failed to get the port of the checkpoint");
+    }
+    // SAFETY: the port is that of a device that only tells the emulator.
+    unsafe { asm!("out dx, al", in("dx") guest::CHECKPOINT_PORT, in("al") guest::CHECKPOINT) };
+    Ok(())
+}
+
+/// Puts the files of the run where they belong.
+fn unpack_files(shared: *mut u8) -> Result<()> {
+    // SAFETY: the offset lies within the mapping, whose size is the layout's.
+    let files = unsafe { shared.add(layout::FILES) };
+    // SAFETY: the rest of the mapping, which lives until the end; nobody writes there before PID 1 does.
+    let memory = unsafe { std::slice::from_raw_parts(files, layout::BYTES - layout::FILES) };
+    for (name, bytes) in guest::unpack(memory)? {
+        let path = Path::new("/").join(&name);
+        if name.ends_with('/') {
+            fs::create_dir_all(&path)
+        } else {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o755);
+            options.open(&path).and_then(|mut file| file.write_all(bytes))
+        }
+        .with_context(|| format!("failed to make {}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// Samples come in bursts when a ring is drained; the kernel must not take that for an overload, unless the
@@ -186,7 +253,7 @@ fn copy_counters() -> Result<()> {
     Ok(())
 }
 
-fn send_files() -> Result<()> {
+fn send_files(shared: *mut u8) -> Result<()> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(guest::OUT)? {
         let entry = entry?;
@@ -196,35 +263,26 @@ fn send_files() -> Result<()> {
         );
     }
     let packed = guest::pack(&files);
-    let room = layout::BYTES - layout::OUT;
+    let room = layout::BYTES - layout::FILES;
     if room < packed.len() {
         bail!("/out holds {} bytes, the shared memory {room}", packed.len());
     }
-    let bar = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(device()?.join("resource2"))?;
-    let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, bar.as_raw_fd());
-    // SAFETY: a new shared mapping of the whole BAR, whose size is the layout's.
-    let memory = unsafe { libc::mmap(null_mut(), layout::BYTES, protection, libc::MAP_SHARED, fd, 0) };
-    if memory == libc::MAP_FAILED {
-        return Err(std::io::Error::last_os_error()).context("failed to map the shared memory");
-    }
     // SAFETY: the offset lies within the mapping.
-    let out = unsafe { memory.cast::<u8>().add(layout::OUT) };
+    let out = unsafe { shared.add(layout::FILES) };
     // SAFETY: `packed` fits behind the offset (checked above) and does not overlap the mapping.
     unsafe { std::ptr::copy_nonoverlapping(packed.as_ptr(), out, packed.len()) };
     Ok(())
 }
 
-fn device() -> Result<PathBuf> {
-    for entry in fs::read_dir("/sys/bus/pci/devices")? {
-        let path = entry?.path();
-        let is =
-            |file: &str, value: &str| fs::read_to_string(path.join(file)).is_ok_and(|v| v.trim() == value);
-        if is("vendor", DEVICE.0) && is("device", DEVICE.1) {
-            return Ok(path);
-        }
+/// Maps the memory that the guest shares with the host, for as long as the guest runs.
+fn map_shared() -> Result<*mut u8> {
+    let memory = OpenOptions::new().read(true).write(true).open("/dev/mem")?;
+    let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, memory.as_raw_fd());
+    let place = layout::ADDRESS as libc::off_t;
+    // SAFETY: a new shared mapping of memory that the kernel does not use.
+    let memory = unsafe { libc::mmap(null_mut(), layout::BYTES, protection, libc::MAP_SHARED, fd, place) };
+    if memory == libc::MAP_FAILED {
+        return Err(std::io::Error::last_os_error()).context("failed to map the shared memory");
     }
-    bail!("the machine has no ivshmem device")
+    Ok(memory.cast())
 }

@@ -16,6 +16,7 @@ mod annotate;
 mod by_ring;
 mod callers;
 mod callgrind;
+mod checkpoint;
 mod classes;
 mod cost;
 mod cpus;
