@@ -140,8 +140,7 @@ fn ending_signals() -> impl Iterator<Item = libc::c_int> {
     [libc::SIGINT, libc::SIGTERM].into_iter().chain(hangup)
 }
 
-/// Blocks the signals on this thread, and on those that it starts. A program that it executes gets an empty mask from
-/// the standard library.
+/// Blocks the signals on this thread, and on those that it starts. A command has to unblock them before its exec.
 fn block(signals: impl Iterator<Item = libc::c_int>) -> io::Result<libc::sigset_t> {
     // SAFETY: a signal set is plain data, which `sigemptyset` sets.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };

@@ -145,6 +145,14 @@ fn terminal() -> (OwnedFd, CString) {
     assert!(0 <= fd);
     // SAFETY: the descriptor is new and nobody else's.
     let ours = unsafe { OwnedFd::from_raw_fd(fd) };
+    let size = libc::winsize {
+        ws_row: 24,
+        ws_col: 80,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: the descriptor is that of a terminal, and the size lives through the call.
+    assert_eq!(unsafe { libc::ioctl(fd, libc::TIOCSWINSZ, &raw const size) }, 0);
     let mut name = [0; 64];
     // SAFETY: the descriptor is that of a terminal.
     assert_eq!(unsafe { libc::unlockpt(fd) }, 0);
