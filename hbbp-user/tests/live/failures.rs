@@ -232,7 +232,10 @@ fn second_signal_aborts() {
     let mut group = Group::spawn(&args, Stdio::null());
     super::wait_until_it_listens(group.0.id(), libc::SIGINT);
     assert_eq!(group.signal_until_it_ends(libc::SIGINT), Some(130));
-    let said = std::io::read_to_string(group.0.stderr.take().unwrap()).unwrap();
+    let said = group.0.stderr.take().unwrap();
+    // The command holds the pipe, too.
+    drop(group);
+    let said = std::io::read_to_string(said).unwrap();
     assert!(said.contains("was complete before"), "{said}");
 }
 
