@@ -221,10 +221,7 @@ impl Hearer {
         self.ender.0.is_closed()
     }
 
-    #[expect(
-        clippy::exit,
-        reason = "the last signal must end the program whatever it is doing; files are written atomically"
-    )]
+    /// Ends the program whatever it is doing; files are written atomically.
     fn abort(&self) -> ! {
         say(if self.is_all_saved() {
             "ended by a signal; what was measured was complete before"

@@ -192,10 +192,17 @@ fn top_ends_with_its_terminal() {
         }
         let is_own = !matches!(lost, Lost::OfOthers);
         let begin = move || {
-            // SAFETY: after a fork, both are safe (signal-safety(7)), and the descriptor is open.
-            let begun =
-                unsafe { libc::setsid() != -1 && (!is_own || libc::ioctl(1, libc::TIOCSCTTY, 0) == 0) };
-            begun.then_some(()).ok_or_else(std::io::Error::last_os_error)
+            // SAFETY: takes nothing, and is safe after a fork (signal-safety(7)).
+            let mut is_begun = unsafe { libc::setsid() } != -1;
+            if is_own {
+                // SAFETY: the descriptor is that of the terminal; a system call alone.
+                is_begun &= unsafe { libc::ioctl(1, libc::TIOCSCTTY, 0) } == 0;
+            }
+            if is_begun {
+                Ok(())
+            } else {
+                Err(std::io::Error::last_os_error())
+            }
         };
         // SAFETY: the closure makes two system calls.
         unsafe { command.pre_exec(begin) };
