@@ -1,5 +1,6 @@
 //! hbbp-sys: parse, run, print the error, set the exit code.
 
+use std::io::{self, Write as _};
 use std::mem;
 use std::process::ExitCode;
 
@@ -81,27 +82,26 @@ fn exit_code(done: &Done, strict: Strict) -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the one place that prints warnings")]
 fn warn(warnings: &[String]) {
     for warning in warnings {
-        eprintln!("hbbp-sys: warning: {}", harmless(warning));
+        say(&format!("warning: {}", harmless(warning)));
     }
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "the one place that prints failed requirements"
-)]
 fn complain_of_requirements(done: &Done, strict: Strict) {
     for verdict in done.quality.unmet(strict) {
-        eprintln!("hbbp-sys: requirement {}", harmless(&verdict.to_string()));
+        say(&format!("requirement {}", harmless(&verdict.to_string())));
     }
     for gate in done.gates.iter().filter(|gate| gate.failed) {
-        eprintln!("hbbp-sys: condition {}", harmless(&gate.to_string()));
+        say(&format!("condition {}", harmless(&gate.to_string())));
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the one place that prints errors")]
 fn complain(error: &anyhow::Error) {
-    eprintln!("hbbp-sys: {error:#}");
+    say(&format!("{error:#}"));
+}
+
+/// Says a sentence, if anybody can hear it: the terminal may be gone.
+fn say(sentence: &str) {
+    let _ = writeln!(io::stderr(), "hbbp-sys: {sentence}");
 }

@@ -29,8 +29,8 @@ impl PendingChild {
         let mut command = Command::new(program);
         command.args(args);
         let hold = hold(pid_writer, go_reader, go.as_raw_fd());
-        // SAFETY: between fork and exec the closure only reads, writes and closes pipes and asks for its own pid,
-        // which are safe after a fork (signal-safety(7)).
+        // SAFETY: between fork and exec the closure only reads, writes and closes pipes, asks for its own pid and unblocks
+        // signals, which are safe after a fork (signal-safety(7)).
         unsafe { command.pre_exec(hold) };
         let starting = std::thread::spawn(move || command.spawn());
         let name = program.to_string_lossy().into_owned();
@@ -81,8 +81,23 @@ fn hold(mut pid: PipeWriter, mut go: PipeReader, parents_end: RawFd) -> impl FnM
         // SAFETY: this is the child's copy of a descriptor that only the parent uses. It must go: the parent's end
         // closes without a byte when the parent fails, and then the command must not run.
         unsafe { libc::close(parents_end) };
+        unblock_signals()?;
         pid.write_all(&std::process::id().to_ne_bytes())?;
         go.read_exact(&mut [0])
+    }
+}
+
+/// The program waits for its signals in a thread and blocks them, and the standard library passes that on: the command would
+/// live through Ctrl-C, and the program would wait for it.
+fn unblock_signals() -> io::Result<()> {
+    // SAFETY: a signal set is plain data, which `sigemptyset` sets.
+    let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the call writes to the set alone.
+    unsafe { libc::sigemptyset(&raw mut none) };
+    // SAFETY: the set lives until the call returns; the old mask is not asked for.
+    match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        refused => Err(io::Error::from_raw_os_error(refused)),
     }
 }
 

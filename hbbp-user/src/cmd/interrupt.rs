@@ -1,5 +1,9 @@
-//! Ctrl-C, SIGTERM, and the SIGHUP of a terminal that is closed: the first ends the measurement, the second ends the
-//! program. The first one also ends the program if it arrives after the report, while only the command is awaited.
+//! Ctrl-C, SIGTERM, and the SIGHUP of a terminal that is closed: the first ends the measurement, what was measured is saved
+//! or reported, and what else comes within half a second is the same signal: timeout(1) signals its child and then the group
+//! of both, a terminal that is closed its group and then its session.
+//! A later one opens no more files of processes, so that what is there is saved soon. Where that does not end, or at a third
+//! one, the program ends and says what is lost.
+//! The first one ends the program if it arrives after the report, while only the command is awaited.
 //! Under `nohup` SIGHUP stays ignored.
 //!
 //! A thread of its own waits for signals, so that the second one is handled at any time. It sleeps until there is one: the
@@ -7,18 +11,26 @@
 //! signals: the kernel gives up verifying a program when a signal is pending for the thread that loads it
 //! (kernel/bpf/verifier.c, `do_check`).
 
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
+use crate::resolve::user::haste::Haste;
+
 /// Exit code of an aborted program: 128 plus the number of SIGINT, as in shells.
 const ABORTED: i32 = 130;
+
+/// Signals that come within this time are one.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
+
+/// Time to save what there is after a second signal: a reader of our output may never read it.
+const LAST_CHANCE: Duration = Duration::from_secs(10);
 
 /// The runtime, and whether the measurement is to end; copies share both. A program listens once: what it starts later
 /// blocks the signals.
@@ -27,6 +39,7 @@ pub struct Interrupt {
     runtime: Arc<Runtime>,
     signals: Signals,
     ender: Ender,
+    haste: Haste,
 }
 
 /// Whether the measurement is to end.
@@ -58,14 +71,19 @@ impl Interrupt {
         let ender = Ender(sender);
         let signals = block(ending_signals()).context("failed to block signals")?;
         let (started, start) = sync_channel(1);
-        let of_thread = ender.clone();
+        let haste = Haste::default();
+        let of_thread = Hearer {
+            signals,
+            ender: ender.clone(),
+            haste: haste.clone(),
+        };
         thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
                 let is_ready = first();
                 let goes_on = is_ready.is_ok();
                 if started.send(is_ready).is_ok() && goes_on {
-                    hear(&signals, &of_thread);
+                    of_thread.hear();
                 }
             })
             .context("failed to start a thread")?;
@@ -76,7 +94,13 @@ impl Interrupt {
             runtime: Arc::new(runtime),
             signals: Signals(receiver),
             ender,
+            haste,
         })
+    }
+
+    /// Whether a second signal has asked to come to an end soon.
+    pub fn haste(&self) -> Haste {
+        self.haste.clone()
     }
 
     /// What ends the measurement from another thread.
@@ -116,8 +140,7 @@ fn ending_signals() -> impl Iterator<Item = libc::c_int> {
     [libc::SIGINT, libc::SIGTERM].into_iter().chain(hangup)
 }
 
-/// Blocks the signals on this thread, and on those that it starts. A program that it executes gets an empty mask from
-/// the standard library.
+/// Blocks the signals on this thread, and on those that it starts. A command has to unblock them before its exec.
 fn block(signals: impl Iterator<Item = libc::c_int>) -> io::Result<libc::sigset_t> {
     // SAFETY: a signal set is plain data, which `sigemptyset` sets.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -141,16 +164,77 @@ fn ignores_hangup() -> bool {
     status.is_ok_and(|status| status.sigign & 1 != 0)
 }
 
-fn hear(signals: &libc::sigset_t, ender: &Ender) {
-    for received in 0.. {
-        let mut signal = 0;
-        // SAFETY: both live until the call returns. It fails only where the set has a number of no signal.
-        unsafe { libc::sigwait(signals, &raw mut signal) };
+/// The thread that waits for signals.
+struct Hearer {
+    signals: libc::sigset_t,
+    ender: Ender,
+    haste: Haste,
+}
+
+impl Hearer {
+    fn hear(&self) {
+        self.wait(None);
         // Without a receiver there is nothing left that could end in order.
-        if 0 < received || ender.0.send(true).is_err() {
-            abort();
+        if self.ender.0.send(true).is_err() {
+            self.abort();
+        }
+        let first = Instant::now();
+        self.wait(None);
+        while first.elapsed() < SAME_SIGNAL {
+            self.wait(None);
+        }
+        if self.is_all_saved() {
+            self.abort();
+        }
+        self.haste.begin();
+        say("a second signal: what is known now is saved, and no more files are read");
+        let second = Instant::now();
+        loop {
+            let left = LAST_CHANCE.saturating_sub(second.elapsed());
+            if !self.wait(Some(left)) || SAME_SIGNAL <= second.elapsed() {
+                self.abort();
+            }
         }
     }
+
+    /// Waits for a signal, up to some time; returns whether there was one.
+    fn wait(&self, time: Option<Duration>) -> bool {
+        let time = time.map(|time| libc::timespec {
+            tv_sec: time.as_secs().cast_signed(),
+            tv_nsec: time.subsec_nanos().into(),
+        });
+        let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        loop {
+            // SAFETY: the set and the time live until the call returns; what is known of the signal is not asked for.
+            if 0 < unsafe { libc::sigtimedwait(&raw const self.signals, std::ptr::null_mut(), time) } {
+                return true;
+            }
+            // A stop and its end interrupt the wait; it fails for nothing else than the time.
+            if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                return false;
+            }
+        }
+    }
+
+    /// Nobody holds the measurement any more.
+    fn is_all_saved(&self) -> bool {
+        self.ender.0.is_closed()
+    }
+
+    /// Ends the program whatever it is doing; files are written atomically.
+    fn abort(&self) -> ! {
+        say(if self.is_all_saved() {
+            "ended by a signal; what was measured was complete before"
+        } else {
+            "ended by a signal before what was measured was saved or reported in full: it is lost"
+        });
+        std::process::exit(ABORTED)
+    }
+}
+
+/// Says a sentence, if anybody can hear it.
+fn say(sentence: &str) {
+    let _ = writeln!(io::stderr(), "hbbp-sys: {sentence}");
 }
 
 impl Signals {
@@ -161,12 +245,4 @@ impl Signals {
             std::future::pending::<()>().await;
         }
     }
-}
-
-#[expect(
-    clippy::exit,
-    reason = "a second signal must end the program whatever it is doing; files are written atomically"
-)]
-fn abort() -> ! {
-    std::process::exit(ABORTED)
 }

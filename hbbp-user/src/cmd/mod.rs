@@ -14,6 +14,7 @@ mod input;
 pub mod interrupt;
 mod interval;
 pub mod kernel_text;
+mod keyboard;
 mod locations;
 mod measure;
 pub mod merge;

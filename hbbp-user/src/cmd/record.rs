@@ -244,6 +244,7 @@ impl Recording {
             run,
         )?;
         session.ended = options.ended;
+        session.hasten_with(interrupt.haste());
         session.start()?;
         let child = pending.map(PendingChild::release).transpose()?;
         Ok(Self {

@@ -24,6 +24,7 @@ use crate::resolve::kernel::open::open_kernel_space;
 use crate::resolve::kernel::reader::ReadKernel;
 use crate::resolve::kernel::space::TextHistory;
 use crate::resolve::parser::Parser;
+use crate::resolve::user::haste::Haste;
 use crate::resolve::user::proc_scan::read_processes;
 use crate::slices::Slices;
 use crate::snapshot::{Loss, Losses, Run, Snapshot};
@@ -177,6 +178,11 @@ impl Session {
             budget,
             ended: EndedProcesses::Apart,
         })
+    }
+
+    /// Sets what tells that the rest is to be done soon.
+    pub(super) fn hasten_with(&mut self, haste: Haste) {
+        self.resolver.hasten_with(haste);
     }
 
     /// By what the time between two looks is longer than usual, because of a budget.

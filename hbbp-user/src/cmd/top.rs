@@ -1,10 +1,11 @@
 //! `hbbp-sys top`: the mix of the whole system as it runs, on a terminal or as plain lines.
 //!
 //! The main thread measures; another one estimates, draws, and answers keys. The terminal is left as it was however that
-//! one ends.
+//! one ends. When the terminal is gone, so is the reader: the measurement ends.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -13,8 +14,9 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use jiff::Zoned;
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::event::Event;
 
+use super::keyboard::{Heard, Keyboard};
 use super::record::{Intervals, RecordOptions};
 use crate::blocks::DecodedText;
 use crate::estimate::Rule;
@@ -119,21 +121,29 @@ fn measure(
 
 /// Shows the intervals on the terminal, until there are no more or the user has seen enough.
 fn on_terminal(options: &TopOptions, rule: &Rule, profiles: &Receiver<Snapshot>) -> anyhow::Result<()> {
+    let keyboard = Keyboard::open()?;
     let mut terminal = ratatui::try_init().context("failed to set up the terminal")?;
     let shown = Shown {
         options,
+        keyboard: &keyboard,
         screen: options.screen.clone(),
         kept: VecDeque::new(),
         page: 1,
     }
     .run(rule, profiles, &mut terminal);
     let restored = ratatui::try_restore().context("failed to restore the terminal");
+    if keyboard.is_gone(Duration::ZERO) {
+        // It would show the cursor again, and complain to the terminal that it cannot.
+        mem::forget(terminal);
+        return Ok(());
+    }
     shown.and(restored)
 }
 
 /// What is on the screen, and the profiles of the last minute.
 struct Shown<'a> {
     options: &'a TopOptions,
+    keyboard: &'a Keyboard,
     screen: Screen,
     kept: VecDeque<Snapshot>,
     /// Lines of a page.
@@ -194,17 +204,19 @@ impl Shown<'_> {
         self.draw(terminal, interval.as_mut())?;
         loop {
             // Keys are answered at once; a new interval may wait a moment.
-            if event::poll(LOOK_EVERY).context("failed to read a key")? {
-                let asked = match event::read().context("failed to read a key")? {
-                    Event::Key(key) => self.screen.press(key, self.page),
-                    _ => Asked::Draw,
-                };
-                match asked {
-                    Asked::Quit => return Ok(None),
-                    Asked::Save => self.save(figures),
-                    Asked::Code => self.show_code(interval.as_mut(), terminal),
-                    Asked::Draw => {}
-                }
+            let asked = match self.keyboard.wait(LOOK_EVERY)? {
+                Heard::Gone => return Ok(None),
+                Heard::Nothing => None,
+                Heard::Event(Event::Key(key)) => Some(self.screen.press(key, self.page)),
+                Heard::Event(_) => Some(Asked::Draw),
+            };
+            match asked {
+                Some(Asked::Quit) => return Ok(None),
+                Some(Asked::Save) => self.save(figures),
+                Some(Asked::Code) => self.show_code(interval.as_mut(), terminal),
+                Some(Asked::Draw) | None => {}
+            }
+            if asked.is_some() {
                 self.draw(terminal, interval.as_mut())?;
             }
             match profiles.recv_timeout(Duration::ZERO) {

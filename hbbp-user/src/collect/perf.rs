@@ -139,24 +139,21 @@ impl Perf {
 
     /// Opens the sideband event of a CPU: no samples, only records about tasks and mappings, with times of
     /// CLOCK_MONOTONIC, the clock of `bpf_ktime_get_ns`.
-    /// Kernels that do not know a kind of record get the event without it; the returned list names what is missing.
-    pub fn open_sideband(cpu: u32) -> io::Result<(Self, Vec<&'static str>)> {
+    /// Build ids are not asked for: the kernel would mark the records of every other listener on the CPU as if they held one,
+    /// of which some perf tools crash (kernel/events/core.c at v6.1, `perf_event_mmap_output`).
+    pub fn open_sideband(cpu: u32) -> io::Result<Self> {
         let mut attr = sideband((SIDEBAND_BYTES / 2) as u32);
         attr.set_mmap(1);
         attr.set_mmap2(1);
         attr.set_comm(1);
         attr.set_comm_exec(1);
         attr.set_task(1);
-        attr.set_build_id(1);
-        open_without(
-            attr,
-            cpu,
-            &[("build ids of mappings (Linux 5.12)", |attr| attr.set_build_id(0))],
-        )
+        open(&mut attr, -1, Some(cpu), 0)
     }
 
     /// Opens the event of a CPU that tells of kernel text alone, as [`Self::open_sideband`]: it has a ring of its own,
     /// so that a storm of processes cannot overwrite it, and each record wakes its reader.
+    /// Kernels that do not know a kind of record get the event without it; the returned list names what is missing.
     pub fn open_text(cpu: u32) -> io::Result<(Self, Vec<&'static str>)> {
         let mut attr = sideband(1);
         attr.set_ksymbol(1);

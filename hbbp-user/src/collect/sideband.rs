@@ -106,13 +106,12 @@ impl Sideband {
 
     /// Opens the rings of a CPU.
     fn add(&mut self, cpu: u32) -> io::Result<()> {
-        let (perf, mut missing) = Perf::open_text(cpu)?;
+        let (perf, missing) = Perf::open_text(cpu)?;
         self.text.push(Ring::new(perf, TEXT_RING_BYTES)?);
+        self.missing = missing;
         if !self.is_resting {
-            let (perf, without) = Perf::open_sideband(cpu)?;
-            self.rings.push(Ring::new(perf, SIDEBAND_BYTES)?);
-            missing.extend(without);
-            self.missing = missing;
+            self.rings
+                .push(Ring::new(Perf::open_sideband(cpu)?, SIDEBAND_BYTES)?);
         }
         Ok(())
     }
@@ -130,8 +129,7 @@ impl Sideband {
     }
 
     /// Has the kernel write no more records of processes and mappings; those of its text go on. The rings are read once more
-    /// and then closed: as long as there is an event that asks for them, the kernel looks for the path and the build id of each
-    /// mapping, whether that event counts or not (kernel/events/core.c, `nr_mmap_events`).
+    /// and then closed: as long as there is an event that asks for them, the kernel looks for the path of each mapping, whether that event counts or not (kernel/events/core.c, `nr_mmap_events`).
     pub fn rest(&mut self) {
         self.is_resting = true;
         self.rings.iter_mut().for_each(|ring| ring.has_ended = true);
@@ -144,7 +142,7 @@ impl Sideband {
         let cpus = self.text.iter().filter(|ring| !ring.has_ended);
         for cpu in cpus.filter_map(|ring| ring.perf.cpu()).collect::<Vec<_>>() {
             match Perf::open_sideband(cpu) {
-                Ok((perf, _)) => {
+                Ok(perf) => {
                     let ring = Ring::new(perf, SIDEBAND_BYTES)?;
                     ring.perf.enable()?;
                     self.rings.push(ring);

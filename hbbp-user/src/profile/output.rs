@@ -6,7 +6,7 @@
 //! their files, devices and pipes are neither replaced nor written to. The user who called sudo counts as the owner, like
 //! root.
 //! A symbolic link stays, and the file that it leads to is replaced.
-//! Where a file cannot be written in the end, as on a full disk, the profile is saved in a temporary directory instead.
+//! Where it cannot be written in the end, as on a full disk, the profile is saved in a temporary directory instead.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -83,14 +83,9 @@ impl Output {
     ) -> anyhow::Result<()> {
         let failed = format!("failed to write profile {}", self.path.display());
         let bytes = encode_runs(runs, compression).with_context(|| failed.clone())?;
-        let (user, is_file) = (self.user, matches!(self.target, Target::File { .. }));
-        self.put(&bytes, standard).with_context(|| {
-            if is_file {
-                format!("{failed}; {}", user.save_elsewhere(&bytes))
-            } else {
-                failed
-            }
-        })
+        let user = self.user;
+        self.put(&bytes, standard)
+            .with_context(|| format!("{failed}; {}", user.save_elsewhere(&bytes)))
     }
 
     /// Writes an export, which can be made again: where that fails, a file is as it was before, and nothing is saved elsewhere.

@@ -41,8 +41,6 @@ const PROT_EXEC: u32 = 4;
 const MAP_SHARED: u32 = 1;
 const KSYMBOL_TYPE_BPF: u16 = 1;
 const KSYMBOL_UNREGISTER: u16 = 1;
-/// `BUILD_ID_SIZE_MAX` in `include/linux/buildid.h`.
-const BUILD_ID_MAX: usize = 20;
 
 /// Interprets the body of a record of the given type, without its header.
 /// `None` for types that say nothing about processes or kernel text, and for mappings of data. Names that recur are held once.
@@ -136,19 +134,34 @@ fn extent(body: &mut Body<'_>) -> Result<(u32, Va, u64, FileOff), Malformed> {
     Ok((pid, start, len, offset))
 }
 
+/// The kernel marks records that hold an inode as if they held a build id where another listener asked for build ids
+/// (kernel/events/core.c at v6.1, `perf_event_mmap_output`). So the mark is believed where the bytes are those of a build id.
 fn identity(body: &mut Body<'_>, misc: u16) -> Result<FileIdentity, Malformed> {
-    if misc & MISC_MMAP_BUILD_ID == 0 {
-        let (major, minor) = (body.u32()?, body.u32()?);
-        let (inode, _generation) = (body.u64()?, body.u64()?);
-        return Ok(match inode {
-            0 => FileIdentity::Unknown,
-            inode => FileIdentity::Inode { major, minor, inode },
-        });
-    }
-    let size = usize::from(body.u32()? as u8);
-    let id = body.take(BUILD_ID_MAX)?;
-    let id = id.get(..size).and_then(BuildId::new);
-    Ok(FileIdentity::BuildId(id.ok_or(Malformed)?))
+    let held = body.array()?;
+    let build_id = (misc & MISC_MMAP_BUILD_ID != 0)
+        .then(|| build_id(&held))
+        .flatten();
+    build_id.map_or_else(|| inode(&mut Body(&held)), |id| Ok(FileIdentity::BuildId(id)))
+}
+
+/// A build id: its size, three zeros, and the id, which the kernel fills with zeros to 20 bytes. `None` for what cannot be
+/// one: with a size of 0, of more than 20, or with bytes behind the end.
+fn build_id(held: &[u8; 24]) -> Option<BuildId> {
+    let (&[size, 0, 0, 0], id) = held.split_first_chunk()? else {
+        return None;
+    };
+    let (id, rest) = id.split_at_checked(usize::from(size))?;
+    let is_one = !id.is_empty() && rest.iter().all(|byte| *byte == 0);
+    BuildId::new(id).filter(|_| is_one)
+}
+
+fn inode(body: &mut Body<'_>) -> Result<FileIdentity, Malformed> {
+    let (major, minor) = (body.u32()?, body.u32()?);
+    let (inode, _generation) = (body.u64()?, body.u64()?);
+    Ok(match inode {
+        0 => FileIdentity::Unknown,
+        inode => FileIdentity::Inode { major, minor, inode },
+    })
 }
 
 /// The rest of a record body.
@@ -204,8 +217,9 @@ mod tests {
 
     #[test]
     fn mmap2_build_id_is_parsed() {
-        let mut id = [0xab; 24];
+        let mut id = [0; 24];
         id[0] = 16;
+        id[4..20].fill(0xab);
         let record = parse_record(MMAP2, MISC_MMAP_BUILD_ID, &mmap2(&id, 5), &mut Names::default()).unwrap();
         let Some(Record::Mmap(mmap)) = record else {
             panic!("{record:?}")
@@ -223,13 +237,37 @@ mod tests {
     }
 
     #[test]
-    fn build_id_of_invalid_length_is_rejected() {
-        let mut id = [0xab; 24];
-        id[0] = 21;
-        assert_eq!(
-            parse_record(MMAP2, MISC_MMAP_BUILD_ID, &mmap2(&id, 5), &mut Names::default()),
-            Err(Malformed)
-        );
+    fn an_inode_that_is_marked_as_a_build_id_is_read_as_one() {
+        let inode = |major: u32, generation: u64| {
+            let mut held = [0; 24];
+            held[..4].copy_from_slice(&major.to_le_bytes());
+            held[4..8].copy_from_slice(&3u32.to_le_bytes());
+            held[8..16].copy_from_slice(&77u64.to_le_bytes());
+            held[16..].copy_from_slice(&generation.to_le_bytes());
+            held
+        };
+        let identity = |held: &[u8; 24], misc| {
+            let record = parse_record(MMAP2, misc, &mmap2(held, 5), &mut Names::default());
+            let Ok(Some(Record::Mmap(mmap))) = record else {
+                panic!("{record:?}")
+            };
+            mmap.identity
+        };
+        // With a major number of 1 to 15 the generation tells, with one of 16 to 20 nothing does.
+        for (major, generation) in (0..16)
+            .map(|major| (major, 0x9abc_def0))
+            .chain((21..0x200).map(|major| (major, 0)))
+        {
+            let held = inode(major, generation);
+            let expected = FileIdentity::Inode {
+                major,
+                minor: 3,
+                inode: 77,
+            };
+            for misc in [0, MISC_MMAP_BUILD_ID] {
+                assert_eq!(identity(&held, misc), expected);
+            }
+        }
     }
 
     #[test]

@@ -41,6 +41,7 @@ use kernel::space::KernelSpace;
 use lookup::Lookups;
 use parser::Parser;
 use raw::RawChain;
+use user::haste::Haste;
 use user::proc_scan::Scanned;
 use user::recorded_files::RecordedFiles;
 use user::space::UserSpace;
@@ -97,6 +98,11 @@ impl Resolver {
     /// Sets the memory in bytes that counts may take. To be called before anything is counted.
     pub fn hold_counts(&mut self, max: usize) {
         self.intervals = Intervals::with_max(max);
+    }
+
+    /// Sets what tells that the rest is to be done soon.
+    pub fn hasten_with(&mut self, haste: Haste) {
+        self.user.hasten_with(haste);
     }
 
     /// Sets whether the threads of a process image are kept apart. To be called before anything is counted.

@@ -9,10 +9,12 @@
 )]
 
 mod bbv;
+mod beside;
 mod bpf;
 mod callers;
 mod collect;
 mod daemon;
+mod ends;
 mod failures;
 mod intervals;
 mod lines;

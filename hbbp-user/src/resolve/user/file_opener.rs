@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use super::haste::Haste;
 use super::image::Image;
 use super::mapped_file::{open_mapped, plain_path};
 use super::patient::{GivenUp, Patient};
@@ -50,6 +51,8 @@ fn open_image(mmap: &Mmap, relatives: &[u32], parser: &Parser) -> Result<OpenedI
 pub(super) struct FileOpener {
     /// Reads what kind of files they are.
     pub(super) parser: Parser,
+    /// Once there is haste no more files are opened.
+    pub(super) haste: Haste,
     patient: Patient<Result<OpenedImage, Loss>>,
     /// What did not answer, and when it is tried again.
     unanswered: HashMap<FileSource, Instant>,
@@ -58,6 +61,9 @@ pub(super) struct FileOpener {
 impl FileOpener {
     /// Opens the file of a mapping of a process or of one of its relatives.
     pub(super) fn open(&mut self, mmap: &Mmap, relatives: &[u32]) -> Result<OpenedImage, Loss> {
+        if self.haste.has_begun() {
+            return Err(Loss::FileGivenUp);
+        }
         let source = FileSource::of(mmap);
         let until = self.unanswered.get(&source);
         if until.is_some_and(|until| Instant::now() < *until) {

@@ -13,6 +13,7 @@ use crate::record::Mmap;
 use crate::snapshot::{Loss, Losses, Module, ModuleIdx, ModuleKind, Text};
 
 use super::file_opener::FileOpener;
+use super::haste::Haste;
 use super::held_text::MAX_KEPT_TEXT;
 use super::image::{Content, Image, Owner};
 use super::mapped_file::plain_path;
@@ -96,6 +97,11 @@ impl ImageSet {
     pub fn parse_with(&mut self, parser: &Parser) {
         self.opener.parser = parser.clone();
         self.parser = parser.clone();
+    }
+
+    /// Sets what tells that no more files are to be opened.
+    pub fn hasten_with(&mut self, haste: Haste) {
+        self.opener.haste = haste;
     }
 
     /// Opens the file of a mapping unless it is open; a file that was refused once is tried anew, as another process

@@ -12,6 +12,7 @@ mod cgroups;
 mod file_opener;
 mod file_table;
 pub mod find_file;
+pub mod haste;
 mod held_names;
 mod held_text;
 mod hit_process;

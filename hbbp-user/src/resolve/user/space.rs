@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::mem;
 
 use super::cgroups::Cgroups;
+use super::haste::Haste;
 use super::hit_process::{CgroupTable, HitMapping, HitMappings, HitProcess};
 use super::image_set::{ImageIdx, ImageSet, Mapper};
 use super::live::LiveProcesses;
@@ -109,6 +110,11 @@ impl UserSpace {
         let mut space = Self::new(Origin::Live(Box::new(live)));
         space.images.parse_with(parser);
         space
+    }
+
+    /// Sets what tells that no more files are to be opened.
+    pub fn hasten_with(&mut self, haste: Haste) {
+        self.images.hasten_with(haste);
     }
 
     /// Of a recording with these records, which must stand in the order of time.
