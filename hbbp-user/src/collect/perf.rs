@@ -147,12 +147,8 @@ impl Perf {
         attr.set_comm(1);
         attr.set_comm_exec(1);
         attr.set_task(1);
-        attr.set_build_id(1);
-        open_without(
-            attr,
-            cpu,
-            &[("build ids of mappings (Linux 5.12)", |attr| attr.set_build_id(0))],
-        )
+        // With build ids the kernel leaves device, inode and generation out, which alone tell files apart.
+        open_without(attr, cpu, &[])
     }
 
     /// Opens the event of a CPU that tells of kernel text alone, as [`Self::open_sideband`]: it has a ring of its own,

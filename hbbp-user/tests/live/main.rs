@@ -26,6 +26,7 @@ mod tasks;
 mod text;
 mod time;
 mod top;
+mod twin;
 mod watch;
 
 use std::os::unix::fs::MetadataExt as _;

@@ -168,12 +168,18 @@ fn a_patch_with_a_record_splits_the_drain() {
 }
 
 fn mapped(path: &Path, start: u64) -> Mmap {
+    let stat = rustix::fs::stat(path).expect("it is there");
     Mmap {
         pid: 1 << 23,
         start: Va(start),
         len: 0x1000,
         offset: FileOff(0),
-        identity: FileIdentity::Unknown,
+        identity: FileIdentity::Inode {
+            major: rustix::fs::major(stat.st_dev),
+            minor: rustix::fs::minor(stat.st_dev),
+            inode: stat.st_ino,
+            generation: 0,
+        },
         shared: false,
         path: path.to_str().expect("UTF-8").into(),
     }
