@@ -133,6 +133,9 @@ losses! {
     FileUnidentified, "region.file_unidentified", Region,
         "mapped file" | "mapped files", "not used: the kernel stated no inode, and a path alone does not tell files apart; the memory of \
          the processes was read instead while they lived";
+    FileDiffers, "region.file_differs", Region,
+        "mapping" | "mappings", "showed other bytes in memory than the file that was opened for them, though nobody wrote to these pages: \
+         the bytes in memory were used";
     FileTimedOut, "region.file_timed_out", Region,
         "mapped file" | "mapped files", "not read: opening them took too long, as on a network mount that does not answer";
     FileGivenUp, "region.file_given_up", Region,

@@ -167,21 +167,26 @@ fn a_patch_with_a_record_splits_the_drain() {
     std::fs::remove_dir_all(program.parent().expect("a folder of its own")).expect("clean up");
 }
 
-fn mapped(path: &Path, start: u64) -> Mmap {
-    let stat = rustix::fs::stat(path).expect("it is there");
+fn mapped(path: &Path, start: u64, identity: FileIdentity) -> Mmap {
     Mmap {
         pid: 1 << 23,
         start: Va(start),
         len: 0x1000,
         offset: FileOff(0),
-        identity: FileIdentity::Inode {
-            major: rustix::fs::major(stat.st_dev),
-            minor: rustix::fs::minor(stat.st_dev),
-            inode: stat.st_ino,
-            generation: 0,
-        },
+        identity,
         shared: false,
         path: path.to_str().expect("UTF-8").into(),
+    }
+}
+
+/// What tells a file of this machine apart.
+fn identity(path: &Path) -> FileIdentity {
+    let stat = rustix::fs::stat(path).expect("it is there");
+    FileIdentity::Inode {
+        major: rustix::fs::major(stat.st_dev),
+        minor: rustix::fs::minor(stat.st_dev),
+        inode: stat.st_ino,
+        generation: 0,
     }
 }
 
@@ -189,7 +194,11 @@ fn mapped(path: &Path, start: u64) -> Mmap {
 #[test]
 fn a_process_that_starts_after_the_kernel_was_patched_is_found() {
     let mut resolver = Resolver::new(no_kernel(), &[]);
-    let program = mapped(Path::new("/bin/true"), 0x40_0000);
+    let program = mapped(
+        Path::new("/bin/true"),
+        0x40_0000,
+        identity(Path::new("/bin/true")),
+    );
     let tgid = program.pid;
     let record = Record::Mmap(program);
     resolver.apply([Timed { time: 15, record }]);
@@ -254,11 +263,23 @@ fn a_mount_that_does_not_answer_stops_nothing() {
     let hung = ["a.so", "b.so"].map(|name| mount.folder.join(name));
     let mut resolver = Resolver::new(no_kernel(), &[]);
     let starts = [0x40_0000, 0x50_0000, 0x60_0000];
-    let paths = [&hung[0], &hung[1], Path::new("/bin/true")];
+    // Nobody can ask for it.
+    let unknown = |inode| FileIdentity::Inode {
+        major: 0,
+        minor: u32::MAX,
+        inode,
+        generation: 0,
+    };
+    let program = Path::new("/bin/true");
+    let paths = [
+        (hung[0].as_path(), unknown(7)),
+        (&hung[1], unknown(8)),
+        (program, identity(program)),
+    ];
     let mappings = paths
         .into_iter()
         .zip(starts)
-        .map(|(path, start)| mapped(path, start));
+        .map(|((path, identity), start)| mapped(path, start, identity));
     let records = mappings.map(Record::Mmap);
     resolver.apply(records.map(|record| Timed { time: 5, record }));
     let counts = starts.map(|start| ip(1 << 23, 7, start + 0x10)).to_vec();

@@ -288,7 +288,15 @@ impl ImageSet {
         image.hit(at)
     }
 
-    /// The images whose text may change without a record: shared files, and memory where `is_live` says that its owner still
+    /// Looks which files that were hit were written to.
+    pub(super) fn notice_writes(&mut self) {
+        self.images
+            .iter_mut()
+            .flatten()
+            .for_each(|image| image.notice_writes());
+    }
+
+    /// The images whose text may change without a record: files that are shared or were written to, and memory where `is_live` says that its owner still
     /// runs the same program.
     pub(super) fn changing(&self, is_live: impl Fn(u32, Generation) -> bool) -> Vec<usize> {
         let is_changing = |image: &Image| match &image.content {

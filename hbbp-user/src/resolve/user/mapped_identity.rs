@@ -42,7 +42,7 @@ pub(super) fn is_mapped(file: &File, stat: &Stat, found: Found, identity: &FileI
                 Found::ByMapping => stat.st_ino == inode,
                 Found::ByPath => as_mapped(file).is_some_and(|here| here.agrees(identity)),
             };
-    is_same && [0, generation].contains(&read_generation(file))
+    is_same && (generation == 0 || [0, generation].contains(&read_generation(file)))
 }
 
 /// The generation of an inode; 0 where its file system does not tell.
