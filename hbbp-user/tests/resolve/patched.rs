@@ -15,7 +15,7 @@ use hbbp_user::resolve::raw::{Raw, RawInterval};
 use hbbp_user::resolve::user::proc_scan::read_process;
 use hbbp_user::snapshot::{Loss, Snapshot};
 
-use super::program::compile;
+use super::program::{Running, compile};
 use super::{ip, no_kernel, skip, snapshot};
 
 /// Prints the address of its function `spin`, which rotates, and turns the rotation round at each line that it reads.
@@ -188,6 +188,36 @@ fn identity(path: &Path) -> FileIdentity {
         inode: stat.st_ino,
         generation: 0,
     }
+}
+
+/// What is opened is another file than the one that runs, as after overlayfs has copied it: all agrees but the bytes.
+#[test]
+fn memory_that_shows_another_file_is_believed() {
+    let Some(program) = compile("shown", PATCHED, &[]) else {
+        return;
+    };
+    let mut command = Command::new(&program);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let folder = program.parent().expect("a folder of its own");
+    let running = Running::of_command(command, folder, 1).expect("it starts");
+    let (tgid, spin) = (running.child.id(), running.addresses[0]);
+    let other = program.with_extension("other");
+    let mut bytes = std::fs::read(&program).expect("it is there");
+    // The rotation and the return, and the other direction.
+    let at = bytes.windows(3).position(|code| code == [0xd1, 0xc8, 0xc3]);
+    bytes[at.expect("its code") + 1] = 0xc0;
+    std::fs::write(&other, bytes).expect("write");
+    let mut scanned = running.scanned();
+    let path = program.to_str().expect("UTF-8");
+    for mmap in scanned.mappings.iter_mut().filter(|mmap| *mmap.path == *path) {
+        mmap.path = other.to_str().expect("UTF-8").into();
+        mmap.identity = identity(&other);
+    }
+    let mut resolver = Resolver::new(no_kernel(), &[scanned]);
+    drain(&mut resolver, &(1..10), vec![ip(tgid, 5, spin)]);
+    let found = snapshot(resolver);
+    assert_eq!(second_bytes(&found), [Some(0xc8)], "{:?}", found.losses);
+    assert_eq!(found.losses.get(Loss::FileDiffers), 1);
 }
 
 /// Kernel code is counted apart where it is patched, and user code is not: it all comes with the first part.
