@@ -148,6 +148,7 @@ impl Perf {
         attr.set_comm(1);
         attr.set_comm_exec(1);
         attr.set_task(1);
+        // With build ids the kernel leaves device, inode and generation out, which alone tell files apart.
         open(&mut attr, -1, Some(cpu), 0)
     }
 

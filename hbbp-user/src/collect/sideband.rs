@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use super::perf::{Perf, SIDEBAND_BYTES, TEXT_RING_BYTES};
 use super::ring::Ring;
-use crate::record::{Names, Record, Timed, parse_record};
+use crate::record::{MISC_MMAP_BUILD_ID, Names, Record, Timed, parse_record};
 
 const HEADER: usize = 8;
 /// With `sample_id_all` and a sample type of TIME alone, each record ends with its time.
@@ -217,6 +217,9 @@ fn timed(
         .and_then(|at| body.split_at_checked(at));
     let (body, trailer) = split.ok_or(crate::record::Malformed)?;
     let time = u64::from_le_bytes(trailer.try_into().map_err(|_| crate::record::Malformed)?);
+    // Where others ask for build ids, the kernel sets their mark here as well, and writes none (kernel/events/core.c,
+    // `perf_event_mmap_output`).
+    let misc = misc & !MISC_MMAP_BUILD_ID;
     let record: Option<Record> = parse_record(kind, misc, body, names)?;
     Ok(record.map(|record| Timed { time, record }))
 }

@@ -82,12 +82,14 @@ fn parse_identity(file: &str) -> FileIdentity {
     let inode = || {
         let (device, rest) = file.split_once(' ')?;
         let (major, minor) = device.split_once(':')?;
-        let inode = rest.split(' ').next()?.parse().ok().filter(|inode| *inode != 0)?;
+        let mut numbers = rest.split(' ').map(|number| number.parse().ok());
+        let inode = numbers.next()?.filter(|inode| *inode != 0)?;
         let number = |digits| u32::from_str_radix(digits, 16).ok();
         Some(FileIdentity::Inode {
             major: number(major)?,
             minor: number(minor)?,
             inode,
+            generation: numbers.next().flatten().unwrap_or(0),
         })
     };
     inode().unwrap_or(FileIdentity::Unknown)
@@ -131,7 +133,7 @@ mod tests {
     #[test]
     fn mappings() {
         let inode = mmap(
-            "a b 7 [001] 12.5: PERF_RECORD_MMAP2 7/8: [0x401000(0x2000) @ 0x1000 fe:01 77 0]: r-xp /usr/bin/a b\n",
+            "a b 7 [001] 12.5: PERF_RECORD_MMAP2 7/8: [0x401000(0x2000) @ 0x1000 fe:01 77 9]: r-xp /usr/bin/a b\n",
         );
         assert_eq!((inode.pid, inode.start, inode.len), (7, Va(0x40_1000), 0x2000));
         assert_eq!((inode.offset, &*inode.path), (FileOff(0x1000), "/usr/bin/a b"));
@@ -140,7 +142,8 @@ mod tests {
             FileIdentity::Inode {
                 major: 0xfe,
                 minor: 1,
-                inode: 77
+                inode: 77,
+                generation: 9
             }
         );
         let built = mmap("PERF_RECORD_MMAP2 7/7: [0x401000(0x2000) @ 0 <ab01ff>]: r-xp /a");

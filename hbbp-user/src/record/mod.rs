@@ -16,7 +16,7 @@ pub use build_id::BuildId;
 pub use compiled_layout::{Compiled, CompiledLayout};
 pub use module_layout::{ListedModule, ModuleLayout, ModuleListLayout};
 pub use names::Names;
-pub use parse::{Malformed, parse_record};
+pub use parse::{MISC_MMAP_BUILD_ID, Malformed, parse_record};
 
 use crate::addr::{FileOff, Va};
 
@@ -161,7 +161,37 @@ pub enum FileIdentity {
         minor: u32,
         /// Inode number.
         inode: u64,
+        /// What tells files apart that had one inode number after the other; 0 where it is not known.
+        generation: u64,
     },
     /// GNU build id.
     BuildId(BuildId),
+}
+
+impl FileIdentity {
+    /// Whether both may be of one file: nothing that both of them state differs.
+    pub fn agrees(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Inode {
+                    major,
+                    minor,
+                    inode,
+                    generation,
+                },
+                Self::Inode {
+                    major: other_major,
+                    minor: other_minor,
+                    inode: other_inode,
+                    generation: other_generation,
+                },
+            ) => {
+                let is_told = *generation != 0 && *other_generation != 0;
+                (major, minor, inode) == (other_major, other_minor, other_inode)
+                    && (!is_told || generation == other_generation)
+            }
+            (Self::BuildId(id), Self::BuildId(other)) => id == other,
+            _ => true,
+        }
+    }
 }

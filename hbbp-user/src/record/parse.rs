@@ -35,7 +35,8 @@ const TEXT_POKE: u32 = 20;
 /// `PERF_RECORD_MISC_MMAP_DATA` and `PERF_RECORD_MISC_COMM_EXEC` share a bit, which the record type tells apart.
 const MISC_MMAP_DATA: u16 = 1 << 13;
 const MISC_COMM_EXEC: u16 = 1 << 13;
-const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
+/// The record has a build id in place of device, inode and generation.
+pub const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 const PROT_EXEC: u32 = 4;
 /// include/uapi/linux/mman.h; the kernel writes it for VM_MAYSHARE (kernel/events/core.c, `perf_event_mmap_event`).
 const MAP_SHARED: u32 = 1;
@@ -157,10 +158,15 @@ fn build_id(held: &[u8; 24]) -> Option<BuildId> {
 
 fn inode(body: &mut Body<'_>) -> Result<FileIdentity, Malformed> {
     let (major, minor) = (body.u32()?, body.u32()?);
-    let (inode, _generation) = (body.u64()?, body.u64()?);
+    let (inode, generation) = (body.u64()?, body.u64()?);
     Ok(match inode {
         0 => FileIdentity::Unknown,
-        inode => FileIdentity::Inode { major, minor, inode },
+        inode => FileIdentity::Inode {
+            major,
+            minor,
+            inode,
+            generation,
+        },
     })
 }
 

@@ -129,7 +129,13 @@ losses! {
     FileRefused, "region.file_refused", Region,
         "mapped file" | "mapped files", "not read: not a regular file, or permission denied";
     FileChanged, "region.file_changed", Region,
-        "mapped file" | "mapped files", "not used: build id, device or inode differs from the file that ran";
+        "mapped file" | "mapped files", "not used: build id, or device, inode and generation differ from the file that ran";
+    FileUnidentified, "region.file_unidentified", Region,
+        "mapped file" | "mapped files", "not used: the kernel stated no inode, and a path alone does not tell files apart; the memory of \
+         the processes was read instead while they lived";
+    FileDiffers, "region.file_differs", Region,
+        "mapping" | "mappings", "showed other bytes in memory than the file that was opened for them, though nobody wrote to these pages: \
+         the bytes in memory were used";
     FileTimedOut, "region.file_timed_out", Region,
         "mapped file" | "mapped files", "not read: opening them took too long, as on a network mount that does not answer";
     FileGivenUp, "region.file_given_up", Region,

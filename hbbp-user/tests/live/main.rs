@@ -19,6 +19,7 @@ mod failures;
 mod intervals;
 mod lines;
 mod load;
+mod overwritten;
 mod patched;
 mod processes;
 mod run;
@@ -28,6 +29,7 @@ mod tasks;
 mod text;
 mod time;
 mod top;
+mod twin;
 mod watch;
 
 use std::os::unix::fs::MetadataExt as _;

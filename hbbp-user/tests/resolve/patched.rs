@@ -15,7 +15,7 @@ use hbbp_user::resolve::raw::{Raw, RawInterval};
 use hbbp_user::resolve::user::proc_scan::read_process;
 use hbbp_user::snapshot::{Loss, Snapshot};
 
-use super::program::compile;
+use super::program::{Running, compile};
 use super::{ip, no_kernel, skip, snapshot};
 
 /// Prints the address of its function `spin`, which rotates, and turns the rotation round at each line that it reads.
@@ -167,23 +167,68 @@ fn a_patch_with_a_record_splits_the_drain() {
     std::fs::remove_dir_all(program.parent().expect("a folder of its own")).expect("clean up");
 }
 
-fn mapped(path: &Path, start: u64) -> Mmap {
+fn mapped(path: &Path, start: u64, identity: FileIdentity) -> Mmap {
     Mmap {
         pid: 1 << 23,
         start: Va(start),
         len: 0x1000,
         offset: FileOff(0),
-        identity: FileIdentity::Unknown,
+        identity,
         shared: false,
         path: path.to_str().expect("UTF-8").into(),
     }
+}
+
+/// What tells a file of this machine apart.
+fn identity(path: &Path) -> FileIdentity {
+    let stat = rustix::fs::stat(path).expect("it is there");
+    FileIdentity::Inode {
+        major: rustix::fs::major(stat.st_dev),
+        minor: rustix::fs::minor(stat.st_dev),
+        inode: stat.st_ino,
+        generation: 0,
+    }
+}
+
+/// What is opened is another file than the one that runs, as after overlayfs has copied it: all agrees but the bytes.
+#[test]
+fn memory_that_shows_another_file_is_believed() {
+    let Some(program) = compile("shown", PATCHED, &[]) else {
+        return;
+    };
+    let mut command = Command::new(&program);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let folder = program.parent().expect("a folder of its own");
+    let running = Running::of_command(command, folder, 1).expect("it starts");
+    let (tgid, spin) = (running.child.id(), running.addresses[0]);
+    let other = program.with_extension("other");
+    let mut bytes = std::fs::read(&program).expect("it is there");
+    // The rotation and the return, and the other direction.
+    let at = bytes.windows(3).position(|code| code == [0xd1, 0xc8, 0xc3]);
+    bytes[at.expect("its code") + 1] = 0xc0;
+    std::fs::write(&other, bytes).expect("write");
+    let mut scanned = running.scanned();
+    let path = program.to_str().expect("UTF-8");
+    for mmap in scanned.mappings.iter_mut().filter(|mmap| *mmap.path == *path) {
+        mmap.path = other.to_str().expect("UTF-8").into();
+        mmap.identity = identity(&other);
+    }
+    let mut resolver = Resolver::new(no_kernel(), &[scanned]);
+    drain(&mut resolver, &(1..10), vec![ip(tgid, 5, spin)]);
+    let found = snapshot(resolver);
+    assert_eq!(second_bytes(&found), [Some(0xc8)], "{:?}", found.losses);
+    assert_eq!(found.losses.get(Loss::FileDiffers), 1);
 }
 
 /// Kernel code is counted apart where it is patched, and user code is not: it all comes with the first part.
 #[test]
 fn a_process_that_starts_after_the_kernel_was_patched_is_found() {
     let mut resolver = Resolver::new(no_kernel(), &[]);
-    let program = mapped(Path::new("/bin/true"), 0x40_0000);
+    let program = mapped(
+        Path::new("/bin/true"),
+        0x40_0000,
+        identity(Path::new("/bin/true")),
+    );
     let tgid = program.pid;
     let record = Record::Mmap(program);
     resolver.apply([Timed { time: 15, record }]);
@@ -248,11 +293,23 @@ fn a_mount_that_does_not_answer_stops_nothing() {
     let hung = ["a.so", "b.so"].map(|name| mount.folder.join(name));
     let mut resolver = Resolver::new(no_kernel(), &[]);
     let starts = [0x40_0000, 0x50_0000, 0x60_0000];
-    let paths = [&hung[0], &hung[1], Path::new("/bin/true")];
+    // Nobody can ask for it.
+    let unknown = |inode| FileIdentity::Inode {
+        major: 0,
+        minor: u32::MAX,
+        inode,
+        generation: 0,
+    };
+    let program = Path::new("/bin/true");
+    let paths = [
+        (hung[0].as_path(), unknown(7)),
+        (&hung[1], unknown(8)),
+        (program, identity(program)),
+    ];
     let mappings = paths
         .into_iter()
         .zip(starts)
-        .map(|(path, start)| mapped(path, start));
+        .map(|((path, identity), start)| mapped(path, start, identity));
     let records = mappings.map(Record::Mmap);
     resolver.apply(records.map(|record| Timed { time: 5, record }));
     let counts = starts.map(|start| ip(1 << 23, 7, start + 0x10)).to_vec();

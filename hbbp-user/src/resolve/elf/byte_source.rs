@@ -22,13 +22,13 @@ pub enum ByteSource {
 pub type Timestamp = (i64, i64);
 
 impl ByteSource {
-    /// When the file was last written to; `None` of memory, or where it cannot be known.
+    /// When the file or its inode was last changed, which nobody can set back; `None` of memory, or where it cannot be known.
     pub fn written(&self) -> Option<Timestamp> {
         match self {
             Self::File(file, _) => file
                 .metadata()
                 .ok()
-                .map(|about| (about.mtime(), about.mtime_nsec())),
+                .map(|about| (about.ctime(), about.ctime_nsec())),
             Self::Memory(_) => None,
         }
     }

@@ -37,7 +37,7 @@ impl FileSource {
 
 /// Opens the file of a mapping and reads what kind of file it is; may take for ever.
 fn open_image(mmap: &Mmap, relatives: &[u32], parser: &Parser) -> Result<OpenedImage, Loss> {
-    let file = open_mapped(mmap, relatives, parser).map_err(|refusal| refusal.loss())?;
+    let file = open_mapped(mmap, relatives).map_err(|refusal| refusal.loss())?;
     let image = Image::of_file(plain_path(&mmap.path).to_owned(), file.source, parser);
     let image = image.map_err(|error| match error {
         ElfError::GivenUp => Loss::FileGivenUp,

@@ -185,7 +185,7 @@ fn open_checked(path: &Path, build_id: &[u8], mismatch: Mismatch) -> Result<Foun
             note: None,
             named: None,
         },
-        Refusal::Refused | Refusal::Changed => refused(
+        Refusal::Refused | Refusal::Changed | Refusal::Unidentified => refused(
             refusal.loss(),
             "not a regular file, or permission denied".to_owned(),
         ),

@@ -40,12 +40,33 @@ pub(super) struct HitMapping {
     pub(super) private: Option<PrivateFile>,
     /// When the drain began in which it was hit first, in ns.
     pub(super) hit_since: u64,
+    /// Whether memory shows the file that was opened.
+    pub(super) shows: Shows,
+}
+
+/// Whether the memory of a process shows the file that was opened for a mapping: some of it is compared once.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Shows {
+    /// It was not compared yet.
+    #[default]
+    Unknown,
+    /// It does, where nobody wrote to the pages.
+    File,
+    /// It shows something else, so that the text of the file is compared wherever it runs.
+    Else,
 }
 
 impl HitMappings {
     /// The mapping of a process image by (start, from).
     pub(super) fn get(&self, process: ProcessIdx, (start, from): (Va, u64)) -> Option<&HitMapping> {
         self.0.get(&(process, start, from))
+    }
+
+    /// Notes what the memory of a mapping was found to show.
+    pub(super) fn set_shows(&mut self, process: ProcessIdx, (start, from): (Va, u64), shows: Shows) {
+        if let Some(hit) = self.0.get_mut(&(process, start, from)) {
+            hit.shows = shows;
+        }
     }
 
     pub(super) fn insert(&mut self, process: ProcessIdx, (start, from): (Va, u64), hit: HitMapping) {

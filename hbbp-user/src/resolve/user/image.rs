@@ -28,8 +28,11 @@ pub struct Image {
     pub counted: bool,
     /// Whether it was counted that no more of its text is taken.
     pub left_out: bool,
-    /// Whether a process that ran it maps it so that writes to the file show: its text may change while it runs.
+    /// Whether its text may change while it runs: a process that ran it maps it so that its own writes show, or somebody
+    /// wrote to the file once, which shows in all mappings of it.
     pub shared: bool,
+    /// When the file was last changed, as far as that was seen.
+    seen: Option<Timestamp>,
     pub(super) text: ModuleText,
 }
 
@@ -83,7 +86,11 @@ impl Image {
     pub fn of_file(name: String, source: ByteSource, parser: &Parser) -> Result<Self, ElfError> {
         match parser.layout(&source) {
             Ok(layout) => Ok(Self::of_elf(name, source, layout)),
-            Err(ElfError::NotElf) => Ok(Self::new(name, ModuleKind::Anonymous, Content::Flat(source))),
+            Err(ElfError::NotElf) => {
+                let seen = source.written();
+                let flat = Self::new(name, ModuleKind::Anonymous, Content::Flat(source));
+                Ok(Self { seen, ..flat })
+            }
             Err(error) => Err(error),
         }
     }
@@ -100,7 +107,11 @@ impl Image {
             layout,
             names: None,
         };
-        Self::new(name, kind, Content::Elf(Box::new(elf)))
+        let seen = elf.written;
+        Self {
+            seen,
+            ..Self::new(name, kind, Content::Elf(Box::new(elf)))
+        }
     }
 
     /// An image of memory of one process.
@@ -126,6 +137,7 @@ impl Image {
             counted: false,
             left_out: false,
             shared: false,
+            seen: None,
             text: ModuleText::default(),
         }
     }
@@ -196,6 +208,22 @@ impl Image {
         if matches!(self.content, Content::Patched) {
             self.text.copy(&file.text, start, bytes);
         }
+    }
+
+    /// Looks whether somebody has written to the file of an image that was hit since this was asked for last, or since it was
+    /// opened. Writes to a page that is still dirty are not seen, so that the text may change from then on.
+    pub fn notice_writes(&mut self) {
+        let source = match &self.content {
+            Content::Elf(elf) => &elf.source,
+            Content::Flat(source) => source,
+            Content::Memory(_) | Content::Patched | Content::Missing => return,
+        };
+        if self.shared || self.is_unhit() {
+            return;
+        }
+        let written = source.written();
+        self.shared = self.seen != written;
+        self.seen = written;
     }
 
     /// Whether its text may change without a record: memory, and files that are shared.

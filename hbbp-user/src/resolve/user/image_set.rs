@@ -54,8 +54,9 @@ pub struct ImageSet {
     free: Vec<ImageIdx>,
     /// The image of each file that was asked for, or why there is none.
     files: HashMap<FileIdx, Result<ImageIdx, Loss>>,
-    /// Images by device and inode: one file may be known by its inode and by its build id.
-    places: HashMap<(u64, u64), ImageIdx>,
+    /// Images by device and inode of the open file, and by the path by which processes see it. Who gives a file of others
+    /// another path, by a mount of its own, changes no name but its own.
+    places: HashMap<(u64, u64, String), ImageIdx>,
     memories: HashMap<(Generation, Va, u64), ImageIdx>,
     /// The kernel's code page, by width in bits.
     vdso: HashMap<u32, ImageIdx>,
@@ -121,7 +122,8 @@ impl ImageSet {
     }
 
     fn open_new(&mut self, mmap: &Mmap, relatives: &[u32]) -> Result<ImageIdx, Loss> {
-        let (image, place) = self.opener.open(mmap, relatives)?;
+        let (image, (device, inode)) = self.opener.open(mmap, relatives)?;
+        let place = (device, inode, plain_path(&mmap.path).to_owned());
         if let Some(idx) = self.places.get(&place) {
             return Ok(*idx);
         }
@@ -240,15 +242,19 @@ impl ImageSet {
         }
         let image = match files.find(file, losses) {
             // One file may be known by its inode and by its build id, and by several paths.
-            Some(found) => match self.places.get(&found.place) {
-                Some(known) => *known,
-                None => {
-                    let image = Image::of_elf(file.path.as_ref().to_owned(), found.source, found.layout);
-                    let image = self.add(image);
-                    self.places.insert(found.place, image);
-                    image
+            Some(found) => {
+                let (device, inode) = found.place;
+                let place = (device, inode, String::new());
+                match self.places.get(&place) {
+                    Some(known) => *known,
+                    None => {
+                        let image = Image::of_elf(file.path.as_ref().to_owned(), found.source, found.layout);
+                        let image = self.add(image);
+                        self.places.insert(place, image);
+                        image
+                    }
                 }
-            },
+            }
             None => self.add(Image::missing(file.path.as_ref().to_owned())),
         };
         self.files.insert(idx, Ok(image));
@@ -288,7 +294,15 @@ impl ImageSet {
         image.hit(at)
     }
 
-    /// The images whose text may change without a record: shared files, and memory where `is_live` says that its owner still
+    /// Looks which files that were hit were written to.
+    pub(super) fn notice_writes(&mut self) {
+        self.images
+            .iter_mut()
+            .flatten()
+            .for_each(|image| image.notice_writes());
+    }
+
+    /// The images whose text may change without a record: files that are shared or were written to, and memory where `is_live` says that its owner still
     /// runs the same program.
     pub(super) fn changing(&self, is_live: impl Fn(u32, Generation) -> bool) -> Vec<usize> {
         let is_changing = |image: &Image| match &image.content {

@@ -193,6 +193,7 @@ impl UserSpace {
         let Origin::Live(live) = &mut self.origin else {
             return;
         };
+        self.images.notice_writes();
         let index = &self.index;
         let is_live = |tgid, generation| index.is_live(tgid, Some(generation));
         let changing = self.images.changing(is_live);

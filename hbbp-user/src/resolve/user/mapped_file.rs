@@ -2,13 +2,14 @@
 //!
 //! Paths come from processes of strangers, and the collector runs as root.
 //! So a file is first looked up without opening it (`O_PATH`), must be a regular file that is not empty (the files of
-//! /proc and tracefs are, and reading some of them has effects), must be the one that the mapping names, and only then
-//! is opened for reading, without ever waiting.
-//! It is looked for as the process sees it: by the mapping itself, which also finds deleted files, then by its path
-//! below the root of the process, then, for processes that are gone, by its path below the roots of those that created
+//! /proc and tracefs are, and reading some of them has effects), is then opened for reading, without ever waiting, and
+//! must be the one that the mapping shows ([`super::mapped_identity`]).
+//! It is looked for as the process sees it: by the mapping itself, which also finds deleted files, needs CAP_SYS_ADMIN or
+//! CAP_CHECKPOINT_RESTORE and the process to live; then by its path below the root of the process, then, for processes that are gone, by its path below the roots of those that created
 //! it and below our own.
 
 use std::fs::File;
+use std::iter;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
@@ -18,8 +19,8 @@ use rustix::io::Errno;
 use crate::record::{FileIdentity, Mmap};
 use crate::snapshot::Loss;
 
+use super::mapped_identity::{Found, is_mapped};
 use crate::resolve::elf::byte_source::ByteSource;
-use crate::resolve::parser::Parser;
 
 /// The mark that the kernel appends to the path of a file that was deleted.
 const DELETED: &str = " (deleted)";
@@ -33,6 +34,16 @@ pub struct OpenedFile {
     pub place: (u64, u64),
 }
 
+impl OpenedFile {
+    fn of(file: File, stat: &Stat) -> Self {
+        let len = u64::try_from(stat.st_size).unwrap_or(0);
+        Self {
+            source: ByteSource::File(file, len),
+            place: (stat.st_dev, stat.st_ino),
+        }
+    }
+}
+
 /// Why the file behind a mapping cannot be used; the worst reason of all paths that were tried.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Refusal {
@@ -42,6 +53,8 @@ pub enum Refusal {
     Refused,
     /// Another file stands at its place.
     Changed,
+    /// Nothing but its name is known, by which anybody may call a file.
+    Unidentified,
 }
 
 impl Refusal {
@@ -51,6 +64,7 @@ impl Refusal {
             Self::Missing => Loss::FileMissing,
             Self::Refused => Loss::FileRefused,
             Self::Changed => Loss::FileChanged,
+            Self::Unidentified => Loss::FileUnidentified,
         }
     }
 }
@@ -71,30 +85,27 @@ pub fn plain_path(path: &str) -> &str {
 
 /// Opens the file that `mmap` maps; the file is the one that ran, or there is a reason why not.
 /// Where the process is gone, the roots of `relatives`, which see the same files as a rule, are tried as well.
-pub fn open_mapped(mmap: &Mmap, relatives: &[u32], parser: &Parser) -> Result<OpenedFile, Refusal> {
+pub fn open_mapped(mmap: &Mmap, relatives: &[u32]) -> Result<OpenedFile, Refusal> {
+    if !matches!(mmap.identity, FileIdentity::Inode { .. }) {
+        return Err(Refusal::Unidentified);
+    }
     let path = plain_path(&mmap.path);
     let below_process = |tgid: u32| open_below(&open_root(&format!("/proc/{tgid}/root"))?, path);
     let below_own = || open_below(&open_root("/")?, path);
-    // Without an identity to compare with, a file that others see at the same path may be another one.
-    let relatives = if mmap.identity == FileIdentity::Unknown {
-        &[]
-    } else {
-        relatives
-    };
+    let by_range = iter::once_with(|| (Found::ByMapping, open_range(mmap)));
+    let by_itself = iter::once_with(|| below_process(mmap.pid));
     let by_relatives = relatives.iter().map(|tgid| below_process(*tgid));
-    let by_range = std::iter::once_with(|| open_range(mmap));
-    let by_itself = std::iter::once_with(|| below_process(mmap.pid));
+    let by_path = by_itself.chain(by_relatives).chain(iter::once_with(below_own));
     let mut worst = Refusal::Missing;
-    for found in by_range
-        .chain(by_itself)
-        .chain(by_relatives)
-        .chain(std::iter::once_with(below_own))
-    {
-        match found
+    for (found, place) in by_range.chain(by_path.map(|place| (Found::ByPath, place))) {
+        let opened = place
             .map_err(Refusal::from)
-            .and_then(|found| open_checked(&found, &mmap.identity, parser))
-        {
-            Ok(file) => return Ok(file),
+            .and_then(|place| open_regular(&place));
+        match opened {
+            Ok((file, stat)) if is_mapped(&file, &stat, found, &mmap.identity) => {
+                return Ok(OpenedFile::of(file, &stat));
+            }
+            Ok(_) => worst = worst.max(Refusal::Changed),
             Err(refusal) => worst = worst.max(refusal),
         }
     }
@@ -103,14 +114,14 @@ pub fn open_mapped(mmap: &Mmap, relatives: &[u32], parser: &Parser) -> Result<Op
 
 /// Opens a file by a path of our own choice, such as a debug file or a vmlinux; regular files only.
 pub fn open_own(path: &Path) -> Result<OpenedFile, Refusal> {
-    let found = fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    open_checked(&found, &FileIdentity::Unknown, &Parser::Here)
+    let place = fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    open_regular(&place).map(|(file, stat)| OpenedFile::of(file, &stat))
 }
 
 /// Opens a file by its path below the root of a process; regular files only.
 pub fn open_below_process(tgid: u32, path: &str) -> Result<OpenedFile, Refusal> {
-    let found = open_below(&open_root(&format!("/proc/{tgid}/root"))?, path)?;
-    open_checked(&found, &FileIdentity::Unknown, &Parser::Here)
+    let place = open_below(&open_root(&format!("/proc/{tgid}/root"))?, path)?;
+    open_regular(&place).map(|(file, stat)| OpenedFile::of(file, &stat))
 }
 
 /// The file as the mapping itself holds it; needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
@@ -138,51 +149,16 @@ fn open_below(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
     fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-fn open_checked(found: &OwnedFd, identity: &FileIdentity, parser: &Parser) -> Result<OpenedFile, Refusal> {
-    let stat = fs::fstat(found)?;
-    let len = u64::try_from(stat.st_size).unwrap_or(0);
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || len == 0 {
+/// Opens what was looked up, where it is a regular file that is not empty.
+fn open_regular(place: &OwnedFd) -> Result<(File, Stat), Refusal> {
+    let stat = fs::fstat(place)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_size <= 0 {
         return Err(Refusal::Refused);
-    }
-    if !same_inode(&stat, identity) {
-        return Err(Refusal::Changed);
     }
     // The link of the kernel leads to the very file that was looked up, whatever its path names by now.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let opened = fs::openat(
-        CWD,
-        format!("/proc/self/fd/{}", found.as_raw_fd()),
-        flags,
-        Mode::empty(),
-    )?;
-    let source = ByteSource::File(File::from(opened), len);
-    let same = match identity {
-        FileIdentity::BuildId(build_id) => parser
-            .layout(&source)
-            .is_ok_and(|l| l.build_id == build_id.as_slice()),
-        FileIdentity::Inode { .. } | FileIdentity::Unknown => true,
-    };
-    if same {
-        Ok(OpenedFile {
-            source,
-            place: (stat.st_dev, stat.st_ino),
-        })
-    } else {
-        Err(Refusal::Changed)
-    }
-}
-
-/// Whether the inode is the one of the mapping.
-/// File systems with several roots (btrfs, overlayfs) show another device to `stat` than to `maps`, one that belongs
-/// to no driver (major number 0): there the inode number has to do.
-fn same_inode(stat: &Stat, identity: &FileIdentity) -> bool {
-    match identity {
-        FileIdentity::Inode { major, minor, inode } => {
-            let device = (fs::major(stat.st_dev), fs::minor(stat.st_dev));
-            stat.st_ino == *inode && (device == (*major, *minor) || device.0 == 0)
-        }
-        FileIdentity::BuildId(_) | FileIdentity::Unknown => true,
-    }
+    let path = format!("/proc/self/fd/{}", place.as_raw_fd());
+    Ok((File::from(fs::openat(CWD, path, flags, Mode::empty())?), stat))
 }
 
 #[cfg(test)]
@@ -190,7 +166,6 @@ mod tests {
     use super::super::proc_scan::read_process;
     use super::*;
     use crate::addr::{FileOff, Va};
-    use crate::record::BuildId;
     use crate::resolve::elf::layout::read_layout;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
@@ -205,6 +180,15 @@ mod tests {
     }
 
     fn mapping_of(path: &Path) -> Mmap {
+        let identity = match fs::stat(path) {
+            Ok(stat) => FileIdentity::Inode {
+                major: fs::major(stat.st_dev),
+                minor: fs::minor(stat.st_dev),
+                inode: stat.st_ino,
+                generation: 0,
+            },
+            Err(_) => own_mapping("hbbp_user").identity,
+        };
         let path = path.to_str().expect("UTF-8").into();
         let pid = std::process::id();
         Mmap {
@@ -212,7 +196,7 @@ mod tests {
             start: Va(0x1000),
             len: 0x1000,
             offset: FileOff(0),
-            identity: FileIdentity::Unknown,
+            identity,
             shared: false,
             path,
         }
@@ -228,8 +212,7 @@ mod tests {
     #[test]
     fn own_program_and_library() {
         for name in ["hbbp_user", "libc.so"] {
-            let opened =
-                open_mapped(&own_mapping(name), &[], &Parser::Here).expect("it is mapped, so it is there");
+            let opened = open_mapped(&own_mapping(name), &[]).expect("it is mapped, so it is there");
             assert!(read_layout(&opened.source).is_ok());
         }
     }
@@ -242,21 +225,16 @@ mod tests {
             major: 0xfe,
             minor: 77,
             inode: 1,
+            generation: 0,
         };
-        assert_eq!(
-            open_mapped(&mmap, &[], &Parser::Here).err(),
-            Some(Refusal::Changed)
-        );
-        mmap.identity = FileIdentity::BuildId(BuildId::new(&[1; 20]).unwrap());
-        assert_eq!(
-            open_mapped(&mmap, &[], &Parser::Here).err(),
-            Some(Refusal::Changed)
-        );
+        assert_eq!(open_mapped(&mmap, &[]).err(), Some(Refusal::Changed));
         mmap.path = "/nowhere/at all".into();
-        assert_eq!(
-            open_mapped(&mmap, &[], &Parser::Here).err(),
-            Some(Refusal::Missing)
-        );
+        assert_eq!(open_mapped(&mmap, &[]).err(), Some(Refusal::Missing));
+        let named_alone = Mmap {
+            identity: FileIdentity::Unknown,
+            ..own_mapping("hbbp_user")
+        };
+        assert_eq!(open_mapped(&named_alone, &[]).err(), Some(Refusal::Unidentified));
     }
 
     #[test]
@@ -274,18 +252,18 @@ mod tests {
         symlink(&fifo, dir.join("to-fifo")).expect("symlink");
         let begin = Instant::now();
         for name in ["fifo", "empty", "magic", "loop", "to-fifo", "."] {
-            let refused = open_mapped(&mapping_of(&dir.join(name)), &[], &Parser::Here).err();
+            let refused = open_mapped(&mapping_of(&dir.join(name)), &[]).err();
             assert_eq!(refused, Some(Refusal::Refused), "{name}");
         }
         for path in ["/dev/zero", "/proc/kmsg", "/dev/ptmx", "/proc/self/mem"] {
             assert_eq!(
-                open_mapped(&mapping_of(Path::new(path)), &[], &Parser::Here).err(),
+                open_mapped(&mapping_of(Path::new(path)), &[]).err(),
                 Some(Refusal::Refused),
                 "{path}"
             );
         }
         assert_eq!(
-            open_mapped(&mapping_of(Path::new("relative")), &[], &Parser::Here).err(),
+            open_mapped(&mapping_of(Path::new("relative")), &[]).err(),
             Some(Refusal::Missing)
         );
         assert!(begin.elapsed() < Duration::from_secs(1), "nothing may wait");

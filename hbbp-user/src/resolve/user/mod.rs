@@ -21,6 +21,7 @@ pub mod image_set;
 pub mod known_mapping;
 mod live;
 pub mod mapped_file;
+mod mapped_identity;
 mod mapping_table;
 mod page_map;
 mod patched_text;

@@ -2,7 +2,8 @@
 //!
 //! Pages of a private mapping are those of the file until somebody writes to them ([`super::page_map`]), so that only
 //! pages that were written to are compared: the text ranges in them that ran since the last drain, once for each process
-//! image. A range that differs gets a mapping of its own, to an image with the bytes in memory, from the time on at which
+//! image. Of each mapping that ran, one range is compared in any case: pages that nobody wrote to show another file where
+//! overlayfs has made a copy of it since, or where what was opened is not what is mapped. A range that differs gets a mapping of its own, to an image with the bytes in memory, from the time on at which
 //! the program made its text executable again, or else from the start of the drain.
 //!
 //! ```text
@@ -17,7 +18,7 @@
 use std::mem;
 use std::ops::Range;
 
-use super::hit_process::{HitMapping, HitMappings, HitProcess, hit_process};
+use super::hit_process::{HitMapping, HitMappings, HitProcess, Shows, hit_process};
 use super::image_set::{ImageIdx, ImageSet};
 use super::known_mapping::Remapped;
 use super::process_image::{FileIdx, Generation, ImageMapping, ProcessImage};
@@ -161,7 +162,8 @@ impl UserSpace {
             };
             let mut compare = Compare {
                 process,
-                mappings: &self.hit_mappings,
+                mappings: &mut self.hit_mappings,
+                n_other_files: 0,
                 image,
                 images: &self.images,
                 memory: &mut live.memory,
@@ -175,6 +177,7 @@ impl UserSpace {
                     Err(Unread) => losses.add(Loss::TextNotCompared, 1),
                 }
             }
+            losses.add(Loss::FileDiffers, compare.n_other_files);
         }
     }
 }
@@ -185,7 +188,9 @@ struct Unread;
 /// What is needed to compare the text of one process.
 struct Compare<'a> {
     process: &'a HitProcess,
-    mappings: &'a HitMappings,
+    mappings: &'a mut HitMappings,
+    /// Mappings whose memory was found to show another file.
+    n_other_files: u64,
     image: &'a ProcessImage,
     images: &'a ImageSet,
     memory: &'a mut ProcessMemory,
@@ -214,7 +219,8 @@ impl<'a> Compare<'a> {
             .ok_or(Unread)?;
         let tgid = self.process.task.tgid;
         let known = self.known(ran, &at, &range);
-        let may_differ = self.memory.may_be_written(tgid, &at);
+        let is_written = self.memory.may_be_written(tgid, &at);
+        let may_differ = is_written || hit.shows != Shows::File;
         if !may_differ && known.is_none() {
             return Ok(None);
         }
@@ -226,6 +232,12 @@ impl<'a> Compare<'a> {
             if !part.is_some_and(|part| self.memory.read(tgid, at.start, part)) {
                 return Err(Unread);
             }
+        }
+        if may_differ && !is_written && hit.shows == Shows::Unknown {
+            let is_file = *in_file == *bytes;
+            self.n_other_files += u64::from(!is_file);
+            let shows = if is_file { Shows::File } else { Shows::Else };
+            self.mappings.set_shows(ran.process, ran.mapping, shows);
         }
         if *known.unwrap_or(in_file) == *bytes {
             return Ok(None);

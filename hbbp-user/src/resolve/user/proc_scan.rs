@@ -85,7 +85,7 @@ fn read_maps(tgid: u32, maps: impl Read) -> io::Result<Maps> {
         }
         let Some(mmap) = line
             .strip_suffix(b"\n")
-            .and_then(|line| parse_line(tgid, &String::from_utf8_lossy(line)))
+            .and_then(|line| parse_executable(tgid, &String::from_utf8_lossy(line)))
         else {
             continue;
         };
@@ -101,17 +101,20 @@ fn read_maps(tgid: u32, maps: impl Read) -> io::Result<Maps> {
 /// Interprets the text of /proc/PID/maps and keeps the executable mappings; lines that make no sense are skipped.
 pub fn parse_maps(tgid: u32, text: &[u8]) -> Vec<Mmap> {
     text.split(|b| *b == b'\n')
-        .filter_map(|line| parse_line(tgid, &String::from_utf8_lossy(line)))
+        .filter_map(|line| parse_executable(tgid, &String::from_utf8_lossy(line)))
         .collect()
 }
 
+fn parse_executable(pid: u32, line: &str) -> Option<Mmap> {
+    let perms = line.split(' ').nth(1)?;
+    let is_executable = perms.as_bytes().get(2) == Some(&b'x');
+    is_executable.then(|| parse_line(pid, line)).flatten()
+}
+
 /// `start-end perms offset major:minor inode path`, where the path may hold blanks and may be missing.
-fn parse_line(pid: u32, line: &str) -> Option<Mmap> {
+pub(super) fn parse_line(pid: u32, line: &str) -> Option<Mmap> {
     let (range, remainder) = line.split_once(' ')?;
     let (perms, remainder) = remainder.split_once(' ')?;
-    if perms.as_bytes().get(2) != Some(&b'x') {
-        return None;
-    }
     let (offset, remainder) = remainder.split_once(' ')?;
     let (device, remainder) = remainder.split_once(' ')?;
     let (inode, path) = remainder.split_once(' ').unwrap_or((remainder, ""));
@@ -126,6 +129,7 @@ fn parse_line(pid: u32, line: &str) -> Option<Mmap> {
             major: u32::from_str_radix(major, 16).ok()?,
             minor: u32::from_str_radix(minor, 16).ok()?,
             inode,
+            generation: 0,
         },
     };
     let path = path.trim_start_matches(' ');
@@ -181,6 +185,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
             major: 0xfe,
             minor: 0,
             inode: 247_030,
+            generation: 0,
         };
         assert_eq!(
             maps[0],

@@ -29,7 +29,7 @@ pub struct FileIdx(pub u32);
 pub struct MappedFile {
     /// Path as the process saw it, or the kernel's name for memory without a file.
     pub path: Arc<str>,
-    /// Device and inode, or build id.
+    /// Device, inode and generation, or in recordings the build id.
     pub identity: FileIdentity,
 }
 
@@ -66,12 +66,7 @@ impl MappedFile {
 
     /// Whether a mapping with this path and identity may name the same file: by the same path, and by nothing that differs.
     pub fn may_be(&self, path: &str, identity: &FileIdentity) -> bool {
-        let differ = match (&self.identity, identity) {
-            (FileIdentity::Inode { .. }, FileIdentity::Inode { .. })
-            | (FileIdentity::BuildId(_), FileIdentity::BuildId(_)) => self.identity != *identity,
-            _ => false,
-        };
-        !differ && plain_path(&self.path) == plain_path(path)
+        self.identity.agrees(identity) && plain_path(&self.path) == plain_path(path)
     }
 
     /// What mappings of it are made of.

@@ -8,7 +8,7 @@ use std::mem;
 
 use super::cgroups::Cgroups;
 use super::haste::Haste;
-use super::hit_process::{CgroupTable, HitMapping, HitMappings, HitProcess};
+use super::hit_process::{CgroupTable, HitMapping, HitMappings, HitProcess, Shows};
 use super::image_set::{ImageIdx, ImageSet, Mapper};
 use super::live::LiveProcesses;
 use super::patched_text::{PrivateFile, RanText};
@@ -278,6 +278,7 @@ impl UserSpace {
             image_start,
             private: (!mapping.shared && self.images.is_file(idx)).then(|| PrivateFile::of(mapping)),
             hit_since: self.origin.drain_start(),
+            shows: Shows::Unknown,
         };
         self.hit_mappings.insert(process, key, hit);
         Some(of(hit))
@@ -296,6 +297,7 @@ impl UserSpace {
             image_start: ImageAddr(0),
             private: None,
             hit_since: 0,
+            shows: Shows::Unknown,
         };
         self.hit_mappings.insert(process, (named.base, 0), hit);
         Some(RanMapping {
