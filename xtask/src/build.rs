@@ -1,12 +1,43 @@
-//! `cargo xtask build`: leaves `target/release/hbbp-sys`, with the eBPF object in it.
+//! `cargo xtask build`: leaves `target/release/hbbp-sys`, with the eBPF object in it, and its debug information beside it.
 
-use anyhow::Result;
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
 
 use crate::command;
 use crate::setup::{self, Install, Needs};
 
+/// The program.
+const PROGRAM: &str = "target/release/hbbp-sys";
+
+/// The file that debuggers find by the link in the program.
+const DEBUG_FILE: &str = "target/release/hbbp-sys.debug";
+
 /// Sets up what is missing and builds the program.
 pub(crate) fn build(install: Install) -> Result<()> {
     setup::setup(Needs::Build, install)?;
-    command::run(command::cargo().args(["build", "--release", "--package", "hbbp-user"]))
+    command::run(command::cargo().args(["build", "--release", "--package", "hbbp-user"]))?;
+    split()
+}
+
+/// Moves debug information and symbols to a file of their own: they are six times as large as the program.
+///
+/// cargo keeps the linked program under another name, and puts it back here with its next build.
+fn split() -> Result<()> {
+    let (program, debug) = (
+        command::workspace().join(PROGRAM),
+        command::workspace().join(DEBUG_FILE),
+    );
+    let small = program.with_extension("small");
+    command::run(
+        Command::new("objcopy")
+            .arg("--only-keep-debug")
+            .args([&program, &debug]),
+    )?;
+    let mut strip = Command::new("objcopy");
+    strip.arg("--strip-all");
+    strip.arg(format!("--add-gnu-debuglink={}", debug.display()));
+    command::run(strip.args([&program, &small]))?;
+    fs::rename(&small, &program).with_context(|| format!("failed to replace {}", program.display()))
 }

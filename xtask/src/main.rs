@@ -73,7 +73,7 @@ enum Task {
         #[arg(last = true)]
         args: Vec<OsString>,
     },
-    /// Run the tests: all tiers, or those that are named.
+    /// Run the decisive tests of each subsystem, or with --all every test: all tiers, or those that are named.
     Test(test::TestArgs),
     /// Measure what stacks, processes, hostile profiles and a run of ten seconds under load cost; as root.
     Bench(bench::BenchArgs),
@@ -113,7 +113,7 @@ fn run(args: Args) -> Result<()> {
         Install::Do
     };
     match args.task {
-        Task::Setup => setup::setup(Needs::Test, install),
+        Task::Setup => setup::setup(Needs::AllTests, install),
         Task::Build => build::build(install),
         Task::Man => man::man(install),
         Task::Package => package::package(install),
@@ -122,8 +122,8 @@ fn run(args: Args) -> Result<()> {
         Task::Bench(args) => bench::bench(&args, install),
         Task::Tidy => tidy::tidy(),
         Task::Ci => ci::ci(install),
-        Task::Vm(args) => vm::vm(&args),
-        Task::Demo => demo::demo(),
+        Task::Vm(args) => vm::vm(&args, install),
+        Task::Demo => demo::demo(install),
         Task::Learn { args } => learn::learn(&args),
         Task::CleanRoom => clean_room::clean_room(),
     }

@@ -19,35 +19,27 @@ const DEBIAN_COMPILER: [&str; 3] = ["rustc-web", "cargo-web", "libstd-rust-web-d
 /// The nightly compiler for the eBPF object elsewhere: one whose LLVM our linker reads.
 const NIGHTLY: &str = "nightly-2026-05-20";
 
-/// What the tests of hbbp-user compile their workloads with, and read exports with; of LLVM, those of the version that links
-/// the eBPF object are mostly there already.
-const USER_TEST_PACKAGES: [&str; 12] = [
-    "gcc",
-    "libc6-dev",
-    "binutils",
-    "valgrind",
-    "python3-venv",
-    "tmux",
-    "systemd",
-    "prometheus",
-    "llvm-22",
-    "bolt-22",
-    "clang-22",
-    "autofdo",
-];
+/// What the tests of hbbp-user compile their workloads with, and run beside the program.
+const USER_TEST_PACKAGES: [&str; 6] = ["gcc", "libc6-dev", "binutils", "valgrind", "tmux", "systemd"];
+
+/// Programs that read what we write; of LLVM, those of the version that links the eBPF object are mostly there already.
+const READER_PACKAGES: [&str; 5] = ["python3-venv", "llvm-22", "bolt-22", "clang-22", "autofdo"];
 
 /// The virtual environment of the Python packages that read what we write, in the workspace.
-const READERS: &str = "target/readers";
+const PYTHON_READERS: &str = "target/readers";
 
 /// These packages. `pypprof` has the schema of pprof, which needs a `protobuf` of its time, and `axe-playwright-python` has
 /// axe-core, a script that checks pages for accessibility; what else they ask for is not used.
-const READER_PACKAGES: [(&str, &str); 5] = [
+const PYTHON_PACKAGES: [(&str, &str); 5] = [
     ("pyarrow", "26.0.1"),
     ("duckdb", "2.0.0"),
     ("protobuf", "3.20.3"),
     ("pypprof", "0.0.1"),
     ("axe-playwright-python", "0.1.8"),
 ];
+
+/// The checker of metrics, unpacked into the workspace: its package would start a server on all addresses.
+const PROMTOOL: &str = "target/promtool";
 
 /// What cargo-deb asks for the libraries of a program.
 const DEBIAN_PACKAGER: &str = "dpkg-dev";
@@ -58,17 +50,22 @@ const PACKAGER_VERSION: &str = "3.8.0";
 /// The browser that the tests draw an HTML report with; other systems have no package of that name, and the tests skip themselves there.
 const DEBIAN_BROWSER: &str = "chromium";
 
-/// What the tests of the kernel half need: one Debian package a line.
-const KERNEL_TEST_PACKAGES: &str = "kernel-tests/packages.txt";
+/// What the emulated machine needs: one Debian package a line.
+const VM_PACKAGES: &str = "kernel-tests/packages.txt";
 
-/// What a machine must be ready for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a machine must be ready for; each includes those before it, but for packaging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Needs {
+    /// Building.
     Build,
-    /// Building the package.
+    /// Building and packaging.
     Package,
-    /// Building, packaging and testing.
+    /// The emulated machine.
+    Machine,
+    /// The tests that run by default.
     Test,
+    /// All tests, with the programs that read what we write.
+    AllTests,
 }
 
 /// What to do about what is missing.
@@ -81,15 +78,19 @@ pub(crate) enum Install {
 /// Makes this machine ready, or stops with the commands that would.
 pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
     let system = System::read();
+    let reads = needs == Needs::AllTests;
     let missing = Missing {
         compiler: Toolchain::find().is_none(),
         linker: find_linker().is_none(),
-        test_packages: match needs {
-            Needs::Build | Needs::Package => Vec::new(),
-            Needs::Test => test_packages()?,
-        },
-        packager: needs != Needs::Build && !has_packager(),
-        readers: needs == Needs::Test && !has_readers(),
+        test_packages: test_packages(needs)?,
+        packager: (reads || needs == Needs::Package) && !has_packager(),
+        readers: reads && !has_readers(),
+        promtool: reads
+            && !command::workspace()
+                .join(PROMTOOL)
+                .join("usr/bin/promtool")
+                .is_file(),
+        browser: reads,
     };
     let lines = missing.lines(system, system::missing_packages);
     if lines.is_empty() {
@@ -117,6 +118,10 @@ pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
     if let Some(obstacle) = obstacle {
         bail!(obstacle);
     }
+    let packages = system::missing_packages(missing.debian_packages(system));
+    if system.has_apt() && !packages.is_empty() {
+        eprintln!("{}", system::size_of_packages(&packages.join(" "))?);
+    }
     for line in &lines {
         // The output of `cargo xtask run` is the program's alone.
         let to_stderr = format!("{{ {}; }} >&2", line.text);
@@ -141,6 +146,8 @@ struct Missing {
     test_packages: Vec<String>,
     packager: bool,
     readers: bool,
+    promtool: bool,
+    browser: bool,
 }
 
 /// A shell line that installs something.
@@ -194,15 +201,26 @@ impl Missing {
             );
         }
         if self.readers {
-            let folder = command::workspace().join(READERS);
+            let folder = command::workspace().join(PYTHON_READERS);
             let folder = folder.display();
-            let packages = READER_PACKAGES.map(|(name, version)| format!("{name}=={version}"));
+            let packages = PYTHON_PACKAGES.map(|(name, version)| format!("{name}=={version}"));
             add(false, format!("python3 -m venv --clear {folder}"));
             add(
                 false,
                 format!(
                     "{folder}/bin/pip install --quiet --disable-pip-version-check --no-deps {}",
                     packages.join(" ")
+                ),
+            );
+        }
+        if self.promtool && system.has_apt() {
+            let folder = command::workspace().join(PROMTOOL);
+            let folder = folder.display();
+            add(
+                false,
+                format!(
+                    "mkdir -p {folder} && cd {folder} && apt-get download -qq prometheus && \
+                     dpkg-deb --fsys-tarfile prometheus_*.deb | tar x ./usr/bin/promtool && rm prometheus_*.deb"
                 ),
             );
         }
@@ -221,7 +239,7 @@ impl Missing {
             packages.push(DEBIAN_PACKAGER.to_owned());
         }
         packages.extend(self.test_packages.iter().cloned());
-        if !self.test_packages.is_empty() && system == System::Debian {
+        if self.browser && system == System::Debian {
             packages.push(DEBIAN_BROWSER.to_owned());
         }
         packages
@@ -240,14 +258,14 @@ fn llvm_install(system: System) -> Option<&'static str> {
 
 /// Whether the Python packages are there, in their versions: pip writes this folder of a package last.
 fn has_readers() -> bool {
-    let library = command::workspace().join(READERS).join("lib");
+    let library = command::workspace().join(PYTHON_READERS).join("lib");
     let pythons = fs::read_dir(library).into_iter().flatten().flatten();
     let mut pythons = pythons.map(|python| python.path().join("site-packages"));
     pythons.any(|packages| {
         let folder = |(name, version): (&str, &str)| {
             packages.join(format!("{}-{version}.dist-info", name.replace('-', "_")))
         };
-        READER_PACKAGES.map(folder).iter().all(|folder| folder.is_dir())
+        PYTHON_PACKAGES.map(folder).iter().all(|folder| folder.is_dir())
     })
 }
 
@@ -262,19 +280,25 @@ fn names_version(printed: &str, version: &str) -> bool {
     printed.split_whitespace().last() == Some(version)
 }
 
-/// The Debian packages that all tests together need.
-fn test_packages() -> Result<Vec<String>> {
-    let path = command::workspace().join(KERNEL_TEST_PACKAGES);
+/// The Debian packages that tests need, or the emulated machine alone.
+fn test_packages(needs: Needs) -> Result<Vec<String>> {
+    if needs < Needs::Machine {
+        return Ok(Vec::new());
+    }
+    let path = command::workspace().join(VM_PACKAGES);
     let list = match fs::read_to_string(&path) {
         Ok(list) => list,
         Err(err) if err.kind() == io::ErrorKind::NotFound => String::new(),
         Err(err) => return Err(err).with_context(|| format!("failed to read {}", path.display())),
     };
-    Ok(USER_TEST_PACKAGES
-        .into_iter()
-        .chain(parse_packages(&list))
-        .map(str::to_owned)
-        .collect())
+    let mut packages: Vec<&str> = parse_packages(&list).collect();
+    if Needs::Test <= needs {
+        packages.extend(USER_TEST_PACKAGES);
+    }
+    if Needs::AllTests <= needs {
+        packages.extend(READER_PACKAGES);
+    }
+    Ok(packages.into_iter().map(str::to_owned).collect())
 }
 
 /// The names in a list of packages: one a line, `#` begins a comment.

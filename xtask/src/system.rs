@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
+use anyhow::Result;
+
 /// The families of Linux distributions whose commands we know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum System {
@@ -61,6 +63,22 @@ pub(crate) fn is_root() -> bool {
 pub(crate) fn missing_packages(mut names: Vec<String>) -> Vec<String> {
     names.retain(|name| !is_installed(name));
     names
+}
+
+/// What apt says that these packages take: to download, and on the disk.
+pub(crate) fn size_of_packages(names: &str) -> Result<String> {
+    let mut apt = Command::new("sh");
+    let plan = format!("apt-get update -qq && apt-get install --assume-no --no-install-recommends {names}");
+    // apt refuses its own plan here, so its exit code says nothing.
+    let output = apt.args(["-c", &plan]).env("LC_ALL", "C").output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let sizes = said
+        .lines()
+        .filter(|line| line.starts_with("Need to get") || line.starts_with("After this"));
+    Ok(sizes
+        .map(|line| format!("    {line}"))
+        .collect::<Vec<_>>()
+        .join("\n"))
 }
 
 fn is_installed(package: &str) -> bool {

@@ -1,6 +1,7 @@
-//! `cargo xtask test`: all tests in the build that users run, tier by tier, and a closing line of totals.
+//! `cargo xtask test`: tests in the build that users run, tier by tier, and a closing line of totals.
 //!
-//! The tiers are told apart by test target, so that a new target belongs to the unit tier until it is named here.
+//! The tiers are told apart by test target, so that a new target belongs to the unit tier until it is named here. By default
+//! each subsystem has its decisive tests: the others are marked `#[ignore]`, and the emulated machine boots one kernel.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
@@ -17,7 +18,13 @@ use crate::totals::Totals;
 /// Which tests to run; all tiers where none is named.
 #[derive(Debug, Default, Args)]
 pub(crate) struct TestArgs {
-    /// Run the unit tier alone: no root, no emulated machine, under 30 seconds after a build.
+    /// Run every test, on each kernel of the emulated machine, and install the programs that read exports.
+    #[arg(long)]
+    all: bool,
+    /// Run what is left for --all once the default run has passed.
+    #[arg(long, conflicts_with = "all")]
+    pub(crate) rest: bool,
+    /// Run the unit tier alone: no root, no emulated machine.
     #[arg(long, conflicts_with = "tier")]
     quick: bool,
     /// Run this tier; may be given again.
@@ -52,10 +59,16 @@ const VM_TARGET: &str = "vm";
 /// Tells the vm tier the only kernel to boot.
 const ONLY_KERNEL: &str = "HBBP_TEST_KERNEL";
 
+/// The kernel that the default run boots, and the one that is left for `--rest`.
+const DEFAULT_KERNEL: &str = "6.12";
+const OTHER_KERNEL: &str = "6.1";
+
 /// Builds the tests of the tiers, then runs tier by tier; a tier that fails does not stop the next one.
 pub(crate) fn test(args: &TestArgs, install: Install) -> Result<()> {
     let tiers = args.tiers();
-    let needs = if tiers == [Tier::Unit] {
+    let needs = if args.all || args.rest {
+        Needs::AllTests
+    } else if tiers == [Tier::Unit] {
         Needs::Build
     } else {
         Needs::Test
@@ -87,7 +100,41 @@ pub(crate) fn test(args: &TestArgs, install: Install) -> Result<()> {
     Ok(())
 }
 
+/// A run of a tier's test programs.
+#[derive(Debug, PartialEq, Eq)]
+struct Part<'a> {
+    /// The only kernel that the emulated machine boots; all of them without one.
+    kernel: Option<&'a str>,
+    /// The argument of the test program that says whether ignored tests run; they do not without one.
+    ignored: Option<&'static str>,
+}
+
 impl TestArgs {
+    /// The runs of a tier. What the default run and `--rest` run is together what `--all` runs.
+    fn parts(&self, tier: Tier) -> Vec<Part<'_>> {
+        let kernel = self.kernel.as_deref();
+        if self.all {
+            let ignored = Some("--include-ignored");
+            return vec![Part { kernel, ignored }];
+        }
+        if !self.rest {
+            let kernel = kernel.or(Some(DEFAULT_KERNEL));
+            return vec![Part {
+                kernel,
+                ignored: None,
+            }];
+        }
+        let ignored = Some("--ignored");
+        let mut parts = vec![Part { kernel, ignored }];
+        if tier == Tier::Vm && kernel.is_none() {
+            parts.push(Part {
+                kernel: Some(OTHER_KERNEL),
+                ignored: None,
+            });
+        }
+        parts
+    }
+
     fn tiers(&self) -> Vec<Tier> {
         if self.quick {
             return vec![Tier::Unit];
@@ -133,12 +180,18 @@ impl Tier {
 
     /// Runs the tier and shows what it prints.
     fn run(self, targets: &Targets, args: &TestArgs) -> Result<Totals> {
-        let mut cargo = self.cargo_test(targets);
-        cargo.args(&args.args);
-        cargo.envs(args.kernel.iter().map(|series| (ONLY_KERNEL, series)));
         let mut totals = Totals::default();
-        totals.run(&mut cargo)?;
-        if self == Self::Unit {
+        for part in args.parts(self) {
+            let mut cargo = self.cargo_test(targets);
+            cargo.args(&args.args);
+            if part.ignored.is_some() && !args.args.iter().any(|word| word == "--") {
+                cargo.arg("--");
+            }
+            cargo.args(part.ignored);
+            cargo.envs(part.kernel.map(|series| (ONLY_KERNEL, series)));
+            totals.run(&mut cargo)?;
+        }
+        if self == Self::Unit && !args.rest {
             let mut docs = command::cargo();
             docs.args(["test", "--release", "--workspace", "--doc"])
                 .args(&args.args);
@@ -225,6 +278,27 @@ mod tests {
         };
         assert_eq!(two.tiers(), [Tier::Live, Tier::Vm]);
         assert_eq!(TestArgs::default().tiers(), super::TIERS);
+    }
+
+    #[test]
+    fn default_run_and_rest_are_all() {
+        let rest = TestArgs {
+            rest: true,
+            ..TestArgs::default()
+        };
+        let ran = |args: &TestArgs| -> Vec<(Option<String>, Option<&'static str>)> {
+            let parts = args.parts(Tier::Vm).into_iter();
+            parts
+                .map(|part| (part.kernel.map(str::to_owned), part.ignored))
+                .collect()
+        };
+        let (first, second) = (super::DEFAULT_KERNEL, super::OTHER_KERNEL);
+        assert_eq!(ran(&TestArgs::default()), [(Some(first.to_owned()), None)]);
+        assert_eq!(
+            ran(&rest),
+            [(None, Some("--ignored")), (Some(second.to_owned()), None)]
+        );
+        assert_eq!(rest.parts(Tier::Live).len(), 1);
     }
 
     #[test]

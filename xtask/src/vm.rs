@@ -12,6 +12,7 @@ use kernel_tests::outcome::Outcome;
 use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host};
 
+use crate::setup::{self, Install, Needs};
 use crate::{
     ablation, accuracy, classes, cost, guards, methods, optimizers, recordings, statistics, without_stacks,
 };
@@ -97,7 +98,13 @@ enum Span {
 }
 
 /// Boots, runs, prints what the command printed, and leaves its files.
-pub(crate) fn vm(args: &Args) -> Result<()> {
+pub(crate) fn vm(args: &Args, install: Install) -> Result<()> {
+    // The optimizers are readers.
+    let needs = match &args.task {
+        Some(Task::Optimizers(_)) => Needs::AllTests,
+        _ => Needs::Machine,
+    };
+    setup::setup(needs, install)?;
     match &args.task {
         Some(Task::Accuracy(args)) => return accuracy::accuracy(args),
         Some(Task::WithoutStacks(args)) => return without_stacks::without_stacks(args),
@@ -128,7 +135,7 @@ pub(crate) fn vm(args: &Args) -> Result<()> {
     if args.trace {
         machine = machine.traced();
     }
-    let command = install(&mut machine, &kernel, args)?;
+    let command = bring(&mut machine, &kernel, args)?;
     let outcome = machine.run(&command)?;
     let reference = keep(&outcome, &args.out)?;
     print!("{}", outcome.text("stdout").unwrap_or_default());
@@ -159,7 +166,7 @@ pub(crate) fn hardware_profile(name: &str) -> Result<String> {
 }
 
 /// Puts in what the command needs, and says how it is called in the guest.
-fn install(machine: &mut Machine, kernel: &Kernel, args: &Args) -> Result<Vec<String>> {
+fn bring(machine: &mut Machine, kernel: &Kernel, args: &Args) -> Result<Vec<String>> {
     machine.files().copy("bin/busybox", Path::new("/bin/busybox"))?;
     for name in &args.workload {
         let workload = Workload::named(name).with_context(|| format!("unknown workload `{name}`"))?;

@@ -9,6 +9,8 @@ const ALL: fn() -> Missing = || Missing {
     test_packages: vec!["gcc".to_owned(), "qemu-system-x86".to_owned()],
     packager: false,
     readers: false,
+    promtool: false,
+    browser: false,
 };
 
 #[track_caller]
@@ -31,7 +33,7 @@ fn a_ready_machine_installs_nothing() {
         test_packages: vec!["gcc".to_owned()],
         ..Missing::default()
     };
-    check(&tested, System::Debian, &["gcc", "chromium"], &[]);
+    check(&tested, System::Debian, &["gcc"], &[]);
     check(&tested, System::Arch, &[], &[]);
 }
 
@@ -44,7 +46,7 @@ fn debian_brings_its_own_compiler() {
         &[
             "# apt-get update -qq",
             "# DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends rustc-web cargo-web \
-             libstd-rust-web-dev-bpf llvm-22-dev qemu-system-x86 chromium",
+             libstd-rust-web-dev-bpf llvm-22-dev qemu-system-x86",
             "$ PATH=/usr/lib/llvm-22/bin:$PATH LLVM_SYS_221_PREFIX=/usr/lib/llvm-22 cargo install --quiet --locked --force \
              --version 0.13.0 --no-default-features --features llvm-22 bpf-linker",
         ],
@@ -124,5 +126,23 @@ fn a_list_of_packages_may_be_commented() {
     assert_eq!(
         parse_packages(list).collect::<Vec<_>>(),
         ["gcc", "qemu-system-x86"]
+    );
+}
+
+#[test]
+fn browser_and_checker_of_metrics_are_for_all_tests() {
+    let readers = Missing {
+        promtool: true,
+        browser: true,
+        ..Missing::default()
+    };
+    let lines = readers.lines(System::Debian, |names| names);
+    let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+    assert!(texts.iter().any(|text| text.ends_with("chromium")), "{texts:?}");
+    // The package is unpacked: installed, it would start a server.
+    let checker: Vec<&&str> = texts.iter().filter(|text| text.contains("prometheus")).collect();
+    assert!(
+        matches!(checker[..], [line] if line.contains("apt-get download") && !line.contains("apt-get install")),
+        "{texts:?}"
     );
 }
