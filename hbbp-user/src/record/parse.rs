@@ -269,6 +269,7 @@ mod tests {
                 major,
                 minor: 3,
                 inode: 77,
+                generation,
             };
             for misc in [0, MISC_MMAP_BUILD_ID] {
                 assert_eq!(identity(&held, misc), expected);

@@ -37,6 +37,7 @@ fn bolt_export_of_exact_counts_is_exact() {
 }
 
 #[test]
+#[ignore = "needs a program that only --all installs"]
 fn bolt_reads_the_export_and_optimizes_the_program() {
     let (Some(perf2bolt), Some(bolt)) = (tool::llvm("perf2bolt"), tool::llvm("llvm-bolt")) else {
         return;

@@ -65,6 +65,7 @@ fn profgen_and_ranges_exports_of_exact_counts_are_exact() {
 }
 
 #[test]
+#[ignore = "needs a program that only --all installs"]
 fn llvm_profgen_reads_the_export() {
     let Some(profgen) = tool::llvm("llvm-profgen") else {
         return;
@@ -90,6 +91,7 @@ fn llvm_profgen_reads_the_export() {
 }
 
 #[test]
+#[ignore = "needs a program that only --all installs"]
 fn llvm_profgen_reads_the_stacks() {
     let Some(profgen) = tool::llvm("llvm-profgen") else {
         return;
@@ -120,6 +122,7 @@ fn llvm_profgen_reads_the_stacks() {
 }
 
 #[test]
+#[ignore = "needs a program that only --all installs"]
 fn create_llvm_prof_reads_the_ranges() {
     let Some(create) = tool::other("create_llvm_prof") else {
         return;

@@ -52,6 +52,7 @@ fn callgrind_annotate_reads_the_export() {
 }
 
 #[test]
+#[ignore = "needs a program that only --all installs"]
 fn pprof_schema_reads_the_export() {
     let program = Program::new("cc", Linked::Fixed);
     program.export("pprof");
@@ -66,6 +67,7 @@ fn pprof_schema_reads_the_export() {
 }
 
 #[test]
+#[ignore = "needs a program that only --all installs"]
 fn duckdb_and_pyarrow_read_the_table() {
     let program = Program::new("cc", Linked::Pie);
     program.export("parquet");
@@ -94,6 +96,7 @@ fn firefox_profile_has_all_executions() {
 }
 
 #[test]
+#[ignore = "needs a program that only --all installs"]
 fn blocks_add_up_to_all_executions_and_llvm_mca_reads_them() {
     let program = Program::new("cc", Linked::Fixed);
     let text = program.export("blocks");

@@ -97,6 +97,7 @@ fn driven(page: &str, more: &str, window: [u32; 2]) -> Option<(Value, String)> {
 }
 
 #[test]
+#[ignore = "needs a program that only --all installs"]
 fn every_view_draws_and_pivots_have_the_sum_of_the_json_report() {
     let folder = tempfile::tempdir().unwrap();
     let snapshot = halved(program::stacked());
@@ -120,6 +121,7 @@ fn every_view_draws_and_pivots_have_the_sum_of_the_json_report() {
 }
 
 #[test]
+#[ignore = "needs a program that only --all installs"]
 fn keys_and_clicks_lead_to_the_code_of_a_function() {
     let folder = tempfile::tempdir().unwrap();
     let page = page(&halved(program::stacked()), folder.path());
@@ -139,6 +141,7 @@ fn keys_and_clicks_lead_to_the_code_of_a_function() {
 }
 
 #[test]
+#[ignore = "needs a program that only --all installs"]
 fn versions_of_patched_code_stand_side_by_side() {
     let folder = tempfile::tempdir().unwrap();
     let Some((found, _)) = driven(&page(&patched(), folder.path()), "", DESK) else {
@@ -176,6 +179,7 @@ fn axe() -> Option<PathBuf> {
 }
 
 #[test]
+#[ignore = "needs a program that only --all installs"]
 fn accessibility_checker_finds_nothing_serious_in_either_theme() {
     let folder = tempfile::tempdir().unwrap();
     let page = page(&halved(program::stacked()), folder.path());
@@ -199,6 +203,7 @@ fn accessibility_checker_finds_nothing_serious_in_either_theme() {
 }
 
 #[test]
+#[ignore = "needs a program that only --all installs"]
 fn screenshots_show_something_in_either_theme() {
     let folder = tempfile::tempdir().unwrap();
     let page = page(&halved(program::stacked()), folder.path());
@@ -230,6 +235,7 @@ fn screenshots_show_something_in_either_theme() {
 }
 
 #[test]
+#[ignore = "needs a program that only --all installs"]
 fn hostile_names_run_nothing_in_a_browser() {
     let folder = tempfile::tempdir().unwrap();
     let page = page(&hostile(), folder.path());
