@@ -35,13 +35,7 @@ pub(crate) fn ci(install: Install) -> Result<()> {
     step("tidy", tidy::tidy)?;
     step("dependencies", dependencies)?;
     step("tests", || test::test(&TestArgs::default(), install))?;
-    step("the other tests", || {
-        let rest = TestArgs {
-            rest: true,
-            ..TestArgs::default()
-        };
-        test::test(&rest, install)
-    })
+    step("the other tests", || test::test(&TestArgs::rest(), install))
 }
 
 /// Licences, sources and known faults of the dependencies, by cargo-deny. It takes minutes to build, so it is used where it

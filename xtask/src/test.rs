@@ -23,7 +23,7 @@ pub(crate) struct TestArgs {
     all: bool,
     /// Run what is left for --all once the default run has passed.
     #[arg(long, conflicts_with = "all")]
-    pub(crate) rest: bool,
+    rest: bool,
     /// Run the unit tier alone: no root, no emulated machine.
     #[arg(long, conflicts_with = "tier")]
     quick: bool,
@@ -110,6 +110,14 @@ struct Part<'a> {
 }
 
 impl TestArgs {
+    /// What the default run leaves.
+    pub(crate) fn rest() -> Self {
+        Self {
+            rest: true,
+            ..Self::default()
+        }
+    }
+
     /// The runs of a tier. What the default run and `--rest` run is together what `--all` runs.
     fn parts(&self, tier: Tier) -> Vec<Part<'_>> {
         let kernel = self.kernel.as_deref();
@@ -282,10 +290,7 @@ mod tests {
 
     #[test]
     fn default_run_and_rest_are_all() {
-        let rest = TestArgs {
-            rest: true,
-            ..TestArgs::default()
-        };
+        let rest = TestArgs::rest();
         let ran = |args: &TestArgs| -> Vec<(Option<String>, Option<&'static str>)> {
             let parts = args.parts(Tier::Vm).into_iter();
             parts

@@ -19,6 +19,7 @@ fn measured(options: &[&str]) -> Option<Measured> {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn ring_that_runs_less_has_more_stacks() {
     let (Some(together), Some(apart)) = (measured(&[]), measured(&["--rings-apart"])) else {
         return;

@@ -100,6 +100,7 @@ fn exact_parts(measured: &Measured, own: f64) -> [f64; 3] {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn loops_of_a_read_through_the_page_cache_have_their_callers() {
     let command = format!(
         "busybox mkdir /cached; busybox mount -t ramfs none /cached; \
@@ -161,6 +162,7 @@ const DATAGRAM_WORDS: f64 = 7500.0;
 const RARER: [&str; 2] = ["--callers", "--time=250007"];
 
 #[test]
+#[ignore = "runs in --all"]
 fn loops_of_a_datagram_over_the_loopback_device_have_their_callers() {
     let command = format!("busybox ifconfig lo 127.0.0.1 up; datagrams {DATAGRAMS}");
     let Some(measured) = measured("datagrams.c", RARER, &command) else {

@@ -89,6 +89,7 @@ fn repeated(reference: &Reference) -> BTreeSet<u64> {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn three_programs_count_as_in_callgrind() {
     for (source, arguments, name) in PROGRAMS {
         let Some(mut machine) = support::machine("6.12") else {

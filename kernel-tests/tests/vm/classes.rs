@@ -155,11 +155,13 @@ fn classes_tie_the_mix(series: &str) {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn classes_tie_the_mix_on_6_1() {
     classes_tie_the_mix("6.1");
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn classes_tie_the_mix_on_6_12() {
     classes_tie_the_mix("6.12");
 }

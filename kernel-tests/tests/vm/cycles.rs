@@ -63,6 +63,7 @@ fn cost(outcome: &Outcome, hardware_profile: &str) -> u64 {
 
 /// Samples of both come from the driver's own count of overflows: the perf core may drop some.
 #[test]
+#[ignore = "runs in --all"]
 fn cycles_are_what_the_executed_instructions_cost() {
     let command =
         format!("perf record -q -a -e cycles -c {SHORT} -o /tmp/perf.data -- busybox sh -c '{LOAD}' >&2");
@@ -112,6 +113,7 @@ fn branch(word: &str) -> (u64, u64, u64) {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn branch_records_hold_the_cycles_since_the_branch_before() {
     let command = format!(
         "perf record -q -a -b -e cycles -c {PERIOD} -o /tmp/perf.data -- busybox sh -c '{LOAD}' >&2 &&

@@ -32,6 +32,7 @@ fn counted_by_hand(series: &str, cpus: u32) {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn hand_counted_code_on_6_1_with_one_cpu() {
     counted_by_hand("6.1", 1);
 }
@@ -43,6 +44,7 @@ fn hand_counted_code_on_6_12_with_two_cpus() {
 
 /// Fork, exec, exit and file system work: every instruction of both rings is in some block, on every CPU.
 #[test]
+#[ignore = "runs in --all"]
 fn blocks_add_up_to_the_instructions_retired() {
     for series in support::SERIES {
         let Some(machine) = support::machine(series) else {
@@ -72,6 +74,7 @@ fn blocks_add_up_to_the_instructions_retired() {
 
 /// With `-icount`, guest time is a function of the instructions: two runs are one.
 #[test]
+#[ignore = "runs in --all"]
 fn two_runs_with_icount_agree() {
     let runs = [0, 1].map(|_| {
         let machine = support::machine("6.12")?;

@@ -89,6 +89,7 @@ fn full_ring_is_counted() {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn dropped_records_are_counted() {
     let Some(seen) = witnessed("fault.drop_percent = 25", "2", LOAD) else {
         return;
@@ -98,6 +99,7 @@ fn dropped_records_are_counted() {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn throttled_records_are_counted() {
     // 1000 samples a second are four in a tick of the guest's 250 Hz.
     let Some(seen) = witnessed("fault.sample_rate = 1000", "2", LOAD) else {
@@ -107,6 +109,7 @@ fn throttled_records_are_counted() {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn newest_entry_is_duplicated() {
     let Some(seen) = witnessed("fault.duplicate_percent = 30", "2", LOAD) else {
         return;
@@ -136,6 +139,7 @@ fn stack_is_wiped_at_a_task_switch() {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn entries_of_a_wrong_path_are_marked() {
     let Some(seen) = witnessed("fault.wrong_path_percent = 40", "2", LOAD) else {
         return;
@@ -145,6 +149,7 @@ fn entries_of_a_wrong_path_are_marked() {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn interrupt_entries_are_filtered_out() {
     // Of a user address to a kernel address: a system call or an interrupt; only the first stays.
     let enters = |entry: &Branch| entry.from >> 63 == 0 && entry.to >> 63 == 1;
@@ -168,6 +173,7 @@ fn interrupt_entries_are_filtered_out() {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn stacks_of_sixteen_entries_have_sticky_branches_as_the_oldest_more_often() {
     // How much more often a branch is the oldest entry than any entry: the paper's bias, of the worst branch.
     let bias = |hardware_profile: &str| {
@@ -195,6 +201,7 @@ fn stacks_of_sixteen_entries_have_sticky_branches_as_the_oldest_more_often() {
 /// The loop of `workloads/skid.c`: one division and nine additions in eleven instructions with the jump.
 /// Equation 2 of "Can We Trust Profiling Results?" (ICS 2019) gives the share of the samples of each instruction.
 #[test]
+#[ignore = "runs in --all"]
 fn skid_follows_the_model_of_the_paper() {
     const SKID: u64 = 4;
     const ROUNDS: u64 = 1_500_000;

@@ -112,6 +112,7 @@ fn assert_shape(lines: &[Line], allowed: f64) {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn division_and_missing_load_carry_the_time_of_figure_1() {
     let Some((measured, text)) = measured("ideal") else {
         return;
@@ -134,6 +135,7 @@ fn division_and_missing_load_carry_the_time_of_figure_1() {
 
 /// What stacks of sixteen entries show of the ways into a loop is biased there, by 3 % of the outer loop.
 #[test]
+#[ignore = "runs in --all"]
 fn figure_1_keeps_its_shape_with_the_faults_of_ivb() {
     let Some((measured, text)) = measured("ivb") else {
         return;

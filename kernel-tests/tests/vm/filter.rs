@@ -167,6 +167,7 @@ fn without_faults_nothing_is_refused() {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn zero_entries_end_a_stack() {
     let Some(seen) = exact("fault.zero_on_switch = true", Quirk::None) else {
         return;
@@ -189,6 +190,7 @@ fn newest_entries_that_may_be_copies_are_left_out() {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn entries_of_wrong_paths_are_removed() {
     let hardware_profile = format!("{ZEN_4}fault.wrong_path_percent = 40");
     let Some(seen) = exact(&hardware_profile, Quirk::WrongPaths) else {
@@ -211,6 +213,7 @@ fn gaps_of_filtered_interrupts_are_classified() {
 
 /// On a processor that is not known for it, a repeated entry is a stream from a branch's target to the branch.
 #[test]
+#[ignore = "runs in --all"]
 fn streams_that_end_before_they_start_are_counted() {
     let Some(seen) = exact("fault.duplicate_percent = 30", Quirk::None) else {
         return;

@@ -96,11 +96,13 @@ fn the_same_functions(series: &str) {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn tables_and_printed_text_have_the_same_functions_on_6_1() {
     the_same_functions("6.1");
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn tables_and_printed_text_have_the_same_functions_on_6_12() {
     the_same_functions("6.12");
 }

@@ -88,6 +88,7 @@ fn losses_are_all_counted(series: &str, cpus: u32, load: &str) {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn losses_are_all_counted_on_6_1() {
     losses_are_all_counted("6.1", 1, LOAD);
 }
@@ -99,6 +100,7 @@ fn losses_are_all_counted_on_6_12() {
 
 /// Each CPU has a ring of its own, and all fill one table of streams.
 #[test]
+#[ignore = "runs in --all"]
 fn losses_are_all_counted_on_three_cpus() {
     const EACH: &str = "for i in 1 2 3 4; do heapsort 20000 & done; busybox seq 3000 | busybox sort -r | busybox md5sum; wait";
     losses_are_all_counted("6.12", 3, EACH);
@@ -107,6 +109,7 @@ fn losses_are_all_counted_on_three_cpus() {
 /// While the tool is stopped, the ring of branch stacks overflows. Lost stacks are reported with the functions that ran then, and all
 /// sums close.
 #[test]
+#[ignore = "runs in --all"]
 fn stacks_lost_to_a_full_ring_are_counted() {
     const STOPPED: &str = "kill -STOP $PPID; heapsort 250000; kill -CONT $PPID; heapsort 10000";
     let mut setup = Setup::new(support::hardware_profile("ideal"));
@@ -172,6 +175,7 @@ fn clock_is_used_without_branch_records() {
 /// Some virtual machines have branch records whose stacks are empty: they are stopped within the first second, the
 /// instructions serve alone, and the report says so. The guest's clock ticks once for each instruction.
 #[test]
+#[ignore = "runs in --all"]
 fn empty_stacks_are_recognised_within_the_first_second() {
     const SECOND: f64 = 1e9;
     let Some(machine) = support::machine("6.12") else {
@@ -273,6 +277,7 @@ fn same_code_has_the_same_mix_in_both_rings(series: &str) {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn same_code_has_the_same_mix_in_both_rings_on_6_1() {
     same_code_has_the_same_mix_in_both_rings("6.1");
 }

@@ -47,16 +47,19 @@ fn branches_add_up(vendor: &str, family: u32, model: u32) {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn branches_add_up_on_ivy_bridge() {
     branches_add_up("GenuineIntel", 6, 58);
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn branches_add_up_on_haswell() {
     branches_add_up("GenuineIntel", 6, 63);
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn branches_add_up_on_broadwell() {
     branches_add_up("GenuineIntel", 6, 79);
 }
@@ -67,21 +70,25 @@ fn branches_add_up_on_skylake() {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn branches_add_up_on_ice_lake() {
     branches_add_up("GenuineIntel", 6, 106);
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn branches_add_up_on_sapphire_rapids() {
     branches_add_up("GenuineIntel", 6, 143);
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn branches_add_up_on_zen_3() {
     branches_add_up("AuthenticAMD", 25, 1);
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn branches_add_up_on_zen_4() {
     branches_add_up("AuthenticAMD", 25, 17);
 }
@@ -112,6 +119,7 @@ fn iterations_of_one_block_are_no_copies() {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn copies_are_no_iterations_of_one_block() {
     copies_bias_no_loop_of_one_block(16, 25);
 }

@@ -100,11 +100,13 @@ fn every_byte_has_a_cause(series: &str) {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn differing_text_bytes_have_a_cause_on_6_1() {
     every_byte_has_a_cause("6.1");
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn differing_text_bytes_have_a_cause_on_6_12() {
     every_byte_has_a_cause("6.12");
 }

@@ -97,6 +97,7 @@ fn error(ours: &Lines, theirs: &Lines) -> f64 {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn three_programs_have_callgrinds_counts_by_line() {
     for (source, arguments, name) in PROGRAMS {
         let program = artifacts::workload(source).unwrap();
@@ -126,6 +127,7 @@ fn three_programs_have_callgrinds_counts_by_line() {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn callgrinds_lines_are_those_of_the_file_that_was_inlined() {
     let text = "positions: instr line\nevents: Ir\nfl=/a/m.c\nfn=main\n0x401000 7 3\nfi=/b/v.h\n0x401004 2 5\nfe=/a/m.c\n\
                 0x401008 7 1\ncfn=f\ncalls=1 0x402000\n0x401009 7 100\n\nfl=???\nfn=f\n0x402000 0 9\n";

@@ -175,6 +175,7 @@ fn check(figures: &[Figure], allowed: impl Fn(&Figure) -> f64) {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn loops_of_user_code_have_their_trips_and_cycles() {
     for series in support::SERIES {
         check(&figures(series, "ideal", "user"), Figure::allowed);
@@ -192,6 +193,7 @@ fn loops_of_a_module_have_their_trips_and_cycles() {
 /// How often loops went round and were entered is not: the report has to say how far off it can be. Which run of the machine
 /// it is decides by how much, so that each build has other figures: three of the stated errors are allowed.
 #[test]
+#[ignore = "runs in --all"]
 fn loops_are_told_as_well_as_branches_that_stick_allow() {
     for series in support::SERIES {
         for place in ["user", "kernel"] {

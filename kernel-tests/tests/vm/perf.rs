@@ -97,6 +97,7 @@ fn check(outcome: &Outcome, text: &str, cpus: usize) -> RangeInclusive<usize> {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn perf_record_sees_the_same_stacks() {
     for series in support::SERIES {
         let Some(machine) = support::machine(series) else {

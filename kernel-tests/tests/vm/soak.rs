@@ -61,6 +61,7 @@ fn intervals<'a>(names: impl Iterator<Item = &'a str>) -> Vec<u64> {
 
 /// Every interval is there, all samples are accounted for, memory does not grow, and the kernel does not complain.
 #[test]
+#[ignore = "runs in --all"]
 fn daemon_among_everything_at_once_keeps_every_interval() {
     let Some(machine) = support::machine("6.12") else {
         return;
@@ -154,6 +155,7 @@ hbbp-sys report --format json --top 1 /tmp/segments"
 
 /// The date steps forward and back: each interval is there once, and the whole folder is read.
 #[test]
+#[ignore = "runs in --all"]
 fn steps_of_the_date_lose_no_interval() {
     const STEPS: &str = "busybox sleep 5
 busybox date -s '2026-01-01 09:30:00' > /dev/null
@@ -183,6 +185,7 @@ busybox sleep 4";
 /// seconds): the daemon goes on by itself in a run of its own, the time between is stated, and nothing is unexplained.
 /// Five seconds, the default, may be told as four, which are taken for an adjusted clock: the kernel knows them to one.
 #[test]
+#[ignore = "runs in --all"]
 fn machine_that_slept_is_measured_on_in_a_new_run() {
     const SLEEP: &str = "busybox sleep 8
 echo 10 > /sys/module/suspend/parameters/pm_test_delay

@@ -11,6 +11,7 @@ use crate::support;
 const NAPS: &str = "heapsort 50000; sleep 3; heapsort 50000; sleep 3; heapsort 50000";
 
 #[test]
+#[ignore = "runs in --all"]
 fn periods_change_at_drains_and_expected_samples_add_up() {
     let Some(machine) = support::machine("6.12") else {
         return;
@@ -79,11 +80,13 @@ fn errors_hold_the_bias(hardware_profile: &str, most: f64) {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn errors_hold_the_bias_of_sticky_branches() {
     errors_hold_the_bias("ivb", 0.02);
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn errors_hold_the_bias_of_late_stacks() {
     errors_hold_the_bias("ivb-imprecise", 0.04);
 }

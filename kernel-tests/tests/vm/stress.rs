@@ -104,6 +104,7 @@ fn run(rounds: u32) -> Option<Outcome> {
 
 /// Every sample that the driver delivered is counted once, refused or skipped, and each of these is told.
 #[test]
+#[ignore = "runs in --all"]
 fn eight_cpus_lose_nothing_while_maps_are_drained() {
     let rounds = std::env::var("HBBP_STRESS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
     let Some(outcome) = run(rounds) else { return };
@@ -166,6 +167,7 @@ fn eight_cpus_lose_nothing_while_maps_are_drained() {
 /// At the default periods, a ring holds the stacks of half a thousand million instructions that no process can interrupt, even
 /// where no stack comes again.
 #[test]
+#[ignore = "runs in --all"]
 fn long_system_call_loses_no_stack() {
     const STEPS: u64 = 70_000_000;
     let Some(machine) = support::machine(SERIES) else {

@@ -37,6 +37,7 @@ fn workloads_run<'a>(series: &str, workloads: impl Iterator<Item = &'a Workload>
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn our_workloads_run() {
     // It loads hello.ko itself, which the other ones have loaded already.
     let own = |it: &&Workload| matches!(it.source, Source::Own(_)) && it.name != "modules";
@@ -49,12 +50,14 @@ fn modules_come_and_go() {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn programs_of_the_distribution_run() {
     let of_host = |it: &&Workload| matches!(it.source, Source::Host(_));
     workloads_run("6.12", workload::ALL.iter().filter(of_host));
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn programs_that_are_held_out_run() {
     workloads_run("6.12", workload::HELD_OUT.iter());
 }
@@ -96,6 +99,7 @@ fn missing_kernel_is_named() {
 
 /// The newest kernels, where the distribution has one.
 #[test]
+#[ignore = "runs in --all"]
 fn current_kernel_boots_where_there_is_one() {
     let kernel = match Kernel::get("7") {
         Ok(kernel) => kernel,

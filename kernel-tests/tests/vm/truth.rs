@@ -215,6 +215,7 @@ fn records_are_true(series: &str, cpus: u32, rings: &str, hardware_profile: &str
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn records_of_both_rings_are_true_on_6_1() {
     records_are_true("6.1", 2, "both", "");
 }
@@ -225,11 +226,13 @@ fn records_of_both_rings_are_true_on_6_12() {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn records_of_user_code_are_true() {
     records_are_true("6.12", 1, "user", "");
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn records_of_the_kernel_are_true() {
     records_are_true("6.1", 1, "kernel", INTEL);
 }

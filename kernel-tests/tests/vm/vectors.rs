@@ -148,6 +148,7 @@ fn assert_alike(name: &str, (own, other): (&SimPoints, &SimPoints), (n, of_other
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn phases_are_alike_by_their_weights() {
     let of = |weights: &[f64]| SimPoints {
         labels: Vec::new(),
@@ -193,6 +194,7 @@ fn assert_in_file(own: &SimPoints, weights: &str) {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn vectors_are_those_of_the_trace_and_of_valgrind() {
     for program in PROGRAMS {
         let (source, name, argument) = program;

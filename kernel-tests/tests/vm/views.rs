@@ -135,11 +135,13 @@ fn mitigations(series: &str) {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn mitigations_cost_what_boots_differ_by_on_6_1() {
     mitigations("6.1");
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn mitigations_cost_what_boots_differ_by_on_6_12() {
     mitigations("6.12");
 }

@@ -30,6 +30,7 @@ fn panic_ends_the_run() {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn stalled_cpu_ends_the_run() {
     // A soft lockup is reported after twice this threshold.
     let script =
@@ -41,6 +42,7 @@ fn stalled_cpu_ends_the_run() {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn guest_that_powers_off_gave_no_verdict() {
     let Some(error) = refused("echo leaving > /dev/console; busybox poweroff -f") else {
         return;

@@ -140,6 +140,7 @@ fn assert_near(what: &str, ours: f64, exact: f64, apart: f64) {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn vectors_of_threads_sum_to_the_process_and_hold_their_own_kernel_work() {
     let Some(recorded) = record(&["--per-thread"], ("threads", ROUNDS)) else {
         return;
@@ -205,6 +206,7 @@ fn assert_whole_system(recorded: &Recorded) {
 }
 
 #[test]
+#[ignore = "runs in --all"]
 fn intervals_of_the_whole_system_hold_what_all_cpus_executed() {
     if let Some(recorded) = record(&["--all"], ("threads", ROUNDS)) {
         assert_near("user code", recorded.ring("user"), recorded.exact(false), APART);
@@ -215,6 +217,7 @@ fn intervals_of_the_whole_system_hold_what_all_cpus_executed() {
 
 /// What interrupts execute in the idle tasks is in the vectors, so it makes intervals.
 #[test]
+#[ignore = "runs in --all"]
 fn intervals_of_the_whole_system_hold_what_idle_cpus_executed() {
     if let Some(recorded) = record(&["--all"], ("naps", NAPS)) {
         assert_whole_system(&recorded);
