@@ -4,6 +4,7 @@ use super::*;
 
 fn layout(segments: Vec<Segment>) -> ElfLayout {
     ElfLayout {
+        section_names: None,
         class: ElfClass::X86_64,
         build_id: Vec::new(),
         segments,
@@ -98,4 +99,27 @@ fn hostile_headers() {
             }
         }
     }
+}
+
+/// A program without segments that has this number of empty sections.
+fn with_sections(n: u16) -> ByteSource {
+    let mut bytes = vec![0; 64 + 64 * usize::from(n)];
+    bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    bytes[0x10] = 2;
+    bytes[0x12] = 62;
+    bytes[0x28] = 64;
+    bytes[0x34] = 64;
+    bytes[0x3a] = 64;
+    bytes[0x3c..0x3e].copy_from_slice(&n.to_le_bytes());
+    ByteSource::Memory(bytes)
+}
+
+#[test]
+fn more_sections_than_any_program_has_are_not_read() {
+    let n_sections = |n| read_layout(&with_sections(n)).map(|layout| layout.sections.len());
+    assert_eq!(n_sections(4096).ok(), Some(4096));
+    assert_eq!(n_sections(4097).ok(), Some(0));
+    assert_eq!(n_sections(u16::MAX).ok(), Some(0));
+    let segments_alone = read_segments(&with_sections(4096));
+    assert_eq!(segments_alone.map(|layout| layout.sections.len()).ok(), Some(0));
 }
