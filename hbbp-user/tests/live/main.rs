@@ -19,7 +19,6 @@ mod failures;
 mod intervals;
 mod lines;
 mod load;
-mod overwritten;
 mod patched;
 mod processes;
 mod run;
