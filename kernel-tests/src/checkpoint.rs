@@ -2,7 +2,7 @@
 //!
 //! A boot takes as long as the load of many tests. PID 1 stops the machine before it reads the files of its run
 //! ([`crate::guest::CHECKPOINT_PORT`]), so that all runs on the same hardware share what comes before. By the clock of
-//! instructions, a run from a checkpoint executes what it executes after a boot (`tests/vm/checkpoint.rs`).
+//! instructions, a run from a checkpoint executes what it executes after a boot that stops there (`tests/vm/checkpoint.rs`).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -180,7 +180,8 @@ impl Machine {
             .copy(&format!("{}/{:02}-{name}", guest::MODULES, self.modules), path)
     }
 
-    /// Boots for this run alone, in place of continuing a guest that has booted.
+    /// Boots for this run alone, in place of continuing a guest that has booted. It stops at the checkpoint as well: the stop
+    /// moves the guest's clock by some instructions.
     pub fn cold(mut self) -> Self {
         self.start = Start::Cold;
         self
@@ -232,9 +233,15 @@ impl Machine {
                 fs::write(&archive, initramfs)?;
                 File::create(ram)?.set_len(hardware::MEMORY << 20)?;
                 let mut qemu = hardware.qemu(directory, &archive);
-                qemu.args(["-monitor", "none", "-action", "panic=none"]);
+                qemu.args(["-action", "panic=pause"]);
+                let socket = directory.join("monitor");
+                Monitor::offer(&mut qemu, &socket);
                 self.add_plugin(&mut qemu, directory)?;
-                watchdog::watch(&mut qemu, self.limit, |_| Ok(()))
+                watchdog::watch(&mut qemu, self.limit, |qemu: &mut Running| {
+                    let mut monitor = Monitor::connect(&socket, || qemu.runs())?;
+                    monitor.wait_for_stop()?;
+                    monitor.go_on()
+                })
             }
             Start::Checkpoint => {
                 let checkpoint = Checkpoint::of(&hardware, &initramfs)?;

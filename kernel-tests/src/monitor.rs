@@ -77,6 +77,14 @@ impl Monitor {
         let uri = format!("exec:cat '{}'", from.display());
         self.ask("migrate-incoming", &json!({ "uri": uri }))?;
         self.wait_for_migration()?;
+        self.go_on()
+    }
+
+    /// Lets a stopped guest go on.
+    ///
+    /// # Errors
+    /// When QEMU refuses.
+    pub(crate) fn go_on(&mut self) -> Result<()> {
         self.ask("cont", &json!({})).map(drop)
     }
 
