@@ -1,5 +1,5 @@
 //! A run from a checkpoint executes what it executes after a boot of its own that stops there as well, to the instruction.
-//! A boot that does not stop is no measure: the stop moves the guest's clock by some instructions.
+//! A boot that does not stop cannot be compared: the stop moves the guest's clock by some instructions.
 
 use std::collections::BTreeMap;
 
