@@ -9,6 +9,7 @@
 )]
 
 mod bbv;
+mod bounds;
 mod bpf;
 mod callers;
 mod collect;

@@ -17,8 +17,11 @@ use super::byte_source::ByteSource;
 
 /// Real files have about ten; each function that has only a start is looked for in all of them.
 pub(in crate::resolve) const MAX_SEGMENTS: usize = 128;
-const MAX_SECTIONS: usize = 65536;
+/// Programs and libraries have some 40, kernels with their modules' tables some hundreds.
+const MAX_SECTIONS: usize = 4096;
+/// Notes that are read of one segment, and the segments with notes, of which linkers write two or three.
 const MAX_NOTES: u64 = 64 << 10;
+const MAX_NOTE_SEGMENTS: usize = 8;
 /// Pages of x86; mappings start and end on them, segments need not.
 const PAGE: u64 = 4096;
 
@@ -70,6 +73,8 @@ pub struct ElfLayout {
     pub segments: Vec<Segment>,
     /// Sections; none where the file was stripped of them.
     pub sections: Vec<Section>,
+    /// Where the names of sections stand.
+    pub section_names: Option<FileOff>,
     /// Where the search table of unwind information lies: its segment.
     pub eh_frame_hdr: Option<Segment>,
 }
@@ -102,24 +107,45 @@ pub struct Section {
     pub link: u32,
     /// Where its name stands in the section of names.
     pub name: u32,
-    /// Whether this section holds the names of sections.
-    pub holds_names: bool,
 }
 
 /// Reads the layout of an ELF file.
 pub fn read_layout(source: &ByteSource) -> Result<ElfLayout, ElfError> {
+    read(source, Sections::Read)
+}
+
+/// The same without its sections, which serve for names only.
+pub fn read_segments(source: &ByteSource) -> Result<ElfLayout, ElfError> {
+    read(source, Sections::LeftOut)
+}
+
+/// What becomes of the table of sections.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Sections {
+    Read,
+    LeftOut,
+}
+
+fn read(source: &ByteSource, sections: Sections) -> Result<ElfLayout, ElfError> {
     let ident = source.read(0, 16).ok_or(ElfError::NotElf)?;
     if !ident.starts_with(&elf::ELFMAG) {
         return Err(ElfError::NotElf);
     }
     match (ident.get(4).copied(), ident.get(5).copied()) {
-        (Some(elf::ELFCLASS64), Some(elf::ELFDATA2LSB)) => read_headers::<FileHeader64<LittleEndian>>(source),
-        (Some(elf::ELFCLASS32), Some(elf::ELFDATA2LSB)) => read_headers::<FileHeader32<LittleEndian>>(source),
+        (Some(elf::ELFCLASS64), Some(elf::ELFDATA2LSB)) => {
+            read_headers::<FileHeader64<LittleEndian>>(source, sections)
+        }
+        (Some(elf::ELFCLASS32), Some(elf::ELFDATA2LSB)) => {
+            read_headers::<FileHeader32<LittleEndian>>(source, sections)
+        }
         _ => Err(ElfError::Foreign),
     }
 }
 
-fn read_headers<E: FileHeader<Endian = LittleEndian>>(source: &ByteSource) -> Result<ElfLayout, ElfError> {
+fn read_headers<E: FileHeader<Endian = LittleEndian>>(
+    source: &ByteSource,
+    sections: Sections,
+) -> Result<ElfLayout, ElfError> {
     let le = LittleEndian;
     let head = source
         .read(0, wide(mem::size_of::<E>()))
@@ -141,15 +167,22 @@ fn read_headers<E: FileHeader<Endian = LittleEndian>>(source: &ByteSource) -> Re
     let headers: Vec<E::ProgramHeader> =
         read_table(source, head.e_phoff(le).into(), n_segments).ok_or(ElfError::Broken)?;
     let of_kind = |kind| headers.iter().filter(move |h| h.p_type(le) == kind);
-    let notes = of_kind(elf::PT_NOTE).find_map(|h| {
+    let mut notes = of_kind(elf::PT_NOTE).take(MAX_NOTE_SEGMENTS);
+    let notes = notes.find_map(|h| {
         let notes = source.read(h.p_offset(le).into(), h.p_filesz(le).into().min(MAX_NOTES))?;
         parse_build_id(&notes)
     });
+    let sections = match sections {
+        Sections::Read => read_sections::<E>(source, head).unwrap_or_default(),
+        Sections::LeftOut => Vec::new(),
+    };
+    let names = sections.get(usize::from(head.e_shstrndx(le)));
     Ok(ElfLayout {
         class,
         build_id: notes.unwrap_or_default(),
         segments: of_kind(elf::PT_LOAD).map(segment).collect(),
-        sections: read_sections::<E>(source, head).unwrap_or_default(),
+        section_names: names.map(|names| names.offset),
+        sections,
         eh_frame_hdr: of_kind(elf::PT_GNU_EH_FRAME).map(segment).next(),
     })
 }
@@ -175,15 +208,13 @@ fn read_sections<E: FileHeader<Endian = LittleEndian>>(
         return None;
     }
     let headers: Vec<E::SectionHeader> = read_table(source, head.e_shoff(le).into(), n_sections)?;
-    let names = usize::from(head.e_shstrndx(le));
-    let sections = headers.iter().enumerate().map(|(idx, h)| Section {
+    let sections = headers.iter().map(|h| Section {
         kind: h.sh_type(le),
         offset: FileOff(h.sh_offset(le).into()),
         start: ImageAddr(h.sh_addr(le).into()),
         len: h.sh_size(le).into(),
         link: h.sh_link(le),
         name: h.sh_name(le),
-        holds_names: idx == names,
     });
     Some(sections.collect())
 }
@@ -248,8 +279,8 @@ impl ElfLayout {
 
     /// The name of a section.
     pub(in crate::resolve) fn section_name(&self, source: &ByteSource, section: &Section) -> Option<String> {
-        let names = self.sections.iter().find(|s| s.holds_names)?;
-        source.read_name(names.offset.0.checked_add(u64::from(section.name))?)
+        let names = self.section_names?;
+        source.read_name(names.0.checked_add(u64::from(section.name))?)
     }
 }
 

@@ -13,7 +13,12 @@ use super::layout::{ElfClass, Section, read_table};
 
 /// The largest browsers have some thousand stubs.
 const MAX_STUBS: usize = 1 << 16;
+/// Linkers write `.plt`, `.plt.sec`, `.plt.got` and `.plt.bnd`, each of them no longer than its stubs.
+pub(super) const MAX_LINKAGE_TABLES: usize = 8;
+pub(super) const MAX_LINKAGE_TABLE: u64 = 4 << 20;
+/// Relocations of all tables together; those of a program in memory are two, `.rela.dyn` and `.rela.plt`.
 const MAX_RELOCATIONS: usize = 2 << 20;
+const MAX_RELOCATION_TABLES: usize = 4;
 
 /// Stubs are aligned to, and none is shorter than, as many bytes.
 const STEP: usize = 8;
@@ -71,15 +76,14 @@ pub(super) fn read_stubs<'a>(own: SymbolFile<'a>, tables: &[&Section]) -> Option
 fn read_slots(own: SymbolFile<'_>) -> HashMap<u64, u32> {
     let mut slots = HashMap::new();
     let le = LittleEndian;
-    for section in own
-        .layout
-        .sections
-        .iter()
-        .filter(|section| section.kind == elf::SHT_RELA)
-    {
+    let mut left = MAX_RELOCATIONS;
+    let in_memory = |section: &&Section| section.kind == elf::SHT_RELA && 0 < section.start.0;
+    let sections = own.layout.sections.iter().filter(in_memory);
+    for section in sections.take(MAX_RELOCATION_TABLES) {
         let n = usize::try_from(section.len.min(own.source.len())).unwrap_or(usize::MAX)
             / size_of::<Rela64<LittleEndian>>();
-        let n = n.min(MAX_RELOCATIONS);
+        let n = n.min(left);
+        left -= n;
         let table = read_table::<Rela64<LittleEndian>>(own.source, section.offset.0, n);
         for relocation in table.iter().flatten() {
             let kind = relocation.r_type(le, false);

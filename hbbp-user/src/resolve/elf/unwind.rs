@@ -30,8 +30,8 @@ pub(super) type UnwindRange = (u64, u64);
 /// Reads the ranges of functions, in the order of the file.
 pub(super) fn read_unwind_ranges(own: SymbolFile<'_>) -> Vec<UnwindRange> {
     let named = |section: &&Section| {
-        let is_frame = own.layout.section_name(own.source, section);
-        section.kind != elf::SHT_NOBITS && 0 < section.start.0 && is_frame.as_deref() == Some(".eh_frame")
+        let name = || own.layout.section_name(own.source, section);
+        section.kind != elf::SHT_NOBITS && 0 < section.start.0 && name().as_deref() == Some(".eh_frame")
     };
     let section = own.layout.sections.iter().find(named);
     let ranges = section.map(|section| Frames::new(own.source, section).ranges());
@@ -256,7 +256,6 @@ mod tests {
             len: bytes.len() as u64,
             link: 0,
             name: 0,
-            holds_names: false,
         };
         Frames::new(&ByteSource::Memory(bytes), &section).ranges()
     }

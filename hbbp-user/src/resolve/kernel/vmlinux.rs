@@ -270,6 +270,7 @@ mod tests {
             executable: true,
         };
         let layout = ElfLayout {
+            section_names: None,
             class: ElfClass::X86_64,
             build_id: vec![1; 20],
             segments: vec![text],
@@ -315,7 +316,6 @@ mod tests {
             len: 8,
             link: 0,
             name: 0,
-            holds_names: false,
         };
         let marks = ImageMarks {
             text: Some(Va(start.0)),

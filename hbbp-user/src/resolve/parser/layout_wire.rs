@@ -6,7 +6,7 @@ use prost::bytes::Bytes;
 use super::{Layout, Parsed};
 use crate::addr::{FileOff, ImageAddr};
 use crate::resolve::elf::byte_source::ByteSource;
-use crate::resolve::elf::layout::{ElfClass, ElfError, ElfLayout, MAX_SEGMENTS, Segment, read_layout};
+use crate::resolve::elf::layout::{ElfClass, ElfError, ElfLayout, MAX_SEGMENTS, Segment, read_segments};
 
 /// Longest build id: that of SHA-512.
 const MAX_BUILD_ID: usize = 64;
@@ -59,9 +59,8 @@ impl Parsed for Layout {
     const QUESTION: u8 = 1;
 
     fn parse(files: &[&ByteSource]) -> Self {
-        let layout = read_layout(files.first().ok_or(ElfError::GivenUp)?)?;
+        let layout = read_segments(files.first().ok_or(ElfError::GivenUp)?)?;
         Ok(ElfLayout {
-            sections: Vec::new(),
             eh_frame_hdr: None,
             ..layout
         })
@@ -95,6 +94,7 @@ impl Parsed for Layout {
             build_id: message.build_id,
             segments: message.segments.iter().map(segment_of).collect(),
             sections: Vec::new(),
+            section_names: None,
             eh_frame_hdr: None,
         }))
     }

@@ -6,10 +6,10 @@ use object::pod;
 use object::read::elf::Sym;
 
 use super::{FunctionRange, Functions, MAX_SYMBOLS, NameFile, NameTable, STUB_SUFFIX, SymbolFile, UNNAMED};
-use crate::addr::ImageAddr;
+use crate::addr::{FileOff, ImageAddr};
 use crate::resolve::elf::byte_source::ByteSource;
 use crate::resolve::elf::layout::{ElfClass, Section, Segment};
-use crate::resolve::elf::linkage::read_stubs;
+use crate::resolve::elf::linkage::{MAX_LINKAGE_TABLE, MAX_LINKAGE_TABLES, read_stubs};
 use crate::resolve::elf::unwind::{UnwindRange, read_unwind_ranges};
 use crate::resolve::elf::unwind_table::UnwindTable;
 
@@ -73,7 +73,7 @@ impl Reading {
         let strings = usize::try_from(table.link)
             .ok()
             .and_then(|idx| file.layout.sections.get(idx));
-        let Some(names) = strings.and_then(|strings| self.add_names(names, strings, "")) else {
+        let Some(names) = strings.and_then(|strings| self.add_names(names, strings.offset, "")) else {
             return;
         };
         match file.layout.class {
@@ -86,13 +86,13 @@ impl Reading {
     }
 
     /// Notes a table of names and returns its number; `None` where there are more than any real file has.
-    fn add_names(&mut self, file: NameFile, strings: &Section, suffix: &'static str) -> Option<u8> {
+    fn add_names(&mut self, file: NameFile, strings: FileOff, suffix: &'static str) -> Option<u8> {
         let number = u8::try_from(self.names.len())
             .ok()
             .filter(|number| *number < UNNAMED)?;
         self.names.push(NameTable {
             file,
-            offset: strings.offset.0,
+            offset: strings.0,
             suffix,
         });
         Some(number)
@@ -128,11 +128,17 @@ impl Reading {
         let sections = &own.layout.sections;
         let is_table = |section: &&Section| {
             let in_memory = section.kind == elf::SHT_PROGBITS && 0 < section.start.0;
-            let name = own.layout.section_name(own.source, section).filter(|_| in_memory);
-            name.is_some_and(|name| name.starts_with(".plt"))
+            let name = || own.layout.section_name(own.source, section);
+            in_memory
+                && section.len <= MAX_LINKAGE_TABLE
+                && name().is_some_and(|name| name.starts_with(".plt"))
         };
-        let tables: Vec<&Section> = sections.iter().filter(is_table).collect();
-        let names = sections.iter().find(|section| section.holds_names);
+        let tables: Vec<&Section> = sections
+            .iter()
+            .filter(is_table)
+            .take(MAX_LINKAGE_TABLES)
+            .collect();
+        let names = own.layout.section_names;
         let names = names.and_then(|strings| self.add_names(NameFile::Own, strings, ""));
         let whole = tables.iter().zip(names.into_iter().cycle());
         self.ranges.extend(whole.map(|(section, table)| ReadRange {
@@ -143,7 +149,7 @@ impl Reading {
             global: true,
         }));
         if let Some((strings, stubs)) = read_stubs(own, &tables)
-            && let Some(table) = self.add_names(NameFile::Own, strings, STUB_SUFFIX)
+            && let Some(table) = self.add_names(NameFile::Own, strings.offset, STUB_SUFFIX)
         {
             self.ranges.extend(stubs.into_iter().map(|stub| ReadRange {
                 start: stub.start,

@@ -4,6 +4,7 @@ use super::*;
 
 fn layout(segments: Vec<Segment>) -> ElfLayout {
     ElfLayout {
+        section_names: None,
         class: ElfClass::X86_64,
         build_id: Vec::new(),
         segments,
