@@ -14,7 +14,6 @@ use crate::collect::object::Messages;
 use crate::collect::periods::CYCLES;
 use crate::collect::{ClassCounting, StackEvents, cpu_list};
 use crate::resolve::kernel::space::TextHistory;
-use crate::resolve::parser::Parser;
 use crate::snapshot::run::Period;
 use crate::streams::{KernelCounts, ThreadCounts};
 
@@ -168,7 +167,6 @@ impl RecordArgs {
             messages: if self.verbose { Messages::On } else { Messages::Off },
             vmlinux: self.vmlinux,
             cpu_budget: None,
-            parser: Parser::Here,
             classes: if self.classes {
                 ClassCounting::On
             } else {

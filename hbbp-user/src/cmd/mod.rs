@@ -27,6 +27,7 @@ mod rule;
 mod session;
 mod static_image;
 pub mod top;
+mod worker;
 
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};

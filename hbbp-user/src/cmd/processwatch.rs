@@ -17,7 +17,6 @@ use crate::collect::{ClassCounting, StackEvents};
 use crate::mix::{Axis, Dimension, Estimated, Filter, Query, Sort, Value, processwatch_categories};
 use crate::report::watch::{Layout, Watch};
 use crate::resolve::kernel::space::TextHistory;
-use crate::resolve::parser::Parser;
 use crate::snapshot::SourceLocations;
 use crate::snapshot::run::Period;
 use crate::streams::{KernelCounts, ThreadCounts};
@@ -166,7 +165,6 @@ fn record_options(options: &WatchOptions) -> RecordOptions {
         messages: Messages::Off,
         vmlinux: None,
         cpu_budget: None,
-        parser: Parser::Here,
         classes: ClassCounting::Off,
     }
 }

@@ -12,6 +12,7 @@ use super::interrupt::{Ender, Interrupt};
 use super::measure::{Pause, measure};
 use super::progress::Progress;
 use super::session::Session;
+use super::worker;
 use crate::collect::event::Choice;
 use crate::collect::limits;
 use crate::collect::object::Messages;
@@ -48,8 +49,6 @@ pub struct RecordOptions {
     pub vmlinux: Option<PathBuf>,
     /// CPU time that successive profiles may take, in parts per million of all CPUs: periods are adapted to it.
     pub cpu_budget: Option<u32>,
-    /// Parses the files of processes.
-    pub parser: Parser,
     /// Whether classes of instructions are counted beside the samples.
     pub classes: ClassCounting,
 }
@@ -108,7 +107,8 @@ pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
 }
 
 fn recorded(options: &RecordOptions) -> anyhow::Result<Recorded> {
-    let mut running = Recording::open(options, Interrupt::listen()?)?;
+    let parser = worker::start(|_| {})?;
+    let mut running = Recording::open(options, &parser, Interrupt::listen()?)?;
     // A command may write to the same terminal.
     let progress = running.child.is_none().then(|| Progress::start(options.duration));
     let pause = running.measure(options.duration, progress)?;
@@ -142,16 +142,18 @@ pub struct Intervals {
 impl Intervals {
     /// Starts the recording.
     pub fn open(options: &RecordOptions, interval: Duration) -> anyhow::Result<Self> {
-        Self::open_until(options, interval, Interrupt::listen()?)
+        let parser = worker::start(|_| {})?;
+        Self::open_until(options, interval, &parser, Interrupt::listen()?)
     }
 
-    /// Starts the recording; it ends with the interrupt, at once where that has happened.
+    /// Starts the recording, whose files a parser parses; it ends with the interrupt, at once where that has happened.
     pub fn open_until(
         options: &RecordOptions,
         interval: Duration,
+        parser: &Parser,
         interrupt: Interrupt,
     ) -> anyhow::Result<Self> {
-        let recording = Recording::open(options, interrupt).map_err(advised)?;
+        let recording = Recording::open(options, parser, interrupt).map_err(advised)?;
         let due = Instant::now();
         Ok(Self {
             ender: recording.interrupt.ender(),
@@ -217,7 +219,7 @@ struct Recording {
 }
 
 impl Recording {
-    fn open(options: &RecordOptions, interrupt: Interrupt) -> anyhow::Result<Self> {
+    fn open(options: &RecordOptions, parser: &Parser, interrupt: Interrupt) -> anyhow::Result<Self> {
         let (scope, pending) = prepare(&options.target)?;
         // After the fork, so that the command keeps its own limit.
         raise_file_limit();
@@ -236,13 +238,7 @@ impl Recording {
         };
         let run = facts(describe(&options.target, pending.as_ref()));
         let image = options.vmlinux.as_deref();
-        let mut session = Session::open(
-            &plan,
-            options.text,
-            image,
-            (options.cpu_budget, &options.parser),
-            run,
-        )?;
+        let mut session = Session::open(&plan, options.text, image, (options.cpu_budget, parser), run)?;
         session.ended = options.ended;
         session.hasten_with(interrupt.haste());
         session.start()?;

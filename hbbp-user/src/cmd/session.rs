@@ -42,6 +42,13 @@ const COUNTS_BESIDE_SLICES: usize = 32 << 20;
 /// Time between two reads of the sideband. The files of a process can be opened only while it lives.
 pub(super) const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
 
+/// How long the end of an interval waits for the functions of files that are still being parsed, all together: rings are not
+/// read meanwhile.
+const INTERVAL_WAIT: Duration = Duration::from_millis(200);
+
+/// The same at the end of the measurement, when nothing is measured any more.
+const LAST_WAIT: Duration = Duration::from_secs(1);
+
 /// Minimum gap between two extra drains triggered by text patches, as a multiple of the duration of the last one: they take
 /// at most 5 % of the time, however often text is patched. Other drains do not count, so that the first patch is never kept
 /// waiting for what a drain took that read the symbols of programs.
@@ -62,6 +69,8 @@ const EMPTY_STACKS: &str = "branch stacks are empty on this machine, as on some 
 pub(super) struct Session {
     pub(super) collector: Collector,
     resolver: Resolver,
+    /// Parses the files of processes.
+    parser: Parser,
     /// Facts of the run, as far as they are known.
     run: Run,
     /// When sampling was started.
@@ -151,7 +160,7 @@ impl Session {
             resolver.hold_counts(COUNTS_BESIDE_SLICES);
         }
         let budget = cpu_budget.and_then(|share| {
-            let budget = Budget::open(share, run.n_cpus, &collector);
+            let budget = Budget::open(share, run.n_cpus, &collector, parser);
             run.notes.extend(budget.as_ref().err().map(ToString::to_string));
             budget.ok()
         });
@@ -161,6 +170,7 @@ impl Session {
         Ok(Self {
             collector,
             resolver,
+            parser: parser.clone(),
             run,
             cpu_times: whole_cpus.then(CpuTimes::read),
             own_cpu: 0,
@@ -212,6 +222,7 @@ impl Session {
         self.collector.vary()?;
         self.resolve(&closed.counts);
         self.compare_text()?;
+        self.resolver.await_functions(INTERVAL_WAIT);
         let snapshot = self.snapshot(closed);
         reset_own_memory();
         Ok(snapshot)
@@ -238,6 +249,7 @@ impl Session {
         self.resolve(&closed.counts);
         self.compare_text()?;
         self.resolver.catch_up();
+        self.resolver.await_functions(LAST_WAIT);
         Ok(closed)
     }
 
@@ -284,7 +296,7 @@ impl Session {
         let rested = self.budget.as_mut().map_or(0, Budget::take_rested);
         snapshot.losses.add(Loss::RecordsRested, rested);
         snapshot.fit();
-        let own_cpu = read_own_cpu();
+        let own_cpu = read_own_cpu().saturating_add(self.parser.spent());
         let before = mem::replace(&mut self.own_cpu, own_cpu);
         snapshot.run.own_cpu = own_cpu.saturating_sub(before);
         snapshot.run.own_memory = read_own_memory();

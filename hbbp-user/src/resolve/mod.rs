@@ -30,6 +30,7 @@ pub mod text;
 pub mod user;
 
 use std::mem;
+use std::time::Duration;
 
 use crate::record::{Record, Timed};
 use crate::snapshot::fold::Intervals;
@@ -173,6 +174,12 @@ impl Resolver {
         self.user.catch_up(u64::MAX);
     }
 
+    /// Waits for the functions of files that were hit, no longer than this for all of them: what is not there then has no
+    /// names in the snapshot to come.
+    pub fn await_functions(&mut self, most: Duration) {
+        self.user.await_functions(most, &mut self.losses);
+    }
+
     /// The process images of the snapshot to come that have ended.
     pub fn ended(&self) -> Vec<ProcessIdx> {
         self.user.ended()
@@ -185,6 +192,7 @@ impl Resolver {
     pub fn take(&mut self, mut run: Run) -> Snapshot {
         self.kernel.settle(&mut self.losses);
         self.user.settle(&mut self.losses);
+        self.user.await_functions(Duration::ZERO, &mut self.losses);
         run.kernel_text = self.kernel.source();
         run.notes.extend(self.kernel.note().map(str::to_owned));
         run.notes.extend(self.user.take_notes());

@@ -173,6 +173,9 @@ losses! {
     CgroupUnread, "name.cgroup_unread", Name,
         "process image" | "process images", "exited before the cgroup could be read: attributed to the cgroup of the parent \
          process, or to `(unknown)`";
+    FunctionsGivenUp, "name.functions_given_up", Name,
+        "file" | "files", "without function names: parsing them took too much time or memory, more than the files of one user may \
+         take, or was not done in time";
     NamesLeftOut, "name.profile_full", Name,
         "name of a function, file or cgroup" | "names of functions, files or cgroups", "dropped or shortened: profile size limit reached";
 }

@@ -36,16 +36,16 @@ const SHORT: u64 = 500_000_000;
 const KILLS: usize = 6;
 
 /// A daemon with intervals of a second. It is killed when the test ends.
-struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     said: Arc<Mutex<String>>,
     /// Reads what it says until it ends.
     reader: Option<JoinHandle<()>>,
 }
 
 impl Daemon {
-    fn start(folder: &Path) -> Self {
+    pub(crate) fn start(folder: &Path) -> Self {
         Self::with(folder, &[])
     }
 
@@ -103,7 +103,7 @@ impl Daemon {
     }
 
     /// Until this many intervals were written.
-    fn until_intervals(&self, n: usize) {
+    pub(crate) fn until_intervals(&self, n: usize) {
         self.until("intervals", |it| n <= intervals(&names(&it.folder)).len());
     }
 
@@ -114,7 +114,7 @@ impl Daemon {
     }
 
     /// Ends it in order.
-    fn stop(mut self) -> String {
+    pub(crate) fn stop(mut self) -> String {
         self.signal(libc::SIGTERM);
         let status = self.child.wait().unwrap();
         // Its last words may not have been read yet.
@@ -148,12 +148,17 @@ fn intervals(names: &[Name]) -> Vec<u64> {
     names.iter().flat_map(Name::intervals).collect()
 }
 
+/// How many intervals were written.
+pub(crate) fn n_intervals(folder: &Path) -> usize {
+    intervals(&names(folder)).len()
+}
+
 fn path_of(folder: &Path, name: &Name) -> String {
     folder.join(name.to_string()).to_str().unwrap().to_owned()
 }
 
 /// Every segment closes its sums; returns how many samples reached the tool, over all of them.
-fn assert_segments_close(folder: &Path) -> u64 {
+pub(crate) fn assert_segments_close(folder: &Path) -> u64 {
     let reached = names(folder).into_iter().map(|name| {
         let path = path_of(folder, &name);
         let runs = read_runs(Path::new(&path)).unwrap();

@@ -8,7 +8,6 @@ use hbbp_user::collect::event::Choice;
 use hbbp_user::collect::object::Messages;
 use hbbp_user::profile::Output;
 use hbbp_user::resolve::kernel::space::TextHistory;
-use hbbp_user::resolve::parser::Parser;
 use hbbp_user::snapshot::Snapshot;
 use hbbp_user::snapshot::file::Compression;
 use hbbp_user::streams::{KernelCounts, ThreadCounts};
@@ -31,7 +30,6 @@ fn profiles() -> Vec<Snapshot> {
         messages: Messages::Off,
         vmlinux: None,
         cpu_budget: None,
-        parser: Parser::Here,
         classes: ClassCounting::On,
     };
     let mut intervals = Intervals::open(&options, Duration::from_secs(2)).unwrap();

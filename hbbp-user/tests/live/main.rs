@@ -10,6 +10,7 @@
 
 mod bbv;
 mod beside;
+mod bounds;
 mod bpf;
 mod callers;
 mod collect;

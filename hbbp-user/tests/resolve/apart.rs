@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use hbbp_user::resolve::Resolver;
 use hbbp_user::resolve::parser::serve::serve;
@@ -14,19 +15,23 @@ use hbbp_user::snapshot::{Loss, Snapshot};
 use super::program::{PROGRAM, Running, compile};
 use super::{ip, memory, no_kernel, snapshot, text_at};
 
+/// Longer than any worker takes.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 /// A worker by threads of this process.
 fn worker() -> Parser {
     let start = |socket: OwnedFd| {
-        std::thread::spawn(move || serve(&UnixStream::from(socket), || false));
+        std::thread::spawn(move || serve(&UnixStream::from(socket), || {}, || Duration::ZERO));
         Ok(())
     };
-    Parser::apart(Worker::new(start, |failure| assert_eq!(Some(failure), None)))
+    let one = || Worker::new(start, |failure| assert_eq!(Some(failure), None));
+    Parser::apart(one(), one())
 }
 
 /// A worker that cannot be started.
 fn no_worker() -> Parser {
     let start = |_: OwnedFd| Err(io::ErrorKind::OutOfMemory.into());
-    Parser::apart(Worker::new(start, |_| ()))
+    Parser::apart(Worker::new(start, |_| ()), Worker::new(start, |_| ()))
 }
 
 fn sampled(mut resolver: Resolver, running: &Running) -> Snapshot {
@@ -35,6 +40,7 @@ fn sampled(mut resolver: Resolver, running: &Running) -> Snapshot {
         end: 9,
         counts: vec![ip(running.child.id(), 5, running.addresses[0] + 1)],
     }]);
+    resolver.await_functions(PATIENCE);
     snapshot(resolver)
 }
 

@@ -8,6 +8,7 @@ use super::session::now;
 use crate::collect::Collector;
 use crate::collect::overhead::{READ_RECORD, Runs, read_own_cpu, record_time, sampling_time};
 use crate::record::Timed;
+use crate::resolve::parser::Parser;
 use crate::snapshot::run::{CpuBudget, Run};
 use control::{Control, Spent};
 pub(super) use records::Change;
@@ -21,6 +22,8 @@ const NO_CONTROL: &str = "the CPU budget is not kept: the kernel chooses the per
 pub(super) struct Budget {
     /// Parts per million of all CPUs.
     share: u32,
+    /// Its workers are paid from the budget, too.
+    parser: Parser,
     control: Control,
     /// The runs of the programs when the last profile was taken, and what all samples had cost until then, in ns.
     runs: Vec<Runs>,
@@ -35,17 +38,23 @@ pub(super) struct Budget {
 
 impl Budget {
     /// Begins with the periods of the events, or says why these cannot be adapted.
-    pub(super) fn open(share: u32, n_cpus: u32, collector: &Collector) -> Result<Self, &'static str> {
+    pub(super) fn open(
+        share: u32,
+        n_cpus: u32,
+        collector: &Collector,
+        parser: &Parser,
+    ) -> Result<Self, &'static str> {
         if !collector.is_adaptable() {
             return Err(NO_CONTROL);
         }
         let spent = Spent {
-            user: read_own_cpu(),
+            user: read_own_cpu().saturating_add(parser.spent()),
             sampling: 0,
         };
         let part = f64::from(share) / 1e6;
         Ok(Self {
             share,
+            parser: parser.clone(),
             control: Control::new(part, n_cpus, now(), spent),
             runs: collector.runs(),
             sampling: 0,
@@ -80,11 +89,18 @@ impl Budget {
         seconds - std::mem::replace(&mut self.rested_told, seconds)
     }
 
+    /// CPU time of user space in ns: of this process and its workers, and what the kernel took to write records.
+    fn user_time(&self) -> u64 {
+        read_own_cpu()
+            .saturating_add(self.parser.spent())
+            .saturating_add(self.records)
+    }
+
     /// Whether the samples cost so much that the interval should end.
     pub(super) fn is_urgent(&mut self, collector: &Collector) -> bool {
         let (time, _) = sampling_time(&self.runs, &collector.runs());
         let spent = Spent {
-            user: read_own_cpu().saturating_add(self.records),
+            user: self.user_time(),
             sampling: self.sampling.saturating_add(time),
         };
         self.control.is_urgent(now(), spent)
@@ -114,7 +130,7 @@ impl Budget {
             programs,
         });
         Spent {
-            user: read_own_cpu().saturating_add(self.records),
+            user: self.user_time(),
             sampling: self.sampling,
         }
     }

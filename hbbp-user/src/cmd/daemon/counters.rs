@@ -101,8 +101,11 @@ counters! {
         Some(["file", "files", "of other processes not parsed: it took too long"]),
         "Files of other processes that were not parsed in time";
     FilesGivenUp, "files_given_up",
-        Some(["file", "files", "of other processes not parsed: the worker ended, as by its limits of memory and CPU time"]),
-        "Files of other processes that were not parsed because the worker ended";
+        Some(["file", "files", "of other processes not parsed: the worker ended, or would have, by its limits of memory, reading and CPU time"]),
+        "Files of other processes that were not parsed because of the limits of a worker, or because it ended";
+    FilesRefused, "files_refused",
+        Some(["file", "files", "of other processes not parsed: parsing the files of their owner, or of all, took too much CPU time"]),
+        "Files of other processes that were not parsed because those of their owner, or of all, had taken too much CPU time";
     FilesMisread, "files_misread",
         Some(["file", "files", "of other processes not parsed: what the worker answered was not valid"]),
         "Files of other processes that the worker gave an invalid answer on";

@@ -20,11 +20,10 @@ mod keeper;
 mod memory;
 mod metrics;
 pub mod otlp;
-mod privileges;
+pub(super) mod privileges;
 mod publisher;
 mod served;
 pub mod server;
-mod worker;
 
 use std::io::Write as _;
 use std::ops::ControlFlow;
@@ -39,6 +38,8 @@ use tokio::sync::Notify;
 
 use super::interrupt::Interrupt;
 use super::record::{Intervals, RecordOptions};
+use super::worker;
+use crate::resolve::parser::Failure;
 use crate::segments::Folder;
 use crate::segments::plan::Limits;
 use crate::snapshot::Snapshot;
@@ -91,8 +92,8 @@ pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
     let kept = privileges::limit()?;
     folder.check_writable()?;
     let counters = Arc::new(Counters::default());
-    let mut record = options.record.clone();
-    record.parser = worker::start(&counters)?;
+    let of_workers = Arc::clone(&counters);
+    let parser = worker::start(move |event| count_worker(&of_workers, event))?;
     let server = options.listen.as_ref().map(Server::bind).transpose()?;
     let interrupt = Interrupt::listen_after(privileges::limit_thread)?;
     let publisher = match (&server, &options.otlp) {
@@ -107,7 +108,7 @@ pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
         Arc::clone(&counters),
         publisher,
     )?;
-    let open = || Intervals::open_until(&record, options.interval, interrupt.clone());
+    let open = || Intervals::open_until(&options.record, options.interval, &parser, interrupt.clone());
     let first = open()?;
     tell(&format!(
         "measuring in intervals of {:?}, kept in {}",
@@ -133,6 +134,17 @@ pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
     };
     beside.run(|deliver| collect(first, open, deliver, pause, &counters))?;
     Ok(counters.sentences())
+}
+
+fn count_worker(counters: &Counters, event: worker::Event) {
+    let counter = match event {
+        worker::Event::Started => Counter::Workers,
+        worker::Event::Failed(Failure::TimedOut) => Counter::FilesTimedOut,
+        worker::Event::Failed(Failure::Ended | Failure::TooLarge) => Counter::FilesGivenUp,
+        worker::Event::Failed(Failure::Refused) => Counter::FilesRefused,
+        worker::Event::Failed(Failure::Invalid) => Counter::FilesMisread,
+    };
+    counters.add(counter, 1);
 }
 
 /// What other threads do while the main thread collects.

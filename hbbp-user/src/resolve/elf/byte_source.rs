@@ -5,17 +5,63 @@
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// No single table or note of an image is read beyond this many bytes.
 const MAX_READ: u64 = 64 << 20;
+
+/// What a read counts at least where reads are bounded, in bytes: a call costs as much as copying them.
+const LEAST_READ: u64 = 512;
 
 /// The bytes of an image.
 #[derive(Debug)]
 pub enum ByteSource {
     /// A regular file and its length when it was opened.
     File(File, u64),
+    /// The same, as far as what may be read lasts.
+    Bounded(File, u64, Arc<Readable>),
     /// A copy of memory.
     Memory(Vec<u8>),
+}
+
+/// Bytes that may be read of some files, all reads together: their tables may overlap, and lie in holes of any length.
+#[derive(Debug)]
+pub struct Readable {
+    left: AtomicU64,
+    /// Bytes that were asked for.
+    asked: AtomicU64,
+}
+
+impl Readable {
+    /// This number of bytes.
+    pub const fn new(left: u64) -> Self {
+        Self {
+            left: AtomicU64::new(left),
+            asked: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes that were read.
+    pub fn n_read(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Whether more was asked for than could be read: what was found is not all.
+    pub fn is_spent(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
+    }
+
+    /// Takes what a read needs; after the first one that does not fit, there is nothing left.
+    fn take(&self, n: usize) -> bool {
+        let n = u64::try_from(n).unwrap_or(u64::MAX).max(LEAST_READ);
+        let rest = self.left.load(Ordering::Relaxed).checked_sub(n);
+        self.left.store(rest.unwrap_or(0), Ordering::Relaxed);
+        if rest.is_some() {
+            self.asked.fetch_add(n, Ordering::Relaxed);
+        }
+        rest.is_some()
+    }
 }
 
 /// Seconds and nanoseconds since 1970.
@@ -25,7 +71,7 @@ impl ByteSource {
     /// When the file or its inode was last changed, which nobody can set back; `None` of memory, or where it cannot be known.
     pub fn written(&self) -> Option<Timestamp> {
         match self {
-            Self::File(file, _) => file
+            Self::File(file, _) | Self::Bounded(file, ..) => file
                 .metadata()
                 .ok()
                 .map(|about| (about.ctime(), about.ctime_nsec())),
@@ -33,10 +79,18 @@ impl ByteSource {
         }
     }
 
+    /// The user whose file it is; `None` of memory, or where it cannot be known.
+    pub fn owner(&self) -> Option<u32> {
+        match self {
+            Self::File(file, _) | Self::Bounded(file, ..) => file.metadata().ok().map(|about| about.uid()),
+            Self::Memory(_) => None,
+        }
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> u64 {
         match self {
-            Self::File(_, len) => *len,
+            Self::File(_, len) | Self::Bounded(_, len, _) => *len,
             Self::Memory(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
         }
     }
@@ -49,7 +103,7 @@ impl ByteSource {
     /// Reads `len` bytes from `offset` on; `None` where they are not all there, or are more than 64 MiB.
     pub fn read(&self, offset: u64, len: u64) -> Option<Vec<u8>> {
         let fits = offset.checked_add(len)? <= self.len() && len <= MAX_READ;
-        if !fits {
+        if !fits || matches!(self, Self::Bounded(.., readable) if readable.is_spent()) {
             return None;
         }
         let mut bytes = vec![0; usize::try_from(len).ok()?];
@@ -60,6 +114,9 @@ impl ByteSource {
     pub fn read_into(&self, offset: u64, bytes: &mut [u8]) -> bool {
         match self {
             Self::File(file, _) => file.read_exact_at(bytes, offset).is_ok(),
+            Self::Bounded(file, _, readable) => {
+                readable.take(bytes.len()) && file.read_exact_at(bytes, offset).is_ok()
+            }
             Self::Memory(memory) => {
                 let from = usize::try_from(offset)
                     .ok()
@@ -119,5 +176,17 @@ mod tests {
         let lying = ByteSource::File(file, u64::MAX);
         assert_eq!(lying.read(0, 1 << 40), None);
         assert_eq!(lying.read(1 << 50, 4), None);
+    }
+
+    #[test]
+    fn reads_are_bounded_in_sum() {
+        let open = || File::open("/proc/self/exe").expect("own program");
+        let readable = Arc::new(Readable::new(2 * LEAST_READ + 5000));
+        let [a, b] = [0, 1].map(|_| ByteSource::Bounded(open(), 1 << 20, Arc::clone(&readable)));
+        assert!(a.read(0, 5000).is_some() && a.read_name(1).is_some() && b.read(0, 1).is_some());
+        assert!(!readable.is_spent() || readable.left.load(Ordering::Relaxed) == 0);
+        assert_eq!(b.read(0, 1), None, "the other file has read it all");
+        assert!(readable.is_spent());
+        assert_eq!(readable.n_read(), 2 * LEAST_READ + 5000);
     }
 }

@@ -10,22 +10,38 @@ use std::time::{Duration, Instant};
 use prost::bytes::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::serve::{HEAD, LAST, MAX_ANSWER};
+use super::serve::{Head, MAX_ANSWER};
 use super::socket::send;
 use crate::resolve::elf::byte_source::ByteSource;
 
-/// The largest programs take a tenth of it. Records of processes wait meanwhile.
-const DEADLINE: Duration = Duration::from_secs(2);
+/// CPU time that a worker may take for one question, which it limits itself to: the largest programs take a tenth of it.
+pub const FILE_CPU: Duration = Duration::from_secs(2);
+
+/// Ten times that: a busy machine may take so long, and a file system that does not answer longer.
+const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Why a file was not parsed; the worker was replaced.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Failure {
-    /// It took too long.
+    /// It took too long, by the clock.
     TimedOut,
+    /// More was to be read than may be for one file.
+    TooLarge,
+    /// Its owner has had all that may be spent on the files of one user, or all users together have.
+    Refused,
     /// The worker ended: it met a limit of memory or time, or failed.
     Ended,
     /// The answer was not one.
     Invalid,
+}
+
+/// What parsing took.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Spent {
+    /// CPU time of the worker.
+    pub cpu: Duration,
+    /// Bytes that it read.
+    pub read: u64,
 }
 
 type Start = Box<dyn FnMut(OwnedFd) -> io::Result<()> + Send>;
@@ -37,6 +53,8 @@ pub struct Worker {
     tell: Tell,
     deadline: Duration,
     socket: Option<UnixStream>,
+    /// CPU time of the worker that answers, as it said last.
+    cpu: Duration,
 }
 
 impl fmt::Debug for Worker {
@@ -59,6 +77,7 @@ impl Worker {
             tell: Box::new(tell),
             deadline: DEADLINE,
             socket: None,
+            cpu: Duration::ZERO,
         }
     }
 
@@ -67,60 +86,91 @@ impl Worker {
         Self { deadline, ..self }
     }
 
-    /// Has files parsed; `None` where no valid answer came in time.
+    /// Has files parsed; `None` where no valid answer came in time. A worker that gave none is taken to have spent all that it
+    /// may.
     pub(super) fn ask<T>(
         &mut self,
         question: u8,
-        files: &[&ByteSource],
+        files: &[OwnedFd],
         decode: impl FnOnce(Bytes) -> Option<T>,
-    ) -> Option<T> {
-        let answer = match self.exchange(question, files) {
-            Ok(answer) => decode(answer.into()).ok_or(Failure::Invalid),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                Err(Failure::TimedOut)
+    ) -> (Option<T>, Spent) {
+        let began = Instant::now();
+        let (answer, spent) = match self.exchange(question, files) {
+            Ok((answer, read)) => {
+                let cpu = answer.cpu.saturating_sub(self.cpu).min(began.elapsed());
+                self.cpu = answer.cpu;
+                let found = if answer.is_cut {
+                    Err(Failure::TooLarge)
+                } else {
+                    decode(read.into()).ok_or(Failure::Invalid)
+                };
+                (
+                    found,
+                    Spent {
+                        cpu,
+                        read: answer.read,
+                    },
+                )
             }
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Failure::Invalid),
-            Err(_) => Err(Failure::Ended),
+            Err(error) => {
+                let most = Spent {
+                    cpu: FILE_CPU.min(began.elapsed()),
+                    read: 0,
+                };
+                (Err(failure(&error)), most)
+            }
         };
-        answer
-            .inspect_err(|failure| {
-                (self.tell)(*failure);
+        let found = answer.inspect_err(|failure| {
+            (self.tell)(*failure);
+            if *failure != Failure::TooLarge {
                 // The start of another one ends it at once.
                 self.socket = self.connect().ok();
-            })
-            .ok()
+            }
+        });
+        (found.ok(), spent)
     }
 
-    fn exchange(&mut self, question: u8, files: &[&ByteSource]) -> io::Result<Vec<u8>> {
+    /// Tells of a file that it was not asked about.
+    pub(super) fn refuse(&self) {
+        (self.tell)(Failure::Refused);
+    }
+
+    fn exchange(&mut self, question: u8, files: &[OwnedFd]) -> io::Result<(Head, Vec<u8>)> {
         let socket = match self.socket.take() {
             Some(socket) => socket,
             None => self.connect()?,
         };
-        let files = files.iter().map(|file| descriptor(file));
-        let files: Vec<OwnedFd> = files.collect::<io::Result<_>>()?;
         let borrowed: Vec<_> = files.iter().map(OwnedFd::as_fd).collect();
         let until = Instant::now() + self.deadline;
         socket.set_write_timeout(Some(self.deadline))?;
         send(&socket, question, &borrowed)?;
-        let mut head = [0; HEAD];
+        let mut head = [0; Head::LEN];
         read_until(&socket, &mut head, until)?;
-        let [a, b, c, d, last] = head;
-        let len = u32::from_le_bytes([a, b, c, d]);
-        if MAX_ANSWER < len {
+        let head = Head::of(head);
+        if MAX_ANSWER < head.len {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let mut answer = vec![0; usize::try_from(len).unwrap_or(0)];
+        let mut answer = vec![0; usize::try_from(head.len).unwrap_or(0)];
         read_until(&socket, &mut answer, until)?;
-        if last != LAST {
+        if !head.is_last {
             self.socket = Some(socket);
         }
-        Ok(answer)
+        Ok((head, answer))
     }
 
     fn connect(&mut self) -> io::Result<UnixStream> {
         let (own, its) = UnixStream::pair()?;
         (self.start)(its.into())?;
+        self.cpu = Duration::ZERO;
         Ok(own)
+    }
+}
+
+fn failure(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Failure::TimedOut,
+        io::ErrorKind::InvalidData => Failure::Invalid,
+        _ => Failure::Ended,
     }
 }
 
@@ -144,9 +194,9 @@ fn read_until(mut socket: &UnixStream, bytes: &mut [u8], until: Instant) -> io::
 }
 
 /// A descriptor that the worker can have: of the file, or of a copy of memory.
-fn descriptor(source: &ByteSource) -> io::Result<OwnedFd> {
+pub(super) fn descriptor(source: &ByteSource) -> io::Result<OwnedFd> {
     match source {
-        ByteSource::File(file, _) => Ok(file.try_clone()?.into()),
+        ByteSource::File(file, _) | ByteSource::Bounded(file, ..) => Ok(file.try_clone()?.into()),
         ByteSource::Memory(bytes) => {
             let mut copy = std::fs::File::from(memfd_create(c"image", MemfdFlags::CLOEXEC)?);
             copy.write_all(bytes)?;

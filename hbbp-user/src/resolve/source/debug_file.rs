@@ -120,7 +120,7 @@ fn load(
 pub(super) fn open(path: &Path) -> Option<File> {
     match open_own(path).ok()?.source {
         ByteSource::File(file, _) => Some(file),
-        ByteSource::Memory(_) => None,
+        ByteSource::Bounded(..) | ByteSource::Memory(_) => None,
     }
 }
 

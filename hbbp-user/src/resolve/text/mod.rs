@@ -91,6 +91,8 @@ pub enum Covered {
     UnreadableNow,
     /// It is known that its text cannot be read.
     Unreadable,
+    /// Its text is read later.
+    Later,
 }
 
 /// Fills a buffer with the text from an address on and says whether it could.
@@ -135,6 +137,11 @@ impl ModuleText {
             self.entered.insert(next.0);
         }
         covered
+    }
+
+    /// Adds a function whose text was read before it was known.
+    pub fn name(&mut self, function: Symbol) {
+        self.symbols.entry(function.start.0).or_insert(function);
     }
 
     /// Where text has to go on for the instruction at `at`, whose range ends with a window.

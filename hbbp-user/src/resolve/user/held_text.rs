@@ -50,7 +50,10 @@ impl Image {
     /// Takes out the text that was hit, as if nothing of it had been hit from then on. Of a file that nobody writes to, text
     /// stays to be hit again, as long as it takes no more than `left` bytes, which is lowered by as much.
     pub(super) fn take_text(&mut self, left: &mut usize) -> ModuleText {
-        (self.counted, self.left_out) = (false, false);
+        (self.counted, self.left_out, self.unnamed) = (false, false, false);
+        if let Content::Elf(elf) = &mut self.content {
+            elf.ask_again();
+        }
         let stays = match &mut self.content {
             Content::Elf(elf) => !self.shared && !self.text.is_empty() && elf.is_unchanged(),
             _ => false,

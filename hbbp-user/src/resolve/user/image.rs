@@ -1,5 +1,6 @@
 //! What is mapped into processes: an ELF file, another file, or memory; where its text is read and who names it.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::addr::{FileOff, ImageAddr, Va};
@@ -12,7 +13,7 @@ use crate::resolve::elf::byte_source::{ByteSource, Timestamp};
 use crate::resolve::elf::functions::Functions;
 use crate::resolve::elf::layout::{ElfClass, ElfError, ElfLayout};
 use crate::resolve::kernel::vmlinux::debug_file_place;
-use crate::resolve::parser::Parser;
+use crate::resolve::parser::{Answer, Parser};
 use crate::resolve::text::{Change, Covered, Known, Live, ModuleText};
 
 /// Something that is mapped into processes, and its text as far as it was hit.
@@ -33,8 +34,17 @@ pub struct Image {
     pub shared: bool,
     /// When the file was last changed, as far as that was seen.
     seen: Option<Timestamp>,
+    /// Whether it was counted that its functions were given up.
+    pub unnamed: bool,
+    /// Addresses that were hit while its functions were awaited, and what their mappings show of it.
+    pub(super) awaiting: BTreeMap<ImageAddr, Range<ImageAddr>>,
+    /// Whether the functions of memory were given up.
+    pub(super) given_up: bool,
     pub(super) text: ModuleText,
 }
+
+/// Addresses that may wait for the functions of an image; of others the text around them is taken.
+const MAX_AWAITING: usize = 1 << 14;
 
 /// Where the text of an image is read.
 #[derive(Debug)]
@@ -59,12 +69,12 @@ pub struct ElfContent {
     /// When it was last written to, before its text and its names were read.
     written: Option<Timestamp>,
     /// Read at the first hit.
-    names: Option<Names>,
+    pub(super) names: Option<Names>,
 }
 
 #[derive(Debug)]
-struct Names {
-    functions: Functions,
+pub(super) struct Names {
+    pub(super) functions: Answer<Functions>,
     debug: Option<ByteSource>,
     /// How often they were asked for, lately more than before.
     uses: u32,
@@ -138,6 +148,9 @@ impl Image {
             left_out: false,
             shared: false,
             seen: None,
+            unnamed: false,
+            awaiting: BTreeMap::new(),
+            given_up: false,
             text: ModuleText::default(),
         }
     }
@@ -157,7 +170,8 @@ impl Image {
     }
 
     /// Sees to it that the text around `at` is there; `mapped` are the addresses of the mapping that was hit, and
-    /// `memory` is given where an owner of memory still runs the program that was hit.
+    /// `memory` is given where an owner of memory still runs the program that was hit. Where its functions are awaited, text
+    /// of a file is read later, and memory, which may be gone then, is named later.
     pub fn cover(
         &mut self,
         at: ImageAddr,
@@ -165,15 +179,15 @@ impl Image {
         memory: Option<&mut ProcessMemory>,
         parser: &Parser,
     ) -> Covered {
+        let may_wait = self.awaiting.len() < MAX_AWAITING;
         match &mut self.content {
-            Content::Elf(elf) => {
-                let segment = elf.layout.segment_at(at);
-                let segment = segment.map(|s| s.start..ImageAddr(s.start.0.saturating_add(s.len)));
-                let (function, gap) = elf.read_function_at(at, parser);
-                let bounds = within(segment.unwrap_or(mapped), gap);
-                let mut read = |at: ImageAddr, bytes: &mut [u8]| elf.read(at, bytes);
-                self.text.cover(at, bounds, function, &mut read)
-            }
+            Content::Elf(elf) => match elf.read_function_at(at, parser) {
+                None if may_wait => {
+                    self.awaiting.insert(at, mapped);
+                    Covered::Later
+                }
+                found => cover_file(elf, &mut self.text, at, mapped, found.unwrap_or_default()),
+            },
             Content::Flat(source) => {
                 // A mapping is whole pages long, the file may end before.
                 let filled = mapped.start..mapped.end.min(ImageAddr(source.len()));
@@ -184,9 +198,15 @@ impl Image {
                 let tgid = owner.tgid;
                 match memory {
                     Some(memory) => {
-                        let names = memory.names(tgid);
-                        let function = names.function_at(at);
-                        let gap = function.is_none().then(|| names.gap_at(at));
+                        let names = memory.names(tgid, owner.generation);
+                        if names.is_none() && may_wait {
+                            self.awaiting.insert(at, mapped.clone());
+                        }
+                        self.given_up |= matches!(names, Some(None));
+                        let names = names.flatten();
+                        let function = names.and_then(|names| names.function_at(at));
+                        let unnamed = names.filter(|_| function.is_none());
+                        let gap = unnamed.map(|names| names.gap_at(at));
                         let mut read = |at: ImageAddr, bytes: &mut [u8]| memory.read(tgid, Va(at.0), bytes);
                         self.text.cover(at, within(mapped, gap), function, &mut read)
                     }
@@ -275,7 +295,7 @@ impl Image {
 
     /// Whether nothing of it was hit.
     pub fn is_unhit(&self) -> bool {
-        self.text.is_unhit()
+        self.text.is_unhit() && self.awaiting.is_empty()
     }
 
     /// Whether its bytes were written while programs ran, and are no file's.
@@ -329,11 +349,21 @@ impl ElfContent {
     }
 
     /// How often names were asked for, and their bytes. What was asked for before counts half from now on.
+    /// `None` while they are awaited.
     pub(super) fn age_names(&mut self) -> Option<(u32, usize)> {
         let names = self.names.as_mut()?;
         let uses = names.uses;
         names.uses /= 2;
-        Some((uses, names.functions.n_bytes()))
+        match &names.functions {
+            Answer::There(functions) => Some((uses, functions.as_ref().map_or(0, Functions::n_bytes))),
+            Answer::Awaited(_) => None,
+        }
+    }
+
+    /// Sees to it that functions that were given up are asked for once more where the file is hit next.
+    pub(super) fn ask_again(&mut self) {
+        self.names
+            .take_if(|names| matches!(names.functions, Answer::There(None)));
     }
 
     /// Drops the names; they are read anew where the file is hit next.
@@ -346,25 +376,48 @@ impl ElfContent {
         offset.is_some_and(|offset| self.source.read_into(offset.0, bytes))
     }
 
-    /// The function that contains `at`, else the gap between functions around it.
-    fn read_function_at(
-        &mut self,
-        at: ImageAddr,
-        parser: &Parser,
-    ) -> (Option<Symbol>, Option<Range<ImageAddr>>) {
-        let Self {
-            source,
-            layout,
-            names,
-            ..
-        } = self;
-        let names = names.get_or_insert_with(|| read_names(source, layout, parser));
+    /// The function that contains `at`, else the gap between functions around it; `None` while functions are awaited.
+    fn read_function_at(&mut self, at: ImageAddr, parser: &Parser) -> Option<FunctionOrGap> {
+        if self.names.is_none() {
+            self.names = Some(read_names(&self.source, &self.layout, parser));
+        }
+        self.known_function_at(at, parser)
+    }
+
+    /// The same of functions that were asked for.
+    pub(super) fn known_function_at(&mut self, at: ImageAddr, parser: &Parser) -> Option<FunctionOrGap> {
+        let Self { source, names, .. } = self;
+        let names = names.as_mut()?;
         names.uses = names.uses.saturating_add(1);
-        let functions = &names.functions;
+        let Some(functions) = parser.wait(&mut names.functions)? else {
+            return Some(FunctionOrGap::default());
+        };
         let function = functions.read_function_at(at, source, names.debug.as_ref());
         let gap = function.is_none().then(|| functions.gap_at(at, source));
-        (function, gap)
+        Some(FunctionOrGap { function, gap })
     }
+}
+
+/// What is known around an address: the function, or the gap between functions, or neither.
+#[derive(Default)]
+pub(super) struct FunctionOrGap {
+    function: Option<Symbol>,
+    gap: Option<Range<ImageAddr>>,
+}
+
+/// Sees to it that the text of a file around `at` is there.
+pub(super) fn cover_file(
+    elf: &ElfContent,
+    text: &mut ModuleText,
+    at: ImageAddr,
+    mapped: Range<ImageAddr>,
+    found: FunctionOrGap,
+) -> Covered {
+    let segment = elf.layout.segment_at(at);
+    let segment = segment.map(|s| s.start..ImageAddr(s.start.0.saturating_add(s.len)));
+    let bounds = within(segment.unwrap_or(mapped), found.gap);
+    let mut read = |at: ImageAddr, bytes: &mut [u8]| elf.read(at, bytes);
+    text.cover(at, bounds, found.function, &mut read)
 }
 
 /// The part of `bounds` that lies in a gap, where there is one.

@@ -287,6 +287,9 @@ impl ImageSet {
             return None;
         }
         let covered = image.cover(at, mapped, memory, &self.parser);
+        if covered != Covered::Later && image.awaiting.is_empty() {
+            image.count_unnamed(losses);
+        }
         if covered == Covered::UnreadableNow && !image.counted {
             image.counted = true;
             losses.add(image.loss(), 1);

@@ -123,6 +123,7 @@ impl UserSpace {
             live.drain = time;
         }
         self.catch_up(end);
+        self.take_functions(losses);
         // Each text range that runs in this drain is looked up once, so that it is compared with memory.
         self.changed();
         self.read_again();

@@ -8,6 +8,7 @@
 //!
 //! Live runs and recordings differ in where bytes come from ([`space::Origin`]) and in nothing else.
 
+mod awaited;
 mod cgroups;
 mod file_opener;
 mod file_table;

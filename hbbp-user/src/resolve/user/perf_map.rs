@@ -17,7 +17,6 @@ use crate::snapshot::Symbol;
 
 use super::mapped_file::open_below_process;
 use crate::resolve::elf::byte_source::ByteSource;
-use crate::resolve::parser::Parser;
 
 /// Real ones have some MiB; names beyond that are left out.
 const MAX_LEN: u64 = 32 << 20;
@@ -40,13 +39,30 @@ struct NamedRange {
     name: Range<u32>,
 }
 
-impl PerfMap {
-    /// Has the map of a process parsed; empty where there is none, or none that can be trusted.
-    pub fn read(tgid: u32, parser: &Parser) -> Self {
-        let file = open_trusted(tgid);
-        file.map(|file| parser.perf_map(&file)).unwrap_or_default()
-    }
+/// The file of a map as it was at one time: device, inode, length, and when it was written to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MapStamp {
+    place: (u64, u64),
+    len: u64,
+    written: (i64, i64),
+}
 
+impl MapStamp {
+    /// That of an open file.
+    pub fn of(source: &ByteSource) -> Option<Self> {
+        let ByteSource::File(file, len) = source else {
+            return None;
+        };
+        let about = file.metadata().ok()?;
+        Some(Self {
+            place: (about.dev(), about.ino()),
+            len: *len,
+            written: (about.mtime(), about.mtime_nsec()),
+        })
+    }
+}
+
+impl PerfMap {
     /// Bytes of memory that it takes.
     pub fn size(&self) -> usize {
         self.text.len() + self.functions.len() * size_of::<NamedRange>()
@@ -82,14 +98,15 @@ pub(in crate::resolve) fn read_perf_map(file: &ByteSource) -> PerfMap {
     text.map(parse_perf_map).unwrap_or_default()
 }
 
-fn open_trusted(tgid: u32) -> Option<ByteSource> {
+/// Opens the map of a process; `None` where there is none, or none that can be trusted.
+pub fn open_trusted(tgid: u32) -> Option<ByteSource> {
     let process = Process::new(i32::try_from(tgid).ok()?).ok()?;
     let owner = process.uid().ok()?;
     let inner = process.status().ok()?.nspid?.into_iter().next_back()?;
     let file = open_below_process(tgid, &format!("/tmp/perf-{inner}.map")).ok()?;
     let trusted = match &file.source {
         ByteSource::File(file, _) => file.metadata().ok()?.uid() == owner,
-        ByteSource::Memory(_) => false,
+        ByteSource::Bounded(..) | ByteSource::Memory(_) => false,
     };
     trusted.then_some(file.source)
 }
@@ -155,9 +172,10 @@ mod tests {
     fn own_map() {
         let path = format!("/tmp/perf-{}.map", std::process::id());
         fs::write(&path, "1000 10 compiled\n").expect("write");
-        let found = PerfMap::read(std::process::id(), &Parser::Here).function_at(ImageAddr(0x1008));
+        let file = open_trusted(std::process::id()).expect("it is there");
+        let found = read_perf_map(&file).function_at(ImageAddr(0x1008));
         fs::remove_file(&path).expect("clean up");
         assert_eq!(found.map(|s| s.name).as_deref(), Some("compiled"));
-        assert!(PerfMap::read(u32::MAX, &Parser::Here).functions.is_empty());
+        assert!(open_trusted(u32::MAX).is_none());
     }
 }

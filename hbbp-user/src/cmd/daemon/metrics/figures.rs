@@ -113,7 +113,12 @@ impl Figures {
             registry.register_with_unit(name, help, Quantity::Seconds, amount.clone());
         };
         seconds(registry, "measured", "Time that was measured", &self.measured);
-        seconds(registry, "own_cpu", "CPU time of the daemon", &self.own_cpu);
+        seconds(
+            registry,
+            "own_cpu",
+            "CPU time of the daemon and its workers",
+            &self.own_cpu,
+        );
         seconds(
             registry,
             "own_sampling",

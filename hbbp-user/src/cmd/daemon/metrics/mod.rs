@@ -175,7 +175,7 @@ mod tests {
         assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
         assert!(text.contains("# TYPE hbbp_losses_total counter\n"), "{text}");
         assert!(
-            text.contains("# HELP hbbp_own_cpu_seconds_total CPU time of the daemon"),
+            text.contains("# HELP hbbp_own_cpu_seconds_total CPU time of the daemon and its workers"),
             "{text}"
         );
         assert!(text.contains("# TYPE hbbp_interval_seconds gauge\n"), "{text}");

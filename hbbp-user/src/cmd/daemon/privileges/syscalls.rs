@@ -126,6 +126,8 @@ const PARSING: &[i64] = &[
     libc::SYS_write,
     libc::SYS_sendto,
     libc::SYS_close,
+    // The time of a file.
+    libc::SYS_setitimer,
 ];
 
 /// Calls on a listening socket and its connections.

@@ -1,0 +1,203 @@
+//! The processes that parse files of other users for a measurement: without capabilities, with limits of memory and time, and
+//! with no more than the files that they are handed.
+//!
+//! ```text
+//! hbbp-sys -- a socket for a new worker --> supervisor -- fork --> workers
+//!          =========== files, answers (resolve/parser) ==========>
+//! ```
+//!
+//! The supervisor is forked before the program has threads. It starts a worker for each socket that it is sent, and ends
+//! the one before of the same task. All of it ends with the program.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, kill_process, setrlimit, wait};
+use rustix::thread::{set_name, set_no_new_privs};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::daemon::privileges;
+use crate::resolve::parser::serve::serve;
+use crate::resolve::parser::{FILE_CPU, Failure, Parser, Worker, receive, send};
+
+/// Memory of a worker beyond that of the program itself, in bytes: the largest tables are 64 MiB, parsed and encoded.
+const MEMORY: u64 = 512 << 20;
+/// CPU time in seconds at which a worker is killed, whatever it did with the limit of a file that it sets itself.
+const CPU_LIMIT: u64 = 10;
+/// Files that are open at once in a worker.
+const FILES: u64 = 16;
+
+/// What workers do, as the supervisor is told with a socket.
+const LAYOUTS: u8 = 0;
+const TABLES: u8 = 1;
+/// The first descriptor that a process need not have.
+const AFTER_STANDARD: RawFd = 3;
+
+/// What happens to workers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Event {
+    /// One was started.
+    Started,
+    /// A file was not parsed.
+    Failed(Failure),
+}
+
+/// Starts the supervisor; to be called before any other thread is started, with the rights that it is to have at most.
+/// `tell` is told what happens to workers.
+pub(super) fn start(tell: impl Fn(Event) + Clone + Send + 'static) -> anyhow::Result<Parser> {
+    let (control, its) = UnixStream::pair().context("failed to start the worker that parses files")?;
+    // SAFETY: no other thread runs that could hold a lock.
+    match unsafe { libc::fork() } {
+        -1 => return Err(io::Error::last_os_error()).context("failed to start the worker that parses files"),
+        0 => end_after(|| supervise(its)),
+        _ => {}
+    }
+    let control = Arc::new(control);
+    let worker = |task: u8| {
+        let (control, started, failed) = (Arc::clone(&control), tell.clone(), tell.clone());
+        let start = move |socket: OwnedFd| {
+            started(Event::Started);
+            send(&*control, task, &[socket.as_fd()])
+        };
+        Worker::new(start, move |failure| failed(Event::Failed(failure)))
+    };
+    Ok(Parser::apart(worker(LAYOUTS), worker(TABLES)))
+}
+
+/// Does the work of a process that was forked, and ends it.
+fn end_after(work: impl FnOnce() -> anyhow::Result<()>) -> ! {
+    let code = i32::from(work().is_err());
+    // SAFETY: ends the process; what its parent has open or registered is not touched.
+    unsafe { libc::_exit(code) }
+}
+
+/// Starts workers until the program ends.
+fn supervise(control: UnixStream) -> anyhow::Result<()> {
+    set_name(c"parser-start")?;
+    set_no_new_privs(true)?;
+    privileges::limit_thread()?;
+    ignore_ends();
+    let control = keep_alone(control.into())?;
+    let mut workers: [Option<Pid>; 2] = [None, None];
+    while let Some((task, sockets)) = receive(&control)? {
+        let running = workers.get(usize::from(task)).copied().flatten();
+        // It is not waited for: a file system that does not answer may hold it.
+        running.map(|worker| kill_process(worker, Signal::KILL));
+        while let Ok(Some((ended, _))) = wait(WaitOptions::NOHANG) {
+            workers = workers.map(|worker| worker.filter(|worker| *worker != ended));
+        }
+        let Some(socket) = sockets.into_iter().next() else {
+            continue;
+        };
+        // SAFETY: this process has one thread.
+        let forked = unsafe { libc::fork() };
+        if forked == 0 {
+            drop(control);
+            end_after(|| work(socket.into()));
+        }
+        if let Some(worker) = workers.get_mut(usize::from(task)) {
+            *worker = Pid::from_raw(forked).filter(|_| 0 < forked);
+        }
+    }
+    for worker in workers.into_iter().flatten() {
+        let _ = kill_process(worker, Signal::KILL);
+    }
+    Ok(())
+}
+
+/// Parses, within limits.
+fn work(socket: OwnedFd) -> anyhow::Result<()> {
+    set_name(c"parser")?;
+    let socket = keep_alone(socket)?;
+    let own_size = procfs::process::Process::myself()?.stat()?.vsize;
+    let limits = [
+        (Resource::As, own_size.saturating_add(MEMORY)),
+        (Resource::Cpu, CPU_LIMIT),
+        (Resource::Nofile, FILES),
+        (Resource::Fsize, 0),
+        (Resource::Core, 0),
+    ];
+    for (resource, most) in limits {
+        let limit = Rlimit {
+            current: Some(most),
+            maximum: Some(most),
+        };
+        setrlimit(resource, limit)?;
+    }
+    privileges::limit_parser()?;
+    serve(&UnixStream::from(socket), limit_file, cpu)?;
+    Ok(())
+}
+
+/// Begins the CPU time that a file may take: the kernel ends this process after it (setitimer(2), SIGPROF).
+fn limit_file() {
+    let seconds = libc::time_t::try_from(FILE_CPU.as_secs()).unwrap_or(1);
+    let time = libc::timeval {
+        tv_sec: seconds,
+        tv_usec: 0,
+    };
+    let once = libc::itimerval {
+        it_interval: libc::timeval {
+            tv_sec: 0,
+            tv_usec: 0,
+        },
+        it_value: time,
+    };
+    // SAFETY: the new value lives until the call returns; the old one is not asked for.
+    unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const once, std::ptr::null_mut()) };
+}
+
+fn cpu() -> Duration {
+    let time = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime));
+    time.unwrap_or_default()
+}
+
+/// Closes all descriptors but this one, which gets another number; the standard ones lead nowhere: who reads the output of the program
+/// waits for nobody else.
+fn keep_alone(kept: OwnedFd) -> anyhow::Result<OwnedFd> {
+    let kept = if kept.as_raw_fd() == AFTER_STANDARD {
+        kept
+    } else {
+        // SAFETY: what has this number is not used any more in this process, and never by its number.
+        let moved = unsafe { libc::dup3(kept.as_raw_fd(), AFTER_STANDARD, libc::O_CLOEXEC) };
+        anyhow::ensure!(moved == AFTER_STANDARD, io::Error::last_os_error());
+        drop(kept);
+        // SAFETY: the descriptor was just made.
+        unsafe { OwnedFd::from_raw_fd(moved) }
+    };
+    let kept = kept.into_raw_fd();
+    // SAFETY: what is closed belongs to the program; this process never uses it again.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, kept + 1, RawFd::MAX, 0) };
+    anyhow::ensure!(closed == 0, io::Error::last_os_error());
+    close_standard()?;
+    // SAFETY: it is open, and was given up above.
+    Ok(unsafe { OwnedFd::from_raw_fd(kept) })
+}
+
+/// Has the standard descriptors lead nowhere.
+fn close_standard() -> anyhow::Result<()> {
+    let nowhere = File::options().read(true).write(true).open("/dev/null")?;
+    for standard in 0..AFTER_STANDARD {
+        // SAFETY: nothing of this process holds one of these by its number.
+        let moved = unsafe { libc::dup2(nowhere.as_raw_fd(), standard) };
+        anyhow::ensure!(moved == standard, io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Signals that end the program in order reach all processes of a terminal or service; the last interval still needs files
+/// parsed. It ends when the program closes its socket. A worker ends with the time of its file whatever the program was
+/// started with.
+fn ignore_ends() {
+    // SAFETY: sets how a signal is handled, to the default.
+    unsafe { libc::signal(libc::SIGPROF, libc::SIG_DFL) };
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: sets how a signal is handled, to a handler that is not code of ours.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
