@@ -53,10 +53,12 @@ mod totals;
 mod unseen;
 mod weighed;
 
+use std::collections::BTreeMap;
+
 use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap};
 use crate::locate::{Discard, Located, Tally, Unresolved};
-use crate::snapshot::{ProcessIdx, Snapshot};
+use crate::snapshot::{ModuleIdx, ProcessIdx, Snapshot};
 pub use assignment::{EventAssignment, assign, disjoint};
 pub use bias::Bias;
 use chance::Chance;
@@ -166,6 +168,8 @@ pub struct Outcome {
     pub resolved: Tally<()>,
     /// Samples that are set aside.
     pub unresolved: Tally<Unresolved>,
+    /// Those of them that lie inside an instruction, by module: there other text ran than is known.
+    pub inside: BTreeMap<ModuleIdx, u64>,
     /// Streams that can have been executed.
     pub accepted: Tally<()>,
     /// Those of them that an interrupt or exception ended.
@@ -305,6 +309,7 @@ fn outcome(sampled: Sampled, judged: Judged) -> Outcome {
     Outcome {
         resolved: sampled.resolved,
         unresolved: sampled.unresolved,
+        inside: sampled.inside,
         accepted: judged.accepted,
         interrupted: judged.interrupted,
         discarded: judged.discarded,

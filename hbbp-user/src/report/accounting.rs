@@ -10,14 +10,15 @@
 //! are shown too.
 //! Any other difference is a bug, and is shown as such.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::completeness::{self, Missing};
 use crate::addr::Ring;
 use crate::locate::{PerRing, Tally, Unresolved};
 use crate::mix::Analysis;
 use crate::snapshot::loss::LossUnit;
-use crate::snapshot::{Event, EventIdx, Loss, Snapshot};
+use crate::snapshot::{Event, EventIdx, Loss, ModuleIdx, Snapshot};
 
 /// Samples of a run at each step, over all events.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,6 +41,8 @@ pub(super) struct Accounting {
     pub(super) counted: PerRing,
     /// Samples that cannot be given an instruction that was executed, by reason.
     pub(super) unresolved: Vec<(Unresolved, PerRing)>,
+    /// Modules of the unresolved samples inside an instruction, those with the most samples first.
+    pub(super) inside: Vec<InModule>,
     /// Samples on an instruction, of events that the mix does not use.
     pub(super) other_events: PerRing,
     /// Samples that the mix is made of.
@@ -48,15 +51,27 @@ pub(super) struct Accounting {
     pub(super) unexplained: i128,
 }
 
+/// Samples in a module.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct InModule {
+    /// Name of the module.
+    pub(super) module: String,
+    /// Samples.
+    pub(super) samples: u64,
+}
+
 impl Accounting {
     /// The accounting of a snapshot and its analysis.
     pub(super) fn new(snapshot: &Snapshot, analysis: &Analysis) -> Self {
-        Self::follow(
-            snapshot,
-            &analysis.counts.assignment.ebs,
-            &analysis.resolved,
-            &analysis.unresolved,
-        )
+        Self {
+            inside: by_module(snapshot, &analysis.counts.outcome.inside),
+            ..Self::follow(
+                snapshot,
+                &analysis.counts.assignment.ebs,
+                &analysis.resolved,
+                &analysis.unresolved,
+            )
+        }
     }
 
     /// Follows the samples of a snapshot to what became of them; the mix is made of those of the events `ebs`.
@@ -113,6 +128,7 @@ impl Accounting {
             stacks,
             counted,
             unresolved,
+            inside: Vec::new(),
             other_events,
             in_mix,
             unexplained: i128::from(reached) - i128::from(explained),
@@ -148,6 +164,20 @@ impl Accounting {
             user: self.counted.user.saturating_sub(halted.user),
         }
     }
+}
+
+/// The modules by name, those with the most samples first.
+fn by_module(snapshot: &Snapshot, samples: &BTreeMap<ModuleIdx, u64>) -> Vec<InModule> {
+    let row = |(module, samples): (&ModuleIdx, &u64)| InModule {
+        module: snapshot
+            .modules
+            .get(module.0 as usize)
+            .map_or_else(|| "?".to_owned(), |module| module.name.clone()),
+        samples: *samples,
+    };
+    let mut rows: Vec<InModule> = samples.iter().map(row).collect();
+    rows.sort_by_key(|row| Reverse(row.samples));
+    rows
 }
 
 /// The sum in each ring.

@@ -2,12 +2,12 @@
 
 use std::io;
 
-use super::accounting::Accounting;
+use super::accounting::{Accounting, InModule};
 use super::look::Role;
 use super::number::grouped;
 use super::page::Page;
 use super::{Measured, Report, Streams, classes, header, pivot_table};
-use crate::locate::PerRing;
+use crate::locate::{PerRing, Unresolved};
 use crate::printable::harmless;
 
 /// Writes the report: what is to be said of each run, and the tables of all.
@@ -73,6 +73,9 @@ fn head(measured: &Measured<'_>, page: &mut Page<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Modules that are named where samples lie inside an instruction.
+const NAMED: usize = 3;
+
 /// One line of a sum: what happens to the sum, a count, and what it is.
 struct Step(Sign, i128, String);
 
@@ -92,7 +95,10 @@ fn samples(all: &Accounting) -> Vec<Step> {
     let counted = format!("counted: {}", by_ring(all.counted));
     steps.push(step(Sign::Equals, all.counted.total(), &counted));
     let unresolved = all.unresolved.iter().map(|(reason, n)| {
-        let why = format!("{} ({})", reason.sentence(), by_ring(*n));
+        let mut why = format!("{} ({})", reason.sentence(), by_ring(*n));
+        if *reason == Unresolved::NotOnInstruction {
+            why += &inside(&all.inside);
+        }
         step(Sign::Minus, n.total(), &why)
     });
     steps.extend(unresolved);
@@ -106,6 +112,24 @@ fn samples(all: &Accounting) -> Vec<Step> {
     let in_mix = format!("in the mix: {}", by_ring(all.in_mix));
     steps.push(step(Sign::Equals, all.in_mix.total(), &in_mix));
     steps
+}
+
+/// The modules of samples inside an instruction, those with the most of them by name.
+fn inside(modules: &[InModule]) -> String {
+    let (named, others) = modules.split_at(modules.len().min(NAMED));
+    let mut places: Vec<String> = named
+        .iter()
+        .map(|row| format!("{} in {}", row.samples, harmless(&row.module)))
+        .collect();
+    if !others.is_empty() {
+        let samples: u64 = others.iter().map(|row| row.samples).sum();
+        places.push(format!("{samples} in {} others", others.len()));
+    }
+    if places.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", places.join(", "))
+    }
 }
 
 /// From the expected samples to those that were received.

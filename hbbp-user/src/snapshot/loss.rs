@@ -129,7 +129,8 @@ losses! {
     FileRefused, "region.file_refused", Region,
         "mapped file" | "mapped files", "not read: not a regular file, or permission denied";
     FileChanged, "region.file_changed", Region,
-        "mapped file" | "mapped files", "not used: build id, or device, inode and generation differ from the file that ran";
+        "mapped file" | "mapped files", "not used: build id, or device, inode and generation differ from the file that ran; one that was replaced while it \
+         runs is read with CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN only";
     FileUnidentified, "region.file_unidentified", Region,
         "mapped file" | "mapped files", "not used: the kernel stated no inode, and a path alone does not tell files apart; the memory of \
          the processes was read instead while they lived";

@@ -20,6 +20,7 @@ mod failures;
 mod intervals;
 mod lines;
 mod load;
+mod overwritten;
 mod patched;
 mod processes;
 mod run;

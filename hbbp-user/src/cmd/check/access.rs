@@ -18,6 +18,8 @@ const CAPABILITIES: [(u32, &str, &str); 6] = [
 
 const PERFMON: u32 = 38;
 const BPF: u32 = 39;
+/// Opens the file of a mapping, wherever it is by now (fs/proc/base.c, `proc_map_files_get_link`).
+const CHECKPOINT_RESTORE: u32 = 40;
 /// `CAP_SYS_ADMIN` includes these two, on kernels before 5.8 and on all later ones.
 const CAP_SYS_ADMIN: u32 = 21;
 
@@ -47,6 +49,11 @@ pub(super) fn privileges() -> Finding {
             "mount /proc",
         );
     };
+    privileges_of(granted)
+}
+
+/// What a set of capabilities allows, one bit for each.
+fn privileges_of(granted: u64) -> Finding {
     let has = |number: u32| granted >> number & 1 == 1;
     let covered = |number: u32| has(number) || (matches!(number, PERFMON | BPF) && has(CAP_SYS_ADMIN));
     let lacking: Vec<String> = CAPABILITIES
@@ -54,6 +61,13 @@ pub(super) fn privileges() -> Finding {
         .filter(|(number, ..)| !covered(*number))
         .map(|(_, name, purpose)| format!("{name} ({purpose})"))
         .collect();
+    if lacking.is_empty() && !has(CAP_SYS_ADMIN) && !has(CHECKPOINT_RESTORE) {
+        return limited(
+            "privileges",
+            "without CAP_CHECKPOINT_RESTORE, programs and libraries that were replaced while they run have no function names",
+            "run as root, or grant CAP_CHECKPOINT_RESTORE",
+        );
+    }
     if lacking.is_empty() {
         return ok("privileges", "all required capabilities");
     }
@@ -139,6 +153,20 @@ pub(super) fn btf() -> Finding {
 mod tests {
     use super::super::Status;
     use super::*;
+
+    #[test]
+    fn names_that_a_missing_capability_costs_are_said() {
+        let needed: u64 = CAPABILITIES.iter().map(|(number, ..)| 1 << number).sum();
+        let limited = privileges_of(needed);
+        assert_eq!(limited.status, Status::Limited);
+        assert!(
+            limited.found.contains("CAP_CHECKPOINT_RESTORE"),
+            "{}",
+            limited.found
+        );
+        assert_eq!(privileges_of(needed | 1 << CHECKPOINT_RESTORE).status, Status::Ok);
+        assert_eq!(privileges_of(needed & !(1 << BPF)).status, Status::Missing);
+    }
 
     #[test]
     fn old_kernels_are_said_to_be_untested() {

@@ -11,7 +11,7 @@ use crate::addr::Ring;
 use crate::blocks::{BlockId, BlockMap, Flow, TextBlocks};
 use crate::estimate::{EventAssignment, Unit};
 use crate::locate::{Located, LocatedIp, Tally, TextIdx, Unresolved};
-use crate::snapshot::{EventIdx, EventUnit, Period, Snapshot};
+use crate::snapshot::{EventIdx, EventUnit, ModuleIdx, Period, Snapshot};
 
 /// Samples by text and instruction.
 pub(in crate::estimate) type Hits = BTreeMap<(TextIdx, u32), f64>;
@@ -43,6 +43,8 @@ pub(in crate::estimate) struct Sampled {
     pub(in crate::estimate) resolved: Tally<()>,
     /// Samples that hit no instruction, or found the CPU halted.
     pub(in crate::estimate) unresolved: Tally<Unresolved>,
+    /// Those of them that lie inside an instruction, by module.
+    pub(in crate::estimate) inside: BTreeMap<ModuleIdx, u64>,
     /// Of each event whose periods were adapted during the run: samples by weight.
     samples_by_weight: BTreeMap<EventIdx, f64>,
 }
@@ -68,7 +70,14 @@ pub(in crate::estimate) fn sampled(snapshot: &Snapshot, located: &Located, map: 
                 };
                 sampled.counts.push((ip.event, counted));
             }
-            Err(why) => sampled.unresolved.add(ip.event, why, ring, ip.hits),
+            Err(why) => {
+                sampled.unresolved.add(ip.event, why, ring, ip.hits);
+                let text = map.texts.get(ip.location.text.0 as usize);
+                if let Some(text) = text.filter(|_| why == Unresolved::NotOnInstruction) {
+                    let inside = sampled.inside.entry(text.module).or_default();
+                    *inside = inside.saturating_add(ip.hits);
+                }
+            }
         }
     }
     sampled

@@ -30,6 +30,8 @@ pub(super) struct AccountingJson {
     /// The sum of `unresolved`, `other_events` and `in_mix`, in each ring.
     counted: RingsJson,
     unresolved: Vec<ReasonJson>,
+    /// Modules of the samples of `ip.not_on_instruction` in `unresolved`, whose count is the sum of `samples`.
+    inside_instruction: Vec<InModuleJson>,
     /// Samples on an instruction, of events that the mix does not use.
     other_events: RingsJson,
     in_mix: RingsJson,
@@ -47,6 +49,12 @@ struct RefusedInJson {
     module: String,
     function: String,
     ring: String,
+    samples: u64,
+}
+
+#[derive(Serialize)]
+struct InModuleJson {
+    module: String,
     samples: u64,
 }
 
@@ -109,6 +117,14 @@ impl AccountingJson {
             counted: RingsJson::from(all.counted),
             unresolved: unresolved
                 .map(|(why, n)| reason(why.id(), why.sentence(), *n))
+                .collect(),
+            inside_instruction: all
+                .inside
+                .iter()
+                .map(|row| InModuleJson {
+                    module: row.module.clone(),
+                    samples: row.samples,
+                })
                 .collect(),
             other_events: RingsJson::from(all.other_events),
             in_mix: RingsJson::from(all.in_mix),

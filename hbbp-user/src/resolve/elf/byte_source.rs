@@ -3,7 +3,7 @@
 //! Files may be larger than memory and their headers may lie, so every read states its length, is bounded, and
 //! allocates only what the file can really give.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,20 +69,23 @@ pub type Timestamp = (i64, i64);
 
 impl ByteSource {
     /// When the file or its inode was last changed, which nobody can set back; `None` of memory, or where it cannot be known.
+    pub fn changed(&self) -> Option<Timestamp> {
+        self.about().map(|about| (about.ctime(), about.ctime_nsec()))
+    }
+
+    /// When the file was last written to, which its owner can set; `None` of memory, or where it cannot be known.
     pub fn written(&self) -> Option<Timestamp> {
-        match self {
-            Self::File(file, _) | Self::Bounded(file, ..) => file
-                .metadata()
-                .ok()
-                .map(|about| (about.ctime(), about.ctime_nsec())),
-            Self::Memory(_) => None,
-        }
+        self.about().map(|about| (about.mtime(), about.mtime_nsec()))
     }
 
     /// The user whose file it is; `None` of memory, or where it cannot be known.
     pub fn owner(&self) -> Option<u32> {
+        self.about().map(|about| about.uid())
+    }
+
+    fn about(&self) -> Option<Metadata> {
         match self {
-            Self::File(file, _) | Self::Bounded(file, ..) => file.metadata().ok().map(|about| about.uid()),
+            Self::File(file, _) | Self::Bounded(file, ..) => file.metadata().ok(),
             Self::Memory(_) => None,
         }
     }

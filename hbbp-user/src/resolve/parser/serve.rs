@@ -40,38 +40,18 @@ pub(super) struct Head {
 impl Head {
     pub(super) const LEN: usize = 22;
 
-    pub(super) const fn of(bytes: [u8; Self::LEN]) -> Self {
-        let [
-            a,
-            b,
-            c,
-            d,
-            last,
-            cut,
-            e,
-            f,
-            g,
-            h,
-            i,
-            j,
-            k,
-            l,
-            m,
-            n,
-            o,
-            p,
-            q,
-            r,
-            s,
-            t,
-        ] = bytes;
-        Self {
-            len: u32::from_le_bytes([a, b, c, d]),
-            is_last: last != 0,
-            is_cut: cut != 0,
-            cpu: Duration::from_nanos(u64::from_le_bytes([e, f, g, h, i, j, k, l])),
-            read: u64::from_le_bytes([m, n, o, p, q, r, s, t]),
-        }
+    pub(super) fn of(bytes: [u8; Self::LEN]) -> Option<Self> {
+        let (len, rest) = bytes.split_first_chunk()?;
+        let ([is_last, is_cut], rest) = rest.split_first_chunk()?;
+        let (cpu, rest) = rest.split_first_chunk()?;
+        let (read, _) = rest.split_first_chunk()?;
+        Some(Self {
+            len: u32::from_le_bytes(*len),
+            is_last: *is_last != 0,
+            is_cut: *is_cut != 0,
+            cpu: Duration::from_nanos(u64::from_le_bytes(*cpu)),
+            read: u64::from_le_bytes(*read),
+        })
     }
 
     pub(super) fn bytes(self) -> Vec<u8> {

@@ -146,10 +146,8 @@ impl Worker {
         send(&socket, question, &borrowed)?;
         let mut head = [0; Head::LEN];
         read_until(&socket, &mut head, until)?;
-        let head = Head::of(head);
-        if MAX_ANSWER < head.len {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
+        let head = Head::of(head).filter(|head| head.len <= MAX_ANSWER);
+        let head = head.ok_or(io::ErrorKind::InvalidData)?;
         let mut answer = vec![0; usize::try_from(head.len).unwrap_or(0)];
         read_until(&socket, &mut answer, until)?;
         if !head.is_last {

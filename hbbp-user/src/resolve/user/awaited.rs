@@ -10,6 +10,9 @@ use super::space::{Origin, UserSpace};
 use crate::resolve::parser::{Answer, Parser};
 use crate::snapshot::{Loss, Losses};
 
+/// Time between two looks whether there is haste.
+const HASTE_EVERY: Duration = Duration::from_millis(50);
+
 impl UserSpace {
     /// Takes the functions that came since they were asked for.
     pub(super) fn take_functions(&mut self, losses: &mut Losses) {
@@ -19,14 +22,21 @@ impl UserSpace {
         }
     }
 
-    /// Waits for functions that addresses wait for, all together no longer than this; the text of what is still open is read
-    /// without them, which is counted.
+    /// Waits for functions that addresses wait for, all together no longer than this, and not once there is haste; the text
+    /// of what is still open is read without them, which is counted.
     pub fn await_functions(&mut self, most: Duration, losses: &mut Losses) {
-        if let Origin::Live(live) = &mut self.origin {
-            let until = Instant::now() + most;
-            self.images.take_functions(until, &mut live.memory, losses);
-            self.images.give_up_functions(losses);
+        let Origin::Live(live) = &mut self.origin else {
+            return;
+        };
+        let until = Instant::now() + most;
+        loop {
+            let next_look = until.min(Instant::now() + HASTE_EVERY);
+            self.images.take_functions(next_look, &mut live.memory, losses);
+            if until <= next_look || self.images.is_complete() || self.images.has_haste() {
+                break;
+            }
         }
+        self.images.give_up_functions(losses);
     }
 }
 
@@ -38,6 +48,11 @@ impl ImageSet {
                 image.count_unnamed(losses);
             }
         }
+    }
+
+    /// Whether no address waits for functions.
+    fn is_complete(&self) -> bool {
+        !self.images.iter().flatten().any(|image| image.is_awaiting())
     }
 
     fn give_up_functions(&mut self, losses: &mut Losses) {

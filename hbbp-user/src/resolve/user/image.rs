@@ -66,8 +66,8 @@ pub enum Content {
 pub struct ElfContent {
     source: ByteSource,
     layout: ElfLayout,
-    /// When it was last written to, before its text and its names were read.
-    written: Option<Timestamp>,
+    /// When it was last changed, before its text and its names were read.
+    changed: Option<Timestamp>,
     /// Read at the first hit.
     pub(super) names: Option<Names>,
 }
@@ -97,7 +97,7 @@ impl Image {
         match parser.layout(&source) {
             Ok(layout) => Ok(Self::of_elf(name, source, layout)),
             Err(ElfError::NotElf) => {
-                let seen = source.written();
+                let seen = source.changed();
                 let flat = Self::new(name, ModuleKind::Anonymous, Content::Flat(source));
                 Ok(Self { seen, ..flat })
             }
@@ -112,12 +112,12 @@ impl Image {
             ElfClass::X86_64 | ElfClass::X32 => ModuleKind::Elf64,
         };
         let elf = ElfContent {
-            written: source.written(),
+            changed: source.changed(),
             source,
             layout,
             names: None,
         };
-        let seen = elf.written;
+        let seen = elf.changed;
         Self {
             seen,
             ..Self::new(name, kind, Content::Elf(Box::new(elf)))
@@ -233,17 +233,31 @@ impl Image {
     /// Looks whether somebody has written to the file of an image that was hit since this was asked for last, or since it was
     /// opened. Writes to a page that is still dirty are not seen, so that the text may change from then on.
     pub fn notice_writes(&mut self) {
-        let source = match &self.content {
-            Content::Elf(elf) => &elf.source,
-            Content::Flat(source) => source,
-            Content::Memory(_) | Content::Patched | Content::Missing => return,
-        };
         if self.shared || self.is_unhit() {
             return;
         }
-        let written = source.written();
-        self.shared = self.seen != written;
-        self.seen = written;
+        if let Some(changed) = self.file().map(ByteSource::changed) {
+            self.shared = self.seen != changed;
+            self.seen = changed;
+        }
+    }
+
+    /// Whether its file was written to since it was opened, so that other text may have run than is read now.
+    pub fn is_overwritten(&self) -> bool {
+        self.file().is_some_and(|file| {
+            let changed = file.changed();
+            // A change of the inode alone, such as an unlink(2), sets no time of a write.
+            self.seen != changed && changed == file.written()
+        })
+    }
+
+    /// Its file, whether ELF or not.
+    fn file(&self) -> Option<&ByteSource> {
+        match &self.content {
+            Content::Elf(elf) => Some(&elf.source),
+            Content::Flat(source) => Some(source),
+            Content::Memory(_) | Content::Patched | Content::Missing => None,
+        }
     }
 
     /// Whether its text may change without a record: memory, and files that are shared.
@@ -340,10 +354,10 @@ impl Image {
 impl ElfContent {
     /// Whether nobody has written to it since this was last asked for; otherwise names are read anew.
     pub(super) fn is_unchanged(&mut self) -> bool {
-        let written = self.source.written();
-        let is_unchanged = written == self.written;
+        let changed = self.source.changed();
+        let is_unchanged = changed == self.changed;
         if !is_unchanged {
-            (self.written, self.names) = (written, None);
+            (self.changed, self.names) = (changed, None);
         }
         is_unchanged
     }

@@ -105,6 +105,11 @@ impl ImageSet {
         self.opener.haste = haste;
     }
 
+    /// Whether no more files are to be waited for.
+    pub(super) fn has_haste(&self) -> bool {
+        self.opener.haste.has_begun()
+    }
+
     /// Opens the file of a mapping unless it is open; a file that was refused once is tried anew, as another process
     /// may have a better look at it.
     pub fn open(&mut self, file: FileIdx, mmap: &Mmap, relatives: &[u32]) -> Result<ImageIdx, Loss> {
@@ -285,6 +290,9 @@ impl ImageSet {
         let image = self.images.get_mut(idx.0 as usize)?.as_mut()?;
         if image.is_left_out(self.full, losses) {
             return None;
+        }
+        if image.is_unhit() && image.is_overwritten() {
+            losses.add(Loss::TextUncertain, 1);
         }
         let covered = image.cover(at, mapped, memory, &self.parser);
         if covered != Covered::Later && image.awaiting.is_empty() {
