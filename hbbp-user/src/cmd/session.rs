@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use procfs::{Current as _, LoadAverage};
 use tokio::time::Instant;
 
 use super::budget::Budget;
@@ -46,8 +47,12 @@ pub(super) const SIDEBAND_EVERY: Duration = Duration::from_millis(50);
 /// read meanwhile.
 const INTERVAL_WAIT: Duration = Duration::from_millis(200);
 
-/// The same at the end of the measurement, when nothing is measured any more.
+/// The same at the end of the measurement, when nothing is measured any more, on a machine with a CPU to spare. On a busy one
+/// it is longer by the tasks that share a CPU, as that is the part of one that parsing gets.
 const LAST_WAIT: Duration = Duration::from_secs(1);
+
+/// At most so many times that.
+const MOST_CROWDED: u32 = 5;
 
 /// Minimum gap between two extra drains triggered by text patches, as a multiple of the duration of the last one: they take
 /// at most 5 % of the time, however often text is patched. Other drains do not count, so that the first patch is never kept
@@ -249,7 +254,7 @@ impl Session {
         self.resolve(&closed.counts);
         self.compare_text()?;
         self.resolver.catch_up();
-        self.resolver.await_functions(LAST_WAIT);
+        self.resolver.await_functions(LAST_WAIT * crowd(self.run.n_cpus));
         Ok(closed)
     }
 
@@ -380,6 +385,12 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// Tasks that are ready to run, for each CPU (proc_loadavg(5)): at least one.
+fn crowd(n_cpus: u32) -> u32 {
+    let ready = LoadAverage::current().map_or(0, |load| load.cur);
+    ready.div_ceil(n_cpus.max(1)).clamp(1, MOST_CROWDED)
 }
 
 /// What is to be said where looks came less often than usual.
