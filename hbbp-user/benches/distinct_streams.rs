@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use hbbp_user::snapshot::file::encode;
+use hbbp_model::snapshot::file::encode;
 use shapes::distinct_streams;
 
 /// Streams in thousands.

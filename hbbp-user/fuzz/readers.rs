@@ -5,29 +5,29 @@
 
 use std::io::{self, Cursor};
 
-use hbbp_user::addr::Va;
+use hbbp_analysis::mix::{Dimension, Query};
+use hbbp_collect::sideband::Reading;
+use hbbp_estimate::rule::{PAPER, Rule};
+use hbbp_import::brstack::{read_script_records, read_script_samples};
+use hbbp_import::count::{Counter, Owner, Use};
+use hbbp_import::events::{choose, describe_by_name};
+use hbbp_import::perf_data::PerfData;
+use hbbp_import::preaggregated::read_preaggregated;
+use hbbp_import::{EntryText, ImportError, entries, format_of};
+use hbbp_model::addr::Va;
+use hbbp_model::record::{Mmap, Record};
+use hbbp_model::snapshot::{Event, EventIdx, ProcessIdx, Run, Snapshot, file};
+use hbbp_output::export::StreamFilter;
+use hbbp_output::export::branches::write_branches;
+use hbbp_output::export::counts::{CountSource, write_counts};
+use hbbp_output::export::streams::write_streams;
+use hbbp_output::report::Format;
+use hbbp_resolve::Resolver;
+use hbbp_resolve::kernel::map::KernelMap;
+use hbbp_resolve::kernel::reader::KernelText;
+use hbbp_resolve::kernel::space::KernelSpace;
+use hbbp_resolve::raw::{Raw, RawInterval, Sort, TaskKey};
 use hbbp_user::cmd::report::{ReportOptions, print};
-use hbbp_user::collect::sideband::Reading;
-use hbbp_user::estimate::rule::{PAPER, Rule};
-use hbbp_user::export::StreamFilter;
-use hbbp_user::export::branches::write_branches;
-use hbbp_user::export::counts::{CountSource, write_counts};
-use hbbp_user::export::streams::write_streams;
-use hbbp_user::import::brstack::{read_script_records, read_script_samples};
-use hbbp_user::import::count::{Counter, Owner, Use};
-use hbbp_user::import::events::{choose, describe_by_name};
-use hbbp_user::import::perf_data::PerfData;
-use hbbp_user::import::preaggregated::read_preaggregated;
-use hbbp_user::import::{EntryText, ImportError, entries, format_of};
-use hbbp_user::mix::{Dimension, Query};
-use hbbp_user::record::{Mmap, Record};
-use hbbp_user::report::Format;
-use hbbp_user::resolve::Resolver;
-use hbbp_user::resolve::kernel::map::KernelMap;
-use hbbp_user::resolve::kernel::reader::KernelText;
-use hbbp_user::resolve::kernel::space::KernelSpace;
-use hbbp_user::resolve::raw::{Raw, RawInterval, Sort, TaskKey};
-use hbbp_user::snapshot::{Event, EventIdx, ProcessIdx, Run, Snapshot, file};
 
 const OWNER: Owner = Owner {
     event: EventIdx(0),

@@ -22,16 +22,17 @@ use clap::{Parser, Subcommand};
 use crate::cmd::Job;
 use crate::cmd::kernel_text::KernelTextOptions;
 use crate::cmd::report::Strict;
-use crate::profile::STANDARD;
-use crate::report::{Format, Look, TextOrJson};
-use crate::resolve::kernel::recorded::KernelPlace;
-use crate::streams::{KernelCounts, ThreadCounts};
 use annotate::AnnotateArgs;
 use bbv::BbvArgs;
 use daemon::DaemonArgs;
 use diff::{DiffArgs, MergeArgs};
 use eval::EvalArgs;
 use export::ExportArgs;
+use format::{TEXT_OR_JSON, one_of};
+use hbbp_model::profile::STANDARD;
+use hbbp_model::streams::{KernelCounts, ThreadCounts};
+use hbbp_output::report::{Format, Look, TextOrJson};
+use hbbp_resolve::kernel::recorded::KernelPlace;
 use processwatch::ProcessWatchArgs;
 use record::{EndedArgs, RecordArgs};
 use recording::InputArgs;
@@ -124,7 +125,7 @@ enum Command {
     /// Show what this machine supports, and how to enable what is missing.
     Check {
         /// Output format.
-        #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+        #[arg(long, value_parser = one_of(&TEXT_OR_JSON), default_value = "text")]
         format: TextOrJson,
     },
     /// Compare live kernel text with the static image: differing bytes and sites by cause.
@@ -137,7 +138,7 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         write: Option<PathBuf>,
         /// Output format.
-        #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+        #[arg(long, value_parser = one_of(&TEXT_OR_JSON), default_value = "text")]
         format: TextOrJson,
     },
 }

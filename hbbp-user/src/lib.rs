@@ -104,57 +104,5 @@
 //! | processor | the table of [`collect::uarch`]; its quirks in [`streams`] |
 //! | class that processors count | [`snapshot::InstructionClass`], what belongs to it in [`blocks`], its events in [`collect::class_events`] |
 
-pub mod addr;
-pub mod record;
-
-mod kinds;
-
-pub mod streams;
-
-pub mod slices;
-
-pub mod collect;
-
-pub mod import;
-
-pub mod resolve;
-
-pub mod snapshot;
-
-pub mod locate;
-
-pub mod blocks;
-
-pub mod estimate;
-
-pub mod time;
-
-pub mod mix;
-
-pub mod eval;
-
-pub mod callers;
-
-pub mod loops;
-
-pub mod printable;
-
-pub mod names;
-
-pub mod vectors;
-
-pub mod annotate;
-
-pub mod diff;
-
-pub mod report;
-
-pub mod export;
-
-pub mod profile;
-
-pub mod segments;
-
-pub mod cmd;
-
 pub mod cli;
+pub mod cmd;

@@ -4,10 +4,10 @@ use std::io::{self, Write as _};
 use std::mem;
 use std::process::ExitCode;
 
+use hbbp_model::printable::harmless;
 use hbbp_user::cli::Cli;
 use hbbp_user::cmd::report::Strict;
 use hbbp_user::cmd::{self, Done};
-use hbbp_user::printable::harmless;
 
 /// What was said makes no sense; the parser of the command line ends with the same code.
 const USAGE: u8 = 2;

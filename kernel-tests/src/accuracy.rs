@@ -285,7 +285,7 @@ impl Measured {
     /// # Errors
     /// When the rule cannot be read or written, or the comparison fails.
     pub fn errors_without(&self, stages: &[&str]) -> Result<Errors> {
-        let default = artifacts::package().join("../hbbp-user/src/estimate/rule/balanced.rule");
+        let default = artifacts::package().join("../hbbp-user/estimate/src/rule/balanced.rule");
         let default =
             fs::read_to_string(&default).with_context(|| format!("failed to read {}", default.display()))?;
         // No line can follow the last one of a rule.

@@ -71,9 +71,6 @@ pub mod kernel;
 pub mod layout;
 pub mod machine;
 pub mod mark;
-#[cfg(test)]
-#[path = "../../hbbp-user/tests/fixtures/missing.rs"]
-mod missing;
 mod monitor;
 pub mod optimizers;
 pub mod outcome;
@@ -81,10 +78,10 @@ pub mod programs;
 pub mod recording;
 pub mod reference;
 pub mod repeat;
-#[cfg(test)]
-#[path = "../../hbbp-user/tests/fixtures/skip.rs"]
-mod skip;
 pub mod trace;
 mod watchdog;
 pub mod witness;
 pub mod workload;
+
+#[cfg(test)]
+use hbbp_testing::missing;

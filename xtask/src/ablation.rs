@@ -32,7 +32,7 @@ pub(crate) struct Args {
 }
 
 /// The default rule, to which `without STAGE` is added.
-const RULE: &str = "hbbp-user/src/estimate/rule/balanced.rule";
+const RULE: &str = "hbbp-user/estimate/src/rule/balanced.rule";
 
 /// What a stage is there for.
 #[derive(Clone, Copy)]

@@ -38,7 +38,7 @@ pub(crate) struct Args {
 }
 
 /// The default rule, to which `without classes` is added.
-const RULE: &str = "hbbp-user/src/estimate/rule/balanced.rule";
+const RULE: &str = "hbbp-user/estimate/src/rule/balanced.rule";
 
 /// Classes with a smaller share of all instructions are not judged.
 const LEAST: f64 = 0.01;

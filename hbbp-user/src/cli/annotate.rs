@@ -2,13 +2,14 @@
 
 use clap::Args;
 
+use super::format::{TEXT_OR_JSON, one_of};
 use super::recording::InputArgs;
 use super::report::{LookArgs, RuleArgs};
-use crate::annotate::Query;
 use crate::cmd::annotate::{AnnotateOptions, What};
 use crate::cmd::pager::Paging;
-use crate::report::{Shown, TextOrJson};
-use crate::resolve::kernel::recorded::KernelPlace;
+use hbbp_analysis::annotate::Query;
+use hbbp_output::report::{Shown, TextOrJson};
+use hbbp_resolve::kernel::recorded::KernelPlace;
 
 /// What can be asked for, in the long help.
 pub(super) const HELP: &str = "\
@@ -44,7 +45,7 @@ pub(super) struct AnnotateArgs {
     #[command(flatten)]
     rule: RuleArgs,
     /// Output format.
-    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    #[arg(long, value_parser = one_of(&TEXT_OR_JSON), default_value = "text")]
     format: TextOrJson,
     #[command(flatten)]
     look: LookArgs,

@@ -8,8 +8,8 @@ use clap::Args;
 use super::record::RecordArgs;
 use super::report::RuleArgs;
 use crate::cmd::bbv::BbvOptions;
-use crate::slices::{Rings, SliceCut};
-use crate::streams::KernelCounts;
+use hbbp_model::slices::{Rings, SliceCut};
+use hbbp_model::streams::KernelCounts;
 
 /// What the files are.
 pub(super) const HELP: &str = "\
@@ -65,7 +65,10 @@ impl BbvArgs {
     pub(super) fn into_options(self) -> anyhow::Result<BbvOptions> {
         let mut record = self.record.into_options()?;
         ensure!(
-            !matches!(record.choice.period, Some(crate::snapshot::Period::Frequency(_))),
+            !matches!(
+                record.choice.period,
+                Some(hbbp_model::snapshot::Period::Frequency(_))
+            ),
             "intervals need a period, which --frequency has not: use --period"
         );
         let rings = Rings {

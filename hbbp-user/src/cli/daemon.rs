@@ -9,7 +9,7 @@ use super::record::{EndedArgs, RecordArgs, parse_duration};
 use crate::cmd::daemon::DaemonOptions;
 use crate::cmd::daemon::otlp::Endpoint;
 use crate::cmd::daemon::server::Listen;
-use crate::segments::plan::Limits;
+use hbbp_model::segments::plan::Limits;
 
 /// What becomes of the segments, in the long help.
 pub(super) const HELP: &str = "\

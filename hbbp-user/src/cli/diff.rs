@@ -5,16 +5,17 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
+use super::format::{DIFF_FORMATS, one_of};
 use super::recording::FilesArgs;
 use super::report::{LookArgs, RuleArgs, Top, parse_top};
 use crate::cmd::diff::DiffOptions;
 use crate::cmd::merge::MergeOptions;
 use crate::cmd::pager::Paging;
 use crate::cmd::report::read_taxonomies;
-use crate::diff::{Condition, Measure, Per};
-use crate::mix::{Axis, Filter, Query, UnknownAxis};
-use crate::report::DiffFormat;
-use crate::segments::{Moment, TimeRange};
+use hbbp_analysis::diff::{Condition, Measure, Per};
+use hbbp_analysis::mix::{Axis, Filter, Query, UnknownAxis};
+use hbbp_model::segments::{Moment, TimeRange};
+use hbbp_output::report::DiffFormat;
 
 #[derive(Debug, Args)]
 pub(super) struct DiffArgs {
@@ -51,7 +52,7 @@ pub(super) struct DiffArgs {
     #[arg(short = 'n', long, value_name = "N", default_value = "40", value_parser = parse_top)]
     top: Top,
     /// Output format.
-    #[arg(long, value_enum, default_value_t = DiffFormat::Text)]
+    #[arg(long, value_parser = one_of(&DIFF_FORMATS), default_value = "text")]
     format: DiffFormat,
     #[command(flatten)]
     look: LookArgs,

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::format::{TEXT_OR_JSON, one_of};
 use super::report::{LookArgs, RuleArgs, Top, parse_top};
 use crate::cmd::eval::EvalOptions;
-use crate::eval::{Level, Sampling};
-use crate::report::TextOrJson;
+use hbbp_analysis::eval::{Level, Sampling};
+use hbbp_output::report::TextOrJson;
 
 #[derive(Debug, Args)]
 pub(super) struct EvalArgs {
@@ -36,7 +37,7 @@ pub(super) struct EvalArgs {
     #[arg(short = 'n', long, value_name = "N", default_value = "20", value_parser = parse_top)]
     top: Top,
     /// Output format.
-    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    #[arg(long, value_parser = one_of(&TEXT_OR_JSON), default_value = "text")]
     format: TextOrJson,
     #[command(flatten)]
     look: LookArgs,

@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use super::recording::InputArgs;
 use super::report::RuleArgs;
 use crate::cmd::export::{ExportFormat, ExportLines, ExportOptions, ImageFormat, WholeFormat};
-use crate::export::StreamFilter;
-use crate::export::counts::CountSource;
+use hbbp_output::export::StreamFilter;
+use hbbp_output::export::counts::CountSource;
 
 /// The formats and their lines.
 pub(super) const EXPORT_HELP: &str = "\

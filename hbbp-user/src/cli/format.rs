@@ -1,27 +1,46 @@
 //! The names of formats and tables on the command line.
 
-use clap::ValueEnum;
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use crate::report::top::Tab;
-use crate::report::{DiffFormat, Format, TextOrJson};
+use hbbp_output::report::top::Tab;
+use hbbp_output::report::{DiffFormat, Format, TextOrJson};
 
-macro_rules! names {
-    ($format:ident: $($variant:ident $name:literal),*) => {
-        impl ValueEnum for $format {
-            fn value_variants<'a>() -> &'a [Self] {
-                &[$(Self::$variant),*]
-            }
+/// A value and its name on the command line.
+type Named<T> = (&'static str, T);
 
-            fn to_possible_value(&self) -> Option<PossibleValue> {
-                Some(PossibleValue::new(match self { $(Self::$variant => $name),* }))
-            }
-        }
+pub(super) const FORMATS: [Named<Format>; 4] = [
+    ("text", Format::Text),
+    ("json", Format::Json),
+    ("csv", Format::Csv),
+    ("html", Format::Html),
+];
+
+pub(super) const DIFF_FORMATS: [Named<DiffFormat>; 3] = [
+    ("text", DiffFormat::Text),
+    ("json", DiffFormat::Json),
+    ("csv", DiffFormat::Csv),
+];
+
+pub(super) const TEXT_OR_JSON: [Named<TextOrJson>; 2] =
+    [("text", TextOrJson::Text), ("json", TextOrJson::Json)];
+
+pub(super) const TABS: [Named<Tab>; 6] = [
+    ("functions", Tab::Functions),
+    ("modules", Tab::Modules),
+    ("processes", Tab::Processes),
+    ("instructions", Tab::Instructions),
+    ("categories", Tab::Categories),
+    ("extensions", Tab::Extensions),
+];
+
+/// Parses one of these names.
+pub(super) fn one_of<T>(names: &'static [Named<T>]) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    let find = |name: String| {
+        let found = names.iter().find(|(it, _)| *it == name);
+        found.map(|(_, value)| *value).ok_or("not one of the names")
     };
+    PossibleValuesParser::new(names.iter().map(|(name, _)| *name)).try_map(find)
 }
-
-names!(Format: Text "text", Json "json", Csv "csv", Html "html");
-names!(DiffFormat: Text "text", Json "json", Csv "csv");
-names!(TextOrJson: Text "text", Json "json");
-names!(Tab: Functions "functions", Modules "modules", Processes "processes", Instructions "instructions",
-       Categories "categories", Extensions "extensions");

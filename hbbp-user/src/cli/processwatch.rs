@@ -9,8 +9,8 @@ use clap::{ArgAction, Args};
 use super::report::terminal_width;
 use crate::cmd::Job;
 use crate::cmd::processwatch::{Columns, Rings, WatchOptions};
-use crate::report::Look;
-use crate::report::watch::Layout;
+use hbbp_output::report::Look;
+use hbbp_output::report::watch::Layout;
 
 /// Name of the subcommand, and of a link to the program that stands for it.
 const NAME: &str = "processwatch";

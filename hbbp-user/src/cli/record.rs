@@ -9,13 +9,13 @@ use clap::Args;
 use jiff::SignedDuration;
 
 use crate::cmd::record::{EndedProcesses, RecordOptions, Target};
-use crate::collect::event::Choice;
-use crate::collect::object::Messages;
-use crate::collect::periods::CYCLES;
-use crate::collect::{ClassCounting, StackEvents, cpu_list};
-use crate::resolve::kernel::space::TextHistory;
-use crate::snapshot::run::Period;
-use crate::streams::{KernelCounts, ThreadCounts};
+use hbbp_collect::event::Choice;
+use hbbp_collect::object::Messages;
+use hbbp_collect::periods::CYCLES;
+use hbbp_collect::{ClassCounting, StackEvents, cpu_list};
+use hbbp_model::snapshot::run::Period;
+use hbbp_model::streams::{KernelCounts, ThreadCounts};
+use hbbp_resolve::kernel::space::TextHistory;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]

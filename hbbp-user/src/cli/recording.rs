@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::cmd::import::ImportOptions;
-use crate::resolve::kernel::recorded::KernelPlace;
-use crate::resolve::user::find_file::{Host, Mismatch, Places};
-use crate::segments::{Moment, TimeRange};
+use hbbp_model::segments::{Moment, TimeRange};
+use hbbp_resolve::kernel::recorded::KernelPlace;
+use hbbp_resolve::user::find_file::{Host, Mismatch, Places};
 
 /// A profile or a recording, and the files needed to resolve a recording.
 #[derive(Debug, Args)]

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::format::{FORMATS, one_of};
 use crate::cmd::report::{ReportOptions, read_taxonomies};
-use crate::mix::{Axis, Confidence, Filter, Query, Requirement, Sort, UnknownAxis, Value, View};
-use crate::names::Demangle;
-use crate::report::{Colours, Format, Look};
+use hbbp_analysis::mix::{Axis, Confidence, Filter, Query, Requirement, Sort, UnknownAxis, Value, View};
+use hbbp_model::names::Demangle;
+use hbbp_output::report::{Colours, Format, Look};
 
 #[derive(Debug, Args)]
 pub(super) struct RuleArgs {
@@ -65,7 +66,7 @@ pub(super) struct ReportArgs {
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_top)]
     top: Option<Top>,
     /// Output format.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_parser = one_of(&FORMATS), default_value = "text")]
     format: Format,
     /// Show the rows also by period of the run: sparklines in text, all figures with --format csv and json, a stacked
     /// area in a page.

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::format::{TABS, one_of};
 use super::record::{RecordArgs, parse_duration};
 use super::report::{LookArgs, RuleArgs};
 use crate::cmd::top::TopOptions;
-use crate::report::top::{Screen, Tab};
+use hbbp_output::report::top::{Screen, Tab};
 
 /// The keys, in the long help.
 pub(super) const HELP: &str = "\
@@ -30,7 +31,7 @@ pub(super) struct TopArgs {
     #[arg(long, value_name = "N", default_value = "20", requires = "batch")]
     top: u32,
     /// Table to begin with.
-    #[arg(long, value_enum, default_value_t = Tab::Functions)]
+    #[arg(long, value_parser = one_of(&TABS), default_value = "functions")]
     table: Tab,
     #[command(flatten)]
     look: LookArgs,

@@ -9,11 +9,11 @@ use super::import::ImportOptions;
 use super::input::read_profile;
 use super::pager::{Paging, paged};
 use super::static_image::StaticImage;
-use crate::annotate::{Annotated, Code, Query, annotated, find, hottest};
-use crate::mix::Estimated;
-use crate::report::{AnnotatedReport, Look, Shown, TextOrJson};
-use crate::resolve::source::lines::SourceLines;
-use crate::snapshot::{Snapshot, SourceLocations};
+use hbbp_analysis::annotate::{Annotated, Code, Query, annotated, find, hottest};
+use hbbp_analysis::mix::Estimated;
+use hbbp_model::snapshot::{Snapshot, SourceLocations};
+use hbbp_output::report::{AnnotatedReport, Look, Shown, TextOrJson};
+use hbbp_resolve::source::lines::SourceLines;
 
 /// What to annotate, and how to show it.
 #[derive(Clone, Debug)]

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 
 use super::record::{RecordOptions, Recorded};
-use crate::profile::Output;
-use crate::slices::Rings;
-use crate::vectors::lines::{Ids, sentences, write_blocks, write_places, write_vectors};
-use crate::vectors::plot::write_plot;
-use crate::vectors::simpoint::{choose, write_points, write_weights};
-use crate::vectors::{Vectors, vectors};
+use hbbp_analysis::vectors::lines::{Ids, sentences, write_blocks, write_places, write_vectors};
+use hbbp_analysis::vectors::plot::write_plot;
+use hbbp_analysis::vectors::simpoint::{choose, write_points, write_weights};
+use hbbp_analysis::vectors::{Vectors, vectors};
+use hbbp_model::profile::Output;
+use hbbp_model::slices::Rings;
 
 /// What to record, and what to write.
 #[derive(Clone, Debug)]

@@ -11,14 +11,14 @@ use std::path::Path;
 use anyhow::bail;
 use serde::Serialize;
 
-use crate::collect::cpu_list;
-use crate::collect::event::{self, Source};
-use crate::collect::object::{Constants, MapSizes, Object};
-use crate::collect::pmu::{DEVICES, read_pmus};
-use crate::printable::write_json;
-use crate::report::TextOrJson;
 use access::{btf, kernel, paranoia, privileges, ring_memory, sideband};
 use counters::{branches, counters, names, step, watchdog};
+use hbbp_collect::cpu_list;
+use hbbp_collect::event::{self, Source};
+use hbbp_collect::object::{Constants, MapSizes, Object};
+use hbbp_collect::pmu::{DEVICES, read_pmus};
+use hbbp_model::printable::write_json;
+use hbbp_output::report::TextOrJson;
 use kernel_text::{kernel_symbols, kernel_text};
 
 /// Status of a finding.

@@ -8,12 +8,12 @@ use anyhow::{Context as _, bail};
 use super::import::ImportOptions;
 use super::input::read_runs;
 use super::pager::{Paging, paged};
-use crate::diff::{Condition, Diff, Gate, Measure, Modules, Per, Side, Work, diff};
-use crate::estimate::{Rule, Unit};
-use crate::mix::{Dimension, Estimated, Mix, Query, sum};
-use crate::report::{Comparison, DiffFormat, DiffReport, Look, described};
-use crate::segments::{TimeRange, is_folder_of_segments};
-use crate::snapshot::{Snapshot, SourceLocations};
+use hbbp_analysis::diff::{Condition, Diff, Gate, Measure, Modules, Per, Side, Work, diff};
+use hbbp_analysis::mix::{Dimension, Estimated, Mix, Query, sum};
+use hbbp_estimate::{Rule, Unit};
+use hbbp_model::segments::{TimeRange, is_folder_of_segments};
+use hbbp_model::snapshot::{Snapshot, SourceLocations};
+use hbbp_output::report::{Comparison, DiffFormat, DiffReport, Look, described};
 
 /// What to compare, and how to show it.
 #[derive(Clone, Debug)]

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 
-use crate::estimate::stages::Stage;
-use crate::eval::{Exact, Level, Sampling, evaluate};
-use crate::profile::{self, Output};
-use crate::report::{Errors, Look, TextOrJson, write_pairs};
-use crate::snapshot::Process;
+use hbbp_analysis::eval::{Exact, Level, Sampling, evaluate};
+use hbbp_estimate::stages::Stage;
+use hbbp_model::profile::{self, Output};
+use hbbp_model::snapshot::Process;
+use hbbp_output::report::{Errors, Look, TextOrJson, write_pairs};
 
 /// What to compare, and how to show it.
 #[derive(Clone, Debug, PartialEq)]

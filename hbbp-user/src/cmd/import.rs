@@ -8,15 +8,15 @@ use anyhow::{Context as _, Error, bail};
 
 use super::input::{Input, open_recording};
 use super::progress::Progress;
-use crate::addr::Va;
-use crate::import::{Format, MODULE_LEN, RanText, Recording, TEXT_BASE, parse_build_id};
-use crate::resolve::Resolver;
-use crate::resolve::kernel::recorded::{KernelPlace, open_recorded_kernel};
-use crate::resolve::user::find_file::{Host, Places};
-use crate::resolve::user::recorded_files::{NamedFile, RecordedFiles};
-use crate::segments::TimeRange;
-use crate::snapshot::{Run, Snapshot};
-use crate::streams::ThreadCounts;
+use hbbp_import::{Format, MODULE_LEN, RanText, Recording, TEXT_BASE, parse_build_id};
+use hbbp_model::addr::Va;
+use hbbp_model::segments::TimeRange;
+use hbbp_model::snapshot::{Run, Snapshot};
+use hbbp_model::streams::ThreadCounts;
+use hbbp_resolve::Resolver;
+use hbbp_resolve::kernel::recorded::{KernelPlace, open_recorded_kernel};
+use hbbp_resolve::user::find_file::{Host, Places};
+use hbbp_resolve::user::recorded_files::{NamedFile, RecordedFiles};
 
 /// What to import.
 #[derive(Clone, Debug, Default)]

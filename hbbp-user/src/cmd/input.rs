@@ -9,11 +9,11 @@ use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 
 use super::import::{ImportOptions, import_input};
-use crate::import::{Format, ImportError, START, format_of};
-use crate::profile;
-use crate::resolve::kernel::recorded::KernelPlace;
-use crate::segments::{TimeRange, is_folder_of_segments, read_range};
-use crate::snapshot::{Snapshot, file};
+use hbbp_import::{Format, ImportError, START, format_of};
+use hbbp_model::profile;
+use hbbp_model::segments::{TimeRange, is_folder_of_segments, read_range};
+use hbbp_model::snapshot::{Snapshot, file};
+use hbbp_resolve::kernel::recorded::KernelPlace;
 
 /// A recording, open at its start.
 #[derive(Debug)]

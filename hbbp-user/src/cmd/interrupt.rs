@@ -21,7 +21,7 @@ use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
-use crate::resolve::user::haste::Haste;
+use hbbp_resolve::user::haste::Haste;
 
 /// Exit code of an aborted program: 128 plus the number of SIGINT, as in shells.
 const ABORTED: i32 = 130;

@@ -3,17 +3,17 @@
 //! One map holds four kinds of counts, distinguished by event and tag: eventing IPs, streams of branch stacks, branches in the
 //! oldest slot of a stack, and newest branches of stacks that were refused.
 //! Other branch counts are derived from the streams, which are counted separately for each branch that led to them
-//! ([`Snapshot::taken_branches`](crate::snapshot::Snapshot::taken_branches)).
+//! ([`Snapshot::taken_branches`](hbbp_model::snapshot::Snapshot::taken_branches)).
 
 use std::ops::Range;
 
 use hbbp_ebpf::key;
 use hbbp_ebpf::{CountKey, Tally};
 
-use crate::addr::Va;
-use crate::collect::chains::Chained;
-use crate::resolve::raw::{Raw, RawChain, RawInterval, Sort, TaskKey, WEIGHT_ONE};
-use crate::snapshot::EventIdx;
+use hbbp_collect::chains::Chained;
+use hbbp_model::addr::Va;
+use hbbp_model::snapshot::EventIdx;
+use hbbp_resolve::raw::{Raw, RawChain, RawInterval, Sort, TaskKey, WEIGHT_ONE};
 
 const _: () = assert!(
     key::WEIGHT_ONE == WEIGHT_ONE,

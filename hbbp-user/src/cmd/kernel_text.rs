@@ -10,18 +10,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 
-use crate::addr::Va;
-use crate::collect::object::{Constants, MapSizes, Object};
-use crate::collect::text::TextWindow;
-use crate::printable::write_json;
-use crate::report::TextOrJson;
-use crate::resolve::elf::build_id::read_kernel_build_id;
-use crate::resolve::kernel::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
-use crate::resolve::kernel::patch_sites::{Cause, Linked, RunningKernel, read_sites};
-use crate::resolve::kernel::reader::{KernelText, ReadKernel, open_kernel_text, open_named_image};
-use crate::resolve::kernel::text_difference::{TextDifference, compare};
-use crate::resolve::kernel::vmlinux::{Vmlinux, find_vmlinux};
-use crate::snapshot::{KernelTextSource, hex};
+use hbbp_collect::object::{Constants, MapSizes, Object};
+use hbbp_collect::text::TextWindow;
+use hbbp_model::addr::Va;
+use hbbp_model::printable::write_json;
+use hbbp_model::snapshot::{KernelTextSource, hex};
+use hbbp_output::report::TextOrJson;
+use hbbp_resolve::elf::build_id::read_kernel_build_id;
+use hbbp_resolve::kernel::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
+use hbbp_resolve::kernel::patch_sites::{Cause, Linked, RunningKernel, read_sites};
+use hbbp_resolve::kernel::reader::{KernelText, ReadKernel, open_kernel_text, open_named_image};
+use hbbp_resolve::kernel::text_difference::{TextDifference, compare};
+use hbbp_resolve::kernel::vmlinux::{Vmlinux, find_vmlinux};
 
 /// What to compare, and where to write the patched image.
 #[derive(Clone, Debug, Eq, PartialEq)]

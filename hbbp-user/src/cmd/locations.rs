@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::mix::Estimated;
-use crate::resolve::source::lines::SourceLines;
-use crate::snapshot::{Module, ModuleKind, Snapshot, SourceLocations};
+use hbbp_analysis::mix::Estimated;
+use hbbp_model::snapshot::{Module, ModuleKind, Snapshot, SourceLocations};
+use hbbp_resolve::source::lines::SourceLines;
 
 /// Reads where the instructions of a mix stand, from the debug information that is found on this machine; where some is
 /// missing or too large, notes say so.

@@ -15,7 +15,7 @@ use super::child::exit_code;
 use super::interrupt::Signals;
 use super::progress::Progress;
 use super::session::{SIDEBAND_EVERY, Session};
-use crate::collect::StacksSeen;
+use hbbp_collect::StacksSeen;
 
 /// Time between two checks whether branch stacks are empty, until that is known: empty ones are detected within a
 /// second.

@@ -8,10 +8,10 @@ use anyhow::{Context as _, bail};
 use super::input::read_saved;
 use super::open_output;
 use super::report::unit_of;
-use crate::segments::TimeRange;
-use crate::snapshot::Snapshot;
-use crate::snapshot::file::Compression;
-use crate::snapshot::merge::merged;
+use hbbp_model::segments::TimeRange;
+use hbbp_model::snapshot::Snapshot;
+use hbbp_model::snapshot::file::Compression;
+use hbbp_model::snapshot::merge::merged;
 
 /// What to merge, and where to write it.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -32,12 +32,12 @@ mod worker;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
-use crate::diff::Gate;
-use crate::profile::Output;
-use crate::report::{Format, TextOrJson};
-use crate::snapshot::Snapshot;
-use crate::snapshot::file::Compression;
 use export::ExportOptions;
+use hbbp_analysis::diff::Gate;
+use hbbp_model::profile::Output;
+use hbbp_model::snapshot::Snapshot;
+use hbbp_model::snapshot::file::Compression;
+use hbbp_output::report::{Format, TextOrJson};
 use import::ImportOptions;
 use record::{Command, RecordOptions, Recorded};
 use report::{Quality, ReportOptions};

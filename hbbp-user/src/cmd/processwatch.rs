@@ -10,16 +10,16 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 
 use super::record::{EndedProcesses, Intervals, RecordOptions, Target};
-use crate::blocks::DecodedText;
-use crate::collect::event::Choice;
-use crate::collect::object::Messages;
-use crate::collect::{ClassCounting, StackEvents};
-use crate::mix::{Axis, Dimension, Estimated, Filter, Query, Sort, Value, processwatch_categories};
-use crate::report::watch::{Layout, Watch};
-use crate::resolve::kernel::space::TextHistory;
-use crate::snapshot::SourceLocations;
-use crate::snapshot::run::Period;
-use crate::streams::{KernelCounts, ThreadCounts};
+use hbbp_analysis::mix::{Axis, Dimension, Estimated, Filter, Query, Sort, Value, processwatch_categories};
+use hbbp_code::blocks::DecodedText;
+use hbbp_collect::event::Choice;
+use hbbp_collect::object::Messages;
+use hbbp_collect::{ClassCounting, StackEvents};
+use hbbp_model::snapshot::SourceLocations;
+use hbbp_model::snapshot::run::Period;
+use hbbp_model::streams::{KernelCounts, ThreadCounts};
+use hbbp_output::report::watch::{Layout, Watch};
+use hbbp_resolve::kernel::space::TextHistory;
 
 /// What to watch, and how to print it.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +73,9 @@ impl Columns {
             Self::Extensions => Dimension::Extension.into(),
         };
         let names = axis.known_values().unwrap_or_default();
-        let names = names.into_iter().filter(|name| name != crate::mix::NO_GROUP);
+        let names = names
+            .into_iter()
+            .filter(|name| name != hbbp_analysis::mix::NO_GROUP);
         Ok((axis, names.collect()))
     }
 }

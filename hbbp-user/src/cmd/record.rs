@@ -13,16 +13,16 @@ use super::measure::{Pause, measure};
 use super::progress::Progress;
 use super::session::Session;
 use super::worker;
-use crate::collect::event::Choice;
-use crate::collect::limits;
-use crate::collect::object::Messages;
-use crate::collect::{ClassCounting, ModuleWatch, Plan, Scope};
-use crate::resolve::elf::build_id::read_kernel_build_id;
-use crate::resolve::kernel::space::TextHistory;
-use crate::resolve::parser::Parser;
-use crate::slices::Slices;
-use crate::snapshot::{Run, Snapshot};
-use crate::streams::{KernelCounts, ThreadCounts};
+use hbbp_collect::event::Choice;
+use hbbp_collect::limits;
+use hbbp_collect::object::Messages;
+use hbbp_collect::{ClassCounting, ModuleWatch, Plan, Scope};
+use hbbp_model::slices::Slices;
+use hbbp_model::snapshot::{Run, Snapshot};
+use hbbp_model::streams::{KernelCounts, ThreadCounts};
+use hbbp_resolve::elf::build_id::read_kernel_build_id;
+use hbbp_resolve::kernel::space::TextHistory;
+use hbbp_resolve::parser::Parser;
 
 /// What to record.
 #[derive(Clone, Debug)]

@@ -11,16 +11,16 @@ use super::diff::{comparison, estimated_runs};
 use super::import::ImportOptions;
 use super::locations::read_locations;
 use super::session::DRAIN_EVERY;
-use crate::estimate::stages::Stage;
-use crate::estimate::{Rule, Unit};
-use crate::loops::{Loops, loops};
-use crate::mix::{
+use hbbp_analysis::loops::{Loops, loops};
+use hbbp_analysis::mix::{
     Analysis, Confidence, Dimension, Estimated, Mix, MixOverTime, Outcome, OverTime, Query, Requirement,
     Sort, Taxonomy, Verdict, View, sum,
 };
-use crate::report::{Format, Look, Miss, Report, Table, quality};
-use crate::resolve::source::lines::SourceLines;
-use crate::snapshot::{Snapshot, SourceLocations};
+use hbbp_estimate::stages::Stage;
+use hbbp_estimate::{Rule, Unit};
+use hbbp_model::snapshot::{Snapshot, SourceLocations};
+use hbbp_output::report::{Format, Look, Miss, Report, Table, quality};
+use hbbp_resolve::source::lines::SourceLines;
 
 /// Content and format of a report.
 #[derive(Clone, Debug)]
@@ -366,7 +366,7 @@ fn check_sort(query: &Query, mix: &Mix) -> anyhow::Result<()> {
     let Sort::Column(name) = &query.sort else {
         return Ok(());
     };
-    let columns: Vec<String> = mix.columns.iter().map(crate::mix::Column::name).collect();
+    let columns: Vec<String> = mix.columns.iter().map(hbbp_analysis::mix::Column::name).collect();
     if !columns.contains(name) {
         bail!(
             "no column `{name}` to sort by; expected total, key, a value, or one of {}",

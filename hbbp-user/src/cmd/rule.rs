@@ -4,9 +4,9 @@ use std::fs;
 
 use anyhow::Context as _;
 
-use crate::estimate::Rule;
-use crate::estimate::rule::NAMED;
-use crate::estimate::stages::Stage;
+use hbbp_estimate::Rule;
+use hbbp_estimate::rule::NAMED;
+use hbbp_estimate::stages::Stage;
 
 /// As [`read`], for figures that are due every second: what takes seconds is left out. Samples count where they landed, and streams are
 /// balanced only where they are biased.

@@ -14,21 +14,21 @@ use tokio::time::Instant;
 use super::budget::Budget;
 use super::interval::{raw_chain, raw_interval};
 use super::record::EndedProcesses;
-use crate::collect::bpf::code_of_programs;
-use crate::collect::chains::Chained;
-use crate::collect::cpu_times::CpuTimes;
-use crate::collect::overhead::{read_own_cpu, read_own_memory, reset_own_memory};
-use crate::collect::{Collector, Parts, Plan, Scope, StacksSeen};
-use crate::resolve::Resolver;
-use crate::resolve::kernel::live_symbols::KernelFacts;
-use crate::resolve::kernel::open::open_kernel_space;
-use crate::resolve::kernel::reader::ReadKernel;
-use crate::resolve::kernel::space::TextHistory;
-use crate::resolve::parser::Parser;
-use crate::resolve::user::haste::Haste;
-use crate::resolve::user::proc_scan::read_processes;
-use crate::slices::Slices;
-use crate::snapshot::{Loss, Losses, Run, Snapshot};
+use hbbp_collect::bpf::code_of_programs;
+use hbbp_collect::chains::Chained;
+use hbbp_collect::cpu_times::CpuTimes;
+use hbbp_collect::overhead::{read_own_cpu, read_own_memory, reset_own_memory};
+use hbbp_collect::{Collector, Parts, Plan, Scope, StacksSeen};
+use hbbp_model::slices::Slices;
+use hbbp_model::snapshot::{Loss, Losses, Run, Snapshot};
+use hbbp_resolve::Resolver;
+use hbbp_resolve::kernel::live_symbols::KernelFacts;
+use hbbp_resolve::kernel::open::open_kernel_space;
+use hbbp_resolve::kernel::reader::ReadKernel;
+use hbbp_resolve::kernel::space::TextHistory;
+use hbbp_resolve::parser::Parser;
+use hbbp_resolve::user::haste::Haste;
+use hbbp_resolve::user::proc_scan::read_processes;
 
 /// Time between two drains. Long, because each drain costs samples on its CPU; short enough to notice soon that text
 /// changed without a record.

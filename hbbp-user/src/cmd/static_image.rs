@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::addr::{ImageAddr, Va};
-use crate::annotate::StaticText;
-use crate::resolve::kernel::image_marks::ImageMarks;
-use crate::resolve::kernel::text_difference::differing;
-use crate::resolve::kernel::vmlinux::{Vmlinux, find_vmlinux, open_vmlinux_at};
-use crate::snapshot::{KernelTextSource, ModuleIdx, ModuleKind, ProcessIdx, Snapshot};
+use hbbp_analysis::annotate::StaticText;
+use hbbp_model::addr::{ImageAddr, Va};
+use hbbp_model::snapshot::{KernelTextSource, ModuleIdx, ModuleKind, ProcessIdx, Snapshot};
+use hbbp_resolve::kernel::image_marks::ImageMarks;
+use hbbp_resolve::kernel::text_difference::differing;
+use hbbp_resolve::kernel::vmlinux::{Vmlinux, find_vmlinux, open_vmlinux_at};
 
 /// The image, opened when it is asked for.
 pub(super) struct StaticImage<'a> {

@@ -18,15 +18,15 @@ use ratatui::crossterm::event::Event;
 
 use super::keyboard::{Heard, Keyboard};
 use super::record::{Intervals, RecordOptions};
-use crate::blocks::DecodedText;
-use crate::estimate::Rule;
-use crate::mix::Estimated;
-use crate::profile::Output;
-use crate::report::Look;
-use crate::report::top::{Asked, Facts, Figures, Rings, Screen, Tab, Table, draw, write_plain};
-use crate::snapshot::Snapshot;
-use crate::snapshot::file::Compression;
-use crate::snapshot::merge::merged;
+use hbbp_analysis::mix::Estimated;
+use hbbp_code::blocks::DecodedText;
+use hbbp_estimate::Rule;
+use hbbp_model::profile::Output;
+use hbbp_model::snapshot::Snapshot;
+use hbbp_model::snapshot::file::Compression;
+use hbbp_model::snapshot::merge::merged;
+use hbbp_output::report::Look;
+use hbbp_output::report::top::{Asked, Facts, Figures, Rings, Screen, Tab, Table, draw, write_plain};
 
 /// Time between two looks whether an interval ended, while no key is pressed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

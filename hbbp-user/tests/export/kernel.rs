@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hbbp_user::addr::{ImageAddr, Va};
-use hbbp_user::snapshot::file::encode;
-use hbbp_user::snapshot::{
+use hbbp_model::addr::{ImageAddr, Va};
+use hbbp_model::snapshot::file::encode;
+use hbbp_model::snapshot::{
     Event, EventIdx, EventUnit, Interval, Mapping, Module, ModuleIdx, ModuleKind, Process, ProcessIdx,
     Snapshot, StreamCount, Symbol, Text,
 };

@@ -13,12 +13,10 @@ mod bolt;
 mod choose;
 mod genuine;
 mod kernel;
-#[path = "../fixtures/missing.rs"]
-mod missing;
 mod profgen;
 mod program;
-#[path = "../fixtures/skip.rs"]
-mod skip;
 mod step;
 mod tool;
 mod viewers;
+
+use hbbp_testing::{missing, skip};

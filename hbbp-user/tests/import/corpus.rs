@@ -3,9 +3,9 @@
 use crate::elf::{LOOP, Program, elf};
 use crate::run::Folder;
 use crate::writer::{Attr, File, comm, mmap2, stack, string, taken, turns};
-use hbbp_user::addr::Va;
+use hbbp_model::addr::Va;
+use hbbp_model::snapshot::{Snapshot, file};
 use hbbp_user::cmd::import::{ImportOptions, import};
-use hbbp_user::snapshot::{Snapshot, file};
 
 /// The files: target, name and content.
 pub(crate) fn first_files() -> Vec<(&'static str, &'static str, Vec<u8>)> {

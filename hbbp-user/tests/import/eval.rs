@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use hbbp_model::addr::Va;
+use hbbp_model::profile;
+use hbbp_model::snapshot::{Process, file};
 use hbbp_reference::Reference;
-use hbbp_user::addr::Va;
-use hbbp_user::profile;
-use hbbp_user::snapshot::{Process, file};
 use serde_json::Value;
 
 use crate::elf::write_loop;

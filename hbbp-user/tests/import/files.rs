@@ -3,7 +3,7 @@
 use crate::elf::{LOOP, Program, elf};
 use crate::run::{Folder, export, hbbp, lines, refused};
 use crate::writer::{File, mmap2, stack, turns};
-use hbbp_user::addr::Va;
+use hbbp_model::addr::Va;
 
 /// Two programs, of which one has a file.
 fn recording() -> File {

@@ -1,6 +1,6 @@
 //! Stacks with the faults of real processors: what cannot have run is gone, all else is exact.
 
-use hbbp_user::addr::Va;
+use hbbp_model::addr::Va;
 
 use crate::elf::{LOOP, Program, elf, write_loop};
 use crate::run::{Folder, export, lines};

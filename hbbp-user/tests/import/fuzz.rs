@@ -196,7 +196,7 @@ fn with_mutated_section(file: &[u8], seed: u64) -> Vec<u8> {
 fn mutated_sections_pass_the_checksums() {
     let file = std::fs::read(corpus("snapshot").join("imported")).unwrap();
     let is_stopped = |seed| {
-        let read = hbbp_user::snapshot::file::parse(&with_mutated_section(&file, seed));
+        let read = hbbp_model::snapshot::file::parse(&with_mutated_section(&file, seed));
         let said = match read {
             Ok(snapshot) => snapshot.run.notes.concat(),
             Err(error) => error.to_string(),
@@ -205,9 +205,9 @@ fn mutated_sections_pass_the_checksums() {
     };
     let n_stopped = (0..300).filter(|seed| is_stopped(*seed)).count();
     assert_eq!(n_stopped, 0);
-    let notes = hbbp_user::snapshot::file::parse(&file).unwrap().run.notes;
+    let notes = hbbp_model::snapshot::file::parse(&file).unwrap().run.notes;
     let is_read = |seed| {
-        let read = hbbp_user::snapshot::file::parse(&with_mutated_section(&file, seed));
+        let read = hbbp_model::snapshot::file::parse(&with_mutated_section(&file, seed));
         read.is_ok_and(|snapshot| snapshot.run.notes == notes)
     };
     let n_read = (0..300).filter(|seed| is_read(*seed)).count();

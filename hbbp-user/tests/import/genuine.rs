@@ -72,7 +72,7 @@ fn tiger_lake_gives_one_stream_of_a_position_independent_program() {
 }
 
 /// The recording of a Tiger Lake; `None`, with the reason printed, where there are no recordings.
-fn tiger_lake() -> Option<hbbp_user::snapshot::Snapshot> {
+fn tiger_lake() -> Option<hbbp_model::snapshot::Snapshot> {
     let folder = recordings()?.join("gematria");
     let mut options = hbbp_user::cmd::import::ImportOptions {
         file: folder.join("simple_x86_elf_object.perf.data"),
@@ -143,9 +143,9 @@ fn dumped_entry(text: &str) -> String {
 #[test]
 fn tiger_lake_streams_serve_the_mix_beside_one_sample_of_instructions() {
     let Some(snapshot) = tiger_lake() else { return };
-    let rule = hbbp_user::estimate::rule::DEFAULT.parse().unwrap();
-    let analysis = hbbp_user::mix::analyse(&snapshot, &hbbp_user::mix::Query::whole(), &rule);
-    assert_eq!(analysis.mix.unit, hbbp_user::mix::Unit::RelativeExecutions);
+    let rule = hbbp_estimate::rule::DEFAULT.parse().unwrap();
+    let analysis = hbbp_analysis::mix::analyse(&snapshot, &hbbp_analysis::mix::Query::whole(), &rule);
+    assert_eq!(analysis.mix.unit, hbbp_analysis::mix::Unit::RelativeExecutions);
     // The stream has five instructions.
     let amount = analysis.mix.total.amount;
     assert!((amount / (62.0 * 5.0) - 1.0).abs() < 0.01, "{amount}");

@@ -3,7 +3,7 @@
 use crate::elf::{LOOP, Program, elf, kcore};
 use crate::run::{Folder, export, hbbp, lines};
 use crate::writer::{File, mmap2, record, stack, string, turns, words};
-use hbbp_user::addr::Va;
+use hbbp_model::addr::Va;
 
 const TEXT: u64 = 0xffff_ffff_8100_0000;
 const MODULE: u64 = 0xffff_ffff_c000_0000;

@@ -19,9 +19,9 @@ mod perf_tool;
 mod printed;
 mod refused;
 mod run;
-#[path = "../fixtures/skip.rs"]
-mod skip;
 mod speed;
 mod texts;
 mod threads;
 mod writer;
+
+use hbbp_testing::skip;

@@ -1,6 +1,6 @@
 //! `hbbp-sys eval --blocks`: the blocks that rules are learnt from, beside what `eval` says of the same profile.
 
-use hbbp_user::addr::Va;
+use hbbp_model::addr::Va;
 use serde_json::Value;
 
 use crate::elf::write_loop;

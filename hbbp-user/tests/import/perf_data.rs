@@ -1,6 +1,6 @@
 //! What must be the same however a perf.data file is written.
 
-use hbbp_user::addr::Va;
+use hbbp_model::addr::Va;
 
 use crate::elf::{LOOP, Program, elf, write_loop};
 use crate::run::{Folder, export, lines};

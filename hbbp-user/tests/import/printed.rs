@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::elf::write_loop;
 use crate::run::{Folder, export, hbbp, lines};
 use crate::writer::{File, mmap2, stack, string, turns};
-use hbbp_user::addr::Va;
+use hbbp_model::addr::Va;
 
 fn program(folder: &Folder, name: &str) -> String {
     write_loop(folder, name, 0x40_1000, &[])

@@ -1,6 +1,6 @@
 //! Files that cannot be read, or say nothing: one clear line each, and nothing left behind.
 
-use hbbp_user::addr::Va;
+use hbbp_model::addr::Va;
 
 use crate::elf::write_loop;
 use crate::run::{Folder, export, hbbp, lines, refused};

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 
-use hbbp_user::addr::Va;
+use hbbp_model::addr::Va;
 
 use crate::elf::write_loop;
 use crate::run::{Folder, Usage, assert_no_worse_than_linear, export, lines, usage};

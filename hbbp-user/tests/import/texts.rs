@@ -66,7 +66,7 @@ fn entries_of_perf_data_are_read_back_from_their_text() {
     use crate::writer::{File, stack, turns};
     let folder = Folder::new();
     let program = program(&folder);
-    let entries = turns(hbbp_user::addr::Va(0x40_1000));
+    let entries = turns(hbbp_model::addr::Va(0x40_1000));
     let samples = vec![stack(5, 3, &entries), stack(5, 4, &[])];
     let recording = folder.write("perf.data", File::new(samples).bytes());
     let text = export(&recording, &["--format", "entries"]);

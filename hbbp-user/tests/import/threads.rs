@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use hbbp_user::addr::Va;
+use hbbp_model::addr::Va;
 use serde_json::Value;
 
 use crate::elf::write_loop;

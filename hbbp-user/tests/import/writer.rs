@@ -1,6 +1,6 @@
 //! A writer of made-up perf.data files.
 
-use hbbp_user::addr::Va;
+use hbbp_model::addr::Va;
 
 /// IP, TID, TIME, PERIOD and the branch stack, in front of them the id.
 pub(crate) const STACKS: u64 = 1 | 2 | 4 | 1 << 8 | 1 << 11 | 1 << 16;

@@ -8,8 +8,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use hbbp_user::profile::read_runs;
-use hbbp_user::snapshot::{Loss, Snapshot};
+use hbbp_model::profile::read_runs;
+use hbbp_model::snapshot::{Loss, Snapshot};
 
 use super::daemon::Daemon;
 use super::{kernel, program, run};

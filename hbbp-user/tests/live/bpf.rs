@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use hbbp_user::addr::Va;
-use hbbp_user::collect::bpf::code_of_programs;
-use hbbp_user::collect::object::{Constants, MapSizes, Object};
-use hbbp_user::collect::text::TextWindow;
-use hbbp_user::profile;
-use hbbp_user::snapshot::{ModuleKind, Snapshot};
+use hbbp_collect::bpf::code_of_programs;
+use hbbp_collect::object::{Constants, MapSizes, Object};
+use hbbp_collect::text::TextWindow;
+use hbbp_model::addr::Va;
+use hbbp_model::profile;
+use hbbp_model::snapshot::{ModuleKind, Snapshot};
 
 use super::{kernel, number, run};
 

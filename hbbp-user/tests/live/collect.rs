@@ -3,12 +3,12 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use hbbp_user::addr::{Ring, Va};
-use hbbp_user::collect::event::Choice;
-use hbbp_user::collect::object::{Constants, MapSizes, Messages, Object};
-use hbbp_user::collect::{ClassCounting, Collector, ModuleWatch, Plan, Scope};
-use hbbp_user::record::Record;
-use hbbp_user::streams::{KernelCounts, ThreadCounts};
+use hbbp_collect::event::Choice;
+use hbbp_collect::object::{Constants, MapSizes, Messages, Object};
+use hbbp_collect::{ClassCounting, Collector, ModuleWatch, Plan, Scope};
+use hbbp_model::addr::{Ring, Va};
+use hbbp_model::record::Record;
+use hbbp_model::streams::{KernelCounts, ThreadCounts};
 
 use super::load::Load;
 use super::{BpfStats, kernel};
@@ -44,7 +44,7 @@ fn samples_are_counted_and_the_sums_close() {
 
     let hits: u64 = entries.iter().map(|(_, tally)| tally.hits).sum();
     let event = &totals.events[0];
-    let lost = totals.losses.total(hbbp_user::snapshot::loss::LossUnit::Sample);
+    let lost = totals.losses.total(hbbp_model::snapshot::loss::LossUnit::Sample);
     assert_eq!(
         hits + lost,
         event.runs,
@@ -159,10 +159,10 @@ fn full_count_map_is_counted() {
     let entries: Vec<_> = collector.drain().unwrap().iter().flatten().collect();
     let totals = collector.take_totals().unwrap();
     let hits: u64 = entries.iter().map(|(_, tally)| tally.hits).sum();
-    let full = totals.losses.get(hbbp_user::snapshot::Loss::CountsFull);
+    let full = totals.losses.get(hbbp_model::snapshot::Loss::CountsFull);
     assert!(0 < full, "64 entries cannot hold the kernel's code");
     assert_eq!(
-        hits + totals.losses.total(hbbp_user::snapshot::loss::LossUnit::Sample),
+        hits + totals.losses.total(hbbp_model::snapshot::loss::LossUnit::Sample),
         totals.events[0].runs
     );
 }
@@ -172,9 +172,9 @@ fn live_text_shows_what_the_kernel_patches() {
     let Some(_kernel) = kernel() else { return };
     let mut collector = Collector::open(&plan(Scope::System)).unwrap();
     let window = collector.text_window().unwrap();
-    let symbols = hbbp_user::resolve::kernel::kallsyms::read_kallsyms().unwrap();
+    let symbols = hbbp_resolve::kernel::kallsyms::read_kallsyms().unwrap();
     let (start, end) = (symbols.image.stext.unwrap(), symbols.image.etext.unwrap());
-    let read = |window: &hbbp_user::collect::text::TextWindow| {
+    let read = |window: &hbbp_collect::text::TextWindow| {
         let mut text = vec![0; usize::try_from(end.since(start).unwrap()).unwrap()];
         let began = Instant::now();
         assert!(window.read(start, &mut text));

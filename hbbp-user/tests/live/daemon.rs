@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use hbbp_user::profile::read_runs;
-use hbbp_user::segments::{Listing, Name};
+use hbbp_model::profile::read_runs;
+use hbbp_model::segments::{Listing, Name};
 use serde_json::Value;
 
 use super::load::Load;

@@ -34,7 +34,7 @@ fn end_of(child: &mut Child) -> Option<i32> {
 }
 
 fn is_whole(profile: &Path) -> bool {
-    hbbp_user::profile::read(profile).is_ok()
+    hbbp_model::profile::read(profile).is_ok()
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn full_disk_keeps_the_old_file() {
     let said = String::from_utf8(output.stderr).unwrap();
     let (_, elsewhere) = said.split_once("it was saved as ").unwrap();
     let elsewhere = Path::new(elsewhere.split_once(" instead").unwrap().0);
-    let saved = hbbp_user::profile::read(elsewhere);
+    let saved = hbbp_model::profile::read(elsewhere);
     std::fs::remove_file(elsewhere).unwrap();
     assert!(!saved.unwrap().intervals.is_empty(), "the recording is not lost");
     assert_eq!(kept, b"old", "the old file is whole");

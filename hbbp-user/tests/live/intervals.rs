@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use hbbp_collect::ClassCounting;
+use hbbp_collect::event::Choice;
+use hbbp_collect::object::Messages;
+use hbbp_model::profile::Output;
+use hbbp_model::snapshot::Snapshot;
+use hbbp_model::snapshot::file::Compression;
+use hbbp_model::streams::{KernelCounts, ThreadCounts};
+use hbbp_resolve::kernel::space::TextHistory;
 use hbbp_user::cmd::record::{EndedProcesses, Intervals, RecordOptions, Target};
-use hbbp_user::collect::ClassCounting;
-use hbbp_user::collect::event::Choice;
-use hbbp_user::collect::object::Messages;
-use hbbp_user::profile::Output;
-use hbbp_user::resolve::kernel::space::TextHistory;
-use hbbp_user::snapshot::Snapshot;
-use hbbp_user::snapshot::file::Compression;
-use hbbp_user::streams::{KernelCounts, ThreadCounts};
 
 use super::load::Load;
 use super::run::assert_accounts_for;

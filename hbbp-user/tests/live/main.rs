@@ -24,8 +24,6 @@ mod overwritten;
 mod patched;
 mod processes;
 mod run;
-#[path = "../fixtures/skip.rs"]
-mod skip;
 mod tasks;
 mod text;
 mod time;
@@ -33,6 +31,7 @@ mod top;
 mod twin;
 mod watch;
 
+use hbbp_testing::skip;
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};

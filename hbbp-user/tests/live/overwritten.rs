@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use hbbp_user::profile::read_runs;
-use hbbp_user::snapshot::Loss;
+use hbbp_model::profile::read_runs;
+use hbbp_model::snapshot::Loss;
 
 use super::load::built;
 use super::{kernel, program, report_by};

@@ -6,8 +6,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use hbbp_user::profile;
-use hbbp_user::snapshot::Snapshot;
+use hbbp_model::profile;
+use hbbp_model::snapshot::Snapshot;
 use serde_json::Value;
 
 use super::load::{Load, built};
@@ -205,12 +205,12 @@ fn address(program: &Path, function: &str) -> u64 {
 
 /// The bytes of text at an address of modules whose name ends with `suffix`.
 fn bytes_at(snapshot: &Snapshot, suffix: &str, at: u64) -> Vec<u8> {
-    let holds = |text: &&hbbp_user::snapshot::Text| {
+    let holds = |text: &&hbbp_model::snapshot::Text| {
         let module = &snapshot.modules[text.module.0 as usize];
         module.name.ends_with(suffix) && text.start.0 <= at && at < text.start.0 + text.bytes.len() as u64
     };
     let text = snapshot.text.iter().find(holds);
-    let skip = |text: &hbbp_user::snapshot::Text| usize::try_from(at - text.start.0).unwrap();
+    let skip = |text: &hbbp_model::snapshot::Text| usize::try_from(at - text.start.0).unwrap();
     text.map(|text| text.bytes[skip(text)..].to_vec())
         .unwrap_or_default()
 }

@@ -2,8 +2,8 @@
 
 use std::os::unix::process::CommandExt as _;
 
-use hbbp_user::snapshot::loss::LossUnit;
-use hbbp_user::snapshot::{EventUnit, Loss, Period, Snapshot};
+use hbbp_model::snapshot::loss::LossUnit;
+use hbbp_model::snapshot::{EventUnit, Loss, Period, Snapshot};
 
 use super::load::{Datagrams, Load};
 use super::{kernel, number, report, resolved, run};
@@ -47,7 +47,7 @@ fn ten_seconds_under_load_close_every_sum() {
         reached
     );
     assert_eq!(number(&accounting["unexplained"]), 0);
-    assert_accounts_for(&hbbp_user::profile::read(file.as_ref()).unwrap(), accounting);
+    assert_accounts_for(&hbbp_model::profile::read(file.as_ref()).unwrap(), accounting);
 
     for (ring, limit) in [("kernel", 0.995), ("user", 0.98)] {
         let (in_mix, counted) = resolved(&report, ring);
@@ -76,7 +76,7 @@ fn samples_that_an_idle_cpu_misses_are_due() {
         file.to_str().unwrap(),
     ]);
     let accounting = &report["accounting"];
-    let snapshot = hbbp_user::profile::read(&file).unwrap();
+    let snapshot = hbbp_model::profile::read(&file).unwrap();
     assert_accounts_for(&snapshot, accounting);
     println!(
         "of {} samples, {} are missing on idle CPUs, {} stolen, {} in all",

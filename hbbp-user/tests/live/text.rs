@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use hbbp_user::addr::{Ring, Va};
-use hbbp_user::collect::object::{Constants, MapSizes, Object};
-use hbbp_user::collect::text::TextWindow;
-use hbbp_user::profile;
-use hbbp_user::resolve::kernel::live_symbols::KernelFacts;
-use hbbp_user::resolve::kernel::open::open_kernel_space;
-use hbbp_user::resolve::kernel::space::KernelSpace;
-use hbbp_user::snapshot::{Loss, Losses, ModuleKind, Snapshot};
+use hbbp_collect::object::{Constants, MapSizes, Object};
+use hbbp_collect::text::TextWindow;
+use hbbp_model::addr::{Ring, Va};
+use hbbp_model::profile;
+use hbbp_model::snapshot::{Loss, Losses, ModuleKind, Snapshot};
+use hbbp_resolve::kernel::live_symbols::KernelFacts;
+use hbbp_resolve::kernel::open::open_kernel_space;
+use hbbp_resolve::kernel::space::KernelSpace;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::load::{Datagrams, Load};

@@ -1,15 +1,10 @@
 //! The Debian package and the service in it: what they hold, and how far the service is confined.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     reason = "helpers of tests fail and talk like tests"
 )]
 
-#[path = "../fixtures/missing.rs"]
-mod missing;
-#[path = "../fixtures/skip.rs"]
-mod skip;
-
+use hbbp_testing::missing;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;

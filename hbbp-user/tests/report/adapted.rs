@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use hbbp_user::mix::Dimension;
-use hbbp_user::report::Format;
-use hbbp_user::snapshot::unite::united;
-use hbbp_user::snapshot::{Event, EventUnit, Interval, IpCount, Period, Snapshot};
+use hbbp_analysis::mix::Dimension;
+use hbbp_model::snapshot::unite::united;
+use hbbp_model::snapshot::{Event, EventUnit, Interval, IpCount, Period, Snapshot};
+use hbbp_output::report::Format;
 
 use super::{by, printed, program};
 

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
+use hbbp_model::snapshot::{Interval, Snapshot, Text, file};
+use hbbp_output::report::{Format, Look, Shown, TextOrJson};
 use hbbp_user::cmd::annotate::{AnnotateOptions, What, annotate};
 use hbbp_user::cmd::import::ImportOptions;
 use hbbp_user::cmd::pager::Paging;
-use hbbp_user::report::{Format, Look, Shown, TextOrJson};
-use hbbp_user::snapshot::{Interval, Snapshot, Text, file};
 
 use super::golden::check_text;
 use super::program;
@@ -82,7 +82,7 @@ fn each_text_version_has_its_counts() {
     check_text("annotate-patched.txt", &text);
     let json = annotated(&patched(), asked("spin_wait"), TextOrJson::Json).unwrap();
     let document: Value = serde_json::from_str(&json).unwrap();
-    let schema = include_str!("../../src/report/annotate.schema.json");
+    let schema = include_str!("../../output/src/report/annotate.schema.json");
     assert_eq!(faults_of(schema, &document), Vec::<String>::new());
     let versions = document["functions"][0]["versions"].as_array().unwrap();
     let amounts: Vec<f64> = versions
@@ -109,7 +109,7 @@ fn branches_have_their_predictions_where_stacks_tell_them() {
     check_text("annotate-mispredicted.txt", &text);
     let json = annotated(&snapshot, asked("spin_wait"), TextOrJson::Json).unwrap();
     let document: Value = serde_json::from_str(&json).unwrap();
-    let schema = include_str!("../../src/report/annotate.schema.json");
+    let schema = include_str!("../../output/src/report/annotate.schema.json");
     assert_eq!(faults_of(schema, &document), Vec::<String>::new());
     let instructions = &document["functions"][0]["versions"][0]["instructions"];
     let predictions = instructions.as_array().unwrap().iter();
@@ -123,7 +123,7 @@ fn instructions_of_a_function_add_up_to_its_share_of_the_report() {
         let json = annotated(&snapshot, asked("count_up"), TextOrJson::Json).unwrap();
         let document: Value = serde_json::from_str(&json).unwrap();
         let function = &document["functions"][0];
-        let by = super::by(&[hbbp_user::mix::Dimension::Function], Format::Json);
+        let by = super::by(&[hbbp_analysis::mix::Dimension::Function], Format::Json);
         let report: Value = serde_json::from_str(&super::printed(&snapshot, &by)).unwrap();
         let rows = report["mix"]["rows"].as_array().unwrap();
         let row = rows.iter().find(|row| row["key"][0] == "count_up").unwrap();

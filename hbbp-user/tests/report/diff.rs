@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use serde_json::Value;
 
+use hbbp_analysis::diff::{Condition, Gate, Per};
+use hbbp_analysis::mix::{Dimension, Query, Taxonomy};
+use hbbp_model::snapshot::{EventUnit, Snapshot, file};
+use hbbp_output::report::{DiffFormat, Format, Look};
 use hbbp_user::cmd::diff::{DiffOptions, compare};
 use hbbp_user::cmd::import::ImportOptions;
 use hbbp_user::cmd::pager::Paging;
 use hbbp_user::cmd::report::{ReportOptions, print_runs};
-use hbbp_user::diff::{Condition, Gate, Per};
-use hbbp_user::mix::{Dimension, Query, Taxonomy};
-use hbbp_user::report::{DiffFormat, Format, Look};
-use hbbp_user::snapshot::{EventUnit, Snapshot, file};
 
 use super::golden::check_text;
 use super::schema::faults_of;
@@ -130,7 +130,7 @@ fn difference_of_shares_and_of_amounts() {
             fail_if: &["extension=AVX*:share>+1%"],
             ..Asked::default()
         };
-        let schema = include_str!("../../src/report/diff.schema.json");
+        let schema = include_str!("../../output/src/report/diff.schema.json");
         assert_eq!(faults_of(schema, &document(&a, &b, &asked)), Vec::<String>::new());
     }
 }
@@ -251,6 +251,6 @@ fn report_of_a_merged_profile_adds_up() {
     assert_eq!(both["others"][0]["run"]["host"], "other");
     assert_eq!(both["others"][0]["accounting"], apart[1]["accounting"]);
     assert_eq!(apart[0]["others"].as_array().map(Vec::len), Some(0));
-    let schema = include_str!("../../src/report/mix.schema.json");
+    let schema = include_str!("../../output/src/report/mix.schema.json");
     assert_eq!(faults_of(schema, &both), Vec::<String>::new());
 }

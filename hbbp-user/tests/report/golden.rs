@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use hbbp_analysis::mix::Dimension;
+use hbbp_model::snapshot::Snapshot;
+use hbbp_output::report::{Format, Look};
 use hbbp_user::cmd::report::ReportOptions;
-use hbbp_user::mix::Dimension;
-use hbbp_user::report::{Format, Look};
-use hbbp_user::snapshot::Snapshot;
 
 use super::{by, printed, program};
 

@@ -1,9 +1,9 @@
 //! The view of loops: figures of loops that are known, golden files, and what it refuses.
 
+use hbbp_analysis::mix::{Filter, Query, Taxonomy, Value as Figure, View};
+use hbbp_model::snapshot::Snapshot;
+use hbbp_output::report::Format;
 use hbbp_user::cmd::report::{ReportOptions, print};
-use hbbp_user::mix::{Filter, Query, Taxonomy, Value as Figure, View};
-use hbbp_user::report::Format;
-use hbbp_user::snapshot::Snapshot;
 use serde_json::Value;
 
 use super::golden::check_text;
@@ -24,7 +24,7 @@ fn options(format: Format) -> ReportOptions {
 
 fn document(snapshot: &Snapshot) -> Value {
     let document = serde_json::from_str(&printed(snapshot, &options(Format::Json))).unwrap();
-    let schema = include_str!("../../src/report/mix.schema.json");
+    let schema = include_str!("../../output/src/report/mix.schema.json");
     assert_eq!(schema::faults_of(schema, &document), [""; 0]);
     document
 }
@@ -99,7 +99,7 @@ fn cells_have_time_and_cycles_of_an_instruction() {
             Figure::Cpi,
             Figure::Ipc,
         ],
-        ..Query::by([hbbp_user::mix::Dimension::Function])
+        ..Query::by([hbbp_analysis::mix::Dimension::Function])
     };
     let options = ReportOptions {
         query,
@@ -107,7 +107,7 @@ fn cells_have_time_and_cycles_of_an_instruction() {
         ..ReportOptions::default()
     };
     let document: Value = serde_json::from_str(&printed(&profile(), &options)).unwrap();
-    let schema = include_str!("../../src/report/mix.schema.json");
+    let schema = include_str!("../../output/src/report/mix.schema.json");
     assert_eq!(schema::faults_of(schema, &document), [""; 0]);
     let mix = &document["mix"];
     assert_eq!(mix["time_unit"], "cycles");

@@ -8,30 +8,21 @@ mod diff;
 mod golden;
 mod html;
 mod loops;
-#[path = "../fixtures/missing.rs"]
-mod missing;
-#[path = "../fixtures/nested.rs"]
-mod nested;
 mod options;
 mod pivot;
-#[path = "../fixtures/program.rs"]
-mod program;
 mod require;
 mod saved;
 mod schema;
-#[path = "../fixtures/skip.rs"]
-mod skip;
-#[path = "../fixtures/strategy.rs"]
-mod strategy;
 mod strict;
 mod sums;
 
+use hbbp_testing::{missing, nested, program, strategy};
 use std::io::{self, Write};
 
+use hbbp_analysis::mix::{Dimension, Query};
+use hbbp_model::snapshot::{Snapshot, file};
+use hbbp_output::report::{Format, Miss};
 use hbbp_user::cmd::report::{Quality, ReportOptions, print};
-use hbbp_user::mix::{Dimension, Query};
-use hbbp_user::report::{Format, Miss};
-use hbbp_user::snapshot::{Snapshot, file};
 
 /// What is printed of a snapshot.
 fn printed(snapshot: &Snapshot, options: &ReportOptions) -> String {

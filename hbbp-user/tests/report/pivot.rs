@@ -5,11 +5,11 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::Value as Json;
 
+use hbbp_analysis::mix::{Axis, Cell, Dimension, Estimated, Filter, Mix, Query, Sort, Taxonomy, Value};
+use hbbp_estimate::rule::PAPER;
+use hbbp_model::snapshot::{Snapshot, SourceLocations};
+use hbbp_output::report::Format;
 use hbbp_user::cmd::report::ReportOptions;
-use hbbp_user::estimate::rule::PAPER;
-use hbbp_user::mix::{Axis, Cell, Dimension, Estimated, Filter, Mix, Query, Sort, Taxonomy, Value};
-use hbbp_user::report::Format;
-use hbbp_user::snapshot::{Snapshot, SourceLocations};
 
 use super::{printed, program, strategy};
 

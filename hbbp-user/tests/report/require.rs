@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::{Command, Output};
 
+use hbbp_analysis::mix::{Confidence, Outcome, Requirement, Taxonomy};
+use hbbp_model::snapshot::{Snapshot, file};
 use hbbp_user::cmd::report::{ReportOptions, print};
-use hbbp_user::mix::{Confidence, Outcome, Requirement, Taxonomy};
-use hbbp_user::snapshot::{Snapshot, file};
 
 use super::program;
 

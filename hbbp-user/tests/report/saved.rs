@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use hbbp_user::snapshot::{Snapshot, file};
+use hbbp_model::snapshot::{Snapshot, file};
 use serde_json::Value;
 
 use super::html::{Table, halved};

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The schema that users find beside the code of the report.
 fn schema() -> Value {
-    serde_json::from_str(include_str!("../../src/report/mix.schema.json")).unwrap()
+    serde_json::from_str(include_str!("../../output/src/report/mix.schema.json")).unwrap()
 }
 
 /// What is wrong with a document, by the text of its schema.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use hbbp_user::snapshot::{Snapshot, file};
+use hbbp_model::snapshot::{Snapshot, file};
 
 use super::program;
 

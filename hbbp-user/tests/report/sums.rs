@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
+use hbbp_analysis::mix::Dimension;
+use hbbp_model::snapshot::{Period, Snapshot};
+use hbbp_output::report::{Format, Look};
 use hbbp_user::cmd::report::ReportOptions;
-use hbbp_user::mix::Dimension;
-use hbbp_user::report::{Format, Look};
-use hbbp_user::snapshot::{Period, Snapshot};
 
 use super::{by, printed, program, strategy};
 

@@ -15,7 +15,7 @@ use std::cell::Cell;
 use shapes::SHAPES;
 use steps::STEPS;
 
-use hbbp_user::snapshot::Snapshot;
+use hbbp_model::snapshot::Snapshot;
 
 thread_local! {
     /// Bytes that this thread asked for.

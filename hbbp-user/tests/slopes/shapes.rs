@@ -3,9 +3,9 @@
 //!
 //! A test and a benchmark include this file.
 
-use hbbp_user::addr::{ImageAddr, Va};
-use hbbp_user::snapshot::run::Counter;
-use hbbp_user::snapshot::{
+use hbbp_model::addr::{ImageAddr, Va};
+use hbbp_model::snapshot::run::Counter;
+use hbbp_model::snapshot::{
     BranchCount, Event, EventIdx, EventUnit, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind,
     Period, Process, ProcessIdx, Snapshot, StreamCount, Symbol, Text,
 };

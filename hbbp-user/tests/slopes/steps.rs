@@ -4,15 +4,15 @@
 
 use std::io;
 
+use hbbp_analysis::mix::{Dimension, Query, View};
+use hbbp_estimate::rule::{PAPER, Rule};
+use hbbp_model::snapshot::Snapshot;
+use hbbp_model::snapshot::file::{encode, parse};
+use hbbp_output::export::StreamFilter;
+use hbbp_output::export::branches::write_branches;
+use hbbp_output::export::counts::{CountSource, write_counts};
+use hbbp_output::export::streams::write_streams;
 use hbbp_user::cmd::report::{ReportOptions, print};
-use hbbp_user::estimate::rule::{PAPER, Rule};
-use hbbp_user::export::StreamFilter;
-use hbbp_user::export::branches::write_branches;
-use hbbp_user::export::counts::{CountSource, write_counts};
-use hbbp_user::export::streams::write_streams;
-use hbbp_user::mix::{Dimension, Query, View};
-use hbbp_user::snapshot::Snapshot;
-use hbbp_user::snapshot::file::{encode, parse};
 use rustix::time::{ClockId, clock_gettime};
 
 /// What is done with a snapshot.

@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use hbbp_user::addr::{ImageAddr, Va};
-use hbbp_user::snapshot::budget::{MAX_IMAGES, MAX_MODULES, MAX_PATHS, MAX_TEXT, used_percent};
-use hbbp_user::snapshot::file::{encode, parse};
-use hbbp_user::snapshot::fold::{Boundaries, Intervals, MAX_COUNTS};
-use hbbp_user::snapshot::{
+use hbbp_model::addr::{ImageAddr, Va};
+use hbbp_model::snapshot::budget::{MAX_IMAGES, MAX_MODULES, MAX_PATHS, MAX_TEXT, used_percent};
+use hbbp_model::snapshot::file::{encode, parse};
+use hbbp_model::snapshot::fold::{Boundaries, Intervals, MAX_COUNTS};
+use hbbp_model::snapshot::{
     CgroupIdx, EventIdx, Interval, IpCount, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind, Process,
     ProcessIdx, StreamCount, Symbol, Text,
 };

@@ -1,7 +1,7 @@
 //! Files whose frame is made by hand: unknown, missing, damaged and hostile sections, other versions.
 
-use hbbp_user::snapshot::Snapshot;
-use hbbp_user::snapshot::file::{encode, parse};
+use hbbp_model::snapshot::Snapshot;
+use hbbp_model::snapshot::file::{encode, parse};
 
 use super::{random_below, small};
 

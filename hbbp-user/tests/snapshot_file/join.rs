@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use hbbp_user::addr::{ImageAddr, Va};
-use hbbp_user::locate::AddressMap;
-use hbbp_user::snapshot::{
+use hbbp_code::locate::AddressMap;
+use hbbp_model::addr::{ImageAddr, Va};
+use hbbp_model::snapshot::{
     BranchCount, CgroupIdx, EventIdx, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind, Process,
     ProcessIdx, Snapshot, StreamCount,
 };

@@ -8,16 +8,13 @@ mod join;
 mod merge;
 mod profile;
 mod python;
-#[path = "../fixtures/skip.rs"]
-mod skip;
-#[path = "../fixtures/strategy.rs"]
-mod strategy;
 
+use hbbp_testing::{skip, strategy};
 use proptest::prelude::*;
 
-use hbbp_user::addr::{ImageAddr, Va};
-use hbbp_user::snapshot::file::{encode, parse};
-use hbbp_user::snapshot::{
+use hbbp_model::addr::{ImageAddr, Va};
+use hbbp_model::snapshot::file::{encode, parse};
+use hbbp_model::snapshot::{
     CgroupIdx, Event, EventIdx, Interval, IpCount, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind,
     Period, Process, ProcessIdx, Run, Snapshot, StaticBranch, Symbol, Text, Thread,
 };

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use hbbp_user::snapshot::Snapshot;
-use hbbp_user::snapshot::file::{Compression, encode, encode_runs, parse, parse_runs};
-use hbbp_user::snapshot::merge::merged;
+use hbbp_model::snapshot::Snapshot;
+use hbbp_model::snapshot::file::{Compression, encode, encode_runs, parse, parse_runs};
+use hbbp_model::snapshot::merge::merged;
 
 use super::{small, strategy};
 

@@ -6,9 +6,9 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, sy
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output as Finished};
 
-use hbbp_user::profile::{Output, read};
-use hbbp_user::snapshot::Snapshot;
-use hbbp_user::snapshot::file::{Compression, encode, parse};
+use hbbp_model::profile::{Output, read};
+use hbbp_model::snapshot::Snapshot;
+use hbbp_model::snapshot::file::{Compression, encode, parse};
 
 use super::{random_below, small};
 

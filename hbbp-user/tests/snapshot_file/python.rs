@@ -9,8 +9,8 @@ use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-use hbbp_user::snapshot::file::{Compression, encode, encode_runs};
-use hbbp_user::snapshot::{Snapshot, Thread};
+use hbbp_model::snapshot::file::{Compression, encode, encode_runs};
+use hbbp_model::snapshot::{Snapshot, Thread};
 
 use super::{small, strategy};
 

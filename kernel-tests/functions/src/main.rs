@@ -5,11 +5,11 @@
 use std::io::{BufWriter, Write as _};
 
 use anyhow::{Context as _, bail};
-use hbbp_user::collect::btf::Btf;
-use hbbp_user::collect::module_layout::{read_compiled_layout, read_module_layout};
-use hbbp_user::resolve::kernel::kallsyms::{Kallsyms, read_kallsyms};
-use hbbp_user::resolve::kernel::live_symbols::{KernelFacts, Printed, read_live_symbols};
-use hbbp_user::resolve::kernel::modules::read_modules;
+use hbbp_collect::btf::Btf;
+use hbbp_collect::module_layout::{read_compiled_layout, read_module_layout};
+use hbbp_resolve::kernel::kallsyms::{Kallsyms, read_kallsyms};
+use hbbp_resolve::kernel::live_symbols::{KernelFacts, Printed, read_live_symbols};
+use hbbp_resolve::kernel::modules::read_modules;
 
 fn main() -> anyhow::Result<()> {
     let source = std::env::args().nth(1);

@@ -37,8 +37,8 @@ fn add(text: &mut String, tree: &Tree, features: &[String], node: usize, conditi
 
 #[cfg(test)]
 mod tests {
-    use hbbp_user::estimate::rule::{Feature, Features};
-    use hbbp_user::estimate::{Method, Rule};
+    use hbbp_estimate::rule::{Feature, Features};
+    use hbbp_estimate::{Method, Rule};
     use proptest::prelude::*;
 
     use super::*;

@@ -17,7 +17,7 @@ const LOAD: &str = "for i in $(busybox seq 9); do busybox seq 300 | busybox sort
                     busybox cp /proc/kallsyms /out/kallsyms";
 /// A period that tells the stacks from the samples of instructions, and some ten thousand stacks.
 const PERIODS: (u64, u64) = (1_000_037, 1_009);
-/// The CPU model, for the quirks of its branch records (hbbp-user/src/collect/uarch.rs).
+/// The CPU model, for the quirks of its branch records (hbbp-user/collect/src/uarch.rs).
 const SKYLAKE: &str = "cpu = vendor=GenuineIntel,family=6,model=94,stepping=3\n";
 const ZEN_4: &str = "cpu = vendor=AuthenticAMD,family=25,model=17,stepping=1\n";
 /// Streams of this many bytes and more are no straight-line code (hbbp-ebpf/src/stream.rs).

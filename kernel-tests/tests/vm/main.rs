@@ -34,13 +34,9 @@ mod import;
 mod landed;
 mod lines;
 mod loops;
-#[path = "../../../hbbp-user/tests/fixtures/missing.rs"]
-mod missing;
 mod perf;
 mod recorded;
 mod recordings;
-#[path = "../../../hbbp-user/tests/fixtures/skip.rs"]
-mod skip;
 mod soak;
 mod statistics;
 mod stress;
@@ -55,3 +51,5 @@ mod verifier;
 mod views;
 mod watchdog;
 mod written;
+
+use hbbp_testing::{missing, skip};

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use hbbp_user::import::Sample;
-use hbbp_user::import::count::{Counter, Owner, Use};
-use hbbp_user::locate::{Discard, locate};
-use hbbp_user::snapshot::{EventIdx, Loss, ProcessIdx, Snapshot, file};
+use hbbp_code::locate::{Discard, locate};
+use hbbp_import::Sample;
+use hbbp_import::count::{Counter, Owner, Use};
+use hbbp_model::snapshot::{EventIdx, Loss, ProcessIdx, Snapshot, file};
 use kernel_tests::trace::Stack;
 
 /// A live profile keeps weights in 1/256 of a branch for each occurrence, rounded down; at a period of a thousand and 31

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use hbbp_user::profile;
-use hbbp_user::snapshot::Snapshot;
+use hbbp_model::profile;
+use hbbp_model::snapshot::Snapshot;
 use kernel_tests::accuracy::{Setup, measure_command};
 use kernel_tests::artifacts;
 use kernel_tests::kernel::Kernel;
@@ -66,10 +66,10 @@ fn twice(snapshot: &Snapshot) -> usize {
     for interval in &snapshot.intervals {
         let mut ips = HashSet::new();
         let known =
-            |row: &&hbbp_user::snapshot::IpCount| !ips.insert((row.event, row.process, row.ip, row.exact));
+            |row: &&hbbp_model::snapshot::IpCount| !ips.insert((row.event, row.process, row.ip, row.exact));
         n_twice += interval.ips.iter().filter(known).count();
         let mut streams = HashSet::new();
-        let mut known = |row: &&hbbp_user::snapshot::StreamCount| {
+        let mut known = |row: &&hbbp_model::snapshot::StreamCount| {
             !streams.insert((row.event, row.process, row.start, row.end, row.source))
         };
         n_twice += interval.streams.iter().filter(|row| known(row)).count();

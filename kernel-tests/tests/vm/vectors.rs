@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::process::Command;
 
-use hbbp_user::vectors::simpoint::{SimPoints, of_points, projected, projected_variance};
+use hbbp_analysis::vectors::simpoint::{SimPoints, of_points, projected, projected_variance};
 use kernel_tests::machine::{Clock, Marks};
 use kernel_tests::outcome::Outcome;
 use kernel_tests::{artifacts, host};

@@ -5,12 +5,12 @@ mod control;
 mod records;
 
 use super::session::now;
-use crate::collect::Collector;
-use crate::collect::overhead::{READ_RECORD, Runs, read_own_cpu, record_time, sampling_time};
-use crate::record::Timed;
-use crate::resolve::parser::Parser;
-use crate::snapshot::run::{CpuBudget, Run};
 use control::{Control, Spent};
+use hbbp_collect::Collector;
+use hbbp_collect::overhead::{READ_RECORD, Runs, read_own_cpu, record_time, sampling_time};
+use hbbp_model::record::Timed;
+use hbbp_model::snapshot::run::{CpuBudget, Run};
+use hbbp_resolve::parser::Parser;
 pub(super) use records::Change;
 use records::RecordAccount;
 

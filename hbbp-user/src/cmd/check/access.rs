@@ -1,10 +1,10 @@
 //! What the kernel is, and what it allows this user to do and to see.
 
 use super::{Finding, limited, missing, ok, read_n_cpus};
-use crate::collect::btf::Btf;
-use crate::collect::kernel_layout;
-use crate::collect::limits::{LockedMemory, effective_capabilities};
-use crate::collect::sideband::Sideband;
+use hbbp_collect::btf::Btf;
+use hbbp_collect::kernel_layout;
+use hbbp_collect::limits::{LockedMemory, effective_capabilities};
+use hbbp_collect::sideband::Sideband;
 
 /// Capabilities by number (`include/uapi/linux/capability.h`), and the use of each.
 const CAPABILITIES: [(u32, &str, &str); 6] = [

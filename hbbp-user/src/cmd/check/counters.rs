@@ -3,8 +3,8 @@
 use std::io::ErrorKind;
 
 use super::{Finding, limited, missing, ok};
-use crate::collect::event::{Refused, Rung, Source};
-use crate::collect::pmu::Pmu;
+use hbbp_collect::event::{Refused, Rung, Source};
+use hbbp_collect::pmu::Pmu;
 
 pub(super) fn counters(pmus: &[Pmu]) -> Finding {
     if !pmus.is_empty() {

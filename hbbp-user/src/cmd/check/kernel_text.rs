@@ -1,12 +1,12 @@
 //! Where the text and the symbols of the kernel can be read.
 
 use super::{Finding, missing, ok};
-use crate::addr::Va;
-use crate::collect::object::Object;
-use crate::collect::text::TextWindow;
-use crate::resolve::kernel::kallsyms::read_kallsyms;
-use crate::resolve::kernel::kcore::open_kcore;
-use crate::resolve::kernel::live_symbols::has_symbol_tables;
+use hbbp_collect::object::Object;
+use hbbp_collect::text::TextWindow;
+use hbbp_model::addr::Va;
+use hbbp_resolve::kernel::kallsyms::read_kallsyms;
+use hbbp_resolve::kernel::kcore::open_kcore;
+use hbbp_resolve::kernel::live_symbols::has_symbol_tables;
 
 pub(super) fn kernel_text(object: Option<&mut Object>) -> Finding {
     let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();

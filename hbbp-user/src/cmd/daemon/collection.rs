@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::counters::{Counter, Counters};
 use super::tell;
-use crate::snapshot::Snapshot;
+use hbbp_model::snapshot::Snapshot;
 
 /// Pause after the first error, and the longest one. It begins anew with each interval that was measured.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

@@ -13,13 +13,13 @@ use super::counters::{Counter, Counters};
 use super::otlp::Requests;
 use super::publisher::Publisher;
 use super::{since_epoch, tell};
-use crate::profile::Output;
-use crate::segments::plan::{Limits, expired, superseded, to_merge};
-use crate::segments::{Folder, Listing, Moment, Name, TimeRange, read_range};
-use crate::snapshot::Snapshot;
-use crate::snapshot::budget::used;
-use crate::snapshot::file::{Compression, encode_runs};
-use crate::snapshot::unite::united;
+use hbbp_model::profile::Output;
+use hbbp_model::segments::plan::{Limits, expired, superseded, to_merge};
+use hbbp_model::segments::{Folder, Listing, Moment, Name, TimeRange, read_range};
+use hbbp_model::snapshot::Snapshot;
+use hbbp_model::snapshot::budget::used;
+use hbbp_model::snapshot::file::{Compression, encode_runs};
+use hbbp_model::snapshot::unite::united;
 
 /// What segments that are merged need of memory, in bytes for each of their files: what they hold, once more in one, and
 /// encoded. Sixteen segments of 93 MB, mostly text of compilers, took 290 MiB.

@@ -9,10 +9,10 @@ use std::time::Duration;
 use super::counters::Counters;
 use super::metrics::Metrics;
 use super::otlp::Requests;
-use crate::estimate::Rule;
-use crate::export::counted::Counted;
-use crate::mix::Estimated;
-use crate::snapshot::Snapshot;
+use hbbp_analysis::mix::Estimated;
+use hbbp_estimate::Rule;
+use hbbp_model::snapshot::Snapshot;
+use hbbp_output::export::counted::Counted;
 
 /// Publishes intervals.
 #[derive(Debug)]

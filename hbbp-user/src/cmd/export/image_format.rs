@@ -1,8 +1,8 @@
 //! Formats that describe one image: what their counts are, what they need, and how their files are called.
 
-use crate::export::chosen::RanImage;
-use crate::export::counted::Scale;
-use crate::snapshot::hex;
+use hbbp_model::snapshot::hex;
+use hbbp_output::export::chosen::RanImage;
+use hbbp_output::export::counted::Scale;
 
 /// A format that describes one image.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

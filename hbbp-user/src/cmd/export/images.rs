@@ -7,20 +7,20 @@ use anyhow::{Context as _, bail};
 
 use super::Summary;
 use super::image_format::ImageFormat;
-use crate::export::autofdo::{SampleProfile, locations, sample_profile, write_autofdo};
-use crate::export::bolt::write_bolt;
-use crate::export::chosen::{RanImage, Wanted, ran_images};
-use crate::export::counted::{Counted, WholeNumbers};
-use crate::export::extbinary::write_extbinary;
-use crate::export::flow::{ControlFlow, control_flow};
-use crate::export::image::{Image, ImageRun, WriteImage, Written};
-use crate::export::perf_script::write_perf_script;
-use crate::export::profgen::write_profgen;
-use crate::export::ranges::write_ranges;
-use crate::profile::Output;
-use crate::resolve::source::image::{image_places, open_layout, read_build_id};
-use crate::resolve::source::read_source_frames;
-use crate::snapshot::{ImageLayout, Module, ModuleIdx, ModuleKind, SourceFrames, hex};
+use hbbp_model::profile::Output;
+use hbbp_model::snapshot::{ImageLayout, Module, ModuleIdx, ModuleKind, SourceFrames, hex};
+use hbbp_output::export::autofdo::{SampleProfile, locations, sample_profile, write_autofdo};
+use hbbp_output::export::bolt::write_bolt;
+use hbbp_output::export::chosen::{RanImage, Wanted, ran_images};
+use hbbp_output::export::counted::{Counted, WholeNumbers};
+use hbbp_output::export::extbinary::write_extbinary;
+use hbbp_output::export::flow::{ControlFlow, control_flow};
+use hbbp_output::export::image::{Image, ImageRun, WriteImage, Written};
+use hbbp_output::export::perf_script::write_perf_script;
+use hbbp_output::export::profgen::write_profgen;
+use hbbp_output::export::ranges::write_ranges;
+use hbbp_resolve::source::image::{image_places, open_layout, read_build_id};
+use hbbp_resolve::source::read_source_frames;
 
 /// Writes a sample profile in one of its forms.
 type WriteSamples = fn(&SampleProfile, &SourceFrames, &mut dyn Write) -> std::io::Result<()>;

@@ -8,19 +8,19 @@ use anyhow::bail;
 
 use super::Summary;
 use super::images::choose;
-use crate::addr::ImageAddr;
-use crate::export::blocks::{write_assembly, write_blocks};
-use crate::export::callgrind::write_callgrind;
-use crate::export::chosen::ran_images;
-use crate::export::collapsed::write_collapsed;
-use crate::export::counted::{Counted, Only, Scale, WholeNumbers};
-use crate::export::firefox::write_firefox;
-use crate::export::image::Written;
-use crate::export::pprof::write_pprof;
-use crate::export::table::{write_arrow, write_parquet};
-use crate::locate::Site;
-use crate::resolve::source::lines::SourceLines;
-use crate::snapshot::{ModuleIdx, SourceLocations};
+use hbbp_code::locate::Site;
+use hbbp_model::addr::ImageAddr;
+use hbbp_model::snapshot::{ModuleIdx, SourceLocations};
+use hbbp_output::export::blocks::{write_assembly, write_blocks};
+use hbbp_output::export::callgrind::write_callgrind;
+use hbbp_output::export::chosen::ran_images;
+use hbbp_output::export::collapsed::write_collapsed;
+use hbbp_output::export::counted::{Counted, Only, Scale, WholeNumbers};
+use hbbp_output::export::firefox::write_firefox;
+use hbbp_output::export::image::Written;
+use hbbp_output::export::pprof::write_pprof;
+use hbbp_output::export::table::{write_arrow, write_parquet};
+use hbbp_resolve::source::lines::SourceLines;
 
 /// A format for all images together.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::{Session, own_time};
 use crate::cmd::budget::{Budget, Change};
-use crate::record::{Record, Timed};
-use crate::resolve::kernel::space::TextHistory;
+use hbbp_model::record::{Record, Timed};
+use hbbp_resolve::kernel::space::TextHistory;
 
 /// Minimum gap between two comparisons of kernel text, as a multiple of the duration of the last one. They nearly always find
 /// nothing, and take at most 0.1 % of the time of a CPU.

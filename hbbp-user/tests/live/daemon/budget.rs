@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use hbbp_user::profile::read_runs;
-use hbbp_user::snapshot::{Loss, Period, Snapshot};
+use hbbp_model::profile::read_runs;
+use hbbp_model::snapshot::{Loss, Period, Snapshot};
 
 use super::{Daemon, names, path_of};
 use crate::load::Load;

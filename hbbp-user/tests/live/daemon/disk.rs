@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use hbbp_user::profile::read_runs;
+use hbbp_model::profile::read_runs;
 
 use super::{Daemon, PATIENCE, assert_segments_close, intervals, names, warnings};
 use crate::{kernel, report_of, skip_outside_ci};

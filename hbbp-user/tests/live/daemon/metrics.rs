@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use hbbp_user::names::Workload;
-use hbbp_user::profile::read_runs;
-use hbbp_user::snapshot::Snapshot;
+use hbbp_model::names::Workload;
+use hbbp_model::profile::read_runs;
+use hbbp_model::snapshot::Snapshot;
 use serde_json::Value;
 
 use super::{Daemon, names, path_of};

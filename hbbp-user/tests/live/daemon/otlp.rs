@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flate2::read::GzDecoder;
-use hbbp_user::snapshot::Snapshot;
+use hbbp_model::snapshot::Snapshot;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Attribute;
@@ -111,7 +111,7 @@ fn sums(body: &[u8]) -> (u64, BTreeMap<[String; 2], f64>) {
 fn assert_profiles_are_segments(daemon_folder: &std::path::Path, bodies: &[Vec<u8>]) {
     let segments = names(daemon_folder).into_iter().map(|name| {
         let path = path_of(daemon_folder, &name);
-        let snapshot: Snapshot = hbbp_user::profile::read_runs(std::path::Path::new(&path))
+        let snapshot: Snapshot = hbbp_model::profile::read_runs(std::path::Path::new(&path))
             .unwrap()
             .remove(0);
         (snapshot.run.started, path)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use hbbp_user::profile::read_runs;
+use hbbp_model::profile::read_runs;
 
 use super::{Daemon, intervals, names, path_of, random, warnings};
 use crate::load::Load;

@@ -7,11 +7,11 @@ use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use hbbp_analysis::mix::Dimension;
+use hbbp_model::snapshot::{Snapshot, file};
+use hbbp_output::report::Format;
 use hbbp_user::cmd::import::ImportOptions;
 use hbbp_user::cmd::report::ReportOptions;
-use hbbp_user::mix::Dimension;
-use hbbp_user::report::Format;
-use hbbp_user::snapshot::{Snapshot, file};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 

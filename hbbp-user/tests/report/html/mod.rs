@@ -6,13 +6,13 @@ mod png;
 mod size;
 mod table;
 
-use hbbp_user::addr::ImageAddr;
-use hbbp_user::annotate::disassembled;
+use hbbp_analysis::annotate::disassembled;
+use hbbp_analysis::mix::Dimension;
+use hbbp_model::addr::ImageAddr;
+use hbbp_model::names::Demangle;
+use hbbp_model::snapshot::{Interval, Snapshot};
+use hbbp_output::report::Format;
 use hbbp_user::cmd::report::ReportOptions;
-use hbbp_user::mix::Dimension;
-use hbbp_user::names::Demangle;
-use hbbp_user::report::Format;
-use hbbp_user::snapshot::{Interval, Snapshot};
 use serde_json::Value;
 
 use super::schema::faults_of;
@@ -129,7 +129,7 @@ fn rows_over_time_add_up_to_the_mix() {
     for snapshot in [program::clocked(), program::retired(), program::stacked()] {
         let snapshot = halved(snapshot);
         let json = json(&snapshot, true);
-        let schema = include_str!("../../../src/report/mix.schema.json");
+        let schema = include_str!("../../../output/src/report/mix.schema.json");
         assert_eq!(faults_of(schema, &json), [""; 0]);
         let over_time = &json["over_time"];
         assert_eq!(over_time["periods"].as_array().unwrap().len(), 2);

@@ -1,7 +1,7 @@
 //! How large a page is for the code of compilers.
 
-use hbbp_user::addr::{ImageAddr, Va};
-use hbbp_user::snapshot::{IpCount, Mapping, Snapshot, Symbol, Text};
+use hbbp_model::addr::{ImageAddr, Va};
+use hbbp_model::snapshot::{IpCount, Mapping, Snapshot, Symbol, Text};
 use iced_x86::{Decoder, DecoderOptions};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 

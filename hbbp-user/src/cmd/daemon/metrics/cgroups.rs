@@ -13,8 +13,8 @@ use prometheus_client::registry::Registry;
 
 use super::super::counters::{Counter, Counters};
 use super::Amount;
-use crate::mix::{Dimension, Mix};
-use crate::names::Workload;
+use hbbp_analysis::mix::{Dimension, Mix};
+use hbbp_model::names::Workload;
 
 /// Cgroups that have labels at once.
 const MOST: usize = 64;
@@ -179,7 +179,7 @@ mod tests {
     use prometheus_client::encoding::text::encode;
 
     use super::*;
-    use crate::mix::{Cell, Query, Row, Unit};
+    use hbbp_analysis::mix::{Cell, Query, Row, Unit};
 
     fn mix(rows: impl IntoIterator<Item = (String, f64)>) -> Mix {
         let row = |(cgroup, amount)| Row {

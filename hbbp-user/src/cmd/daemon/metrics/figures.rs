@@ -8,9 +8,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::{Registry, Unit as Quantity};
 
 use super::{Amount, Level};
-use crate::estimate::Unit;
-use crate::mix::{Dimension, Mix};
-use crate::snapshot::{Event, EventUnit, Loss, Snapshot};
+use hbbp_analysis::mix::{Dimension, Mix};
+use hbbp_estimate::Unit;
+use hbbp_model::snapshot::{Event, EventUnit, Loss, Snapshot};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {

@@ -21,11 +21,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::counters::{Counter, Counters};
-use crate::mix::{Dimension, Estimated, Query};
-use crate::printable::harmless;
-use crate::snapshot::SourceLocations;
 use cgroups::Cgroups;
 use figures::Figures;
+use hbbp_analysis::mix::{Dimension, Estimated, Query};
+use hbbp_model::printable::harmless;
+use hbbp_model::snapshot::SourceLocations;
 
 /// A sum of fractions.
 type Amount = Sum<f64, AtomicU64>;
@@ -143,7 +143,7 @@ impl Collector for Happened {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Loss;
+    use hbbp_model::snapshot::Loss;
 
     fn metrics() -> Metrics {
         let counters = Arc::new(Counters::default());

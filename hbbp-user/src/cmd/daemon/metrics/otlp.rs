@@ -10,7 +10,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum,
 };
 
-use crate::export::otlp::{key_value, otlp_resource, otlp_scope};
+use hbbp_output::export::otlp::{key_value, otlp_resource, otlp_scope};
 
 /// The request that exports the metrics of a host; times are in ns since 1970.
 pub(super) fn otlp_metrics(

@@ -30,9 +30,9 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use super::counters::{Counter, Counters};
 use super::metrics::Metrics;
 use super::since_epoch;
-use crate::export::counted::Counted;
-use crate::export::otlp::otlp_profile;
 use client::{Outcome, post};
+use hbbp_output::export::counted::Counted;
+use hbbp_output::export::otlp::otlp_profile;
 
 /// Requests in the queue, two for each interval, and their bytes.
 const MOST: usize = 64;

@@ -15,8 +15,8 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-use crate::collect::sideband::Sideband;
-use crate::resolve::kernel::kernel_file::open_kernel_files;
+use hbbp_collect::sideband::Sideband;
+use hbbp_resolve::kernel::kernel_file::open_kernel_files;
 
 /// A capability with its name and what it is needed for.
 type Reason = (CapabilitySet, &'static str, &'static str);

@@ -1,0 +1,171 @@
+//! Instructions as text, in the syntax of the Intel manuals; targets of branches are named.
+
+use iced_x86::{
+    Decoder, DecoderOptions, Formatter as _, FormatterOutput, FormatterTextKind, Instruction, IntelFormatter,
+    SymbolResolver, SymbolResult,
+};
+
+use crate::mix::{function, symbol_at};
+use hbbp_model::addr::ImageAddr;
+use hbbp_model::names::{self, Demangle};
+use hbbp_model::snapshot::Module;
+
+/// Stands for bytes that are no instruction.
+const BAD: &str = "(bad)";
+
+/// One decoded instruction as text.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Disassembled {
+    /// Its address.
+    pub addr: ImageAddr,
+    /// Length in bytes.
+    pub len: usize,
+    /// The text.
+    pub text: String,
+}
+
+/// Disassembles code of a module from `start` on; bytes that are no instruction are skipped one by one, as `(bad)`.
+pub fn disassembled(
+    module: &Module,
+    start: ImageAddr,
+    bytes: &[u8],
+    demangle: Demangle,
+) -> Vec<Disassembled> {
+    let Ok(mut decoder) = Decoder::try_with_ip(module.kind.bits(), bytes, start.0, DecoderOptions::NONE)
+    else {
+        return Vec::new();
+    };
+    let mut formatter = formatter(module, demangle);
+    let mut found = Vec::new();
+    while decoder.can_decode() {
+        let position = decoder.position();
+        let instruction = decoder.decode();
+        let (len, text) = if instruction.is_invalid() {
+            (1, BAD.to_owned())
+        } else {
+            (instruction.len(), written(&mut formatter, &instruction))
+        };
+        let addr = ImageAddr(start.0.wrapping_add(position as u64));
+        found.push(Disassembled { addr, len, text });
+        let next = position + len;
+        if decoder.set_position(next).is_err() {
+            break;
+        }
+        decoder.set_ip(start.0.wrapping_add(next as u64));
+    }
+    found
+}
+
+/// One instruction of a module, alone; `(bad)` where the bytes are none.
+pub fn instruction(formatter: &mut IntelFormatter, bits: u32, addr: ImageAddr, bytes: &[u8]) -> String {
+    let mut text = String::new();
+    write_instruction(formatter, bits, addr, bytes, &mut text);
+    text
+}
+
+/// Writes one instruction of a module; `(bad)` where the bytes are none.
+pub fn write_instruction(
+    formatter: &mut IntelFormatter,
+    bits: u32,
+    addr: ImageAddr,
+    bytes: &[u8],
+    out: &mut dyn FormatterOutput,
+) {
+    let decoder = Decoder::try_with_ip(bits, bytes, addr.0, DecoderOptions::NONE);
+    let instruction = decoder.map(|mut decoder| decoder.decode()).unwrap_or_default();
+    if instruction.is_invalid() {
+        out.write(BAD, FormatterTextKind::Text);
+    } else {
+        formatter.format(&instruction, out);
+    }
+}
+
+/// The formatter for the code of a module.
+pub fn formatter(module: &Module, demangle: Demangle) -> IntelFormatter {
+    let names = Names {
+        module: module.clone(),
+        demangle,
+    };
+    let mut formatter = IntelFormatter::with_options(Some(Box::new(names)), None);
+    let options = formatter.options_mut();
+    options.set_hex_prefix("0x");
+    options.set_hex_suffix("");
+    options.set_uppercase_hex(false);
+    options.set_branch_leading_zeros(false);
+    options.set_space_after_operand_separator(true);
+    options.set_first_operand_char_index(8);
+    options.set_rip_relative_addresses(true);
+    formatter
+}
+
+fn written(formatter: &mut IntelFormatter, instruction: &Instruction) -> String {
+    let mut text = String::new();
+    formatter.format(instruction, &mut text);
+    text
+}
+
+/// Names the targets of branches by the functions of the module that were hit.
+struct Names {
+    module: Module,
+    demangle: Demangle,
+}
+
+impl SymbolResolver for Names {
+    fn symbol(
+        &mut self,
+        instruction: &Instruction,
+        _operand: u32,
+        instruction_operand: Option<u32>,
+        address: u64,
+        _size: u32,
+    ) -> Option<SymbolResult<'_>> {
+        // Immediate values and displacements only look like addresses.
+        if instruction_operand != Some(0) || instruction.near_branch_target() != address {
+            return None;
+        }
+        let symbol = symbol_at(&self.module, ImageAddr(address))?;
+        let name = function(&self.module, symbol.start)?;
+        let name = names::function(&name, self.demangle);
+        Some(SymbolResult::with_string(symbol.start.0, name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hbbp_model::snapshot::{ModuleKind, Symbol};
+
+    #[test]
+    fn branch_targets_are_named() {
+        let module = Module {
+            name: "/bin/a".to_owned(),
+            kind: ModuleKind::Elf64,
+            build_id: Vec::new(),
+            symbols: vec![Symbol {
+                start: ImageAddr(0x1010),
+                len: 0x20,
+                name: "_ZN5space3fooEi".to_owned(),
+            }],
+        };
+        let code = [
+            0xe8, 0x0b, 0, 0, 0, // call 0x1010
+            0x75, 0x0d, // jne 0x1014
+            0x48, 0x8b, 0x47, 0x10, // mov rax, [rdi+0x10]
+            0x06, // not valid in 64-bit code
+            0xb8, 0x10, 0x10, 0, 0, // mov eax, 0x1010
+        ];
+        let shown = disassembled(&module, ImageAddr(0x1000), &code, Demangle::On);
+        let shown: Vec<_> = shown
+            .iter()
+            .map(|line| (line.addr.0, line.text.as_str()))
+            .collect();
+        let expected = [
+            (0x1000, "call    space::foo"),
+            (0x1005, "jne     short space::foo+4"),
+            (0x1007, "mov     rax, [rdi+0x10]"),
+            (0x100b, "(bad)"),
+            (0x100c, "mov     eax, 0x1010"),
+        ];
+        assert_eq!(shown, expected);
+    }
+}

@@ -1,0 +1,323 @@
+//! Static properties of an instruction form (paper section V.B): "the instruction class, ISA, family and category,
+//! types, numbers, sizes and attributes of operands", memory access and packing.
+//!
+//! Mnemonics are those of the Intel manuals in upper case, one for each instruction: of synonyms the one that the SDM
+//! lists first for the condition (JE, not JZ), with operand sizes where the manual has them (MOVSB, CMPXCHG16B), without
+//! prefixes.
+//! Everything is computed once for each form, not for each instruction.
+
+use iced_x86::{Code, EncodingKind, Instruction, Mnemonic, OpKind, Register};
+
+use super::axis::{Axis, NO_GROUP};
+use super::category::{Category, Legacy, category, strip_encoding};
+use super::dimension::Dimension;
+use super::extension::extension;
+use super::level::{LEVELS, level};
+use super::mitigation;
+use super::operands::{ELEMENTS, element, flops, form};
+use super::patch;
+use hbbp_code::blocks::{Flow, Form, memory_access};
+
+/// The static properties of an instruction form.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Class {
+    /// Mnemonic.
+    pub mnemonic: String,
+    /// Instruction set extension.
+    pub extension: String,
+    /// What it does.
+    pub category: Category,
+    /// How a vector instruction treats the elements.
+    pub packing: Packing,
+    /// Width in bits of the widest explicit data operand, registers and memory; 0 without one or for control transfers.
+    pub width: usize,
+    /// Memory access; the stack is memory, as in Pin (`INS_IsMemoryRead`).
+    pub memory: Memory,
+    /// Control flow.
+    pub flow: Flow,
+    /// Whether it locks its memory operand.
+    pub lock: Lock,
+    /// Lowest x86-64 level that has it.
+    pub level: &'static str,
+    /// Type of its data elements.
+    pub element: &'static str,
+    /// Mnemonic and kinds of operands.
+    pub form: String,
+    /// Floating-point operations of one execution.
+    pub flops: u32,
+}
+
+/// How an instruction treats the elements of its vector operands.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Packing {
+    /// It has no vector operand.
+    None,
+    /// It works on one element.
+    Scalar,
+    /// It works on all elements.
+    Packed,
+}
+
+/// What an instruction does with memory.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Memory {
+    /// Nothing; also for LEA, NOP and prefetches, which only compute an address.
+    None,
+    /// It reads.
+    Read,
+    /// It writes.
+    Write,
+    /// It reads and writes.
+    ReadWrite,
+}
+
+/// Whether an instruction locks its memory operand (SDM vol. 3, 9.1.2).
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Lock {
+    /// No.
+    None,
+    /// By the LOCK prefix.
+    Prefixed,
+    /// Implicitly: XCHG with memory.
+    Implied,
+}
+
+impl Class {
+    /// The class of a form with control flow `flow`. `None` for invalid bytes.
+    pub fn of(form: &Form, flow: Flow) -> Option<Self> {
+        Some(Self::new(&form.decoded()?, flow))
+    }
+
+    /// The class of a decoded instruction.
+    pub(super) fn new(instruction: &Instruction, flow: Flow) -> Self {
+        let code = instruction.code();
+        let mnemonic = name(code.mnemonic());
+        let coding = strip_encoding(&mnemonic, legacy(code));
+        let packing = packing(instruction, coding);
+        let width = if flow.ends_block() { 0 } else { width(instruction) };
+        Self {
+            extension: extension(code),
+            category: by_flow(flow).unwrap_or_else(|| kind(instruction, coding)),
+            packing,
+            width,
+            memory: memory(instruction),
+            flow,
+            lock: lock(instruction),
+            level: level(code),
+            element: element(instruction),
+            form: form(&mnemonic, instruction),
+            flops: flops(instruction, coding, packing, width),
+            mnemonic,
+        }
+    }
+
+    /// The value of a dimension that is a static property; `None` for the others.
+    pub fn value(&self, dimension: Dimension) -> Option<String> {
+        let value = match dimension {
+            Dimension::Mnemonic => self.mnemonic.clone(),
+            Dimension::Extension => self.extension.clone(),
+            Dimension::Category => self.category.name().to_owned(),
+            Dimension::Packing => self.packing.name().to_owned(),
+            Dimension::Width => self.width.to_string(),
+            Dimension::Memory => self.memory.name().to_owned(),
+            Dimension::ControlFlow => flow_name(self.flow).to_owned(),
+            Dimension::Lock => self.lock.name().to_owned(),
+            Dimension::Level => self.level.to_owned(),
+            Dimension::Element => self.element.to_owned(),
+            Dimension::Form => self.form.clone(),
+            _ => return None,
+        };
+        Some(value)
+    }
+
+    /// The values of an axis that depends on the form: one, or of a taxonomy one for each group that it is in.
+    pub fn values(&self, axis: &Axis) -> Vec<String> {
+        match axis {
+            Axis::Dimension(dimension) => vec![self.value(*dimension).unwrap_or_default()],
+            Axis::Taxonomy(taxonomy) => {
+                let groups = taxonomy.groups_of(self);
+                if groups.is_empty() {
+                    vec![NO_GROUP.to_owned()]
+                } else {
+                    groups
+                }
+            }
+        }
+    }
+}
+
+impl Packing {
+    const ALL: [Self; 3] = [Self::None, Self::Scalar, Self::Packed];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Scalar => "scalar",
+            Self::Packed => "packed",
+        }
+    }
+}
+
+impl Memory {
+    const ALL: [Self; 4] = [Self::None, Self::Read, Self::Write, Self::ReadWrite];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::ReadWrite => "read-write",
+        }
+    }
+}
+
+impl Lock {
+    const ALL: [Self; 3] = [Self::None, Self::Prefixed, Self::Implied];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Prefixed => "locked",
+            Self::Implied => "locked (implied)",
+        }
+    }
+}
+
+/// All values that an axis can have; `None` where they depend on the run, or are numbers or too many.
+pub(super) fn values_of(axis: &Axis) -> Option<Vec<String>> {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let dimension = match axis {
+        Axis::Dimension(dimension) => *dimension,
+        Axis::Taxonomy(taxonomy) => {
+            let groups = taxonomy.groups.iter().map(|group| group.name.clone());
+            return Some(groups.chain([NO_GROUP.to_owned()]).collect());
+        }
+    };
+    Some(match dimension {
+        Dimension::Mnemonic => Mnemonic::values().map(name).collect(),
+        Dimension::Extension => {
+            let mut extensions: Vec<String> = Code::values().map(extension).collect();
+            extensions.sort_unstable();
+            extensions.dedup();
+            extensions
+        }
+        Dimension::Category => owned(&Category::ALL.map(Category::name)),
+        Dimension::Packing => owned(&Packing::ALL.map(Packing::name)),
+        Dimension::Memory => owned(&Memory::ALL.map(Memory::name)),
+        Dimension::Lock => owned(&Lock::ALL.map(Lock::name)),
+        Dimension::ControlFlow => owned(&Flow::ALL.map(flow_name)),
+        Dimension::Level => owned(&LEVELS),
+        Dimension::Element => owned(&ELEMENTS),
+        Dimension::Mitigation => owned(&mitigation::NAMES),
+        Dimension::Patch => owned(&patch::NAMES),
+        Dimension::Ring => owned(&["kernel", "user"]),
+        Dimension::Source => owned(&["EBS", "LBR"]),
+        _ => return None,
+    })
+}
+
+/// The name of a mnemonic as in the Intel manuals.
+fn name(mnemonic: Mnemonic) -> String {
+    format!("{mnemonic:?}").to_uppercase()
+}
+
+fn legacy(code: Code) -> Legacy {
+    if code.encoding() == EncodingKind::Legacy {
+        Legacy::Yes
+    } else {
+        Legacy::No
+    }
+}
+
+const fn flow_name(flow: Flow) -> &'static str {
+    match flow {
+        Flow::Next => "next",
+        Flow::Idle => "idle",
+        Flow::Conditional => "conditional branch",
+        Flow::Jump => "jump",
+        Flow::IndirectJump => "indirect jump",
+        Flow::Call | Flow::CallNext => "call",
+        Flow::IndirectCall => "indirect call",
+        Flow::Return => "return",
+        Flow::InterruptReturn => "interrupt return",
+        Flow::SystemCall => "system call",
+        Flow::Trap => "trap",
+        Flow::Invalid => "invalid",
+    }
+}
+
+const fn by_flow(flow: Flow) -> Option<Category> {
+    match flow {
+        Flow::Conditional => Some(Category::ConditionalBranch),
+        Flow::Jump | Flow::IndirectJump => Some(Category::Jump),
+        Flow::Call | Flow::CallNext | Flow::IndirectCall => Some(Category::Call),
+        Flow::Return | Flow::InterruptReturn => Some(Category::Return),
+        Flow::SystemCall => Some(Category::SystemCall),
+        Flow::Trap => Some(Category::Trap),
+        Flow::Next | Flow::Idle | Flow::Invalid => None,
+    }
+}
+
+/// MOVSD and CMPSD name both a string instruction and one of SSE2; the operands tell.
+fn kind(instruction: &Instruction, coding: &str) -> Category {
+    match instruction.mnemonic() {
+        Mnemonic::Movsd | Mnemonic::Cmpsd if !has_vector(instruction) => Category::String,
+        _ => category(coding),
+    }
+}
+
+fn has_vector(instruction: &Instruction) -> bool {
+    registers(instruction).any(|r| r.is_vector_register() || r.is_mm())
+}
+
+/// The registers that are operands by themselves, not parts of an address.
+fn registers(instruction: &Instruction) -> impl Iterator<Item = Register> {
+    (0..instruction.op_count())
+        .filter(|&operand| instruction.op_kind(operand) == OpKind::Register)
+        .map(|operand| instruction.op_register(operand))
+}
+
+/// Scalar floating point ends in SS, SD or SH, or converts from or to one value; whole registers and integer vectors,
+/// whose names begin with P, are packed. Moves of a single element between register files are scalar.
+fn packing(instruction: &Instruction, coding: &str) -> Packing {
+    if !has_vector(instruction) {
+        return Packing::None;
+    }
+    let begins = |with: &[&str]| with.iter().any(|beginning| coding.starts_with(beginning));
+    let element = ["MOVD", "MOVQ", "MOVW"].contains(&coding) || begins(&["PINSR", "PEXTR", "EXTRACTPS"]);
+    let ends = ["SS", "SD", "SH"].iter().any(|end| coding.ends_with(end)) && !begins(&["P", "BROADCAST"]);
+    let converts = ["SS2", "SD2", "SH2"].iter().any(|part| coding.contains(part)) && begins(&["CVT"]);
+    if element || ends || converts {
+        Packing::Scalar
+    } else {
+        Packing::Packed
+    }
+}
+
+fn width(instruction: &Instruction) -> usize {
+    let registers = registers(instruction).map(|r| r.size() * 8).max();
+    let memory = instruction.memory_size().size() * 8;
+    registers.unwrap_or(0).max(memory)
+}
+
+fn memory(instruction: &Instruction) -> Memory {
+    let access = memory_access(instruction);
+    match (access.reads, access.writes) {
+        (false, false) => Memory::None,
+        (true, false) => Memory::Read,
+        (false, true) => Memory::Write,
+        (true, true) => Memory::ReadWrite,
+    }
+}
+
+fn lock(instruction: &Instruction) -> Lock {
+    let in_memory = instruction.op_kinds().any(|kind| kind == OpKind::Memory);
+    match instruction.mnemonic() {
+        _ if instruction.has_lock_prefix() => Lock::Prefixed,
+        Mnemonic::Xchg if in_memory => Lock::Implied,
+        _ => Lock::None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

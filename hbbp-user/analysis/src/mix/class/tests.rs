@@ -1,0 +1,101 @@
+//! Classes of instructions whose bytes are written out.
+
+use super::*;
+use hbbp_code::blocks::blocks;
+use hbbp_code::locate::Located;
+use hbbp_model::addr::ImageAddr;
+use hbbp_model::snapshot::{Module, ModuleIdx, ModuleKind, Snapshot, Text};
+use iced_x86::Code;
+
+fn class(bytes: &[u8]) -> Class {
+    let name = String::new();
+    let module = Module {
+        name,
+        kind: ModuleKind::Elf64,
+        build_id: Vec::new(),
+        symbols: Vec::new(),
+    };
+    let text = Text {
+        module: ModuleIdx(0),
+        start: ImageAddr(0),
+        bytes: bytes.to_vec(),
+        since: 0,
+    };
+    let snapshot = Snapshot {
+        modules: vec![module],
+        text: vec![text],
+        ..Snapshot::default()
+    };
+    let map = blocks(&snapshot, &Located::default());
+    let first = map.texts[0].instruction(0).unwrap();
+    Class::of(&map.forms[usize::from(first.form.0)], first.flow).unwrap()
+}
+
+#[test]
+fn class_properties_follow_the_instruction() {
+    let cases: [(&[u8], &str); 17] = [
+        (
+            &[0x48, 0x89, 0xe5],
+            "MOV BASE data transfer/none/64/none/next/none",
+        ),
+        (&[0x55], "PUSH BASE stack/none/64/write/next/none"),
+        (&[0xf3, 0xa4], "MOVSB BASE string/none/8/read-write/next/none"),
+        (&[0xa5], "MOVSD BASE string/none/32/read-write/next/none"),
+        (
+            &[0xf2, 0x0f, 0x10, 0x07],
+            "MOVSD SSE2 data transfer/scalar/128/read/next/none",
+        ),
+        (
+            &[0xf0, 0x48, 0x0f, 0xb1, 0x37],
+            "CMPXCHG BASE exchange/none/64/read-write/next/locked",
+        ),
+        (
+            &[0x87, 0x07],
+            "XCHG BASE exchange/none/32/read-write/next/locked (implied)",
+        ),
+        (&[0x87, 0xc8], "XCHG BASE exchange/none/32/none/next/none"),
+        (&[0x48, 0xf7, 0xf1], "DIV BASE arithmetic/none/64/none/next/none"),
+        (
+            &[0x0f, 0x51, 0xc1],
+            "SQRTPS SSE arithmetic/packed/128/none/next/none",
+        ),
+        (
+            &[0xc5, 0xf5, 0xfe, 0xc2],
+            "VPADDD AVX2 arithmetic/packed/256/none/next/none",
+        ),
+        (
+            &[0x62, 0xf1, 0x7c, 0x48, 0x58, 0xc1],
+            "VADDPS AVX512F arithmetic/packed/512/none/next/none",
+        ),
+        (&[0xd9, 0xfe], "FSIN X87 arithmetic/none/0/none/next/none"),
+        (&[0xe8, 0, 1, 0, 0], "CALL BASE call/none/0/write/call/none"),
+        (&[0xc3], "RET BASE return/none/0/read/return/none"),
+        (&[0x0f, 0x1f, 0x00], "NOP BASE nop/none/32/none/next/none"),
+        (
+            &[0xc4, 0xe2, 0xf3, 0xf6, 0xc2],
+            "MULX BMI2 arithmetic/none/64/none/next/none",
+        ),
+    ];
+    for (bytes, expected) in cases {
+        let class = class(bytes);
+        let shown = Dimension::ALL.iter().take_while(|d| **d != Dimension::Level);
+        let values: Vec<String> = shown.filter_map(|d| class.value(*d)).collect();
+        let (names, properties) = values.split_at(2);
+        assert_eq!(
+            format!("{} {}", names.join(" "), properties.join("/")),
+            expected,
+            "{bytes:x?}"
+        );
+    }
+}
+
+#[test]
+fn decoder_instructions_all_have_a_category() {
+    let without: Vec<String> = Code::values()
+        .filter(|code| code.flow_control() == iced_x86::FlowControl::Next)
+        .filter(|code| category(strip_encoding(&name(code.mnemonic()), legacy(*code))) == Category::Other)
+        .map(|code| format!("{:?}", code.mnemonic()))
+        .filter(|name| name != "Undoc" && name != "Zero_bytes")
+        .collect();
+    assert!(without.is_empty(), "{without:?}");
+}

@@ -1,0 +1,346 @@
+//! Taxonomies: named groups of instructions that users define (paper section V.B, "custom instruction taxonomies based on
+//! instruction properties").
+//!
+//! A taxonomy is a TOML file:
+//!
+//! ```toml
+//! name = "copying"
+//! description = "Instructions that copy memory."
+//!
+//! [[group]]
+//! name = "string"
+//! match = [{ category = "string", memory = "read-write" }]
+//!
+//! [[group]]
+//! name = "wide loads"
+//! match = [{ mnemonic = ["MOV*", "VMOV*"], memory = "read", width = ["256", "512"] }]
+//! ```
+//!
+//! A rule names dimensions that depend on the instruction alone, each with a pattern or a list of patterns; an instruction
+//! matches a rule if it matches one pattern of each dimension, and belongs to a group if it matches one of its rules.
+//! Groups may overlap. As rows or columns, an instruction in several groups has a row of its own, named after all of them
+//! (`division + square root`), and one in no group belongs to `(none)`: so rows add up to the same total as any others.
+//! A filter on a group takes all its instructions, whatever other groups they are in.
+
+mod processwatch;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::class::Class;
+use super::dimension::{DependsOn, Dimension};
+use super::filter::Pattern;
+pub use processwatch::processwatch_categories;
+
+/// Named groups of instructions.
+#[derive(Clone, Debug)]
+pub struct Taxonomy {
+    /// Its name as an axis.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Its groups, in the order of the file.
+    pub groups: Vec<Group>,
+}
+
+/// A group of instructions.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    rules: Vec<Rule>,
+}
+
+/// Conditions that all must hold, each with its alternatives.
+#[derive(Clone, Debug)]
+struct Rule(Vec<(Dimension, Vec<Pattern>)>);
+
+/// What is wrong with a taxonomy file, and in which line.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("line {line}: {why}")]
+pub struct TaxonomyError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// The taxonomies of the paper.
+const BUILT_IN: [&str; 2] = [
+    include_str!("taxonomy/long-latency.toml"),
+    include_str!("taxonomy/synchronization.toml"),
+];
+
+impl Taxonomy {
+    /// The taxonomies that are always there.
+    pub fn built_in() -> Vec<Arc<Self>> {
+        // A test parses each of them.
+        let parsed = BUILT_IN.iter().filter_map(|text| Self::parse(text).ok());
+        parsed.map(Arc::new).collect()
+    }
+
+    /// Parses a taxonomy file.
+    pub fn parse(text: &str) -> Result<Self, TaxonomyError> {
+        let reader = Reader { text };
+        let root = DeTable::parse(text).map_err(|error| {
+            let why = error.message().to_owned();
+            reader.error(&error.span().unwrap_or_default(), why)
+        })?;
+        let span = root.span();
+        let table = root.get_ref();
+        reader.only(table, &["name", "description", "group"])?;
+        let name = reader.name(table, &span)?;
+        if Dimension::named(&name).is_some() {
+            let why = format!("`{name}` is the name of a dimension: choose another");
+            return Err(reader.error(&span, why));
+        }
+        let description = match table.get("description") {
+            Some(value) => reader.string(value)?,
+            None => String::new(),
+        };
+        let groups = table
+            .get("group")
+            .ok_or_else(|| reader.error(&span, "no [[group]]".to_owned()))?;
+        let groups = reader.array(groups)?;
+        let groups: Vec<Group> = groups
+            .iter()
+            .map(|group| reader.group(group))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            name,
+            description,
+            groups,
+        })
+    }
+
+    /// Names of the groups that an instruction belongs to.
+    pub(super) fn groups_of(&self, class: &Class) -> Vec<String> {
+        let groups = self.groups.iter();
+        let matching = groups.filter(|group| group.rules.iter().any(|rule| rule.matches(class)));
+        matching.map(|group| group.name.clone()).collect()
+    }
+}
+
+impl Rule {
+    fn matches(&self, class: &Class) -> bool {
+        self.0.iter().all(|(dimension, patterns)| {
+            let value = class.value(*dimension).unwrap_or_default();
+            patterns.iter().any(|pattern| pattern.matches(&value))
+        })
+    }
+}
+
+/// Reads the values of a file, and tells the lines of wrong ones.
+struct Reader<'a> {
+    text: &'a str,
+}
+
+type Value<'a> = Spanned<DeValue<'a>>;
+
+impl Reader<'_> {
+    fn error(&self, span: &Range<usize>, why: String) -> TaxonomyError {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        TaxonomyError {
+            line: before.matches('\n').count() + 1,
+            why,
+        }
+    }
+
+    /// Refuses keys that a table does not have.
+    fn only(&self, table: &DeTable<'_>, known: &[&str]) -> Result<(), TaxonomyError> {
+        let unknown = table.keys().find(|key| !known.contains(&key.get_ref().as_ref()));
+        unknown.map_or(Ok(()), |key| {
+            let why = format!(
+                "unknown key `{}`; expected one of {}",
+                key.get_ref(),
+                known.join(", ")
+            );
+            Err(self.error(&key.span(), why))
+        })
+    }
+
+    fn string(&self, value: &Value<'_>) -> Result<String, TaxonomyError> {
+        let text = value.get_ref().as_str().map(str::to_owned);
+        text.ok_or_else(|| {
+            let found = value.get_ref().type_str();
+            self.error(&value.span(), format!("expected a string, found {found}"))
+        })
+    }
+
+    fn array<'v, 'i>(&self, value: &'v Value<'i>) -> Result<&'v [Value<'i>], TaxonomyError> {
+        let array = value.get_ref().as_array();
+        array.map(|array| array.as_ref()).ok_or_else(|| {
+            let found = value.get_ref().type_str();
+            self.error(&value.span(), format!("expected an array, found {found}"))
+        })
+    }
+
+    fn table<'v, 'i>(&self, value: &'v Value<'i>) -> Result<&'v DeTable<'i>, TaxonomyError> {
+        value.get_ref().as_table().ok_or_else(|| {
+            let found = value.get_ref().type_str();
+            self.error(&value.span(), format!("expected a table, found {found}"))
+        })
+    }
+
+    /// The `name` of a table.
+    fn name(&self, table: &DeTable<'_>, span: &Range<usize>) -> Result<String, TaxonomyError> {
+        let name = table
+            .get("name")
+            .map(|name| Ok((self.string(name)?, name.span())));
+        match name.transpose()? {
+            Some((name, _)) if !name.is_empty() && !name.contains(['=', '!', '<', '>', ',', '+']) => Ok(name),
+            Some((name, span)) => {
+                let why = format!("`{name}` cannot be a name: it is empty or has one of = ! < > , +");
+                Err(self.error(&span, why))
+            }
+            None => Err(self.error(span, "no `name`".to_owned())),
+        }
+    }
+
+    fn group(&self, value: &Value<'_>) -> Result<Group, TaxonomyError> {
+        let table = self.table(value)?;
+        self.only(table, &["name", "match"])?;
+        let name = self.name(table, &value.span())?;
+        let rules = table
+            .get("match")
+            .ok_or_else(|| self.error(&value.span(), format!("group `{name}` has no `match`")))?;
+        let rules = self.array(rules)?.iter().map(|rule| self.rule(rule));
+        Ok(Group {
+            name,
+            rules: rules.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn rule(&self, value: &Value<'_>) -> Result<Rule, TaxonomyError> {
+        let table = self.table(value)?;
+        if table.is_empty() {
+            return Err(self.error(&value.span(), "a rule needs a dimension".to_owned()));
+        }
+        let condition = |(key, value): (&Spanned<_>, &Value<'_>)| {
+            let dimension = self.dimension(key)?;
+            let patterns = match value.get_ref() {
+                DeValue::Array(patterns) => patterns.iter().map(|it| self.pattern(it)).collect(),
+                _ => self.pattern(value).map(|pattern| vec![pattern]),
+            };
+            Ok((dimension, patterns?))
+        };
+        Ok(Rule(table.iter().map(condition).collect::<Result<_, _>>()?))
+    }
+
+    fn dimension(&self, key: &Spanned<std::borrow::Cow<'_, str>>) -> Result<Dimension, TaxonomyError> {
+        let of_form = |dimension: &Dimension| dimension.depends_on() == DependsOn::Form;
+        let found = Dimension::named(key.get_ref()).filter(of_form);
+        found.ok_or_else(|| {
+            let known = Dimension::ALL
+                .iter()
+                .copied()
+                .filter(of_form)
+                .map(Dimension::name);
+            let known: Vec<&str> = known.collect();
+            let why = format!(
+                "unknown dimension `{}`; expected one of {}",
+                key.get_ref(),
+                known.join(", ")
+            );
+            self.error(&key.span(), why)
+        })
+    }
+
+    fn pattern(&self, value: &Value<'_>) -> Result<Pattern, TaxonomyError> {
+        let text = self.string(value)?;
+        Pattern::new(&text).map_err(|error| self.error(&value.span(), error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iced_x86::{Decoder, DecoderOptions};
+
+    use super::*;
+    use hbbp_code::blocks::Flow;
+
+    fn groups(taxonomy: &str, bytes: &[u8]) -> Vec<String> {
+        let taxonomies = Taxonomy::built_in();
+        let taxonomy = taxonomies.iter().find(|it| it.name == taxonomy).unwrap();
+        let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+        taxonomy.groups_of(&Class::new(&instruction, Flow::Next))
+    }
+
+    #[test]
+    fn taxonomies_of_the_paper_are_built_in() {
+        for text in BUILT_IN {
+            Taxonomy::parse(text).unwrap();
+        }
+        let long = |bytes| groups("long-latency", bytes);
+        assert_eq!(long(&[0x48, 0xf7, 0xf1]), ["division"]);
+        assert_eq!(long(&[0x0f, 0x51, 0xc1]), ["square root"]);
+        // xchg [rdi], eax; lock cmpxchg [rdi], rsi; xchg eax, ecx; mov rbp, rsp
+        assert_eq!(long(&[0x87, 0x07]), ["locked"]);
+        assert_eq!(long(&[0xf0, 0x48, 0x0f, 0xb1, 0x37]), ["locked"]);
+        assert_eq!(long(&[0x87, 0xc8]), Vec::<String>::new());
+        assert_eq!(long(&[0x48, 0x89, 0xe5]), Vec::<String>::new());
+        // lock xadd [rdi], eax; mfence; pause
+        assert_eq!(groups("synchronization", &[0xf0, 0x0f, 0xc1, 0x07]), ["atomic"]);
+        assert_eq!(groups("synchronization", &[0x0f, 0xae, 0xf0]), ["fence"]);
+        assert_eq!(groups("synchronization", &[0xf3, 0x90]), ["wait"]);
+    }
+
+    #[test]
+    fn groups_may_overlap() {
+        let text = "name = 'x'\n[[group]]\nname = 'a'\nmatch = [{ mnemonic = ['ADD*', 'XADD'] }]\n\
+                    [[group]]\nname = 'b'\nmatch = [{ lock = 'locked*', memory = 'read-write' }, { width = '8' }]\n";
+        let taxonomy = Taxonomy::parse(text).unwrap();
+        let instruction = Decoder::new(64, &[0xf0, 0x0f, 0xc1, 0x07], DecoderOptions::NONE).decode();
+        assert_eq!(
+            taxonomy.groups_of(&Class::new(&instruction, Flow::Next)),
+            ["a", "b"]
+        );
+    }
+
+    #[test]
+    fn errors_name_their_line() {
+        let cases = [
+            ("", "line 1: no `name`"),
+            ("name = 'x'", "line 1: no [[group]]"),
+            (
+                "name = 'lock'\ngroup = []",
+                "line 1: `lock` is the name of a dimension: choose another",
+            ),
+            (
+                "name = 'x'\ncolour = 1",
+                "line 2: unknown key `colour`; expected one of name, description, group",
+            ),
+            ("name = 'x'\n\n[[group]]\nmatch = []", "line 3: no `name`"),
+            (
+                "name = 'x'\n[[group]]\nname = 'a'",
+                "line 2: group `a` has no `match`",
+            ),
+            (
+                "name = 'x'\n[[group]]\nname = 'a'\nmatch = [\n{ lock = 1 }]",
+                "line 5: expected a string, found integer",
+            ),
+            (
+                "name = 'x'\n[[group]]\nname = 'a'\nmatch = [{}]",
+                "line 4: a rule needs a dimension",
+            ),
+            (
+                "name = 'x'\n[[group]]\nname = 'a,b'\nmatch = []",
+                "line 3: `a,b` cannot be a name",
+            ),
+        ];
+        for (text, expected) in cases {
+            let error = Taxonomy::parse(text).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{text}: {error}");
+        }
+        let function = "name = 'x'\n[[group]]\nname = 'a'\nmatch = [{ function = 'f' }]";
+        let error = Taxonomy::parse(function).unwrap_err().to_string();
+        assert!(
+            error.starts_with("line 4: unknown dimension `function`; expected one of mnemonic"),
+            "{error}"
+        );
+        assert_eq!(Taxonomy::parse("name = 'x'\nb = [").unwrap_err().line, 2);
+    }
+}

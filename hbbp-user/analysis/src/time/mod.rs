@@ -1,0 +1,267 @@
+//! Where time passed: samples of core cycles or of a clock beside estimated executions, by instruction.
+//!
+//! With them the cycles of an execution follow in one run (CPI), which OptiWISE needs two for (Guo et al., CGO 2024, section
+//! III): E(S_A) = N_A T_A f, with S_A samples, N_A executions, T_A cycles of one execution, and f samples per cycle.
+//!
+//! A sample that is not precise is found at the instruction that retires next, so its time was spent by the one that ran
+//! before ("attributing the samples on one instruction to its predecessor", the same section); a precise one names the
+//! instruction itself. At the start of a block that is the end of the block before, by how often each led there; where none
+//! is known to, the sample stays where it is. A string instruction is interrupted between two of its iterations, and its
+//! time is its own.
+//!
+//! Executions are tied to what their events counted, so cycles are too: samples that were due and not received would make each
+//! CPI smaller by their share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{AddAssign, Range};
+
+use iced_x86::{Decoder, DecoderOptions};
+
+use hbbp_code::blocks::{BlockMap, TextBlocks};
+use hbbp_code::locate::{Located, TextIdx};
+use hbbp_estimate::{BlockCounts, Figure, Flows, Unit, disjoint};
+use hbbp_model::snapshot::{Event, EventIdx, EventUnit, ProcessIdx, Snapshot};
+
+/// The time that was sampled beside executions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Time {
+    /// Cycles, or nanoseconds.
+    pub unit: EventUnit,
+    /// The events whose samples it is.
+    pub events: Vec<EventIdx>,
+    /// Sorted by text, instruction and process image, each once.
+    pub spent: Vec<Spent>,
+    /// Samples on an instruction, in all.
+    pub samples: f64,
+}
+
+/// The time that one process image spent at an instruction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spent {
+    /// Its text.
+    pub text: TextIdx,
+    /// Its index in the text.
+    pub instruction: u32,
+    /// The process image.
+    pub process: ProcessIdx,
+    /// Samples; a sample can be divided among several predecessors.
+    pub hits: f64,
+    /// Units of time.
+    pub amount: f64,
+}
+
+/// Units of time with the samples that they rest on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Amount {
+    /// Samples.
+    pub hits: f64,
+    /// Cycles, or nanoseconds.
+    pub units: f64,
+}
+
+impl AddAssign for Amount {
+    fn add_assign(&mut self, other: Self) {
+        self.hits += other.hits;
+        self.units += other.units;
+    }
+}
+
+/// The relative error of executions beyond which nothing is divided by them: a CPI would be wrong by a quarter, and by more
+/// than the error that the delta method states, which takes the error of the divisor to be small.
+const TOO_FEW: f64 = 0.25;
+
+impl Time {
+    /// The time of a profile whose figures are executions; `None` where there is no such sample.
+    pub fn new(snapshot: &Snapshot, located: &Located, map: &BlockMap, counts: &BlockCounts) -> Option<Self> {
+        let is_beside = matches!(counts.assignment.unit, Unit::Executions);
+        let units = [EventUnit::Cycles, EventUnit::Nanoseconds];
+        let sampled = |unit| {
+            let with_samples = |event| located.ips.iter().any(|ip| ip.event == event);
+            disjoint(snapshot, |event, idx| {
+                event.unit == unit && !event.branch_stack && with_samples(idx)
+            })
+        };
+        let found = units.into_iter().map(|unit| (unit, sampled(unit)));
+        let (unit, events) = { found }.find(|(_, events)| is_beside && !events.is_empty())?;
+        let mut spent: BTreeMap<(TextIdx, u32, ProcessIdx), Amount> = BTreeMap::new();
+        let flows = Flows::new(map, counts);
+        let mut samples = 0.0;
+        let apart: BTreeSet<ProcessIdx> = counts.parts.iter().map(|part| part.process).collect();
+        let counted_as = |process: ProcessIdx| match counts.n_together {
+            1.. if !apart.contains(&process) => ProcessIdx::OTHERS,
+            _ => process,
+        };
+        let scales: BTreeMap<EventIdx, f64> = events
+            .iter()
+            .map(|event| (*event, scale(snapshot, counts, *event)))
+            .collect();
+        for ip in &located.ips {
+            let Some(scale) = scales.get(&ip.event) else {
+                continue;
+            };
+            let text = map.text(ip.location.text);
+            let Some((text, at)) = text.and_then(|text| Some((text, text.find(ip.location.addr).ok()?)))
+            else {
+                continue;
+            };
+            samples += ip.hits as f64;
+            let spenders = spenders(snapshot, &flows, text, ip.event, (ip.location.text, at));
+            let process = counted_as(ip.process);
+            for ((text, instruction), share) in spenders {
+                *spent.entry((text, instruction, process)).or_default() += Amount {
+                    hits: share * ip.hits as f64,
+                    units: scale * share * ip.weight as f64,
+                };
+            }
+        }
+        let spent = spent
+            .into_iter()
+            .map(|((text, instruction, process), sum)| Spent {
+                text,
+                instruction,
+                process,
+                hits: sum.hits,
+                amount: sum.units,
+            });
+        Some(Self {
+            unit,
+            events,
+            spent: spent.collect(),
+            samples,
+        })
+    }
+
+    /// Units of time at all instructions.
+    pub fn total(&self) -> f64 {
+        self.spent.iter().fold(0.0, |sum, spent| sum + spent.amount)
+    }
+
+    /// The time at these instructions of a text, over all process images.
+    pub fn at(&self, text: TextIdx, instructions: &Range<u32>) -> Amount {
+        let before = |n: u32| {
+            self.spent
+                .partition_point(|it| (it.text, it.instruction) < (text, n))
+        };
+        let spent = self
+            .spent
+            .get(before(instructions.start)..before(instructions.end));
+        let mut sum = Amount::default();
+        spent.unwrap_or(&[]).iter().for_each(|spent| sum.add(spent));
+        sum
+    }
+
+    /// An amount with its error as a part of all samples.
+    pub fn figure(&self, amount: Amount) -> Figure {
+        amount.figure(self.samples)
+    }
+}
+
+impl Amount {
+    /// Adds the time at an instruction.
+    pub fn add(&mut self, spent: &Spent) {
+        self.hits += spent.hits;
+        self.units += spent.amount;
+    }
+
+    /// The amount with its error as a part of this many samples.
+    pub fn figure(self, samples: f64) -> Figure {
+        let left = if 0.0 < samples {
+            1.0 - self.hits / samples
+        } else {
+            0.0
+        };
+        let relative = if 0.0 < self.hits {
+            left.max(0.0) / self.hits
+        } else {
+            0.0
+        };
+        Figure::new(self.units, self.units * self.units * relative)
+    }
+}
+
+/// What the time of a sample of this event is taken times: samples that were due for each that was received, where executions are tied
+/// to what was counted as well.
+pub fn scale(snapshot: &Snapshot, counts: &BlockCounts, event: EventIdx) -> f64 {
+    let is_tied = counts.untied.is_some();
+    let event = snapshot.run.events.get(event.0 as usize).filter(|_| is_tied);
+    event.map_or(1.0, due_for_each)
+}
+
+/// Samples that were due for each that was received; 1 where that is not known. Clocks go on where there is nothing to sample, as on idle
+/// CPUs: what they miss is not a part of all time.
+fn due_for_each(event: &Event) -> f64 {
+    let due = event.due().filter(|_| event.unit == EventUnit::Cycles);
+    match (due, event.runs) {
+        (Some(due @ 1..), runs @ 1..) => due as f64 / runs as f64,
+        _ => 1.0,
+    }
+}
+
+/// Cycles for each execution; `None` where executions are too few to divide by.
+pub fn cpi(time: Figure, executions: Figure) -> Option<Figure> {
+    let is_known = executions.std_error <= TOO_FEW * executions.value;
+    time.over(executions).filter(|_| is_known)
+}
+
+/// The instructions that the time of a sample of this event at an instruction belongs to, each with its share.
+pub fn spenders(
+    snapshot: &Snapshot,
+    flows: &Flows<'_>,
+    blocks: &TextBlocks,
+    event: EventIdx,
+    here: (TextIdx, u32),
+) -> Vec<((TextIdx, u32), f64)> {
+    let event = snapshot.run.events.get(event.0 as usize);
+    let is_precise = event.is_some_and(|event| 0 < event.precise);
+    if is_precise || is_string(snapshot, blocks, here) {
+        vec![(here, 1.0)]
+    } else {
+        predecessors(flows, blocks, here)
+    }
+}
+
+/// Whether an instruction repeats itself by a prefix.
+fn is_string(snapshot: &Snapshot, blocks: &TextBlocks, (text, at): (TextIdx, u32)) -> bool {
+    let found = blocks.instruction(at).and_then(|instruction| {
+        let text = snapshot.text.get(text.0 as usize)?;
+        let bits = snapshot.modules.get(text.module.0 as usize)?.kind.bits();
+        let from = instruction.offset as usize;
+        let bytes = text.bytes.get(from..from + usize::from(instruction.len))?;
+        let decoded = Decoder::try_with_ip(bits, bytes, 0, DecoderOptions::NONE)
+            .ok()?
+            .decode();
+        Some(decoded.is_string_instruction() && (decoded.has_rep_prefix() || decoded.has_repne_prefix()))
+    });
+    found.unwrap_or(false)
+}
+
+/// The instructions that ran right before one, each with its share.
+fn predecessors(
+    flows: &Flows<'_>,
+    blocks: &TextBlocks,
+    here @ (text, at): (TextIdx, u32),
+) -> Vec<((TextIdx, u32), f64)> {
+    let block = blocks.block_of(at);
+    let before = at.checked_sub(1);
+    if blocks.block(block).start < at {
+        return before.map_or_else(Vec::new, |before| vec![((text, before), 1.0)]);
+    }
+    let branches = flows.branches_to(text, &(at..at.saturating_add(1)));
+    let mut from: Vec<((TextIdx, u32), f64)> = branches
+        .iter()
+        .map(|branch| (branch.from, branch.executions))
+        .collect();
+    if let Some((before, block)) = before.zip(block.checked_sub(1)) {
+        from.push(((text, before), flows.crossing(text, block).executions));
+    }
+    from.retain(|(_, executions)| 0.0 < *executions);
+    let all: f64 = from.iter().map(|(_, executions)| executions).sum();
+    if from.is_empty() {
+        return vec![(here, 1.0)];
+    }
+    from.iter_mut().for_each(|(_, executions)| *executions /= all);
+    from
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Builds the eBPF object from the source in `hbbp-ebpf` and leaves it in `OUT_DIR` to be embedded, twice: as `hbbp`, and as
+//! `hbbp-verbose` with the feature `log`, whose programs say what they refuse.
+//!
+//! It calls cargo itself and not through aya-build: that one can neither use a compiler besides rustup's
+//! without a warning at every build, nor keep cargo's progress out of our warnings.
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hbbp_toolchain::{DEBIAN_CARGO, DEBIAN_RUSTC, LLVM_MAJOR, TARGET, Toolchain, find_linker};
+
+/// The binary target of the package `hbbp-ebpf`.
+const OBJECT: &str = "hbbp";
+
+/// The objects: name and features.
+const OBJECTS: [(&str, &str); 2] = [("hbbp", ""), ("hbbp-verbose", "log")];
+
+/// Flags of the object: the layout of the registers that aya-ebpf shall assume, and BTF, which the linker makes from full debug
+/// information.
+const FLAGS: [&str; 3] = [
+    "--cfg=bpf_target_arch=\"x86_64\"",
+    "-Cdebuginfo=2",
+    "-Clink-arg=--btf",
+];
+
+/// What decides about the object besides the source that cargo watches anyway.
+const INPUTS: [&str; 4] = [
+    "build.rs",
+    "../../hbbp-ebpf",
+    "../../Cargo.toml",
+    "../../Cargo.lock",
+];
+
+fn main() {
+    for path in INPUTS {
+        println!("cargo::rerun-if-changed={path}");
+    }
+    for name in ["CARGO_HOME", "RUSTUP_HOME"] {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
+    if let Err(err) = build_objects() {
+        for line in err.to_string().lines() {
+            println!("cargo::error={line}");
+        }
+    }
+}
+
+fn build_objects() -> Result<(), Box<dyn Error>> {
+    let toolchain = Toolchain::find().ok_or_else(|| {
+        format!(
+            "found no compiler for the eBPF object: expected a rustup nightly with rust-src, or Debian's \
+             rustc-web, cargo-web and libstd-rust-web-dev-bpf, with LLVM {LLVM_MAJOR} at most; run `cargo \
+             xtask setup` to install it"
+        )
+    })?;
+    let linker = find_linker().ok_or("found no bpf-linker; run `cargo xtask setup` to install it")?;
+
+    let out_dir = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
+    for (name, features) in OBJECTS {
+        let object = build_object(&toolchain, &linker, features, &out_dir)?;
+        let copy = out_dir.join(name);
+        fs::copy(&object, &copy)
+            .map_err(|err| format!("failed to copy {} to {}: {err}", object.display(), copy.display()))?;
+    }
+    Ok(())
+}
+
+/// Builds the object with these features; the next one takes its place.
+fn build_object(
+    toolchain: &Toolchain,
+    linker: &Path,
+    features: &str,
+    out_dir: &Path,
+) -> Result<PathBuf, Box<dyn Error>> {
+    // A folder of its own, because the cargo that called us holds the lock of the outer one.
+    let target_dir = out_dir.join("target");
+    // Lines in BTF name the sources. By their paths in the workspace, the object is the same wherever that lies.
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("CARGO_MANIFEST_DIR is not set")?);
+    let workspace = package
+        .ancestors()
+        .nth(2)
+        .ok_or("the package is not in a workspace")?;
+    let paths = format!("--remap-path-prefix={}=.", workspace.display());
+    let mut flags = FLAGS.to_vec();
+    flags.push(&paths);
+    let mut cargo = cargo_build(toolchain);
+    cargo
+        .args([
+            "--quiet",
+            "--release",
+            "--locked",
+            "--package",
+            "hbbp-ebpf",
+            "--bin",
+            OBJECT,
+            "--features",
+            features,
+        ])
+        .arg("--target-dir")
+        .arg(&target_dir)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
+        .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", linker);
+    let output = cargo
+        .output()
+        .map_err(|err| format!("failed to start {cargo:?}: {err}"))?;
+    let messages = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(
+            format!("failed to build the eBPF object with {toolchain}: {cargo:?}\n{messages}").into(),
+        );
+    }
+    for line in messages.lines() {
+        println!("cargo::warning={line}");
+    }
+
+    Ok(target_dir.join(TARGET).join("release").join(OBJECT))
+}
+
+/// `cargo build` by this compiler for the object, with nothing inherited from the cargo that called us.
+fn cargo_build(toolchain: &Toolchain) -> Command {
+    let mut cargo = match toolchain {
+        Toolchain::Nightly(name) => {
+            let mut rustup = Command::new("rustup");
+            rustup.args(["run", name, "cargo", "build", "-Z", "build-std=core"]);
+            rustup
+        }
+        Toolchain::Debian => {
+            let mut cargo = Command::new(DEBIAN_CARGO);
+            cargo.arg("build");
+            cargo
+        }
+    };
+    // Cargo and clippy point these at the compiler of the host.
+    for name in [
+        "CARGO",
+        "RUSTC",
+        "RUSTDOC",
+        "RUSTC_WRAPPER",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "RUSTFLAGS",
+    ] {
+        cargo.env_remove(name);
+    }
+    if matches!(toolchain, Toolchain::Debian) {
+        // A compiler named in full keeps rustup out of it, wherever its proxies stand in PATH.
+        // A stable compiler takes unstable features only when it is told to.
+        cargo.env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1");
+    }
+    cargo.args(["--target", TARGET]);
+    cargo
+}

@@ -1,0 +1,78 @@
+//! What a collection knows of itself when it has stopped: its events, what was lost, what else a reader should know.
+
+use hbbp_ebpf::EventStats;
+
+use hbbp_model::snapshot::run::Event;
+use hbbp_model::snapshot::{ClassCount, Loss, Losses};
+use hbbp_model::streams::StackStats;
+
+/// What a collection knows of itself when it has stopped.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// The events with what the kernel counted.
+    pub events: Vec<Event>,
+    /// Classes of instructions that were counted beside them.
+    pub classes: Vec<ClassCount>,
+    /// What reached a program and could not be counted.
+    pub losses: Losses,
+    /// What else the reader of the report should know.
+    pub notes: Vec<String>,
+}
+
+/// The sum over all CPUs.
+pub(super) fn sum(by_cpu: &[EventStats]) -> EventStats {
+    by_cpu
+        .iter()
+        .copied()
+        .fold(EventStats::default(), EventStats::plus)
+}
+
+/// Adds what the programs and the table of streams counted.
+pub(super) fn add_losses(losses: &mut Losses, samples: &EventStats, stacks: &StackStats) {
+    let counted = [
+        (Loss::CountsRaced, samples.raced),
+        (Loss::NoMap, samples.no_map),
+        (Loss::NoStack, samples.no_stack),
+        (Loss::WrongPath, samples.wrong_path),
+        (Loss::NewestUnused, stacks.newest_unused),
+        (Loss::Backward, stacks.backward),
+        (Loss::Crossing, stacks.crossing),
+        (Loss::Long, stacks.long),
+        (Loss::Switched, stacks.switched),
+        (Loss::StreamsRefused, stacks.refused),
+        (Loss::OldestRefused, stacks.refused_oldest),
+    ];
+    for (loss, n) in counted {
+        losses.add(loss, n);
+    }
+}
+
+/// The kernel's limit of samples of an event a second, on each CPU.
+pub(super) fn read_sample_rate() -> Option<u64> {
+    let rate = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
+    rate.trim().parse().ok()
+}
+
+/// What is to be said where the kernel lowered its limit of samples a second, as it does where they take too much time. It
+/// stops an event that takes more until the next clock tick; such an event counts nothing then.
+pub(super) fn throttled(before: Option<u64>, after: Option<u64>) -> Option<String> {
+    let (before, after) = before.zip(after).filter(|(before, after)| after < before)?;
+    Some(format!(
+        "the kernel lowered its limit of samples from {before} to {after} a second during the run, because they took too \
+         much time: events that took more were stopped at times, and counted nothing (sysctl \
+         kernel.perf_event_max_sample_rate; sample more rarely with --period)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lower_limit_of_samples_is_named() {
+        assert_eq!(throttled(Some(100_000), Some(100_000)), None);
+        assert_eq!(throttled(None, Some(100)), None);
+        let note = throttled(Some(100_000), Some(25_000)).unwrap();
+        assert!(note.contains("from 100000 to 25000"), "{note}");
+    }
+}

@@ -1,0 +1,43 @@
+//! Far branches: stacks hold them, and most events do not count them.
+//!
+//! Intel's event counts near taken branches, and so the stacks are taken at near ones; but the stacks hold system calls,
+//! returns from them and interrupts as well (SDM vol. 3, "Last branch, interrupt, and exception recording").
+//! What is estimated from streams is compared with the count of the event without the far ones.
+
+use super::Stream;
+use hbbp_code::blocks::{BlockMap, Flow};
+use hbbp_model::snapshot::{Event, EventIdx};
+
+/// Whether all of these events are known to count near branches only.
+pub fn near_only(events: &[Event], lbr: &[EventIdx]) -> bool {
+    let near = |event: &EventIdx| events.get(event.0 as usize).is_some_and(|event| event.near_only);
+    !lbr.is_empty() && lbr.iter().all(near)
+}
+
+/// Whether a near taken branch ended the stream, not a far one, nor an interrupt or exception.
+pub fn ends_near(stream: &Stream, map: &BlockMap) -> bool {
+    let source = map
+        .text(stream.text)
+        .and_then(|text| text.instruction(stream.source));
+    let far = source
+        .is_none_or(|source| matches!(source.flow, Flow::SystemCall | Flow::InterruptReturn | Flow::Trap));
+    stream.end != stream.source && !far
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_an_event_says_nothing() {
+        let event = |name: &str, near_only| Event {
+            name: name.to_owned(),
+            near_only,
+            ..Event::default()
+        };
+        let events = [event("mine", true), event("BR_INST_RETIRED.NEAR_TAKEN", false)];
+        assert!(near_only(&events, &[EventIdx(0)]));
+        assert!(!near_only(&events, &[EventIdx(1)]) && !near_only(&events, &[]));
+        assert!(!near_only(&events, &[EventIdx(0), EventIdx(1)]));
+    }
+}

@@ -1,0 +1,131 @@
+//! Branch stacks as perf prints them, in all their forms, and lines that are none.
+
+use super::*;
+use crate::sample::entries;
+
+type Seen = ([u32; 2], Option<u64>, Option<u64>, u64, Vec<(u64, u64)>);
+
+fn read(text: &str) -> (ScriptText, Vec<Seen>) {
+    let mut script = read_script_records(text.as_bytes(), &mut |_| {}).unwrap();
+    let mut seen = Vec::new();
+    read_script_samples(text.as_bytes(), &mut script, &mut |_| {}, &mut |_, s| {
+        let stack = entries(s.stack).map(|e| (e.from, e.to)).collect();
+        seen.push(([s.tgid, s.tid], s.ip.map(|ip| ip.0), s.period, s.times, stack));
+    })
+    .unwrap();
+    (script, seen)
+}
+
+#[test]
+fn fields_before_the_entries() {
+    let entry = "0x401010/0x401000/P/-/-/0";
+    let stack = vec![(0x40_1010, 0x40_1000)];
+    for (before, ids, ip, period) in [
+        ("", [0, 0], None, None),
+        ("          401234 ", [0, 0], Some(0x40_1234), None),
+        ("ffffffff81000000 ", [0, 0], Some(0xffff_ffff_8100_0000), None),
+        (" 1234  ", [1234, 0], None, None),
+        (" 1234/1235  ", [1234, 1235], None, None),
+        (" 1234  401234 ", [1234, 0], Some(0x40_1234), None),
+        (
+            "a b  1234 [002] 17.5:  300 cycles:u:  401234 main+0x4 (/bin/a)",
+            [1234, 0],
+            Some(0x40_1234),
+            Some(300),
+        ),
+    ] {
+        let (_, seen) = read(&format!("{before} {entry}\n"));
+        assert_eq!(seen, [(ids, ip, period, 1, stack.clone())], "{before}");
+    }
+}
+
+#[test]
+fn heads_without_a_time_keep_event_pid_and_address() {
+    for (before, tid, period) in [
+        ("prog  1234/1235  cycles:u:          401234", 1235, None),
+        (
+            "a 7 b  1234/1235 [002]  300 cycles:u:  401234 main+0x4 (/bin/a)",
+            1235,
+            Some(300),
+        ),
+        ("prog  1234   300 cycles:u:   401234", 0, Some(300)),
+    ] {
+        let (script, seen) = read(&format!("{before} 0x401010/0x401000/P/-/-/0\n"));
+        assert_eq!(
+            seen,
+            [(
+                [1234, tid],
+                Some(0x40_1234),
+                period,
+                1,
+                vec![(0x40_1010, 0x40_1000)]
+            )],
+            "{before}"
+        );
+        assert_eq!(script.events, ["cycles:u"], "{before}");
+    }
+}
+
+#[test]
+fn call_chains_stand_between() {
+    let text = "prog 77 [000] 1.5: 1000 branches:u: \n\t  401234 f+0x4 (/bin/a)\n\t  401999 main (/bin/a)\n \
+                0x10/0x20/P/-/-/0/  0x5/0x6/M/-/-/0/ \n\n3\n  401777\n 401888\n 0x1/0x2/P/-/-/0\n";
+    let (script, seen) = read(text);
+    assert_eq!(
+        seen[0],
+        (
+            [77, 0],
+            Some(0x40_1234),
+            Some(1000),
+            1,
+            vec![(0x10, 0x20), (0x5, 0x6)]
+        )
+    );
+    assert_eq!(seen[1], ([0, 0], Some(0x40_1777), None, 3, vec![(1, 2)]));
+    assert_eq!(
+        (script.events, script.n_samples),
+        (vec!["branches:u".to_owned(), String::new()], vec![1, 3])
+    );
+}
+
+#[test]
+fn files_named_by_build_ids_have_places_of_their_own() {
+    let (script, seen) = read("ab01:0x10/cd02:0x20/P/-/-/0 ab01:0x30/0x40/P/-/-/0\n");
+    let base = |id| {
+        script
+            .modules
+            .bases()
+            .find(|(known, _)| *known == id)
+            .unwrap()
+            .1
+            .0
+    };
+    assert_eq!(
+        seen[0].4,
+        [
+            (base("ab01") + 0x10, base("cd02") + 0x20),
+            (base("ab01") + 0x30, 0x40)
+        ]
+    );
+}
+
+#[test]
+fn names_without_addresses_are_refused() {
+    let text = " 0x1/0x2/P/-/-/0\n main+0x10/f+0x0/P/-/-/0/\n";
+    let error = read_script_records(text.as_bytes(), &mut |_| {})
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("line 2") && error.contains("brstacksym"),
+        "{error}"
+    );
+}
+
+proptest::proptest! {
+    #[test]
+    fn garbage_never_panics(text in "([0-9a-fx:/ \\tPM.()\\[\\]-]{0,40}\n){0,6}") {
+        if let Ok(mut script) = read_script_records(text.as_bytes(), &mut |_| {}) {
+            let _ = read_script_samples(text.as_bytes(), &mut script, &mut |_| {}, &mut |_, _| {});
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! A recording of any format, read in two steps: what happened to processes, then the samples.
+//!
+//! Between the two the caller learns which process image each sample belongs to.
+
+use std::collections::HashMap;
+use std::io::{BufReader, Read, Seek};
+
+use super::brstack::{ScriptText, read_script_records, read_script_samples};
+use super::chosen::Chosen;
+use super::count::{Counter, Owner};
+use super::events::describe_by_name;
+use super::perf_data::{PerfData, Sideband};
+use super::preaggregated::{Preaggregated, read_preaggregated};
+use super::stream_cost::FindText;
+use super::{Format, Header, ImportError, Sample, TextModules};
+use hbbp_model::record::Timed;
+use hbbp_model::snapshot::run::Period;
+use hbbp_model::snapshot::{Event, EventIdx, Interval, Loss, Losses, ProcessIdx, Run};
+
+/// A recording whose records were read.
+pub struct Recording<F> {
+    /// What happened to processes and kernel text, in the order of time.
+    pub records: Vec<Timed>,
+    /// Build ids of files by path, as far as they are listed.
+    pub build_ids: HashMap<String, Vec<u8>>,
+    /// Time of the first and the last sample.
+    pub span: (u64, u64),
+    /// The facts of the run. Events are added with the samples.
+    pub run: Run,
+    events: Vec<Event>,
+    losses: Losses,
+    samples: Samples<F>,
+}
+
+/// What is left to read.
+enum Samples<F> {
+    PerfData(PerfData<F>),
+    Script(F, ScriptText),
+    /// Nothing: all counts belong to one process image and one event.
+    Counted(Counter, Preaggregated),
+}
+
+impl<F: Read + Seek> Samples<F> {
+    /// Hands over each sample with the index of its event, and whether its address is exact.
+    fn read(
+        &mut self,
+        progress: &mut dyn FnMut(u64),
+        take: &mut dyn FnMut(usize, Sample<'_>, bool),
+    ) -> Result<(), ImportError> {
+        match self {
+            Self::PerfData(data) => data.read_samples(progress, take),
+            Self::Script(file, text) => {
+                file.rewind()?;
+                let mut take = |event, sample: Sample<'_>| take(event, sample, false);
+                read_script_samples(BufReader::new(file), text, progress, &mut take)
+            }
+            Self::Counted(..) => Ok(()),
+        }
+    }
+}
+
+/// The counts of a recording.
+#[derive(Debug)]
+pub struct Counted {
+    /// In the order of time.
+    pub intervals: Vec<Interval>,
+    /// What could not be counted.
+    pub losses: Losses,
+    /// The facts of the run.
+    pub run: Run,
+}
+
+/// The process image or thread, and the interval of a sample, by its process id and thread id, and its time.
+pub type FindOwner<'a> = dyn FnMut([u32; 2], u64) -> (ProcessIdx, usize) + 'a;
+
+impl<F: Read + Seek> Recording<F> {
+    /// Reads the records of `file`, which has `len` bytes. `progress` is called with the number of bytes read.
+    pub fn read(
+        file: F,
+        len: u64,
+        format: Format,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Self, ImportError> {
+        match format {
+            Format::PerfData => Self::read_perf_data(file, len, progress),
+            Format::Script => Self::read_script(file, progress),
+            Format::Preaggregated => Self::read_preaggregated(file, progress),
+        }
+    }
+
+    fn read_perf_data(file: F, len: u64, progress: &mut dyn FnMut(u64)) -> Result<Self, ImportError> {
+        let mut data = PerfData::open(file, len)?;
+        let sideband = data.read_sideband(progress)?;
+        let header = &data.header;
+        let build_ids = header.build_ids.iter();
+        let build_ids: HashMap<_, _> = build_ids
+            .map(|file| (file.path.clone(), file.build_id.clone()))
+            .collect();
+        let (start, end) = sideband.span.unwrap_or((0, 0));
+        let mut losses = Losses::default();
+        losses.add(Loss::RecorderLost, sideband.lost);
+        losses.add(Loss::SidebandUnread, sideband.unread);
+        losses.add(Loss::SampleUnread, sideband.unread_samples);
+        let run = Run {
+            host: header.host.clone(),
+            cpu_model: header.cpu.clone(),
+            kernel_release: header.os_release.clone(),
+            kernel_build_id: build_ids.get("[kernel.kallsyms]").cloned().unwrap_or_default(),
+            n_cpus: header.n_cpus,
+            duration: end.saturating_sub(start),
+            notes: notes(header, &sideband),
+            ..Run::default()
+        };
+        Ok(Self {
+            events: header.describe(&sideband.n_samples)?,
+            records: sideband.records,
+            build_ids,
+            span: (start, end),
+            run,
+            losses,
+            samples: Samples::PerfData(data),
+        })
+    }
+
+    fn read_script(mut file: F, progress: &mut dyn FnMut(u64)) -> Result<Self, ImportError> {
+        let mut text = read_script_records(BufReader::new(&mut file), progress)?;
+        let counted = text.events.iter().zip(&text.n_samples).zip(&text.periods);
+        let mut notes = Vec::new();
+        let mut events = Vec::new();
+        for ((name, n), periods) in counted {
+            let mut event = describe_by_name(name, *n);
+            match (periods.shortest, periods.longest) {
+                (Some(shortest), Some(longest)) if shortest == longest => {
+                    event.period = Period::Fixed(shortest);
+                }
+                (None, _) => notes.push(UNKNOWN_PERIOD.to_owned()),
+                _ => notes.push(format!("periods of {} vary: each sample has its own", event.name)),
+            }
+            events.push(event);
+        }
+        notes.dedup();
+        Ok(Self {
+            events,
+            records: std::mem::take(&mut text.records),
+            build_ids: HashMap::new(),
+            span: (1, text.n_lines),
+            run: Run {
+                notes,
+                ..Run::default()
+            },
+            losses: Losses::default(),
+            samples: Samples::Script(file, text),
+        })
+    }
+
+    fn read_preaggregated(file: F, progress: &mut dyn FnMut(u64)) -> Result<Self, ImportError> {
+        let mut counter = Counter::new(1);
+        // The first process image after the kernel, which is the only one.
+        let owner = Owner {
+            event: EventIdx(0),
+            process: ProcessIdx(1),
+            interval: 0,
+        };
+        let text = read_preaggregated(BufReader::new(file), &mut counter, owner, progress)?;
+        let name = text.events.first().map_or("", String::as_str);
+        let mut event = describe_by_name(name, text.n_samples);
+        event.branch_stack = 0 < text.n_branches;
+        Ok(Self {
+            events: vec![event],
+            records: Vec::new(),
+            build_ids: HashMap::new(),
+            span: (0, 0),
+            run: Run {
+                notes: vec![UNKNOWN_PERIOD.to_owned()],
+                ..Run::default()
+            },
+            losses: Losses::default(),
+            samples: Samples::Counted(counter, text),
+        })
+    }
+
+    /// The files that the addresses of a text name; `None` where addresses are those that ran.
+    pub fn modules(&self) -> Option<&TextModules> {
+        match &self.samples {
+            Samples::PerfData(_) => None,
+            Samples::Script(_, text) => Some(&text.modules),
+            Samples::Counted(_, text) => Some(&text.modules),
+        }
+    }
+
+    /// Counts the samples, of one process where `pid` says which, into intervals of these starts and ends. `owner` says whose
+    /// a sample is, `text` what text its process ran.
+    pub fn count(
+        self,
+        bounds: &[(u64, u64)],
+        pid: Option<u32>,
+        (owner, text): (&mut FindOwner<'_>, &mut FindText<'_>),
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Counted, ImportError> {
+        let mut chosen = Chosen::new(&self.events)?;
+        let mut counter = Counter::new(bounds.len());
+        if let Samples::PerfData(_) = &self.samples {
+            counter = counter.for_events(&chosen.events);
+        }
+        let is_wanted = |sample: &Sample<'_>| pid.is_none_or(|pid| pid == sample.tgid);
+        let mut samples = self.samples;
+        // Of what is summed already no stack is known.
+        let is_summed = matches!(samples, Samples::Counted(..));
+        if chosen.weighs_stacks() && !is_summed {
+            samples.read(&mut |_| {}, &mut |event, sample, _| {
+                if is_wanted(&sample) {
+                    chosen.look(event, &sample, text);
+                }
+            })?;
+            chosen.weights.settle();
+            chosen.notes.push(WEIGHED.to_owned());
+        }
+        samples.read(progress, &mut |event, sample, exact| {
+            if is_wanted(&sample) {
+                chosen.count(&mut counter, event, &sample, exact, (owner, text));
+            }
+        })?;
+        chosen.notes.extend(chosen.eventing.sentence());
+        if let Samples::Counted(counted, _) = samples {
+            owner([0, 0], 0);
+            counter = counted;
+            chosen.events = self.events;
+        }
+        let mut losses = std::mem::take(&mut counter.losses);
+        for (id, n, _) in self.losses.iter() {
+            *losses.0.entry(id.to_owned()).or_default() += n;
+        }
+        let mut run = self.run;
+        run.notes.extend(chosen.notes);
+        run.events = chosen.events;
+        Ok(Counted {
+            intervals: counter.into_intervals(bounds),
+            losses,
+            run,
+        })
+    }
+}
+
+/// Said of texts without periods.
+const UNKNOWN_PERIOD: &str = "the text does not tell the sampling period: amounts are numbers of samples and streams, so only shares have a meaning";
+
+/// Said where stacks were weighed.
+const WEIGHED: &str = "branch stacks that taken branches did not trigger were weighed, by what their events count in the \
+     streams or else so that every branch has the same share in every slot; then shares of loops that are never left within a \
+     stack rest on the times of kinds of instructions, fitted to the recording, or on bytes of code where its text is unknown; \
+     standard errors take the weights as exact, and are too small";
+
+/// What the user must know about a recording as a whole.
+fn notes(header: &Header, sideband: &Sideband) -> Vec<String> {
+    let of_32_bits = header.is_32_bit().then(|| {
+        "recorded on a 32-bit kernel: only 64-bit kernels are supported, so its code counts as unresolved user code"
+            .to_owned()
+    });
+    let throttled = (0 < sideband.throttled).then(|| {
+        format!(
+            "the kernel throttled events {} times, so samples are missing: record with a longer period",
+            sideband.throttled
+        )
+    });
+    let cut_off = sideband.cut_off.then(|| {
+        "the recording is truncated (recorder killed or disk full?): later samples are missing".to_owned()
+    });
+    of_32_bits.into_iter().chain(throttled).chain(cut_off).collect()
+}

@@ -1,0 +1,12 @@
+//! The data of hbbp-sys: what is measured, counted and kept.
+
+pub mod addr;
+pub mod kinds;
+pub mod names;
+pub mod printable;
+pub mod profile;
+pub mod record;
+pub mod segments;
+pub mod slices;
+pub mod snapshot;
+pub mod streams;

@@ -1,0 +1,259 @@
+//! Every way that something is lost or refused before it is counted, each with its name, unit and sentence.
+//!
+//! What cannot be resolved later, from counts that were kept, is a matter of [`hbbp_code::locate`]; samples that the kernel
+//! skipped without a trace are the difference between [`super::Event::due`] and [`super::Event::runs`].
+
+use std::collections::BTreeMap;
+
+/// What one count of a loss is.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum LossUnit {
+    /// A sample of an event: it is missing in the mix.
+    Sample,
+    /// An entry of a branch stack.
+    Entry,
+    /// A stream between two entries of a branch stack.
+    Stream,
+    /// The call chain of a sample, which itself is counted.
+    Chain,
+    /// A record about processes, mappings or kernel text.
+    Record,
+    /// A second in which nothing was recorded of processes and mappings.
+    Second,
+    /// A mapping or text region whose text could not be read: its samples stay unresolved.
+    Region,
+    /// A sample or stream that is counted, perhaps for other bytes than those that ran.
+    Ambiguous,
+    /// A text range of a file that a process ran: its samples are in the mix.
+    Text,
+    /// A name of a function or module, or the cgroup or thread of a process image.
+    Name,
+}
+
+macro_rules! losses {
+    ($($variant:ident, $id:literal, $unit:ident, $one:literal | $many:literal, $what:literal;)*) => {
+        /// A way to lose something.
+        #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+        pub enum Loss {
+            $(#[doc = concat!($many, " ", $what)] $variant,)*
+        }
+
+        impl Loss {
+            /// All of them, in the order of the report.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Stable name, used in the snapshot file and in JSON.
+            pub const fn id(self) -> &'static str {
+                match self { $(Self::$variant => $id),* }
+            }
+
+            /// What one count of it is.
+            pub const fn unit(self) -> LossUnit {
+                match self { $(Self::$variant => LossUnit::$unit),* }
+            }
+
+            /// What happened, to be read after the count.
+            pub const fn sentence(self) -> &'static str {
+                match self { $(Self::$variant => concat!($many, " ", $what)),* }
+            }
+
+            /// The count and what happened: `1 mapped file not found`, `2 mapped files not found`; `count` is `n` as it is
+            /// shown.
+            pub fn counted(self, n: u64, count: &str) -> String {
+                let (one, many, what) = match self { $(Self::$variant => ($one, $many, $what)),* };
+                let things = if n == 1 { one } else { many };
+                format!("{count} {things} {what}")
+            }
+        }
+    };
+}
+
+losses! {
+    CountsFull, "sample.counts_full", Sample,
+        "sample" | "samples", "dropped: count map full; raise --map-entries or lower the sampling rate";
+    CountsRaced, "sample.counts_raced", Sample,
+        "sample" | "samples", "dropped: other CPUs claimed their places in the count map at the same moment";
+    StacksFull, "sample.stacks_full", Sample,
+        "sample" | "samples", "dropped: branch-stack ring buffer overflowed; raise --branch-period, or run at higher \
+         priority (nice)";
+    NoMap, "sample.no_map", Sample,
+        "sample" | "samples", "dropped: no active count map";
+    NoStack, "sample.no_stack", Sample,
+        "sample" | "samples", "dropped: missing or empty branch stack";
+    WrongPath, "entry.wrong_path", Entry,
+        "branch entry" | "branch entries", "discarded: speculative wrong path, never executed";
+    TooMany, "entry.too_many", Entry,
+        "branch entry" | "branch entries", "dropped: too many distinct entries in the recording";
+    NewestUnused, "entry.newest_unused", Entry,
+        "newest branch entry" | "newest branch entries", "left out: this processor (Skylake) may repeat them, and a copy cannot be told from a loop";
+    Backward, "stream.backward", Stream,
+        "stream" | "streams", "discarded: end before start, from a repeated or missing branch entry";
+    Crossing, "stream.crossing", Stream,
+        "stream" | "streams", "discarded: start and end in different rings, so a branch entry is missing";
+    Long, "stream.long", Stream,
+        "stream" | "streams", "discarded: too long for straight-line code, so a branch entry is missing";
+    Switched, "stream.switched", Stream,
+        "user stream" | "user streams", "discarded: recorded before a context switch, so they belong to another process";
+    StreamsRefused, "stream.refused", Stream,
+        "stream" | "streams", "dropped: stream table full; raise --map-entries";
+    OldestRefused, "entry.oldest_refused", Entry,
+        "oldest-slot branch" | "oldest-slot branches", "dropped: stream table full, so LBR bias may go undetected; raise --map-entries";
+    ChainsFull, "chain.full", Chain,
+        "call chain" | "call chains", "dropped: table of chains full, so their callers are not charged; lengthen the period of --time, or --period";
+    ChainsRaced, "chain.raced", Chain,
+        "call chain" | "call chains", "dropped: other CPUs claimed their places in the table at the same moment";
+    ChainsMissing, "chain.missing", Chain,
+        "sample" | "samples", "without a call chain: the kernel gave none";
+    ChainsCut, "chain.cut", Chain,
+        "call chain" | "call chains", "cut off: deeper than the kernel unwinds, so their outermost callers are not charged; raise          kernel.perf_event_max_stack up to 127";
+    RecorderLost, "record.recorder_lost", Record,
+        "record (mostly samples)" | "records (mostly samples)", "lost: the recorder could not keep up";
+    SampleUnread, "record.sample_unread", Record,
+        "recorded sample" | "recorded samples", "skipped: damaged, or of an unknown event";
+    SidebandLost, "record.sideband_lost", Record,
+        "process and mapping record" | "process and mapping records", "lost: overwritten before they were read";
+    TextLost, "record.text_lost", Record,
+        "kernel text record" | "kernel text records", "lost: overwritten before they were read; patches were found by re-reading the \
+         text";
+    SidebandSkipped, "record.sideband_skipped", Record,
+        "mapping record" | "mapping records", "skipped: one process made very many; its mappings were read from /proc instead";
+    SidebandUnread, "record.sideband_unread", Record,
+        "process and mapping record" | "process and mapping records", "skipped: malformed";
+    RecordsRested, "second.records_rested", Second,
+        "second" | "seconds", "without process and mapping records: they would have taken more than the CPU budget; processes with \
+         samples were read from /proc instead, and those that had exited have no name or text";
+    ProcessGone, "region.process_gone", Region,
+        "mapping" | "mappings", "without text: the process exited before its memory or file could be read";
+    FileMissing, "region.file_missing", Region,
+        "mapped file" | "mapped files", "not found";
+    FileRefused, "region.file_refused", Region,
+        "mapped file" | "mapped files", "not read: not a regular file, or permission denied";
+    FileChanged, "region.file_changed", Region,
+        "mapped file" | "mapped files", "not used: build id, or device, inode and generation differ from the file that ran; one that was replaced while it \
+         runs is read with CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN only";
+    FileUnidentified, "region.file_unidentified", Region,
+        "mapped file" | "mapped files", "not used: the kernel stated no inode, and a path alone does not tell files apart; the memory of \
+         the processes was read instead while they lived";
+    FileDiffers, "region.file_differs", Region,
+        "mapping" | "mappings", "showed other bytes in memory than the file that was opened for them, though nobody wrote to these pages: \
+         the bytes in memory were used";
+    FileTimedOut, "region.file_timed_out", Region,
+        "mapped file" | "mapped files", "not read: opening them took too long, as on a network mount that does not answer";
+    FileGivenUp, "region.file_given_up", Region,
+        "mapped file" | "mapped files", "not read: parsing them took too much time or memory";
+    FileUnreadable, "region.file_unreadable", Region,
+        "mapped file" | "mapped files", "not read: invalid ELF";
+    FileElsewhere, "region.file_elsewhere", Region,
+        "mapped file" | "mapped files",
+        "without code at the addresses that ran: mappings are missing (perf script --show-mmap-events), or it is another version";
+    TextUnreadable, "region.text_unreadable", Region,
+        "kernel text range" | "kernel text ranges", "could not be read";
+    TextSwitched, "ambiguous.text_switched", Ambiguous,
+        "samples and streams" | "samples and streams", "with ambiguous text: code was patched mid-interval, and they were attributed \
+         to the old bytes";
+    TextUncertain, "region.text_uncertain", Region,
+        "text range" | "text ranges", "changed between two reads: samples of that interval may have executed the other bytes";
+    TextDiffers, "text.differs_from_file", Text,
+        "text range" | "text ranges", "differed from their file in a process, which patched them or was patched: the bytes in its memory \
+         were used";
+    TextNotCompared, "text.not_compared", Text,
+        "text range" | "text ranges", "not compared with the memory of their process, which had exited or could not be read: the bytes of \
+         the file were used";
+    SamplesLeftOut, "sample.profile_full", Sample,
+        "sample" | "samples", "dropped: profile size limit reached, rarest addresses first; record for a shorter time, or raise \
+         --period";
+    StreamsLeftOut, "stream.profile_full", Stream,
+        "stream" | "streams", "dropped: profile size limit reached, rarest first; record for a shorter time, or raise \
+         --branch-period";
+    BranchesLeftOut, "entry.profile_full", Entry,
+        "branch entry" | "branch entries", "dropped: profile size limit reached";
+    ChainsLeftOut, "chain.profile_full", Chain,
+        "call chain" | "call chains", "dropped: profile size limit reached, so their callers are not charged";
+    RegionsLeftOut, "region.profile_full", Region,
+        "mappings and text ranges" | "mappings and text ranges", "dropped: profile size limit reached; their samples have no instruction";
+    CgroupUnread, "name.cgroup_unread", Name,
+        "process image" | "process images", "exited before the cgroup could be read: attributed to the cgroup of the parent \
+         process, or to `(unknown)`";
+    FunctionsGivenUp, "name.functions_given_up", Name,
+        "file" | "files", "without function names: parsing them took too much time or memory, more than the files of one user may \
+         take, or was not done in time";
+    NamesLeftOut, "name.profile_full", Name,
+        "name of a function, file or cgroup" | "names of functions, files or cgroups", "dropped or shortened: profile size limit reached";
+}
+
+/// How much was lost, by the stable name of the loss. Names of other versions of the tool are kept as they are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Losses(pub BTreeMap<String, u64>);
+
+impl Losses {
+    /// Counts `n` more of a loss.
+    pub fn add(&mut self, loss: Loss, n: u64) {
+        if 0 < n {
+            let count = self.0.entry(loss.id().to_owned()).or_default();
+            *count = count.saturating_add(n);
+        }
+    }
+
+    /// How often it happened.
+    pub fn get(&self, loss: Loss) -> u64 {
+        self.0.get(loss.id()).copied().unwrap_or(0)
+    }
+
+    /// The sum of all losses of one unit that this version knows.
+    pub fn total(&self, unit: LossUnit) -> u64 {
+        Loss::ALL
+            .iter()
+            .filter(|l| l.unit() == unit)
+            .map(|l| self.get(*l))
+            .sum()
+    }
+
+    /// The losses that are not zero: stable name, count, and the sentence where this version knows it.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64, Option<Loss>)> {
+        self.0.iter().filter(|(_, n)| 0 < **n).map(|(id, n)| {
+            let known = Loss::ALL.iter().copied().find(|l| l.id() == id);
+            (id.as_str(), *n, known)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_start_with_their_unit() {
+        let mut seen = std::collections::BTreeSet::new();
+        for loss in Loss::ALL {
+            assert!(seen.insert(loss.id()), "{} stands twice", loss.id());
+            let unit = format!("{:?}.", loss.unit()).to_lowercase();
+            assert!(loss.id().starts_with(&unit), "{}", loss.id());
+        }
+    }
+
+    #[test]
+    fn one_of_a_loss_is_told_in_the_singular() {
+        assert_eq!(Loss::FileMissing.counted(1, "1"), "1 mapped file not found");
+        assert_eq!(Loss::FileMissing.counted(2, "2"), "2 mapped files not found");
+        let text = Loss::SampleUnread.counted(1, "1");
+        assert!(text.starts_with("1 recorded sample skipped"), "{text}");
+        let text = Loss::NewestUnused.counted(1, "1");
+        assert!(text.starts_with("1 newest branch entry left out"), "{text}");
+        let text = Loss::NamesLeftOut.counted(1, "1");
+        assert!(
+            text.starts_with("1 name of a function, file or cgroup dropped"),
+            "{text}"
+        );
+        let both = Loss::TextSwitched.counted(1, "1");
+        assert!(both.starts_with("1 samples and streams"), "{both}");
+    }
+
+    #[test]
+    fn unknown_names_survive() {
+        let mut losses = Losses::default();
+        losses.add(Loss::CountsFull, 2);
+        losses.0.insert("sample.of_the_future".to_owned(), 3);
+        assert_eq!(losses.total(LossUnit::Sample), 2);
+        assert_eq!(losses.iter().count(), 2);
+    }
+}

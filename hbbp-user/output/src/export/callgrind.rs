@@ -1,0 +1,122 @@
+//! Callgrind's profile format, version 1 (valgrind's manual, "Callgrind Format Specification"), for KCachegrind and
+//! callgrind_annotate: executions and samples of each instruction, by object, function and source line.
+//!
+//! ```text
+//! ob=object
+//! fl=file  fn=function
+//! address line executions samples
+//! fi=file                          lines of another file, inlined
+//! ```
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use super::counted::{Counted, Only, is_in};
+use super::image::Written;
+use super::names::Names;
+use hbbp_code::locate::Site;
+use hbbp_model::addr::ImageAddr;
+use hbbp_model::printable::harmless;
+use hbbp_model::snapshot::{ModuleIdx, SourceLocations};
+
+/// The name of a file that is not known, as callgrind has it.
+const UNKNOWN: &str = "???";
+
+/// Costs of the instructions of a function, by address.
+type Costs = BTreeMap<ImageAddr, (u64, u64)>;
+
+/// Writes the executions of a profile, or of one of its modules; without a location, lines have the number 0.
+pub fn write_callgrind(
+    counted: &Counted<'_>,
+    only: Only<'_>,
+    locations: &SourceLocations,
+    out: &mut dyn Write,
+) -> io::Result<Written> {
+    let mut written = Written::default();
+    let functions = functions(counted, only, &mut written);
+    let total = |kind: &str| written.sums.get(kind).copied().unwrap_or(0);
+    writeln!(out, "# callgrind format\nversion: 1\ncreator: hbbp-sys")?;
+    writeln!(
+        out,
+        "positions: instr line\nevent: Ir : Executions\nevent: Smp : Samples\nevents: Ir Smp"
+    )?;
+    writeln!(out, "summary: {} {}", total(EXECUTIONS), total(SAMPLES))?;
+    let names = Names::new(counted);
+    let mut object = None;
+    for ((module, function), costs) in &functions {
+        if object.replace(*module) != Some(*module) {
+            let site = |at: &ImageAddr| Site {
+                module: *module,
+                addr: *at,
+            };
+            let name = costs
+                .keys()
+                .next()
+                .map(site)
+                .map_or("", |site| names.module(site));
+            writeln!(out, "\nob={name}")?;
+        }
+        write_function(*module, function, costs, locations, out)?;
+    }
+    Ok(written)
+}
+
+const EXECUTIONS: &str = "executions of instructions";
+const SAMPLES: &str = "samples";
+
+fn functions(
+    counted: &Counted<'_>,
+    only: Only<'_>,
+    written: &mut Written,
+) -> BTreeMap<(ModuleIdx, String), Costs> {
+    let mut amounts: BTreeMap<Site, (f64, u64)> = BTreeMap::new();
+    for executed in counted.executed_in(only) {
+        amounts.entry(executed.site).or_default().0 += executed.executions;
+    }
+    let wanted = |site: &Site| is_in(only, site.module);
+    for ((site, _), hits) in counted
+        .samples()
+        .into_iter()
+        .filter(|((site, _), _)| wanted(site))
+    {
+        let sum = &mut amounts.entry(site).or_default().1;
+        *sum = sum.saturating_add(hits);
+    }
+    let executions: Vec<f64> = amounts.values().map(|(executions, _)| *executions).collect();
+    let names = Names::new(counted);
+    let mut functions: BTreeMap<(ModuleIdx, String), Costs> = BTreeMap::new();
+    for ((site, (_, samples)), count) in amounts.iter().zip(counted.whole(&executions)) {
+        written.add(EXECUTIONS, count);
+        written.add(SAMPLES, *samples);
+        let function = functions.entry((site.module, names.function(*site))).or_default();
+        function.insert(site.addr, (count, *samples));
+    }
+    functions
+}
+
+fn write_function(
+    module: ModuleIdx,
+    function: &str,
+    costs: &Costs,
+    locations: &SourceLocations,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let location = |at: ImageAddr| {
+        let line = locations.get(&(module, at))?.line.as_deref()?;
+        let (file, number) = line.rsplit_once(':')?;
+        Some((harmless(file), number.parse::<u64>().ok()?))
+    };
+    let of_function = costs.keys().next().and_then(|at| location(*at));
+    let own_file = of_function.map_or_else(|| UNKNOWN.to_owned(), |(file, _)| file);
+    writeln!(out, "fl={own_file}\nfn={function}")?;
+    let mut current = own_file.clone();
+    for (at, (executions, samples)) in costs {
+        let (file, line) = location(*at).unwrap_or_else(|| (own_file.clone(), 0));
+        if file != current {
+            writeln!(out, "fi={file}")?;
+            current = file;
+        }
+        writeln!(out, "{:#x} {line} {executions} {samples}", at.0)?;
+    }
+    Ok(())
+}

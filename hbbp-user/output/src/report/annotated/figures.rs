@@ -1,0 +1,147 @@
+//! The columns of figures beside annotated code: as many as the page has room for.
+
+use super::rows::Row;
+use crate::report::number::{columns, grouped, scaled};
+use hbbp_analysis::annotate::{Block, Predictions};
+use hbbp_estimate::Estimate;
+
+const TITLES: [&str; 10] = [
+    "count",
+    "±",
+    "EBS",
+    "LBR",
+    "by",
+    "samples",
+    "time",
+    "CPI",
+    "±",
+    "mispred %",
+];
+
+/// Their number.
+const N: usize = TITLES.len();
+
+/// Which of them are shown, from all to the fewest: without both estimates, then without errors.
+const DETAILS: [&[usize]; 3] = [&[0, 1, 2, 3, 4, 5], &[0, 1, 4, 5], &[0, 5]];
+
+/// The same where time was sampled beside executions, as OptiWISE's Figure 1 has it.
+const TIMED: [&[usize]; 3] = [&[0, 1, 2, 3, 4, 5, 6, 7, 8], &[0, 1, 6, 7, 8], &[0, 6, 7]];
+
+/// The column of mispredicted branches, which is shown where there are any.
+const MISPREDICTED: usize = 9;
+
+/// Columns of the page that the code needs beside the figures.
+const CODE: usize = 48;
+
+/// The figures of all rows.
+pub(super) struct Figures {
+    cells: Vec<[String; N]>,
+    widths: [usize; N],
+    /// Indices of the columns that are shown.
+    shown: Vec<usize>,
+    /// Columns of the page that neither figures nor code need.
+    pub(super) left: usize,
+}
+
+impl Figures {
+    /// The figures of these rows on a page of this width.
+    pub(super) fn new(rows: &[Row<'_>], page_width: usize) -> Self {
+        let cells: Vec<[String; N]> = rows.iter().map(figures).collect();
+        let mut widths = TITLES.map(columns);
+        for cells in &cells {
+            for (width, cell) in widths.iter_mut().zip(cells) {
+                *width = columns(cell).max(*width);
+            }
+        }
+        let left = |shown: &[usize]| {
+            let widths = shown.iter().filter_map(|nth| widths.get(*nth));
+            page_width.checked_sub(widths.map(|width| width + 1).sum::<usize>() + CODE)
+        };
+        let is_timed = |row: &Row<'_>| matches!(row, Row::Instruction(line) if line.time.is_some());
+        let details = if rows.iter().any(is_timed) { TIMED } else { DETAILS };
+        let has_some = cells.iter().any(|cells| !cells[MISPREDICTED].is_empty());
+        let more = has_some.then_some(MISPREDICTED);
+        let details = details.map(|shown| shown.iter().copied().chain(more).collect::<Vec<_>>());
+        let fitting = details
+            .iter()
+            .find_map(|shown| left(shown).map(|left| (shown.clone(), left)));
+        let (shown, left) = fitting.unwrap_or_else(|| (details[2].clone(), 0));
+        Self {
+            cells,
+            widths,
+            shown,
+            left,
+        }
+    }
+
+    /// The titles of the columns.
+    pub(super) fn titles(&self) -> String {
+        self.aligned(&TITLES.map(str::to_owned))
+    }
+
+    /// The figures of a row.
+    pub(super) fn of_row(&self, nth: usize) -> String {
+        self.cells
+            .get(nth)
+            .map_or_else(|| self.blank(), |cells| self.aligned(cells))
+    }
+
+    /// A row without figures.
+    pub(super) fn blank(&self) -> String {
+        self.aligned(&[const { String::new() }; N])
+    }
+
+    fn aligned(&self, cells: &[String; N]) -> String {
+        let shown = self.shown.iter();
+        let cells = shown.filter_map(|nth| Some((cells.get(*nth)?, self.widths.get(*nth)?)));
+        let cells: Vec<String> = cells
+            .map(|(cell, width)| " ".repeat(width.saturating_sub(columns(cell))) + cell)
+            .collect();
+        cells.join(" ")
+    }
+}
+
+/// The figures of a row: those of a block at its first instruction, and samples and time of each.
+fn figures(row: &Row<'_>) -> [String; N] {
+    let mut cells = [const { String::new() }; N];
+    let Row::Instruction(line) = row else { return cells };
+    let amount = |estimate: Option<Estimate>| estimate.map_or_else(String::new, |it| number(it.count));
+    if let Some(Block {
+        chosen,
+        ebs,
+        lbr,
+        biased,
+    }) = line.block
+    {
+        if let Some((chosen, method, _)) = chosen {
+            cells[0] = number(chosen.count);
+            cells[1] = number(chosen.std_error);
+            cells[4] = method.name().to_owned();
+        }
+        cells[2] = amount(ebs);
+        cells[3] = amount(lbr) + if biased { "!" } else { "" };
+    }
+    if 0 < line.samples {
+        cells[5] = grouped(line.samples);
+    }
+    if let Some(time) = line.time.filter(|time| 0.0 < time.value) {
+        cells[6] = number(time.value);
+    }
+    match line.cpi {
+        Some(cpi) => {
+            cells[7] = format!("{:.2}", cpi.value);
+            cells[8] = format!("{:.2}", cpi.std_error);
+        }
+        // Time at what was executed too rarely to divide by.
+        None if !cells[6].is_empty() => "?".clone_into(&mut cells[7]),
+        None => {}
+    }
+    if let Some(Predictions { known, wrong }) = line.predictions.filter(|it| 0 < it.known) {
+        cells[MISPREDICTED] = format!("{:.1}", 100.0 * wrong as f64 / known as f64);
+    }
+    cells
+}
+
+fn number(amount: f64) -> String {
+    scaled(amount, 3).trim_end().to_owned()
+}

@@ -1,0 +1,263 @@
+//! The header of the text report: scope, host, events, completeness and overhead of the run.
+
+use jiff::Timestamp;
+
+use super::accounting::Accounting;
+use super::completeness::{self, Missing, share};
+use super::number::{bytes, grouped, percent, scaled, seconds, several};
+use super::residual::Residual;
+use hbbp_analysis::mix::{Method, MethodShare};
+use hbbp_model::snapshot::run::RunTime;
+use hbbp_model::snapshot::{Event, EventUnit, KernelTextSource, Period, Run, hex};
+
+/// Scope and time of the measurement; recordings of other tools have no time of day, and text has no time at all.
+fn measured(run: &Run) -> String {
+    let scope = &run.scope;
+    match (run.duration, run.started) {
+        (0, 0) => scope.clone(),
+        (duration, 0) => format!("{scope}, for {} s", seconds(duration, 3)),
+        (duration, started) => format!("{scope}, for {} s from {}", seconds(duration, 3), utc(started)),
+    }
+}
+
+/// The header: a label and a sentence for each line.
+pub(super) fn facts(
+    run: &Run,
+    methods: &[MethodShare],
+    accounting: &Accounting,
+    residuals: &[Residual],
+) -> Vec<(&'static str, String)> {
+    let build_id = match run.kernel_build_id.as_slice() {
+        [] => String::new(),
+        build_id => format!(", build id {}", hex(build_id)),
+    };
+    let mut facts = vec![
+        ("measured", measured(run)),
+        ("host", run.host.clone()),
+        ("kernel", format!("{}{build_id}", run.kernel_release)),
+        (
+            "CPU",
+            match run.n_cpus {
+                0 => run.cpu_model.clone(),
+                n_cpus => format!("{}, {n_cpus} online", run.cpu_model),
+            },
+        ),
+    ];
+    // Recordings of other tools lack some of these.
+    facts.retain(|(_, value)| !value.is_empty());
+    facts.extend(run.events.iter().map(|event| ("event", event_in_words(event))));
+    let counted = accounting.counted;
+    // Where only branch stacks were taken, no sample of an address is missing.
+    let stacks_alone = counted.total() == 0 && run.events.iter().any(|event| event.branch_stack);
+    if !stacks_alone {
+        let samples = format!(
+            "{} kernel, {} user",
+            grouped(counted.kernel),
+            grouped(counted.user)
+        );
+        facts.push(("samples", samples));
+    }
+    facts.extend(
+        run.events
+            .iter()
+            .zip(&accounting.missing)
+            .map(|(event, missing)| ("completeness", completeness_in_words(event, *missing))),
+    );
+    facts.extend(methods_in_words(methods).map(|methods| ("estimated by", methods)));
+    facts.extend(
+        residuals
+            .iter()
+            .map(|residual| ("residual", residual_in_words(residual))),
+    );
+    facts.push(("kernel text", kernel_text_in_words(&run.kernel_text)));
+    // What another tool recorded has cost this one nothing.
+    if 0 < run.own_cpu {
+        facts.push(("overhead", overhead_in_words(run)));
+    }
+    facts
+}
+
+/// An event with its period: `cpu-clock, every 1,000,000 ns`.
+pub(super) fn event_in_words(event: &Event) -> String {
+    let unit = unit_in_words(event.unit);
+    let period = match event.period {
+        // Without counters, as in a recording; see `Period`.
+        Period::Fixed(1) if event.counters.is_empty() => "period unknown".to_owned(),
+        Period::Fixed(period) if event.varied() => format!("about every {} {unit}", grouped(period)),
+        Period::Fixed(period) => format!("every {} {unit}", grouped(period)),
+        Period::Frequency(frequency) => format!("{} Hz", grouped(frequency)),
+        Period::Between(shortest, longest) => {
+            format!("every {} to {} {unit}", grouped(shortest), grouped(longest))
+        }
+    };
+    let precise = if event.precise == 0 {
+        String::new()
+    } else {
+        format!(", precise level {}", event.precise)
+    };
+    let stacks = if event.branch_stack {
+        ", with branch stacks"
+    } else {
+        ""
+    };
+    format!("{}, {period}{precise}{stacks}", event.name)
+}
+
+/// How many of the expected samples of an event were received.
+fn completeness_in_words(event: &Event, missing: Missing) -> String {
+    let runs = grouped(event.runs);
+    if event.runs == 0 && event.counters.is_empty() {
+        return format!("number of samples of {} unknown", event.name);
+    }
+    let Some((due, share)) = event.due().zip(completeness::while_busy(event, missing)) else {
+        return format!(
+            "{runs} samples of {} received; expected number unknown",
+            event.name
+        );
+    };
+    let worst = match completeness::worst_cpu(event, missing) {
+        Some(worst) => format!("; lowest on CPU {}: {} %", worst.cpu, percent(worst.share)),
+        None => String::new(),
+    };
+    let all = completeness::with_idle(event).filter(|_| 0 < missing.idle);
+    let all = all.map_or(String::new(), |all| {
+        format!("; {} % with idle CPUs", percent(all))
+    });
+    let due = grouped(due.saturating_sub(missing.idle));
+    let share = percent(share);
+    format!(
+        "{share} %: received {runs} of {due} expected samples of {}{worst}{all}",
+        event.name
+    )
+}
+
+/// The share of the executions that each method serves; `None` without branch stacks, where EBS is the only one.
+fn methods_in_words(methods: &[MethodShare]) -> Option<String> {
+    let total: f64 = methods.iter().map(MethodShare::instructions).sum();
+    let stacks = methods.iter().any(|share| share.method == Method::Lbr);
+    let in_words = |share: &MethodShare| {
+        let (blocks, share_of_all) = (
+            several(share.blocks, "block"),
+            percent(share.instructions() / total),
+        );
+        let balanced = if share.balanced { "balanced " } else { "" };
+        format!(
+            "{balanced}{} {share_of_all} % of executions ({blocks})",
+            share.method.name()
+        )
+    };
+    Some(methods.iter().map(in_words).collect::<Vec<_>>().join(", ")).filter(|_| stacks && 0.0 < total)
+}
+
+/// The difference between the estimate and the counters.
+fn residual_in_words(residual: &Residual) -> String {
+    let off = residual.relative();
+    let sign = if off < 0.0 { "-" } else { "+" };
+    /// Half of the last digit that is printed.
+    const SAME: f64 = 5e-5;
+
+    let tied = residual.untied.filter(|untied| SAME <= (untied - off).abs());
+    let untied = tied.map(|untied| {
+        let sign = if untied < 0.0 { "-" } else { "+" };
+        format!(
+            "; {sign}{} % before streams were tied to that",
+            percent(untied.abs())
+        )
+    });
+    format!(
+        "{sign}{} % for {}: {} estimated, {} counted by the sampling events{}",
+        percent(off.abs()),
+        unit_in_words(residual.unit),
+        scaled(residual.estimated, 4),
+        scaled(residual.counted, 4),
+        untied.unwrap_or_default()
+    )
+}
+
+pub(super) const fn unit_in_words(unit: EventUnit) -> &'static str {
+    match unit {
+        EventUnit::Nanoseconds => "ns",
+        EventUnit::Cycles => "cycles",
+        EventUnit::Instructions => "instructions",
+        EventUnit::TakenBranches => "taken branches",
+        EventUnit::MicroOps => "micro-operations",
+        EventUnit::Other => "units",
+    }
+}
+
+fn kernel_text_in_words(source: &KernelTextSource) -> String {
+    match source {
+        KernelTextSource::None => "not read".to_owned(),
+        KernelTextSource::Kcore => "live, read from /proc/kcore".to_owned(),
+        KernelTextSource::Probe => "live, read by a BPF program".to_owned(),
+        KernelTextSource::Vmlinux(path) => format!("static image {path}, not the live text"),
+    }
+}
+
+/// CPU time and memory of the tool; CPU time also as a share of all CPUs during the run.
+fn overhead_in_words(run: &Run) -> String {
+    let machine = run.duration.saturating_mul(u64::from(run.n_cpus));
+    let of_machine = |time| match share(time, machine) {
+        Some(share) => format!(" ({} % of all CPUs)", percent(share)),
+        None => String::new(),
+    };
+    let (cpu, memory) = (seconds(run.own_cpu, 3), bytes(run.own_memory));
+    let budget = run.budget.map_or_else(String::new, |budget| {
+        let all = of_machine(run.own_cpu.saturating_add(run.own_sampling));
+        let how = match budget.programs {
+            RunTime::Measured => "interrupts and records estimated",
+            RunTime::Estimated => "estimated",
+        };
+        format!(
+            "; with {} s of sampling ({how}) {} of a budget of {} %",
+            seconds(run.own_sampling, 3),
+            all.trim_start(),
+            percent(f64::from(budget.share) / 1e6)
+        )
+    });
+    format!(
+        "{cpu} s CPU time before this report{}, {memory} memory{budget}",
+        of_machine(run.own_cpu)
+    )
+}
+
+/// A time in ns since 1970 as `2026-11-20 05:13:41 UTC`.
+fn utc(ns: u64) -> String {
+    // All of u64 lies before the year 2555.
+    let time = Timestamp::from_nanosecond(i128::from(ns)).unwrap_or(Timestamp::MAX);
+    time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn utc_matches_the_calendar() {
+        // Each from `date -u -d @SECONDS`.
+        let dates = [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59:59 UTC"),
+            (951_868_800, "2000-03-01 00:00:00 UTC"),
+            (1_709_164_800, "2024-02-29 00:00:00 UTC"),
+            (1_795_151_621, "2026-11-20 05:13:41 UTC"),
+            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
+        ];
+        for (seconds, shown) in dates {
+            assert_eq!(utc(seconds * 1_000_000_000), shown);
+        }
+    }
+
+    #[test]
+    fn overhead_is_a_share_of_all_cpus() {
+        let run = Run {
+            n_cpus: 4,
+            duration: 10_000_000_000,
+            own_cpu: 20_000_000,
+            own_memory: 1 << 24,
+            ..Run::default()
+        };
+        let shown = "0.020 s CPU time before this report (0.05 % of all CPUs), 16.0 MiB memory";
+        assert_eq!(overhead_in_words(&run), shown);
+    }
+}

@@ -1,0 +1,227 @@
+//! The report of a snapshot and its analysis, as text, JSON or CSV.
+//!
+//! A [`Report`] is built once, and each format prints the same content: run facts, warnings, the mix, and an
+//! accounting of all samples that closes.
+//! Figures always have their unit; time-weighted samples are never called executions.
+
+mod accounting;
+mod annotated;
+mod body;
+mod classes;
+mod completeness;
+mod csv;
+mod difference;
+mod errors;
+mod format;
+mod header;
+mod html;
+mod json;
+mod look;
+mod loops;
+mod named;
+mod number;
+mod over_time;
+mod page;
+mod pairs;
+mod pivot_table;
+mod quality;
+mod refused;
+mod residual;
+mod table;
+mod text;
+pub mod top;
+mod warning;
+pub mod watch;
+
+use std::io::{self, Write};
+
+use accounting::Accounting;
+pub use annotated::{AnnotatedReport, Shown};
+use body::Body;
+pub use difference::{DiffReport, described};
+pub use errors::{Errors, SamplingMethod};
+pub use format::{DiffFormat, Format, TextOrJson};
+use hbbp_analysis::diff::Diff;
+use hbbp_analysis::loops::Loops;
+use hbbp_analysis::mix::{Analysis, MethodShare, Mix, MixOverTime, OverTime, Verdict, View};
+use hbbp_code::locate::{Discard, PerRing};
+use hbbp_model::snapshot::Snapshot;
+pub use look::{Colours, Look};
+use loops::RunLoops;
+use named::shown_names;
+use over_time::Rows;
+use page::Page;
+pub use pairs::write_pairs;
+pub use quality::{Miss, quality};
+use refused::{RefusedIn, refused_in};
+use residual::{Residual, residuals};
+use warning::{Warning, warnings};
+
+/// A table of a report.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'a> {
+    /// What it shows.
+    pub mix: &'a Mix,
+    /// Most lines; `None` for all.
+    pub top: Option<usize>,
+}
+
+/// The content of a report, for all formats.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// One for each run of the profile.
+    runs: Vec<Measured<'a>>,
+    view: Option<&'a View>,
+    bodies: Vec<Body>,
+    verdicts: &'a [Verdict],
+    over_time: Option<(&'a OverTime, Rows<'a>)>,
+    comparison: Option<&'a Comparison>,
+    /// One for each run, where they are asked for.
+    loops: Vec<RunLoops<'a>>,
+}
+
+/// What changed from another profile to that of a report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// Both profiles in words: see [`described`].
+    pub sides: [String; 2],
+    /// The changes by several axes.
+    pub diffs: Vec<Diff>,
+    /// What the reader must know, such as that the machines differ.
+    pub notes: Vec<String>,
+}
+
+/// What is to be said of one run.
+#[derive(Debug)]
+struct Measured<'a> {
+    snapshot: &'a Snapshot,
+    analysis: &'a Analysis,
+    methods: &'a [MethodShare],
+    warnings: Vec<Warning>,
+    accounting: Accounting,
+    streams: Streams,
+    residuals: Vec<Residual>,
+    /// Where branch stacks were refused.
+    refused_in: Vec<RefusedIn>,
+}
+
+/// Accounting of the streams of branch stacks.
+#[derive(Debug, Default)]
+struct Streams {
+    counted: u64,
+    discarded: Vec<(Discard, PerRing)>,
+    accepted: u64,
+    /// Accepted streams that an interrupt or exception ended.
+    interrupted: u64,
+    /// Those of the discarded whose weight the accepted bear.
+    made_up: u64,
+}
+
+impl<'a> Report<'a> {
+    /// The report on the runs of a profile, each with its analysis, with these tables of all of them, which may be those of a
+    /// view, and verdicts.
+    pub fn new(
+        runs: impl Iterator<Item = (&'a Snapshot, &'a Analysis)>,
+        view: Option<&'a View>,
+        tables: &[Table<'_>],
+        verdicts: &'a [Verdict],
+    ) -> Self {
+        let runs: Vec<Measured<'a>> = runs
+            .map(|(snapshot, analysis)| Measured::new(snapshot, analysis))
+            .collect();
+        let durations = runs.iter().map(|run| run.snapshot.run.duration);
+        let duration = durations.fold(0, u64::saturating_add);
+        let body = |table: &Table<'_>| Body::new(table.mix, table.top, duration);
+        Self {
+            runs,
+            view,
+            bodies: tables.iter().map(body).collect(),
+            verdicts,
+            over_time: None,
+            comparison: None,
+            loops: Vec::new(),
+        }
+    }
+
+    /// The same with a mix over time, of which each format shows at most `top` rows.
+    #[must_use]
+    pub const fn with_over_time(
+        mut self,
+        over_time: &'a OverTime,
+        mix: &'a MixOverTime,
+        top: Option<usize>,
+    ) -> Self {
+        self.over_time = Some((over_time, Rows { mix, top }));
+        self
+    }
+
+    /// The same with what changed, which the page shows.
+    #[must_use]
+    pub const fn with_comparison(mut self, comparison: &'a Comparison) -> Self {
+        self.comparison = Some(comparison);
+        self
+    }
+
+    /// The same with the loops of each run, of which each format shows at most `top`; the page has none.
+    #[must_use]
+    pub fn with_loops(mut self, loops: &'a [Loops], top: Option<usize>) -> Self {
+        let of_run = |(run, loops): (&Measured<'a>, &'a Loops)| RunLoops {
+            snapshot: run.snapshot,
+            loops,
+            top,
+        };
+        self.loops = self.runs.iter().zip(loops).map(of_run).collect();
+        self
+    }
+
+    /// Writes the report; text looks as `look` says.
+    pub fn write(&self, format: Format, look: Look, out: &mut dyn Write) -> io::Result<()> {
+        match format {
+            Format::Text => text::write(self, &mut Page { look, out }),
+            Format::Json => json::write(self, out),
+            Format::Csv => match (&self.over_time, self.loops.as_slice()) {
+                (Some((_, rows)), _) => rows.csv(out),
+                (None, []) => csv::write(&self.bodies, out),
+                (None, loops) => loops.iter().try_for_each(|run| run.csv(out)),
+            },
+            Format::Html => html::write(self, look.demangle, out),
+        }
+    }
+}
+
+impl<'a> Measured<'a> {
+    fn new(snapshot: &'a Snapshot, analysis: &'a Analysis) -> Self {
+        let accounting = Accounting::new(snapshot, analysis);
+        let refused_in = refused_in(snapshot);
+        Self {
+            snapshot,
+            analysis,
+            methods: &analysis.methods,
+            warnings: warnings(analysis, snapshot, &accounting, &refused_in),
+            streams: Streams::new(analysis),
+            residuals: residuals(snapshot, analysis),
+            accounting,
+            refused_in,
+        }
+    }
+}
+
+impl Streams {
+    fn new(analysis: &Analysis) -> Self {
+        let discarded = Discard::ALL
+            .iter()
+            .map(|reason| (*reason, analysis.discarded.get(*reason)));
+        let discarded: Vec<_> = discarded.filter(|(_, n)| 0 < n.total()).collect();
+        let accepted = analysis.accepted.get(()).total();
+        let counted = discarded
+            .iter()
+            .fold(accepted, |sum, (_, n)| sum.saturating_add(n.total()));
+        Self {
+            counted,
+            discarded,
+            accepted,
+            interrupted: analysis.interrupted.get(()).total(),
+            made_up: analysis.counts.outcome.made_up,
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The report as text for a terminal: header, warnings, table, accounting; no line is longer than asked.
+
+use std::io;
+
+use super::accounting::{Accounting, InModule};
+use super::look::Role;
+use super::number::grouped;
+use super::page::Page;
+use super::{Measured, Report, Streams, classes, header, pivot_table};
+use hbbp_code::locate::{PerRing, Unresolved};
+use hbbp_model::printable::harmless;
+
+/// Writes the report: what is to be said of each run, and the tables of all.
+pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    for (nth, run) in report.runs.iter().enumerate() {
+        if 0 < nth {
+            page.line("")?;
+        }
+        head(run, page)?;
+    }
+    if let Some(view) = report.view {
+        page.line("")?;
+        page.entry(&format!("{}: ", view.name), &view.sentence)?;
+    }
+    for body in &report.bodies {
+        pivot_table::write(body, page)?;
+    }
+    for loops in &report.loops {
+        loops.text(page)?;
+    }
+    if let Some((_, rows)) = &report.over_time {
+        rows.text(page)?;
+    }
+    if !report.verdicts.is_empty() {
+        page.heading("Requirements:")?;
+        for verdict in report.verdicts {
+            page.entry("  - ", &verdict.to_string())?;
+        }
+    }
+    for run in &report.runs {
+        // Of several runs each has its own account.
+        let of_run = match report.runs.len() {
+            0 | 1 => String::new(),
+            _ => format!(" of {}", harmless(&run.snapshot.run.host)),
+        };
+        page.heading(&format!("Sample accounting{of_run}:"))?;
+        sums(&samples(&run.accounting), page)?;
+        let streams = streams(&run.streams);
+        if !streams.is_empty() {
+            page.heading(&format!("Stream accounting{of_run}:"))?;
+            sums(&streams, page)?;
+        }
+        classes::text(&of_run, &run.analysis.counts.classes, page)?;
+    }
+    Ok(())
+}
+
+/// Facts and warnings of a run.
+fn head(measured: &Measured<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let run = &measured.snapshot.run;
+    page.entry("hbbp-sys ", &run.tool_version)?;
+    let facts = header::facts(run, measured.methods, &measured.accounting, &measured.residuals);
+    for (label, sentence) in facts {
+        page.entry(&format!("  {label:<12}  "), &sentence)?;
+    }
+    if !measured.warnings.is_empty() {
+        page.line("")?;
+        page.painted(Role::Warning, "Warnings:")?;
+        for warning in &measured.warnings {
+            page.entry("  - ", &warning.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// Modules that are named where samples lie inside an instruction.
+const NAMED: usize = 3;
+
+/// One line of a sum: what happens to the sum, a count, and what it is.
+struct Step(Sign, i128, String);
+
+/// What a line does to the sum of those above it.
+#[derive(Clone, Copy)]
+enum Sign {
+    Begin,
+    Plus,
+    Minus,
+    Equals,
+}
+
+/// The sample accounting, as a sum that the reader can check.
+fn samples(all: &Accounting) -> Vec<Step> {
+    let mut steps = received(all);
+    steps.extend(not_counted(all));
+    let counted = format!("counted: {}", by_ring(all.counted));
+    steps.push(step(Sign::Equals, all.counted.total(), &counted));
+    let unresolved = all.unresolved.iter().map(|(reason, n)| {
+        let mut why = format!("{} ({})", reason.sentence(), by_ring(*n));
+        if *reason == Unresolved::NotOnInstruction {
+            why += &inside(&all.inside);
+        }
+        step(Sign::Minus, n.total(), &why)
+    });
+    steps.extend(unresolved);
+    if 0 < all.other_events.total() {
+        let other = format!(
+            "of events that the mix does not use, such as time beside executions ({})",
+            by_ring(all.other_events)
+        );
+        steps.push(step(Sign::Minus, all.other_events.total(), &other));
+    }
+    let in_mix = format!("in the mix: {}", by_ring(all.in_mix));
+    steps.push(step(Sign::Equals, all.in_mix.total(), &in_mix));
+    steps
+}
+
+/// The modules of samples inside an instruction, those with the most of them by name.
+fn inside(modules: &[InModule]) -> String {
+    let (named, others) = modules.split_at(modules.len().min(NAMED));
+    let mut places: Vec<String> = named
+        .iter()
+        .map(|row| format!("{} in {}", row.samples, harmless(&row.module)))
+        .collect();
+    if !others.is_empty() {
+        let samples: u64 = others.iter().map(|row| row.samples).sum();
+        places.push(format!("{samples} in {} others", others.len()));
+    }
+    if places.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", places.join(", "))
+    }
+}
+
+/// From the expected samples to those that were received.
+fn received(all: &Accounting) -> Vec<Step> {
+    let Some(due) = all.due else {
+        let unknown = "received; expected number unknown";
+        return vec![step(Sign::Begin, all.reached, unknown)];
+    };
+    let expected = "expected: counter values divided by the period";
+    let mut steps = vec![step(Sign::Begin, due, expected)];
+    steps.extend(missing(all));
+    if 0 < all.beyond {
+        let late = "taken while the counters were being read";
+        steps.push(step(Sign::Plus, all.beyond, late));
+    }
+    steps.push(step(Sign::Equals, all.reached, "received"));
+    steps
+}
+
+/// The received samples that are not counted, by cause.
+fn not_counted(all: &Accounting) -> Vec<Step> {
+    let refused = all.refused.iter();
+    let mut steps: Vec<Step> = refused
+        .map(|(loss, n)| step(Sign::Minus, *n, loss.sentence()))
+        .collect();
+    if 0 < all.stacks {
+        let stacks = "samples used only for their branch stacks";
+        steps.push(step(Sign::Minus, all.stacks, stacks));
+    }
+    if all.unexplained != 0 {
+        let bug = "samples unaccounted for (a bug in hbbp-sys)".to_owned();
+        steps.push(Step(Sign::Minus, all.unexplained, bug));
+    }
+    steps
+}
+
+/// The expected samples that were not received, by cause.
+fn missing(all: &Accounting) -> Vec<Step> {
+    let missing = all.missing();
+    let idle = "missing on idle CPUs: as many periods of idle time have no sample";
+    let stolen = "missing: the hypervisor took the CPU for as many periods (steal time)";
+    let unknown = if all.of_tasks {
+        "missing: threads that ended before their period did, or an unknown cause"
+    } else {
+        "missing, cause unknown: late timers, or programs that the kernel skipped"
+    };
+    let measured = [(missing.idle, idle), (missing.stolen, stolen)];
+    let measured = measured.into_iter().filter(|(n, _)| 0 < *n);
+    measured
+        .chain([(missing.unknown, unknown)])
+        .map(|(n, why)| step(Sign::Minus, n, why))
+        .collect()
+}
+
+/// The stream accounting; empty without streams.
+fn streams(streams: &Streams) -> Vec<Step> {
+    if streams.counted == 0 {
+        return Vec::new();
+    }
+    let mut steps = vec![step(Sign::Begin, streams.counted, "counted")];
+    let discarded = streams.discarded.iter().map(|(reason, n)| {
+        step(
+            Sign::Minus,
+            n.total(),
+            &format!("{} ({})", reason.sentence(), by_ring(*n)),
+        )
+    });
+    steps.extend(discarded);
+    let mut ended = format!(
+        "in the estimate, {} of them ended by an interrupt or exception",
+        grouped(streams.interrupted)
+    );
+    if 0 < streams.made_up {
+        ended += &format!(
+            "; they carry the weight of {} discarded streams that cannot have been executed",
+            grouped(streams.made_up)
+        );
+    }
+    steps.push(step(Sign::Equals, streams.accepted, &ended));
+    steps
+}
+
+/// Writes a sum, the numbers one below the other.
+fn sums(steps: &[Step], page: &mut Page<'_>) -> io::Result<()> {
+    let number = |n: i128| match u64::try_from(n) {
+        Ok(n) => grouped(n),
+        Err(_) => n.to_string(),
+    };
+    let widest = steps
+        .iter()
+        .map(|Step(_, n, _)| number(*n).len())
+        .max()
+        .unwrap_or(0);
+    for Step(sign, n, what) in steps {
+        let sign = match sign {
+            Sign::Begin => ' ',
+            Sign::Plus => '+',
+            Sign::Minus => '-',
+            Sign::Equals => '=',
+        };
+        page.entry(&format!("  {sign} {:>widest$}  ", number(*n)), what)?;
+    }
+    Ok(())
+}
+
+fn step(sign: Sign, n: u64, what: &str) -> Step {
+    Step(sign, n.into(), what.to_owned())
+}
+
+fn by_ring(n: PerRing) -> String {
+    format!("kernel {}, user {}", grouped(n.kernel), grouped(n.user))
+}

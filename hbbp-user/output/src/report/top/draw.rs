@@ -1,0 +1,337 @@
+//! Draws the screen: the head, the bars of both rings, the table or the code, and the keys.
+
+use ratatui::Frame;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use super::bars::{bar, legend};
+use super::figures::Facts;
+use super::screen::{Pane, Rings, Screen, Tab};
+use super::table::{Row, Table};
+use crate::report::number::{columns, grouped, percent, shortened};
+
+/// Lines above the table with its titles, and below it.
+const HEAD: usize = 5;
+const FOOT: usize = 1;
+
+/// The columns of figures: share, error, kernel's part.
+const FIGURES: usize = 27;
+
+const KEYS: [(&str, &str); 11] = [
+    (
+        "f m p i c e",
+        "functions, modules, processes, instructions, categories, extensions",
+    ),
+    ("Tab", "the next of these tables"),
+    ("r", "both rings, kernel only, user only"),
+    ("s F6", "order: by share, by the kernel's share, by name"),
+    ("/ F4", "show only names with a text; Esc shows all"),
+    ("Up Down PgUp PgDn Home End", "choose a row"),
+    ("Enter", "code of the chosen function; Esc goes back"),
+    ("Space", "freeze the screen; the measurement goes on"),
+    ("w F2", "save the last minute as a profile"),
+    ("h ? F1", "this help"),
+    ("q F10 Ctrl-C", "quit"),
+];
+
+/// Draws the screen and returns the lines of a page. `interval` is none where nothing was measured yet.
+pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, interval: Option<(&Facts, &Table)>) -> usize {
+    let area = frame.area();
+    let (width, height) = (usize::from(area.width), usize::from(area.height));
+    let page = height.saturating_sub(HEAD + FOOT);
+    let mut lines = match interval {
+        Some((facts, _)) => head(facts, screen, width),
+        None => vec![Line::raw("measuring the first interval")],
+    };
+    lines.truncate(height.saturating_sub(FOOT));
+    match &mut screen.pane {
+        Pane::Code(code, first) => {
+            *first = (*first).min(code.len().saturating_sub(page + 1));
+            lines.extend(
+                code.iter()
+                    .skip(*first)
+                    .take(page + 1)
+                    .map(|line| Line::raw(cut(line, width))),
+            );
+        }
+        Pane::Help => lines.extend(KEYS.map(|(keys, does)| {
+            Line::from(vec![
+                Span::styled(format!(" {keys:<28}"), Style::new().bold()),
+                Span::raw(does),
+            ])
+        })),
+        Pane::Table | Pane::Typing => {
+            if let Some((_, table)) = interval {
+                lines.extend(table_lines(screen, table, width, page));
+            }
+        }
+    }
+    lines.truncate(height.saturating_sub(FOOT));
+    lines.resize(height.saturating_sub(FOOT), Line::default());
+    lines.push(foot(screen, width));
+    frame.render_widget(Paragraph::new(lines), area);
+    page
+}
+
+fn head(facts: &Facts, screen: &Screen, width: usize) -> Vec<Line<'static>> {
+    let complete = facts
+        .complete
+        .map_or_else(String::new, |share| format!("{} % complete  ", percent(share)));
+    let frozen = if screen.is_frozen { "FROZEN  " } else { "" };
+    let seconds = facts.duration as f64 / 1e9;
+    let first = format!(
+        "{frozen}{}  {seconds:.1} s  {} samples  {complete}{} lost  overhead {} %",
+        facts.host,
+        grouped(facts.reached),
+        grouped(facts.lost),
+        percent(facts.overhead),
+    );
+    let mut lines = vec![Line::styled(cut(&first, width), Style::new().bold())];
+    // Names of ten columns, shares of eight.
+    let room = width.saturating_sub(18);
+    let full = facts
+        .rings
+        .iter()
+        .fold(0.0_f64, |most, ring| most.max(ring.share));
+    for (name, ring) in ["kernel", "user"].into_iter().zip(&facts.rings) {
+        let mut line = Line::raw(format!("{name:<7}{:>7} % ", percent(ring.share)));
+        line.spans.extend(bar(ring, full, room).spans);
+        lines.push(line);
+    }
+    lines.push(legend(&facts.rings, width));
+    lines
+}
+
+fn table_lines(screen: &mut Screen, table: &Table, width: usize, page: usize) -> Vec<Line<'static>> {
+    let rows = table.arranged(screen);
+    screen.fit(rows.len(), page);
+    let title = Tab::ALL
+        .iter()
+        .find(|(tab, ..)| *tab == screen.tab)
+        .map_or("", |(_, _, name)| name);
+    let rings = match screen.rings {
+        Rings::Both => String::new(),
+        rings => format!(", {}", rings.name()),
+    };
+    let filter = match screen.filter.as_str() {
+        "" => String::new(),
+        filter => format!(", with \"{filter}\""),
+    };
+    let order = screen.order.name();
+    let title = format!(
+        "{:>8}{:>8}{:>9}  {} by {order}{rings}{filter}",
+        "% share",
+        "+/-",
+        "% kernel",
+        title.to_uppercase()
+    );
+    let reversed = Style::new().add_modifier(Modifier::REVERSED);
+    let mut lines = vec![Line::styled(format!("{:<width$}", cut(&title, width)), reversed)];
+    let shown: Vec<&Row> = rows.iter().copied().skip(screen.first).take(page).collect();
+    let named = shown.iter().zip(table.names(&shown)).zip(screen.first..);
+    lines.extend(named.map(|((row, names), nth)| {
+        let line = row_line(row, &names, width);
+        if nth == screen.selected {
+            Line::styled(
+                format!("{line:<width$}"),
+                Style::new().bold().add_modifier(Modifier::REVERSED),
+            )
+        } else {
+            Line::raw(line)
+        }
+    }));
+    if rows.is_empty() {
+        lines.push(Line::raw("  nothing of that was executed in this interval"));
+    }
+    lines
+}
+
+/// A row as text of at most `width` columns.
+pub(super) fn row_line(row: &Row, names: &[String], width: usize) -> String {
+    let figures = format!(
+        "{:>8}{:>8}{:>9}  ",
+        percent(row.share),
+        percent(row.error),
+        percent(row.kernel)
+    );
+    let room = width.saturating_sub(FIGURES);
+    let line = match names {
+        [name, of] => {
+            // The second name is the shorter one as a rule: at most two fifths are its.
+            let of = shortened(hbbp_model::names::file_name(of), room * 2 / 5);
+            let name = shortened(name, room.saturating_sub(columns(&of) + 2));
+            let gap = room.saturating_sub(columns(&name) + columns(&of));
+            format!("{figures}{name}{}{of}", " ".repeat(gap))
+        }
+        names => figures + &shortened(&names.join("  "), room),
+    };
+    cut(&line, width)
+}
+
+fn foot(screen: &Screen, width: usize) -> Line<'static> {
+    let text = match (&screen.message, &screen.pane) {
+        (Some(message), _) => message.clone(),
+        (None, Pane::Typing) => format!("show names with: {}_", screen.filter),
+        (None, Pane::Code(..)) => "Esc back  Up Down PgUp PgDn scroll  q quit".to_owned(),
+        (None, Pane::Help) => "any key goes back".to_owned(),
+        (None, Pane::Table) => {
+            "q quit  h help  f m p i c e tables  r rings  s order  / filter  Enter code  w save".to_owned()
+        }
+    };
+    Line::styled(cut(&text, width), Style::new().add_modifier(Modifier::DIM))
+}
+
+/// The beginning of a text, at most `width` columns of it.
+fn cut(text: &str, width: usize) -> String {
+    let mut used = 0;
+    let fits = |c: &char| {
+        used += columns(c.encode_utf8(&mut [0; 4]));
+        used <= width
+    };
+    text.chars().take_while(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::{KeyCode, KeyEvent};
+
+    use super::super::figures::RingShare;
+    use super::*;
+    use hbbp_analysis::mix::Category;
+    use hbbp_model::names::Demangle;
+
+    fn facts() -> Facts {
+        let ring = |share: f64| RingShare {
+            share,
+            categories: vec![(Category::Transfer, 0.6 * share), (Category::Call, 0.4 * share)],
+        };
+        Facts {
+            host: "host".to_owned(),
+            duration: 1_000_000_000,
+            reached: 2013,
+            complete: Some(0.998),
+            lost: 3,
+            overhead: 0.004,
+            unit: "samples",
+            rings: [ring(0.25), ring(0.75)],
+        }
+    }
+
+    fn table(n: usize) -> Table {
+        let row = |nth: usize| Row {
+            key: vec![format!("f{nth}"), "/usr/lib/libx.so".to_owned()],
+            share: 1.0 / (nth + 1) as f64,
+            error: 0.001,
+            kernel: 0.0,
+        };
+        Table {
+            by: Tab::Functions.dimensions(),
+            demangle: Demangle::On,
+            rows: (0..n).map(row).collect(),
+        }
+    }
+
+    fn screen_of(screen: &mut Screen, table: &Table, width: u16, height: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal
+            .draw(|frame| _ = draw(frame, screen, Some((&facts(), table))))
+            .unwrap();
+        let cells = terminal.backend().buffer().content();
+        let lines = cells.chunks(usize::from(width));
+        lines
+            .map(|line| {
+                line.iter()
+                    .map(|cell| cell.symbol())
+                    .collect::<String>()
+                    .trim_end()
+                    .to_owned()
+            })
+            .collect()
+    }
+
+    fn press(screen: &mut Screen, keys: &[KeyCode]) {
+        for key in keys {
+            screen.press(KeyEvent::from(*key), 10);
+        }
+    }
+
+    #[test]
+    fn small_and_large_screens_show_the_same() {
+        for (width, height) in [(80, 24), (200, 60)] {
+            let shown = screen_of(&mut Screen::default(), &table(100), width, height);
+            assert_eq!(
+                shown[0],
+                "host  1.0 s  2,013 samples  99.80 % complete  3 lost  overhead 0.40 %"
+            );
+            assert!(
+                shown[1].starts_with("kernel   25.00 % DDD") && shown[2].starts_with("user     75.00 % DDD")
+            );
+            assert!(shown[3].starts_with("D data transfer 60 %"), "{}", shown[3]);
+            assert!(shown[4].contains("FUNCTIONS by share"), "{}", shown[4]);
+            assert!(
+                shown[5].starts_with("  100.00    0.10     0.00  f0"),
+                "{}",
+                shown[5]
+            );
+            assert!(shown[5].ends_with("libx.so") && shown[usize::from(height) - 2].contains("  f"));
+            assert!(shown[usize::from(height) - 1].starts_with("q quit"));
+        }
+    }
+
+    #[test]
+    fn keys_move_and_filter() {
+        let mut screen = Screen::default();
+        press(&mut screen, &[KeyCode::End]);
+        let shown = screen_of(&mut screen, &table(100), 80, 24);
+        assert!(shown[22].contains("f99"), "{shown:?}");
+        press(
+            &mut screen,
+            &[
+                KeyCode::Char('/'),
+                KeyCode::Char('7'),
+                KeyCode::Char('7'),
+                KeyCode::Enter,
+            ],
+        );
+        let shown = screen_of(&mut screen, &table(100), 80, 24);
+        assert!(shown[5].contains("f77") && shown[6].is_empty(), "{shown:?}");
+        press(
+            &mut screen,
+            &[
+                KeyCode::Esc,
+                KeyCode::Char('s'),
+                KeyCode::Char('s'),
+                KeyCode::Char('p'),
+            ],
+        );
+        assert_eq!((screen.tab, screen.filter.as_str()), (Tab::Processes, ""));
+        let shown = screen_of(&mut screen, &table(3), 80, 24);
+        assert!(shown[4].contains("PROCESSES by name"), "{}", shown[4]);
+    }
+
+    #[test]
+    fn code_scrolls_to_its_end_and_goes_back() {
+        let mut screen = Screen::default();
+        screen.show_code((0..50).map(|nth| format!("line {nth}")).collect());
+        press(&mut screen, &[KeyCode::End]);
+        let shown = screen_of(&mut screen, &table(3), 80, 24);
+        assert_eq!((shown[22].as_str(), shown[4].as_str()), ("line 49", "line 31"));
+        press(&mut screen, &[KeyCode::Esc]);
+        assert!(screen_of(&mut screen, &table(3), 80, 24)[5].contains("f0"));
+    }
+
+    #[test]
+    fn tiny_screens_and_no_rows_do_no_harm() {
+        for (width, height) in [(1, 1), (5, 3), (17, 6), (80, 2)] {
+            for keys in [vec![], vec![KeyCode::Char('h')], vec![KeyCode::Char('/')]] {
+                let mut screen = Screen::default();
+                press(&mut screen, &keys);
+                screen_of(&mut screen, &table(40), width, height);
+                screen_of(&mut screen, &table(0), width, height);
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Warnings about a measurement: which there are, and when each is due.
+
+mod sentence;
+
+use super::accounting::Accounting;
+use super::completeness::{self, Missing, OnCpu};
+use super::quality::{self, Miss};
+use super::refused::RefusedIn;
+use hbbp_analysis::mix::{Analysis, Method, Unit};
+use hbbp_model::snapshot::{Event, EventIdx, EventUnit, KernelTextSource, Loss, Period, Snapshot};
+
+/// A CPU below this share of its expected samples is named.
+const EVEN_CPU: f64 = 0.9;
+
+/// Lengths of streams that are off by less are not told: what is left of them is less than most errors by chance.
+const LENGTHS: f64 = 0.01;
+
+/// With this many samples the standard error of a share of 10 % is one percentage point.
+const ENOUGH_SAMPLES: u64 = 900;
+
+/// A warning about a measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Warning {
+    /// A stated limit of quality was missed.
+    Missed(Miss),
+    /// The samples come from a clock or from cycles.
+    TimeOnly {
+        /// Names of the events.
+        events: String,
+    },
+    /// The samples come from an event that counts neither executions nor time.
+    OtherEvent {
+        /// Names of the events.
+        events: String,
+    },
+    /// Another event than taken branches triggered the branch stacks.
+    Relative {
+        /// Names of the events.
+        events: String,
+    },
+    /// The sampled address may be after the instruction that caused the sample.
+    Imprecise {
+        /// Name of the event.
+        event: String,
+    },
+    /// One CPU is much less complete than it should be.
+    UnevenCpu {
+        /// Name of the event.
+        event: String,
+        /// The worst CPU.
+        worst: OnCpu,
+    },
+    /// The event shared its hardware counter with others.
+    Multiplexed {
+        /// Name of the event.
+        event: String,
+        /// Share of the time in which it counted.
+        share: f64,
+    },
+    /// The kernel chose the period, so the number of expected samples is unknown.
+    UnknownPeriod {
+        /// Name of the event.
+        event: String,
+    },
+    /// There are kernel samples but no kernel text.
+    NoKernelText,
+    /// Kernel text is from a static image.
+    StaticKernelText {
+        /// The file.
+        path: String,
+    },
+    /// Blocks have LBR counts although their branches are biased.
+    Biased {
+        /// Number of blocks.
+        n_blocks: u64,
+    },
+    /// Streams were reweighted because branches are in the oldest slot too often.
+    Balanced {
+        /// Excess share of the oldest slots that these branches hold.
+        excess: f64,
+    },
+    /// Streams were longer or shorter than was counted, and balanced until they agreed.
+    Lengths {
+        /// Instructions for each taken branch over those that were counted, less 1.
+        by: f64,
+    },
+    /// Streams were weighed because branch stacks were read late.
+    Late {
+        /// Least and longest time behind the trigger, in cycles.
+        cycles: (f64, f64),
+    },
+    /// Without branch stacks, samples that skid were traced back to what triggered them.
+    Traced {
+        /// Least and longest skid in cycles.
+        cycles: (f64, f64),
+        /// The share of samples that count where they landed.
+        landed: f64,
+    },
+    /// Without branch stacks, samples of retired instructions count where they landed.
+    AsLanded,
+    /// Some process images have no rows of their own.
+    CountedTogether {
+        /// How many.
+        n: u64,
+    },
+    /// There are too few samples for small shares.
+    FewSamples {
+        /// Samples in the mix.
+        n: u64,
+    },
+    /// The accounting does not close.
+    Unexplained {
+        /// Received samples that are neither counted nor lost; may be negative.
+        n: i128,
+    },
+    /// Something was lost before it was counted.
+    Lost {
+        /// How much.
+        n: u64,
+        /// Its stable name.
+        id: String,
+        /// The loss; `None` if written by another version.
+        loss: Option<Loss>,
+    },
+    /// Where branch stacks were refused.
+    RefusedIn {
+        /// The functions with the most, and their shares, as fractions.
+        hottest: Vec<(String, f64)>,
+        /// Functions beside them.
+        others: usize,
+    },
+    /// A note of the collector.
+    Note(String),
+}
+
+/// The warnings about a measurement, most severe first.
+pub(super) fn warnings(
+    analysis: &Analysis,
+    snapshot: &Snapshot,
+    accounting: &Accounting,
+    refused_in: &[RefusedIn],
+) -> Vec<Warning> {
+    let run = &snapshot.run;
+    let (residuals, misses): (Vec<Miss>, Vec<Miss>) = quality::misses(analysis, snapshot, accounting)
+        .into_iter()
+        .partition(|miss| matches!(miss, Miss::Residual { .. }));
+    let mut warnings: Vec<Warning> = residuals.into_iter().map(Warning::Missed).collect();
+    if accounting.unexplained != 0 {
+        warnings.push(Warning::Unexplained {
+            n: accounting.unexplained,
+        });
+    }
+    let events = served(analysis, snapshot);
+    match analysis.mix.unit {
+        Unit::Executions => {}
+        Unit::TimeWeightedSamples => warnings.push(Warning::TimeOnly { events }),
+        Unit::EventWeightedSamples => warnings.push(Warning::OtherEvent { events }),
+        Unit::RelativeExecutions => warnings.push(Warning::Relative { events }),
+    }
+    warnings.extend(misses.into_iter().map(Warning::Missed));
+    if 0 < accounting.counted.kernel {
+        warnings.extend(of_kernel_text(&run.kernel_text));
+    }
+    for (event, missing) in run.events.iter().zip(&accounting.missing) {
+        warnings.extend(of_event(event, *missing));
+    }
+    warnings.extend(of_estimate(analysis));
+    let n = accounting.in_mix.total();
+    if 0 < n && n < ENOUGH_SAMPLES {
+        warnings.push(Warning::FewSamples { n });
+    }
+    let losses = snapshot.losses.iter();
+    warnings.extend(losses.map(|(id, n, loss)| Warning::Lost {
+        n,
+        id: id.to_owned(),
+        loss,
+    }));
+    warnings.extend(hottest(refused_in));
+    warnings.extend(run.notes.iter().cloned().map(Warning::Note));
+    warnings
+}
+
+/// Functions that a sentence names.
+const NAMED: usize = 5;
+
+/// The functions where most stacks were refused.
+fn hottest(refused_in: &[RefusedIn]) -> Option<Warning> {
+    let all = refused_in.iter().map(|row| row.samples).sum::<u64>() as f64;
+    let hottest: Vec<(String, f64)> = refused_in
+        .iter()
+        .take(NAMED)
+        .map(|row| (row.place(), row.samples as f64 / all))
+        .collect();
+    (!hottest.is_empty()).then_some(Warning::RefusedIn {
+        others: refused_in.len().saturating_sub(hottest.len()),
+        hottest,
+    })
+}
+
+fn of_kernel_text(source: &KernelTextSource) -> Option<Warning> {
+    match source {
+        KernelTextSource::None => Some(Warning::NoKernelText),
+        KernelTextSource::Vmlinux(path) => Some(Warning::StaticKernelText { path: path.clone() }),
+        KernelTextSource::Kcore | KernelTextSource::Probe => None,
+    }
+}
+
+/// Warnings about one event; `missing` of its samples were expected and not received.
+fn of_event(event: &Event, missing: Missing) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let name = || event.name.clone();
+    let share = completeness::time_counted(event);
+    if share < 1.0 {
+        warnings.push(Warning::Multiplexed { event: name(), share });
+    }
+    if matches!(event.period, Period::Frequency(_)) {
+        warnings.push(Warning::UnknownPeriod { event: name() });
+    }
+    if let Some(worst) = completeness::worst_cpu(event, missing).filter(|worst| worst.share < EVEN_CPU) {
+        warnings.push(Warning::UnevenCpu { event: name(), worst });
+    }
+    if event.unit == EventUnit::Instructions && event.precise == 0 {
+        warnings.push(Warning::Imprecise { event: name() });
+    }
+    warnings
+}
+
+/// Warnings about LBR bias, skid, and processes without rows.
+fn of_estimate(analysis: &Analysis) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let blocks = analysis.counts.blocks.iter();
+    let n_blocks = blocks
+        .filter(|block| block.biased && block.method == Method::Lbr)
+        .count() as u64;
+    match &analysis.counts.bias {
+        Some(bias) if bias.is_told => warnings.push(Warning::Balanced { excess: bias.excess }),
+        None if 0 < n_blocks => warnings.push(Warning::Biased { n_blocks }),
+        Some(_) | None => {}
+    }
+    let balanced = analysis.counts.untied.filter(|_| analysis.counts.bias.is_some());
+    let lengths = balanced.map(|it| (it.per_branch, it.per_branch.abs() - 2.0 * it.error));
+    if let Some((by, _)) = lengths.filter(|(by, certain)| 0.0 < *certain && LENGTHS < by.abs()) {
+        warnings.push(Warning::Lengths { by });
+    }
+    if let Some(late) = &analysis.counts.late {
+        warnings.push(Warning::Late { cycles: late.cycles });
+    }
+    if let Some(skid) = &analysis.counts.skid {
+        warnings.push(Warning::Traced {
+            cycles: skid.cycles,
+            landed: skid.landed,
+        });
+    } else if analysis.mix.unit == Unit::Executions
+        && analysis.counts.assignment.lbr.is_empty()
+        && !analysis.counts.blocks.is_empty()
+    {
+        warnings.push(Warning::AsLanded);
+    }
+    let n = analysis.counts.n_together;
+    if 0 < n {
+        warnings.push(Warning::CountedTogether { n });
+    }
+    warnings
+}
+
+/// Names of the events that the mix is made of; all where it is made of none.
+fn served(analysis: &Analysis, snapshot: &Snapshot) -> String {
+    let assignment = &analysis.counts.assignment;
+    let serves = |idx: &EventIdx| assignment.uses_ips_of(*idx) || assignment.uses_stacks_of(*idx);
+    let none = assignment.ebs.is_empty() && assignment.lbr.is_empty();
+    let events = snapshot.run.events.iter().zip((0_u32..).map(EventIdx));
+    let names = events
+        .filter(|(_, idx)| none || serves(idx))
+        .map(|(event, _)| event.name.as_str());
+    names.collect::<Vec<_>>().join(", ")
+}
+
+impl Warning {
+    /// Stable name, used in JSON.
+    pub(super) const fn id(&self) -> &'static str {
+        match self {
+            Self::Missed(miss) => miss.id(),
+            Self::TimeOnly { .. } => "unit.time_only",
+            Self::OtherEvent { .. } => "unit.other_event",
+            Self::Relative { .. } => "unit.relative",
+            Self::Imprecise { .. } => "event.imprecise",
+            Self::UnevenCpu { .. } => "event.uneven_cpu",
+            Self::Multiplexed { .. } => "event.multiplexed",
+            Self::UnknownPeriod { .. } => "event.unknown_period",
+            Self::NoKernelText => "kernel_text.none",
+            Self::StaticKernelText { .. } => "kernel_text.static",
+            Self::Biased { .. } => "blocks.biased",
+            Self::Balanced { .. } => "streams.balanced",
+            Self::Lengths { .. } => "streams.length",
+            Self::Late { .. } => "streams.late",
+            Self::Traced { .. } => "samples.traced",
+            Self::AsLanded => "samples.as_landed",
+            Self::CountedTogether { .. } => "processes.together",
+            Self::FewSamples { .. } => "few_samples",
+            Self::Unexplained { .. } => "unexplained",
+            Self::Lost { .. } => "lost",
+            Self::RefusedIn { .. } => "lost.where",
+            Self::Note(_) => "note",
+        }
+    }
+}

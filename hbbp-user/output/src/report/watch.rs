@@ -1,0 +1,165 @@
+//! The mixes of processes at intervals, in the CSV of Intel's processwatch 1.3 or as a table.
+//!
+//! CSV: one line of titles, `interval,pid,name` and the columns; for each interval, counted from 0, a line of all processes
+//! named `ALL,ALL`, one for each process, and an empty line. Figures are percent of the process's instructions with six
+//! decimals, so a line with all columns adds up to 100.
+
+use std::io::{self, Write};
+
+use super::number::percent;
+use super::table::{Line, Table};
+use hbbp_analysis::mix::{Cell, Mix, NO_GROUP, Row};
+use hbbp_model::printable::harmless;
+
+/// The form of a watch.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Layout {
+    /// For people: aligned text.
+    Table,
+    /// For scripts.
+    Csv,
+}
+
+/// How the intervals of a watch are printed.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch<'a> {
+    /// The form.
+    pub layout: Layout,
+    /// Names of the columns; those that a mix does not have are 0.
+    pub columns: &'a [String],
+    /// Most columns of a line of text.
+    pub width: usize,
+}
+
+/// The column of instructions that the categories do not know.
+const INVALID: &str = "INVALID";
+
+impl Watch<'_> {
+    /// Prints the titles of the whole watch.
+    pub fn begin(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.layout == Layout::Csv {
+            writeln!(out, "interval,pid,name,{}", self.columns.join(","))?;
+        }
+        out.flush()
+    }
+
+    /// Prints an interval; the rows of its mix are process ids and command names.
+    pub fn interval(&self, number: u32, mix: &Mix, out: &mut dyn Write) -> io::Result<()> {
+        match self.layout {
+            Layout::Csv => self.csv(number, mix, out),
+            Layout::Table => self.table(mix, out),
+        }?;
+        out.flush()
+    }
+
+    fn csv(&self, number: u32, mix: &Mix, out: &mut dyn Write) -> io::Result<()> {
+        let mut lines = csv::WriterBuilder::new().flexible(true).from_writer(&mut *out);
+        for (pid, name, shares) in self.lines(mix) {
+            let shares = shares.iter().map(|share| format!("{:.6}", 100.0 * share));
+            lines.write_record([number.to_string(), pid, name].into_iter().chain(shares))?;
+        }
+        lines.flush()?;
+        drop(lines);
+        writeln!(out)
+    }
+
+    fn table(&self, mix: &Mix, out: &mut dyn Write) -> io::Result<()> {
+        let rows = self.lines(mix).map(|(pid, name, shares)| {
+            Line::Row(
+                vec![pid, name],
+                shares.iter().map(|share| percent(*share)).collect(),
+            )
+        });
+        let table = Table {
+            names: vec!["PID".to_owned(), "NAME".to_owned()],
+            numbers: self.columns.iter().map(|name| format!("%{name}")).collect(),
+            lines: rows.collect(),
+        };
+        for line in table.render(self.width) {
+            writeln!(out, "{line}")?;
+        }
+        writeln!(out)
+    }
+
+    /// The line of all processes, and those of each: process id, name, and the share of each column.
+    fn lines(&self, mix: &Mix) -> impl Iterator<Item = (String, String, Vec<f64>)> {
+        // What the categories do not know is invalid to them.
+        let belongs = |column: &str, name: &str| column == name || name == INVALID && column == NO_GROUP;
+        let places = self.columns.iter().map(|name| {
+            let columns = mix.columns.iter().enumerate();
+            let here = columns.filter(|(_, column)| belongs(&column.name(), name));
+            here.map(|(at, _)| at).collect::<Vec<usize>>()
+        });
+        let places: Vec<Vec<usize>> = places.collect();
+        let shares = |cells: &[Cell], total: f64| {
+            let share = |places: &Vec<usize>| {
+                let cells = places.iter().filter_map(|at| cells.get(*at));
+                let amount = cells.fold(0.0, |sum, cell| sum + cell.amount);
+                if 0.0 < total { amount / total } else { 0.0 }
+            };
+            places.iter().map(share).collect::<Vec<f64>>()
+        };
+        let totals: Vec<Cell> = mix.columns.iter().map(|column| column.total).collect();
+        let all = (
+            "ALL".to_owned(),
+            "ALL".to_owned(),
+            shares(&totals, mix.total.amount),
+        );
+        let process = |row: &Row| {
+            let key = |at: usize| harmless(row.key.get(at).map_or("", String::as_str));
+            (key(0), key(1), shares(&row.cells, row.total.amount))
+        };
+        let processes: Vec<_> = mix.rows.iter().map(process).collect();
+        std::iter::once(all).chain(processes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hbbp_analysis::mix::{Column, Unit};
+
+    fn cell(amount: f64) -> Cell {
+        Cell {
+            amount,
+            ..Cell::default()
+        }
+    }
+
+    #[test]
+    fn csv_is_that_of_processwatch() {
+        let column = |name: &str, amount| Column {
+            key: vec![name.to_owned()],
+            total: cell(amount),
+            all: amount,
+        };
+        let mix = Mix {
+            time_unit: None,
+            rows_by: Vec::new(),
+            columns_by: Vec::new(),
+            filters: Vec::new(),
+            values: Vec::new(),
+            unit: Unit::Executions,
+            columns: vec![column("CALL", 30.0), column(NO_GROUP, 10.0)],
+            rows: vec![Row {
+                key: vec!["7".to_owned(), "a,b".to_owned()],
+                cells: vec![cell(20.0), cell(0.0)],
+                total: cell(20.0),
+            }],
+            total: cell(40.0),
+            all: cell(40.0),
+        };
+        let columns = ["INVALID", "AVX", "CALL"].map(str::to_owned);
+        let watch = Watch {
+            layout: Layout::Csv,
+            columns: &columns,
+            width: 80,
+        };
+        let mut out = Vec::new();
+        watch.begin(&mut out).unwrap();
+        watch.interval(0, &mix, &mut out).unwrap();
+        let expected = "interval,pid,name,INVALID,AVX,CALL\n0,ALL,ALL,25.000000,0.000000,75.000000\n\
+                        0,7,\"a,b\",0.000000,0.000000,100.000000\n\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}

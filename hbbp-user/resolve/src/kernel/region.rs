@@ -1,0 +1,47 @@
+//! Regions of kernel text, and the modules that they belong to.
+
+use hbbp_model::addr::Va;
+use hbbp_model::snapshot::ModuleKind;
+
+/// Index of a module of this map.
+pub type KernelModuleIdx = usize;
+
+/// A module of ring 0.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KernelModule {
+    /// Its name: `[kernel]`, that of a kernel module, of a BPF program, of an area.
+    pub name: String,
+    /// Its sort.
+    pub kind: ModuleKind,
+    /// Which regions belong to it.
+    pub regions: Regions,
+}
+
+/// Which regions belong to a module.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Regions {
+    /// All regions of its name, such as the parts of a kernel module.
+    OfName,
+    /// One: memory of BPF programs is used again, under whatever name.
+    One,
+    /// The pages of an area that have no name of their own.
+    Unnamed,
+}
+
+/// A region of kernel text.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Region {
+    /// First address.
+    pub start: Va,
+    /// First address after it.
+    pub end: Va,
+    /// What it belongs to.
+    pub module: KernelModuleIdx,
+    /// When it came, in ns; 0 where it was there before the run.
+    pub from: u64,
+    /// When it went, in ns; `u64::MAX` where it did not.
+    pub until: u64,
+}
+
+/// A kernel module, which has several parts.
+pub(super) const PARTS: (ModuleKind, Regions) = (ModuleKind::KernelModule, Regions::OfName);

@@ -1,0 +1,178 @@
+//! Looking up addresses: the process image that ran, and the text, which is read where it is not there yet.
+//!
+//! Most counts of a drain run through few text ranges, so that a stream nearly always ends in the range that the last
+//! one was in, and else in one that is cached.
+
+use std::mem;
+
+use super::Resolver;
+use super::lookup_cache::{HeldText, LookupCache, Validity};
+use super::raw::TaskKey;
+use super::text::is_stream;
+use super::user::space::Hit;
+use hbbp_model::addr::{Ring, Va};
+use hbbp_model::snapshot::ProcessIdx;
+
+/// Slots of a cache, and the bytes (as a power of two) that share one: functions are about as long, and a drain runs
+/// through few thousand of them.
+const SLOTS: usize = 1 << 15;
+const NEAR: u32 = 8;
+
+/// Results of earlier lookups.
+#[derive(Debug)]
+pub(super) struct Lookups {
+    /// Text of the kernel.
+    kernel: LookupCache<HeldText>,
+    /// Text of processes.
+    user: LookupCache<HeldText>,
+    /// The text of the last stream, which is that of the next as a rule.
+    last: (Validity, HeldText),
+    /// How often processes had changed, and how many regions of the kernel there were, when these were found.
+    known_of: (u64, u64),
+}
+
+impl Default for Lookups {
+    fn default() -> Self {
+        Self {
+            kernel: LookupCache::new(SLOTS, NEAR),
+            user: LookupCache::new(SLOTS, NEAR),
+            last: Default::default(),
+            known_of: (0, 0),
+        }
+    }
+}
+
+impl Lookups {
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        self.kernel.clear();
+        self.user.clear();
+        self.last = Default::default();
+    }
+
+    #[inline]
+    fn last(&self, task: TaskKey, time: u64, at: Va) -> Option<HeldText> {
+        let (validity, text) = &self.last;
+        validity.covers(task, time, at).then_some(*text)
+    }
+}
+
+impl Resolver {
+    /// Begins the counts of an interval.
+    pub(super) fn begin_lookups(&mut self) {
+        self.lookups.last = Default::default();
+        self.forget_changed();
+    }
+
+    /// Resolves one address: the process image that ran.
+    pub(super) fn one(&mut self, task: TaskKey, time: u64, at: Va) -> ProcessIdx {
+        match self.lookups.last(task, time, at) {
+            Some(text) => text.process,
+            None => self.hit(task, time, at).0,
+        }
+    }
+
+    /// Resolves one address: the process image that ran, and the first address after the text that is there.
+    pub(super) fn hit(&mut self, task: TaskKey, time: u64, at: Va) -> (ProcessIdx, Option<Va>) {
+        match at.ring() {
+            Ring::Kernel => {
+                let end = self.kernel_hit(time, at);
+                let process = if task.tgid == 0 {
+                    ProcessIdx::KERNEL
+                } else {
+                    self.user.process_at(task, time, &mut self.losses)
+                };
+                (process, end)
+            }
+            Ring::User => {
+                if let Some((_, text)) = self.lookups.user.get(task, time, at) {
+                    return (text.process, Some(text.end));
+                }
+                let Hit { process, text } = self.user.hit(task, time, at, &mut self.losses);
+                self.forget_changed();
+                let end = text.map(|(end, validity)| {
+                    self.lookups.user.add(at, &validity, HeldText { process, end });
+                    end
+                });
+                (process, end)
+            }
+        }
+    }
+
+    /// Resolves an address of the kernel, whoever ran it: the first address after the text that is there.
+    pub(super) fn kernel_hit(&mut self, time: u64, at: Va) -> Option<Va> {
+        if let Some((_, text)) = self.lookups.kernel.get(TaskKey::KERNEL, time, at) {
+            return Some(text.end);
+        }
+        let hit = self.kernel.hit(at, time, &mut self.losses);
+        self.forget_changed();
+        let (end, validity) = hit?;
+        let process = ProcessIdx::KERNEL;
+        self.lookups.kernel.add(at, &validity, HeldText { process, end });
+        Some(end)
+    }
+
+    /// Forgets the results that may be valid no more.
+    fn forget_changed(&mut self) {
+        let now = (self.user.n_changes(), self.kernel.n_regions());
+        let (n_changes, n_regions) = mem::replace(&mut self.lookups.known_of, now);
+        if n_changes != now.0 {
+            self.lookups.user.clear();
+            self.lookups.last = Default::default();
+        }
+        if n_regions != now.1 {
+            self.lookups.kernel.clear();
+            self.lookups.last = Default::default();
+        }
+    }
+
+    /// Sees to it that the text of a branch is there that led to a stream.
+    pub(super) fn source(&mut self, task: TaskKey, time: u64, source: Va) {
+        if self.lookups.last(task, time, source).is_some() {
+            return;
+        }
+        match source.ring() {
+            Ring::Kernel => _ = self.kernel_hit(time, source),
+            Ring::User => _ = self.hit(task, time, source),
+        }
+    }
+
+    /// Resolves a stream: all text from its start to the instruction at its end.
+    pub(super) fn stream(&mut self, task: TaskKey, time: u64, (start, end): (Va, Va)) -> ProcessIdx {
+        let inside = |text: &HeldText| start <= end && end < text.end;
+        if let Some(text) = self.lookups.last(task, time, start).filter(inside) {
+            return text.process;
+        }
+        let known = match start.ring() {
+            Ring::Kernel if task != TaskKey::KERNEL => None,
+            Ring::Kernel => self.lookups.kernel.get(task, time, start),
+            Ring::User => self.lookups.user.get(task, time, start),
+        };
+        if let Some((validity, text)) = known {
+            self.lookups.last = (validity.clone(), *text);
+            if inside(text) {
+                return text.process;
+            }
+        }
+        self.new_stream(task, time, start, end)
+    }
+
+    fn new_stream(&mut self, task: TaskKey, time: u64, start: Va, end: Va) -> ProcessIdx {
+        let (process, mut held) = self.hit(task, time, start);
+        if is_stream(start.0, end.0) {
+            let mut at = start;
+            while let Some(next) = held.filter(|next| at < *next && *next <= end) {
+                at = next;
+                held = self.hit(task, time, at).1;
+                if at.ring() == Ring::Kernel {
+                    self.kernel.entered(at, time);
+                }
+            }
+            if held.is_some_and(|held| end < held) {
+                return process;
+            }
+        }
+        self.hit(task, time, end);
+        process
+    }
+}

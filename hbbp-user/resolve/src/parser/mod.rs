@@ -1,0 +1,219 @@
+//! Parses what other users wrote: ELF files, and the perf maps of compilers at run time.
+//!
+//! A [`Parser`] works in this process, or asks a worker: a process without rights, with limits of memory and time, that
+//! gets open files and answers with what it found. Both run the same functions ([`Parsed::parse`]). An answer is checked
+//! like a file ([`Parsed::decode`]): the worker may be in the hands of who wrote the file.
+//!
+//! ```text
+//! Parser -- here ----------------------------------> Parsed::parse
+//!        -- worker.rs == files, question ==> serve.rs -> Parsed::parse
+//!                     <== bytes ============
+//! ```
+//!
+//! What kind of file it is takes a moment, and is waited for. Tables take what their writer likes: a queue puts these
+//! questions to a worker of their own ([`queue`]), and what comes too late for a drain is taken in a later one.
+//! Limits are on sums: bytes that are read and CPU time for each file, and what is spent on the files of one user and of all
+//! ([`allowance`]). The user is the owner of the file: he wrote it, and whoever mapped it may be gone.
+
+mod allowance;
+mod layout_wire;
+mod queue;
+pub mod serve;
+mod socket;
+mod worker;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use prost::bytes::Bytes;
+
+use crate::elf::byte_source::ByteSource;
+use crate::elf::functions::{Functions, SymbolFile, read_functions};
+use crate::elf::layout::{ElfError, ElfLayout, read_layout};
+use crate::user::perf_map::{PerfMap, read_perf_map};
+
+pub(crate) use queue::Answer;
+use queue::{Queue, add};
+pub use socket::{receive, send};
+use worker::descriptor;
+pub use worker::{FILE_CPU, Failure, Worker};
+
+/// What is found in files.
+pub(crate) trait Parsed: Sized {
+    /// Its number in a question.
+    const QUESTION: u8;
+
+    /// Parses it from one file, or from one and its debug file.
+    fn parse(files: &[&ByteSource]) -> Self;
+
+    /// Its bytes in an answer.
+    fn encode(&self) -> Vec<u8>;
+
+    /// Reads the bytes of an answer; `None` where they are not one that `parse` could have given.
+    fn decode(bytes: Bytes) -> Option<Self>;
+}
+
+/// The layout of an ELF file without its sections, which only its functions are found by.
+pub(crate) type Layout = Result<ElfLayout, ElfError>;
+
+/// Who parses files.
+#[derive(Clone, Debug, Default)]
+pub enum Parser {
+    /// This process.
+    #[default]
+    Here,
+    /// Workers.
+    Apart(Arc<Workers>),
+}
+
+/// Workers that parse files.
+#[derive(Debug)]
+pub struct Workers {
+    /// Reads what kind of files they are, which takes a moment and is waited for.
+    layouts: Mutex<Worker>,
+    /// Reads their tables, which may take long.
+    tables: Queue,
+    /// CPU time that they spent, in ns.
+    spent: Arc<AtomicU64>,
+    patience: Mutex<Patience>,
+}
+
+/// For how long the thread that reads rings may wait for answers: a tenth of the time, and no more than this at once. Nearly
+/// all files are parsed within it, and their text is then read as it is hit.
+const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE_PART: u32 = 10;
+
+/// What is left of the time to wait.
+#[derive(Debug)]
+struct Patience {
+    left: Duration,
+    since: Instant,
+}
+
+impl Parser {
+    /// Workers, one for what kind of files they are, and one for their tables.
+    pub fn apart(layouts: Worker, tables: Worker) -> Self {
+        let spent = Arc::default();
+        Self::Apart(Arc::new(Workers {
+            layouts: Mutex::new(layouts),
+            tables: Queue::new(tables, Arc::clone(&spent)),
+            spent,
+            patience: Mutex::new(Patience {
+                left: PATIENCE,
+                since: Instant::now(),
+            }),
+        }))
+    }
+
+    /// CPU time that workers took so far, in ns.
+    pub fn spent(&self) -> u64 {
+        match self {
+            Self::Here => 0,
+            Self::Apart(workers) => workers.spent.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The layout of an ELF file, without its sections.
+    pub(crate) fn layout(&self, file: &ByteSource) -> Layout {
+        match self {
+            Self::Here => Layout::parse(&[file]),
+            Self::Apart(workers) => {
+                let file = [descriptor(file).map_err(|_| ElfError::GivenUp)?];
+                let mut worker = workers.layouts.lock().unwrap_or_else(PoisonError::into_inner);
+                let (found, spent) = worker.ask(Layout::QUESTION, &file, Layout::decode);
+                add(&workers.spent, spent.cpu);
+                found.unwrap_or(Err(ElfError::GivenUp))
+            }
+        }
+    }
+
+    /// The functions of an ELF file, with the help of its debug file where there is one.
+    pub(crate) fn functions(&self, own: &ByteSource, debug: Option<&ByteSource>) -> Answer<Functions> {
+        let files: Vec<&ByteSource> = std::iter::once(own).chain(debug).collect();
+        self.ask(&files)
+    }
+
+    /// The functions of a perf map.
+    pub(crate) fn perf_map(&self, file: &ByteSource) -> Answer<PerfMap> {
+        self.ask(&[file])
+    }
+
+    /// What an answer says, if it is there or comes within the time that may be waited for answers.
+    pub(crate) fn wait<'a, T>(&self, answer: &'a mut Answer<T>) -> Option<Option<&'a T>> {
+        let (Self::Apart(workers), Answer::Awaited(_)) = (self, &*answer) else {
+            return answer.within(Duration::ZERO);
+        };
+        let mut patience = workers.patience.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = Instant::now();
+        let more = began.saturating_duration_since(patience.since) / PATIENCE_PART;
+        let left = patience.left.saturating_add(more).min(PATIENCE);
+        let found = answer.within(left);
+        patience.left = left.saturating_sub(began.elapsed());
+        patience.since = Instant::now();
+        found
+    }
+
+    fn ask<T: Parsed + Send + 'static>(&self, files: &[&ByteSource]) -> Answer<T> {
+        let workers = match self {
+            Self::Here => return Answer::There(Some(T::parse(files))),
+            Self::Apart(workers) => workers,
+        };
+        let user = files.first().and_then(|file| file.owner()).unwrap_or(0);
+        let files = files.iter().map(|file| descriptor(file));
+        let Ok(files) = files.collect::<io::Result<Vec<OwnedFd>>>() else {
+            return Answer::There(None);
+        };
+        let put = move |worker: &mut Worker| worker.ask(T::QUESTION, &files, T::decode);
+        workers.tables.ask(user, put)
+    }
+}
+
+impl Parsed for Functions {
+    const QUESTION: u8 = 2;
+
+    fn parse(files: &[&ByteSource]) -> Self {
+        let layout = |nth: usize| {
+            let source = *files.get(nth)?;
+            Some((source, read_layout(source).ok()?))
+        };
+        let (own, debug) = (layout(0), layout(1));
+        let Some((source, layout)) = &own else {
+            return Self::default();
+        };
+        let debug = debug
+            .as_ref()
+            .filter(|(_, debug)| debug.build_id == layout.build_id);
+        let debug = debug.map(|(source, layout)| SymbolFile { source, layout });
+        read_functions(SymbolFile { source, layout }, debug)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        self.encode_columns()
+    }
+
+    fn decode(bytes: Bytes) -> Option<Self> {
+        Self::decode_columns(bytes)
+    }
+}
+
+impl Parsed for PerfMap {
+    const QUESTION: u8 = 3;
+
+    fn parse(files: &[&ByteSource]) -> Self {
+        files.first().map(|file| read_perf_map(file)).unwrap_or_default()
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        self.encode_columns()
+    }
+
+    fn decode(bytes: Bytes) -> Option<Self> {
+        Self::decode_columns(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! Files with debug information: where they are, whether they belong to what ran, and their DWARF sections.
+//!
+//! A file belongs to a module when it has the same build id; the paths are those of gdb's manual ("Debugging
+//! Information in Separate Files"). Kernel modules are relocatable: their sections get addresses of our own choice, and
+//! their DWARF is relocated to these.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gimli::{EndianArcSlice, LittleEndian, SectionId};
+use object::read::{ReadCache, RelocationKind, RelocationTarget};
+use object::{Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _, SectionIndex, SectionKind};
+
+use super::section::{self, Budget, TooLarge};
+use crate::elf::byte_source::ByteSource;
+use crate::kernel::vmlinux::{debug_file_place, usual_places};
+use crate::user::mapped_file::open_own;
+use hbbp_model::snapshot::{Module, ModuleKind};
+
+/// The bytes of one section.
+pub(super) type Bytes = EndianArcSlice<LittleEndian>;
+
+/// The distance between the sections of a relocatable file: 32-bit relocations never reach from one to another.
+const APART: u64 = 1 << 32;
+
+/// An open file with debug information.
+pub(super) struct DebugFile {
+    /// Its DWARF.
+    pub(super) dwarf: gimli::Dwarf<Bytes>,
+    /// Addresses of its functions by name; empty for files of user code, where addresses are those of the file.
+    pub(super) functions: HashMap<String, Vec<u64>>,
+    /// Addresses of its code sections by name; empty for files that have addresses of their own.
+    pub(super) sections: HashMap<String, u64>,
+}
+
+/// Finds the debug information of a module: among the files that the user named, in the file that ran, and where debug
+/// packages put it. `release` is that of the kernel that ran. `None` where there is none.
+pub(super) fn find_debug_file(
+    module: &Module,
+    release: &str,
+    named: &[PathBuf],
+    budget: &mut Budget,
+) -> Result<Option<DebugFile>, TooLarge> {
+    if module.build_id.is_empty() {
+        return Ok(None);
+    }
+    let mut places = named.to_vec();
+    match module.kind {
+        ModuleKind::Kernel => places.extend(usual_places(release, &module.build_id)),
+        ModuleKind::KernelModule => places.extend(debug_file_place(&module.build_id)),
+        ModuleKind::Elf64 | ModuleKind::Elf32 => {
+            let own = PathBuf::from(&module.name);
+            places.extend(debug_link_places(&own));
+            places.push(own);
+            places.extend(debug_file_place(&module.build_id));
+        }
+        ModuleKind::Bpf | ModuleKind::Trampoline | ModuleKind::Vdso | ModuleKind::Anonymous => {}
+    }
+    let found = |place: &PathBuf| open_debug_file(place, module, budget).transpose();
+    places.iter().find_map(found).transpose()
+}
+
+/// Opens a file if it has the build id of the module, and debug information.
+fn open_debug_file(path: &Path, module: &Module, budget: &mut Budget) -> Result<Option<DebugFile>, TooLarge> {
+    let Some((source, cache)) = open_cached(path) else {
+        return Ok(None);
+    };
+    let Some(file) = parse_of(&cache, &module.build_id) else {
+        return Ok(None);
+    };
+    if file.section_by_name(".debug_info").is_none() && file.section_by_name(".zdebug_info").is_none() {
+        return Ok(None);
+    }
+    let bases = section_bases(&file);
+    let mut dwarf = load(&source, &file, &bases, budget)?;
+    if let Some(sup) = open_supplement(path, &file, budget)? {
+        dwarf.set_sup(sup);
+    }
+    let is_kernel = matches!(module.kind, ModuleKind::Kernel | ModuleKind::KernelModule);
+    let functions = if is_kernel {
+        functions(&file, &bases)
+    } else {
+        HashMap::new()
+    };
+    let names = file.sections().filter_map(|section| {
+        let base = bases.get(&section.index())?;
+        Some((section.name().ok()?.to_owned(), *base))
+    });
+    let sections = names.collect();
+    Ok(Some(DebugFile {
+        dwarf,
+        functions,
+        sections,
+    }))
+}
+
+/// The file, if it has this build id.
+fn parse_of<'a>(cache: &'a ReadCache<File>, build_id: &[u8]) -> Option<Parsed<'a>> {
+    let file = object::File::parse(cache).ok()?;
+    (file.build_id().ok()?? == build_id).then_some(file)
+}
+
+/// Reads all sections of DWARF.
+fn load(
+    source: &File,
+    file: &Parsed<'_>,
+    bases: &HashMap<SectionIndex, u64>,
+    budget: &mut Budget,
+) -> Result<gimli::Dwarf<Bytes>, TooLarge> {
+    let before = budget.of(source);
+    let mut left = before;
+    let dwarf = gimli::Dwarf::load(|id| read_section(source, file, id, bases, &mut left));
+    budget.take(before, left);
+    dwarf
+}
+
+/// A regular file; never one that makes us wait.
+pub(super) fn open(path: &Path) -> Option<File> {
+    match open_own(path).ok()?.source {
+        ByteSource::File(file, _) => Some(file),
+        ByteSource::Bounded(..) | ByteSource::Memory(_) => None,
+    }
+}
+
+/// A file, and the same for its headers and tables, which are kept as they are read.
+fn open_cached(path: &Path) -> Option<(File, ReadCache<File>)> {
+    let file = open(path)?;
+    let cache = ReadCache::new(file.try_clone().ok()?);
+    Some((file, cache))
+}
+
+/// Where the file that `.gnu_debuglink` names may lie.
+fn debug_link_places(path: &Path) -> Vec<PathBuf> {
+    let link = || {
+        let (_, cache) = open_cached(path)?;
+        let file = object::File::parse(&cache).ok()?;
+        let (name, _) = file.gnu_debuglink().ok()??;
+        let name = std::str::from_utf8(name).ok()?;
+        let folder = path.parent()?;
+        let global = Path::new("/usr/lib/debug").join(folder.strip_prefix("/").ok()?);
+        // The name is a plain one, or it is not followed.
+        let plain = !name.contains('/') && !name.is_empty();
+        plain.then(|| {
+            vec![
+                folder.join(name),
+                folder.join(".debug").join(name),
+                global.join(name),
+            ]
+        })
+    };
+    link().unwrap_or_default()
+}
+
+/// The file with what several debug files share (`dwz`), if it is there with the build id that is asked for.
+fn open_supplement(
+    path: &Path,
+    file: &Parsed<'_>,
+    budget: &mut Budget,
+) -> Result<Option<gimli::Dwarf<Bytes>>, TooLarge> {
+    let Ok(Some((name, build_id))) = file.gnu_debugaltlink() else {
+        return Ok(None);
+    };
+    let name = std::str::from_utf8(name).ok();
+    let beside = name.zip(path.parent()).map(|(name, folder)| folder.join(name));
+    for place in beside.into_iter().chain(debug_file_place(build_id)) {
+        let Some((source, cache)) = open_cached(&place) else {
+            continue;
+        };
+        if let Some(file) = parse_of(&cache, build_id) {
+            return load(&source, &file, &HashMap::new(), budget).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+type Parsed<'a> = object::File<'a, &'a ReadCache<File>>;
+
+/// The addresses that the code sections of a relocatable file get here; none for files that have their own.
+fn section_bases(file: &Parsed<'_>) -> HashMap<SectionIndex, u64> {
+    if file.kind() != ObjectKind::Relocatable {
+        return HashMap::new();
+    }
+    let code = file
+        .sections()
+        .filter(|section| section.kind() == SectionKind::Text);
+    code.zip(1..)
+        .map(|(section, n)| (section.index(), n * APART))
+        .collect()
+}
+
+/// The functions of a file by name, at its own addresses or those of `bases`.
+fn functions(file: &Parsed<'_>, bases: &HashMap<SectionIndex, u64>) -> HashMap<String, Vec<u64>> {
+    let mut functions: HashMap<String, Vec<u64>> = HashMap::new();
+    for symbol in file.symbols().filter(|symbol| symbol.is_definition()) {
+        if let Ok(name) = symbol.name() {
+            let base = symbol.section_index().and_then(|section| bases.get(&section));
+            let at = symbol.address().wrapping_add(base.copied().unwrap_or(0));
+            functions.entry(name.to_owned()).or_default().push(at);
+        }
+    }
+    functions
+}
+
+/// Reads one section of DWARF; empty where there is none.
+fn read_section(
+    source: &File,
+    file: &Parsed<'_>,
+    id: SectionId,
+    bases: &HashMap<SectionIndex, u64>,
+    budget: &mut Budget,
+) -> Result<Bytes, TooLarge> {
+    let none = || EndianArcSlice::new(Arc::default(), LittleEndian);
+    let Some(section) = file.section_by_name(id.name()) else {
+        return Ok(none());
+    };
+    let Ok(range) = section.compressed_file_range() else {
+        return Ok(none());
+    };
+    let Some(mut bytes) = section::read(source, range, budget)? else {
+        return Ok(none());
+    };
+    if file.kind() == ObjectKind::Relocatable
+        && let Some(bytes) = Arc::get_mut(&mut bytes)
+    {
+        relocate(file, &section, bases, bytes);
+    }
+    Ok(EndianArcSlice::new(bytes, LittleEndian))
+}
+
+/// Applies the relocations of a section of DWARF: absolute ones, of addresses and of offsets into other sections.
+fn relocate<'a>(
+    file: &Parsed<'a>,
+    section: &object::Section<'a, '_, &'a ReadCache<File>>,
+    bases: &HashMap<SectionIndex, u64>,
+    bytes: &mut [u8],
+) {
+    for (at, relocation) in section.relocations() {
+        let base = |section| bases.get(&section).copied().unwrap_or(0);
+        let target = match relocation.target() {
+            RelocationTarget::Symbol(symbol) => file.symbol_by_index(symbol).ok().map(|symbol| {
+                symbol
+                    .address()
+                    .wrapping_add(symbol.section_index().map_or(0, base))
+            }),
+            RelocationTarget::Section(section) => Some(base(section)),
+            _ => None,
+        };
+        let value = target.map(|target| target.wrapping_add_signed(relocation.addend()).to_le_bytes());
+        let len = usize::from(relocation.size() / 8);
+        let field = usize::try_from(at)
+            .ok()
+            .and_then(|at| bytes.get_mut(at..)?.get_mut(..len));
+        let value = value.as_ref().and_then(|value| value.get(..len));
+        if let (Some(field), Some(value), RelocationKind::Absolute) = (field, value, relocation.kind()) {
+            field.copy_from_slice(value);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What files say of the addresses of a finished snapshot: `image` where text lies in them, `debug_file` finds debug
+//! information, `section` reads it within a budget, `lines` looks up source lines in it and `frames` inlined functions.
+
+mod debug_file;
+mod declaration;
+mod frames;
+pub mod image;
+pub mod lines;
+mod section;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+
+use hbbp_model::snapshot::{Linked, Module, SourceFrames};
+use section::{Budget, TooLarge};
+
+/// Reads the inlined functions, lines and discriminators at locations in the file of a module, from the debug information that
+/// is found on this machine. `release` is that of the kernel that ran.
+pub fn read_source_frames(
+    module: &Module,
+    release: &str,
+    named: &[PathBuf],
+    locations: impl Iterator<Item = Linked>,
+) -> anyhow::Result<SourceFrames> {
+    let found = debug_file::find_debug_file(module, release, named, &mut Budget::default());
+    let file = match found {
+        Ok(file) => file.with_context(|| {
+            format!(
+                "no debug information for {}: build it with -g, or name the file that has it with --binary FILE",
+                module.name
+            )
+        })?,
+        Err(TooLarge) => bail!("the debug information of {} takes more memory than is granted to it", module.name),
+    };
+    Ok(frames::read_frames(file, locations))
+}

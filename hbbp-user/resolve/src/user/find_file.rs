@@ -1,0 +1,315 @@
+//! Finding the files of a recording, which may have been made elsewhere and long ago.
+//!
+//! A file must be the one that ran: its build id is compared where the recording has one. Files are looked for among
+//! those that the user names, below the folder that the user names, in perf's cache of files by build id, and at
+//! their own path on this machine. A file of this machine that is another one is worth a word only where the recording
+//! was made here.
+
+use std::path::{Path, PathBuf};
+
+use super::mapped_file::{OpenedFile, Refusal, open_own, plain_path};
+use super::process_image::MappedFile;
+use crate::elf::byte_source::ByteSource;
+use crate::elf::layout::{ElfLayout, read_layout};
+use hbbp_model::record::FileIdentity;
+use hbbp_model::snapshot::{Loss, hex};
+
+/// Whether a file that is not the one that ran may be taken for it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Mismatch {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// It is taken, because the user says that its text is the same.
+    Accept,
+}
+
+/// Where files may be.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Files that the user names.
+    pub binaries: Vec<PathBuf>,
+    /// A folder that holds files at their paths.
+    pub symfs: Option<PathBuf>,
+    /// perf's cache, usually `~/.debug`.
+    pub cache: Option<PathBuf>,
+    /// What to do about another build id.
+    pub mismatch: Mismatch,
+    /// Whose files stand at the paths of the recording.
+    pub host: Host,
+}
+
+/// The machine that a recording was made on.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Host {
+    /// This one.
+    This,
+    /// Another one, or an unknown one.
+    #[default]
+    Other,
+}
+
+impl Host {
+    /// The host of this name; empty where it is unknown.
+    pub fn named(name: &str) -> Self {
+        let own = rustix::system::uname();
+        if own.nodename().to_bytes() == name.as_bytes() {
+            Self::This
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// A file that was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) source: ByteSource,
+    /// Its device and inode.
+    pub(super) place: (u64, u64),
+    pub(super) layout: ElfLayout,
+    /// What the user must know about it.
+    pub(super) note: Option<String>,
+}
+
+/// A file that was not.
+#[derive(Debug)]
+pub(super) struct NotFound {
+    pub(super) loss: Loss,
+    /// What to tell the user.
+    pub(super) note: Option<String>,
+    /// The file that the user named for it, and that is another one.
+    pub(super) named: Option<PathBuf>,
+}
+
+/// Whether two build ids are one: older versions of perf write short ones with zeros up to 20 bytes.
+pub fn same_build_id(a: &[u8], b: &[u8]) -> bool {
+    let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    long.split_at_checked(short.len())
+        .is_some_and(|(head, remainder)| head == short && remainder.iter().all(|byte| *byte == 0))
+}
+
+/// Looks for the file of a mapping. `build_id` is what the recording says of it, empty where it says nothing.
+pub(super) fn find(places: &Places, file: &MappedFile, build_id: &[u8]) -> Result<Found, NotFound> {
+    let path = plain_path(&file.path);
+    let named = |candidate: &&PathBuf| candidate.file_name() == Path::new(path).file_name();
+    let by_name = places.binaries.iter().filter(named);
+    // A file of another name serves if it says that it is the right one.
+    let by_id = places
+        .binaries
+        .iter()
+        .filter(|binary| !build_id.is_empty() && !named(binary));
+    let mut worst = NotFound {
+        loss: Loss::FileMissing,
+        note: None,
+        named: None,
+    };
+    for candidate in by_name {
+        match open_checked(candidate, build_id, places.mismatch) {
+            Ok(found) => return Ok(found),
+            Err(refused) => {
+                worst = NotFound {
+                    named: Some(candidate.clone()),
+                    ..refused
+                }
+            }
+        }
+    }
+    for candidate in by_id {
+        if let Ok(found) = open_checked(candidate, build_id, Mismatch::Refuse) {
+            return Ok(found);
+        }
+    }
+    let below = |root: &PathBuf| root.join(path.trim_start_matches('/'));
+    let others = [places.symfs.as_ref().map(below), cached(places, build_id)];
+    let own = own_place(places, path, file, build_id);
+    let is_own = |candidate: &PathBuf| own.as_ref() == Some(candidate);
+    for candidate in others.into_iter().chain([own.clone()]).flatten() {
+        match open_checked(&candidate, build_id, places.mismatch) {
+            Ok(found) => return Ok(found),
+            Err(refused) if refused.loss == Loss::FileMissing => {}
+            Err(_) if is_own(&candidate) && places.host == Host::Other => {}
+            Err(refused) => {
+                worst = NotFound {
+                    named: worst.named.take(),
+                    ..refused
+                }
+            }
+        }
+    }
+    Err(worst)
+}
+
+/// `~/.debug/.build-id/ab/cdef.../elf`, where perf keeps the files that a recording hit.
+fn cached(places: &Places, build_id: &[u8]) -> Option<PathBuf> {
+    let digits = hex(build_id);
+    let (first, remainder) = digits
+        .split_at_checked(2)
+        .filter(|(_, remainder)| !remainder.is_empty())?;
+    Some(
+        places
+            .cache
+            .as_ref()?
+            .join(".build-id")
+            .join(first)
+            .join(remainder)
+            .join("elf"),
+    )
+}
+
+/// The path that the recording names, on this machine; a folder of files replaces the whole machine.
+/// Only its build id or its inode distinguishes a file from others of its name.
+fn own_place(places: &Places, path: &str, file: &MappedFile, build_id: &[u8]) -> Option<PathBuf> {
+    let is_same_inode = || match file.identity {
+        FileIdentity::Inode { inode, .. } => {
+            use std::os::unix::fs::MetadataExt as _;
+            std::fs::metadata(path).is_ok_and(|found| found.ino() == inode)
+        }
+        FileIdentity::Unknown | FileIdentity::BuildId(_) => false,
+    };
+    let known = !build_id.is_empty() || places.mismatch == Mismatch::Accept || is_same_inode();
+    (places.symfs.is_none() && path.starts_with('/') && known).then(|| PathBuf::from(path))
+}
+
+fn open_checked(path: &Path, build_id: &[u8], mismatch: Mismatch) -> Result<Found, NotFound> {
+    let shown = path.display();
+    let refused = |loss, why: String| NotFound {
+        loss,
+        note: Some(format!("{shown} was not used: {why}")),
+        named: None,
+    };
+    let OpenedFile { source, place } = open_own(path).map_err(|refusal| match refusal {
+        Refusal::Missing => NotFound {
+            loss: Loss::FileMissing,
+            note: None,
+            named: None,
+        },
+        Refusal::Refused | Refusal::Changed | Refusal::Unidentified => refused(
+            refusal.loss(),
+            "not a regular file, or permission denied".to_owned(),
+        ),
+    })?;
+    let layout = read_layout(&source).map_err(|error| refused(Loss::FileUnreadable, error.to_string()))?;
+    let same = build_id.is_empty() || same_build_id(&layout.build_id, build_id);
+    let ids = || {
+        let own = if layout.build_id.is_empty() {
+            "none".to_owned()
+        } else {
+            hex(&layout.build_id)
+        };
+        format!("its build id is {own}, expected {}", hex(build_id))
+    };
+    let note = match (same, mismatch) {
+        (true, _) => None,
+        (false, Mismatch::Accept) => Some(format!("{shown} was used although {}", ids())),
+        (false, Mismatch::Refuse) => {
+            return Err(refused(
+                Loss::FileChanged,
+                format!("{}; pass the right file, or use --force", ids()),
+            ));
+        }
+    };
+    Ok(Found {
+        path: path.to_owned(),
+        source,
+        place,
+        layout,
+        note,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own_program() -> (PathBuf, Vec<u8>) {
+        let path = std::env::current_exe().unwrap();
+        let build_id = read_layout(&open_own(&path).unwrap().source).unwrap().build_id;
+        (path, build_id)
+    }
+
+    fn mapped(path: &str) -> MappedFile {
+        MappedFile {
+            path: path.into(),
+            identity: FileIdentity::Unknown,
+        }
+    }
+
+    #[test]
+    fn short_build_ids_are_padded_with_zeros() {
+        assert!(same_build_id(&[1, 2], &[1, 2, 0, 0]) && same_build_id(&[1, 2, 0], &[1, 2]));
+        assert!(!same_build_id(&[1, 2], &[1, 2, 3]) && !same_build_id(&[1, 2], &[1, 3]));
+    }
+
+    #[test]
+    fn a_file_with_another_build_id_is_refused_with_both() {
+        let (path, own) = own_program();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let mut places = Places {
+            binaries: vec![path.clone()],
+            ..Places::default()
+        };
+        let refused = find(&places, &mapped(&format!("/elsewhere/{name}")), &[0xab; 20]).unwrap_err();
+        let note = refused.note.unwrap();
+        assert_eq!(refused.loss, Loss::FileChanged);
+        assert!(
+            note.contains(&"ab".repeat(20)) && note.contains(&hex(&own)) && note.contains("--force"),
+            "{note}"
+        );
+        places.mismatch = Mismatch::Accept;
+        assert!(
+            find(&places, &mapped(&format!("/elsewhere/{name}")), &[0xab; 20])
+                .unwrap()
+                .note
+                .is_some()
+        );
+        assert_eq!(
+            find(&places, &mapped("/elsewhere/another"), &[])
+                .unwrap_err()
+                .loss,
+            Loss::FileMissing
+        );
+    }
+
+    #[test]
+    fn another_file_at_the_same_path_matters_on_the_host_of_the_recording_only() {
+        let (path, _) = own_program();
+        let find_on = |host| {
+            let places = Places {
+                host,
+                ..Places::default()
+            };
+            let refused = find(&places, &mapped(path.to_str().unwrap()), &[0xab; 20]).unwrap_err();
+            (refused.loss, refused.note.is_some())
+        };
+        assert_eq!(find_on(Host::Other), (Loss::FileMissing, false));
+        assert_eq!(find_on(Host::This), (Loss::FileChanged, true));
+        let own = rustix::system::uname();
+        assert_eq!(Host::named(own.nodename().to_str().unwrap()), Host::This);
+        assert_eq!(Host::named(""), Host::Other);
+    }
+
+    #[test]
+    fn files_are_found_by_build_id_below_a_folder_and_at_their_place() {
+        let (path, own) = own_program();
+        let place = path.to_str().unwrap();
+        let binaries = Places {
+            binaries: vec![path.clone()],
+            ..Places::default()
+        };
+        let symfs = Places {
+            symfs: Some(PathBuf::from("/")),
+            ..Places::default()
+        };
+        if !own.is_empty() {
+            assert!(find(&binaries, &mapped("/elsewhere/another name"), &own).is_ok());
+            assert!(find(&Places::default(), &mapped(place), &own).is_ok());
+        }
+        assert!(find(&symfs, &mapped(place), &[]).is_ok());
+        assert!(
+            find(&Places::default(), &mapped(place), &[]).is_err(),
+            "nothing says that it is the same"
+        );
+    }
+}

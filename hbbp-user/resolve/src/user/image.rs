@@ -1,0 +1,456 @@
+//! What is mapped into processes: an ELF file, another file, or memory; where its text is read and who names it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use hbbp_model::addr::{FileOff, ImageAddr, Va};
+use hbbp_model::snapshot::{Loss, Module, ModuleKind, Symbol};
+
+use super::mapped_file::open_own;
+use super::process_image::Generation;
+use super::process_memory::ProcessMemory;
+use crate::elf::byte_source::{ByteSource, Timestamp};
+use crate::elf::functions::Functions;
+use crate::elf::layout::{ElfClass, ElfError, ElfLayout};
+use crate::kernel::vmlinux::debug_file_place;
+use crate::parser::{Answer, Parser};
+use crate::text::{Change, Covered, Known, Live, ModuleText};
+
+/// Something that is mapped into processes, and its text as far as it was hit.
+#[derive(Debug)]
+pub struct Image {
+    /// Path, or the kernel's name.
+    pub name: String,
+    /// Its sort.
+    pub kind: ModuleKind,
+    /// Where its text is read.
+    pub content: Content,
+    /// Whether it was counted as lost.
+    pub counted: bool,
+    /// Whether it was counted that no more of its text is taken.
+    pub left_out: bool,
+    /// Whether its text may change while it runs: a process that ran it maps it so that its own writes show, or somebody
+    /// wrote to the file once, which shows in all mappings of it.
+    pub shared: bool,
+    /// When the file was last changed, as far as that was seen.
+    seen: Option<Timestamp>,
+    /// Whether it was counted that its functions were given up.
+    pub unnamed: bool,
+    /// Addresses that were hit while its functions were awaited, and what their mappings show of it.
+    pub(super) awaiting: BTreeMap<ImageAddr, Range<ImageAddr>>,
+    /// Whether the functions of memory were given up.
+    pub(super) given_up: bool,
+    pub(super) text: ModuleText,
+}
+
+/// Addresses that may wait for the functions of an image; of others the text around them is taken.
+const MAX_AWAITING: usize = 1 << 14;
+
+/// Where the text of an image is read.
+#[derive(Debug)]
+pub enum Content {
+    /// An ELF file or a copy of one.
+    Elf(Box<ElfContent>),
+    /// A file other than ELF, such as the code cache of a compiler; its addresses are file offsets.
+    Flat(ByteSource),
+    /// Memory of one process; its addresses are those of the process.
+    Memory(Owner),
+    /// Text of a file as processes have changed it; its addresses are those of the image of the file.
+    Patched,
+    /// Nothing; its addresses are file offsets.
+    Missing,
+}
+
+/// An ELF file with what is known about its functions.
+#[derive(Debug)]
+pub struct ElfContent {
+    source: ByteSource,
+    layout: ElfLayout,
+    /// When it was last changed, before its text and its names were read.
+    changed: Option<Timestamp>,
+    /// Read at the first hit.
+    pub(super) names: Option<Names>,
+}
+
+#[derive(Debug)]
+pub(super) struct Names {
+    pub(super) functions: Answer<Functions>,
+    debug: Option<ByteSource>,
+    /// How often they were asked for, lately more than before.
+    uses: u32,
+}
+
+/// The process whose memory an image is.
+#[derive(Debug)]
+pub struct Owner {
+    /// Thread group id.
+    pub tgid: u32,
+    /// The program that it ran.
+    pub generation: Generation,
+    /// What is counted where the memory cannot be read: why it had to be.
+    pub loss: Loss,
+}
+
+impl Image {
+    /// An image of a file: ELF where it is one, else its plain bytes.
+    pub fn of_file(name: String, source: ByteSource, parser: &Parser) -> Result<Self, ElfError> {
+        match parser.layout(&source) {
+            Ok(layout) => Ok(Self::of_elf(name, source, layout)),
+            Err(ElfError::NotElf) => {
+                let seen = source.changed();
+                let flat = Self::new(name, ModuleKind::Anonymous, Content::Flat(source));
+                Ok(Self { seen, ..flat })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An image of an ELF file.
+    pub fn of_elf(name: String, source: ByteSource, layout: ElfLayout) -> Self {
+        let kind = match layout.class {
+            ElfClass::X86 => ModuleKind::Elf32,
+            ElfClass::X86_64 | ElfClass::X32 => ModuleKind::Elf64,
+        };
+        let elf = ElfContent {
+            changed: source.changed(),
+            source,
+            layout,
+            names: None,
+        };
+        let seen = elf.changed;
+        Self {
+            seen,
+            ..Self::new(name, kind, Content::Elf(Box::new(elf)))
+        }
+    }
+
+    /// An image of memory of one process.
+    pub fn of_memory(name: String, kind: ModuleKind, owner: Owner) -> Self {
+        Self::new(name, kind, Content::Memory(owner))
+    }
+
+    /// A file of a recording that was not found: it was hit, and nothing else is known of it.
+    pub fn missing(name: String) -> Self {
+        Self::new(name, ModuleKind::Elf64, Content::Missing)
+    }
+
+    /// An image of a file as processes have changed it: of the ranges that are [copied](Self::copy_text) to it.
+    pub fn patched(file: &Self) -> Self {
+        Self::new(format!("{} (patched)", file.name), file.kind, Content::Patched)
+    }
+
+    fn new(name: String, kind: ModuleKind, content: Content) -> Self {
+        Self {
+            name,
+            kind,
+            content,
+            counted: false,
+            left_out: false,
+            shared: false,
+            seen: None,
+            unnamed: false,
+            awaiting: BTreeMap::new(),
+            given_up: false,
+            text: ModuleText::default(),
+        }
+    }
+
+    /// The address in the image of the first byte of a mapping; `None` where an ELF file has no such segment.
+    pub fn image_start(&self, start: Va, offset: FileOff) -> Option<ImageAddr> {
+        match &self.content {
+            Content::Elf(elf) => elf.layout.image_addr(offset),
+            Content::Flat(_) | Content::Patched | Content::Missing => Some(ImageAddr(offset.0)),
+            Content::Memory(_) => Some(ImageAddr(start.0)),
+        }
+    }
+
+    /// Addresses around `at` whose text was asked for already, `at` among them, which are hit.
+    pub fn hit(&mut self, at: ImageAddr) -> Option<Range<ImageAddr>> {
+        self.text.hit(at)
+    }
+
+    /// Sees to it that the text around `at` is there; `mapped` are the addresses of the mapping that was hit, and
+    /// `memory` is given where an owner of memory still runs the program that was hit. Where its functions are awaited, text
+    /// of a file is read later, and memory, which may be gone then, is named later.
+    pub fn cover(
+        &mut self,
+        at: ImageAddr,
+        mapped: Range<ImageAddr>,
+        memory: Option<&mut ProcessMemory>,
+        parser: &Parser,
+    ) -> Covered {
+        let may_wait = self.awaiting.len() < MAX_AWAITING;
+        match &mut self.content {
+            Content::Elf(elf) => match elf.read_function_at(at, parser) {
+                None if may_wait => {
+                    self.awaiting.insert(at, mapped);
+                    Covered::Later
+                }
+                found => cover_file(elf, &mut self.text, at, mapped, found.unwrap_or_default()),
+            },
+            Content::Flat(source) => {
+                // A mapping is whole pages long, the file may end before.
+                let filled = mapped.start..mapped.end.min(ImageAddr(source.len()));
+                self.text
+                    .cover(at, filled, None, &mut |at, bytes| source.read_into(at.0, bytes))
+            }
+            Content::Memory(owner) => {
+                let tgid = owner.tgid;
+                match memory {
+                    Some(memory) => {
+                        let names = memory.names(tgid, owner.generation);
+                        if names.is_none() && may_wait {
+                            self.awaiting.insert(at, mapped.clone());
+                        }
+                        self.given_up |= matches!(names, Some(None));
+                        let names = names.flatten();
+                        let function = names.and_then(|names| names.function_at(at));
+                        let unnamed = names.filter(|_| function.is_none());
+                        let gap = unnamed.map(|names| names.gap_at(at));
+                        let mut read = |at: ImageAddr, bytes: &mut [u8]| memory.read(tgid, Va(at.0), bytes);
+                        self.text.cover(at, within(mapped, gap), function, &mut read)
+                    }
+                    None => self.text.cover(at, mapped, None, &mut |_, _| false),
+                }
+            }
+            Content::Patched | Content::Missing => Covered::Unreadable,
+        }
+    }
+
+    /// Whether its text is that of a file.
+    pub const fn is_file(&self) -> bool {
+        matches!(self.content, Content::Elf(_) | Content::Flat(_))
+    }
+
+    /// Adds a text range of a file, which starts at `start`, with the bytes that a process has there.
+    /// An image that is not of this kind stays without text.
+    pub fn copy_text(&mut self, file: &Self, start: ImageAddr, bytes: Vec<u8>) {
+        if matches!(self.content, Content::Patched) {
+            self.text.copy(&file.text, start, bytes);
+        }
+    }
+
+    /// Looks whether somebody has written to the file of an image that was hit since this was asked for last, or since it was
+    /// opened. Writes to a page that is still dirty are not seen, so that the text may change from then on.
+    pub fn notice_writes(&mut self) {
+        if self.shared || self.is_unhit() {
+            return;
+        }
+        if let Some(changed) = self.file().map(ByteSource::changed) {
+            self.shared = self.seen != changed;
+            self.seen = changed;
+        }
+    }
+
+    /// Whether its file was written to since it was opened, so that other text may have run than is read now.
+    pub fn is_overwritten(&self) -> bool {
+        self.file().is_some_and(|file| {
+            let changed = file.changed();
+            // A change of the inode alone, such as an unlink(2), sets no time of a write.
+            self.seen != changed && changed == file.written()
+        })
+    }
+
+    /// Its file, whether ELF or not.
+    fn file(&self) -> Option<&ByteSource> {
+        match &self.content {
+            Content::Elf(elf) => Some(&elf.source),
+            Content::Flat(source) => Some(source),
+            Content::Memory(_) | Content::Patched | Content::Missing => None,
+        }
+    }
+
+    /// Whether its text may change without a record: memory, and files that are shared.
+    pub const fn may_change(&self) -> bool {
+        matches!(self.content, Content::Memory(_)) || self.shared && self.is_file()
+    }
+
+    /// Reads what may change once more, as far as it was hit; the owner of memory must be alive. Returns the number of
+    /// ranges that differ.
+    pub fn reread(&mut self, interval: u32, memory: &mut ProcessMemory) -> u64 {
+        let live = self.read_live(usize::MAX, memory).0;
+        let known = Known {
+            interval,
+            ..Known::default()
+        };
+        self.text.change(Change::Observed(live, known))
+    }
+
+    /// Whether its text differs from what was read last, as far as that is found by reading `most` bytes; and how many
+    /// are left of them, 0 where there was more to read.
+    pub fn differs(&self, most: usize, memory: &mut ProcessMemory) -> (bool, usize) {
+        let (live, left) = self.read_live(most, memory);
+        (live.is_any(), left)
+    }
+
+    fn read_live(&self, most: usize, memory: &mut ProcessMemory) -> (Live, usize) {
+        let mut left = most;
+        let mut read = |at: ImageAddr, bytes: &mut [u8]| {
+            left = left.saturating_sub(bytes.len());
+            0 < left
+                && match &self.content {
+                    Content::Memory(owner) => memory.read(owner.tgid, Va(at.0), bytes),
+                    Content::Elf(elf) => elf.read(at, bytes),
+                    Content::Flat(source) => source.read_into(at.0, bytes),
+                    Content::Patched | Content::Missing => false,
+                }
+        };
+        let live = self.text.read_live(None, &mut read);
+        (live, left)
+    }
+
+    /// How it is counted where its text cannot be read.
+    pub fn loss(&self) -> Loss {
+        match &self.content {
+            Content::Elf(_) | Content::Flat(_) | Content::Patched | Content::Missing => Loss::FileUnreadable,
+            Content::Memory(owner) => owner.loss,
+        }
+    }
+
+    /// Whether nothing of it was hit.
+    pub fn is_unhit(&self) -> bool {
+        self.text.is_unhit() && self.awaiting.is_empty()
+    }
+
+    /// Whether its bytes were written while programs ran, and are no file's.
+    pub const fn is_written(&self) -> bool {
+        match self.content {
+            Content::Memory(_) | Content::Flat(_) | Content::Patched => true,
+            Content::Elf(_) | Content::Missing => false,
+        }
+    }
+
+    /// Drops the text of ranges that changed; returns their number.
+    pub fn drop_changed(&mut self) -> u64 {
+        self.text.drop_changed()
+    }
+
+    /// Its text, as far as it was hit.
+    pub const fn text(&self) -> &ModuleText {
+        &self.text
+    }
+
+    /// Its module of a snapshot, with these symbols.
+    pub fn module(&self, symbols: Vec<Symbol>) -> Module {
+        let build_id = match &self.content {
+            Content::Elf(elf) => elf.layout.build_id.clone(),
+            Content::Flat(_) | Content::Memory(_) | Content::Patched | Content::Missing => Vec::new(),
+        };
+        Module {
+            name: self.name.clone(),
+            kind: self.kind,
+            build_id,
+            symbols,
+        }
+    }
+
+    /// Whether it belongs to the time since the last [time](ModuleText::take_hit): memory of one process, and what processes
+    /// made of a file.
+    pub const fn is_of_one_time(&self) -> bool {
+        matches!(self.content, Content::Memory(_) | Content::Patched)
+    }
+}
+
+impl ElfContent {
+    /// Whether nobody has written to it since this was last asked for; otherwise names are read anew.
+    pub(super) fn is_unchanged(&mut self) -> bool {
+        let changed = self.source.changed();
+        let is_unchanged = changed == self.changed;
+        if !is_unchanged {
+            (self.changed, self.names) = (changed, None);
+        }
+        is_unchanged
+    }
+
+    /// How often names were asked for, and their bytes. What was asked for before counts half from now on.
+    /// `None` while they are awaited.
+    pub(super) fn age_names(&mut self) -> Option<(u32, usize)> {
+        let names = self.names.as_mut()?;
+        let uses = names.uses;
+        names.uses /= 2;
+        match &names.functions {
+            Answer::There(functions) => Some((uses, functions.as_ref().map_or(0, Functions::n_bytes))),
+            Answer::Awaited(_) => None,
+        }
+    }
+
+    /// Sees to it that functions that were given up are asked for once more where the file is hit next.
+    pub(super) fn ask_again(&mut self) {
+        self.names
+            .take_if(|names| matches!(names.functions, Answer::There(None)));
+    }
+
+    /// Drops the names; they are read anew where the file is hit next.
+    pub(super) fn drop_names(&mut self) {
+        self.names = None;
+    }
+
+    fn read(&self, at: ImageAddr, bytes: &mut [u8]) -> bool {
+        let offset = self.layout.file_off(at);
+        offset.is_some_and(|offset| self.source.read_into(offset.0, bytes))
+    }
+
+    /// The function that contains `at`, else the gap between functions around it; `None` while functions are awaited.
+    fn read_function_at(&mut self, at: ImageAddr, parser: &Parser) -> Option<FunctionOrGap> {
+        if self.names.is_none() {
+            self.names = Some(read_names(&self.source, &self.layout, parser));
+        }
+        self.known_function_at(at, parser)
+    }
+
+    /// The same of functions that were asked for.
+    pub(super) fn known_function_at(&mut self, at: ImageAddr, parser: &Parser) -> Option<FunctionOrGap> {
+        let Self { source, names, .. } = self;
+        let names = names.as_mut()?;
+        names.uses = names.uses.saturating_add(1);
+        let Some(functions) = parser.wait(&mut names.functions)? else {
+            return Some(FunctionOrGap::default());
+        };
+        let function = functions.read_function_at(at, source, names.debug.as_ref());
+        let gap = function.is_none().then(|| functions.gap_at(at, source));
+        Some(FunctionOrGap { function, gap })
+    }
+}
+
+/// What is known around an address: the function, or the gap between functions, or neither.
+#[derive(Default)]
+pub(super) struct FunctionOrGap {
+    function: Option<Symbol>,
+    gap: Option<Range<ImageAddr>>,
+}
+
+/// Sees to it that the text of a file around `at` is there.
+pub(super) fn cover_file(
+    elf: &ElfContent,
+    text: &mut ModuleText,
+    at: ImageAddr,
+    mapped: Range<ImageAddr>,
+    found: FunctionOrGap,
+) -> Covered {
+    let segment = elf.layout.segment_at(at);
+    let segment = segment.map(|s| s.start..ImageAddr(s.start.0.saturating_add(s.len)));
+    let bounds = within(segment.unwrap_or(mapped), found.gap);
+    let mut read = |at: ImageAddr, bytes: &mut [u8]| elf.read(at, bytes);
+    text.cover(at, bounds, found.function, &mut read)
+}
+
+/// The part of `bounds` that lies in a gap, where there is one.
+fn within(bounds: Range<ImageAddr>, gap: Option<Range<ImageAddr>>) -> Range<ImageAddr> {
+    match gap {
+        Some(gap) => bounds.start.max(gap.start)..bounds.end.min(gap.end),
+        None => bounds,
+    }
+}
+
+/// Has the function ranges of a file parsed, and of its debug file where one is installed.
+fn read_names(source: &ByteSource, layout: &ElfLayout, parser: &Parser) -> Names {
+    let debug = debug_file_place(&layout.build_id)
+        .and_then(|path| open_own(&path).ok())
+        .map(|file| file.source);
+    let functions = parser.functions(source, debug.as_ref());
+    Names {
+        functions,
+        debug,
+        uses: 0,
+    }
+}

@@ -1,0 +1,228 @@
+//! Following the processes of a live run: their records as they come, and their files and memory while they live.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use super::patched_text::Comparison;
+use super::proc_scan::{Scanned, read_process};
+use super::process_image::Backing;
+use super::process_memory::ProcessMemory;
+use super::read_again::Unknown;
+use super::space::{Origin, UserSpace};
+use super::watch::Watch;
+use hbbp_model::record::{Mmap, Record, Timed};
+use hbbp_model::snapshot::{Loss, Losses};
+
+/// Records wait for those of other CPUs, which may come later and be older; beyond this number the oldest are taken.
+const MAX_PENDING: usize = 1 << 16;
+/// No CPU's records come later than this, in ns: its ring is read at least as often.
+const LATEST: u64 = 2_000_000_000;
+/// Processes whose /proc entry is read once more in one interval, for addresses that no record explains.
+const MAX_RESCANNED: usize = 256;
+
+/// Files that are opened between two drains before they are hit; others are opened when they are.
+const MAX_OPENED: usize = 4096;
+
+/// What is there of live processes between two drains.
+#[derive(Debug, Default)]
+pub struct LiveProcesses {
+    pub(super) memory: ProcessMemory,
+    pub(super) comparison: Comparison,
+    pub(super) unknown: Unknown,
+    pub(super) watch: Watch,
+    /// Start and end of the drain at hand, or of the last one, in ns.
+    pub(super) drain: Range<u64>,
+    pending: Vec<Timed>,
+    rescanned: HashSet<u32>,
+    /// Files that were opened since the last drain before they were hit.
+    n_opened: usize,
+    /// Whether text that was mapped before was mapped again since this was asked for last.
+    is_patched: bool,
+}
+
+impl LiveProcesses {
+    /// Whether a process may be read once more in this interval; true once for each, up to [`MAX_RESCANNED`].
+    pub(super) fn may_rescan(&mut self, tgid: u32) -> bool {
+        self.rescanned.len() < MAX_RESCANNED && self.rescanned.insert(tgid)
+    }
+}
+
+impl UserSpace {
+    fn live_processes(&mut self) -> Option<&mut LiveProcesses> {
+        match &mut self.origin {
+            Origin::Live(live) => Some(live),
+            Origin::Recorded(..) => None,
+        }
+    }
+
+    /// Takes over the processes that were there before the run, and opens their files.
+    pub fn scanned(&mut self, processes: &[Scanned]) {
+        for process in processes {
+            self.index.scanned(process, 0);
+            if let Some(read) = self.cgroups.read(process.tgid) {
+                self.index.set_cgroup(process.tgid, u64::MAX, read);
+            }
+            for mmap in &process.mappings {
+                self.open_early(mmap);
+            }
+        }
+    }
+
+    /// Begins to take records that were read at once.
+    pub fn begin_records(&mut self) {
+        if let Some(live) = self.live_processes() {
+            live.unknown.begin_records();
+        }
+    }
+
+    /// Notes that records were lost since the last ones were read.
+    pub fn lost(&mut self) {
+        if let Some(live) = self.live_processes() {
+            live.unknown.lost();
+        }
+    }
+
+    /// Takes a record as it comes, in any order, and opens the file of a new mapping while its process lives.
+    pub fn take(&mut self, timed: Timed, losses: &mut Losses) {
+        let Some(live) = self.live_processes() else {
+            return;
+        };
+        if !live.unknown.note(&timed, losses) {
+            return;
+        }
+        let mut is_patched = false;
+        if let Record::Mmap(mmap) = &timed.record {
+            self.open_early(mmap);
+            is_patched = self.index.is_mapped_again(mmap, timed.time);
+        }
+        if let Record::Comm { pid, exec: true, .. } = timed.record {
+            self.cgroups.read_at_exec(pid, timed.time);
+        }
+        let Some(live) = self.live_processes() else {
+            return;
+        };
+        live.is_patched |= is_patched;
+        live.pending.push(timed);
+        if MAX_PENDING <= live.pending.len() {
+            let newest = live.pending.iter().map(|t| t.time).max().unwrap_or(0);
+            self.catch_up(newest.saturating_sub(LATEST));
+        }
+    }
+
+    /// Whether a program may have patched its text since this was asked for last.
+    pub fn take_patched(&mut self) -> bool {
+        let live = self.live_processes();
+        live.is_some_and(|live| std::mem::take(&mut live.is_patched))
+    }
+
+    /// Begins a drain of this time, to the end of which all records have been taken.
+    /// Returns the times at which it is to be split.
+    pub fn begin_drain(&mut self, time: Range<u64>, losses: &mut Losses) -> Vec<u64> {
+        let end = time.end;
+        if let Some(live) = self.live_processes() {
+            live.drain = time;
+        }
+        self.catch_up(end);
+        self.take_functions(losses);
+        // Each text range that runs in this drain is looked up once, so that it is compared with memory.
+        self.changed();
+        self.read_again();
+        self.begin_comparison(losses)
+    }
+
+    /// Applies the records up to `time`, in the order of time.
+    pub fn catch_up(&mut self, time: u64) {
+        let Origin::Live(live) = &mut self.origin else {
+            return;
+        };
+        live.pending.sort_by_key(|t| t.time);
+        let n_due = live.pending.partition_point(|t| t.time <= time);
+        if n_due == 0 {
+            return;
+        }
+        for timed in live.pending.drain(..n_due) {
+            self.index.apply(&timed);
+            self.threads.apply(&timed);
+            if let Record::Comm { pid, exec: true, .. } = timed.record
+                && let Some(read) = self.cgroups.take_at_exec(pid, timed.time)
+            {
+                self.index.set_cgroup(pid, timed.time, read);
+            }
+        }
+        self.changed();
+    }
+
+    pub(super) fn open_early(&mut self, mmap: &Mmap) {
+        if Backing::of(&mmap.path) != Backing::File {
+            return;
+        }
+        let file = self.index.intern_mmap(mmap);
+        let is_open = self.images.is_open(file);
+        if let Some(live) = self
+            .live_processes()
+            .filter(|live| !is_open && live.n_opened < MAX_OPENED)
+        {
+            live.n_opened += 1;
+            // Where it fails, the reason is counted when the mapping is hit.
+            let _ = self.images.open(file, mmap, &[]);
+        }
+    }
+
+    /// Reads a live process once more, once in an interval: records may have been lost, and some changes have none.
+    pub(super) fn rescan(&mut self, tgid: u32, time: u64) -> bool {
+        let Some(live) = self.live_processes() else {
+            return false;
+        };
+        if !live.may_rescan(tgid) {
+            return false;
+        }
+        let scanned = read_process(tgid);
+        if let Some(scanned) = &scanned {
+            self.index.scanned(scanned, time);
+            self.changed();
+        }
+        scanned.is_some()
+    }
+
+    /// Takes over what the last comparison found, before a snapshot.
+    pub fn settle(&mut self, losses: &mut Losses) {
+        self.begin_comparison(losses);
+    }
+
+    /// Reads what may change without a record once more, at the end of the interval `idx`.
+    pub fn reread(&mut self, idx: u32, losses: &mut Losses) {
+        let Origin::Live(live) = &mut self.origin else {
+            return;
+        };
+        self.images.notice_writes();
+        let index = &self.index;
+        let is_live = |tgid, generation| index.is_live(tgid, Some(generation));
+        let changing = self.images.changing(is_live);
+        let n_changed = self.images.reread(&changing, idx, &mut live.memory);
+        losses.add(Loss::TextUncertain, n_changed);
+    }
+
+    /// Ends a drain: what ended before `time` has had its last sample.
+    pub fn end_drain(&mut self, time: u64, losses: &mut Losses) {
+        self.compare_with_memory(losses);
+        let Origin::Live(live) = &mut self.origin else {
+            return;
+        };
+        self.index.forget_before(time);
+        self.threads.forget_before(time);
+        self.cgroups.end_drain();
+        let awaited = live.pending.iter().filter_map(|timed| match &timed.record {
+            Record::Mmap(mmap) => Some(mmap),
+            _ => None,
+        });
+        if self.index.forget_files(awaited) {
+            self.images.forget_files(|file| self.index.file(file).is_some());
+        }
+        live.memory.close();
+        live.rescanned.clear();
+        live.unknown.forget();
+        live.n_opened = 0;
+        self.images.bound_text(losses);
+        self.images.bound_names();
+    }
+}

@@ -1,0 +1,278 @@
+//! Opening the file behind a mapping, without being led astray.
+//!
+//! Paths come from processes of strangers, and the collector runs as root.
+//! So a file is first looked up without opening it (`O_PATH`), must be a regular file that is not empty (the files of
+//! /proc and tracefs are, and reading some of them has effects), is then opened for reading, without ever waiting, and
+//! must be the one that the mapping shows ([`super::mapped_identity`]).
+//! It is looked for as the process sees it: by the mapping itself, which also finds deleted files, needs CAP_SYS_ADMIN or
+//! CAP_CHECKPOINT_RESTORE and the process to live; then by its path below the root of the process, then, for processes that are gone, by its path below the roots of those that created
+//! it and below our own.
+
+use std::fs::File;
+use std::iter;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{self, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+use hbbp_model::record::{FileIdentity, Mmap};
+use hbbp_model::snapshot::Loss;
+
+use super::mapped_identity::{Found, is_mapped};
+use crate::elf::byte_source::ByteSource;
+
+/// The mark that the kernel appends to the path of a file that was deleted.
+const DELETED: &str = " (deleted)";
+
+/// A mapped file, open for reading.
+#[derive(Debug)]
+pub struct OpenedFile {
+    /// Its bytes.
+    pub source: ByteSource,
+    /// Device and inode as they are now: two mappings with the same belong to one file.
+    pub place: (u64, u64),
+}
+
+impl OpenedFile {
+    fn of(file: File, stat: &Stat) -> Self {
+        let len = u64::try_from(stat.st_size).unwrap_or(0);
+        Self {
+            source: ByteSource::File(file, len),
+            place: (stat.st_dev, stat.st_ino),
+        }
+    }
+}
+
+/// Why the file behind a mapping cannot be used; the worst reason of all paths that were tried.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Refusal {
+    /// It is nowhere.
+    Missing,
+    /// It is not a regular file, or we may not read it.
+    Refused,
+    /// Another file stands at its place.
+    Changed,
+    /// Nothing but its name is known, by which anybody may call a file.
+    Unidentified,
+}
+
+impl Refusal {
+    /// How it is counted.
+    pub const fn loss(self) -> Loss {
+        match self {
+            Self::Missing => Loss::FileMissing,
+            Self::Refused => Loss::FileRefused,
+            Self::Changed => Loss::FileChanged,
+            Self::Unidentified => Loss::FileUnidentified,
+        }
+    }
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::SRCH | Errno::NAMETOOLONG => Self::Missing,
+            _ => Self::Refused,
+        }
+    }
+}
+
+/// The path without the mark of deletion.
+pub fn plain_path(path: &str) -> &str {
+    path.strip_suffix(DELETED).unwrap_or(path)
+}
+
+/// Opens the file that `mmap` maps; the file is the one that ran, or there is a reason why not.
+/// Where the process is gone, the roots of `relatives`, which see the same files as a rule, are tried as well.
+pub fn open_mapped(mmap: &Mmap, relatives: &[u32]) -> Result<OpenedFile, Refusal> {
+    if !matches!(mmap.identity, FileIdentity::Inode { .. }) {
+        return Err(Refusal::Unidentified);
+    }
+    let path = plain_path(&mmap.path);
+    let below_process = |tgid: u32| open_below(&open_root(&format!("/proc/{tgid}/root"))?, path);
+    let below_own = || open_below(&open_root("/")?, path);
+    let by_range = iter::once_with(|| (Found::ByMapping, open_range(mmap)));
+    let by_itself = iter::once_with(|| below_process(mmap.pid));
+    let by_relatives = relatives.iter().map(|tgid| below_process(*tgid));
+    let by_path = by_itself.chain(by_relatives).chain(iter::once_with(below_own));
+    let mut worst = Refusal::Missing;
+    for (found, place) in by_range.chain(by_path.map(|place| (Found::ByPath, place))) {
+        let opened = place
+            .map_err(Refusal::from)
+            .and_then(|place| open_regular(&place));
+        match opened {
+            Ok((file, stat)) if is_mapped(&file, &stat, found, &mmap.identity) => {
+                return Ok(OpenedFile::of(file, &stat));
+            }
+            Ok(_) => worst = worst.max(Refusal::Changed),
+            Err(refusal) => worst = worst.max(refusal),
+        }
+    }
+    Err(worst)
+}
+
+/// Opens a file by a path of our own choice, such as a debug file or a vmlinux; regular files only.
+pub fn open_own(path: &Path) -> Result<OpenedFile, Refusal> {
+    let place = fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    open_regular(&place).map(|(file, stat)| OpenedFile::of(file, &stat))
+}
+
+/// Opens a file by its path below the root of a process; regular files only.
+pub fn open_below_process(tgid: u32, path: &str) -> Result<OpenedFile, Refusal> {
+    let place = open_below(&open_root(&format!("/proc/{tgid}/root"))?, path)?;
+    open_regular(&place).map(|(file, stat)| OpenedFile::of(file, &stat))
+}
+
+/// The file as the mapping itself holds it; needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
+fn open_range(mmap: &Mmap) -> Result<OwnedFd, Errno> {
+    let end = mmap.start.checked_add(mmap.len).ok_or(Errno::INVAL)?;
+    let path = format!("/proc/{}/map_files/{:x}-{:x}", mmap.pid, mmap.start.0, end.0);
+    fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn open_root(path: &str) -> Result<OwnedFd, Errno> {
+    fs::openat(
+        CWD,
+        path,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+}
+
+/// Looks a path up below a root that no link or `..` can leave.
+fn open_below(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
+    if !path.starts_with('/') {
+        return Err(Errno::NOENT);
+    }
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+/// Opens what was looked up, where it is a regular file that is not empty.
+fn open_regular(place: &OwnedFd) -> Result<(File, Stat), Refusal> {
+    let stat = fs::fstat(place)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_size <= 0 {
+        return Err(Refusal::Refused);
+    }
+    // The link of the kernel leads to the very file that was looked up, whatever its path names by now.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let path = format!("/proc/self/fd/{}", place.as_raw_fd());
+    Ok((File::from(fs::openat(CWD, path, flags, Mode::empty())?), stat))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::proc_scan::read_process;
+    use super::*;
+    use crate::elf::layout::read_layout;
+    use hbbp_model::addr::{FileOff, Va};
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+    use std::time::{Duration, Instant};
+
+    fn own_mapping(named: &str) -> Mmap {
+        let me = read_process(std::process::id()).expect("own process");
+        me.mappings
+            .into_iter()
+            .find(|m| m.path.contains(named))
+            .expect("a mapping of that name")
+    }
+
+    fn mapping_of(path: &Path) -> Mmap {
+        let identity = match fs::stat(path) {
+            Ok(stat) => FileIdentity::Inode {
+                major: fs::major(stat.st_dev),
+                minor: fs::minor(stat.st_dev),
+                inode: stat.st_ino,
+                generation: 0,
+            },
+            Err(_) => own_mapping("hbbp_user").identity,
+        };
+        let path = path.to_str().expect("UTF-8").into();
+        let pid = std::process::id();
+        Mmap {
+            pid,
+            start: Va(0x1000),
+            len: 0x1000,
+            offset: FileOff(0),
+            identity,
+            shared: false,
+            path,
+        }
+    }
+
+    fn scratch(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("hbbp-mapped-file-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).expect("scratch folder");
+        dir
+    }
+
+    #[test]
+    fn own_program_and_library() {
+        for name in ["hbbp_user", "libc.so"] {
+            let opened = open_mapped(&own_mapping(name), &[]).expect("it is mapped, so it is there");
+            assert!(read_layout(&opened.source).is_ok());
+        }
+    }
+
+    #[test]
+    fn another_file_at_the_same_path_is_refused() {
+        let mut mmap = own_mapping("hbbp_user");
+        mmap.start = Va(0x1000);
+        mmap.identity = FileIdentity::Inode {
+            major: 0xfe,
+            minor: 77,
+            inode: 1,
+            generation: 0,
+        };
+        assert_eq!(open_mapped(&mmap, &[]).err(), Some(Refusal::Changed));
+        mmap.path = "/nowhere/at all".into();
+        assert_eq!(open_mapped(&mmap, &[]).err(), Some(Refusal::Missing));
+        let named_alone = Mmap {
+            identity: FileIdentity::Unknown,
+            ..own_mapping("hbbp_user")
+        };
+        assert_eq!(open_mapped(&named_alone, &[]).err(), Some(Refusal::Unidentified));
+    }
+
+    #[test]
+    fn odd_files_are_refused_at_once() {
+        let dir = scratch("odd");
+        let fifo = dir.join("fifo");
+        let made = std::process::Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .expect("mkfifo");
+        assert!(made.success());
+        std::fs::write(dir.join("empty"), b"").expect("write");
+        symlink("/proc/self/fd/0", dir.join("magic")).expect("symlink");
+        symlink("loop", dir.join("loop")).expect("symlink");
+        symlink(&fifo, dir.join("to-fifo")).expect("symlink");
+        let begin = Instant::now();
+        for name in ["fifo", "empty", "magic", "loop", "to-fifo", "."] {
+            let refused = open_mapped(&mapping_of(&dir.join(name)), &[]).err();
+            assert_eq!(refused, Some(Refusal::Refused), "{name}");
+        }
+        for path in ["/dev/zero", "/proc/kmsg", "/dev/ptmx", "/proc/self/mem"] {
+            assert_eq!(
+                open_mapped(&mapping_of(Path::new(path)), &[]).err(),
+                Some(Refusal::Refused),
+                "{path}"
+            );
+        }
+        assert_eq!(
+            open_mapped(&mapping_of(Path::new("relative")), &[]).err(),
+            Some(Refusal::Missing)
+        );
+        assert!(begin.elapsed() < Duration::from_secs(1), "nothing may wait");
+        std::fs::remove_dir_all(dir).expect("clean up");
+    }
+
+    #[test]
+    fn marks_of_deletion() {
+        assert_eq!(plain_path("/memfd:a (deleted)"), "/memfd:a");
+        assert_eq!(plain_path("/usr/bin/a (deleted) b"), "/usr/bin/a (deleted) b");
+    }
+}

@@ -1,0 +1,258 @@
+//! What ran before the run started: one walk over /proc.
+//!
+//! Records describe only what happens from now on, so each live process is read once: name, number of threads,
+//! executable mappings.
+//! The text of `maps` is interpreted here and not by procfs, because that crate gives up a whole process over one
+//! path that is not UTF-8, and any user can make such a path.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+
+use procfs::process::Process;
+
+use crate::now;
+use hbbp_model::addr::{FileOff, Va};
+use hbbp_model::record::{FileIdentity, Mmap};
+
+/// A live process as /proc shows it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Scanned {
+    /// Thread group id.
+    pub tgid: u32,
+    /// Command name.
+    pub comm: String,
+    /// The process that created it; 0 where that is none, or outside of our pid namespace.
+    pub parent: u32,
+    /// Number of its threads.
+    pub n_threads: u32,
+    /// When it was read, in ns of CLOCK_MONOTONIC.
+    pub at: u64,
+    /// Executable mappings; none for kernel threads.
+    pub mappings: Vec<Mmap>,
+    /// Whether these are all.
+    pub whole: bool,
+}
+
+/// Reads all live processes; those that end meanwhile or may not be read are left out.
+pub fn read_processes() -> Vec<Scanned> {
+    read_tgids().into_iter().filter_map(read_process).collect()
+}
+
+/// Reads the ids of all live processes.
+pub fn read_tgids() -> Vec<u32> {
+    let processes = procfs::process::all_processes().into_iter().flatten();
+    processes
+        .filter_map(|p| u32::try_from(p.ok()?.pid).ok())
+        .collect()
+}
+
+/// Reads one live process; `None` where it is gone or may not be read.
+pub fn read_process(tgid: u32) -> Option<Scanned> {
+    let at = now();
+    let stat = Process::new(i32::try_from(tgid).ok()?).ok()?.stat().ok()?;
+    let maps = read_maps(tgid, File::open(format!("/proc/{tgid}/maps")).ok()?).ok()?;
+    Some(Scanned {
+        tgid,
+        comm: stat.comm,
+        parent: u32::try_from(stat.ppid).unwrap_or(0),
+        n_threads: u32::try_from(stat.num_threads).unwrap_or(1),
+        at,
+        mappings: maps.mappings,
+        whole: maps.whole,
+    })
+}
+
+struct Maps {
+    mappings: Vec<Mmap>,
+    whole: bool,
+}
+
+/// Reads the executable mappings of /proc/PID/maps, up to a number at which any real process is read whole: a
+/// hostile one can have as many as `vm.max_map_count` with paths of 4 KiB. A line that is truncated is left out.
+fn read_maps(tgid: u32, maps: impl Read) -> io::Result<Maps> {
+    /// Bytes of all lines.
+    const MOST_READ: u64 = 64 << 20;
+    /// Bytes of the lines of executable mappings.
+    const MOST_KEPT: usize = 16 << 20;
+
+    let mut text = BufReader::with_capacity(1 << 16, maps.take(MOST_READ));
+    let (mut line, mut mappings, mut kept) = (Vec::new(), Vec::new(), 0);
+    loop {
+        line.clear();
+        if text.read_until(b'\n', &mut line)? == 0 {
+            let whole = 0 < text.into_inner().limit();
+            return Ok(Maps { mappings, whole });
+        }
+        let Some(mmap) = line
+            .strip_suffix(b"\n")
+            .and_then(|line| parse_executable(tgid, &String::from_utf8_lossy(line)))
+        else {
+            continue;
+        };
+        kept += line.len();
+        if MOST_KEPT < kept {
+            let whole = false;
+            return Ok(Maps { mappings, whole });
+        }
+        mappings.push(mmap);
+    }
+}
+
+/// Interprets the text of /proc/PID/maps and keeps the executable mappings; lines that make no sense are skipped.
+pub fn parse_maps(tgid: u32, text: &[u8]) -> Vec<Mmap> {
+    text.split(|b| *b == b'\n')
+        .filter_map(|line| parse_executable(tgid, &String::from_utf8_lossy(line)))
+        .collect()
+}
+
+fn parse_executable(pid: u32, line: &str) -> Option<Mmap> {
+    let perms = line.split(' ').nth(1)?;
+    let is_executable = perms.as_bytes().get(2) == Some(&b'x');
+    is_executable.then(|| parse_line(pid, line)).flatten()
+}
+
+/// `start-end perms offset major:minor inode path`, where the path may hold blanks and may be missing.
+pub(super) fn parse_line(pid: u32, line: &str) -> Option<Mmap> {
+    let (range, remainder) = line.split_once(' ')?;
+    let (perms, remainder) = remainder.split_once(' ')?;
+    let (offset, remainder) = remainder.split_once(' ')?;
+    let (device, remainder) = remainder.split_once(' ')?;
+    let (inode, path) = remainder.split_once(' ').unwrap_or((remainder, ""));
+    let (start, end) = range.split_once('-')?;
+    let hex = |digits| u64::from_str_radix(digits, 16).ok();
+    let start = hex(start)?;
+    let (major, minor) = device.split_once(':')?;
+    let inode = inode.parse().ok()?;
+    let identity = match inode {
+        0 => FileIdentity::Unknown,
+        _ => FileIdentity::Inode {
+            major: u32::from_str_radix(major, 16).ok()?,
+            minor: u32::from_str_radix(minor, 16).ok()?,
+            inode,
+            generation: 0,
+        },
+    };
+    let path = path.trim_start_matches(' ');
+    let path = if path.is_empty() {
+        ANONYMOUS.to_owned()
+    } else {
+        path.replace("\\012", "\n")
+    };
+    let len = hex(end)?.checked_sub(start).filter(|len| 0 < *len)?;
+    Some(Mmap {
+        pid,
+        start: Va(start),
+        len,
+        offset: FileOff(hex(offset)?),
+        identity,
+        shared: perms.as_bytes().get(3) == Some(&b's'),
+        path: path.into(),
+    })
+}
+
+/// How records name memory without a file; maps leaves the place empty.
+pub const ANONYMOUS: &str = "//anon";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: &str = "\
+55c3b61c1000-55c3b61c3000 r--p 00000000 fe:00 247030                     /usr/bin/cat
+55c3b61c3000-55c3b61c8000 r-xp 00002000 fe:00 247030                     /usr/bin/cat
+55c3ce444000-55c3ce465000 rw-p 00000000 00:00 0                          [heap]
+7f0000000000-7f0000001000 rwxp 00000000 00:00 0\x20
+7f0000002000-7f0000003000 r-xs 00001000 00:01 1025                       /memfd:a b (deleted)
+7fedae20c000-7fedae20e000 r-xp 00000000 00:00 0                          [vdso]
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
+";
+
+    #[test]
+    fn executable_mappings_only() {
+        let maps = parse_maps(7, MAPS.as_bytes());
+        let paths: Vec<_> = maps.iter().map(|m| &*m.path).collect();
+        assert_eq!(
+            paths,
+            [
+                "/usr/bin/cat",
+                "//anon",
+                "/memfd:a b (deleted)",
+                "[vdso]",
+                "[vsyscall]"
+            ]
+        );
+        let identity = FileIdentity::Inode {
+            major: 0xfe,
+            minor: 0,
+            inode: 247_030,
+            generation: 0,
+        };
+        assert_eq!(
+            maps[0],
+            Mmap {
+                pid: 7,
+                start: Va(0x55c3_b61c_3000),
+                len: 0x5000,
+                offset: FileOff(0x2000),
+                identity,
+                shared: false,
+                path: "/usr/bin/cat".into(),
+            }
+        );
+        assert_eq!(maps[1].identity, FileIdentity::Unknown);
+        assert!(maps[2].shared);
+    }
+
+    #[test]
+    fn garbage_and_odd_paths() {
+        assert!(parse_maps(1, b"").is_empty());
+        assert!(
+            parse_maps(
+                1,
+                b"10-5 r-xp 0 0:0 0 /x\nzz-1 r-xp 0 0:0 0\n1-2 r-xp\n1-2 r-xp 0 0 0\n"
+            )
+            .is_empty()
+        );
+        let odd = parse_maps(1, b"1000-2000 r-xp 00000000 fe:00 5 /tmp/a\\012b\xff\n");
+        assert_eq!(&*odd[0].path, "/tmp/a\nb\u{fffd}");
+    }
+
+    #[test]
+    fn a_giant_table_is_truncated_after_a_whole_line() {
+        let line = format!("1000-2000 r-xp 00000000 fe:00 5 /{}\n", "x".repeat(4000));
+        let maps = read_maps(1, Repeated(line.as_bytes(), 0)).expect("no error");
+        assert_eq!(maps.mappings.len(), (16 << 20) / line.len());
+        assert!(maps.mappings.iter().all(|m| m.path.len() == 4001));
+        assert!(!maps.whole);
+    }
+
+    #[test]
+    fn mappings_of_data_take_no_memory() {
+        let data = "1000-2000 rw-p 00000000 fe:00 5 /data\n".repeat(1 << 20);
+        let text = data + "3000-4000 r-xp 00000000 fe:00 5 /code\n";
+        let maps = read_maps(1, text.as_bytes()).expect("no error");
+        assert_eq!((maps.mappings.len(), maps.whole), (1, true));
+    }
+
+    /// A text that never ends.
+    struct Repeated<'a>(&'a [u8], usize);
+
+    impl Read for Repeated<'_> {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            for byte in &mut *out {
+                *byte = self.0[self.1 % self.0.len()];
+                self.1 += 1;
+            }
+            Ok(out.len())
+        }
+    }
+
+    #[test]
+    fn this_process_is_there() {
+        let own = std::process::id();
+        let all = read_processes();
+        let me = all.iter().find(|p| p.tgid == own).expect("own process");
+        assert!(me.mappings.iter().any(|m| &*m.path == "[vdso]"));
+        assert!(0 < me.n_threads);
+    }
+}

@@ -1,0 +1,207 @@
+//! The files of a recording: nothing of the recorded machine is there but these, or copies of them.
+//!
+//! Each is looked for once ([`super::find_file`]); what the user must know about the search is collected until the end.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use super::find_file::{Found, NotFound, Places, find};
+use super::process_image::{Backing, MappedFile};
+use hbbp_model::addr::Va;
+use hbbp_model::record::{BuildId, FileIdentity};
+use hbbp_model::snapshot::{Loss, Losses, hex};
+
+/// Names of missing files to show; there may be hundreds.
+const MOST_NAMES: usize = 8;
+
+/// A file for which a text names addresses as the file states them.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct NamedFile {
+    /// Build id; empty for the program itself, which is the first that the user names.
+    pub build_id: Vec<u8>,
+    /// The address that means address 0 of the file.
+    pub base: Va,
+    /// Length in bytes of the addresses from there on.
+    pub len: u64,
+}
+
+/// The files of a recording.
+#[derive(Debug, Default)]
+pub struct RecordedFiles {
+    /// Where they may be.
+    places: Places,
+    /// Build ids by path, as the recording lists them at its end.
+    build_ids: HashMap<String, Vec<u8>>,
+    /// Addresses without a mapping belong to these.
+    named: Vec<NamedFile>,
+    found: Vec<PathBuf>,
+    missing: Vec<String>,
+    lacks_program: bool,
+    notes: Vec<String>,
+    /// Files that the user named and that are others than those that ran, with the reasons.
+    refused: Vec<(PathBuf, String)>,
+}
+
+impl RecordedFiles {
+    /// Files that may be at these places. `build_ids` are those that the recording lists, by path; addresses without a
+    /// mapping belong to the `named` files.
+    pub fn new(places: Places, build_ids: HashMap<String, Vec<u8>>, named: Vec<NamedFile>) -> Self {
+        Self {
+            places,
+            build_ids,
+            named,
+            ..Self::default()
+        }
+    }
+
+    /// The file of a mapping; `None` where it is nowhere, which is counted and noted.
+    pub(super) fn find(&mut self, file: &MappedFile, losses: &mut Losses) -> Option<Found> {
+        if file.backing() != Backing::File && file.identity == FileIdentity::Unknown {
+            // Memory without a file, which went with its process.
+            losses.add(Loss::ProcessGone, 1);
+            return None;
+        }
+        let build_id = match &file.identity {
+            FileIdentity::BuildId(build_id) => build_id.as_slice(),
+            FileIdentity::Inode { .. } | FileIdentity::Unknown => {
+                self.build_ids.get(&*file.path).map_or(&[][..], Vec::as_slice)
+            }
+        };
+        match find(&self.places, file, build_id) {
+            Ok(mut found) => {
+                self.notes.extend(found.note.take());
+                self.found.push(found.path.clone());
+                Some(found)
+            }
+            Err(NotFound { loss, note, named }) => {
+                losses.add(loss, 1);
+                match note {
+                    Some(note) => {
+                        self.refused.extend(named.map(|named| (named, note.clone())));
+                        self.notes.push(note);
+                    }
+                    None => self.missing.push(file.path.as_ref().to_owned()),
+                }
+                None
+            }
+        }
+    }
+
+    /// The file that a text names `at` of, and what it is called; `None` where there is none, or where nobody named the
+    /// program.
+    pub(super) fn named_at(&mut self, at: Va) -> Option<(NamedFile, MappedFile)> {
+        let holds = |file: &&NamedFile| at.since(file.base).is_some_and(|offset| offset < file.len);
+        let named = self.named.iter().find(holds)?.clone();
+        let program = self.places.binaries.first();
+        let path = match (named.build_id.as_slice(), program) {
+            ([], Some(program)) => program.to_string_lossy().into_owned(),
+            ([], None) => {
+                self.lacks_program = true;
+                return None;
+            }
+            (build_id, _) => hex(build_id),
+        };
+        let identity = BuildId::new(&named.build_id).map_or(FileIdentity::Unknown, FileIdentity::BuildId);
+        let path = path.into();
+        Some((named, MappedFile { path, identity }))
+    }
+
+    /// Why the recording cannot be used: the first file that the user named is another than the one that ran, and serves
+    /// for nothing else, or nobody named the program and no other file was found.
+    pub fn refused(&self) -> Option<String> {
+        let refused = self.refused.iter().find(|(path, _)| !self.found.contains(path));
+        let lacks_program = (self.lacks_program && self.found.is_empty()).then_some(LACKS_PROGRAM);
+        refused
+            .map(|(_, why)| why.as_str())
+            .or(lacks_program)
+            .map(str::to_owned)
+    }
+
+    /// What the user must know about the files.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        notes.dedup();
+        notes.extend(self.lacks_program.then(|| LACKS_PROGRAM.to_owned()));
+        notes.extend(missing_note(self.missing.clone()));
+        let unused = |path: &&PathBuf| !self.found.contains(path);
+        let unused = self.places.binaries.iter().filter(unused);
+        notes.extend(unused.map(|path| {
+            format!(
+                "{} was not used: no sample hit a file of that name or build id",
+                path.display()
+            )
+        }));
+        notes
+    }
+}
+
+/// What to say of addresses of a program without a name.
+const LACKS_PROGRAM: &str =
+    "the recording holds addresses of a program and not its name: name the program with --binary FILE";
+
+fn missing_note(mut missing: Vec<String>) -> Option<String> {
+    missing.sort_unstable();
+    missing.dedup();
+    let names = missing.get(..MOST_NAMES).unwrap_or(&missing).join(", ");
+    let more = match missing.len().saturating_sub(MOST_NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!missing.is_empty()).then(|| {
+        format!(
+            "files that ran were not found: {names}{more}; name each with --binary FILE, or with --symfs DIR a folder \
+             that holds them at their paths"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapped(path: &str) -> MappedFile {
+        MappedFile {
+            path: path.into(),
+            identity: FileIdentity::Unknown,
+        }
+    }
+
+    #[test]
+    fn missing_files_are_named_once_and_memory_is_none() {
+        let mut files = RecordedFiles::default();
+        let mut losses = Losses::default();
+        for path in ["/usr/bin/b", "/usr/bin/a", "/usr/bin/a", "[vdso]", "//anon"] {
+            assert!(files.find(&mapped(path), &mut losses).is_none());
+        }
+        assert_eq!(
+            (losses.get(Loss::FileMissing), losses.get(Loss::ProcessGone)),
+            (3, 2)
+        );
+        assert_eq!(files.refused(), None);
+        let notes = files.notes();
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].contains("/usr/bin/a, /usr/bin/b;"), "{notes:?}");
+    }
+
+    #[test]
+    fn many_missing_files_are_summed_up() {
+        let missing = (10..30).map(|n| format!("/lib/{n}")).collect();
+        let note = missing_note(missing).unwrap();
+        assert!(note.contains("/lib/17 and 12 more"), "{note}");
+    }
+
+    #[test]
+    fn addresses_of_a_program_without_a_name_ask_for_it() {
+        let mut files = RecordedFiles {
+            named: vec![NamedFile {
+                build_id: Vec::new(),
+                base: Va(0),
+                len: 0x1000,
+            }],
+            ..RecordedFiles::default()
+        };
+        assert!(files.named_at(Va(0x2000)).is_none() && files.refused().is_none());
+        assert!(files.named_at(Va(0x10)).is_none());
+        assert!(files.refused().unwrap().contains("--binary FILE"));
+    }
+}
