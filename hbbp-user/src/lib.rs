@@ -49,40 +49,41 @@
 //! | text version | bytes of a text range between two patches |
 //! | loss | samples or streams that are in no row, by cause; each has a counter and a sentence |
 //!
-//! # Modules, in the order of the flow
+//! # Crates, in the order of the flow
 //!
-//! Imports go one way; `cargo xtask tidy` checks it.
+//! Each may use only those above it, but for what reads the kernel, the disk and recordings: these use the data alone, and
+//! only the program uses them. The README of each says what it does and what it does not do.
 //!
-//! | modules | what they do |
+//! | crates and modules | what they do |
 //! |---|---|
-//! | [`addr`], [`record`] | addresses and rings; records of processes, mappings and text |
-//! | [`kinds`] | kinds of instructions by the time they take |
-//! | [`streams`] | turns branch stacks into counted streams, for live runs and recordings |
-//! | [`slices`] | what was counted in each slice of a run, in few bytes |
-//! | [`collect`] | opens perf events, loads the programs of `hbbp-ebpf`, drains counts and streams |
-//! | [`import`] | reads recordings of other tools: perf.data, text of perf script, pre-aggregated text |
-//! | [`resolve`] | finds the text, the symbols and the mappings of what was sampled |
-//! | [`snapshot`] | the profile: counts, losses, text, mappings, symbols, facts of the run; the file format |
-//! | [`locate`], [`blocks`] | assigns counts to text; decodes it and splits it into basic blocks |
-//! | [`estimate`] | executions of each block with their standard errors |
-//! | [`time`] | where cycles were sampled beside executions: time by instruction |
-//! | [`mix`], [`eval`] | sums by dimension and taxonomy, filters, views, requirements; errors against exact counts |
-//! | [`callers`] | call chains of samples of time: the call sites that their time is charged to |
-//! | [`loops`] | natural loops of the code that ran: iterations, invocations, trip counts |
-//! | [`vectors`] | basic block vectors of slices, and the simulation points that stand for them |
-//! | [`annotate`], [`diff`] | the code of a function with its counts; what changed from one profile to another |
-//! | [`printable`], [`names`] | makes names that others chose safe to print; demangles them |
-//! | [`report`] | mixes, annotated code and differences as text, JSON, CSV and an HTML page |
-//! | [`export`] | lines for scripts, and profiles and tables in the formats of other tools |
-//! | [`profile`] | snapshots in files, one for each run: reads them, and replaces them as a whole |
-//! | [`segments`] | a folder of profiles, one for each interval of a measurement that never ends |
-//! | [`cmd`], [`cli`] | wires the stages of each command; the command line |
+//! | **[`hbbp_model`]** | the data, and the files that hold it |
+//! | [`addr`](hbbp_model::addr), [`record`](hbbp_model::record) | addresses and rings; records of processes, mappings and text |
+//! | [`kinds`](hbbp_model::kinds) | kinds of instructions by the time they take |
+//! | [`streams`](hbbp_model::streams), [`slices`](hbbp_model::slices) | turns branch stacks into counted streams; what was counted in each slice of a run, in few bytes |
+//! | [`snapshot`](hbbp_model::snapshot) | the profile: counts, losses, text, mappings, symbols, facts of the run; the file format |
+//! | [`profile`](hbbp_model::profile), [`segments`](hbbp_model::segments) | snapshots in files; a folder of profiles, one for each interval of a measurement that never ends |
+//! | [`printable`](hbbp_model::printable), [`names`](hbbp_model::names) | makes names that others chose safe to print; demangles them |
+//! | **[`hbbp_collect`]** | opens perf events, loads the programs of `hbbp-ebpf`, drains counts and streams |
+//! | **[`hbbp_import`]** | reads recordings of other tools: perf.data, text of perf script, pre-aggregated text |
+//! | **[`hbbp_elf`]** | parses files that others wrote, in processes without rights |
+//! | **[`hbbp_resolve`]** | finds the text, the symbols and the mappings of what was sampled |
+//! | **[`hbbp_code`]** | [`locate`](hbbp_code::locate) assigns counts to text; [`blocks`](hbbp_code::blocks) decodes it and splits it into basic blocks |
+//! | **[`hbbp_estimate`]** | executions of each block with their standard errors |
+//! | **[`hbbp_analysis`]** | what the executions say |
+//! | [`time`](hbbp_analysis::time) | where cycles were sampled beside executions: time by instruction |
+//! | [`mix`](hbbp_analysis::mix), [`eval`](hbbp_analysis::eval) | sums by dimension and taxonomy, filters, views, requirements; errors against exact counts |
+//! | [`callers`](hbbp_analysis::callers) | call chains of samples of time: the call sites that their time is charged to |
+//! | [`loops`](hbbp_analysis::loops) | natural loops of the code that ran: iterations, invocations, trip counts |
+//! | [`vectors`](hbbp_analysis::vectors) | basic block vectors of slices, and the simulation points that stand for them |
+//! | [`annotate`](hbbp_analysis::annotate), [`diff`](hbbp_analysis::diff) | the code of a function with its counts; what changed from one profile to another |
+//! | **[`hbbp_output`]** | [`report`](hbbp_output::report) as text, JSON, CSV and an HTML page; [`export`](hbbp_output::export) in the formats of other tools |
+//! | **this program** | [`cmd`] wires the stages of each command; [`cli`] is the command line |
 //!
 //! # Invariants that must never break
 //!
-//! 1. The report is a pure function of the snapshot: what stands after [`snapshot`] reads no disk, process or clock.
+//! 1. The report is a pure function of the snapshot: what stands after [`snapshot`](hbbp_model::snapshot) reads no disk, process or clock.
 //! 2. Every sample is accounted for: expected = skipped + idle + refused + unresolved + in the mix, exactly.
-//! 3. Every refusal and loss has a counter and a sentence ([`snapshot::loss`]); nothing is dropped silently.
+//! 3. Every refusal and loss has a counter and a sentence ([`hbbp_model::snapshot::loss`]); nothing is dropped silently.
 //! 4. Time-weighted samples are never called executions.
 //! 5. Text is the bytes that ran. A static image or a mapped file is used only where the report says so.
 //! 6. Input of other users (memory, files, recordings) is hostile: no panic, no unbounded memory or time.
@@ -96,13 +97,13 @@
 //!
 //! | new | first place |
 //! |---|---|
-//! | refusal | the table of [`snapshot::loss`] |
-//! | dimension | the table of [`mix::Dimension`]; a grouping of instructions is a taxonomy and needs no code |
-//! | view | the table of [`mix::View`] |
-//! | export | a file in [`export`], as pure lines of a snapshot |
-//! | form of a report | [`report`], with its name in an enum of formats |
-//! | processor | the table of [`collect::uarch`]; its quirks in [`streams`] |
-//! | class that processors count | [`snapshot::InstructionClass`], what belongs to it in [`blocks`], its events in [`collect::class_events`] |
+//! | refusal | the table of [`hbbp_model::snapshot::loss`] |
+//! | dimension | the table of [`hbbp_analysis::mix::Dimension`]; a grouping of instructions is a taxonomy and needs no code |
+//! | view | the table of [`hbbp_analysis::mix::View`] |
+//! | export | a file in [`export`](hbbp_output::export), as pure lines of a snapshot |
+//! | form of a report | [`report`](hbbp_output::report), with its name in an enum of formats |
+//! | processor | the table of [`hbbp_collect::uarch`]; its quirks in [`streams`](hbbp_model::streams) |
+//! | class that processors count | [`hbbp_model::snapshot::InstructionClass`], what belongs to it in [`blocks`](hbbp_code::blocks), its events in [`hbbp_collect::class_events`] |
 
 pub mod cli;
 pub mod cmd;

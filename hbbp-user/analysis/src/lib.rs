@@ -1,4 +1,4 @@
-//! What a profile says, from the estimated executions of its blocks.
+#![doc = include_str!("../README.md")]
 
 pub mod annotate;
 pub mod callers;

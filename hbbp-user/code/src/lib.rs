@@ -1,4 +1,4 @@
-//! From counted addresses to basic blocks: assigns counts to text, decodes it and splits it.
+#![doc = include_str!("../README.md")]
 
 pub mod blocks;
 pub mod locate;

@@ -1,6 +1,6 @@
 //! Collection: perf events, the programs on them, the count maps they count in, and the sideband beside them.
 //!
-//! Nothing here knows what an address means; that is the matter of [`hbbp_resolve`], which in turn knows nothing of
+//! Nothing here knows what an address means; that is the matter of `hbbp-resolve`, which in turn knows nothing of
 //! perf events. The program calls, in this order: [`Collector::open`], [`Collector::enable`], then
 //! [`Collector::records`] often and [`Collector::drain`] rarely, and [`Collector::stop`] before the last drain.
 

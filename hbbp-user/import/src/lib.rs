@@ -1,7 +1,7 @@
 //! Recordings that others made, read into the counts of a snapshot: perf.data, and the texts made from it.
 //!
 //! What comes out are addresses as they were recorded, whose they are, and what happened to processes; which files
-//! they belong to is found out by [`hbbp_resolve`].
+//! they belong to is found out by `hbbp-resolve`.
 //! The bytes are those of a stranger: nothing is allocated that a size only claims, and nothing panics.
 
 mod attr;

@@ -1,4 +1,4 @@
-//! The data of hbbp-sys: what is measured, counted and kept.
+#![doc = include_str!("../README.md")]
 
 pub mod addr;
 pub mod kinds;

@@ -3,7 +3,7 @@
 //!
 //! The programs in the kernel put the number of the slice into the key of each count. At each drain the counts of a slice
 //! are appended here, two or three bytes each: the number of the code, as difference to the one before, and its hits. The
-//! recording goes on as if there were no slices, so its memory is that of any recording; [`hbbp_analysis::vectors`] puts both together.
+//! recording goes on as if there were no slices, so its memory is that of any recording; `hbbp_analysis::vectors` puts both together.
 
 use std::collections::HashMap;
 

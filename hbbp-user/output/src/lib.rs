@@ -1,4 +1,4 @@
-//! How a profile is shown: reports for people, exports for other tools.
+#![doc = include_str!("../README.md")]
 
 pub mod export;
 pub mod report;

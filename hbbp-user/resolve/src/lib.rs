@@ -9,21 +9,19 @@
 //!   user/                ring 3: processes, mappings, files, memory; user::space is its door
 //!   kernel/              ring 0: symbols, modules, live or static text; kernel::space is its door
 //!     text/              the text ranges of one module, and the versions of each as they change
-//!     elf/               ELF files: layout, build ids, functions
-//! parser/                parses files of other users, in this process or in a worker without rights
 //! source/                source lines of the addresses of a finished snapshot
 //! ```
+//!
+//! Files of others are parsed by [`hbbp_elf`].
 //!
 //! Functions that interpret bytes (`parse_..`) are pure; those that read the machine are thin and start with `read_`
 //! or `open_`.
 
 mod chains;
 mod counts;
-pub mod elf;
 pub mod kernel;
 mod lookup;
 pub mod lookup_cache;
-pub mod parser;
 pub mod raw;
 pub mod source;
 pub mod text;
@@ -32,6 +30,7 @@ pub mod user;
 use std::mem;
 use std::time::Duration;
 
+use hbbp_elf::parser::Parser;
 use hbbp_model::record::{Record, Timed};
 use hbbp_model::snapshot::fold::Intervals;
 use hbbp_model::snapshot::{Loss, Losses, Process, ProcessIdx, Run, Snapshot};
@@ -40,7 +39,6 @@ use hbbp_model::streams::ThreadCounts;
 use kernel::live_text::LiveText;
 use kernel::space::KernelSpace;
 use lookup::Lookups;
-use parser::Parser;
 use raw::RawChain;
 use user::haste::Haste;
 use user::proc_scan::Scanned;

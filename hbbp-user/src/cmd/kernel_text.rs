@@ -12,11 +12,11 @@ use serde::Serialize;
 
 use hbbp_collect::object::{Constants, MapSizes, Object};
 use hbbp_collect::text::TextWindow;
+use hbbp_elf::build_id::read_kernel_build_id;
 use hbbp_model::addr::Va;
 use hbbp_model::printable::write_json;
 use hbbp_model::snapshot::{KernelTextSource, hex};
 use hbbp_output::report::TextOrJson;
-use hbbp_resolve::elf::build_id::read_kernel_build_id;
 use hbbp_resolve::kernel::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
 use hbbp_resolve::kernel::patch_sites::{Cause, Linked, RunningKernel, read_sites};
 use hbbp_resolve::kernel::reader::{KernelText, ReadKernel, open_kernel_text, open_named_image};

@@ -17,12 +17,12 @@ use hbbp_collect::event::Choice;
 use hbbp_collect::limits;
 use hbbp_collect::object::Messages;
 use hbbp_collect::{ClassCounting, ModuleWatch, Plan, Scope};
+use hbbp_elf::build_id::read_kernel_build_id;
+use hbbp_elf::parser::Parser;
 use hbbp_model::slices::Slices;
 use hbbp_model::snapshot::{Run, Snapshot};
 use hbbp_model::streams::{KernelCounts, ThreadCounts};
-use hbbp_resolve::elf::build_id::read_kernel_build_id;
 use hbbp_resolve::kernel::space::TextHistory;
-use hbbp_resolve::parser::Parser;
 
 /// What to record.
 #[derive(Clone, Debug)]

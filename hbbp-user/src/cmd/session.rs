@@ -19,6 +19,7 @@ use hbbp_collect::chains::Chained;
 use hbbp_collect::cpu_times::CpuTimes;
 use hbbp_collect::overhead::{read_own_cpu, read_own_memory, reset_own_memory};
 use hbbp_collect::{Collector, Parts, Plan, Scope, StacksSeen};
+use hbbp_elf::parser::Parser;
 use hbbp_model::slices::Slices;
 use hbbp_model::snapshot::{Loss, Losses, Run, Snapshot};
 use hbbp_resolve::Resolver;
@@ -26,7 +27,6 @@ use hbbp_resolve::kernel::live_symbols::KernelFacts;
 use hbbp_resolve::kernel::open::open_kernel_space;
 use hbbp_resolve::kernel::reader::ReadKernel;
 use hbbp_resolve::kernel::space::TextHistory;
-use hbbp_resolve::parser::Parser;
 use hbbp_resolve::user::haste::Haste;
 use hbbp_resolve::user::proc_scan::read_processes;
 
@@ -51,7 +51,7 @@ const INTERVAL_WAIT: Duration = Duration::from_millis(200);
 /// it is longer by the tasks that share a CPU, as that is the part of one that parsing gets.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
-/// At most so many times that.
+/// The most that it is multiplied by.
 const MOST_CROWDED: u32 = 5;
 
 /// Minimum gap between two extra drains triggered by text patches, as a multiple of the duration of the last one: they take

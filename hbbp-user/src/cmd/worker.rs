@@ -22,8 +22,8 @@ use rustix::thread::{set_name, set_no_new_privs};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::daemon::privileges;
-use hbbp_resolve::parser::serve::serve;
-use hbbp_resolve::parser::{FILE_CPU, Failure, Parser, Worker, receive, send};
+use hbbp_elf::parser::serve::serve;
+use hbbp_elf::parser::{FILE_CPU, Failure, Parser, Worker, receive, send};
 
 /// Memory of a worker beyond that of the program itself, in bytes: the largest tables are 64 MiB, parsed and encoded.
 const MEMORY: u64 = 512 << 20;

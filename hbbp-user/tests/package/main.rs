@@ -1,8 +1,5 @@
 //! The Debian package and the service in it: what they hold, and how far the service is confined.
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests fail and talk like tests"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail and talk like tests")]
 
 use hbbp_testing::missing;
 use std::collections::BTreeSet;

@@ -28,9 +28,10 @@ const FOREIGN: [&str; 9] = [
 /// Files in which text stands as it is needed, and not as we like it.
 const AS_IT_IS: [&str; 3] = ["/golden/", "/fixtures/", "Cargo.lock"];
 
-/// Every .rs file begins with a paragraph that says what it is for.
+/// Every .rs file begins with a paragraph that says what it is for; that of a crate may be its README.
 pub(crate) fn module_doc(source: &Source) -> Vec<Finding> {
-    let documented = source.text.starts_with("//! ");
+    let readme = "#![doc = include_str!(\"../README.md\")]";
+    let documented = source.text.starts_with("//! ") || source.text.starts_with(readme);
     if documented || !source.is_rust() {
         return Vec::new();
     }
@@ -153,6 +154,8 @@ mod tests {
     #[test]
     fn a_file_says_what_it_is_for() {
         check_rule(module_doc, "a.rs", "//! What it is.\n", &[]);
+        let readme = "#![doc = include_str!(\"../README.md\")]\n";
+        check_rule(module_doc, "a/src/lib.rs", readme, &[]);
         check_rule(
             module_doc,
             "a.rs",

@@ -1,6 +1,6 @@
 //! Every way that something is lost or refused before it is counted, each with its name, unit and sentence.
 //!
-//! What cannot be resolved later, from counts that were kept, is a matter of [`hbbp_code::locate`]; samples that the kernel
+//! What cannot be resolved later, from counts that were kept, is a matter of `hbbp_code::locate`; samples that the kernel
 //! skipped without a trace are the difference between [`super::Event::due`] and [`super::Event::runs`].
 
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 //! Layouts: `struct alt_instr` in arch/x86/include/asm/alternative.h of Linux 6.1 and 6.12, and an older one that was not
 //! tried on its kernels. No version is asked for: a layout is the right one when every record of the table makes sense.
 
-use crate::elf::layout::Section;
+use hbbp_elf::layout::Section;
 use hbbp_model::addr::ImageAddr;
 
 /// Where the field at `at` of a table points to: it holds the distance from itself.

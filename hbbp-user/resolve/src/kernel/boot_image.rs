@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io::{self, Read};
 
-use crate::elf::byte_source::ByteSource;
+use hbbp_elf::byte_source::ByteSource;
 
 /// Images of distributions unpack to 60 to 80 MiB.
 const MAX_UNPACKED: u64 = 1 << 30;

@@ -4,8 +4,8 @@ use std::mem;
 
 use super::map::{KernelModuleIdx, Region};
 use super::space::{KernelSpace, Machine};
-use crate::elf::build_id::{read_kernel_build_id, read_module_build_id};
 use crate::text::ModuleText;
+use hbbp_elf::build_id::{read_kernel_build_id, read_module_build_id};
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{Mapping, Module, ModuleIdx, ModuleKind, StaticBranch, Text};
 

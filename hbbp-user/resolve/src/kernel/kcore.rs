@@ -17,8 +17,8 @@ use super::kernel_file::KernelFile;
 use super::vmcoreinfo::{Vmcoreinfo, find_vmcoreinfo};
 use hbbp_model::addr::{Ring, Va};
 
-use crate::elf::byte_source::ByteSource;
-use crate::elf::layout::read_table;
+use hbbp_elf::byte_source::ByteSource;
+use hbbp_elf::layout::read_table;
 
 /// Start of the kernel image area; the module area follows it (Documentation/arch/x86/x86_64/mm.rst).
 pub const TEXT_AREA: u64 = 0xffff_ffff_8000_0000;

@@ -10,7 +10,7 @@ use super::image_marks::ImageMarks;
 use super::kallsyms::Kallsyms;
 use super::kcore::{Kcore, open_kcore};
 use super::vmlinux::{NotTheImage, Vmlinux, open_vmlinux, open_vmlinux_at};
-use crate::elf::build_id::read_kernel_build_id;
+use hbbp_elf::build_id::read_kernel_build_id;
 
 /// Fills a buffer with kernel memory from an address on; `false` where it cannot.
 pub type ReadKernel = dyn FnMut(Va, &mut [u8]) -> bool + Send;

@@ -18,10 +18,10 @@ use hbbp_model::addr::{ImageAddr, Va};
 use super::boot_image::{BootImageError, unpack_boot_image};
 use super::image_marks::ImageMarks;
 use super::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
-use crate::elf::byte_source::ByteSource;
-use crate::elf::functions::{SymbolFile, read_functions};
-use crate::elf::layout::{ElfError, ElfLayout, Section, read_layout};
 use crate::user::mapped_file::{Refusal, open_own};
+use hbbp_elf::byte_source::ByteSource;
+use hbbp_elf::functions::{SymbolFile, read_functions};
+use hbbp_elf::layout::{ElfError, ElfLayout, Section, read_layout};
 use hbbp_model::snapshot::hex;
 
 /// The tables of what is patched have less than 2 MiB.
@@ -258,7 +258,7 @@ impl Vmlinux {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elf::layout::{ElfClass, Section, Segment};
+    use hbbp_elf::layout::{ElfClass, Section, Segment};
     use hbbp_model::addr::FileOff;
 
     fn image(sections: Vec<Section>) -> Vmlinux {

@@ -7,7 +7,7 @@ use super::image::{Content, Image, Names, cover_file};
 use super::image_set::ImageSet;
 use super::process_memory::ProcessMemory;
 use super::space::{Origin, UserSpace};
-use crate::parser::{Answer, Parser};
+use hbbp_elf::parser::{Answer, Parser};
 use hbbp_model::snapshot::{Loss, Losses};
 
 /// Time between two looks whether there is haste.

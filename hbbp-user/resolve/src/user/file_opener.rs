@@ -7,8 +7,8 @@ use super::haste::Haste;
 use super::image::Image;
 use super::mapped_file::{open_mapped, plain_path};
 use super::patient::{GivenUp, Patient};
-use crate::elf::layout::ElfError;
-use crate::parser::Parser;
+use hbbp_elf::layout::ElfError;
+use hbbp_elf::parser::Parser;
 use hbbp_model::record::{FileIdentity, Mmap};
 use hbbp_model::snapshot::Loss;
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use super::mapped_file::{OpenedFile, Refusal, open_own, plain_path};
 use super::process_image::MappedFile;
-use crate::elf::byte_source::ByteSource;
-use crate::elf::layout::{ElfLayout, read_layout};
+use hbbp_elf::byte_source::ByteSource;
+use hbbp_elf::layout::{ElfLayout, read_layout};
 use hbbp_model::record::FileIdentity;
 use hbbp_model::snapshot::{Loss, hex};
 

@@ -53,9 +53,9 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::elf::byte_source::ByteSource;
-    use crate::elf::layout::read_layout;
-    use crate::parser::Parser;
+    use hbbp_elf::byte_source::ByteSource;
+    use hbbp_elf::layout::read_layout;
+    use hbbp_elf::parser::Parser;
     use hbbp_model::addr::ImageAddr;
 
     /// This program, which has many functions, as the image of a file; the address of its first code.

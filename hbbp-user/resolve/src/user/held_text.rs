@@ -72,9 +72,9 @@ mod tests {
     use std::os::unix::fs::FileExt as _;
 
     use super::*;
-    use crate::elf::byte_source::ByteSource;
-    use crate::elf::layout::read_layout;
-    use crate::parser::Parser;
+    use hbbp_elf::byte_source::ByteSource;
+    use hbbp_elf::layout::read_layout;
+    use hbbp_elf::parser::Parser;
     use hbbp_model::addr::ImageAddr;
     use hbbp_model::snapshot::ModuleIdx;
 

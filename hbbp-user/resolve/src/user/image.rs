@@ -9,12 +9,12 @@ use hbbp_model::snapshot::{Loss, Module, ModuleKind, Symbol};
 use super::mapped_file::open_own;
 use super::process_image::Generation;
 use super::process_memory::ProcessMemory;
-use crate::elf::byte_source::{ByteSource, Timestamp};
-use crate::elf::functions::Functions;
-use crate::elf::layout::{ElfClass, ElfError, ElfLayout};
 use crate::kernel::vmlinux::debug_file_place;
-use crate::parser::{Answer, Parser};
 use crate::text::{Change, Covered, Known, Live, ModuleText};
+use hbbp_elf::byte_source::{ByteSource, Timestamp};
+use hbbp_elf::functions::Functions;
+use hbbp_elf::layout::{ElfClass, ElfError, ElfLayout};
+use hbbp_elf::parser::{Answer, Parser};
 
 /// Something that is mapped into processes, and its text as far as it was hit.
 #[derive(Debug)]

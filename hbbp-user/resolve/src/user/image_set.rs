@@ -22,8 +22,8 @@ use super::process_image::{Backing, FileIdx, Generation, ImageMapping, MappedFil
 use super::process_memory::ProcessMemory;
 use super::recorded_files::RecordedFiles;
 use super::vdso::read_vdso;
-use crate::parser::Parser;
 use crate::text::{Covered, ModuleText};
+use hbbp_elf::parser::Parser;
 
 /// Contents of one text range of a file: whoever patches all of its processes in the same way needs one.
 const MAX_PATCHED: usize = 256;

@@ -20,7 +20,7 @@ use hbbp_model::record::{FileIdentity, Mmap};
 use hbbp_model::snapshot::Loss;
 
 use super::mapped_identity::{Found, is_mapped};
-use crate::elf::byte_source::ByteSource;
+use hbbp_elf::byte_source::ByteSource;
 
 /// The mark that the kernel appends to the path of a file that was deleted.
 const DELETED: &str = " (deleted)";
@@ -165,7 +165,7 @@ fn open_regular(place: &OwnedFd) -> Result<(File, Stat), Refusal> {
 mod tests {
     use super::super::proc_scan::read_process;
     use super::*;
-    use crate::elf::layout::read_layout;
+    use hbbp_elf::layout::read_layout;
     use hbbp_model::addr::{FileOff, Va};
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! proc_scan, records -> process_index (process_image)                             --+
-//! live: mapped_file, process_memory, perf_map --+-> image -> image_set (by file)  --+-> space
+//! live: mapped_file, process_memory, map_file --+-> image -> image_set (by file)  --+-> space
 //! recorded: recorded_files (find_file)        --+                recorded_time    --+
 //! ```
 //!
@@ -21,13 +21,13 @@ pub mod image;
 pub mod image_set;
 pub mod known_mapping;
 mod live;
+mod map_file;
 pub mod mapped_file;
 mod mapped_identity;
 mod mapping_table;
 mod page_map;
 mod patched_text;
 mod patient;
-pub mod perf_map;
 pub mod proc_scan;
 pub mod process_image;
 pub mod process_index;

@@ -1,7 +1,7 @@
 //! Executable memory without a file, copied from live processes through /proc/PID/mem.
 //!
 //! A copy is a plain read: the process is not stopped, and what it has not touched reads as an error or as zeros.
-//! Such memory is named, if at all, by the compiler that wrote it ([`super::perf_map`]).
+//! Such memory is named, if at all, by the compiler that wrote it ([`hbbp_elf::perf_map`]).
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,10 +13,11 @@ use procfs::process::Process;
 
 use hbbp_model::addr::Va;
 
+use super::map_file::{MapStamp, open_trusted};
 use super::page_map::PageMap;
-use super::perf_map::{MapStamp, PerfMap, open_trusted};
 use super::process_image::Generation;
-use crate::parser::{Answer, Parser};
+use hbbp_elf::parser::{Answer, Parser};
+use hbbp_elf::perf_map::PerfMap;
 
 /// Processes whose memory is open at one time.
 const MAX_OPEN: usize = 64;

@@ -5,8 +5,8 @@ use super::image_set::Mapper;
 use super::proc_scan::read_process;
 use super::process_image::{Backing, ImageMapping};
 use super::process_memory::ProcessMemory;
-use crate::elf::byte_source::ByteSource;
-use crate::parser::Parser;
+use hbbp_elf::byte_source::ByteSource;
+use hbbp_elf::parser::Parser;
 use hbbp_model::snapshot::ModuleKind;
 
 const VDSO: &str = "[vdso]";

@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use hbbp_elf::parser::serve::serve;
+use hbbp_elf::parser::{Parser, Worker};
 use hbbp_model::snapshot::{Loss, Snapshot};
 use hbbp_resolve::Resolver;
-use hbbp_resolve::parser::serve::serve;
-use hbbp_resolve::parser::{Parser, Worker};
 use hbbp_resolve::raw::RawInterval;
 
 use super::program::{PROGRAM, Running, compile};

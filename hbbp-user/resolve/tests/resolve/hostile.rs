@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use hbbp_elf::build_id::parse_build_id;
+use hbbp_elf::byte_source::ByteSource;
+use hbbp_elf::functions::{SymbolFile, read_functions};
+use hbbp_elf::layout::read_layout;
+use hbbp_elf::parser::Parser;
+use hbbp_elf::perf_map::parse_perf_map;
 use hbbp_model::addr::{FileOff, ImageAddr, Va};
 use hbbp_model::snapshot::{Module, ModuleIdx, ModuleKind, Snapshot};
-use hbbp_resolve::elf::build_id::parse_build_id;
-use hbbp_resolve::elf::byte_source::ByteSource;
-use hbbp_resolve::elf::functions::{SymbolFile, read_functions};
-use hbbp_resolve::elf::layout::read_layout;
 use hbbp_resolve::kernel::kallsyms::parse_kallsyms;
 use hbbp_resolve::kernel::map::KernelMap;
 use hbbp_resolve::kernel::modules::parse_modules;
-use hbbp_resolve::parser::Parser;
 use hbbp_resolve::source::lines::SourceLines;
 use hbbp_resolve::user::image::Image;
-use hbbp_resolve::user::perf_map::parse_perf_map;
 use hbbp_resolve::user::proc_scan::parse_maps;
 use object::{Object as _, ObjectSection as _};
 use rustix::time::{ClockId, clock_gettime};

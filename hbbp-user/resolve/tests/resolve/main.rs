@@ -17,11 +17,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use hbbp_elf::build_id::read_kernel_build_id;
 use hbbp_model::addr::{FileOff, Va};
 use hbbp_model::record::{BuildId, FileIdentity, Mmap, Record, Timed};
 use hbbp_model::snapshot::{Event, EventIdx, Loss, ModuleKind, Run, Snapshot, Text};
 use hbbp_resolve::Resolver;
-use hbbp_resolve::elf::build_id::read_kernel_build_id;
 use hbbp_resolve::kernel::kallsyms::{Kallsyms, read_kallsyms};
 use hbbp_resolve::kernel::map::KernelMap;
 use hbbp_resolve::kernel::reader::KernelText;

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use hbbp_analysis::mix::function;
+use hbbp_elf::byte_source::ByteSource;
+use hbbp_elf::functions::{SymbolFile, read_functions};
+use hbbp_elf::layout::read_layout;
 use hbbp_model::addr::{FileOff, ImageAddr, Va};
 use hbbp_model::record::{FileIdentity, Mmap, Record, Timed};
 use hbbp_model::snapshot::{EventIdx, Interval, IpCount, ProcessIdx, Snapshot, StreamCount};
 use hbbp_resolve::Resolver;
-use hbbp_resolve::elf::byte_source::ByteSource;
-use hbbp_resolve::elf::functions::{SymbolFile, read_functions};
-use hbbp_resolve::elf::layout::read_layout;
 use hbbp_resolve::user::find_file::Places;
 use hbbp_resolve::user::recorded_files::RecordedFiles;
 

@@ -165,7 +165,7 @@ mod tests {
     /// What callgrind 3.19 wrote of a program of three functions: a loop of ten rounds, and two calls deep.
     #[test]
     fn genuine_output_is_read() {
-        let counts = parse(include_str!("callgrind.out")).unwrap();
+        let counts = parse(include_str!("fixtures/callgrind.out")).unwrap();
         let start = [(0x1000, 1), (0x1005, 10), (0x1007, 10), (0x1009, 1)];
         let f = [(0x1017, 1), (0x101c, 3), (0x1021, 3), (0x1023, 3), (0x1025, 1)];
         let all = start.into_iter().chain(f).chain([(0x1026, 3)]);

@@ -1,7 +1,7 @@
 //! The screen of `hbbp-sys top`: what it shows of an interval, how it answers keys, and how it is drawn.
 //!
 //! Everything here is a function of an estimate, of keys and of the size of the screen; the terminal itself belongs to
-//! [`crate::cmd::top`].
+//! `hbbp-sys top`.
 
 mod bars;
 mod draw;

@@ -1,4 +1,7 @@
-//! ELF files as they are: bytes, headers, build ids, functions. Nothing here knows of processes or of the kernel.
+//! Files that others wrote, as they are: ELF files with their headers, build ids and functions, and the perf maps of compilers
+//! at run time. Nothing here knows of processes or of the kernel.
+//!
+//! Such files are hostile. A [`parser`] has them parsed in processes without rights, within limits of memory and CPU time.
 //!
 //! `byte_source` reads, `layout` interprets headers, `build_id` finds the identity, `functions` the ranges and names of
 //! functions (`unwind` those of stripped files, `linkage` the stubs of linkage tables, `name_blocks` reads the names).
@@ -9,5 +12,7 @@ pub mod functions;
 pub mod layout;
 mod linkage;
 pub mod name_blocks;
+pub mod parser;
+pub mod perf_map;
 mod unwind;
 mod unwind_table;

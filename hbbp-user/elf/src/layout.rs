@@ -16,7 +16,7 @@ use super::build_id::parse_build_id;
 use super::byte_source::ByteSource;
 
 /// Real files have about ten; each function that has only a start is looked for in all of them.
-pub(crate) const MAX_SEGMENTS: usize = 128;
+pub const MAX_SEGMENTS: usize = 128;
 /// Programs and libraries have some 40, kernels with their modules' tables some hundreds.
 const MAX_SECTIONS: usize = 4096;
 /// Notes that are read of one segment, and the segments with notes, of which linkers write two or three.
@@ -220,7 +220,7 @@ fn read_sections<E: FileHeader<Endian = LittleEndian>>(
 }
 
 /// Reads `n` records that lie side by side from `offset` on.
-pub(crate) fn read_table<T: Pod>(source: &ByteSource, offset: u64, n: usize) -> Option<Vec<T>> {
+pub fn read_table<T: Pod>(source: &ByteSource, offset: u64, n: usize) -> Option<Vec<T>> {
     if n == 0 {
         return Some(Vec::new());
     }
@@ -278,7 +278,7 @@ impl ElfLayout {
     }
 
     /// The name of a section.
-    pub(crate) fn section_name(&self, source: &ByteSource, section: &Section) -> Option<String> {
+    pub fn section_name(&self, source: &ByteSource, section: &Section) -> Option<String> {
         let names = self.section_names?;
         source.read_name(names.0.checked_add(u64::from(section.name))?)
     }

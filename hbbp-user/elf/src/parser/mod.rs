@@ -30,19 +30,19 @@ use std::time::{Duration, Instant};
 
 use prost::bytes::Bytes;
 
-use crate::elf::byte_source::ByteSource;
-use crate::elf::functions::{Functions, SymbolFile, read_functions};
-use crate::elf::layout::{ElfError, ElfLayout, read_layout};
-use crate::user::perf_map::{PerfMap, read_perf_map};
+use crate::byte_source::ByteSource;
+use crate::functions::{Functions, SymbolFile, read_functions};
+use crate::layout::{ElfError, ElfLayout, read_layout};
+use crate::perf_map::{PerfMap, read_perf_map};
 
-pub(crate) use queue::Answer;
+pub use queue::Answer;
 use queue::{Queue, add};
 pub use socket::{receive, send};
 use worker::descriptor;
 pub use worker::{FILE_CPU, Failure, Worker};
 
 /// What is found in files.
-pub(crate) trait Parsed: Sized {
+pub trait Parsed: Sized {
     /// Its number in a question.
     const QUESTION: u8;
 
@@ -57,7 +57,7 @@ pub(crate) trait Parsed: Sized {
 }
 
 /// The layout of an ELF file without its sections, which only its functions are found by.
-pub(crate) type Layout = Result<ElfLayout, ElfError>;
+pub type Layout = Result<ElfLayout, ElfError>;
 
 /// Who parses files.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +117,7 @@ impl Parser {
     }
 
     /// The layout of an ELF file, without its sections.
-    pub(crate) fn layout(&self, file: &ByteSource) -> Layout {
+    pub fn layout(&self, file: &ByteSource) -> Layout {
         match self {
             Self::Here => Layout::parse(&[file]),
             Self::Apart(workers) => {
@@ -131,18 +131,18 @@ impl Parser {
     }
 
     /// The functions of an ELF file, with the help of its debug file where there is one.
-    pub(crate) fn functions(&self, own: &ByteSource, debug: Option<&ByteSource>) -> Answer<Functions> {
+    pub fn functions(&self, own: &ByteSource, debug: Option<&ByteSource>) -> Answer<Functions> {
         let files: Vec<&ByteSource> = std::iter::once(own).chain(debug).collect();
         self.ask(&files)
     }
 
     /// The functions of a perf map.
-    pub(crate) fn perf_map(&self, file: &ByteSource) -> Answer<PerfMap> {
+    pub fn perf_map(&self, file: &ByteSource) -> Answer<PerfMap> {
         self.ask(&[file])
     }
 
     /// What an answer says, if it is there or comes within the time that may be waited for answers.
-    pub(crate) fn wait<'a, T>(&self, answer: &'a mut Answer<T>) -> Option<Option<&'a T>> {
+    pub fn wait<'a, T>(&self, answer: &'a mut Answer<T>) -> Option<Option<&'a T>> {
         let (Self::Apart(workers), Answer::Awaited(_)) = (self, &*answer) else {
             return answer.within(Duration::ZERO);
         };

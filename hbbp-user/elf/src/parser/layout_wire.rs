@@ -4,8 +4,8 @@ use prost::Message as _;
 use prost::bytes::Bytes;
 
 use super::{Layout, Parsed};
-use crate::elf::byte_source::ByteSource;
-use crate::elf::layout::{ElfClass, ElfError, ElfLayout, MAX_SEGMENTS, Segment, read_segments};
+use crate::byte_source::ByteSource;
+use crate::layout::{ElfClass, ElfError, ElfLayout, MAX_SEGMENTS, Segment, read_segments};
 use hbbp_model::addr::{FileOff, ImageAddr};
 
 /// Longest build id: that of SHA-512.

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::socket::receive;
 use super::{Layout, Parsed};
-use crate::elf::byte_source::{ByteSource, Readable};
-use crate::elf::functions::Functions;
-use crate::user::perf_map::PerfMap;
+use crate::byte_source::{ByteSource, Readable};
+use crate::functions::Functions;
+use crate::perf_map::PerfMap;
 
 /// The largest answers are those on files with millions of functions.
 pub(super) const MAX_ANSWER: u32 = 64 << 20;

@@ -12,7 +12,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::serve::{Head, MAX_ANSWER};
 use super::socket::send;
-use crate::elf::byte_source::ByteSource;
+use crate::byte_source::ByteSource;
 
 /// CPU time that a worker may take for one question, which it limits itself to: the largest programs take a tenth of it.
 pub const FILE_CPU: Duration = Duration::from_secs(2);

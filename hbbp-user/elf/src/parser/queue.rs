@@ -16,7 +16,7 @@ const MAX_WAITING: usize = 256;
 
 /// What was found in a file, or will be.
 #[derive(Debug)]
-pub(crate) enum Answer<T> {
+pub enum Answer<T> {
     /// It is there; `None` where parsing was given up.
     There(Option<T>),
     /// It is not there yet.
@@ -25,7 +25,7 @@ pub(crate) enum Answer<T> {
 
 impl<T> Answer<T> {
     /// What was found, if it is there within a time; `Some(None)` where parsing was given up.
-    pub(crate) fn within(&mut self, time: Duration) -> Option<Option<&T>> {
+    pub fn within(&mut self, time: Duration) -> Option<Option<&T>> {
         if let Self::Awaited(answers) = self {
             match answers.recv_timeout(time) {
                 Ok(found) => *self = Self::There(found),

@@ -1,22 +1,16 @@
 //! The names that a compiler at run time gives to its functions, from /tmp/perf-PID.map.
 //!
-//! The file lies below the root of the process and is called after its id in its own pid namespace.
-//! Anyone may write to that folder, so the file must be a regular one of the same owner as the process.
 //! It only grows, so of two functions at one address the later one counts.
 //! A map may have a million lines of which a run hits a hundred, so names stay in the text until they are asked for.
 
 mod wire;
 
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
-
-use procfs::process::Process;
 
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::Symbol;
 
-use super::mapped_file::open_below_process;
-use crate::elf::byte_source::ByteSource;
+use crate::byte_source::ByteSource;
 
 /// Real ones have some MiB; names beyond that are left out.
 const MAX_LEN: u64 = 32 << 20;
@@ -37,29 +31,6 @@ struct NamedRange {
     start: u64,
     len: u64,
     name: Range<u32>,
-}
-
-/// The file of a map as it was at one time: device, inode, length, and when it was written to.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct MapStamp {
-    place: (u64, u64),
-    len: u64,
-    written: (i64, i64),
-}
-
-impl MapStamp {
-    /// That of an open file.
-    pub fn of(source: &ByteSource) -> Option<Self> {
-        let ByteSource::File(file, len) = source else {
-            return None;
-        };
-        let about = file.metadata().ok()?;
-        Some(Self {
-            place: (about.dev(), about.ino()),
-            len: *len,
-            written: (about.mtime(), about.mtime_nsec()),
-        })
-    }
 }
 
 impl PerfMap {
@@ -93,22 +64,9 @@ impl PerfMap {
 }
 
 /// Reads a map, or the beginning of a long one.
-pub(crate) fn read_perf_map(file: &ByteSource) -> PerfMap {
+pub fn read_perf_map(file: &ByteSource) -> PerfMap {
     let text = file.read(0, file.len().min(MAX_LEN));
     text.map(parse_perf_map).unwrap_or_default()
-}
-
-/// Opens the map of a process; `None` where there is none, or none that can be trusted.
-pub fn open_trusted(tgid: u32) -> Option<ByteSource> {
-    let process = Process::new(i32::try_from(tgid).ok()?).ok()?;
-    let owner = process.uid().ok()?;
-    let inner = process.status().ok()?.nspid?.into_iter().next_back()?;
-    let file = open_below_process(tgid, &format!("/tmp/perf-{inner}.map")).ok()?;
-    let trusted = match &file.source {
-        ByteSource::File(file, _) => file.metadata().ok()?.uid() == owner,
-        ByteSource::Bounded(..) | ByteSource::Memory(_) => false,
-    };
-    trusted.then_some(file.source)
 }
 
 /// Interprets lines of `start length name`, both numbers in hexadecimal; others are skipped.
@@ -155,7 +113,6 @@ fn parse_line(line: &[u8], line_at: usize) -> Option<NamedRange> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn later_lines_count() {
@@ -166,16 +123,5 @@ mod tests {
         assert_eq!(at(0x7f40), None);
         assert_eq!(at(0x7f80), None);
         assert_eq!(at(0x8007), Some((0x8000, 8, "x".to_owned())));
-    }
-
-    #[test]
-    fn own_map() {
-        let path = format!("/tmp/perf-{}.map", std::process::id());
-        fs::write(&path, "1000 10 compiled\n").expect("write");
-        let file = open_trusted(std::process::id()).expect("it is there");
-        let found = read_perf_map(&file).function_at(ImageAddr(0x1008));
-        fs::remove_file(&path).expect("clean up");
-        assert_eq!(found.map(|s| s.name).as_deref(), Some("compiled"));
-        assert!(open_trusted(u32::MAX).is_none());
     }
 }

@@ -6,11 +6,11 @@ use object::pod;
 use object::read::elf::Sym;
 
 use super::{FunctionRange, Functions, MAX_SYMBOLS, NameFile, NameTable, STUB_SUFFIX, SymbolFile, UNNAMED};
-use crate::elf::byte_source::ByteSource;
-use crate::elf::layout::{ElfClass, Section, Segment};
-use crate::elf::linkage::{MAX_LINKAGE_TABLE, MAX_LINKAGE_TABLES, read_stubs};
-use crate::elf::unwind::{UnwindRange, read_unwind_ranges};
-use crate::elf::unwind_table::UnwindTable;
+use crate::byte_source::ByteSource;
+use crate::layout::{ElfClass, Section, Segment};
+use crate::linkage::{MAX_LINKAGE_TABLE, MAX_LINKAGE_TABLES, read_stubs};
+use crate::unwind::{UnwindRange, read_unwind_ranges};
+use crate::unwind_table::UnwindTable;
 use hbbp_model::addr::{FileOff, ImageAddr};
 
 /// Tables are read in pieces of this many entries, which fit into a cache of the processor.

@@ -1,0 +1,68 @@
+//! The perf map of a live process: which file it is, and whether it can be trusted.
+//!
+//! The file lies below the root of the process and is called after its id in its own pid namespace.
+//! Anyone may write to that folder, so the file must be a regular one of the same owner as the process.
+
+use std::os::unix::fs::MetadataExt;
+
+use procfs::process::Process;
+
+use super::mapped_file::open_below_process;
+use hbbp_elf::byte_source::ByteSource;
+
+/// The file of a map as it was at one time: device, inode, length, and when it was written to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct MapStamp {
+    place: (u64, u64),
+    len: u64,
+    written: (i64, i64),
+}
+
+impl MapStamp {
+    /// That of an open file.
+    pub(super) fn of(source: &ByteSource) -> Option<Self> {
+        let ByteSource::File(file, len) = source else {
+            return None;
+        };
+        let about = file.metadata().ok()?;
+        Some(Self {
+            place: (about.dev(), about.ino()),
+            len: *len,
+            written: (about.mtime(), about.mtime_nsec()),
+        })
+    }
+}
+
+/// Opens the map of a process; `None` where there is none, or none that can be trusted.
+pub(super) fn open_trusted(tgid: u32) -> Option<ByteSource> {
+    let process = Process::new(i32::try_from(tgid).ok()?).ok()?;
+    let owner = process.uid().ok()?;
+    let inner = process.status().ok()?.nspid?.into_iter().next_back()?;
+    let file = open_below_process(tgid, &format!("/tmp/perf-{inner}.map")).ok()?;
+    let trusted = match &file.source {
+        ByteSource::File(file, _) => file.metadata().ok()?.uid() == owner,
+        ByteSource::Bounded(..) | ByteSource::Memory(_) => false,
+    };
+    trusted.then_some(file.source)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use hbbp_elf::perf_map::read_perf_map;
+    use hbbp_model::addr::ImageAddr;
+
+    use super::*;
+
+    #[test]
+    fn own_map() {
+        let path = format!("/tmp/perf-{}.map", std::process::id());
+        fs::write(&path, "1000 10 compiled\n").expect("write");
+        let file = open_trusted(std::process::id()).expect("it is there");
+        let found = read_perf_map(&file).function_at(ImageAddr(0x1008));
+        fs::remove_file(&path).expect("clean up");
+        assert_eq!(found.map(|s| s.name).as_deref(), Some("compiled"));
+        assert!(open_trusted(u32::MAX).is_none());
+    }
+}
