@@ -64,8 +64,12 @@ pub(crate) fn bench(args: &BenchArgs, install: Install) -> Result<()> {
     setup::setup(Needs::Test, install)?;
     build::build(install)?;
     guards::guards(&args.guards)?;
-    for bench in ["slopes", "distinct_streams"] {
-        command::run(command::cargo().args(["bench", "--package", "hbbp-user", "--bench", bench]))?;
+    for (package, bench) in [
+        ("hbbp-user", "slopes"),
+        ("hbbp-user", "distinct_streams"),
+        ("hbbp-analysis", "stages"),
+    ] {
+        command::run(command::cargo().args(["bench", "--package", package, "--bench", bench]))?;
     }
     ensure!(
         system::is_root(),

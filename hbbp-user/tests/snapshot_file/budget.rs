@@ -352,16 +352,11 @@ fn day_of_64_cpus(parts: usize) {
     assert_eq!(parse(&file).unwrap().intervals, snapshot.intervals);
 }
 
+/// One part of 256, or of `HBBP_DAY_PARTS`: with 1, the whole day takes half an hour.
 #[test]
 fn a_day_of_64_cpus_with_stacks_stays_within_its_budget() {
-    day_of_64_cpus(256);
-}
-
-/// The same without a scale, for `cargo test --release -- --ignored`: it takes minutes.
-#[test]
-#[ignore = "takes minutes"]
-fn a_whole_day_of_64_cpus_with_stacks() {
-    day_of_64_cpus(1);
+    let parts = std::env::var("HBBP_DAY_PARTS").map_or(256, |parts| parts.parse().unwrap());
+    day_of_64_cpus(parts);
 }
 
 /// Between intervals where other bytes or mappings begin, nothing is merged.

@@ -47,7 +47,11 @@ const IMPURE: [&str; 2] = ["hbbp-user/model/src/profile", "hbbp-user/model/src/s
 const WORLD: [&str; 6] = ["std::fs", "std::process", "std::env", "libc", "aya", "procfs"];
 
 /// What may print; the command line only asks how wide the terminal is.
-const PRINTERS: [&str; 3] = ["hbbp-user/src/", "hbbp-user/output/src/report", "hbbp-user/testing/"];
+const PRINTERS: [&str; 3] = [
+    "hbbp-user/src/",
+    "hbbp-user/output/src/report",
+    "hbbp-user/testing/",
+];
 const PRINTS: [&str; 6] = [
     "print!",
     "println!",

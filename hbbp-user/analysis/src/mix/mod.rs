@@ -8,8 +8,6 @@ mod apportion;
 mod axis;
 mod category;
 mod class;
-#[cfg(test)]
-mod cost;
 mod dimension;
 mod error;
 mod extension;

@@ -1,11 +1,13 @@
-//! What an analysis costs, printed: `cargo test --release -p hbbp-user cost -- --ignored --nocapture`.
+//! The time of each stage of an analysis, printed: `cargo bench -p hbbp-analysis`.
+#![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
 use std::time::Instant;
 
-use super::{Dimension, Query, analyse};
+use hbbp_analysis::mix::{Dimension, Query, analyse};
 use hbbp_code::blocks::blocks;
 use hbbp_code::locate::locate;
-use hbbp_estimate::{estimate, rule::PAPER};
+use hbbp_estimate::estimate;
+use hbbp_estimate::rule::{BadRule, PAPER};
 use hbbp_model::addr::{ImageAddr, Va};
 use hbbp_model::snapshot::{
     BranchCount, Event, EventIdx, EventUnit, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind,
@@ -120,10 +122,8 @@ fn interval(starts: &[u64], n_ips: u64) -> Interval {
     }
 }
 
-#[test]
-#[ignore = "measures time, which says little in a debug build"]
-fn cost_of_an_analysis() {
-    let rule = PAPER.parse().unwrap();
+fn main() -> Result<(), BadRule> {
+    let rule = PAPER.parse()?;
     for (what, n_functions, n_ips) in [
         ("20 MB of text", 20 << 14, 3),
         ("4 MB of text", 4 << 14, 12),
@@ -156,4 +156,5 @@ fn cost_of_an_analysis() {
             println!("  by {by}: {rows} rows, {:?} in all", begun.elapsed());
         }
     }
+    Ok(())
 }
