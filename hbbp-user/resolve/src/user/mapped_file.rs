@@ -187,7 +187,7 @@ mod tests {
                 inode: stat.st_ino,
                 generation: 0,
             },
-            Err(_) => own_mapping("hbbp_user").identity,
+            Err(_) => own_mapping("hbbp_resolve").identity,
         };
         let path = path.to_str().expect("UTF-8").into();
         let pid = std::process::id();
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn own_program_and_library() {
-        for name in ["hbbp_user", "libc.so"] {
+        for name in ["hbbp_resolve", "libc.so"] {
             let opened = open_mapped(&own_mapping(name), &[]).expect("it is mapped, so it is there");
             assert!(read_layout(&opened.source).is_ok());
         }
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn another_file_at_the_same_path_is_refused() {
-        let mut mmap = own_mapping("hbbp_user");
+        let mut mmap = own_mapping("hbbp_resolve");
         mmap.start = Va(0x1000);
         mmap.identity = FileIdentity::Inode {
             major: 0xfe,
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(open_mapped(&mmap, &[]).err(), Some(Refusal::Missing));
         let named_alone = Mmap {
             identity: FileIdentity::Unknown,
-            ..own_mapping("hbbp_user")
+            ..own_mapping("hbbp_resolve")
         };
         assert_eq!(open_mapped(&named_alone, &[]).err(), Some(Refusal::Unidentified));
     }

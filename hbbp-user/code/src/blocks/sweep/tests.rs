@@ -117,7 +117,9 @@ fn own_code_is_decoded_as_by_the_decoder() {
     let own = std::fs::read("/proc/self/exe").unwrap();
     let file = object::File::parse(own.as_slice()).unwrap();
     let text = file.section_by_name(".text").unwrap();
-    agrees(text.data().unwrap().get(..4 << 20).unwrap());
+    let code = text.data().unwrap();
+    assert!(256 << 10 <= code.len(), "{} bytes", code.len());
+    agrees(code.get(..4 << 20).unwrap_or(code));
 }
 
 #[test]
