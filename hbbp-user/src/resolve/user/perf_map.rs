@@ -139,6 +139,7 @@ fn parse_line(line: &[u8], line_at: usize) -> Option<NamedRange> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::process::{Child, Command, Stdio};
 
     #[test]
     fn later_lines_count() {
@@ -149,6 +150,43 @@ mod tests {
         assert_eq!(at(0x7f40), None);
         assert_eq!(at(0x7f80), None);
         assert_eq!(at(0x8007), Some((0x8000, 8, "x".to_owned())));
+    }
+
+    /// Ends the processes of a namespace when it is dropped.
+    struct Namespace(Child);
+
+    impl Drop for Namespace {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn map_is_called_after_the_id_in_the_namespace() {
+        const MAP: &str = "/tmp/perf-1.map";
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--pid", "--fork", "--kill-child", "sleep", "600"]);
+        let spawned = unshare.stderr(Stdio::null()).spawn().map(Namespace);
+        let Ok(mut outer) = spawned.inspect_err(|_| println!("skipped: no unshare")) else {
+            return;
+        };
+        let pid = outer.0.id();
+        let children = format!("/proc/{pid}/task/{pid}/children");
+        let inner = loop {
+            if outer.0.try_wait().expect("it was spawned").is_some() {
+                println!("skipped: no pid namespace can be made here");
+                return;
+            }
+            let children = fs::read_to_string(&children).unwrap_or_default();
+            if let Some(inner) = children.split_whitespace().next() {
+                break inner.parse().expect("a process id");
+            }
+        };
+        fs::write(MAP, "1000 10 contained\n").expect("write");
+        let found = PerfMap::read(inner, &Parser::Here).function_at(ImageAddr(0x1008));
+        fs::remove_file(MAP).expect("clean up");
+        assert_eq!(found.map(|s| s.name).as_deref(), Some("contained"));
     }
 
     #[test]
