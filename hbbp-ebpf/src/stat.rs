@@ -91,6 +91,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn sums_and_differences_are_those_of_each_count() {
+        let stats = |n: u64| EventStats {
+            runs: n,
+            counted: 2 * n,
+            full: 3 * n,
+            raced: 4 * n,
+            no_map: 5 * n,
+            no_stack: 6 * n,
+            wrong_path: 7 * n,
+        };
+        assert_eq!(stats(5).plus(stats(2)), stats(7));
+        assert_eq!(stats(5).since(stats(2)), stats(3));
+    }
+
+    #[test]
     fn runs_is_the_sum_of_all_ends() {
         let mut stats = EventStats::default();
         for outcome in [

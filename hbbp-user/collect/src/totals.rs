@@ -69,6 +69,45 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_refusal_is_a_loss_of_its_own() {
+        let samples = EventStats {
+            raced: 1,
+            no_map: 2,
+            no_stack: 3,
+            wrong_path: 4,
+            ..EventStats::default()
+        };
+        let stacks = StackStats {
+            newest_unused: 5,
+            backward: 6,
+            crossing: 7,
+            long: 8,
+            switched: 9,
+            refused: 10,
+            refused_oldest: 11,
+            ..StackStats::default()
+        };
+        let expected = [
+            Loss::CountsRaced,
+            Loss::NoMap,
+            Loss::NoStack,
+            Loss::WrongPath,
+            Loss::NewestUnused,
+            Loss::Backward,
+            Loss::Crossing,
+            Loss::Long,
+            Loss::Switched,
+            Loss::StreamsRefused,
+            Loss::OldestRefused,
+        ];
+        let mut losses = Losses::default();
+        add_losses(&mut losses, &samples, &stacks);
+        let found = expected.map(|loss| losses.get(loss));
+        assert_eq!(found, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+        assert_eq!(losses.iter().count(), expected.len());
+    }
+
+    #[test]
     fn a_lower_limit_of_samples_is_named() {
         assert_eq!(throttled(Some(100_000), Some(100_000)), None);
         assert_eq!(throttled(None, Some(100)), None);

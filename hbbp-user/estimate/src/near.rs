@@ -27,6 +27,42 @@ pub fn ends_near(stream: &Stream, map: &BlockMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hbbp_code::blocks::blocks;
+    use hbbp_code::locate::{Located, TextIdx};
+    use hbbp_model::addr::ImageAddr;
+    use hbbp_model::snapshot::{ModuleIdx, ProcessIdx, Snapshot, Text};
+
+    #[test]
+    fn far_branches_and_interrupts_end_no_stream_near() {
+        let text = Text {
+            module: ModuleIdx(0),
+            start: ImageAddr(0x1000),
+            // ret; syscall; iretq; ud2
+            bytes: vec![0xc3, 0x0f, 0x05, 0x48, 0xcf, 0x0f, 0x0b],
+            since: 0,
+        };
+        let snapshot = Snapshot {
+            text: vec![text],
+            ..Snapshot::default()
+        };
+        let map = blocks(&snapshot, &Located::default());
+        let is_near = |source, end| {
+            let stream = Stream {
+                text: TextIdx(0),
+                process: ProcessIdx(0),
+                first: 0,
+                end,
+                source,
+                hits: 1,
+                weight: 1.0,
+            };
+            ends_near(&stream, &map)
+        };
+        let near = [0, 1, 2, 3].map(|source| is_near(source, source + 1));
+        assert_eq!(near, [true, false, false, false]);
+        // An interrupt came before the instruction ran.
+        assert!(!is_near(0, 0));
+    }
 
     #[test]
     fn the_name_of_an_event_says_nothing() {

@@ -204,7 +204,11 @@ mod tests {
     #[test]
     fn streams_are_shared_out_as_counted() {
         let ran = ran([Some(Ring::User), Some(Ring::Kernel)], 0).unwrap();
-        assert_eq!(ran.without(|_| 0.1).kernel, 90.0);
+        let less = ran.without(|ring| match ring {
+            Ring::Kernel => 0.1,
+            Ring::User => 0.5,
+        });
+        assert_eq!((less.kernel, less.user), (90.0, 450.0));
         let map = blocks(&Snapshot::default(), &Located::default());
         let streams = [stream(0, 1.0), stream(0, 1.0), stream(1, 1.0)];
         let graph = graph(&[(0, 0, 500.0), (0, 1, 100.0), (1, 2, 40.0)], &[]);

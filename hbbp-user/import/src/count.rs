@@ -214,6 +214,60 @@ mod tests {
     }
 
     #[test]
+    fn sample_that_stands_for_equal_ones_is_as_many() {
+        let all = Use {
+            ips: true,
+            stacks: true,
+        };
+        let stack = stack(&[(30, 40, 0x51), (20, 25, 0x30), (10, 15, 0)]);
+        let counted = |n_samples, times| {
+            let mut counter = Counter::new(1);
+            for _ in 0..n_samples {
+                let sample = Sample {
+                    tgid: 1,
+                    tid: 1,
+                    time: 0,
+                    ip: Some(Va(7)),
+                    period: None,
+                    stack: &stack,
+                    times,
+                };
+                counter.add(USER, &sample, (300, None), true, all);
+            }
+            counter.into_intervals(&[(0, 1)])
+        };
+        assert_eq!(counted(1, 3), counted(3, 1));
+    }
+
+    #[test]
+    fn stack_of_two_serves_whatever_its_newest_streams_weigh() {
+        let weight = |entries: &[(u64, u64, u64)]| {
+            let stack = stack(entries);
+            let sample = Sample {
+                tgid: 1,
+                tid: 1,
+                time: 0,
+                ip: None,
+                period: None,
+                stack: &stack,
+                times: 1,
+            };
+            let wanted = Use {
+                ips: false,
+                stacks: true,
+            };
+            let mut counter = Counter::new(1);
+            counter.add(USER, &sample, (300, Some(2.0)), true, wanted);
+            let counts = counter.into_intervals(&[(0, 1)]).remove(0);
+            counts.streams.iter().map(|s| s.weight).collect::<Vec<_>>()
+        };
+        let three = [(30, 40, 0), (20, 25, 0), (10, 15, 0)];
+        // The newest stream, which the event chose, starts at 25.
+        assert_eq!(weight(&three), [600.0, 0.0]);
+        assert_eq!(weight(&three[..2]), [600.0]);
+    }
+
+    #[test]
     fn kernel_streams_are_counted_once_for_the_system() {
         let entries = [(KERNEL + 9, 40, 0), (KERNEL, KERNEL + 4, 0), (20, KERNEL - 8, 0)];
         let (counts, _) = count(&[&entries]);

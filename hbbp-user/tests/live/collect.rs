@@ -8,6 +8,8 @@ use hbbp_collect::object::{Constants, MapSizes, Messages, Object};
 use hbbp_collect::{ClassCounting, Collector, ModuleWatch, Plan, Scope};
 use hbbp_model::addr::{Ring, Va};
 use hbbp_model::record::Record;
+use hbbp_model::slices::{Rings, SliceCut};
+use hbbp_model::snapshot::Period;
 use hbbp_model::streams::{KernelCounts, ThreadCounts};
 
 use super::load::Load;
@@ -111,6 +113,63 @@ fn kernel_samples_can_be_split_by_process() {
             .iter()
             .any(|(key, _)| Va(key.address).ring() == Ring::Kernel)
     );
+}
+
+#[test]
+fn call_chains_weigh_as_much_as_their_samples() {
+    let Some(_kernel) = kernel() else { return };
+    let _loads = [Load::spin(), Load::syscalls()];
+    let mut with_callers = plan(Scope::System);
+    with_callers.choice.callers = true;
+    let mut collector = Collector::open(&with_callers).unwrap();
+    collector.enable().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    collector.stop().unwrap();
+    let chains = collector.drain_chains().unwrap();
+    let totals = collector.take_totals().unwrap();
+    assert!(
+        chains.iter().any(|chain| 1 < chain.tally.hits),
+        "no chain came twice"
+    );
+    for chain in &chains {
+        if let Period::Fixed(period) = totals.events[chain.event as usize].period {
+            assert_eq!(chain.tally.weight, chain.tally.hits * period, "{chain:?}");
+        }
+    }
+}
+
+#[test]
+fn first_sample_is_in_the_first_slice() {
+    let Some(_kernel) = kernel() else { return };
+    let load = Load::spin();
+    // As long as a period, so that a sample which counts before it is looked at leaves no first slice.
+    let length = 10_000_019;
+    let sliced = Plan {
+        kernel: KernelCounts::ByProcess,
+        choice: Choice {
+            event: Some("cpu-clock".to_owned()),
+            period: Some(Period::Fixed(length)),
+            slices: Some(SliceCut {
+                length,
+                rings: Rings {
+                    user: true,
+                    kernel: true,
+                },
+                threads: ThreadCounts::Together,
+            }),
+            ..Choice::default()
+        },
+        ..plan(Scope::Process(load.0.id()))
+    };
+    let mut collector = Collector::open(&sliced).unwrap();
+    collector.enable().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    collector.stop().unwrap();
+    collector.drain().unwrap();
+    let mut found = Vec::new();
+    let slices = collector.take_slices().unwrap();
+    slices.each(|_, slice, _| found.push(slice));
+    assert_eq!(found.first(), Some(&0), "{found:?}");
 }
 
 #[test]

@@ -306,7 +306,7 @@ mod tests {
         );
         let called = map.text(TextIdx(1)).unwrap();
         assert_eq!(called.find(ImageAddr(0x2003)).map(|i| called.block_of(i)), Ok(1));
-        assert_eq!(called.next_stop(0), 3);
+        assert_eq!([0, 3, 4].map(|from| called.next_stop(from)), [3, 3, 5]);
         assert_eq!(
             map.instructions(BlockId {
                 text: TextIdx(1),
@@ -342,5 +342,7 @@ mod tests {
         assert_eq!(text.find(ImageAddr(0x1000)), Err(Unresolved::Undecodable));
         assert_eq!(text.find(ImageAddr(0x1001)), Ok(1));
         assert_eq!(text.find(ImageAddr(0x1002)), Err(Unresolved::NotOnInstruction));
+        let ending = [0x1000, 0x1004, 0x1005].map(|at| text.ending_at(ImageAddr(at)));
+        assert_eq!(ending, [None, None, Some(1)]);
     }
 }

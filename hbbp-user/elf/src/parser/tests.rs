@@ -112,6 +112,28 @@ fn worker_that_does_not_answer_is_given_up() {
 }
 
 #[test]
+fn worker_that_answers_byte_by_byte_is_given_up() {
+    let (parser, failures, _) = worker(Duration::from_millis(100), |mut socket| {
+        let _ = receive(&socket);
+        let head = Head {
+            len: 40,
+            is_last: false,
+            is_cut: false,
+            cpu: Duration::ZERO,
+            read: 0,
+        };
+        let _ = socket.write_all(&head.bytes());
+        // Each byte comes in time, and all of them take longer than an answer may.
+        for _ in 0..40 {
+            thread::sleep(Duration::from_millis(10));
+            let _ = socket.write_all(&[255]);
+        }
+    });
+    assert_eq!(parser.layout(&own_program()).err(), Some(ElfError::GivenUp));
+    assert_eq!(*failures.lock().unwrap(), [Failure::TimedOut]);
+}
+
+#[test]
 fn answers_of_a_worker_in_foreign_hands_are_refused() {
     let head = |len, is_cut| Head {
         len,

@@ -139,3 +139,63 @@ fn follows_idle(text: &TextBlocks, instruction: u32) -> bool {
         .and_then(|before| text.instruction(before));
     before.is_some_and(|before| before.flow == Flow::Idle)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hbbp_code::blocks::blocks;
+    use hbbp_code::locate::Location;
+    use hbbp_model::addr::ImageAddr;
+    use hbbp_model::snapshot::{Event, Module, ModuleIdx, ModuleKind, ProcessIdx, Text};
+
+    #[test]
+    fn only_events_of_time_find_the_cpu_halted() {
+        let halted = |unit| {
+            let kernel = Module {
+                name: "[kernel]".to_owned(),
+                kind: ModuleKind::Kernel,
+                build_id: Vec::new(),
+                symbols: Vec::new(),
+            };
+            let text = Text {
+                module: ModuleIdx(0),
+                start: ImageAddr(0x1000),
+                // hlt; nop; ret
+                bytes: vec![0xf4, 0x90, 0xc3],
+                since: 0,
+            };
+            let mut snapshot = Snapshot {
+                modules: vec![kernel],
+                text: vec![text],
+                ..Snapshot::default()
+            };
+            snapshot.run.events = vec![Event {
+                unit,
+                ..Event::default()
+            }];
+            let ip = LocatedIp {
+                location: Location {
+                    text: TextIdx(0),
+                    addr: ImageAddr(0x1001),
+                },
+                event: EventIdx(0),
+                process: ProcessIdx(0),
+                hits: 3,
+                weight: 3,
+            };
+            let located = Located {
+                ips: vec![ip],
+                ..Located::default()
+            };
+            let map = blocks(&snapshot, &located);
+            let found = sampled(&snapshot, &located, &map);
+            assert_eq!(
+                found.resolved.get(()).total() + found.unresolved.get(Unresolved::Halted).total(),
+                3
+            );
+            found.unresolved.get(Unresolved::Halted).total()
+        };
+        let units = [EventUnit::Nanoseconds, EventUnit::Cycles, EventUnit::Instructions];
+        assert_eq!(units.map(halted), [3, 3, 0]);
+    }
+}

@@ -343,3 +343,6 @@ fn damaged(section: Section, why: &Fault) -> Error {
         why: why.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,3 +76,25 @@ impl StackStats {
         self.streams = self.streams.saturating_sub(times);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_added_is_the_difference_of_each_count() {
+        let stats = |n: u64| StackStats {
+            newest_unused: n,
+            stacks: 2 * n,
+            entries: 3 * n,
+            streams: 4 * n,
+            backward: 5 * n,
+            crossing: 6 * n,
+            long: 7 * n,
+            switched: 8 * n,
+            refused: 9 * n,
+            refused_oldest: 10 * n,
+        };
+        assert_eq!(stats(5).since(stats(2)), stats(3));
+    }
+}

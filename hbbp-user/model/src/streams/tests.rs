@@ -89,6 +89,24 @@ fn neighbours_make_streams_and_the_oldest_branch_is_counted() {
 }
 
 #[test]
+fn what_is_counted_after_a_taking_has_its_owner() {
+    let mut streams = streams(Quirks::default());
+    let stack = [
+        entry(KERNEL + 9, 0x50),
+        entry(0x1010, KERNEL),
+        entry(0x2000, 0x1000),
+    ];
+    let mut rows = || {
+        count(&mut streams, &stack, 7, 1);
+        taken(&mut streams)
+    };
+    let first = rows();
+    assert_eq!(first.len(), 3);
+    // The owner of the last stack is the one of the next.
+    assert_eq!(rows(), first);
+}
+
+#[test]
 fn a_stack_ends_at_its_first_empty_entry() {
     let mut streams = streams(Quirks::default());
     count(

@@ -326,6 +326,30 @@ mod tests {
     }
 
     #[test]
+    fn executed_bytes_count_in_each_function_of_a_stack() {
+        let frames = SourceFrames {
+            names: vec!["outer".to_owned(), "inner".to_owned()],
+            ..SourceFrames::default()
+        };
+        let frame = |function, line| Frame {
+            function: NameIdx(function),
+            line: Some(line),
+            discriminator: 0,
+        };
+        let stack = [frame(0, 3), frame(1, 5)];
+        let mut profile = SampleProfile::default();
+        let mut executions = Executions::default();
+        executions.add(10, 4);
+        profile.add_location(&frames, &stack, executions);
+        profile.add_location(&frames, &stack[..1], executions);
+        let outer = &profile.functions["outer"];
+        let inner = &outer.inlined[&((3, 0), NameIdx(1))];
+        assert_eq!((outer.total, inner.total), (80, 40));
+        let counts = [&outer.body[&(3, 0)], &inner.body[&(5, 0)]].map(|line| line.count);
+        assert_eq!(counts, [10, 10]);
+    }
+
+    #[test]
     fn copies_of_a_function_have_its_name() {
         assert_eq!(canonical("f.llvm.123"), "f");
         assert_eq!(canonical("f.part.0"), "f");

@@ -204,7 +204,42 @@ fn add_counts(samples: &FunctionSamples, counts: &mut Vec<u64>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::autofdo::LineSamples;
     use super::*;
+
+    /// The numbers that these bytes hold.
+    fn numbers(bytes: &[u8]) -> Vec<u64> {
+        let encoded = bytes.split_inclusive(|byte| byte & 0x80 == 0);
+        let number = |bytes: &[u8]| {
+            let low_first = bytes.iter().rev();
+            low_first.fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f))
+        };
+        encoded.map(number).collect()
+    }
+
+    #[test]
+    fn shares_are_made_up_of_no_more_counts_than_they_need() {
+        let line = |n| {
+            let line = LineSamples {
+                count: 10,
+                ..LineSamples::default()
+            };
+            ((n, 0), line)
+        };
+        let samples = FunctionSamples {
+            head: 3,
+            body: (0..10).map(line).collect(),
+            ..FunctionSamples::default()
+        };
+        let mut profile = SampleProfile::default();
+        profile.functions.insert("f".to_owned(), samples);
+        let numbers = numbers(&summary(&profile));
+        let (sums, shares) = numbers.split_at(6);
+        assert_eq!(sums, [100, 10, 3, 10, 1, CUTOFFS.len() as u64]);
+        let needed = shares.as_chunks::<3>().0.iter().map(|[.., n]| *n);
+        let expected = [1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10, 10, 10];
+        assert!(needed.eq(expected), "{shares:?}");
+    }
 
     #[test]
     fn numbers_have_seven_bits_a_byte() {

@@ -278,4 +278,17 @@ mod tests {
             (None, Missing::default(), 0)
         );
     }
+
+    #[test]
+    fn stacks_that_were_refused_are_not_among_those_that_served() {
+        let mut snapshot = snapshot();
+        snapshot.losses.add(Loss::StacksFull, 2);
+        snapshot.losses.add(Loss::NoStack, 1);
+        let mut resolved = Tally::default();
+        resolved.add(EventIdx(0), (), Ring::User, 90);
+        resolved.add(EventIdx(2), (), Ring::User, 5);
+        let all = Accounting::follow(&snapshot, &[EventIdx(0)], &resolved, &Tally::default());
+        assert_eq!((all.stacks, all.unexplained), (9, 0));
+        assert_eq!(total(all.refused.iter().map(|(_, n)| *n)), 9);
+    }
 }

@@ -234,6 +234,20 @@ mod tests {
     }
 
     #[test]
+    fn what_was_stolen_was_not_idle_as_well() {
+        let mut event = half_idle();
+        event.counters[0].steal = Some(3_000);
+        event.counters[1].idle = None;
+        // 800 are missing on CPU 0, where either time alone explains more than is left of the other.
+        let expected = Missing {
+            stolen: 300,
+            idle: 500,
+            unknown: 10,
+        };
+        assert_eq!(Missing::new(&event, 0), expected);
+    }
+
+    #[test]
     fn stolen_time_explains_what_fits_into_it_on_its_cpu() {
         let mut event = half_idle();
         event.counters[0].steal = Some(3_000);

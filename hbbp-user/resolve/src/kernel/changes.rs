@@ -131,3 +131,26 @@ impl TextChanges {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patches_that_came_early_are_taken_in_the_order_of_time() {
+        let mut changes = TextChanges::default();
+        // The younger one has the lower address.
+        for (time, start) in [(30, 0x2000), (40, 0x1000)] {
+            changes.notified(time, Va(start), &[0x90], &[0xcc]);
+        }
+        let mut taken = |first, time| {
+            let mut times = Vec::new();
+            changes.begin(first, time, &mut |poke, _| times.push(poke.time));
+            changes.close();
+            times
+        };
+        assert_eq!(taken(0, 1..20), [0; 0]);
+        assert_eq!(taken(1, 20..50), [30, 40]);
+        assert_eq!(taken(2, 50..60), [0; 0]);
+    }
+}

@@ -237,4 +237,32 @@ mod tests {
         });
         assert!(symbols.is_empty());
     }
+
+    #[test]
+    fn functions_without_a_size_end_with_their_part() {
+        let mut names = b"\0hello_k\0read\0".to_vec();
+        names.resize(0x10, 0);
+        let table = [
+            entry(1, FUNCTION, TEXT + 0x20, 0),
+            entry(9, FUNCTION, TEXT + 0x8000, 0),
+        ]
+        .concat();
+        let part = |start, len| TextPart {
+            start: Va(start),
+            len,
+        };
+        let module = LoadedText {
+            name: "hello".to_owned(),
+            gone: false,
+            parts: vec![part(TEXT, 0x1000), part(TEXT + 0x8000, 0x100)],
+            symbols: vec![SymbolTable::Of {
+                symbols: Va(TABLE),
+                n: 2,
+                names: Va(NAMES),
+            }],
+        };
+        let symbols = read_module_symbols(&module, &mut memory(&table, &names));
+        let found: Vec<_> = symbols.iter().map(|s| (s.start.0 - TEXT, s.len)).collect();
+        assert_eq!(found, [(0x20, 0xfe0), (0x8000, 0x100)]);
+    }
 }

@@ -269,6 +269,11 @@ mod tests {
             map(0x10_1000, 0x1000, "/bin/ls"),
             map(0x50_0000, 0x1000, "/bin/sh"),
             map(0x10_1000, 0x1000, "//anon"),
+            // What others write to it shows without another mapping.
+            Mmap {
+                shared: true,
+                ..map(0x10_2000, 0x1000, "/bin/sh")
+            },
         ];
         for (mmap, time) in records.into_iter().zip(7..) {
             apply(&mut index, time, Record::Mmap(mmap));

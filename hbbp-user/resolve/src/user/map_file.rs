@@ -49,11 +49,52 @@ pub(super) fn open_trusted(tgid: u32) -> Option<ByteSource> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::process::{Child, Command, Stdio};
+
+    use hbbp_testing::missing::missing;
 
     use hbbp_elf::perf_map::read_perf_map;
     use hbbp_model::addr::ImageAddr;
 
     use super::*;
+
+    /// Ends the processes of a namespace when it is dropped.
+    struct Namespace(Child);
+
+    impl Drop for Namespace {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn map_is_called_after_the_id_in_the_namespace() {
+        const MAP: &str = "/tmp/perf-1.map";
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--pid", "--fork", "--kill-child", "sleep", "600"]);
+        let Ok(mut outer) = unshare.stderr(Stdio::null()).spawn().map(Namespace) else {
+            missing("unshare is missing (package util-linux)");
+            return;
+        };
+        let pid = outer.0.id();
+        let children = format!("/proc/{pid}/task/{pid}/children");
+        let inner = loop {
+            if outer.0.try_wait().expect("it was spawned").is_some() {
+                missing("a pid namespace needs root");
+                return;
+            }
+            let children = fs::read_to_string(&children).unwrap_or_default();
+            if let Some(inner) = children.split_whitespace().next() {
+                break inner.parse().expect("a process id");
+            }
+        };
+        fs::write(MAP, "1000 10 contained\n").expect("write");
+        let file = open_trusted(inner).expect("it is there");
+        let found = read_perf_map(&file).function_at(ImageAddr(0x1008));
+        fs::remove_file(MAP).expect("clean up");
+        assert_eq!(found.map(|s| s.name).as_deref(), Some("contained"));
+    }
 
     #[test]
     fn own_map() {

@@ -342,6 +342,46 @@ mod tests {
     }
 
     #[test]
+    fn damaged_segment_is_tried_and_counted_once() {
+        let made = tempfile::tempdir().unwrap();
+        let counters = Arc::new(Counters::default());
+        // Two of an hour, and one of a later hour, after which the first two are merged.
+        for (n, start) in [(0, 0), (1, 60_000), (2, 7_200_000)] {
+            let name = Name {
+                first: n,
+                last: n,
+                start,
+                length: 60_000,
+            };
+            std::fs::write(made.path().join(name.to_string()), "damaged").unwrap();
+        }
+        let folder = Folder::open(made.path()).unwrap();
+        let mut keeper =
+            Keeper::open(folder, Limits::default(), 64 << 20, Arc::clone(&counters), None).unwrap();
+        keeper.tidy().unwrap();
+        keeper.tidy().unwrap();
+        assert_eq!(counters.get(Counter::SegmentsUnreadable), 1);
+    }
+
+    #[test]
+    fn next_daemon_goes_on_behind_the_last_interval() {
+        let made = tempfile::tempdir().unwrap();
+        let open = || {
+            let folder = Folder::open(made.path()).unwrap();
+            Keeper::open(folder, Limits::default(), 64 << 20, Arc::default(), None).unwrap()
+        };
+        assert_eq!(open().next, 0);
+        let name = Name {
+            first: 3,
+            last: 7,
+            start: 0,
+            length: 1,
+        };
+        std::fs::write(made.path().join(name.to_string()), "").unwrap();
+        assert_eq!(open().next, 8);
+    }
+
+    #[test]
     fn foreign_files_are_counted_as_they_come() {
         let made = tempfile::tempdir().unwrap();
         let counters = Arc::new(Counters::default());

@@ -170,6 +170,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn profile_that_is_refused_does_not_put_off_the_next() {
+        let profiles = Profiles::new(None, Arc::default());
+        assert!(profiles.is_due());
+        // In the future, so that it is too soon on the busiest machine.
+        let asked = Some(Instant::now() + Duration::from_secs(3600));
+        *profiles.last.lock().unwrap() = asked;
+        assert!(!profiles.is_due());
+        assert_eq!(*profiles.last.lock().unwrap(), asked);
+    }
+
+    #[test]
     fn seconds_are_bounded() {
         assert_eq!(
             (seconds("seconds=1"), seconds("seconds=3600")),

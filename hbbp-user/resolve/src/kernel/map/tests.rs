@@ -137,6 +137,34 @@ fn a_module_that_a_record_told_of_is_not_added_again_by_its_symbols() {
 }
 
 #[test]
+fn a_module_goes_with_all_its_parts() {
+    let mut map = KernelMap::default();
+    let parts = [0xffff_ffff_c030_0000_u64, 0xffff_ffff_c050_0000].map(Va);
+    for start in parts {
+        let end = Va(start.0 + 0x1000);
+        map.module_came("late", start..end, Vec::new(), 10);
+    }
+    assert!(parts.iter().all(|at| map.modules_at(*at, 15).len() == 1));
+    map.module_went("late", 20);
+    assert!(parts.iter().all(|at| map.modules_at(*at, 25).is_empty()));
+    assert!(map.modules_there().iter().all(|there| !there));
+}
+
+#[test]
+fn a_program_that_went_keeps_its_time_when_its_like_goes() {
+    let mut map = KernelMap::default();
+    let at = Va(0xffff_ffff_c070_0000);
+    // Programs of one name, one after the other in the same memory.
+    for time in [10, 30] {
+        map.came(at, 0x40, "bpf_prog_1", time);
+        map.went(at, "bpf_prog_1", time + 10);
+    }
+    let n_at = [15, 25, 35, 45].map(|time| map.modules_at(at, time).len());
+    assert_eq!(n_at, [1, 0, 1, 0]);
+    assert_eq!(map.region_at(at, 15).until, 20);
+}
+
+#[test]
 fn a_kernel_that_hides_its_symbols_still_has_an_image() {
     let mut map = KernelMap::default();
     map.update(parse_kallsyms(b"0000000000000000 T _text\n"), &[], None, 0);

@@ -90,6 +90,18 @@ fn children_inherit_and_exec_starts_anew() {
 }
 
 #[test]
+fn a_child_has_one_thread_whatever_its_parent_has() {
+    let mut index = ProcessIndex::default();
+    let n_threads = 3;
+    index.scanned(&Scanned { n_threads, ..shell() }, 0);
+    let exit = Record::Exit { pid: 2, tid: 2 };
+    for (time, record) in [(10, fork(2, 1)), (20, exit)] {
+        index.apply(&Timed { time, record });
+    }
+    assert!(index.live(1).is_some() && index.live(2).is_none());
+}
+
+#[test]
 fn later_mappings_hide_earlier_ones_from_their_time_on() {
     let records = vec![
         (10, map(5, 0x1000, 0x3000, "/a")),
