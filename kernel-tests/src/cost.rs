@@ -248,9 +248,9 @@ const ROUND: &str = "heapsort 200000; storms syscalls 50000";
 ///
 /// # Errors
 /// As [`measure`].
-pub fn overhead(kernel: &Kernel, hardware_profile: &str, rounds: u32) -> Result<Overhead> {
+pub fn overhead(kernel: &Kernel, hardware_profile: &str, rounds: u32, boot: &str) -> Result<Overhead> {
     let named = |name| Workload::named(name).with_context(|| format!("unknown workload `{name}`"));
-    let mut machine = machine(named("heapsort")?, kernel, hardware_profile)?;
+    let mut machine = machine(named("heapsort")?, kernel, hardware_profile)?.kernel_parameters(boot);
     named("syscalls")?.install(&mut machine, kernel)?;
     let work = format!("for i in $(busybox seq {rounds}); do {ROUND}; done > /dev/null");
     machine.files().file(ROUNDS, work.as_bytes());

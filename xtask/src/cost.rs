@@ -61,7 +61,7 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
     let kernel = Kernel::get(&args.kernel)?;
     let hardware_profile = hardware_profile(HARDWARE_PROFILE)?;
     if let Some(rounds) = args.overhead {
-        print_overhead(args, &cost::overhead(&kernel, &hardware_profile, rounds)?);
+        print_overhead(args, &cost::overhead(&kernel, &hardware_profile, rounds, "")?);
         return Ok(());
     }
     if let Some(seconds) = args.daemon {

@@ -52,31 +52,33 @@ fn process_costs_what_it_did() {
     assert_kept(guards::processes);
 }
 
-/// Cycles at their default period add little to the two events that count executions (issue 19: 0.2 %).
+/// Cycles at their default period add little to the two events that count executions. Runs of different
+/// boots differ by as much as they add, so the mean of three is held to it.
 #[test]
 #[ignore = "runs in --all"]
 fn time_beside_executions_adds_a_five_hundredth_at_most() {
     const ROUNDS: u32 = 6;
+    const BOOTS: [&str; 3] = ["phase=a", "phase=another", "phase=the-third"];
     if support::machine(SERIES).is_none() {
         return;
     }
     let kernel = Kernel::get(SERIES).unwrap();
-    let overhead = cost::overhead(&kernel, &support::hardware_profile("ideal"), ROUNDS).unwrap();
-    let added = overhead.of_time();
-    println!(
-        "{} and {} samples, {:.3} % of instructions added",
-        overhead.watched.stacks,
-        overhead.with_time.stacks,
-        100.0 * added
-    );
-    // The default period is not so long that there is nothing to cost anything.
-    assert!(overhead.watched.stacks + 500 < overhead.with_time.stacks);
-    assert!(added <= 0.002, "{added}");
-    let added = overhead.of_callers();
-    println!(
-        "{:.0} instructions for each sample with its call chain: {:.3} % added",
-        overhead.of_chain(),
-        100.0 * added
-    );
-    assert!(0.0005 < added && added <= 0.005, "{added}");
+    let (mut of_time, mut of_callers) = (0.0, 0.0);
+    for boot in BOOTS {
+        let overhead = cost::overhead(&kernel, &support::hardware_profile("ideal"), ROUNDS, boot).unwrap();
+        println!(
+            "{} and {} samples, {:.3} % of instructions added; {:.0} instructions for each sample with its call chain: {:.3} % added",
+            overhead.watched.stacks,
+            overhead.with_time.stacks,
+            100.0 * overhead.of_time(),
+            overhead.of_chain(),
+            100.0 * overhead.of_callers()
+        );
+        // The default period is not so long that there is nothing to cost anything.
+        assert!(overhead.watched.stacks + 500 < overhead.with_time.stacks);
+        of_time += overhead.of_time() / BOOTS.len() as f64;
+        of_callers += overhead.of_callers() / BOOTS.len() as f64;
+    }
+    assert!(of_time <= 0.002, "{of_time}");
+    assert!(0.0005 < of_callers && of_callers <= 0.005, "{of_callers}");
 }
