@@ -2,6 +2,7 @@
 
 pub mod addr;
 pub mod kinds;
+pub mod leb128;
 pub mod names;
 pub mod printable;
 pub mod profile;

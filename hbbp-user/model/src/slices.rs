@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use hbbp_ebpf::key::{BEHIND_LAST_SLICE, NO_PLACE};
 use hbbp_ebpf::{CountKey, Tally};
 
+use crate::leb128;
 use crate::streams::ThreadCounts;
 
 /// What makes a slice.
@@ -192,12 +193,12 @@ impl Slices {
         };
         self.runs.push((*owner, *slice, place));
         let of_code = || rows.chunk_by(|a, b| a.2 == b.2);
-        put(&mut self.bytes, of_code().count() as u64);
+        leb128::write(&mut self.bytes, of_code().count() as u64);
         let mut before = 0;
         for same in of_code() {
             let code = same.first().map_or(before, |row| row.2);
-            put(&mut self.bytes, u64::from(code.wrapping_sub(before)));
-            put(&mut self.bytes, hits(same));
+            leb128::write(&mut self.bytes, u64::from(code.wrapping_sub(before)));
+            leb128::write(&mut self.bytes, hits(same));
             before = code;
         }
     }
@@ -249,11 +250,13 @@ impl Slices {
     }
 
     fn read(&self, place: u32, rows: &mut Vec<(u32, u64)>) {
-        let mut bytes = self.bytes.get(place as usize..).unwrap_or_default().iter();
+        let mut bytes = self.bytes.get(place as usize..).unwrap_or_default();
+        // What is read was written here, so nothing is missing.
+        let mut number = || leb128::read(&mut bytes).unwrap_or(0);
         let mut code = 0_u32;
-        for _ in 0..take(&mut bytes) {
-            code = code.wrapping_add(take(&mut bytes) as u32);
-            rows.push((code, take(&mut bytes)));
+        for _ in 0..number() {
+            code = code.wrapping_add(number() as u32);
+            rows.push((code, number()));
         }
     }
 
@@ -275,28 +278,6 @@ fn numbered<T: Copy + Eq + std::hash::Hash>(
     all.push(value);
     numbers.insert(value, number);
     Some(number)
-}
-
-/// Writes a number in LEB128 (DWARF 5, section 7.6).
-fn put(bytes: &mut Vec<u8>, mut number: u64) {
-    while 0x7f < number {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-/// Reads it back; 0 at the end.
-fn take<'a>(bytes: &mut impl Iterator<Item = &'a u8>) -> u64 {
-    let (mut number, mut shift) = (0, 0);
-    for byte in bytes {
-        number |= u64::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte & 0x80 == 0 || 63 < shift {
-            break;
-        }
-    }
-    number
 }
 
 #[cfg(test)]

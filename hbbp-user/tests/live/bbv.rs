@@ -231,7 +231,7 @@ fn with_memory(words: &[&str]) -> (String, u64) {
     (text, usage.ru_maxrss.cast_unsigned() << 10)
 }
 
-/// As many intervals as an hour of 100 million instructions has at a thousand million a second (issue 20).
+/// As many intervals as an hour of 100 million instructions has at a thousand million a second.
 #[test]
 fn an_hour_of_intervals_takes_less_than_200_mb() {
     let Some(_kernel) = kernel() else { return };

@@ -10,7 +10,7 @@ use kernel_tests::artifacts;
 use crate::callgrind::{self, PROGRAMS};
 use crate::support;
 
-/// The average weighted error that is allowed (issue 19).
+/// The average weighted error that is allowed.
 const ERROR: f64 = 0.03;
 
 /// Instructions by `FILE:LINE`, files without their directories, and by function.

@@ -24,7 +24,7 @@ const ROUNDS: f64 = 10.0;
 const TIME: &str = "--time=2503";
 const PERIODS: (u64, u64) = (2503, 199);
 
-/// Errors that are allowed for the counts and for the cycles of an instruction (issue 19: 3 % and 5 %).
+/// Errors that are allowed for the counts and for the cycles of an instruction.
 const COUNTS: f64 = 0.03;
 const CPI: f64 = 0.05;
 

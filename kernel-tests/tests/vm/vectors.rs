@@ -25,9 +25,9 @@ const PROGRAMS: [(&str, &str, &str); 3] = [
     ("heapsort.c", "heapsort", "30000"),
     ("virtual.cc", "virtual", "4000"),
 ];
-/// Mean distance that is allowed (issue 20).
+/// Mean distance that is allowed.
 const DISTANCE: f64 = 0.05;
-/// Difference of weights that is allowed (issue 20).
+/// Difference of weights that is allowed.
 const WEIGHTS: f64 = 0.05;
 /// Most phases that are chosen.
 const MOST_PHASES: usize = 6;

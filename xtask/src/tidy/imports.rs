@@ -12,6 +12,7 @@ const LINES: [(&str, &[&str]); 5] = [
             "addr",
             "record",
             "kinds",
+            "leb128",
             "streams",
             "slices",
             "snapshot",

@@ -101,7 +101,7 @@ fn what_has_no_slice_is_in_none() {
     assert_eq!(outside, [(1, 5), (2, 7)]);
 }
 
-/// An hour of slices of 100 million instructions (issue 20): 36,000 with 800 streams and addresses each.
+/// An hour of slices of 100 million instructions: 36,000 with 800 streams and addresses each.
 #[test]
 fn an_hour_of_slices_takes_less_than_a_hundred_million_bytes() {
     let mut slices = Slices::new(ThreadCounts::Together);

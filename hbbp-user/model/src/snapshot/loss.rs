@@ -105,7 +105,8 @@ losses! {
     ChainsMissing, "chain.missing", Chain,
         "sample" | "samples", "without a call chain: the kernel gave none";
     ChainsCut, "chain.cut", Chain,
-        "call chain" | "call chains", "cut off: deeper than the kernel unwinds, so their outermost callers are not charged; raise          kernel.perf_event_max_stack up to 127";
+        "call chain" | "call chains", "cut off: deeper than the kernel unwinds, so their outermost callers are not charged; raise \
+         kernel.perf_event_max_stack up to 127";
     RecorderLost, "record.recorder_lost", Record,
         "record (mostly samples)" | "records (mostly samples)", "lost: the recorder could not keep up";
     SampleUnread, "record.sample_unread", Record,

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use super::autofdo::{FunctionSamples, SampleProfile, canonical};
+use hbbp_model::leb128;
 use hbbp_model::printable::harmless;
 use hbbp_model::snapshot::{NameIdx, SourceFrames};
 
@@ -51,15 +52,15 @@ pub fn write_extbinary(
     };
     let mut functions = Vec::new();
     let mut offsets = Vec::new();
-    uleb(&mut offsets, profile.functions.len() as u64);
+    leb128::write(&mut offsets, profile.functions.len() as u64);
     for (name, samples) in &profile.functions {
-        uleb(&mut offsets, writer.name(name));
-        uleb(&mut offsets, functions.len() as u64);
-        uleb(&mut functions, samples.head);
+        leb128::write(&mut offsets, writer.name(name));
+        leb128::write(&mut offsets, functions.len() as u64);
+        leb128::write(&mut functions, samples.head);
         writer.body(name, samples, &mut functions);
     }
     let mut table = Vec::new();
-    uleb(&mut table, names.len() as u64);
+    leb128::write(&mut table, names.len() as u64);
     for name in names.keys() {
         table.extend(name.bytes());
         table.push(0);
@@ -71,8 +72,8 @@ pub fn write_extbinary(
         (FUNCTIONS, functions),
     ];
     let mut head = Vec::new();
-    uleb(&mut head, MAGIC);
-    uleb(&mut head, VERSION);
+    leb128::write(&mut head, MAGIC);
+    leb128::write(&mut head, VERSION);
     head.extend((sections.len() as u64).to_le_bytes());
     let mut offset = (head.len() + sections.len() * 32) as u64;
     for (kind, bytes) in &sections {
@@ -83,19 +84,6 @@ pub fn write_extbinary(
     }
     out.write_all(&head)?;
     sections.iter().try_for_each(|(_, bytes)| out.write_all(bytes))
-}
-
-/// Appends a number of variable length.
-fn uleb(bytes: &mut Vec<u8>, mut number: u64) {
-    loop {
-        let [low, ..] = number.to_le_bytes();
-        number >>= 7;
-        if number == 0 {
-            bytes.push(low & 0x7f);
-            return;
-        }
-        bytes.push(low | 0x80);
-    }
 }
 
 /// Every name of a profile: of functions, inlined functions and callees.
@@ -137,23 +125,23 @@ impl Writer<'_> {
     }
 
     fn body(&self, name: &str, samples: &FunctionSamples, out: &mut Vec<u8>) {
-        uleb(out, self.name(name));
-        uleb(out, samples.total);
-        uleb(out, samples.body.len() as u64);
+        leb128::write(out, self.name(name));
+        leb128::write(out, samples.total);
+        leb128::write(out, samples.body.len() as u64);
         for ((line, discriminator), counted) in &samples.body {
             for number in [u64::from(*line), u64::from(*discriminator), counted.count] {
-                uleb(out, number);
+                leb128::write(out, number);
             }
-            uleb(out, counted.calls.len() as u64);
+            leb128::write(out, counted.calls.len() as u64);
             for (callee, calls) in &counted.calls {
-                uleb(out, self.name_of(*callee));
-                uleb(out, *calls);
+                leb128::write(out, self.name_of(*callee));
+                leb128::write(out, *calls);
             }
         }
-        uleb(out, samples.inlined.len() as u64);
+        leb128::write(out, samples.inlined.len() as u64);
         for (((line, discriminator), name), inlined) in &samples.inlined {
-            uleb(out, u64::from(*line));
-            uleb(out, u64::from(*discriminator));
+            leb128::write(out, u64::from(*line));
+            leb128::write(out, u64::from(*discriminator));
             self.body(canonical(self.frames.name(*name)), inlined, out);
         }
     }
@@ -177,7 +165,7 @@ fn summary(profile: &SampleProfile) -> Vec<u8> {
         profile.functions.len() as u64,
         CUTOFFS.len() as u64,
     ] {
-        uleb(&mut bytes, number);
+        leb128::write(&mut bytes, number);
     }
     let (mut reached, mut taken, mut least) = (0_u128, 0_u64, 0_u64);
     let mut left = counts.iter().peekable();
@@ -189,7 +177,7 @@ fn summary(profile: &SampleProfile) -> Vec<u8> {
             (reached, taken, least) = (reached + u128::from(*count), taken + 1, *count);
         }
         for number in [cutoff, least, taken] {
-            uleb(&mut bytes, number);
+            leb128::write(&mut bytes, number);
         }
     }
     bytes
@@ -245,7 +233,7 @@ mod tests {
     fn numbers_have_seven_bits_a_byte() {
         let encoded = |number| {
             let mut bytes = Vec::new();
-            uleb(&mut bytes, number);
+            leb128::write(&mut bytes, number);
             bytes
         };
         assert_eq!(encoded(0), [0]);

@@ -1,8 +1,9 @@
-//! Numbers in LEB128, as the tables of a snapshot file hold them: a reader of one table, and the plain writer.
+//! Numbers as the tables of a snapshot file hold them: a reader of one table, and the plain writer.
 //!
 //! Counts, which are most of what is encoded at the end of a recording, have a faster writer in `counts::word`.
 
 use super::Malformed;
+use crate::leb128;
 
 /// Reads the rows of one table.
 pub(super) struct Reader<'a> {
@@ -25,16 +26,7 @@ impl<'a> Reader<'a> {
 
     /// A number without sign.
     pub(super) fn number(&mut self) -> Result<u64, Malformed> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let (byte, after) = self.bytes.split_first().ok_or(Malformed::Rows(self.table))?;
-            self.bytes = after;
-            number |= u64::from(byte & 0x7f) << shift;
-            if *byte < 0x80 {
-                return Ok(number);
-            }
-        }
-        Err(Malformed::Rows(self.table))
+        leb128::read(&mut self.bytes).ok_or(Malformed::Rows(self.table))
     }
 
     /// A number of 32 bits.
@@ -55,8 +47,7 @@ impl<'a> Reader<'a> {
 
     /// A difference modulo 2^64, whose sign is folded into the lowest bit (zigzag).
     pub(super) fn difference(&mut self) -> Result<u64, Malformed> {
-        let folded = self.number()?;
-        Ok(folded >> 1 ^ (folded & 1).wrapping_neg())
+        Ok(leb128::unfolded(self.number()?))
     }
 
     /// A difference to `previous`, which becomes the sum.
@@ -98,19 +89,14 @@ pub(super) struct Rows(pub(super) Vec<u8>);
 
 impl Rows {
     /// A number without sign.
-    pub(super) fn number(&mut self, mut number: u64) {
-        while 0x80 <= number {
-            self.0.extend((number & 0x7f | 0x80).to_le_bytes().first());
-            number >>= 7;
-        }
-        self.0.extend(number.to_le_bytes().first());
+    pub(super) fn number(&mut self, number: u64) {
+        leb128::write(&mut self.0, number);
     }
 
     /// The difference of `number` to `previous`, which becomes `number`.
     pub(super) fn next(&mut self, previous: &mut u64, number: u64) {
-        let difference = number.wrapping_sub(*previous).cast_signed();
+        self.number(leb128::zigzag(*previous, number));
         *previous = number;
-        self.number((difference << 1 ^ difference >> 63).cast_unsigned());
     }
 
     /// Bytes with their length before them.

@@ -2,6 +2,7 @@
 //!
 //! A column has a name, a coding and a length; their bytes follow each other in the order of the index.
 
+use hbbp_model::leb128::{self, zigzag};
 use serde::Serialize;
 
 /// The columns of a page.
@@ -39,14 +40,16 @@ enum Coding {
 impl Columns {
     /// Adds a column of numbers that are small.
     pub(super) fn unsigned(&mut self, name: &'static str, values: impl IntoIterator<Item = u64>) {
-        self.add(name, Coding::Unsigned, values, leb128);
+        self.add(name, Coding::Unsigned, values, |value, bytes| {
+            leb128::write(bytes, value);
+        });
     }
 
     /// Adds a column of numbers that are close to their neighbours.
     pub(super) fn delta(&mut self, name: &'static str, values: impl IntoIterator<Item = u64>) {
         let mut before = 0_u64;
         self.add(name, Coding::Delta, values, |value, bytes| {
-            leb128(zigzag(before, value), bytes);
+            leb128::write(bytes, zigzag(before, value));
             before = value;
         });
     }
@@ -82,24 +85,6 @@ impl Columns {
             len += 1;
         }
         self.index.push(Column { name, coding, len });
-    }
-}
-
-/// The difference of two numbers modulo 2^64 as one that is small where they are close (protobuf's zigzag).
-pub(super) const fn zigzag(from: u64, to: u64) -> u64 {
-    let difference = to.wrapping_sub(from).cast_signed();
-    ((difference << 1) ^ (difference >> 63)).cast_unsigned()
-}
-
-fn leb128(mut value: u64, bytes: &mut Vec<u8>) {
-    loop {
-        let [low, ..] = (value & 0x7f).to_le_bytes();
-        value >>= 7;
-        if value == 0 {
-            bytes.push(low);
-            return;
-        }
-        bytes.push(low | 0x80);
     }
 }
 

@@ -10,11 +10,12 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::changes::Changes;
-use super::columns::{Column, Columns, zigzag};
+use super::columns::{Column, Columns};
 use super::table::{FunctionKey, PageBlock, Table};
 use hbbp_analysis::mix::{Analysis, Axis, Class, DependsOn, Dimension, OverTime, Taxonomy, function};
 use hbbp_estimate::{BlockCount, Method};
 use hbbp_model::addr::{ImageAddr, Ring};
+use hbbp_model::leb128::zigzag;
 use hbbp_model::names;
 use hbbp_model::printable::harmless;
 use hbbp_model::snapshot::ModuleIdx;
