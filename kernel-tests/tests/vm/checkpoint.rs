@@ -10,8 +10,8 @@ use kernel_tests::reference::Reference;
 
 use crate::support;
 
-/// Forks, pipes, files and timer interrupts, in both rings.
-const SCRIPT: &str = "for i in $(busybox seq 50); do busybox cat /proc/self/maps; done | busybox md5sum";
+/// Forks, files and timer interrupts, in both rings. Without pipes: how much a reader finds in one hangs on when it runs.
+const SCRIPT: &str = "for i in 0 1 2 3 4 5 6 7 8 9; do busybox cat /proc/self/maps; done > /tmp/maps; busybox md5sum /tmp/maps";
 
 fn executed(machine: Machine) -> Reference {
     let outcome = machine.run(&["/bin/busybox", "sh", "-c", SCRIPT]).unwrap();
