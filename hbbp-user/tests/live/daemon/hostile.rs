@@ -274,7 +274,7 @@ fn worker_that_is_killed_is_replaced_and_counted() {
         let [supervisor, worker] = parsers(&daemon);
         // SAFETY: a signal to the worker, which its supervisor has not waited for.
         assert_eq!(unsafe { libc::kill(worker.cast_signed(), libc::SIGKILL) }, 0);
-        daemon.until("other worker", |_| {
+        daemon.until("another worker", |_| {
             // A file that it has not seen yet.
             let copy = made.path().join("copy");
             fs::copy(&path, &copy).unwrap();
@@ -282,7 +282,8 @@ fn worker_that_is_killed_is_replaced_and_counted() {
             fs::remove_file(&copy).unwrap();
             let children = format!("/proc/{supervisor}/task/{supervisor}/children");
             let children = fs::read_to_string(children).unwrap();
-            children.split_whitespace().any(|pid| pid.parse() != Ok(worker))
+            // It is waited for when the next one starts.
+            !children.split_whitespace().any(|pid| pid.parse() == Ok(worker))
         });
         let n_before = super::intervals(&super::names(&daemon.folder)).len();
         daemon.until_intervals(n_before + 2);
