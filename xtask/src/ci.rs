@@ -9,13 +9,14 @@ use crate::setup::{self, Install, Needs};
 use crate::test::{self, TestArgs};
 use crate::tidy;
 
-/// Formatting, lints and documentation with warnings as errors, our own rules, dependencies, and all tests; stops at the
-/// first that fails.
+/// Formatting, our own rules, lints and documentation with warnings as errors, dependencies, and all tests; stops at the
+/// first that fails. What takes seconds stands first.
 pub(crate) fn ci(install: Install) -> Result<()> {
     step("set-up", || setup::setup(Needs::Test, install))?;
     step("formatting", || {
         command::run(command::cargo().args(["fmt", "--all", "--check"]))
     })?;
+    step("tidy", tidy::tidy)?;
     step("lints", || {
         let lints = [
             "clippy",
@@ -32,7 +33,6 @@ pub(crate) fn ci(install: Install) -> Result<()> {
         doc.args(["doc", "--workspace", "--no-deps"]);
         command::run(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     })?;
-    step("tidy", tidy::tidy)?;
     step("dependencies", dependencies)?;
     step("tests", || test::test(&TestArgs::default(), install))?;
     step("the other tests", || test::test(&TestArgs::rest(), install))

@@ -172,8 +172,8 @@ impl Resolver {
         self.user.catch_up(u64::MAX);
     }
 
-    /// Waits for the functions of files that were hit, no longer than this for all of them: what is not there then has no
-    /// names in the snapshot to come.
+    /// Waits for the functions of files that were hit, at most so long for all of them. Files without an answer have no
+    /// function names in the next snapshot.
     pub fn await_functions(&mut self, most: Duration) {
         self.user.await_functions(most, &mut self.losses);
     }

@@ -1,5 +1,5 @@
-//! The processes that parse files of other users for a measurement: without capabilities, with limits of memory and time, and
-//! with no more than the files that they are handed.
+//! The processes that parse files of other users for a measurement. They have no capabilities, limits of memory and time,
+//! and only the files that they are handed.
 //!
 //! ```text
 //! hbbp-sys -- a socket for a new worker --> supervisor -- fork --> workers
@@ -157,8 +157,8 @@ fn cpu() -> Duration {
     time.unwrap_or_default()
 }
 
-/// Closes all descriptors but this one, which gets another number; the standard ones lead nowhere: who reads the output of the program
-/// waits for nobody else.
+/// Closes all descriptors but this one, which gets another number. The standard ones lead to /dev/null, so that a reader of
+/// our output waits for this program alone.
 fn keep_alone(kept: OwnedFd) -> anyhow::Result<OwnedFd> {
     let kept = if kept.as_raw_fd() == AFTER_STANDARD {
         kept

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::worker::Spent;
 
-/// CPU time that may be spent at once on the files of a user, and of all users: the libraries and programs of a busy desktop
+/// CPU time that may be spent at once on the files of a user, and of all users. The libraries and programs of a busy desktop
 /// take a tenth of it.
 const USER: Duration = Duration::from_secs(4);
 const ALL: Duration = Duration::from_secs(8);

@@ -1,8 +1,8 @@
 //! Parses what other users wrote: ELF files, and the perf maps of compilers at run time.
 //!
-//! A [`Parser`] works in this process, or asks a worker: a process without rights, with limits of memory and time, that
-//! gets open files and answers with what it found. Both run the same functions ([`Parsed::parse`]). An answer is checked
-//! like a file ([`Parsed::decode`]): the worker may be in the hands of who wrote the file.
+//! A [`Parser`] works in this process, or asks a worker. A worker is a process without rights, with limits of memory and time.
+//! It gets open files and answers with what it found. Both run the same functions ([`Parsed::parse`]). An answer is checked
+//! like a file ([`Parsed::decode`]), as whoever wrote the file may control the worker.
 //!
 //! ```text
 //! Parser -- here ----------------------------------> Parsed::parse
@@ -10,10 +10,10 @@
 //!                     <== bytes ============
 //! ```
 //!
-//! What kind of file it is takes a moment, and is waited for. Tables take what their writer likes: a queue puts these
-//! questions to a worker of their own ([`queue`]), and what comes too late for a drain is taken in a later one.
-//! Limits are on sums: bytes that are read and CPU time for each file, and what is spent on the files of one user and of all
-//! ([`allowance`]). The user is the owner of the file: he wrote it, and whoever mapped it may be gone.
+//! The kind of a file is found in a moment, and is waited for. Tables may take long, so a queue puts these questions to a
+//! worker of their own ([`queue`]). An answer that comes too late for a drain is taken in a later one.
+//! Limits are on sums: bytes and CPU time for each file, and CPU time for the files of one user and of all ([`allowance`]).
+//! The user is the owner of the file, who wrote it; the process that mapped it may be gone.
 
 mod allowance;
 mod layout_wire;

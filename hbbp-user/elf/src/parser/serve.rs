@@ -18,8 +18,8 @@ pub(super) const MAX_ANSWER: u32 = 64 << 20;
 /// Bytes that are read of the files of one question: five times the tables of the largest browsers.
 const MAX_READ: u64 = 256 << 20;
 
-/// CPU time after which a worker is replaced when it has answered, so that it never meets the limit of its process in the
-/// middle of a file.
+/// CPU time after which a worker is replaced when it has answered. So it never meets the limit of its process in the middle
+/// of a file.
 const CPU_SPENT: Duration = Duration::from_secs(5);
 
 /// What stands before each answer.

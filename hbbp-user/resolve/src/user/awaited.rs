@@ -22,8 +22,8 @@ impl UserSpace {
         }
     }
 
-    /// Waits for functions that addresses wait for, all together no longer than this, and not once there is haste; the text
-    /// of what is still open is read without them, which is counted.
+    /// Waits for functions that addresses wait for, at most so long for all of them, and not once there is haste. Text whose
+    /// functions have not come is read without them, and counted.
     pub fn await_functions(&mut self, most: Duration, losses: &mut Losses) {
         let Origin::Live(live) = &mut self.origin else {
             return;

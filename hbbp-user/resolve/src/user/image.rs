@@ -242,13 +242,17 @@ impl Image {
         }
     }
 
-    /// Whether its file was written to since it was opened, so that other text may have run than is read now.
-    pub fn is_overwritten(&self) -> bool {
-        self.file().is_some_and(|file| {
-            let changed = file.changed();
-            // A change of the inode alone, such as an unlink(2), sets no time of a write.
-            self.seen != changed && changed == file.written()
-        })
+    /// Whether its file was written to since it was opened or since this was asked for last. Then other text may have run
+    /// than is read now.
+    pub fn take_overwritten(&mut self) -> bool {
+        let Some((changed, written)) = self.file().map(|file| (file.changed(), file.written())) else {
+            return false;
+        };
+        // A change of the inode alone, such as an unlink(2), sets no time of a write.
+        let is_overwritten = self.seen != changed && changed == written;
+        self.shared |= self.seen != changed;
+        self.seen = changed;
+        is_overwritten
     }
 
     /// Its file, whether ELF or not.

@@ -291,7 +291,7 @@ impl ImageSet {
         if image.is_left_out(self.full, losses) {
             return None;
         }
-        if image.is_unhit() && image.is_overwritten() {
+        if image.is_unhit() && image.take_overwritten() {
             losses.add(Loss::TextUncertain, 1);
         }
         let covered = image.cover(at, mapped, memory, &self.parser);
