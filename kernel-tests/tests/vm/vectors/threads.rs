@@ -11,8 +11,6 @@ use crate::support;
 
 /// Rounds of the threads: some forty million instructions.
 const ROUNDS: &str = "60000";
-/// The same where functions are compared that are one of a hundred instructions: at 60,000, chance alone is 3 to 7 % of them.
-const ROUNDS_FOR_FUNCTIONS: &str = "480000";
 /// Naps: some twenty million instructions, half of them in the idle tasks.
 const NAPS: &str = "2000";
 /// Periods at which the emulated PMU has room for what two CPUs sample until the host's clock drains it: at the default ones a
@@ -144,7 +142,7 @@ fn assert_near(what: &str, ours: f64, exact: f64, apart: f64) {
 #[test]
 #[ignore = "runs in --all"]
 fn vectors_of_threads_sum_to_the_process_and_hold_their_own_kernel_work() {
-    let Some(recorded) = record(&["--per-thread"], ("threads", ROUNDS_FOR_FUNCTIONS)) else {
+    let Some(recorded) = record(&["--per-thread"], ("threads", ROUNDS)) else {
         return;
     };
     assert_near("user code", recorded.ring("user"), recorded.exact(false), APART);
