@@ -11,13 +11,20 @@ use crate::support;
 
 /// Rounds of the threads: some forty million instructions.
 const ROUNDS: &str = "60000";
+/// The same where functions are compared: one of a hundred instructions has 240 samples of addresses then.
+const ROUNDS_FOR_FUNCTIONS: &str = "480000";
 /// Naps: some twenty million instructions, half of them in the idle tasks.
 const NAPS: &str = "2000";
 /// Periods at which the emulated PMU has room for what two CPUs sample until the host's clock drains it: at the default ones a
 /// loaded host lost 3.5 % of the records, a third once, and the vectors lacked as much.
 const PERIODS: [&str; 4] = ["--period", "10007", "--branch-period", "1009"];
+/// The first of them, in instructions.
+const PERIOD: f64 = 10_007.0;
 /// Relative difference of sums that is allowed.
 const APART: f64 = 0.03;
+/// Standard errors of a function's instructions, by chance of its samples of addresses alone, that are allowed where they are
+/// more. A function of 30 samples was 3, 7 and 16 % off in three builds, which have other chance.
+const STD_ERRORS: f64 = 3.0;
 /// The same of numbers of intervals and the sum of their vectors: half a sampling error.
 const INTERVALS_APART: f64 = 0.01;
 
@@ -142,7 +149,7 @@ fn assert_near(what: &str, ours: f64, exact: f64, apart: f64) {
 #[test]
 #[ignore = "runs in --all"]
 fn vectors_of_threads_sum_to_the_process_and_hold_their_own_kernel_work() {
-    let Some(recorded) = record(&["--per-thread"], ("threads", ROUNDS)) else {
+    let Some(recorded) = record(&["--per-thread"], ("threads", ROUNDS_FOR_FUNCTIONS)) else {
         return;
     };
     assert_near("user code", recorded.ring("user"), recorded.exact(false), APART);
@@ -160,8 +167,8 @@ fn vectors_of_threads_sum_to_the_process_and_hold_their_own_kernel_work() {
             // One of the two is inlined into the other.
             continue;
         }
-        // The kernel's has few samples.
-        assert_near(name, sum, exact, if name.contains("sys") { 0.15 } else { APART });
+        let by_chance = STD_ERRORS / (exact / PERIOD).sqrt();
+        assert_near(name, sum, exact, APART.max(by_chance));
         let owner = (0..files.len()).find(|n| files[*n] == sum);
         owners.push(owner.unwrap_or_else(|| panic!("{name} is in several files: {files:?}")));
     }
