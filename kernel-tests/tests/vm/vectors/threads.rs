@@ -25,7 +25,7 @@ const APART: f64 = 0.03;
 /// Standard errors of a function's instructions, by chance of its samples of addresses alone, that are allowed where they are
 /// more. A function of 30 samples was 3, 7 and 16 % off in three builds, which have other chance.
 const STD_ERRORS: f64 = 3.0;
-/// The same of numbers of intervals and the sum of their vectors: half a sampling error.
+/// Relative difference of numbers of intervals and the sum of their vectors that is allowed: half a sampling error.
 const INTERVALS_APART: f64 = 0.01;
 
 /// A file of vectors: whole intervals, and the sum of all lines by the id of the block.
