@@ -38,7 +38,7 @@ const APART: f64 = 1e-2;
 pub(super) struct Totals {
     /// Taken branches.
     pub(super) taken: f64,
-    /// Retired instructions for each of them.
+    /// Retired instructions for each of them, of the code that was sampled.
     pub(super) per_branch: f64,
     /// Its relative standard error.
     pub(super) off: f64,
@@ -75,11 +75,14 @@ impl Totals {
         let known_streams = over(accepted, accepted + unknown);
         let instructions = known * units(events, ebs, EventUnit::Instructions);
         let taken = known_streams * units(events, lbr, EventUnit::TakenBranches);
+        let (of_instructions, of_taken) = (Reached::of(events, ebs), Reached::of(events, lbr));
         (0.0 < instructions && 0.0 < taken).then(|| Self {
             taken,
-            per_branch: instructions / taken,
+            per_branch: instructions * of_instructions.share / (taken * of_taken.share),
             off: FLOOR
                 .hypot(apart)
+                .hypot(of_instructions.off)
+                .hypot(of_taken.off)
                 .hypot(OF_UNKNOWN * (2.0 - known - known_streams)),
             near_only: near_only(events, lbr),
         })
@@ -112,6 +115,37 @@ impl Totals {
             streams
                 .iter_mut()
                 .for_each(|stream| stream.weight *= self.taken / sum);
+        }
+    }
+}
+
+/// The part of what events counted that was sampled.
+///
+/// Counters go on while the kernel skips the programs of events, as it does on a CPU that is in a system call on maps
+/// (`bpf_prog_active`, kernel/bpf/syscall.c). What runs then is our own reading of maps, mostly: short streams, so that all code has
+/// other instructions for each taken branch than the sampled code. Of a run of 2.7 s on the emulated machine 0.8 % of the instructions
+/// and 1.5 % of the taken branches were not sampled: true streams were called 0.6 % too long.
+struct Reached {
+    share: f64,
+    /// Relative standard deviation of the share, where each sample is lost by itself.
+    off: f64,
+}
+
+impl Reached {
+    /// All, where it is not known how many samples were due.
+    fn of(events: &[Event], served: &[EventIdx]) -> Self {
+        let events = served.iter().filter_map(|event| events.get(event.0 as usize));
+        let (mut reached, mut due) = (0.0, 0.0);
+        for (event, of_event) in events.filter_map(|event| Some((event, event.due()?))) {
+            reached += event.runs.min(of_event) as f64;
+            due += of_event as f64;
+        }
+        match 0.0 < reached {
+            true => Self {
+                share: reached / due,
+                off: (due - reached).sqrt() / reached,
+            },
+            false => Self { share: 1.0, off: 0.0 },
         }
     }
 }
@@ -152,6 +186,7 @@ mod tests {
     use super::*;
     use crate::Unit;
     use hbbp_code::locate::{Discard, Unresolved};
+    use hbbp_model::snapshot::Period;
 
     fn counter(cpu: u32, count: u64) -> Counter {
         Counter {
@@ -216,6 +251,19 @@ mod tests {
         }
         let apart = totals(&longer, 0, 0).unwrap();
         assert!((apart.off - FLOOR.hypot(0.005)).abs() < 1e-9, "{}", apart.off);
+        // A tenth of the instructions and half of the taken branches were not sampled: all of these are to be tied to.
+        let mut skipped = events();
+        for (event, runs) in skipped.iter_mut().zip([9_000, 500]) {
+            (event.runs, event.period) = (runs, Period::Fixed(1));
+        }
+        let sampled = totals(&skipped, 0, 0).unwrap();
+        assert_eq!((sampled.taken, sampled.per_branch), (1_000.0, 10.0 * 0.9 / 0.5));
+        let chance = (1_000f64.sqrt() / 9_000.0).hypot(500f64.sqrt() / 500.0);
+        assert!(
+            (sampled.off - FLOOR.hypot(chance)).abs() < 1e-9,
+            "{}",
+            sampled.off
+        );
         // A tenth of the samples and a fifth of the streams are of code that is not known.
         let part = totals(&events(), 10, 20).unwrap();
         assert!((part.per_branch - 10.0 * 0.9 / 0.8).abs() < 1e-9);
