@@ -160,7 +160,7 @@ impl<'a> Counted<'a> {
 pub type Only<'a> = Option<&'a [ModuleIdx]>;
 
 /// Whether a module is exported.
-pub(super) fn is_in(only: Only<'_>, module: ModuleIdx) -> bool {
+pub fn is_in(only: Only<'_>, module: ModuleIdx) -> bool {
     only.is_none_or(|modules| modules.contains(&module))
 }
 

@@ -42,7 +42,8 @@ pub struct Written {
 }
 
 impl Written {
-    pub(super) fn add(&mut self, kind: &'static str, n: u64) {
+    /// Adds to the sum of a kind of line.
+    pub fn add(&mut self, kind: &'static str, n: u64) {
         let sum = self.sums.entry(kind).or_default();
         *sum = sum.saturating_add(n);
     }

@@ -4,7 +4,7 @@
 //! snapshot -> streams, branches, counts                                   lines for scripts, as recorded
 //! snapshot -> counted -> edges -> flow -> image: bolt, profgen, ranges, perf_script  one file for each image, in its addresses
 //!                     -> autofdo                                          with debug information
-//!                     -> collapsed, callgrind, pprof, otlp, firefox, table, blocks   the whole profile
+//!                     -> collapsed, callgrind, pprof, otlp, firefox, blocks          the whole profile
 //! ```
 //!
 //! The lines for scripts are stable, as documented here and in the help.
@@ -36,14 +36,13 @@ pub mod extbinary;
 pub mod firefox;
 pub mod flow;
 pub mod image;
-mod names;
+pub mod names;
 pub mod otlp;
 pub mod perf_script;
 pub mod pprof;
 pub mod profgen;
 pub mod ranges;
 pub mod streams;
-pub mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -124,7 +123,7 @@ fn known_modules(snapshot: &Snapshot) -> BTreeSet<ModuleIdx> {
 }
 
 /// The build id of a module in hexadecimal.
-fn build_id(snapshot: &Snapshot, module: ModuleIdx) -> Option<String> {
+pub fn build_id(snapshot: &Snapshot, module: ModuleIdx) -> Option<String> {
     let module = snapshot
         .modules
         .get(module.0 as usize)

@@ -9,7 +9,7 @@ use hbbp_model::printable::harmless;
 use hbbp_model::snapshot::ProcessIdx;
 
 /// The names of a profile.
-pub(super) struct Names<'a> {
+pub struct Names<'a> {
     counted: &'a Counted<'a>,
     modules: Vec<String>,
     /// By the index of the form, with the flow of the first instruction of it that is asked for.
@@ -18,10 +18,13 @@ pub(super) struct Names<'a> {
 
 /// The classes of an instruction, as the dimensions of a mix have them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ClassNames {
-    pub(super) mnemonic: String,
-    pub(super) extension: String,
-    pub(super) category: String,
+pub struct ClassNames {
+    /// Its mnemonic.
+    pub mnemonic: String,
+    /// Its extension of the instruction set.
+    pub extension: String,
+    /// Its category.
+    pub category: String,
 }
 
 impl ClassNames {
@@ -36,7 +39,8 @@ impl ClassNames {
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn new(counted: &'a Counted<'a>) -> Self {
+    /// Those of a profile; no class is looked up yet.
+    pub fn new(counted: &'a Counted<'a>) -> Self {
         let modules = &counted.snapshot.modules;
         Self {
             counted,
@@ -46,14 +50,14 @@ impl<'a> Names<'a> {
     }
 
     /// The module of a site.
-    pub(super) fn module(&self, site: Site) -> &str {
+    pub fn module(&self, site: Site) -> &str {
         self.modules
             .get(site.module.0 as usize)
             .map_or("", String::as_str)
     }
 
     /// The function that covers a site, else its module in brackets.
-    pub(super) fn function(&self, site: Site) -> String {
+    pub fn function(&self, site: Site) -> String {
         let module = self.counted.module(site);
         let function = module.and_then(|module| function(module, site.addr));
         let function = function.filter(|function| !function.is_empty());
@@ -61,7 +65,7 @@ impl<'a> Names<'a> {
     }
 
     /// The classes of an instruction.
-    pub(super) fn class(&mut self, executed: &Executed) -> Rc<ClassNames> {
+    pub fn class(&mut self, executed: &Executed) -> Rc<ClassNames> {
         let instruction = executed.instruction;
         let idx = usize::from(instruction.form.0);
         let forms = &self.counted.map.forms;
@@ -75,7 +79,7 @@ impl<'a> Names<'a> {
     }
 
     /// A process image as reports name it.
-    pub(super) fn process_image(&self, process: ProcessIdx) -> String {
+    pub fn process_image(&self, process: ProcessIdx) -> String {
         let image = self.counted.snapshot.processes.get(process.0 as usize);
         match image.filter(|_| process != ProcessIdx::KERNEL) {
             Some(image) => format!("{} ({})", harmless(&image.comm), image.which()),
@@ -84,7 +88,7 @@ impl<'a> Names<'a> {
     }
 
     /// Command name of a process image; that of the kernel is `[kernel]`.
-    pub(super) fn process(&self, process: ProcessIdx) -> (String, u32) {
+    pub fn process(&self, process: ProcessIdx) -> (String, u32) {
         match self.counted.snapshot.processes.get(process.0 as usize) {
             Some(image) if process != ProcessIdx::KERNEL => (harmless(&image.comm), image.tgid),
             _ => ("[kernel]".to_owned(), 0),

@@ -19,8 +19,8 @@ use hbbp_output::export::counted::{Counted, Only, Scale, WholeNumbers};
 use hbbp_output::export::firefox::write_firefox;
 use hbbp_output::export::image::Written;
 use hbbp_output::export::pprof::write_pprof;
-use hbbp_output::export::table::{write_arrow, write_parquet};
 use hbbp_resolve::source::lines::SourceLines;
+use hbbp_table::{write_arrow, write_parquet};
 
 /// A format for all images together.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

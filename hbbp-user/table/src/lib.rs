@@ -1,17 +1,4 @@
-//! The whole profile as a table for databases and data frames: one row for each instruction address and process image, as
-//! Apache Parquet or as an Arrow IPC file.
-//!
-//! | column | type | |
-//! |---|---|---|
-//! | `ring` | string | `kernel` or `user` |
-//! | `module`, `build_id`, `function` | string | `build_id` is empty where it is unknown |
-//! | `address` | u64 | ELF address; for the kernel, run-time address |
-//! | `process`, `pid` | string, u32 | command name; `[kernel]` and 0 where kernel code is not split by process |
-//! | `mnemonic`, `extension`, `category` | string | as the dimensions of the report |
-//! | `bytes` | binary | of the instruction that ran |
-//! | `method` | string | `EBS` or `LBR`; empty for samples outside of all blocks that have a count |
-//! | `executions` | f64 | in the unit of the report: the sum of the column is its total |
-//! | `samples` | u64 | eventing IPs on the instruction |
+#![doc = include_str!("../README.md")]
 
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -28,12 +15,12 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
-use super::build_id;
-use super::counted::{Counted, Executed, Only, is_in};
-use super::image::Written;
-use super::names::{ClassNames, Names};
 use hbbp_code::locate::Site;
 use hbbp_model::snapshot::ProcessIdx;
+use hbbp_output::export::build_id;
+use hbbp_output::export::counted::{Counted, Executed, Only, is_in};
+use hbbp_output::export::image::Written;
+use hbbp_output::export::names::{ClassNames, Names};
 
 /// The columns in the order of the table.
 #[derive(Default)]
