@@ -79,6 +79,8 @@ enum Task {
     Bench(bench::BenchArgs),
     /// Check our own rules: import order, sizes, names, docs.
     Tidy,
+    /// Print the circles of files, and how many there are.
+    Circles,
     /// Run every check of a change: formatting, lints, tidy rules, tests.
     Ci,
     /// Run a command on the emulated machine, with exact counts of what it executed.
@@ -121,6 +123,7 @@ fn run(args: Args) -> Result<()> {
         Task::Test(args) => test::test(&args, install),
         Task::Bench(args) => bench::bench(&args, install),
         Task::Tidy => tidy::tidy(),
+        Task::Circles => tidy::circles(),
         Task::Ci => ci::ci(install),
         Task::Vm(args) => vm::vm(&args, install),
         Task::Demo => demo::demo(install),

@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: our own rules, which neither the compiler nor clippy knows.
 
+mod circles;
 mod docs;
 mod imports;
 mod rust;
@@ -117,7 +118,30 @@ fn findings(sources: &[Source], root: &Path) -> Vec<Finding> {
             findings.extend(imports::check(source));
         }
     }
+    let product = |source: &&Source| source.path.contains("/src/") && !test_only.contains(&source.path);
+    findings.extend(circles::check(
+        &sources.iter().filter(product).collect::<Vec<_>>(),
+    ));
     findings
+}
+
+/// The sources that are built outside of tests.
+fn without_tests(sources: &[Source]) -> Vec<&Source> {
+    let test_only = |source: &Source| rust::test_only_files(&source.path, &source.text);
+    let test_only: Vec<String> = sources.iter().flat_map(test_only).collect();
+    let is_built = |source: &&Source| source.path.contains("/src/") && !test_only.contains(&source.path);
+    sources.iter().filter(is_built).collect()
+}
+
+/// Prints the circles of files, and how many there are.
+pub(crate) fn circles() -> Result<()> {
+    let sources = read_sources(&command::workspace())?;
+    let circles = circles::all(&without_tests(&sources));
+    for circle in &circles {
+        println!("{circle}");
+    }
+    println!("{} circles of files", circles.len());
+    Ok(())
 }
 
 /// The text files of the workspace, in the order of their paths.
