@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::build::split_texts;
 use super::form::Forms;
+use super::map::BlockMap;
 use super::sweep::{Sweep, sweep};
-use super::{BlockMap, split_texts};
 use crate::locate::Located;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{Snapshot, Text};

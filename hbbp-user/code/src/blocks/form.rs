@@ -1,8 +1,8 @@
-//! Instruction forms: a mix classifies thousands of distinct forms instead of millions of instructions.
+//! Instructions and their forms: a mix classifies thousands of distinct forms instead of millions of instructions.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction as Decoded, OpKind};
 
-use super::decode::{Flow, flow};
+use super::flow::{Flow, flow};
 use super::layout::Layout;
 
 /// The longest x86 instruction in bytes (SDM vol. 2, 2.3.11).
@@ -105,4 +105,17 @@ impl Forms {
         *self.by_key.get_mut(key)? = Some(known);
         Some(known)
     }
+}
+
+/// An instruction in a text range.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Instruction {
+    /// Offset in bytes from the start of the text.
+    pub offset: u32,
+    /// What it is.
+    pub form: FormIdx,
+    /// Length in bytes; of a filler, at most 255 of its bytes.
+    pub len: u8,
+    /// Its control flow.
+    pub flow: Flow,
 }

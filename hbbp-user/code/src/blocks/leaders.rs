@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::TextBlocks;
+use super::map::TextBlocks;
 use crate::locate::{Located, Location, TextIdx};
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{Module, ModuleIdx, Text};

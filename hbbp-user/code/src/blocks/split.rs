@@ -5,7 +5,8 @@
 //! Interrupts return to any instruction, so their return targets are not leaders: hot blocks would be split further the
 //! longer they are observed. Streams that start or end inside a block are counted by instruction instead.
 
-use super::decode::{Flow, Instruction};
+use super::flow::Flow;
+use super::form::Instruction;
 use crate::locate::{Located, Location};
 
 /// The instruction indices at which blocks begin, for instructions without gaps.

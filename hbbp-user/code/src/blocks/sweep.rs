@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction as Decoded};
 
-use super::decode::{Flow, Instruction, target};
-use super::form::{FormIdx, Forms, LONGEST};
+use super::flow::{Flow, target};
+use super::form::{FormIdx, Forms, Instruction, LONGEST};
 use super::layout::{LOOKED_AT, Layout};
 use super::near::Near;
 use super::split::firsts;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use hbbp_ebpf::stream::Stream;
 
+use super::location::{Location, TextIdx};
 use super::reason::{Discard, Unresolved};
-use super::{Location, TextIdx};
 use hbbp_model::addr::{ImageAddr, Ring, Va};
 use hbbp_model::snapshot::layout::Layout;
 use hbbp_model::snapshot::{ModuleIdx, ProcessIdx, Snapshot, StreamCount, Text};

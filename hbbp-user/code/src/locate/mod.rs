@@ -6,6 +6,7 @@
 //! Equal counts of several intervals are summed: later stages see each location once per event and process.
 
 mod address_map;
+mod location;
 mod reason;
 mod sites;
 
@@ -15,21 +16,9 @@ pub use address_map::AddressMap;
 use hbbp_model::addr::{ImageAddr, Ring, Va};
 use hbbp_model::snapshot::taken_branches::WeighedBranch;
 use hbbp_model::snapshot::{ChainCount, EventIdx, Interval, IpCount, ProcessIdx, Snapshot, StreamCount};
+pub use location::{Location, TextIdx};
 pub use reason::{Discard, PerRing, Tally, Unresolved};
 pub use sites::{Site, agrees, sites};
-
-/// Index of a [`hbbp_model::snapshot::Text`] in [`Snapshot::text`].
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct TextIdx(pub u32);
-
-/// An address in a text range.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Location {
-    /// The text range.
-    pub text: TextIdx,
-    /// The address, inside the range.
-    pub addr: ImageAddr,
-}
 
 /// Samples of an eventing IP at one location.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,6 +1,6 @@
 //! Sweeps over code with known leaders, and over bytes that are no code.
 
-use super::super::decode::flow;
+use super::super::flow::flow;
 use super::*;
 use object::{Object as _, ObjectSection as _};
 use proptest::prelude::*;

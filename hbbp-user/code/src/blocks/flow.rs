@@ -1,8 +1,7 @@
-//! What a decoded instruction is: its place, its form, and where control goes from it.
+//! Where control goes from an instruction.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind};
 
-use super::form::FormIdx;
 use hbbp_model::addr::ImageAddr;
 
 /// Control flow of an instruction.
@@ -35,19 +34,6 @@ pub enum Flow {
     Trap,
     /// Invalid bytes.
     Invalid,
-}
-
-/// An instruction in a text range.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Instruction {
-    /// Offset in bytes from the start of the text.
-    pub offset: u32,
-    /// What it is.
-    pub form: FormIdx,
-    /// Length in bytes; of a filler, at most 255 of its bytes.
-    pub len: u8,
-    /// Its control flow.
-    pub flow: Flow,
 }
 
 impl Flow {
