@@ -15,10 +15,7 @@ use anyhow::Context as _;
 
 use crate::snapshot::Snapshot;
 use crate::snapshot::file::{Error, MAGIC, parse_runs};
-pub use output::Output;
-
-/// The path that means standard input or standard output.
-pub const STANDARD: &str = "-";
+pub use output::{Output, STANDARD};
 
 /// Most bytes of a file that are read: more than any snapshot that is within its budget.
 const MAX_FILE: u64 = 1 << 30;

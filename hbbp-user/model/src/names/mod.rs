@@ -5,17 +5,17 @@
 //! differ are shown differently: where short forms coincide, longer ones are shown.
 
 mod cgroup;
+mod coinciding;
 mod demangle;
 mod path;
 mod workload;
-
-use std::collections::HashMap;
 
 pub use cgroup::cgroups;
 pub use path::{file_name, fitted};
 pub use workload::Workload;
 
 use crate::printable::harmless;
+use coinciding::replace_coinciding;
 use demangle::{Detail, demangled};
 
 /// Whether functions are shown demangled.
@@ -49,29 +49,6 @@ pub fn functions(names: &[&str], demangle: Demangle) -> Vec<String> {
         replace_coinciding(names, &mut all, longer);
     }
     all
-}
-
-/// Gives the names that are shown like a different one another text, from the name and what was shown.
-fn replace_coinciding(names: &[&str], shown: &mut [String], other: impl Fn(&str, &str) -> String) {
-    let mut owners: HashMap<&str, Option<&str>> = HashMap::new();
-    for (name, shown) in names.iter().zip(&*shown) {
-        owners
-            .entry(shown)
-            .and_modify(|owner| *owner = owner.filter(|owner| owner == name))
-            .or_insert(Some(name));
-    }
-    let coincides: Vec<bool> = shown
-        .iter()
-        .map(|shown| owners.get(shown.as_str()) == Some(&None))
-        .collect();
-    for ((name, shown), _) in names
-        .iter()
-        .zip(shown)
-        .zip(coincides)
-        .filter(|(_, coincides)| *coincides)
-    {
-        *shown = other(name, shown);
-    }
 }
 
 /// One function: demangled, or without the folders of its file where it has no name (`/usr/bin/gzip+0x4290`).

@@ -9,7 +9,6 @@
 //! Where it cannot be written in the end, as on a full disk, the profile is saved in a temporary directory instead.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::OwnedFd;
@@ -19,10 +18,12 @@ use anyhow::{Context as _, bail};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 
-use super::STANDARD;
-use super::place::follow;
+use super::place::{NotAFile, follow};
 use crate::snapshot::Snapshot;
 use crate::snapshot::file::{Compression, encode_runs};
+
+/// The path that means standard input or standard output.
+pub const STANDARD: &str = "-";
 
 /// Where a profile is written.
 #[derive(Debug)]
@@ -255,33 +256,3 @@ fn create_beside(directory: &OwnedFd, name: &OsStr) -> io::Result<(OsString, Fil
     }
     Err(io::ErrorKind::AlreadyExists.into())
 }
-
-/// Why a path is not written to.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum NotAFile {
-    Directory,
-    LinkOfOthers(u32),
-    LinkOfProc,
-    OfOthers(u32),
-    Other,
-}
-
-impl fmt::Display for NotAFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Directory => f.write_str("it is a directory"),
-            Self::LinkOfOthers(uid) => write!(
-                f,
-                "a part of the path is a symbolic link of user {uid}, which is not followed as root: use the path that it \
-                 leads to"
-            ),
-            Self::LinkOfProc => {
-                f.write_str("it is a link of /proc to an open file: use `-` for standard output")
-            }
-            Self::OfOthers(uid) => write!(f, "it belongs to user {uid}: choose another name"),
-            Self::Other => f.write_str("it is neither a regular file nor a pipe"),
-        }
-    }
-}
-
-impl std::error::Error for NotAFile {}

@@ -5,6 +5,7 @@
 //! can put a link in its place in between.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
@@ -12,8 +13,6 @@ use std::path::Path;
 use anyhow::bail;
 use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC};
 use rustix::io::Errno;
-
-use super::output::NotAFile;
 
 /// As many links as the kernel follows (`MAXSYMLINKS` in include/linux/namei.h).
 const MAX_LINKS: usize = 40;
@@ -71,3 +70,33 @@ fn named(directory: &OwnedFd, name: OsString) -> anyhow::Result<(OwnedFd, OsStri
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok((rustix::fs::openat(directory, ".", flags, Mode::empty())?, name))
 }
+
+/// Why a path is not written to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NotAFile {
+    Directory,
+    LinkOfOthers(u32),
+    LinkOfProc,
+    OfOthers(u32),
+    Other,
+}
+
+impl fmt::Display for NotAFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory => f.write_str("it is a directory"),
+            Self::LinkOfOthers(uid) => write!(
+                f,
+                "a part of the path is a symbolic link of user {uid}, which is not followed as root: use the path that it \
+                 leads to"
+            ),
+            Self::LinkOfProc => {
+                f.write_str("it is a link of /proc to an open file: use `-` for standard output")
+            }
+            Self::OfOthers(uid) => write!(f, "it belongs to user {uid}: choose another name"),
+            Self::Other => f.write_str("it is neither a regular file nor a pipe"),
+        }
+    }
+}
+
+impl std::error::Error for NotAFile {}

@@ -87,3 +87,26 @@ pub struct ChainCount {
     /// Sum of the periods of these samples, in units of the event.
     pub weight: u64,
 }
+
+/// What was counted between two drains.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Interval {
+    /// Start in ns of CLOCK_MONOTONIC.
+    pub start: u64,
+    /// End in ns of CLOCK_MONOTONIC.
+    pub end: u64,
+    /// Whether it was split from the interval before it within one drain, where kernel text was patched.
+    pub continues: bool,
+    /// Samples of an instruction pointer.
+    pub ips: Vec<IpCount>,
+    /// Streams between two neighbouring entries of a branch stack.
+    pub streams: Vec<StreamCount>,
+    /// Branches of branch stacks that are not known from streams: those in the oldest slot, and all where the streams
+    /// have no [`StreamCount::source`]. [`Snapshot::taken_branches`] combines both.
+    pub branches: Vec<BranchCount>,
+    /// Call chains of samples that are in [`Self::ips`] as well; none where callers were not asked for.
+    pub chains: Vec<ChainCount>,
+    /// Samples whose branch stack was refused ([`Loss::StacksFull`]), at its newest branch, as far as that is known; they have no
+    /// part in any estimate.
+    pub refused: Vec<IpCount>,
+}

@@ -15,57 +15,16 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-use std::hash::Hash;
-
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::is_kernel;
 use hbbp_ebpf::stream::{Stream, executed, n_triggers};
+pub use owner::{KernelCounts, Owner, ThreadCounts};
 pub use stats::StackStats;
-pub use sums::{Recorded, Sums};
+pub use sums::{Recorded, Sums, Taken};
 
 use owner::{Ids, NOWHERE, OLDEST, Owners, WATCHED, of_ring};
 use stats::{add, update};
 use table::{Slot, Table};
-
-/// Whose streams are counted together: an event, a process image, and what else tells counts apart.
-pub trait Owner: Copy + fmt::Debug + Eq + Hash {
-    /// The number of the event, from 0 on and without large gaps.
-    fn event(&self) -> u32;
-    /// Under which the kernel code of its stacks is counted.
-    fn of_kernel(&self, kernel: KernelCounts) -> Self;
-}
-
-/// How a stack was taken.
-#[derive(Clone, Copy, Debug)]
-pub struct Taken<P> {
-    /// The period of the sample, in units of the event.
-    pub period: P,
-    /// How often an equal one was taken.
-    pub times: u64,
-    /// When the first one was, in ns.
-    pub time: u64,
-}
-
-/// Which kernel addresses share a count.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum KernelCounts {
-    /// Once for the whole system: few entries, no reading of the task.
-    #[default]
-    Together,
-    /// For each process image that entered the kernel.
-    ByProcess,
-}
-
-/// Whether the threads of a process image share counts.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum ThreadCounts {
-    /// Once for all of them.
-    #[default]
-    Together,
-    /// For each thread: more entries, and rows by thread.
-    Apart,
-}
 
 /// What must be known of the machine to read its stacks.
 #[derive(Clone, Copy, Debug, Default)]

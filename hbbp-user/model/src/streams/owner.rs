@@ -1,10 +1,38 @@
 //! Whose the streams are: short numbers for their owners, and what the streams of each weigh.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
 
 use hbbp_ebpf::is_kernel;
 
-use super::{KernelCounts, Owner};
+/// Whose streams are counted together: an event, a process image, and what else tells counts apart.
+pub trait Owner: Copy + fmt::Debug + Eq + Hash {
+    /// The number of the event, from 0 on and without large gaps.
+    fn event(&self) -> u32;
+    /// Under which the kernel code of its stacks is counted.
+    fn of_kernel(&self, kernel: KernelCounts) -> Self;
+}
+
+/// Which kernel addresses share a count.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum KernelCounts {
+    /// Once for the whole system: few entries, no reading of the task.
+    #[default]
+    Together,
+    /// For each process image that entered the kernel.
+    ByProcess,
+}
+
+/// Whether the threads of a process image share counts.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ThreadCounts {
+    /// Once for all of them.
+    #[default]
+    Together,
+    /// For each thread: more entries, and rows by thread.
+    Apart,
+}
 
 /// Set in the number under which branches in oldest slots are counted.
 pub(super) const OLDEST: u64 = 1 << 63;

@@ -5,7 +5,16 @@ use hbbp_ebpf::Tally;
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::key::WEIGHT_ONE;
 
-use super::Taken;
+/// How a stack was taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken<P> {
+    /// The period of the sample, in units of the event.
+    pub period: P,
+    /// How often an equal one was taken.
+    pub times: u64,
+    /// When the first one was, in ns.
+    pub time: u64,
+}
 
 /// What is summed up for each distinct stream.
 pub trait Sums: Copy + Default {

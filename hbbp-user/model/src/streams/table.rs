@@ -7,8 +7,8 @@
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::stream::{Refusal, Stream};
 
-use super::Sums;
 use super::owner::{Ids, OLDEST, of_ring};
+use super::sums::Sums;
 
 /// A stream that does not stand where it is looked for first, under the number of its owner.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use super::Error;
+use super::error::Error;
 
 /// The first bytes of every snapshot file.
 pub(super) const MAGIC: [u8; 8] = *b"HBBPSNAP";

@@ -1,6 +1,6 @@
 //! Counts of classes of instructions in the section `run`.
 
-use super::Malformed;
+use super::malformed::Malformed;
 use crate::addr::Ring;
 use crate::snapshot::{ClassCount, InstructionClass, Turns};
 

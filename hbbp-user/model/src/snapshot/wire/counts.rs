@@ -6,7 +6,7 @@ mod word;
 
 use prost::bytes::Bytes;
 
-use super::{Capacity, Malformed};
+use super::malformed::{Capacity, Malformed};
 use crate::snapshot::Interval;
 
 /// The section `counts`, one for each interval, in the order of time. The tables are those of `rows`.

@@ -14,8 +14,8 @@
 
 use prost::bytes::Bytes;
 
+use super::malformed::{Capacity, Malformed};
 use super::number::{Reader, Rows};
-use super::{Capacity, Malformed};
 use crate::addr::{ImageAddr, Va};
 use crate::snapshot::{
     CgroupIdx, Mapping, Module, ModuleIdx, ModuleKind, Process, StaticBranch, Symbol, Text, Thread,

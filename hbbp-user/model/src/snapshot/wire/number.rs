@@ -2,7 +2,7 @@
 //!
 //! Counts, which are most of what is encoded at the end of a recording, have a faster writer in `counts::word`.
 
-use super::Malformed;
+use super::malformed::Malformed;
 use crate::leb128;
 
 /// Reads the rows of one table.

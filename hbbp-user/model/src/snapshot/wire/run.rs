@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Malformed;
 use super::classes::ClassMessage;
+use super::malformed::Malformed;
 use crate::addr::Ring;
 use crate::snapshot::Losses;
 use crate::snapshot::run::{Counter, CpuBudget, Event, EventUnit, KernelTextSource, Period, Run, RunTime};

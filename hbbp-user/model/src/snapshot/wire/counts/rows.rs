@@ -21,96 +21,14 @@
 
 mod branches;
 mod chains;
+mod group;
 mod ips;
 mod streams;
 
-use super::super::number::Reader;
-use super::super::{Capacity, Malformed};
-use crate::snapshot::fold::Row;
-use crate::snapshot::{EventIdx, ProcessIdx};
 pub(super) use branches::{of_branches, to_branches};
 pub(super) use chains::{of_chains, to_chains};
 pub(super) use ips::{of_ips, to_ips};
 pub(super) use streams::{of_streams, to_streams};
-
-/// How weights are stored.
-const IN_UNITS: u64 = 0;
-const PLAIN: u64 = 1;
-
-/// Bytes that a usual row needs, to allocate once.
-const USUAL: usize = 8;
-
-/// Adds a row to the last one where both count the same, and appends it otherwise.
-fn push_or_add<R: Row>(
-    all: &mut Vec<R>,
-    row: R,
-    rows: &Reader<'_>,
-    capacity: &mut Capacity,
-) -> Result<(), Malformed> {
-    match all.last_mut().filter(|last| last.key() == row.key()) {
-        Some(last) => last.add(&row),
-        None => {
-            capacity.take(rows.table, size_of::<R>())?;
-            all.push(row);
-        }
-    }
-    Ok(())
-}
-
-/// What neighbouring rows have in common.
-struct Group {
-    n: u64,
-    event: EventIdx,
-    process: ProcessIdx,
-    kind: bool,
-}
-
-fn read_group(rows: &mut Reader<'_>) -> Result<Group, Malformed> {
-    Ok(Group {
-        n: rows.number()?,
-        event: EventIdx(rows.number32()?),
-        process: ProcessIdx(rows.number32()?),
-        kind: rows.choice(1)? == 1,
-    })
-}
-
-fn read_hits_in_units(rows: &mut Reader<'_>, unit: u64) -> Result<(u64, u64), Malformed> {
-    let number = rows.number()?;
-    let hits = number >> 1;
-    let excess = if number & 1 == 0 { 0 } else { rows.difference()? };
-    Ok((hits, hits.wrapping_mul(unit).wrapping_add(excess)))
-}
-
-/// The weight per hit that most rows have (Boyer and Moore's majority vote). Any number is correct; this one makes rows
-/// short.
-#[derive(Default)]
-struct Usual {
-    unit: u64,
-    votes: u64,
-}
-
-impl Usual {
-    fn vote(&mut self, hits: u64, weight: u64) {
-        let unit = weight.checked_div(hits).unwrap_or(0);
-        if unit == self.unit {
-            self.votes += 1;
-        } else if self.votes == 0 {
-            (self.unit, self.votes) = (unit, 1);
-        } else {
-            self.votes -= 1;
-        }
-    }
-}
-
-/// What a row weighs in excess of one unit for each hit, modulo 2^64.
-const fn excess(hits: u64, weight: u64, unit: u64) -> u64 {
-    weight.wrapping_sub(hits.wrapping_mul(unit))
-}
-
-/// An empty table with the capacity for `n` usual rows.
-fn for_rows(n: usize) -> Vec<u8> {
-    Vec::with_capacity(USUAL * n + size_of::<u64>())
-}
 
 #[cfg(test)]
 mod tests {
@@ -119,6 +37,8 @@ mod tests {
     use super::streams::of_fractions;
     use super::*;
     use crate::addr::Va;
+    use crate::snapshot::wire::malformed::{Capacity, Malformed};
+    use crate::snapshot::{EventIdx, ProcessIdx};
     use crate::snapshot::{IpCount, StreamCount};
 
     fn all() -> Capacity {

@@ -1,9 +1,9 @@
 //! The rows of branches.
 
+use super::super::super::malformed::{Capacity, Malformed};
 use super::super::super::number::Reader;
-use super::super::super::{Capacity, Malformed};
 use super::super::word::Word;
-use super::{for_rows, push_or_add, read_group};
+use super::group::{for_rows, push_or_add, read_group};
 use crate::addr::Va;
 use crate::snapshot::BranchCount;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::super::super::malformed::{Capacity, Malformed};
 use super::super::super::number::{Reader, Rows};
-use super::super::super::{Capacity, Malformed};
-use super::push_or_add;
+use super::group::push_or_add;
 use crate::addr::Va;
 use crate::snapshot::{ChainCount, EventIdx, ProcessIdx};
 

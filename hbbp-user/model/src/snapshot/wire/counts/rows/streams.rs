@@ -2,10 +2,10 @@
 
 use std::num::NonZeroU64;
 
+use super::super::super::malformed::{Capacity, Malformed};
 use super::super::super::number::Reader;
-use super::super::super::{Capacity, Malformed};
 use super::super::word::Word;
-use super::{IN_UNITS, PLAIN, Usual, excess, for_rows, push_or_add, read_group, read_hits_in_units};
+use super::group::{IN_UNITS, PLAIN, Usual, excess, for_rows, push_or_add, read_group, read_hits_in_units};
 use crate::addr::Va;
 use crate::snapshot::StreamCount;
 
