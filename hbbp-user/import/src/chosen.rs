@@ -6,12 +6,14 @@ use hbbp_ebpf::branch::BranchEntry;
 use super::count::{Counter, Owner, Use};
 use super::eventing::EventingIps;
 use super::events::choose;
-use super::recording::FindOwner;
+
+/// The process image or thread, and the interval of a sample, by its process id and thread id, and its time.
+pub type FindOwner<'a> = dyn FnMut([u32; 2], u64) -> (ProcessIdx, usize) + 'a;
 use super::slots::SlotWeights;
 use super::stream_cost::{FindText, Trigger};
 use super::{ImportError, Sample};
 use hbbp_model::snapshot::run::Period;
-use hbbp_model::snapshot::{Event, EventIdx, EventUnit};
+use hbbp_model::snapshot::{Event, EventIdx, EventUnit, ProcessIdx};
 
 /// The events that serve, in their order in the snapshot.
 pub(super) struct Chosen {

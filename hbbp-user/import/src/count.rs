@@ -5,9 +5,10 @@
 
 use super::sample::Sample;
 use super::slots::TRIGGER;
+pub use super::tables::Owner;
 use super::tables::{StackWeight, Tables};
 use hbbp_model::addr::Va;
-use hbbp_model::snapshot::{Event, EventIdx, Interval, Loss, Losses, ProcessIdx};
+use hbbp_model::snapshot::{Event, Interval, Loss, Losses};
 use hbbp_model::streams::Quirks;
 
 /// What of an event's samples is counted.
@@ -17,17 +18,6 @@ pub struct Use {
     pub ips: bool,
     /// The branch stacks, for LBR.
     pub stacks: bool,
-}
-
-/// Whose a sample is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Owner {
-    /// Its event.
-    pub event: EventIdx,
-    /// The process image that ran.
-    pub process: ProcessIdx,
-    /// The interval that its time falls into.
-    pub interval: usize,
 }
 
 fn stack_weight(period: u64, weighed: Option<f64>) -> StackWeight {
@@ -135,6 +125,7 @@ impl Counter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hbbp_model::snapshot::{EventIdx, ProcessIdx};
     use std::num::NonZeroU64;
 
     const USER: Owner = Owner {

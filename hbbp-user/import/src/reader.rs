@@ -9,14 +9,11 @@ use std::io::Read;
 
 use super::bytes::Bytes;
 use super::error::ImportError;
+use super::record_size::{HEADER, stated_size};
 use super::unpacked::Unpacked;
 
-/// Records are at most 64 KiB long, as their size has 16 bits.
-pub(super) const LONGEST: usize = 1 << 16;
 /// What is read from the file at once.
 const WINDOW: usize = 1 << 20;
-/// `struct perf_event_header`.
-const HEADER: usize = 8;
 
 /// Records that perf itself writes: `enum perf_user_event_type`.
 pub(super) mod user_record {
@@ -146,21 +143,6 @@ fn trailing(kind: u32, body: &[u8]) -> Option<u64> {
         user_record::AUXTRACE => body.u64().ok(),
         _ => body.u32().ok().map(|size| u64::from(size).next_multiple_of(8)),
     }
-}
-
-/// Size of the record whose header begins these bytes; `None` where the header is not all there.
-pub(super) fn stated_size(bytes: &[u8], offset: u64) -> Result<Option<usize>, ImportError> {
-    let Some(size) = bytes.get(6..HEADER) else {
-        return Ok(None);
-    };
-    let size = usize::from(Bytes(size).u16().unwrap_or(0));
-    if size < HEADER {
-        return Err(ImportError::Record {
-            offset,
-            what: "size is smaller than the header",
-        });
-    }
-    Ok(Some(size))
 }
 
 /// The part of the file that is in memory.

@@ -6,13 +6,14 @@ use std::collections::HashMap;
 use std::io::{BufReader, Read, Seek};
 
 use super::brstack::{ScriptText, read_script_records, read_script_samples};
-use super::chosen::Chosen;
+use super::chosen::{Chosen, FindOwner};
 use super::count::{Counter, Owner};
 use super::events::describe_by_name;
+use super::format::Format;
 use super::perf_data::{PerfData, Sideband};
 use super::preaggregated::{Preaggregated, read_preaggregated};
 use super::stream_cost::FindText;
-use super::{Format, Header, ImportError, Sample, TextModules};
+use super::{Header, ImportError, Sample, TextModules};
 use hbbp_model::record::Timed;
 use hbbp_model::snapshot::run::Period;
 use hbbp_model::snapshot::{Event, EventIdx, Interval, Loss, Losses, ProcessIdx, Run};
@@ -69,9 +70,6 @@ pub struct Counted {
     /// The facts of the run.
     pub run: Run,
 }
-
-/// The process image or thread, and the interval of a sample, by its process id and thread id, and its time.
-pub type FindOwner<'a> = dyn FnMut([u32; 2], u64) -> (ProcessIdx, usize) + 'a;
 
 impl<F: Read + Seek> Recording<F> {
     /// Reads the records of `file`, which has `len` bytes. `progress` is called with the number of bytes read.

@@ -27,6 +27,7 @@ use hbbp_ebpf::stream::executed;
 
 use super::Sample;
 use super::stream_cost::{FindText, LONGEST, StreamCosts, Trigger};
+use class::{Class, Costs, PRIOR_STREAMS, STEPS};
 use hbbp_model::kinds::{KNOWN_TIMES, Kinds};
 use instructions::Instructions;
 use neighbours::{Neighbours, Pairs};
@@ -49,14 +50,6 @@ const ROUNDS_FROM_TIMES: u32 = 8;
 /// frequent elsewhere does not blow these up: with less, chance grows from round to round.
 const PRIOR_STACKS: f64 = 30.0;
 
-/// Streams of average cost that each class is given besides its own.
-const PRIOR_STREAMS: f64 = 3.0;
-
-/// Steps from branches to those in the same stacks, over which the time of streams is averaged. Each step leads as far as a stack;
-/// twenty are wide enough that chance averages out, and short beside the time that a program stays in a loop: of every second
-/// workload of the emulated machine, 6 leave 2.11 %, 12 leave 1.93 %, 20 leave 1.86 % and 50 leave 2.08 %.
-const STEPS: usize = 20;
-
 /// Distinct branches that are kept: as many as are counted of an interval.
 const CAPACITY: usize = 1 << 22;
 
@@ -77,33 +70,6 @@ pub(super) struct SlotWeights {
     /// Of the streams whose time is not recorded.
     instructions: Instructions,
     streams: StreamCosts,
-}
-
-/// Stacks with the same trigger.
-#[derive(Clone, Copy, Debug)]
-struct Class {
-    event: u32,
-    is_kernel: bool,
-    costs: Costs,
-    /// Stacks.
-    triggered: f64,
-    /// What each of them weighs.
-    weight: f64,
-}
-
-/// What passes while streams run.
-#[derive(Clone, Copy, Debug, Default)]
-struct Costs {
-    /// What the trigger counts in the streams behind the branches of a class, where these are in older slots: of the one in
-    /// which a stack is taken that has such a branch in the slot [`TRIGGER`]. 0 where nothing tells.
-    passed: f64,
-    n_behind: f64,
-    /// The same of all streams in the stacks of a class.
-    inside: f64,
-    n_inside: f64,
-    /// Bytes of all streams in the stacks of a class. 0 where the trigger counts something else than instructions or time.
-    bytes: f64,
-    n_in_stacks: f64,
 }
 
 /// The trigger of a stack and the branches in older slots that are compared with it. The oldest is left out: branches stick
@@ -386,34 +352,7 @@ fn scaled(pairs: &Pairs, weights: &[f64], inside: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-impl Costs {
-    fn add(&mut self, other: &Self) {
-        self.passed += other.passed;
-        self.n_behind += other.n_behind;
-        self.inside += other.inside;
-        self.n_inside += other.n_inside;
-        self.bytes += other.bytes;
-        self.n_in_stacks += other.n_in_stacks;
-    }
-
-    /// Whether what passes is known of most streams: files of a recording may be missing.
-    fn are_known(&self) -> bool {
-        0.0 < self.passed && self.n_in_stacks <= 2.0 * self.n_behind
-    }
-
-    /// How many streams of these run while one of `all` does.
-    fn weight(&self, all: &Self) -> f64 {
-        let (cost, n, mean) = if all.are_known() {
-            (self.passed, self.n_behind, all.passed / all.n_behind)
-        } else if 0.0 < all.bytes {
-            (self.bytes, self.n_in_stacks, all.bytes / all.n_in_stacks)
-        } else {
-            return 1.0;
-        };
-        mean * (n + PRIOR_STREAMS) / (cost + PRIOR_STREAMS * mean)
-    }
-}
-
+mod class;
 mod instructions;
 mod neighbours;
 mod times;

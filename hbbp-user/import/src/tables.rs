@@ -7,11 +7,21 @@ use hashbrown::HashMap;
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::stream::{Stream, executed};
 
-use super::count::Owner;
 use super::sample::Sample;
 use hbbp_model::addr::{Ring, Va};
 use hbbp_model::snapshot::{BranchCount, EventIdx, Interval, IpCount, ProcessIdx, StreamCount};
 use hbbp_model::streams::{self, Counted, KernelCounts, Quirks, Recorded, Streams, Taken};
+
+/// Whose a sample is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Owner {
+    /// Its event.
+    pub event: EventIdx,
+    /// The process image that ran.
+    pub process: ProcessIdx,
+    /// The interval that its time falls into.
+    pub interval: usize,
+}
 
 /// Distinct addresses, streams and branches that are kept, of each: a recording of a whole system for an hour has a
 /// tenth. What a damaged recording holds may all be different.

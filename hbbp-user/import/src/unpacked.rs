@@ -8,7 +8,7 @@ use std::ops::Range;
 use zstd::stream::raw::{Decoder, InBuffer, Operation as _, OutBuffer};
 
 use super::error::ImportError;
-use super::reader::{LONGEST, stated_size};
+use super::record_size::{LONGEST, stated_size};
 
 /// What is unpacked at once.
 const WINDOW: usize = 4 * LONGEST;

@@ -1,8 +1,8 @@
 //! The instructions around each branch, where time triggered stacks and their records do not hold it.
 
+use super::class::{Class, PRIOR_STREAMS, STEPS};
 use super::neighbours::Pairs;
 use super::times::{Row, time};
-use super::{Class, PRIOR_STREAMS, STEPS};
 use hbbp_model::kinds::{Kinds, N_KINDS};
 
 /// Branches of which instructions are kept.
@@ -17,7 +17,7 @@ pub(super) struct Instructions {
 /// Sums over streams and stacks.
 #[derive(Clone, Debug, Default)]
 struct OfBranch {
-    /// Of streams behind it, in older slots, as [`super::Costs::passed`].
+    /// Of streams behind it, in older slots, as [`super::class::Costs::passed`].
     behind: Kinds,
     n_behind: f64,
     /// Of all streams in stacks that it triggered.
