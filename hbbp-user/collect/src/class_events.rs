@@ -4,8 +4,6 @@
 //! Only events that count instructions when they retire are of use: MEM_UOPS_RETIRED of Haswell and before counts
 //! operations, `ls_dispatch` of AMD what was dispatched, `ex_ret_brn` interrupts and exceptions too.
 
-use super::pmu::Pmu;
-use super::uarch::Core;
 use hbbp_model::snapshot::InstructionClass as Class;
 
 /// An event that counts a class.
@@ -19,7 +17,7 @@ pub struct ClassEvent {
     pub name: &'static str,
 }
 
-const fn event(class: Class, config: u64, name: &'static str) -> ClassEvent {
+pub(super) const fn event(class: Class, config: u64, name: &'static str) -> ClassEvent {
     ClassEvent { class, config, name }
 }
 
@@ -127,27 +125,6 @@ pub const ZEN: &[ClassEvent] = &[
     event(Class::Returns, 0x00c8, "ex_ret_near_ret"),
 ];
 
-/// The events of a PMU, instructions first: those of its kind of core, or those that its driver names itself in its folder
-/// `events`, in lower case, with the encodings that it gives there.
-pub fn class_events(pmu: &Pmu, core: Option<Core>) -> Vec<ClassEvent> {
-    if let Some(core) = core {
-        return core.classes.to_vec();
-    }
-    let instructions = event(Class::Instructions, pmu.instructions, "instructions");
-    let named = SKYLAKE.iter().chain(ICE_LAKE).filter_map(|known| {
-        let name = known.name.to_lowercase();
-        let (_, config) = pmu.named.iter().find(|(named, _)| *named == name)?;
-        Some(event(known.class, *config, known.name))
-    });
-    let mut events = vec![instructions];
-    for event in named {
-        if events.iter().all(|other| other.class != event.class) {
-            events.push(event);
-        }
-    }
-    events
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,22 +138,5 @@ mod tests {
             classes.dedup();
             assert_eq!(classes.len(), table.len());
         }
-    }
-
-    #[test]
-    fn a_driver_may_name_its_events() {
-        let pmu = Pmu {
-            instructions: 0xc0,
-            named: vec![
-                ("mem_inst_retired.all_loads".to_owned(), 0x81d0),
-                ("branches_taken".to_owned(), 0x20c4),
-            ],
-            ..Pmu::default()
-        };
-        let classes: Vec<_> = class_events(&pmu, None)
-            .iter()
-            .map(|event| (event.class, event.config))
-            .collect();
-        assert_eq!(classes, [(Class::Instructions, 0xc0), (Class::Loads, 0x81d0)]);
     }
 }

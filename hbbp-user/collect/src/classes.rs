@@ -15,9 +15,10 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::class_pmus::OfPmu;
+use super::class_pmu::OfPmu;
 use super::class_turns::{Measured, RingEvent, Tally};
-use super::perf::{Counting, Group, Perf};
+use super::cpu_group::CpuGroup;
+use super::perf::{Counting, Group};
 use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::ClassCount;
 
@@ -64,16 +65,6 @@ struct Set {
     events: Vec<usize>,
     /// One for each CPU.
     groups: Vec<CpuGroup>,
-}
-
-/// The events of a set on one CPU: those after the first are kept open beside it.
-pub(super) struct CpuGroup {
-    leader: Perf,
-    _others: Vec<Perf>,
-    /// What it had counted at the end of its last turn.
-    before: Group,
-    /// Whether it counts no more: the kernel takes groups apart when their CPU goes offline. What it counted until then is good.
-    has_ended: bool,
 }
 
 impl ClassCounters {
@@ -228,50 +219,6 @@ impl ClassCounters {
                 });
             }
         }
-    }
-}
-
-impl CpuGroup {
-    pub(super) fn open(events: &[&Counting], cpu: u32) -> io::Result<Self> {
-        let (first, others) = events.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let leader = Perf::open_counting(first, cpu)?;
-        let others = others.iter().map(|event| leader.open_beside(event));
-        Ok(Self {
-            _others: others.collect::<io::Result<_>>()?,
-            before: Group {
-                counts: vec![0; events.len()],
-                ..Group::default()
-            },
-            leader,
-            has_ended: false,
-        })
-    }
-
-    fn enable(&mut self) {
-        self.has_ended |= !self.has_ended && self.leader.enable().is_err();
-    }
-
-    fn disable(&mut self) {
-        self.has_ended |= !self.has_ended && self.leader.disable().is_err();
-    }
-
-    /// What it has counted so far; `None` if it has ended.
-    fn read(&mut self) -> Option<Group> {
-        if self.has_ended {
-            return None;
-        }
-        let read = self.leader.read_group(self.before.counts.len()).ok();
-        self.has_ended = read.is_none();
-        read
-    }
-
-    /// Whether it has counters now, beside what else counts.
-    pub(super) fn fits(&self) -> io::Result<bool> {
-        self.leader.enable()?;
-        let read = self.leader.read_group(self.before.counts.len());
-        self.leader.disable()?;
-        // The kernel schedules an event when it is enabled, or not until others leave.
-        Ok(read.is_ok_and(|group| 0 < group.running))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The perf events of a collection, each with its counters and the program on them.
 
 mod by_ring;
+mod period_part;
 mod sampled;
 
 use std::io::ErrorKind;
@@ -11,17 +12,20 @@ use hbbp_ebpf::{EventStats, MAX_EVENTS};
 
 use super::bpf::program_runs;
 use super::cpus::Cpus;
-use super::event::Source;
 use super::object::Object;
 use super::overhead::Runs;
 use super::scope::Scope;
+use super::source::Source;
 use super::stacks::Stacks;
 use super::stride::Sampler;
 use super::totals::{Totals, add_losses, sum};
 pub use by_ring::StackEvents;
-pub(super) use by_ring::{SHORTEST, apart};
+pub(super) use by_ring::apart;
+use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::Loss;
 use hbbp_model::snapshot::run::{Event, EventUnit, Period};
+pub(super) use period_part::{SHORTEST, scaled};
+use period_part::{is_off, part_of_period};
 use sampled::{Sampled, no_counter};
 
 /// The events, by their numbers.
@@ -260,6 +264,51 @@ impl Counters {
         }
         Ok(totals)
     }
+
+    /// Whether each ring has branch stacks by an event of its own.
+    pub(crate) fn has_rings_apart(&self) -> bool {
+        self.events.iter().any(|event| event.ring().is_some())
+    }
+
+    /// Has each ring with an event of its own take stacks by what it ran since totals were taken last, while the events run.
+    pub(crate) fn share_out(&mut self) -> anyhow::Result<()> {
+        let [kernel, user] = self.ran_since();
+        let scale = self.scale;
+        for event in self.events.iter_mut().filter(|event| event.is_adaptable()) {
+            let own = match event.ring() {
+                Some(Ring::Kernel) => kernel,
+                Some(Ring::User) => user,
+                None => continue,
+            };
+            let wanted = part_of_period(own, kernel.saturating_add(user), event.of_both());
+            if let Some(part) = wanted.filter(|part| is_off(*part, event.part)) {
+                event.set_part(part, scale)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Taken branches of the kernel and of user code since totals were taken last, of events that count one ring.
+    fn ran_since(&self) -> [u64; 2] {
+        let ran = self.ran();
+        [0, 1].map(|ring| ran[ring].saturating_sub(self.ran_before[ring]))
+    }
+
+    /// The same since the events were opened. What lost its counter is told when totals are taken.
+    pub(super) fn ran(&self) -> [u64; 2] {
+        let mut ran = [0_u64; 2];
+        for event in self.events.iter().filter(|event| event.is_used) {
+            let [kernel, user] = &mut ran;
+            let of_ring = match event.ring() {
+                Some(Ring::Kernel) => kernel,
+                Some(Ring::User) => user,
+                None => continue,
+            };
+            let counts = event.counters.iter().filter_map(|counter| counter.read().ok());
+            *of_ring = counts.fold(*of_ring, |sum, counter| sum.saturating_add(counter.count));
+        }
+        ran
+    }
 }
 
 #[expect(
@@ -267,9 +316,6 @@ impl Counters {
     clippy::cast_sign_loss,
     reason = "a product of positive numbers, cut off at the largest"
 )]
-pub(super) const fn scaled(period: u64, scale: f64) -> u64 {
-    (period as f64 * scale) as u64
-}
 
 /// What the samples of events with branch stacks brought, by their counters.
 const fn seen(stats: &EventStats) -> StacksSeen {

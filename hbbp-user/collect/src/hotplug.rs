@@ -8,14 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-
-use super::scope::Scope;
-use super::{Collector, cpu_list};
 use hbbp_model::snapshot::run::Event;
 
 /// A counter that stood still for longer while its CPU was always seen online had a CPU that went and came between two looks.
-const UNSEEN: u64 = 250_000_000;
+pub(super) const UNSEEN: u64 = 250_000_000;
 
 /// CPUs in the course of a run.
 #[derive(Debug)]
@@ -23,15 +19,15 @@ pub(super) struct Online {
     /// Those that were there at the start or came since.
     known: BTreeSet<u32>,
     /// Those that are online, as far as is known, and when that was looked at.
-    now: BTreeSet<u32>,
-    looked: Instant,
+    pub(super) now: BTreeSet<u32>,
+    pub(super) looked: Instant,
     /// What changed since the last profile was taken.
-    changes: BTreeMap<u32, Change>,
+    pub(super) changes: BTreeMap<u32, Change>,
 }
 
 /// What happened to a CPU.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-struct Change {
+pub(super) struct Change {
     /// How long it may have run without its events, in ns.
     missed: u64,
     /// Why its events could not be opened when it came.
@@ -50,7 +46,7 @@ impl Online {
     }
 
     /// Takes over which are online now; returns those that went, and those that came.
-    fn look(&mut self, now: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    pub(super) fn look(&mut self, now: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let now: BTreeSet<u32> = now.iter().copied().collect();
         let went: Vec<u32> = self.now.difference(&now).copied().collect();
         let came: Vec<u32> = now.difference(&self.now).copied().collect();
@@ -63,14 +59,14 @@ impl Online {
     }
 
     /// Notes that the events of a CPU were opened anew, or why not, after it may have run without them for this time.
-    fn opened(&mut self, cpu: u32, missed: u64, refused: Option<String>) {
+    pub(super) fn opened(&mut self, cpu: u32, missed: u64, refused: Option<String>) {
         let change = self.changes.entry(cpu).or_default();
         change.missed = change.missed.saturating_add(missed);
         change.refused = refused;
     }
 
     /// Adds the samples that were missed to those that were due, and returns what is to be said.
-    fn settle(&mut self, events: &mut [Event], period: impl Fn(usize) -> u64) -> Vec<String> {
+    pub(super) fn settle(&mut self, events: &mut [Event], period: impl Fn(usize) -> u64) -> Vec<String> {
         let enabled = enabled(events);
         let longest = enabled.values().copied().max().unwrap_or(0);
         let changes = std::mem::take(&mut self.changes);
@@ -108,7 +104,7 @@ impl Online {
 }
 
 /// How long counters were enabled on each CPU, in ns: of the event for which that is longest.
-fn enabled(events: &[Event]) -> BTreeMap<u32, u64> {
+pub(super) fn enabled(events: &[Event]) -> BTreeMap<u32, u64> {
     let mut all = BTreeMap::new();
     for counter in events.iter().flat_map(|event| &event.counters) {
         if let Some(cpu) = counter.cpu {
@@ -117,66 +113,6 @@ fn enabled(events: &[Event]) -> BTreeMap<u32, u64> {
         }
     }
     all
-}
-
-impl Collector {
-    /// Opens events anew on CPUs that came online since the last call, and starts them; to be called often while sampling runs.
-    pub fn follow_cpus(&mut self) -> anyhow::Result<()> {
-        let now = cpu_list::read_online().context("failed to list the CPUs")?;
-        let (went, came) = self.online.look(&now);
-        for cpu in went {
-            self.counters.leave(cpu);
-        }
-        for cpu in came {
-            let opened = self.open_on(cpu).and_then(|()| self.counters.enable_on(cpu));
-            let missed = u64::try_from(self.online.looked.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            // It may have gone again before all is open.
-            let refused = opened.err().map(|error| format!("{error:#}"));
-            self.online.opened(cpu, missed, refused);
-        }
-        self.online.looked = Instant::now();
-        Ok(())
-    }
-
-    /// Settles the profile that ends: what was missed, and CPUs that went and came without being seen. To be called while
-    /// sampling stands still.
-    pub(super) fn settle_cpus(&mut self, events: &mut [Event]) -> Vec<String> {
-        let enabled = enabled(events);
-        let longest = enabled.values().copied().max().unwrap_or(0);
-        for (cpu, time) in enabled {
-            let shortfall = longest.saturating_sub(time);
-            let is_known = self.online.changes.contains_key(&cpu) || !self.online.now.contains(&cpu);
-            if UNSEEN < shortfall && !is_known && self.counters.is_on_cpus() {
-                self.counters.leave(cpu);
-                let refused = self.open_on(cpu).err().map(|error| format!("{error:#}"));
-                self.online.opened(cpu, shortfall, refused);
-            }
-        }
-        let periods = self.counters.periods();
-        self.online
-            .settle(events, |number| periods.get(number).copied().unwrap_or(1))
-    }
-
-    /// Opens the sideband and the events of a CPU, which are not started yet.
-    fn open_on(&mut self, cpu: u32) -> anyhow::Result<()> {
-        self.sideband
-            .renew(cpu)
-            .context("failed to open the sideband events")?;
-        for descriptor in self.sideband.newest() {
-            self.wake
-                .add(descriptor)
-                .context("failed to wait for records of the kernel")?;
-        }
-        let scope = match &self.scope {
-            Scope::Cpus(cpus) if !cpus.contains(&cpu) => return Ok(()),
-            Scope::Cpus(_) => &Scope::System,
-            // Counters of tasks go with them from CPU to CPU.
-            Scope::Process(_) | Scope::Command(_) => return self.cpus.give_place(cpu),
-            scope => scope,
-        };
-        self.cpus.give_place(cpu)?;
-        self.counters.open_on(scope, cpu)
-    }
 }
 
 #[cfg(test)]

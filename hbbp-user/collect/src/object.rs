@@ -18,8 +18,8 @@ use hbbp_ebpf::key::PER_THREAD;
 use hbbp_ebpf::{MAX_EVENTS, name};
 use rustix::process::chroot;
 
-use super::event::SliceEvents;
 use super::pid_namespace::PidNamespace;
+use super::source::SliceEvents;
 use hbbp_model::slices::SliceCut;
 use hbbp_model::streams::{KernelCounts, ThreadCounts};
 

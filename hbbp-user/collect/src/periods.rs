@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::event::{Choice, Source};
+use super::choice::Choice;
+use super::source::Source;
 use hbbp_model::snapshot::run::{EventUnit, Period, is_prime};
 
 /// The period of a source: what the user said, else the default of its unit.
@@ -75,8 +76,8 @@ const LONG: (Duration, u64, u64) = (Duration::MAX, 100_000_007, 10_000_019);
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::clock;
     use super::super::perf::{Request, Stack};
+    use super::super::source::clock;
     use super::*;
 
     #[test]

@@ -3,14 +3,15 @@
 use hbbp_ebpf::CountKey;
 
 use super::btf::Btf;
+use super::choice::Choice;
 use super::classes::ClassCounting;
 use super::counters::{SHORTEST, scaled};
-use super::event::{Choice, Source};
 use super::kernel_layout;
 use super::modules::ModuleWatch;
 use super::object::{Constants, Messages};
 use super::pid_namespace;
 use super::scope::Scope;
+use super::source::Source;
 use super::stream_counts::StackOwner;
 use hbbp_model::slices::Slices;
 use hbbp_model::snapshot::run::Period;

@@ -5,9 +5,9 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 
 use super::cpu_list;
-use super::event::{Source, core_of};
 use super::perf::{Request, Stack};
 use super::pmu::{DEVICES, read_pmus};
+use super::source::{Source, core_of};
 use hbbp_model::snapshot::run::{EventUnit, Period};
 
 /// An event of a PMU by its numbers: `config`, `precise`, `unit` (instructions, branches, cycles, other), `name`.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use procfs::process::Process;
 
-use super::event::Source;
 use super::perf::{Perf, Target};
+use super::source::Source;
 use hbbp_model::snapshot::run::Period;
 
 /// Whose samples to take.

@@ -9,8 +9,8 @@
 
 use std::io;
 
-use super::event::Source;
 use super::perf::Perf;
+use super::source::Source;
 use hbbp_model::snapshot::run::{Counter, EventUnit, Period, is_prime};
 
 /// A counter that samples.

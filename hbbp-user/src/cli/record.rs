@@ -9,7 +9,7 @@ use clap::Args;
 use jiff::SignedDuration;
 
 use crate::cmd::record::{EndedProcesses, RecordOptions, Target};
-use hbbp_collect::event::Choice;
+use hbbp_collect::choice::Choice;
 use hbbp_collect::object::Messages;
 use hbbp_collect::periods::CYCLES;
 use hbbp_collect::{ClassCounting, StackEvents, cpu_list};

@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use super::record::{EndedProcesses, Intervals, RecordOptions, Target};
 use hbbp_analysis::mix::{Axis, Dimension, Estimated, Filter, Query, Sort, Value, processwatch_categories};
 use hbbp_code::blocks::DecodedText;
-use hbbp_collect::event::Choice;
+use hbbp_collect::choice::Choice;
 use hbbp_collect::object::Messages;
 use hbbp_collect::{ClassCounting, StackEvents};
 use hbbp_model::snapshot::SourceLocations;

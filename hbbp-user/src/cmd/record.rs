@@ -13,7 +13,7 @@ use super::measure::{Pause, measure};
 use super::progress::Progress;
 use super::session::Session;
 use super::worker;
-use hbbp_collect::event::Choice;
+use hbbp_collect::choice::Choice;
 use hbbp_collect::limits;
 use hbbp_collect::object::Messages;
 use hbbp_collect::{ClassCounting, ModuleWatch, Plan, Scope};

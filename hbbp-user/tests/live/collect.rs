@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use hbbp_collect::event::Choice;
+use hbbp_collect::choice::Choice;
 use hbbp_collect::object::{Constants, MapSizes, Messages, Object};
 use hbbp_collect::{ClassCounting, Collector, ModuleWatch, Plan, Scope};
 use hbbp_model::addr::{Ring, Va};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hbbp_collect::ClassCounting;
-use hbbp_collect::event::Choice;
+use hbbp_collect::choice::Choice;
 use hbbp_collect::object::Messages;
 use hbbp_model::profile::Output;
 use hbbp_model::snapshot::Snapshot;

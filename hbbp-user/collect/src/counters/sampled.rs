@@ -7,11 +7,11 @@ use std::{iter, mem};
 use anyhow::Context as _;
 use hbbp_ebpf::EventStats;
 
-use super::super::event::Source;
 use super::super::perf::Perf;
 use super::super::scope::{Scope, open_counters};
+use super::super::source::Source;
 use super::super::stride::Sampler;
-use super::by_ring::{first_part, part_of};
+use super::period_part::{first_part, part_of, scaled};
 use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::run::{Counter, Period};
 use hbbp_model::streams::StackStats;
@@ -143,6 +143,38 @@ impl Sampled {
         }
         self.counters.retain(|sampler| !sampler.has_ended());
         Ok(counters)
+    }
+
+    /// Whether its period may change: counters that follow tasks keep the first one.
+    pub(super) fn is_adaptable(&self) -> bool {
+        self.is_used && self.counters.iter().all(Sampler::is_adaptable)
+    }
+
+    /// The period that it would have for both rings, at the start.
+    pub(super) const fn of_both(&self) -> u64 {
+        match self.source.request.period {
+            Period::Fixed(period) | Period::Between(period, _) => period,
+            Period::Frequency(_) => 1,
+        }
+    }
+
+    /// Samples every `part` of the period for both rings, or near it, from now on, while it runs.
+    pub(super) fn set_part(&mut self, part: f64, scale: f64) -> anyhow::Result<()> {
+        let Period::Fixed(of_both) = self.source.request.period else {
+            return Ok(());
+        };
+        let before = self.nominal_period();
+        let period = scaled(of_both, scale * part).max(1);
+        for counter in &mut self.counters {
+            counter
+                .adapt(period)
+                .context("failed to set the period of a perf event")?;
+        }
+        let (shortest, longest) = self.periods;
+        self.periods = (shortest.min(before).min(period), longest.max(before).max(period));
+        self.part = part;
+        self.period = Period::Fixed(period);
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use perf_event_open_sys::bindings;
 
-use super::{Perf, open, open_in};
+use super::descriptor::{Perf, open, open_in};
 use hbbp_model::addr::Ring;
 
 /// What to count without samples.

@@ -3,8 +3,9 @@
 use std::io::ErrorKind;
 
 use super::{Finding, limited, missing, ok};
-use hbbp_collect::event::{Refused, Rung, Source};
+use hbbp_collect::event::Rung;
 use hbbp_collect::pmu::Pmu;
+use hbbp_collect::source::{Refused, Source};
 
 pub(super) fn counters(pmus: &[Pmu]) -> Finding {
     if !pmus.is_empty() {
