@@ -4,6 +4,7 @@ mod arrows;
 mod figures;
 mod json;
 mod rows;
+mod shown;
 mod text;
 
 use std::io::{self, Write};
@@ -12,25 +13,7 @@ use super::{Look, TextOrJson};
 use hbbp_analysis::annotate::Annotated;
 use hbbp_estimate::Unit;
 use hbbp_model::snapshot::{Module, Snapshot};
-
-/// The annotated code of some functions of a snapshot.
-#[derive(Debug)]
-pub struct AnnotatedReport<'a> {
-    snapshot: &'a Snapshot,
-    unit: Unit,
-    functions: &'a [Annotated],
-    notes: &'a [String],
-}
-
-/// Which instructions text shows; JSON has all.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Shown {
-    /// Those that were executed, with a few around them.
-    #[default]
-    Executed,
-    /// All.
-    All,
-}
+pub use shown::{AnnotatedReport, Shown};
 
 impl<'a> AnnotatedReport<'a> {
     /// The report on functions of a snapshot, whose amounts have this unit; `notes` are sentences that the reader must know.
@@ -54,9 +37,4 @@ impl<'a> AnnotatedReport<'a> {
     fn module(&self, function: &Annotated) -> Option<&'a Module> {
         self.snapshot.modules.get(function.code.module.0 as usize)
     }
-}
-
-/// `part / whole`, 0 of nothing.
-fn share(part: f64, whole: f64) -> f64 {
-    if 0.0 < whole { part / whole } else { 0.0 }
 }

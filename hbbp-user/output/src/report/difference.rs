@@ -1,34 +1,20 @@
 //! The difference of two profiles as text, as CSV, or as JSON of the format `hbbp-sys.diff/1`.
 
+mod compared;
 mod json;
 
 use std::io::{self, Write};
 
+use super::DiffFormat;
 use super::look::{Look, Role};
+use super::named::shown_names;
 use super::number::{grouped, percent, scaled, seconds, several};
 use super::page::Page;
 use super::table::{Line, Table};
-use super::{DiffFormat, shown_names};
-use hbbp_analysis::diff::{Change, Diff, Figure, Gate, LEVEL, Per};
+pub use compared::DiffReport;
+use hbbp_analysis::diff::{Change, Figure, LEVEL};
 use hbbp_model::printable::harmless;
 use hbbp_model::snapshot::{Snapshot, hex};
-
-/// The difference of two profiles, with what is to be said of it.
-#[derive(Debug)]
-pub struct DiffReport<'a> {
-    /// The runs of both profiles, and what the user called them.
-    pub sides: [(&'a str, &'a [Snapshot]); 2],
-    /// What changed.
-    pub diff: &'a Diff,
-    /// What amounts are counted per; `None` of shares.
-    pub per: Option<&'a Per>,
-    /// What became of the conditions.
-    pub gates: &'a [Gate],
-    /// What the reader must know, such as that the machines differ.
-    pub notes: &'a [String],
-    /// Most rows; `None` for all.
-    pub top: Option<usize>,
-}
 
 impl DiffReport<'_> {
     /// Writes the report.

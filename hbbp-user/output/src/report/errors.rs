@@ -3,6 +3,7 @@
 //! Errors are fractions of the reference, in text as percent; a group without a reference has none.
 //! In JSON a field may be added within version 1; nothing is renamed, removed or given another meaning.
 
+mod evaluated;
 mod sampling;
 
 use std::io::{self, Write};
@@ -14,22 +15,11 @@ use super::look::Look;
 use super::number::{percent, scaled};
 use super::page::Page;
 use super::table::{Line, Table};
+pub use evaluated::{Errors, SamplingMethod};
 use hbbp_analysis::eval::{Amounts, Calibration, Evaluation, Group, LEAST, Level, Method, SAMPLES};
 use hbbp_model::names::{Demangle, function};
 use hbbp_model::printable::write_json;
 use sampling::SamplingJson;
-pub use sampling::SamplingMethod;
-
-/// The errors of all groups of a level.
-#[derive(Debug)]
-pub struct Errors<'a> {
-    evaluation: &'a Evaluation,
-    level: Level,
-    whole: Group,
-    groups: Vec<Group>,
-    top: Option<usize>,
-    sampling: &'a [SamplingMethod<'a>],
-}
 
 /// Digits of amounts in text.
 const DIGITS: usize = 4;

@@ -9,6 +9,7 @@
 
 mod accounting;
 mod tables;
+mod unit;
 
 use std::io::{self, Write};
 
@@ -17,18 +18,19 @@ use serde::Serialize;
 use super::classes::ClassJson;
 use super::completeness::{self, Missing};
 use super::loops::{LoopsJson, RunLoops};
+use super::measured::{Measured, Report};
 use super::over_time::OverTimeJson;
 use super::residual::Residual;
 use super::warning::Warning;
-use super::{Measured, Report};
 use accounting::{AccountingJson, StreamsJson};
 use hbbp_analysis::mix::MethodShare;
 use hbbp_model::addr::Ring;
 use hbbp_model::printable::write_json;
 use hbbp_model::snapshot::loss::LossUnit;
 use hbbp_model::snapshot::run::RunTime;
-use hbbp_model::snapshot::{Event, EventUnit, KernelTextSource, Losses, Period, Run, hex};
+use hbbp_model::snapshot::{Event, KernelTextSource, Losses, Period, Run, hex};
 use tables::{MixJson, RequirementJson};
+pub(super) use unit::unit_id;
 
 /// Writes the report and a newline.
 pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -346,17 +348,6 @@ fn losses(losses: &Losses) -> Vec<LossJson<'_>> {
         text: known.map(|loss| loss.sentence()),
     });
     losses.collect()
-}
-
-pub(super) const fn unit_id(unit: EventUnit) -> &'static str {
-    match unit {
-        EventUnit::Nanoseconds => "ns",
-        EventUnit::Cycles => "cycles",
-        EventUnit::Instructions => "instructions",
-        EventUnit::TakenBranches => "taken_branches",
-        EventUnit::MicroOps => "micro_ops",
-        EventUnit::Other => "other",
-    }
 }
 
 impl ResidualJson {

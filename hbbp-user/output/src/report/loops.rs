@@ -3,6 +3,7 @@
 mod calls;
 mod csv;
 mod json;
+mod run_loops;
 
 use std::io;
 
@@ -11,23 +12,14 @@ use super::number::{percent, scaled, several};
 use super::page::Page;
 use super::pivot_table::per;
 use super::table::{Line, Table};
-use hbbp_analysis::loops::{Entered, Loop, Loops, Region};
+use hbbp_analysis::loops::{Loop, Loops, Region};
 use hbbp_estimate::{Figure, Unit};
 use hbbp_model::names::{Demangle, file_name};
 use hbbp_model::printable::harmless;
-use hbbp_model::snapshot::{EventUnit, Snapshot};
+use hbbp_model::snapshot::EventUnit;
 pub(super) use json::LoopsJson;
-
-/// The loops of one run within a limit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RunLoops<'a> {
-    /// The run.
-    pub(super) snapshot: &'a Snapshot,
-    /// Its loops.
-    pub(super) loops: &'a Loops,
-    /// Most loops; `None` for all.
-    pub(super) top: Option<usize>,
-}
+pub(super) use run_loops::RunLoops;
+use run_loops::{entered, place, share};
 
 /// Columns of numbers in text: a title, and what stands below it.
 type Column = (&'static str, fn(&RunLoops<'_>, &Loop) -> String);
@@ -229,24 +221,6 @@ impl<'a> RunLoops<'a> {
     }
 }
 
-/// Where a loop is: its source lines, or its first and last address in the module.
-fn place(it: &Loop) -> String {
-    let place = match &it.region.lines {
-        Some(lines) => harmless(lines),
-        None => format!("{:x}..{:x}", it.header.0, it.tail.0),
-    };
-    let depth = usize::try_from(it.depth).unwrap_or(usize::MAX).min(8);
-    "›".repeat(depth) + &place
-}
-
-fn entered(it: &Loop) -> Option<Entered> {
-    it.rounds?.entered
-}
-
 fn known(text: Option<String>) -> String {
     text.unwrap_or_else(|| "?".to_owned())
-}
-
-fn share(part: f64, whole: f64) -> f64 {
-    if 0.0 < whole { part / whole } else { 0.0 }
 }

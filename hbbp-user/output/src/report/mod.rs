@@ -18,6 +18,7 @@ mod html;
 mod json;
 mod look;
 mod loops;
+mod measured;
 mod named;
 mod number;
 mod over_time;
@@ -35,27 +36,22 @@ pub mod watch;
 
 use std::io::{self, Write};
 
-use accounting::Accounting;
 pub use annotated::{AnnotatedReport, Shown};
 use body::Body;
 pub use difference::{DiffReport, described};
 pub use errors::{Errors, SamplingMethod};
 pub use format::{DiffFormat, Format, TextOrJson};
-use hbbp_analysis::diff::Diff;
 use hbbp_analysis::loops::Loops;
-use hbbp_analysis::mix::{Analysis, MethodShare, Mix, MixOverTime, OverTime, Verdict, View};
-use hbbp_code::locate::{Discard, PerRing};
+use hbbp_analysis::mix::{Analysis, Mix, MixOverTime, OverTime, Verdict, View};
 use hbbp_model::snapshot::Snapshot;
 pub use look::{Colours, Look};
 use loops::RunLoops;
-use named::shown_names;
+use measured::Measured;
+pub use measured::{Comparison, Report};
 use over_time::Rows;
 use page::Page;
 pub use pairs::write_pairs;
 pub use quality::{Miss, quality};
-use refused::{RefusedIn, refused_in};
-use residual::{Residual, residuals};
-use warning::{Warning, warnings};
 
 /// A table of a report.
 #[derive(Clone, Copy, Debug)]
@@ -64,57 +60,6 @@ pub struct Table<'a> {
     pub mix: &'a Mix,
     /// Most lines; `None` for all.
     pub top: Option<usize>,
-}
-
-/// The content of a report, for all formats.
-#[derive(Debug)]
-pub struct Report<'a> {
-    /// One for each run of the profile.
-    runs: Vec<Measured<'a>>,
-    view: Option<&'a View>,
-    bodies: Vec<Body>,
-    verdicts: &'a [Verdict],
-    over_time: Option<(&'a OverTime, Rows<'a>)>,
-    comparison: Option<&'a Comparison>,
-    /// One for each run, where they are asked for.
-    loops: Vec<RunLoops<'a>>,
-}
-
-/// What changed from another profile to that of a report.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Comparison {
-    /// Both profiles in words: see [`described`].
-    pub sides: [String; 2],
-    /// The changes by several axes.
-    pub diffs: Vec<Diff>,
-    /// What the reader must know, such as that the machines differ.
-    pub notes: Vec<String>,
-}
-
-/// What is to be said of one run.
-#[derive(Debug)]
-struct Measured<'a> {
-    snapshot: &'a Snapshot,
-    analysis: &'a Analysis,
-    methods: &'a [MethodShare],
-    warnings: Vec<Warning>,
-    accounting: Accounting,
-    streams: Streams,
-    residuals: Vec<Residual>,
-    /// Where branch stacks were refused.
-    refused_in: Vec<RefusedIn>,
-}
-
-/// Accounting of the streams of branch stacks.
-#[derive(Debug, Default)]
-struct Streams {
-    counted: u64,
-    discarded: Vec<(Discard, PerRing)>,
-    accepted: u64,
-    /// Accepted streams that an interrupt or exception ended.
-    interrupted: u64,
-    /// Those of the discarded whose weight the accepted bear.
-    made_up: u64,
 }
 
 impl<'a> Report<'a> {
@@ -185,43 +130,6 @@ impl<'a> Report<'a> {
                 (None, loops) => loops.iter().try_for_each(|run| run.csv(out)),
             },
             Format::Html => html::write(self, look.demangle, out),
-        }
-    }
-}
-
-impl<'a> Measured<'a> {
-    fn new(snapshot: &'a Snapshot, analysis: &'a Analysis) -> Self {
-        let accounting = Accounting::new(snapshot, analysis);
-        let refused_in = refused_in(snapshot);
-        Self {
-            snapshot,
-            analysis,
-            methods: &analysis.methods,
-            warnings: warnings(analysis, snapshot, &accounting, &refused_in),
-            streams: Streams::new(analysis),
-            residuals: residuals(snapshot, analysis),
-            accounting,
-            refused_in,
-        }
-    }
-}
-
-impl Streams {
-    fn new(analysis: &Analysis) -> Self {
-        let discarded = Discard::ALL
-            .iter()
-            .map(|reason| (*reason, analysis.discarded.get(*reason)));
-        let discarded: Vec<_> = discarded.filter(|(_, n)| 0 < n.total()).collect();
-        let accepted = analysis.accepted.get(()).total();
-        let counted = discarded
-            .iter()
-            .fold(accepted, |sum, (_, n)| sum.saturating_add(n.total()));
-        Self {
-            counted,
-            discarded,
-            accepted,
-            interrupted: analysis.interrupted.get(()).total(),
-            made_up: analysis.counts.outcome.made_up,
         }
     }
 }

@@ -4,9 +4,10 @@ use std::io;
 
 use super::accounting::{Accounting, InModule};
 use super::look::Role;
+use super::measured::{Measured, Report, Streams};
 use super::number::grouped;
 use super::page::Page;
-use super::{Measured, Report, Streams, classes, header, pivot_table};
+use super::{classes, header, pivot_table};
 use hbbp_code::locate::{PerRing, Unresolved};
 use hbbp_model::printable::harmless;
 

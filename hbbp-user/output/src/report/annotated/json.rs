@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::{AnnotatedReport, share};
+use super::shown::{AnnotatedReport, share};
 use hbbp_analysis::annotate::{Annotated, Block, Branch, Line, Version};
 use hbbp_estimate::Estimate;
 use hbbp_model::names::{self, Demangle};

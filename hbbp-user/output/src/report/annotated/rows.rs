@@ -1,7 +1,7 @@
 //! The lines of annotated text: the instructions of a version, without long runs of those that were not executed.
 
-use super::Shown;
 use super::arrows::Span;
+use super::shown::Shown;
 use hbbp_analysis::annotate::{Line, Version};
 use hbbp_model::addr::ImageAddr;
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::arrows::drawn;
 use super::figures::Figures;
 use super::rows::{Row, loops, rows};
-use super::{AnnotatedReport, Shown, share};
+use super::shown::{AnnotatedReport, Shown, share};
 use crate::report::look::{Look, Role};
 use crate::report::number::{columns, grouped, percent, scaled, seconds, several};
 use crate::report::page::Page;

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::DiffReport;
+use super::compared::DiffReport;
 use hbbp_analysis::diff::{Change, Figure, Gate};
 use hbbp_model::printable::write_json;
 use hbbp_model::snapshot::{Snapshot, hex};

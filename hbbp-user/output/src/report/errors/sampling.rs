@@ -5,13 +5,10 @@ use std::io;
 
 use serde::Serialize;
 
-use super::Errors;
+use super::evaluated::{Errors, SamplingMethod};
 use crate::report::header::event_in_words;
 use crate::report::page::Page;
-use hbbp_analysis::eval::{Group, Method, Sampling, Served, Unserved};
-
-/// A sampling method, and what of the profile serves it.
-pub type SamplingMethod<'a> = (Sampling, Result<Served<'a>, Unserved>);
+use hbbp_analysis::eval::{Group, Method, Served};
 
 impl Errors<'_> {
     /// The errors of the sampling methods that the profile serves, what each sampled, and why the others are not served.

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::super::{Comparison, shown_names};
+use super::super::measured::Comparison;
+use super::super::named::shown_names;
 use hbbp_analysis::diff::{Change, Diff, Figure, LEVEL};
 use hbbp_model::names::Demangle;
 use hbbp_model::printable::harmless;

@@ -18,7 +18,7 @@ use flate2::write::ZlibEncoder;
 use sha2::{Digest as _, Sha256};
 
 use super::header::facts;
-use super::{Measured, Report};
+use super::measured::{Measured, Report};
 use changes::Changes;
 use data::Head;
 use hbbp_model::names::Demangle;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::report::Streams;
 use crate::report::accounting::Accounting;
+use crate::report::measured::Streams;
 use crate::report::refused::RefusedIn;
 use hbbp_code::locate::PerRing;
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::super::body::{Body, Figure, Figures};
-use super::unit_id;
+use super::unit::unit_id;
 use hbbp_analysis::mix::Verdict;
 
 /// What became of a requirement.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{RunLoops, place, share};
+use super::run_loops::{RunLoops, place, share};
 use crate::report::number::{percent, scaled, several};
 use crate::report::page::Page;
 use crate::report::table::{Line, Table};

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{RunLoops, entered, share};
+use super::run_loops::{RunLoops, entered, share};
 use hbbp_estimate::Figure;
 use hbbp_model::printable::harmless;
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::super::json::unit_id;
-use super::{RunLoops, entered};
+use super::run_loops::{RunLoops, entered};
 use hbbp_analysis::loops::{CallSite, Calls, Region};
 use hbbp_estimate::{Figure, Unit};
 

@@ -7,8 +7,9 @@ use ratatui::widgets::Paragraph;
 
 use super::bars::{bar, legend};
 use super::figures::Facts;
+use super::row::Row;
 use super::screen::{Pane, Rings, Screen, Tab};
-use super::table::{Row, Table};
+use super::table::Table;
 use crate::report::number::{columns, grouped, percent, shortened};
 
 /// Lines above the table with its titles, and below it.

@@ -3,8 +3,9 @@
 use std::io;
 
 use super::super::{AnnotatedReport, Look, Shown, TextOrJson};
+use super::row::Row;
 use super::screen::{Rings, Tab};
-use super::table::{Row, Table};
+use super::table::Table;
 use hbbp_analysis::annotate::{Heat, annotated, hottest};
 use hbbp_analysis::mix::{Axis, Category, Dimension, Estimated, Filter, Mix, Query, Sort, Value};
 use hbbp_code::locate::{PerRing, Tally, Unresolved};

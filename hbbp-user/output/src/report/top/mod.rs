@@ -7,11 +7,13 @@ mod bars;
 mod draw;
 mod figures;
 mod plain;
+mod row;
 mod screen;
 mod table;
 
 pub use draw::draw;
 pub use figures::{Facts, Figures};
 pub use plain::write_plain;
+pub use row::Row;
 pub use screen::{Asked, Rings, Screen, Tab};
-pub use table::{Row, Table};
+pub use table::Table;

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use super::draw::row_line;
 use super::figures::Facts;
-use super::table::{Row, Table};
+use super::row::Row;
+use super::table::Table;
 use crate::report::number::{grouped, percent};
 
 /// Writes one interval, with the first `top` rows.

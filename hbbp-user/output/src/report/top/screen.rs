@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::table::Row;
+use super::row::Row;
 use hbbp_analysis::mix::Dimension;
 
 /// A table of the screen.

@@ -4,6 +4,7 @@
 //! filter or the order asks for the names of all.
 
 use super::super::named::shown_names;
+use super::row::Row;
 use super::screen::{Order, Screen};
 use hbbp_analysis::mix::Dimension;
 use hbbp_model::names::Demangle;
@@ -17,19 +18,6 @@ pub struct Table {
     pub demangle: Demangle,
     /// All rows.
     pub rows: Vec<Row>,
-}
-
-/// A row of the table.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// The values of its dimensions as found.
-    pub key: Vec<String>,
-    /// Share of all instructions.
-    pub share: f64,
-    /// Standard error of the share.
-    pub error: f64,
-    /// The part of the share that is the kernel's.
-    pub kernel: f64,
 }
 
 impl Table {

@@ -1,0 +1,101 @@
+//! What a report holds, for all formats.
+
+use super::accounting::Accounting;
+use super::body::Body;
+use super::loops::RunLoops;
+use super::over_time::Rows;
+use super::refused::{RefusedIn, refused_in};
+use super::residual::{Residual, residuals};
+use super::warning::{Warning, warnings};
+use hbbp_analysis::diff::Diff;
+use hbbp_analysis::mix::{Analysis, MethodShare, OverTime, Verdict, View};
+use hbbp_code::locate::{Discard, PerRing};
+use hbbp_model::snapshot::Snapshot;
+
+/// The content of a report, for all formats.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// One for each run of the profile.
+    pub(super) runs: Vec<Measured<'a>>,
+    pub(super) view: Option<&'a View>,
+    pub(super) bodies: Vec<Body>,
+    pub(super) verdicts: &'a [Verdict],
+    pub(super) over_time: Option<(&'a OverTime, Rows<'a>)>,
+    pub(super) comparison: Option<&'a Comparison>,
+    /// One for each run, where they are asked for.
+    pub(super) loops: Vec<RunLoops<'a>>,
+}
+
+/// What changed from another profile to that of a report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// Both profiles in words: see [`super::described`].
+    pub sides: [String; 2],
+    /// The changes by several axes.
+    pub diffs: Vec<Diff>,
+    /// What the reader must know, such as that the machines differ.
+    pub notes: Vec<String>,
+}
+
+/// What is to be said of one run.
+#[derive(Debug)]
+pub(super) struct Measured<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) analysis: &'a Analysis,
+    pub(super) methods: &'a [MethodShare],
+    pub(super) warnings: Vec<Warning>,
+    pub(super) accounting: Accounting,
+    pub(super) streams: Streams,
+    pub(super) residuals: Vec<Residual>,
+    /// Where branch stacks were refused.
+    pub(super) refused_in: Vec<RefusedIn>,
+}
+
+impl<'a> Measured<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, analysis: &'a Analysis) -> Self {
+        let accounting = Accounting::new(snapshot, analysis);
+        let refused_in = refused_in(snapshot);
+        Self {
+            snapshot,
+            analysis,
+            methods: &analysis.methods,
+            warnings: warnings(analysis, snapshot, &accounting, &refused_in),
+            streams: Streams::new(analysis),
+            residuals: residuals(snapshot, analysis),
+            accounting,
+            refused_in,
+        }
+    }
+}
+
+/// Accounting of the streams of branch stacks.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    pub(super) counted: u64,
+    pub(super) discarded: Vec<(Discard, PerRing)>,
+    pub(super) accepted: u64,
+    /// Accepted streams that an interrupt or exception ended.
+    pub(super) interrupted: u64,
+    /// Those of the discarded whose weight the accepted bear.
+    pub(super) made_up: u64,
+}
+
+impl Streams {
+    fn new(analysis: &Analysis) -> Self {
+        let discarded = Discard::ALL
+            .iter()
+            .map(|reason| (*reason, analysis.discarded.get(*reason)));
+        let discarded: Vec<_> = discarded.filter(|(_, n)| 0 < n.total()).collect();
+        let accepted = analysis.accepted.get(()).total();
+        let counted = discarded
+            .iter()
+            .fold(accepted, |sum, (_, n)| sum.saturating_add(n.total()));
+        Self {
+            counted,
+            discarded,
+            accepted,
+            interrupted: analysis.interrupted.get(()).total(),
+            made_up: analysis.counts.outcome.made_up,
+        }
+    }
+}
